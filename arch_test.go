@@ -1,0 +1,148 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// imports is the whole of locktop's architecture: who may import whom. What is
+// not listed is not allowed. Tests may import package server besides, and
+// external tests (package x_test) their own package.
+var imports = map[string][]string{
+	".":                 {"cli"},
+	"cli":               {"keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/scenarios", "server", "tui", "tui/widget"},
+	"tui":               {"keyspace", "loadgen", "tui/widget"},
+	"tui/widget":        {},
+	"keyspace":          {},
+	"keyspace/formats":  {"keyspace"},
+	"loadgen":           {"lock", "lock/classic"},
+	"loadgen/scenarios": {"loadgen"},
+	"lock":              {},
+	"lock/classic":      {},
+	"server":            {},
+	"screenshots":       {},
+}
+
+// guarded names the libraries, and the clock, that only some places may touch.
+// A place is a package, or a file of one.
+var guarded = map[string][]string{
+	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/follow.go", "keyspace/act.go", "loadgen", "server", "cli"},
+	"github.com/alicebob/miniredis/v2":        {"server"},
+	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
+	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen"},
+	"github.com/spf13/cobra":                  {"cli"},
+	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "cli", "screenshots", "keyspace/scan.go", "keyspace/follow.go", "tui/cmd.go"},
+}
+
+func TestImportsKeepToTheTable(t *testing.T) {
+	for _, f := range sources(t) {
+		allowed, known := imports[f.pkg]
+		if !known {
+			t.Errorf("%s: package %s is not in the import table of arch_test.go; add it there with its reason in docs/architecture.md", f.name, f.pkg)
+			continue
+		}
+		if f.test {
+			allowed = slices.Concat(allowed, []string{"server", f.pkg})
+		}
+		for _, imp := range f.imports {
+			if ours, ok := strings.CutPrefix(imp, "locktop/"); ok && !slices.Contains(allowed, ours) {
+				t.Errorf("%s imports %s; allowed for %s: %v", f.name, imp, f.pkg, allowed)
+			}
+		}
+	}
+}
+
+func TestGuardedThingsStayWhereTheyBelong(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.test {
+			continue
+		}
+		for thing, places := range guarded {
+			if f.uses(thing) && !slices.Contains(places, f.pkg) && !slices.Contains(places, f.name) {
+				t.Errorf("%s uses %s; only these may: %v", f.name, thing, places)
+			}
+		}
+	}
+}
+
+// source is one Go file, as far as the rules look at it.
+type source struct {
+	name    string // slash-separated, from the top of the repository
+	pkg     string // its folder
+	test    bool
+	imports []string
+	now     bool // reads the clock
+}
+
+func (s source) uses(thing string) bool {
+	if thing == "time.Now" {
+		return s.now
+	}
+	return slices.ContainsFunc(s.imports, func(imp string) bool {
+		return imp == thing || strings.HasPrefix(imp, thing+"/")
+	})
+}
+
+// sources parses every Go file of this module.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p == "peers" || p == "testdata" || p != "." && strings.HasPrefix(d.Name(), ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(p) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, 0)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(p)
+		s := source{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), now: readsClock(file)}
+		for _, imp := range file.Imports {
+			value, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				return err
+			}
+			s.imports = append(s.imports, value)
+		}
+		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// readsClock reports whether a file mentions time.Now, time.Since or time.Until.
+func readsClock(file *ast.File) bool {
+	found := false
+	ast.Inspect(file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		pkg, ok := sel.X.(*ast.Ident)
+		if ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, sel.Sel.Name) {
+			found = true
+		}
+		return true
+	})
+	return found
+}

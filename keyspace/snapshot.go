@@ -1,0 +1,29 @@
+package keyspace
+
+import "time"
+
+// Snapshot is every lock that was known at one moment. It is immutable: it may
+// be kept, compared and handed between goroutines freely.
+type Snapshot struct {
+	At       time.Time // the server's clock
+	Locks    []Lock    // ordered by node, database, key
+	Complete bool      // false while the first pass over the keyspace is under way
+	Cost     Cost      // what it took to make this snapshot
+	Server   Server
+}
+
+// Cost is what looking has cost the server.
+type Cost struct {
+	Scanned  int64         // keys visited by the pass
+	Keys     int64         // keys in the databases looked at (DBSIZE), for progress
+	Commands int64         // commands sent
+	Took     time.Duration // time spent waiting for replies
+}
+
+// Server is what the server says of itself; empty fields are unknown.
+type Server struct {
+	Mode    string // standalone, sentinel, cluster, redlock
+	Version string
+	Addr    string
+	Role    string // master, slave
+}
