@@ -1,0 +1,68 @@
+package widget
+
+import (
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+func TestFitShortensInTheMiddle(t *testing.T) {
+	for _, c := range []struct {
+		s    string
+		w    int
+		want string
+	}{
+		{"lock:orders:4711", 16, "lock:orders:4711"},
+		{"lock:orders:4711", 18, "lock:orders:4711  "},
+		{"lock:orders:4711", 11, "lock:…:4711"},
+		{"lock:orders:4711", 10, "lock:…4711"},
+		{"lock:orders:4711", 2, "l…"},
+		{"lock:orders:4711", 1, "…"},
+		{"lock:orders:4711", 0, ""},
+		{"lock:orders:4711", -3, ""},
+		{"", 3, "   "},
+		{"東京大阪名古屋", 7, "東…屋  "},
+		{"東京大阪名古屋", 9, "東京…古屋"},
+		{"鎖", 1, "…"},
+	} {
+		got := Fit(c.s, c.w)
+		if got != c.want {
+			t.Errorf("Fit(%q, %d) = %q, want %q", c.s, c.w, got, c.want)
+		}
+	}
+}
+
+func TestFitEndKeepsTheBeginning(t *testing.T) {
+	if got := Blocks().FitEnd("never expires", 7); got != "never …" {
+		t.Errorf("got %q", got)
+	}
+	if got := ASCII().FitEnd("never expires", 7); got != "never ~" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFitRightAlignsFigures(t *testing.T) {
+	if got := Blocks().FitRight("13.5 s", 8); got != "  13.5 s" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func FuzzFit(f *testing.F) {
+	f.Add("lock:orders:4711", 9)
+	f.Add("東京大阪", 5)
+	f.Add("a東b京c", 4)
+	f.Fuzz(func(t *testing.T, s string, w int) {
+		if w > 1000 {
+			return
+		}
+		s = Plain(s)
+		for name, fit := range map[string]func(string, int) string{
+			"Fit": Fit, "FitEnd": Blocks().FitEnd, "FitRight": ASCII().FitRight,
+		} {
+			got := fit(s, w)
+			if n := ansi.StringWidth(got); n != max(w, 0) {
+				t.Fatalf("%s(%q, %d) = %q: %d cells", name, s, w, got, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package widget
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Plain makes any bytes fit to be shown: one line of visible characters, each
+// of which stands in cells of its own. Everything else is written as an escape:
+//
+//	\n \r \t \\      newline, return, tab, the backslash itself
+//	\x1b \x9b \x20   a control character, a byte that is not UTF-8, a blank
+//	\u202e           what cannot be seen, or would change its neighbours
+//	\U000e0041       the same, beyond U+FFFF
+//
+// Blanks are escaped where they would be overlooked: at either end, and after
+// another blank. The escapes are those of Go string literals and can be read
+// back: texts that differ stay different.
+func Plain(s string) string {
+	i := plainPrefix(s)
+	if i == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 16)
+	b.WriteString(s[:i])
+	for i < len(s) {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == ' ' && !overlooked(s, i), visible(r):
+			b.WriteString(s[i : i+size])
+		default:
+			b.WriteString(escape(r))
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// plainPrefix is the length of the part of s that may stay as it is: nearly
+// always all of it, which then costs no allocation.
+func plainPrefix(s string) int {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == ' ' && !overlooked(s, i) {
+			continue
+		}
+		if c <= ' ' || c == '\\' || c >= 0x7f {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// overlooked reports whether nobody would notice the blank at s[i].
+func overlooked(s string, i int) bool {
+	return i == 0 || i == len(s)-1 || s[i-1] == ' '
+}
+
+func escape(r rune) string {
+	switch {
+	case r == '\n':
+		return `\n`
+	case r == '\r':
+		return `\r`
+	case r == '\t':
+		return `\t`
+	case r == '\\':
+		return `\\`
+	case r < utf8.RuneSelf:
+		return fmt.Sprintf(`\x%02x`, r)
+	case r <= 0xffff:
+		return fmt.Sprintf(`\u%04x`, r)
+	default:
+		return fmt.Sprintf(`\U%08x`, r)
+	}
+}
+
+// visible reports whether r leaves ink, and the same ink whatever stands beside
+// it. Marks, formats, controls, private use and all spaces are in none of the
+// four categories.
+func visible(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r > ' ' && r < 0x7f && r != '\\'
+	}
+	return unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) && !blank(r) && !joins(r)
+}
+
+// blank holds of letters and symbols that fonts draw as nothing.
+func blank(r rune) bool {
+	switch r {
+	case 0x115f, 0x1160, 0x3164, 0xffa0, // fillers of Hangul
+		0x2800,           // the Braille pattern without dots
+		0x303f,           // ideographic half fill space
+		0xfffc,           // object replacement
+		0x1d159,          // musical null note head
+		0x13441, 0x13442, // Egyptian blanks
+		0x1da7f, 0x1da80: // fillers of SignWriting
+		return true
+	}
+	return false
+}
+
+// joins holds of the runes that terminals and libraries may draw together with
+// a neighbour in fewer cells than the two take alone.
+func joins(r rune) bool {
+	switch {
+	case r >= 0x1100 && r <= 0x11ff, r >= 0xa960 && r <= 0xa97f, r >= 0xd7b0 && r <= 0xd7ff: // conjoining Jamo
+	case r == 0x0e33, r == 0x0eb3: // Thai and Lao vowels that attach to a consonant
+	case r == 0xff9e, r == 0xff9f: // halfwidth voicing marks
+	case r == 0x0d4e, r == 0x111c2, r == 0x111c3, r == 0x1193f, r == 0x11941, // letters that attach to the next one
+		r >= 0x11a84 && r <= 0x11a89, r == 0x11d46, r == 0x11f02:
+	case r >= 0x1f1e6 && r <= 0x1f1ff: // halves of a flag
+	case r >= 0x1f3fb && r <= 0x1f3ff: // skin tones
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,133 @@
+package widget
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// unplain reads back what Plain wrote.
+func unplain(t *testing.T, s string) string {
+	t.Helper()
+	var b strings.Builder
+	for s != "" {
+		r, wide, rest, err := strconv.UnquoteChar(s, 0)
+		if err != nil {
+			t.Fatalf("reading back %q: %v", s, err)
+		}
+		if wide || r < utf8.RuneSelf {
+			b.WriteRune(r)
+		} else {
+			b.WriteByte(byte(r))
+		}
+		s = rest
+	}
+	return b.String()
+}
+
+func TestPlainShowsWhatTerminalsWouldObey(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                       "",
+		"lock:orders:4711":       "lock:orders:4711",
+		"two words":              "two words",
+		" a  b ":                 `\x20a \x20b\x20`,
+		"lock:\x1b[2J\x1b]0;x\a": `lock:\x1b[2J\x1b]0;x\x07`,
+		"a\nb\rc\td":             `a\nb\rc\td`,
+		`a\nb`:                   `a\\nb`,
+		"\x9b2J":                 `\x9b2J`,
+		"\u009b2J":               `\u009b2J`,
+		"\x7f":                   `\x7f`,
+		"ok\u202egnp":            `ok\u202egnp`,
+		"a\u200bb\ufeffc\u00add": `a\u200bb\ufeffc\u00add`,
+		"e\u0301":                `e\u0301`,
+		"\u3164\u2800\ue000":     `\u3164\u2800\ue000`,
+		"\U000e0041\ufe0f":       `\U000e0041\ufe0f`,
+		"a\u00a0b\u3000c":        `a\u00a0b\u3000c`,
+		"x\u2028y\u2029z\u0085":  `x\u2028y\u2029z\u0085`,
+		"\xff\xfe":               `\xff\xfe`,
+		"\xed\xa0\x80":           `\xed\xa0\x80`,
+		"\ufffd":                 "\ufffd",
+		"Zürich 東京 замок 🔒":      "Zürich 東京 замок 🔒",
+	} {
+		if got := Plain(in); got != want {
+			t.Errorf("Plain(%q) = %q, want %q", in, got, want)
+		}
+		if got := unplain(t, Plain(in)); got != in {
+			t.Errorf("%q reads back as %q", in, got)
+		}
+	}
+}
+
+func TestPlainLeavesOrdinaryTextAlone(t *testing.T) {
+	s := "lock:orders:4711 by worker-7"
+	if n := testing.AllocsPerRun(100, func() { Plain(s) }); n != 0 {
+		t.Errorf("%v allocations for text that needs no change", n)
+	}
+}
+
+// Every rune that Plain lets through takes one or two cells, and as many beside
+// any neighbour as alone.
+func TestPlainRunesStandInCellsOfTheirOwn(t *testing.T) {
+	neighbours := []string{"a", "가", "각", "👍", "ก", "क", "ー"}
+	passed := 0
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		s := string(r)
+		if !utf8.ValidRune(r) || Plain(s) != s {
+			continue
+		}
+		passed++
+		if w := ansi.StringWidth(s); w != 1 && w != 2 {
+			t.Errorf("%U takes %d cells", r, w)
+		}
+		for _, n := range append(neighbours, s) {
+			if first, _ := ansi.FirstGraphemeCluster(s+n, ansi.GraphemeWidth); first != s {
+				t.Errorf("%U joins the %q behind it", r, n)
+			}
+			if first, _ := ansi.FirstGraphemeCluster(n+s, ansi.GraphemeWidth); first != n {
+				t.Errorf("%U joins the %q before it", r, n)
+			}
+		}
+	}
+	if passed < 100_000 {
+		t.Errorf("only %d runes pass: letters of living languages are among the rest", passed)
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	for _, s := range []string{"", "lock:a", "\x1b[31m", "\x9b", "\u009b", "a\\x1bb", " ", "\u202e", "👩‍👧", "🇩🇪", "\xf0\x9f", "한글", "ก็", "\\"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p := Plain(s)
+		if got := unplain(t, p); got != s {
+			t.Fatalf("%q became %q, which reads back as %q", s, p, got)
+		}
+		sum := 0
+		for _, r := range p {
+			if r != ' ' && !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) {
+				t.Fatalf("%q became %q, with %U in it", s, p, r)
+			}
+			sum += ansi.StringWidth(string(r))
+		}
+		if !utf8.ValidString(p) {
+			t.Fatalf("%q became %q, which is not UTF-8", s, p)
+		}
+		if Width(p) != sum || ansi.StringWidth(p) != sum {
+			t.Fatalf("%q: %d cells one by one, %d by Width, %d by terminal", p, sum, Width(p), ansi.StringWidth(p))
+		}
+	})
+}
+
+func BenchmarkPlain(b *testing.B) {
+	for name, s := range map[string]string{"ascii": "lock:orders:4711", "escapes": "lock:\x1b[2J\x1b]0;x\a", "wide": "鎖:東京:4711"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				Plain(s)
+			}
+		})
+	}
+}
