@@ -5,8 +5,8 @@ package widget
 type Glyphs struct {
 	Ellipsis string    // stands for what was left out
 	Rule     string    // a horizontal line
-	Bar      [9]string // from empty to full, filling from the left
-	Column   [9]string // from empty to full, filling from below
+	Across   [9]string // from empty to full, filling from the left
+	Upward   [9]string // from empty to full, filling from below
 	Cursor   string    // marks the selected row
 	Up, Down string    // directions
 	Dot      string    // something full
@@ -27,8 +27,8 @@ func Blocks() Glyphs {
 	return Glyphs{
 		Ellipsis: "…",
 		Rule:     "─",
-		Bar:      [9]string{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"},
-		Column:   [9]string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
+		Across:   [9]string{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"},
+		Upward:   [9]string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
 		Cursor:   "▌",
 		Up:       "▲",
 		Down:     "▼",
@@ -51,8 +51,8 @@ func ASCII() Glyphs {
 	return Glyphs{
 		Ellipsis: "~",
 		Rule:     "-",
-		Bar:      [9]string{" ", " ", " ", " ", "-", "-", "-", "=", "#"},
-		Column:   [9]string{" ", ".", ".", ".", ":", ":", "|", "|", "#"},
+		Across:   [9]string{" ", " ", " ", " ", "-", "-", "-", "=", "#"},
+		Upward:   [9]string{" ", ".", ".", ".", ":", ":", "|", "|", "#"},
 		Cursor:   ">",
 		Up:       "^",
 		Down:     "v",

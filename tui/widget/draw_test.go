@@ -1,0 +1,105 @@
+package widget
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+func TestLineIsExactlyAsWideAsAsked(t *testing.T) {
+	red := SGR("31")
+	for w := range 12 {
+		l := NewLine(w).Put(red, "abc").Put(Style{}, "東京").Skip(red, 2).Put(red, "z")
+		if got := ansi.StringWidth(l.String()); got != w {
+			t.Errorf("%d cells wide, want %d", got, w)
+		}
+	}
+}
+
+func TestLineSwitchesStyleOnlyWhereItChanges(t *testing.T) {
+	red := SGR("31")
+	got := NewLine(6).Put(red, "a").Put(red, "b").Put(Style{}, "c").String()
+	if want := "\x1b[0;31mab\x1b[0mc   "; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestLineEndsWithTheStyleOff(t *testing.T) {
+	if got := NewLine(1).Put(SGR("7"), "a").String(); !strings.HasSuffix(got, off) {
+		t.Errorf("%q leaves its style on", got)
+	}
+}
+
+func TestBarGrowsByEighths(t *testing.T) {
+	for fraction, want := range map[float64]string{
+		0: "", -1: "", 0.001: "▏", 0.125: "▌", 0.5: "██", 0.53125: "██▏", 1: "████", 7: "████",
+	} {
+		if got := Blocks().Bar(fraction, 4); got != want {
+			t.Errorf("Bar(%v) = %q, want %q", fraction, got, want)
+		}
+	}
+}
+
+func TestChartKeepsTheNewestAtTheRight(t *testing.T) {
+	got := strings.Join(Blocks().Chart([]float64{99, 0, 4, 8, 2}, 8, 4, 2), "|")
+	if want := "  █ | ██▄"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := Blocks().Spark([]float64{1}, 8, 3); got != "  ▁" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRoundUpFindsNumbersForAxes(t *testing.T) {
+	for v, want := range map[float64]float64{0: 1, 1: 1, 3: 5, 7: 10, 21: 25, 260: 500, 1204: 2000} {
+		if got := RoundUp(v); got != want {
+			t.Errorf("RoundUp(%v) = %v, want %v", v, got, want)
+		}
+	}
+}
+
+func TestColumnsGoByPriority(t *testing.T) {
+	columns := []Column{{Title: "KEY", Min: 8, Max: 20}, {Title: "KIND", Min: 6, Priority: 2}, {Title: "TTL", Min: 6, Priority: 1, Right: true}}
+	for w, want := range map[int]string{
+		2:  "K~",
+		8:  "KEY     ",
+		15: "KEY         TTL", // what KIND leaves goes to KEY
+		24: "KEY        KIND      TTL",
+	} {
+		l := NewLine(w)
+		NewTable(ASCII(), columns, w, 1).Header(l, Style{}, Style{}, -1, "")
+		if got := l.String(); got != want {
+			t.Errorf("at %d cells: %q, want %q", w, got, want)
+		}
+	}
+	wide := NewTable(ASCII(), columns, 60, 1)
+	if wide.Wide(0) != 20 {
+		t.Errorf("KEY has %d cells, more or less than its Max", wide.Wide(0))
+	}
+}
+
+func TestTableNeverOverflowsItsWidth(t *testing.T) {
+	columns := []Column{{Min: 8, Max: 20}, {Min: 6, Priority: 2}, {Min: 3, Max: 9, Priority: 1}, {Min: 5}}
+	for w := range 80 {
+		table := NewTable(Blocks(), columns, w, 2)
+		sum := -2
+		for _, p := range table.shown {
+			sum += p.width + 2
+		}
+		if sum > w && w > 2 {
+			t.Errorf("%d cells of columns in %d", sum, w)
+		}
+	}
+}
+
+func BenchmarkRow(b *testing.B) {
+	columns := []Column{{Min: 8, Max: 40}, {Min: 6}, {Min: 6, Right: true}, {Min: 6}}
+	table := NewTable(Blocks(), columns, 100, 1)
+	red := SGR("31")
+	for b.Loop() {
+		l := NewLine(100)
+		table.Row(l, Style{}, func(c, w int) Cell { return Cell{red, "lock:orders:4711"} })
+		_ = l.String()
+	}
+}

@@ -1,0 +1,107 @@
+package widget
+
+import "strings"
+
+// Style is how text looks. The zero value is the terminal's own look.
+type Style struct{ on string }
+
+const off = "\x1b[0m"
+
+// SGR makes a Style of the parameters of a "select graphic rendition" sequence,
+// such as "1;31". No parameters make the zero Style.
+func SGR(params string) Style {
+	if params == "" {
+		return Style{}
+	}
+	return Style{on: "\x1b[0;" + params + "m"}
+}
+
+// Line is one line under construction, of a width that is fixed from the start.
+//
+// It writes runs: an escape sequence only where the style changes. A sequence
+// per cell costs two hundred times as much.
+type Line struct {
+	b     strings.Builder
+	width int
+	used  int
+	style Style
+}
+
+// NewLine begins a line of w cells.
+func NewLine(w int) *Line {
+	l := &Line{width: max(w, 0)}
+	l.b.Grow(l.width + 64)
+	return l
+}
+
+// Rest is the number of cells that are left.
+func (l *Line) Rest() int { return l.width - l.used }
+
+// Put appends text. What does not fit any more is cut off.
+func (l *Line) Put(st Style, text string) *Line {
+	n := Width(text)
+	if n > l.Rest() {
+		text = take(text, l.Rest())
+		n = Width(text)
+	}
+	if n == 0 {
+		return l
+	}
+	l.wear(st)
+	l.b.WriteString(text)
+	l.used += n
+	return l
+}
+
+// Skip appends n blanks.
+func (l *Line) Skip(st Style, n int) *Line {
+	n = min(n, l.Rest())
+	if n <= 0 {
+		return l
+	}
+	l.wear(st)
+	for range n {
+		l.b.WriteByte(' ')
+	}
+	l.used += n
+	return l
+}
+
+// To appends blanks up to column col, counted from 0.
+func (l *Line) To(st Style, col int) *Line { return l.Skip(st, col-l.used) }
+
+// String ends the line: filled up with blanks to its width, style off.
+func (l *Line) String() string {
+	l.Skip(Style{}, l.Rest())
+	l.wear(Style{})
+	return l.b.String()
+}
+
+func (l *Line) wear(st Style) {
+	if st == l.style {
+		return
+	}
+	l.style = st
+	if st.on == "" {
+		l.b.WriteString(off)
+		return
+	}
+	l.b.WriteString(st.on)
+}
+
+// Beside puts two blocks next to each other. All lines of left are w cells
+// wide; where it has fewer lines than right, blanks stand in.
+func Beside(left []string, w int, right []string) []string {
+	blank := strings.Repeat(" ", max(w, 0))
+	lines := make([]string, max(len(left), len(right)))
+	for i := range lines {
+		lines[i] = blank
+		if i < len(left) {
+			lines[i] = left[i]
+		}
+		if i < len(right) {
+			lines[i] += right[i]
+		}
+	}
+	return lines
+}

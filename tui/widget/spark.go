@@ -1,0 +1,52 @@
+package widget
+
+import "strings"
+
+// Chart draws values as columns, w cells wide and h lines high, where top is
+// the value of a full column. The last value stands at the right edge; of more
+// than w values the last w are drawn.
+func (g Glyphs) Chart(values []float64, top float64, w, h int) []string {
+	if w <= 0 || h <= 0 {
+		return nil
+	}
+	values = values[max(0, len(values)-w):]
+	heights := make([]int, len(values))
+	for i, v := range values {
+		if top > 0 {
+			heights[i] = eighths(v/top, h)
+		}
+	}
+	margin := strings.Repeat(" ", w-len(values))
+	lines := make([]string, h)
+	for row := range lines {
+		var b strings.Builder
+		b.WriteString(margin)
+		below := 8 * (h - 1 - row)
+		for _, n := range heights {
+			b.WriteString(g.Upward[min(max(n-below, 0), 8)])
+		}
+		lines[row] = b.String()
+	}
+	return lines
+}
+
+// Spark draws values in one line of w cells, as Chart does.
+func (g Glyphs) Spark(values []float64, top float64, w int) string {
+	return strings.Join(g.Chart(values, top, w, 1), "")
+}
+
+// RoundUp returns the next "round" number of the kind that axes are labelled
+// with: 1, 2, 2.5 or 5 times a power of ten. It is 1 for everything below 1.
+func RoundUp(v float64) float64 {
+	for decade := 1.0; decade < 1e15; decade *= 10 {
+		for _, step := range [...]float64{1, 2, 2.5, 5} {
+			if step == 2.5 && decade == 1 {
+				continue
+			}
+			if v <= step*decade {
+				return step * decade
+			}
+		}
+	}
+	return v
+}

@@ -1,0 +1,147 @@
+package widget
+
+// Column is one column of a table. What matters about its place is in it.
+type Column struct {
+	Title    string
+	Min, Max int  // cells; Max 0 means Min
+	Priority int  // 0 stays always; of the rest, the highest goes first when there is no room
+	Right    bool // figures stand at the right
+}
+
+// Cell is what stands in a column of one row.
+type Cell struct {
+	Style Style
+	Text  string
+}
+
+// Table is a set of columns that has been laid out for a width. It draws the
+// header and one row at a time, so that only rows in sight cost anything.
+type Table struct {
+	glyphs  Glyphs
+	columns []Column
+	shown   []place
+	gap     int
+}
+
+// place is where a column came to stand.
+type place struct{ column, width int }
+
+// NewTable lays columns out in w cells: as many as fit by their priority, in
+// the order given, gap cells apart. The cells left over widen the columns that
+// have a Max.
+func NewTable(g Glyphs, columns []Column, w, gap int) Table {
+	t := Table{glyphs: g, columns: columns, gap: gap}
+	limit := highest(columns)
+	for limit > 0 && minimum(columns, limit, gap) > w {
+		limit--
+	}
+	for i, c := range columns {
+		if c.Priority <= limit {
+			t.shown = append(t.shown, place{i, c.Min})
+		}
+	}
+	spare := w - minimum(columns, limit, gap)
+	t.widen(spare)
+	t.narrow(-spare)
+	return t
+}
+
+func highest(columns []Column) int {
+	n := 0
+	for _, c := range columns {
+		n = max(n, c.Priority)
+	}
+	return n
+}
+
+// minimum is the width of the columns up to a priority.
+func minimum(columns []Column, limit, gap int) int {
+	w := -gap
+	for _, c := range columns {
+		if c.Priority <= limit {
+			w += c.Min + gap
+		}
+	}
+	return max(w, 0)
+}
+
+// widen gives spare cells to the columns that want them, each in proportion to
+// what it wants.
+func (t *Table) widen(spare int) {
+	wanted := 0
+	for _, p := range t.shown {
+		wanted += t.wants(p)
+	}
+	for i := range t.shown {
+		p := &t.shown[i]
+		want := t.wants(*p)
+		if spare <= 0 || want == 0 {
+			continue
+		}
+		more := min(want, (spare*want+wanted-1)/wanted)
+		p.width += more
+		spare, wanted = spare-more, wanted-want
+	}
+}
+
+func (t *Table) wants(p place) int { return max(0, t.columns[p.column].Max-p.width) }
+
+// narrow takes missing cells away from the first column, then the next.
+func (t *Table) narrow(missing int) {
+	for i := range t.shown {
+		if missing <= 0 {
+			return
+		}
+		less := min(missing, t.shown[i].width)
+		t.shown[i].width -= less
+		missing -= less
+	}
+}
+
+// Shows reports whether a column found a place.
+func (t Table) Shows(column int) bool { return t.Wide(column) > 0 }
+
+// Wide is the width a column came to have, 0 if it found no place.
+func (t Table) Wide(column int) int {
+	for _, p := range t.shown {
+		if p.column == column {
+			return p.width
+		}
+	}
+	return 0
+}
+
+// Header appends the titles. The title of column sorted is set in mark and
+// carries sign; a sorted of -1 is no column.
+func (t Table) Header(l *Line, st, mark Style, sorted int, sign string) {
+	t.each(l, st, func(column, w int) Cell {
+		c := t.columns[column]
+		if column != sorted {
+			return Cell{st, c.Title}
+		}
+		if c.Right {
+			return Cell{mark, sign + c.Title}
+		}
+		return Cell{mark, c.Title + sign}
+	})
+}
+
+// Row appends one row. Cell is asked for each column in sight, with the width
+// it has; the blanks between are in st.
+func (t Table) Row(l *Line, st Style, cell func(column, w int) Cell) {
+	t.each(l, st, cell)
+}
+
+func (t Table) each(l *Line, st Style, cell func(column, w int) Cell) {
+	for i, p := range t.shown {
+		if i > 0 {
+			l.Skip(st, t.gap)
+		}
+		c := cell(p.column, p.width)
+		if t.columns[p.column].Right {
+			l.Put(c.Style, t.glyphs.FitRight(c.Text, p.width))
+			continue
+		}
+		l.Put(c.Style, t.glyphs.Fit(c.Text, p.width))
+	}
+}
