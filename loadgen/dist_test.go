@@ -1,0 +1,78 @@
+package loadgen
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+func take(n int, s Scenario, client int) []choice {
+	choices := newChoices(s, client)
+	all := make([]choice, n)
+	for i := range all {
+		all[i] = choices.next()
+	}
+	return all
+}
+
+func TestSameSeedSameChoices(t *testing.T) {
+	s := Scenario{Seed: 42}.WithDefaults()
+	if a, b := take(1000, s, 7), take(1000, s, 7); !slices.Equal(a, b) {
+		t.Error("one client, one seed, two sequences")
+	}
+	if a, b := take(10, s, 7), take(10, s, 8); slices.Equal(a, b) {
+		t.Error("two clients choose alike")
+	}
+	other := s
+	other.Seed = 43
+	if a, b := take(10, s, 7), take(10, other, 7); slices.Equal(a, b) {
+		t.Error("two seeds, one sequence")
+	}
+}
+
+func TestEveryKeyIsChosen(t *testing.T) {
+	seen := make([]int, 5)
+	for _, c := range take(5000, Scenario{Keys: 5, Seed: 1}.WithDefaults(), 0) {
+		seen[c.key]++
+	}
+	for key, n := range seen {
+		if n < 900 || n > 1100 {
+			t.Errorf("key %d chosen %d times of 5000, want about 1000", key, n)
+		}
+	}
+}
+
+func TestConstantIsConstant(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 10 {
+		if got := (Dist{Mean: time.Second, Const: true}).draw(r); got != time.Second {
+			t.Fatalf("drew %s", got)
+		}
+	}
+}
+
+func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
+	const n = 100_000
+	d := Dist{Mean: 20 * time.Millisecond}
+	r := rand.New(rand.NewPCG(1, 2))
+	var sum time.Duration
+	above := 0
+	for range n {
+		got := d.draw(r)
+		if got < 0 {
+			t.Fatalf("drew %s", got)
+		}
+		sum += got
+		if got > 3*d.Mean {
+			above++
+		}
+	}
+	if mean := sum / n; mean < 19800*time.Microsecond || mean > 20200*time.Microsecond {
+		t.Errorf("mean %s, want %s", mean, d.Mean)
+	}
+	// e⁻³ of an exponential distribution lie above three times its mean.
+	if above < 4800 || above > 5160 {
+		t.Errorf("%d of %d above three times the mean, want about 4979", above, n)
+	}
+}

@@ -1,0 +1,237 @@
+package loadgen
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// clock is the time of a history that is played.
+type clock struct{ now time.Time }
+
+// term is a lease that is over at its deadline, by the clock of a history.
+type term struct {
+	clock    *clock
+	deadline time.Time
+}
+
+func (t term) Valid() bool         { return t.clock.now.Before(t.deadline) }
+func (t term) Deadline() time.Time { return t.deadline }
+
+// stay is one hold of a history, in microseconds. Its lease is over at its
+// deadline; 0 = much later than anything else.
+type stay struct{ key, began, left, deadline int }
+
+// end is when the hold ended, the way scenarios define it.
+func (s stay) end() int {
+	if s.deadline > 0 {
+		return min(s.left, s.deadline)
+	}
+	return s.left
+}
+
+// play shows a history to an oracle and returns what it says afterwards.
+func play(history []stay) Overlap {
+	type step struct {
+		at, hold int
+		enter    bool
+	}
+	var steps []step
+	keys := 0
+	for i, s := range history {
+		steps = append(steps, step{s.began, i, true}, step{s.left, i, false})
+		keys = max(keys, s.key+1)
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+
+	zero := time.Unix(0, 0)
+	clock := &clock{zero}
+	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
+	o := newOracle(keys)
+	visits := make([]*visit, len(history))
+	for _, s := range steps {
+		clock.now = at(s.at)
+		if !s.enter {
+			o.leave(visits[s.hold], clock.now)
+			continue
+		}
+		h := history[s.hold]
+		visits[s.hold] = o.enter(h.key, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
+	}
+	return o.overlap(clock.now)
+}
+
+// truth finds the overlaps of a history by comparing every hold with every other.
+func truth(history []stay) Overlap {
+	var sum Overlap
+	for _, h := range history {
+		granted := false
+		for _, g := range history {
+			if g.key == h.key && g.began < h.began && h.began < g.end() {
+				granted = true
+				together := time.Duration(min(g.end(), h.end())-h.began) * time.Microsecond
+				sum.Longest = max(sum.Longest, together)
+			}
+		}
+		if granted {
+			sum.Count++
+		}
+	}
+	return sum
+}
+
+func TestKnownOverlapsAreCountedExactly(t *testing.T) {
+	us := time.Microsecond
+	for _, c := range []struct {
+		name    string
+		history []stay
+		want    Overlap
+	}{
+		{"nobody", nil, Overlap{}},
+		{"one after the other", []stay{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, Overlap{}},
+		{"50 µs", []stay{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, Overlap{1, 50 * us}},
+		{"1 µs", []stay{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, Overlap{1, us}},
+		{"one inside another", []stay{{0, 0, 1000, 0}, {0, 400, 500, 0}}, Overlap{1, 100 * us}},
+		{"three at once", []stay{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, Overlap{2, 800 * us}},
+		{"two and two", []stay{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, Overlap{2, 10 * us}},
+		{"different keys", []stay{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, Overlap{}},
+		{"work past an expired lease", []stay{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, Overlap{}},
+		{"granted 50 µs before the lease was over", []stay{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, Overlap{1, 50 * us}},
+		{"the second lease is over first", []stay{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, Overlap{1, 300 * us}},
+		{"an expired one in front of a good one", []stay{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, Overlap{1, 200 * us}},
+	} {
+		if got := play(c.history); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+		if got := truth(c.history); got != c.want {
+			t.Errorf("%s: the test itself is wrong: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
+	total := 0
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		history := make([]stay, 150)
+		for i := range history {
+			s := &history[i]
+			s.key = random.IntN(3)
+			s.began = random.IntN(100_000)
+			// From one in a row to everybody at once.
+			s.left = s.began + 1 + random.IntN(20<<(seed%10))
+			if random.IntN(4) == 0 {
+				s.deadline = s.began + 1 + random.IntN(20<<(seed%10))
+			}
+		}
+		history = unambiguous(history)
+		got, want := play(history), truth(history)
+		if got != want {
+			t.Errorf("seed %d: got %v, want %v", seed, got, want)
+		}
+		total += int(want.Count)
+	}
+	if total < 1000 {
+		t.Errorf("only %d overlaps in all histories: they prove nothing", total)
+	}
+}
+
+// unambiguous drops holds that begin or end at the moment of another's step: at
+// the same microsecond nobody can say which came first.
+func unambiguous(history []stay) []stay {
+	taken := map[int]bool{}
+	return slices.DeleteFunc(history, func(s stay) bool {
+		if taken[s.began] || taken[s.left] || s.deadline > 0 && taken[s.deadline] {
+			return true
+		}
+		taken[s.began], taken[s.left], taken[s.deadline] = true, true, true
+		return false
+	})
+}
+
+func TestAnOverlapThatGoesOnIsSeen(t *testing.T) {
+	clock := &clock{time.Unix(0, 0)}
+	good := term{clock, time.Unix(1000, 0)}
+	o := newOracle(1)
+	o.enter(0, good, time.Unix(0, 0))
+	if got := o.overlap(time.Unix(5, 0)); got != (Overlap{}) {
+		t.Errorf("one client alone: %v", got)
+	}
+	o.enter(0, good, time.Unix(10, 0))
+	if got, want := o.overlap(time.Unix(13, 0)), (Overlap{1, 3 * time.Second}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// always is a lease without an end.
+type always struct{}
+
+func (always) Valid() bool         { return true }
+func (always) Deadline() time.Time { return time.Unix(1<<40, 0) }
+
+func TestOracleIsExactAmongGoroutines(t *testing.T) {
+	const clients, rounds = 16, 500
+	o := newOracle(2)
+	var guard sync.Mutex // a lock that is sound, for key 0
+	var all sync.WaitGroup
+	var inside sync.WaitGroup
+	inside.Add(clients)
+	leave := make(chan struct{})
+	for range clients {
+		all.Go(func() {
+			for range rounds {
+				guard.Lock()
+				v := o.enter(0, always{}, time.Now())
+				o.leave(v, time.Now())
+				guard.Unlock()
+			}
+			// Key 1 lets everybody in at once.
+			v := o.enter(1, always{}, time.Now())
+			inside.Done()
+			<-leave
+			o.leave(v, time.Now())
+		})
+	}
+	inside.Wait()
+	if got := o.sections[0].overlap; got != (Overlap{}) {
+		t.Errorf("under a sound lock: %v", got)
+	}
+	if got := o.overlap(time.Now()).Count; got != clients-1 {
+		t.Errorf("%d clients at once: counted %d", clients, got)
+	}
+	close(leave)
+	all.Wait()
+	if n := len(o.sections[0].inside) + len(o.sections[1].inside); n != 0 {
+		t.Errorf("%d visits remain", n)
+	}
+}
+
+func BenchmarkOracle(b *testing.B) {
+	o := newOracle(1)
+	for b.Loop() {
+		o.leave(o.enter(0, always{}, time.Now()), time.Now())
+	}
+}
+
+func BenchmarkOracleOneKeyFromEverywhere(b *testing.B) {
+	o := newOracle(1)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			o.leave(o.enter(0, always{}, time.Now()), time.Now())
+		}
+	})
+}
+
+// A lock so broken that a thousand are inside all the time.
+func BenchmarkOracleWithThousandInside(b *testing.B) {
+	o := newOracle(1)
+	for range 1000 {
+		o.enter(0, always{}, time.Now())
+	}
+	for b.Loop() {
+		o.leave(o.enter(0, always{}, time.Now()), time.Now())
+	}
+}

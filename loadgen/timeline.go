@@ -1,0 +1,48 @@
+package loadgen
+
+import "time"
+
+// timeline tells the last seconds of a run apart. Seconds that are over keep
+// their figures only; the one that is going on keeps its histogram.
+type timeline struct {
+	past     []Second // oldest first, at most HistorySeconds-1
+	current  int      // the number of the second that is going on
+	acquired int64
+	wait     *histogram
+}
+
+func newTimeline() *timeline { return &timeline{wait: newHistogram()} }
+
+// add counts an acquisition at a moment since the start. One that comes late,
+// after its second was closed, counts in the one that is going on.
+func (t *timeline) add(at, wait time.Duration) {
+	t.advance(at)
+	t.acquired++
+	t.wait.add(wait)
+}
+
+// advance closes every second that ended before a moment since the start.
+func (t *timeline) advance(at time.Duration) {
+	elapsed := int(at/time.Second) - t.current
+	if elapsed <= 0 {
+		return
+	}
+	t.past = append(t.past, t.now())
+	// A gap longer than the history is nothing but empty seconds.
+	t.past = append(t.past, make([]Second, min(elapsed, HistorySeconds)-1)...)
+	t.past = t.past[max(0, len(t.past)-(HistorySeconds-1)):]
+	t.current += elapsed
+	t.acquired = 0
+	t.wait.reset()
+}
+
+func (t *timeline) now() Second {
+	return Second{Acquired: t.acquired, Wait: t.wait.latency()}
+}
+
+// seconds returns a copy of the history, the second that is going on last.
+func (t *timeline) seconds(at time.Duration) []Second {
+	t.advance(at)
+	all := make([]Second, 0, len(t.past)+1)
+	return append(append(all, t.past...), t.now())
+}

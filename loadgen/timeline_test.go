@@ -1,0 +1,85 @@
+package loadgen
+
+import (
+	"testing"
+	"time"
+)
+
+func TestEverySecondHasItsOwnFigures(t *testing.T) {
+	tl := newTimeline()
+	tl.add(100*time.Millisecond, 40*time.Millisecond)
+	tl.add(999*time.Millisecond, 60*time.Millisecond)
+	tl.add(1*time.Second, time.Millisecond)
+	tl.add(4500*time.Millisecond, 2*time.Millisecond)
+	got := tl.seconds(4500 * time.Millisecond)
+	if len(got) != 5 {
+		t.Fatalf("%d seconds, want 5: %+v", len(got), got)
+	}
+	for i, want := range []int64{2, 1, 0, 0, 1} {
+		if got[i].Acquired != want {
+			t.Errorf("second %d: %d acquired, want %d", i, got[i].Acquired, want)
+		}
+	}
+	if got[0].Wait.Max != 60*time.Millisecond || got[1].Wait.Max != time.Millisecond || got[2].Wait != (Latency{}) {
+		t.Errorf("waits are in the wrong seconds: %+v", got)
+	}
+}
+
+func TestALatecomerCountsInTheSecondGoingOn(t *testing.T) {
+	tl := newTimeline()
+	tl.advance(3 * time.Second)
+	tl.add(2999*time.Millisecond, time.Millisecond)
+	got := tl.seconds(3 * time.Second)
+	if len(got) != 4 || got[3].Acquired != 1 || got[2].Acquired != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestHistoryKeepsTheNewestSeconds(t *testing.T) {
+	tl := newTimeline()
+	for i := range 1000 {
+		for range i {
+			tl.add(time.Duration(i)*time.Second, 0)
+		}
+	}
+	got := tl.seconds(999 * time.Second)
+	if len(got) != HistorySeconds {
+		t.Fatalf("%d seconds, want %d", len(got), HistorySeconds)
+	}
+	for i, s := range got {
+		if want := int64(1000 - HistorySeconds + i); s.Acquired != want {
+			t.Fatalf("second %d from the end: %d acquired, want %d", HistorySeconds-i, s.Acquired, want)
+		}
+	}
+}
+
+func TestALongGapIsEmptySeconds(t *testing.T) {
+	for _, gap := range []int{1, 2, HistorySeconds - 1, HistorySeconds, HistorySeconds + 1, 100_000} {
+		tl := newTimeline()
+		tl.add(0, time.Second)
+		got := tl.seconds(time.Duration(gap) * time.Second)
+		if want := min(gap+1, HistorySeconds); len(got) != want {
+			t.Errorf("gap of %d: %d seconds, want %d", gap, len(got), want)
+		}
+		var sum int64
+		for _, s := range got {
+			sum += s.Acquired
+		}
+		if kept := gap < HistorySeconds; kept != (sum == 1) {
+			t.Errorf("gap of %d: %d acquisitions in the history", gap, sum)
+		}
+	}
+}
+
+func TestSecondsAreACopy(t *testing.T) {
+	tl := newTimeline()
+	tl.advance(2 * time.Second)
+	got := tl.seconds(2 * time.Second)
+	tl.add(2*time.Second, 0)
+	tl.advance(200 * time.Second)
+	for i, s := range got {
+		if s.Acquired != 0 {
+			t.Errorf("second %d changed afterwards", i)
+		}
+	}
+}
