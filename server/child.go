@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// ErrNotInstalled says that there is no redis-server to start on this machine.
+var ErrNotInstalled = errors.New("redis-server is not on PATH")
+
+// ChildOptions is how a child differs from a plain server. The zero value is a
+// plain server.
+type ChildOptions struct {
+	Args []string // further redis-server arguments, such as "--requirepass", "secret"
+}
+
+// Child is a real redis-server, run as a child process on a free loopback port,
+// in a directory of its own and without persistence. It dies with this process:
+// on Linux whatever happens, elsewhere only if Stop or Kill is called.
+//
+// Its methods are safe for concurrent use, but each waits for the one before.
+type Child struct {
+	path string // of redis-server
+	args []string
+	dir  string
+	port int
+
+	mu      sync.Mutex
+	proc    *process // the last one started
+	stopped bool
+}
+
+// portTries bounds how often a start is repeated because somebody else took the
+// free port between finding it and using it.
+const portTries = 10
+
+// StartChild starts a redis-server and returns when it accepts connections. ctx
+// bounds the start, not the server's life. Without a redis-server on PATH the
+// error is ErrNotInstalled.
+func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("start a redis child: %w", ErrNotInstalled)
+	}
+	dir, err := os.MkdirTemp("", "locktop-redis-")
+	if err != nil {
+		return nil, fmt.Errorf("start a redis child: %w", err)
+	}
+	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir}
+	if err := c.startOnFreePort(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return c, nil
+}
+
+func (c *Child) startOnFreePort(ctx context.Context) error {
+	for try := 1; ; try++ {
+		port, err := freePort()
+		if err != nil {
+			return fmt.Errorf("start a redis child: %w", err)
+		}
+		c.port = port
+		err = c.start(ctx)
+		if !errors.Is(err, errPortTaken) || try == portTries {
+			return err
+		}
+	}
+}
+
+// freePort returns a loopback port that was free a moment ago.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+var errPortTaken = errors.New("its port was taken by somebody else")
+
+// start runs the server on c.port and waits until the server itself says that
+// it is ready. A PING would not do: another server may have won the port, and
+// would answer it.
+func (c *Child) start(ctx context.Context) error {
+	proc, err := spawn(c.path, c.arguments(), c.dir)
+	if err != nil {
+		return fmt.Errorf("start a redis child: %w", err)
+	}
+	select {
+	case <-proc.journal.ready:
+		c.proc = proc
+		return nil
+	case <-proc.done:
+		if proc.journal.portTaken() {
+			return fmt.Errorf("start a redis child on %s: %w", c.Addr(), errPortTaken)
+		}
+		return fmt.Errorf("start a redis child: it ended at once: %s", proc.journal.last())
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("start a redis child: %w", context.Cause(ctx)), proc.kill())
+	}
+}
+
+// arguments puts what must hold last: of an option given twice redis-server
+// takes the later one.
+func (c *Child) arguments() []string {
+	return slices.Concat(
+		[]string{"--save", "", "--appendonly", "no"},
+		c.args,
+		[]string{
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(c.port), "--dir", c.dir,
+			"--daemonize", "no", "--logfile", "", "--loglevel", "notice",
+		},
+	)
+}
+
+// Addr is where the server listens, as host:port. It stays the same for life.
+func (c *Child) Addr() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port))
+}
+
+// PID is the process id of the running server, 0 if it does not run.
+func (c *Child) PID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.proc.running() {
+		return 0
+	}
+	return c.proc.pid()
+}
+
+// stopGrace is how long a server may take to shut down before it is killed.
+const stopGrace = 5 * time.Second
+
+// Stop shuts the server down, frozen or not, waits until it is gone and removes
+// its directory. It is the end of the child: Restart is refused afterwards.
+// Further calls do nothing.
+func (c *Child) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return nil
+	}
+	c.stopped = true
+	if err := errors.Join(c.proc.terminate(stopGrace), os.RemoveAll(c.dir)); err != nil {
+		return fmt.Errorf("stop the redis child: %w", err)
+	}
+	return nil
+}
+
+// Kill ends the server as a crash would and returns when it is gone. Its port
+// and directory are kept for Restart. A server that does not run is no error.
+func (c *Child) Kill() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.proc.kill(); err != nil {
+		return fmt.Errorf("kill the redis child: %w", err)
+	}
+	return nil
+}
+
+// Restart starts a killed server again, empty, on the port it had. It is an
+// error if the server still runs, or was stopped. ctx bounds the start.
+func (c *Child) Restart(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return errors.New("restart the redis child: it was stopped for good")
+	}
+	if c.proc.running() {
+		return errors.New("restart the redis child: it still runs")
+	}
+	return c.start(ctx)
+}
+
+// Freeze stalls the server until Continue: its connections stay open and
+// nothing is answered. When Freeze returns the server has already come to a
+// halt (only on Linux is this certain). On Windows it is always an error.
+func (c *Child) Freeze() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.proc.freeze(); err != nil {
+		return fmt.Errorf("freeze the redis child: %w", err)
+	}
+	return nil
+}
+
+// Continue lets a frozen server go on. For one that is not frozen it does
+// nothing. On Windows it is always an error.
+func (c *Child) Continue() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.proc.resume(); err != nil {
+		return fmt.Errorf("continue the redis child: %w", err)
+	}
+	return nil
+}

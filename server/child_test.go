@@ -1,0 +1,245 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// client connects to a server, without retries that would paper over its absence.
+func client(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// rawPing is a PING as it goes over the wire; the embedded server knows no other.
+const rawPing = "*1\r\n$4\r\nPING\r\n"
+
+// answers reports whether a server replies to a PING over a connection of its
+// own. It does without a client library, which would try again and complain.
+func answers(addr string) bool {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, rawPing); err != nil {
+		return false
+	}
+	n, _ := conn.Read(make([]byte, 16))
+	return n > 0
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// ping sends a PING over a bare connection, which no client library repairs.
+func ping(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(conn, rawPing); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantPong(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len("+PONG\r\n"))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "+PONG\r\n" {
+		t.Fatalf("the answer to a PING is %q, %v", got, err)
+	}
+}
+
+func directory(t *testing.T, rdb *redis.Client) string {
+	t.Helper()
+	dir, err := rdb.ConfigGet(t.Context(), "dir").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir["dir"]
+}
+
+func TestChildAnswersAsSoonAsItIsStarted(t *testing.T) {
+	c := server.ForTest(t)
+	if err := client(t, c.Addr()).Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddrIsTheChildsOwn(t *testing.T) {
+	c := server.ForTest(t)
+	info := client(t, c.Addr()).InfoMap(t.Context(), "server").Item("Server", "process_id")
+	if pid := c.PID(); info == "" || info != strconv.Itoa(pid) {
+		t.Errorf("process %s answers on the address of the child, process %d", info, pid)
+	}
+}
+
+func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
+	rdb := client(t, server.ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
+	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
+		got, err := rdb.ConfigGet(t.Context(), option).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[option] != want {
+			t.Errorf("%s is %q, want %q", option, got[option], want)
+		}
+	}
+}
+
+func TestChildTakesFurtherArguments(t *testing.T) {
+	c := server.ForTest(t, "--requirepass", "secret")
+	err := client(t, c.Addr()).Ping(t.Context()).Err()
+	if err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+		t.Errorf("without the password it answers %v", err)
+	}
+}
+
+func TestChildThatCannotStartSaysWhy(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	_, err := server.StartChild(t.Context(), server.ChildOptions{Args: []string{"--no-such-option", "1"}})
+	if err == nil || !strings.Contains(err.Error(), "Bad directive") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestStartGivesUpWithItsContext(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := server.StartChild(ctx, server.ChildOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := server.StartChild(ctx, server.ChildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	cancel()
+	if err := client(t, c.Addr()).Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
+	c := server.ForTest(t)
+	dir := directory(t, client(t, c.Addr()))
+	if !exists(dir) {
+		t.Fatalf("there is no directory %q to begin with", dir)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if exists(dir) {
+		t.Errorf("%s is still there", dir)
+	}
+	if answers(c.Addr()) {
+		t.Error("it still answers")
+	}
+	if pid := c.PID(); pid != 0 {
+		t.Errorf("PID is still %d", pid)
+	}
+	if err := c.Stop(); err != nil {
+		t.Errorf("a second Stop says %v", err)
+	}
+	if err := c.Restart(t.Context()); err == nil {
+		t.Error("a stopped child was restarted")
+	}
+}
+
+func TestStopAlsoEndsAFrozenServer(t *testing.T) {
+	c := server.ForTest(t)
+	if err := c.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if answers(c.Addr()) {
+		t.Error("it still answers")
+	}
+}
+
+func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
+	c := server.ForTest(t)
+	conn, err := net.Dial("tcp", c.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ping(t, conn)
+	wantPong(t, conn)
+
+	if err := c.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	ping(t, conn)
+	if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if n, err := conn.Read(make([]byte, 16)); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Fatalf("a frozen server answered with %d bytes, %v", n, err)
+	}
+
+	if err := c.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	wantPong(t, conn)
+}
+
+func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
+	c := server.ForTest(t)
+	rdb := client(t, c.Addr())
+	addr, pid := c.Addr(), c.PID()
+	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Restart(t.Context()); err == nil {
+		t.Error("a running server was restarted")
+	}
+
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if answers(addr) {
+		t.Fatal("it answers after Kill")
+	}
+	if err := c.Kill(); err != nil {
+		t.Errorf("a second Kill says %v", err)
+	}
+	if err := c.Freeze(); err == nil {
+		t.Error("a dead server was frozen")
+	}
+
+	if err := c.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c.Addr() != addr || c.PID() == pid || c.PID() == 0 {
+		t.Errorf("it was %s as process %d, and is %s as process %d", addr, pid, c.Addr(), c.PID())
+	}
+	if n, err := client(t, addr).DBSize(t.Context()).Result(); n != 0 || err != nil {
+		t.Errorf("it came back with %d keys, %v", n, err)
+	}
+}

@@ -1,0 +1,87 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
+		defer rdb.Close()
+		ctx := t.Context()
+
+		if err := rdb.Set(ctx, "lock:a", "me", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour - time.Millisecond)
+		if ttl := rdb.PTTL(ctx, "lock:a").Val(); ttl != time.Millisecond {
+			t.Errorf("a millisecond before its end the key lives for another %v", ttl)
+		}
+		time.Sleep(time.Millisecond)
+		if n := rdb.Exists(ctx, "lock:a").Val(); n != 0 {
+			t.Error("the key outlived its TTL")
+		}
+	})
+}
+
+func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
+	e := server.EmbeddedForTest(t)
+	tcp := redis.NewClient(&redis.Options{Addr: e.Addr()})
+	defer tcp.Close()
+	piped := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
+	defer piped.Close()
+
+	if err := tcp.Set(t.Context(), "k", "seen by both", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := piped.Get(t.Context(), "k").Result(); got != "seen by both" {
+		t.Errorf("the piped client reads %q, %v", got, err)
+	}
+}
+
+func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
+	host, _, err := net.SplitHostPort(server.EmbeddedForTest(t).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !net.ParseIP(host).IsLoopback() {
+		t.Errorf("it listens on %s", host)
+	}
+}
+
+func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
+	e := server.NewPiped()
+	conn, err := e.Dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+	e.Close()
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection survived Close")
+	}
+	if _, err := e.Dial(t.Context(), "", ""); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Dial after Close says %v, want net.ErrClosed", err)
+	}
+}
+
+func TestDialHeedsItsContext(t *testing.T) {
+	e := server.NewPiped()
+	defer e.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Dial(ctx, "", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("Dial under a cancelled context says %v", err)
+	}
+}

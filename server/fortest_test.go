@@ -1,0 +1,75 @@
+package server_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"locktop/server"
+)
+
+// verdict is a test that records how it was ended. Like testing.T it ends the
+// goroutine that calls Skip or Fatal.
+type verdict struct {
+	skipped, failed string
+	cleanups        []func()
+}
+
+func (v *verdict) Helper()          {}
+func (v *verdict) Cleanup(f func()) { v.cleanups = append(v.cleanups, f) }
+func (v *verdict) Skip(args ...any) { v.skipped = fmt.Sprint(args...); runtime.Goexit() }
+func (v *verdict) Fatal(args ...any) {
+	v.failed = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func run(test func(server.TB)) *verdict {
+	v := &verdict{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		test(v)
+	}()
+	<-done
+	return v
+}
+
+func TestWithoutRedisATestIsSkippedWithInstructions(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(server.RequireRedis, "")
+	v := run(func(t server.TB) { server.ForTest(t) })
+	if !strings.Contains(v.skipped, "apt-get install redis-server") || v.failed != "" {
+		t.Errorf("skipped with %q, failed with %q", v.skipped, v.failed)
+	}
+}
+
+func TestWithoutRedisATestFailsWhereItIsRequired(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(server.RequireRedis, "1")
+	v := run(func(t server.TB) { server.ForTest(t) })
+	if v.failed == "" || v.skipped != "" {
+		t.Errorf("skipped with %q, failed with %q", v.skipped, v.failed)
+	}
+}
+
+func TestServersForTestsEndWithTheTest(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	var addrs []string
+	v := run(func(t server.TB) {
+		addrs = []string{server.ForTest(t).Addr(), server.EmbeddedForTest(t).Addr()}
+	})
+	for _, addr := range addrs {
+		if !answers(addr) {
+			t.Errorf("%s does not answer during the test", addr)
+		}
+	}
+	for _, f := range v.cleanups {
+		f()
+	}
+	for _, addr := range addrs {
+		if answers(addr) {
+			t.Errorf("%s answers after the test", addr)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestJournalSeesReadinessHoweverTheOutputIsCut(t *testing.T) {
+	j := newJournal()
+	for _, r := range strings.Repeat("# Warning: overcommit\n", 500) + "* Ready to accept connections\n" {
+		select {
+		case <-j.ready:
+			t.Fatal("ready before the server said so")
+		default:
+		}
+		_, _ = io.WriteString(j, string(r))
+		if strings.Contains(string(j.tail), "connections") {
+			break
+		}
+	}
+	select {
+	case <-j.ready:
+	default:
+		t.Error("not ready although the server said so")
+	}
+}
+
+func TestJournalKeepsTheLastWords(t *testing.T) {
+	j := newJournal()
+	_, _ = io.WriteString(j, strings.Repeat("chatter\n", journalSize))
+	_, _ = io.WriteString(j, "bind: Address already in use\n")
+	if got := j.last(); got != "bind: Address already in use" {
+		t.Errorf("the last words are %q", got)
+	}
+	if !j.portTaken() {
+		t.Error("it did not notice that the port was taken")
+	}
+	if len(j.tail) > journalSize {
+		t.Errorf("it keeps %d bytes", len(j.tail))
+	}
+}

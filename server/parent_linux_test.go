@@ -1,0 +1,113 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"locktop/server"
+)
+
+// asParent, when set, makes this test binary a program that starts a child and
+// then waits to be killed.
+const asParent = "LOCKTOP_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asParent) != "" {
+		parent()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// parent starts a child from a thread that is gone right after, prints the
+// child's address, and lives until its input ends.
+func parent() {
+	thread := make(chan int)
+	go onThreadOfItsOwn(func() {
+		c, err := server.StartChild(context.Background(), server.ChildOptions{})
+		if err != nil {
+			fmt.Println(err)
+		} else {
+			fmt.Println(c.Addr())
+		}
+		thread <- syscall.Gettid()
+	})
+	task := fmt.Sprintf("/proc/self/task/%d", <-thread)
+	for !errors.Is(stat(task), fs.ErrNotExist) {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("thread gone")
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+}
+
+// onThreadOfItsOwn runs f on a thread that ends with the calling goroutine. The
+// program's first thread never ends, so it is occupied until f has found another.
+func onThreadOfItsOwn(f func()) {
+	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
+	if syscall.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onThreadOfItsOwn(f)
+	}()
+	<-done
+}
+
+func stat(name string) error {
+	_, err := os.Stat(name)
+	return err
+}
+
+func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asParent+"=1")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	lines := bufio.NewReader(stdout)
+	addr, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = strings.TrimSpace(addr)
+	if line, err := lines.ReadString('\n'); line != "thread gone\n" {
+		t.Fatalf("the parent says %q, %v", line, err)
+	}
+	if !answers(addr) {
+		t.Fatalf("no child answers on %q once the thread that asked for it is gone", addr)
+	}
+
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for end := time.Now().Add(10 * time.Second); answers(addr); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the child on %s outlived its parent", addr)
+		}
+	}
+}

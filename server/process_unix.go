@@ -1,0 +1,31 @@
+//go:build unix
+
+package server
+
+import (
+	"errors"
+	"syscall"
+)
+
+// shutDown asks the process to end. A frozen process gets to read a signal only
+// once it goes on.
+func (p *process) shutDown() error {
+	return errors.Join(p.cmd.Process.Signal(syscall.SIGTERM), p.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+func (p *process) freeze() error {
+	if !p.running() {
+		return errNotRunning
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return p.awaitHalt()
+}
+
+func (p *process) resume() error {
+	if !p.running() {
+		return errNotRunning
+	}
+	return p.cmd.Process.Signal(syscall.SIGCONT)
+}

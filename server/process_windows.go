@@ -1,0 +1,15 @@
+package server
+
+import (
+	"errors"
+	"os"
+)
+
+var errNoSignals = errors.New("windows cannot freeze a process")
+
+// shutDown kills: there is no signal to ask with, and nothing to save.
+func (p *process) shutDown() error { return p.cmd.Process.Signal(os.Kill) }
+
+func (p *process) freeze() error { return errNoSignals }
+
+func (p *process) resume() error { return errNoSignals }
