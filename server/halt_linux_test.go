@@ -1,0 +1,27 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestServerHasHaltedWhenFreezeReturns(t *testing.T) {
+	c := ForTest(t)
+	for range 200 { // the signal is usually faster than we are
+		if err := c.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.PID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(status), "State:\tT") {
+			t.Fatalf("it still runs:\n%s", status)
+		}
+		if err := c.Continue(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

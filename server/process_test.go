@@ -1,0 +1,48 @@
+//go:build unix
+
+package server
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestFrozenServerIsShutDownRatherThanKilled(t *testing.T) {
+	c := ForTest(t)
+	if err := c.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if state := c.proc.cmd.ProcessState; !state.Success() {
+		t.Errorf("it ended with %v", state)
+	}
+}
+
+func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
+	c := ForTest(t)
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func() error{"freeze": c.Freeze, "continue": c.Continue} {
+		if err := call(); err == nil || !strings.Contains(err.Error(), name+" the redis child: it does not run") {
+			t.Errorf("%s says %v", name, err)
+		}
+	}
+}
+
+func TestServerOfSomebodyElseOnThePortIsNotTakenForTheChild(t *testing.T) {
+	other, c := ForTest(t), ForTest(t)
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.port = other.port
+	if err := c.Restart(t.Context()); !errors.Is(err, errPortTaken) {
+		t.Errorf("restart on a taken port says %v", err)
+	}
+	if pid := c.PID(); pid != 0 {
+		t.Errorf("it claims to be process %d", pid)
+	}
+}
