@@ -1,0 +1,133 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Errors that callers decide by, to be tested with [errors.Is].
+var (
+	// ErrHeld: somebody else holds the lock. The error is a [*HeldError].
+	ErrHeld = errors.New("lock is held")
+	// ErrLost: the lease ended before it was released, because its time ran
+	// out or because the key was taken away.
+	ErrLost = errors.New("lease was lost")
+	// ErrReleased: the lease was given back by Unlock. It is also the cause of
+	// the lease's context then, so that a release can be told from a loss.
+	ErrReleased = errors.New("lease was released")
+	// ErrMaxHold: the lease reached the bound set by [Renew] and was not renewed.
+	ErrMaxHold = errors.New("lease reached its longest hold")
+	// ErrClosed: the client was closed.
+	ErrClosed = errors.New("lock client is closed")
+	// ErrArgument: a value that can never work. No command was sent.
+	ErrArgument = errors.New("bad argument")
+
+	// ErrWrongType: the key holds something that is not this kind of lock. It
+	// was not touched.
+	ErrWrongType = errors.New("key holds another kind of value")
+	// ErrReadOnly: the server is a replica.
+	ErrReadOnly = errors.New("server is a read-only replica")
+	// ErrLoading: the server is starting, or busy with a script; it will be
+	// back.
+	ErrLoading = errors.New("server is not ready")
+	// ErrOOM: the server's memory is full. Leases held already can still be
+	// renewed and released.
+	ErrOOM = errors.New("server is out of memory")
+	// ErrNoPermission: the user lacks a right, or could not log in.
+	ErrNoPermission = errors.New("no permission")
+)
+
+// HeldError says who holds a lock that could not be had. It matches [ErrHeld].
+type HeldError struct {
+	Key   string
+	Token string        // the holder's; keep it secret, it is the key to the lock
+	TTL   time.Duration // for how long yet, unless renewed; negative = never expires
+}
+
+func (e *HeldError) Error() string {
+	until := "for ever"
+	if e.TTL >= 0 {
+		until = "for another " + e.TTL.String()
+	}
+	return fmt.Sprintf("lock %q is held by %q %s", e.Key, e.Owner(), until)
+}
+
+// Is matches [ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// Owner returns the holder's label, or for another library's lock the first
+// characters of its token.
+func (e *HeldError) Owner() string {
+	if owner, ours := tokenOwner(e.Token); ours {
+		return owner
+	}
+	if len(e.Token) > 6 {
+		return e.Token[:6] + "…"
+	}
+	return e.Token
+}
+
+// replies maps the first word of an error reply, or a part of its text, to a
+// sentinel. In order: the first match counts.
+var replies = []struct {
+	text     string
+	sentinel error
+}{
+	{"WRONGTYPE", ErrWrongType},
+	{"READONLY", ErrReadOnly},
+	{"LOADING", ErrLoading},
+	{"MASTERDOWN", ErrLoading},
+	{"CLUSTERDOWN", ErrLoading},
+	{"TRYAGAIN", ErrLoading},
+	{"BUSY", ErrLoading},
+	{"OOM", ErrOOM},
+	{"NOPERM", ErrNoPermission},
+	{"NOAUTH", ErrNoPermission},
+	{"WRONGPASS", ErrNoPermission},
+	{"ERR The user executing the script", ErrNoPermission}, // NOPERM, as seen from inside a script
+	{"ERR max number of clients reached", ErrLoading},
+}
+
+// describe wraps what came back from the wire: it says what was being done, and
+// keeps both the sentinel and the server's own words.
+func describe(doing, key string, err error) error {
+	for _, r := range replies {
+		if strings.HasPrefix(err.Error(), r.text) {
+			return fmt.Errorf("lock: %s %q: %w: %w", doing, key, r.sentinel, err)
+		}
+	}
+	if errors.Is(err, redis.ErrClosed) {
+		err = ErrClosed
+	}
+	return fmt.Errorf("lock: %s %q: %w", doing, key, err)
+}
+
+// transient reports whether trying again later may help.
+func transient(err error) bool {
+	return errors.Is(err, ErrLoading) || errors.Is(err, ErrReadOnly) || outcomeUnknown(err) || neverSent(err)
+}
+
+// outcomeUnknown reports whether a command that ended with err may have been
+// executed, or may yet be: no reply came, or none that was waited for.
+func outcomeUnknown(err error) bool {
+	var reply redis.Error
+	return err != nil && !errors.As(err, &reply) && !neverSent(err)
+}
+
+// neverSent reports whether a command that ended with err never left.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrArgument) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// contextEnded reports whether err is the end of a context rather than news
+// from the server.
+func contextEnded(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,182 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"locktop/lock"
+)
+
+// Scenario 81.
+func TestADeadContextSendsNothing(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.link.Refuse(errors.New("nothing must be sent"))
+		dead, cancel := context.WithCancel(ctx)
+		cancel()
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		for _, try := range []func(context.Context) (*lock.Lease, error){m.TryLock, m.Lock} {
+			if _, err := try(dead); !errors.Is(err, context.Canceled) {
+				r.Errorf("got %v, want the context's error", err)
+			}
+		}
+	})
+}
+
+// Scenarios 71 and 82: the server acts on a request that was given up.
+func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(warm.Unlock(ctx))
+		for i := range 50 {
+			key := fmt.Sprint("orders", i)
+			r.link.FreezeReplies()
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			began := time.Now()
+			_, err := c.Mutex(key, lock.Options{TTL: time.Minute}).Lock(short)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				r.Fatalf("got %v, want the deadline's error", err)
+			}
+			if took := time.Since(began); took > 70*time.Millisecond {
+				r.Errorf("gave up after %v", took)
+			}
+			r.link.Thaw()
+			r.until("the undo", func() bool { return r.rdb.Exists(ctx, key).Val() == 0 })
+		}
+	})
+}
+
+func TestAnAcquireFrozenOnTheWayIsUndoneBehindIt(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(warm.Unlock(ctx))
+		for i := range 20 {
+			key := fmt.Sprint("orders", i)
+			r.link.Freeze()
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			_, err := c.Mutex(key, lock.Options{TTL: time.Minute}).TryLock(short)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				r.Fatalf("got %v, want the deadline's error", err)
+			}
+			r.link.Thaw()
+			// One round trip of the same client: whatever was sent before has arrived.
+			_, err = c.Mutex(key, lock.Options{}).TryLock(ctx)
+			r.must(err)
+		}
+	})
+}
+
+func TestAnAcquireOnABrokenConnectionLeavesNothingBehind(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(warm.Unlock(ctx))
+		for i := range 20 {
+			key := fmt.Sprint("orders", i)
+			r.link.FreezeReplies()
+			failed := make(chan error, 1)
+			go func() {
+				_, err := c.Mutex(key, lock.Options{TTL: time.Minute}).TryLock(ctx)
+				failed <- err
+			}()
+			r.until("the server to act", func() bool { return r.rdb.Exists(ctx, key).Val() == 1 })
+			r.link.Cut()
+			if err := <-failed; err == nil {
+				r.Fatal("an acquire without a reply succeeded")
+			}
+			r.link.Thaw()
+			r.until("the undo", func() bool { return r.rdb.Exists(ctx, key).Val() == 0 })
+		}
+	})
+}
+
+func TestAnUnlockWithADeadContextStillReleases(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		dead, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := lease.Unlock(dead); err != nil && !errors.Is(err, context.Canceled) {
+			r.Errorf("got %v", err)
+		}
+		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+	})
+}
+
+func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		r.link.Refuse(errors.New("no route"))
+		r.link.Cut()
+		if err := lease.Unlock(ctx); err == nil {
+			r.Fatal("an unlock that reached nobody succeeded")
+		}
+		r.holds("orders", lease.Token())
+		r.link.Refuse(nil)
+		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+	})
+}
+
+// Scenario 88: the context bounds the wait, not the lease.
+func TestTheEndOfTheWaitingContextDoesNotEndTheLease(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
+		r.must(err)
+		cancel()
+		time.Sleep(time.Minute)
+		if !lease.Valid() || lease.Context().Err() != nil {
+			r.Error("the lease ended with the context it was waited for with")
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+func TestAClosedPortIsToldAtOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		refused := errors.New("connection refused")
+		r.link.Refuse(refused)
+		began := time.Now()
+		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		if !errors.Is(err, refused) || time.Since(began) > 5*time.Second {
+			r.Errorf("got %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// Scenario 93, the part one server can show.
+func TestServerRefusalsAreTold(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		for _, c := range []struct {
+			name  string
+			setup [][]any
+			undo  [][]any
+			want  error
+		}{
+			{"replica", [][]any{{"replicaof", "127.0.0.1", "1"}}, [][]any{{"replicaof", "no", "one"}}, lock.ErrReadOnly},
+			{"no right", [][]any{{"acl", "setuser", "default", "-set"}}, [][]any{{"acl", "setuser", "default", "+@all"}}, lock.ErrNoPermission},
+			{"no scripts", [][]any{{"acl", "setuser", "default", "-@scripting"}}, [][]any{{"acl", "setuser", "default", "+@all"}}, lock.ErrNoPermission},
+		} {
+			for _, args := range c.setup {
+				r.must(r.rdb.Do(ctx, args...).Err())
+			}
+			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+			if !errors.Is(err, c.want) {
+				r.Errorf("%s: got %v, want %v", c.name, err, c.want)
+			}
+			for _, args := range c.undo {
+				r.must(r.rdb.Do(ctx, args...).Err())
+			}
+		}
+	})
+}

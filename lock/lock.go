@@ -1,0 +1,252 @@
+// Package lock is a set of distributed locks on Redis.
+//
+// A [Client] is an identity and the connections it locks over. It hands out
+// locks by name; acquiring one gives a [Lease], which ends when it is unlocked,
+// when it is lost, or when its time runs out:
+//
+//	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
+//	...
+//	defer client.Close()
+//
+//	lease, err := client.Mutex("orders:4711", lock.Options{}).Lock(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer lease.Unlock(context.WithoutCancel(ctx))
+//	return settle(lease.Context(), order) // stops when the lease is lost
+//
+// # What a lease is worth
+//
+// Redis cannot stop a holder whose time is up: the lease tells the holder
+// instead. [Lease.Valid] looks at the clock alone and is exact; the context of
+// [Lease.Context] ends by a local timer, without asking the network. Both judge
+// by a deadline that counts from the moment before the request was sent, less
+// an allowance for clock drift, so it lies before the moment at which anybody
+// else can get the lock. Of the monotonic and the wall clock the one that has
+// advanced further decides: a machine that was suspended wakes up to a lost
+// lease.
+//
+// While it is held, a lease is renewed in the background, unless [Renew.Off].
+// Work that outlives its lease in spite of everything (a process stopped
+// between looking at the clock and writing) is beyond any lock with a lease; it
+// takes a resource that checks.
+//
+// A key that vanishes with the memory of its server (a restart without
+// persistence, a failover before replication, eviction) is free for the next
+// one at once. The holder learns of it at its next renewal.
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Locker is anything that can be locked. [Mutex] is one.
+type Locker interface {
+	// TryLock takes the lock if it is free, in one round trip, and returns
+	// [ErrHeld] at once if it is not. If ctx ends before the reply, the error
+	// matches ctx.Err() and whatever the request may have done is undone in the
+	// background.
+	TryLock(ctx context.Context) (*Lease, error)
+	// Lock waits for the lock until ctx ends; the error then matches ctx.Err()
+	// and, if a holder was seen, [ErrHeld]. ctx bounds the wait alone: the
+	// lease does not end with it. An error before the first answer of the
+	// server is returned at once; after it, Lock sits out what may pass (a
+	// restart, a failover).
+	Lock(ctx context.Context) (*Lease, error)
+}
+
+// Config says who locks. The zero value works.
+type Config struct {
+	// Owner is the label others see as the holder. Default: host:pid.
+	Owner string
+	// Observe is told of everything that happens, on the goroutine where it
+	// happens: it must be quick and may be called concurrently.
+	Observe func(Event)
+}
+
+// Options say how one lock is held. The zero value works.
+type Options struct {
+	// TTL is the time to live of a lease that is not renewed: after a crash the
+	// lock is free at most this long after. Whole milliseconds, at least 10 ms.
+	// Default: 10 s.
+	TTL time.Duration
+	// Renew says how the lease is kept alive. The zero value renews for ever.
+	Renew Renew
+}
+
+// Renew bounds the renewal of a lease.
+type Renew struct {
+	Every   time.Duration // default TTL/3; less than the TTL
+	Max     int           // renewals before the lease is left to run out; 0 = no bound
+	MaxHold time.Duration // the lease ends this long after it began, renewed or not; 0 = no bound
+	Off     bool          // no renewal: the lease ends TTL after it began, unless extended by hand
+}
+
+const (
+	defaultTTL = 10 * time.Second
+	minTTL     = 10 * time.Millisecond
+	maxTTL     = 365 * 24 * time.Hour
+)
+
+// withDefaults fills in what is missing and refuses what cannot work.
+func (o Options) withDefaults() (Options, error) {
+	if o.TTL == 0 {
+		o.TTL = defaultTTL
+	}
+	if err := checkTTL(o.TTL); err != nil {
+		return o, err
+	}
+	if o.Renew.Every == 0 {
+		o.Renew.Every = o.TTL / 3
+	}
+	if o.Renew.Every < 0 || o.Renew.Every >= o.TTL {
+		return o, fmt.Errorf("%w: renewal every %v; it must be positive and shorter than the TTL of %v", ErrArgument, o.Renew.Every, o.TTL)
+	}
+	if o.Renew.Max < 0 || o.Renew.MaxHold < 0 {
+		return o, fmt.Errorf("%w: negative bound on renewal", ErrArgument)
+	}
+	return o, nil
+}
+
+// checkTTL refuses what Redis would round or misread.
+func checkTTL(ttl time.Duration) error {
+	if ttl < minTTL || ttl > maxTTL || ttl%time.Millisecond != 0 {
+		return fmt.Errorf("%w: TTL %v; it must be whole milliseconds between %v and %v", ErrArgument, ttl, minTTL, maxTTL)
+	}
+	return nil
+}
+
+// Client is an identity that locks. It is safe for concurrent use.
+type Client struct {
+	*transport
+	owner string
+	root  bool
+	turns turns
+
+	closed context.Context // ends with Close
+	end    context.CancelFunc
+}
+
+// transport is what identities share: the connections, the clock work of all
+// leases, and the waiters' ears.
+type transport struct {
+	wire     wire
+	keeper   keeper
+	notifier notifier
+	observe  func(Event)
+	tasks    tasks          // undos and renewals: they come and go
+	workers  sync.WaitGroup // run until alive ends
+
+	alive context.Context // ends when everything must be over
+	stop  context.CancelFunc
+}
+
+// New returns a client that locks where rdb points: a [redis.Client], single or
+// behind Sentinel, or a [redis.ClusterClient]. It takes address, credentials
+// and dialer from rdb's options but opens connections of its own, because a
+// lock's commands must not be sent twice behind its back; rdb stays the
+// caller's. Hooks of rdb are not called. Nothing is dialed before it is needed.
+func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
+	w, err := newPipelined(rdb)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Owner == "" {
+		cfg.Owner = defaultOwner()
+	}
+	t := &transport{wire: w, observe: cfg.Observe}
+	t.alive, t.stop = context.WithCancel(context.Background())
+	t.keeper.init()
+	t.notifier.init(t)
+	t.workers.Go(t.keep)
+	c := t.identity(cfg.Owner)
+	c.root = true
+	return c, nil
+}
+
+// As returns another identity over the same connections: what it holds is held
+// against c as against a stranger. It ends with c.
+func (c *Client) As(owner string) *Client { return c.transport.identity(owner) }
+
+func (t *transport) identity(owner string) *Client {
+	c := &Client{transport: t, owner: owner}
+	c.closed, c.end = context.WithCancel(t.alive)
+	return c
+}
+
+// closePatience bounds how long Close waits for a server that does not answer,
+// once for releases and once for undos.
+const closePatience = time.Second
+
+// Close ends what the client does: those who wait get [ErrClosed], and what is
+// held is released; its leases end with the cause ErrClosed. Closing the client
+// that New returned closes all its identities and connections, and returns when
+// nothing of them runs any more: within a few seconds even if the server does
+// not answer. Closing it again does nothing.
+func (c *Client) Close() error {
+	if c.closed.Err() != nil {
+		return nil
+	}
+	c.end()
+	err := c.transport.releaseAll(func(l *Lease) bool { return c.root || l.client == c })
+	if !c.root {
+		return err
+	}
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case <-c.tasks.idle():
+	case <-timer.C:
+	}
+	return errors.Join(err, c.transport.shut())
+}
+
+// releaseAll ends the leases that match and releases them in one pipeline.
+func (t *transport) releaseAll(match func(*Lease) bool) error {
+	leases := t.keeper.all(match)
+	if len(leases) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.alive, closePatience)
+	defer cancel()
+	calls := make([]*call, len(leases))
+	for i, l := range leases {
+		l.finish(ErrClosed)
+		calls[i] = mutexRelease.send(ctx, t.wire, l.key, l.token, name(l.key, "free"))
+	}
+	var failed []error
+	for i, l := range leases {
+		if _, err := calls[i].wait(ctx, t.wire); err != nil {
+			failed = append(failed, describe("close: release", l.key, err))
+			continue
+		}
+		l.report(Released)
+	}
+	return errors.Join(failed...)
+}
+
+// shut ends everything and waits for it.
+func (t *transport) shut() error {
+	t.stop()
+	t.tasks.close()
+	err := t.wire.close()
+	<-t.tasks.idle()
+	t.workers.Wait()
+	if err != nil {
+		return fmt.Errorf("lock: close: %w", err)
+	}
+	return nil
+}
+
+// tell reports an event; it costs nothing when nobody observes.
+func (t *transport) tell(e Event) {
+	if t.observe != nil {
+		t.observe(e)
+	}
+}

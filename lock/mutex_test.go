@@ -1,0 +1,376 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+)
+
+var ctx = context.Background()
+
+// Scenario 1.
+func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{Owner: "billing-7"}).Mutex("orders", lock.Options{TTL: 5 * time.Second}).TryLock(ctx)
+		r.must(err)
+		r.holds("orders", lease.Token())
+		if label, id, _ := strings.Cut(lease.Token(), "~"); label != "billing-7" || len(id) != 36 {
+			r.Errorf("token %q is not the owner's label and a uuid", lease.Token())
+		}
+		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl <= 4950*time.Millisecond || ttl > 5*time.Second {
+			r.Errorf("PTTL is %v, want 5 s", ttl)
+		}
+		if n := r.rdb.DBSize(ctx).Val(); n != 1 {
+			r.Errorf("%d keys, want the lock alone", n)
+		}
+		if !lease.Valid() || lease.Context().Err() != nil {
+			r.Error("a fresh lease is not valid")
+		}
+	})
+}
+
+// Scenario 2.
+func TestTryLockTellsWhoHoldsAndForHowLong(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
+		lease, err := a.Mutex("orders", lock.Options{TTL: 5 * time.Second}).TryLock(ctx)
+		r.must(err)
+		_, err = b.Mutex("orders", lock.Options{}).TryLock(ctx)
+		var held *lock.HeldError
+		if !errors.Is(err, lock.ErrHeld) || !errors.As(err, &held) {
+			r.Fatalf("want ErrHeld, got %v", err)
+		}
+		if held.Owner() != "a" || held.Token != lease.Token() || held.TTL <= 4*time.Second || held.TTL > 5*time.Second {
+			r.Errorf("held by %+v, owner %q; want a's token for 5 s", held, held.Owner())
+		}
+		r.holds("orders", lease.Token())
+	})
+}
+
+// Scenario 3.
+func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
+			r.Errorf("%d keys left behind", n)
+		}
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrReleased) {
+			r.Errorf("the lease's context ended with %v", cause)
+		}
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrReleased) {
+			r.Errorf("second unlock: %v", err)
+		}
+		again, err := c.As("b").Mutex("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		r.must(again.Unlock(ctx))
+	})
+}
+
+// Scenario 4.
+func TestUnlockLeavesAStrangersLockAlone(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("unlock ended with %v, want ErrLost", err)
+		}
+		r.holds("orders", "stranger")
+	})
+}
+
+// Scenario 5.
+func TestUnlockAfterExpiryLeavesTheNextHolderAlone(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
+		mine, err := a.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
+		r.must(err)
+		time.Sleep(2 * time.Second)
+		theirs, err := b.Mutex("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		for range 2 {
+			if err := mine.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+				r.Errorf("unlock ended with %v, want ErrLost", err)
+			}
+		}
+		r.holds("orders", theirs.Token())
+	})
+}
+
+// Scenario 8.
+func TestOfManyWhoTryAtOnceOneWins(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		var won atomic.Int64
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				_, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+				if err == nil {
+					won.Add(1)
+				} else if !errors.Is(err, lock.ErrHeld) {
+					r.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 1 {
+			r.Errorf("%d of 100 won", won.Load())
+		}
+	})
+}
+
+// Scenario 9. (The embedded server words errors inside scripts in its own way.)
+func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
+		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		if !errors.Is(err, lock.ErrWrongType) {
+			r.Errorf("got %v, want ErrWrongType", err)
+		}
+		if v := r.rdb.HGet(ctx, "orders", "field").Val(); v != "value" {
+			r.Errorf("the hash now holds %q", v)
+		}
+	})
+}
+
+// Scenario 10.
+func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.link.Refuse(errors.New("nothing must be sent"))
+		c := r.client(lock.Config{})
+		for _, o := range []lock.Options{
+			{TTL: -time.Second},
+			{TTL: time.Millisecond},
+			{TTL: time.Second + time.Microsecond},
+			{TTL: 1 << 62},
+			{TTL: time.Second, Renew: lock.Renew{Every: time.Second}},
+			{TTL: time.Second, Renew: lock.Renew{Every: -1}},
+			{TTL: time.Second, Renew: lock.Renew{Max: -1}},
+			{TTL: time.Second, Renew: lock.Renew{MaxHold: -1}},
+		} {
+			if _, err := c.Mutex("orders", o).Lock(ctx); !errors.Is(err, lock.ErrArgument) {
+				r.Errorf("%+v: got %v, want ErrArgument", o, err)
+			}
+		}
+	})
+}
+
+// Scenario 11.
+func TestAnyBytesAreAName(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for _, key := range []string{"", "a\x00b", "a\nb", "\xff\xfe", "{tag}:x", "}{", strings.Repeat("k", 10<<10)} {
+			lease, err := c.Mutex(key, lock.Options{}).Lock(ctx)
+			r.must(err)
+			r.holds(key, lease.Token())
+			r.must(lease.Unlock(ctx))
+		}
+		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
+			r.Errorf("%d keys left behind", n)
+		}
+	})
+}
+
+// Scenario 13.
+func TestNamesThatDifferAreDifferentLocks(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for _, key := range []string{"a", "A", "a:", "a:b"} {
+			_, err := c.Mutex(key, lock.Options{}).TryLock(ctx)
+			r.must(err)
+		}
+	})
+}
+
+// Scenario 22: a mutex is not reentrant, and says so at once.
+func TestTheHolderIsRefusedLikeAnybody(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		lease, err := m.TryLock(ctx)
+		r.must(err)
+		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("second hold: %v", err)
+		}
+		if !lease.Valid() {
+			r.Error("the first hold ended")
+		}
+	})
+}
+
+func TestAForeignSetNXAndTheMutexExcludeEachOther(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		lease, err := m.Lock(ctx)
+		r.must(err)
+		if set := r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}); set.Err() != redis.Nil {
+			r.Errorf("SET NX got in beside the mutex: %v", set)
+		}
+		r.must(lease.Unlock(ctx))
+		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err())
+		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("the mutex got in beside SET NX: %v", err)
+		}
+	})
+}
+
+func TestExtendSetsTheTimeLeft(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
+		r.must(err)
+		for _, ttl := range []time.Duration{time.Minute, 2 * time.Second} {
+			r.must(lease.Extend(ctx, ttl))
+			if left := r.rdb.PTTL(ctx, "orders").Val(); left > ttl || left < ttl-500*time.Millisecond {
+				r.Errorf("extended to %v, PTTL is %v", ttl, left)
+			}
+			if left := time.Until(lease.Deadline()); left > ttl || left < ttl-time.Second {
+				r.Errorf("extended to %v, the deadline is in %v", ttl, left)
+			}
+		}
+		if err := lease.Extend(ctx, 0); !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("extending by nothing: %v", err)
+		}
+	})
+}
+
+// Scenario 56: a late renewal must not create the key.
+func TestExtendNeverMakesALostLockAnew(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		if err := lease.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
+			r.Error("the lease goes on after its key was deleted")
+		}
+		r.holds("orders", "")
+	})
+}
+
+func TestOneRoundTripEach(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		warm, err := m.Lock(ctx) // the scripts are known from here on
+		r.must(err)
+		r.must(warm.Unlock(ctx))
+		r.must(r.rdb.ConfigResetStat(ctx).Err())
+		lease, err := m.Lock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		stats := r.rdb.Info(ctx, "commandstats").Val()
+		for command, want := range map[string]string{"evalsha": "calls=2,", "get": "calls=2,", "set": "calls=1,", "del": "calls=1,"} {
+			if !strings.Contains(stats, "cmdstat_"+command+":"+want) {
+				r.Errorf("%s: want %s in\n%s", command, want, stats)
+			}
+		}
+		if strings.Contains(stats, "cmdstat_subscribe") || strings.Contains(stats, "cmdstat_eval:") {
+			r.Errorf("more than two commands:\n%s", stats)
+		}
+	})
+}
+
+// Scenario 61.
+func TestAScriptFlushInMidRunIsNotNoticed(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		diary := &diary{}
+		m := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 300 * time.Millisecond})
+		for range 3 {
+			lease, err := m.Lock(ctx)
+			r.must(err)
+			r.must(r.rdb.ScriptFlush(ctx).Err())
+			before := diary.count(lock.Renewed)
+			r.until("a renewal after the flush", func() bool { return diary.count(lock.Renewed) > before })
+			r.must(r.rdb.ScriptFlush(ctx).Err())
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
+// Scenario 86.
+func TestCloseReleasesAndTurnsWaitersAway(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		held, err := c.Mutex("mine", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.Set(ctx, "theirs", "stranger", time.Minute).Err())
+		refused := make(chan error, 10)
+		for range cap(refused) {
+			go func() {
+				_, err := c.As("waiter").Mutex("theirs", lock.Options{}).Lock(ctx)
+				refused <- err
+			}()
+		}
+		r.must(c.Close())
+		for range cap(refused) {
+			if err := <-refused; !errors.Is(err, lock.ErrClosed) {
+				r.Errorf("a waiter got %v, want ErrClosed", err)
+			}
+		}
+		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrClosed) {
+			r.Errorf("the lease ended with %v", cause)
+		}
+		r.holds("mine", "")
+		r.holds("theirs", "stranger")
+		if _, err := c.Mutex("mine", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrClosed) {
+			r.Errorf("locking after Close: %v", err)
+		}
+	})
+}
+
+func TestClosingOneIdentityLeavesTheOthers(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		root := r.client(lock.Config{})
+		a, b := root.As("a"), root.As("b")
+		leaseA, err := a.Mutex("for-a", lock.Options{}).Lock(ctx)
+		r.must(err)
+		leaseB, err := b.Mutex("for-b", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(a.Close())
+		r.holds("for-a", "")
+		r.holds("for-b", leaseB.Token())
+		if leaseA.Valid() || !leaseB.Valid() {
+			r.Error("the wrong lease ended")
+		}
+		r.must(leaseB.Unlock(ctx))
+	})
+}
+
+func TestEventsTellTheStoryOfALease(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		diary := &diary{}
+		c := r.client(lock.Config{Owner: "a", Observe: diary.write})
+		m := c.Mutex("orders", lock.Options{TTL: 3 * time.Second})
+		lease, err := m.Lock(ctx)
+		r.must(err)
+		_, err = c.As("b").Mutex("orders", lock.Options{}).TryLock(ctx)
+		if !errors.Is(err, lock.ErrHeld) {
+			r.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		r.must(lease.Unlock(ctx))
+		lease, err = c.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
+		r.must(err)
+		<-lease.Context().Done()
+		if got, want := diary.story(), "[acquired contended renewed released acquired expired]"; got != want {
+			r.Errorf("the story is %s, want %s", got, want)
+		}
+		for _, e := range diary.events {
+			if e.Kind == lock.Released && e.Held < time.Second {
+				r.Errorf("released after %v, want 1.5 s", e.Held)
+			}
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package lock
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// A token is "<label>~<uuid v7>": the label is for people, the uuid is unique
+// per attempt and tells when it was made.
+
+// newToken returns a fresh token for an owner.
+func newToken(owner string) (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("lock: make a token: %w", err)
+	}
+	return owner + "~" + id.String(), nil
+}
+
+// tokenOwner returns the label inside a token, and whether the token is one of
+// this package's.
+func tokenOwner(token string) (string, bool) {
+	i := strings.LastIndexByte(token, '~')
+	if i < 0 || uuid.Validate(token[i+1:]) != nil {
+		return "", false
+	}
+	return token[:i], true
+}
+
+// defaultOwner is host:pid.
+func defaultOwner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// name returns the name of a lock's companion, in the same cluster slot as the
+// lock: "key:part" if the key has a {tag}, else "{key}:part".
+func name(key, part string) string {
+	if hasTag(key) {
+		return key + ":" + part
+	}
+	return "{" + key + "}:" + part
+}
+
+// hasTag reports whether a cluster hashes only the part of key between braces:
+// between the first "{" and the next "}", if there is anything.
+func hasTag(key string) bool {
+	_, rest, found := strings.Cut(key, "{")
+	return found && strings.IndexByte(rest, '}') > 0
+}

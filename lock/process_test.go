@@ -1,0 +1,179 @@
+package lock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"locktop/lock"
+)
+
+// The test binary run again with these set is a process of its own that locks.
+const (
+	workerJob  = "LOCKTOP_TEST_JOB"
+	workerAddr = "LOCKTOP_TEST_ADDR"
+)
+
+// Each of 4 processes makes 2,500 increments from 16 goroutines.
+const (
+	processes            = 4
+	goroutinesPerProcess = 16
+	increments           = 10_000
+)
+
+// Scenario 7, over processes: an unprotected counter under one mutex is exact.
+func TestAMutexKeepsProcessesApart(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		var all errgroup.Group
+		for range processes {
+			worker := r.worker("count")
+			all.Go(func() error {
+				out, err := worker.CombinedOutput()
+				if err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				return nil
+			})
+		}
+		r.must(all.Wait())
+		if n, err := r.rdb.Get(ctx, "counter").Int(); err != nil || n != increments {
+			r.Errorf("the counter is at %d (%v), want %d", n, err, increments)
+		}
+		r.holds("mutex", "")
+	})
+}
+
+// count is the worker of TestAMutexKeepsProcessesApart.
+func count(rdb *redis.Client, c *lock.Client) error {
+	m := c.Mutex("mutex", lock.Options{TTL: time.Minute})
+	var all errgroup.Group
+	for range goroutinesPerProcess {
+		all.Go(func() error {
+			for range increments / processes / goroutinesPerProcess {
+				if err := increment(rdb, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	for range increments / processes % goroutinesPerProcess {
+		if err := increment(rdb, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// increment reads and writes the counter in two steps, as nobody should who has
+// no lock.
+func increment(rdb *redis.Client, m *lock.Mutex) error {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := rdb.Get(ctx, "counter").Int()
+	if err != nil && err != redis.Nil {
+		return err
+	}
+	return errors.Join(rdb.Set(ctx, "counter", n+1, 0).Err(), lease.Unlock(ctx))
+}
+
+// Scenario 57: a process that was stopped past its TTL wakes up without a lock,
+// and knows it before it does anything.
+func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		worker := r.worker("hold")
+		in, err := worker.StdinPipe()
+		r.must(err)
+		out, err := worker.StdoutPipe()
+		r.must(err)
+		worker.Stderr = os.Stderr
+		r.must(worker.Start())
+		t.Cleanup(func() { _ = worker.Process.Kill() })
+		lines := bufio.NewScanner(out)
+		if !lines.Scan() || lines.Text() != "held" {
+			r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
+		}
+		r.must(worker.Process.Signal(syscall.SIGSTOP))
+		next, err := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		r.must(worker.Process.Signal(syscall.SIGCONT))
+		_, err = io.WriteString(in, "go on\n")
+		r.must(err)
+		var told []string
+		for lines.Scan() {
+			told = append(told, lines.Text())
+		}
+		r.must(worker.Wait())
+		if want := "valid=false lost=true unlock=true"; strings.Join(told, " ") != want {
+			r.Errorf("the worker found %q, want %q", told, want)
+		}
+		r.holds("mutex", next.Token())
+	})
+}
+
+// hold is the worker of TestAFrozenProcessWakesUpWithoutItsLock.
+func hold(c *lock.Client) error {
+	lease, err := c.Mutex("mutex", lock.Options{TTL: 300 * time.Millisecond}).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued in here
+		return err
+	}
+	fmt.Printf("valid=%v\n", lease.Valid())
+	<-lease.Context().Done()
+	fmt.Printf("lost=%v\n", errors.Is(context.Cause(lease.Context()), lock.ErrLost))
+	fmt.Printf("unlock=%v\n", errors.Is(lease.Unlock(ctx), lock.ErrLost))
+	return nil
+}
+
+// worker returns a process that does a job on the rig's server.
+func (r *rig) worker(job string) *exec.Cmd {
+	r.Helper()
+	self, err := os.Executable()
+	r.must(err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), workerJob+"="+job, workerAddr+"="+r.rdb.Options().Addr)
+	return cmd
+}
+
+// work does a job and returns the exit code.
+func work(job, addr string) int {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	c, err := lock.New(rdb, lock.Config{Owner: job + ":" + strconv.Itoa(os.Getpid())})
+	if err == nil {
+		defer c.Close()
+		switch job {
+		case "count":
+			err = count(rdb, c)
+		case "hold":
+			err = hold(c)
+		default:
+			err = fmt.Errorf("no such job: %s", job)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}

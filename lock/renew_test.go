@@ -1,0 +1,231 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"locktop/lock"
+)
+
+// Scenario 49.
+func TestADayOfRenewals(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		diary := &diary{}
+		lease, err := r.client(lock.Config{Observe: diary.write}).
+			Mutex("orders", lock.Options{TTL: 30 * time.Second}).Lock(ctx)
+		r.must(err)
+		for range 24 * 60 {
+			time.Sleep(time.Minute)
+			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 19*time.Second {
+				r.Fatalf("PTTL fell to %v", ttl)
+			}
+		}
+		// Every 10 s, up to a twentieth early.
+		if n := diary.count(lock.Renewed); n < 8640-1 || n > 8640*20/19+1 {
+			r.Errorf("%d renewals in a day", n)
+		}
+		if !lease.Valid() {
+			r.Error("the lease was lost")
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Scenario 50.
+func TestNoRenewalFollowsAnUnlock(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		diary := &diary{}
+		m := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 30 * time.Millisecond})
+		for i := range 3000 {
+			lease, err := m.Lock(ctx)
+			r.must(err)
+			time.Sleep(time.Duration(i%20) * time.Millisecond)
+			r.must(lease.Unlock(ctx))
+			before := diary.count(lock.Renewed)
+			if i%100 == 0 {
+				time.Sleep(time.Second)
+			}
+			if diary.count(lock.Renewed) != before {
+				r.Fatalf("round %d: renewed after the unlock", i)
+			}
+		}
+		r.holds("orders", "")
+	})
+}
+
+// Scenario 55.
+func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 300 * time.Millisecond}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
+		<-lease.Context().Done()
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+			r.Errorf("ended with %v, want ErrLost", cause)
+		}
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("unlock ended with %v, want ErrLost", err)
+		}
+		r.holds("orders", "stranger")
+		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
+			r.Errorf("the stranger's PTTL is %v", ttl)
+		}
+	})
+}
+
+// Scenarios 52 and 60: whenever the holder is cut off, its context ends before
+// its key does.
+func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, 1999 * time.Millisecond, 2900 * time.Millisecond, 4 * time.Second} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
+				r.must(err)
+				time.Sleep(after)
+				r.link.Freeze()
+				<-lease.Context().Done()
+				if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+					r.Errorf("ended with %v, want ErrLost", cause)
+				}
+				if lease.Valid() {
+					r.Error("valid after its context ended")
+				}
+				if left := r.rdb.PTTL(ctx, "orders").Val(); left <= 0 || left > 100*time.Millisecond {
+					r.Errorf("ended %v before its key", left)
+				}
+			})
+		})
+	}
+}
+
+// Scenario 54.
+func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		diary := &diary{}
+		lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
+		r.must(err)
+		time.Sleep(900 * time.Millisecond)
+		r.link.Refuse(errors.New("no route"))
+		r.link.Cut()
+		time.Sleep(1500 * time.Millisecond)
+		r.link.Refuse(nil)
+		time.Sleep(5 * time.Second)
+		if !lease.Valid() || diary.count(lock.Renewed) == 0 {
+			r.Errorf("the lease did not survive an outage shorter than its TTL: %s", diary.story())
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Scenario 76: a deadline that has passed is final, whatever the server says.
+func TestALateReplyDoesNotReviveALease(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).
+			Mutex("orders", lock.Options{TTL: 2 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
+		r.must(err)
+		r.must(lease.Extend(ctx, 2*time.Second)) // the server knows the script from here on
+		r.link.FreezeReplies()
+		extended := make(chan error, 1)
+		go func() { extended <- lease.Extend(ctx, time.Minute) }()
+		<-lease.Context().Done()
+		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
+			r.Fatalf("the server did not extend: PTTL %v", ttl)
+		}
+		r.link.Thaw()
+		if err := <-extended; !errors.Is(err, lock.ErrLost) {
+			r.Errorf("extend ended with %v, want ErrLost", err)
+		}
+		if lease.Valid() {
+			r.Error("a lost lease came back to life")
+		}
+		time.Sleep(time.Second)
+		r.holds("orders", "") // what was revived on the server was taken back
+	})
+}
+
+// Scenario 64.
+func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		renew lock.Renew
+		ends  time.Duration
+	}{
+		"count": {lock.Renew{Max: 4}, 4*time.Second + 3*time.Second},
+		"time":  {lock.Renew{MaxHold: 5 * time.Second}, 5 * time.Second},
+		"off":   {lock.Renew{Off: true}, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				began := time.Now()
+				lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: c.renew}).Lock(ctx)
+				r.must(err)
+				<-lease.Context().Done()
+				want := lock.ErrMaxHold
+				if c.renew.Off {
+					want = lock.ErrLost
+				}
+				if cause := context.Cause(lease.Context()); !errors.Is(cause, want) {
+					r.Errorf("ended with %v, want %v", cause, want)
+				}
+				if took := time.Since(began); took > c.ends || took < c.ends-300*time.Millisecond {
+					r.Errorf("ended after %v, want %v", took, c.ends)
+				}
+			})
+		})
+	}
+}
+
+// Scenario 62.
+func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		diary := &diary{}
+		c := r.client(lock.Config{Observe: diary.write})
+		const n = 2000
+		leases := make([]*lock.Lease, n)
+		for i := range leases {
+			var err error
+			leases[i], err = c.Mutex(fmt.Sprint("k", i), lock.Options{TTL: 3 * time.Second}).Lock(ctx)
+			r.must(err)
+		}
+		r.until("two renewals each", func() bool { return diary.count(lock.Renewed) >= 2*n })
+		for _, l := range leases {
+			if !l.Valid() {
+				r.Fatalf("%s was lost", l.Key())
+			}
+		}
+	})
+}
+
+// Scenario 91.
+func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		diary := &diary{}
+		c := r.client(lock.Config{Observe: diary.write})
+		lease, err := c.Mutex("orders", lock.Options{TTL: 300 * time.Millisecond}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		if _, err := c.Mutex("more", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrOOM) {
+			r.Errorf("got %v, want ErrOOM", err)
+		}
+		before := diary.count(lock.Renewed)
+		r.until("a renewal", func() bool { return diary.count(lock.Renewed) > before })
+		r.must(lease.Unlock(ctx))
+		r.holds("orders", "")
+	})
+}
+
+// Scenarios 89 and 90.
+func TestAFlushIsNoticedAtTheNextRenewal(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 30 * time.Second}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.FlushAll(ctx).Err())
+		began := time.Now()
+		<-lease.Context().Done()
+		if took := time.Since(began); took > 10*time.Second {
+			r.Errorf("noticed after %v, want a third of the TTL at most", took)
+		}
+	})
+}

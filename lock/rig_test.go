@@ -1,0 +1,146 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// rig is a Redis to lock on, as a test sees it.
+type rig struct {
+	*testing.T
+	link *server.Link  // between locktop's clients and the server
+	rdb  *redis.Client // a stranger, on a connection of its own
+	via  *redis.Client // what lock.New is given
+}
+
+// client returns a client of the rig that is closed with the test.
+func (r *rig) client(cfg lock.Config) *lock.Client {
+	r.Helper()
+	c, err := lock.New(r.via, cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+// must ends the test if err is not nil.
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// holds checks what the server stores under key.
+func (r *rig) holds(key, want string) {
+	r.Helper()
+	got, err := r.rdb.Get(context.Background(), key).Result()
+	if err != nil && err != redis.Nil {
+		r.Fatal(err)
+	}
+	if got != want {
+		r.Fatalf("%q holds %q, want %q", key, got, want)
+	}
+}
+
+// inBubble runs f on the embedded server under a fake clock.
+func inBubble(t *testing.T, f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		t.Cleanup(e.Close)
+		f(newRig(t, e.Addr(), e.Dial))
+	})
+}
+
+// onRedis runs f on a redis-server of its own.
+func onRedis(t *testing.T, f func(*rig)) {
+	t.Helper()
+	child := server.ForTest(t)
+	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})))
+}
+
+// onBoth runs f under a fake clock and on a redis-server.
+func onBoth(t *testing.T, f func(*rig)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
+	t.Run("redis-server", func(t *testing.T) { onRedis(t, f) })
+}
+
+func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
+	r := &rig{T: t, link: server.NewLink(dial)}
+	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
+	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, DisableIdentity: true})
+	t.Cleanup(func() {
+		r.link.Thaw()
+		r.via.Close()
+		r.rdb.Close()
+	})
+	return r
+}
+
+// diary collects events.
+type diary struct {
+	mu     sync.Mutex
+	events []lock.Event
+}
+
+func (d *diary) write(e lock.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events = append(d.events, e)
+}
+
+// count returns how many events of a kind there were.
+func (d *diary) count(kind lock.EventKind) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, e := range d.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// story returns the kinds in order, as one line.
+func (d *diary) story() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var kinds []lock.EventKind
+	for _, e := range d.events {
+		kinds = append(kinds, e.Kind)
+	}
+	return fmt.Sprint(kinds)
+}
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv(workerJob); job != "" {
+		os.Exit(work(job, os.Getenv(workerAddr)))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// until waits for something to become true on a server that takes its time.
+func (r *rig) until(what string, true func() bool) {
+	r.Helper()
+	for limit := time.Now().Add(10 * time.Second); !true(); {
+		if time.Now().After(limit) {
+			r.Fatalf("still waiting for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

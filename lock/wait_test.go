@@ -1,0 +1,287 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"locktop/lock"
+)
+
+// Scenario 44.
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
+		short, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(short)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want both the deadline and ErrHeld", err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 3050*time.Millisecond {
+			r.Errorf("gave up after %v, want 3 s", took)
+		}
+	})
+}
+
+// Scenario 42: the release comes between the failed try and the subscription.
+func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for i := range 300 {
+			m := c.As("a").Mutex(fmt.Sprint("orders", i%7), lock.Options{TTL: time.Minute})
+			lease, err := m.Lock(ctx)
+			r.must(err)
+			got := make(chan error, 1)
+			go func() {
+				next, err := c.As("b").Mutex(m2(i), lock.Options{TTL: time.Minute}).Lock(ctx)
+				if err == nil {
+					err = next.Unlock(ctx)
+				}
+				got <- err
+			}()
+			r.must(lease.Unlock(ctx)) // races with b's first try
+			select {
+			case err := <-got:
+				r.must(err)
+			case <-time.After(5 * time.Second):
+				r.Fatalf("round %d: b sleeps though the lock is free", i)
+			}
+		}
+	})
+}
+
+func m2(i int) string { return fmt.Sprint("orders", i%7) }
+
+// Scenario 43: with every message lost, waiters get in when the lease is over.
+func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
+		lease, err := a.Mutex("orders", lock.Options{TTL: 5 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
+		r.must(err)
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			r.must(r.rdb.Del(ctx, "orders").Err()) // nobody publishes
+		}()
+		next, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took > 5050*time.Millisecond {
+			r.Errorf("b got in after %v, a's TTL was 5 s", took)
+		}
+		_ = lease
+		r.must(next.Unlock(ctx))
+	})
+}
+
+func TestACrashedHolderIsSucceededAtItsDeadline(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		token := "crashed:1~0199f3a4-6f00-7000-8000-000000000000"
+		r.must(r.rdb.Set(ctx, "orders", token, 7*time.Second).Err())
+		began := time.Now()
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took < 7*time.Second || took > 7050*time.Millisecond {
+			r.Errorf("succeeded after %v, want 7 s", took)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
+		go func() {
+			time.Sleep(10 * time.Second)
+			r.must(r.rdb.Del(ctx, "orders").Err())
+		}()
+		began := time.Now()
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took > 10300*time.Millisecond {
+			r.Errorf("noticed after %v, want 10 s and a little", took)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Scenario 45, in one process: a hundred goroutines of one identity, and a
+// hundred identities, cost few attempts a release.
+func TestNoHerd(t *testing.T) {
+	for name, identity := range map[string]func(*lock.Client, int) *lock.Client{
+		"goroutines": func(c *lock.Client, _ int) *lock.Client { return c },
+		"identities": func(c *lock.Client, i int) *lock.Client { return c.As(fmt.Sprint("id", i)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onRedis(t, func(r *rig) {
+				const n = 100
+				diary := &diary{}
+				c := r.client(lock.Config{Observe: diary.write})
+				first, err := c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+				r.must(err)
+				var all sync.WaitGroup
+				for i := range n {
+					who := identity(c, i)
+					all.Go(func() {
+						lease, err := who.Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+						if err == nil {
+							err = lease.Unlock(ctx)
+						}
+						if err != nil {
+							r.Error(err)
+						}
+					})
+				}
+				want := n
+				if name == "goroutines" {
+					want = 1
+				}
+				r.until("everybody to wait", func() bool { return diary.count(lock.Contended) >= want })
+				r.must(first.Unlock(ctx))
+				all.Wait()
+				attempts := 0
+				for _, e := range diary.events {
+					if e.Kind == lock.Acquired {
+						attempts += e.Attempts
+					}
+				}
+				if attempts > 3*(n+1) {
+					r.Errorf("%d attempts for %d acquisitions", attempts, n+1)
+				}
+			})
+		})
+	}
+}
+
+// Scenarios 3 and 48.
+func TestNoSubscriptionIsLeftBehind(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				for j := range 100 {
+					lease, err := c.As(fmt.Sprint(i)).Mutex(fmt.Sprint("orders", j%5), lock.Options{}).Lock(ctx)
+					if err == nil {
+						err = lease.Unlock(ctx)
+					}
+					if err != nil {
+						r.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		r.until("no channel to be subscribed", func() bool { return len(r.rdb.PubSubChannels(ctx, "*").Val()) == 0 })
+	})
+}
+
+func TestGoroutinesOfOneIdentityAreServedInOrder(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		first, err := m.Lock(ctx)
+		r.must(err)
+		var mu sync.Mutex
+		var order []string
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				lease, err := m.Lock(ctx)
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, fmt.Sprint(i))
+				mu.Unlock()
+				r.must(lease.Unlock(ctx))
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		r.must(first.Unlock(ctx))
+		all.Wait()
+		if got := strings.Join(order, ""); got != "01234567" {
+			r.Errorf("served in the order %s", got)
+		}
+	})
+}
+
+// Scenario 85.
+func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
+		waiting, cancel := context.WithCancel(ctx)
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				if _, err := c.As(fmt.Sprint(i)).Mutex("orders", lock.Options{}).Lock(waiting); !errors.Is(err, context.Canceled) {
+					r.Errorf("got %v", err)
+				}
+			})
+		}
+		cancel()
+		all.Wait()
+		r.holds("orders", "stranger")
+	})
+}
+
+// A waiter that is cancelled in the moment of the release must hand the news on.
+func TestNewsIsNotLostWithACancelledWaiter(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for range 100 {
+			lease, err := c.As("a").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			fickle, cancel := context.WithCancel(ctx)
+			var all sync.WaitGroup
+			all.Go(func() {
+				if l, err := c.As("b").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(fickle); err == nil {
+					r.must(l.Unlock(ctx))
+				}
+			})
+			all.Go(func() {
+				patient, stop := context.WithTimeout(ctx, 5*time.Second)
+				defer stop()
+				l, err := c.As("c").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(patient)
+				if err != nil {
+					r.Errorf("c sleeps though the lock is free: %v", err)
+					return
+				}
+				r.must(l.Unlock(ctx))
+			})
+			all.Go(func() { r.must(lease.Unlock(ctx)) })
+			cancel()
+			all.Wait()
+		}
+	})
+}
+
+// Once in line, a waiter sits out a restart of the server.
+func TestAWaiterSurvivesAnOutage(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
+		got := make(chan error, 1)
+		go func() {
+			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+			got <- err
+		}()
+		time.Sleep(time.Second)
+		r.link.Refuse(errors.New("no route"))
+		r.link.Cut()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-got:
+			r.Fatalf("the wait ended in the outage: %v", err)
+		default:
+		}
+		r.link.Refuse(nil)
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		r.must(<-got)
+	})
+}

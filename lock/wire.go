@@ -1,0 +1,91 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// wire carries commands to the server in the order in which they were handed
+// in, many callers' commands together, on one connection a node. The order is
+// what makes it safe to give up on an acquire: its undo arrives behind it.
+type wire interface {
+	// send puts cmd on its way. It does not wait for the network, unless so
+	// much is under way that there is no room; then it waits for ctx at most.
+	send(ctx context.Context, cmd redis.Cmder) reply
+	// subscriber opens the connection on which messages arrive.
+	subscriber(ctx context.Context) *redis.PubSub
+	// close ends the wire; commands in flight fail.
+	close() error
+}
+
+// reply is a reply to come.
+type reply interface {
+	// WaitContext returns the command's error once its reply is there. When ctx
+	// ends first the command still travels and may be executed; it must then not
+	// be touched.
+	WaitContext(ctx context.Context) error
+}
+
+// pipelined is a wire over go-redis' full-duplex AutoPipeline, which is marked
+// experimental: nothing outside this file knows of it.
+type pipelined struct {
+	client redis.UniversalClient
+	pipe   *redis.AutoPipeliner
+}
+
+// newPipelined dials a wire of its own to where rdb points.
+func newPipelined(rdb redis.UniversalClient) (*pipelined, error) {
+	client, err := ownClient(rdb)
+	if err != nil {
+		return nil, err
+	}
+	o := redis.DefaultAutoPipelineOptions()
+	o.FullDuplex = true
+	var pipe *redis.AutoPipeliner
+	switch c := client.(type) {
+	case *redis.Client:
+		pipe, err = c.AsyncAutoPipelineWithOptions(o)
+	case *redis.ClusterClient:
+		pipe, err = c.AsyncAutoPipelineWithOptions(o)
+	}
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("lock: open pipeline: %w", err)
+	}
+	return &pipelined{client, pipe}, nil
+}
+
+// ownClient returns a client with rdb's address and credentials but without its
+// habits: a library that sends a lock's command again behind our back makes a
+// lost reply look like somebody else's lock.
+func ownClient(rdb redis.UniversalClient) (redis.UniversalClient, error) {
+	switch c := rdb.(type) {
+	case *redis.Client:
+		o := *c.Options()
+		o.MaxRetries = -1
+		o.DialerRetries = 1
+		o.ContextTimeoutEnabled = true
+		o.PushNotificationProcessor = nil // rdb's own; it serves one client
+		return redis.NewClient(&o), nil
+	case *redis.ClusterClient:
+		o := *c.Options()
+		o.MaxRetries = -1
+		o.DialerRetries = 1
+		o.ContextTimeoutEnabled = true
+		o.ClusterStateReloadInterval = time.Second
+		return redis.NewClusterClient(&o), nil
+	default:
+		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
+	}
+}
+
+func (p *pipelined) send(ctx context.Context, cmd redis.Cmder) reply {
+	return p.pipe.Submit(ctx, cmd)
+}
+
+func (p *pipelined) subscriber(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }
+
+func (p *pipelined) close() error { return p.client.Close() }
