@@ -14,7 +14,7 @@ const (
 	Renewed     EventKind = "renewed"      // the expiry moved later under the same holder
 	Released    EventKind = "released"     // a holder went before its deadline
 	Expired     EventKind = "expired"      // a holder went at its deadline
-	Stolen      EventKind = "stolen"       // another holder stood there before the deadline had passed, with no gap seen
+	Stolen      EventKind = "stolen"       // another holder stands there under the same deadline: nobody had let go
 	ModeChanged EventKind = "mode-changed" // a holder went from write to read or back
 	WaiterCame  EventKind = "waiter-joined"
 	WaiterWent  EventKind = "waiter-left"
@@ -25,8 +25,8 @@ const (
 type Event struct {
 	At     time.Time // server's clock, at the look that showed it
 	Kind   EventKind
-	Lock   Lock   // as it is now; as it was last seen if it is gone
-	Holder Holder // whom it concerns; zero if nobody
-	Waiter Waiter // for waiter events
-	Held   time.Duration
+	Lock   Lock          // as it is now; as it was last seen if it is gone
+	Holder Holder        // whom it concerns; zero if nobody
+	Waiter Waiter        // for waiter events
+	Held   time.Duration // how long a hold that ended had lasted; 0 = its begin is not known
 }

@@ -4,35 +4,56 @@ import "time"
 
 // Format is what is known about how one library stores one kind of lock.
 // The list of all of them is in package formats.
+//
+// A key is looked at in three steps, each dearer than the one before and taken
+// only if the last has not ruled the key out: Match sees its type and name,
+// Glance one bounded piece of its value, Decode all that may be read of it.
+// The functions are pure, and never panic whatever the bytes.
 type Format struct {
 	Name    string // stable, lower case; appears in JSON
 	Library string // for people: "Redisson", "redsync" …
 	Source  string // where the layout can be read up
-	// Match is the cheap side: by name and type alone, before the value is read.
-	Match func(key, typ string) bool
-	// Related returns the companion keys (queues, fences …) of a key that
-	// matched. They are read along, handed to Decode in Entry.Related, and are
-	// claimed: they never appear as locks of their own. Nil if there are none.
-	Related func(key string) []string
-	// Decode reads a lock from an entry. It is pure, and never panics whatever
-	// the bytes. It fills Kind, Holders, Waiters and Fence; where it leaves
-	// Expires zero, the entry's own is taken. Confidence No means: not mine.
+	Type    string // the Redis type of its keys; no others are asked for
+	// Match says whether a key of this name may be one. Nil: any name may.
+	Match func(key string) bool
+	// Glance returns the most that Decode could still say of a key, judged by
+	// its name and the first thing in it: the first 128 bytes of a string, the
+	// first element of a list, any one field or element of the rest. Nil: only
+	// the whole can tell.
+	Glance func(key, first string) Confidence
+	// Companion says whether a name belongs to something beside a lock (a
+	// queue, a fence …) that is never a lock itself, whoever else would like
+	// to take it for one. Nil: there is nothing that its name gives away.
+	Companion func(key string) bool
+	// Related returns what is stored beside the lock in an entry. It is read
+	// along, handed to Decode in Entry.Related, and claimed: it never appears
+	// as a lock of its own. Nil if there is nothing.
+	Related func(Entry) []Companion
+	// Decode reads a lock from an entry. It fills Kind, Holders, Waiters and
+	// Fence; where it leaves the Expires of the lock or of a holder zero, the
+	// entry's own is taken. Confidence No means: not mine.
 	Decode func(Entry) (Lock, Confidence)
 	// Samples are states as the library leaves them. They are tests, demo data
 	// and documentation at once.
 	Samples []Sample
 }
 
+// Companion is a key that a lock keeps beside its own, and the type it has.
+type Companion struct {
+	Key  string
+	Type string
+}
+
 // Entry is a key as it was read: type, expiry and a bounded part of the value.
 type Entry struct {
 	Key     string
-	Type    string    // string, hash, list, set, zset, stream
-	Now     time.Time // the server's clock when the key was read
-	Expires time.Time // zero = no TTL
-	Value   string    // of a string: the first 4 KiB
-	Len     int64     // full length: bytes of a string, elements of the rest
-	Members []Member  // of the rest: the first 256 elements
-	Related map[string]Entry
+	Type    string           // string, hash, list, set, zset, stream
+	Now     time.Time        // the server's clock when the key was read
+	Expires time.Time        // zero = no TTL
+	Value   string           // of a string: the first 4 KiB
+	Len     int64            // full length: bytes of a string, elements of the rest
+	Members []Member         // of the rest: the first 256 elements
+	Related map[string]Entry // those of the companions that exist
 }
 
 // Member is an element of a collection.
@@ -51,9 +72,14 @@ func (e Entry) Truncated() bool {
 }
 
 // Sample is a state as a library leaves it, and the lock it must decode to.
+//
+// Arguments of the commands, and the IDs of the lock wanted, may hold
+// placeholders for the server's time, some milliseconds on or back:
+// {ms+30000} is that time in ms, {v1-9000/4a} and {v7-9000/4a} are UUIDs made
+// then, whose other bits repeat the byte 4a; {v1hex-9000/4a} has no dashes.
 type Sample struct {
 	Name     string
-	Commands [][]string // each an argv; "{ms+30000}" inside an argument stands for the server's time in ms plus 30,000
-	Want     Lock       // Since and Expires are not compared; TTL is
-	TTL      time.Duration
+	Commands [][]string    // each an argv; sending them twice does no harm
+	Want     Lock          // Format, Since and Expires are not compared
+	TTL      time.Duration // 0 = never expires
 }

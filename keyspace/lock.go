@@ -1,3 +1,10 @@
+// Package keyspace finds the locks in a Redis keyspace, follows them, and says
+// what happened to them. What a lock looks like it learns from a list of
+// formats; the one to use is in package formats.
+//
+// Scanner and Follower talk to Redis, and only read. Everything else is pure:
+// snapshots in, events and findings out. Time is data here, always on the
+// clock of the server that holds the keys.
 package keyspace
 
 import "time"
@@ -84,8 +91,9 @@ type Lock struct {
 	DB         int
 
 	// What only watching can tell; zero after a single look.
-	Renewals int       // how often the expiry moved later under the same holder
-	Renewed  time.Time // when it last did
+	Renewals int           // how often the expiry moved later under the same holder
+	Renewed  time.Time     // when it last did
+	Typical  time.Duration // the median of this key's finished holds; 0 = too few were seen
 }
 
 // Holder is one owner of a lock.
@@ -157,4 +165,16 @@ func (l Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 		return 0, false
 	}
 	return l.Expires.Sub(now), true
+}
+
+// Age is how long the longest of the holds has lasted at now; 0 if nobody
+// holds the lock, or the begin of no hold is known.
+func (l Lock) Age(now time.Time) time.Duration {
+	var age time.Duration
+	for _, h := range l.Holders {
+		if !h.Since.IsZero() {
+			age = max(age, now.Sub(h.Since))
+		}
+	}
+	return age
 }

@@ -1,0 +1,116 @@
+package keyspace
+
+import "slices"
+
+// catalogue is the formats to look for, in order of preference.
+type catalogue []Format
+
+// look is what has to be seen of a key before it can be ruled out.
+type look uint8
+
+const (
+	nothing look = iota // no format takes a key of this type and name
+	glance              // a first piece of its value may rule it out
+	whole               // only all of it can
+)
+
+// types lists the Redis types that any format lives in, each once.
+func (c catalogue) types() []string {
+	var types []string
+	for _, f := range c {
+		if !slices.Contains(types, f.Type) {
+			types = append(types, f.Type)
+		}
+	}
+	return types
+}
+
+// look says how closely a key has to be looked at.
+func (c catalogue) look(key, typ string) look {
+	if c.companion(key) {
+		return nothing
+	}
+	need := nothing
+	for i := range c {
+		f := &c[i]
+		if f.Type != typ || f.Match != nil && !f.Match(key) {
+			continue
+		}
+		if f.Glance == nil {
+			return whole
+		}
+		need = glance
+	}
+	return need
+}
+
+// promises reports whether some format could still make at least this much of
+// a key, having seen the first piece of its value.
+func (c catalogue) promises(key, typ, first string, atLeast Confidence) bool {
+	for i := range c {
+		f := &c[i]
+		if f.Type != typ || f.Match != nil && !f.Match(key) {
+			continue
+		}
+		if f.Glance == nil || f.Glance(key, first) >= atLeast {
+			return true
+		}
+	}
+	return false
+}
+
+// companion reports whether the name alone tells a companion key.
+func (c catalogue) companion(key string) bool {
+	for i := range c {
+		if c[i].Companion != nil && c[i].Companion(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// related lists what any format that may take the entry stores beside it.
+func (c catalogue) related(e Entry) []Companion {
+	var all []Companion
+	for _, f := range c {
+		if f.Related != nil && f.Type == e.Type && (f.Match == nil || f.Match(e.Key)) {
+			all = append(all, f.Related(e)...)
+		}
+	}
+	return all
+}
+
+// decode reads the entry as the format that is surest of it, the first of
+// them if several are. It returns No if none takes it.
+func (c catalogue) decode(e Entry) (Lock, Confidence) {
+	var best Lock
+	sure := No
+	for _, f := range c {
+		if f.Type != e.Type || f.Match != nil && !f.Match(e.Key) {
+			continue
+		}
+		if l, s := f.Decode(e); s > sure {
+			best, sure = l, s
+			best.Format = f.Name
+		}
+	}
+	if sure == No {
+		return Lock{}, No
+	}
+	best.Key, best.Confidence = e.Key, sure
+	inherit(&best, e)
+	return best, sure
+}
+
+// inherit gives the lock and its holders the deadline of the key where the
+// format has none of its own.
+func inherit(l *Lock, e Entry) {
+	if l.Expires.IsZero() {
+		l.Expires = e.Expires
+	}
+	for i := range l.Holders {
+		if l.Holders[i].Expires.IsZero() {
+			l.Holders[i].Expires = l.Expires
+		}
+	}
+}

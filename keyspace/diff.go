@@ -1,0 +1,214 @@
+package keyspace
+
+import (
+	"slices"
+	"time"
+)
+
+// Two looks at the same deadline differ by what passes between reading the
+// clock and reading the time to live.
+const (
+	jitter = 25 * time.Millisecond // between two readings of one deadline
+	slack  = 50 * time.Millisecond // before a deadline, and a hold still ended by it
+)
+
+// Diff says what happened to the locks between two looks, as far as looks can
+// tell: a hold that began and ended in between leaves no trace, a lock that was
+// released and taken again by the same holder was just held, and a hold whose
+// deadline passed in between counts as expired even if it was released first.
+//
+// The events are in the order of the locks of now, then of those that are gone.
+func Diff(old, now Snapshot) []Event {
+	d := diff{at: now.At, watched: old.Complete && now.Complete}
+	before := byID(old.Locks)
+	for _, l := range now.Locks {
+		if was, known := before[l.ID()]; known {
+			d.change(was, l)
+			delete(before, l.ID())
+		} else {
+			d.appear(l)
+		}
+	}
+	for _, l := range old.Locks {
+		if _, gone := before[l.ID()]; gone {
+			d.vanish(l)
+		}
+	}
+	return d.events
+}
+
+func byID(locks []Lock) map[ID]Lock {
+	m := make(map[ID]Lock, len(locks))
+	for _, l := range locks {
+		m[l.ID()] = l
+	}
+	return m
+}
+
+// diff collects the events that one look shows.
+type diff struct {
+	at      time.Time
+	watched bool // what was not there before has come since
+	events  []Event
+}
+
+func (d *diff) add(kind EventKind, l Lock, h Holder) {
+	d.events = append(d.events, Event{At: d.at, Kind: kind, Lock: l, Holder: h})
+}
+
+// appear reports a lock that was not in the look before.
+func (d *diff) appear(l Lock) {
+	kind := Appeared
+	if d.watched {
+		kind = Acquired
+	}
+	for _, h := range l.Holders {
+		d.add(kind, l, h)
+	}
+	for _, w := range l.Waiters {
+		d.wait(WaiterCame, l, w)
+	}
+}
+
+// vanish reports a lock that is gone.
+func (d *diff) vanish(l Lock) {
+	for _, h := range l.Holders {
+		d.end(l, h, d.ending(h))
+	}
+	for _, w := range l.Waiters {
+		d.wait(WaiterWent, l, w)
+	}
+}
+
+// change compares two looks at the same lock.
+func (d *diff) change(was, l Lock) {
+	stolen := inherited(was, l)
+	for _, h := range was.Holders {
+		if _, stays := l.holder(h.ID); stays {
+			continue
+		}
+		kind := d.ending(h)
+		if stolen {
+			kind = Stolen
+		}
+		d.end(l, h, kind)
+	}
+	for _, h := range l.Holders {
+		if before, stayed := was.holder(h.ID); stayed {
+			d.stay(l, before, h)
+		} else {
+			d.add(Acquired, l, h)
+		}
+	}
+	d.deadline(was, l)
+	d.queue(was, l)
+}
+
+// inherited reports whether an exclusive hold passed to somebody else under
+// the same deadline. Whoever releases a lock takes its deadline along, so
+// nobody did.
+func inherited(was, l Lock) bool {
+	if len(was.Holders) != 1 || len(l.Holders) != 1 || was.Holders[0].ID == l.Holders[0].ID {
+		return false
+	}
+	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() {
+		return false
+	}
+	return l.Expires.Sub(was.Expires).Abs() <= jitter
+}
+
+// ending says how a hold ended that is gone.
+func (d *diff) ending(h Holder) EventKind {
+	if h.Expires.IsZero() || d.at.Before(h.Expires.Add(-slack)) {
+		return Released
+	}
+	return Expired
+}
+
+// end reports the end of a hold.
+func (d *diff) end(l Lock, h Holder, kind EventKind) {
+	end := d.at
+	if kind == Expired && h.Expires.Before(end) {
+		end = h.Expires
+	}
+	d.add(kind, l, h)
+	if !h.Since.IsZero() && h.Since.Before(end) {
+		d.events[len(d.events)-1].Held = end.Sub(h.Since)
+	}
+}
+
+// stay reports what changed of a hold that goes on.
+func (d *diff) stay(l Lock, was, h Holder) {
+	switch {
+	case h.Count > was.Count:
+		d.add(Reentered, l, h)
+	case h.Count < was.Count:
+		d.add(Left, l, h)
+	}
+	if h.Mode != was.Mode {
+		d.add(ModeChanged, l, h)
+	}
+	own := h.Expires != l.Expires || len(l.Holders) == 1
+	if own && later(was.Expires, h.Expires) {
+		d.add(Renewed, l, h)
+	}
+}
+
+// deadline reports what became of the deadline that several holders share.
+func (d *diff) deadline(was, l Lock) {
+	if !sharesHolder(was, l) {
+		return
+	}
+	if !was.Expires.IsZero() && l.Expires.IsZero() {
+		d.add(TTLLost, l, Holder{})
+	}
+	shared := len(l.Holders) > 1 && !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Expires != l.Expires })
+	if shared && later(was.Expires, l.Expires) {
+		d.add(Renewed, l, Holder{})
+	}
+}
+
+// queue reports who began to wait and who gave up. To get the lock is not to
+// give up.
+func (d *diff) queue(was, l Lock) {
+	for _, w := range l.Waiters {
+		if !waits(was, w.ID) {
+			d.wait(WaiterCame, l, w)
+		}
+	}
+	for _, w := range was.Waiters {
+		if _, holds := l.holder(w.ID); !holds && !waits(l, w.ID) {
+			d.wait(WaiterWent, l, w)
+		}
+	}
+}
+
+func (d *diff) wait(kind EventKind, l Lock, w Waiter) {
+	d.events = append(d.events, Event{At: d.at, Kind: kind, Lock: l, Waiter: w})
+}
+
+func waits(l Lock, id string) bool {
+	return slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.ID == id })
+}
+
+// holder finds a holder by its ID.
+func (l Lock) holder(id string) (Holder, bool) {
+	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.ID == id })
+	if i < 0 {
+		return Holder{}, false
+	}
+	return l.Holders[i], true
+}
+
+// sharesHolder reports whether somebody held the lock at both looks.
+func sharesHolder(was, l Lock) bool {
+	return slices.ContainsFunc(l.Holders, func(h Holder) bool {
+		_, held := was.holder(h.ID)
+		return held
+	})
+}
+
+// later reports whether a deadline was moved later.
+func later(was, is time.Time) bool {
+	return !was.IsZero() && !is.IsZero() && is.Sub(was) > jitter
+}

@@ -1,0 +1,212 @@
+package formats_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// clients are connected to an empty embedded server and to an empty real one.
+func clients(t *testing.T) map[string]*redis.Client {
+	t.Helper()
+	return map[string]*redis.Client{
+		"embedded": connect(t, server.EmbeddedForTest(t).Addr()),
+		"real":     connect(t, server.ForTest(t).Addr()),
+	}
+}
+
+func connect(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rdb
+}
+
+// load sends commands; none may fail.
+func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
+	t.Helper()
+	for _, argv := range commands {
+		args := make([]any, len(argv))
+		for i := range argv {
+			args[i] = argv[i]
+		}
+		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatalf("%q: %v", argv, err)
+		}
+	}
+}
+
+// scan finds all locks that are at least likely.
+func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
+	t.Helper()
+	return scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All()})
+}
+
+func scanFor(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) keyspace.Snapshot {
+	t.Helper()
+	s, err := keyspace.NewScanner(rdb, o).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// clock is the time of the server.
+func clock(t testing.TB, rdb *redis.Client) time.Time {
+	t.Helper()
+	now, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// check compares a lock that was found with the one that a sample wants.
+func check(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duration) {
+	t.Helper()
+	if left, ok := got.TTL(at); ok != (ttl > 0) || (left-ttl).Abs() > 50*time.Millisecond && ok {
+		t.Errorf("%s: %v left (%v), want %v", got.Key, left, ok, ttl)
+	}
+	if bare(got) != bare(want) {
+		t.Errorf("%s: found\n%s, want\n%s", got.Key, bare(got), bare(want))
+	}
+}
+
+func TestEverySampleIsFoundAsItIs(t *testing.T) {
+	for name, rdb := range clients(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range formats.All() {
+				for _, sample := range f.Samples {
+					t.Run(f.Name+"/"+sample.Name, func(t *testing.T) {
+						load(t, rdb, []string{"FLUSHALL"})
+						sample = formats.At(sample, clock(t, rdb))
+						sample.Want.Format = f.Name
+						load(t, rdb, sample.Commands...)
+						snap := scan(t, rdb)
+						if len(snap.Locks) != 1 {
+							t.Fatalf("found %d locks, want one: %v", len(snap.Locks), keys(snap))
+						}
+						check(t, snap.Locks[0], sample.Want, snap.At, sample.TTL)
+					})
+				}
+			}
+		})
+	}
+}
+
+func TestAllSamplesLiveInOneServer(t *testing.T) {
+	for name, rdb := range clients(t) {
+		t.Run(name, func(t *testing.T) {
+			now := clock(t, rdb)
+			load(t, rdb, formats.Seed(now)...)
+			load(t, rdb, formats.Seed(now)...) // sending them twice does no harm
+			var want []string
+			kinds := make(map[keyspace.Kind]bool)
+			for _, f := range formats.All() {
+				for _, sample := range f.Samples {
+					want = append(want, sample.Want.Key)
+					kinds[sample.Want.Kind] = true
+				}
+			}
+			slices.Sort(want)
+			if got := keys(scan(t, rdb)); !slices.Equal(got, want) {
+				t.Errorf("found %q, want %q", got, want)
+			}
+			if len(slices.Compact(want)) < 8 || len(kinds) < 4 {
+				t.Errorf("%d locks of %d kinds are too few for a demo", len(want), len(kinds))
+			}
+		})
+	}
+}
+
+// A token that tells the time gives the hold its begin.
+func TestTokensThatTellTheTimeAreBelieved(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	load(t, rdb, formats.Seed(clock(t, rdb))...)
+	want := map[string]time.Duration{"orders:4712": 9 * time.Second, "job:nightly": 192 * time.Minute}
+	for _, l := range scan(t, rdb).Locks {
+		age, timed := want[l.Key]
+		if got := l.Age(clock(t, rdb)); timed && (got-age).Abs() > time.Second || !timed && got != 0 {
+			t.Errorf("%s is held for %v, want %v", l.Key, got, age)
+		}
+	}
+}
+
+func TestAReaderHasItsOwnDeadline(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	load(t, rdb, formats.Seed(clock(t, rdb))...)
+	snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), Match: []string{"rw:catalog"}})
+	if len(snap.Locks) != 1 {
+		t.Fatalf("found %v", keys(snap))
+	}
+	for i, want := range []time.Duration{11 * time.Second, 21 * time.Second, 30 * time.Second} {
+		h := snap.Locks[0].Holders[i]
+		if got := h.Expires.Sub(snap.At); (got - want).Abs() > time.Second {
+			t.Errorf("reader %s has %v left, want %v", h.ID, got, want)
+		}
+	}
+}
+
+// Formats that nobody lists find nothing.
+func TestEveryFileOfAFormatIsListed(t *testing.T) {
+	listed := make(map[string]bool)
+	for _, f := range formats.All() {
+		if listed[f.Name] {
+			t.Errorf("%s is listed twice", f.Name)
+		}
+		listed[f.Name] = true
+		if f.Library == "" || f.Source == "" || f.Type == "" || f.Decode == nil || len(f.Samples) == 0 {
+			t.Errorf("%s lacks its library, source, type, decoder or samples", f.Name)
+		}
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(source)) {
+			name, ok := strings.CutPrefix(strings.TrimSpace(line), `Name:    "`)
+			if ok && !strings.HasSuffix(file, "_test.go") && !listed[strings.TrimSuffix(name, `",`)] {
+				t.Errorf("%s has the format %s, which All does not list", file, strings.TrimSuffix(name, `",`))
+			}
+		}
+	}
+}
+
+// keys are those of the locks, in order.
+func keys(s keyspace.Snapshot) []string {
+	var all []string
+	for _, l := range s.Locks {
+		all = append(all, l.Key)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// bare is a lock without its times and where it is, to compare.
+func bare(l keyspace.Lock) string {
+	l.Expires, l.Node, l.DB = time.Time{}, "", 0
+	l.Holders = slices.Clone(l.Holders)
+	for i := range l.Holders {
+		l.Holders[i].Since, l.Holders[i].Expires = time.Time{}, time.Time{}
+	}
+	return fmt.Sprintf("%+v", l)
+}

@@ -1,0 +1,52 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// hashReentrant is the reentrant lock that people write in Lua: a hash whose
+// one field is the holder and whose value is the count. Any other hash of one
+// number looks like it, so the name of the key has to say that it is a lock.
+func hashReentrant() keyspace.Format {
+	return keyspace.Format{
+		Name:    "hash-reentrant",
+		Library: "HINCRBY in Lua",
+		Source:  "the custom of many; locktop's own Reentrant has the same layout",
+		Type:    "hash",
+		Match:   lockLike,
+		Decode:  decodeHashReentrant,
+		Samples: []keyspace.Sample{{
+			Name: "entered twice",
+			Commands: [][]string{
+				{"HSET", "lock:invoice:2026-118", "billing-3:main", "2"},
+				{"PEXPIRE", "lock:invoice:2026-118", "45000"},
+			},
+			Want: keyspace.Lock{
+				Key: "lock:invoice:2026-118", Kind: keyspace.Reentrant, Confidence: keyspace.Likely,
+				Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 2}},
+			},
+			TTL: 45 * time.Second,
+		}},
+	}
+}
+
+func decodeHashReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.Reentrant}
+	for _, m := range e.Members {
+		depth, ok := count(m.Value)
+		if !ok || depth > 999_999 {
+			return keyspace.Lock{}, keyspace.No
+		}
+		l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: depth})
+	}
+	switch {
+	case len(l.Holders) == 0 || e.Truncated():
+		return keyspace.Lock{}, keyspace.No
+	case len(l.Holders) > 1:
+		return l, keyspace.Possible // only one can hold it: counters, more likely
+	default:
+		return l, keyspace.Likely
+	}
+}

@@ -1,0 +1,88 @@
+package formats
+
+import (
+	"iter"
+	"strings"
+
+	"locktop/keyspace"
+)
+
+// nameSign says how much the name of a key alone speaks for a lock.
+type nameSign uint8
+
+const (
+	anyName    nameSign = iota // nothing
+	weakName                   // a word that is used for locks and for other things
+	strongName                 // a word that is used for locks
+)
+
+// signOf looks for the words that people give to locks. A word is what stands
+// between punctuation: "orders:lock", not "clockwork" or "blocked".
+func signOf(key string) nameSign {
+	best := anyName
+	for word := range words(key) {
+		best = max(best, signOfWord(word))
+		if best == strongName {
+			break
+		}
+	}
+	return best
+}
+
+func signOfWord(word string) nameSign {
+	if len(word) < len("lock") || len(word) > len("semaphore") {
+		return anyName
+	}
+	word = strings.ToLower(word)
+	for _, mode := range [...]string{"read", "write", "dist", "rw", "r", "w"} {
+		if rest, ok := strings.CutPrefix(word, mode); ok && (rest == "lock" || rest == "locks" || rest == "mutex") {
+			return strongName
+		}
+	}
+	switch word {
+	case "lock", "locks", "mutex":
+		return strongName
+	case "semaphore", "lease", "leader", "singleton":
+		return weakName
+	default:
+		return anyName
+	}
+}
+
+// lockLike reports whether the name of a key speaks for a lock at all.
+func lockLike(key string) bool { return signOf(key) != anyName }
+
+// otherwise reports whether the name of a key says that it is something else,
+// whose values look like a lock's token.
+func otherwise(key string) bool {
+	for word := range words(key) {
+		switch strings.ToLower(word) {
+		case "csrf", "xsrf", "sess", "session", "sessions", "oauth", "otp", "token", "tokens", "refresh",
+			"password", "passwd", "verify", "apikey", "key", "keys", "secret", "salt", "nonce", "ratelimit", "rate", "throttle",
+			"stat", "stats", "counter", "cache", "cart", "flag", "config", "cursor", "id", "ids", "uuid",
+			"hash", "md5", "etag", "digest", "checksum", "email", "login":
+			return true
+		}
+	}
+	return false
+}
+
+// words yields the runs of ASCII letters and digits in a key, and of bytes
+// beyond ASCII.
+func words(key string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(key, func(r rune) bool {
+		return r < 0x80 && !alnum(byte(r))
+	})
+}
+
+func alnum(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// lower returns the confidence a step below.
+func lower(c keyspace.Confidence) keyspace.Confidence {
+	if c == keyspace.No {
+		return c
+	}
+	return c - 1
+}

@@ -1,0 +1,66 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redislock is Go's bsm/redislock: base64url of 16 random bytes without
+// padding, with the caller's metadata stuck to it, always with a TTL.
+func redislock() keyspace.Format {
+	return keyspace.Format{
+		Name:    "redislock",
+		Library: "bsm/redislock",
+		Source:  "github.com/bsm/redislock: redislock.go",
+		Type:    "string",
+		Glance: func(key, first string) keyspace.Confidence {
+			return redislockToken(key, first)
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			sure := redislockToken(e.Key, e.Value)
+			if sure == keyspace.No || e.Truncated() {
+				return keyspace.Lock{}, keyspace.No
+			}
+			if e.Expires.IsZero() {
+				sure = lower(sure)
+			}
+			return keyspace.Lock{
+				Kind:    keyspace.Mutex,
+				Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Count: 1}},
+			}, sure
+		},
+		Samples: []keyspace.Sample{
+			{
+				Name:     "held",
+				Commands: [][]string{{"SET", "import:customers", "Zk3_vN0b2Qf8dYw5tKcV-A", "PX", "20000"}},
+				Want: keyspace.Lock{
+					Key: "import:customers", Kind: keyspace.Mutex, Confidence: keyspace.Likely,
+					Holders: []keyspace.Holder{{ID: "Zk3_vN0b2Qf8dYw5tKcV-A", Count: 1}},
+				},
+				TTL: 20 * time.Second,
+			},
+			{
+				Name:     "held, with metadata",
+				Commands: [][]string{{"SET", "lock:mail:digest", "h7Rt_w2Lx0pQv9sUe4Ym1gworker-3", "PX", "15000"}},
+				Want: keyspace.Lock{
+					Key: "lock:mail:digest", Kind: keyspace.Mutex, Confidence: keyspace.Likely,
+					Holders: []keyspace.Holder{{ID: "h7Rt_w2Lx0pQv9sUe4Ym1gworker-3", Label: "worker-3", Count: 1}},
+				},
+				TTL: 15 * time.Second,
+			},
+		},
+	}
+}
+
+// redislockToken is how sure a value makes of a lock. Metadata may be anything,
+// so with it the name must speak for a lock as well.
+func redislockToken(key, value string) keyspace.Confidence {
+	if len(value) < 22 || !sixteenBytes(value[:22], "-_") {
+		return keyspace.No
+	}
+	if len(value) > 22 && !lockLike(key) {
+		return keyspace.Possible
+	}
+	return randomToken(key)
+}

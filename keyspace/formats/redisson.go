@@ -1,0 +1,181 @@
+package formats
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redisson is Redisson's RLock, and what is stored the same way: its spin,
+// fenced and fair locks, and the locks of node-redisson. The hash has one
+// field, <client's uuid>:<thread id>, that holds the reentrant count. A fair
+// lock has a queue beside it once somebody waits, a fenced one a counter.
+func redisson() keyspace.Format {
+	return keyspace.Format{
+		Name:    "redisson",
+		Library: "Redisson",
+		Source:  "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
+		Type:    "hash",
+		Glance: func(_, first string) keyspace.Confidence {
+			if redissonOwner(first) {
+				return keyspace.Certain
+			}
+			return keyspace.No
+		},
+		Companion: func(key string) bool {
+			for _, prefix := range [...]string{redissonQueue, redissonTimeouts, redissonFence, "redisson_unlock_latch"} {
+				if rest, ok := strings.CutPrefix(key, prefix); ok && strings.HasPrefix(rest, ":") {
+					return true
+				}
+			}
+			return false
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{
+				{Key: redissonName(redissonQueue, e.Key), Type: "list"},
+				{Key: redissonName(redissonTimeouts, e.Key), Type: "zset"},
+				{Key: redissonName(redissonFence, e.Key), Type: "string"},
+			}
+		},
+		Decode:  decodeRedisson,
+		Samples: redissonSamples(),
+	}
+}
+
+// The prefixes of what Redisson stores beside a lock.
+const (
+	redissonQueue    = "redisson_lock_queue"
+	redissonTimeouts = "redisson_lock_timeout"
+	redissonFence    = "redisson_lock_token"
+)
+
+// redissonName is how Redisson names a key beside that of a lock: in the same
+// slot of a cluster, and without braces of its own where the lock's name has
+// some already.
+func redissonName(prefix, key string) string {
+	if strings.Contains(key, "{") {
+		return prefix + ":" + key
+	}
+	return prefix + ":{" + key + "}"
+}
+
+// redissonOwner reports whether s is an owner as Redisson (uuid:number) or
+// node-redisson (uuid:uuid) writes it.
+func redissonOwner(s string) bool {
+	if len(s) < 38 || s[36] != ':' {
+		return false
+	}
+	if _, ok := dashed(s[:36]); !ok {
+		return false
+	}
+	if digits(s[37:], 1, 19) {
+		return true
+	}
+	_, ok := dashed(s[37:])
+	return ok
+}
+
+// count reads a reentrant count, which is at least 1.
+func count(s string) (int, bool) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	return int(n), err == nil && n > 0
+}
+
+func decodeRedisson(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	if len(e.Members) != 1 || e.Truncated() || !redissonOwner(e.Members[0].Name) {
+		return keyspace.Lock{}, keyspace.No
+	}
+	depth, ok := count(e.Members[0].Value)
+	if !ok {
+		return keyspace.Lock{}, keyspace.No
+	}
+	l := keyspace.Lock{
+		Kind:    keyspace.Reentrant,
+		Holders: []keyspace.Holder{{ID: e.Members[0].Name, Count: depth}},
+	}
+	for _, m := range e.Related[redissonName(redissonQueue, e.Key)].Members {
+		l.Kind = keyspace.Fair
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+	}
+	if fence, err := strconv.ParseInt(e.Related[redissonName(redissonFence, e.Key)].Value, 10, 64); err == nil {
+		l.Fence = fence
+	}
+	return l, keyspace.Certain
+}
+
+func redissonSamples() []keyspace.Sample {
+	const (
+		client = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+		other  = "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11"
+	)
+	return []keyspace.Sample{
+		{
+			Name: "entered three times",
+			Commands: [][]string{
+				{"HSET", "orders:4711", client + ":52", "3"},
+				{"PEXPIRE", "orders:4711", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "orders:4711", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: client + ":52", Count: 3}},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "unlocked once just now",
+			Commands: [][]string{
+				{"HSET", "{billing}:month-end", client + ":7", "1"},
+				{"PEXPIRE", "{billing}:month-end", "30000"},
+				{"SET", "redisson_unlock_latch:{billing}:month-end:00112233445566778899aabbccddeeff", "0", "PX", "5000"},
+			},
+			Want: keyspace.Lock{
+				Key: "{billing}:month-end", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: client + ":7", Count: 1}},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "fair, with two in the queue",
+			Commands: [][]string{
+				{"HSET", "printer:ground-floor", client + ":1", "1"},
+				{"PEXPIRE", "printer:ground-floor", "30000"},
+				{"DEL", "redisson_lock_queue:{printer:ground-floor}"},
+				{"RPUSH", "redisson_lock_queue:{printer:ground-floor}", other + ":51", client + ":9"},
+				{"ZADD", "redisson_lock_timeout:{printer:ground-floor}", "{ms+330000}", other + ":51", "{ms+630000}", client + ":9"},
+			},
+			Want: keyspace.Lock{
+				Key: "printer:ground-floor", Kind: keyspace.Fair, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: client + ":1", Count: 1}},
+				Waiters: []keyspace.Waiter{{ID: other + ":51"}, {ID: client + ":9"}},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "fenced, and entered twice",
+			Commands: [][]string{
+				{"HSET", "vault:rotation", other + ":3", "2"},
+				{"PEXPIRE", "vault:rotation", "30000"},
+				{"SET", "redisson_lock_token:{vault:rotation}", "41"},
+			},
+			Want: keyspace.Lock{
+				Key: "vault:rotation", Kind: keyspace.Reentrant, Confidence: keyspace.Certain, Fence: 41,
+				Holders: []keyspace.Holder{{ID: other + ":3", Count: 2}},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "of node-redisson",
+			Commands: [][]string{
+				{"HSET", "thumbnails:88", client + ":" + other, "1"},
+				{"PEXPIRE", "thumbnails:88", "12000"},
+			},
+			Want: keyspace.Lock{
+				Key: "thumbnails:88", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: client + ":" + other, Count: 1}},
+			},
+			TTL: 12 * time.Second,
+		},
+	}
+}

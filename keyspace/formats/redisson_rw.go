@@ -1,0 +1,169 @@
+package formats
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redissonRW is Redisson's RReadWriteLock: a hash with a field "mode", and a
+// field with a count for each reader and for the writer. Beside it stands a
+// key for each entry of a reader, which expires when the reader should have
+// renewed; the hash lives on as long as the last of them.
+func redissonRW() keyspace.Format {
+	return keyspace.Format{
+		Name:    "redisson-rw",
+		Library: "Redisson",
+		Source:  "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
+		Type:    "hash",
+		Glance: func(_, first string) keyspace.Confidence {
+			if first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix)) {
+				return keyspace.Certain
+			}
+			return keyspace.No
+		},
+		Companion: func(key string) bool {
+			_, entry, ok := cutLast(key, readerTimeout)
+			return ok && digits(entry, 1, 10)
+		},
+		Related: readerTimeouts,
+		Decode:  decodeRedissonRW,
+		Samples: redissonRWSamples(),
+	}
+}
+
+const (
+	writerSuffix  = ":write"
+	readerTimeout = ":rwlock_timeout:"
+
+	// Of a reader that has entered more often, and beyond so many readers,
+	// not every timeout is read.
+	timeoutsPerReader = 16
+	timeoutsPerLock   = 256
+)
+
+// readerTimeouts lists the timeouts of all readers.
+func readerTimeouts(e keyspace.Entry) []keyspace.Companion {
+	var all []keyspace.Companion
+	for _, m := range e.Members {
+		if !redissonOwner(m.Name) {
+			continue
+		}
+		entered, _ := count(m.Value)
+		for i := 1; i <= min(entered, timeoutsPerReader) && len(all) < timeoutsPerLock; i++ {
+			all = append(all, keyspace.Companion{Key: readerTimeoutKey(e.Key, m.Name, i), Type: "string"})
+		}
+	}
+	return all
+}
+
+// readerTimeoutKey is the key that stands for a reader's entry number i.
+func readerTimeoutKey(key, reader string, i int) string {
+	if !strings.Contains(key, "{") {
+		key = "{" + key + "}"
+	}
+	return key + ":" + reader + readerTimeout + strconv.Itoa(i)
+}
+
+func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.RW}
+	mode := ""
+	for _, m := range e.Members {
+		if m.Name == "mode" {
+			mode = m.Value
+			continue
+		}
+		h := keyspace.Holder{ID: m.Name, Mode: keyspace.Read}
+		owner, writes := strings.CutSuffix(m.Name, writerSuffix)
+		if writes {
+			h.Mode = keyspace.Write
+		}
+		var ok bool
+		if h.Count, ok = count(m.Value); !ok || !redissonOwner(owner) {
+			return keyspace.Lock{}, keyspace.No
+		}
+		if !writes {
+			h.Expires = readerExpires(e, m.Name)
+		}
+		l.Holders = append(l.Holders, h)
+	}
+	if mode != "read" && mode != "write" || len(l.Holders) == 0 {
+		return keyspace.Lock{}, keyspace.No
+	}
+	// The members come by name; the writer leads, with its own reads behind.
+	slices.SortStableFunc(l.Holders, func(a, b keyspace.Holder) int {
+		return strings.Compare(string(b.Mode), string(a.Mode))
+	})
+	return l, keyspace.Certain
+}
+
+// readerExpires is when the last of a reader's timeouts ends; zero if none is
+// known, then all there is is the deadline of the whole lock.
+func readerExpires(e keyspace.Entry, reader string) time.Time {
+	var last time.Time
+	for i := 1; i <= timeoutsPerReader; i++ {
+		timeout, ok := e.Related[readerTimeoutKey(e.Key, reader, i)]
+		if ok && timeout.Expires.After(last) {
+			last = timeout.Expires
+		}
+	}
+	return last
+}
+
+// cutLast cuts s around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func redissonRWSamples() []keyspace.Sample {
+	const (
+		a = "3ac1b6a2-93a5-4f0f-8f2e-0d6a4f1c2b33:1"
+		b = "8743c9c0-0795-4907-87fd-6c719a6b4586:51"
+		c = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
+	)
+	return []keyspace.Sample{
+		{
+			Name: "three readers, one of them twice",
+			Commands: [][]string{
+				{"HSET", "rw:catalog", "mode", "read", a, "1", b, "1", c, "2"},
+				{"PEXPIRE", "rw:catalog", "30000"},
+				{"SET", "{rw:catalog}:" + a + ":rwlock_timeout:1", "1", "PX", "11000"},
+				{"SET", "{rw:catalog}:" + b + ":rwlock_timeout:1", "1", "PX", "21000"},
+				{"SET", "{rw:catalog}:" + c + ":rwlock_timeout:1", "1", "PX", "25000"},
+				{"SET", "{rw:catalog}:" + c + ":rwlock_timeout:2", "1", "PX", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "rw:catalog", Kind: keyspace.RW, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{
+					{ID: a, Count: 1, Mode: keyspace.Read},
+					{ID: b, Count: 1, Mode: keyspace.Read},
+					{ID: c, Count: 2, Mode: keyspace.Read},
+				},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "a writer that has entered twice and reads, too",
+			Commands: [][]string{
+				{"HSET", "rw:prices", "mode", "write", b + ":write", "2", b, "1"},
+				{"PEXPIRE", "rw:prices", "60000"},
+				{"SET", "{rw:prices}:" + b + ":rwlock_timeout:1", "1", "PX", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "rw:prices", Kind: keyspace.RW, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{
+					{ID: b + ":write", Count: 2, Mode: keyspace.Write},
+					{ID: b, Count: 1, Mode: keyspace.Read},
+				},
+			},
+			TTL: 60 * time.Second,
+		},
+	}
+}

@@ -1,0 +1,62 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redsync is Go's redsync, and gocron's lock on top of it: base64 of 16 random
+// bytes with padding, under whatever name, always with a TTL.
+func redsync() keyspace.Format {
+	return keyspace.Format{
+		Name:    "redsync",
+		Library: "redsync",
+		Source:  "github.com/go-redsync/redsync: mutex.go",
+		Type:    "string",
+		Glance: func(key, first string) keyspace.Confidence {
+			if !redsyncToken(first) {
+				return keyspace.No
+			}
+			return randomToken(key)
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if !redsyncToken(e.Value) {
+				return keyspace.Lock{}, keyspace.No
+			}
+			sure := randomToken(e.Key)
+			if e.Expires.IsZero() {
+				sure = lower(sure)
+			}
+			return keyspace.Lock{
+				Kind:    keyspace.Mutex,
+				Holders: []keyspace.Holder{{ID: e.Value, Count: 1}},
+			}, sure
+		},
+		Samples: []keyspace.Sample{{
+			Name:     "held",
+			Commands: [][]string{{"SET", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", "PX", "8000"}},
+			Want: keyspace.Lock{
+				Key: "inventory:sku-9", Kind: keyspace.Mutex, Confidence: keyspace.Likely,
+				Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Count: 1}},
+			},
+			TTL: 8 * time.Second,
+		}},
+	}
+}
+
+func redsyncToken(s string) bool {
+	token, padded := strings.CutSuffix(s, "==")
+	return padded && sixteenBytes(token, "+/")
+}
+
+// randomToken is how sure 16 random bytes make of a lock: they are one
+// library's way to write a token, unless the name says that they are
+// something else that is random.
+func randomToken(key string) keyspace.Confidence {
+	if signOf(key) != strongName && otherwise(key) {
+		return keyspace.Possible
+	}
+	return keyspace.Likely
+}

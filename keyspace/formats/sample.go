@@ -1,0 +1,105 @@
+package formats
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"locktop/keyspace"
+)
+
+// Seed returns the commands that load the samples of all formats into an empty
+// server whose clock says now. Sent again, they renew the locks or, where the
+// token tells the time, hand them to other holders.
+func Seed(now time.Time) [][]string {
+	var all [][]string
+	for _, f := range All() {
+		for _, s := range f.Samples {
+			all = append(all, At(s, now).Commands...)
+		}
+	}
+	return all
+}
+
+// At returns the sample with its placeholders filled in, for a server whose
+// clock says now.
+func At(s keyspace.Sample, now time.Time) keyspace.Sample {
+	commands := make([][]string, len(s.Commands))
+	for i, argv := range s.Commands {
+		commands[i] = slices.Clone(argv)
+		for j := range argv {
+			commands[i][j] = fill(argv[j], now)
+		}
+	}
+	s.Commands = commands
+	s.Want.Holders = slices.Clone(s.Want.Holders)
+	for i := range s.Want.Holders {
+		s.Want.Holders[i].ID = fill(s.Want.Holders[i].ID, now)
+	}
+	return s
+}
+
+// fill replaces the placeholders in one argument.
+func fill(arg string, now time.Time) string {
+	if !strings.Contains(arg, "{") {
+		return arg
+	}
+	placeholder := regexp.MustCompile(`\{(ms|v1|v1hex|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
+	return placeholder.ReplaceAllStringFunc(arg, func(found string) string {
+		part := placeholder.FindStringSubmatch(found)
+		offset, err := strconv.ParseInt(part[2], 10, 64)
+		if err != nil {
+			return found
+		}
+		rest, _ := strconv.ParseUint("0"+part[3], 16, 8)
+		at := now.Add(time.Duration(offset) * time.Millisecond)
+		switch part[1] {
+		case "v7":
+			return version7(at, byte(rest)).String()
+		case "v1":
+			return version1(at, byte(rest)).String()
+		case "v1hex":
+			id := version1(at, byte(rest))
+			return hex.EncodeToString(id[:])
+		default:
+			return strconv.FormatInt(at.UnixMilli(), 10)
+		}
+	})
+}
+
+// version7 makes a UUID v7 of a moment, with rest in all other bytes.
+func version7(at time.Time, rest byte) uuid.UUID {
+	id := repeated(rest)
+	milli := uint64(at.UnixMilli())
+	binary.BigEndian.PutUint16(id[0:], uint16(milli>>32))
+	binary.BigEndian.PutUint32(id[2:], uint32(milli))
+	id[6] = 0x70 | id[6]&0x0f
+	return id
+}
+
+// version1 makes a UUID v1 of a moment, with rest in all other bytes.
+func version1(at time.Time, rest byte) uuid.UUID {
+	const gregorian = 122_192_928_000_000_000 // 1582-10-15 to 1970-01-01, in units of 100 ns
+	id := repeated(rest)
+	ticks := uint64(at.UnixNano()/100) + gregorian
+	binary.BigEndian.PutUint32(id[0:], uint32(ticks))
+	binary.BigEndian.PutUint16(id[4:], uint16(ticks>>32))
+	binary.BigEndian.PutUint16(id[6:], 0x1000|uint16(ticks>>48)&0x0fff)
+	return id
+}
+
+// repeated makes a UUID of one byte, of the usual variant.
+func repeated(b byte) uuid.UUID {
+	var id uuid.UUID
+	for i := range id {
+		id[i] = b
+	}
+	id[8] = 0x80 | b&0x3f
+	return id
+}

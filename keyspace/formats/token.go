@@ -1,0 +1,184 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"locktop/keyspace"
+)
+
+// token is what the shape of a value tells of a lock.
+type token struct {
+	known bool                // it is a shape that is used for locks at all
+	alone keyspace.Confidence // what it makes of a key that expires, under a name that says nothing
+	rare  bool                // hardly anything else has the shape: it makes as much of a key that never expires
+	id    uuid.UUID           // in it; zero if there is none
+	label string              // in it, for people
+}
+
+// tokenOf recognises the tokens that libraries make and that people write by
+// hand.
+func tokenOf(value string) token {
+	if t := uuidToken(value); t.known {
+		return t
+	}
+	n := len(value)
+	switch {
+	case n == 16 && only(value, ""), n == 20 && only(value, "-_"), n == 22 && only(value, "-_"):
+		return token{known: true, alone: keyspace.Possible}
+	case n == 44 && strings.HasSuffix(value, "=") && only(value[:43], "+/"):
+		return token{known: true, alone: keyspace.Possible} // base64 of 32 bytes
+	case n == 24 && only(value, "+/"): // base64 of 18 bytes
+		return token{known: true}
+	default:
+		return token{known: byHand(value)}
+	}
+}
+
+// uuidToken recognises a UUID with or without dashes, alone or with a time, a
+// thread or a name behind.
+func uuidToken(value string) token {
+	if id, ok := undashed(value); ok {
+		if byTime(id) && id.Version() == 1 {
+			return token{known: true, alone: keyspace.Likely, rare: true, id: id} // redis-py and its family
+		}
+		return token{known: true, alone: keyspace.Possible}
+	}
+	if len(value) < 36 {
+		return token{}
+	}
+	id, ok := dashed(value[:36])
+	if !ok {
+		return token{}
+	}
+	t := token{known: true, alone: keyspace.Possible, id: id}
+	rest := value[36:]
+	switch {
+	case rest == "":
+		if id.Version() == 1 {
+			t.alone = keyspace.Likely
+		}
+		return t
+	case strings.IndexByte(":._", rest[0]) >= 0 && digits(rest[1:], 13, 13):
+		t.alone, t.rare = keyspace.Likely, true // and the time in ms
+		return t
+	case rest[0] == ':' && digits(rest[1:], 1, 10):
+		return t
+	case rest[0] == '-' && len(rest) > 1:
+		t.label = rest[1:]
+		return t
+	default:
+		return token{}
+	}
+}
+
+// byHand recognises what people store without a library: a mark, a time, or
+// who they are.
+func byHand(value string) bool {
+	switch strings.ToLower(value) {
+	case "", "true", "locked", "lock":
+		return true
+	}
+	if digits(value, 1, 19) {
+		return true
+	}
+	host, process, ok := cutLast(value, ":")
+	return ok && host != "" && only(host, "._-") && digits(process, 1, 10)
+}
+
+// confidence is what the token makes of a key of that name.
+func (t token) confidence(key string, expires bool) keyspace.Confidence {
+	switch signOf(key) {
+	case strongName:
+		return keyspace.Likely
+	case weakName:
+		if t.known || expires {
+			return keyspace.Likely
+		}
+		return keyspace.Possible
+	}
+	sure := t.alone
+	if !expires && !t.rare {
+		sure = lower(sure)
+	}
+	if otherwise(key) {
+		sure = lower(sure)
+	}
+	return sure
+}
+
+// dashed reads a UUID in its usual form, as every library writes it.
+func dashed(s string) (uuid.UUID, bool) {
+	if len(s) != 36 || s[8] != '-' {
+		return uuid.UUID{}, false
+	}
+	id, err := uuid.Parse(s)
+	return id, err == nil
+}
+
+// undashed reads 32 hexadecimal digits.
+func undashed(s string) (uuid.UUID, bool) {
+	if len(s) != 32 {
+		return uuid.UUID{}, false
+	}
+	id, err := uuid.Parse(s)
+	return id, err == nil
+}
+
+// byTime reports whether a UUID is of a version that tells when it was made.
+func byTime(id uuid.UUID) bool {
+	return id.Variant() == uuid.RFC4122 && (id.Version() == 1 || id.Version() == 7)
+}
+
+// madeAt returns when a UUID was made, on the clock of whoever made it; zero
+// if it does not tell, or tells nonsense: no lock is older than Redis, and none
+// began in the future. A clock that is a little ahead of the server's is no
+// nonsense.
+func madeAt(id uuid.UUID, now time.Time) time.Time {
+	if !byTime(id) {
+		return time.Time{}
+	}
+	made := time.Unix(id.Time().UnixTime())
+	switch {
+	case made.Year() < 2009, made.After(now.Add(time.Minute)):
+		return time.Time{}
+	case made.After(now):
+		return now
+	default:
+		return made
+	}
+}
+
+// only reports whether every byte of s is alphanumeric or one of extra.
+func only(s, extra string) bool {
+	for i := range len(s) {
+		if !alnum(s[i]) && strings.IndexByte(extra, s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// digits reports whether s is a number of so many digits.
+func digits(s string, atLeast, atMost int) bool {
+	if len(s) < atLeast || len(s) > atMost {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// sixteenBytes reports whether s is base64 of 16 bytes without its padding:
+// 22 characters, of which the last carries two bits only. Words and numbers
+// that happen to be as long lack what random bytes hardly ever do: capitals
+// and small letters (1 of 30,000 does).
+func sixteenBytes(s, extra string) bool {
+	return len(s) == 22 && strings.IndexByte("AQgw", s[21]) >= 0 && only(s, extra) &&
+		s != strings.ToLower(s) && s != strings.ToUpper(s)
+}

@@ -1,0 +1,97 @@
+package keyspace
+
+import (
+	"slices"
+	"time"
+)
+
+// continued returns a snapshot with what the one before it tells: since when
+// each holder has been there, and how often locks were renewed.
+//
+// A holder whose hold does not tell its begin began at the look that first
+// showed it, unless nobody had looked there before: then its begin is unknown.
+func continued(before, now Snapshot) Snapshot {
+	known := byID(before.Locks)
+	locks := slices.Clone(now.Locks)
+	for i := range locks {
+		l := &locks[i]
+		was, seen := known[l.ID()]
+		began := time.Time{}
+		if seen || before.Complete && now.Complete {
+			began = now.At
+		}
+		l.Holders = since(was, l.Holders, began)
+		if seen && sharesHolder(was, *l) {
+			l.Renewals, l.Renewed = was.Renewals, was.Renewed
+			if later(was.Expires, l.Expires) {
+				l.Renewals++
+				l.Renewed = now.At
+			}
+		}
+	}
+	now.Locks = locks
+	return now
+}
+
+// since returns the holders with the begins of their holds, as far as known.
+func since(was Lock, holders []Holder, began time.Time) []Holder {
+	holders = slices.Clone(holders)
+	for i := range holders {
+		h := &holders[i]
+		if !h.Since.IsZero() {
+			continue
+		}
+		h.Since = began
+		if before, held := was.holder(h.ID); held {
+			h.Since = before.Since
+		}
+	}
+	return holders
+}
+
+// Bounds of what a history keeps.
+const (
+	holdsKept = 32   // finished holds of a lock
+	holdsMin  = 5    // below which they are not typical of anything
+	locksKept = 4096 // locks of a generation; there are two
+)
+
+// history remembers how long the holds of each lock were. The zero value is
+// empty. Locks that were not heard of for long are forgotten.
+type history struct {
+	young, old map[ID][]time.Duration
+}
+
+// learn takes in the holds that ended.
+func (h *history) learn(events []Event) {
+	for _, e := range events {
+		if e.Held > 0 {
+			h.add(e.Lock.ID(), e.Held)
+		}
+	}
+}
+
+func (h *history) add(id ID, held time.Duration) {
+	if h.young == nil || len(h.young) >= locksKept {
+		h.young, h.old = make(map[ID][]time.Duration), h.young
+	}
+	holds := append(h.holds(id), held)
+	h.young[id] = holds[max(0, len(holds)-holdsKept):]
+}
+
+func (h *history) holds(id ID) []time.Duration {
+	if holds, ok := h.young[id]; ok {
+		return holds
+	}
+	return h.old[id]
+}
+
+// typical returns the median of the lock's finished holds, 0 if too few are
+// known.
+func (h *history) typical(id ID) time.Duration {
+	holds := h.holds(id)
+	if len(holds) < holdsMin {
+		return 0
+	}
+	return slices.Sorted(slices.Values(holds))[len(holds)/2]
+}
