@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -124,10 +123,4 @@ func outcomeUnknown(err error) bool {
 func neverSent(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrArgument) || errors.As(err, &op) && op.Op == "dial"
-}
-
-// contextEnded reports whether err is the end of a context rather than news
-// from the server.
-func contextEnded(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

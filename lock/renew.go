@@ -141,7 +141,7 @@ func (t *transport) renew(batch []*Lease) {
 		calls[i] = mutexExtend.send(ctx, t.wire, l.key, l.token, l.opts.TTL.Milliseconds())
 	}
 	for _, c := range calls {
-		c.settle(ctx, t.wire) // all of them first: what must be sent again goes together, too
+		_ = c.settle(ctx, t.wire) // all of them first: what must be sent again goes together, too
 	}
 	for i, l := range batch {
 		reply, err := calls[i].wait(ctx, t.wire)

@@ -45,21 +45,27 @@ func (s script) send(ctx context.Context, w wire, key string, args ...any) *call
 	return c
 }
 
-// settle waits for the first reply, and sends the call again with the script's
-// source if the server does not know it: after a start, a failover or SCRIPT
-// FLUSH.
-func (c *call) settle(ctx context.Context, w wire) {
-	if err := c.reply.WaitContext(ctx); redis.HasErrorPrefix(err, "NOSCRIPT") {
+// settle waits for the reply. If the server does not know the script (after a
+// start, a failover or SCRIPT FLUSH), it sends the call again, with the source,
+// and returns nil: there is a second reply to wait for.
+func (c *call) settle(ctx context.Context, w wire) error {
+	err := c.reply.WaitContext(ctx)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		c.cmd = redis.NewCmd(ctx, append([]any{"eval", c.script.source, 1, c.key}, c.args...)...)
 		c.reply = w.send(ctx, c.cmd)
+		return nil
 	}
+	return err
 }
 
-// wait returns what the script returned.
+// wait returns what the script returned. After an error the command may still
+// be in flight.
 func (c *call) wait(ctx context.Context, w wire) (any, error) {
-	c.settle(ctx, w)
+	if err := c.settle(ctx, w); err != nil {
+		return nil, err
+	}
 	if err := c.reply.WaitContext(ctx); err != nil {
-		return nil, err // the command may still be in flight: its value is off limits
+		return nil, err
 	}
 	return c.cmd.Val(), nil
 }
