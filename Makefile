@@ -1,0 +1,47 @@
+# What there is to do here. `make help` lists it.
+
+GO      ?= go
+FUZZ    ?= 30s
+PACKAGE ?= ./...
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build ./locktop
+	$(GO) build -o locktop .
+
+.PHONY: test
+test: ## run the tests; those on a real redis-server are skipped where there is none
+	$(GO) test $(PACKAGE)
+
+.PHONY: race
+race: ## run the tests in random order under the race detector
+	$(GO) test -race -shuffle=on $(PACKAGE)
+
+.PHONY: lint
+lint: ## formatting, vet and staticcheck
+	@bash .ci/lint
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZ (30s)
+	@bash .ci/fuzz $(FUZZ)
+
+.PHONY: bench
+bench: ## run the benchmarks of PACKAGE (./...)
+	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGE)
+
+.PHONY: smoke
+smoke: ## start the built program in a terminal and press keys (needs tmux)
+	@bash .ci/smoke
+
+.PHONY: shots
+shots: ## make screenshots/ again from the running program (needs tmux)
+	$(GO) run ./screenshots
+
+.PHONY: ci
+ci: ## everything that CI does
+	@bash .ci/run
