@@ -31,6 +31,15 @@ func TestLineEndsWithTheStyleOff(t *testing.T) {
 	}
 }
 
+func TestBesideFillsTheShorterBlock(t *testing.T) {
+	if got := Beside([]string{"ab"}, 2, []string{"xyz", "123"}, 3); got[0] != "abxyz" || got[1] != "  123" {
+		t.Errorf("got %q", got)
+	}
+	if got := Beside([]string{"ab", "cd"}, 2, nil, 3); got[1] != "cd   " {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestBarGrowsByEighths(t *testing.T) {
 	for fraction, want := range map[float64]string{
 		0: "", -1: "", 0.001: "▏", 0.125: "▌", 0.5: "██", 0.53125: "██▏", 1: "████", 7: "████",
@@ -52,7 +61,7 @@ func TestChartKeepsTheNewestAtTheRight(t *testing.T) {
 }
 
 func TestRoundUpFindsNumbersForAxes(t *testing.T) {
-	for v, want := range map[float64]float64{0: 1, 1: 1, 3: 5, 7: 10, 21: 25, 260: 500, 1204: 2000} {
+	for v, want := range map[float64]float64{0: 1, 1: 1, 3: 3, 7: 8, 21: 30, 850: 1000, 1204: 2000} {
 		if got := RoundUp(v); got != want {
 			t.Errorf("RoundUp(%v) = %v, want %v", v, got, want)
 		}

@@ -1,5 +1,7 @@
 package widget
 
+import "strings"
+
 // Glyphs is what pictures are made of. Each string of one glyph is one cell
 // wide.
 type Glyphs struct {
@@ -18,8 +20,19 @@ type Glyphs struct {
 	Cross    string
 	Check    string
 	Between  string // separates words of one line
+	Point    string // something at rest
 	None     string // there is no value
 	Times    string
+	Spell    func(string) string // writes arrows and the like with what the set has; nil leaves them
+}
+
+// Word returns text that was written with arrows and the like, written with
+// what the set has.
+func (g Glyphs) Word(text string) string {
+	if g.Spell == nil {
+		return text
+	}
+	return g.Spell(text)
 }
 
 // Blocks are glyphs that every terminal with Unicode has.
@@ -41,6 +54,7 @@ func Blocks() Glyphs {
 		Cross:    "✗",
 		Check:    "✓",
 		Between:  "·",
+		Point:    "·",
 		None:     "–",
 		Times:    "×",
 	}
@@ -65,7 +79,9 @@ func ASCII() Glyphs {
 		Cross:    "x",
 		Check:    "+",
 		Between:  "|",
+		Point:    ".",
 		None:     "-",
 		Times:    "x",
+		Spell:    strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down").Replace,
 	}
 }

@@ -89,19 +89,19 @@ func (l *Line) wear(st Style) {
 	l.b.WriteString(st.on)
 }
 
-// Beside puts two blocks next to each other. All lines of left are w cells
-// wide; where it has fewer lines than right, blanks stand in.
-func Beside(left []string, w int, right []string) []string {
-	blank := strings.Repeat(" ", max(w, 0))
+// Beside puts two blocks next to each other. The lines of left are w cells wide,
+// those of right v; blanks stand in where one has fewer lines than the other.
+func Beside(left []string, w int, right []string, v int) []string {
 	lines := make([]string, max(len(left), len(right)))
 	for i := range lines {
-		lines[i] = blank
-		if i < len(left) {
-			lines[i] = left[i]
-		}
-		if i < len(right) {
-			lines[i] += right[i]
-		}
+		lines[i] = lineOr(left, i, w) + lineOr(right, i, v)
 	}
 	return lines
+}
+
+func lineOr(lines []string, i, w int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return strings.Repeat(" ", max(w, 0))
 }

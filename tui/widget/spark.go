@@ -35,14 +35,11 @@ func (g Glyphs) Spark(values []float64, top float64, w int) string {
 	return strings.Join(g.Chart(values, top, w, 1), "")
 }
 
-// RoundUp returns the next "round" number of the kind that axes are labelled
-// with: 1, 2, 2.5 or 5 times a power of ten. It is 1 for everything below 1.
+// RoundUp returns the next number of the kind that axes are labelled with: 1, 2,
+// 3, 4, 5, 6 or 8 times a power of ten. It is 1 for everything below 1.
 func RoundUp(v float64) float64 {
 	for decade := 1.0; decade < 1e15; decade *= 10 {
-		for _, step := range [...]float64{1, 2, 2.5, 5} {
-			if step == 2.5 && decade == 1 {
-				continue
-			}
+		for _, step := range [...]float64{1, 2, 3, 4, 5, 6, 8} {
 			if v <= step*decade {
 				return step * decade
 			}

@@ -1,0 +1,430 @@
+package tui
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/x/ansi"
+
+	"locktop/keyspace"
+	"locktop/loadgen"
+)
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // what o'clock it is appears on the screen
+	os.Exit(m.Run())
+}
+
+// driver plays a user: it presses keys and looks at the screen. It stands where
+// bubbletea stands, without a terminal. It lives in a synctest bubble, where
+// the clock starts at midnight and moves only while everybody waits.
+type driver struct {
+	t       *testing.T
+	app     *app
+	msgs    chan tea.Msg
+	pressed map[place]map[string]bool
+
+	quit, suspended bool
+}
+
+// drive lets play use a screen of 100×30 that has looked at its world once.
+func drive(t *testing.T, w World, play func(d *driver)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(context.Background())
+		defer func() { // whatever happens, what is under way comes to its end
+			stop()
+			time.Sleep(beat)
+		}()
+		d := &driver{t: t, app: newApp(ctx, w), msgs: make(chan tea.Msg, 100), pressed: map[place]map[string]bool{}}
+		d.run(d.app.Init())
+		d.size(100, 30)
+		d.wait(beat)
+		play(d)
+	})
+}
+
+// run starts a command, as bubbletea does.
+func (d *driver) run(cmd tea.Cmd) {
+	if cmd != nil {
+		go func() { d.msgs <- cmd() }()
+	}
+}
+
+// settle delivers messages until nothing happens any more without time passing.
+func (d *driver) settle() *driver {
+	d.t.Helper()
+	for {
+		synctest.Wait()
+		select {
+		case msg := <-d.msgs:
+			d.deliver(msg)
+		default:
+			return d
+		}
+	}
+}
+
+func (d *driver) deliver(msg tea.Msg) {
+	d.t.Helper()
+	switch msg := msg.(type) {
+	case nil:
+	case tea.BatchMsg:
+		for _, cmd := range msg {
+			d.run(cmd)
+		}
+	case tea.QuitMsg:
+		d.quit = true
+	case tea.SuspendMsg:
+		d.suspended = true
+	default:
+		_, cmd := d.app.Update(msg)
+		d.run(cmd)
+		d.checkShape()
+	}
+}
+
+// checkShape holds every single frame to the shape of its window, and to
+// characters that the screen itself has put there.
+func (d *driver) checkShape() {
+	d.t.Helper()
+	if fault := faultOf(d.app.View(), d.app.w, d.app.h); fault != "" {
+		d.t.Fatalf("%dx%d: %s", d.app.w, d.app.h, fault)
+	}
+}
+
+// sgr is the one kind of escape sequence that frames may contain.
+var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// faultOf says what is wrong with a frame, "" if nothing is.
+func faultOf(frame string, w, h int) string {
+	if w <= 0 || h <= 0 {
+		if frame != "" {
+			return "a picture without a window"
+		}
+		return ""
+	}
+	lines := strings.Split(frame, "\n")
+	if len(lines) != h {
+		return "it has " + count(len(lines)) + " lines"
+	}
+	for i, line := range lines {
+		if n := ansi.StringWidth(line); n != w {
+			return "line " + count(i) + " is " + count(n) + " cells wide: " + line
+		}
+		if r := foreign(sgr.ReplaceAllString(line, "")); r != 0 {
+			return fmt.Sprintf("line %d has %U in it: %q", i, r, line)
+		}
+	}
+	return ""
+}
+
+// foreign returns a rune that does not belong on a screen, 0 if there is none.
+func foreign(line string) rune {
+	if !utf8.ValidString(line) {
+		return utf8.RuneError
+	}
+	for _, r := range line {
+		if r != ' ' && !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) {
+			return r
+		}
+	}
+	return 0
+}
+
+func (d *driver) size(w, h int) *driver {
+	d.t.Helper()
+	d.deliver(tea.WindowSizeMsg{Width: w, Height: h})
+	return d.settle()
+}
+
+// wait lets time pass, in steps finer than the beat of the screen.
+func (d *driver) wait(span time.Duration) *driver {
+	d.t.Helper()
+	for end := time.Now().Add(span); time.Now().Before(end); {
+		time.Sleep(min(beat/5, time.Until(end)))
+		d.settle()
+	}
+	return d
+}
+
+// press presses keys by the names that bubbletea gives them.
+func (d *driver) press(keys ...string) *driver {
+	d.t.Helper()
+	for _, name := range keys {
+		at := d.app.pages[d.app.open].place()
+		if d.pressed[at] == nil {
+			d.pressed[at] = map[string]bool{}
+		}
+		d.pressed[at][name] = true
+		d.deliver(keyNamed(name))
+		d.settle()
+	}
+	return d
+}
+
+// enter types a text, letter by letter.
+func (d *driver) enter(text string) *driver {
+	d.t.Helper()
+	for _, r := range text {
+		d.press(string(r))
+	}
+	return d
+}
+
+func keyNamed(name string) tea.KeyMsg {
+	if name == " " {
+		return tea.KeyMsg{Type: tea.KeySpace, Runes: []rune{' '}}
+	}
+	for k := tea.KeyType(-120); k < 128; k++ {
+		if k != tea.KeyRunes && k.String() == name {
+			return tea.KeyMsg{Type: k}
+		}
+	}
+	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
+}
+
+// screen is what a user reads.
+func (d *driver) screen() string { return ansi.Strip(d.app.View()) }
+
+// line returns the first line of the screen that contains text.
+func (d *driver) line(text string) string {
+	d.t.Helper()
+	for _, line := range strings.Split(d.screen(), "\n") {
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+	d.t.Fatalf("no line with %q on the screen:\n%s", text, d.screen())
+	return ""
+}
+
+func (d *driver) want(texts ...string) *driver {
+	d.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(d.screen(), text) {
+			d.t.Fatalf("no %q on the screen:\n%s", text, d.screen())
+		}
+	}
+	return d
+}
+
+func (d *driver) wantNot(texts ...string) *driver {
+	d.t.Helper()
+	for _, text := range texts {
+		if strings.Contains(d.screen(), text) {
+			d.t.Fatalf("there is %q on the screen:\n%s", text, d.screen())
+		}
+	}
+	return d
+}
+
+// wantOrder expects texts from top to bottom.
+func (d *driver) wantOrder(texts ...string) *driver {
+	d.t.Helper()
+	at := 0
+	for _, text := range texts {
+		i := strings.Index(d.screen()[at:], text)
+		if i < 0 {
+			d.t.Fatalf("no %q below the ones before, of %q:\n%s", text, texts, d.screen())
+		}
+		at += i
+	}
+	return d
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares the screen, styles and all, with a file.
+func (d *driver) golden(name string) {
+	d.t.Helper()
+	file := filepath.Join("testdata", name+".ansi")
+	got := d.app.View() + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			d.t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	before, now := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for i := range min(len(before), len(now)) {
+		if before[i] != now[i] {
+			d.t.Errorf("%s: line %d (go test ./tui -update writes it anew)\n was %q\n is  %q", file, i+1, before[i], now[i])
+			return
+		}
+	}
+	if len(before) != len(now) {
+		d.t.Errorf("%s has %d lines, the screen %d", file, len(before), len(now))
+	}
+}
+
+// sourceFunc is a Source that a test thinks up.
+type sourceFunc func(context.Context) (keyspace.Snapshot, error)
+
+func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
+
+// server is a keyspace that tests change while the screen looks at it.
+type server struct {
+	mu    sync.Mutex
+	locks []keyspace.Lock
+	err   error
+	ahead time.Duration // of the server's clock
+	block chan struct{} // looks wait for it to be closed
+	looks int           // so far
+	inUse int           // at once, now
+	peak  int           // at once, at most
+}
+
+func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	v.mu.Lock()
+	v.looks++
+	v.inUse++
+	v.peak = max(v.peak, v.inUse)
+	block := v.block
+	v.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.inUse--
+	return keyspace.Snapshot{
+		At:       time.Now().Add(v.ahead),
+		Locks:    v.locks,
+		Complete: true,
+		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, Took: 2300 * time.Microsecond},
+		Server:   keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"},
+	}, v.err
+}
+
+func (v *server) set(change func(*server)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	change(v)
+}
+
+// midnight is when every bubble's clock starts.
+var midnight = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time  { return midnight.Add(d) }
+func before(d time.Duration) time.Time { return midnight.Add(-d) }
+
+// mutex is the plainest of locks.
+func mutex(key, owner string, ttl time.Duration) keyspace.Lock {
+	l := keyspace.Lock{
+		Key: key, Format: "set-nx", Confidence: keyspace.Likely, Kind: keyspace.Mutex,
+		Holders: []keyspace.Holder{{ID: owner, Count: 1, Since: before(2 * time.Second)}},
+		Node:    "127.0.0.1:6379",
+	}
+	if ttl > 0 {
+		l.Expires = after(ttl)
+		l.Holders[0].Expires = l.Expires
+	}
+	return l
+}
+
+// office is a server with a bit of everything.
+func office() *server {
+	orders := mutex("lock:orders:4711", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 13*time.Second+500*time.Millisecond)
+	orders.Format, orders.Kind, orders.Confidence = "redisson", keyspace.Reentrant, keyspace.Certain
+	orders.Holders[0].Label, orders.Holders[0].Count, orders.Holders[0].Since = "pay-7:52", 3, before(41*time.Second)
+	orders.Renewals, orders.Renewed, orders.Fence = 4, before(3200*time.Millisecond), 812
+	for i := range 11 {
+		orders.Waiters = append(orders.Waiters, keyspace.Waiter{ID: "api-" + count(i+2), Since: before(time.Duration(11-i) * time.Second)})
+	}
+	nightly := mutex("job:nightly", "cron-2", 0)
+	nightly.Holders[0].Since = before(3*time.Hour + 12*time.Minute)
+	catalog := mutex("rw:catalog", "api-1", 7500*time.Millisecond)
+	catalog.Format, catalog.Kind = "redisson-rw", keyspace.RW
+	catalog.Holders = nil
+	for _, id := range []string{"api-1:11", "api-2:17", "api-3:04", "api-9:33"} {
+		catalog.Holders = append(catalog.Holders, keyspace.Holder{ID: id, Count: 1, Mode: keyspace.Read, Since: before(7 * time.Second), Expires: after(7500 * time.Millisecond)})
+	}
+	catalog.Waiters = []keyspace.Waiter{{ID: "etl-1", Mode: keyspace.Write, Since: before(time.Second)}, {ID: "etl-2", Mode: keyspace.Write}}
+	catalog.DB = 2
+	wide := mutex("鎖:東京:注文", "東京-1", 2*time.Second)
+	index := mutex("rw:index", "builder-1", 28*time.Second)
+	index.Format, index.Kind, index.Holders[0].Mode = "redisson-rw", keyspace.RW, keyspace.Write
+	queue := mutex("fair:mail", "", 0)
+	queue.Format, queue.Kind, queue.Holders = "redisson-fair", keyspace.Fair, nil
+	queue.Waiters = []keyspace.Waiter{{ID: "mailer-3", Since: before(4 * time.Second)}}
+	long := mutex("cache:rebuild:products:category:outdoor:tents:lightweight:4711", "worker-12.eu-west-1.example:9913", 90*time.Second)
+	return &server{locks: []keyspace.Lock{long, queue, nightly, mutex("lock:{inv}:sku9", "9f3c2b1a", 8*time.Second), orders, catalog, index, wide}}
+}
+
+// generator is a load that does nothing but say that it does.
+type generator struct {
+	mu sync.Mutex
+	m  loadgen.Metrics
+}
+
+func (g *generator) Start() error { return g.run(true) }
+func (g *generator) Stop() error  { return g.run(false) }
+
+func (g *generator) run(on bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.m.Running = on
+	return nil
+}
+
+func (g *generator) SetClients(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.m.Clients = n
+	g.m.Cells = make([]loadgen.Cell, n)
+}
+
+func (g *generator) Metrics() loadgen.Metrics {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.m
+}
+
+func (g *generator) Scenario() loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "hot-key", Caption: "Twenty clients fight over three keys. Each holds one for a moment, then thinks.",
+		Clients: 20, Keys: 3, TTL: 5 * time.Second, Renew: true,
+		Hold: loadgen.Dist{Mean: 20 * time.Millisecond}, Think: loadgen.Dist{Mean: 50 * time.Millisecond, Const: true},
+	}
+}
+
+// busy is a load that has been running for a while.
+func busy() *generator {
+	g := &generator{m: loadgen.Metrics{
+		Elapsed: 94 * time.Second, Running: true, Clients: 20, Idle: 11, Waiting: 6, Holding: 3,
+		Arrivals: 112_345, Acquired: 112_300, Released: 112_290, Lost: 7, TimedOut: 39,
+		Wait: loadgen.Latency{P50: 1200 * time.Microsecond, P99: 48 * time.Millisecond, Max: 1300 * time.Millisecond},
+	}}
+	for i := range 95 {
+		n := int64(900 + (i*i*37)%600)
+		g.m.Seconds = append(g.m.Seconds, loadgen.Second{Acquired: n, Wait: loadgen.Latency{P99: time.Duration(30+(i*13)%25) * time.Millisecond}})
+	}
+	for i := range 20 {
+		g.m.Cells = append(g.m.Cells, []loadgen.Cell{loadgen.Thinking, loadgen.Queued, loadgen.Thinking, loadgen.Inside, loadgen.Queued, loadgen.Thinking}[(i*7)%6])
+	}
+	return g
+}
+
+func world() World {
+	return World{Source: office(), Load: busy(), Title: "redis://127.0.0.1:6379/0"}
+}

@@ -1,0 +1,66 @@
+package tui
+
+import (
+	"regexp"
+	"strings"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// filter picks locks by what is on the screen of them.
+//
+//	word    part of the key, an owner, the kind, format or state, in any case
+//	!word   all others
+//	~expr   a regular expression, in any case
+type filter struct {
+	text   string // as typed; "" matches everything
+	word   string
+	expr   *regexp.Regexp
+	invert bool
+	fault  string // why the expression cannot be read, "" if it can
+}
+
+// parseFilter reads what was typed. A filter with a fault matches everything.
+func parseFilter(text string) filter {
+	f := filter{text: text}
+	rest, invert := strings.CutPrefix(text, "!")
+	f.invert = invert
+	if source, ok := strings.CutPrefix(rest, "~"); ok {
+		expr, err := regexp.Compile("(?i)" + source)
+		if err != nil {
+			f.fault = widget.Plain(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+			return f
+		}
+		f.expr = expr
+		return f
+	}
+	f.word = strings.ToLower(rest)
+	return f
+}
+
+// active reports whether the filter leaves anything out.
+func (f filter) active() bool { return f.fault == "" && (f.word != "" || f.expr != nil) }
+
+func (f filter) match(l *keyspace.Lock) bool {
+	return !f.active() || f.finds(l) != f.invert
+}
+
+func (f filter) finds(l *keyspace.Lock) bool {
+	if f.in(widget.Plain(l.Key)) || f.in(string(l.Kind)) || f.in(l.Format) || f.in(string(l.State())) {
+		return true
+	}
+	for i := range l.Holders {
+		if f.in(widget.Plain(l.Holders[i].Label)) || f.in(widget.Plain(l.Holders[i].ID)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f filter) in(text string) bool {
+	if f.expr != nil {
+		return f.expr.MatchString(text)
+	}
+	return strings.Contains(strings.ToLower(text), f.word)
+}

@@ -1,0 +1,129 @@
+package tui
+
+import (
+	"fmt"
+
+	"locktop/tui/widget"
+)
+
+// frame is how the window is divided.
+type frame struct {
+	head, summary, foot bool
+	body                int // lines
+	compact             bool
+}
+
+// frame divides the window. In a small one the page comes first.
+func (s *state) frame() frame {
+	f := frame{body: s.h, compact: s.w < 60 || s.h < 12}
+	f.head = s.h >= 3
+	f.foot = s.h >= 5
+	f.summary = !f.compact
+	for _, line := range []bool{f.head, f.foot, f.summary} {
+		if line {
+			f.body--
+		}
+	}
+	return f
+}
+
+// head draws the first line: what this is, what it is connected to, and
+// whether what it shows is now.
+func (a *app) head(s *state) string {
+	t := s.theme
+	parts := []part{{style: t.chip, text: " locktop "}}
+	for i, p := range a.pages {
+		st := t.dim
+		if i == a.open {
+			st = t.tab
+		}
+		parts = append(parts, part{style: st, text: p.title(), rank: 4})
+	}
+	parts = append(parts, part{style: t.strong, text: s.where, rank: 2, flex: 14})
+
+	l := widget.NewLine(s.w)
+	spread(l, s.glyphs, parts, []part{
+		{style: t.dim, text: s.version(), rank: 5},
+		s.mode(),
+		{style: t.dim, text: s.now.Format("15:04:05"), rank: 6},
+		{style: t.good, text: "READ-ONLY", rank: 3},
+	})
+	return l.String()
+}
+
+func (s *state) version() string {
+	if v := s.shown().snap.Server.Version; v != "" {
+		return "redis " + widget.Plain(v)
+	}
+	return ""
+}
+
+// mode says whether the picture is of now.
+func (s *state) mode() part {
+	g, t := s.glyphs, s.theme
+	switch {
+	case s.paused != nil:
+		text := " PAUSED " + stopwatch(s.now.Sub(s.pausedAt)) + " "
+		if s.missed > 0 {
+			text += fmt.Sprintf("+%s ", several(s.missed, "event"))
+		}
+		return part{style: t.chip, text: text, rank: 1}
+	case s.link.down():
+		return part{style: t.bad, text: g.Cross + " lost", rank: 1}
+	case s.live == nil:
+		return part{style: t.warn, text: g.Dotted + " connecting", rank: 1}
+	default:
+		return part{style: t.good, text: g.Dot + " live", rank: 1}
+	}
+}
+
+// summary draws the second line: what the page makes of the picture, or why
+// there is no newer one.
+func (a *app) summary(s *state, p page) string {
+	l := widget.NewLine(s.w)
+	l.Skip(widget.Style{}, 1)
+	if s.link.down() {
+		l.Put(s.theme.bad, s.glyphs.FitEnd(s.lost(), l.Rest()))
+		return l.String()
+	}
+	p.summary(s, l)
+	return l.String()
+}
+
+// lost says since when and why there is no newer picture.
+func (s *state) lost() string {
+	age := ""
+	if !s.link.answered.IsZero() {
+		age = " " + span(s.now.Sub(s.link.answered)) + " ago"
+	}
+	if s.link.silent {
+		return fmt.Sprintf("%s no answer for %s, waiting on", s.glyphs.Cross, span(s.now.Sub(s.link.asked)))
+	}
+	return fmt.Sprintf("%s connection lost%s: %s, trying again", s.glyphs.Cross, age, s.link.reason)
+}
+
+// foot draws the last line: what the last key had to say, or which keys there
+// are.
+func (s *state) foot(p page) string {
+	l := widget.NewLine(s.w)
+	t := s.theme
+	if s.notice.text != "" {
+		st := t.strong
+		if s.notice.bad {
+			st = t.warn
+		}
+		l.Skip(widget.Style{}, 1).Put(st, s.glyphs.FitEnd(s.notice.text, l.Rest()))
+		return l.String()
+	}
+	for _, b := range bindings() {
+		if b.word == "" || b.place != anywhere && b.place != p.place() {
+			continue
+		}
+		label := s.glyphs.Word(b.label)
+		if widget.Width(label)+widget.Width(b.word)+3 > l.Rest() {
+			continue
+		}
+		l.Skip(widget.Style{}, 1).Put(t.key, label).Put(t.dim, " "+b.word).Skip(widget.Style{}, 1)
+	}
+	return l.String()
+}

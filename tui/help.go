@@ -1,0 +1,105 @@
+package tui
+
+import (
+	"strings"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// helpDialog lists all keys, made from the table of keys.
+type helpDialog struct {
+	page place // whose keys stand first
+	top  int   // the first line in sight
+}
+
+func (d *helpDialog) update(s *state, k tea.KeyMsg) dialog {
+	switch k.String() {
+	case "j", "down", "pgdown", " ":
+		d.top = min(d.top+1, max(0, len(d.text(s))-d.height(s)))
+	case "k", "up", "pgup":
+		d.top = max(0, d.top-1)
+	default:
+		return nil
+	}
+	return d
+}
+
+// height is the number of lines there is room for, below the title.
+func (d *helpDialog) height(s *state) int { return max(0, s.frame().body-1) }
+
+func (d *helpDialog) view(s *state, lines []string) []string {
+	f := s.frame()
+	top := s.h - f.body
+	if f.foot {
+		top--
+	}
+	body := lines[top : top+f.body]
+	text := d.text(s)
+	for i := range body {
+		switch at := i - 1 + d.top; {
+		case i == 0:
+			body[i] = s.rule("keys", "any other key closes")
+		case at < len(text):
+			body[i] = text[at]
+		default:
+			body[i] = strings.Repeat(" ", s.w)
+		}
+	}
+	return lines
+}
+
+// text is the list: the keys of the page that is open, the keys that work
+// everywhere, the other pages', and what the signs mean.
+func (d *helpDialog) text(s *state) []string {
+	lines := d.section(s, d.page)
+	lines = append(lines, d.section(s, anywhere)...)
+	for _, at := range []place{onLocks, onLoad} {
+		if at != d.page {
+			lines = append(lines, d.section(s, at)...)
+		}
+	}
+	return append(lines, d.legend(s))
+}
+
+func (d *helpDialog) section(s *state, at place) []string {
+	lines := []string{widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, at.String()).String()}
+	for _, b := range bindings() {
+		if b.place != at || b.help == "" {
+			continue
+		}
+		l := widget.NewLine(s.w).Skip(s.theme.text, 4).Put(s.theme.key, s.glyphs.Word(b.label)).To(s.theme.text, 16)
+		lines = append(lines, l.Put(s.theme.text, s.glyphs.FitEnd(b.help, l.Rest())).String())
+	}
+	return append(lines, strings.Repeat(" ", s.w))
+}
+
+// legend shows the glyph of each state.
+func (d *helpDialog) legend(s *state) string {
+	l := widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, "states")
+	l.To(s.theme.text, 16)
+	for _, st := range []keyspace.State{keyspace.Held, keyspace.Reading, keyspace.Writing, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
+		glyph, style := s.ofState(st)
+		l.Put(style, glyph+" "+string(st)).Skip(s.theme.text, 2)
+	}
+	return l.String()
+}
+
+// rule draws a horizontal line with a title at its left and a note at its right.
+func (s *state) rule(title, note string) string { return s.ruleOf(s.w, title, note) }
+
+func (s *state) ruleOf(w int, title, note string) string {
+	t, g := s.theme, s.glyphs
+	l := widget.NewLine(w)
+	l.Put(t.rule, strings.Repeat(g.Rule, 2))
+	if room := w - 6; title != "" && room > 0 {
+		l.Put(t.strong, " "+g.Fit(title, min(widget.Width(title), room))+" ")
+	}
+	if tail := widget.Width(note) + 4; note != "" && tail < l.Rest() {
+		l.Put(t.rule, strings.Repeat(g.Rule, l.Rest()-tail)).Put(t.dim, " "+note+" ")
+	}
+	l.Put(t.rule, strings.Repeat(g.Rule, l.Rest()))
+	return l.String()
+}

@@ -1,0 +1,218 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// byDamage is the order that no column stands for: what does most damage first.
+const byDamage = -1
+
+// view is one lock on its way to the screen.
+type view struct {
+	*keyspace.Lock
+	now   time.Time // the server's clock
+	state *state
+}
+
+// column is one column of the table of locks.
+type column struct {
+	widget.Column
+	name string // in sentences
+	wide bool   // only on request
+	cell func(v view, w int) widget.Cell
+	less func(a, b view) int // nil: rows cannot be sorted by it
+}
+
+// columns are the columns of the table, from left to right.
+func (p *locksPage) columns() []column {
+	all := lockColumns()
+	if p.wide {
+		return all
+	}
+	kept := all[:0]
+	for _, c := range all {
+		if !c.wide {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+func lockColumns() []column {
+	return []column{
+		{widget.Column{Title: "LOCK", Min: 16, Max: 44}, "key", false, keyCell, byKey},
+		{widget.Column{Title: "KIND", Min: 9, Priority: 3}, "kind", false, kindCell, byKind},
+		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 7}, "format", false, formatCell, byFormat},
+		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, byOwner},
+		{widget.Column{Title: "×", Min: 2, Priority: 4, Right: true}, "count", false, countCell, byCount},
+		{widget.Column{Title: "WAIT", Min: 4, Priority: 2, Right: true}, "waiters", false, waitCell, byWaiters},
+		{widget.Column{Title: "HELD", Min: 7, Priority: 5, Right: true}, "hold time", false, heldCell, byHeld},
+		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
+		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 6}, "", false, barCell, nil},
+		{widget.Column{Title: "STATE", Min: 9}, "state", false, stateCell, byState},
+		{widget.Column{Title: "FENCE", Min: 6, Priority: 8, Right: true}, "fence", true, fenceCell, byFence},
+		{widget.Column{Title: "RENEWED", Min: 7, Priority: 8, Right: true}, "renewals", true, renewedCell, byRenewals},
+		{widget.Column{Title: "DB", Min: 2, Priority: 10, Right: true}, "database", true, dbCell, byDB},
+		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 9}, "node", true, nodeCell, byNode},
+	}
+}
+
+func keyCell(v view, _ int) widget.Cell {
+	return widget.Cell{Style: v.state.theme.strong, Text: widget.Plain(v.Key)}
+}
+
+func kindCell(v view, _ int) widget.Cell {
+	return widget.Cell{Style: v.state.theme.text, Text: string(v.Kind)}
+}
+
+func formatCell(v view, _ int) widget.Cell {
+	return widget.Cell{Style: v.state.theme.dim, Text: widget.Plain(v.Format)}
+}
+
+func ownerCell(v view, _ int) widget.Cell {
+	return widget.Cell{Style: v.state.theme.text, Text: v.owner()}
+}
+
+// owner names the holders in few words.
+func (v view) owner() string {
+	switch n := len(v.Holders); {
+	case n == 0:
+		return v.state.glyphs.None
+	case n == 1:
+		return widget.Plain(v.Holders[0].Name())
+	case v.Holders[0].Mode == keyspace.Read:
+		return fmt.Sprintf("R%s%d %s", v.state.glyphs.Times, n, widget.Plain(v.Holders[0].Name()))
+	default:
+		return fmt.Sprintf("%s +%d", widget.Plain(v.Holders[0].Name()), n-1)
+	}
+}
+
+func countCell(v view, _ int) widget.Cell {
+	n := v.Count()
+	st := v.state.theme.dim
+	if n > 1 {
+		st = v.state.theme.strong
+	}
+	return widget.Cell{Style: st, Text: strconv.Itoa(n)}
+}
+
+func waitCell(v view, _ int) widget.Cell {
+	n := len(v.Waiters)
+	if n == 0 {
+		return widget.Cell{Style: v.state.theme.dim, Text: "0"}
+	}
+	return widget.Cell{Style: v.state.theme.warn, Text: count(n)}
+}
+
+func heldCell(v view, _ int) widget.Cell {
+	age := v.Age(v.now)
+	if age == 0 {
+		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
+	}
+	return widget.Cell{Style: v.state.theme.text, Text: span(age)}
+}
+
+func ttlCell(v view, _ int) widget.Cell {
+	t := v.state.theme
+	rest, ok := v.TTL(v.now)
+	switch {
+	case len(v.Holders) == 0 && !ok:
+		return widget.Cell{Style: t.dim, Text: v.state.glyphs.None}
+	case !ok:
+		return widget.Cell{Style: t.bad, Text: "never"}
+	default:
+		return widget.Cell{Style: v.urgency(), Text: left(rest)}
+	}
+}
+
+func barCell(v view, w int) widget.Cell {
+	return widget.Cell{Style: v.urgency(), Text: v.state.glyphs.Bar(v.remaining(), w)}
+}
+
+// remaining is the part of the lease that is left, from 0 to 1.
+func (v view) remaining() float64 {
+	rest, ok := v.TTL(v.now)
+	whole := v.state.leases[v.ID()].length
+	if !ok || whole <= 0 {
+		return 0
+	}
+	return max(0, min(1, float64(rest)/float64(whole)))
+}
+
+// urgency is the style of a time that runs out.
+func (v view) urgency() widget.Style {
+	switch rest := v.remaining(); {
+	case rest < 0.15:
+		return v.state.theme.bad
+	case rest < 0.4:
+		return v.state.theme.warn
+	default:
+		return v.state.theme.good
+	}
+}
+
+func stateCell(v view, _ int) widget.Cell {
+	st := v.State()
+	glyph, style := v.state.ofState(st)
+	return widget.Cell{Style: style, Text: glyph + " " + string(st)}
+}
+
+func fenceCell(v view, _ int) widget.Cell {
+	if v.Fence == 0 {
+		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
+	}
+	return widget.Cell{Style: v.state.theme.text, Text: strconv.FormatInt(v.Fence, 10)}
+}
+
+func renewedCell(v view, _ int) widget.Cell {
+	return widget.Cell{Style: v.state.theme.text, Text: count(v.Renewals) + v.state.glyphs.Times}
+}
+
+func dbCell(v view, _ int) widget.Cell {
+	return widget.Cell{Style: v.state.theme.text, Text: strconv.Itoa(v.DB)}
+}
+
+func nodeCell(v view, _ int) widget.Cell {
+	return widget.Cell{Style: v.state.theme.dim, Text: widget.Plain(v.Node)}
+}
+
+func byKey(a, b view) int    { return strings.Compare(a.Key, b.Key) }
+func byKind(a, b view) int   { return cmp.Compare(a.Kind, b.Kind) }
+func byFormat(a, b view) int { return strings.Compare(a.Format, b.Format) }
+func byOwner(a, b view) int  { return strings.Compare(a.firstHolder(), b.firstHolder()) }
+func byState(a, b view) int  { return cmp.Compare(a.State(), b.State()) }
+func byNode(a, b view) int   { return strings.Compare(a.Node, b.Node) }
+func byDB(a, b view) int     { return cmp.Compare(a.DB, b.DB) }
+
+// Of figures, the large ones matter and come first.
+
+func byCount(a, b view) int    { return cmp.Compare(b.Count(), a.Count()) }
+func byWaiters(a, b view) int  { return cmp.Compare(len(b.Waiters), len(a.Waiters)) }
+func byHeld(a, b view) int     { return cmp.Compare(b.Age(b.now), a.Age(a.now)) }
+func byFence(a, b view) int    { return cmp.Compare(b.Fence, a.Fence) }
+func byRenewals(a, b view) int { return cmp.Compare(b.Renewals, a.Renewals) }
+
+// byTTL puts first what ends first, and last what never does.
+func byTTL(a, b view) int {
+	if never := a.Expires.IsZero(); never != b.Expires.IsZero() {
+		if never {
+			return 1
+		}
+		return -1
+	}
+	return a.Expires.Compare(b.Expires)
+}
+
+func (v view) firstHolder() string {
+	if len(v.Holders) == 0 {
+		return ""
+	}
+	return v.Holders[0].Name()
+}

@@ -1,0 +1,144 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// preview draws the selected lock: a rule with its key, then what is known of
+// it.
+func (p *locksPage) preview(s *state, w int) []string {
+	if p.chosen == (keyspace.ID{}) {
+		return []string{s.ruleOf(w, "", "")}
+	}
+	v := view{&p.last, s.clock(), s}
+	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
+	lines := []string{s.ruleOf(w, widget.Plain(v.Key), kind)}
+	if p.gone {
+		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
+	}
+	lines = append(lines, v.holders(w)...)
+	lines = append(lines, s.item(w, "waiting", s.theme.text, v.waiters()))
+	lines = append(lines, s.item(w, "so far", s.theme.text, v.story()))
+	for _, f := range s.shown().about(v.ID()) {
+		glyph, style := s.ofSeverity(f.Severity)
+		lines = append(lines, s.item(w, "finding", style, glyph+" "+widget.Plain(f.Text)))
+		label := "remedy"
+		for _, text := range wrap(s.glyphs, widget.Plain(f.Remedy), w-margin-11, 2) {
+			lines = append(lines, s.item(w, label, s.theme.text, text))
+			label = ""
+		}
+	}
+	return lines[:min(len(lines), s.previewLines())]
+}
+
+// item draws a line of a description: what it is about, and what there is to
+// say.
+func (s *state) item(w int, label string, st widget.Style, text string) string {
+	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, label).To(widget.Style{}, margin+10)
+	return l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String()
+}
+
+// sentence joins facts, leaving out those that there are not.
+func (s *state) sentence(facts ...string) string {
+	kept := facts[:0]
+	for _, f := range facts {
+		if f != "" {
+			kept = append(kept, f)
+		}
+	}
+	return strings.Join(kept, " "+s.glyphs.Between+" ")
+}
+
+// holders draws a line for each of the first holders.
+func (v view) holders(w int) []string {
+	const most = 3
+	s := v.state
+	if len(v.Holders) == 0 {
+		return []string{s.item(w, "holder", s.theme.dim, "nobody")}
+	}
+	var lines []string
+	for i := range v.Holders[:min(len(v.Holders), most)] {
+		text := v.holder(&v.Holders[i])
+		if more := len(v.Holders) - most; more > 0 && i == most-1 {
+			text += fmt.Sprintf("  and %s more", count(more))
+		}
+		lines = append(lines, s.item(w, "holder", s.theme.strong, text))
+	}
+	return lines
+}
+
+func (v view) holder(h *keyspace.Holder) string {
+	s := v.state
+	name := widget.Plain(h.Name())
+	depth := ""
+	if h.Count > 1 {
+		depth = fmt.Sprintf("%s%d", s.glyphs.Times, h.Count)
+	}
+	held := ""
+	if !h.Since.IsZero() {
+		held = fmt.Sprintf("held %s, since %s", span(v.now.Sub(h.Since)), h.Since.Local().Format("15:04:05"))
+	}
+	token := ""
+	if h.Label != "" && h.Label != h.ID {
+		token = widget.Plain(h.ID)
+	}
+	return s.sentence(name, depth, string(h.Mode), held, v.until(h.Expires), token)
+}
+
+// until says when a hold ends by itself.
+func (v view) until(expires time.Time) string {
+	if expires.IsZero() {
+		return "never expires"
+	}
+	text := left(expires.Sub(v.now)) + " left"
+	if whole := v.state.leases[v.ID()].length; whole > 0 && expires.Equal(v.Expires) {
+		text += " of " + span(whole.Round(100*time.Millisecond))
+	}
+	return text
+}
+
+// waiters names the first of those who wait.
+func (v view) waiters() string {
+	const most = 4
+	n := len(v.Waiters)
+	if n == 0 {
+		return "nobody, as far as this kind of lock shows"
+	}
+	var names []string
+	for i := range v.Waiters[:min(n, most)] {
+		waiter := &v.Waiters[i]
+		name := widget.Plain(waiter.ID)
+		if !waiter.Since.IsZero() {
+			name += " (" + span(v.now.Sub(waiter.Since)) + ")"
+		}
+		names = append(names, name)
+	}
+	text := strings.Join(names, ", ")
+	if n > most {
+		text += fmt.Sprintf(" and %s more", count(n-most))
+	}
+	return text
+}
+
+// story is what watching the lock has told, and where it is.
+func (v view) story() string {
+	s := v.state
+	renewed := "not renewed while we looked"
+	if v.Renewals > 0 {
+		renewed = fmt.Sprintf("renewed %s%s, last %s ago", count(v.Renewals), s.glyphs.Times, span(v.now.Sub(v.Renewed)))
+	}
+	fence := ""
+	if v.Fence != 0 {
+		fence = "fence " + count(v.Fence)
+	}
+	at := fmt.Sprintf("database %d", v.DB)
+	if v.Node != "" {
+		at = widget.Plain(v.Node) + " " + at
+	}
+	return s.sentence(renewed, fence, at)
+}

@@ -1,0 +1,219 @@
+package tui
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+)
+
+func TestCursorStaysOnItsLock(t *testing.T) {
+	v := office()
+	drive(t, World{Source: v}, func(d *driver) {
+		d.press("j", "j")
+		if !strings.Contains(d.line("▌"), "rw:catalog") {
+			t.Fatalf("the third lock is not rw:catalog:\n%s", d.screen())
+		}
+		v.set(func(v *server) { // something worse comes in above it
+			l := mutex("aaa", "x", 0)
+			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
+		})
+		d.wait(2 * beat).want("aaa")
+		if !strings.Contains(d.line("▌"), "rw:catalog") {
+			t.Errorf("the cursor went to another lock:\n%s", d.screen())
+		}
+		d.press("right")
+		if !strings.Contains(d.line("▌"), "rw:catalog") {
+			t.Errorf("another order moved the cursor to another lock:\n%s", d.screen())
+		}
+	})
+}
+
+func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
+	v := &server{locks: []keyspace.Lock{mutex("a", "x", time.Minute), mutex("b", "y", time.Minute), mutex("c", "z", time.Minute)}}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.press("j").want("── b ─")
+		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], v.locks[2]} })
+		d.wait(2*beat).want("── b ─", "not there now").wantNot("▌")
+		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]} })
+		d.wait(2 * beat).wantNot("not there now")
+		if !strings.Contains(d.line("▌"), "b") || !strings.Contains(d.line("▌"), "q") {
+			t.Errorf("the cursor did not come back:\n%s", d.screen())
+		}
+	})
+}
+
+func TestTTLFallsBetweenTwoLooks(t *testing.T) {
+	w := world()
+	w.Every = time.Hour
+	drive(t, w, func(d *driver) {
+		d.want("13.2 s").wait(2 * time.Second).want("11.2 s").wait(time.Minute)
+		if line := d.line("lock:orders"); !strings.Contains(line, "0.0 s") {
+			t.Errorf("a TTL that has run out: %q", line)
+		}
+	})
+}
+
+func TestTTLIsCountedOnTheServersClock(t *testing.T) {
+	v := &server{ahead: time.Hour, locks: []keyspace.Lock{mutex("a", "x", time.Hour+30*time.Second)}}
+	drive(t, World{Source: v}, func(d *driver) { d.want("29.7 s") })
+}
+
+func TestBarIsFullAfterARenewal(t *testing.T) {
+	v := &server{locks: []keyspace.Lock{mutex("a", "x", 10*time.Second)}}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.wait(7 * time.Second)
+		part := strings.Count(d.line("  a "), "█")
+		for range 20 { // readings of one deadline differ by some milliseconds
+			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second+7*time.Millisecond)} })
+			d.wait(beat / 2)
+			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)} })
+			d.wait(beat / 2)
+			if now := strings.Count(d.line("a  "), "█"); now > part {
+				t.Fatalf("the bar grew from %d to %d cells without a renewal", part, now)
+			}
+		}
+	})
+	drive(t, World{Source: v}, func(d *driver) {
+		d.wait(7 * time.Second)
+		before := strings.Count(d.line("a  "), "█")
+		v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)} })
+		d.wait(beat)
+		if now := strings.Count(d.line("a  "), "█"); now <= before || now < 6 {
+			t.Errorf("the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
+		}
+	})
+}
+
+func TestDamageComesFirst(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.wantOrder("STATE", "job:nightly", "lock:orders:4711", "rw:catalog", "── job:nightly")
+	})
+}
+
+func TestEveryColumnCanBeSortedByAndTurnedRound(t *testing.T) {
+	w := world()
+	drive(t, w, func(d *driver) {
+		d.size(160, 45).press("w")
+		var names []string
+		for range len(lockColumns()) {
+			d.press("right")
+			line := d.line("sorted by")
+			names = append(names, strings.TrimSpace(line))
+			first := d.rows()
+			d.press("i")
+			if back := d.rows(); back[0] != first[len(first)-1] {
+				t.Errorf("%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
+			}
+		}
+		if got := strings.Join(names, " "); !strings.Contains(got, "sorted by time left") || !strings.Contains(got, "sorted by damage") {
+			t.Errorf("the orders are %q", got)
+		}
+	})
+}
+
+// rows are the first words of the rows on the screen.
+func (d *driver) rows() []string {
+	var keys []string
+	for _, i := range d.app.pages[0].(*locksPage).rows {
+		keys = append(keys, d.app.shown().locks[i].Key)
+	}
+	return keys
+}
+
+func TestFilterTakesWordsInversesAndExpressions(t *testing.T) {
+	for typed, want := range map[string]string{
+		"lock:":        "2 of 8",
+		"!lock:":       "6 of 8",
+		"PAY-7":        "1 of 8",
+		"~^(rw|fair)":  "3 of 8",
+		"!~^(rw|fair)": "5 of 8",
+		"~(":           "missing closing )",
+		"stuck":        "1 of 8",
+		"redisson":     "4 of 8",
+		"!":            "8 of 8",
+		"注文":           "1 of 8",
+		"nowhere":      "0 of 8",
+	} {
+		drive(t, world(), func(d *driver) { d.press("/").enter(typed).want(want) })
+	}
+}
+
+func TestTheFilterLineCanBeEdited(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.press("/").enter("lock orders").press("ctrl+w").enter("x").press("backspace", "backspace")
+		d.want("/lock").press("home", "delete", "right", "left").enter("L").want("/Lock").press("end", "ctrl+u").want("8 of 8")
+		d.enter("rw").press("enter").want("2 of 8").press("/").enter("zzz").want("0 of 8").press("esc").want("2 of 8")
+	})
+}
+
+func TestPauseHoldsThePictureAndSamplingGoesOn(t *testing.T) {
+	v := office()
+	drive(t, World{Source: v}, func(d *driver) {
+		d.press(" ").want("13.2 s")
+		v.set(func(v *server) { v.locks = append(v.locks, mutex("brand:new", "x", time.Minute)) })
+		looks := v.looks
+		d.wait(12*time.Second).want("PAUSED 00:12", "+1 event", "13.2 s").wantNot("brand:new")
+		if v.looks < looks+40 {
+			t.Errorf("%d looks in the 12 s of the pause", v.looks-looks)
+		}
+		d.press(" ").want("brand:new", "● live").wantNot("13.2 s")
+	})
+}
+
+func TestALostConnectionKeepsTheLastPicture(t *testing.T) {
+	v := office()
+	drive(t, World{Source: v}, func(d *driver) {
+		v.set(func(v *server) { v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED) })
+		d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
+		if !strings.Contains(d.app.View(), "\x1b[0;2mlock:orders:4711") {
+			t.Error("the old picture is not faint")
+		}
+		v.set(func(v *server) { v.err = nil })
+		d.wait(retryAfter+beat).want("● live").wantNot("connection lost", "13.2 s")
+	})
+}
+
+func TestWhatAnErrorSaysIsMadePlain(t *testing.T) {
+	v := &server{err: errors.New("ERR \x1b[2Jgone\nfake row")}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.want(`ERR \x1b[2Jgone\nfake row`, "no picture yet")
+	})
+}
+
+func TestAServerThatDoesNotAnswerIsAskedOnce(t *testing.T) {
+	v := office()
+	drive(t, World{Source: v}, func(d *driver) {
+		hung := make(chan struct{})
+		v.set(func(v *server) { v.block = hung })
+		d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
+		if v.peak != 1 {
+			t.Errorf("%d looks at once", v.peak)
+		}
+		v.set(func(v *server) { v.block = nil })
+		close(hung)
+		d.settle().want("● live").wantNot("no answer")
+	})
+}
+
+func TestALookThatPanicsPanicsInTheEventLoop(t *testing.T) {
+	cmd := guarded(startPanic)
+	msg, ok := cmd().(crashMsg)
+	if !ok || msg.value != "at the disco" || !strings.Contains(string(msg.stack), "startPanic") {
+		t.Fatalf("the panic became %v", msg)
+	}
+	defer func() {
+		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), "at the disco") {
+			t.Errorf("the model swallowed the panic: %v", v)
+		}
+	}()
+	newApp(t.Context(), world()).Update(msg)
+}
+
+func startPanic() tea.Msg { panic("at the disco") }

@@ -1,0 +1,197 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"locktop/tui/widget"
+)
+
+// margin is what stands left of the table: the cursor, a finding, a blank.
+const margin = 3
+
+// gap is the number of cells between columns.
+func (s *state) gap() int {
+	if s.w < 100 {
+		return 1
+	}
+	return 2
+}
+
+// previewLines is how many lines the preview takes.
+func (s *state) previewLines() int {
+	if s.h < 28 {
+		return 7
+	}
+	return 8
+}
+
+// height is the number of rows there is room for.
+func (p *locksPage) height(s *state) int { return p.rowsIn(s, s.frame().body) }
+
+func (p *locksPage) rowsIn(s *state, h int) int {
+	if s.frame().compact {
+		return h
+	}
+	h-- // the titles
+	if p.previews(s) {
+		h -= s.previewLines()
+	}
+	return max(0, h)
+}
+
+// roomForPreview is the height from which on a preview leaves enough for rows.
+const roomForPreview = 22
+
+// previews reports whether the preview is shown.
+func (p *locksPage) previews(s *state) bool {
+	return !p.hide && !s.frame().compact && s.h >= roomForPreview
+}
+
+func (p *locksPage) togglePreview(s *state) {
+	if s.frame().compact || s.h < roomForPreview {
+		s.refuse(fmt.Sprintf("no room for a preview: it takes 60 columns and %d lines", roomForPreview))
+		return
+	}
+	p.hide = !p.hide
+	p.reveal(s)
+}
+
+func (p *locksPage) view(s *state, w, h int) []string {
+	if s.frame().compact {
+		return p.compactRows(s, w, h)
+	}
+	lines := p.table(s, w, p.rowsIn(s, h))
+	if p.previews(s) {
+		lines = append(lines, p.preview(s, w)...)
+	}
+	return lines
+}
+
+// table draws the titles and n lines of rows.
+func (p *locksPage) table(s *state, w, n int) []string {
+	columns := p.columns()
+	shapes := make([]widget.Column, len(columns))
+	for i, c := range columns {
+		shapes[i] = c.Column
+		if c.Title == "×" {
+			shapes[i].Title = s.glyphs.Times
+		}
+	}
+	table := widget.NewTable(s.glyphs, shapes, w-margin-1, s.gap())
+	sign := s.glyphs.Down
+	if p.turned {
+		sign = s.glyphs.Up
+	}
+	head := widget.NewLine(w).Skip(widget.Style{}, margin)
+	table.Header(head, s.theme.head, s.theme.sorted, p.sort, sign)
+	lines := append(make([]string, 0, n+1), head.String())
+	if len(p.rows) == 0 {
+		return p.empty(s, lines, w, n)
+	}
+	now := s.clock()
+	for row := p.top; row < p.top+n; row++ {
+		if row >= len(p.rows) {
+			lines = append(lines, strings.Repeat(" ", w))
+			continue
+		}
+		v := view{&s.shown().locks[p.rows[row]], now, s}
+		lines = append(lines, p.tableRow(table, columns, v, w, row == p.row && !p.gone))
+	}
+	return lines
+}
+
+func (p *locksPage) tableRow(table widget.Table, columns []column, v view, w int, selected bool) string {
+	l := widget.NewLine(w)
+	var base widget.Style
+	cell := func(i, w int) widget.Cell { return columns[i].cell(v, w) }
+	if selected {
+		base = v.state.theme.row
+		cell = func(i, w int) widget.Cell { return widget.Cell{Style: base, Text: columns[i].cell(v, w).Text} }
+	}
+	v.mark(l, base, selected)
+	table.Row(l, base, cell)
+	return l.Skip(base, l.Rest()).String()
+}
+
+// mark draws what stands left of a row: the cursor, and whether there is a
+// finding on the lock.
+func (v view) mark(l *widget.Line, base widget.Style, selected bool) {
+	s := v.state
+	cursor := " "
+	if selected {
+		cursor = s.glyphs.Cursor
+	}
+	l.Put(base, cursor)
+	glyph, style := " ", base
+	if severity, found := s.shown().worst[v.ID()]; found {
+		glyph, style = s.ofSeverity(severity)
+	}
+	if selected {
+		style = base
+	}
+	l.Put(style, glyph).Skip(base, 1)
+}
+
+// empty says why there are no rows, and what to do about it.
+func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
+	for _, text := range p.nothing(s) {
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, text).String())
+	}
+	for len(lines) < n+1 {
+		lines = append(lines, strings.Repeat(" ", w))
+	}
+	return lines[:n+1]
+}
+
+func (p *locksPage) nothing(s *state) []string {
+	switch {
+	case s.live == nil && s.link.down():
+		return []string{"", "no picture yet: the server has not answered"}
+	case s.live == nil:
+		return []string{"", "looking " + s.glyphs.Ellipsis}
+	case len(s.shown().locks) > 0:
+		return []string{"", "no lock matches the filter; Esc clears it"}
+	case !s.shown().snap.Complete:
+		return []string{"", "no locks so far; still looking"}
+	default:
+		keys := several(s.shown().snap.Cost.Keys, "key")
+		return []string{"", "no locks among " + keys, "", "`locktop demo` shows a server that has some"}
+	}
+}
+
+// compactRows draws one line a lock: what there is room for in a small window.
+func (p *locksPage) compactRows(s *state, w, h int) []string {
+	if len(p.rows) == 0 {
+		return p.empty(s, nil, w, h-1)
+	}
+	lines := make([]string, 0, h)
+	now := s.clock()
+	for row := p.top; row < min(p.top+h, len(p.rows)); row++ {
+		v := view{&s.shown().locks[p.rows[row]], now, s}
+		lines = append(lines, v.compact(w, row == p.row && !p.gone))
+	}
+	return lines
+}
+
+func (v view) compact(w int, selected bool) string {
+	s := v.state
+	glyph, style := s.ofState(v.State())
+	ttl := ttlCell(v, 0)
+	text, key := s.theme.text, s.theme.strong
+	if selected {
+		text, key, style, ttl.Style = s.theme.row, s.theme.row, s.theme.row, s.theme.row
+	}
+	l := widget.NewLine(w).Put(style, glyph).Skip(text, 1)
+	owner := 0
+	if w >= 36 {
+		owner = 12
+	}
+	room := l.Rest() - owner - widget.Width(ttl.Text) - 2
+	if room < 1 {
+		return l.Put(key, s.glyphs.Fit(widget.Plain(v.Key), l.Rest())).String()
+	}
+	l.Put(key, s.glyphs.Fit(widget.Plain(v.Key), room)).Skip(text, 1)
+	l.Put(text, s.glyphs.Fit(v.owner(), owner)).Skip(text, 1)
+	return l.Put(ttl.Style, ttl.Text).String()
+}

@@ -1,0 +1,265 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// locksPage is the table of all locks, and a preview of the selected one.
+type locksPage struct {
+	rows   []int // indexes into the locks of the picture, as they are shown
+	filter filter
+	sort   int // column that the rows are sorted by; byDamage is none
+	turned bool
+	wide   bool
+	hide   bool // the preview, also where there is room for it
+
+	chosen keyspace.ID   // the selected lock: a key, not a row
+	last   keyspace.Lock // as it was last seen
+	gone   bool          // it is not among the rows now
+	row    int           // where it is, or was
+	top    int           // the first row in sight
+}
+
+func newLocksPage() *locksPage { return &locksPage{sort: byDamage} }
+
+func (p *locksPage) title() string { return "1 Locks" }
+func (p *locksPage) place() place  { return onLocks }
+
+func (p *locksPage) update(s *state, msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case lookedMsg:
+		p.arrange(s)
+	case tea.WindowSizeMsg:
+		p.reveal(s)
+	case action:
+		p.act(s, msg)
+	}
+	return nil
+}
+
+func (p *locksPage) act(s *state, a action) {
+	switch a {
+	case up:
+		p.move(s, -1)
+	case down:
+		p.move(s, 1)
+	case pageUp:
+		p.move(s, -p.height(s))
+	case pageDown:
+		p.move(s, p.height(s))
+	case first:
+		p.move(s, -len(p.rows))
+	case last:
+		p.move(s, len(p.rows))
+	case sortLeft:
+		p.sortBy(s, -1)
+	case sortRight:
+		p.sortBy(s, 1)
+	case invert:
+		p.turned = !p.turned
+		p.arrange(s)
+	case pause:
+		s.pause()
+		p.arrange(s)
+	case search:
+		p.ask(s)
+	case back:
+		p.goBack(s)
+	case wide:
+		p.wide = !p.wide
+		p.sort = min(p.sort, len(p.columns())-1)
+		p.arrange(s)
+	case preview:
+		p.togglePreview(s)
+	}
+}
+
+// goBack undoes what narrows the view, one thing at a time.
+func (p *locksPage) goBack(s *state) {
+	switch {
+	case s.paused != nil:
+		s.pause()
+	case p.filter.text != "":
+		p.filter = filter{}
+	default:
+		s.refuse("nothing to go back from: no pause, no filter")
+		return
+	}
+	p.arrange(s)
+}
+
+// ask opens the filter for typing. It works with every letter.
+func (p *locksPage) ask(s *state) {
+	typed := func(text string) {
+		p.filter = parseFilter(text)
+		p.arrange(s)
+	}
+	note := func() (string, bool) {
+		if p.filter.fault != "" {
+			return p.filter.fault, true
+		}
+		return p.found(s), false
+	}
+	s.dialog = newPrompt("/", p.filter.text, typed, note)
+}
+
+// found says how many locks the filter left.
+func (p *locksPage) found(s *state) string {
+	return count(len(p.rows)) + " of " + count(len(s.shown().locks))
+}
+
+// sortBy moves the order by steps columns; left of the first is damage.
+func (p *locksPage) sortBy(s *state, steps int) {
+	columns := p.columns()
+	places := len(columns) + 1 // one for each column, and damage
+	for {
+		p.sort = (p.sort+1+steps+places)%places - 1
+		if p.sort == byDamage || columns[p.sort].less != nil {
+			break
+		}
+	}
+	p.turned = false
+	p.arrange(s)
+	s.tell("sorted by " + p.order())
+}
+
+// order names what the rows are sorted by.
+func (p *locksPage) order() string {
+	if p.sort == byDamage {
+		return "damage"
+	}
+	return p.columns()[p.sort].name
+}
+
+// arrange works out the rows anew: after a new picture, and whenever the filter
+// or the order changes. The selection stays on its lock.
+func (p *locksPage) arrange(s *state) {
+	pic := s.shown()
+	p.rows = p.rows[:0]
+	for i := range pic.locks {
+		if p.filter.match(&pic.locks[i]) {
+			p.rows = append(p.rows, i)
+		}
+	}
+	p.sortRows(pic)
+	p.follow(s)
+	p.reveal(s)
+}
+
+// sortRows puts the rows in order. The locks of a picture stand in the order of
+// the damage they do, which is also the order of those that are equal in the
+// column.
+func (p *locksPage) sortRows(pic *picture) {
+	if p.sort != byDamage {
+		less := p.columns()[p.sort].less
+		of := func(i int) view { return view{Lock: &pic.locks[i], now: pic.snap.At} }
+		slices.SortStableFunc(p.rows, func(a, b int) int { return less(of(a), of(b)) })
+	}
+	if p.turned {
+		slices.Reverse(p.rows)
+	}
+}
+
+// follow finds the selected lock again. While it is not there the selection
+// waits in its place: a lock that is taken and released all the time is the
+// one that people want to watch.
+func (p *locksPage) follow(s *state) {
+	locks := s.shown().locks
+	for row, i := range p.rows {
+		if locks[i].ID() == p.chosen {
+			p.row, p.last, p.gone = row, locks[i], false
+			return
+		}
+	}
+	p.row = max(0, min(p.row, len(p.rows)-1))
+	p.gone = true
+	if p.chosen == (keyspace.ID{}) && len(p.rows) > 0 {
+		p.choose(s, 0)
+	}
+}
+
+func (p *locksPage) choose(s *state, row int) {
+	p.row, p.gone = row, false
+	p.last = s.shown().locks[p.rows[row]]
+	p.chosen = p.last.ID()
+}
+
+func (p *locksPage) move(s *state, steps int) {
+	if len(p.rows) == 0 {
+		s.refuse("no locks to move among")
+		return
+	}
+	p.choose(s, max(0, min(p.row+steps, len(p.rows)-1)))
+	p.reveal(s)
+}
+
+// reveal scrolls so that the selection is in sight.
+func (p *locksPage) reveal(s *state) {
+	h := p.height(s)
+	p.top = max(0, min(p.top, len(p.rows)-h))
+	if p.row < p.top {
+		p.top = p.row
+	}
+	if h > 0 && p.row >= p.top+h {
+		p.top = p.row - h + 1
+	}
+}
+
+// summary draws the figures of all locks, and the findings.
+func (p *locksPage) summary(s *state, l *widget.Line) {
+	t, pic := s.theme, s.shown()
+	if s.live == nil {
+		l.Put(t.dim, "looking for locks "+s.glyphs.Ellipsis)
+		return
+	}
+	parts := []part{
+		{style: t.strong, text: several(len(pic.locks), "lock")},
+		{style: t.text, text: count(pic.waiting()) + " waiting", rank: 2},
+	}
+	parts = append(parts, s.findings(pic)...)
+	filtered := ""
+	if p.filter.text != "" {
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + p.found(s)
+	}
+	spread(l, s.glyphs, parts, []part{
+		{style: t.key, text: filtered, rank: 1},
+		{style: t.dim, text: "by " + p.order(), rank: 5},
+		{style: t.dim, text: scanned(pic.snap), rank: 6},
+		{style: t.dim, text: "cost " + span(pic.snap.Cost.Took), rank: 7},
+	})
+}
+
+// findings are the parts of a line that say what is wrong, the worst first.
+func (s *state) findings(pic *picture) []part {
+	if len(pic.findings) == 0 {
+		return []part{{style: s.theme.good, text: s.glyphs.Check + " no findings", rank: 3}}
+	}
+	worst := slices.Clone(pic.findings)
+	slices.SortStableFunc(worst, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
+	text := ""
+	for i, f := range worst[:min(len(worst), 3)] {
+		if i > 0 {
+			text += " " + s.glyphs.Between + " "
+		}
+		text += widget.Plain(f.Lock.Key) + ": " + widget.Plain(f.Text)
+	}
+	glyph, style := s.ofSeverity(worst[0].Severity)
+	return []part{
+		{style: style, text: glyph + " " + several(len(worst), "finding")},
+		{style: s.theme.text, text: text, rank: 3, flex: 30},
+	}
+}
+
+// scanned says how far the pass over the keyspace has come.
+func scanned(snap keyspace.Snapshot) string {
+	if snap.Complete || snap.Cost.Keys <= 0 {
+		return "scan 100%"
+	}
+	return fmt.Sprintf("scan %d%%", min(99, 100*snap.Cost.Scanned/snap.Cost.Keys))
+}

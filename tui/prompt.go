@@ -1,0 +1,98 @@
+package tui
+
+import (
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/tui/widget"
+)
+
+// prompt is a dialog in the last line that takes a line of text.
+type prompt struct {
+	label  string
+	text   []rune
+	at     int // where the next rune goes
+	before string
+	typed  func(text string)     // after every change; after Esc with the text there was before
+	note   func() (string, bool) // what to say of the text, and whether that is a complaint
+}
+
+func newPrompt(label, text string, typed func(string), note func() (string, bool)) *prompt {
+	runes := []rune(text)
+	return &prompt{label, runes, len(runes), text, typed, note}
+}
+
+func (p *prompt) update(_ *state, k tea.KeyMsg) dialog {
+	switch k.String() {
+	case "enter":
+		return nil
+	case "esc":
+		p.typed(p.before)
+		return nil
+	case "left":
+		p.at = max(0, p.at-1)
+	case "right":
+		p.at = min(len(p.text), p.at+1)
+	case "home", "ctrl+a":
+		p.at = 0
+	case "end", "ctrl+e":
+		p.at = len(p.text)
+	case "backspace":
+		p.cut(max(0, p.at-1), p.at)
+	case "delete":
+		p.cut(p.at, min(len(p.text), p.at+1))
+	case "ctrl+w":
+		p.cut(p.word(), p.at)
+	case "ctrl+u":
+		p.cut(0, p.at)
+	default:
+		if k.Type == tea.KeyRunes || k.Type == tea.KeySpace {
+			p.insert(k.Runes)
+		}
+	}
+	return p
+}
+
+func (p *prompt) insert(runes []rune) {
+	text := append([]rune{}, p.text[:p.at]...)
+	text = append(text, runes...)
+	p.text = append(text, p.text[p.at:]...)
+	p.at += len(runes)
+	p.typed(string(p.text))
+}
+
+func (p *prompt) cut(from, to int) {
+	p.text = append(p.text[:from:from], p.text[to:]...)
+	p.at = from
+	p.typed(string(p.text))
+}
+
+// word is where the word before the cursor begins.
+func (p *prompt) word() int {
+	i := p.at
+	for i > 0 && p.text[i-1] == ' ' {
+		i--
+	}
+	for i > 0 && p.text[i-1] != ' ' {
+		i--
+	}
+	return i
+}
+
+func (p *prompt) view(s *state, lines []string) []string {
+	t := s.theme
+	note, complaint := p.note()
+	st := t.dim
+	if complaint {
+		st = t.warn
+	}
+	l := widget.NewLine(s.w)
+	l.Skip(widget.Style{}, 1).Put(t.key, p.label).Put(t.text, widget.Plain(string(p.text[:p.at])))
+	under, after := " ", ""
+	if p.at < len(p.text) {
+		under, after = widget.Plain(string(p.text[p.at:p.at+1])), widget.Plain(string(p.text[p.at+1:]))
+	}
+	l.Put(t.row, under).Put(t.text, after)
+	l.Skip(widget.Style{}, 3).Put(st, note)
+	lines[len(lines)-1] = l.String()
+	return lines
+}

@@ -1,0 +1,140 @@
+package tui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// What a terminal is told on the way in and on the way out.
+const (
+	enterScreen = "\x1b[?1049h"
+	leaveScreen = "\x1b[?1049l"
+	hideCursor  = "\x1b[?25l"
+	showCursor  = "\x1b[?25h"
+)
+
+// tape is a terminal that remembers what was written.
+type tape struct {
+	mu  sync.Mutex
+	b   bytes.Buffer
+	any chan struct{} // closed at the first write
+}
+
+func newTape() *tape { return &tape{any: make(chan struct{})} }
+
+func (t *tape) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.b.Len() == 0 {
+		close(t.any)
+	}
+	return t.b.Write(p)
+}
+
+func (t *tape) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+// wantIntact expects the terminal to be as it was before.
+func (t *tape) wantIntact(test *testing.T) {
+	test.Helper()
+	s := t.String()
+	if !strings.Contains(s, enterScreen) || strings.LastIndex(s, leaveScreen) < strings.LastIndex(s, enterScreen) {
+		test.Errorf("the screen was not left: %q", s)
+	}
+	if strings.LastIndex(s, showCursor) < strings.LastIndex(s, hideCursor) {
+		test.Errorf("the cursor was not shown again: %q", s)
+	}
+}
+
+func TestQuittingLeavesTheTerminalAsItWas(t *testing.T) {
+	for name, key := range map[string]string{"q": "q", "ctrl-c": "\x03"} {
+		t.Run(name, func(t *testing.T) {
+			in, keys := io.Pipe()
+			out := newTape()
+			done := make(chan error, 1)
+			w := world()
+			w.Input, w.Output = in, out
+			go func() { done <- Run(t.Context(), w) }()
+			if _, err := io.WriteString(keys, key); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+			out.wantIntact(t)
+		})
+	}
+}
+
+func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	in, _ := io.Pipe()
+	out := newTape()
+	done := make(chan error, 1)
+	looking := make(chan struct{})
+	hung := sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+		<-ctx.Done()
+		close(looking)
+		return keyspace.Snapshot{}, ctx.Err()
+	})
+	go func() { done <- Run(ctx, World{Source: hung, Input: in, Output: out}) }()
+	<-out.any
+	time.AfterFunc(2*beat, stop) // some time after the first look has begun
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+	<-looking // it was told to end
+	out.wantIntact(t)
+}
+
+func TestEveryWriteIsAFrameOfItsOwn(t *testing.T) {
+	var b bytes.Buffer
+	n, err := synchronized(&b).Write([]byte("frame"))
+	if n != 5 || err != nil {
+		t.Errorf("wrote %d bytes, %v", n, err)
+	}
+	if got := b.String(); got != "\x1b[?2026hframe\x1b[?2026l" {
+		t.Errorf("got %q", got)
+	}
+	if _, ok := synchronized(os.Stdout).(interface{ Fd() uintptr }); !ok {
+		t.Error("a terminal is no longer known for one")
+	}
+}
+
+// TestAPanicRestoresTheTerminalFirst runs itself as another process: bubbletea
+// prints panics to the standard output.
+func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
+	if os.Getenv("LOCKTOP_TEST_PANIC") != "" {
+		in, _ := io.Pipe()
+		bad := sourceFunc(func(context.Context) (keyspace.Snapshot, error) { panic("at the disco") })
+		err := Run(t.Context(), World{Source: bad, Input: in, Output: os.Stdout})
+		os.Stdout.WriteString("Run returned: " + err.Error())
+		os.Exit(0)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAPanicRestoresTheTerminalFirst$")
+	cmd.Env = append(os.Environ(), "LOCKTOP_TEST_PANIC=1")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	left, said := strings.Index(string(out), leaveScreen), strings.Index(string(out), "at the disco")
+	if left < 0 || said < left {
+		t.Errorf("the screen was left at %d, the panic printed at %d: %q", left, said, out)
+	}
+	if !strings.Contains(string(out), "Run returned: run the screen: ") {
+		t.Errorf("Run did not report the panic: %q", out)
+	}
+}

@@ -1,0 +1,194 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/loadgen"
+)
+
+func TestEverySizeIsFilledExactly(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		for _, keys := range [][]string{{"1"}, {"3"}} {
+			d.press(keys...)
+			d.everySize(keys, 1)
+		}
+		for _, keys := range [][]string{{"?"}, {"esc", "1", "w"}, {"/"}, {"esc", "?"}} {
+			d.press(keys...)
+			d.everySize(keys, 7)
+		}
+	})
+}
+
+// everySize draws the screen in all windows, or in those of the smallest and
+// every so many from there.
+func (d *driver) everySize(keys []string, every int) {
+	for w := range 161 {
+		for h := range 61 {
+			if w > 6 && w%every != 0 || h > 6 && h%every != 0 {
+				continue
+			}
+			d.app.w, d.app.h = w, h
+			if fault := faultOf(d.app.View(), w, h); fault != "" {
+				d.t.Fatalf("after %q at %dx%d: %s", keys, w, h, fault)
+			}
+		}
+	}
+}
+
+func TestSmallWindowsShowOneLineALock(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.size(40, 8).want("job:nightly", "cron-2", "never", "13.2 s").wantNot("OWNER")
+		d.size(20, 6).want("never")
+		d.size(1, 1)
+		if d.screen() != "▲" {
+			t.Errorf("one cell shows %q", d.screen())
+		}
+	})
+}
+
+// payloads are what strangers could put into Redis to get at our terminal.
+func payloads() []string {
+	return []string{
+		"\x1b[2J", "\x1b]0;title\a", "\x1b]52;c;ZXZpbA==\x1b\\", "\x1b]8;;http://evil\x1b\\x", "\x1bP+q\x1b\\", "\x1b[6n", "\x1b[8m",
+		"\x9b2J", "\u009b2J", "\u0085", "lock:evil\rlock:good", "a\bb", "\a", "\x00", "a\nfake row", "\t", "\x7f", "\x0e", "\v\f",
+		"\u202egnp.exe", "\u2066\u2069", "\u200b", "\ufeff", "\u00ad", "\U000e0041", "\ufe0f", "\u3164", "\u2800", "\u2028\u2029",
+		"\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "e" + strings.Repeat("\u0301", 50), "👩\u200d👧", "🇩🇪", "\ue000", "\uffff", "ก็", "각", "",
+	}
+}
+
+// hostile is a world in which every text that can come from outside is s.
+func hostile(s string) World {
+	l := keyspace.Lock{
+		Key: s, Format: s, Kind: keyspace.RW, Confidence: keyspace.Likely, Node: s, Expires: after(time.Minute), Fence: 3,
+		Holders: []keyspace.Holder{{ID: s, Label: s, Count: 1, Mode: keyspace.Read}, {ID: s + "2", Count: 2}},
+		Waiters: []keyspace.Waiter{{ID: s}},
+	}
+	stuck := l
+	stuck.Expires, stuck.Holders, stuck.DB = time.Time{}, l.Holders[1:], 1
+	g := busy()
+	g.m.LastErr = s
+	return World{
+		Source: &hostileServer{server{locks: []keyspace.Lock{l, stuck}}, s},
+		Load:   &hostileLoad{g, s},
+		Title:  s,
+	}
+}
+
+type hostileServer struct {
+	server
+	s string
+}
+
+func (v *hostileServer) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	snap, err := v.server.Snapshot(ctx)
+	snap.Server = keyspace.Server{Mode: v.s, Version: v.s, Addr: v.s, Role: v.s}
+	return snap, err
+}
+
+type hostileLoad struct {
+	*generator
+	s string
+}
+
+func (l *hostileLoad) Scenario() loadgen.Scenario {
+	return loadgen.Scenario{Name: l.s, Caption: "c" + l.s, Prefix: l.s}
+}
+
+func (l *hostileLoad) Start() error { return fmt.Errorf("start: %s", l.s) }
+
+func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
+	for _, s := range payloads() {
+		t.Run(fmt.Sprintf("%+q", s), func(t *testing.T) {
+			w := hostile(s)
+			drive(t, w, func(d *driver) { // which holds every frame against forbidden runes
+				d.size(160, 45).press("w", "j", "/")
+				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
+				d.press("left", "enter", "esc", "3", "s")
+				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
+				w.Source.(*hostileServer).set(func(v *server) { v.err = fmt.Errorf("scan: %s", s) })
+				d.wait(2*time.Second).size(50, 8).press("1").size(100, 30)
+			})
+		})
+	}
+}
+
+func TestAHostileKeyIsShownAsItsEscapes(t *testing.T) {
+	v := &server{locks: []keyspace.Lock{mutex("lock:\x1b[2J\x1b]0;x\a", "\x9b\u202e", time.Minute)}}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.size(160, 45).want(`lock:\x1b[2J\x1b]0;x\x07`, `\x9b\u202e`)
+	})
+}
+
+func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	names := []string{"j", "k", "G", "g", "pgdown", "pgup", "/", "enter", "esc", "left", "right", "i", "v", "w", " ", "?", "1", "3", "tab", "+", "-", "s", "a", "~", "(", "backspace", "home"}
+	v := office()
+	drive(t, World{Source: v, Load: busy()}, func(d *driver) {
+		for range 2000 {
+			switch rnd.IntN(10) {
+			case 0:
+				d.size(rnd.IntN(161), rnd.IntN(61))
+			case 1:
+				v.set(func(v *server) {
+					v.locks = append([]keyspace.Lock{}, office().locks[rnd.IntN(9):]...)
+				})
+				d.wait(beat)
+			default:
+				d.press(names[rnd.IntN(len(names))])
+			}
+		}
+	})
+}
+
+// crowd is a picture of n locks.
+func crowd(n int) keyspace.Snapshot {
+	snap := keyspace.Snapshot{At: midnight, Complete: true}
+	for i := range n {
+		l := mutex(fmt.Sprintf("lock:orders:%08d", i), fmt.Sprintf("worker-%d", i%97), time.Duration(i%60+1)*time.Second)
+		if i%3 == 0 {
+			l.Waiters = []keyspace.Waiter{{ID: "w"}}
+		}
+		snap.Locks = append(snap.Locks, l)
+	}
+	return snap
+}
+
+func crowded(n int) *app {
+	a := newApp(context.Background(), World{Title: "here"})
+	a.Update(tea.WindowSizeMsg{Width: 160, Height: 60})
+	a.Update(lookedMsg{at: midnight, picture: newPicture(crowd(n), midnight)})
+	a.now = midnight
+	return a
+}
+
+func BenchmarkFrameOf10000Locks(b *testing.B) {
+	a := crowded(10_000)
+	for b.Loop() {
+		if a.View() == "" {
+			b.Fatal("nothing drawn")
+		}
+	}
+}
+
+func BenchmarkPictureOf10000Locks(b *testing.B) {
+	snap := crowd(10_000)
+	for b.Loop() {
+		newPicture(snap, midnight)
+	}
+}
+
+func BenchmarkArrivalOf10000Locks(b *testing.B) {
+	a := crowded(10_000)
+	msg := lookedMsg{at: midnight, picture: newPicture(crowd(10_000), midnight)}
+	for b.Loop() {
+		a.Update(msg)
+	}
+}
