@@ -120,6 +120,40 @@ func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
 	})
 }
 
+// Scenario 60: on the server the time may have begun to run as soon as the
+// request was sent, however late the reply.
+func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(warm.Extend(ctx, time.Minute))
+
+		slowly := func(do func()) (latest time.Time) {
+			latest = time.Now().Add(10 * time.Second)
+			r.link.FreezeReplies()
+			time.AfterFunc(time.Second, r.link.Thaw)
+			do()
+			if took := time.Until(latest); took > 9*time.Second {
+				r.Fatalf("the reply was not late: %v left of 10 s", took)
+			}
+			return latest
+		}
+		var lease *lock.Lease
+		latest := slowly(func() {
+			lease, err = c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
+			r.must(err)
+		})
+		if lease.Deadline().After(latest) {
+			r.Errorf("acquired until %v after the server may let go", lease.Deadline().Sub(latest))
+		}
+		latest = slowly(func() { r.must(lease.Extend(ctx, 10*time.Second)) })
+		if lease.Deadline().After(latest) {
+			r.Errorf("extended until %v after the server may let go", lease.Deadline().Sub(latest))
+		}
+	})
+}
+
 // Scenario 76: a deadline that has passed is final, whatever the server says.
 func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	inBubble(t, func(r *rig) {
