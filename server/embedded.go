@@ -22,6 +22,7 @@ import (
 type Embedded struct {
 	redis *miniredis.Miniredis
 	addr  string
+	wires sync.WaitGroup // what carries the connections made by Dial
 
 	mu     sync.Mutex
 	closed bool
@@ -74,7 +75,7 @@ func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial the embedded redis: %w", err)
 	}
-	return conn, nil
+	return e.wire(conn), nil
 }
 
 // Close hangs up on all clients, forgets all keys and returns when nothing of
@@ -87,4 +88,5 @@ func (e *Embedded) Close() {
 	}
 	e.closed = true
 	e.redis.Close()
+	e.wires.Wait()
 }

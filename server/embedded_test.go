@@ -3,7 +3,10 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +34,49 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		if n := rdb.Exists(ctx, "lock:a").Val(); n != 0 {
 			t.Error("the key outlived its TTL")
+		}
+	})
+}
+
+func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1})
+		defer rdb.Close()
+		value := strings.Repeat("x", 1000)
+		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for i := range 1000 {
+				p.SetEx(t.Context(), strconv.Itoa(i), value, time.Hour)
+				p.Get(t.Context(), strconv.Itoa(i))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		conn, err := e.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const incr = "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"
+		if _, err := io.WriteString(conn, strings.Repeat(incr, 5000)); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		synctest.Wait()
+
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
+		defer rdb.Close()
+		if n, err := rdb.Get(t.Context(), "n").Int(); n != 5000 {
+			t.Errorf("%d of 5000 commands were done, %v", n, err)
 		}
 	})
 }
