@@ -47,7 +47,7 @@ type Second struct {
 // Overlap tells how often a lock broke its promise.
 type Overlap struct {
 	Count   int64         // acquisitions granted while another client was inside the same critical section
-	Longest time.Duration // the longest time that two clients were inside together
+	Longest time.Duration // the longest time that two clients were inside together, of those that are over
 }
 
 // Cell is what one simulated client is doing.

@@ -17,6 +17,9 @@ import (
 // bookkeeping of one key.
 type oracle struct {
 	sections []section // one per key
+
+	mu  sync.Mutex // locked only when something is wrong, and to read
+	sum Overlap
 }
 
 // validity is what the oracle asks of a lease. Valid is the judge, Deadline the
@@ -28,9 +31,8 @@ type validity interface {
 
 // section is the critical section of one key.
 type section struct {
-	mu      sync.Mutex
-	inside  []*visit // in the order they came
-	overlap Overlap
+	mu     sync.Mutex
+	inside []*visit // in the order they came
 }
 
 // visit is one hold, from enter to leave.
@@ -50,7 +52,7 @@ func (o *oracle) enter(key int, lease validity, now time.Time) *visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.ContainsFunc(s.inside, (*visit).going) {
-		s.overlap.Count++
+		o.granted()
 	}
 	s.inside = append(s.inside, v)
 	return v
@@ -63,29 +65,30 @@ func (o *oracle) leave(v *visit, now time.Time) {
 	defer s.mu.Unlock()
 	i := slices.Index(s.inside, v)
 	s.inside = slices.Delete(s.inside, i, i+1)
-	s.overlap.Longest = max(s.overlap.Longest, v.longest(s.inside, now))
+	if together := v.longest(s.inside, now); together > 0 {
+		o.ended(together)
+	}
 }
 
-// overlap sums up what was seen so far, overlaps that are going on included.
-func (o *oracle) overlap(now time.Time) Overlap {
-	var sum Overlap
-	for i := range o.sections {
-		s := &o.sections[i]
-		s.mu.Lock()
-		sum.Count += s.overlap.Count
-		sum.Longest = max(sum.Longest, s.overlap.Longest, s.ongoing(now))
-		s.mu.Unlock()
-	}
-	return sum
+// granted counts an overlap that begins.
+func (o *oracle) granted() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sum.Count++
 }
 
-// ongoing returns for how long two clients have been inside until now.
-func (s *section) ongoing(now time.Time) time.Duration {
-	var longest time.Duration
-	for i, v := range s.inside {
-		longest = max(longest, v.longest(s.inside[:i], now))
-	}
-	return longest
+// ended notes how long an overlap was.
+func (o *oracle) ended(together time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sum.Longest = max(o.sum.Longest, together)
+}
+
+// overlap sums up what was seen so far.
+func (o *oracle) overlap() Overlap {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sum
 }
 
 // going reports whether the hold counts: its lease is not over.

@@ -61,7 +61,7 @@ func play(history []stay) Overlap {
 		h := history[s.hold]
 		visits[s.hold] = o.enter(h.key, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
 	}
-	return o.overlap(clock.now)
+	return o.overlap()
 }
 
 // truth finds the overlaps of a history by comparing every hold with every other.
@@ -152,16 +152,20 @@ func unambiguous(history []stay) []stay {
 	})
 }
 
-func TestAnOverlapThatGoesOnIsSeen(t *testing.T) {
+func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
 	clock := &clock{time.Unix(0, 0)}
 	good := term{clock, time.Unix(1000, 0)}
 	o := newOracle(1)
 	o.enter(0, good, time.Unix(0, 0))
-	if got := o.overlap(time.Unix(5, 0)); got != (Overlap{}) {
+	if got := o.overlap(); got != (Overlap{}) {
 		t.Errorf("one client alone: %v", got)
 	}
-	o.enter(0, good, time.Unix(10, 0))
-	if got, want := o.overlap(time.Unix(13, 0)), (Overlap{1, 3 * time.Second}); got != want {
+	second := o.enter(0, good, time.Unix(10, 0))
+	if got, want := o.overlap(), (Overlap{1, 0}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	o.leave(second, time.Unix(13, 0))
+	if got, want := o.overlap(), (Overlap{1, 3 * time.Second}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -196,10 +200,7 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 		})
 	}
 	inside.Wait()
-	if got := o.sections[0].overlap; got != (Overlap{}) {
-		t.Errorf("under a sound lock: %v", got)
-	}
-	if got := o.overlap(time.Now()).Count; got != clients-1 {
+	if got := o.overlap().Count; got != clients-1 {
 		t.Errorf("%d clients at once: counted %d", clients, got)
 	}
 	close(leave)

@@ -1,0 +1,91 @@
+package loadgen
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// crowd is how many clients the benchmarks of the whole loop have.
+const crowd = 64
+
+// The loop with everything on, hardly any contention, no time to hold or think.
+// Its rate is to be compared with that of BenchmarkBareLocks.
+func BenchmarkLoop(b *testing.B) {
+	r, err := New(connect(b, server.ForTest(b).Addr()), Scenario{
+		Clients: crowd, Keys: MaxKeys, Hold: Dist{Const: true}, Think: Dist{Const: true},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	running(b, r)
+	b.ResetTimer()
+	began := r.Metrics().Acquired
+	for r.Metrics().Acquired < began+int64(b.N) {
+		time.Sleep(time.Millisecond)
+	}
+	b.ReportMetric(float64(r.Metrics().Acquired-began)/b.Elapsed().Seconds(), "cycles/s")
+}
+
+// What the loop costs without a fleet around it.
+func BenchmarkBareLocks(b *testing.B) {
+	c, err := lock.New(connect(b, server.ForTest(b).Addr()), lock.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var all sync.WaitGroup
+	b.ResetTimer()
+	for i := range crowd {
+		all.Go(func() {
+			me := c.As(fmt.Sprint("client-", i))
+			for n := 0; left.Add(-1) >= 0; n++ {
+				l, err := me.Mutex(fmt.Sprintf("bare:{x}:%d:%d", i, n%100), lock.Options{Renew: lock.Renew{Off: true}}).Lock(b.Context())
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if err := l.Unlock(b.Context()); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
+}
+
+// One round of one client, as it is counted.
+func BenchmarkRecorder(b *testing.B) {
+	r := newRecorder(time.Now())
+	var clients atomic.Int64
+	b.RunParallel(func(pb *testing.PB) {
+		client := int(clients.Add(1)) - 1
+		r.join(client)
+		for pb.Next() {
+			r.arrive(client)
+			r.acquire(client, time.Now(), time.Millisecond)
+			r.end(client, released, nil)
+		}
+	})
+}
+
+func BenchmarkMetricsOfTenThousandClients(b *testing.B) {
+	r := newRecorder(time.Now())
+	for client := range MaxClients {
+		r.join(client)
+		r.arrive(client)
+		r.acquire(client, time.Now(), time.Duration(client)*time.Microsecond)
+	}
+	for b.Loop() {
+		r.metrics(time.Now())
+	}
+}

@@ -1,0 +1,166 @@
+package loadgen
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis reports on every connection it cannot have
+	goleak.VerifyTestMain(m)
+}
+
+// connect returns a client of a server on loopback.
+func connect(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	return closing(t, redis.NewClient(&redis.Options{Addr: addr}))
+}
+
+// piped returns a client of a server inside the test's synctest bubble.
+func piped(t testing.TB) *redis.Client {
+	t.Helper()
+	s := server.NewPiped()
+	t.Cleanup(s.Close)
+	return piping(t, s)
+}
+
+func piping(t testing.TB, s *server.Embedded) *redis.Client {
+	t.Helper()
+	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial}))
+}
+
+func closing(t testing.TB, rdb *redis.Client) *redis.Client {
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rdb
+}
+
+// started returns a run that is running until the test ends.
+func started(t testing.TB, rdb *redis.Client, s Scenario) *Run {
+	t.Helper()
+	r, err := New(rdb, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return running(t, r)
+}
+
+func running(t testing.TB, r *Run) *Run {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func stop(t testing.TB, r *Run) {
+	t.Helper()
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until polls a run until its figures are as wanted, which they must be soon.
+func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
+	t.Helper()
+	for range 3000 {
+		if m := r.Metrics(); ok(m) {
+			return m
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("never saw %s; last: %+v", wanted, r.Metrics())
+	return Metrics{}
+}
+
+// checkSums fails the test unless the sums that Metrics promises hold.
+func checkSums(t testing.TB, m Metrics) {
+	t.Helper()
+	if got := m.Acquired + m.TimedOut + m.Errors + int64(m.Waiting); m.Arrivals != got {
+		t.Errorf("%d arrivals, but %d acquired + timed out + errors + waiting: %+v", m.Arrivals, got, m)
+	}
+	if got := m.Released + m.Lost + m.Unconfirmed + int64(m.Holding); m.Acquired != got {
+		t.Errorf("%d acquired, but %d released + lost + unconfirmed + holding: %+v", m.Acquired, got, m)
+	}
+	if got := m.Idle + m.Waiting + m.Holding; m.Clients != got || m.Clients != len(m.Cells) {
+		t.Errorf("%d clients, but %d idle + waiting + holding and %d cells", m.Clients, got, len(m.Cells))
+	}
+	cells := map[Cell]int{}
+	for _, cell := range m.Cells {
+		cells[cell]++
+	}
+	if cells[Thinking] != m.Idle || cells[Queued] != m.Waiting || cells[Inside] != m.Holding {
+		t.Errorf("cells %v do not agree with %d idle, %d waiting, %d holding", cells, m.Idle, m.Waiting, m.Holding)
+	}
+}
+
+// checkNoKeys fails the test if the server still stores anything.
+func checkNoKeys(t testing.TB, rdb *redis.Client) {
+	t.Helper()
+	keys, err := rdb.Keys(context.Background(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) > 0 {
+		t.Errorf("keys left behind: %q", keys)
+	}
+}
+
+// setter is an identity that locks by a plain SET, without NX: everybody gets
+// everything at once.
+type setter struct {
+	rdb   *redis.Client
+	owner string
+	ttl   time.Duration
+}
+
+func openSetter(rdb *redis.Client, s Scenario) func() (identity, error) {
+	return func() (identity, error) { return setter{rdb: rdb, ttl: s.TTL}, nil }
+}
+
+func (s setter) as(owner string) identity { return setter{s.rdb, owner, s.ttl} }
+
+func (s setter) close() error { return nil }
+
+func (s setter) lock(ctx context.Context, key string) (lease, error) {
+	deadline := time.Now().Add(s.ttl)
+	if err := s.rdb.Set(ctx, key, s.owner, s.ttl).Err(); err != nil {
+		return nil, err
+	}
+	ending, cancel := context.WithDeadlineCause(context.Background(), deadline, lock.ErrLost)
+	return &set{s, key, deadline, ending, cancel}, nil
+}
+
+// set is the lease of a setter.
+type set struct {
+	setter
+	key      string
+	deadline time.Time
+	ctx      context.Context
+	cancel   context.CancelFunc
+}
+
+func (s *set) Context() context.Context { return s.ctx }
+func (s *set) Valid() bool              { return s.ctx.Err() == nil && time.Now().Before(s.deadline) }
+func (s *set) Deadline() time.Time      { return s.deadline }
+
+func (s *set) Unlock(ctx context.Context) error {
+	s.cancel()
+	return s.rdb.Del(ctx, s.key).Err()
+}

@@ -1,0 +1,450 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/server"
+)
+
+// busy makes clients meet: hardly any time but that of Redis passes.
+var busy = Scenario{
+	Clients: 16,
+	Keys:    2,
+	Hold:    Dist{Mean: 200 * time.Microsecond},
+	Think:   Dist{Mean: 200 * time.Microsecond},
+}
+
+func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	r := started(t, rdb, busy)
+	until(t, r, "2000 acquisitions", func(m Metrics) bool { return m.Acquired >= 2000 })
+	stop(t, r)
+	m := r.Metrics()
+	checkSums(t, m)
+	if m.Overlap != (Overlap{}) {
+		t.Errorf("overlaps under a sound lock: %+v", m.Overlap)
+	}
+	if m.Lost+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
+		t.Errorf("losses or errors on a healthy server: %+v", m)
+	}
+	if m.Running || m.Clients != 0 {
+		t.Errorf("running after Stop: %+v", m)
+	}
+	checkNoKeys(t, rdb)
+}
+
+func TestLockWithoutNXIsCaught(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	r, err := newRun(busy, openSetter(rdb, busy.WithDefaults()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, r)
+	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Overlap.Count >= 100 })
+	if m.Overlap.Longest <= 0 {
+		t.Errorf("overlaps without a length: %+v", m.Overlap)
+	}
+	stop(t, r)
+	checkSums(t, r.Metrics())
+}
+
+func TestSumsAgreeInEveryPicture(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	s := busy
+	s.TTL = 10 * time.Millisecond // some are lost
+	s.Hold = Dist{Mean: 3 * time.Millisecond}
+	s.Patience = 5 * time.Millisecond // some give up
+	r := started(t, rdb, s)
+
+	var all sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		all.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					checkSums(t, r.Metrics())
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		random := rand.New(rand.NewPCG(5, 6))
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+				r.SetClients(random.IntN(40))
+			}
+		}
+	})
+	until(t, r, "releases, losses and time-outs", func(m Metrics) bool {
+		return m.Released > 100 && m.Lost > 10 && m.TimedOut > 100
+	})
+	close(done)
+	all.Wait()
+	stop(t, r)
+	m := r.Metrics()
+	checkSums(t, m)
+	if m.Waiting+m.Holding+m.Idle != 0 {
+		t.Errorf("somebody is left: %+v", m)
+	}
+}
+
+func TestLoadSurvivesTheServer(t *testing.T) {
+	child := server.ForTest(t)
+	s := busy
+	s.TTL = 500 * time.Millisecond
+	r := started(t, connect(t, child.Addr()), s)
+	until(t, r, "acquisitions", func(m Metrics) bool { return m.Acquired > 100 })
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// Those who wait already sit it out; the others find nobody.
+	down := until(t, r, "errors", func(m Metrics) bool { return m.Errors > 2 && m.LastErr != "" })
+	checkSums(t, down)
+	if err := child.Restart(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, r, "acquisitions again", func(m Metrics) bool { return m.Acquired > down.Acquired+1000 })
+	stop(t, r)
+	checkSums(t, r.Metrics())
+}
+
+func TestServerInTroubleIsNotHitHarder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A pool of go-redis that was closed while it could not dial looks once
+		// more, a second later. Let it, after everything else has ended.
+		t.Cleanup(func() { time.Sleep(2 * time.Second) })
+		gone := server.NewPiped()
+		gone.Close()
+		r := started(t, piping(t, gone), Scenario{Clients: 5, Think: Dist{Const: true}})
+		time.Sleep(30 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		// Pauses of half a second to a second: 30 to 60 attempts a client, and
+		// five more that come sooner.
+		if m.Errors < 5*30 || m.Errors > 5*65 {
+			t.Errorf("%d errors in half a minute with 5 clients", m.Errors)
+		}
+		if m.LastErr == "" || m.Acquired != 0 {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+func TestRemovedClientFinishesItsHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{Clients: 1, Renew: true, Hold: Dist{time.Minute, true}})
+		time.Sleep(time.Second)
+		r.SetClients(0)
+		time.Sleep(58 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Holding != 1 || m.Clients != 1 {
+			t.Fatalf("did not finish its hold: %+v", m)
+		}
+		time.Sleep(2 * time.Second)
+		m = r.Metrics()
+		checkSums(t, m)
+		if m.Clients != 0 || m.Released != 1 || m.Lost != 0 || !m.Running {
+			t.Errorf("did not go: %+v", m)
+		}
+		checkNoKeys(t, rdb)
+	})
+}
+
+func TestRemovedClientWaitsNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 1, Keys: 1, Renew: true, Hold: Dist{time.Hour, true}})
+		time.Sleep(time.Second)
+		r.SetClients(2)
+		time.Sleep(time.Second)
+		if m := r.Metrics(); m.Waiting != 1 || m.Holding != 1 || m.Arrivals != 2 {
+			t.Fatalf("one should hold, one wait: %+v", m)
+		}
+		r.SetClients(1)
+		time.Sleep(time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Clients != 1 || m.Holding != 1 || m.Arrivals != 1 || m.TimedOut+m.Errors != 0 {
+			t.Errorf("an attempt that was called off should leave no trace: %+v", m)
+		}
+	})
+}
+
+func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 4, Keys: 100, Renew: true, Seed: 5, Hold: Dist{time.Minute, true}})
+		time.Sleep(time.Second)
+		if m := r.Metrics(); m.Holding != 4 {
+			t.Fatalf("%d hold: with this seed not all choose keys of their own", m.Holding)
+		}
+		r.SetClients(3)
+		r.SetClients(1) // three are leaving, but hold for a minute
+		r.SetClients(2)
+		time.Sleep(time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Clients != 5 {
+			t.Errorf("%d clients, want two who stay and three who finish", m.Clients)
+		}
+		time.Sleep(time.Minute)
+		m = r.Metrics()
+		checkSums(t, m)
+		if m.Clients != 2 {
+			t.Errorf("%d clients, want 2", m.Clients)
+		}
+	})
+}
+
+func TestStopCutsWorkShortAndReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{Clients: 5, Keys: 2, Renew: true, Hold: Dist{time.Hour, true}})
+		time.Sleep(10 * time.Second)
+		before := time.Now()
+		stop(t, r)
+		if took := time.Since(before); took > time.Second {
+			t.Errorf("took %s", took)
+		}
+		checkNoKeys(t, rdb)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Released != 2 || m.Acquired != 2 || m.Arrivals != 2 || m.Running {
+			t.Errorf("two held and three waited: %+v", m)
+		}
+		time.Sleep(time.Minute)
+		if again := r.Metrics(); again.Elapsed != m.Elapsed || m.Elapsed < 10*time.Second || m.Elapsed > 11*time.Second {
+			t.Errorf("the clock went on from %s to %s", m.Elapsed, again.Elapsed)
+		}
+	})
+}
+
+func TestLostLeaseEndsTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 1, TTL: time.Second, Hold: Dist{10 * time.Second, true}, Think: Dist{time.Hour, true},
+		})
+		time.Sleep(900 * time.Millisecond)
+		if m := r.Metrics(); m.Holding != 1 {
+			t.Fatalf("should hold: %+v", m)
+		}
+		time.Sleep(200 * time.Millisecond)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Lost != 1 || m.Released != 0 || m.Holding != 0 || m.LastErr != "" {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+func TestRenewedLeaseIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 1, TTL: time.Second, Renew: true, Hold: Dist{10 * time.Second, true}, Think: Dist{time.Hour, true},
+		})
+		time.Sleep(11 * time.Second)
+		if m := r.Metrics(); m.Released != 1 || m.Lost != 0 {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+func TestStolenLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{
+			Clients: 1, Keys: 1, Renew: true, Hold: Dist{time.Hour, true}, Think: Dist{time.Hour, true},
+		})
+		time.Sleep(time.Second)
+		if n, err := rdb.Del(t.Context(), r.Scenario().names()...).Result(); err != nil || n != 1 {
+			t.Fatalf("deleted %d keys, %v", n, err)
+		}
+		time.Sleep(10 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Lost != 1 || m.Holding != 0 {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+func TestImpatientClientGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		if err := rdb.Set(t.Context(), "stuck:1", "somebody", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r := started(t, rdb, Scenario{
+			Clients: 1, Keys: 1, Prefix: "stuck:", Patience: 2 * time.Second, Think: Dist{time.Second, true},
+		})
+		time.Sleep(28 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.TimedOut != 9 || m.Waiting != 1 || m.Errors != 0 || m.LastErr != "" {
+			t.Errorf("2 s of patience every 3 s, after 28 s: %+v", m)
+		}
+	})
+}
+
+func TestWrongTypeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		if err := rdb.RPush(t.Context(), "list:1", "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+		r := started(t, rdb, Scenario{Clients: 1, Keys: 1, Prefix: "list:"})
+		time.Sleep(10 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Errors < 8 || m.Errors > 30 || m.LastErr == "" {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+func TestSecondsAddUpToTheWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 3, Keys: 1, Seed: 9, Hold: Dist{Mean: 200 * time.Millisecond}, Think: Dist{Mean: 300 * time.Millisecond},
+		})
+		time.Sleep(90*time.Second + 500*time.Millisecond)
+		m := r.Metrics()
+		var sum int64
+		worst := time.Duration(0)
+		for _, s := range m.Seconds {
+			sum += s.Acquired
+			worst = max(worst, s.Wait.Max)
+		}
+		if sum != m.Acquired || sum < 100 || worst != m.Wait.Max {
+			t.Errorf("seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Wait.Max)
+		}
+		if len(m.Seconds) != 91 {
+			t.Errorf("%d seconds after 90.5 s", len(m.Seconds))
+		}
+		time.Sleep(60 * time.Second)
+		if m := r.Metrics(); len(m.Seconds) != HistorySeconds {
+			t.Errorf("%d seconds after 150 s", len(m.Seconds))
+		}
+	})
+}
+
+func TestWaitIsTimedFromTheArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The first holds for 3 s; the other comes 1 s later, and waits 2 s.
+		r := started(t, piped(t), Scenario{
+			Clients: 1, Keys: 1, Hold: Dist{3 * time.Second, true}, Think: Dist{time.Hour, true},
+		})
+		time.Sleep(time.Second)
+		r.SetClients(2)
+		time.Sleep(3 * time.Second)
+		m := r.Metrics()
+		if m.Acquired != 2 || m.Wait.Max < 2*time.Second || m.Wait.Max > 2100*time.Millisecond {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+func TestRestartBeginsNewFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{Clients: 2})
+		time.Sleep(5 * time.Second)
+		stop(t, r)
+		first := r.Metrics()
+		r.SetClients(3)
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Clients != 3 || !m.Running || m.Elapsed != time.Second || m.Acquired == 0 || m.Acquired >= first.Acquired {
+			t.Errorf("got %+v after %+v", m, first)
+		}
+	})
+}
+
+func TestStartAndStopMayBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(piped(t), Scenario{Clients: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := r.Metrics(); m.Running || m.Clients != 0 || m.Elapsed != 0 {
+			t.Errorf("before the start: %+v", m)
+		}
+		stop(t, r)
+		for range 2 {
+			if err := r.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m := r.Metrics(); !m.Running || m.Clients != 3 {
+			t.Errorf("after two starts: %+v", m)
+		}
+		stop(t, r)
+		stop(t, r)
+		for range 2 {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := r.Start(); !errors.Is(err, ErrClosed) {
+			t.Errorf("Start after Close: %v", err)
+		}
+	})
+}
+
+func TestAllMethodsAtOnce(t *testing.T) {
+	r := started(t, connect(t, server.ForTest(t).Addr()), busy)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 20 {
+				r.SetClients((n * i) % 30)
+				checkSums(t, r.Metrics())
+				if err := r.Stop(); err != nil {
+					t.Error(err)
+				}
+				if err := r.Start(); err != nil {
+					t.Error(err)
+				}
+				if s := r.Scenario(); s.Clients < 0 || s.Clients > 30 {
+					t.Errorf("%d clients", s.Clients)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestClientsAreCapped(t *testing.T) {
+	r, err := New(connect(t, "127.0.0.1:1"), Scenario{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for asked, want := range map[int]int{-5: 0, 0: 0, 12: 12, MaxClients + 1: MaxClients, 1 << 40: MaxClients} {
+		r.SetClients(asked)
+		if got := r.Scenario().Clients; got != want {
+			t.Errorf("asked for %d: %d, want %d", asked, got, want)
+		}
+	}
+}
+
+func TestScenarioOutOfOrderIsRefused(t *testing.T) {
+	if _, err := New(connect(t, "127.0.0.1:1"), Scenario{Keys: -1}); err == nil {
+		t.Error("accepted")
+	}
+}
