@@ -18,8 +18,9 @@ const (
 // A Follower is for one caller at a time.
 type Follower struct {
 	scanner  *Scanner
-	reader   *reader
-	walk     *walk // nil between two walks
+	reader   reader
+	pass     *pass // nil between two walks
+	turn     int   // the lane whose turn it is
 	known    picture
 	complete bool // the keyspace was walked over since the last error
 	last     Snapshot
@@ -42,7 +43,7 @@ func NewFollower(s *Scanner) *Follower {
 func (f *Follower) Snapshot(ctx context.Context) (Snapshot, error) {
 	now, err := f.look(ctx)
 	if err != nil {
-		f.walk, f.complete = nil, false
+		f.pass, f.complete = nil, false
 		return Snapshot{}, err
 	}
 	now = continued(f.last, now)
@@ -60,17 +61,14 @@ func (f *Follower) look(ctx context.Context) (Snapshot, error) {
 	if err := f.reread(ctx); err != nil {
 		return Snapshot{}, err
 	}
-	walked, server, err := f.explore(ctx, time.Now().Add(f.slice()))
+	p, err := f.explore(ctx, time.Now().Add(f.slice()))
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return Snapshot{
-		At:       f.reader.now,
-		Locks:    f.known.locks(),
-		Complete: f.complete,
-		Cost:     walked.plus(f.reader.cost),
-		Server:   server,
-	}, nil
+	p.heard(f.reader.now)
+	p.cost.Commands += f.reader.cost.Commands
+	p.cost.Took += f.reader.cost.Took
+	return Snapshot{At: p.now, Locks: f.known.locks(), Complete: f.complete, Cost: p.cost, Server: p.server}, nil
 }
 
 // reread looks at the known locks again.
@@ -89,40 +87,43 @@ func (f *Follower) reread(ctx context.Context) error {
 }
 
 // explore walks on until the time is up or the walk is over, at least by one
-// page, and takes in what it finds.
-func (f *Follower) explore(ctx context.Context, until time.Time) (Cost, Server, error) {
-	if f.walk == nil {
-		w, err := f.scanner.walk(ctx)
+// page, and takes in what it finds. It returns the walk; its cost is that of
+// this call.
+func (f *Follower) explore(ctx context.Context, until time.Time) (*pass, error) {
+	if f.pass == nil || f.pass.done() {
+		p, err := f.scanner.begin(ctx)
 		if err != nil {
-			return Cost{}, Server{}, err
+			return nil, err
 		}
-		f.walk = w
+		f.pass = p
 	} else {
-		f.walk.cost.Commands, f.walk.cost.Took = 0, 0
+		f.pass.cost.Commands, f.pass.cost.Took = 0, 0
 	}
-	w := f.walk
-	for !w.done() {
-		p, err := w.next(ctx)
+	p := f.pass
+	for l := f.lane(p); l != nil; l = f.lane(p) {
+		h, err := l.step(ctx)
 		if err != nil {
-			return Cost{}, Server{}, err
+			return nil, err
 		}
-		locks, err := f.reader.sift(ctx, p.refs)
-		if err != nil {
-			return Cost{}, Server{}, err
-		}
-		f.known.add(locks)
+		f.known.add(h.locks)
+		p.book(h)
 		if !time.Now().Before(until) {
 			break
 		}
 	}
-	if w.done() {
-		f.complete = f.complete || !w.gaveUp
-		f.walk = nil
+	f.complete = f.complete || p.complete()
+	return p, nil
+}
+
+// lane returns the lane whose turn it is to be walked on, nil if all are done.
+func (f *Follower) lane(p *pass) *lane {
+	for range p.lanes {
+		f.turn = (f.turn + 1) % len(p.lanes)
+		if l := p.lanes[f.turn]; !l.done() {
+			return l
+		}
 	}
-	if w.now.After(f.reader.now) {
-		f.reader.now = w.now
-	}
-	return w.cost, w.server, nil
+	return nil
 }
 
 // slice is how long a call may walk: as long as it may be while the first

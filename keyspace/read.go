@@ -3,8 +3,6 @@ package keyspace
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -24,16 +22,15 @@ const (
 // ref is a key to be read, and the type it is thought to have.
 type ref struct{ key, typ string }
 
-// reader reads what walks and followers have turned up, and takes locks from
-// it. It is for one goroutine.
+// reader reads keys that may be locks, and takes the locks from them. It is
+// for one goroutine.
 type reader struct {
 	link
 	formats catalogue
 	atLeast Confidence
 	node    string
 	db      int
-	now     time.Time       // the server's clock at the last look
-	blind   map[string]bool // types at which the server refuses a glance
+	now     time.Time // the server's clock at the last look
 }
 
 // found is a lock, with what is needed to look at it again.
@@ -41,72 +38,6 @@ type found struct {
 	lock   Lock
 	typ    string
 	claims []string
-}
-
-// sift takes the locks from among keys that nothing is known of. It drops most
-// of them by name, most of the rest after a glance, and reads what is left.
-func (r *reader) sift(ctx context.Context, refs []ref) ([]found, error) {
-	var doubtful, promising []ref
-	for _, k := range refs {
-		switch need := r.formats.look(k.key, k.typ); {
-		case need == whole, need == glance && r.blind[k.typ]:
-			promising = append(promising, k)
-		case need == glance:
-			doubtful = append(doubtful, k)
-		}
-	}
-	glanced, err := r.glance(ctx, doubtful)
-	if err != nil {
-		return nil, err
-	}
-	return r.take(ctx, append(promising, glanced...))
-}
-
-// glance reads the first piece of each value and returns the keys that a
-// format could still take. Where the server refuses to show a first piece, it
-// returns the keys of that type unseen.
-func (r *reader) glance(ctx context.Context, refs []ref) ([]ref, error) {
-	if len(refs) == 0 {
-		return nil, nil
-	}
-	p := r.rdb.Pipeline()
-	first := make([]*redis.StringCmd, len(refs))
-	for i, k := range refs {
-		first[i] = firstPiece(ctx, k)
-		_ = p.Process(ctx, first[i]) // queues; the error comes from send
-	}
-	if err := r.send(ctx, "look at keys", p); err != nil {
-		return nil, err
-	}
-	var promising []ref
-	for i, k := range refs {
-		piece, err := first[i].Result()
-		switch {
-		case err == nil && r.formats.promises(k.key, k.typ, piece, r.atLeast):
-			promising = append(promising, k)
-		case refused(err):
-			r.blind[k.typ] = true
-			promising = append(promising, k)
-		}
-	}
-	return promising, nil
-}
-
-// firstPiece is the command that shows the first piece of a value, in constant
-// time and, but for a single huge element, in bounded space.
-func firstPiece(ctx context.Context, k ref) *redis.StringCmd {
-	switch k.typ {
-	case "hash":
-		return redis.NewStringCmd(ctx, "hrandfield", k.key)
-	case "set":
-		return redis.NewStringCmd(ctx, "srandmember", k.key)
-	case "zset":
-		return redis.NewStringCmd(ctx, "zrandmember", k.key)
-	case "list":
-		return redis.NewStringCmd(ctx, "lindex", k.key, 0)
-	default:
-		return redis.NewStringCmd(ctx, "getrange", k.key, 0, glanceBytes-1)
-	}
 }
 
 // take reads the keys and their companions, and decodes them. Keys that are no
@@ -282,35 +213,4 @@ func clip(s string) string {
 		return s
 	}
 	return strings.Clone(s[:valueBytes])
-}
-
-// link sends commands to a server and keeps account of them.
-type link struct {
-	rdb  redis.UniversalClient
-	cost Cost
-}
-
-// send executes a pipeline. Answers that concern a single key (it has another
-// type, it may not be read) stay with their commands; anything else that went
-// wrong is returned.
-func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
-	cmds, err := l.exec(ctx, p)
-	if err == nil {
-		return nil
-	}
-	for _, c := range cmds {
-		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-	}
-	return nil
-}
-
-// wrongType reports whether a key turned out to have another type.
-func wrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
-
-// refused reports whether a server does not know a command, or does not let
-// this user send it.
-func refused(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command"))
 }

@@ -2,8 +2,10 @@ package keyspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,93 +56,77 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 // walked over, and the walk was given up.
 //
 // It returns an error if the server cannot be reached, does not answer, or
-// refuses SCAN. Keys that may not be read are passed over.
+// refuses SCAN or TIME. Keys that may not be read are passed over.
 func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
-	w, err := s.walk(ctx)
+	p, err := s.begin(ctx)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	r := s.reader()
 	seen := make(picture)
-	var cost Cost
-
-	// The server walks over the next page while this page is being decoded.
+	var mu sync.Mutex // guards p and seen
 	group, ctx := errgroup.WithContext(ctx)
-	pages := make(chan page, 1)
-	group.Go(func() error {
-		defer close(pages)
-		return w.run(ctx, pages)
-	})
-	group.Go(func() error {
-		for p := range pages {
-			locks, err := r.sift(ctx, p.refs)
-			if err != nil {
-				return err
+	group.SetLimit(lanesAtOnce)
+	for _, l := range p.lanes {
+		group.Go(func() error {
+			for !l.done() {
+				h, err := l.step(ctx)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				seen.add(h.locks)
+				p.book(h)
+				s.opts.Progress(p.cost)
+				mu.Unlock()
 			}
-			seen.add(locks)
-			cost = p.cost.plus(r.cost)
-			s.opts.Progress(cost)
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 	if err := group.Wait(); err != nil {
 		return Snapshot{}, err
 	}
-	return Snapshot{At: w.now, Locks: seen.locks(), Complete: !w.gaveUp, Cost: cost, Server: w.server}, nil
+	return Snapshot{At: p.now, Locks: seen.locks(), Complete: p.complete(), Cost: p.cost, Server: p.server}, nil
 }
 
-func (s *Scanner) reader() *reader {
-	return &reader{
+// lanesAtOnce lets the server read for one lane while we decode for another.
+const lanesAtOnce = 2
+
+// reader returns a reader of what the scanner is looking for.
+func (s *Scanner) reader() reader {
+	return reader{
 		link:    link{rdb: s.rdb},
 		formats: s.opts.Formats,
 		atLeast: s.opts.MinConfidence,
 		node:    s.node,
 		db:      s.opts.DB,
-		blind:   make(map[string]bool),
 	}
 }
 
-// Bounds of one SCAN and of a whole walk.
-const (
-	firstCount = 250                    // of the first SCAN
-	minCount   = 50                     // however slow the server
-	maxCount   = 1000                   // more stalls everybody else for milliseconds
-	callTime   = 400 * time.Microsecond // what a SCAN may take the server
-	maxRounds  = 4                      // times the size of the keyspace, before a walk gives up
-	roundSlack = 10_000                 // keys by which a small keyspace may grow meanwhile
-)
-
-// walk is one pass over a keyspace: a SCAN for each type of key that a format
-// lives in, and for each glob, in turn. The server thus names no key that is
-// of no interest, at the price of visiting each key once for each type.
-type walk struct {
-	link
-	server Server
-	now    time.Time // the server's clock at the last page
-	count  int64     // of the next SCAN
-	chains []chain   // those still under way; the first is next
-	share  int64     // number of chains at the start
-	gaveUp bool
+// pass is one walk over the whole keyspace: a lane for each type of key that a
+// format lives in, and for each glob.
+type pass struct {
+	lanes   []*lane
+	server  Server
+	now     time.Time // the server's clock, as last heard
+	visited int64     // keys, by all lanes together
+	cost    Cost
 }
 
-// chain is one series of SCANs.
-type chain struct {
-	typ, glob string
-	cursor    uint64
-	visited   int64
-}
-
-// page is some keys, and what it has cost to come this far.
-type page struct {
-	refs []ref
-	cost Cost
-}
-
-// walk begins a pass.
-func (s *Scanner) walk(ctx context.Context) (*walk, error) {
-	w := &walk{link: link{rdb: s.rdb}, server: Server{Addr: s.node}, count: firstCount}
-	if err := w.survey(ctx); err != nil {
-		return nil, err
+// begin asks the server for its clock, the number of its keys, and what it
+// says of itself, and lines up the lanes. All but the clock may be refused.
+func (s *Scanner) begin(ctx context.Context) (*pass, error) {
+	l := link{rdb: s.rdb}
+	pipe := s.rdb.Pipeline()
+	clock := pipe.Time(ctx)
+	size := pipe.DBSize(ctx)
+	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
+	if _, err := l.exec(ctx, pipe); err != nil && clock.Err() != nil {
+		return nil, fmt.Errorf("ask the server for its time: %w", clock.Err())
+	}
+	p := &pass{server: Server{Addr: s.node}, now: clock.Val(), cost: l.cost}
+	p.cost.Keys = size.Val()
+	for _, info := range infos {
+		p.server.describe(info.Val())
 	}
 	globs := s.opts.Match
 	if len(globs) == 0 {
@@ -148,116 +134,58 @@ func (s *Scanner) walk(ctx context.Context) (*walk, error) {
 	}
 	for _, typ := range catalogue(s.opts.Formats).types() {
 		for _, glob := range globs {
-			w.chains = append(w.chains, chain{typ: typ, glob: glob})
+			p.lanes = append(p.lanes, &lane{reader: s.reader(), typ: typ, glob: glob, keys: p.cost.Keys, count: firstCount})
 		}
 	}
-	w.share = int64(len(w.chains))
-	return w, nil
+	return p, nil
 }
 
-// survey asks the server for its clock, the number of its keys, and what it
-// says of itself. All but the clock may be refused.
-func (w *walk) survey(ctx context.Context) error {
-	p := w.rdb.Pipeline()
-	clock := p.Time(ctx)
-	size := p.DBSize(ctx)
-	infos := []*redis.StringCmd{p.Info(ctx, "server"), p.Info(ctx, "replication")}
-	if _, err := w.exec(ctx, p); err != nil && clock.Err() != nil {
-		return fmt.Errorf("ask the server for its time: %w", clock.Err())
-	}
-	w.now = clock.Val()
-	w.cost.Keys = size.Val()
-	for _, info := range infos {
-		w.server.describe(info.Val())
-	}
-	return nil
+// book enters what a step of a lane has brought and cost.
+func (p *pass) book(h haul) {
+	p.visited += h.visited
+	p.cost.Scanned = p.visited / int64(len(p.lanes))
+	p.cost.Commands += h.cost.Commands
+	p.cost.Took += h.cost.Took
+	p.heard(h.now)
 }
 
-// describe fills in what a section of INFO tells.
-func (s *Server) describe(info string) {
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
-		switch name {
-		case "redis_version":
-			s.Version = value
-		case "redis_mode":
-			s.Mode = value
-		case "role":
-			s.Role = value
-		}
+// heard sets the server's clock, unless it has been seen further on.
+func (p *pass) heard(now time.Time) {
+	if now.After(p.now) {
+		p.now = now
 	}
-}
-
-// run sends all pages and returns when the walk is over.
-func (w *walk) run(ctx context.Context, pages chan<- page) error {
-	for !w.done() {
-		p, err := w.next(ctx)
-		if err != nil {
-			return err
-		}
-		select {
-		case pages <- p:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // done reports whether there is nothing left to walk over.
-func (w *walk) done() bool { return len(w.chains) == 0 }
-
-// next reads a page, which may be empty. On error the walk is lost.
-func (w *walk) next(ctx context.Context) (page, error) {
-	c := w.chains[0]
-	p := w.rdb.Pipeline()
-	before := p.Time(ctx)
-	scan := p.ScanType(ctx, c.cursor, c.glob, w.count, c.typ)
-	after := p.Time(ctx)
-	if _, err := w.exec(ctx, p); err != nil {
-		return page{}, fmt.Errorf("scan keys: %w", err)
-	}
-	var keys []string
-	keys, c.cursor = scan.Val()
-	c.visited += w.count
-	w.turn(c)
-	w.now = after.Val()
-	w.count = nextCount(w.count, after.Val().Sub(before.Val()))
-
-	refs := make([]ref, len(keys))
-	for i, key := range keys {
-		refs[i] = ref{key, c.typ}
-	}
-	return page{refs: refs, cost: w.cost}, nil
+func (p *pass) done() bool {
+	return !slices.ContainsFunc(p.lanes, func(l *lane) bool { return !l.done() })
 }
 
-// turn puts the chain at the end of the row, or takes it out when it is
-// through, and reckons up how much of the keyspace has been visited.
-func (w *walk) turn(c chain) {
-	w.chains = w.chains[1:]
-	endless := w.cost.Keys > 0 && c.visited > maxRounds*w.cost.Keys+roundSlack
-	switch {
-	case c.cursor != 0 && !endless:
-		w.chains = append(w.chains, c)
-	case endless:
-		w.gaveUp = true
-	}
-	through := w.share - int64(len(w.chains))
-	visited := through * w.cost.Keys
-	for _, c := range w.chains {
-		visited += min(c.visited, w.cost.Keys)
-	}
-	w.cost.Scanned = visited / w.share
+// complete reports whether the whole keyspace has been walked over.
+func (p *pass) complete() bool {
+	return p.done() && !slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.endless })
 }
 
-// nextCount fits COUNT to what a call took the server, by the server's clock.
-func nextCount(count int64, took time.Duration) int64 {
-	fit := 2 * count
-	if took > 0 {
-		fit = count * int64(callTime) / int64(took)
+// link sends commands to a server and keeps account of them.
+type link struct {
+	rdb  redis.UniversalClient
+	cost Cost
+}
+
+// send executes a pipeline. Answers that concern a single key (it has another
+// type, it may not be read) stay with their commands; anything else that went
+// wrong is returned.
+func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
+	cmds, err := l.exec(ctx, p)
+	if err == nil {
+		return nil
 	}
-	fit = min(max(fit, count/2), 2*count)
-	return min(max(fit, minCount), maxCount)
+	for _, c := range cmds {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return nil
 }
 
 // exec executes a pipeline and books what it cost.
@@ -269,12 +197,11 @@ func (l *link) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, erro
 	return cmds, err
 }
 
-// plus adds up what two links have cost. The progress is that of one of them.
-func (c Cost) plus(d Cost) Cost {
-	return Cost{
-		Scanned:  c.Scanned + d.Scanned,
-		Keys:     c.Keys + d.Keys,
-		Commands: c.Commands + d.Commands,
-		Took:     c.Took + d.Took,
-	}
+// wrongType reports whether a key turned out to have another type.
+func wrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// refused reports whether a server does not know a command, or does not let
+// this user send it.
+func refused(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command"))
 }

@@ -1,6 +1,9 @@
 package keyspace
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Snapshot is every lock that was known at one moment. It is immutable: it may
 // be kept, compared and handed between goroutines freely.
@@ -26,4 +29,19 @@ type Server struct {
 	Version string
 	Addr    string
 	Role    string // master, slave
+}
+
+// describe fills in what a section of INFO tells.
+func (s *Server) describe(info string) {
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		switch name {
+		case "redis_version":
+			s.Version = value
+		case "redis_mode":
+			s.Mode = value
+		case "role":
+			s.Role = value
+		}
+	}
 }

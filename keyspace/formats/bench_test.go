@@ -1,0 +1,81 @@
+package formats_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// BenchmarkScan finds five locks among 200,000 ordinary keys, and reports how
+// many times longer that takes than a bare SCAN COUNT 1000 of the same
+// keyspace, which runs right before it in every round.
+func BenchmarkScan(b *testing.B) {
+	rdb := connect(b, server.ForTest(b).Addr())
+	ordinary(b, rdb, 200_000)
+	load(b, rdb, acceptance...)
+	var bare, scanning time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		walkBare(b, rdb)
+		middle := time.Now()
+		snap := scan(b, rdb)
+		bare += middle.Sub(begin)
+		scanning += time.Since(middle)
+		if len(snap.Locks) != 5 {
+			b.Fatalf("found %q, want five locks", keys(snap))
+		}
+	}
+	b.ReportMetric(float64(bare.Milliseconds())/float64(b.N), "bare-ms")
+	b.ReportMetric(float64(scanning.Milliseconds())/float64(b.N), "scan-ms")
+	b.ReportMetric(float64(scanning)/float64(bare), "scan/bare")
+}
+
+// walkBare is the cheapest way to see every key once.
+func walkBare(b *testing.B, rdb *redis.Client) {
+	b.Helper()
+	cursor := uint64(0)
+	for {
+		var err error
+		if _, cursor, err = rdb.Scan(b.Context(), cursor, "", 1000).Result(); err != nil {
+			b.Fatal(err)
+		}
+		if cursor == 0 {
+			return
+		}
+	}
+}
+
+// ordinary fills a keyspace with what applications store, half of it with a
+// TTL.
+func ordinary(tb testing.TB, rdb *redis.Client, n int) {
+	tb.Helper()
+	p := rdb.Pipeline()
+	for i := range n {
+		id := fmt.Sprint(i)
+		switch i % 5 {
+		case 0:
+			p.Do(tb.Context(), "SET", "user:"+id+":name", "somebody of the name of "+id)
+		case 1:
+			p.Do(tb.Context(), "HSET", "user:"+id, "name", "somebody", "logins", id, "city", "Graz")
+		case 2:
+			p.Do(tb.Context(), "RPUSH", "feed:"+id, "a", "b", id)
+		case 3:
+			p.Do(tb.Context(), "SADD", "tags:"+id, "red", "green", id)
+		case 4:
+			p.Do(tb.Context(), "ZADD", "ranking:"+id, id, "anna", "7", "bert")
+		}
+		if (i/5)%2 == 0 {
+			key := [...]string{"user:" + id + ":name", "user:" + id, "feed:" + id, "tags:" + id, "ranking:" + id}[i%5]
+			p.Do(tb.Context(), "PEXPIRE", key, "3600000")
+		}
+		if p.Len() > 2000 || i == n-1 {
+			if _, err := p.Exec(tb.Context()); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+}
