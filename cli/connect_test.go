@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// outcome is what a run of the program left behind.
+type outcome struct {
+	code        int
+	out, errors string
+}
+
+// locktop runs the program to its end.
+func locktop(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return locktopWith(t, strings.NewReader(""), args...)
+}
+
+func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), args, in, &out, &errs)
+	return outcome{code, out.String(), errs.String()}
+}
+
+// cannotConnect checks for the exit code and the first line of an error.
+func (o outcome) cannotConnect(t *testing.T, address, said string) {
+	t.Helper()
+	line, rest, _ := strings.Cut(o.errors, "\n")
+	if o.code != exitNoConnect || o.out != "" {
+		t.Errorf("exit code %d with %q on stdout, want %d with nothing", o.code, o.out, exitNoConnect)
+	}
+	if !strings.HasPrefix(line, "locktop: connect "+address+": ") || !strings.Contains(line, said) {
+		t.Errorf("the error is %q, want one about %s that says %q", line, address, said)
+	}
+	if rest != "" && (!strings.HasPrefix(rest, "  hint: ") || strings.Count(rest, "\n") != 1) {
+		t.Errorf("after the error comes %q, want a hint or nothing", rest)
+	}
+}
+
+// send sends one command as the default user.
+func send(t *testing.T, addr string, args ...any) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+func TestAClosedPortIsAnErrorInOneLine(t *testing.T) {
+	clearEnvironment(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	locktop(t, "list", "-u", "redis://"+addr).cannotConnect(t, "redis://"+addr, "connection refused")
+}
+
+func TestAMissingSocketIsAnErrorInOneLine(t *testing.T) {
+	clearEnvironment(t)
+	path := filepath.Join(t.TempDir(), "r.sock")
+	locktop(t, "list", "-s", path).cannotConnect(t, "unix://"+path, "no such file")
+}
+
+func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
+	clearEnvironment(t)
+	c := server.ForTest(t)
+	if err := c.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	o := locktop(t, "list", "-u", "redis://"+c.Addr(), "--timeout", "50ms")
+	o.cannotConnect(t, "redis://"+c.Addr(), "50ms")
+}
+
+func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
+	clearEnvironment(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad \x1b[2JRequest\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	o := locktop(t, "list", "-u", "redis://"+l.Addr().String())
+	o.cannotConnect(t, "redis://"+l.Addr().String(), "")
+	if strings.Contains(o.errors, "\x1b") {
+		t.Errorf("an escape sequence of the server got through: %q", o.errors)
+	}
+}
+
+func TestAUnixSocketIsAConnection(t *testing.T) {
+	clearEnvironment(t)
+	path := filepath.Join(t.TempDir(), "r.sock")
+	server.ForTest(t, "--unixsocket", path)
+	for _, args := range [][]string{{"-s", path}, {"-u", "unix://" + path}} {
+		if o := locktop(t, append([]string{"list", "--json"}, args...)...); o.code != exitFine || o.errors != "" {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+}
+
+func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
+	const canary = "c4nary"
+	c := server.ForTest(t)
+	address := "redis://" + c.Addr()
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">"+canary, "~*", "+@all")
+	withDefault := server.ForTest(t, "--requirepass", canary)
+
+	tests := map[string]struct {
+		args []string
+		env  string
+		addr string
+		said string
+	}{
+		// The default user of c has all rights and no password: whoever falls
+		// back to it gets in.
+		"a user with a wrong password": {args: []string{"-u", address, "--user", "ann"}, env: canary + "x", addr: c.Addr(), said: "WRONGPASS"},
+		"a user that does not exist":   {args: []string{"-u", address, "--user", "bob"}, env: canary, addr: c.Addr(), said: "WRONGPASS"},
+		"no password where one is due": {args: []string{"-u", "redis://" + withDefault.Addr()}, addr: withDefault.Addr(), said: "NOAUTH"},
+		"a wrong password in the URL":  {args: []string{"-u", "redis://:" + canary + "x@" + withDefault.Addr()}, addr: withDefault.Addr(), said: "WRONGPASS"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			clearEnvironment(t)
+			t.Setenv("REDISCLI_AUTH", tt.env)
+			o := locktop(t, append([]string{"list"}, tt.args...)...)
+			o.cannotConnect(t, "redis://"+tt.addr, tt.said)
+			if strings.Contains(o.errors, canary) {
+				t.Errorf("the password is in %q", o.errors)
+			}
+		})
+	}
+}
+
+func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
+	const canary = "c4nary"
+	c := server.ForTest(t)
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">"+canary, "~*", "&*", "+@all")
+	send(t, c.Addr(), "ACL", "SETUSER", "default", "off")
+	address := "redis://" + c.Addr()
+
+	tests := map[string]struct {
+		args []string
+		env  string
+		in   string
+	}{
+		"in the URL":           {args: []string{"-u", "redis://ann:" + canary + "@" + c.Addr()}},
+		"on the command line":  {args: []string{"-u", address, "--user", "ann", "-a", canary}},
+		"from the environment": {args: []string{"-u", address, "--user", "ann"}, env: canary},
+		"asked for":            {args: []string{"-u", address, "--user", "ann", "--askpass"}, in: canary + "\r\nmore"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			clearEnvironment(t)
+			t.Setenv("REDISCLI_AUTH", tt.env)
+			o := locktopWith(t, strings.NewReader(tt.in), append([]string{"list", "--plain"}, tt.args...)...)
+			if o.code != exitFine {
+				t.Errorf("exit code %d: %s", o.code, o.errors)
+			}
+			if strings.Contains(o.out+o.errors, canary) {
+				t.Errorf("the password is in the output: %+v", o)
+			}
+			if warned := strings.Contains(o.errors, "--askpass"); warned != (name == "on the command line") {
+				t.Errorf("on stderr: %q", o.errors)
+			}
+		})
+	}
+}
+
+func TestAskingForAPasswordEndsWithTheProgram(t *testing.T) {
+	clearEnvironment(t)
+	in, silent := io.Pipe() // nobody ever answers
+	defer silent.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	done := make(chan int)
+	go func() { done <- Run(ctx, []string{"list", "--askpass"}, in, io.Discard, io.Discard) }()
+	select {
+	case code := <-done:
+		if code != exitInterrupted {
+			t.Errorf("exit code %d, want %d", code, exitInterrupted)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("still asking")
+	}
+}
+
+func TestAnEmptyAnswerIsNoPassword(t *testing.T) {
+	clearEnvironment(t)
+	if o := locktopWith(t, strings.NewReader("\n"), "list", "--askpass"); o.code != exitUsage {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
+	clearEnvironment(t)
+	c := server.ForTest(t)
+	connected := func(t *testing.T, args ...string) *target {
+		t.Helper()
+		p := &program{in: strings.NewReader(""), notes: notes{to: io.Discard}}
+		tgt, err := p.dial(t.Context(), parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(tgt.close)
+		return tgt
+	}
+	if name := connected(t).rdb.ClientGetName(t.Context()).Val(); name != "locktop" {
+		t.Errorf("the connection is named %q", name)
+	}
+	send(t, c.Addr(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping")
+	connected(t, "--user", "shy", "-a", "pw")
+}
+
+// eventually waits for something that other goroutines bring about.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("it does not come about")
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"encoding/csv"
+	"io"
+	"strconv"
+	"strings"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// writeCSV prints one lock a row under a row of names. Several holders share a
+// cell, separated by spaces.
+func writeCSV(w io.Writer, p picture) error {
+	out := csv.NewWriter(w)
+	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "count",
+		"waiter_count", "ttl_ms", "fence", "node", "db", "findings"}}
+	for _, l := range p.Locks {
+		rows = append(rows, []string{
+			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(l)), string(l.State()),
+			cell(holderIDs(l)), strconv.Itoa(l.Count()), strconv.Itoa(len(l.Waiters)),
+			strconv.FormatInt(ttl(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
+			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.findings[l.ID()]),
+		})
+	}
+	return out.WriteAll(rows) // flushes
+}
+
+func holderIDs(l keyspace.Lock) string {
+	var ids []string
+	for _, h := range l.Holders {
+		ids = append(ids, h.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// cell makes text from Redis safe in a spreadsheet: visible characters only,
+// and nothing that is taken for a formula. A leading ' marks what was changed,
+// so cells that begin with ' get another.
+func cell(s string) string {
+	s = widget.Plain(s)
+	if s != "" && strings.ContainsRune("=+-@\t'", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// endpoint is where to connect, and as whom.
+type endpoint struct {
+	network, addr string // tcp and host:port, or unix and a path
+	user, pass    string
+	db            int
+	tls           bool
+}
+
+// String is the address without user, password and database.
+func (e endpoint) String() string {
+	switch {
+	case e.network == "unix":
+		return "unix://" + e.addr
+	case e.tls:
+		return "rediss://" + e.addr
+	default:
+		return "redis://" + e.addr
+	}
+}
+
+// title is the address with the database.
+func (e endpoint) title() string {
+	if e.network == "unix" {
+		return e.String() + "?db=" + strconv.Itoa(e.db)
+	}
+	return e.String() + "/" + strconv.Itoa(e.db)
+}
+
+// local reports whether what is sent there stays on this machine.
+func (e endpoint) local() bool {
+	if e.network == "unix" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(e.addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// resolve merges the flags with the environment; flags win. An address in the
+// flags replaces an address of the environment with everything in it: the
+// password of one server is never sent to another.
+func (c *connection) resolve() (endpoint, error) {
+	e, err := c.place()
+	if err != nil {
+		return endpoint{}, err
+	}
+	if c.user != "" {
+		e.user = c.user
+	}
+	if c.given("db") {
+		e.db = c.db
+	}
+	e.tls = e.tls || c.security.tls
+	switch {
+	case c.given("pass") && c.pass == "":
+		return endpoint{}, misuse("is the variable in it set?", "--pass is empty")
+	case c.pass != "":
+		e.pass = c.pass
+	case e.pass == "":
+		e.pass = os.Getenv("REDISCLI_AUTH")
+	}
+	if e.user != "" && e.pass == "" {
+		// Redis would go on as the default user.
+		return endpoint{}, misuse("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
+	}
+	if e.db < 0 {
+		return endpoint{}, misuse("", "--db: databases count from 0")
+	}
+	return e, nil
+}
+
+// place finds the address: of the flags, else of the environment, else that of
+// a Redis on this machine.
+func (c *connection) place() (endpoint, error) {
+	tcp := c.given("host") || c.given("port")
+	switch {
+	case c.given("url") && (tcp || c.given("socket")):
+		return endpoint{}, misuse("", "--url already says where: leave out --host, --port and --socket")
+	case c.given("socket") && tcp:
+		return endpoint{}, misuse("", "--socket already says where: leave out --host and --port")
+	case c.given("url"):
+		return parseURL("--url", c.url)
+	case c.given("socket"):
+		return endpoint{network: "unix", addr: c.socket}, nil
+	}
+	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL"} {
+		if raw := os.Getenv(name); raw != "" && !tcp {
+			return parseURL(name, raw)
+		}
+	}
+	return endpoint{network: "tcp", addr: net.JoinHostPort(c.host, strconv.Itoa(int(c.port)))}, nil
+}
+
+// parseURL reads redis://user:pass@host:port/db, rediss:// for TLS, or
+// unix://user:pass@/path?db=n. Its errors repeat nothing of the URL, because
+// where a URL is malformed nobody can tell which part of it is the password.
+// They name the origin, the flag or variable it came from.
+func parseURL(origin, raw string) (endpoint, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.Fragment != "" {
+		return endpoint{}, notURL(origin, "is not a Redis address")
+	}
+	e := endpoint{network: "tcp", tls: u.Scheme == "rediss", user: u.User.Username()}
+	e.pass, _ = u.User.Password()
+
+	db := strings.Trim(u.Path, "/")
+	switch u.Scheme {
+	case "redis", "rediss":
+		e.addr = net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), "6379"))
+	case "unix":
+		if u.Host != "" || u.Path == "" {
+			return endpoint{}, notURL(origin, "has no path of a socket")
+		}
+		e.network, e.addr, db = "unix", u.Path, ""
+	default:
+		return endpoint{}, notURL(origin, "is not a Redis address")
+	}
+	return e.withDatabase(origin, db, u.RawQuery)
+}
+
+// withDatabase sets the database from the path of a URL, or from its query,
+// where db is all that is understood.
+func (e endpoint) withDatabase(origin, path, query string) (endpoint, error) {
+	q, err := url.ParseQuery(query)
+	if err != nil || len(q) > 1 || len(q) == 1 && !q.Has("db") {
+		return endpoint{}, notURL(origin, "has a parameter that is not db")
+	}
+	number := cmp.Or(q.Get("db"), path)
+	if number == "" {
+		return e, nil
+	}
+	if e.db, err = strconv.Atoi(number); err != nil || e.db < 0 {
+		return endpoint{}, notURL(origin, "has a database that is not a number")
+	}
+	return e, nil
+}
+
+func notURL(origin, what string) error {
+	return misuse("like redis://user:password@host:6379/0, rediss://host or unix:///path; in a password, write special characters as %XX",
+		"%s %s", origin, what)
+}

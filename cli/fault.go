@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The exit codes that scripts rely on.
+const (
+	exitFine        = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitFindings    = 3
+	exitNoConnect   = 6
+	exitInterrupted = 130
+)
+
+// fault is an error that knows its exit code and, where there is something the
+// user can do about it, a hint.
+type fault struct {
+	code int
+	err  error
+	hint string
+}
+
+func (f *fault) Error() string { return f.err.Error() }
+func (f *fault) Unwrap() error { return f.err }
+
+// misuse is a fault of the command line.
+func misuse(hint, format string, args ...any) *fault {
+	return &fault{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// faultOf returns the fault within err, or err as a plain error.
+func faultOf(err error) *fault {
+	var f *fault
+	if errors.As(err, &f) {
+		return f
+	}
+	return &fault{code: exitError, err: err}
+}

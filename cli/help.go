@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// section is the annotation that puts a flag under a heading of the help.
+const section = "section"
+
+// cmdFlags gives cmd the flags of sets. Each set is a section of the help.
+func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
+	cmd.Flags().SortFlags = false
+	for _, set := range sets {
+		set.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{section: {set.Name()}} })
+		cmd.Flags().AddFlagSet(set)
+	}
+	if cmd.Flags().Lookup("format") != nil {
+		// The error would be that the flag does not exist.
+		_ = cmd.RegisterFlagCompletionFunc("format", completeFormats)
+	}
+}
+
+// help prints what a command is for, then how to use it.
+func help(cmd *cobra.Command, _ []string) {
+	out := cmd.OutOrStdout()
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short + "."
+	}
+	fmt.Fprintf(out, "%s\n\n", strings.TrimSpace(about))
+	printUsage(out, cmd)
+}
+
+func usage(cmd *cobra.Command) error {
+	printUsage(cmd.OutOrStderr(), cmd)
+	return nil
+}
+
+func printUsage(out io.Writer, cmd *cobra.Command) {
+	fmt.Fprintf(out, "Usage:\n")
+	if cmd.Runnable() {
+		fmt.Fprintf(out, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(out, "  %s COMMAND [flags]\n\nCommands:\n", cmd.CommandPath())
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				fmt.Fprintf(out, "  %-12s %s\n", sub.Name(), sub.Short)
+			}
+		}
+	}
+	for _, set := range sections(cmd) {
+		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsages())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
+	}
+}
+
+// sections are the flags of a command by their headings, those without one last.
+func sections(cmd *cobra.Command) []*pflag.FlagSet {
+	var sets []*pflag.FlagSet
+	other := pflag.NewFlagSet("Other", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		heading := f.Annotations[section]
+		if len(heading) == 0 {
+			other.AddFlag(f)
+			return
+		}
+		if len(sets) == 0 || sets[len(sets)-1].Name() != heading[0] {
+			set := pflag.NewFlagSet(heading[0], pflag.ContinueOnError)
+			set.SortFlags = false
+			sets = append(sets, set)
+		}
+		sets[len(sets)-1].AddFlag(f)
+	})
+	if other.HasAvailableFlags() {
+		sets = append(sets, other)
+	}
+	return sets
+}
+
+// flagError is a fault of the command line that repeats no value: the value may
+// be a password at the wrong flag.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := "see " + cmd.CommandPath() + " --help"
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if e.GetSpecifiedShortnames() != "" {
+			return misuse(hint, "unknown flag -%s", e.GetSpecifiedName())
+		}
+		return misuse(hint, "unknown flag --%s", e.GetSpecifiedName())
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return misuse(hint, "--%s needs a value", e.GetFlag().Name)
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return misuse(hint, "--%s: not a valid %s", e.GetFlag().Name, typeName(e.GetFlag()))
+	}
+	return misuse(hint, "a flag that begins neither with - and a letter nor with -- and a name")
+}
+
+// typeName says what a flag takes in words of people.
+func typeName(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int", "uint16":
+		return "number"
+	case "duration":
+		return "duration, like 500ms or 10s"
+	case "bool":
+		return "true or false"
+	default:
+		return "value"
+	}
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"locktop/keyspace"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 31, 7, 120_000_000, time.UTC)
+
+// pictureOf is a picture of locks at noon, without findings.
+func pictureOf(locks ...keyspace.Lock) picture {
+	return picture{Snapshot: keyspace.Snapshot{At: noon, Locks: locks, Complete: true}}
+}
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := writeJSON(&out, v); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
+	l := keyspace.Lock{
+		Key: "lock:orders:4711", Format: "redisson", Confidence: keyspace.Certain, Kind: keyspace.Reentrant,
+		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3, Mode: keyspace.Write, Expires: noon.Add(13500 * time.Millisecond)}},
+		Waiters: []keyspace.Waiter{{ID: "w", Since: noon.Add(-9 * time.Second)}, {ID: "v"}},
+		Expires: noon.Add(13500 * time.Millisecond),
+		Node:    "127.0.0.1:6379",
+	}
+	p := pictureOf(l)
+	p.Cost = keyspace.Cost{Scanned: 1001500, Commands: 1420, Took: 812 * time.Millisecond}
+	p.Server = keyspace.Server{Mode: "standalone", Version: "7.0.15"}
+	p.findings = map[keyspace.ID][]keyspace.Finding{
+		l.ID(): {{ID: "overdue", Severity: keyspace.Warning, Text: "It is long.", Remedy: "Wait."}},
+	}
+	want := `{"at":"2026-11-20T12:31:07.120Z","server":{"mode":"standalone","version":"7.0.15"},"complete":true,` +
+		`"cost":{"scanned":1001500,"ms":812,"commands":1420},` +
+		`"locks":[{"key":"lock:orders:4711","kind":"reentrant","format":"redisson","confidence":"certain","mode":"write","state":"write",` +
+		`"holders":[{"id":"8743c9c0-0795-4907-87fd-6c719a6b4586:52","label":"","count":3,"mode":"write","ttl_ms":13500}],` +
+		`"waiters":[{"id":"w","mode":"","since_ms":9000},{"id":"v","mode":""}],"waiter_count":2,"ttl_ms":13500,"fence":0,"node":"127.0.0.1:6379","db":0,` +
+		`"findings":[{"id":"overdue","severity":"warning","text":"It is long.","remedy":"Wait."}]}]}` + "\n"
+	if got := encoded(t, documentOf(p)); got != want {
+		t.Errorf("got  %swant %s", got, want)
+	}
+}
+
+func TestNothingFoundIsAnEmptyArray(t *testing.T) {
+	if got := encoded(t, documentOf(pictureOf())); !strings.Contains(got, `"locks":[]`) {
+		t.Errorf("got %s", got)
+	}
+	if got := encoded(t, documentOf(pictureOf(keyspace.Lock{Key: "k"}))); strings.Contains(got, "null") {
+		t.Errorf("a lock without holders, waiters and findings has a null: %s", got)
+	}
+}
+
+func TestOnlyWhatNeverExpiresHasTheTTLOfNever(t *testing.T) {
+	tests := map[string]struct {
+		expires time.Time
+		want    int64
+	}{
+		"never":                  {time.Time{}, -1},
+		"in 1.5 s":               {noon.Add(1500 * time.Millisecond), 1500},
+		"now":                    {noon, 0},
+		"1 ms past the deadline": {noon.Add(-time.Millisecond), 0},
+		"long past the deadline": {noon.Add(-time.Hour), 0},
+	}
+	for name, tt := range tests {
+		if got := ttl(tt.expires, noon); got != tt.want {
+			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// hostile are names and values as an attacker would choose them: all that acts
+// on a terminal, hides, or poses as something else.
+var hostile = []string{
+	"lock:\x1b[2J\x1b]0;x\x07", "lock:\x1b]52;c;ZXZpbA==\x07", "lock:\x1b]8;;http://evil\x1b\\x", "lock:\x1bP1$r\x1b\\",
+	"lock:\x9b31m", "lock:\u009b31m", "lock:\u0085x", "lock:a\rlock:b", "lock:a\nlock:b", "lock:a\r\nb", "lock:a\bb\x00c\x07",
+	"lock:\x7f", "lock:\u202egood", "lock:\u2066x\u2069", "lock:\u200b", "lock:\ufeff", "lock:\u00ad", "lock:\U000e0041",
+	"lock:\u2028x\u2029", "lock:\xff\xfe", "lock:\xc3", "lock:\xed\xa0\x80", "lock:" + strings.Repeat("\u0301", 50), `lock:\x1b`, `lock:"'<>&,;|`,
+	"=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "'=1", " ", "",
+}
+
+func TestJSONShowsNothingInvisibleAndLosesNothing(t *testing.T) {
+	for _, s := range hostile {
+		out := encoded(t, documentOf(pictureOf(keyspace.Lock{
+			Key: s, Node: s, Holders: []keyspace.Holder{{ID: s, Label: s}}, Waiters: []keyspace.Waiter{{ID: s}},
+		})))
+		if i := strings.IndexFunc(strings.TrimSuffix(out, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 || !utf8.ValidString(out) {
+			t.Errorf("%q: unprintable at %d of %q", s, i, out)
+		}
+		var back struct {
+			Locks []struct {
+				Key     string
+				KeyB64  []byte `json:"key_b64"`
+				Holders []struct {
+					ID    string
+					IDB64 []byte `json:"id_b64"`
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &back); err != nil {
+			t.Fatalf("%q: %v in %s", s, err, out)
+		}
+		l := back.Locks[0]
+		if !utf8.ValidString(s) {
+			l.Key, l.Holders[0].ID = string(l.KeyB64), string(l.Holders[0].IDB64)
+		}
+		if l.Key != s || l.Holders[0].ID != s {
+			t.Errorf("key %q came back as %q, holder as %q", s, l.Key, l.Holders[0].ID)
+		}
+	}
+}
+
+func TestAnEventIsTheLineOfTheContract(t *testing.T) {
+	got := encoded(t, eventOf(keyspace.Event{
+		At: noon, Kind: keyspace.Renewed, Held: 1500 * time.Millisecond,
+		Lock:   keyspace.Lock{Key: "lock:a", Format: "set-nx", Expires: noon.Add(10 * time.Second)},
+		Holder: keyspace.Holder{ID: "token", Label: "api-1"},
+	}))
+	want := `{"at":"2026-11-20T12:31:07.120Z","event":"renewed","key":"lock:a","format":"set-nx","holder":"token","held_ms":1500,"ttl_ms":10000}` + "\n"
+	if got != want {
+		t.Errorf("got  %swant %s", got, want)
+	}
+}

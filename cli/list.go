@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// listing is how list prints.
+type listing struct {
+	json, csv, plain bool
+	failIfStuck      bool
+}
+
+func (o *listing) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
+	set.BoolVar(&o.csv, "csv", false, "comma-separated, for spreadsheets")
+	set.BoolVar(&o.plain, "plain", false, "one sentence a lock, for screen readers and grep")
+	set.BoolVar(&o.failIfStuck, "fail-if-stuck", false, "exit with 3 if something is wrong with a lock")
+	return set
+}
+
+func (p *program) listCommand() *cobra.Command {
+	var c connection
+	var s selection
+	var o listing
+	cmd := &cobra.Command{
+		Use:   "list [flags]",
+		Short: "Every lock, once",
+		Long:  "Looks through the whole keyspace once and prints every lock in it.",
+		Example: `  locktop list
+  locktop list --json | jq '.locks[] | select(.ttl_ms == -1) | .key'
+  locktop list --match 'lock:*' --fail-if-stuck   # for cron: exit code 3`,
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.list(cmd.Context(), &c, &s, o)
+		},
+	}
+	cmdFlags(cmd, c.flags(), s.flags(), o.flags())
+	return cmd
+}
+
+func (p *program) list(ctx context.Context, c *connection, s *selection, o listing) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	t, err := p.dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+
+	snap, err := s.scanner(t.rdb, t.db).Scan(ctx)
+	if err != nil {
+		return fmt.Errorf("look through %s: %w", t.title, err)
+	}
+	found := s.pick(snap)
+	if err := p.print(found, o); err != nil {
+		return fmt.Errorf("print the list: %w", err)
+	}
+	if n := found.troubled(); n > 0 && o.failIfStuck {
+		return &fault{code: exitFindings, err: fmt.Errorf("something is wrong with %s", counted(n, "lock"))}
+	}
+	return nil
+}
+
+func (p *program) print(found picture, o listing) error {
+	switch {
+	case o.json:
+		return writeJSON(p.out, documentOf(found))
+	case o.csv:
+		return writeCSV(p.out, found)
+	case o.plain:
+		return writePlain(p.out, found)
+	default:
+		return writeTable(p.out, found, screenWidth(p.out))
+	}
+}
+
+func (o *listing) check() error {
+	if o.json && o.csv || o.csv && o.plain || o.plain && o.json {
+		return misuse("", "--json, --csv and --plain exclude each other")
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// writePlain prints one lock a line as a sentence, without columns and signs:
+// for screen readers, and for grep.
+func writePlain(w io.Writer, p picture) error {
+	var out strings.Builder
+	for _, l := range p.Locks {
+		fmt.Fprintln(&out, sentence(l, p.At, p.findings[l.ID()]))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// sentence says everything about a lock that the table does.
+func sentence(l keyspace.Lock, at time.Time, found []keyspace.Finding) string {
+	parts := []string{
+		fmt.Sprintf("%s is %s", widget.Plain(l.Key), heldBy(l)),
+		fmt.Sprintf("%s %s", l.Format, l.Kind),
+		deadline(l, at),
+	}
+	if n := len(l.Waiters); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d waiting", n))
+	}
+	for _, f := range found {
+		parts = append(parts, fmt.Sprintf("%s: %s", f.Severity, widget.Plain(f.Text)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// heldBy names every holder, with its count where it holds more than once.
+func heldBy(l keyspace.Lock) string {
+	if len(l.Holders) == 0 {
+		return "free"
+	}
+	var names []string
+	for _, h := range l.Holders {
+		name := widget.Plain(h.Name())
+		if h.Count > 1 {
+			name += fmt.Sprintf(" %d times", h.Count)
+		}
+		names = append(names, name)
+	}
+	held := "held"
+	switch l.State() {
+	case keyspace.Reading:
+		held = "read"
+	case keyspace.Writing:
+		held = "written"
+	}
+	return held + " by " + strings.Join(names, " and ")
+}
+
+func deadline(l keyspace.Lock, at time.Time) string {
+	if d, ok := l.TTL(at); ok {
+		return "expires in " + span(max(0, d))
+	}
+	return "never expires"
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"io"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+func printed(t *testing.T, print func(io.Writer, picture) error, p picture) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := print(&out, p); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func tableOf(width int) func(io.Writer, picture) error {
+	return func(w io.Writer, p picture) error { return writeTable(w, p, width) }
+}
+
+func threeLocks() picture {
+	orders := keyspace.Lock{
+		Key: "lock:orders:4711", Format: "redisson", Kind: keyspace.Reentrant, Expires: noon.Add(13500 * time.Millisecond),
+		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3}},
+		Waiters: []keyspace.Waiter{{ID: "a"}, {ID: "b"}},
+	}
+	nightly := keyspace.Lock{
+		Key: "job:nightly", Format: "set-nx", Kind: keyspace.Mutex,
+		Holders: []keyspace.Holder{{ID: "token", Label: "cron-2", Count: 1}},
+	}
+	catalog := keyspace.Lock{
+		Key: "rw:catalog", Format: "redisson-rw", Kind: keyspace.RW, Expires: noon.Add(7500 * time.Millisecond),
+		Holders: []keyspace.Holder{{ID: "api-1:1", Count: 1, Mode: keyspace.Read}, {ID: "api-2:7", Count: 2, Mode: keyspace.Read}},
+	}
+	p := pictureOf(orders, nightly, catalog)
+	p.Cost.Scanned = 1204
+	p.findings = map[keyspace.ID][]keyspace.Finding{
+		nightly.ID(): {{ID: "never-expires", Severity: keyspace.Critical, Text: "It has no TTL."}},
+	}
+	return p
+}
+
+func TestTheTableHasALockALine(t *testing.T) {
+	want := `LOCK              KIND       FORMAT       OWNER                                    COUNT  WAIT  TTL    STATE  FINDINGS
+lock:orders:4711  reentrant  redisson     8743c9c0-0795-4907-87fd-6c719a6b4586:52  3      2     13.5s  held
+job:nightly       mutex      set-nx       cron-2                                   1      0     never  stuck  never-expires
+rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     7.5s   read
+3 locks among 1204 keys, 1 with findings
+`
+	if got := printed(t, tableOf(0), threeLocks()); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestTheTableFitsTheTerminal(t *testing.T) {
+	for _, width := range []int{100, 110, 120} {
+		for line := range strings.Lines(printed(t, tableOf(width), threeLocks())) {
+			if w := widget.Width(strings.TrimSuffix(line, "\n")); w > width {
+				t.Errorf("%d cells in a terminal of %d: %s", w, width, line)
+			}
+		}
+	}
+}
+
+func TestPlainSaysALockInASentence(t *testing.T) {
+	want := `lock:orders:4711 is held by 8743c9c0-0795-4907-87fd-6c719a6b4586:52 3 times, redisson reentrant, expires in 13.5s, 2 waiting
+job:nightly is held by cron-2, set-nx mutex, never expires, critical: It has no TTL.
+rw:catalog is read by api-1:1 and api-2:7 2 times, redisson-rw rw, expires in 7.5s
+`
+	if got := printed(t, writePlain, threeLocks()); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestCSVIsWhatSpreadsheetsRead(t *testing.T) {
+	want := `key,kind,format,confidence,mode,state,holders,count,waiter_count,ttl_ms,fence,node,db,findings
+lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b4586:52,3,2,13500,0,,0,
+job:nightly,mutex,set-nx,no,,stuck,token,1,0,-1,0,,0,never-expires
+rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,
+`
+	if got := printed(t, writeCSV, threeLocks()); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
+	forms := map[string]func(io.Writer, picture) error{"table": tableOf(0), "narrow table": tableOf(80), "plain": writePlain, "csv": writeCSV}
+	empty := map[string]int{}
+	for name, print := range forms {
+		empty[name] = strings.Count(printed(t, print, pictureOf()), "\n")
+	}
+	for _, s := range hostile {
+		l := keyspace.Lock{Key: s, Node: s, Holders: []keyspace.Holder{{ID: s, Label: s}}, Waiters: []keyspace.Waiter{{ID: s}}}
+		p := pictureOf(l)
+		p.findings = map[keyspace.ID][]keyspace.Finding{l.ID(): {{ID: "x", Text: s, Remedy: s}}}
+		for name, print := range forms {
+			out := printed(t, print, p)
+			if lines := strings.Count(out, "\n"); lines != empty[name]+1 {
+				t.Errorf("%s of %q has %d lines more than of nothing, want 1: %q", name, s, lines-empty[name], out)
+			}
+			if strings.ContainsFunc(out, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) || unicode.IsMark(r) }) {
+				t.Errorf("%s of %q: %q", name, s, out)
+			}
+		}
+		e := eventSentence(keyspace.Event{At: noon, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0], Waiter: l.Waiters[0]})
+		if strings.ContainsFunc(e, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("event of %q: %q", s, e)
+		}
+	}
+}
+
+func TestNoCellOfCSVIsAFormula(t *testing.T) {
+	for _, s := range hostile {
+		l := keyspace.Lock{Key: s, Node: s, Holders: []keyspace.Holder{{ID: s}}}
+		rows, err := csv.NewReader(strings.NewReader(printed(t, writeCSV, pictureOf(l)))).ReadAll()
+		if err != nil {
+			t.Fatalf("%q: %v", s, err)
+		}
+		for i, c := range rows[1] {
+			if number := rows[0][i] == "ttl_ms"; !number && c != "" && strings.ContainsAny(c[:1], "=+-@\t\r") {
+				t.Errorf("%s of %q is %q", rows[0][i], s, c)
+			}
+		}
+	}
+}
+
+func TestSpansArePreciseWhereItMatters(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                                     "0s",
+		1500 * time.Microsecond:               "2ms",
+		999 * time.Millisecond:                "999ms",
+		13540 * time.Millisecond:              "13.5s",
+		59*time.Second + 999*time.Millisecond: "1m00s",
+		90 * time.Second:                      "1m30s",
+		3*time.Hour + 12*time.Minute:          "3h12m",
+		72 * time.Hour:                        "3d",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("span(%v) = %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"locktop/keyspace"
+	"locktop/tui"
+)
+
+func (p *program) rootCommand() *cobra.Command {
+	var c connection
+	var s selection
+	root := &cobra.Command{
+		Use:   "locktop",
+		Short: "Every distributed lock in a Redis keyspace, live",
+		Long: `locktop shows every distributed lock in a Redis keyspace, live: who holds it,
+since when, how deep, for how much longer, and who waits.
+
+Without flags it looks at LOCKTOP_URL, REDIS_URL, or redis://127.0.0.1:6379.
+It only reads.`,
+		Example: `  locktop demo                              look around, no server needed
+  locktop -u rediss://redis.internal:6380   the screen on a server
+  locktop list --stuck                      what is wrong, once
+  locktop watch --match 'lock:orders:*'     what happens, as it happens`,
+		Version:                    build(),
+		Args:                       command,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.screenOn(cmd.Context(), &c, &s)
+		},
+	}
+	cmdFlags(root, c.flags(), s.flags())
+	root.SetVersionTemplate("locktop {{.Version}}\n")
+	root.SetHelpFunc(help)
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(p.demoCommand(), p.listCommand(), p.watchCommand(), p.versionCommand())
+	return root
+}
+
+// command refuses an argument that is no command, with the nearest that is one.
+func command(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see locktop --help"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + near[0] + "?"
+	}
+	return misuse(hint, "unknown command %q", args[0])
+}
+
+// noArguments does not repeat what it refuses: it may be a password that its
+// owner thought --askpass would take.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return misuse("see "+cmd.CommandPath()+" --help", "%s takes no arguments", cmd.CommandPath())
+}
+
+// screenOn shows the screen on the server that c names.
+func (p *program) screenOn(ctx context.Context, c *connection, s *selection) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := p.needsTerminal(); err != nil {
+		return err
+	}
+	t, err := p.dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	return p.screen(ctx, tui.World{Source: s.follow(t), Title: t.title})
+}
+
+// screen shows w until the user leaves it or ctx ends.
+func (p *program) screen(ctx context.Context, w tui.World) error {
+	w.Input, w.Output = p.in, p.out
+	w.NoColor = os.Getenv("NO_COLOR") != ""
+	if err := tui.Run(ctx, w); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// needsTerminal refuses to draw where nobody could see it or press a key.
+func (p *program) needsTerminal() error {
+	for _, end := range []any{p.in, p.out} {
+		f, ok := end.(*os.File)
+		if !ok || !term.IsTerminal(f.Fd()) {
+			return misuse("locktop list and locktop watch work everywhere", "the screen needs a terminal")
+		}
+	}
+	return nil
+}
+
+// follow is a source of pictures of the selected locks of a server.
+func (s *selection) follow(t *target) tui.Source {
+	return selected{keyspace.NewFollower(s.scanner(t.rdb, t.db)), s}
+}
+
+// selected is a source of which only a part is wanted.
+type selected struct {
+	all tui.Source
+	by  *selection
+}
+
+// Snapshot returns the selected part of the newest picture.
+func (s selected) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	snap, err := s.all.Snapshot(ctx)
+	return s.by.pick(snap).Snapshot, err
+}

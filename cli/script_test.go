@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"locktop/server"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"locktop": func() {
+			os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+func TestScriptsOnRedis(t *testing.T) {
+	testscript.Run(t, scripts("redis", func(tb server.TB) string { return server.ForTest(tb).Addr() }))
+}
+
+func TestScriptsOnTheEmbeddedServer(t *testing.T) {
+	testscript.Run(t, scripts("embedded", func(tb server.TB) string { return server.EmbeddedForTest(tb).Addr() }))
+}
+
+// scripts are the files in testdata, each with a server of its own. Besides the
+// commands of testscript they have:
+//
+//	redis COMMAND ARGUMENTS…   sends a command; arguments have the escapes of Go strings
+//	exits CODE ARGUMENTS…      runs locktop and expects that exit code
+//	lock KEY FIELD=VALUE…      looks for that lock in the JSON on stdout; a field is a path, as in
+//	                           holders.0.count; holders.len is a length
+//	ttl KEY                    compares that lock's ttl_ms with what the server says now
+//
+// $addr, $host and $port are where the server is, and LOCKTOP_URL says so, too.
+func scripts(name string, start func(server.TB) string) testscript.Params {
+	return testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			addr := start(scriptTB{env})
+			host, port, _ := strings.Cut(addr, ":")
+			env.Vars = append(env.Vars, "addr="+addr, "host="+host, "port="+port, "LOCKTOP_URL=redis://"+addr)
+			rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+			env.Values[redisKey{}] = rdb
+			env.Defer(func() { _ = rdb.Close() })
+			return nil
+		},
+		Condition: func(cond string) (bool, error) { return cond == name, nil },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"redis": scriptRedis,
+			"exits": scriptExits,
+			"lock":  scriptLock,
+			"ttl":   scriptTTL,
+		},
+	}
+}
+
+// redisKey is where a script keeps its client.
+type redisKey struct{}
+
+func clientOf(ts *testscript.TestScript) *redis.Client {
+	return ts.Value(redisKey{}).(*redis.Client)
+}
+
+// scriptTB lets a script start a server that ends with it.
+type scriptTB struct{ env *testscript.Env }
+
+func (s scriptTB) Helper()           {}
+func (s scriptTB) Cleanup(f func())  { s.env.Defer(f) }
+func (s scriptTB) Skip(args ...any)  { s.env.T().Skip(args...) }
+func (s scriptTB) Fatal(args ...any) { s.env.T().Fatal(args...) }
+
+func scriptRedis(ts *testscript.TestScript, _ bool, args []string) {
+	argv := make([]any, len(args))
+	for i, a := range args {
+		raw, err := strconv.Unquote(`"` + strings.ReplaceAll(a, `"`, `\"`) + `"`)
+		ts.Check(err)
+		argv[i] = raw
+	}
+	ts.Check(clientOf(ts).Do(context.Background(), argv...).Err())
+}
+
+func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	if err := ts.Exec("locktop", args[1:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("run locktop: %v", err)
+		}
+		code = exit.ExitCode()
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+func scriptLock(ts *testscript.TestScript, _ bool, args []string) {
+	l := lockOnStdout(ts, args[0])
+	for _, a := range args[1:] {
+		path, want, _ := strings.Cut(a, "=")
+		if got := fmt.Sprint(at(l, path)); got != want {
+			ts.Fatalf("%s of %s is %s, want %s", path, args[0], got, want)
+		}
+	}
+}
+
+// tolerance is how far a TTL may be off.
+const tolerance = 50 * time.Millisecond
+
+func scriptTTL(ts *testscript.TestScript, _ bool, args []string) {
+	l := lockOnStdout(ts, args[0])
+	said, err := at(l, "ttl_ms").(json.Number).Int64()
+	ts.Check(err)
+	looked, err := time.Parse(time.RFC3339, at(document(ts), "at").(string))
+	ts.Check(err)
+
+	pipe := clientOf(ts).Pipeline()
+	now, left := pipe.Time(context.Background()), pipe.PTTL(context.Background(), args[0])
+	_, err = pipe.Exec(context.Background())
+	ts.Check(err)
+	expires := now.Val().Add(left.Val())
+	if off := looked.Add(time.Duration(said) * time.Millisecond).Sub(expires).Abs(); off > tolerance {
+		ts.Fatalf("%s expires at %v and was said to in %d ms at %v, off by %v", args[0], expires, said, looked, off)
+	}
+}
+
+func document(ts *testscript.TestScript) any {
+	d := json.NewDecoder(strings.NewReader(ts.ReadFile("stdout")))
+	d.UseNumber()
+	var doc any
+	ts.Check(d.Decode(&doc))
+	return doc
+}
+
+func lockOnStdout(ts *testscript.TestScript, key string) any {
+	for _, l := range at(document(ts), "locks").([]any) {
+		if at(l, "key") == key {
+			return l
+		}
+	}
+	ts.Fatalf("there is no lock %s", key)
+	return nil
+}
+
+// at follows a path such as holders.0.count into decoded JSON; nil if it leads
+// nowhere.
+func at(v any, path string) any {
+	if rest, ok := strings.CutSuffix(path, ".len"); ok {
+		list, _ := at(v, rest).([]any)
+		return len(list)
+	}
+	for step := range strings.SplitSeq(path, ".") {
+		switch node := v.(type) {
+		case map[string]any:
+			v = node[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(node) {
+				return nil
+			}
+			v = node[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+)
+
+// selection is which locks the user wants to see.
+type selection struct {
+	match  []string
+	format string
+	all    bool
+	stuck  bool
+}
+
+func (s *selection) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Selection", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
+	set.StringVar(&s.format, "format", "", "only locks of the format of this `name`: "+strings.Join(formatNames(), ", "))
+	set.BoolVar(&s.all, "all", false, "also what is only possibly a lock")
+	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
+	return set
+}
+
+// check refuses a format that does not exist; nothing would ever be found.
+func (s *selection) check() error {
+	if s.format != "" && !slices.Contains(formatNames(), s.format) {
+		return misuse("there are "+strings.Join(formatNames(), ", "), "unknown format %q", s.format)
+	}
+	return nil
+}
+
+// scanner looks for what is selected. Formats are left to [selection.wants]:
+// which format a key has is only known when all of them were tried.
+func (s *selection) scanner(rdb redis.UniversalClient, db int) *keyspace.Scanner {
+	o := keyspace.ScanOptions{Formats: formats.All(), DB: db, Match: s.match}
+	if s.all {
+		o.MinConfidence = keyspace.Possible
+	}
+	return keyspace.NewScanner(rdb, o)
+}
+
+// wants reports whether a lock with these findings is selected.
+func (s *selection) wants(l keyspace.Lock, found []keyspace.Finding) bool {
+	return (s.format == "" || s.format == l.Format) && (!s.stuck || len(found) > 0)
+}
+
+// picture is a snapshot with what is wrong in it.
+type picture struct {
+	keyspace.Snapshot
+	findings map[keyspace.ID][]keyspace.Finding
+}
+
+// pick makes a picture of the selected part of a snapshot.
+func (s *selection) pick(snap keyspace.Snapshot) picture {
+	p := picture{snap, findingsByLock(snap)}
+	p.Locks = nil
+	for _, l := range snap.Locks {
+		if s.wants(l, p.findings[l.ID()]) {
+			p.Locks = append(p.Locks, l)
+		}
+	}
+	return p
+}
+
+// troubled counts the locks in the picture that have findings.
+func (p picture) troubled() int {
+	n := 0
+	for _, l := range p.Locks {
+		if len(p.findings[l.ID()]) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func findingsByLock(snap keyspace.Snapshot) map[keyspace.ID][]keyspace.Finding {
+	byLock := map[keyspace.ID][]keyspace.Finding{}
+	for _, f := range keyspace.Findings(snap) {
+		byLock[f.Lock] = append(byLock[f.Lock], f)
+	}
+	return byLock
+}
+
+func formatNames() []string {
+	var names []string
+	for _, f := range formats.All() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// completeFormats lets the shell complete --format.
+func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return formatNames(), cobra.ShellCompDirectiveNoFileComp
+}

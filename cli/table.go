@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// column is a column of the table for people.
+type column struct {
+	title string
+	cell  func(picture, keyspace.Lock) string
+	least int // the width it keeps when the table must become narrower; 0: all of it
+}
+
+func columns() []column {
+	return []column{
+		{"LOCK", func(_ picture, l keyspace.Lock) string { return widget.Plain(l.Key) }, 20},
+		{"KIND", func(_ picture, l keyspace.Lock) string { return string(l.Kind) }, 0},
+		{"FORMAT", func(_ picture, l keyspace.Lock) string { return l.Format }, 0},
+		{"OWNER", func(_ picture, l keyspace.Lock) string { return owner(l) }, 12},
+		{"COUNT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
+		{"WAIT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(len(l.Waiters)) }, 0},
+		{"TTL", func(p picture, l keyspace.Lock) string { return left(l, p.At) }, 0},
+		{"STATE", func(_ picture, l keyspace.Lock) string { return string(l.State()) }, 0},
+		{"FINDINGS", func(p picture, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},
+	}
+}
+
+// writeTable prints one lock a line under headings, no line wider than width if
+// it can be helped; 0 is as wide as it takes.
+func writeTable(w io.Writer, p picture, width int) error {
+	cols := columns()
+	rows := [][]string{make([]string, len(cols))}
+	for i, c := range cols {
+		rows[0][i] = c.title
+	}
+	for _, l := range p.Locks {
+		row := make([]string, len(cols))
+		for i, c := range cols {
+			row[i] = c.cell(p, l)
+		}
+		rows = append(rows, row)
+	}
+
+	widths := narrow(cols, natural(rows), width)
+	var out strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = widget.Fit(cell, widths[i])
+		}
+		out.WriteString(strings.TrimRight(strings.Join(row, "  "), " "))
+		out.WriteByte('\n')
+	}
+	fmt.Fprintf(&out, "%s\n", total(p))
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// total is the line under the table.
+func total(p picture) string {
+	s := fmt.Sprintf("%s among %s", counted(len(p.Locks), "lock"), counted(int(p.Cost.Scanned), "key"))
+	if n := p.troubled(); n > 0 {
+		s += fmt.Sprintf(", %d with findings", n)
+	}
+	return s
+}
+
+// natural is how wide each column would like to be.
+func natural(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], widget.Width(cell))
+		}
+	}
+	return widths
+}
+
+// narrow takes from the columns that can give, from the right, until the table
+// fits or they have given all.
+func narrow(cols []column, widths []int, width int) []int {
+	excess := 2*(len(cols)-1) - width
+	for _, w := range widths {
+		excess += w
+	}
+	for i := len(cols) - 1; i >= 0 && width > 0; i-- {
+		if cols[i].least == 0 || excess <= 0 {
+			continue
+		}
+		give := max(0, min(excess, widths[i]-cols[i].least))
+		widths[i] -= give
+		excess -= give
+	}
+	return widths
+}
+
+// screenWidth is how wide the terminal behind w is, 0 if there is none.
+func screenWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(f.Fd())
+	if err != nil {
+		return 0
+	}
+	return width
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/server"
+)
+
+// authority signs certificates for a test. Its files are PEM.
+type authority struct {
+	dir, file string
+	cert      *x509.Certificate
+	key       *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert, a.key = template, nil
+	a.file, _ = a.issue(t, "ca", template)
+	return a
+}
+
+// issue writes a certificate and its key, signed by a; the first one a issues
+// is its own.
+func (a *authority) issue(t *testing.T, name string, template *x509.Certificate) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.key == nil {
+		a.key = private
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.write(t, name+".crt", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", pkcs8)
+}
+
+func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(a.dir, name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// leaf is a certificate for a server named redis.test and for clients.
+func leaf() *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(2), DNSNames: []string{"redis.test"}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+}
+
+func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
+	clearEnvironment(t)
+	ca := newAuthority(t)
+	cert, key := ca.issue(t, "server", leaf())
+	clientCert, clientKey := ca.issue(t, "client", leaf())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	plain := server.ForTest(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
+	address := "rediss://127.0.0.1:" + strconv.Itoa(port)
+
+	client := []string{"--cert", clientCert, "--key", clientKey}
+	trusted := append([]string{"--cacert", ca.file}, client...)
+	tests := map[string]struct {
+		args []string
+		code int
+		said string
+	}{
+		"an authority, a name and a client certificate": {append([]string{"-u", address, "--sni", "redis.test"}, trusted...), exitFine, ""},
+		"the same by --tls":                             {append([]string{"-p", strconv.Itoa(port), "--tls", "--sni", "redis.test"}, trusted...), exitFine, ""},
+		"not verified":                                  {append([]string{"-u", address, "--insecure"}, client...), exitFine, "not verified"},
+		"another name":                                  {append([]string{"-u", address, "--sni", "other.test"}, trusted...), exitNoConnect, "certificate"},
+		"no name":                                       {append([]string{"-u", address}, trusted...), exitNoConnect, "certificate"},
+		"an authority not trusted":                      {append([]string{"-u", address, "--sni", "redis.test"}, client...), exitNoConnect, "certificate"},
+		"no client certificate":                         {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.file}, exitNoConnect, "connect"},
+		"no TLS at all":                                 {[]string{"-p", strconv.Itoa(port)}, exitNoConnect, "try --tls"},
+		"a certificate without TLS":                     {append([]string{"-u", "redis://" + plain.Addr()}, client...), exitUsage, "without TLS"},
+		"--insecure without TLS":                        {[]string{"-u", "redis://" + plain.Addr(), "--insecure"}, exitUsage, "without TLS"},
+		"a certificate without key":                     {[]string{"-u", address, "--cert", clientCert}, exitUsage, "belong together"},
+		"no certificates in the CA":                     {[]string{"-u", address, "--cacert", clientKey}, exitUsage, "no certificate"},
+		"a CA file that is not there":                   {[]string{"-u", address, "--cacert", ca.file + "x"}, exitUsage, "no such file"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := locktop(t, append([]string{"list", "--json"}, tt.args...)...)
+			if o.code != tt.code || !strings.Contains(o.errors, tt.said) {
+				t.Errorf("exit code %d, want %d; on stderr %q, want it to say %q", o.code, tt.code, o.errors, tt.said)
+			}
+		})
+	}
+}

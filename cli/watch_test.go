@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// patience is how long a test waits for what must come; it is only used up when
+// it does not.
+const patience = 20 * time.Second
+
+// lines is an output that can be waited for.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{} // holds one value after a write
+}
+
+func newLines() *lines { return &lines{more: make(chan struct{}, 1)} }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// sees waits for a line that matches.
+func (l *lines) sees(t *testing.T, pattern string) {
+	t.Helper()
+	line := regexp.MustCompile("(?m)" + pattern)
+	deadline := time.After(patience)
+	for !line.MatchString(l.String()) {
+		select {
+		case <-l.more:
+		case <-deadline:
+			t.Fatalf("no line like %s in\n%s", pattern, l.String())
+		}
+	}
+}
+
+// watch is a running `locktop watch`.
+type watch struct {
+	out, errors *lines
+	stop        context.CancelFunc
+	code        chan int
+}
+
+func startWatch(t *testing.T, args ...string) *watch {
+	t.Helper()
+	clearEnvironment(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &watch{out: newLines(), errors: newLines(), stop: cancel, code: make(chan int, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.code <- Run(ctx, append([]string{"watch"}, args...), strings.NewReader(""), w.out, w.errors)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+func (w *watch) exits(t *testing.T, want int) {
+	t.Helper()
+	select {
+	case code := <-w.code:
+		if code != want {
+			t.Errorf("exit code %d, want %d; stderr: %s", code, want, w.errors)
+		}
+	case <-time.After(patience):
+		t.Fatalf("it goes on and on; stderr: %s", w.errors)
+	}
+}
+
+// token is what a SET NX lock holds.
+const token = "5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"
+
+const otherToken = "b1d2c3e4-f5a6-4b7c-8d9e-0f1a2b3c4d5e"
+
+func TestWatchTellsWhatHappensToALock(t *testing.T) {
+	for name, addr := range map[string]string{"redis": server.ForTest(t).Addr(), "embedded": server.EmbeddedForTest(t).Addr()} {
+		t.Run(name, func(t *testing.T) {
+			send(t, addr, "SET", "lock:there", token, "PX", "60000")
+			w := startWatch(t, "-u", "redis://"+addr)
+			w.out.sees(t, `^\d\d:\d\d:\d\d\.\d{3} appeared lock:there by .*, expires in (59\.\ds|1m00s), `)
+
+			send(t, addr, "SET", "lock:a", token, "NX", "PX", "60000")
+			w.out.sees(t, ` acquired lock:a by .*, expires in `)
+			send(t, addr, "PEXPIRE", "lock:a", "120000")
+			w.out.sees(t, ` renewed lock:a by .*, expires in (1m59s|2m00s)`)
+			send(t, addr, "DEL", "lock:a")
+			w.out.sees(t, ` released lock:a by .*, held for `)
+
+			send(t, addr, "SET", "lock:b", token, "NX", "PX", "700")
+			w.out.sees(t, ` acquired lock:b by `)
+			w.out.sees(t, ` expired lock:b by `)
+
+			send(t, addr, "SET", "lock:c", token, "PX", "60000")
+			w.out.sees(t, ` acquired lock:c by `)
+			send(t, addr, "SET", "lock:c", otherToken, "KEEPTTL")
+			w.out.sees(t, ` stolen lock:c by `)
+
+			w.stop()
+			w.exits(t, exitInterrupted)
+			if w.errors.String() != "" {
+				t.Errorf("on stderr: %s", w.errors)
+			}
+		})
+	}
+}
+
+func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
+	addr := server.EmbeddedForTest(t).Addr()
+	w := startWatch(t, "--json", "-u", "redis://"+addr)
+	send(t, addr, "SET", "lock:\x1b[2J\u202e", token, "PX", "60000")
+	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","format":"[a-z-]+","holder":"`+token+`","held_ms":\d+,"ttl_ms":(60000|59\d{3})}$`)
+}
+
+func TestWatchShowsOnlyWhatWasAskedFor(t *testing.T) {
+	addr := server.EmbeddedForTest(t).Addr()
+	w := startWatch(t, "--events", "acquired,appeared", "--match", "lock:orders:*", "--match", "lock:last", "-u", "redis://"+addr)
+	send(t, addr, "SET", "lock:other", token, "PX", "60000")
+	send(t, addr, "SET", "lock:orders:1", token, "PX", "60000")
+	w.out.sees(t, " (acquired|appeared) lock:orders:1 ")
+	send(t, addr, "DEL", "lock:orders:1")
+	send(t, addr, "SET", "lock:last", token, "PX", "60000")
+	w.out.sees(t, " acquired lock:last ")
+	if said := w.out.String(); strings.Count(said, "\n") != 2 {
+		t.Errorf("it said\n%s", said)
+	}
+}
+
+func TestWatchStopsInTime(t *testing.T) {
+	addr := server.EmbeddedForTest(t).Addr()
+	startWatch(t, "--for", "1ms", "-u", "redis://"+addr).exits(t, exitFine)
+}
+
+func TestWatchOutlivesTheServer(t *testing.T) {
+	c := server.ForTest(t)
+	w := startWatch(t, "-u", "redis://"+c.Addr(), "--timeout", "200ms")
+	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
+	w.out.sees(t, `(acquired|appeared) lock:a`)
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	w.errors.sees(t, `^locktop: lost redis://`+regexp.QuoteMeta(c.Addr())+`/0: .*; trying again until it is back$`)
+	if err := c.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after `)
+	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
+	w.out.sees(t, `(acquired|appeared) lock:b`)
+	if n := strings.Count(w.errors.String(), "\n"); n != 2 {
+		t.Errorf("it should say once that the server is gone and once that it is back, and said\n%s", w.errors)
+	}
+}
+
+func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
+	addr := server.EmbeddedForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	if err := rdb.Set(t.Context(), "lock:a", token, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("locktop", "watch", "-u", "redis://"+addr)
+	out := newLines()
+	cmd.Stdout, cmd.Stderr = out, io.Discard
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.sees(t, `appeared lock:a`)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+}

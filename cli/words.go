@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// owner is who holds a lock, in the width of a table cell: the first holder's
+// name and how many more there are.
+func owner(l keyspace.Lock) string {
+	if len(l.Holders) == 0 {
+		return ""
+	}
+	name := widget.Plain(l.Holders[0].Name())
+	if more := len(l.Holders) - 1; more > 0 {
+		name += fmt.Sprintf(" +%d", more)
+	}
+	return name
+}
+
+// findingIDs are the names of what is wrong.
+func findingIDs(found []keyspace.Finding) string {
+	var ids []string
+	for _, f := range found {
+		ids = append(ids, f.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// left is the time a lock has left, in few cells.
+func left(l keyspace.Lock, at time.Time) string {
+	d, ok := l.TTL(at)
+	switch {
+	case !ok:
+		return "never"
+	case d < 0:
+		return "0s"
+	default:
+		return span(d)
+	}
+}
+
+// span is a duration with as much precision as means something at its size.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d.Round(100*time.Millisecond) < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		s := int(d.Round(time.Second).Seconds())
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// counted is "1 lock", "2 locks".
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
