@@ -1,0 +1,90 @@
+// Screenshots makes the pictures of this folder again: it builds locktop, runs
+// it in a terminal, presses keys and draws what is then on the screen. Nothing
+// in the pictures is made up.
+//
+//	go run ./screenshots [-o FOLDER]
+//
+// It needs tmux, and for PNG beside SVG also rsvg-convert.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+)
+
+func main() {
+	folder := flag.String("o", "screenshots", "write the pictures to this `folder`")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := takeAll(ctx, *folder); err != nil {
+		fmt.Fprintln(os.Stderr, "screenshots:", err)
+		os.Exit(1)
+	}
+}
+
+// takeAll builds the program and takes every shot of the table.
+func takeAll(ctx context.Context, folder string) (err error) {
+	work, err := os.MkdirTemp("", "locktop-shots-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	program := filepath.Join(work, "locktop")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "locktop").CombinedOutput(); err != nil {
+		return fmt.Errorf("build locktop: %w\n%s", err, out)
+	}
+	for _, s := range shots() {
+		if err := s.take(ctx, work, program, folder); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// take runs the program, does as the shot says, and writes the picture.
+func (s shot) take(ctx context.Context, work, program, folder string) error {
+	term, err := openTerminal(ctx, filepath.Join(work, s.name), append([]string{program}, s.args...))
+	if err != nil {
+		return err
+	}
+	defer term.close()
+	for _, do := range s.steps {
+		if err := term.press(ctx, do.keys); err != nil {
+			return err
+		}
+		if err := term.await(ctx, do.until); err != nil {
+			return err
+		}
+	}
+	text, err := term.picture(ctx)
+	if err != nil {
+		return err
+	}
+	return write(ctx, filepath.Join(folder, s.name), draw(s.title, parse(text, columns, rows)))
+}
+
+// write puts a picture into name.svg, and into name.png where rsvg-convert is
+// installed.
+func write(ctx context.Context, name string, svg []byte) error {
+	if err := os.WriteFile(name+".svg", svg, 0o644); err != nil {
+		return err
+	}
+	fmt.Println(name + ".svg")
+	converter, err := exec.LookPath("rsvg-convert")
+	if err != nil {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, converter, "--zoom", "2", "--output", name+".png", name+".svg").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("convert %s.svg: %w\n%s", name, err, out)
+	}
+	fmt.Println(name + ".png")
+	return nil
+}
