@@ -40,26 +40,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// Locker is anything that can be locked. [Mutex] is one.
-type Locker interface {
-	// TryLock takes the lock if it is free, in one round trip, and returns
-	// [ErrHeld] at once if it is not. If ctx ends before the reply, the error
-	// matches ctx.Err() and whatever the request may have done is undone in the
-	// background.
-	TryLock(ctx context.Context) (*Lease, error)
-	// Lock waits for the lock until ctx ends; the error then matches ctx.Err()
-	// and, if a holder was seen, [ErrHeld]. ctx bounds the wait alone: the
-	// lease does not end with it. An error before the first answer of the
-	// server is returned at once; after it, Lock sits out what may pass (a
-	// restart, a failover).
-	Lock(ctx context.Context) (*Lease, error)
-}
 
 // Config says who locks. The zero value works.
 type Config struct {
@@ -78,6 +64,11 @@ type Options struct {
 	TTL time.Duration
 	// Renew says how the lease is kept alive. The zero value renews for ever.
 	Renew Renew
+	// Wait says how Lock waits. The zero value listens for the release.
+	Wait Wait
+	// Fence numbers the holders: see [Lease.Fence]. The counter is a key of its
+	// own beside the lock, without expiry.
+	Fence bool
 }
 
 // Renew bounds the renewal of a lease.
@@ -86,6 +77,37 @@ type Renew struct {
 	Max     int           // renewals before the lease is left to run out; 0 = no bound
 	MaxHold time.Duration // the lease ends this long after it began, renewed or not; 0 = no bound
 	Off     bool          // no renewal: the lease ends TTL after it began, unless extended by hand
+}
+
+// Wait says how Lock waits for a lock that is held.
+type Wait struct {
+	// Poll asks again and again, this long after each refusal, instead of
+	// listening for the release. Every waiting goroutine asks for itself.
+	Poll time.Duration
+	// Jitter spreads each pause evenly over Poll ± Poll×Jitter, so that clients
+	// which were refused together do not come back together. 0 to 1.
+	Jitter float64
+	// MaxTries is how often to ask before Lock gives up with [ErrHeld]; 0 = until
+	// its context ends. It goes with Poll.
+	MaxTries int
+}
+
+// pause returns the time until the next try.
+func (w Wait) pause() time.Duration {
+	return w.Poll + time.Duration((2*rand.Float64()-1)*w.Jitter*float64(w.Poll))
+}
+
+// check refuses what cannot work.
+func (w Wait) check() error {
+	switch {
+	case w.Poll < 0 || w.MaxTries < 0:
+		return fmt.Errorf("%w: negative wait", ErrArgument)
+	case w.Jitter < 0 || w.Jitter > 1:
+		return fmt.Errorf("%w: jitter %v; it must be between 0 and 1", ErrArgument, w.Jitter)
+	case w.Poll == 0 && (w.MaxTries > 0 || w.Jitter > 0):
+		return fmt.Errorf("%w: MaxTries and Jitter go with Poll", ErrArgument)
+	}
+	return nil
 }
 
 const (
@@ -111,7 +133,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Renew.Max < 0 || o.Renew.MaxHold < 0 {
 		return o, fmt.Errorf("%w: negative bound on renewal", ErrArgument)
 	}
-	return o, nil
+	return o, o.Wait.check()
 }
 
 // checkTTL refuses what Redis would round or misread.
@@ -194,7 +216,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.end()
-	err := c.transport.releaseAll(func(l *Lease) bool { return c.root || l.client == c })
+	err := c.transport.releaseAll(func(h *hold) bool { return c.root || h.client == c })
 	if !c.root {
 		return err
 	}
@@ -207,26 +229,26 @@ func (c *Client) Close() error {
 	return errors.Join(err, c.transport.shut())
 }
 
-// releaseAll ends the leases that match and releases them in one pipeline.
-func (t *transport) releaseAll(match func(*Lease) bool) error {
-	leases := t.keeper.all(match)
-	if len(leases) == 0 {
+// releaseAll ends the holds that match and releases them in one pipeline.
+func (t *transport) releaseAll(match func(*hold) bool) error {
+	holds := t.keeper.all(match)
+	if len(holds) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(t.alive, closePatience)
 	defer cancel()
-	calls := make([]*call, len(leases))
-	for i, l := range leases {
-		l.finish(ErrClosed)
-		calls[i] = mutexRelease.send(ctx, t.wire, l.key, l.token, name(l.key, "free"))
+	requests := make([]pending, len(holds))
+	for i, h := range holds {
+		h.finish(ErrClosed)
+		requests[i] = h.form.release(ctx, h.token, 0)
 	}
 	var failed []error
-	for i, l := range leases {
-		if _, err := calls[i].wait(ctx, t.wire); err != nil {
-			failed = append(failed, describe("close: release", l.key, err))
+	for i, h := range holds {
+		if _, err := requests[i].wait(ctx); err != nil {
+			failed = append(failed, describe("close: release", h.key, err))
 			continue
 		}
-		l.report(Released)
+		h.report(Released)
 	}
 	return errors.Join(failed...)
 }

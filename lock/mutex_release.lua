@@ -2,11 +2,11 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  our token
 -- ARGV[2]  channel on which waiters listen
--- Returns 1 if the lock was ours, 0 if not: then nothing was touched.
+-- Returns 1 if the lock was ours, nil if not: then nothing was touched.
 -- Runs also when memory is full. PUBLISH may be forbidden by an ACL; the lock
 -- is free all the same, and waiters find out at its old deadline.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-  return 0
+  return nil
 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', ARGV[2], KEYS[1])

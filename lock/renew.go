@@ -8,73 +8,73 @@ import (
 	"time"
 )
 
-// keeper knows when each lease needs attention: its next renewal or its
-// deadline, whichever is first. One goroutine serves all leases of a transport.
+// keeper knows when each hold needs attention: its next renewal or its
+// deadline, whichever is first. One goroutine serves all holds of a transport.
 type keeper struct {
-	mu     sync.Mutex
-	leases leaseHeap
-	wake   chan struct{} // the heap's top has changed
+	mu    sync.Mutex
+	holds holdHeap
+	wake  chan struct{} // the heap's top has changed
 }
 
 func (k *keeper) init() { k.wake = make(chan struct{}, 1) }
 
-func (k *keeper) add(l *Lease) {
+func (k *keeper) add(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l.due = l.nextDue()
-	heap.Push(&k.leases, l)
-	k.poke(l)
+	h.due = h.nextDue()
+	heap.Push(&k.holds, h)
+	k.poke(h)
 }
 
-// move puts a lease where its new times want it. Called with l.mu held.
-func (k *keeper) move(l *Lease) {
+// move puts a hold where its new times want it. Called with h.mu held.
+func (k *keeper) move(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if l.slot < 0 {
+	if h.slot < 0 {
 		return
 	}
-	l.due = l.nextDue()
-	heap.Fix(&k.leases, l.slot)
-	k.poke(l)
+	h.due = h.nextDue()
+	heap.Fix(&k.holds, h.slot)
+	k.poke(h)
 }
 
-func (k *keeper) remove(l *Lease) {
+func (k *keeper) remove(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if l.slot >= 0 {
-		heap.Remove(&k.leases, l.slot)
+	if h.slot >= 0 {
+		heap.Remove(&k.holds, h.slot)
 	}
 }
 
-// poke wakes the goroutine if l is now the first to need attention.
-func (k *keeper) poke(l *Lease) {
-	if l.slot == 0 {
+// poke wakes the goroutine if h is now the first to need attention.
+func (k *keeper) poke(h *hold) {
+	if h.slot == 0 {
 		wake(k.wake)
 	}
 }
 
-// takeDue removes and returns the leases that need attention at now, and says
+// takeDue removes and returns the holds that need attention at now, and says
 // how long the next one can wait.
-func (k *keeper) takeDue(now time.Time) (due []*Lease, next time.Duration) {
+func (k *keeper) takeDue(now time.Time) (due []*hold, next time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for len(k.leases) > 0 && !k.leases[0].due.After(now) {
-		due = append(due, heap.Pop(&k.leases).(*Lease))
+	for len(k.holds) > 0 && !k.holds[0].due.After(now) {
+		due = append(due, heap.Pop(&k.holds).(*hold))
 	}
-	if len(k.leases) > 0 {
-		return due, k.leases[0].due.Sub(now)
+	if len(k.holds) > 0 {
+		return due, k.holds[0].due.Sub(now)
 	}
 	return due, time.Hour
 }
 
-// all returns the leases for which keep reports true.
-func (k *keeper) all(keep func(*Lease) bool) []*Lease {
+// all returns the holds for which keep reports true.
+func (k *keeper) all(keep func(*hold) bool) []*hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var some []*Lease
-	for _, l := range k.leases {
-		if keep(l) {
-			some = append(some, l)
+	var some []*hold
+	for _, h := range k.holds {
+		if keep(h) {
+			some = append(some, h)
 		}
 	}
 	return some
@@ -93,10 +93,10 @@ func (t *transport) keep() {
 		case <-timer.C:
 		}
 		due, next := t.keeper.takeDue(time.Now())
-		var batch []*Lease
-		for _, l := range due {
-			if l.attend(time.Now()) {
-				batch = append(batch, l)
+		var batch []*hold
+		for _, h := range due {
+			if h.attend(time.Now()) {
+				batch = append(batch, h)
 			}
 		}
 		if len(batch) > 0 {
@@ -109,126 +109,136 @@ func (t *transport) keep() {
 	}
 }
 
-// attend looks after one lease and puts it back into the heap, unless it is
-// over. It reports whether the lease is to be renewed now.
-func (l *Lease) attend(now time.Time) bool {
-	l.mu.Lock()
-	if err := l.ended(now); err != nil {
-		over := l.cause == nil
-		l.mu.Unlock()
-		if over && l.finish(err) {
-			l.report(Expired)
+// attend looks after one hold and puts it back into the heap, unless it is
+// over. It reports whether it is to be renewed now.
+func (h *hold) attend(now time.Time) bool {
+	h.mu.Lock()
+	if err := h.ended(now); err != nil {
+		over := h.cause == nil
+		h.mu.Unlock()
+		if over && h.finish(err) {
+			h.report(Expired)
 		}
 		return false
 	}
-	defer l.mu.Unlock()
-	renew := !l.renewAt.IsZero() && !now.Before(l.renewAt) && l.renewing == nil
+	defer h.mu.Unlock()
+	renew := !h.renewAt.IsZero() && !now.Before(h.renewAt) && h.renewing == nil
 	if renew {
-		l.renewing = make(chan struct{})
+		h.renewing = make(chan struct{})
 	}
-	l.client.keeper.add(l)
+	h.client.keeper.add(h)
 	return renew
 }
 
-// renew prolongs a batch of leases in one pipeline. What is not answered in
-// time is tried again while the leases last.
-func (t *transport) renew(batch []*Lease) {
+// renew prolongs a batch of holds in one pipeline. What is not answered in
+// time is tried again while they last.
+func (t *transport) renew(batch []*hold) {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(t.alive, renewalPatience(batch, sent))
 	defer cancel()
-	calls := make([]*call, len(batch))
-	for i, l := range batch {
-		calls[i] = mutexExtend.send(ctx, t.wire, l.key, l.token, l.opts.TTL.Milliseconds())
+	requests := make([]pending, len(batch))
+	for i, h := range batch {
+		requests[i] = h.form.extend(ctx, h.token, h.opts.TTL)
 	}
-	for _, c := range calls {
-		_ = c.settle(ctx, t.wire) // all of them first: what must be sent again goes together, too
+	for _, p := range requests {
+		_ = p.settle(ctx) // all of them first: what must be sent again goes together, too
 	}
-	for i, l := range batch {
-		reply, err := calls[i].wait(ctx, t.wire)
-		l.renewed(sent, reply, err)
+	for i, h := range batch {
+		reply, err := requests[i].wait(ctx)
+		h.renewed(sent, reply, err)
 	}
 }
 
 // renewalPatience is how long to wait for the replies to a batch: a sixth of
 // the shortest TTL, so that there is time for another try.
-func renewalPatience(batch []*Lease, now time.Time) time.Duration {
+func renewalPatience(batch []*hold, now time.Time) time.Duration {
 	patience := batch[0].opts.TTL
-	for _, l := range batch {
-		patience = min(patience, l.opts.TTL/6, l.Deadline().Sub(now))
+	for _, h := range batch {
+		h.mu.Lock()
+		patience = min(patience, h.opts.TTL/6, h.deadline().Sub(now))
+		h.mu.Unlock()
 	}
 	return max(patience, time.Millisecond)
 }
 
 // renewed takes in the outcome of a renewal that was sent then.
-func (l *Lease) renewed(sent time.Time, reply any, err error) {
-	due := l.doneRenewing(sent, err)
+func (h *hold) renewed(sent time.Time, reply any, err error) {
+	due := h.doneRenewing(sent, err)
 	if err != nil {
 		return
 	}
-	if l.extended(sent, l.opts.TTL, reply) != nil {
+	if h.extended(sent, h.opts.TTL, reply) != nil {
 		return
 	}
-	l.client.tell(Event{Kind: Renewed, At: time.Now(), Key: l.key, Owner: l.client.owner, Token: l.token, Late: sent.Sub(due)})
+	h.client.tell(Event{Kind: Renewed, At: time.Now(), Key: h.key, Owner: h.client.owner, Token: h.token, Late: sent.Sub(due)})
 }
 
 // doneRenewing marks the renewal in flight as over and returns when it was due.
 // After an error the next try is soon.
-func (l *Lease) doneRenewing(sent time.Time, err error) (due time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.renewing)
-	l.renewing = nil
-	due = l.renewAt
+func (h *hold) doneRenewing(sent time.Time, err error) (due time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.renewing)
+	h.renewing = nil
+	due = h.renewAt
 	if err == nil {
-		l.renewals++
+		h.renewals++
 		return due
 	}
-	l.renewAt = time.Now().Add(l.opts.TTL / 20)
-	l.client.keeper.move(l)
+	h.renewAt = time.Now().Add(h.opts.TTL / 20)
+	h.client.keeper.move(h)
 	return due
 }
 
-// What follows needs l.mu.
+// abandon stops the renewal: nobody can unlock the lease any more. The keeper
+// finds out when it comes by; a cleanup had better not wake anybody.
+func (h *hold) abandon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewAt = time.Time{}
+}
 
-// nextRenewal returns when to renew a lease whose last request was sent then:
-// up to a twentieth early, so that leases taken together drift apart. Zero when
+// What follows needs h.mu.
+
+// nextRenewal returns when to renew a hold whose last request was sent then:
+// up to a twentieth early, so that holds taken together drift apart. Zero when
 // the bounds forbid another.
-func (l *Lease) nextRenewal(sent time.Time) time.Time {
-	r := l.opts.Renew
-	if r.Off || r.Max > 0 && l.renewals >= r.Max {
+func (h *hold) nextRenewal(sent time.Time) time.Time {
+	r := h.opts.Renew
+	if r.Off || r.Max > 0 && h.renewals >= r.Max {
 		return time.Time{}
 	}
 	return sent.Add(r.Every - rand.N(r.Every/20+1))
 }
 
-// nextDue returns when the lease needs attention next.
-func (l *Lease) nextDue() time.Time {
-	due := l.deadline()
-	if l.renewing == nil && !l.renewAt.IsZero() && l.renewAt.Before(due) {
-		due = l.renewAt
+// nextDue returns when the hold needs attention next.
+func (h *hold) nextDue() time.Time {
+	due := h.deadline()
+	if h.renewing == nil && !h.renewAt.IsZero() && h.renewAt.Before(due) {
+		due = h.renewAt
 	}
 	return due
 }
 
-// leaseHeap is a heap by due time, for container/heap.
-type leaseHeap []*Lease
+// holdHeap is a heap by due time, for container/heap.
+type holdHeap []*hold
 
-func (h leaseHeap) Len() int           { return len(h) }
-func (h leaseHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h leaseHeap) Swap(i, j int) {
+func (h holdHeap) Len() int           { return len(h) }
+func (h holdHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h holdHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].slot, h[j].slot = i, j
 }
-func (h *leaseHeap) Push(x any) {
-	l := x.(*Lease)
-	l.slot = len(*h)
-	*h = append(*h, l)
+func (h *holdHeap) Push(x any) {
+	last := x.(*hold)
+	last.slot = len(*h)
+	*h = append(*h, last)
 }
-func (h *leaseHeap) Pop() any {
-	last := len(*h) - 1
-	l := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	l.slot = -1
-	return l
+func (h *holdHeap) Pop() any {
+	end := len(*h) - 1
+	last := (*h)[end]
+	(*h)[end] = nil
+	*h = (*h)[:end]
+	last.slot = -1
+	return last
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -261,5 +262,21 @@ func TestAFlushIsNoticedAtTheNextRenewal(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Second {
 			r.Errorf("noticed after %v, want a third of the TTL at most", took)
 		}
+	})
+}
+
+// Scenario 65.
+func TestADroppedLeaseIsNoLongerRenewed(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		diary := &diary{}
+		func() {
+			_, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 200 * time.Millisecond}).Lock(ctx)
+			r.must(err)
+			r.until("a renewal", func() bool { return diary.count(lock.Renewed) > 0 })
+		}()
+		r.until("the key to expire", func() bool {
+			runtime.GC()
+			return r.rdb.Exists(ctx, "orders").Val() == 0
+		})
 	})
 }

@@ -31,11 +31,11 @@ const (
 
 // stand tries once, and stands in line after that until the lock is ours or ctx
 // ends.
-func (m *Mutex) stand(ctx context.Context, w *wait, t *turn) (*Lease, error) {
-	line, me := t.rejoin() // first, so that no news is missed between the attempt and the queue
-	lease, err := m.attempt(ctx, w)
+func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, error) {
+	line, me := turn.rejoin() // first, so that no news is missed between the attempt and the queue
+	lease, err := r.try(ctx, r)
 	if line == nil && errors.Is(err, ErrHeld) {
-		line, me = t.join(&m.client.notifier, name(m.key, "free"))
+		line, me = turn.join(&t.client.notifier, t.form.channel())
 	}
 	if line == nil {
 		return lease, err
@@ -46,28 +46,28 @@ func (m *Mutex) stand(ctx context.Context, w *wait, t *turn) (*Lease, error) {
 			held, backoff = err, minBackoff
 		}
 		line.retryIn(pause(err, line.hears(), backoff))
-		if err = m.hark(ctx, me); err != nil {
-			err = fmt.Errorf("lock: wait for %q: %w: %w", m.key, held, err)
+		if err = t.hark(ctx, me); err != nil {
+			err = fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
 			break
 		}
-		lease, err = m.attempt(ctx, w)
+		lease, err = r.try(ctx, r)
 		backoff = min(2*backoff, maxBackoff)
 	}
 	if err == nil {
-		line.retryIn(pause(&HeldError{Token: lease.token, TTL: m.opts.TTL}, line.hears(), 0))
+		line.retryIn(pause(&HeldError{Token: lease.Token(), TTL: t.opts.TTL}, line.hears(), 0))
 	}
 	line.leave(me, err == nil)
 	return lease, err
 }
 
 // hark waits for news. It prefers to end.
-func (m *Mutex) hark(ctx context.Context, news chan struct{}) error {
+func (t *target) hark(ctx context.Context, news chan struct{}) error {
 	select {
 	case <-news:
 	case <-ctx.Done():
-	case <-m.client.closed.Done():
+	case <-t.client.closed.Done():
 	}
-	return endOf(ctx, m.client.closed)
+	return endOf(ctx, t.client.closed)
 }
 
 // pause returns how long to leave the server alone after an attempt that ended

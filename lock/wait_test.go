@@ -31,32 +31,29 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 
 // Scenario 42: the release comes between the failed try and the subscription.
 func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		for i := range 300 {
-			m := c.As("a").Mutex(fmt.Sprint("orders", i%7), lock.Options{TTL: time.Minute})
-			lease, err := m.Lock(ctx)
-			r.must(err)
-			got := make(chan error, 1)
-			go func() {
-				next, err := c.As("b").Mutex(m2(i), lock.Options{TTL: time.Minute}).Lock(ctx)
-				if err == nil {
-					err = next.Unlock(ctx)
-				}
-				got <- err
-			}()
-			r.must(lease.Unlock(ctx)) // races with b's first try
-			select {
-			case err := <-got:
-				r.must(err)
-			case <-time.After(5 * time.Second):
-				r.Fatalf("round %d: b sleeps though the lock is free", i)
+	inBubble(t, func(r *rig) {
+		var lease *lock.Lease
+		a := r.client(lock.Config{Owner: "a"})
+		b := r.client(lock.Config{Owner: "b", Observe: func(e lock.Event) {
+			if e.Kind == lock.Contended { // told between the two
+				r.must(lease.Unlock(ctx))
 			}
+		}})
+		for i := range 20 {
+			key := fmt.Sprint("orders", i%3)
+			var err error
+			lease, err = a.Mutex(key, lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			began := time.Now()
+			next, err := b.Mutex(key, lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			if took := time.Since(began); took > 0 {
+				r.Fatalf("round %d: b slept for %v though the lock was free", i, took)
+			}
+			r.must(next.Unlock(ctx))
 		}
 	})
 }
-
-func m2(i int) string { return fmt.Sprint("orders", i%7) }
 
 // Scenario 43: with every message lost, waiters get in when the lease is over.
 func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
@@ -162,11 +159,12 @@ func TestNoHerd(t *testing.T) {
 func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
+		identities := []*lock.Client{c, c.As("a"), c.As("b"), c.As("c")}
 		var all sync.WaitGroup
 		for i := range 16 {
 			all.Go(func() {
 				for j := range 100 {
-					lease, err := c.As(fmt.Sprint(i)).Mutex(fmt.Sprint("orders", j%5), lock.Options{}).Lock(ctx)
+					lease, err := identities[i%len(identities)].Mutex(fmt.Sprint("orders", j%5), lock.Options{}).Lock(ctx)
 					if err == nil {
 						err = lease.Unlock(ctx)
 					}
@@ -283,5 +281,56 @@ func TestAWaiterSurvivesAnOutage(t *testing.T) {
 		r.link.Refuse(nil)
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		r.must(<-got)
+	})
+}
+
+// S6: a bounded number of tries, a pause between them.
+func TestPollingTriesAsOftenAsItIsTold(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
+		c := r.client(lock.Config{})
+		began := time.Now()
+		_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 100 * time.Millisecond, MaxTries: 3}}).Lock(ctx)
+		if !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want ErrHeld", err)
+		}
+		if took := time.Since(began); took != 200*time.Millisecond {
+			r.Errorf("three tries took %v, want two pauses of 100 ms", took)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			r.must(r.rdb.Del(ctx, "orders").Err())
+		}()
+		began = time.Now()
+		lease, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 300 * time.Millisecond}}).Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took != 1200*time.Millisecond {
+			r.Errorf("got in after %v, want the first multiple of 300 ms after 1 s", took)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Scenario 46.
+func TestJitterSpreadsThePauses(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
+		c := r.client(lock.Config{})
+		took := make(map[time.Duration]bool)
+		for range 20 {
+			began := time.Now()
+			_, err := c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: time.Second, Jitter: 0.5, MaxTries: 2}}).Lock(ctx)
+			if !errors.Is(err, lock.ErrHeld) {
+				r.Fatal(err)
+			}
+			pause := time.Since(began)
+			if pause < 500*time.Millisecond || pause > 1500*time.Millisecond {
+				r.Errorf("a pause of %v, want 1 s ± 50 %%", pause)
+			}
+			took[pause] = true
+		}
+		if len(took) < 10 {
+			r.Errorf("only %d different pauses in 20", len(took))
+		}
 	})
 }

@@ -1,0 +1,47 @@
+package lock_test
+
+import (
+	"testing"
+	"time"
+
+	"locktop/lock"
+)
+
+// Scenario 108.
+func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		short := c.Mutex("orders", lock.Options{TTL: 20 * time.Millisecond, Renew: lock.Renew{Off: true}, Fence: true})
+		var last int64
+		for i := range 30 {
+			lease, err := short.Lock(ctx)
+			r.must(err)
+			if lease.Fence() <= last {
+				r.Fatalf("round %d: fence %d after %d", i, lease.Fence(), last)
+			}
+			last = lease.Fence()
+			switch i % 3 {
+			case 0:
+				r.must(lease.Unlock(ctx))
+			case 1:
+				<-lease.Context().Done() // runs out
+			case 2:
+				r.must(r.rdb.Del(ctx, "orders").Err()) // somebody's broom
+			}
+		}
+		if got := r.rdb.Get(ctx, "{orders}:fence").Val(); got != "30" {
+			r.Errorf("the counter is at %q after 30 holds", got)
+		}
+	})
+}
+
+func TestWithoutAFenceThereIsNoCounter(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		if lease.Fence() != 0 || r.rdb.DBSize(ctx).Val() != 1 {
+			r.Errorf("fence %d, %d keys", lease.Fence(), r.rdb.DBSize(ctx).Val())
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}

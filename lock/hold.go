@@ -1,0 +1,224 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// hold is one token's possession of a lock: what is renewed, what has a
+// deadline, what can be lost. The caller's share in it is a [Lease]; kinds that
+// can be entered again have several leases on one hold.
+type hold struct {
+	client *Client
+	form   form
+	key    string
+	token  string
+	fence  int64
+	opts   Options
+	began  time.Time // when the reply came
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	order sync.Mutex // held while a request that carries entries is put on its way
+
+	mu       sync.Mutex
+	entries  int           // leases that are not over; 0 = over
+	sent     time.Time     // before the request that the deadline counts from
+	ttl      time.Duration // granted by that request
+	renewals int
+	renewAt  time.Time     // zero = no more
+	renewing chan struct{} // closed when the renewal in flight is over; nil = none
+	cause    error         // why it ended; nil while it is ours
+
+	slot int // place in the keeper's heap, −1 = none; the keeper's
+	due  time.Time
+}
+
+func newHold(t *target, token string, fence int64, sent time.Time) *hold {
+	h := &hold{client: t.client, form: t.form, key: t.key, token: token, fence: fence, opts: t.opts,
+		began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	h.renewAt = h.nextRenewal(sent)
+	return h
+}
+
+// valid reports whether the lock is ours, by the clock alone.
+func (h *hold) valid() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ended(time.Now()) == nil
+}
+
+// extend implements [Lease.Extend].
+func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
+	sent, err := h.beginExtend(ttl)
+	if err != nil {
+		return fmt.Errorf("extend lock %q: %w", h.key, err)
+	}
+	reply, err := h.form.extend(ctx, h.token, ttl).wait(ctx)
+	if err != nil {
+		return describe("extend", h.key, err)
+	}
+	if err := h.extended(sent, ttl, reply); err != nil {
+		return fmt.Errorf("extend lock %q: %w", h.key, err)
+	}
+	return nil
+}
+
+// beginExtend makes sure that the deadline is never later than what the server
+// may be told next.
+func (h *hold) beginExtend(ttl time.Duration) (sent time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if err := h.ended(now); err != nil {
+		return now, err
+	}
+	if now.Add(usable(ttl)).Before(h.deadline()) {
+		h.sent, h.ttl = now, ttl
+		h.client.keeper.move(h)
+	}
+	return now, nil
+}
+
+// extended takes in the reply to an extension, or another entry, that was sent
+// then.
+func (h *hold) extended(sent time.Time, ttl time.Duration, reply any) error {
+	if reply != int64(1) {
+		return h.lose()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if err := h.ended(now); err != nil {
+		// The server revived what is already over here: take it back.
+		h.client.undo(h.form, h.token, now.Add(ttl))
+		return err
+	}
+	h.sent, h.ttl = sent, ttl
+	h.renewAt = h.nextRenewal(sent)
+	h.client.keeper.move(h)
+	return nil
+}
+
+// leave gives back one entry, and with the last one the lock.
+func (h *hold) leave(ctx context.Context) error {
+	p, left, renewing, err := h.beginLeave(ctx)
+	if err != nil {
+		return fmt.Errorf("unlock %q: %w", h.key, err)
+	}
+	reply, err := p.wait(ctx)
+	if left == 0 && (outcomeUnknown(err) || neverSent(err)) {
+		h.client.undo(h.form, h.token, time.Now().Add(h.opts.TTL))
+	}
+	if err != nil {
+		return describe("unlock", h.key, err)
+	}
+	if renewing != nil {
+		<-renewing // it travelled ahead of the release, so its reply is here too
+	}
+	if reply == nil {
+		h.lose()
+		return fmt.Errorf("unlock %q: %w", h.key, ErrLost)
+	}
+	if left == 0 {
+		h.report(Released)
+	}
+	return nil
+}
+
+// beginLeave takes one entry off and puts the request on its way. With the last
+// entry the hold ends on this side.
+func (h *hold) beginLeave(ctx context.Context) (p pending, left int, renewing chan struct{}, err error) {
+	h.order.Lock()
+	defer h.order.Unlock()
+	h.mu.Lock()
+	if err := h.ended(time.Now()); err != nil {
+		h.mu.Unlock()
+		return nil, 0, nil, err
+	}
+	h.entries--
+	left = h.entries
+	if left == 0 {
+		h.cause, renewing = ErrReleased, h.renewing
+	}
+	h.mu.Unlock()
+	if left == 0 {
+		h.client.keeper.remove(h)
+		h.cancel(ErrReleased)
+	}
+	return h.form.release(ctx, h.token, left), left, renewing, nil
+}
+
+// finish ends the hold for a reason other than its release. It returns false if
+// it was over already.
+func (h *hold) finish(cause error) bool {
+	h.mu.Lock()
+	first := h.cause == nil
+	if first {
+		h.cause = cause
+	}
+	h.mu.Unlock()
+	if first {
+		h.client.keeper.remove(h)
+		h.cancel(cause)
+	}
+	return first
+}
+
+// lose ends a hold whose token the server no longer knows, and returns why it
+// is over.
+func (h *hold) lose() error {
+	if h.finish(ErrLost) {
+		h.report(Lost)
+	}
+	return context.Cause(h.ctx)
+}
+
+// report tells the observer how the hold ended.
+func (h *hold) report(kind EventKind) {
+	now := time.Now()
+	h.client.tell(Event{Kind: kind, At: now, Key: h.key, Owner: h.client.owner, Token: h.token, Held: now.Sub(h.began)})
+}
+
+// What follows needs h.mu.
+
+// usable is the part of a TTL that a holder may rely on: the rest allows for a
+// server whose clock runs up to 1 % fast, and for its expiring by whole
+// milliseconds.
+func usable(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+
+// deadline is the end of the hold: its time, or its longest hold.
+func (h *hold) deadline() time.Time {
+	d := h.sent.Add(usable(h.ttl))
+	if limit := h.opts.Renew.MaxHold; limit > 0 && h.began.Add(limit).Before(d) {
+		return h.began.Add(limit)
+	}
+	return d
+}
+
+// over reports whether the deadline has passed at now, by the monotonic or by
+// the wall clock: the former stands still while the machine is suspended.
+func (h *hold) over(now time.Time) bool {
+	d := h.deadline()
+	return !now.Before(d) || !now.Round(0).Before(d.Round(0))
+}
+
+// ended returns why the hold is over at now, nil if it is not.
+func (h *hold) ended(now time.Time) error {
+	if h.cause == nil && h.over(now) {
+		return h.overdue()
+	}
+	return h.cause
+}
+
+// overdue returns what it means that the deadline has passed.
+func (h *hold) overdue() error {
+	r := h.opts.Renew
+	if r.Max > 0 && h.renewals >= r.Max || r.MaxHold > 0 && time.Since(h.began) >= r.MaxHold {
+		return ErrMaxHold
+	}
+	return ErrLost
+}

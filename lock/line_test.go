@@ -1,0 +1,92 @@
+package lock
+
+import "testing"
+
+// told reports whether a waiter was woken, and takes the news from it.
+func told(me chan struct{}) bool {
+	select {
+	case <-me:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestNewsWakesTheFrontAlone(t *testing.T) {
+	l := &line{}
+	front, next := l.join(), l.join()
+	l.news()
+	if !told(front) || told(next) {
+		t.Error("want the front woken and nobody else")
+	}
+}
+
+func TestNewsThatComesWhileTheFrontTriesIsKept(t *testing.T) {
+	l := &line{}
+	front := l.join()
+	l.news()
+	told(front) // it is trying now
+	l.news()
+	l.news()
+	if !told(front) || told(front) {
+		t.Error("want one more try")
+	}
+}
+
+func TestASubscriptionWakesTheFront(t *testing.T) {
+	l := &line{}
+	front := l.join()
+	if l.hears() {
+		t.Error("hears before it is subscribed")
+	}
+	l.confirmed()
+	if !l.hears() || !told(front) {
+		t.Error("want the front to look for what came before the subscription")
+	}
+}
+
+func TestWhoLeavesWithoutTheLockWakesTheNext(t *testing.T) {
+	for name, c := range map[string]struct{ won, pending, wake bool }{
+		"gave up with news":    {won: false, pending: true, wake: true},
+		"gave up having tried": {won: false, pending: false, wake: true}, // its try may never have been answered
+		"won":                  {won: true, pending: false, wake: false},
+		"won with more news":   {won: true, pending: true, wake: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &line{}
+			front, next := l.join(), l.join()
+			if c.pending {
+				l.news()
+			}
+			l.leave(front, c.won)
+			if told(next) != c.wake {
+				t.Errorf("the next one was woken: %v, want %v", !c.wake, c.wake)
+			}
+		})
+	}
+}
+
+func TestWhoJoinsALineThatListensLooksOnce(t *testing.T) {
+	n := &notifier{lines: map[string]*line{"free": {heard: true}}, changed: make(chan struct{}, 1), started: true}
+	turn := &turn{}
+	if _, me := turn.join(n, "free"); !told(me) {
+		t.Error("what came between the try and the queue is missed")
+	}
+	if _, me := turn.rejoin(); told(me) {
+		t.Error("an early place in the queue misses nothing: no need to look")
+	}
+}
+
+func TestKeysHashLikeTheirCompanions(t *testing.T) {
+	for key, want := range map[string]string{
+		"orders":        "{orders}:free",
+		"{shop}:orders": "{shop}:orders:free",
+		"a{b}c":         "a{b}c:free",
+		"a{}b":          "{a{}b}:free",
+		"":              "{}:free",
+	} {
+		if got := name(key, "free"); got != want {
+			t.Errorf("name(%q) = %q, want %q", key, got, want)
+		}
+	}
+}

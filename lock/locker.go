@@ -1,0 +1,173 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Locker is anything that can be locked.
+type Locker interface {
+	// TryLock takes the lock if it is free, in one round trip, and returns
+	// [ErrHeld] at once if it is not. If ctx ends before the reply, the error
+	// matches ctx.Err() and whatever the request may have done is undone in the
+	// background.
+	TryLock(ctx context.Context) (*Lease, error)
+	// Lock waits for the lock until ctx ends; the error then matches ctx.Err()
+	// and, if a holder was seen, [ErrHeld]. ctx bounds the wait alone: the
+	// lease does not end with it. An error before the first answer of the
+	// server is returned at once; after it, Lock sits out what may pass (a
+	// restart, a failover).
+	Lock(ctx context.Context) (*Lease, error)
+}
+
+// target is what a lock of any kind locks.
+type target struct {
+	client *Client
+	key    string
+	opts   Options
+	form   form
+	bad    error // what is wrong with the arguments, told when it is used
+}
+
+// newTarget checks the options; what cannot work is told when it is used.
+func (c *Client) newTarget(key string, o Options, form form) target {
+	o, err := o.withDefaults()
+	return target{client: c, key: key, opts: o, form: form, bad: err}
+}
+
+// request is one call of Lock or TryLock.
+type request struct {
+	began    time.Time
+	attempts int
+	// try asks the server once.
+	try func(context.Context, *request) (*Lease, error)
+}
+
+// tryLock is TryLock for all kinds.
+func (t *target) tryLock(ctx context.Context, try func(context.Context, *request) (*Lease, error)) (*Lease, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	return try(ctx, &request{began: time.Now(), try: try})
+}
+
+// lock is Lock for all kinds whose waiters poll or listen.
+func (t *target) lock(ctx context.Context, try func(context.Context, *request) (*Lease, error)) (*Lease, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	r := &request{began: time.Now(), try: try}
+	if t.opts.Wait.Poll > 0 {
+		return t.poll(ctx, r)
+	}
+	turn, err := t.client.turns.take(ctx, t.client.closed, t.key)
+	if err != nil {
+		return nil, fmt.Errorf("lock: wait for %q: %w", t.key, err)
+	}
+	defer t.client.turns.give(turn)
+	return t.stand(ctx, r, turn)
+}
+
+// ready refuses what must not reach the server.
+func (t *target) ready(ctx context.Context) error {
+	switch {
+	case t.bad != nil:
+		return fmt.Errorf("lock %q: %w", t.key, t.bad)
+	case t.client.closed.Err() != nil:
+		return fmt.Errorf("lock %q: %w", t.key, ErrClosed)
+	case ctx.Err() != nil:
+		return fmt.Errorf("lock %q: %w", t.key, ctx.Err())
+	}
+	return nil
+}
+
+// attempt asks the server once, with a token of its own. If no reply comes, the
+// attempt is undone in the background: nobody would ever release it.
+func (t *target) attempt(ctx context.Context, r *request) (*Lease, error) {
+	token, err := newToken(t.client.owner)
+	if err != nil {
+		return nil, err
+	}
+	r.attempts++
+	sent := time.Now()
+	reply, err := t.form.acquire(ctx, token, t.opts.TTL, 1).wait(ctx)
+	if outcomeUnknown(err) {
+		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+	}
+	if err != nil {
+		return nil, describe("acquire", t.key, err)
+	}
+	held, fence := heldBy(t.key, reply)
+	if held != nil {
+		if r.attempts == 1 {
+			t.client.tell(Event{Kind: Contended, At: time.Now(), Key: t.key, Owner: t.client.owner})
+		}
+		return nil, held
+	}
+	return t.begin(r, token, fence, sent)
+}
+
+// begin makes a lease of a lock that was granted to a request sent then.
+func (t *target) begin(r *request, token string, fence int64, sent time.Time) (*Lease, error) {
+	h := newHold(t, token, fence, sent)
+	t.client.keeper.add(h)
+	if t.client.closed.Err() != nil { // meanwhile: Close may have missed this one
+		h.finish(ErrClosed)
+		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+		return nil, describe("acquire", t.key, ErrClosed)
+	}
+	t.client.tell(Event{Kind: Acquired, At: h.began, Key: t.key, Owner: t.client.owner, Token: token,
+		Attempts: r.attempts, Waited: h.began.Sub(r.began)})
+	return newLease(h), nil
+}
+
+// poll tries again and again, as Wait says.
+func (t *target) poll(ctx context.Context, r *request) (*Lease, error) {
+	for {
+		lease, err := r.try(ctx, r)
+		if !errors.Is(err, ErrHeld) {
+			return lease, err
+		}
+		if t.opts.Wait.MaxTries > 0 && r.attempts >= t.opts.Wait.MaxTries {
+			return nil, err
+		}
+		timer := time.NewTimer(t.opts.Wait.pause())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-t.client.closed.Done():
+		}
+		timer.Stop()
+		if end := endOf(ctx, t.client.closed); end != nil {
+			return nil, fmt.Errorf("lock: wait for %q: %w: %w", t.key, err, end)
+		}
+	}
+}
+
+// undoPause is the time between two tries to undo.
+const undoPause = 10 * time.Millisecond
+
+// undo takes back an acquire whose outcome nobody knows, until it is answered
+// or the key would have expired by itself. It is on its way, behind the acquire,
+// when undo returns; the rest happens in the background.
+//
+// It asks twice: on the connection of the acquire the first answer settles it,
+// but after a broken connection the undo may have overtaken an acquire that
+// still sat in the server's buffers.
+func (t *transport) undo(f form, token string, until time.Time) {
+	first := f.release(t.alive, token, 0)
+	t.tasks.spawn(func() {
+		ctx, cancel := context.WithDeadline(t.alive, until)
+		defer cancel()
+		for p, answers := first, 0; ; p = f.release(t.alive, token, 0) {
+			if _, err := p.wait(ctx); err == nil {
+				answers++
+			}
+			if answers == 2 || !pauseFor(ctx, undoPause) {
+				return
+			}
+		}
+	})
+}
