@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -105,9 +104,6 @@ func (d *driver) checkShape() {
 	}
 }
 
-// sgr is the one kind of escape sequence that frames may contain.
-var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
-
 // faultOf says what is wrong with a frame, "" if nothing is.
 func faultOf(frame string, w, h int) string {
 	if w <= 0 || h <= 0 {
@@ -118,30 +114,50 @@ func faultOf(frame string, w, h int) string {
 	}
 	lines := strings.Split(frame, "\n")
 	if len(lines) != h {
-		return "it has " + count(len(lines)) + " lines"
+		return fmt.Sprintf("it has %d lines", len(lines))
 	}
 	for i, line := range lines {
-		if n := ansi.StringWidth(line); n != w {
-			return "line " + count(i) + " is " + count(n) + " cells wide: " + line
+		n, fault := measured(line)
+		if fault == "" && n != w {
+			fault = fmt.Sprintf("is %d cells wide", n)
 		}
-		if r := foreign(sgr.ReplaceAllString(line, "")); r != 0 {
-			return fmt.Sprintf("line %d has %U in it: %q", i, r, line)
+		if fault != "" {
+			return fmt.Sprintf("line %d %s: %q", i, fault, line)
 		}
 	}
 	return ""
 }
 
-// foreign returns a rune that does not belong on a screen, 0 if there is none.
-func foreign(line string) rune {
-	if !utf8.ValidString(line) {
-		return utf8.RuneError
-	}
-	for _, r := range line {
-		if r != ' ' && !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) {
-			return r
+// measured returns the width of a line, and whether there is anything in it
+// but visible runes and the one kind of escape sequence that is ours.
+func measured(line string) (width int, fault string) {
+	for line != "" {
+		if rest, ours := cutStyle(line); ours {
+			line = rest
+			continue
 		}
+		r, size := utf8.DecodeRuneInString(line)
+		switch {
+		case r >= ' ' && r < 0x7f, r >= 0x2500 && r <= 0x259f: // lines and blocks
+			width++
+		case r == utf8.RuneError && size == 1, !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S):
+			return 0, fmt.Sprintf("has %U in it", r)
+		default:
+			width += ansi.StringWidth(line[:size])
+		}
+		line = line[size:]
 	}
-	return 0
+	return width, ""
+}
+
+// cutStyle cuts off a "select graphic rendition" sequence.
+func cutStyle(line string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(line, "\x1b[")
+	if !ok {
+		return line, false
+	}
+	rest = strings.TrimLeft(rest, "0123456789;")
+	return strings.CutPrefix(rest, "m")
 }
 
 func (d *driver) size(w, h int) *driver {

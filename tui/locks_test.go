@@ -49,6 +49,38 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 	})
 }
 
+func TestTheSelectionIsAlwaysInSight(t *testing.T) {
+	v := &server{locks: crowd(200).Locks}
+	drive(t, World{Source: v}, func(d *driver) {
+		inSight := func(doing string) {
+			t.Helper()
+			if !strings.Contains(d.screen(), "▌") {
+				t.Fatalf("%s: the selection is out of sight:\n%s", doing, d.screen())
+			}
+		}
+		for range 60 {
+			d.press("j")
+			inSight("going down")
+		}
+		for _, keys := range []string{"pgdown", "pgdown", "v", "v", "G", "pgup", "i", "right", "g", "G"} {
+			d.press(keys)
+			inSight(keys)
+		}
+		d.size(80, 14)
+		inSight("in a smaller window")
+		for range 60 {
+			d.press("k")
+			inSight("going up")
+		}
+	})
+}
+
+func TestTheSelectionMovesOnWhenItIsFilteredOut(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.want("── job:nightly").press("/").enter("rw:").wantNot("not there now").want("▌")
+	})
+}
+
 func TestTTLFallsBetweenTwoLooks(t *testing.T) {
 	w := world()
 	w.Every = time.Hour

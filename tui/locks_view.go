@@ -90,19 +90,26 @@ func (p *locksPage) table(s *state, w, n int) []string {
 		return p.empty(s, lines, w, n)
 	}
 	now := s.clock()
-	for row := p.top; row < p.top+n; row++ {
+	thumb, end := widget.Thumb(p.top, n, len(p.rows))
+	for i := range n {
+		row := p.top + i
 		if row >= len(p.rows) {
 			lines = append(lines, strings.Repeat(" ", w))
 			continue
 		}
+		l := widget.NewLine(w)
 		v := view{&s.shown().locks[p.rows[row]], now, s}
-		lines = append(lines, p.tableRow(table, columns, v, w, row == p.row && !p.gone))
+		p.tableRow(l, table, columns, v, row == p.row && !p.gone)
+		if i >= thumb && i < end {
+			l.Put(s.theme.rule, s.glyphs.Thumb)
+		}
+		lines = append(lines, l.String())
 	}
 	return lines
 }
 
-func (p *locksPage) tableRow(table widget.Table, columns []column, v view, w int, selected bool) string {
-	l := widget.NewLine(w)
+// tableRow draws all of a row but its last cell.
+func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []column, v view, selected bool) {
 	var base widget.Style
 	cell := func(i, w int) widget.Cell { return columns[i].cell(v, w) }
 	if selected {
@@ -111,7 +118,7 @@ func (p *locksPage) tableRow(table widget.Table, columns []column, v view, w int
 	}
 	v.mark(l, base, selected)
 	table.Row(l, base, cell)
-	return l.Skip(base, l.Rest()).String()
+	l.Skip(base, l.Rest()-1)
 }
 
 // mark draws what stands left of a row: the cursor, and whether there is a

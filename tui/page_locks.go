@@ -179,8 +179,9 @@ func (p *locksPage) follow(s *state) {
 	}
 	p.row = max(0, min(p.row, len(p.rows)-1))
 	p.gone = true
-	if p.chosen == (keyspace.ID{}) && len(p.rows) > 0 {
-		p.choose(s, 0)
+	filtered := slices.ContainsFunc(locks, func(l keyspace.Lock) bool { return l.ID() == p.chosen })
+	if len(p.rows) > 0 && (filtered || p.chosen == (keyspace.ID{})) {
+		p.choose(s, p.row)
 	}
 }
 

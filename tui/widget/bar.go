@@ -24,3 +24,18 @@ func eighths(fraction float64, w int) int {
 	}
 	return max(1, int(math.Round(min(fraction, 1)*float64(8*w))))
 }
+
+// Thumb returns the lines, from first up to but not including end, that stand
+// for the part in sight of a list, when n lines from top on of total are. Where
+// all is in sight there are none.
+func Thumb(top, n, total int) (first, end int) {
+	if n <= 0 || total <= n {
+		return 0, 0
+	}
+	size := max(1, n*n/total)
+	first = min(top*n/total, n-size)
+	if top+n >= total {
+		first = n - size
+	}
+	return first, first + size
+}

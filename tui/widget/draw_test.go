@@ -50,6 +50,16 @@ func TestBarGrowsByEighths(t *testing.T) {
 	}
 }
 
+func TestThumbReachesBothEnds(t *testing.T) {
+	for _, c := range []struct{ top, n, total, first, end int }{
+		{0, 10, 10, 0, 0}, {0, 10, 20, 0, 5}, {10, 10, 20, 5, 10}, {0, 10, 10_000, 0, 1}, {9990, 10, 10_000, 9, 10}, {0, 0, 5, 0, 0},
+	} {
+		if first, end := Thumb(c.top, c.n, c.total); first != c.first || end != c.end {
+			t.Errorf("Thumb(%d, %d, %d) = %d, %d; want %d, %d", c.top, c.n, c.total, first, end, c.first, c.end)
+		}
+	}
+}
+
 func TestChartKeepsTheNewestAtTheRight(t *testing.T) {
 	got := strings.Join(Blocks().Chart([]float64{99, 0, 4, 8, 2}, 8, 4, 2), "|")
 	if want := "  █ | ██▄"; got != want {

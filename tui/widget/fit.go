@@ -10,10 +10,8 @@ import (
 // Width is the number of cells that s takes. s is text without escape
 // sequences, such as comes out of [Plain].
 func Width(s string) int {
-	if isASCII(s) {
-		return len(s)
-	}
-	n := 0
+	n, done := simpleWidth(s)
+	s = s[done:]
 	for s != "" {
 		cluster, w := ansi.FirstGraphemeCluster(s, ansi.GraphemeWidth)
 		s, n = s[len(cluster):], n+w
@@ -57,6 +55,20 @@ func (g Glyphs) FitRight(s string, w int) string {
 		return strings.Repeat(" ", w-n) + s
 	}
 	return g.FitEnd(s, w)
+}
+
+// simpleWidth is the width of the beginning of s that needs no tables: letters
+// of ASCII, lines and blocks. The cell before something else is left to that,
+// since it might belong to it.
+func simpleWidth(s string) (cells, bytes int) {
+	last := 0
+	for i, r := range s {
+		if r >= utf8.RuneSelf && (r < 0x2500 || r > 0x259f) {
+			return max(0, cells-1), last
+		}
+		cells, last = cells+1, i
+	}
+	return cells, len(s)
 }
 
 // take returns the longest beginning of s that fits into w cells.

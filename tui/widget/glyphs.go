@@ -10,6 +10,7 @@ type Glyphs struct {
 	Across   [9]string // from empty to full, filling from the left
 	Upward   [9]string // from empty to full, filling from below
 	Cursor   string    // marks the selected row
+	Thumb    string    // shows at the right edge which part of a list is in sight
 	Up, Down string    // directions
 	Dot      string    // something full
 	Ring     string    // something empty
@@ -43,6 +44,7 @@ func Blocks() Glyphs {
 		Across:   [9]string{" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"},
 		Upward:   [9]string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
 		Cursor:   "▌",
+		Thumb:    "▐",
 		Up:       "▲",
 		Down:     "▼",
 		Dot:      "●",
@@ -68,6 +70,7 @@ func ASCII() Glyphs {
 		Across:   [9]string{" ", " ", " ", " ", "-", "-", "-", "=", "#"},
 		Upward:   [9]string{" ", ".", ".", ".", ":", ":", "|", "|", "#"},
 		Cursor:   ">",
+		Thumb:    "|",
 		Up:       "^",
 		Down:     "v",
 		Dot:      "*",
