@@ -130,8 +130,8 @@ type setter struct {
 	ttl   time.Duration
 }
 
-func openSetter(rdb *redis.Client, s Scenario) func() (identity, error) {
-	return func() (identity, error) { return setter{rdb: rdb, ttl: s.TTL}, nil }
+func openSetter(rdb *redis.Client) func(Scenario) (identity, error) {
+	return func(s Scenario) (identity, error) { return setter{rdb: rdb, ttl: s.TTL}, nil }
 }
 
 func (s setter) as(owner string) identity { return setter{s.rdb, owner, s.ttl} }

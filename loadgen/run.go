@@ -14,7 +14,7 @@ var ErrClosed = errors.New("load generator is closed")
 // Run is a scenario that can be started, changed while it runs, stopped, and
 // started again. All methods may be called from any goroutine.
 type Run struct {
-	open func() (identity, error) // what a fleet locks with
+	open func(Scenario) (identity, error) // what a fleet locks with
 
 	changing sync.Mutex // one start, stop or close at a time
 
@@ -28,11 +28,10 @@ type Run struct {
 // New returns a run of s that has not been started. At every start it takes
 // rdb's options and dials connections of its own; rdb stays the caller's.
 func New(rdb redis.UniversalClient, s Scenario) (*Run, error) {
-	s = s.WithDefaults()
-	return newRun(s, func() (identity, error) { return openMutexes(rdb, s) })
+	return newRun(s, func(s Scenario) (identity, error) { return openMutexes(rdb, s) })
 }
 
-func newRun(s Scenario, open func() (identity, error)) (*Run, error) {
+func newRun(s Scenario, open func(Scenario) (identity, error)) (*Run, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
@@ -54,7 +53,7 @@ func (r *Run) Start() error {
 	case r.running:
 		return nil
 	}
-	root, err := r.open()
+	root, err := r.open(r.scenario)
 	if err != nil {
 		return fmt.Errorf("start the load: %w", err)
 	}
@@ -63,10 +62,10 @@ func (r *Run) Start() error {
 	return nil
 }
 
-// Stop ends all clients, releases what they hold and waits until that is done:
-// no work is finished, no release takes longer than two seconds. It returns the
-// first error that kept a lease from being released; such a lease ends with its
-// TTL. It does nothing if the run is not running.
+// Stop ends all clients, cuts their work short, releases what they hold, and
+// waits until that is done; a server that does not answer delays it by some
+// seconds. It returns the first error that kept a lease from being released;
+// such a lease ends with its TTL. It does nothing if the run is not running.
 func (r *Run) Stop() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()

@@ -1,0 +1,76 @@
+package loadgen
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// linked returns a client of a server in the test's bubble, and the network
+// between them.
+func linked(t testing.TB) (*redis.Client, *server.Link) {
+	t.Helper()
+	s := server.NewPiped()
+	t.Cleanup(s.Close)
+	link := server.NewLink(s.Dial)
+	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: link.Dial})), link
+}
+
+func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, link := linked(t)
+		r := started(t, rdb, Scenario{
+			Clients: 8, Keys: 3, TTL: 2 * time.Second, Renew: true, Seed: 1,
+			Hold: Dist{Mean: 300 * time.Millisecond}, Think: Dist{Mean: 300 * time.Millisecond},
+		})
+		for range 5 {
+			time.Sleep(5 * time.Second)
+			link.Freeze()
+			time.Sleep(3 * time.Second)
+			checkSums(t, r.Metrics())
+			link.Thaw()
+		}
+		time.Sleep(5 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Overlap != (Overlap{}) {
+			t.Errorf("overlaps: %+v", m.Overlap)
+		}
+		if m.Lost+m.Unconfirmed == 0 {
+			t.Error("no lease came to harm: the test proves nothing")
+		}
+		if newest := m.Seconds[len(m.Seconds)-3:]; newest[0].Acquired+newest[1].Acquired == 0 {
+			t.Errorf("nothing acquired after the thaw: %+v", newest)
+		}
+	})
+}
+
+func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, link := linked(t)
+		r := started(t, rdb, Scenario{Clients: 5, Keys: 2, Renew: true, Hold: Dist{time.Hour, true}})
+		time.Sleep(time.Second)
+		link.Freeze()
+		before := time.Now()
+		err := r.Stop()
+		if took := time.Since(before); took > 10*time.Second {
+			t.Errorf("took %s", took)
+		}
+		if err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("two leases were not released: got %q", err)
+		}
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Unconfirmed != 2 || m.Released != 0 || m.Clients != 0 || m.LastErr == "" {
+			t.Errorf("got %+v", m)
+		}
+		link.Thaw()
+		time.Sleep(time.Minute)
+		checkNoKeys(t, rdb)
+	})
+}
