@@ -46,7 +46,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tickMsg:
 		return a, a.tick(msg)
 	case tea.KeyMsg:
-		return a, a.key(msg)
+		return a, a.typed(msg)
 	case lookedMsg:
 		a.link.end(msg.at, msg.err)
 		if msg.err == nil {
@@ -94,6 +94,20 @@ func (a *app) done(msg doneMsg) {
 		return
 	}
 	a.tell(msg.text)
+}
+
+// typed answers keys one by one. Letters that reach bubbletea together, as they
+// do over a slow line, come as one message, and a paste does too.
+func (a *app) typed(msg tea.KeyMsg) tea.Cmd {
+	if msg.Type != tea.KeyRunes || msg.Paste {
+		return a.key(msg)
+	}
+	var cmds []tea.Cmd
+	for _, r := range msg.Runes {
+		one := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}, Alt: msg.Alt}
+		cmds = append(cmds, a.key(one))
+	}
+	return tea.Batch(cmds...)
 }
 
 // key answers a key: the dialog takes it, or it is looked up in the table.

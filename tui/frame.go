@@ -92,14 +92,17 @@ func (a *app) summary(s *state, p page) string {
 
 // lost says since when and why there is no newer picture.
 func (s *state) lost() string {
-	age := ""
-	if !s.link.answered.IsZero() {
-		age = " " + span(s.now.Sub(s.link.answered)) + " ago"
+	k, g := s.link, s.glyphs
+	switch {
+	case k.silent && k.answered.IsZero():
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, span(s.now.Sub(k.asked)))
+	case k.silent:
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, span(s.now.Sub(k.answered)))
+	case k.answered.IsZero():
+		return fmt.Sprintf("%s no connection: %s, trying again", g.Cross, k.reason)
+	default:
+		return fmt.Sprintf("%s connection lost %s ago: %s, trying again", g.Cross, span(s.now.Sub(k.answered)), k.reason)
 	}
-	if s.link.silent {
-		return fmt.Sprintf("%s no answer for %s, waiting on", s.glyphs.Cross, span(s.now.Sub(s.link.asked)))
-	}
-	return fmt.Sprintf("%s connection lost%s: %s, trying again", s.glyphs.Cross, age, s.link.reason)
 }
 
 // foot draws the last line: what the last key had to say, or which keys there

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"locktop/keyspace"
 )
 
@@ -125,6 +127,25 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestLettersThatArriveTogetherArePressedOneByOne(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("jj/rw")})
+		d.settle().want("/rw", "2 of 8")
+	})
+}
+
+func TestAPasteIsNotACommand(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})
+		d.settle()
+		if d.quit {
+			t.Error("pasting a text quit the program")
+		}
+		d.press("/").deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("rw:cat"), Paste: true})
+		d.settle().want("1 of 8")
+	})
 }
 
 func TestNoKeyStandsForTwoThings(t *testing.T) {

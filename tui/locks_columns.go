@@ -128,12 +128,12 @@ func ttlCell(v view, _ int) widget.Cell {
 	case !ok:
 		return widget.Cell{Style: t.bad, Text: "never"}
 	default:
-		return widget.Cell{Style: v.urgency(), Text: left(rest)}
+		return widget.Cell{Style: v.urgency(t.text), Text: left(rest)}
 	}
 }
 
 func barCell(v view, w int) widget.Cell {
-	return widget.Cell{Style: v.urgency(), Text: v.state.glyphs.Bar(v.remaining(), w)}
+	return widget.Cell{Style: v.urgency(v.state.theme.calm), Text: v.state.glyphs.Bar(v.remaining(), w)}
 }
 
 // remaining is the part of the lease that is left, from 0 to 1.
@@ -146,15 +146,15 @@ func (v view) remaining() float64 {
 	return max(0, min(1, float64(rest)/float64(whole)))
 }
 
-// urgency is the style of a time that runs out.
-func (v view) urgency() widget.Style {
+// urgency is the style of a time that runs out: calm while there is enough.
+func (v view) urgency(calm widget.Style) widget.Style {
 	switch rest := v.remaining(); {
 	case rest < 0.15:
 		return v.state.theme.bad
 	case rest < 0.4:
 		return v.state.theme.warn
 	default:
-		return v.state.theme.good
+		return calm
 	}
 }
 

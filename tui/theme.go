@@ -19,6 +19,7 @@ type theme struct {
 	row    widget.Style // the selected row
 	rule   widget.Style
 	good   widget.Style
+	calm   widget.Style // good, and no reason to look there
 	warn   widget.Style
 	bad    widget.Style
 	alarm  widget.Style // bad, and to be seen from afar
@@ -41,6 +42,7 @@ func systemTheme() theme {
 		row:    widget.SGR("30;46"),
 		rule:   widget.SGR("36"),
 		good:   widget.SGR("32"),
+		calm:   widget.SGR("2;32"),
 		warn:   widget.SGR("33"),
 		bad:    widget.SGR("1;31"),
 		alarm:  widget.SGR("1;37;41"),
@@ -62,6 +64,7 @@ func monoTheme() theme {
 		sorted: widget.SGR("1;4"),
 		row:    widget.SGR("7"),
 		rule:   widget.SGR("2"),
+		calm:   widget.SGR("2"),
 		warn:   widget.SGR("1"),
 		bad:    widget.SGR("1"),
 		alarm:  widget.SGR("1;7"),
@@ -76,7 +79,7 @@ func (t theme) faded() theme {
 	return theme{
 		text: faint, strong: faint, dim: faint, chip: t.chip, tab: t.tab, key: t.key,
 		head: faint, sorted: faint, row: widget.SGR("2;7"), rule: faint,
-		good: faint, warn: faint, bad: faint, alarm: faint, read: faint, write: faint, chart: faint,
+		good: faint, calm: faint, warn: faint, bad: faint, alarm: faint, read: faint, write: faint, chart: faint,
 	}
 }
 
