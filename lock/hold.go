@@ -21,10 +21,11 @@ type hold struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	order sync.Mutex // held while a request that carries entries is put on its way
+	order chan struct{} // capacity 1: taken while a request that carries entries is under way
 
 	mu       sync.Mutex
-	entries  int           // leases that are not over; 0 = over
+	entries  int           // leases that were not unlocked; 0 = over
+	dropped  int           // of these, how many nobody can unlock any more
 	sent     time.Time     // before the request that the deadline counts from
 	ttl      time.Duration // granted by that request
 	renewals int
@@ -38,7 +39,7 @@ type hold struct {
 
 func newHold(t *target, token string, fence int64, sent time.Time) *hold {
 	h := &hold{client: t.client, form: t.form, key: t.key, token: token, fence: fence, opts: t.opts,
-		began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
+		began: time.Now(), order: make(chan struct{}, 1), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.renewAt = h.nextRenewal(sent)
 	return h
@@ -103,13 +104,58 @@ func (h *hold) extended(sent time.Time, ttl time.Duration, reply any) error {
 	return nil
 }
 
+// inOrder waits until no other request of this hold that carries entries is
+// under way: one that has to be sent again would overtake them. The order is
+// given up when ctx ends; the next count to arrive puts things right.
+func (h *hold) inOrder(ctx context.Context) (done func()) {
+	select {
+	case h.order <- struct{}{}:
+		return func() { <-h.order }
+	case <-ctx.Done():
+		return func() {}
+	}
+}
+
+// enter adds an entry. The hold is renewed by it.
+func (h *hold) enter(ctx context.Context) error {
+	defer h.inOrder(ctx)()
+	sent, entries, err := h.addEntry()
+	if err != nil {
+		return err
+	}
+	reply, err := h.form.acquire(ctx, h.token, h.opts.TTL, entries).wait(ctx)
+	if err != nil {
+		h.mu.Lock()
+		h.entries-- // if the server counts it, the next request says otherwise
+		h.mu.Unlock()
+		return describe("enter", h.key, err)
+	}
+	if held, _ := heldBy(h.key, reply); held != nil {
+		return h.lose() // somebody else's by now
+	}
+	return h.extended(sent, h.opts.TTL, int64(1))
+}
+
+func (h *hold) addEntry() (sent time.Time, entries int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sent = time.Now()
+	if err = h.ended(sent); err == nil {
+		h.entries++
+	}
+	return sent, h.entries, err
+}
+
 // leave gives back one entry, and with the last one the lock.
 func (h *hold) leave(ctx context.Context) error {
-	p, left, renewing, err := h.beginLeave(ctx)
+	done := h.inOrder(ctx)
+	left, renewing, err := h.dropEntry()
 	if err != nil {
+		done()
 		return fmt.Errorf("unlock %q: %w", h.key, err)
 	}
-	reply, err := p.wait(ctx)
+	reply, err := h.form.release(ctx, h.token, left).wait(ctx)
+	done()
 	if left == 0 && (outcomeUnknown(err) || neverSent(err)) {
 		h.client.undo(h.form, h.token, time.Now().Add(h.opts.TTL))
 	}
@@ -119,25 +165,23 @@ func (h *hold) leave(ctx context.Context) error {
 	if renewing != nil {
 		<-renewing // it travelled ahead of the release, so its reply is here too
 	}
-	if reply == nil {
-		h.lose()
-		return fmt.Errorf("unlock %q: %w", h.key, ErrLost)
+	if reply != nil {
+		if left == 0 {
+			h.report(Released)
+		}
+		return nil
 	}
-	if left == 0 {
-		h.report(Released)
-	}
-	return nil
+	h.finish(ErrLost) // the other entries; the last one ended on this side already
+	h.report(Lost)
+	return fmt.Errorf("unlock %q: %w", h.key, ErrLost)
 }
 
-// beginLeave takes one entry off and puts the request on its way. With the last
-// entry the hold ends on this side.
-func (h *hold) beginLeave(ctx context.Context) (p pending, left int, renewing chan struct{}, err error) {
-	h.order.Lock()
-	defer h.order.Unlock()
+// dropEntry takes one entry off; with the last one the hold ends on this side.
+func (h *hold) dropEntry() (left int, renewing chan struct{}, err error) {
 	h.mu.Lock()
 	if err := h.ended(time.Now()); err != nil {
 		h.mu.Unlock()
-		return nil, 0, nil, err
+		return 0, nil, err
 	}
 	h.entries--
 	left = h.entries
@@ -149,7 +193,7 @@ func (h *hold) beginLeave(ctx context.Context) (p pending, left int, renewing ch
 		h.client.keeper.remove(h)
 		h.cancel(ErrReleased)
 	}
-	return h.form.release(ctx, h.token, left), left, renewing, nil
+	return left, renewing, nil
 }
 
 // finish ends the hold for a reason other than its release. It returns false if

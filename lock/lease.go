@@ -20,10 +20,17 @@ type Lease struct {
 	drop   runtime.Cleanup
 }
 
-// newLease returns the first lease of a hold.
+// newLease returns the only lease of a hold.
 func newLease(h *hold) *Lease {
 	l := &Lease{hold: h, ctx: h.ctx}
 	l.drop = runtime.AddCleanup(l, (*hold).abandon, h)
+	return l
+}
+
+// newEntry returns one of several leases of a hold, with an end of its own.
+func newEntry(h *hold) *Lease {
+	l := newLease(h)
+	l.ctx, l.cancel = context.WithCancelCause(h.ctx)
 	return l
 }
 

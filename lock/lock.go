@@ -37,8 +37,8 @@
 package lock
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -226,10 +226,11 @@ func (c *Client) Close() error {
 	case <-c.tasks.idle():
 	case <-timer.C:
 	}
-	return errors.Join(err, c.transport.shut())
+	return cmp.Or(err, c.transport.shut())
 }
 
-// releaseAll ends the holds that match and releases them in one pipeline.
+// releaseAll ends the holds that match and releases them in one pipeline. It
+// returns one of the errors.
 func (t *transport) releaseAll(match func(*hold) bool) error {
 	holds := t.keeper.all(match)
 	if len(holds) == 0 {
@@ -242,15 +243,15 @@ func (t *transport) releaseAll(match func(*hold) bool) error {
 		h.finish(ErrClosed)
 		requests[i] = h.form.release(ctx, h.token, 0)
 	}
-	var failed []error
+	var failed error
 	for i, h := range holds {
 		if _, err := requests[i].wait(ctx); err != nil {
-			failed = append(failed, describe("close: release", h.key, err))
+			failed = describe("close: release", h.key, err)
 			continue
 		}
 		h.report(Released)
 	}
-	return errors.Join(failed...)
+	return failed
 }
 
 // shut ends everything and waits for it.

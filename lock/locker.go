@@ -83,9 +83,9 @@ func (t *target) ready(ctx context.Context) error {
 	return nil
 }
 
-// attempt asks the server once, with a token of its own. If no reply comes, the
+// acquire asks the server once, with a token of its own. If no reply comes, the
 // attempt is undone in the background: nobody would ever release it.
-func (t *target) attempt(ctx context.Context, r *request) (*Lease, error) {
+func (t *target) acquire(ctx context.Context, r *request) (*hold, error) {
 	token, err := newToken(t.client.owner)
 	if err != nil {
 		return nil, err
@@ -109,8 +109,8 @@ func (t *target) attempt(ctx context.Context, r *request) (*Lease, error) {
 	return t.begin(r, token, fence, sent)
 }
 
-// begin makes a lease of a lock that was granted to a request sent then.
-func (t *target) begin(r *request, token string, fence int64, sent time.Time) (*Lease, error) {
+// begin takes possession of a lock that was granted to a request sent then.
+func (t *target) begin(r *request, token string, fence int64, sent time.Time) (*hold, error) {
 	h := newHold(t, token, fence, sent)
 	t.client.keeper.add(h)
 	if t.client.closed.Err() != nil { // meanwhile: Close may have missed this one
@@ -120,7 +120,7 @@ func (t *target) begin(r *request, token string, fence int64, sent time.Time) (*
 	}
 	t.client.tell(Event{Kind: Acquired, At: h.began, Key: t.key, Owner: t.client.owner, Token: token,
 		Attempts: r.attempts, Waited: h.began.Sub(r.began)})
-	return newLease(h), nil
+	return h, nil
 }
 
 // poll tries again and again, as Wait says.

@@ -47,6 +47,14 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) { return m.tryLock(
 // what one does.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.lock(ctx, m.attempt) }
 
+func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
+	h, err := m.acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(h), nil
+}
+
 // mutexForm is a string that holds the token.
 type mutexForm struct {
 	wire wire

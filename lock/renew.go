@@ -122,6 +122,9 @@ func (h *hold) attend(now time.Time) bool {
 		return false
 	}
 	defer h.mu.Unlock()
+	if h.dropped >= h.entries {
+		h.renewAt = time.Time{}
+	}
 	renew := !h.renewAt.IsZero() && !now.Before(h.renewAt) && h.renewing == nil
 	if renew {
 		h.renewing = make(chan struct{})
@@ -190,12 +193,13 @@ func (h *hold) doneRenewing(sent time.Time, err error) (due time.Time) {
 	return due
 }
 
-// abandon stops the renewal: nobody can unlock the lease any more. The keeper
-// finds out when it comes by; a cleanup had better not wake anybody.
+// abandon notes that a lease was dropped: once nobody can unlock the hold, it is
+// no longer renewed. The keeper finds out when it comes by; a cleanup had better
+// not wake anybody.
 func (h *hold) abandon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.renewAt = time.Time{}
+	h.dropped++
 }
 
 // What follows needs h.mu.

@@ -1,0 +1,137 @@
+package lock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"sync"
+	"time"
+)
+
+var (
+	//go:embed reentrant_acquire.lua
+	reentrantAcquireSource string
+	//go:embed reentrant_extend.lua
+	reentrantExtendSource string
+	//go:embed reentrant_release.lua
+	reentrantReleaseSource string
+
+	reentrantAcquire = newScript(reentrantAcquireSource)
+	reentrantExtend  = newScript(reentrantExtendSource)
+	reentrantRelease = newScript(reentrantReleaseSource)
+)
+
+// Reentrant is a lock that its owner may take again while it holds it; it is
+// free when every lease has been unlocked.
+//
+// The owner is the Reentrant itself: goroutines have no identity in Go, so who
+// is let in again is whoever is given the same value, in any goroutine. Another
+// value for the same key, of the same client or not, is another owner.
+//
+// On the wire it is a hash of holder → count with a TTL: the widespread form
+// that takes the lock if it does not exist or has the holder's field, adds to
+// the count and sets the expiry. It and clients that use that form exclude each
+// other and agree on counts. All leases of an owner share one deadline.
+type Reentrant struct {
+	target
+
+	entering chan struct{} // capacity 1: taken by whoever asks for the first entry
+	mu       sync.Mutex
+	held     *hold // nil = not held by us, as far as we know
+}
+
+var _ Locker = (*Reentrant)(nil)
+
+// Reentrant returns a new owner of the lock of that name. It sends nothing.
+// Options that cannot work are reported as [ErrArgument] by Lock and TryLock.
+func (c *Client) Reentrant(key string, o Options) *Reentrant {
+	return &Reentrant{
+		target:   c.newTarget(key, o, newReentrantForm(c.wire, key, o.Fence)),
+		entering: make(chan struct{}, 1),
+	}
+}
+
+// TryLock implements [Locker].
+func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) { return r.tryLock(ctx, r.attempt) }
+
+// Lock implements [Locker]. The owner never waits for itself.
+func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
+	if r.current() != nil { // not behind those of our own process who wait for us
+		lease, err := r.TryLock(ctx)
+		if !errors.Is(err, ErrHeld) {
+			return lease, err
+		}
+	}
+	return r.lock(ctx, r.attempt)
+}
+
+// attempt enters the lock again if it is ours, else asks for it.
+func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
+	select {
+	case r.entering <- struct{}{}:
+		defer func() { <-r.entering }()
+	case <-ctx.Done():
+		return nil, describe("acquire", r.key, ctx.Err())
+	}
+	if h := r.current(); h != nil {
+		lease, err := r.enter(ctx, req, h)
+		if err == nil || h.valid() {
+			return lease, err
+		}
+	}
+	h, err := r.acquire(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.held = h
+	r.mu.Unlock()
+	return newEntry(h), nil
+}
+
+// current returns the hold that can be entered again, nil if there is none.
+func (r *Reentrant) current() *hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held != nil && !r.held.valid() {
+		r.held = nil
+	}
+	return r.held
+}
+
+// enter takes a further lease of a hold.
+func (r *Reentrant) enter(ctx context.Context, req *request, h *hold) (*Lease, error) {
+	req.attempts++
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	h.client.tell(Event{Kind: Acquired, At: now, Key: h.key, Owner: h.client.owner, Token: h.token,
+		Attempts: req.attempts, Waited: now.Sub(req.began)})
+	return newEntry(h), nil
+}
+
+// reentrantForm is a hash of holder → count.
+type reentrantForm struct {
+	wire wire
+	keys []string // the lock; its fence, if it has one
+	free string
+}
+
+func newReentrantForm(w wire, key string, fence bool) *reentrantForm {
+	return &reentrantForm{wire: w, keys: keysOf(key, fence), free: name(key, "free")}
+}
+
+func (f *reentrantForm) acquire(ctx context.Context, token string, ttl time.Duration, entries int) pending {
+	return reentrantAcquire.send(ctx, f.wire, f.keys, token, ttl.Milliseconds(), entries)
+}
+
+func (f *reentrantForm) extend(ctx context.Context, token string, ttl time.Duration) pending {
+	return reentrantExtend.send(ctx, f.wire, f.keys[:1], token, ttl.Milliseconds())
+}
+
+func (f *reentrantForm) release(ctx context.Context, token string, left int) pending {
+	return reentrantRelease.send(ctx, f.wire, f.keys[:1], token, left, f.free)
+}
+
+func (f *reentrantForm) channel() string { return f.free }

@@ -1,0 +1,26 @@
+-- reentrant_acquire: take the lock, or enter it again.
+-- KEYS[1]  the lock: a hash of holder → count, with one field
+-- KEYS[2]  its fence counter; absent if it is not fenced
+-- ARGV[1]  token of the holder
+-- ARGV[2]  time to live, ms
+-- ARGV[3]  what the count becomes
+-- Returns the fencing token (0 without a fence) if the lock is ours now,
+-- else {token of the holder, its PTTL}.
+-- A count is set, not raised: sending it twice does no harm.
+local ours = redis.call('HEXISTS', KEYS[1], ARGV[1])
+if ours == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
+  local holder = ''
+  if redis.call('HLEN', KEYS[1]) == 1 then
+    holder = redis.call('HKEYS', KEYS[1])[1]
+  end
+  return {holder, redis.call('PTTL', KEYS[1])}
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if not KEYS[2] then
+  return 0
+end
+if ours == 1 then
+  return tonumber(redis.call('GET', KEYS[2])) or redis.call('INCR', KEYS[2])
+end
+return redis.call('INCR', KEYS[2])

@@ -1,0 +1,305 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+)
+
+// count returns how often holder has entered the lock, for the server.
+func (r *rig) count(key, holder string) int {
+	n, err := r.rdb.HGet(ctx, key, holder).Int()
+	if err != nil && err != redis.Nil {
+		r.Fatal(err)
+	}
+	return n
+}
+
+// Scenarios 15 and 16.
+func TestTheOwnerEntersAgainAndLeavesAsOften(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: 10 * time.Second})
+		var leases []*lock.Lease
+		for want := 1; want <= 3; want++ {
+			lease, err := owner.Lock(ctx)
+			r.must(err)
+			leases = append(leases, lease)
+			if n := r.count("orders", lease.Token()); n != want {
+				r.Fatalf("count %d after %d entries", n, want)
+			}
+		}
+		for left := 2; left >= 0; left-- {
+			lease := leases[2-left]
+			r.must(lease.Unlock(ctx))
+			if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrReleased) {
+				r.Error("an unlocked entry is still valid")
+			}
+			if n := r.count("orders", lease.Token()); n != left {
+				r.Fatalf("count %d, want %d left", n, left)
+			}
+			if left == 0 {
+				continue
+			}
+			if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl <= 9*time.Second {
+				r.Errorf("PTTL fell to %v", ttl)
+			}
+			if last := leases[2]; !last.Valid() || last.Context().Err() != nil {
+				r.Error("another entry ended too early")
+			}
+		}
+		r.holds("orders", "")
+		if err := leases[0].Unlock(ctx); !errors.Is(err, lock.ErrReleased) {
+			r.Errorf("unlocking an entry twice: %v", err)
+		}
+	})
+}
+
+// Scenario 17.
+func TestAnotherOwnerInTheSameProcessIsAStranger(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		mine, err := c.Reentrant("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		_, err = c.Reentrant("orders", lock.Options{}).TryLock(ctx)
+		var held *lock.HeldError
+		if !errors.As(err, &held) || held.Token != mine.Token() {
+			r.Errorf("got %v, want held by the first owner", err)
+		}
+		if n := r.count("orders", mine.Token()); n != 1 {
+			r.Errorf("count %d", n)
+		}
+	})
+}
+
+// Scenario 18.
+func TestEveryEntryIsLostWithTheKey(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
+		first, err := owner.Lock(ctx)
+		r.must(err)
+		second, err := owner.Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		if err := second.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		if first.Valid() || !errors.Is(context.Cause(first.Context()), lock.ErrLost) {
+			r.Error("the first entry outlived the key")
+		}
+		if err := first.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		again, err := owner.Lock(ctx) // begins anew at one
+		r.must(err)
+		if n := r.count("orders", again.Token()); n != 1 {
+			r.Errorf("count %d after a new beginning", n)
+		}
+	})
+}
+
+// Scenario 19: a reply is lost, the entry is made again, the count is right.
+func TestALostReplyIsNotCountedTwice(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Minute})
+		first, err := owner.Lock(ctx)
+		r.must(err)
+		r.link.FreezeReplies()
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := owner.Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+			r.Fatalf("got %v", err)
+		}
+		r.link.Thaw()
+		if n := r.count("orders", first.Token()); n != 2 {
+			r.Fatalf("the server did not count the unheard entry: %d", n)
+		}
+		second, err := owner.Lock(ctx)
+		r.must(err)
+		if n := r.count("orders", first.Token()); n != 2 {
+			r.Errorf("count %d after two entries", n)
+		}
+		r.must(second.Unlock(ctx))
+		r.must(first.Unlock(ctx))
+		r.holds("orders", "")
+	})
+}
+
+// Scenario 20.
+func TestLeavingWorksWhenMemoryIsFull(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
+		first, err := owner.Lock(ctx)
+		r.must(err)
+		second, err := owner.Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		r.must(second.Unlock(ctx))
+		if !first.Valid() {
+			r.Error("the first entry ended with the second")
+		}
+		r.must(first.Unlock(ctx))
+		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
+			r.Error("the lock is still there")
+		}
+	})
+}
+
+// Scenario 21: the value is the owner, in whatever goroutine.
+func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
+		var all sync.WaitGroup
+		leases := make(chan *lock.Lease, 20)
+		for range cap(leases) {
+			all.Go(func() {
+				lease, err := owner.Lock(ctx)
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				leases <- lease
+			})
+		}
+		all.Wait()
+		close(leases)
+		lease := <-leases
+		if n := r.count("orders", lease.Token()); n != 20 {
+			r.Errorf("count %d, want 20", n)
+		}
+		for other := range leases {
+			all.Go(func() { r.must(other.Unlock(ctx)) })
+		}
+		all.Wait()
+		if n := r.count("orders", lease.Token()); n != 1 {
+			r.Errorf("count %d, want 1", n)
+		}
+		r.must(lease.Unlock(ctx))
+		r.holds("orders", "")
+	})
+}
+
+// The owner is let in past those of its own process who wait for it.
+func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		owner := c.Reentrant("orders", lock.Options{})
+		first, err := owner.Lock(ctx)
+		r.must(err)
+		waiter := make(chan error, 1)
+		go func() {
+			lease, err := c.Reentrant("orders", lock.Options{}).Lock(ctx)
+			if err == nil {
+				err = lease.Unlock(ctx)
+			}
+			waiter <- err
+		}()
+		time.Sleep(time.Second)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		second, err := owner.Lock(short)
+		r.must(err)
+		r.must(second.Unlock(ctx))
+		r.must(first.Unlock(ctx))
+		r.must(<-waiter)
+	})
+}
+
+// Scenario 23: the same label is not the same owner.
+func TestARestartedProcessInheritsNothing(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		_, err = r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).TryLock(ctx)
+		if !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want ErrHeld", err)
+		}
+	})
+}
+
+func TestARenewedHoldKeepsAllItsEntries(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: 3 * time.Second})
+		first, err := owner.Lock(ctx)
+		r.must(err)
+		second, err := owner.Lock(ctx)
+		r.must(err)
+		time.Sleep(time.Hour)
+		if n := r.count("orders", first.Token()); n != 2 || !first.Valid() || !second.Valid() {
+			r.Errorf("after an hour: count %d, valid %v %v", n, first.Valid(), second.Valid())
+		}
+		r.must(first.Unlock(ctx))
+		time.Sleep(time.Hour)
+		if !second.Valid() {
+			r.Error("the renewal ended with the first entry")
+		}
+		r.must(second.Unlock(ctx))
+	})
+}
+
+// The common form of this lock, as scripts found in many code bases say it.
+const (
+	commonTake = `
+if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
+  redis.call('hincrby', KEYS[1], ARGV[1], 1)
+  redis.call('pexpire', KEYS[1], ARGV[2])
+  return 1
+end
+return 0`
+	commonLeave = `
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
+if redis.call('hincrby', KEYS[1], ARGV[1], -1) > 0 then return 0 end
+redis.call('del', KEYS[1])
+return 1`
+)
+
+func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		take := func(holder string) any {
+			return r.rdb.Eval(ctx, commonTake, []string{"orders"}, holder, 60_000).Val()
+		}
+		leave := func(holder string) string {
+			v, err := r.rdb.Eval(ctx, commonLeave, []string{"orders"}, holder).Result()
+			return fmt.Sprint(v, err)
+		}
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
+
+		lease, err := owner.Lock(ctx)
+		r.must(err)
+		if take("request-1") != int64(0) {
+			r.Error("the common scripts got in beside us")
+		}
+		if got := leave("request-1"); got != fmt.Sprint(nil, redis.Nil) {
+			r.Errorf("a stranger's leave returned %s", got)
+		}
+		if take(lease.Token()) != int64(1) || r.count("orders", lease.Token()) != 2 {
+			r.Error("the common scripts do not see our entry")
+		}
+		if got := leave(lease.Token()); got != fmt.Sprint(0, nil) {
+			r.Errorf("leaving one of two returned %s", got)
+		}
+		r.must(lease.Unlock(ctx))
+
+		for range 2 {
+			if take("request-1") != int64(1) {
+				r.Error("the common scripts do not find the lock free, or theirs")
+			}
+		}
+		var held *lock.HeldError
+		if _, err := owner.TryLock(ctx); !errors.As(err, &held) || held.Token != "request-1" {
+			r.Errorf("got %v, want held by request-1", err)
+		}
+		if a, b := leave("request-1"), leave("request-1"); a != fmt.Sprint(0, nil) || b != fmt.Sprint(1, nil) {
+			r.Errorf("leaving twice returned %s and %s", a, b)
+		}
+		lease, err = owner.TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+	})
+}
