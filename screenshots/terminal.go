@@ -23,7 +23,6 @@ type terminal struct {
 func openTerminal(ctx context.Context, socket string, argv []string) (*terminal, error) {
 	t := &terminal{socket: socket}
 	args := []string{
-		"set-option", "-g", "status", "off", ";",
 		"set-option", "-g", "default-terminal", "xterm-256color", ";",
 		"set-option", "-g", "remain-on-exit", "on", ";",
 		"new-session", "-d", "-x", strconv.Itoa(columns), "-y", strconv.Itoa(rows), "-e", "COLORTERM=truecolor", "--",
@@ -71,21 +70,27 @@ func (t *terminal) press(ctx context.Context, keys []string) error {
 const patience = 2 * time.Minute
 
 // await returns when the screen matches a regular expression. It is an error if
-// it does not for too long; the error shows the screen.
+// it does not for too long, or the program ends; the error shows the screen.
 func (t *terminal) await(ctx context.Context, pattern string) error {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return err
 	}
 	for end := time.Now().Add(patience); ; {
-		screen, err := t.tmux(ctx, "capture-pane", "-p")
+		// Dead or alive is asked first: the screen is then the last one.
+		dead, err := t.tmux(ctx, "display-message", "-p", "#{pane_dead}")
 		if err != nil {
 			return err
 		}
-		if wanted.MatchString(screen) {
+		screen, err := t.tmux(ctx, "capture-pane", "-p")
+		switch {
+		case err != nil:
+			return err
+		case wanted.MatchString(screen):
 			return nil
-		}
-		if time.Now().After(end) {
+		case strings.TrimSpace(dead) == "1":
+			return fmt.Errorf("the program ended before the screen matched %q:\n%s", pattern, screen)
+		case time.Now().After(end):
 			return fmt.Errorf("the screen did not match %q in %v:\n%s", pattern, patience, screen)
 		}
 		select {

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// terminalFor runs a shell script in a terminal that ends with the test.
+func terminalFor(t *testing.T, script string) *terminal {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("tmux is not on PATH: install it (apt-get install tmux, brew install tmux) to run this test")
+	}
+	term, err := openTerminal(t.Context(), filepath.Join(t.TempDir(), "tmux"), []string{"sh", "-c", script})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(term.close)
+	return term
+}
+
+func TestTerminalHasTheSizeAndAllColours(t *testing.T) {
+	t.Setenv("CI", "true")
+	t.Setenv("NO_COLOR", "1")
+	term := terminalFor(t, `stty size; echo "CI=$CI. NO_COLOR=$NO_COLOR. COLORTERM=$COLORTERM."; read line`)
+	if err := term.await(t.Context(), `30 100\s+CI=\. NO_COLOR=\. COLORTERM=truecolor\.`); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeysReachTheProgramAndItsColoursThePicture(t *testing.T) {
+	term := terminalFor(t, `read line; printf '\033[38;2;1;2;3m%s' "$line"; read line`)
+	if err := term.press(t.Context(), []string{"h", "i", "Enter"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := term.await(t.Context(), `hi\s+hi`); err != nil {
+		t.Fatal(err)
+	}
+	text, err := term.picture(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := parse(text, columns, rows)[1][0]; got.text != "h" || got.ink != (rgb{1, 2, 3}) {
+		t.Errorf("the picture shows %+v", got)
+	}
+}
+
+func TestProgramThatEndedIsNotWaitedFor(t *testing.T) {
+	term := terminalFor(t, `echo; echo no such luck`)
+	err := term.await(t.Context(), `never`)
+	if err == nil || !strings.Contains(err.Error(), "the program ended") || !strings.Contains(err.Error(), "no such luck") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestWaitingEndsWithTheContextAndRefusesABadPattern(t *testing.T) {
+	term := terminalFor(t, `read line`)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := term.await(ctx, `never`); err == nil {
+		t.Error("a cancelled wait found something")
+	}
+	if err := term.await(t.Context(), `(`); err == nil || !strings.Contains(err.Error(), "missing closing") {
+		t.Errorf("a bad pattern says %v", err)
+	}
+}
