@@ -43,7 +43,7 @@ func NewFollower(s *Scanner) *Follower {
 func (f *Follower) Snapshot(ctx context.Context) (Snapshot, error) {
 	now, err := f.look(ctx)
 	if err != nil {
-		f.pass, f.complete = nil, false
+		f.pass, f.complete, f.last.Complete = nil, false, false
 		return Snapshot{}, err
 	}
 	now = continued(f.last, now)

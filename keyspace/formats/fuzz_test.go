@@ -1,0 +1,78 @@
+package formats_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+)
+
+// Whatever is stored, no format panics, the same entry is always read the same
+// way, and a lock that is decoded at all has holders who hold at least once.
+// What a glance rules out, the whole does not bring back.
+func FuzzDecode(f *testing.F) {
+	for _, argv := range formats.Seed(time.Unix(1_763_651_000, 0)) {
+		if len(argv) > 3 {
+			f.Add(argv[1], argv[2], argv[3], int64(30_000))
+		}
+	}
+	f.Add("lock:x", "~", "mode", int64(-1))
+	f.Add("{", strings.Repeat("0", 32), ":", int64(0))
+	f.Fuzz(func(t *testing.T, key, a, b string, ttl int64) {
+		now := time.Unix(1_763_651_000, 0)
+		e := keyspace.Entry{Key: key, Now: now, Value: a, Len: int64(len(a))}
+		if ttl >= 0 {
+			e.Expires = now.Add(time.Duration(ttl%1_000_000) * time.Millisecond)
+		}
+		for _, format := range formats.All() {
+			e.Type, e.Members, e.Related = format.Type, nil, nil
+			if e.Type != "string" {
+				e.Members = []keyspace.Member{{Name: a, Value: b}, {Name: b, Value: a}, {Name: "mode", Value: "read"}}[:max(0, min(3, len(b)%4))]
+				e.Len = int64(len(e.Members))
+			}
+			decode(t, format, e)
+		}
+	})
+}
+
+func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
+	t.Helper()
+	if f.Match != nil && !f.Match(e.Key) {
+		return
+	}
+	if f.Companion != nil {
+		f.Companion(e.Key)
+	}
+	if f.Related != nil {
+		e.Related = make(map[string]keyspace.Entry)
+		for _, c := range f.Related(e) {
+			e.Related[c.Key] = keyspace.Entry{Key: c.Key, Type: c.Type, Value: e.Value, Members: e.Members, Expires: e.Expires}
+		}
+	}
+	lock, sure := f.Decode(e)
+	again, surely := f.Decode(e)
+	if !reflect.DeepEqual(lock, again) || sure != surely {
+		t.Errorf("%s reads %+v now as %+v and now as %+v", f.Name, e, lock, again)
+	}
+	if sure == keyspace.No {
+		return
+	}
+	if len(lock.Holders) == 0 || lock.Kind == "" {
+		t.Errorf("%s takes %+v for a lock that nobody holds", f.Name, e)
+	}
+	for _, h := range lock.Holders {
+		if h.Count < 1 || h.Since.After(e.Now) {
+			t.Errorf("%s reads %+v as held %d times since %v", f.Name, e, h.Count, h.Since)
+		}
+	}
+	first := e.Value[:min(len(e.Value), 128)]
+	for _, m := range e.Members {
+		first = m.Name
+	}
+	if f.Glance != nil && f.Glance(e.Key, first) < sure {
+		t.Errorf("%s says %v of %+v, and %v at a glance", f.Name, sure, e, f.Glance(e.Key, first))
+	}
+}

@@ -1,0 +1,549 @@
+package keyspace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// tokens is a format of strings whose value begins with "token:".
+func tokens() keyspace.Format {
+	return keyspace.Format{
+		Name: "tokens", Type: "string",
+		Glance: func(_, first string) keyspace.Confidence { return ofToken(first) },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{
+				Kind:    keyspace.Mutex,
+				Holders: []keyspace.Holder{{ID: e.Value, Count: int(e.Len)}},
+			}, ofToken(e.Value)
+		},
+	}
+}
+
+func ofToken(value string) keyspace.Confidence {
+	switch {
+	case strings.HasPrefix(value, "token:"):
+		return keyspace.Certain
+	case strings.HasPrefix(value, "maybe:"):
+		return keyspace.Possible
+	default:
+		return keyspace.No
+	}
+}
+
+// elementsOf is a format of anything of that type which has a name of "lock:",
+// and shows what was read of it: an element for each holder, and its length.
+func elementsOf(typ string) keyspace.Format {
+	return keyspace.Format{
+		Name: typ, Type: typ,
+		Match: func(key string) bool { return strings.HasPrefix(key, "lock:") },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Fence: e.Len}
+			for _, m := range e.Members {
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: m.Value, Count: int(m.Score)})
+			}
+			return l, keyspace.Certain
+		},
+	}
+}
+
+func connect(t testing.TB, o redis.Options) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&o)
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rdb
+}
+
+// realServer is a client of a redis-server of its own.
+func realServer(t testing.TB, args ...string) *redis.Client {
+	t.Helper()
+	return connect(t, redis.Options{Addr: server.ForTest(t, args...).Addr()})
+}
+
+// do sends a command, which may not fail.
+func do(t testing.TB, rdb *redis.Client, argv ...any) any {
+	t.Helper()
+	reply, err := rdb.Do(t.Context(), argv...).Result()
+	if err != nil {
+		t.Fatalf("%q: %v", argv, err)
+	}
+	return reply
+}
+
+func scan(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) keyspace.Snapshot {
+	t.Helper()
+	s, err := keyspace.NewScanner(rdb, o).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func justTokens() keyspace.ScanOptions {
+	return keyspace.ScanOptions{Formats: []keyspace.Format{tokens()}}
+}
+
+func keys(s keyspace.Snapshot) []string {
+	all := []string{}
+	for _, l := range s.Locks {
+		all = append(all, l.Key)
+	}
+	return all
+}
+
+// fill sets so many ordinary keys, of all types.
+func fill(t testing.TB, rdb *redis.Client, n int) {
+	t.Helper()
+	p := rdb.Pipeline()
+	for i := range n {
+		key := fmt.Sprintf("ordinary:%d", i)
+		switch i % 5 {
+		case 0:
+			p.Set(t.Context(), key, "value", time.Hour)
+		case 1:
+			p.HSet(t.Context(), key, "field", i)
+		case 2:
+			p.RPush(t.Context(), key, "element")
+		case 3:
+			p.SAdd(t.Context(), key, "element")
+		default:
+			p.ZAdd(t.Context(), key, redis.Z{Score: 1, Member: "element"})
+		}
+	}
+	if _, err := p.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 7000)
+	var want []string
+	for i := range 300 {
+		key := fmt.Sprintf("ordinary:lock:%03d", i)
+		do(t, rdb, "SET", key, "token:"+strconv.Itoa(i), "PX", 60_000)
+		want = append(want, key)
+	}
+	o := justTokens()
+	var progress []keyspace.Cost
+	o.Progress = func(c keyspace.Cost) { progress = append(progress, c) }
+	o.DB = 3
+	s := scan(t, rdb, o)
+	if !slices.Equal(keys(s), want) {
+		t.Errorf("found %d locks, want %d in order", len(s.Locks), len(want))
+	}
+	if !s.Complete || s.Cost.Keys != 7300 || s.Cost.Scanned != 7300 || s.Cost.Took <= 0 {
+		t.Errorf("complete %v at a cost of %+v", s.Complete, s.Cost)
+	}
+	if !slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) || len(progress) < 7 {
+		t.Errorf("the progress was %+v", progress)
+	}
+	l := s.Locks[0]
+	if l.Format != "tokens" || l.Confidence != keyspace.Certain || l.DB != 3 || l.Node != rdb.Options().Addr || l.Node == "" {
+		t.Errorf("found %+v", l)
+	}
+	if left, ok := l.TTL(s.At); !ok || left < 50*time.Second || left > 60*time.Second || !l.Holders[0].Expires.Equal(l.Expires) {
+		t.Errorf("it has %v left", left)
+	}
+	if s.Server.Version == "" || s.Server.Mode != "standalone" || s.Server.Role != "master" || s.Server.Addr != l.Node {
+		t.Errorf("the server is %+v", s.Server)
+	}
+}
+
+func TestAnEmptyServerHasNoLocks(t *testing.T) {
+	for name, addr := range map[string]string{"embedded": server.EmbeddedForTest(t).Addr(), "real": server.ForTest(t).Addr()} {
+		s := scan(t, connect(t, redis.Options{Addr: addr}), justTokens())
+		if len(s.Locks) != 0 || !s.Complete || s.At.IsZero() {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+func TestTimesAreOnTheClockOfTheServer(t *testing.T) {
+	rdb := realServer(t)
+	before, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scan(t, rdb, justTokens())
+	after, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.At.Before(before) || s.At.After(after) {
+		t.Errorf("the snapshot is of %v, between %v and %v", s.At, before, after)
+	}
+}
+
+func TestGlobsChooseTheKeys(t *testing.T) {
+	rdb := realServer(t)
+	for _, key := range []string{"a:1", "a:2", "b:1", "c:1"} {
+		do(t, rdb, "SET", key, "token:x")
+	}
+	for _, c := range []struct{ globs, want []string }{
+		{nil, []string{"a:1", "a:2", "b:1", "c:1"}},
+		{[]string{"a:*"}, []string{"a:1", "a:2"}},
+		{[]string{"a:*", "?:1"}, []string{"a:1", "a:2", "b:1", "c:1"}},
+		{[]string{"[bc]:1", "d:*"}, []string{"b:1", "c:1"}},
+	} {
+		o := justTokens()
+		o.Match = c.globs
+		s := scan(t, rdb, o)
+		if !slices.Equal(keys(s), c.want) {
+			t.Errorf("%q: found %q, want %q", c.globs, keys(s), c.want)
+		}
+		if s.Cost.Scanned != 4 {
+			t.Errorf("%q: %d of 4 keys were scanned", c.globs, s.Cost.Scanned)
+		}
+	}
+}
+
+func TestPossibleLocksAreShownOnRequest(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "maybe:a")
+	do(t, rdb, "SET", "b", "token:b")
+	o := justTokens()
+	if s := scan(t, rdb, o); !slices.Equal(keys(s), []string{"b"}) {
+		t.Errorf("found %q by default", keys(s))
+	}
+	o.MinConfidence = keyspace.Possible
+	if s := scan(t, rdb, o); !slices.Equal(keys(s), []string{"a", "b"}) {
+		t.Errorf("found %q of those that are possible", keys(s))
+	}
+}
+
+// A format that is surer comes before one that is listed earlier.
+func TestTheSurestFormatHasALock(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:a")
+	hesitant := func(name string, c keyspace.Confidence) keyspace.Format {
+		f := tokens()
+		f.Name = name
+		f.Glance = nil
+		f.Decode = func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) { return keyspace.Lock{}, c }
+		return f
+	}
+	o := keyspace.ScanOptions{Formats: []keyspace.Format{
+		hesitant("first", keyspace.Likely), hesitant("second", keyspace.Certain), tokens(),
+	}}
+	if s := scan(t, rdb, o); len(s.Locks) != 1 || s.Locks[0].Format != "second" {
+		t.Errorf("found %+v", s.Locks)
+	}
+}
+
+func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
+	f := tokens()
+	f.Related = func(e keyspace.Entry) []keyspace.Companion {
+		return []keyspace.Companion{{Key: e.Key + ":also", Type: "string"}, {Key: e.Key + ":queue", Type: "list"}, {Key: e.Key + ":none", Type: "zset"}}
+	}
+	f.Companion = func(key string) bool { return strings.HasSuffix(key, ":latch") }
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l := keyspace.Lock{Kind: keyspace.Fair}
+		for _, m := range e.Related[e.Key+":queue"].Members {
+			l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+		}
+		l.Fence = int64(len(e.Related))
+		return l, ofToken(e.Value)
+	}
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:a")
+	do(t, rdb, "SET", "a:also", "token:b")
+	do(t, rdb, "SET", "a:latch", "token:c")
+	do(t, rdb, "SET", "gone:latch", "token:d")
+	do(t, rdb, "RPUSH", "a:queue", "first", "second")
+	s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{f}})
+	if !slices.Equal(keys(s), []string{"a"}) {
+		t.Fatalf("found %q", keys(s))
+	}
+	if l := s.Locks[0]; l.Fence != 2 || len(l.Waiters) != 2 || l.Waiters[1].ID != "second" {
+		t.Errorf("found %+v", l)
+	}
+}
+
+func TestValuesAreReadInBounds(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:string", "token:"+strings.Repeat("x", 1<<20))
+	for i := range 50 {
+		hash, set, zset, list := []any{"HSET", "lock:hash"}, []any{"SADD", "lock:set"}, []any{"ZADD", "lock:zset"}, []any{"RPUSH", "lock:list"}
+		for j := range 100 {
+			name := fmt.Sprintf("%04d", 100*i+j)
+			hash, set, zset, list = append(hash, name, strings.Repeat("v", 5000)), append(set, name), append(zset, 100*i+j, name), append(list, name)
+		}
+		do(t, rdb, hash...)
+		do(t, rdb, set...)
+		do(t, rdb, zset...)
+		do(t, rdb, list...)
+	}
+	s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{
+		tokens(), elementsOf("hash"), elementsOf("set"), elementsOf("zset"), elementsOf("list"),
+	}})
+	if len(s.Locks) != 5 {
+		t.Fatalf("found %q", keys(s))
+	}
+	for _, l := range s.Locks {
+		if l.Format == "tokens" {
+			if len(l.Holders[0].ID) != 4096 || l.Holders[0].Count != 1<<20+6 {
+				t.Errorf("read %d of %d bytes", len(l.Holders[0].ID), l.Holders[0].Count)
+			}
+			continue
+		}
+		if n := len(l.Holders); n == 0 || n > 256 || l.Fence != 5000 {
+			t.Errorf("%s: read %d of %d elements", l.Key, n, l.Fence)
+		}
+		if l.Format == "hash" && len(l.Holders[0].Label) != 4096 {
+			t.Errorf("kept %d bytes of a field", len(l.Holders[0].Label))
+		}
+	}
+}
+
+func TestElementsComeAsTheyAre(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "HSET", "lock:hash", "b", "2", "a", "1")
+	do(t, rdb, "RPUSH", "lock:list", "b", "a", "b")
+	do(t, rdb, "SADD", "lock:set", "b", "a")
+	do(t, rdb, "ZADD", "lock:zset", 2, "a", 1, "b")
+	s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{
+		elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
+	}})
+	want := []string{"lock:hash a=1 b=2", "lock:list b= a= b=", "lock:set a= b=", "lock:zset b= a="}
+	var got []string
+	for _, l := range s.Locks {
+		line := l.Key
+		for _, h := range l.Holders {
+			line += " " + h.ID + "=" + h.Label
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if zset := s.Locks[3].Holders; zset[0].Count != 1 || zset[1].Count != 2 {
+		t.Errorf("the scores are %d and %d", zset[0].Count, zset[1].Count)
+	}
+}
+
+// Whatever is in a keyspace, these commands are all that is ever sent.
+func TestScanOnlyReads(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 5000)
+	do(t, rdb, "SET", "lock:string", "token:x")
+	do(t, rdb, "RPUSH", "lock:list", "x")
+	do(t, rdb, "CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "100000")
+	do(t, rdb, "SLOWLOG", "RESET")
+	do(t, rdb, "CONFIG", "RESETSTAT")
+	scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{
+		tokens(), elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
+	}})
+	allowed := []string{"time", "dbsize", "info", "scan", "getrange", "strlen", "hrandfield", "hscan", "hlen", "lrange", "llen",
+		"sscan", "scard", "zrange", "zcard", "pttl", "hello", "client|setinfo", "client|maint_notifications", "config|resetstat"}
+	for name := range stats(t, rdb) {
+		if !slices.Contains(allowed, name) {
+			t.Errorf("it sent %s", name)
+		}
+	}
+	logged, err := rdb.SlowLogGet(t.Context(), 100_000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scans := 0
+	for _, entry := range logged {
+		if i := slices.Index(entry.Args, "count"); i > 0 && entry.Args[0] == "scan" {
+			scans++
+			if n, err := strconv.Atoi(entry.Args[i+1]); err != nil || n > 1000 {
+				t.Errorf("it sent %q", entry.Args)
+			}
+		}
+	}
+	if scans < 5000/1000 {
+		t.Errorf("only %d SCANs were seen", scans)
+	}
+}
+
+// stats is how often each command was called.
+func stats(t *testing.T, rdb *redis.Client) map[string]string {
+	t.Helper()
+	info, err := rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
+			name, call, _ := strings.Cut(name, ":")
+			calls[name] = call
+		}
+	}
+	return calls
+}
+
+// The rights of the user that the documentation tells people to make. They do
+// not let it glance at a hash.
+var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +hello +auth +select +client|setname +client|id +info +dbsize" +
+	" +role +scan +type +exists +pttl +pexpiretime +strlen +getrange +hlen +hscan +hget +llen +lrange +scard +sscan +zcard +zscan +zrange +time")
+
+func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
+	admin := realServer(t)
+	fill(t, admin, 600)
+	do(t, admin, "SET", "string", "token:x")
+	do(t, admin, "HSET", "hash", "token:y", "1")
+	glancing := keyspace.Format{
+		Name: "hashes", Type: "hash",
+		Glance: func(_, first string) keyspace.Confidence { return ofToken(first) },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{}, ofToken(e.Members[0].Name)
+		},
+	}
+	rdb := userOf(t, admin, readOnly...)
+	s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
+	if !slices.Equal(keys(s), []string{"hash", "string"}) || !s.Complete {
+		t.Errorf("found %q", keys(s))
+	}
+}
+
+func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "open:1", "token:x")
+	do(t, admin, "SET", "hidden:1", "token:x")
+	rights := slices.Clone(readOnly)
+	rights[slices.Index(rights, "%R~*")] = "%R~open:*"
+	if s := scan(t, userOf(t, admin, rights...), justTokens()); !slices.Equal(keys(s), []string{"open:1"}) {
+		t.Errorf("found %q", keys(s))
+	}
+}
+
+func TestARefusedScanIsAnError(t *testing.T) {
+	admin := realServer(t)
+	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-scan")...)
+	_, err := keyspace.NewScanner(rdb, justTokens()).Scan(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "scan keys: NOPERM") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// userOf connects as a new user with these rights.
+func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
+	t.Helper()
+	argv := []any{"ACL", "SETUSER", "tester"}
+	for _, r := range rights {
+		argv = append(argv, r)
+	}
+	do(t, admin, argv...)
+	return connect(t, redis.Options{Addr: admin.Options().Addr, Username: "tester", Password: "secret"})
+}
+
+func TestExpiredKeysAreNoLocks(t *testing.T) {
+	rdb := realServer(t, "--enable-debug-command", "local")
+	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
+	do(t, rdb, "SET", "a", "token:a", "PX", "1")
+	do(t, rdb, "SET", "b", "token:b")
+	set := clock(t, rdb)
+	for clock(t, rdb).Sub(set) < 5*time.Millisecond { // the server's clock has to move on
+	}
+	if s := scan(t, rdb, justTokens()); !slices.Equal(keys(s), []string{"b"}) {
+		t.Errorf("found %q", keys(s))
+	}
+}
+
+func clock(t *testing.T, rdb *redis.Client) time.Time {
+	t.Helper()
+	now, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// A server that is busy answers, but not with what was asked for. To take that
+// for "there is nothing" would show an empty screen.
+func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
+	rdb := realServer(t, "--busy-reply-threshold", "1")
+	do(t, rdb, "SET", "a", "token:a")
+	release := occupy(t, rdb)
+	defer release()
+	_, err := keyspace.NewScanner(rdb, justTokens()).Scan(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "BUSY") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// occupy keeps the server busy until release is called.
+func occupy(t *testing.T, rdb *redis.Client) (release func()) {
+	t.Helper()
+	other := connect(t, redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, ReadTimeout: time.Minute})
+	over := make(chan error, 1)
+	go func() { over <- other.Eval(context.Background(), "while true do end", nil).Err() }()
+	for deadline := time.Now().Add(10 * time.Second); !redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not get busy")
+		}
+	}
+	return func() {
+		if err := rdb.ScriptKill(context.Background()).Err(); err != nil {
+			t.Error(err)
+		}
+		<-over
+	}
+}
+
+func TestNobodyListensIsAnError(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
+	var refused *net.OpError
+	if _, err := keyspace.NewScanner(rdb, justTokens()).Scan(t.Context()); !errors.As(err, &refused) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAScanEndsWithItsContext(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 5000)
+	ctx, cancel := context.WithCancel(t.Context())
+	o := justTokens()
+	o.Progress = func(keyspace.Cost) { cancel() }
+	if _, err := keyspace.NewScanner(rdb, o).Scan(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
+	rdb := realServer(t)
+	want := map[string]string{
+		"lock:\x1b[2J\x1b]0;x\x07":     "token:\x00\xff\xfe\x1b[31m",
+		"":                             "token:empty name",
+		"\x00\xff\n\r":                 "token:\r\n",
+		strings.Repeat("long", 20_000): "token:long",
+	}
+	for key, value := range want {
+		do(t, rdb, "SET", key, value)
+	}
+	got := make(map[string]string)
+	for _, l := range scan(t, rdb, justTokens()).Locks {
+		got[l.Key] = l.Holders[0].ID
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("found %d of them: %.300q", len(got), got)
+	}
+}
