@@ -53,7 +53,9 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			a.land(msg.picture)
 		}
 	case measuredMsg:
-		a.metrics, a.scenario = msg.metrics, msg.scenario
+		a.measured(msg)
+	case resizedMsg:
+		return a, a.resized(msg.clients)
 	case doneMsg:
 		a.done(msg)
 	case crashMsg:
@@ -77,13 +79,10 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	if a.notice.text != "" && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
-	cmds := []tea.Cmd{tick()}
+	cmds := []tea.Cmd{tick(), a.measure()}
 	if a.link.due(a.now) {
 		a.link.begin(a.now)
 		cmds = append(cmds, look(a.ctx, a.source))
-	}
-	if a.load != nil {
-		cmds = append(cmds, measure(a.load))
 	}
 	return tea.Batch(cmds...)
 }

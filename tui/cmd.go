@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -32,8 +31,8 @@ func look(ctx context.Context, source Source) tea.Cmd {
 }
 
 // measure asks the generator what it is doing.
-func measure(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return measuredMsg{load.Metrics(), load.Scenario()} })
+func measure(load Load, resizes int) tea.Cmd {
+	return guarded(func() tea.Msg { return measuredMsg{load.Metrics(), load.Scenario(), resizes} })
 }
 
 func startLoad(load Load) tea.Cmd {
@@ -47,7 +46,7 @@ func stopLoad(load Load) tea.Cmd {
 func setClients(load Load, n int) tea.Cmd {
 	return guarded(func() tea.Msg {
 		load.SetClients(n)
-		return doneMsg{text: fmt.Sprintf("%s clients", count(n))}
+		return resizedMsg{n}
 	})
 }
 

@@ -389,8 +389,9 @@ func office() *server {
 
 // generator is a load that does nothing but say that it does.
 type generator struct {
-	mu sync.Mutex
-	m  loadgen.Metrics
+	mu      sync.Mutex
+	m       loadgen.Metrics
+	clients int
 }
 
 func (g *generator) Start() error { return g.run(true) }
@@ -406,7 +407,7 @@ func (g *generator) run(on bool) error {
 func (g *generator) SetClients(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.m.Clients = n
+	g.clients, g.m.Clients = n, n
 	g.m.Cells = make([]loadgen.Cell, n)
 }
 
@@ -417,16 +418,18 @@ func (g *generator) Metrics() loadgen.Metrics {
 }
 
 func (g *generator) Scenario() loadgen.Scenario {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return loadgen.Scenario{
 		Name: "hot-key", Caption: "Twenty clients fight over three keys. Each holds one for a moment, then thinks.",
-		Clients: 20, Keys: 3, TTL: 5 * time.Second, Renew: true,
+		Clients: g.clients, Keys: 3, TTL: 5 * time.Second, Renew: true,
 		Hold: loadgen.Dist{Mean: 20 * time.Millisecond}, Think: loadgen.Dist{Mean: 50 * time.Millisecond, Const: true},
 	}
 }
 
 // busy is a load that has been running for a while.
 func busy() *generator {
-	g := &generator{m: loadgen.Metrics{
+	g := &generator{clients: 20, m: loadgen.Metrics{
 		Elapsed: 94 * time.Second, Running: true, Clients: 20, Idle: 11, Waiting: 6, Holding: 3,
 		Arrivals: 112_345, Acquired: 112_300, Released: 112_290, Lost: 7, TimedOut: 39,
 		Wait: loadgen.Latency{P50: 1200 * time.Microsecond, P99: 48 * time.Millisecond, Max: 1300 * time.Millisecond},

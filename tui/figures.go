@@ -101,6 +101,9 @@ func several[N int | int64](n N, what string) string {
 func wrap(g widget.Glyphs, text string, w, n int) []string {
 	var all []string
 	words := strings.Fields(text)
+	if n <= 0 {
+		return nil
+	}
 	for len(words) > 0 && len(all) < n-1 {
 		line := words[0]
 		for words = words[1:]; len(words) > 0 && widget.Width(line)+1+widget.Width(words[0]) <= w; words = words[1:] {

@@ -26,6 +26,7 @@ func TestOverlapsAreSaidInWordsAndSeenFromAfar(t *testing.T) {
 		g.m.Overlap.Count = 1
 		g.mu.Unlock()
 		d.wait(2 * beat).want("1 OVERLAP,")
+		d.size(50, 10).want("1 OVERLAP,")
 	})
 }
 
@@ -97,4 +98,61 @@ func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
 		g.mu.Unlock()
 		d.wait(beat).press("3").want("777,777")
 	})
+}
+
+// slow is a load that takes its time to change.
+type slow struct{ *generator }
+
+func (l slow) SetClients(n int) {
+	time.Sleep(3 * beat)
+	l.generator.SetClients(n)
+}
+
+func (l slow) Metrics() loadgen.Metrics {
+	m := l.generator.Metrics()
+	time.Sleep(beat / 2) // old when it arrives
+	return m
+}
+
+func TestKeysPressedInARowAddUp(t *testing.T) {
+	w := world()
+	g := busy()
+	w.Load = slow{g}
+	drive(t, w, func(d *driver) {
+		d.wait(time.Second).press("3", "+").want("30 clients").wait(beat / 5).press("+").want("40 clients")
+		for range 20 { // at no moment is an older number believed
+			d.wait(beat / 3).want("40 clients")
+		}
+		if n := g.Scenario().Clients; n != 40 {
+			t.Errorf("the load was left with %d clients", n)
+		}
+		d.press("-").wait(5 * time.Second).want("30 clients")
+	})
+}
+
+func TestAMeasurementFromBeforeAChangeIsNotBelieved(t *testing.T) {
+	f := fleet{load: busy()}
+	old := f.measure()().(measuredMsg)
+	f.resized(f.resize(30)().(resizedMsg).clients)
+	f.measured(old)
+	if f.scenario.Clients != 30 {
+		t.Errorf("%d clients are wanted, after 30 were asked for", f.scenario.Clients)
+	}
+	f.measured(f.measure()().(measuredMsg))
+	if f.scenario.Clients != 30 {
+		t.Errorf("%d clients after a new measurement", f.scenario.Clients)
+	}
+}
+
+func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
+	f := fleet{load: busy()}
+	if f.measure() == nil || f.measure() != nil {
+		t.Error("not one measurement at a time")
+	}
+	if f.resize(30) == nil || f.resize(40) != nil {
+		t.Error("not one change at a time")
+	}
+	if next := f.resized(30); next == nil || next().(resizedMsg).clients != 40 {
+		t.Error("what was wanted meanwhile does not follow")
+	}
 }

@@ -9,7 +9,10 @@ import (
 	"locktop/tui/widget"
 )
 
-const aside = 34 // cells of the left column, with the blanks behind it
+const (
+	aside         = 34 // cells of the left column, with the blanks behind it
+	rowsOfFigures = 18 // lines of it, without the caption
+)
 
 func (p *loadPage) view(s *state, w, h int) []string {
 	switch {
@@ -21,7 +24,7 @@ func (p *loadPage) view(s *state, w, h int) []string {
 	case s.frame().compact:
 		return p.figures(s, w)
 	}
-	leftSide := append(s.scenarioBlock(aside-2), s.outcomesBlock(aside-2)...)
+	leftSide := append(s.scenarioBlock(aside-2, min(4, h-rowsOfFigures)), s.outcomesBlock(aside-2)...)
 	rightSide := p.right(s, w-aside, h)
 	for i := range leftSide {
 		leftSide[i] += "  "
@@ -78,7 +81,8 @@ func (s *state) figure(w int, name string, st widget.Style, value string) string
 	return l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String()
 }
 
-func (s *state) scenarioBlock(w int) []string {
+// scenarioBlock draws what is run, with a caption of n lines at most.
+func (s *state) scenarioBlock(w, n int) []string {
 	c, t := s.scenario, s.theme
 	patience := "for ever"
 	if c.Patience > 0 {
@@ -89,12 +93,12 @@ func (s *state) scenarioBlock(w int) []string {
 		renewed = ", renewed"
 	}
 	all := []string{s.ruleOf(w, "scenario", widget.Plain(c.Name))}
-	for _, text := range wrap(s.glyphs, widget.Plain(c.Caption), w-1, 4) {
+	for _, text := range wrap(s.glyphs, widget.Plain(c.Caption), w-1, n) {
 		all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(t.text, text).String())
 	}
 	return append(all,
 		strings.Repeat(" ", w),
-		s.figure(w, "clients", t.strong, count(s.metrics.Clients)),
+		s.figure(w, "clients", t.strong, count(s.scenario.Clients)),
 		s.figure(w, "keys", t.text, count(c.Keys)),
 		s.figure(w, "lease", t.text, setting(c.TTL)+renewed),
 		s.figure(w, "hold", t.text, dist(c.Hold)),
@@ -110,6 +114,7 @@ func dist(d loadgen.Dist) string {
 	return setting(d.Mean) + " on average"
 }
 
+// outcomesBlock draws how the attempts ended.
 func (s *state) outcomesBlock(w int) []string {
 	m, t := s.metrics, s.theme
 	all := []string{
@@ -118,6 +123,7 @@ func (s *state) outcomesBlock(w int) []string {
 		s.figure(w, "acquired", t.good, count(m.Acquired)),
 		s.figure(w, "released", t.text, count(m.Released)),
 		s.figure(w, "lost", s.ifAny(m.Lost, t.warn), count(m.Lost)),
+		s.figure(w, "uncertain", s.ifAny(m.Unconfirmed, t.warn), count(m.Unconfirmed)),
 		s.figure(w, "gave up", s.ifAny(m.TimedOut, t.warn), count(m.TimedOut)),
 		s.figure(w, "errors", s.ifAny(m.Errors, t.bad), count(m.Errors)),
 	}
@@ -208,23 +214,29 @@ func (s *state) waitBlock(w, h int) []string {
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)
 }
 
-// verdictBlock says whether the lock kept its promise.
-func (s *state) verdictBlock(w int) []string {
+// verdict says whether the lock kept its promise.
+func (s *state) verdict() (widget.Style, string) {
 	t, g, o := s.theme, s.glyphs, s.metrics.Overlap
-	st, words := t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	switch {
 	case o.Count > 0:
-		st = t.alarm
-		words = fmt.Sprintf(" %s %s, longest %s: two clients were inside at once ", g.Alert, strings.ToUpper(several(o.Count, "overlap")), span(o.Longest))
+		times := strings.ToUpper(several(o.Count, "overlap"))
+		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients were inside at once ", g.Alert, times, span(o.Longest))
 	case s.metrics.Acquired == 0:
-		st, words = t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
+		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
+	default:
+		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
+}
+
+// verdictBlock draws the verdict: an overlap in a bar that nobody overlooks.
+func (s *state) verdictBlock(w int) []string {
+	st, words := s.verdict()
 	line := func(text string) string { return widget.NewLine(w).Put(st, s.glyphs.FitEnd(text, w)).String() }
-	all := []string{s.ruleOf(w, "mutual exclusion", ""), line(words)}
-	if o.Count > 0 {
-		return []string{all[0], line(""), all[1], line("")}
+	rule := s.ruleOf(w, "mutual exclusion", "")
+	if s.metrics.Overlap.Count > 0 {
+		return []string{rule, line(""), line(words), line("")}
 	}
-	return all
+	return []string{rule, line(words)}
 }
 
 // clientsBlock draws a cell for each client, in h lines.
@@ -254,6 +266,7 @@ func (s *state) clientsBlock(w, h int) []string {
 	return all
 }
 
+// legend says what the cells stand for, and how many there are of each.
 func (s *state) legend(w int) string {
 	m := s.metrics
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
@@ -285,9 +298,10 @@ func (p *loadPage) figures(s *state, w int) []string {
 	m, t := s.metrics, s.theme
 	l := widget.NewLine(w)
 	p.summary(s, l)
+	st, words := s.verdict()
 	return []string{
 		l.String(),
-		s.verdictBlock(w)[1],
+		widget.NewLine(w).Put(st, words).String(),
 		s.figure(w, "wait p50", t.text, span(m.Wait.P50)),
 		s.figure(w, "wait p99", t.text, span(m.Wait.P99)),
 		s.legend(w),

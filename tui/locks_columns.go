@@ -14,8 +14,8 @@ import (
 // byDamage is the order that no column stands for: what does most damage first.
 const byDamage = -1
 
-// view is one lock on its way to the screen.
-type view struct {
+// lockView is one lock on its way to the screen.
+type lockView struct {
 	*keyspace.Lock
 	now   time.Time // the server's clock
 	state *state
@@ -26,8 +26,8 @@ type column struct {
 	widget.Column
 	name string // in sentences
 	wide bool   // only on request
-	cell func(v view, w int) widget.Cell
-	less func(a, b view) int // nil: rows cannot be sorted by it
+	cell func(v lockView, w int) widget.Cell
+	less func(a, b lockView) int // nil: rows cannot be sorted by it
 }
 
 // columns are the columns of the table, from left to right.
@@ -64,24 +64,24 @@ func lockColumns() []column {
 	}
 }
 
-func keyCell(v view, _ int) widget.Cell {
+func keyCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.strong, Text: widget.Plain(v.Key)}
 }
 
-func kindCell(v view, _ int) widget.Cell {
+func kindCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.text, Text: string(v.Kind)}
 }
 
-func formatCell(v view, _ int) widget.Cell {
+func formatCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.dim, Text: widget.Plain(v.Format)}
 }
 
-func ownerCell(v view, _ int) widget.Cell {
+func ownerCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.text, Text: v.owner()}
 }
 
 // owner names the holders in few words.
-func (v view) owner() string {
+func (v lockView) owner() string {
 	switch n := len(v.Holders); {
 	case n == 0:
 		return v.state.glyphs.None
@@ -94,7 +94,7 @@ func (v view) owner() string {
 	}
 }
 
-func countCell(v view, _ int) widget.Cell {
+func countCell(v lockView, _ int) widget.Cell {
 	n := v.Count()
 	st := v.state.theme.dim
 	if n > 1 {
@@ -103,7 +103,7 @@ func countCell(v view, _ int) widget.Cell {
 	return widget.Cell{Style: st, Text: strconv.Itoa(n)}
 }
 
-func waitCell(v view, _ int) widget.Cell {
+func waitCell(v lockView, _ int) widget.Cell {
 	n := len(v.Waiters)
 	if n == 0 {
 		return widget.Cell{Style: v.state.theme.dim, Text: "0"}
@@ -111,7 +111,7 @@ func waitCell(v view, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.warn, Text: count(n)}
 }
 
-func heldCell(v view, _ int) widget.Cell {
+func heldCell(v lockView, _ int) widget.Cell {
 	age := v.Age(v.now)
 	if age == 0 {
 		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
@@ -119,7 +119,7 @@ func heldCell(v view, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.text, Text: span(age)}
 }
 
-func ttlCell(v view, _ int) widget.Cell {
+func ttlCell(v lockView, _ int) widget.Cell {
 	t := v.state.theme
 	rest, ok := v.TTL(v.now)
 	switch {
@@ -132,12 +132,12 @@ func ttlCell(v view, _ int) widget.Cell {
 	}
 }
 
-func barCell(v view, w int) widget.Cell {
+func barCell(v lockView, w int) widget.Cell {
 	return widget.Cell{Style: v.urgency(v.state.theme.calm), Text: v.state.glyphs.Bar(v.remaining(), w)}
 }
 
 // remaining is the part of the lease that is left, from 0 to 1.
-func (v view) remaining() float64 {
+func (v lockView) remaining() float64 {
 	rest, ok := v.TTL(v.now)
 	whole := v.state.leases[v.ID()].length
 	if !ok || whole <= 0 {
@@ -147,7 +147,7 @@ func (v view) remaining() float64 {
 }
 
 // urgency is the style of a time that runs out: calm while there is enough.
-func (v view) urgency(calm widget.Style) widget.Style {
+func (v lockView) urgency(calm widget.Style) widget.Style {
 	switch rest := v.remaining(); {
 	case rest < 0.15:
 		return v.state.theme.bad
@@ -158,49 +158,49 @@ func (v view) urgency(calm widget.Style) widget.Style {
 	}
 }
 
-func stateCell(v view, _ int) widget.Cell {
+func stateCell(v lockView, _ int) widget.Cell {
 	st := v.State()
 	glyph, style := v.state.ofState(st)
 	return widget.Cell{Style: style, Text: glyph + " " + string(st)}
 }
 
-func fenceCell(v view, _ int) widget.Cell {
+func fenceCell(v lockView, _ int) widget.Cell {
 	if v.Fence == 0 {
 		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
 	}
 	return widget.Cell{Style: v.state.theme.text, Text: strconv.FormatInt(v.Fence, 10)}
 }
 
-func renewedCell(v view, _ int) widget.Cell {
+func renewedCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.text, Text: count(v.Renewals) + v.state.glyphs.Times}
 }
 
-func dbCell(v view, _ int) widget.Cell {
+func dbCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.text, Text: strconv.Itoa(v.DB)}
 }
 
-func nodeCell(v view, _ int) widget.Cell {
+func nodeCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.dim, Text: widget.Plain(v.Node)}
 }
 
-func byKey(a, b view) int    { return strings.Compare(a.Key, b.Key) }
-func byKind(a, b view) int   { return cmp.Compare(a.Kind, b.Kind) }
-func byFormat(a, b view) int { return strings.Compare(a.Format, b.Format) }
-func byOwner(a, b view) int  { return strings.Compare(a.firstHolder(), b.firstHolder()) }
-func byState(a, b view) int  { return cmp.Compare(a.State(), b.State()) }
-func byNode(a, b view) int   { return strings.Compare(a.Node, b.Node) }
-func byDB(a, b view) int     { return cmp.Compare(a.DB, b.DB) }
+func byKey(a, b lockView) int    { return strings.Compare(a.Key, b.Key) }
+func byKind(a, b lockView) int   { return cmp.Compare(a.Kind, b.Kind) }
+func byFormat(a, b lockView) int { return strings.Compare(a.Format, b.Format) }
+func byOwner(a, b lockView) int  { return strings.Compare(a.firstHolder(), b.firstHolder()) }
+func byState(a, b lockView) int  { return cmp.Compare(a.State(), b.State()) }
+func byNode(a, b lockView) int   { return strings.Compare(a.Node, b.Node) }
+func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 
 // Of figures, the large ones matter and come first.
 
-func byCount(a, b view) int    { return cmp.Compare(b.Count(), a.Count()) }
-func byWaiters(a, b view) int  { return cmp.Compare(len(b.Waiters), len(a.Waiters)) }
-func byHeld(a, b view) int     { return cmp.Compare(b.Age(b.now), a.Age(a.now)) }
-func byFence(a, b view) int    { return cmp.Compare(b.Fence, a.Fence) }
-func byRenewals(a, b view) int { return cmp.Compare(b.Renewals, a.Renewals) }
+func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
+func byWaiters(a, b lockView) int  { return cmp.Compare(len(b.Waiters), len(a.Waiters)) }
+func byHeld(a, b lockView) int     { return cmp.Compare(b.Age(b.now), a.Age(a.now)) }
+func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
+func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }
 
 // byTTL puts first what ends first, and last what never does.
-func byTTL(a, b view) int {
+func byTTL(a, b lockView) int {
 	if never := a.Expires.IsZero(); never != b.Expires.IsZero() {
 		if never {
 			return 1
@@ -210,7 +210,7 @@ func byTTL(a, b view) int {
 	return a.Expires.Compare(b.Expires)
 }
 
-func (v view) firstHolder() string {
+func (v lockView) firstHolder() string {
 	if len(v.Holders) == 0 {
 		return ""
 	}

@@ -15,7 +15,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return []string{s.ruleOf(w, "", "")}
 	}
-	v := view{&p.last, s.clock(), s}
+	v := lockView{&p.last, s.clock(), s}
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, widget.Plain(v.Key), kind)}
 	if p.gone {
@@ -55,7 +55,7 @@ func (s *state) sentence(facts ...string) string {
 }
 
 // holders draws a line for each of the first holders.
-func (v view) holders(w int) []string {
+func (v lockView) holders(w int) []string {
 	const most = 3
 	s := v.state
 	if len(v.Holders) == 0 {
@@ -72,7 +72,7 @@ func (v view) holders(w int) []string {
 	return lines
 }
 
-func (v view) holder(h *keyspace.Holder) string {
+func (v lockView) holder(h *keyspace.Holder) string {
 	s := v.state
 	name := widget.Plain(h.Name())
 	depth := ""
@@ -91,7 +91,7 @@ func (v view) holder(h *keyspace.Holder) string {
 }
 
 // until says when a hold ends by itself.
-func (v view) until(expires time.Time) string {
+func (v lockView) until(expires time.Time) string {
 	if expires.IsZero() {
 		return "never expires"
 	}
@@ -103,7 +103,7 @@ func (v view) until(expires time.Time) string {
 }
 
 // waiters names the first of those who wait.
-func (v view) waiters() string {
+func (v lockView) waiters() string {
 	const most = 4
 	n := len(v.Waiters)
 	if n == 0 {
@@ -126,7 +126,7 @@ func (v view) waiters() string {
 }
 
 // story is what watching the lock has told, and where it is.
-func (v view) story() string {
+func (v lockView) story() string {
 	s := v.state
 	renewed := "not renewed while we looked"
 	if v.Renewals > 0 {

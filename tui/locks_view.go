@@ -98,7 +98,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 			continue
 		}
 		l := widget.NewLine(w)
-		v := view{&s.shown().locks[p.rows[row]], now, s}
+		v := lockView{&s.shown().locks[p.rows[row]], now, s}
 		p.tableRow(l, table, columns, v, row == p.row && !p.gone)
 		if i >= thumb && i < end {
 			l.Put(s.theme.rule, s.glyphs.Thumb)
@@ -109,7 +109,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 }
 
 // tableRow draws all of a row but its last cell.
-func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []column, v view, selected bool) {
+func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []column, v lockView, selected bool) {
 	var base widget.Style
 	cell := func(i, w int) widget.Cell { return columns[i].cell(v, w) }
 	if selected {
@@ -123,7 +123,7 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 
 // mark draws what stands left of a row: the cursor, and whether there is a
 // finding on the lock.
-func (v view) mark(l *widget.Line, base widget.Style, selected bool) {
+func (v lockView) mark(l *widget.Line, base widget.Style, selected bool) {
 	s := v.state
 	cursor := " "
 	if selected {
@@ -175,13 +175,13 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 	lines := make([]string, 0, h)
 	now := s.clock()
 	for row := p.top; row < min(p.top+h, len(p.rows)); row++ {
-		v := view{&s.shown().locks[p.rows[row]], now, s}
+		v := lockView{&s.shown().locks[p.rows[row]], now, s}
 		lines = append(lines, v.compact(w, row == p.row && !p.gone))
 	}
 	return lines
 }
 
-func (v view) compact(w int, selected bool) string {
+func (v lockView) compact(w int, selected bool) string {
 	s := v.state
 	glyph, style := s.ofState(v.State())
 	ttl := ttlCell(v, 0)

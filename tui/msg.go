@@ -21,7 +21,11 @@ type lookedMsg struct {
 type measuredMsg struct {
 	metrics  loadgen.Metrics
 	scenario loadgen.Scenario
+	resizes  int // changes of the number of clients before it was asked
 }
+
+// resizedMsg says that the load has been told to have so many clients.
+type resizedMsg struct{ clients int }
 
 // doneMsg tells how something turned out that a key had asked for.
 type doneMsg struct {

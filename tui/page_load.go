@@ -30,27 +30,24 @@ func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
 		}
 		return startLoad(s.load)
 	case more:
-		return p.resize(s, step(s.metrics.Clients, 1))
+		return p.resize(s, step(s.scenario.Clients, 1))
 	case fewer:
-		return p.resize(s, step(s.metrics.Clients, -1))
+		return p.resize(s, step(s.scenario.Clients, -1))
 	}
 	return nil
 }
 
 const noLoad = "this server is only looked at; `locktop demo` comes with clients"
 
-// resize changes the number of clients. The screen believes it at once, so that
-// keys pressed in a row add up.
+// resize asks for another number of clients.
 func (p *loadPage) resize(s *state, n int) tea.Cmd {
-	if n == s.metrics.Clients {
-		s.refuse("at least one client, at most " + count(mostClients))
+	if n == s.scenario.Clients {
+		s.refuse("at least one client, at most " + count(loadgen.MaxClients))
 		return nil
 	}
-	s.metrics.Clients = n
-	return setClients(s.load, n)
+	s.tell(several(n, "client"))
+	return s.resize(n)
 }
-
-const mostClients = 10_000
 
 // step is the next number of clients in a direction: by ones below ten, by tens
 // below a hundred, and so on.
@@ -63,7 +60,7 @@ func step(n, direction int) int {
 	if direction < 0 && n%size != 0 {
 		next = n / size * size
 	}
-	return max(1, min(next, mostClients))
+	return max(1, min(next, loadgen.MaxClients))
 }
 
 // summary draws the figures of this moment.
@@ -84,7 +81,7 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	spread(l, g, []part{
 		running,
 		{style: t.text, text: stopwatch(m.Elapsed), rank: 3},
-		{style: t.strong, text: several(m.Clients, "client")},
+		{style: t.strong, text: several(s.scenario.Clients, "client")},
 		{style: t.strong, text: count(rate(m)) + "/s", rank: 2},
 		{style: t.text, text: "p99 " + span(m.Wait.P99), rank: 4},
 	}, []part{overlaps})

@@ -158,7 +158,7 @@ func (p *locksPage) arrange(s *state) {
 func (p *locksPage) sortRows(pic *picture) {
 	if p.sort != byDamage {
 		less := p.columns()[p.sort].less
-		of := func(i int) view { return view{Lock: &pic.locks[i], now: pic.snap.At} }
+		of := func(i int) lockView { return lockView{Lock: &pic.locks[i], now: pic.snap.At} }
 		slices.SortStableFunc(p.rows, func(a, b int) int { return less(of(a), of(b)) })
 	}
 	if p.turned {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"locktop/keyspace"
-	"locktop/loadgen"
 	"locktop/tui/widget"
 )
 
@@ -23,9 +22,7 @@ type state struct {
 	leases   map[keyspace.ID]lease
 	link     link
 
-	load     Load
-	metrics  loadgen.Metrics
-	scenario loadgen.Scenario
+	fleet
 
 	dialog dialog
 	notice notice
