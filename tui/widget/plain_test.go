@@ -80,6 +80,9 @@ func TestPlainRunesStandInCellsOfTheirOwn(t *testing.T) {
 			continue
 		}
 		passed++
+		if unicode.Is(unicode.Han, r) && r%64 != 0 {
+			continue // a hundred thousand of one kind
+		}
 		if w := ansi.StringWidth(s); w != 1 && w != 2 {
 			t.Errorf("%U takes %d cells", r, w)
 		}
