@@ -39,26 +39,32 @@ func (c *Client) newTarget(key string, o Options, form form) target {
 
 // request is one call of Lock or TryLock.
 type request struct {
-	began    time.Time
-	attempts int
 	// try asks the server once.
 	try func(context.Context, *request) (*Lease, error)
+	// shared: others may get in beside the one who succeeds, so news is for them, too.
+	shared bool
+	// glance is how often a waiter has to look even if there is no news; 0 = no need.
+	glance time.Duration
+
+	began    time.Time
+	attempts int
 }
 
 // tryLock is TryLock for all kinds.
-func (t *target) tryLock(ctx context.Context, try func(context.Context, *request) (*Lease, error)) (*Lease, error) {
+func (t *target) tryLock(ctx context.Context, r *request) (*Lease, error) {
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
-	return try(ctx, &request{began: time.Now(), try: try})
+	r.began = time.Now()
+	return r.try(ctx, r)
 }
 
 // lock is Lock for all kinds whose waiters poll or listen.
-func (t *target) lock(ctx context.Context, try func(context.Context, *request) (*Lease, error)) (*Lease, error) {
+func (t *target) lock(ctx context.Context, r *request) (*Lease, error) {
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
-	r := &request{began: time.Now(), try: try}
+	r.began = time.Now()
 	if t.opts.Wait.Poll > 0 {
 		return t.poll(ctx, r)
 	}

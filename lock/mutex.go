@@ -40,12 +40,16 @@ func (c *Client) Mutex(key string, o Options) *Mutex {
 }
 
 // TryLock implements [Locker].
-func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) { return m.tryLock(ctx, m.attempt) }
+func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
+	return m.tryLock(ctx, &request{try: m.attempt})
+}
 
 // Lock implements [Locker]. Of all who wait for the key through this client
 // only the first talks to the server, so a thousand waiting goroutines cost
 // what one does.
-func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.lock(ctx, m.attempt) }
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
+	return m.lock(ctx, &request{try: m.attempt})
+}
 
 func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	h, err := m.acquire(ctx, r)

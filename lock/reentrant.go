@@ -52,7 +52,9 @@ func (c *Client) Reentrant(key string, o Options) *Reentrant {
 }
 
 // TryLock implements [Locker].
-func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) { return r.tryLock(ctx, r.attempt) }
+func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) {
+	return r.tryLock(ctx, &request{try: r.attempt})
+}
 
 // Lock implements [Locker]. The owner never waits for itself.
 func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
@@ -62,7 +64,7 @@ func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
 			return lease, err
 		}
 	}
-	return r.lock(ctx, r.attempt)
+	return r.lock(ctx, &request{try: r.attempt})
 }
 
 // attempt enters the lock again if it is ours, else asks for it.

@@ -45,7 +45,7 @@ func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, err
 		if errors.Is(err, ErrHeld) {
 			held, backoff = err, minBackoff
 		}
-		line.retryIn(pause(err, line.hears(), backoff))
+		line.retryIn(r.glanceBy(pause(err, line.hears(), backoff)))
 		if err = t.hark(ctx, me); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
 			break
@@ -54,9 +54,9 @@ func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, err
 		backoff = min(2*backoff, maxBackoff)
 	}
 	if err == nil {
-		line.retryIn(pause(&HeldError{Token: lease.Token(), TTL: t.opts.TTL}, line.hears(), 0))
+		line.retryIn(r.glanceBy(pause(&HeldError{Token: lease.Token(), TTL: t.opts.TTL}, line.hears(), 0)))
 	}
-	line.leave(me, err == nil)
+	line.leave(me, err == nil && !r.shared)
 	return lease, err
 }
 
@@ -68,6 +68,14 @@ func (t *target) hark(ctx context.Context, news chan struct{}) error {
 	case <-t.client.closed.Done():
 	}
 	return endOf(ctx, t.client.closed)
+}
+
+// glanceBy returns a pause that is not too long for the request.
+func (r *request) glanceBy(pause time.Duration) time.Duration {
+	if r.glance > 0 {
+		return min(pause, r.glance)
+	}
+	return pause
 }
 
 // pause returns how long to leave the server alone after an attempt that ended
@@ -195,8 +203,8 @@ func (l *line) join() chan struct{} {
 	return me
 }
 
-// leave takes the caller out. Whoever leaves without the lock may take news
-// with it, so the next one is woken to see for itself.
+// leave takes the caller out. Unless it has the lock for itself now, the next
+// one is woken to see for itself: the caller may have taken news with it.
 func (l *line) leave(me chan struct{}, won bool) {
 	l.mu.Lock()
 	l.queue = slices.DeleteFunc(l.queue, func(c chan struct{}) bool { return c == me })
