@@ -82,7 +82,7 @@ func TestTheCastKeepsItsLocksMoving(t *testing.T) {
 				changed++
 			}
 		}
-		return changed >= 2
+		return changed > 0
 	})
 }
 

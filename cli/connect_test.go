@@ -126,6 +126,7 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 	c := server.ForTest(t)
 	address := "redis://" + c.Addr()
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">"+canary, "~*", "+@all")
+	send(t, c.Addr(), "ACL", "SETUSER", "eve", "on", ">"+canary, "~*", "+@all", "-select")
 	withDefault := server.ForTest(t, "--requirepass", canary)
 
 	tests := map[string]struct {
@@ -136,10 +137,11 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 	}{
 		// The default user of c has all rights and no password: whoever falls
 		// back to it gets in.
-		"a user with a wrong password": {args: []string{"-u", address, "--user", "ann"}, env: canary + "x", addr: c.Addr(), said: "WRONGPASS"},
-		"a user that does not exist":   {args: []string{"-u", address, "--user", "bob"}, env: canary, addr: c.Addr(), said: "WRONGPASS"},
-		"no password where one is due": {args: []string{"-u", "redis://" + withDefault.Addr()}, addr: withDefault.Addr(), said: "NOAUTH"},
-		"a wrong password in the URL":  {args: []string{"-u", "redis://:" + canary + "x@" + withDefault.Addr()}, addr: withDefault.Addr(), said: "WRONGPASS"},
+		"a user with a wrong password":    {args: []string{"-u", address, "--user", "ann"}, env: canary + "x", addr: c.Addr(), said: "WRONGPASS"},
+		"a user that does not exist":      {args: []string{"-u", address, "--user", "bob"}, env: canary, addr: c.Addr(), said: "WRONGPASS"},
+		"a user kept out of the database": {args: []string{"-u", address, "--user", "eve", "-n", "1"}, env: canary, addr: c.Addr(), said: "NOPERM"},
+		"no password where one is due":    {args: []string{"-u", "redis://" + withDefault.Addr()}, addr: withDefault.Addr(), said: "NOAUTH"},
+		"a wrong password in the URL":     {args: []string{"-u", "redis://:" + canary + "x@" + withDefault.Addr()}, addr: withDefault.Addr(), said: "WRONGPASS"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os/exec"
 	"regexp"
@@ -10,10 +11,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/keyspace"
 	"locktop/server"
 )
 
@@ -174,6 +177,44 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	if n := strings.Count(w.errors.String(), "\n"); n != 2 {
 		t.Errorf("it should say once that the server is gone and once that it is back, and said\n%s", w.errors)
 	}
+}
+
+// answering is a source that gives these answers, nil for a picture, and then
+// none.
+type answering struct{ left []error }
+
+func (a *answering) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	if len(a.left) == 0 {
+		<-ctx.Done()
+		return keyspace.Snapshot{}, ctx.Err()
+	}
+	err := a.left[0]
+	a.left = a.left[1:]
+	return keyspace.Snapshot{}, err
+}
+
+func TestEachLossOfTheServerIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errors.New("refused")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		said := newLines()
+		w := &watcher{
+			source: &answering{[]error{nil, down, down, down, nil, nil, down, nil}},
+			notes:  notes{to: said},
+			title:  "redis://redis.test",
+		}
+		if err := w.run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want := "locktop: lost redis://redis.test: refused; trying again until it is back\n" +
+			"locktop: back on redis://redis.test after 1.5s\n" +
+			"locktop: lost redis://redis.test: refused; trying again until it is back\n" +
+			"locktop: back on redis://redis.test after 500ms\n"
+		if said.String() != want {
+			t.Errorf("got\n%swant\n%s", said, want)
+		}
+	})
 }
 
 func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
