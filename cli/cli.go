@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os/signal"
 	"syscall"
@@ -42,7 +41,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitFine
 	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil {
 		return exitInterrupted
 	}
 	f := faultOf(err)

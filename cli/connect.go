@@ -30,7 +30,7 @@ type connection struct {
 func (c *connection) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Connection", pflag.ContinueOnError)
 	set.SortFlags = false
-	set.StringVarP(&c.url, "url", "u", "", "`address`: redis[s]://user:pass@host:port/db or unix:///path")
+	set.StringVarP(&c.url, "url", "u", "", "`address` like redis[s]://user:pass@host:port/db or unix:///path")
 	set.StringVarP(&c.host, "host", "H", "127.0.0.1", "server `name` or address")
 	set.Uint16VarP(&c.port, "port", "p", 6379, "server `port`")
 	set.StringVarP(&c.socket, "socket", "s", "", "unix socket `path`, instead of host and port")

@@ -36,11 +36,12 @@ It only reads.`,
 		},
 	}
 	cmdFlags(root, c.flags(), s.flags())
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("locktop {{.Version}}\n")
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.demoCommand(), p.listCommand(), p.watchCommand(), p.versionCommand())
+	root.AddCommand(p.demoCommand(), p.listCommand(), p.watchCommand(), p.completionCommand(), p.versionCommand())
 	return root
 }
 

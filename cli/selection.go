@@ -24,7 +24,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Selection", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
-	set.StringVar(&s.format, "format", "", "only locks of the format of this `name`: "+strings.Join(formatNames(), ", "))
+	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks: "+strings.Join(formatNames(), ", "))
 	set.BoolVar(&s.all, "all", false, "also what is only possibly a lock")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
 	return set
