@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -89,7 +90,8 @@ func (t *terminal) await(ctx context.Context, pattern string) error {
 		case wanted.MatchString(screen):
 			return nil
 		case strings.TrimSpace(dead) == "1":
-			return fmt.Errorf("the program ended before the screen matched %q:\n%s", pattern, screen)
+			all, err := t.tmux(ctx, "capture-pane", "-p", "-S", "-") // tmux's own last line moves it up
+			return errors.Join(fmt.Errorf("the program ended before the screen matched %q:\n%s", pattern, all), err)
 		case time.Now().After(end):
 			return fmt.Errorf("the screen did not match %q in %v:\n%s", pattern, patience, screen)
 		}

@@ -49,7 +49,13 @@ func TestKeysReachTheProgramAndItsColoursThePicture(t *testing.T) {
 }
 
 func TestProgramThatEndedIsNotWaitedFor(t *testing.T) {
-	term := terminalFor(t, `echo; echo no such luck`)
+	term := terminalFor(t, `echo no such luck; read line`)
+	if err := term.await(t.Context(), `luck`); err != nil { // what a program says last tmux may lose
+		t.Fatal(err)
+	}
+	if err := term.press(t.Context(), []string{"Enter"}); err != nil {
+		t.Fatal(err)
+	}
 	err := term.await(t.Context(), `never`)
 	if err == nil || !strings.Contains(err.Error(), "the program ended") || !strings.Contains(err.Error(), "no such luck") {
 		t.Errorf("the error is %v", err)
