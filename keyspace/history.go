@@ -17,7 +17,7 @@ func continued(before, now Snapshot) Snapshot {
 		l := &locks[i]
 		was, seen := known[l.ID()]
 		began := time.Time{}
-		if seen || before.Complete && now.Complete {
+		if seen || before.Complete {
 			began = now.At
 		}
 		l.Holders = since(was, l.Holders, began)

@@ -28,12 +28,13 @@ func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 	if since := second.Locks[0].Holders[0].Since; !since.IsZero() {
 		t.Errorf("at second sight it began at %v; nobody can know", since)
 	}
-	third := continued(second, lookAt(2, heldBy("b", 32)))
+	look := lookAt(2, heldBy("b", 32))
+	third := continued(second, look)
 	fourth := continued(third, lookAt(3, heldBy("b", 32)))
 	if since := fourth.Locks[0].Holders[0].Since; !since.Equal(third.At) {
 		t.Errorf("the next hold began at %v, want %v", since, third.At)
 	}
-	if !lookAt(2, heldBy("b", 32)).Locks[0].Holders[0].Since.IsZero() {
+	if !look.Locks[0].Holders[0].Since.IsZero() {
 		t.Error("the look itself was changed")
 	}
 }

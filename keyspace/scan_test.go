@@ -1,6 +1,7 @@
 package keyspace_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -399,7 +400,7 @@ var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +
 
 func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	admin := realServer(t)
-	fill(t, admin, 600)
+	fill(t, admin, 10_000)
 	do(t, admin, "SET", "string", "token:x")
 	do(t, admin, "HSET", "hash", "token:y", "1")
 	glancing := keyspace.Format{
@@ -413,6 +414,10 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
 	if !slices.Equal(keys(s), []string{"hash", "string"}) || !s.Complete {
 		t.Errorf("found %q", keys(s))
+	}
+	// Once refused, it does not try for each of 2,001 hashes.
+	if calls := stats(t, admin)["hrandfield"]; !strings.Contains(calls, "calls=0,") || strings.Contains(calls, "rejected_calls=2001,") {
+		t.Errorf("it tried to glance at hashes: %s", calls)
 	}
 }
 
@@ -500,6 +505,52 @@ func occupy(t *testing.T, rdb *redis.Client) (release func()) {
 		<-over
 	}
 }
+
+// Nor does an answer to one command stand for the others.
+func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:a")
+	for _, name := range []string{"time", "scan", "getrange", "strlen", "pttl"} {
+		faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
+		faulty.AddHook(loading(name))
+		s, err := keyspace.NewScanner(faulty, justTokens()).Scan(t.Context())
+		if !redis.HasErrorPrefix(err, "LOADING") {
+			t.Errorf("%s goes wrong, and it got %+v, %v", name, s, err)
+		}
+	}
+	faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
+	faulty.AddHook(loading("info"))
+	faulty.AddHook(loading("dbsize"))
+	if s := scan(t, faulty, justTokens()); !slices.Equal(keys(s), []string{"a"}) {
+		t.Errorf("without what the server says of itself it finds %q", keys(s))
+	}
+}
+
+// loading makes a server say that it is loading, in answer to one command.
+type loading string
+
+func (l loading) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l loading) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (l loading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, c := range cmds {
+			if c.Name() == string(l) {
+				c.SetErr(refusal("LOADING Redis is loading the dataset in memory"))
+				err = cmp.Or(err, c.Err())
+			}
+		}
+		return err
+	}
+}
+
+// refusal is an error that the server answers with.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (r refusal) RedisError()   {}
 
 func TestNobodyListensIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,0 +1,80 @@
+package formats
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+func TestATokenTellsWhenItWasMadeUnlessThatIsNonsense(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct{ made, want time.Time }{
+		{now.Add(-time.Hour), now.Add(-time.Hour)},
+		{now, now},
+		{now.Add(30 * time.Second), now}, // its maker's clock is ahead
+		{now.Add(time.Hour), time.Time{}},
+		{time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), time.Time{}},
+	} {
+		for _, id := range []fmt.Stringer{version1(c.made, 0x5e), version7(c.made, 0x5e)} {
+			parsed, ok := dashed(id.String())
+			if got := madeAt(parsed, now); !ok || !got.Equal(c.want) {
+				t.Errorf("made at %v, %s tells %v, want %v", c.made, id, got, c.want)
+			}
+		}
+	}
+	if id, _ := dashed("0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"); !madeAt(id, now).IsZero() {
+		t.Error("a random UUID tells a time")
+	}
+}
+
+func TestNamesThatSpeakForALock(t *testing.T) {
+	for key, want := range map[string]nameSign{
+		"lock:a": strongName, "orders.lock": strongName, "app/locks/7": strongName, "MUTEX-3": strongName,
+		"doc:readLock": strongName, "doc:writelock": strongName, "rwlock:doc": strongName, "lock": strongName,
+		"scheduler:leader": weakName, "lease_7": weakName, "semaphore": weakName, "singleton:x": weakName,
+		"leader:of:the:lock": strongName,
+		"clock:1":            anyName, "blocked": anyName, "leaderboard": anyName, "deadlocks": anyName, "": anyName,
+		"unlock:7": anyName, "lockout:bob": anyName, "released": anyName, "\xff\xfe": anyName, "ülock": anyName,
+	} {
+		if got := signOf(key); got != want {
+			t.Errorf("%q: %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestWhatATokenMakesOfAKey(t *testing.T) {
+	const id = "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
+	timed := version1(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 0x5e).String()
+	for _, c := range []struct {
+		key, value string
+		expires    bool
+		want       keyspace.Confidence
+	}{
+		{"lock:a", id, false, keyspace.Likely},
+		{"lock:a", "anything at all", false, keyspace.Likely},
+		{"lock:id", id, true, keyspace.Likely}, // says lock before it says id
+		{"leader", id, false, keyspace.Likely},
+		{"leader", "some text", true, keyspace.Likely},
+		{"leader", "some text", false, keyspace.Possible},
+		{"orders:1", id, true, keyspace.Possible},
+		{"orders:1", id, false, keyspace.No},
+		{"session:1", id, true, keyspace.No},
+		{"orders:1", timed, true, keyspace.Likely},
+		{"orders:1", timed, false, keyspace.Possible},
+		{"session:1", timed, true, keyspace.Possible},
+		{"orders:1", id + ".1763651003123", true, keyspace.Likely},
+		{"orders:1", id + ":1763651003123", false, keyspace.Likely},
+		{"orders:1", id + ":7", true, keyspace.Possible},
+		{"orders:1", id + "?", true, keyspace.No},
+		{"orders:1", "9f86d081884c7d659a2feaa0c55ad015", true, keyspace.Possible},
+		{"orders:1", "web-01:4242", true, keyspace.No},
+		{"orders:1", "1", true, keyspace.No},
+		{"orders:1", "", true, keyspace.No},
+	} {
+		if got := tokenOf(c.value).confidence(c.key, c.expires); got != c.want {
+			t.Errorf("%s = %s, expires=%v: %v, want %v", c.key, c.value, c.expires, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package keyspace
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// answers is a question about a string with these answers.
+func answers(value string, size int64, left time.Duration) question {
+	clock := redis.NewTimeCmd(context.Background())
+	clock.SetVal(began)
+	return question{
+		ref:   ref{"lock:a", "string"},
+		clock: clock,
+		value: redis.NewStringResult(value, nil),
+		size:  redis.NewIntResult(size, nil),
+		left:  redis.NewDurationResult(left, nil),
+	}
+}
+
+// A key may come, go or change between the commands that read it.
+func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		asked question
+		ok    bool
+	}{
+		{"held", answers("token", 5, time.Second), true},
+		{"held for ever", answers("token", 5, -1), true},
+		{"empty, but there", answers("", 0, time.Second), true},
+		{"never there", answers("", 0, -2), false},
+		{"gone in between", answers("token", 5, -2), false},
+		{"gone even before its size", answers("token", 0, -2), false},
+		{"came in between", answers("", 5, time.Second), false},
+		{"became another", answers("token", 9, time.Second), false},
+	} {
+		e, ok := c.asked.entry()
+		if ok != c.ok {
+			t.Errorf("%s: taken for an entry: %v", c.name, ok)
+		}
+		if ok && c.name == "held" && !e.Expires.Equal(began.Add(time.Second)) {
+			t.Errorf("it expires at %v", e.Expires)
+		}
+	}
+}
