@@ -21,7 +21,8 @@ type form interface {
 	// the lock.
 	extend(ctx context.Context, token string, ttl time.Duration) pending
 	// release gives back all but left entries. The reply is 1 if the lock is
-	// free, 0 if entries are left, nil if the token has lost the lock.
+	// free, the next holder's token if it was handed over, 0 if entries are left,
+	// nil if the token has lost the lock.
 	release(ctx context.Context, token string, left int) pending
 	// channel is where releases are announced.
 	channel() string

@@ -169,6 +169,9 @@ func (h *hold) leave(ctx context.Context) error {
 		if left == 0 {
 			h.report(Released)
 		}
+		if next, handed := reply.(string); handed {
+			h.client.tell(Event{Kind: HandedOver, At: time.Now(), Key: h.key, Owner: h.client.owner, Token: next})
+		}
 		return nil
 	}
 	h.finish(ErrLost) // the other entries; the last one ended on this side already

@@ -14,16 +14,25 @@ type line struct {
 	dirty   bool // users and asked may disagree
 
 	mu     sync.Mutex
-	queue  []chan struct{} // one per waiter; the front is woken first
+	queue  []*place // the front is woken first
 	timer  *time.Timer
 	heard  bool // the server has confirmed the subscription
 	closed bool
+
+	beating int // how many waiters need signs of life
+	heart   *time.Timer
 }
 
-// join puts the caller at the end; the channel it gets becomes ready when it is
-// time to try.
-func (l *line) join() chan struct{} {
-	me := make(chan struct{}, 1)
+// place is a waiter in a line.
+type place struct {
+	news  chan struct{} // capacity 1: ready when it is time to try
+	token string        // by which a fair lock is handed over; else empty
+}
+
+// join puts the caller at the end. Waiters for a fair lock give the token that
+// stands in the server's queue for them.
+func (l *line) join(token string) *place {
+	me := &place{news: make(chan struct{}, 1), token: token}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, me)
@@ -32,11 +41,11 @@ func (l *line) join() chan struct{} {
 
 // leave takes the caller out. Unless it has the lock for itself now, the next
 // one is woken to see for itself: the caller may have taken news with it.
-func (l *line) leave(me chan struct{}, won bool) {
+func (l *line) leave(me *place, won bool) {
 	l.mu.Lock()
-	l.queue = slices.DeleteFunc(l.queue, func(c chan struct{}) bool { return c == me })
+	l.queue = slices.DeleteFunc(l.queue, func(p *place) bool { return p == me })
 	l.mu.Unlock()
-	if !won || len(me) > 0 {
+	if !won || len(me.news) > 0 {
 		l.news()
 	}
 }
@@ -46,17 +55,56 @@ func (l *line) news() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) > 0 {
-		wake(l.queue[0])
+		wake(l.queue[0].news)
 	}
 }
 
-// confirmed notes that from now on nothing is missed; the front looks whether
-// something was.
+// hear takes in a message. Most say that the lock is free; that of a fair lock
+// names the waiter it was handed to. If that one is not ours, there is nothing
+// to see until it has had the time to claim the lock.
+func (l *line) hear(message string) {
+	if _, handed := tokenOwner(message); !handed {
+		l.news()
+	} else if !l.wake(message) {
+		l.retryIn(claimTime + time.Millisecond)
+	}
+}
+
+// wake wakes the waiter with that token, if it is ours.
+func (l *line) wake(token string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.queue, func(p *place) bool { return p.token == token })
+	if i >= 0 {
+		wake(l.queue[i].news)
+	}
+	return i >= 0
+}
+
+// tokens returns the tokens of those who wait for a fair lock.
+func (l *line) tokens() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var tokens []string
+	for _, p := range l.queue {
+		if p.token != "" {
+			tokens = append(tokens, p.token)
+		}
+	}
+	return tokens
+}
+
+// confirmed notes that from now on nothing is missed. The front looks whether
+// something was, and so does everybody who waits to be named.
 func (l *line) confirmed() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.heard = true
-	l.mu.Unlock()
-	l.news()
+	for i, p := range l.queue {
+		if i == 0 || p.token != "" {
+			wake(p.news)
+		}
+	}
 }
 
 func (l *line) hears() bool {
@@ -86,4 +134,3 @@ func (l *line) close() {
 		l.timer.Stop()
 	}
 }
-

@@ -3,9 +3,9 @@ package lock
 import "testing"
 
 // told reports whether a waiter was woken, and takes the news from it.
-func told(me chan struct{}) bool {
+func told(me *place) bool {
 	select {
-	case <-me:
+	case <-me.news:
 		return true
 	default:
 		return false
@@ -14,7 +14,7 @@ func told(me chan struct{}) bool {
 
 func TestNewsWakesTheFrontAlone(t *testing.T) {
 	l := &line{}
-	front, next := l.join(), l.join()
+	front, next := l.join(""), l.join("")
 	l.news()
 	if !told(front) || told(next) {
 		t.Error("want the front woken and nobody else")
@@ -23,7 +23,7 @@ func TestNewsWakesTheFrontAlone(t *testing.T) {
 
 func TestNewsThatComesWhileTheFrontTriesIsKept(t *testing.T) {
 	l := &line{}
-	front := l.join()
+	front := l.join("")
 	l.news()
 	told(front) // it is trying now
 	l.news()
@@ -35,7 +35,7 @@ func TestNewsThatComesWhileTheFrontTriesIsKept(t *testing.T) {
 
 func TestASubscriptionWakesTheFront(t *testing.T) {
 	l := &line{}
-	front := l.join()
+	front := l.join("")
 	if l.hears() {
 		t.Error("hears before it is subscribed")
 	}
@@ -54,7 +54,7 @@ func TestWhoLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &line{}
-			front, next := l.join(), l.join()
+			front, next := l.join(""), l.join("")
 			if c.pending {
 				l.news()
 			}
@@ -74,6 +74,25 @@ func TestWhoJoinsALineThatListensLooksOnce(t *testing.T) {
 	}
 	if _, me := turn.rejoin(); told(me) {
 		t.Error("an early place in the queue misses nothing: no need to look")
+	}
+}
+
+func TestAHandOverWakesTheOneItNames(t *testing.T) {
+	const named, stranger = "a~0199f3a4-6f00-7000-8000-000000000001", "b~0199f3a4-6f00-7000-8000-000000000002"
+	l := &line{}
+	front, me := l.join(""), l.join(named)
+	l.hear(named)
+	if told(front) || !told(me) {
+		t.Error("want the named one woken, and nobody else")
+	}
+	l.hear(stranger)
+	if told(front) || told(me) {
+		t.Error("woken by what was handed to a stranger")
+	}
+	l.close()
+	l.hear("some:key")
+	if !told(front) || told(me) {
+		t.Error("want the front woken when the lock is free")
 	}
 }
 

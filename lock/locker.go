@@ -168,7 +168,7 @@ func (t *transport) undo(f form, token string, until time.Time) {
 		ctx, cancel := context.WithDeadline(t.alive, until)
 		defer cancel()
 		for p, answers := first, 0; ; p = f.release(t.alive, token, 0) {
-			if _, err := p.wait(ctx); err == nil {
+			if _, err := p.wait(ctx); err == nil || !transient(err) {
 				answers++
 			}
 			if answers == 2 || !pauseFor(ctx, undoPause) {

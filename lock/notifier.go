@@ -42,6 +42,19 @@ func (n *notifier) acquire(channel string) *line {
 	return l
 }
 
+// rejoin returns the line of a channel that is listened to already, counting the
+// caller as a user; nil if there is none.
+func (n *notifier) rejoin(channel string) *line {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := n.lines[channel]
+	if l == nil || !l.hears() {
+		return nil
+	}
+	l.users++
+	return l
+}
+
 // release counts a user out. The subscription ends with the last.
 func (n *notifier) release(l *line) {
 	n.mu.Lock()
@@ -121,7 +134,7 @@ func (n *notifier) hear(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
 		if l := n.line(m.Channel); l != nil {
-			l.news()
+			l.hear(m.Payload)
 		}
 	case *redis.Subscription:
 		if l := n.line(m.Channel); l != nil && m.Kind == "subscribe" {

@@ -165,6 +165,8 @@ func work(job, addr string) int {
 		switch job {
 		case "count":
 			err = count(rdb, c)
+		case "queue":
+			err = queue(rdb, c)
 		case "hold":
 			err = hold(c)
 		default:

@@ -70,19 +70,19 @@ func (ts *turns) quit(t *turn) {
 // rejoin stands in the line that an earlier guest has opened; nil if none has.
 // A line is kept until the last guest has gone, so that a busy key is not
 // subscribed to over and over.
-func (t *turn) rejoin() (*line, chan struct{}) {
+func (t *turn) rejoin() (*line, *place) {
 	if t.line == nil {
 		return nil, nil
 	}
-	return t.line, t.line.join()
+	return t.line, t.line.join("")
 }
 
 // join opens the line of the key and stands in it.
-func (t *turn) join(n *notifier, channel string) (*line, chan struct{}) {
+func (t *turn) join(n *notifier, channel string) (*line, *place) {
 	t.ears, t.line = n, n.acquire(channel)
-	me := t.line.join()
+	me := t.line.join("")
 	if t.line.hears() {
-		wake(me) // for others it listens already: what came before we joined, we have missed
+		wake(me.news) // for others it listens already: what came before we joined, we have missed
 	}
 	return t.line, me
 }

@@ -42,7 +42,7 @@ func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, err
 			held, backoff = err, minBackoff
 		}
 		line.retryIn(r.glanceBy(pause(err, line.hears(), backoff)))
-		if err = t.hark(ctx, me); err != nil {
+		if err = t.hark(ctx, me.news); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
 			break
 		}

@@ -1,0 +1,231 @@
+package lock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	//go:embed fair_acquire.lua
+	fairAcquireSource string
+	//go:embed fair_release.lua
+	fairReleaseSource string
+	//go:embed fair_beat.lua
+	fairBeatSource string
+
+	fairAcquire = newScript(fairAcquireSource)
+	fairRelease = newScript(fairReleaseSource)
+	fairBeat    = newScript(fairBeatSource)
+)
+
+const (
+	// waiterLife is how long a waiter keeps its place without a sign of life.
+	waiterLife = 6 * time.Second
+	// beatEvery is how often waiters give one, all of a process together.
+	beatEvery = waiterLife / 3
+	// claimTime is how long a waiter has to claim what it was handed; then it is
+	// the next one's turn.
+	claimTime = time.Second
+	// beatSize is how many waiters give a sign of life in one command.
+	beatSize = 500
+)
+
+// Fair is a mutex that serves its waiters in order of arrival, also over many
+// processes, and hands the lock from one to the next: it is never free while
+// somebody waits, and one message, to the next one alone, is all that a hand-over
+// takes, however long the queue.
+//
+// A waiter that dies in the queue costs those behind it nothing once it has been
+// silent for 6 s, and 1 s if its turn comes earlier. TryLock does not queue: it
+// succeeds only if nobody holds the lock and nobody waits for it.
+//
+// On the wire the lock itself is what a [Mutex] is, and excludes the same
+// others. They do not know the queue, though: one that finds the lock free in
+// the moment after a crash gets in before those who wait. Beside it stand the
+// queue and its waiters' signs of life, which vanish with the last waiter.
+type Fair struct{ target }
+
+var _ Locker = (*Fair)(nil)
+
+// Fair returns the lock of that name. It sends nothing. Options that cannot work
+// are reported as [ErrArgument] by Lock and TryLock; [Options.Wait] is one of
+// them, since waiters of a fair lock are told.
+func (c *Client) Fair(key string, o Options) *Fair {
+	f := &Fair{c.newTarget(key, o, newFairForm(c.wire, key, o.Fence))}
+	if f.bad == nil && o.Wait != (Wait{}) {
+		f.bad = fmt.Errorf("%w: a fair lock has its own way to wait", ErrArgument)
+	}
+	return f
+}
+
+// TryLock implements [Locker].
+func (f *Fair) TryLock(ctx context.Context) (*Lease, error) {
+	return f.tryLock(ctx, &request{try: f.attempt})
+}
+
+func (f *Fair) attempt(ctx context.Context, r *request) (*Lease, error) {
+	h, err := f.acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return newLease(h), nil
+}
+
+// Lock implements [Locker]. It queues on the server as soon as the lock is found
+// held; a waiter whose ctx ends leaves the queue.
+func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
+	if err := f.ready(ctx); err != nil {
+		return nil, err
+	}
+	r := &request{began: time.Now()}
+	line := f.client.notifier.rejoin(f.form.channel())
+	if line == nil {
+		lease, err := f.attempt(ctx, r)
+		if !errors.Is(err, ErrHeld) {
+			return lease, err
+		}
+		line = f.client.notifier.acquire(f.form.channel())
+	}
+	defer f.client.notifier.release(line)
+	return f.queue(ctx, r, line)
+}
+
+// queue stands in the server's queue, again with a new token whenever it is not
+// known what became of the old one.
+func (f *Fair) queue(ctx context.Context, r *request, line *line) (*Lease, error) {
+	backoff := minBackoff
+	for waited := false; ; waited = true {
+		q, err := f.newQueued(r, line)
+		if err != nil {
+			return nil, err
+		}
+		lease, err := q.wait(ctx)
+		if err == nil || !transient(err) || !waited && q.held == nil || endOf(ctx, f.client.closed) != nil {
+			return lease, err
+		}
+		if !pauseFor(ctx, backoff) {
+			return nil, fmt.Errorf("lock: wait for %q: %w: %w", f.key, err, ctx.Err())
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// queued is one token that stands in the queue.
+type queued struct {
+	*Fair
+	request *request
+	line    *line
+	token   string
+	held    error // the newest refusal; nil = none yet
+}
+
+func (f *Fair) newQueued(r *request, line *line) (*queued, error) {
+	token, err := newToken(f.client.owner)
+	if err != nil {
+		return nil, err
+	}
+	return &queued{Fair: f, request: r, line: line, token: token}, nil
+}
+
+// wait waits for the lock until ctx ends. Without it, it leaves the queue.
+func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
+	me := q.line.join(q.token)
+	stopBeating := q.line.beat(q.client, q.form.(*fairForm))
+	defer func() {
+		stopBeating()
+		q.line.leave(me, err == nil)
+	}()
+	for {
+		if lease, err = q.ask(ctx); !errors.Is(err, ErrHeld) {
+			break
+		}
+		q.held = err
+		if err = q.listen(ctx, me); err != nil {
+			err = fmt.Errorf("lock: wait for %q: %w: %w", q.key, q.held, err)
+			break
+		}
+	}
+	if err != nil {
+		q.client.undo(q.form, q.token, time.Now().Add(q.opts.TTL))
+	}
+	return lease, err
+}
+
+// ask takes the lock if it is our turn, and queues if not. Until it can be told
+// of its turn, a token does not queue: it would be passed over.
+func (q *queued) ask(ctx context.Context) (*Lease, error) {
+	q.request.attempts++
+	sent := time.Now()
+	life := waiterLife
+	if !q.line.hears() && q.held == nil {
+		life = 0
+	}
+	reply, err := q.form.(*fairForm).ask(ctx, q.token, q.opts.TTL, life).wait(ctx)
+	if err != nil {
+		return nil, describe("acquire", q.key, err)
+	}
+	held, fence := heldBy(q.key, reply)
+	if held != nil {
+		if q.request.attempts == 1 {
+			q.client.tell(Event{Kind: Contended, At: time.Now(), Key: q.key, Owner: q.client.owner})
+		}
+		q.line.retryIn(pause(held, q.line.hears(), 0))
+		return nil, held
+	}
+	h, err := q.begin(q.request, q.token, fence, sent)
+	if err != nil {
+		return nil, err
+	}
+	q.line.retryIn(pause(&HeldError{Token: q.token, TTL: q.opts.TTL}, q.line.hears(), 0))
+	return newLease(h), nil
+}
+
+// listen waits until it is time to ask again. Who cannot be told has to look.
+func (q *queued) listen(ctx context.Context, me *place) error {
+	if q.line.hears() {
+		return q.hark(ctx, me.news)
+	}
+	timer := time.AfterFunc(foreignPoll, func() { wake(me.news) })
+	defer timer.Stop()
+	return q.hark(ctx, me.news)
+}
+
+// fairForm is a string that holds the token, with a queue beside it.
+type fairForm struct {
+	mutexForm
+	keys []string // the lock, its queue, its waiters' signs of life; its fence, if it has one
+}
+
+func newFairForm(w wire, key string, fence bool) *fairForm {
+	keys := []string{key, name(key, "queue"), name(key, "alive")}
+	if fence {
+		keys = append(keys, name(key, "fence"))
+	}
+	return &fairForm{mutexForm: *newMutexForm(w, key, false), keys: keys}
+}
+
+// ask asks for the lock and, for a life longer than 0, for a place in the queue.
+func (f *fairForm) ask(ctx context.Context, token string, ttl, life time.Duration) pending {
+	return fairAcquire.send(ctx, f.wire, f.keys, token, ttl.Milliseconds(), life.Milliseconds(), claimTime.Milliseconds(), f.free)
+}
+
+func (f *fairForm) acquire(ctx context.Context, token string, ttl time.Duration, _ int) pending {
+	return f.ask(ctx, token, ttl, 0)
+}
+
+func (f *fairForm) release(ctx context.Context, token string, _ int) pending {
+	return fairRelease.send(ctx, f.wire, f.keys[:3], token, claimTime.Milliseconds(), f.free)
+}
+
+// beat gives a sign of life for tokens in the queue.
+func (f *fairForm) beat(ctx context.Context, tokens []string) pending {
+	args := make([]any, 0, 1+len(tokens))
+	args = append(args, waiterLife.Milliseconds())
+	for _, token := range tokens {
+		args = append(args, token)
+	}
+	return fairBeat.send(ctx, f.wire, f.keys[1:3], args...)
+}

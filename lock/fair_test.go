@@ -1,0 +1,554 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"locktop/lock"
+)
+
+// served collects the order in which waiters got in.
+type served struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (s *served) add(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = append(s.names, name)
+}
+
+func (s *served) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.names, " ")
+}
+
+// queued waits until n waiters stand in the queue of a fair lock.
+func (r *rig) queued(key string, n int64) {
+	r.Helper()
+	r.until(fmt.Sprint(n, " waiters"), func() bool { return r.rdb.ZCard(ctx, "{"+key+"}:queue").Val() == n })
+}
+
+// Scenario 37.
+func TestAFairLockServesInOrderOfArrival(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		first, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		clients := []*lock.Client{r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"}), r.client(lock.Config{Owner: "c"})}
+		var order served
+		var want []string
+		var all sync.WaitGroup
+		const n = 30
+		for i := range n {
+			name := fmt.Sprint(i)
+			want = append(want, name)
+			all.Go(func() {
+				lease, err := clients[i%len(clients)].Fair("orders", lock.Options{}).Lock(ctx)
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				order.add(name)
+				r.must(lease.Unlock(ctx))
+			})
+			r.queued("orders", int64(i+1))
+		}
+		r.must(first.Unlock(ctx))
+		all.Wait()
+		if got := order.String(); got != strings.Join(want, " ") {
+			r.Errorf("served in the order %s", got)
+		}
+		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
+			r.Errorf("%d keys left behind: %v", n, r.rdb.Keys(ctx, "*").Val())
+		}
+	})
+}
+
+func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		diary := &diary{}
+		a, b := r.client(lock.Config{Owner: "a", Observe: diary.write}), r.client(lock.Config{Owner: "b"})
+		lease, err := a.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		got := make(chan *lock.Lease)
+		go func() {
+			next, err := b.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+			}
+			got <- next
+		}()
+		r.queued("orders", 1)
+		messages := r.rdb.Subscribe(ctx, "{orders}:free")
+		defer messages.Close()
+		_, err = messages.Receive(ctx)
+		r.must(err)
+
+		r.must(lease.Unlock(ctx))
+		if holder := r.rdb.Get(ctx, "orders").Val(); !strings.HasPrefix(holder, "b~") {
+			r.Errorf("after the unlock the lock is held by %q, want b", holder)
+		}
+		next := <-got
+		r.holds("orders", next.Token())
+		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl < 50*time.Second {
+			r.Errorf("the claim did not extend to the full TTL: %v", ttl)
+		}
+		message, err := messages.ReceiveMessage(ctx)
+		r.must(err)
+		if message.Payload != next.Token() {
+			r.Errorf("the message names %q, want the next holder", message.Payload)
+		}
+		if story := diary.story(); story != "[acquired released handed over]" {
+			r.Errorf("a's story is %s", story)
+		}
+		r.must(next.Unlock(ctx))
+		r.holds("orders", "")
+	})
+}
+
+// Scenario 38: a waiter that was killed costs those behind it its claim at most.
+func TestADeadWaiterIsPassedOver(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		// The dead one has queued and will never claim.
+		dead := "dead:1~0199f3a4-6f00-7000-8000-000000000000"
+		now := time.Now().UnixMilli()
+		r.must(r.rdb.ZAdd(ctx, "{orders}:queue", redis.Z{Score: 1, Member: dead}).Err())
+		r.must(r.rdb.ZAdd(ctx, "{orders}:alive", redis.Z{Score: float64(now + 6000), Member: dead}).Err())
+		got := make(chan time.Time, 1)
+		go func() {
+			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+				return
+			}
+			got <- time.Now()
+			r.must(next.Unlock(ctx))
+		}()
+		time.Sleep(time.Second)
+		released := time.Now()
+		r.must(lease.Unlock(ctx))
+		r.holds("orders", dead)
+		if delay := (<-got).Sub(released); delay < 900*time.Millisecond || delay > 1050*time.Millisecond {
+			r.Errorf("the next one got in after %v, want the claim time of 1 s", delay)
+		}
+	})
+}
+
+func TestAWaiterThatIsSilentTooLongIsNoLongerAsked(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		dead := "dead:1~0199f3a4-6f00-7000-8000-000000000000"
+		now := time.Now().UnixMilli()
+		r.must(r.rdb.ZAdd(ctx, "{orders}:queue", redis.Z{Score: 1, Member: dead}).Err())
+		r.must(r.rdb.ZAdd(ctx, "{orders}:alive", redis.Z{Score: float64(now + 6000), Member: dead}).Err())
+		got := make(chan time.Time, 1)
+		go func() {
+			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+				return
+			}
+			got <- time.Now()
+			r.must(next.Unlock(ctx))
+		}()
+		time.Sleep(7 * time.Second)
+		released := time.Now()
+		r.must(lease.Unlock(ctx))
+		if delay := (<-got).Sub(released); delay > 0 {
+			r.Errorf("the next one got in after %v, want at once", delay)
+		}
+	})
+}
+
+// Scenario 40.
+func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		impatient, cancel := context.WithCancel(ctx)
+		gaveUp := make(chan error, 1)
+		go func() {
+			_, err := c.Fair("orders", lock.Options{}).Lock(impatient)
+			gaveUp <- err
+		}()
+		r.queued("orders", 1)
+		cancel()
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want both the cancellation and ErrHeld", err)
+		}
+		r.queued("orders", 0)
+		r.must(lease.Unlock(ctx))
+		r.until("an empty server", func() bool { return r.rdb.DBSize(ctx).Val() == 0 })
+	})
+}
+
+// A waiter whose context ends in the moment of the hand-over passes the lock on.
+func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for range 50 {
+			lease, err := c.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			fickle, cancel := context.WithCancel(ctx)
+			var all sync.WaitGroup
+			all.Go(func() {
+				if l, err := c.As("b").Fair("orders", lock.Options{TTL: time.Minute}).Lock(fickle); err == nil {
+					r.must(l.Unlock(ctx))
+				}
+			})
+			r.queued("orders", 1)
+			all.Go(func() {
+				l, err := c.As("c").Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				r.must(l.Unlock(ctx))
+			})
+			r.queued("orders", 2)
+			all.Go(func() { r.must(lease.Unlock(ctx)) })
+			all.Go(cancel)
+			began := time.Now()
+			all.Wait()
+			if took := time.Since(began); took > 900*time.Millisecond {
+				r.Errorf("c waited %v: a claim ran out", took)
+			}
+		}
+	})
+}
+
+func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 7*time.Second).Err())
+		began := time.Now()
+		var order served
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				order.add(fmt.Sprint(i))
+				r.must(lease.Unlock(ctx))
+			})
+			time.Sleep(time.Second)
+		}
+		all.Wait()
+		if took := time.Since(began); took < 7*time.Second || took > 7100*time.Millisecond {
+			r.Errorf("all were served after %v, want 7 s", took)
+		}
+		if order.String() != "0 1 2" {
+			r.Errorf("served in the order %s", order.String())
+		}
+	})
+}
+
+// Waiters of long standing keep their places by their signs of life alone.
+func TestWaitersStayInTheQueueForHours(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		var order served
+		var all sync.WaitGroup
+		for i := range 5 {
+			all.Go(func() {
+				l, err := c.As(fmt.Sprint(i)).Fair("orders", lock.Options{}).Lock(ctx)
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				order.add(fmt.Sprint(i))
+				r.must(l.Unlock(ctx))
+			})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(3 * time.Hour)
+		r.queued("orders", 5)
+		began := time.Now()
+		r.must(lease.Unlock(ctx))
+		all.Wait()
+		if order.String() != "0 1 2 3 4" || time.Since(began) > 0 {
+			r.Errorf("served in the order %s after %v", order.String(), time.Since(began))
+		}
+	})
+}
+
+// A waiter whose message was lost, or that was taken for dead, queues anew.
+func TestAForgottenWaiterComesBack(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		got := make(chan struct{})
+		go func() {
+			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+				return
+			}
+			close(got)
+			r.must(next.Unlock(ctx))
+		}()
+		time.Sleep(time.Second)
+		r.must(r.rdb.Del(ctx, "{orders}:queue", "{orders}:alive").Err())
+		time.Sleep(3 * time.Second)
+		r.queued("orders", 1)
+		r.must(lease.Unlock(ctx))
+		<-got
+	})
+}
+
+// Scenario 47.
+func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		greedy := r.client(lock.Config{}).Fair("orders", lock.Options{})
+		lease, err := greedy.Lock(ctx)
+		r.must(err)
+		got := make(chan struct{})
+		go func() {
+			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+				return
+			}
+			close(got)
+			r.must(next.Unlock(ctx))
+		}()
+		r.queued("orders", 1)
+		r.must(lease.Unlock(ctx))
+		lease, err = greedy.Lock(ctx) // behind the one who waited
+		r.must(err)
+		select {
+		case <-got:
+		default:
+			r.Error("the greedy one got in again before the one who waited")
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+func TestTryLockDoesNotPassTheQueue(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Fair("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		waiting := make(chan error, 1)
+		go func() {
+			l, err := c.As("b").Fair("orders", lock.Options{}).Lock(ctx)
+			if err == nil {
+				err = l.Unlock(ctx)
+			}
+			waiting <- err
+		}()
+		r.queued("orders", 1)
+		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but for the queue
+		if _, err := c.As("c").Fair("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want ErrHeld: somebody waits", err)
+		}
+		r.must(<-waiting)
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+	})
+}
+
+func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		fair, mutex := c.Fair("orders", lock.Options{}), c.As("m").Mutex("orders", lock.Options{})
+		nx := redis.SetArgs{Mode: "NX", TTL: time.Minute}
+		lease, err := fair.Lock(ctx)
+		r.must(err)
+		if err := r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err(); err != redis.Nil {
+			r.Errorf("SET NX got in beside the fair lock: %v", err)
+		}
+		if _, err := mutex.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("the mutex got in beside the fair lock: %v", err)
+		}
+		r.must(lease.Unlock(ctx))
+		r.must(r.rdb.SetArgs(ctx, "orders", "request-1", nx).Err())
+		if _, err := fair.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("the fair lock got in beside SET NX: %v", err)
+		}
+		// A waiter of the fair lock hears of a mutex that is released.
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		other, err := mutex.Lock(ctx)
+		r.must(err)
+		got := make(chan error, 1)
+		go func() {
+			l, err := fair.Lock(ctx)
+			if err == nil {
+				err = l.Unlock(ctx)
+			}
+			got <- err
+		}()
+		r.queued("orders", 1)
+		r.must(other.Unlock(ctx))
+		r.must(<-got)
+	})
+}
+
+func TestAFairLockIsHandedOverWhenMemoryIsFull(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Fair("orders", lock.Options{Fence: true}).Lock(ctx)
+		r.must(err)
+		got := make(chan error, 1)
+		go func() {
+			l, err := c.As("b").Fair("orders", lock.Options{Fence: true}).Lock(ctx)
+			if err == nil && l.Fence() <= lease.Fence() {
+				err = fmt.Errorf("fence %d after %d", l.Fence(), lease.Fence())
+			}
+			if err == nil {
+				err = l.Unlock(ctx)
+			}
+			got <- err
+		}()
+		r.queued("orders", 1)
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		r.must(lease.Unlock(ctx))
+		r.must(<-got)
+		r.holds("orders", "")
+	})
+}
+
+func TestAFairLockIsFencedPerHolder(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		var mu sync.Mutex
+		var last int64
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				lease, err := c.As(fmt.Sprint(i)).Fair("orders", lock.Options{Fence: true}).Lock(ctx)
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				mu.Lock()
+				if lease.Fence() <= last {
+					r.Errorf("fence %d after %d", lease.Fence(), last)
+				}
+				last = lease.Fence()
+				mu.Unlock()
+				r.must(lease.Unlock(ctx))
+			})
+		}
+		all.Wait()
+	})
+}
+
+// 200 waiters in 4 processes: each process reports when it was queued and when
+// it was served by numbers that the server gives out.
+func TestAFairLockServesProcessesInOrderOfArrival(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Fair("fair", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		var all errgroup.Group
+		for range processes {
+			worker := r.worker("queue")
+			all.Go(func() error {
+				out, err := worker.CombinedOutput()
+				if err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				return nil
+			})
+		}
+		const n = processes * waitersPerProcess
+		r.queued("fair", n)
+		arrived := r.rdb.ZRange(ctx, "{fair}:queue", 0, -1).Val()
+		r.must(lease.Unlock(ctx))
+		r.must(all.Wait())
+		served := r.rdb.LRange(ctx, "served", 0, -1).Val()
+		if len(served) != n {
+			r.Fatalf("%d of %d were served", len(served), n)
+		}
+		for i := range served {
+			if served[i] != arrived[i] {
+				r.Fatalf("waiter %d was served out of order", i)
+			}
+		}
+	})
+}
+
+const waitersPerProcess = 50
+
+// queue is the worker of TestAFairLockServesProcessesInOrderOfArrival.
+func queue(rdb *redis.Client, c *lock.Client) error {
+	var all errgroup.Group
+	for range waitersPerProcess {
+		all.Go(func() error {
+			lease, err := c.Fair("fair", lock.Options{TTL: time.Minute}).Lock(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(rdb.RPush(ctx, "served", lease.Token()).Err(), lease.Unlock(ctx))
+		})
+	}
+	return all.Wait()
+}
+
+// The commands that a hand-over takes, inside scripts and out, do not depend on
+// how many wait.
+func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		cost := func(waiters int) float64 {
+			key := fmt.Sprint("q", waiters)
+			lease, err := c.Fair(key, lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			var all sync.WaitGroup
+			for range waiters {
+				all.Go(func() {
+					l, err := c.Fair(key, lock.Options{TTL: time.Minute}).Lock(ctx)
+					if err != nil {
+						r.Error(err)
+						return
+					}
+					r.must(l.Unlock(ctx))
+				})
+			}
+			r.queued(key, int64(waiters))
+			before := r.commands()
+			r.must(lease.Unlock(ctx))
+			all.Wait()
+			return float64(r.commands()-before) / float64(waiters)
+		}
+		few, many := cost(16), cost(1024)
+		t.Logf("commands a hand-over: %.1f with 16 waiters, %.1f with 1,024", few, many)
+		if many > few*1.1 {
+			r.Errorf("a hand-over takes %.1f commands with 16 waiters and %.1f with 1,024", few, many)
+		}
+	})
+}
+
+// commands returns how many commands the server has carried out, in scripts too.
+func (r *rig) commands() int {
+	r.Helper()
+	total := 0
+	for line := range strings.Lines(r.rdb.Info(ctx, "commandstats").Val()) {
+		var calls int
+		if _, rest, ok := strings.Cut(line, "calls="); ok {
+			fmt.Sscanf(rest, "%d", &calls)
+		}
+		total += calls
+	}
+	return total
+}
