@@ -217,6 +217,17 @@ func TestEachLossOfTheServerIsToldOnce(t *testing.T) {
 	})
 }
 
+func TestWatchEndsWhenItIsNoLongerLetIn(t *testing.T) {
+	c := server.ForTest(t)
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
+	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
+	w := startWatch(t, "-u", "redis://ann:pw@"+c.Addr())
+	w.out.sees(t, `appeared lock:a`)
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "off")
+	send(t, c.Addr(), "CLIENT", "KILL", "USER", "ann")
+	w.exits(t, exitNoConnect)
+}
+
 func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
 	addr := server.EmbeddedForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})

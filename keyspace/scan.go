@@ -120,8 +120,12 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	clock := pipe.Time(ctx)
 	size := pipe.DBSize(ctx)
 	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
-	if _, err := l.exec(ctx, pipe); err != nil && clock.Err() != nil {
-		return nil, fmt.Errorf("ask the server for its time: %w", clock.Err())
+	cmds, err := l.exec(ctx, pipe)
+	if err == nil || answered(cmds) {
+		err = clock.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the server for its time: %w", err)
 	}
 	p := &pass{server: Server{Addr: s.node}, now: clock.Val(), cost: l.cost}
 	p.cost.Keys = size.Val()
@@ -180,12 +184,22 @@ func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
 	if err == nil {
 		return nil
 	}
+	if !answered(cmds) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	for _, c := range cmds {
 		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
 	return nil
+}
+
+// answered reports whether the commands of a pipeline that failed have got as far
+// as having outcomes of their own. go-redis leaves them without when it is turned
+// away at the door: a password that no longer counts, a user switched off.
+func answered(cmds []redis.Cmder) bool {
+	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil })
 }
 
 // exec executes a pipeline and books what it cost.
