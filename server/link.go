@@ -100,7 +100,7 @@ func (l *Link) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	}
 	near, ours := net.Pipe()
 	l.mu.Lock()
-	l.conns[far] = struct{}{}
+	l.conns[far], l.conns[ours] = struct{}{}, struct{}{}
 	l.mu.Unlock()
 	go l.carry(ours, far, func() chan struct{} { return l.requests })
 	go l.carry(far, ours, func() chan struct{} { return l.replies })
