@@ -23,7 +23,7 @@ type program struct {
 // or when the process is interrupted, and then cleans up first.
 //
 // Results go to stdout; everything else, errors included, to stderr. An error
-// is one line, and a hint may follow it on a second.
+// is one line, with a hint in brackets where there is one.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -49,8 +49,8 @@ func (n notes) write(j jsonNote) {
 	if j.Warning != "" {
 		text = "warning: " + j.Warning
 	}
-	fmt.Fprintf(n.to, "locktop: %s\n", widget.Plain(text))
 	if j.Hint != "" {
-		fmt.Fprintf(n.to, "  hint: %s\n", widget.Plain(j.Hint))
+		text += " (" + j.Hint + ")"
 	}
+	fmt.Fprintf(n.to, "locktop: %s\n", widget.Plain(text))
 }

@@ -11,7 +11,7 @@ import (
 func TestAFaultIsOneLineAndAHint(t *testing.T) {
 	var out bytes.Buffer
 	notes{to: &out}.fault(&fault{code: 1, err: errors.New("read:\n\x1b[2J"), hint: "do\rthis"})
-	want := "locktop: read:\\n\\x1b[2J\n  hint: do\\rthis\n"
+	want := "locktop: read:\\n\\x1b[2J (do\\rthis)\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
