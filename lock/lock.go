@@ -15,6 +15,15 @@
 //	defer lease.Unlock(context.WithoutCancel(ctx))
 //	return settle(lease.Context(), order) // stops when the lease is lost
 //
+// # Kinds
+//
+//   - [Client.Mutex]: one holder. The form that most libraries agree on.
+//   - [Client.Reentrant]: one holder, which may enter again.
+//   - [Client.Fair]: one holder, the others in a queue, served in order of
+//     arrival over all processes.
+//
+// All are [Locker] values and give the same kind of lease.
+//
 // # What a lease is worth
 //
 // Redis cannot stop a holder whose time is up: the lease tells the holder
@@ -29,7 +38,7 @@
 // While it is held, a lease is renewed in the background, unless [Renew.Off].
 // Work that outlives its lease in spite of everything (a process stopped
 // between looking at the clock and writing) is beyond any lock with a lease; it
-// takes a resource that checks.
+// takes a resource that checks the numbers of [Lease.Fence].
 //
 // A key that vanishes with the memory of its server (a restart without
 // persistence, a failover before replication, eviction) is free for the next

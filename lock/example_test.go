@@ -1,0 +1,210 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// exampleRedis returns a client of an embedded server, for the examples; in a
+// program it is the client that there is already.
+func exampleRedis() (rdb *redis.Client, done func()) {
+	e, err := server.StartEmbedded()
+	if err != nil {
+		panic(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: e.Addr()})
+	return rdb, func() {
+		rdb.Close()
+		e.Close()
+	}
+}
+
+// Take a lock, do what it protects, give it back.
+func Example() {
+	rdb, done := exampleRedis()
+	defer done()
+
+	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	lease, err := client.Mutex("orders:4711", lock.Options{}).Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Unlock(context.Background())
+	fmt.Println("settling", lease.Key())
+	// Output: settling orders:4711
+}
+
+// Wait no longer than one has time, and say who was in the way.
+func ExampleMutex_Lock_deadline() {
+	rdb, done := exampleRedis()
+	defer done()
+	a, _ := lock.New(rdb, lock.Config{Owner: "billing-7"})
+	defer a.Close()
+	b, _ := lock.New(rdb, lock.Config{Owner: "billing-8"})
+	defer b.Close()
+
+	if _, err := a.Mutex("orders:4711", lock.Options{}).Lock(context.Background()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := b.Mutex("orders:4711", lock.Options{}).Lock(ctx)
+
+	var held *lock.HeldError
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(errors.As(err, &held) && held.Owner() == "billing-7")
+	// Output:
+	// true
+	// true
+}
+
+// Long work keeps its lease by renewal, and stops when it is lost all the same.
+func ExampleLease_Context() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+
+	lease, err := client.Mutex("report:weekly", lock.Options{TTL: 300 * time.Millisecond}).Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rdb.Del(context.Background(), "report:weekly") // somebody's broom
+	<-lease.Context().Done()                       // noticed at the next renewal
+	fmt.Println(context.Cause(lease.Context()))
+	// Output: lease was lost
+}
+
+// A job that may not hold its lock for ever, however long it takes.
+func ExampleRenew() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+
+	lease, err := client.Mutex("import:customers", lock.Options{
+		TTL:   100 * time.Millisecond,
+		Renew: lock.Renew{Max: 4},
+	}).Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-lease.Context().Done()
+	fmt.Println(context.Cause(lease.Context()))
+	// Output: lease reached its longest hold
+}
+
+// The owner takes the lock again further down, and is not in its own way.
+func ExampleReentrant() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+
+	owner := client.Reentrant("orders:4711", lock.Options{})
+	outer, err := owner.Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	inner, err := owner.Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	count := func() string { return rdb.HGet(context.Background(), "orders:4711", outer.Token()).Val() }
+	fmt.Println("entered", count())
+	_ = inner.Unlock(context.Background())
+	fmt.Println("entered", count())
+	_ = outer.Unlock(context.Background())
+	fmt.Println("keys left:", rdb.DBSize(context.Background()).Val())
+	// Output:
+	// entered 2
+	// entered 1
+	// keys left: 0
+}
+
+// First come, first served.
+func ExampleFair() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+
+	printer := client.Fair("printer:ground-floor", lock.Options{})
+	lease, err := printer.Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	served := make(chan string)
+	for i, name := range []string{"anna", "ben", "carl"} {
+		go func() {
+			next, err := printer.Lock(context.Background())
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			served <- name
+			_ = next.Unlock(context.Background())
+		}()
+		for rdb.ZCard(context.Background(), "{printer:ground-floor}:queue").Val() <= int64(i) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	_ = lease.Unlock(context.Background())
+	fmt.Println(<-served, <-served, <-served)
+	// Output: anna ben carl
+}
+
+// A resource that remembers the largest fence refuses a holder that does not
+// know yet that its time was up. In SQL: UPDATE … SET fence = $1 WHERE fence < $1.
+func ExampleLease_Fence() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+
+	var seen int64
+	write := func(fence int64) string {
+		if fence < seen {
+			return "refused"
+		}
+		seen = fence
+		return "written"
+	}
+	m := client.Mutex("orders:4711", lock.Options{TTL: 20 * time.Millisecond, Renew: lock.Renew{Off: true}, Fence: true})
+	slow, err := m.Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-slow.Context().Done() // too slow; the next one gets in
+	quick, err := m.Lock(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("the quick one:", write(quick.Fence()))
+	fmt.Println("the slow one:", write(slow.Fence()))
+	// Output:
+	// the quick one: written
+	// the slow one: refused
+}
