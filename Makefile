@@ -8,7 +8,7 @@ PACKAGE ?= ./...
 
 .PHONY: help
 help: ## list what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build ./locktop
@@ -31,7 +31,15 @@ fuzz: ## run every fuzz target for FUZZ (30s)
 	@bash .ci/fuzz $(FUZZ)
 
 .PHONY: bench
-bench: ## run the benchmarks of PACKAGE (./...)
+bench: ## measure against other lock libraries and write docs/benchmarks.md (needs redis-server)
+	cd peers && $(GO) run ./bench -out ../docs/benchmarks.md
+
+.PHONY: bench-quick
+bench-quick: ## the same in under a minute: a line for each goal, ok or short
+	@cd peers && $(GO) run ./bench -quick
+
+.PHONY: gobench
+gobench: ## run the Go benchmarks of PACKAGE (./...)
 	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGE)
 
 .PHONY: smoke

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"locktop/peers/contest"
+)
+
+const preamble = `# Benchmarks
+
+How the lock package compares with other lock libraries for Go. This page is written by ` + "`make bench`" + `.
+
+All contenders run side by side: in one process, on one redis-server child without persistence, over loopback,
+taking turns within every round. Tables hold the median of the rounds; a ratio is the quotient within each
+round, and of those the median. **Only ratios mean anything**: client and server share the machine's cores, with
+whatever else runs there.
+
+`
+
+const contenders = `
+* **locktop** – ` + "`lock.Mutex`" + ` as it comes: it listens for the release, and it renews
+* **raw** – what there is at the least without pipelining: SET NX PX, then compare-and-delete by EVALSHA, over go-redis' pool
+* **redsync** – on one server, over go-redis' pool, its own pauses between tries, as many tries as it takes
+* **redislock** – bsm/redislock over go-redis' pool, a try every 50 ms
+* **rueidislock** – one key a lock instead of three, NOLOOP tracking, a second's patience for a try
+`
+
+// page returns the record as markdown.
+func page(p place, results []contest.Result) string {
+	var b strings.Builder
+	b.WriteString(preamble)
+	fmt.Fprintf(&b, "Measured on: %s; redis-server %s. %s.\n", p.machine, p.redis, strings.Join(p.modules, ", "))
+	b.WriteString(contenders)
+	b.WriteString("\n## Goals\n\n```\n")
+	for _, r := range results {
+		for _, v := range r.Verdicts {
+			fmt.Fprintln(&b, v)
+		}
+	}
+	b.WriteString("```\n")
+	for _, r := range results {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", r.Title, r.About)
+		for _, t := range r.Tables {
+			writeTable(&b, t)
+		}
+	}
+	b.WriteString(again)
+	return b.String()
+}
+
+const again = `
+## Again
+
+` + "```" + `
+make bench-quick                        # under a minute: the goals only
+make bench                              # everything, and this page
+cd peers && go run ./bench -run B1      # one of them
+cd peers && go test -run '^$' -bench .  # the same as Go benchmarks
+` + "```" + `
+`
+
+func writeTable(b *strings.Builder, t contest.Table) {
+	fmt.Fprintf(b, "\n**%s**\n\n| | %s |\n|---|%s\n", t.Title, strings.Join(t.Columns, " | "), strings.Repeat("---:|", len(t.Columns)))
+	for _, row := range t.Rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+	}
+}

@@ -1,0 +1,106 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"locktop/lock"
+)
+
+// ourClient returns a client of ours that ends with the test.
+func ourClient(t *testing.T, addr string, observe func(lock.Event)) *lock.Client {
+	t.Helper()
+	c, err := lock.New(connect(t, addr), lock.Config{Owner: "us", Observe: observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestPeersHolderKeepsUsOut(t *testing.T) {
+	onServer(t, func(t *testing.T, addr string, p peer) {
+		us := ourClient(t, addr, nil)
+		for _, k := range kinds() {
+			release := p.try(t, addr, k.name)
+			if release == nil {
+				t.Fatalf("%s: the peer cannot have a lock that is free", k.name)
+			}
+			stored := connect(t, addr).Get(t.Context(), p.key(k.name)).Val()
+			l := k.lock(us, p.key(k.name))
+			_, err := l.TryLock(t.Context())
+			var held *lock.HeldError
+			if !errors.As(err, &held) || held.Token != stored || held.TTL <= 0 || held.TTL > ttl {
+				t.Errorf("%s: TryLock says %v; want that %q holds it for up to %v", k.name, err, stored, ttl)
+			}
+			release()
+			lease, err := l.TryLock(t.Context())
+			if err != nil {
+				t.Fatalf("%s: after the peer's release: %v", k.name, err)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: %v", k.name, err)
+			}
+		}
+	})
+}
+
+func TestOurHolderKeepsPeersOut(t *testing.T) {
+	onServer(t, func(t *testing.T, addr string, p peer) {
+		us := ourClient(t, addr, nil)
+		for _, k := range kinds() {
+			lease, err := k.lock(us, p.key(k.name)).TryLock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.try(t, addr, k.name) != nil {
+				t.Errorf("%s: the peer got in beside us", k.name)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: the peer's attempt cost us the lock: %v", k.name, err)
+			}
+			release := p.try(t, addr, k.name)
+			if release == nil {
+				t.Fatalf("%s: the peer cannot have the lock after our release", k.name)
+			}
+			release()
+		}
+	})
+}
+
+func TestWeWaitForAPeersRelease(t *testing.T) {
+	onServer(t, func(t *testing.T, addr string, p peer) {
+		refused := make(chan struct{}, 1)
+		us := ourClient(t, addr, func(e lock.Event) {
+			if e.Kind == lock.Contended {
+				refused <- struct{}{}
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/2) // well before the peer's lock expires
+		defer cancel()
+		for _, k := range kinds() {
+			release := p.try(t, addr, k.name)
+			if release == nil {
+				t.Fatalf("%s: the peer cannot have a lock that is free", k.name)
+			}
+			got := make(chan error, 1)
+			go func() {
+				lease, err := k.lock(us, p.key(k.name)).Lock(ctx)
+				if err == nil {
+					err = lease.Unlock(ctx)
+				}
+				got <- err
+			}()
+			select {
+			case <-refused:
+			case err := <-got:
+				t.Fatalf("%s: Lock returned while the peer held the lock: %v", k.name, err)
+			}
+			release()
+			if err := <-got; err != nil {
+				t.Errorf("%s: after the peer's release: %v", k.name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,128 @@
+// Package compat tries locktop with the real clients of other lock libraries:
+// that their locks are recognised, and that theirs and ours exclude each other.
+package compat
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"locktop/keyspace"
+	"locktop/lock"
+	"locktop/server"
+)
+
+// ttl is that of every lock taken here.
+const ttl = 20 * time.Second
+
+// peer is another library's way to lock.
+type peer struct {
+	name   string
+	format string // by which locktop knows it
+	label  string // what it tells of its holder
+	key    func(name string) string
+	// try takes the lock of that name if it is free, and returns what gives it
+	// back; nil if somebody else holds it.
+	try func(t *testing.T, addr, name string) (release func())
+}
+
+func peers() []peer {
+	verbatim := func(name string) string { return name }
+	return []peer{
+		{name: "redsync", format: "redsync", key: verbatim, try: tryRedsync},
+		{name: "redislock", format: "redislock", key: verbatim, try: tryRedislock("")},
+		{name: "redislock with metadata", format: "redislock", label: "worker-3", key: verbatim, try: tryRedislock("worker-3")},
+		{name: "rueidislock", format: "rueidislock", key: func(name string) string { return "rueidislock:0:" + name }, try: tryRueidislock},
+	}
+}
+
+func tryRedsync(t *testing.T, addr, name string) func() {
+	m := redsync.New(goredis.NewPool(connect(t, addr))).NewMutex(name, redsync.WithExpiry(ttl))
+	if err := m.TryLock(); err != nil {
+		return nil
+	}
+	return func() {
+		if ok, err := m.Unlock(); !ok {
+			t.Errorf("redsync cannot unlock %q: %v", name, err)
+		}
+	}
+}
+
+func tryRedislock(metadata string) func(*testing.T, string, string) func() {
+	return func(t *testing.T, addr, name string) func() {
+		l, err := redislock.Obtain(t.Context(), connect(t, addr), name, ttl, &redislock.Options{Metadata: metadata})
+		if err != nil {
+			return nil
+		}
+		return func() {
+			if err := l.Release(context.Background()); err != nil {
+				t.Errorf("redislock cannot release %q: %v", name, err)
+			}
+		}
+	}
+}
+
+// tryRueidislock takes one key a lock: a mutex of ours has no more.
+func tryRueidislock(t *testing.T, addr, name string) func() {
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
+		KeyValidity:  ttl,
+		KeyMajority:  1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(locker.Close)
+	_, release, err := locker.TryWithContext(t.Context(), name)
+	if err != nil {
+		return nil
+	}
+	return release
+}
+
+func connect(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// kind is one of our locks that excludes peers.
+type kind struct {
+	name string
+	lock func(c *lock.Client, key string) lock.Locker
+}
+
+func kinds() []kind {
+	o := lock.Options{TTL: ttl}
+	return []kind{
+		{"mutex", func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, o) }},
+		{"fair", func(c *lock.Client, key string) lock.Locker { return c.Fair(key, o) }},
+	}
+}
+
+// onServer runs f for every peer, on a redis-server of its own.
+func onServer(t *testing.T, f func(t *testing.T, addr string, p peer)) {
+	for _, p := range peers() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, server.ForTest(t).Addr(), p)
+		})
+	}
+}
+
+// known reports whether the scanner has a format of that name.
+func known(format string, all []keyspace.Format) bool {
+	for _, f := range all {
+		if f.Name == format {
+			return true
+		}
+	}
+	return false
+}

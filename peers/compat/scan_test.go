@@ -1,0 +1,53 @@
+package compat
+
+import (
+	"testing"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+)
+
+func TestScannerNamesThePeersLocks(t *testing.T) {
+	onServer(t, func(t *testing.T, addr string, p peer) {
+		all := formats.All()
+		if !known(p.format, all) {
+			t.Skipf("there is no format %q", p.format)
+		}
+		const name = "lock:inventory:sku-9"
+		release := p.try(t, addr, name)
+		if release == nil {
+			t.Fatal("the peer cannot have a lock that is free")
+		}
+		rdb := connect(t, addr)
+		token := rdb.Get(t.Context(), p.key(name)).Val()
+		scanner := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: all})
+		found, err := scanner.Scan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found.Locks) != 1 {
+			t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
+		}
+		checkLock(t, found.Locks[0], p, p.key(name), token)
+		if left, expires := found.Locks[0].TTL(found.At); !expires || left <= 0 || left > ttl {
+			t.Errorf("its TTL is %v, %v; want up to %v", left, expires, ttl)
+		}
+
+		release()
+		if found, err = scanner.Scan(t.Context()); err != nil || len(found.Locks) != 0 {
+			t.Errorf("after the release the scanner found %+v, %v", found.Locks, err)
+		}
+	})
+}
+
+// checkLock checks everything but the time to live.
+func checkLock(t *testing.T, l keyspace.Lock, p peer, key, token string) {
+	t.Helper()
+	if l.Key != key || l.Format != p.format || l.Kind != keyspace.Mutex || l.Confidence < keyspace.Likely {
+		t.Errorf("the scanner found %q: a %s of %s, %v; want %q: a mutex of %s, likely at least",
+			l.Key, l.Kind, l.Format, l.Confidence, key, p.format)
+	}
+	if len(l.Holders) != 1 || l.Holders[0].ID != token || l.Holders[0].Label != p.label || l.Holders[0].Count != 1 {
+		t.Errorf("its holders are %+v; want %q alone, called %q, once", l.Holders, token, p.label)
+	}
+}

@@ -1,0 +1,93 @@
+package contest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// easy is a lease that outlives every window.
+func easy() Lease { return Lease{TTL: 30 * time.Second, Renew: 10 * time.Second} }
+
+// cycleGoals are how many times as fast as others we want to be when many
+// clients share a connection.
+func cycleGoals() map[string]float64 {
+	return map[string]float64{"redsync": 4, "redislock": 4, "rueidislock": 2}
+}
+
+const (
+	latencyGoal = 1.1     // times raw's, with one client
+	cpuGoal     = 1 / 3.0 // times redsync's
+)
+
+// b1 measures cycles that nobody contends.
+func b1(ctx context.Context, a *Arena, size Size) (Result, error) {
+	rounds, work := 7, Work{Warm: 200 * time.Millisecond, Length: time.Second}
+	if size == Quick {
+		rounds, work = 3, Work{Warm: 70 * time.Millisecond, Length: 280 * time.Millisecond}
+	}
+	result := Result{
+		Title: "B1: a lock that nobody else wants",
+		About: "Every client locks and unlocks a key of its own, over and over. All clients of a contender are goroutines of one process that share its connections. Costs are CPU time of a cycle; the client's include everything around the lock.",
+	}
+	for _, clients := range []int{1, 64, 512} {
+		s := Setting{Clients: clients, Lease: easy(), Work: work}
+		all, err := a.play(ctx, in(Cycles), rounds, func(ctx context.Context, c Contender) (Sample, error) {
+			return a.window(ctx, c, s)
+		})
+		if err != nil {
+			return result, fmt.Errorf("B1 with %d clients: %w", clients, err)
+		}
+		result.Tables = append(result.Tables, cycleTable(clients, all))
+		result.Verdicts = append(result.Verdicts, cycleVerdicts(clients, all)...)
+	}
+	return result, nil
+}
+
+func cycleTable(clients int, all []Series) Table {
+	t := Table{
+		Title:   plural(clients, "client"),
+		Columns: []string{"cycles/s", "locktop is × as fast", "client µs", "server µs", "p50 ms", "p99 ms"},
+	}
+	for _, s := range all {
+		t.Rows = append(t.Rows, []string{
+			s.Name,
+			fmt.Sprintf("%.0f", s.median(Sample.Rate)), short(all[0].times(s, Sample.Rate)),
+			short(s.median(Sample.ClientCost)), short(s.median(Sample.ServerCost)),
+			fmt.Sprintf("%.3f", s.median(tookQuantile(0.5))), fmt.Sprintf("%.3f", s.median(tookQuantile(0.99))),
+		})
+	}
+	return t
+}
+
+func cycleVerdicts(clients int, all []Series) []Verdict {
+	locktop := all[0]
+	name := fmt.Sprintf("B1 clients=%d", clients)
+	if clients == 1 {
+		v := Verdict{name: name + " latency"}
+		if raw, ok := named(all, "raw"); ok {
+			v.atMost("raw", locktop.times(raw, tookQuantile(0.5)), latencyGoal)
+		}
+		return []Verdict{v}
+	}
+	speed := Verdict{name: name}
+	for _, s := range all[1:] {
+		if goal, ok := cycleGoals()[s.Name]; ok {
+			speed.atLeast(s.Name, locktop.times(s, Sample.Rate), goal)
+		}
+	}
+	cpu := Verdict{name: name + " cpu of redsync's"}
+	if redsync, ok := named(all, "redsync"); ok {
+		cpu.atMost("client", locktop.times(redsync, Sample.ClientCost), cpuGoal)
+		cpu.atMost("server", locktop.times(redsync, Sample.ServerCost), cpuGoal)
+	}
+	return []Verdict{speed, cpu}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, strings.TrimSuffix(what, "s"))
+}

@@ -1,0 +1,165 @@
+package contest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+const fairName = "locktop fair"
+
+// Goals of the fair lock, with 128 clients that hold for 1 ms.
+const (
+	rateGoal      = 1.0     // hand-offs a second, to the best peer's
+	patienceGoal  = 1 / 8.0 // p99 wait, to the best peer's
+	costGoal      = 1.0     // server CPU a hand-off, to the best peer's
+	evennessGoal  = 1.3     // p99 wait to p50
+	constancyGoal = 1.1     // commands a hand-off with 1,024 clients to those with 16
+)
+
+// hotCell is one setting of B2.
+type hotCell struct {
+	clients int
+	apart   bool
+	hold    time.Duration
+}
+
+func (c hotCell) String() string {
+	return fmt.Sprintf("clients=%d %s hold=%v", c.clients, c.where(), c.hold)
+}
+
+func (c hotCell) where() string {
+	if c.apart {
+		return "apart"
+	}
+	return "together"
+}
+
+// judged reports whether the cell is one that goals are set for.
+func (c hotCell) judged() bool { return c.clients == 128 && c.hold > 0 }
+
+// b2 measures one key that everybody wants.
+func b2(ctx context.Context, a *Arena, size Size) (Result, error) {
+	result := Result{
+		Title: "B2: one key that everybody wants",
+		About: "All clients lock one key, hold it, unlock it and want it again at once. Clients that are together are goroutines of one process and share its connections; apart, each is like a process of its own. A wait that the end of a window cut short counts with the time it had lasted. Commands are those that the server executed for a hand-off, inside scripts too.",
+	}
+	cells := []hotCell{
+		{16, false, 0}, {16, false, time.Millisecond}, {128, false, 0}, {128, false, time.Millisecond},
+		{16, true, 0}, {16, true, time.Millisecond}, {128, true, 0}, {128, true, time.Millisecond},
+	}
+	rounds, work := 5, Work{Warm: time.Second, Length: 3 * time.Second}
+	if size == Quick {
+		cells = []hotCell{{128, false, time.Millisecond}, {128, true, time.Millisecond}}
+		rounds, work = 1, Work{Warm: 500 * time.Millisecond, Length: 1200 * time.Millisecond}
+	}
+	for _, cell := range cells {
+		all, err := a.contend(ctx, in(HotKey), cell, rounds, work)
+		if err != nil {
+			return result, err
+		}
+		result.Tables = append(result.Tables, hotTable(cell, all))
+		if cell.judged() {
+			result.Verdicts = append(result.Verdicts, fairVerdict(cell, all))
+		}
+	}
+	if size == Quick {
+		return result, nil
+	}
+	return a.growth(ctx, result, work)
+}
+
+func (a *Arena) contend(ctx context.Context, who []Contender, cell hotCell, rounds int, work Work) ([]Series, error) {
+	work.Hold = cell.hold
+	s := Setting{Clients: cell.clients, Apart: cell.apart, Hot: true, Lease: easy(), Work: work}
+	all, err := a.play(ctx, who, rounds, func(ctx context.Context, c Contender) (Sample, error) {
+		return a.window(ctx, c, s)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("B2, %v: %w", cell, err)
+	}
+	return all, nil
+}
+
+// growth measures what a hand-off costs us as the queue grows.
+func (a *Arena) growth(ctx context.Context, result Result, work Work) (Result, error) {
+	var who []Contender
+	for _, c := range in(HotKey) {
+		if ours(c.Name) {
+			who = append(who, c)
+		}
+	}
+	table := Table{Title: "commands a hand-off as the queue grows", Columns: []string{"16 clients", "128 clients", "1,024 clients"}}
+	for _, c := range who {
+		table.Rows = append(table.Rows, []string{c.Name})
+	}
+	grown := Verdict{name: "B2 fair commands"}
+	var first float64
+	for _, clients := range []int{16, 128, 1024} {
+		all, err := a.contend(ctx, who, hotCell{clients, true, time.Millisecond}, 3, work)
+		if err != nil {
+			return result, err
+		}
+		for i, s := range all {
+			commands := s.median(Sample.CommandCost)
+			table.Rows[i] = append(table.Rows[i], short(commands))
+			switch {
+			case s.Name == fairName && clients == 16:
+				first = commands
+			case s.Name == fairName && clients == 1024:
+				grown.atMost("1024/16", commands/first, constancyGoal)
+				result.Verdicts = append(result.Verdicts, grown)
+			}
+		}
+	}
+	result.Tables = append(result.Tables, table)
+	return result, nil
+}
+
+func hotTable(cell hotCell, all []Series) Table {
+	t := Table{
+		Title:   cell.String(),
+		Columns: []string{"hand-offs/s", "wait p50 ms", "p99 ms", "commands", "server µs", "client µs"},
+	}
+	for _, s := range all {
+		t.Rows = append(t.Rows, []string{
+			s.Name,
+			fmt.Sprintf("%.0f", s.median(Sample.Rate)),
+			short(s.median(waitQuantile(0.5))), short(s.median(waitQuantile(0.99))),
+			short(s.median(Sample.CommandCost)), short(s.median(Sample.ServerCost)), short(s.median(Sample.ClientCost)),
+		})
+	}
+	return t
+}
+
+// fairVerdict compares the fair lock with whoever of the peers is best at each
+// thing.
+func fairVerdict(cell hotCell, all []Series) Verdict {
+	v := Verdict{name: fmt.Sprintf("B2 %v fair", cell)}
+	fair, ok := named(all, fairName)
+	if !ok {
+		return v
+	}
+	rate, wait, server := math.Inf(1), 0.0, 0.0
+	for _, s := range all {
+		if ours(s.Name) {
+			continue
+		}
+		rate = min(rate, fair.times(s, Sample.Rate))
+		wait = max(wait, fair.times(s, waitQuantile(0.99)))
+		server = max(server, fair.times(s, Sample.ServerCost))
+	}
+	v.atLeast("rate", rate, rateGoal)
+	v.atMost("p99", wait, patienceGoal)
+	v.atMost("server", server, costGoal)
+	v.atMost("p99/p50", fair.median(unevenness), evennessGoal)
+	return v
+}
+
+// unevenness is how much longer than the usual a long wait is.
+func unevenness(s Sample) float64 { return quantile(s.Waits, 0.99) / quantile(s.Waits, 0.5) }
+
+// ours reports whether a contender is of this project.
+func ours(name string) bool { return strings.HasPrefix(name, "locktop") }

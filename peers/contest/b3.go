@@ -1,0 +1,143 @@
+package contest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// keepers is how many leases are kept in B3, and keeperGoal how much of a core
+// that may take us.
+const (
+	keepers    = 10_000
+	keeperGoal = 0.15
+)
+
+// holder is a client that knows whether it still holds.
+type holder interface{ Held() bool }
+
+// b3 measures what it takes to keep many leases alive.
+func b3(ctx context.Context, a *Arena, size Size) (Result, error) {
+	length := time.Minute
+	if size == Quick {
+		length = 4 * time.Second
+	}
+	lease := Lease{TTL: 3 * time.Second, Renew: time.Second}
+	result := Result{
+		Title: "B3: leases that are kept",
+		About: fmt.Sprintf("One process holds %d leases of %v and renews each every %v, for %v. Lost are those that had ended on either side by then.", keepers, lease.TTL, lease.Renew, length),
+	}
+	table := Table{Title: plural(keepers, "lease"), Columns: []string{"lost", "client, % of a core", "server, % of a core", "commands/s"}}
+	for _, c := range in(Keeping) {
+		k, err := a.keep(ctx, c, lease, length)
+		if err != nil {
+			return result, fmt.Errorf("B3: %w", err)
+		}
+		table.Rows = append(table.Rows, k.row(c.Name))
+		if c.Name == Contenders()[0].Name {
+			v := Verdict{name: fmt.Sprintf("B3 leases=%d", keepers)}
+			v.atMost("lost", float64(k.lost), 0)
+			v.atMost("cpu", k.share(k.ClientCPU), keeperGoal)
+			result.Verdicts = append(result.Verdicts, v)
+		}
+	}
+	result.Tables = append(result.Tables, table)
+	return result, nil
+}
+
+// kept is what came of keeping leases.
+type kept struct {
+	Sample
+	lost int
+}
+
+func (k kept) share(cpu time.Duration) float64 { return cpu.Seconds() / k.Wall.Seconds() }
+
+func (k kept) row(name string) []string {
+	return []string{
+		name, fmt.Sprint(k.lost),
+		fmt.Sprintf("%.1f", 100*k.share(k.ClientCPU)), fmt.Sprintf("%.1f", 100*k.share(k.ServerCPU)),
+		fmt.Sprintf("%.0f", float64(k.Commands)/k.Wall.Seconds()),
+	}
+}
+
+// keep has a contender take its leases, leaves it alone for the length of time,
+// and counts what is left.
+func (a *Arena) keep(ctx context.Context, c Contender, l Lease, length time.Duration) (k kept, err error) {
+	if err := a.clear(ctx); err != nil {
+		return k, err
+	}
+	clients, closeAll, err := a.open(c, Setting{Clients: keepers, Lease: l})
+	defer func() { err = errors.Join(err, closeAll()) }()
+	if err != nil {
+		return k, err
+	}
+	if err := eachOf(clients, func(c Client) error { return c.Lock(ctx) }); err != nil {
+		return k, fmt.Errorf("%s: take the leases: %w", c.Name, err)
+	}
+	k, err = a.watch(ctx, clients, length)
+	if err != nil {
+		return k, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	if k.lost > 0 {
+		return k, nil // and unlocking what was lost is an error
+	}
+	return k, eachOf(clients, func(c Client) error { return c.Unlock(ctx) })
+}
+
+// watch lets the leases be kept for the length of time, and counts the losses.
+func (a *Arena) watch(ctx context.Context, clients []Client, length time.Duration) (k kept, err error) {
+	m := meter{a.rdb}
+	before, err := m.read(ctx)
+	if err != nil {
+		return k, err
+	}
+	time.Sleep(length)
+	after, err := m.read(ctx)
+	if err != nil {
+		return k, err
+	}
+	k.Sample = after.since(before)
+	for _, c := range clients {
+		if h, ok := c.(holder); !ok || !h.Held() {
+			k.lost++
+		}
+	}
+	stored, err := a.stored(ctx)
+	k.lost = max(k.lost, len(clients)-stored)
+	return k, err
+}
+
+// stored returns how many keys there are that have not expired.
+func (a *Arena) stored(ctx context.Context) (n int, err error) {
+	for cursor := uint64(0); ; {
+		var page []string
+		page, cursor, err = a.rdb.Scan(ctx, cursor, "", 1000).Result()
+		if err != nil {
+			return n, fmt.Errorf("count the keys: %w", err)
+		}
+		n += len(page)
+		if cursor == 0 {
+			return n, nil
+		}
+	}
+}
+
+// eachOf does something with every client, some at once, and returns the first
+// errors.
+func eachOf(clients []Client, do func(Client) error) error {
+	const atOnce = 64
+	var group sync.WaitGroup
+	errs := make([]error, atOnce)
+	for i := range atOnce {
+		group.Go(func() {
+			for j := i; j < len(clients) && errs[i] == nil; j += atOnce {
+				errs[i] = do(clients[j])
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

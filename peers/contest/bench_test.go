@@ -1,0 +1,75 @@
+package contest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// arena returns one that ends with the test.
+func arena(t testing.TB) *Arena {
+	t.Helper()
+	child := server.ForTest(t)
+	a := &Arena{server: child, rdb: redis.NewClient(&redis.Options{Addr: child.Addr()})}
+	t.Cleanup(func() { a.rdb.Close() })
+	return a
+}
+
+// work plays b.N cycles in a setting and reports what they cost.
+func (a *Arena) work(b *testing.B, c Contender, s Setting) {
+	s.Work.Cycles = int64(b.N)
+	sample, err := a.one(b.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
+		return a.window(ctx, c, s)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(sample.Rate(), "cycles/s")
+	b.ReportMetric(sample.ClientCost(), "client-µs/op")
+	b.ReportMetric(sample.ServerCost(), "server-µs/op")
+	b.ReportMetric(sample.CommandCost(), "commands/op")
+	b.ReportMetric(quantile(sample.Waits, 0.99), "p99-wait-ms")
+}
+
+func BenchmarkB1(b *testing.B) {
+	a := arena(b)
+	for _, clients := range []int{1, 64, 512} {
+		for _, c := range in(Cycles) {
+			b.Run(fmt.Sprintf("clients=%d/%s", clients, c.Name), func(b *testing.B) {
+				a.work(b, c, Setting{Clients: clients, Lease: easy()})
+			})
+		}
+	}
+}
+
+func BenchmarkB2(b *testing.B) {
+	a := arena(b)
+	for _, cell := range []hotCell{{16, false, 0}, {128, false, 0}, {128, false, time.Millisecond}, {128, true, time.Millisecond}} {
+		for _, c := range in(HotKey) {
+			b.Run(fmt.Sprintf("%v/%s", cell, c.Name), func(b *testing.B) {
+				a.work(b, c, Setting{Clients: cell.clients, Apart: cell.apart, Hot: true, Lease: easy(), Work: Work{Hold: cell.hold}})
+			})
+		}
+	}
+}
+
+// BenchmarkB3 keeps leases for a second an operation.
+func BenchmarkB3(b *testing.B) {
+	a := arena(b)
+	for _, c := range in(Keeping) {
+		b.Run(c.Name, func(b *testing.B) {
+			k, err := a.keep(b.Context(), c, Lease{TTL: 3 * time.Second, Renew: time.Second}, time.Duration(b.N)*time.Second)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(k.lost), "lost")
+			b.ReportMetric(100*k.share(k.ClientCPU), "client-%")
+			b.ReportMetric(100*k.share(k.ServerCPU), "server-%")
+		})
+	}
+}

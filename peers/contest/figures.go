@@ -1,0 +1,109 @@
+package contest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// figure is something that can be read off a sample.
+type figure func(Sample) float64
+
+// quantile returns the figure below which the share q of durations lies, in ms.
+// The durations are in ascending order.
+func quantile(durations []time.Duration, q float64) float64 {
+	if len(durations) == 0 {
+		return 0
+	}
+	i := min(int(q*float64(len(durations))), len(durations)-1)
+	return float64(durations[i]) / float64(time.Millisecond)
+}
+
+func waitQuantile(q float64) figure {
+	return func(s Sample) float64 { return quantile(s.Waits, q) }
+}
+
+func tookQuantile(q float64) figure {
+	return func(s Sample) float64 { return quantile(s.Took, q) }
+}
+
+// median returns the middle one of the rounds' figures.
+func (s Series) median(f figure) float64 {
+	values := make([]float64, len(s.Rounds))
+	for i, r := range s.Rounds {
+		values[i] = f(r)
+	}
+	return middle(values)
+}
+
+// times returns how many times as large as other's a figure is: the quotient
+// within each round, and of those the middle one.
+func (s Series) times(other Series, f figure) float64 {
+	quotients := make([]float64, len(s.Rounds))
+	for i := range s.Rounds {
+		quotients[i] = f(s.Rounds[i]) / f(other.Rounds[i])
+	}
+	return middle(quotients)
+}
+
+func middle(values []float64) float64 {
+	slices.Sort(values)
+	half := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[half]
+	}
+	return (values[half-1] + values[half]) / 2
+}
+
+// named returns the series of a contender; ok = false if it did not run.
+func named(all []Series, name string) (s Series, ok bool) {
+	i := slices.IndexFunc(all, func(s Series) bool { return s.Name == name })
+	if i < 0 {
+		return Series{}, false
+	}
+	return all[i], true
+}
+
+// Verdict is whether goals were reached, in one line.
+type Verdict struct {
+	name  string
+	parts []string
+	short bool
+}
+
+// String returns the line: what was measured, the figures, ok or short.
+func (v Verdict) String() string {
+	end := "ok"
+	if v.short {
+		end = "short"
+	}
+	return strings.Join(append(append([]string{v.name}, v.parts...), end), " ")
+}
+
+// atLeast adds a figure that is to be at least goal.
+func (v *Verdict) atLeast(label string, value, goal float64) {
+	v.add(label, value, value >= goal)
+}
+
+// atMost adds a figure that is to be at most goal.
+func (v *Verdict) atMost(label string, value, goal float64) {
+	v.add(label, value, value <= goal)
+}
+
+func (v *Verdict) add(label string, value float64, reached bool) {
+	v.parts = append(v.parts, fmt.Sprintf("%s=%s", label, short(value)))
+	v.short = v.short || !reached
+}
+
+// short writes a figure with as many digits as mean something.
+func short(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 2:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}

@@ -1,0 +1,68 @@
+package contest
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func TestVerdictIsShortAsSoonAsOneGoalIsMissed(t *testing.T) {
+	v := Verdict{name: "B1 clients=64"}
+	v.atLeast("redsync", 4.31, 4)
+	v.atMost("cpu", 0.2, 0.3)
+	if got, want := v.String(), "B1 clients=64 redsync=4.3 cpu=0.20 ok"; got != want {
+		t.Errorf("the verdict is %q, want %q", got, want)
+	}
+	v.atLeast("rueidislock", 1.9, 2)
+	if got, want := v.String(), "B1 clients=64 redsync=4.3 cpu=0.20 rueidislock=1.90 short"; got != want {
+		t.Errorf("the verdict is %q, want %q", got, want)
+	}
+}
+
+func TestRatioIsTakenWithinEachRound(t *testing.T) {
+	round := func(cycles int) Sample { return Sample{Wall: time.Second, Cycles: cycles} }
+	ours := Series{Rounds: []Sample{round(400), round(40), round(4000)}}
+	theirs := Series{Rounds: []Sample{round(100), round(20), round(500)}}
+	if got := ours.times(theirs, Sample.Rate); got != 4 {
+		t.Errorf("ours is %v times as fast, want 4: the middle one of 4, 2 and 8", got)
+	}
+	if got := ours.median(Sample.Rate); got != 400 {
+		t.Errorf("the median is %v, want 400", got)
+	}
+}
+
+func TestQuantileOfFewDurations(t *testing.T) {
+	waits := []time.Duration{time.Millisecond, 2 * time.Millisecond, 10 * time.Millisecond}
+	for q, want := range map[float64]float64{0: 1, 0.5: 2, 0.99: 10, 1: 10} {
+		if got := quantile(waits, q); got != want {
+			t.Errorf("quantile %v is %v ms, want %v", q, got, want)
+		}
+	}
+	if got := quantile(nil, 0.5); got != 0 {
+		t.Errorf("the quantile of nothing is %v", got)
+	}
+}
+
+// TestEveryContenderLocksAndUnlocks keeps the benchmarks from rotting: a short
+// window for each, of which only the counts are looked at.
+func TestEveryContenderLocksAndUnlocks(t *testing.T) {
+	a := arena(t)
+	for _, c := range Contenders() {
+		t.Run(c.Name, func(t *testing.T) {
+			s := Setting{Clients: 3, Lease: easy(), Work: Work{Cycles: 30}}
+			s.Hot = c.Runs&HotKey != 0
+			sample, err := a.one(t.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
+				return a.window(ctx, c, s)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sample.Cycles != 30 || sample.Commands < 60 {
+				t.Errorf("%d cycles with %d commands, want 30 with at least 60", sample.Cycles, sample.Commands)
+			}
+			if n, err := a.stored(t.Context()); err != nil || n != 0 {
+				t.Errorf("%d keys are left, %v", n, err)
+			}
+		})
+	}
+}
