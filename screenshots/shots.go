@@ -28,7 +28,7 @@ func shots() []shot {
 			title: "locktop demo",
 			args:  []string{"demo"},
 			steps: []step{
-				{until: `(?s)(\d\d s +\d+\.\d s.*){6}`},
+				{until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
 			},
 		},
 		{
@@ -37,7 +37,7 @@ func shots() []shot {
 			args:  []string{"demo"},
 			steps: []step{
 				{until: `held`},
-				{keys: []string{"3"}, until: `acquired +[3-9]\d\d`},
+				{keys: []string{"3"}, until: `acquired +[5-9]\d\d`},
 			},
 		},
 	}
