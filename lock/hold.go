@@ -136,6 +136,18 @@ func (h *hold) enter(ctx context.Context) error {
 	return h.extended(sent, h.opts.TTL, int64(1))
 }
 
+// enterAgain takes a further lease of the hold, for a request.
+func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
+	r.attempts++
+	if err := h.enter(ctx); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	h.client.tell(Event{Kind: Acquired, At: now, Key: h.key, Owner: h.client.owner, Token: h.token,
+		Attempts: r.attempts, Waited: now.Sub(r.began)})
+	return newEntry(h), nil
+}
+
 func (h *hold) addEntry() (sent time.Time, entries int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -41,7 +41,8 @@ func (c *Client) newTarget(key string, o Options, form form) target {
 type request struct {
 	// try asks the server once.
 	try func(context.Context, *request) (*Lease, error)
-	// shared: others may get in beside the one who succeeds, so news is for them, too.
+	// shared: others may get in beside the one who succeeds, so news is for them,
+	// too, and nobody takes turns who need not wait.
 	shared bool
 	// glance is how often a waiter has to look even if there is no news; 0 = no need.
 	glance time.Duration
@@ -68,7 +69,13 @@ func (t *target) lock(ctx context.Context, r *request) (*Lease, error) {
 	if t.opts.Wait.Poll > 0 {
 		return t.poll(ctx, r)
 	}
-	turn, err := t.client.turns.take(ctx, t.client.closed, t.key)
+	spot := spot{t.key, t.form.channel()}
+	if r.shared && !t.client.turns.busy(spot) {
+		if lease, err := r.try(ctx, r); !errors.Is(err, ErrHeld) {
+			return lease, err
+		}
+	}
+	turn, err := t.client.turns.take(ctx, t.client.closed, spot)
 	if err != nil {
 		return nil, fmt.Errorf("lock: wait for %q: %w", t.key, err)
 	}
@@ -89,16 +96,22 @@ func (t *target) ready(ctx context.Context) error {
 	return nil
 }
 
-// acquire asks the server once, with a token of its own. If no reply comes, the
-// attempt is undone in the background: nobody would ever release it.
+// acquire asks the server once.
 func (t *target) acquire(ctx context.Context, r *request) (*hold, error) {
+	return t.acquireBy(ctx, r, func(token string) pending { return t.form.acquire(ctx, token, t.opts.TTL, 1) })
+}
+
+// acquireBy asks the server once by what send sends, with a token of its own. If
+// no reply comes, the attempt is undone in the background: nobody would ever
+// release it.
+func (t *target) acquireBy(ctx context.Context, r *request, send func(token string) pending) (*hold, error) {
 	token, err := newToken(t.client.owner)
 	if err != nil {
 		return nil, err
 	}
 	r.attempts++
 	sent := time.Now()
-	reply, err := t.form.acquire(ctx, token, t.opts.TTL, 1).wait(ctx)
+	reply, err := send(token).wait(ctx)
 	if outcomeUnknown(err) {
 		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
 	}

@@ -76,7 +76,7 @@ func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 		return nil, describe("acquire", r.key, ctx.Err())
 	}
 	if h := r.current(); h != nil {
-		lease, err := r.enter(ctx, req, h)
+		lease, err := h.enterAgain(ctx, req)
 		if err == nil || h.valid() {
 			return lease, err
 		}
@@ -99,18 +99,6 @@ func (r *Reentrant) current() *hold {
 		r.held = nil
 	}
 	return r.held
-}
-
-// enter takes a further lease of a hold.
-func (r *Reentrant) enter(ctx context.Context, req *request, h *hold) (*Lease, error) {
-	req.attempts++
-	if err := h.enter(ctx); err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	h.client.tell(Event{Kind: Acquired, At: now, Key: h.key, Owner: h.client.owner, Token: h.token,
-		Attempts: req.attempts, Waited: now.Sub(req.began)})
-	return newEntry(h), nil
 }
 
 // reentrantForm is a hash of holder → count.

@@ -5,15 +5,19 @@ import (
 	"sync"
 )
 
-// turns let one goroutine at a time through, for each key, in order of arrival.
+// turns let one goroutine at a time through, at each spot, in order of arrival.
 type turns struct {
-	mu    sync.Mutex
-	byKey map[string]*turn
+	mu     sync.Mutex
+	bySpot map[spot]*turn
 }
 
-// turn is the place where goroutines of one identity wait for one key.
+// spot is where goroutines of one identity queue: for one key, by the news that
+// they wait for.
+type spot struct{ key, channel string }
+
+// turn is the queue at one spot.
 type turn struct {
-	key    string
+	spot   spot
 	free   chan struct{} // capacity 1: empty = nobody is at the front
 	guests int           // guarded by turns.mu
 	ears   *notifier     // set, with line, by whoever is at the front
@@ -21,8 +25,8 @@ type turn struct {
 }
 
 // take waits until it is the caller's turn.
-func (ts *turns) take(ctx, closed context.Context, key string) (*turn, error) {
-	t := ts.enter(key)
+func (ts *turns) take(ctx, closed context.Context, at spot) (*turn, error) {
+	t := ts.enter(at)
 	select {
 	case t.free <- struct{}{}:
 		return t, nil
@@ -39,16 +43,23 @@ func (ts *turns) give(t *turn) {
 	ts.quit(t)
 }
 
-func (ts *turns) enter(key string) *turn {
+// busy reports whether somebody has a turn there, or waits for one.
+func (ts *turns) busy(at spot) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	t := ts.byKey[key]
+	return ts.bySpot[at] != nil
+}
+
+func (ts *turns) enter(at spot) *turn {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.bySpot[at]
 	if t == nil {
-		if ts.byKey == nil {
-			ts.byKey = make(map[string]*turn)
+		if ts.bySpot == nil {
+			ts.bySpot = make(map[spot]*turn)
 		}
-		t = &turn{key: key, free: make(chan struct{}, 1)}
-		ts.byKey[key] = t
+		t = &turn{spot: at, free: make(chan struct{}, 1)}
+		ts.bySpot[at] = t
 	}
 	t.guests++
 	return t
@@ -59,7 +70,7 @@ func (ts *turns) quit(t *turn) {
 	t.guests--
 	last := t.guests == 0
 	if last {
-		delete(ts.byKey, t.key)
+		delete(ts.bySpot, t.spot)
 	}
 	ts.mu.Unlock()
 	if last && t.line != nil {
