@@ -20,7 +20,6 @@ type Follower struct {
 	scanner  *Scanner
 	reader   reader
 	pass     *pass // nil between two walks
-	turn     int   // the lane whose turn it is
 	known    picture
 	complete bool // the keyspace was walked over since the last error
 	last     Snapshot
@@ -57,7 +56,7 @@ func (f *Follower) Snapshot(ctx context.Context) (Snapshot, error) {
 
 // look takes the picture as it is now.
 func (f *Follower) look(ctx context.Context) (Snapshot, error) {
-	f.reader.cost, f.reader.now = Cost{}, time.Time{}
+	f.reader.cost = Cost{}
 	if err := f.reread(ctx); err != nil {
 		return Snapshot{}, err
 	}
@@ -65,7 +64,6 @@ func (f *Follower) look(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	p.heard(f.reader.now)
 	p.cost.Commands += f.reader.cost.Commands
 	p.cost.Took += f.reader.cost.Took
 	return Snapshot{At: p.now, Locks: f.known.locks(), Complete: f.complete, Cost: p.cost, Server: p.server}, nil
@@ -100,30 +98,18 @@ func (f *Follower) explore(ctx context.Context, until time.Time) (*pass, error) 
 		f.pass.cost.Commands, f.pass.cost.Took = 0, 0
 	}
 	p := f.pass
-	for l := f.lane(p); l != nil; l = f.lane(p) {
-		h, err := l.step(ctx)
+	for !p.done() {
+		locks, err := p.step(ctx)
 		if err != nil {
 			return nil, err
 		}
-		f.known.add(h.locks)
-		p.book(h)
+		f.known.add(locks)
 		if !time.Now().Before(until) {
 			break
 		}
 	}
 	f.complete = f.complete || p.complete()
 	return p, nil
-}
-
-// lane returns the lane whose turn it is to be walked on, nil if all are done.
-func (f *Follower) lane(p *pass) *lane {
-	for range p.lanes {
-		f.turn = (f.turn + 1) % len(p.lanes)
-		if l := p.lanes[f.turn]; !l.done() {
-			return l
-		}
-	}
-	return nil
 }
 
 // slice is how long a call may walk: as long as it may be while the first

@@ -3,145 +3,105 @@ package keyspace
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Bounds of one page and of a whole walk.
-const (
-	firstCount = 250                    // COUNT of the first page
-	minCount   = 50                     // however slow the server
-	maxCount   = 1000                   // more stalls everybody else for milliseconds
-	pageTime   = 400 * time.Microsecond // what a SCAN may take the server
-	maxRounds  = 4                      // times the size of the keyspace, before a walk gives up
-	roundSlack = 10_000                 // keys by which a small keyspace may grow meanwhile
-)
-
-// lane walks over the keys of one type, a page of SCAN at a time. It glances
-// at the keys of a page in the round trip that fetches the next.
-//
-// Asking for a type makes the server visit all keys once for each type, but
-// name only those that are of interest. With two types that costs it less than
-// to name them all and be asked for the type of each, and no more than a
-// script would that did the sorting on the server; but a script may be
-// forbidden, and holds up everybody else for longer.
+// lane is the part of a pass that is about the keys of one type and glob.
 type lane struct {
-	reader
-	typ, glob string
-	keys      int64 // in the keyspace when the walk began
-	count     int64 // COUNT of the next page
+	typ, glob string // glob "" = all keys
+	keys      int64  // in the keyspace when the pass began
 	cursor    uint64
+	scanned   int64 // keys visited
 	walked    bool  // SCAN has come to its end
 	endless   bool  // it would not, and was given up
 	blind     bool  // the server refuses glances at this type
-	scanned   int64 // keys visited
 	doubtful  []ref // on the last page, to be glanced at
+	scan      *redis.ScanCmd
+	pieces    []*redis.StringCmd // of the doubtful
 }
 
-// haul is what one step of a lane brings in.
-type haul struct {
-	locks   []found
-	visited int64 // keys, never more than there were, and all of them in the end
-	cost    Cost
-	now     time.Time // the server's clock
-}
+// A lane is given up when it has visited this many times the keys there were,
+// and some: a writer that adds keys as fast as we walk would keep us walking.
+const (
+	maxRounds  = 4
+	roundSlack = 10_000
+)
 
 // done reports whether there is nothing left to do.
 func (l *lane) done() bool { return l.walked && len(l.doubtful) == 0 }
 
-// step fetches a page, glances at the page before, and takes the locks from
-// among what has shown itself promising. On error the lane is lost.
-func (l *lane) step(ctx context.Context) (haul, error) {
-	l.cost = Cost{}
-	p := l.rdb.Pipeline()
-	before := p.Time(ctx)
-	var scan *redis.ScanCmd
+// askPage queues the SCAN of the next page.
+func (l *lane) askPage(ctx context.Context, p redis.Pipeliner, count int64) {
+	l.scan = nil
 	if !l.walked {
-		scan = p.ScanType(ctx, l.cursor, l.glob, l.count, l.typ)
+		l.scan = p.ScanType(ctx, l.cursor, l.glob, count, l.typ)
 	}
-	after := p.Time(ctx)
-	pieces := l.glance(ctx, p)
-	if err := l.send(ctx, "scan keys", p); err != nil {
-		return haul{}, err
-	}
-	l.now = after.Val()
-	promising := l.promising(pieces)
-	visited := int64(0)
-	if scan != nil {
-		if err := scan.Err(); err != nil {
-			return haul{}, fmt.Errorf("scan keys: %w", err)
-		}
-		names, cursor := scan.Val()
-		promising = append(promising, l.sort(names)...)
-		visited = l.advance(cursor)
-		l.count = nextCount(l.count, after.Val().Sub(before.Val()))
-	}
-	locks, err := l.take(ctx, promising)
-	return haul{locks: locks, visited: visited, cost: l.cost, now: l.now}, err
 }
 
-// glance queues a look at the first piece of each doubtful value.
-func (l *lane) glance(ctx context.Context, p redis.Pipeliner) []*redis.StringCmd {
-	pieces := make([]*redis.StringCmd, len(l.doubtful))
-	for i, k := range l.doubtful {
-		pieces[i] = firstPiece(ctx, k)
-		_ = p.Process(ctx, pieces[i]) // only queues: what goes wrong is known when it is sent
+// askGlances queues a look at the first piece of each doubtful value.
+func (l *lane) askGlances(ctx context.Context, p redis.Pipeliner) {
+	l.pieces = l.pieces[:0]
+	for _, k := range l.doubtful {
+		piece := firstPiece(ctx, k)
+		_ = p.Process(ctx, piece) // only queues: what goes wrong is known when it is sent
+		l.pieces = append(l.pieces, piece)
 	}
-	return pieces
 }
 
-// promising returns the doubtful keys that a format could still take. Where
-// the server refuses to show a first piece, those are all of them.
-func (l *lane) promising(pieces []*redis.StringCmd) []ref {
-	var some []ref
+// glanced returns the doubtful keys that a format could still take. Where the
+// server refuses to show a first piece, those are all of them.
+func (l *lane) glanced(formats catalogue, atLeast Confidence) []ref {
+	var promising []ref
 	for i, k := range l.doubtful {
-		piece, err := pieces[i].Result()
+		piece, err := l.pieces[i].Result()
 		l.blind = l.blind || refused(err)
-		if refused(err) || err == nil && l.formats.promises(k.key, k.typ, piece, l.atLeast) {
-			some = append(some, k)
+		if refused(err) || err == nil && formats.promises(k.key, k.typ, piece, atLeast) {
+			promising = append(promising, k)
 		}
 	}
 	l.doubtful = l.doubtful[:0]
-	return some
+	return promising
 }
 
-// sort looks at the names on a page. It drops those that no format takes,
-// lays aside those that want a glance, and returns the rest.
-func (l *lane) sort(names []string) []ref {
+// page takes in the page that was asked for. It drops the names that no format
+// takes, lays aside those that want a glance, and returns the rest.
+func (l *lane) page(formats catalogue) ([]ref, error) {
+	if l.scan == nil {
+		return nil, nil
+	}
+	names, cursor, err := l.scan.Result()
+	if err != nil {
+		return nil, fmt.Errorf("scan keys: %w", err)
+	}
+	l.cursor = cursor
 	var promising []ref
 	for _, name := range names {
-		switch need := l.formats.look(name, l.typ); {
+		switch need := formats.look(name, l.typ); {
 		case need == whole, need == glance && l.blind:
 			promising = append(promising, ref{name, l.typ})
 		case need == glance:
 			l.doubtful = append(l.doubtful, ref{name, l.typ})
 		}
 	}
-	return promising
+	return promising, nil
 }
 
-// advance moves the lane on and returns how many keys were visited.
-func (l *lane) advance(cursor uint64) int64 {
+// advance books a page of so many keys, and returns how many of those that
+// were there when the pass began have been visited by it: none twice, and in
+// the end all.
+func (l *lane) advance(count int64) int64 {
+	if l.walked {
+		return 0
+	}
 	before := min(l.scanned, l.keys)
-	l.cursor = cursor
-	l.scanned += l.count
-	l.endless = cursor != 0 && l.keys > 0 && l.scanned > maxRounds*l.keys+roundSlack
-	l.walked = cursor == 0 || l.endless
+	l.scanned += count
+	l.endless = l.cursor != 0 && l.keys > 0 && l.scanned > maxRounds*l.keys+roundSlack
+	l.walked = l.cursor == 0 || l.endless
 	if l.walked {
 		return l.keys - before
 	}
 	return min(l.scanned, l.keys) - before
-}
-
-// nextCount fits COUNT to what a page took the server, by the server's clock.
-func nextCount(count int64, took time.Duration) int64 {
-	fit := 2 * count
-	if took > 0 {
-		fit = count * int64(pageTime) / int64(took)
-	}
-	fit = min(max(fit, count/2), 2*count)
-	return min(max(fit, minCount), maxCount)
 }
 
 // firstPiece is the command that shows the first piece of a value, in constant

@@ -12,11 +12,11 @@ func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
 		took  time.Duration
 		want  int64
 	}{
-		{250, 400 * us, 250},  // just right
+		{250, 500 * us, 250},  // just right
 		{250, 0, 500},         // a clock that stands still
 		{250, 10 * us, 500},   // no more than double at once
-		{250, 300 * us, 333},  // a little more
-		{250, 800 * us, 125},  // half
+		{250, 400 * us, 312},  // a little more
+		{250, 1000 * us, 125}, // half
 		{250, 9000 * us, 125}, // no less than half at once
 		{800, 100 * us, 1000}, // never more
 		{1000, 10 * us, 1000},
@@ -30,10 +30,10 @@ func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
 
 // A writer that adds keys as fast as we walk would keep us walking for ever.
 func TestALaneWithoutEndIsGivenUp(t *testing.T) {
-	l := &lane{keys: 100_000, count: 1000}
+	l := &lane{keys: 100_000, cursor: 42}
 	pages, visited := 0, int64(0)
 	for ; !l.done() && pages < 1000; pages++ {
-		visited += l.advance(42)
+		visited += l.advance(1000)
 	}
 	if !l.endless || pages != 411 {
 		t.Errorf("after %d pages: given up=%v", pages, l.endless)
@@ -47,8 +47,10 @@ func TestALaneWithoutEndIsGivenUp(t *testing.T) {
 }
 
 func TestALaneThatEndsEarlyHasVisitedEverything(t *testing.T) {
-	l := &lane{keys: 1000, count: 250}
-	if got := l.advance(7) + l.advance(0); got != 1000 || !l.done() || l.endless {
+	l := &lane{keys: 1000, cursor: 7}
+	visited := l.advance(250)
+	l.cursor = 0
+	if got := visited + l.advance(250) + l.advance(250); got != 1000 || !l.done() || l.endless {
 		t.Errorf("visited %d, done=%v", got, l.done())
 	}
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 )
 
 // Scanner finds the locks of one database of one server, which may stand
@@ -31,7 +29,7 @@ type ScanOptions struct {
 	DB            int        // the number that the locks bear; the client chooses the database
 	Match         []string   // globs as SCAN takes them; keys that match any are looked at. None: all keys
 	MinConfidence Confidence // 0 = Likely
-	Progress      func(Cost) // called after each page of a Scan, from one goroutine at a time; may be nil
+	Progress      func(Cost) // called after each page of a Scan; may be nil
 }
 
 // NewScanner returns a scanner that reads through rdb, which stays the
@@ -63,33 +61,16 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	seen := make(picture)
-	var mu sync.Mutex // guards p and seen
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(lanesAtOnce)
-	for _, l := range p.lanes {
-		group.Go(func() error {
-			for !l.done() {
-				h, err := l.step(ctx)
-				if err != nil {
-					return err
-				}
-				mu.Lock()
-				seen.add(h.locks)
-				p.book(h)
-				s.opts.Progress(p.cost)
-				mu.Unlock()
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return Snapshot{}, err
+	for !p.done() {
+		locks, err := p.step(ctx)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		seen.add(locks)
+		s.opts.Progress(p.cost)
 	}
 	return Snapshot{At: p.now, Locks: seen.locks(), Complete: p.complete(), Cost: p.cost, Server: p.server}, nil
 }
-
-// lanesAtOnce lets the server read for one lane while we decode for another.
-const lanesAtOnce = 2
 
 // reader returns a reader of what the scanner is looking for.
 func (s *Scanner) reader() reader {
@@ -100,74 +81,6 @@ func (s *Scanner) reader() reader {
 		node:    s.node,
 		db:      s.opts.DB,
 	}
-}
-
-// pass is one walk over the whole keyspace: a lane for each type of key that a
-// format lives in, and for each glob.
-type pass struct {
-	lanes   []*lane
-	server  Server
-	now     time.Time // the server's clock, as last heard
-	visited int64     // keys, by all lanes together
-	cost    Cost
-}
-
-// begin asks the server for its clock, the number of its keys, and what it
-// says of itself, and lines up the lanes. All but the clock may be refused.
-func (s *Scanner) begin(ctx context.Context) (*pass, error) {
-	l := link{rdb: s.rdb}
-	pipe := s.rdb.Pipeline()
-	clock := pipe.Time(ctx)
-	size := pipe.DBSize(ctx)
-	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
-	cmds, err := l.exec(ctx, pipe)
-	if err == nil || answered(cmds) {
-		err = clock.Err()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask the server for its time: %w", err)
-	}
-	p := &pass{server: Server{Addr: s.node}, now: clock.Val(), cost: l.cost}
-	p.cost.Keys = size.Val()
-	for _, info := range infos {
-		p.server.describe(info.Val())
-	}
-	globs := s.opts.Match
-	if len(globs) == 0 {
-		globs = []string{""}
-	}
-	for _, typ := range catalogue(s.opts.Formats).types() {
-		for _, glob := range globs {
-			p.lanes = append(p.lanes, &lane{reader: s.reader(), typ: typ, glob: glob, keys: p.cost.Keys, count: firstCount})
-		}
-	}
-	return p, nil
-}
-
-// book enters what a step of a lane has brought and cost.
-func (p *pass) book(h haul) {
-	p.visited += h.visited
-	p.cost.Scanned = p.visited / int64(len(p.lanes))
-	p.cost.Commands += h.cost.Commands
-	p.cost.Took += h.cost.Took
-	p.heard(h.now)
-}
-
-// heard sets the server's clock, unless it has been seen further on.
-func (p *pass) heard(now time.Time) {
-	if now.After(p.now) {
-		p.now = now
-	}
-}
-
-// done reports whether there is nothing left to walk over.
-func (p *pass) done() bool {
-	return !slices.ContainsFunc(p.lanes, func(l *lane) bool { return !l.done() })
-}
-
-// complete reports whether the whole keyspace has been walked over.
-func (p *pass) complete() bool {
-	return p.done() && !slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.endless })
 }
 
 // link sends commands to a server and keeps account of them.

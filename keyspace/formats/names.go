@@ -34,7 +34,7 @@ func signOfWord(word string) nameSign {
 		return anyName
 	}
 	word = strings.ToLower(word)
-	for _, mode := range [...]string{"read", "write", "dist", "rw", "r", "w"} {
+	for _, mode := range [...]string{"read", "write", "dist", "red", "rw", "r", "w"} {
 		if rest, ok := strings.CutPrefix(word, mode); ok && (rest == "lock" || rest == "locks" || rest == "mutex") {
 			return strongName
 		}

@@ -32,7 +32,7 @@ func TestATokenTellsWhenItWasMadeUnlessThatIsNonsense(t *testing.T) {
 func TestNamesThatSpeakForALock(t *testing.T) {
 	for key, want := range map[string]nameSign{
 		"lock:a": strongName, "orders.lock": strongName, "app/locks/7": strongName, "MUTEX-3": strongName,
-		"doc:readLock": strongName, "doc:writelock": strongName, "rwlock:doc": strongName, "lock": strongName,
+		"doc:readLock": strongName, "doc:writelock": strongName, "rwlock:doc": strongName, "lock": strongName, "redlock:7": strongName,
 		"scheduler:leader": weakName, "lease_7": weakName, "semaphore": weakName, "singleton:x": weakName,
 		"leader:of:the:lock": strongName,
 		"clock:1":            anyName, "blocked": anyName, "leaderboard": anyName, "deadlocks": anyName, "": anyName,
