@@ -11,6 +11,7 @@ import "locktop/keyspace"
 func All() []keyspace.Format {
 	return []keyspace.Format{
 		locktop(),
+		locktopReentrant(),
 		redissonRW(),
 		redisson(),
 		redsync(),

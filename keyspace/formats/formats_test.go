@@ -113,7 +113,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := clock(t, rdb)
 			load(t, rdb, formats.Seed(now)...)
-			load(t, rdb, formats.Seed(now)...) // sending them twice does no harm
+			load(t, rdb, formats.Seed(now.Add(time.Second))...) // and again: that does no harm
 			var want []string
 			kinds := make(map[keyspace.Kind]bool)
 			for _, f := range formats.All() {
@@ -137,12 +137,31 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 func TestTokensThatTellTheTimeAreBelieved(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, formats.Seed(clock(t, rdb))...)
-	want := map[string]time.Duration{"orders:4712": 9 * time.Second, "job:nightly": 192 * time.Minute}
+	want := map[string]time.Duration{
+		"orders:4712": 9 * time.Second, "{fleet}:dispatch": 9 * time.Second, "ledger:2026": 4 * time.Second, "job:nightly": 192 * time.Minute,
+	}
 	for _, l := range scan(t, rdb).Locks {
 		age, timed := want[l.Key]
 		if got := l.Age(clock(t, rdb)); timed && (got-age).Abs() > time.Second || !timed && got != 0 {
 			t.Errorf("%s is held for %v, want %v", l.Key, got, age)
 		}
+	}
+}
+
+// A counter stays when its lock is gone, and a name that speaks for a lock does
+// not make it one.
+func TestALeftoverCompanionIsNoLock(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	load(t, rdb,
+		[]string{"SET", "{lock:a}:fence", "7"},
+		[]string{"SET", "lock:{a}:fence", "7"},
+		[]string{"SET", "redisson_lock_token:{lock:a}", "7"},
+		[]string{"SET", "redisson_unlock_latch:{lock:a}:" + hex32, "0", "PX", "5000"},
+		[]string{"SET", "{lock:a}:" + client + ":1:rwlock_timeout:1", "1", "PX", "5000"},
+		[]string{"SET", "lock:fence", "7"}, // a lock of that name
+	)
+	if got := keys(scan(t, rdb)); !slices.Equal(got, []string{"lock:fence"}) {
+		t.Errorf("found %q", got)
 	}
 }
 
@@ -207,6 +226,10 @@ func bare(l keyspace.Lock) string {
 	l.Holders = slices.Clone(l.Holders)
 	for i := range l.Holders {
 		l.Holders[i].Since, l.Holders[i].Expires = time.Time{}, time.Time{}
+	}
+	l.Waiters = slices.Clone(l.Waiters)
+	for i := range l.Waiters {
+		l.Waiters[i].Since = time.Time{}
 	}
 	return fmt.Sprintf("%+v", l)
 }

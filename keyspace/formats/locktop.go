@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -8,25 +9,43 @@ import (
 )
 
 // locktop is the mutex of our own lock package: a string that holds the
-// owner's label, a tilde, and a UUID v7 that is new for every attempt.
+// owner's label, a tilde, and a UUID v7 that is new for every attempt. With
+// fencing there is a counter beside it. A fair lock is stored the same way,
+// with a queue beside it while somebody waits.
 func locktop() keyspace.Format {
 	return keyspace.Format{
-		Name:    "locktop",
-		Library: "locktop",
-		Source:  "package locktop/lock",
-		Type:    "string",
-		Glance:  glanceLocktop,
+		Name:      "locktop",
+		Library:   "locktop",
+		Source:    "package locktop/lock: Mutex, Fair",
+		Type:      "string",
+		Glance:    glanceLocktop,
+		Companion: locktopCompanion,
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{
+				{Key: locktopName(e.Key, "queue"), Type: "zset"},
+				{Key: locktopName(e.Key, "fence"), Type: "string"},
+			}
+		},
 		Decode:  decodeLocktop,
-		Samples: []keyspace.Sample{{
-			Name:     "held for nine seconds",
-			Commands: [][]string{{"SET", "orders:4712", "pay-7:52~{v7-9000/4a}", "PX", "30000"}},
-			Want: keyspace.Lock{
-				Key: "orders:4712", Kind: keyspace.Mutex, Confidence: keyspace.Certain,
-				Holders: []keyspace.Holder{{ID: "pay-7:52~{v7-9000/4a}", Label: "pay-7:52", Count: 1}},
-			},
-			TTL: 30 * time.Second,
-		}},
+		Samples: locktopSamples(),
 	}
+}
+
+// locktopName is how our lock package names a key beside that of a lock, in
+// the same slot of a cluster.
+func locktopName(key, part string) string {
+	_, rest, found := strings.Cut(key, "{")
+	if tagged := found && strings.IndexByte(rest, '}') > 0; tagged {
+		return key + ":" + part
+	}
+	return "{" + key + "}:" + part
+}
+
+// locktopCompanion tells the counter, the only companion of the type of a
+// lock, which stays when the lock is gone.
+func locktopCompanion(key string) bool {
+	lock, isFence := strings.CutSuffix(key, ":fence")
+	return isFence && strings.Contains(lock, "{") && strings.Contains(lock, "}")
 }
 
 // glanceLocktop misses tokens whose label alone is longer than the glance; to
@@ -39,18 +58,76 @@ func glanceLocktop(_, first string) keyspace.Confidence {
 }
 
 func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	i := strings.LastIndexByte(e.Value, '~')
-	if i < 0 || e.Truncated() {
+	h, ok := locktopHolder(e.Value, e.Now)
+	if !ok || e.Truncated() {
 		return keyspace.Lock{}, keyspace.No
 	}
-	id, ok := dashed(e.Value[i+1:])
+	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{h}, Fence: locktopFence(e)}
+	for _, m := range e.Related[locktopName(e.Key, "queue")].Members {
+		l.Kind = keyspace.Fair
+		waiter, _ := locktopHolder(m.Name, e.Now)
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since})
+	}
+	return l, keyspace.Certain
+}
+
+// locktopHolder reads a token: who it is, and since when.
+func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
+	label, made, ok := cutLast(token, "~")
+	if !ok {
+		return keyspace.Holder{}, false
+	}
+	id, ok := dashed(made)
 	if !ok || id.Version() != 7 {
-		return keyspace.Lock{}, keyspace.No
+		return keyspace.Holder{}, false
 	}
-	return keyspace.Lock{
-		Kind: keyspace.Mutex,
-		Holders: []keyspace.Holder{{
-			ID: e.Value, Label: e.Value[:i], Count: 1, Since: madeAt(id, e.Now),
-		}},
-	}, keyspace.Certain
+	return keyspace.Holder{ID: token, Label: label, Count: 1, Since: madeAt(id, now)}, true
+}
+
+// locktopFence is the last fencing token, 0 if there is none.
+func locktopFence(e keyspace.Entry) int64 {
+	fence, err := strconv.ParseInt(e.Related[locktopName(e.Key, "fence")].Value, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return fence
+}
+
+func locktopSamples() []keyspace.Sample {
+	const (
+		token  = "pay-7:52~{v7-9000/4a}"
+		second = "api-2:17~{v7-6000/4b}"
+		third  = "api-3:4~{v7-2000/4c}"
+	)
+	return []keyspace.Sample{
+		{
+			Name: "held for nine seconds, fenced",
+			Commands: [][]string{
+				{"SET", "orders:4712", token, "PX", "30000"},
+				{"SET", "{orders:4712}:fence", "1207"},
+			},
+			Want: keyspace.Lock{
+				Key: "orders:4712", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Fence: 1207,
+				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "fair, with two in the queue",
+			Commands: [][]string{
+				{"SET", "{fleet}:dispatch", token, "PX", "20000"},
+				{"DEL", "{fleet}:dispatch:queue", "{fleet}:dispatch:alive"},
+				{"ZADD", "{fleet}:dispatch:queue", "41", second, "42", third},
+				{"ZADD", "{fleet}:dispatch:alive", "{ms+5000}", second, "{ms+5000}", third},
+				{"PEXPIRE", "{fleet}:dispatch:queue", "20000"},
+				{"PEXPIRE", "{fleet}:dispatch:alive", "20000"},
+			},
+			Want: keyspace.Lock{
+				Key: "{fleet}:dispatch", Kind: keyspace.Fair, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 1}},
+				Waiters: []keyspace.Waiter{{ID: second}, {ID: third}},
+			},
+			TTL: 20 * time.Second,
+		},
+	}
 }

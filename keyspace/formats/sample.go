@@ -42,6 +42,10 @@ func At(s keyspace.Sample, now time.Time) keyspace.Sample {
 	for i := range s.Want.Holders {
 		s.Want.Holders[i].ID = fill(s.Want.Holders[i].ID, now)
 	}
+	s.Want.Waiters = slices.Clone(s.Want.Waiters)
+	for i := range s.Want.Waiters {
+		s.Want.Waiters[i].ID = fill(s.Want.Waiters[i].ID, now)
+	}
 	return s
 }
 

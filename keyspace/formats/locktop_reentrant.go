@@ -1,0 +1,55 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// locktopReentrant is the reentrant lock of our own lock package: the hash
+// that hashReentrant describes, with a token of ours for a holder.
+func locktopReentrant() keyspace.Format {
+	const token = "pay-7:52~{v7-4000/4d}"
+	return keyspace.Format{
+		Name:    "locktop-reentrant",
+		Library: "locktop",
+		Source:  "package locktop/lock: Reentrant",
+		Type:    "hash",
+		Glance:  glanceLocktop,
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
+		},
+		Decode: decodeLocktopReentrant,
+		Samples: []keyspace.Sample{{
+			Name: "entered twice",
+			Commands: [][]string{
+				{"DEL", "ledger:2026"},
+				{"HSET", "ledger:2026", token, "2"},
+				{"PEXPIRE", "ledger:2026", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "ledger:2026", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: token, Label: "pay-7:52", Count: 2}},
+			},
+			TTL: 30 * time.Second,
+		}},
+	}
+}
+
+func decodeLocktopReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	if len(e.Members) != 1 || e.Truncated() {
+		return keyspace.Lock{}, keyspace.No
+	}
+	h, ok := locktopHolder(e.Members[0].Name, e.Now)
+	if !ok {
+		return keyspace.Lock{}, keyspace.No
+	}
+	if h.Count, ok = count(e.Members[0].Value); !ok {
+		return keyspace.Lock{}, keyspace.No
+	}
+	return keyspace.Lock{
+		Kind:    keyspace.Reentrant,
+		Holders: []keyspace.Holder{h},
+		Fence:   locktopFence(e),
+	}, keyspace.Certain
+}
