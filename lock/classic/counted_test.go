@@ -1,0 +1,144 @@
+package classic_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"locktop/lock"
+	"locktop/lock/classic"
+)
+
+func (r *rig) counted(o classic.Options) *classic.Counted {
+	return classic.NewCounted(r.rdb, "orders", o)
+}
+
+func TestBoundedRenewalsLetTheLockLapseUnderItsHolder(t *testing.T) {
+	for name, c := range map[string]struct {
+		renewals int
+		lapses   time.Duration
+	}{
+		"by default": {0, 7 * time.Second},
+		"twice":      {2, 5 * time.Second},
+		"never":      {-1, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				owner := r.counted(classic.Options{TTL: 3 * time.Second, Renewals: c.renewals})
+				other := r.counted(classic.Options{})
+				outer := r.take(owner)
+				time.Sleep(c.lapses - time.Millisecond)
+				if r.try(other) != nil {
+					r.Fatal("lapsed too early")
+				}
+				time.Sleep(2 * time.Millisecond)
+				r.take(other)
+				if time.Now().Before(outer.Deadline()) {
+					r.Error("the deadline has not passed")
+				}
+				if !owner.IsLocking() || !other.IsLocking() {
+					r.Error("the counters do not both say that they hold the lock")
+				}
+				inner := r.take(owner) // beside the other
+				if r.lost(inner.Unlock(ctx)) {
+					r.Error("the inner exit noticed")
+				}
+				if !r.lost(outer.Unlock(ctx)) || !other.IsLocking() {
+					r.Error("the last exit did not notice, or did harm")
+				}
+			})
+		})
+	}
+}
+
+// The staging of [TestBoundedRenewalsLetTheLockLapseUnderItsHolder].
+func TestTheOwnerOfASoundLockIsToldBeforeItLapses(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		owner := r.client().Reentrant("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Max: 4}})
+		other := sound{r.client().Reentrant("orders", lock.Options{})}
+		outer := r.take(sound{owner}).(*lock.Lease)
+		time.Sleep(6 * time.Second)
+		if !outer.Valid() {
+			r.Error("not renewed")
+		}
+		r.await(other)
+		if outer.Valid() || outer.Context().Err() == nil {
+			r.Error("the owner believes to hold what another holds")
+		}
+		if r.try(sound{owner}) != nil {
+			r.Error("the owner got in again beside the other")
+		}
+		if !r.lost(outer.Unlock(context.Background())) {
+			r.Error("unlocked what was lost")
+		}
+	})
+}
+
+func TestTheCounterOutlivesTheKey(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		owner := r.counted(classic.Options{TTL: time.Minute})
+		r.take(owner)
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		r.take(r.counted(classic.Options{TTL: time.Minute}))
+		r.take(owner)
+		if !owner.IsLocking() {
+			r.Error("the counter has noticed")
+		}
+	})
+}
+
+func TestARenewalLeavesAStrangersLockAlone(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.take(r.counted(classic.Options{TTL: time.Minute}))
+		r.must(r.rdb.Set(ctx, "orders", "stranger", 30*time.Second).Err())
+		time.Sleep(31 * time.Second)
+		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
+			r.Error("the stranger's lock was renewed")
+		}
+	})
+}
+
+func TestTheLastExitFreesACountedLock(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		owner, other := r.counted(classic.Options{TTL: time.Minute}), r.counted(classic.Options{TTL: time.Minute})
+		first, second := r.take(owner), r.take(owner)
+		r.must(first.Unlock(ctx))
+		if !r.lost(first.Unlock(ctx)) {
+			r.Error("an entry was left twice")
+		}
+		if r.try(other) != nil || !owner.IsLocking() {
+			r.Fatal("free before the last exit")
+		}
+		r.must(second.Unlock(ctx))
+		if owner.IsLocking() {
+			r.Error("the counter is not at zero")
+		}
+		r.take(other)
+	})
+}
+
+func TestACountedLockIsNotRenewedAfterItsUnlockOrItsClientsDeath(t *testing.T) {
+	for name, c := range map[string]struct {
+		hooks  classic.Hooks
+		unlock bool
+		want   string
+	}{
+		"unlocked": {hooks: classic.Hooks{}, unlock: true},
+		"dead":     {hooks: dyingBefore(classic.BeforeRenew)},
+		"alive":    {want: "evalsha eval evalsha evalsha evalsha"}, // the first is not known yet
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				h := r.take(r.counted(classic.Options{TTL: time.Minute, Hooks: c.hooks}))
+				if c.unlock {
+					r.must(h.Unlock(ctx))
+				}
+				tape := r.record()
+				time.Sleep(time.Hour)
+				if sent := tape.String(); sent != c.want {
+					r.Errorf("sent %q, want %q", sent, c.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package classic_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock/classic"
+)
+
+func TestEveryFormIsListed(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, f := range files {
+		if f == "classic.go" || strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		want = append(want, strings.ReplaceAll(strings.TrimSuffix(f, ".go"), "_", "-"))
+	}
+	var listed []string
+	for _, f := range classic.Forms() {
+		listed = append(listed, f.Name)
+	}
+	slices.Sort(listed)
+	if !slices.Equal(listed, want) {
+		t.Errorf("Forms lists %v, the files are %v", listed, want)
+	}
+}
+
+func TestAFormExcludesUntilItIsUnlocked(t *testing.T) {
+	each(t, classicKinds(), func(r *rig, k kind) {
+		a, b := k.open(r, time.Minute), k.open(r, time.Minute)
+		for range 2 {
+			mine := r.take(a)
+			if r.try(b) != nil {
+				r.Fatal("two hold the lock")
+			}
+			r.must(mine.Unlock(ctx))
+			if n := r.rdb.DBSize(ctx).Val(); n != 0 {
+				r.Fatalf("%d keys left behind", n)
+			}
+			a, b = b, a
+		}
+	})
+}
+
+func TestAFormIsFreeOnceItsTimeIsUpAndNotBefore(t *testing.T) {
+	each(t, classicKinds(), func(r *rig, k kind) {
+		first := r.take(k.open(r, 50*time.Millisecond))
+		r.await(k.open(r, 50*time.Millisecond))
+		const cut = time.Millisecond // Redis tells no smaller times apart
+		if now := time.Now(); now.Before(first.Deadline().Add(-cut)) {
+			r.Errorf("taken over %v before the first hold's deadline", first.Deadline().Sub(now))
+		}
+	})
+}
+
+// Who unlocks after its time was up must leave the next owner's lock alone. This
+// is which forms do not.
+func TestWhoIsLateDeletesTheNextOwnersLock(t *testing.T) {
+	deletes := []string{"getset", "blind-delete", "two-key-rw"}
+	kinds := slices.Concat(classicKinds(), soundKinds())
+	// Who looks at a stamp judges it by its own TTL, so this one is staged
+	// elsewhere: TestALateWriterLeavesTheNextOnesStampAlone.
+	kinds = slices.DeleteFunc(kinds, func(k kind) bool { return k.name == "stamp-rw" })
+	each(t, kinds, func(r *rig, k kind) {
+		late := r.take(k.open(r, 50*time.Millisecond))
+		r.await(k.open(r, time.Minute))
+		lost := r.lost(late.Unlock(ctx))
+		beside := r.try(k.open(r, time.Minute)) != nil
+		if want := slices.Contains(deletes, k.name); beside != want || lost == want {
+			r.Errorf("a third got in: %v, and the first was told that its lock was lost: %v; want %v, %v", beside, lost, want, !want)
+		}
+	})
+}
+
+func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
+	take := func(l classic.Lock) error {
+		_, err := l.TryLock(ctx)
+		return err
+	}
+	release := func(l classic.Lock) error {
+		h, err := l.TryLock(ctx)
+		if err != nil {
+			return err
+		}
+		return h.Unlock(ctx)
+	}
+	for _, c := range []struct {
+		form  string
+		step  classic.Step
+		stamp time.Time // of a Getset lock that is there already
+		do    func(classic.Lock) error
+		sent  string
+	}{
+		{"setnx-expire", classic.BeforeExpire, time.Time{}, take, "setnx"},
+		{"getset", classic.BeforeGet, noon, take, "setnx"},
+		{"getset", classic.BeforeGetset, noon, take, "setnx get"},
+		{"get-then-del", classic.BeforeDel, time.Time{}, release, "set get"},
+	} {
+		t.Run(c.form+" before "+string(c.step), func(t *testing.T) {
+			onBoth(t, func(r *rig) {
+				if !c.stamp.IsZero() {
+					r.must(r.rdb.Set(ctx, "orders", c.stamp.UnixMilli(), 0).Err())
+				}
+				tape := r.record()
+				i := slices.IndexFunc(classic.Forms(), func(f classic.Form) bool { return f.Name == c.form })
+				hooks := dyingBefore(c.step)
+				hooks.Now = at(noon).Now
+				err := c.do(classic.Forms()[i].New(r.rdb, "orders", classic.Options{Hooks: hooks}))
+				if !errors.Is(err, errKilled) {
+					r.Errorf("got %v", err)
+				}
+				if sent := tape.String(); sent != c.sent {
+					r.Errorf("sent %s, want %s", sent, c.sent)
+				}
+			})
+		})
+	}
+}
+
+// tape is the names of the commands that a client sent.
+type tape struct {
+	mu    sync.Mutex
+	names []string
+}
+
+// record tapes what r.rdb sends from now on.
+func (r *rig) record() *tape {
+	r.must(r.rdb.Ping(ctx).Err()) // the handshake is over
+	t := &tape{}
+	r.rdb.AddHook(t)
+	return t
+}
+
+func (t *tape) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.names, " ")
+}
+
+func (t *tape) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (t *tape) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		t.mu.Lock()
+		t.names = append(t.names, cmd.Name())
+		t.mu.Unlock()
+		return next(ctx, cmd)
+	}
+}
+
+func (t *tape) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}

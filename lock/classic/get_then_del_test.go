@@ -1,0 +1,29 @@
+package classic_test
+
+import (
+	"testing"
+	"time"
+
+	"locktop/lock/classic"
+)
+
+// What it does without the pause is among the cases of
+// [TestWhoIsLateDeletesTheNextOwnersLock].
+func TestWhatTimeRunsOutUnderIsDeleted(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		open := func(h classic.Hooks) classic.Lock {
+			return classic.NewGetThenDel(r.rdb, "orders", classic.Options{TTL: time.Minute, Hooks: h})
+		}
+		slow := r.take(open(before(classic.BeforeDel, func() error {
+			r.outlast("orders")
+			r.take(open(classic.Hooks{}))
+			return nil
+		})))
+		if r.lost(slow.Unlock(ctx)) {
+			r.Error("the slow one was told")
+		}
+		if r.try(open(classic.Hooks{})) == nil {
+			r.Error("the next owner still holds the lock")
+		}
+	})
+}

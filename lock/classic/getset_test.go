@@ -1,0 +1,108 @@
+package classic_test
+
+import (
+	"testing"
+	"time"
+
+	"locktop/lock"
+	"locktop/lock/classic"
+)
+
+// getset returns the view of a client whose clock shows noon plus so much.
+func (r *rig) getset(ttl, ahead time.Duration) *classic.Getset {
+	return classic.NewGetset(r.rdb, "orders", classic.Options{TTL: ttl, Hooks: at(noon.Add(ahead))})
+}
+
+func TestClientsWhoseClocksDifferHoldGetsetTogether(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		const ttl, skew = time.Second, 2 * time.Second
+		first := r.take(r.getset(ttl, 0))
+		if r.try(r.getset(ttl, 0)) != nil {
+			r.Error("two hold the lock whose clocks agree")
+		}
+		r.take(r.getset(ttl, skew))
+		if !noon.Before(first.Deadline()) {
+			r.Error("the first hold is over")
+		}
+	})
+}
+
+// The same, staged so that it can be staged on the sound kinds as well.
+func TestAProcessWhoseClockIsAheadHoldsGetsetTogetherWithAnother(t *testing.T) {
+	for _, k := range append(soundKinds(), kind{"Getset", func(r *rig, ttl time.Duration) classic.Lock {
+		return classic.NewGetset(r.rdb, "orders", classic.Options{TTL: ttl})
+	}}) {
+		t.Run(k.name, func(t *testing.T) {
+			if both := underSkew(t, k); both != (k.name == "Getset") {
+				t.Errorf("both hold the lock: %v", both)
+			}
+		})
+	}
+}
+
+func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		r.take(r.getset(time.Minute, -time.Hour)) // its holder died long ago
+
+		var winner classic.Hold
+		hooks := before(classic.BeforeGetset, func() error {
+			winner = r.take(r.getset(10*time.Second, 0))
+			return nil
+		})
+		hooks.Now = at(noon).Now
+		loser := classic.NewGetset(r.rdb, "orders", classic.Options{TTL: 2 * time.Second, Hooks: hooks})
+		if r.try(loser) != nil {
+			r.Fatal("two have taken over")
+		}
+		stamp, err := r.rdb.Get(ctx, "orders").Int64()
+		r.must(err)
+		if got, want := time.UnixMilli(stamp), noon.Add(2*time.Second); !got.Equal(want) {
+			r.Errorf("the key says %v, want what the loser wrote: %v", got, want)
+		}
+		const later = 3 * time.Second
+		r.take(r.getset(time.Second, later)) // nobody's clock is wrong
+		if !noon.Add(later).Before(winner.Deadline()) {
+			r.Error("the winner's hold is over")
+		}
+	})
+}
+
+// The staging of [TestALoserOverwritesTheWinnersExpiry].
+func TestALoserChangesNothingOfASoundLock(t *testing.T) {
+	for _, k := range soundKinds() {
+		t.Run(k.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				winner := r.take(k.open(r, 10*time.Second)).(*lock.Lease)
+				if r.try(k.open(r, 2*time.Second)) != nil {
+					r.Fatal("two hold the lock")
+				}
+				time.Sleep(3 * time.Second)
+				if r.try(k.open(r, time.Second)) != nil || !winner.Valid() {
+					r.Error("the winner's time was cut short")
+				}
+			})
+		})
+	}
+}
+
+func TestGetsetIsTakenOverOnlyOnceItsStampHasPassed(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		r.take(r.getset(time.Second, 0))
+		if r.try(r.getset(time.Second, time.Second-time.Millisecond)) != nil {
+			r.Error("taken over too early")
+		}
+		h := r.take(r.getset(time.Second, time.Second))
+		if want := noon.Add(2 * time.Second); !h.Deadline().Equal(want) {
+			r.Errorf("deadline %v, want %v", h.Deadline(), want)
+		}
+	})
+}
+
+func TestGetsetLeavesWhatIsNoStampAlone(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
+		if _, err := r.getset(time.Second, 0).TryLock(ctx); err == nil || r.rdb.Get(ctx, "orders").Val() != "stranger" {
+			r.Errorf("got %v, and the key holds %q", err, r.rdb.Get(ctx, "orders").Val())
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package classic_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"locktop/lock"
+	"locktop/lock/classic"
+	"locktop/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+// rig is a Redis to lock on, as a test sees it.
+type rig struct {
+	*testing.T
+	addr string
+	dial server.Dialer
+	fake bool // the clock
+
+	link *server.Link  // between the clients of package lock and the server
+	rdb  *redis.Client // what the historic forms, and strangers, lock with
+	via  *redis.Client // what lock.New is given
+}
+
+// inBubble runs f on the embedded server under a fake clock.
+func inBubble(t *testing.T, f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		t.Cleanup(e.Close)
+		r := newRig(t, e.Addr(), e.Dial)
+		r.fake = true
+		f(r)
+	})
+}
+
+// onBoth runs f under a fake clock and on a redis-server.
+func onBoth(t *testing.T, f func(*rig)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { inBubble(t, f) })
+	t.Run("redis-server", func(t *testing.T) { f(newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{}))) })
+}
+
+func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
+	r := &rig{T: t, addr: addr, dial: dial, link: server.NewLink(dial)}
+	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
+	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, ReadTimeout: time.Hour, DisableIdentity: true})
+	t.Cleanup(func() {
+		r.link.Thaw()
+		r.via.Close()
+		r.rdb.Close()
+	})
+	return r
+}
+
+// elsewhere returns another rig at the same server, with a link of its own.
+func (r *rig) elsewhere() *rig {
+	other := newRig(r.T, r.addr, r.dial)
+	other.fake = r.fake
+	return other
+}
+
+// client returns a client of package lock that is closed with the test.
+func (r *rig) client() *lock.Client {
+	r.Helper()
+	c, err := lock.New(r.via, lock.Config{})
+	r.must(err)
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+// must ends the test if err is not nil.
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// try returns a hold, which ends with the test, or nil if the lock is held.
+func (r *rig) try(l classic.Lock) classic.Hold {
+	r.Helper()
+	h, err := l.TryLock(ctx)
+	if errors.Is(err, classic.ErrHeld) || errors.Is(err, lock.ErrHeld) {
+		return nil
+	}
+	r.must(err)
+	r.Cleanup(func() { _ = h.Unlock(ctx) }) // often lost on purpose
+	return h
+}
+
+// take is try for a lock that must be free.
+func (r *rig) take(l classic.Lock) classic.Hold {
+	r.Helper()
+	h := r.try(l)
+	if h == nil {
+		r.Fatal("the lock is held")
+	}
+	return h
+}
+
+// await is take for a lock that is free some time.
+func (r *rig) await(l classic.Lock) classic.Hold {
+	r.Helper()
+	var h classic.Hold
+	r.until("the lock", func() bool {
+		h = r.try(l)
+		return h != nil
+	})
+	return h
+}
+
+// outlast lets the time of a key that ends by itself run out: on a real clock by
+// making it shorter.
+func (r *rig) outlast(key string) {
+	r.Helper()
+	left := r.rdb.PTTL(ctx, key).Val()
+	if left <= 0 {
+		r.Fatalf("PTTL of %q is %d", key, left)
+	}
+	if r.fake {
+		time.Sleep(left + time.Millisecond)
+	} else {
+		r.must(r.rdb.PExpire(ctx, key, time.Millisecond).Err())
+	}
+	r.until("the key to expire", func() bool { return r.rdb.Exists(ctx, key).Val() == 0 })
+}
+
+// lost reports whether err says that the lock was over when it was unlocked, and
+// ends the test if it says something else.
+func (r *rig) lost(err error) bool {
+	r.Helper()
+	if err != nil && !errors.Is(err, classic.ErrLost) && !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrMaxHold) {
+		r.Fatal(err)
+	}
+	return err != nil
+}
+
+// until waits for something to become true as time passes, fake or not.
+func (r *rig) until(what string, true func() bool) {
+	r.Helper()
+	for limit := time.Now().Add(10 * time.Second); !true(); {
+		if time.Now().After(limit) {
+			r.Fatalf("still waiting for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// errKilled is what a hook returns to kill a client.
+var errKilled = errors.New("killed")
+
+// dyingBefore returns the hooks of a client that dies before a step.
+func dyingBefore(step classic.Step) classic.Hooks {
+	return before(step, func() error { return errKilled })
+}
+
+// before returns hooks that do something before a step.
+func before(step classic.Step, do func() error) classic.Hooks {
+	return classic.Hooks{Between: func(_ context.Context, next classic.Step) error {
+		if next == step {
+			return do()
+		}
+		return nil
+	}}
+}
+
+// noon is an hour that clocks of tests show.
+var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// at returns the hooks of a client whose clock shows a time, and stands still.
+func at(t time.Time) classic.Hooks {
+	return classic.Hooks{Now: func() time.Time { return t }}
+}

@@ -1,0 +1,151 @@
+package classic_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/lock/classic"
+	"locktop/server"
+)
+
+// sound lets a kind of package lock stand where a historic form stands.
+type sound struct{ lock.Locker }
+
+func (s sound) TryLock(ctx context.Context) (classic.Hold, error) {
+	lease, err := s.Locker.TryLock(ctx)
+	if err != nil {
+		return nil, err // not a nil *lock.Lease in an interface that is not nil
+	}
+	return lease, nil
+}
+
+// kind is one way to lock, sound or not.
+type kind struct {
+	name string
+	// open returns a new client's view of the lock called orders.
+	open func(r *rig, ttl time.Duration) classic.Lock
+}
+
+// soundKinds returns the kinds of package lock, without renewal: what they stand
+// must not hang on it.
+func soundKinds() []kind {
+	once := func(ttl time.Duration) lock.Options {
+		return lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}
+	}
+	return []kind{
+		{"Mutex", func(r *rig, ttl time.Duration) classic.Lock {
+			return sound{r.client().Mutex("orders", once(ttl))}
+		}},
+		{"Reentrant", func(r *rig, ttl time.Duration) classic.Lock {
+			return sound{r.client().Reentrant("orders", once(ttl))}
+		}},
+		{"Fair", func(r *rig, ttl time.Duration) classic.Lock {
+			return sound{r.client().Fair("orders", once(ttl))}
+		}},
+	}
+}
+
+// classicKinds returns the historic forms, for writers.
+func classicKinds() []kind {
+	var kinds []kind
+	for _, f := range classic.Forms() {
+		kinds = append(kinds, kind{f.Name, func(r *rig, ttl time.Duration) classic.Lock {
+			return f.New(r.rdb, "orders", classic.Options{TTL: ttl})
+		}})
+	}
+	return kinds
+}
+
+// each runs f for every kind, under a fake clock and on a redis-server.
+func each(t *testing.T, kinds []kind, f func(*rig, kind)) {
+	t.Helper()
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			onBoth(t, func(r *rig) { f(r, k) })
+		})
+	}
+}
+
+// The staging of [TestACrashBeforeTheExpiryLeavesALockForEver], for clients that
+// have one request only: it is carried out, and they hear nothing of it.
+func TestASoundLockEndsWhereverItsClientDies(t *testing.T) {
+	each(t, soundKinds(), func(r *rig, k kind) {
+		victim := k.open(r, time.Minute)
+		r.must(r.take(victim).Unlock(ctx)) // it is connected now
+		r.link.FreezeReplies()
+		defer r.link.Thaw()
+		alive, die := context.WithCancel(ctx)
+		died := make(chan error, 1)
+		go func() {
+			_, err := victim.TryLock(alive)
+			died <- err
+		}()
+		r.until("the request to arrive", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
+		r.link.Freeze() // not a byte more
+		die()
+		if err := <-died; !errors.Is(err, context.Canceled) {
+			r.Fatalf("got %v", err)
+		}
+		other := r.elsewhere()
+		next := k.open(other, time.Minute)
+		if other.try(next) != nil {
+			r.Fatal("the lock was not taken")
+		}
+		r.outlast("orders")
+		other.take(next)
+	})
+}
+
+// The staging of [TestWhatTimeRunsOutUnderIsDeleted]: a release that was sent in
+// time arrives when the lock is somebody else's.
+func TestASoundReleaseThatArrivesLateTouchesNothing(t *testing.T) {
+	each(t, soundKinds(), func(r *rig, k kind) {
+		slow := r.take(k.open(r, time.Minute))
+		r.link.Freeze()
+		released := make(chan error, 1)
+		go func() { released <- slow.Unlock(ctx) }()
+		if r.fake {
+			synctest.Wait() // it is on its way
+		}
+		r.outlast("orders")
+		other := r.elsewhere()
+		other.take(k.open(other, time.Minute))
+		r.link.Thaw()
+		if !r.lost(<-released) {
+			r.Error("unlocked what was lost")
+		}
+		if other.try(k.open(other, time.Minute)) != nil {
+			r.Error("a third got in beside the second")
+		}
+	})
+}
+
+// underSkew reports whether a process whose clock is 2 s ahead gets a lock that
+// another took for 1.5 s a moment ago.
+//
+// A process with a clock of its own is a bubble that has slept until the clock
+// is wrong by so much; it shares the redis-server with what is outside.
+func underSkew(t *testing.T, k kind) bool {
+	t.Helper()
+	const ttl, skew = 1500 * time.Millisecond, 2 * time.Second
+	for {
+		r := newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{}))
+		began := time.Now()
+		r.take(k.open(r, ttl))
+		both := false
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(began.Add(skew)))
+			ahead := newRig(t, r.addr, r.dial)
+			both = ahead.try(k.open(ahead, ttl)) != nil
+		})
+		if time.Since(began) < ttl { // else the lock was over on every clock
+			return both
+		}
+	}
+}

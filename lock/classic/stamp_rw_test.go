@@ -1,0 +1,79 @@
+package classic_test
+
+import (
+	"testing"
+	"time"
+
+	"locktop/lock/classic"
+)
+
+// stamp returns the view of a client whose clock shows noon plus so much.
+func (r *rig) stamp(ahead time.Duration) *classic.StampRW {
+	return classic.NewStampRW(r.rdb, "orders", classic.Options{TTL: time.Second, Hooks: at(noon.Add(ahead))})
+}
+
+func TestASecondReadersStampKeepsTheFirstFromUnlocking(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		first := r.take(r.stamp(0).Reader())
+		second := r.take(r.stamp(time.Millisecond).Reader())
+		if !r.lost(first.Unlock(ctx)) {
+			r.Error("the first unlocked what has the second's stamp")
+		}
+		if r.try(r.stamp(2*time.Millisecond).Writer()) != nil {
+			r.Error("a writer got in beside the second")
+		}
+		r.must(second.Unlock(ctx))
+		r.take(r.stamp(3 * time.Millisecond).Writer())
+		if !noon.Add(3 * time.Millisecond).Before(first.Deadline()) {
+			r.Error("the first one's time was up anyway")
+		}
+	})
+}
+
+func TestReadersOfOneMillisecondFreeEachOther(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		first, second := r.take(r.stamp(0).Reader()), r.take(r.stamp(0).Reader())
+		r.must(first.Unlock(ctx))
+		r.take(r.stamp(0).Writer())
+		if !r.lost(second.Unlock(ctx)) {
+			r.Error("the second still had its stamp")
+		}
+	})
+}
+
+func TestAWriterWhoseClockIsAheadGetsInBesideAReader(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		reading := r.take(r.stamp(0).Reader())
+		if r.try(r.stamp(0).Writer()) != nil {
+			r.Error("a writer got in whose clock agrees")
+		}
+		r.take(r.stamp(2 * time.Second).Writer())
+		if !noon.Before(reading.Deadline()) {
+			r.Error("the reader's time is up")
+		}
+	})
+}
+
+// The staging of [TestWhoIsLateDeletesTheNextOwnersLock].
+func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		late := r.take(r.stamp(0).Writer())
+		r.take(r.stamp(time.Second).Writer())
+		if !r.lost(late.Unlock(ctx)) || r.try(r.stamp(time.Second).Writer()) != nil {
+			r.Error("the late one deleted the next one's stamp")
+		}
+	})
+}
+
+func TestTheHashOfStampsStays(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		r.take(r.stamp(0).Reader())
+		if ttl := r.rdb.PTTL(ctx, "orders").Val(); ttl != -1 {
+			r.Errorf("PTTL is %v, want -1: no expiry", ttl)
+		}
+		if r.try(r.stamp(time.Second-time.Millisecond).Writer()) != nil {
+			r.Error("a writer got in too early")
+		}
+		r.take(r.stamp(time.Second).Writer()) // by the stamp alone
+	})
+}
