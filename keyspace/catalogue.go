@@ -69,37 +69,36 @@ func (c catalogue) companion(key string) bool {
 	return false
 }
 
-// related lists what any format that may take the entry stores beside it.
-func (c catalogue) related(e Entry) []Companion {
-	var all []Companion
-	for _, f := range c {
-		if f.Related != nil && f.Type == e.Type && (f.Match == nil || f.Match(e.Key)) {
-			all = append(all, f.Related(e)...)
-		}
-	}
-	return all
-}
-
-// decode reads the entry as the format that is surest of it, the first of
-// them if several are. It returns No if none takes it.
-func (c catalogue) decode(e Entry) (Lock, Confidence) {
-	var best Lock
+// surest returns the format that is surest of an entry, the first of them if
+// several are, and how sure it is: No if none takes it.
+func (c catalogue) surest(e Entry) (Format, Confidence) {
+	var best Format
 	sure := No
 	for _, f := range c {
 		if f.Type != e.Type || f.Match != nil && !f.Match(e.Key) {
 			continue
 		}
-		if l, s := f.Decode(e); s > sure {
-			best, sure = l, s
-			best.Format = f.Name
+		if _, s := f.Decode(e); s > sure {
+			best, sure = f, s
 		}
 	}
-	if sure == No {
-		return Lock{}, No
-	}
-	best.Key, best.Confidence = e.Key, sure
-	inherit(&best, e)
 	return best, sure
+}
+
+// related lists what the format stores beside a lock.
+func (f Format) related(e Entry) []Companion {
+	if f.Related == nil {
+		return nil
+	}
+	return f.Related(e)
+}
+
+// lock decodes an entry that the format takes.
+func (f Format) lock(e Entry) (Lock, Confidence) {
+	l, sure := f.Decode(e)
+	l.Key, l.Format, l.Confidence = e.Key, f.Name, sure
+	inherit(&l, e)
+	return l, sure
 }
 
 // inherit gives the lock and its holders the deadline of the key where the

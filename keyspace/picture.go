@@ -22,8 +22,8 @@ func (p picture) locks() []Lock {
 	claimed := make(map[string]bool)
 	for key, f := range p {
 		for _, c := range f.claims {
-			if c != key {
-				claimed[c] = true
+			if c.Key != key {
+				claimed[c.Key] = true
 			}
 		}
 	}

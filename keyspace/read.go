@@ -37,7 +37,7 @@ type reader struct {
 type found struct {
 	lock   Lock
 	typ    string
-	claims []string
+	claims []Companion
 }
 
 // take reads the keys and their companions, and decodes them. Keys that are no
@@ -47,50 +47,60 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims, err := r.readRelated(ctx, entries)
-	if err != nil {
+	var sure []candidate
+	for _, e := range entries {
+		if f, s := r.formats.surest(e); s >= r.atLeast {
+			sure = append(sure, candidate{e, f, f.related(e)})
+		}
+	}
+	if err := r.readRelated(ctx, sure); err != nil {
 		return nil, err
 	}
 	var all []found
-	for i, e := range entries {
-		lock, sure := r.formats.decode(e)
-		if sure < r.atLeast {
+	for _, c := range sure {
+		lock, s := c.format.lock(c.entry)
+		if s < r.atLeast {
 			continue
 		}
 		lock.Node, lock.DB = r.node, r.db
-		all = append(all, found{lock: lock, typ: e.Type, claims: claims[i]})
+		all = append(all, found{lock, c.entry.Type, c.beside})
 	}
 	return all, nil
 }
 
-// readRelated reads the companions of all entries, hands to each entry its
-// own, and returns which keys each entry claims.
-func (r *reader) readRelated(ctx context.Context, entries []Entry) ([][]string, error) {
-	claims := make([][]string, len(entries))
+// candidate is an entry that a format takes.
+type candidate struct {
+	entry  Entry
+	format Format
+	beside []Companion
+}
+
+// readRelated reads the companions of all candidates, and hands to each entry
+// its own.
+func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 	var refs []ref
-	for i, e := range entries {
-		for _, c := range r.formats.related(e) {
-			claims[i] = append(claims[i], c.Key)
-			refs = append(refs, ref{c.Key, c.Type})
+	for _, c := range all {
+		for _, b := range c.beside {
+			refs = append(refs, ref{b.Key, b.Type})
 		}
 	}
 	related, err := r.read(ctx, refs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	byKey := make(map[string]Entry, len(related))
 	for _, e := range related {
 		byKey[e.Key] = e
 	}
-	for i := range entries {
-		entries[i].Related = make(map[string]Entry, len(claims[i]))
-		for _, key := range claims[i] {
-			if e, ok := byKey[key]; ok {
-				entries[i].Related[key] = e
+	for i, c := range all {
+		all[i].entry.Related = make(map[string]Entry, len(c.beside))
+		for _, b := range c.beside {
+			if e, ok := byKey[b.Key]; ok {
+				all[i].entry.Related[b.Key] = e
 			}
 		}
 	}
-	return claims, nil
+	return nil
 }
 
 // read reads keys, a few hundred a round trip. Those that are gone, have

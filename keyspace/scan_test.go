@@ -268,8 +268,18 @@ func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
 	do(t, rdb, "SET", "a:latch", "token:c")
 	do(t, rdb, "SET", "gone:latch", "token:d")
 	do(t, rdb, "RPUSH", "a:queue", "first", "second")
-	s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{f}})
-	if !slices.Equal(keys(s), []string{"a"}) {
+	do(t, rdb, "SET", "b", "other:b") // of a format that has no companions
+	do(t, rdb, "SET", "b:also", "token:b")
+	others := tokens()
+	others.Name, others.Glance = "others", nil
+	others.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		if e.Key == "b" {
+			return keyspace.Lock{}, keyspace.Certain
+		}
+		return keyspace.Lock{}, keyspace.No
+	}
+	s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{f, others}})
+	if !slices.Equal(keys(s), []string{"a", "b", "b:also"}) {
 		t.Fatalf("found %q", keys(s))
 	}
 	if l := s.Locks[0]; l.Fence != 2 || len(l.Waiters) != 2 || l.Waiters[1].ID != "second" {
@@ -503,6 +513,28 @@ func occupy(t *testing.T, rdb *redis.Client) (release func()) {
 			t.Error(err)
 		}
 		<-over
+	}
+}
+
+// go-redis leaves commands without errors when it is turned away at the door.
+func TestAnAccountThatIsSwitchedOffIsAnError(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "a", "token:a")
+	rdb := userOf(t, admin, readOnly...)
+	s := keyspace.NewScanner(rdb, justTokens())
+	f := keyspace.NewFollower(s)
+	until(t, f, complete)
+	do(t, admin, "ACL", "SETUSER", "tester", "off")
+	do(t, admin, "CLIENT", "KILL", "USER", "tester")
+	if got, err := f.Snapshot(t.Context()); err == nil {
+		t.Errorf("following, it got %+v", got)
+	}
+	if got, err := s.Scan(t.Context()); err == nil {
+		t.Errorf("scanning, it got %+v", got)
+	}
+	do(t, admin, "ACL", "SETUSER", "tester", "on")
+	if got := until(t, f, complete); !slices.Equal(keys(got), []string{"a"}) {
+		t.Errorf("when it may again, it finds %q", keys(got))
 	}
 }
 
