@@ -23,8 +23,9 @@ type ChildOptions struct {
 }
 
 // Child is a real redis-server, run as a child process on a free loopback port,
-// in a directory of its own and without persistence. It dies with this process:
-// on Linux whatever happens, elsewhere only if Stop or Kill is called.
+// in a directory of its own and, unless its arguments say otherwise, without
+// persistence. It dies with this process: on Linux whatever happens, elsewhere
+// only if Stop or Kill is called.
 //
 // Its methods are safe for concurrent use, but each waits for the one before.
 type Child struct {
@@ -167,8 +168,9 @@ func (c *Child) Kill() error {
 	return nil
 }
 
-// Restart starts a killed server again, empty, on the port it had. It is an
-// error if the server still runs, or was stopped. ctx bounds the start.
+// Restart starts a killed server again on the port it had: empty, or with what
+// its arguments had it keep ("--appendonly", "yes"). It is an error if the server
+// still runs, or was stopped. ctx bounds the start.
 func (c *Child) Restart(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,6 +181,20 @@ func (c *Child) Restart(ctx context.Context) error {
 		return errors.New("restart the redis child: it still runs")
 	}
 	return c.start(ctx)
+}
+
+// Erase removes what a killed server has kept on disk: the next Restart begins
+// empty. It is an error if the server still runs, or was stopped.
+func (c *Child) Erase() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped || c.proc.running() {
+		return errors.New("erase the redis child: it was not killed")
+	}
+	if err := errors.Join(os.RemoveAll(c.dir), os.Mkdir(c.dir, 0o700)); err != nil {
+		return fmt.Errorf("erase the redis child: %w", err)
+	}
+	return nil
 }
 
 // Freeze stalls the server until Continue: its connections stay open and

@@ -240,3 +240,33 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 		t.Errorf("it came back with %d keys, %v", n, err)
 	}
 }
+
+func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
+	c := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := client(t, c.Addr())
+	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Erase(); err == nil {
+		t.Error("a running server was erased")
+	}
+	for _, run := range []struct {
+		erase bool
+		keys  int64
+	}{{false, 1}, {true, 0}} {
+		if err := c.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if run.erase {
+			if err := c.Erase(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := client(t, c.Addr()).DBSize(t.Context()).Result(); n != run.keys || err != nil {
+			t.Errorf("erased %v: it came back with %d keys, %v; want %d", run.erase, n, err, run.keys)
+		}
+	}
+}
