@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"locktop/lock"
@@ -178,5 +179,26 @@ func TestServerRefusalsAreTold(t *testing.T) {
 				r.must(r.rdb.Do(ctx, args...).Err())
 			}
 		}
+	})
+}
+
+// Scenario 70, for one server: what is granted after its time is no lease.
+func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		m := c.Mutex("orders", lock.Options{TTL: time.Second})
+		r.link.FreezeReplies()
+		failed := make(chan error)
+		go func() {
+			_, err := m.Lock(ctx)
+			failed <- err
+		}()
+		time.Sleep(990 * time.Millisecond) // the key is there yet, but nobody may rely on it
+		r.link.Thaw()
+		if err := <-failed; !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		synctest.Wait()
+		r.holds("orders", "")
 	})
 }

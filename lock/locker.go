@@ -128,9 +128,14 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 	return t.begin(r, token, fence, sent)
 }
 
-// begin takes possession of a lock that was granted to a request sent then.
+// begin takes possession of a lock that was granted to a request sent then. A
+// grant that took too long to arrive is worth nothing any more.
 func (t *target) begin(r *request, token string, fence int64, sent time.Time) (*hold, error) {
 	h := newHold(t, token, fence, sent)
+	if h.over(h.began) {
+		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+		return nil, fmt.Errorf("lock: acquire %q: the answer came after %v, too late for a TTL of %v: %w", t.key, h.began.Sub(sent), t.opts.TTL, ErrLost)
+	}
 	t.client.keeper.add(h)
 	if t.client.closed.Err() != nil { // meanwhile: Close may have missed this one
 		h.finish(ErrClosed)
