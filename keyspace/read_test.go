@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
 )
 
 // answers is a question about a string with these answers.
@@ -44,5 +46,22 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 		if ok && c.name == "held" && !e.Expires.Equal(began.Add(time.Second)) {
 			t.Errorf("it expires at %v", e.Expires)
 		}
+	}
+}
+
+// go-redis leaves commands without errors when it is turned away at the door.
+// What looks like empty answers must not be taken for them.
+func TestToBeTurnedAwayIsNoAnswer(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l := link{rdb: rdb}
+	p := rdb.Pipeline()
+	p.GetRange(t.Context(), "lock:a", 0, 9)
+	if err := l.send(t.Context(), "read keys", p); err == nil {
+		t.Error("it went well")
 	}
 }

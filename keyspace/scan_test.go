@@ -373,9 +373,11 @@ func TestScanOnlyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	scans := 0
+	counts := make(map[string]bool)
 	for _, entry := range logged {
 		if i := slices.Index(entry.Args, "count"); i > 0 && entry.Args[0] == "scan" {
 			scans++
+			counts[entry.Args[i+1]] = true
 			if n, err := strconv.Atoi(entry.Args[i+1]); err != nil || n > 1000 {
 				t.Errorf("it sent %q", entry.Args)
 			}
@@ -383,6 +385,9 @@ func TestScanOnlyReads(t *testing.T) {
 	}
 	if scans < 5000/1000 {
 		t.Errorf("only %d SCANs were seen", scans)
+	}
+	if !counts["250"] || len(counts) == 1 {
+		t.Errorf("their COUNTs were %v; they should begin at 250, and then fit the server", counts)
 	}
 }
 
