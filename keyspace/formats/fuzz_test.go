@@ -20,6 +20,9 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Add("lock:x", "~", "mode", int64(-1))
+	for _, n := range []int{127, 128} { // the longest label that a glance shows, and the next
+		f.Add("orders:7", strings.Repeat("x", n)+"~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a", "2", int64(30_000))
+	}
 	f.Add("{", strings.Repeat("0", 32), ":", int64(0))
 	f.Fuzz(func(t *testing.T, key, a, b string, ttl int64) {
 		now := time.Unix(1_763_651_000, 0)

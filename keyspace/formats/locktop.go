@@ -48,8 +48,11 @@ func locktopCompanion(key string) bool {
 	return isFence && strings.Contains(lock, "{") && strings.Contains(lock, "}")
 }
 
-// glanceLocktop misses tokens whose label alone is longer than the glance; to
-// read every long string for their sake would cost more than they are worth.
+// maxLabel is the length of a label that still leaves the tilde in what a
+// glance shows. To read every long string for the sake of longer ones would
+// cost more than they are worth.
+const maxLabel = 127
+
 func glanceLocktop(_, first string) keyspace.Confidence {
 	if strings.Contains(first, "~") {
 		return keyspace.Certain
@@ -74,7 +77,7 @@ func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 // locktopHolder reads a token: who it is, and since when.
 func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
 	label, made, ok := cutLast(token, "~")
-	if !ok {
+	if !ok || len(label) > maxLabel {
 		return keyspace.Holder{}, false
 	}
 	id, ok := dashed(made)
