@@ -167,6 +167,16 @@ func TestOptionsThatCannotWorkAreRefusedUnsent(t *testing.T) {
 	})
 }
 
+func TestAnOwnersLabelHasABound(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.link.Refuse(errors.New("nothing must be sent"))
+		_, err := r.client(lock.Config{}).As(strings.Repeat("x", 101)).Mutex("orders", lock.Options{}).Lock(ctx)
+		if !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("got %v, want ErrArgument", err)
+		}
+	})
+}
+
 // Scenario 11.
 func TestAnyBytesAreAName(t *testing.T) {
 	onBoth(t, func(r *rig) {

@@ -11,8 +11,15 @@ import (
 // A token is "<label>~<uuid v7>": the label is for people, the uuid is unique
 // per attempt and tells when it was made.
 
+// maxOwner is the longest label, in bytes. Who looks for locks in a keyspace
+// tells tokens from other values by their length, too.
+const maxOwner = 100
+
 // newToken returns a fresh token for an owner.
 func newToken(owner string) (string, error) {
+	if len(owner) > maxOwner {
+		return "", fmt.Errorf("lock: %w: the owner's label has %d bytes; it must be at most %d", ErrArgument, len(owner), maxOwner)
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return "", fmt.Errorf("lock: make a token: %w", err)
