@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/lock"
+	"locktop/server"
+)
+
+// The inspector does not know what it inspects: what our own locks leave in
+// Redis, it reads like anybody's.
+func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
+	t.Cleanup(func() { rdb.Close() })
+	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	o := lock.Options{TTL: time.Minute, Fence: true}
+	reentrant := client.Reentrant("twice", o)
+	take(t, client.Mutex("once", o))
+	take(t, client.Fair("{queue}:fair", o))
+	take(t, reentrant)
+	take(t, reentrant)
+
+	snap, err := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]keyspace.Lock)
+	for _, l := range snap.Locks {
+		found[l.Key] = l
+	}
+	for key, count := range map[string]int{"once": 1, "{queue}:fair": 1, "twice": 2} {
+		l := found[key]
+		if l.Confidence != keyspace.Certain || l.Count() != count || l.Fence != 1 || len(l.Holders) != 1 || l.Holders[0].Label != "billing-7" {
+			t.Errorf("%s is read as %+v", key, l)
+		}
+		if left, ok := l.TTL(snap.At); !ok || left < 55*time.Second || left > time.Minute {
+			t.Errorf("%s has %v left, want a minute", key, left)
+		}
+	}
+	if len(found) != 3 {
+		t.Errorf("%d locks found, want the three, and none of their companions", len(found))
+	}
+}
+
+func take(t *testing.T, l lock.Locker) {
+	t.Helper()
+	if _, err := l.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
