@@ -41,6 +41,8 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 }
 
 func setNXSamples() []keyspace.Sample {
+	opaque := held("a value of somebody's own", "legacy:sync:lock", "nightly export, see wiki", "", 20*time.Second)
+	opaque.Want.Kind = keyspace.Unknown
 	return []keyspace.Sample{
 		held("a UUID", "lock:users:88", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "", 10*time.Second),
 		held("a UUID and a name", "mutex:thumbnail:17", "6f1c7a90-52be-4d0f-8f0a-9c2e4d6b8a10-resize-2", "resize-2", 10*time.Second),
@@ -50,6 +52,7 @@ func setNXSamples() []keyspace.Sample {
 		held("a host and a process", "scheduler:leader", "web-01:4242", "", 120*time.Second),
 		held("nothing but a mark", "lock:report:weekly", "1", "", 40*time.Second),
 		held("a UUID that tells the time, for ever: redis-py without a timeout", "job:nightly", "{v1hex-11520000/5e}", "", 0),
+		opaque,
 	}
 }
 
