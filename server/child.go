@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,6 +21,9 @@ var ErrNotInstalled = errors.New("redis-server is not on PATH")
 // plain server.
 type ChildOptions struct {
 	Args []string // further redis-server arguments, such as "--requirepass", "secret"
+	// Config is the text of a configuration file, for what wants to have one and
+	// to write to it. Args go before it.
+	Config string
 }
 
 // Child is a real redis-server, run as a child process on a free loopback port,
@@ -29,10 +33,11 @@ type ChildOptions struct {
 //
 // Its methods are safe for concurrent use, but each waits for the one before.
 type Child struct {
-	path string // of redis-server
-	args []string
-	dir  string
-	port int
+	path   string // of redis-server
+	args   []string
+	config string // the file in dir; empty = none
+	dir    string
+	port   int
 
 	mu      sync.Mutex
 	proc    *process // the last one started
@@ -56,10 +61,22 @@ func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
 	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir}
-	if err := c.startOnFreePort(ctx); err != nil {
+	if err := errors.Join(c.configure(o.Config), c.startOnFreePort(ctx)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return c, nil
+}
+
+// configure writes the configuration file, if there is to be one.
+func (c *Child) configure(text string) error {
+	if text == "" {
+		return nil
+	}
+	c.config = filepath.Join(c.dir, "redis.conf")
+	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("start a redis child: %w", err)
+	}
+	return nil
 }
 
 func (c *Child) startOnFreePort(ctx context.Context) error {
@@ -113,7 +130,12 @@ func (c *Child) start(ctx context.Context) error {
 // arguments puts what must hold last: of an option given twice redis-server
 // takes the later one.
 func (c *Child) arguments() []string {
+	var config []string
+	if c.config != "" {
+		config = []string{c.config}
+	}
 	return slices.Concat(
+		config,
 		[]string{"--save", "", "--appendonly", "no"},
 		c.args,
 		[]string{

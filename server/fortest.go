@@ -29,23 +29,9 @@ const startLimit = 30 * time.Second
 // LOCKTOP_REQUIRE_REDIS is set.
 func ForTest(t TB, args ...string) *Child {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	c, err := StartChild(ctx, ChildOptions{Args: args})
-	if errors.Is(err, ErrNotInstalled) && os.Getenv(RequireRedis) == "" {
-		t.Skip("redis-server is not on PATH: install it (apt-get install redis-server, brew install redis) to run this test")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// Nothing is kept, so a crash is as good an end as a shutdown, which
-		// takes up to 100 ms.
-		if err := errors.Join(c.Kill(), c.Stop()); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return c
+	return forTest(t, func(ctx context.Context) (*Child, error) {
+		return StartChild(ctx, ChildOptions{Args: args})
+	}, func(c *Child) error { return fleet{c}.stop() })
 }
 
 // EmbeddedForTest starts an embedded server on a loopback port that ends with
@@ -58,4 +44,24 @@ func EmbeddedForTest(t TB) *Embedded {
 	}
 	t.Cleanup(e.Close)
 	return e
+}
+
+// forTest starts something that ends with the test.
+func forTest[S any](t TB, start func(context.Context) (S, error), stop func(S) error) S {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	s, err := start(ctx)
+	if errors.Is(err, ErrNotInstalled) && os.Getenv(RequireRedis) == "" {
+		t.Skip("redis-server is not on PATH: install it (apt-get install redis-server, brew install redis) to run this test")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(s); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return s
 }

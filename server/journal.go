@@ -23,16 +23,20 @@ func newJournal() *journal {
 	return &journal{ready: make(chan struct{})}
 }
 
-// readyLine is what every redis-server since 2.0, and Valkey, prints once its
-// sockets listen and its data is loaded. Only the first letter's case differs.
-var readyLine = []byte("eady to accept connections")
+var (
+	// readyLine is what every redis-server since 2.0, and Valkey, prints once its
+	// sockets listen and its data is loaded. Only the first letter's case differs.
+	readyLine = []byte("eady to accept connections")
+	// watchLine is what it prints instead as a Sentinel.
+	watchLine = []byte("Sentinel ID is ")
+)
 
 // Write implements io.Writer; it never errs.
 func (j *journal) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.tail = append(j.tail, p...)
-	if !j.told && bytes.Contains(j.tail, readyLine) {
+	if !j.told && (bytes.Contains(j.tail, readyLine) || bytes.Contains(j.tail, watchLine)) {
 		j.told = true
 		close(j.ready)
 	}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ReplicatedOptions say what a master and its replicas are like. The zero value
+// is a master with one replica.
+type ReplicatedOptions struct {
+	Replicas int      // default 1
+	Args     []string // further arguments of each server
+}
+
+// Replicated is a master and its replicas, all children: see [Child]. Nobody
+// watches over them; see [Watched] for that.
+type Replicated struct {
+	fleet // the first is the master at the start
+}
+
+// StartReplicated starts a master with replicas and returns when these are in
+// step with it. ctx bounds the start.
+func StartReplicated(ctx context.Context, o ReplicatedOptions) (*Replicated, error) {
+	r := &Replicated{}
+	if err := r.start(ctx, o); err != nil {
+		return nil, errors.Join(err, r.Stop())
+	}
+	return r, nil
+}
+
+func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
+	args := append([]string{"--repl-diskless-sync-delay", "0"}, o.Args...)
+	master, err := r.add(ctx, ChildOptions{Args: args})
+	if err != nil {
+		return err
+	}
+	for range max(o.Replicas, 1) {
+		replica, err := r.add(ctx, ChildOptions{Args: args})
+		if err != nil {
+			return err
+		}
+		if err := r.Follow(ctx, replica, master); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends them all.
+func (r *Replicated) Stop() error { return r.stop() }
+
+// Nodes returns all servers, the first master first.
+func (r *Replicated) Nodes() []*Child { return r.fleet }
+
+// Master returns the server that was the master at the start.
+func (r *Replicated) Master() *Child { return r.fleet[0] }
+
+// Replicas returns the servers that were replicas at the start.
+func (r *Replicated) Replicas() []*Child { return r.fleet[1:] }
+
+// Follow makes a server the replica of another, and returns when it is in step
+// with it.
+func (r *Replicated) Follow(ctx context.Context, replica, master *Child) error {
+	rdb, observed := dial(replica), dial(master)
+	defer rdb.Close()
+	defer observed.Close()
+	if err := rdb.ReplicaOf(ctx, "127.0.0.1", portOf(master.Addr())).Err(); err != nil {
+		return fmt.Errorf("make %s follow %s: %w", replica.Addr(), master.Addr(), err)
+	}
+	return await(ctx, "a replica to be in step", func() (bool, error) { return inStep(ctx, rdb) })
+}
+
+// Promote makes a replica a master.
+func (r *Replicated) Promote(ctx context.Context, replica *Child) error {
+	rdb := dial(replica)
+	defer rdb.Close()
+	if err := rdb.ReplicaOf(ctx, "no", "one").Err(); err != nil {
+		return fmt.Errorf("promote %s: %w", replica.Addr(), err)
+	}
+	return nil
+}
+
+// inStep reports whether a replica has what its master has, and is told of more.
+func inStep(ctx context.Context, replica *redis.Client) (bool, error) {
+	info, err := replica.Info(ctx, "replication").Result()
+	return hasLine(info, "master_link_status:up") && hasLine(info, "master_sync_in_progress:0"), err
+}
+
+// ReplicatedForTest starts a master and replicas that end with the test. Where
+// redis-server is missing it does what [ForTest] does.
+func ReplicatedForTest(t TB, o ReplicatedOptions) *Replicated {
+	t.Helper()
+	return forTest(t, func(ctx context.Context) (*Replicated, error) { return StartReplicated(ctx, o) }, (*Replicated).Stop)
+}

@@ -1,0 +1,143 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// eventually waits for others to bring something about.
+func eventually(t *testing.T, what string, true func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(20 * time.Second); !true(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("still waiting for %s", what)
+		}
+	}
+}
+
+func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
+	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 2})
+	if len(r.Nodes()) != 3 || r.Nodes()[0] != r.Master() || len(r.Replicas()) != 2 {
+		t.Fatalf("it has %d nodes", len(r.Nodes()))
+	}
+	if err := client(t, r.Master().Addr()).Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	heir := r.Replicas()[1]
+	rdb := client(t, heir.Addr())
+	eventually(t, "the key to arrive", func() bool { return rdb.Get(t.Context(), "k").Val() == "v" })
+	if err := rdb.Set(t.Context(), "k", "w", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
+		t.Errorf("a replica took a write: %v", err)
+	}
+
+	if err := r.Master().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Promote(t.Context(), heir); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Set(t.Context(), "k", "w", 0).Err(); err != nil {
+		t.Errorf("the new master: %v", err)
+	}
+	if err := r.Follow(t.Context(), r.Replicas()[0], heir); err != nil {
+		t.Fatal(err)
+	}
+	if got := client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(); got != "w" {
+		t.Errorf("in step with the new master it has %q", got)
+	}
+}
+
+func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
+	w := server.WatchedForTest(t, server.WatchedOptions{})
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
+	t.Cleanup(func() { sentinel.Close() })
+	if err := w.Master().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	old := w.Master().Addr()
+	eventually(t, "the failover", func() bool {
+		at, err := sentinel.GetMasterAddrByName(t.Context(), server.WatchedName).Result()
+		return err == nil && strings.Join(at, ":") != old
+	})
+}
+
+func TestClusterServesAllSlotsAtOnce(t *testing.T) {
+	c := server.ClusterForTest(t, server.ClusterOptions{})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaxRedirects: -1})
+	t.Cleanup(func() { rdb.Close() })
+	served := map[string]bool{}
+	for _, key := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		node, err := rdb.MasterForKey(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served[node.Options().Addr] = true
+	}
+	if len(served) != 3 {
+		t.Errorf("26 keys went to %d of 3 masters", len(served))
+	}
+	if c.Node(c.Addrs()[1]) != c.Nodes()[1] || c.Node("127.0.0.1:1") != nil {
+		t.Error("a node is not found by its address")
+	}
+}
+
+func TestClusterReplacesAMasterThatDies(t *testing.T) {
+	c := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
+	replica := client(t, c.Nodes()[3].Addr())
+	if err := c.Nodes()[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the failover", func() bool {
+		role, err := replica.Do(t.Context(), "role").Slice()
+		return err == nil && len(role) > 0 && role[0] == "master"
+	})
+}
+
+func TestRigsEndWithTheTest(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	var addrs []string
+	v := run(func(t server.TB) {
+		for _, nodes := range [][]*server.Child{
+			server.ReplicatedForTest(t, server.ReplicatedOptions{}).Nodes(),
+			server.ClusterForTest(t, server.ClusterOptions{}).Nodes(),
+		} {
+			for _, node := range nodes {
+				addrs = append(addrs, node.Addr())
+			}
+		}
+		w := server.WatchedForTest(t, server.WatchedOptions{})
+		addrs = append(append(addrs, w.Sentinels()...), w.Master().Addr())
+	})
+	if v.failed != "" || len(addrs) != 9 {
+		t.Fatalf("%d servers, %s", len(addrs), v.failed)
+	}
+	for _, f := range v.cleanups {
+		f()
+	}
+	for _, addr := range addrs {
+		if answers(addr) {
+			t.Errorf("%s answers after the test", addr)
+		}
+	}
+}
+
+func TestRigThatCannotStartIsAnErrorAndLeavesNothing(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := server.StartCluster(ended, server.ClusterOptions{}); err == nil {
+		t.Error("a cluster started after its context's end")
+	}
+	if _, err := server.StartWatched(t.Context(), server.WatchedOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
+		t.Error("servers started with an argument that does not exist")
+	}
+}
