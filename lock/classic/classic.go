@@ -30,7 +30,6 @@
 package classic
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -71,7 +70,8 @@ type Hold interface {
 
 // Options say how a lock is held. The zero value works.
 type Options struct {
-	// TTL is the time to live, in whole milliseconds. Default: 10 s.
+	// TTL is the time to live, in whole milliseconds. Default, also for less than
+	// one: 10 s.
 	TTL time.Duration
 	// Renewals is how often a [Counted] lock is renewed at most; no other form
 	// renews. Default: 4; negative = never.
@@ -158,7 +158,10 @@ func newParty(rdb redis.UniversalClient, key string, o Options) party {
 	if o.Hooks.Between == nil {
 		o.Hooks.Between = func(context.Context, Step) error { return nil }
 	}
-	return party{rdb: rdb, key: key, ttl: cmp.Or(o.TTL, defaultTTL), hooks: o.Hooks}
+	if o.TTL < time.Millisecond {
+		o.TTL = defaultTTL
+	}
+	return party{rdb: rdb, key: key, ttl: o.TTL, hooks: o.Hooks}
 }
 
 // deadline returns when a lock that is asked for now is free by itself.

@@ -22,7 +22,9 @@ func onRedis(f func(ctx context.Context, rdb *redis.Client)) {
 	defer e.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), MaxRetries: -1})
 	defer rdb.Close()
-	f(context.Background(), rdb)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	f(ctx, rdb)
 }
 
 // A client that dies between the two commands.

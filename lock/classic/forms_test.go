@@ -66,6 +66,19 @@ func TestAFormIsFreeOnceItsTimeIsUpAndNotBefore(t *testing.T) {
 	})
 }
 
+func TestATTLThatCannotWorkIsTheDefault(t *testing.T) {
+	for _, ttl := range []time.Duration{0, 1, time.Millisecond - 1, -1, -time.Second} {
+		each(t, classicKinds(), func(r *rig, k kind) {
+			earliest := time.Now().Add(10*time.Second - time.Millisecond) // stamps are cut off
+			h := r.take(k.open(r, ttl))
+			latest := time.Now().Add(10 * time.Second)
+			if h.Deadline().Before(earliest) || h.Deadline().After(latest) {
+				r.Errorf("TTL %d: held until %v, want %v to %v", ttl, h.Deadline(), earliest, latest)
+			}
+		})
+	}
+}
+
 // Who unlocks after its time was up must leave the next owner's lock alone. This
 // is which forms do not.
 func TestWhoIsLateDeletesTheNextOwnersLock(t *testing.T) {
