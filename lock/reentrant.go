@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -35,9 +34,8 @@ var (
 type Reentrant struct {
 	target
 
-	entering chan struct{} // capacity 1: taken by whoever asks for the first entry
-	mu       sync.Mutex
-	held     *hold // nil = not held by us, as far as we know
+	entering gate
+	held     owned
 }
 
 var _ Locker = (*Reentrant)(nil)
@@ -47,7 +45,7 @@ var _ Locker = (*Reentrant)(nil)
 func (c *Client) Reentrant(key string, o Options) *Reentrant {
 	return &Reentrant{
 		target:   c.newTarget(key, o, newReentrantForm(c.wire, key, o.Fence)),
-		entering: make(chan struct{}, 1),
+		entering: newGate(),
 	}
 }
 
@@ -58,7 +56,7 @@ func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) {
 
 // Lock implements [Locker]. The owner never waits for itself.
 func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
-	if r.current() != nil { // not behind those of our own process who wait for us
+	if r.held.current() != nil { // not behind those of our own process who wait for us
 		lease, err := r.TryLock(ctx)
 		if !errors.Is(err, ErrHeld) {
 			return lease, err
@@ -69,13 +67,11 @@ func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
 
 // attempt enters the lock again if it is ours, else asks for it.
 func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
-	select {
-	case r.entering <- struct{}{}:
-		defer func() { <-r.entering }()
-	case <-ctx.Done():
-		return nil, describe("acquire", r.key, ctx.Err())
+	if err := r.entering.enter(ctx); err != nil {
+		return nil, describe("acquire", r.key, err)
 	}
-	if h := r.current(); h != nil {
+	defer r.entering.leave()
+	if h := r.held.current(); h != nil {
 		lease, err := h.enterAgain(ctx, req)
 		if err == nil || h.valid() {
 			return lease, err
@@ -85,20 +81,8 @@ func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	r.held = h
-	r.mu.Unlock()
+	r.held.set(h)
 	return newEntry(h), nil
-}
-
-// current returns the hold that can be entered again, nil if there is none.
-func (r *Reentrant) current() *hold {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.held != nil && !r.held.valid() {
-		r.held = nil
-	}
-	return r.held
 }
 
 // reentrantForm is a hash of holder → count.
