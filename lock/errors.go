@@ -24,6 +24,10 @@ var (
 	ErrMaxHold = errors.New("lease reached its longest hold")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("lock client is closed")
+	// ErrUpgrade: a reader asked for the write lock of a read/write lock. Two
+	// that did would wait for each other for ever. Unlock the read lock, take
+	// the write lock, and look again at what was read.
+	ErrUpgrade = errors.New("a reader cannot become the writer")
 	// ErrArgument: a value that can never work. No command was sent.
 	ErrArgument = errors.New("bad argument")
 
@@ -32,6 +36,11 @@ var (
 	ErrWrongType = errors.New("key holds another kind of value")
 	// ErrReadOnly: the server is a replica.
 	ErrReadOnly = errors.New("server is a read-only replica")
+	// ErrNotReplicated: too few replicas follow the server. Either they did not
+	// confirm an acquire in time, see [Options.Replicas], which was undone then;
+	// or the server itself refuses to write without them (min-replicas-to-write):
+	// then leases cannot be renewed or released, either.
+	ErrNotReplicated = errors.New("too few replicas")
 	// ErrLoading: the server is starting, or busy with a script; it will be
 	// back.
 	ErrLoading = errors.New("server is not ready")
@@ -81,6 +90,7 @@ var replies = []struct {
 	{"WRONGTYPE", ErrWrongType},
 	{"READONLY", ErrReadOnly},
 	{"LOADING", ErrLoading},
+	{"NOREPLICAS", ErrNotReplicated},
 	{"MASTERDOWN", ErrLoading},
 	{"CLUSTERDOWN", ErrLoading},
 	{"TRYAGAIN", ErrLoading},
@@ -96,10 +106,8 @@ var replies = []struct {
 // describe wraps what came back from the wire: it says what was being done, and
 // keeps both the sentinel and the server's own words.
 func describe(doing, key string, err error) error {
-	for _, r := range replies {
-		if strings.HasPrefix(err.Error(), r.text) {
-			return fmt.Errorf("lock: %s %q: %w: %w", doing, key, r.sentinel, err)
-		}
+	if sentinel := sentinelOf(err); sentinel != nil {
+		return fmt.Errorf("lock: %s %q: %w: %w", doing, key, sentinel, err)
 	}
 	if errors.Is(err, redis.ErrClosed) {
 		err = ErrClosed
@@ -107,9 +115,29 @@ func describe(doing, key string, err error) error {
 	return fmt.Errorf("lock: %s %q: %w", doing, key, err)
 }
 
-// transient reports whether trying again later may help.
+// sentinelOf returns what an error reply amounts to; nil if err is none, or one
+// that nobody decides by.
+func sentinelOf(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return nil
+	}
+	for _, r := range replies {
+		if strings.HasPrefix(reply.Error(), r.text) {
+			return r.sentinel
+		}
+	}
+	return nil
+}
+
+// transient reports whether trying again later may help. It takes errors as they
+// came from the wire, and described ones.
 func transient(err error) bool {
-	return errors.Is(err, ErrLoading) || errors.Is(err, ErrReadOnly) || outcomeUnknown(err) || neverSent(err)
+	switch sentinelOf(err) {
+	case ErrLoading, ErrReadOnly, ErrNotReplicated:
+		return true
+	}
+	return outcomeUnknown(err) || neverSent(err)
 }
 
 // outcomeUnknown reports whether a command that ended with err may have been

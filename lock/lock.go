@@ -21,6 +21,7 @@
 //   - [Client.Reentrant]: one holder, which may enter again.
 //   - [Client.Fair]: one holder, the others in a queue, served in order of
 //     arrival over all processes.
+//   - [Client.RW]: many readers together, or one writer.
 //
 // All are [Locker] values and give the same kind of lease.
 //
@@ -53,12 +54,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
 // Config says who locks. The zero value works.
 type Config struct {
-	// Owner is the label others see as the holder. Default: host:pid.
+	// Owner is the label others see as the holder, of at most 100 bytes.
+	// Default: host:pid.
 	Owner string
 	// Observe is told of everything that happens, on the goroutine where it
 	// happens: it must be quick and may be called concurrently.
@@ -167,6 +170,7 @@ type Client struct {
 // transport is what identities share: the connections, the clock work of all
 // leases, and the waiters' ears.
 type transport struct {
+	id       string // a UUID of its own
 	wire     wire
 	keeper   keeper
 	notifier notifier
@@ -184,6 +188,10 @@ type transport struct {
 // lock's commands must not be sent twice behind its back; rdb stays the
 // caller's. Hooks of rdb are not called. Nothing is dialed before it is needed.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("lock: make an id: %w", err)
+	}
 	w, err := newPipelined(rdb)
 	if err != nil {
 		return nil, err
@@ -191,7 +199,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	if cfg.Owner == "" {
 		cfg.Owner = defaultOwner()
 	}
-	t := &transport{wire: w, observe: cfg.Observe}
+	t := &transport{id: id.String(), wire: w, observe: cfg.Observe}
 	t.alive, t.stop = context.WithCancel(context.Background())
 	t.keeper.init()
 	t.notifier.init(t)

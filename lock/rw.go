@@ -1,0 +1,278 @@
+package lock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	//go:embed rw_common.lua
+	rwCommonSource string
+	//go:embed rw_read.lua
+	rwReadSource string
+	//go:embed rw_write.lua
+	rwWriteSource string
+	//go:embed rw_extend.lua
+	rwExtendSource string
+	//go:embed rw_release.lua
+	rwReleaseSource string
+	//go:embed rw_withdraw.lua
+	rwWithdrawSource string
+
+	rwRead     = newScript(rwCommonSource + rwReadSource)
+	rwWrite    = newScript(rwCommonSource + rwWriteSource)
+	rwExtend   = newScript(rwCommonSource + rwExtendSource)
+	rwRelease  = newScript(rwCommonSource + rwReleaseSource)
+	rwWithdraw = newScript(rwCommonSource + rwWithdrawSource)
+)
+
+// claimLife is how long a waiting writer keeps new readers and other writers out
+// without asking again.
+const claimLife = 3 * time.Second
+
+// RW is a lock that many readers hold together, or one writer alone. Each of its
+// sides, [RW.Reader] and [RW.Writer], is a [Locker].
+//
+// The owner is the RW itself, as with [Reentrant]: it may take what it holds
+// again, and is let in past everybody who waits. Within its own write lock it
+// may also read, and go on reading when the write lock is unlocked: no other
+// writer gets in between. The other way there is only [ErrUpgrade]. A further
+// RW for the same key is another owner.
+//
+// Nobody starves. A writer that waits in Lock lets no new readers in, and when a
+// writer leaves, the readers who waited for it go first. Among writers there is
+// no order. A waiting writer that dies holds the readers off for 3 s at most,
+// waiting readers that die a writer for a tenth of a second.
+//
+// Every holder has a deadline of its own on the server: a reader that died is in
+// a writer's way for the rest of its own lease and no longer, however many
+// others come, go, and renew theirs. After thousands of dead readers a writer's
+// attempt takes more than one round trip: each removes a hundred.
+//
+// A writer's fence is larger than all before it; a reader's is that of the last
+// writer, 0 if there was none. On the wire the lock is a hash, see rw_common.lua.
+type RW struct {
+	reader, writer rwSide
+	entering       gate
+}
+
+// rwSide is what an owner has of one of the two locks.
+type rwSide struct {
+	target
+	hash *rwForm // the target's form
+	held owned
+}
+
+// RW returns a new owner of the read/write lock of that name. It sends nothing.
+// Options that cannot work are reported as [ErrArgument] by Lock and TryLock.
+func (c *Client) RW(key string, o Options) *RW {
+	reader, writer := newRWForm(c.wire, key, readMode, o.Fence), newRWForm(c.wire, key, writeMode, o.Fence)
+	return &RW{
+		reader:   rwSide{target: c.newTarget(key, o, reader), hash: reader},
+		writer:   rwSide{target: c.newTarget(key, o, writer), hash: writer},
+		entering: newGate(),
+	}
+}
+
+// Reader returns the side that is held together with other readers.
+func (rw *RW) Reader() Locker { return rwReader{rw} }
+
+// Writer returns the side that is held alone.
+func (rw *RW) Writer() Locker { return rwWriter{rw} }
+
+// inside reports whether the owner holds either side.
+func (rw *RW) inside() bool {
+	return rw.reader.held.current() != nil || rw.writer.held.current() != nil
+}
+
+// take takes a side for its owner: again if it has it, else by what ask does.
+func (rw *RW) take(ctx context.Context, r *request, side *rwSide, ask func() (*hold, error)) (*Lease, error) {
+	if err := rw.entering.enter(ctx); err != nil {
+		return nil, describe("acquire", side.key, err)
+	}
+	defer rw.entering.leave()
+	if h := side.held.current(); h != nil {
+		lease, err := h.enterAgain(ctx, r)
+		if err == nil || h.valid() {
+			return lease, err
+		}
+	}
+	h, err := ask()
+	if err != nil {
+		return nil, err
+	}
+	side.held.set(h)
+	return newEntry(h), nil
+}
+
+// rwReader is the reading side of an owner.
+type rwReader struct{ *RW }
+
+func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
+	return rw.reader.tryLock(ctx, &request{try: rw.try})
+}
+
+func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
+	if rw.inside() { // not behind those of our own process who wait for us
+		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
+			return lease, err
+		}
+	}
+	return rw.reader.lock(ctx, &request{try: rw.wait, shared: true})
+}
+
+// try asks once, for somebody who does not wait.
+func (rw rwReader) try(ctx context.Context, r *request) (*Lease, error) {
+	return rw.attempt(ctx, r, -time.Millisecond)
+}
+
+// wait asks once, for somebody who has been waiting since the request began.
+func (rw rwReader) wait(ctx context.Context, r *request) (*Lease, error) {
+	return rw.attempt(ctx, r, time.Since(r.began))
+}
+
+func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
+	return rw.take(ctx, r, &rw.reader, func() (*hold, error) {
+		within := "" // our own write lock
+		if h := rw.writer.held.current(); h != nil {
+			within = h.token
+		}
+		return rw.reader.acquireBy(ctx, r, func(token string) pending {
+			return rw.reader.hash.ask(ctx, token, rw.reader.opts.TTL, 1, within, waited)
+		})
+	})
+}
+
+// rwWriter is the writing side of an owner.
+type rwWriter struct{ *RW }
+
+func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
+	return rw.writer.tryLock(ctx, &request{try: rw.try})
+}
+
+// Lock keeps others out from its first refusal on, until it has had its turn or
+// ctx ends.
+func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
+	if rw.inside() { // not behind those of our own process who wait for us
+		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
+			return lease, err
+		}
+	}
+	r := &request{try: rw.wait, glance: claimLife / 3}
+	lease, err := rw.writer.lock(ctx, r)
+	if err != nil && r.attempts > 0 {
+		rw.withdraw()
+	}
+	return lease, err
+}
+
+// try asks once, for somebody who does not wait.
+func (rw rwWriter) try(ctx context.Context, r *request) (*Lease, error) {
+	return rw.attempt(ctx, r, "")
+}
+
+// wait asks once and, if it is refused, claims to be the next.
+func (rw rwWriter) wait(ctx context.Context, r *request) (*Lease, error) {
+	return rw.attempt(ctx, r, rw.claimant())
+}
+
+func (rw rwWriter) attempt(ctx context.Context, r *request, id string) (*Lease, error) {
+	return rw.take(ctx, r, &rw.writer, func() (*hold, error) {
+		if rw.reader.held.current() != nil {
+			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
+		}
+		life := max(claimLife, 3*rw.writer.opts.Wait.Poll)
+		for {
+			h, err := rw.writer.acquireBy(ctx, r, func(token string) pending {
+				return rw.writer.hash.ask(ctx, token, rw.writer.opts.TTL, 1, id, life)
+			})
+			if !unfinished(err) {
+				return h, err
+			}
+		}
+	})
+}
+
+// unfinished reports whether a writer was refused only because there were too
+// many dead readers to be removed at once.
+func unfinished(err error) bool {
+	var held *HeldError
+	return errors.As(err, &held) && held.Token == "" && held.TTL == 0
+}
+
+// claimant is the id under which the process waits. Its writers stand in one
+// line, and whoever is at its front acts for all: if each had a claim of its
+// own, the line could wake one whom the claim of another behind it keeps out.
+func (rw rwWriter) claimant() string {
+	return rw.writer.client.owner + "~" + rw.writer.client.id
+}
+
+// withdraw takes the claim back, in the background. If it does not arrive, the
+// claim ends by itself.
+func (rw rwWriter) withdraw() {
+	c := rw.writer.client
+	withdrawal := rw.writer.hash.withdraw(c.alive, rw.claimant())
+	c.tasks.spawn(func() {
+		ctx, cancel := context.WithTimeout(c.alive, claimLife)
+		defer cancel()
+		_, _ = withdrawal.wait(ctx)
+	})
+}
+
+// rwMode is a side of the lock, as the scripts call it.
+type rwMode string
+
+const (
+	readMode  rwMode = "r"
+	writeMode rwMode = "w"
+)
+
+// rwForm is one side of the hash.
+type rwForm struct {
+	wire   wire
+	keys   []string // the lock; its fence, if it has one
+	mode   rwMode
+	taking script
+	free   string // tells writers that somebody has left
+	open   string // tells readers that a writer has left, or waits no longer
+}
+
+func newRWForm(w wire, key string, mode rwMode, fence bool) *rwForm {
+	f := &rwForm{wire: w, keys: keysOf(key, fence), mode: mode, taking: rwRead, free: name(key, "free"), open: name(key, "open")}
+	if mode == writeMode {
+		f.taking = rwWrite
+	}
+	return f
+}
+
+// ask sends what the scripts that take a side have in common: who is an own
+// token or id, and d a time, that mean something else for each.
+func (f *rwForm) ask(ctx context.Context, token string, ttl time.Duration, entries int, who string, d time.Duration) pending {
+	return f.taking.send(ctx, f.wire, f.keys, string(f.mode), token, ttl.Milliseconds(), entries, who, d.Milliseconds())
+}
+
+func (f *rwForm) acquire(ctx context.Context, token string, ttl time.Duration, entries int) pending {
+	return f.ask(ctx, token, ttl, entries, "", -time.Millisecond)
+}
+
+func (f *rwForm) extend(ctx context.Context, token string, ttl time.Duration) pending {
+	return rwExtend.send(ctx, f.wire, f.keys[:1], string(f.mode), token, ttl.Milliseconds())
+}
+
+func (f *rwForm) release(ctx context.Context, token string, left int) pending {
+	return rwRelease.send(ctx, f.wire, f.keys[:1], string(f.mode), token, left, f.free, f.open)
+}
+
+func (f *rwForm) withdraw(ctx context.Context, id string) pending {
+	return rwWithdraw.send(ctx, f.wire, f.keys[:1], "q", id, f.free, f.open)
+}
+
+func (f *rwForm) channel() string {
+	if f.mode == writeMode {
+		return f.free
+	}
+	return f.open
+}

@@ -1,0 +1,984 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"locktop/lock"
+)
+
+// fixed is a lease that is not renewed: one whose holder has crashed, if nobody
+// unlocks it.
+func fixed(ttl time.Duration) lock.Options {
+	return lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}
+}
+
+// await is a call of Lock under way.
+type await struct {
+	lease *lock.Lease
+	err   error
+	done  chan struct{}
+}
+
+// lockAsync calls Lock on a goroutine of its own.
+func lockAsync(ctx context.Context, l lock.Locker) *await {
+	a := &await{done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.lease, a.err = l.Lock(ctx)
+	}()
+	return a
+}
+
+// over reports whether the call has returned.
+func (a *await) over() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// won waits for the lease.
+func (r *rig) won(a *await) *lock.Lease {
+	r.Helper()
+	<-a.done
+	r.must(a.err)
+	return a.lease
+}
+
+// locked takes a lock that must be free.
+func (r *rig) locked(l lock.Locker) *lock.Lease {
+	r.Helper()
+	lease, err := l.TryLock(ctx)
+	r.must(err)
+	return lease
+}
+
+// refused checks that a lock cannot be had.
+func (r *rig) refused(l lock.Locker) {
+	r.Helper()
+	if lease, err := l.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+		r.Errorf("got %v, %v, want ErrHeld", lease, err)
+	}
+}
+
+// field returns a field of the lock's hash, "" if there is none.
+func (r *rig) field(key, field string) string {
+	r.Helper()
+	v, err := r.rdb.HGet(ctx, key, field).Result()
+	if err != nil && err != redis.Nil {
+		r.Fatal(err)
+	}
+	return v
+}
+
+// claimed waits until a writer's claim to be the next is on the server.
+func (r *rig) claimed(key string) {
+	r.Helper()
+	r.until("a writer to wait", func() bool { return r.field(key, "q") != "" })
+}
+
+// gone checks that nothing is left of a lock.
+func (r *rig) gone(key string) {
+	r.Helper()
+	if all := r.rdb.HGetAll(ctx, key).Val(); len(all) > 0 {
+		r.Errorf("left behind: %v", all)
+	}
+}
+
+// Scenario 24.
+func TestAWriterEntersWhenTheLastReaderHasLeft(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		first := r.locked(c.RW("prices", lock.Options{}).Reader())
+		second := r.locked(c.RW("prices", lock.Options{}).Reader())
+		writer := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		r.must(first.Unlock(ctx))
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		if writer.over() || r.field("prices", "w") != "" {
+			r.Fatal("the writer did not wait for the second reader")
+		}
+		began := time.Now()
+		r.must(second.Unlock(ctx))
+		lease := r.won(writer)
+		if took := time.Since(began); took > time.Second {
+			r.Errorf("the writer entered %v after the last reader left", took)
+		}
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		r.must(lease.Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Scenario 25, and re-entry: who is in already is not held off.
+func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		inside := c.RW("prices", lock.Options{})
+		first := r.locked(inside.Reader())
+		writer := lockAsync(ctx, far.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		r.refused(far.RW("prices", lock.Options{}).Reader())
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		late := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		again, err := inside.Reader().Lock(short)
+		r.must(err)
+		r.must(again.Unlock(ctx))
+		if writer.over() || late.over() {
+			r.Fatal("somebody came in beside the first reader")
+		}
+		r.must(first.Unlock(ctx))
+		lease := r.won(writer)
+		if late.over() {
+			r.Error("a reader that came later went first")
+		}
+		r.must(lease.Unlock(ctx))
+		r.must(r.won(late).Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Scenario 26: the process of the waiting writer dies.
+func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		r.must(err)
+		defer near.Close()
+		first := r.locked(near.RW("prices", lock.Options{}).Reader())
+		doomed, kill := context.WithCancel(ctx)
+		writer := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		time.Sleep(10 * time.Second)
+		r.refused(near.RW("prices", lock.Options{}).Reader()) // the claim is kept alive
+		r.link.Freeze()
+		began := time.Now()
+		second, err := near.RW("prices", lock.Options{}).Reader().Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took < time.Second || took > 3010*time.Millisecond {
+			r.Errorf("a reader waited %v for a dead writer, want what was left of 3 s", took)
+		}
+		kill()
+		<-writer.done
+		r.must(first.Unlock(ctx))
+		r.must(second.Unlock(ctx))
+	})
+}
+
+func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		first := r.locked(c.RW("prices", lock.Options{}).Reader())
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		began := time.Now()
+		writer := lockAsync(short, far.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		second, err := c.RW("prices", lock.Options{}).Reader().Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took != 5*time.Second {
+			r.Errorf("the reader entered after %v, the writer gave up after 5 s", took)
+		}
+		<-writer.done
+		if !errors.Is(writer.err, context.DeadlineExceeded) || !errors.Is(writer.err, lock.ErrHeld) {
+			r.Errorf("the writer got %v", writer.err)
+		}
+		r.must(first.Unlock(ctx))
+		r.must(second.Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Scenario 27, with and without a crash of the first reader.
+func TestAWriterWaitsForTheReaderWhoStaysLongest(t *testing.T) {
+	for name, c := range map[string]struct {
+		unlocks bool
+		want    time.Duration
+	}{"leaves": {true, 5 * time.Second}, "crashes": {false, 10 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				client := r.client(lock.Config{})
+				began := time.Now()
+				first := r.locked(client.RW("prices", fixed(10*time.Second)).Reader())
+				second := r.locked(client.RW("prices", fixed(3*time.Second)).Reader())
+				writer := lockAsync(ctx, client.RW("prices", lock.Options{}).Writer())
+				time.Sleep(time.Second)
+				r.must(second.Unlock(ctx))
+				time.Sleep(4 * time.Second)
+				if writer.over() {
+					r.Fatal("the writer did not wait for the first reader")
+				}
+				if c.unlocks {
+					r.must(first.Unlock(ctx))
+				}
+				lease := r.won(writer)
+				if took := time.Since(began); took < c.want || took > c.want+10*time.Millisecond {
+					r.Errorf("the writer entered after %v, want %v", took, c.want)
+				}
+				r.must(lease.Unlock(ctx))
+			})
+		})
+	}
+}
+
+// Scenario 28.
+func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		began := time.Now()
+		r.locked(far.RW("prices", fixed(2*time.Second)).Reader()) // and is never heard of again
+		var live sync.WaitGroup
+		for i := range 8 {
+			live.Go(func() {
+				for time.Since(began) < 8*time.Second {
+					lease, err := c.As(fmt.Sprint(i)).RW("prices", lock.Options{TTL: time.Second}).Reader().Lock(ctx)
+					r.must(err)
+					time.Sleep(time.Duration(100*(i+1)) * time.Millisecond)
+					r.must(lease.Extend(ctx, 10*time.Second))
+					time.Sleep(time.Duration(50*(i+1)) * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		lease, err := c.RW("prices", lock.Options{}).Writer().Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond {
+			r.Errorf("the writer entered after %v, the dead reader's TTL was 2 s", took)
+		}
+		r.must(lease.Unlock(ctx))
+		live.Wait()
+	})
+}
+
+// Scenario 29, for a writer that only tries.
+func TestAReadersExpiryIsItsOwn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		r.locked(c.RW("prices", fixed(4*time.Second)).Reader())
+		time.Sleep(3 * time.Second)
+		second := r.locked(c.RW("prices", fixed(time.Minute)).Reader())
+		r.must(second.Unlock(ctx))
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		time.Sleep(2 * time.Second)
+		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Scenario 30.
+func TestAWriterThatReadsOnKeepsOtherWritersOut(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		owner := c.RW("prices", lock.Options{})
+		write := r.locked(owner.Writer())
+		read := r.locked(owner.Reader())
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		r.must(write.Unlock(ctx))
+		if !read.Valid() {
+			r.Error("the read lease ended with the write lease")
+		}
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		other := r.locked(c.RW("prices", lock.Options{}).Reader())
+		if _, err := owner.Writer().TryLock(ctx); !errors.Is(err, lock.ErrUpgrade) {
+			r.Errorf("back to the write lock: got %v, want ErrUpgrade", err)
+		}
+		r.must(read.Unlock(ctx))
+		r.must(other.Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// A waiting writer does not keep the owner from reading within its write lock.
+func TestAWriterReadsWithinItsLockWhileAnotherWaits(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		owner := c.RW("prices", lock.Options{})
+		write := r.locked(owner.Writer())
+		waiting := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		read, err := owner.Reader().Lock(short)
+		r.must(err)
+		again, err := owner.Writer().Lock(short)
+		r.must(err)
+		r.must(again.Unlock(ctx))
+		r.must(write.Unlock(ctx))
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		r.must(read.Unlock(ctx))
+		r.must(r.won(waiting).Unlock(ctx))
+	})
+}
+
+// Scenario 31.
+func TestAReaderCannotBecomeTheWriter(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		owners := []*lock.RW{c.RW("prices", lock.Options{}), c.RW("prices", lock.Options{})}
+		reads := []*lock.Lease{r.locked(owners[0].Reader()), r.locked(owners[1].Reader())}
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		for i, owner := range owners {
+			began := time.Now()
+			if _, err := owner.Writer().Lock(short); !errors.Is(err, lock.ErrUpgrade) {
+				r.Errorf("got %v, want ErrUpgrade", err)
+			}
+			if took := time.Since(began); took > time.Second {
+				r.Errorf("it took %v to say so", took)
+			}
+			if !reads[i].Valid() {
+				r.Error("the read lease ended")
+			}
+		}
+		if r.field("prices", "q") != "" {
+			r.Error("a claim was left")
+		}
+		for _, read := range reads {
+			r.must(read.Unlock(ctx))
+		}
+		r.must(r.locked(owners[0].Writer()).Unlock(ctx))
+	})
+}
+
+// Scenario 32.
+func TestAReaderLeavesAsOftenAsItEntered(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		owner := c.RW("prices", lock.Options{})
+		leases := []*lock.Lease{r.locked(owner.Reader()), r.locked(owner.Reader()), r.locked(owner.Reader())}
+		writer := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		for left := 2; left > 0; left-- {
+			r.must(leases[left].Unlock(ctx))
+			if got := r.field("prices", "r:"+leases[0].Token()); !strings.HasPrefix(got, fmt.Sprint(left, ":")) {
+				r.Errorf("the reader is stored as %q, want %d entries", got, left)
+			}
+			r.refused(c.RW("prices", lock.Options{}).Writer())
+		}
+		if writer.over() {
+			r.Fatal("the writer did not wait for the last entry")
+		}
+		r.must(leases[0].Unlock(ctx))
+		lease := r.won(writer)
+		if n := r.rdb.HLen(ctx, "prices").Val(); n != 2 { // the version, the writer
+			r.Errorf("left beside the writer: %v", r.rdb.HGetAll(ctx, "prices").Val())
+		}
+		r.must(lease.Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Scenario 33.
+func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		const dead = 10_000
+		p := r.rdb.Pipeline()
+		p.HSet(ctx, "prices", "v", 1)
+		for i := range dead {
+			p.HSet(ctx, "prices", fmt.Sprint("r:crashed~", i), "1:1763683200000")
+		}
+		p.PExpire(ctx, "prices", time.Hour)
+		_, err := p.Exec(ctx)
+		r.must(err)
+
+		reply, err := r.rdb.Eval(ctx, source(r, "rw_common.lua", "rw_write.lua"), []string{"prices"}, "w", "by hand", 10_000, 1, "", -1).Slice()
+		r.must(err)
+		if fmt.Sprint(reply) != "[ 0]" {
+			r.Errorf("an attempt that could not finish returned %q", reply)
+		}
+		if left := r.rdb.HLen(ctx, "prices").Val(); left != 1+dead-100 {
+			r.Errorf("%d of %d readers left after one attempt", left-1, dead)
+		}
+		r.must(r.rdb.ConfigResetStat(ctx).Err())
+		lease := r.locked(r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
+		if n := r.rdb.HLen(ctx, "prices").Val(); n != 2 {
+			r.Errorf("%d fields beside the writer", n-2)
+		}
+		for line := range strings.Lines(r.rdb.Info(ctx, "commandstats").Val()) {
+			if strings.HasPrefix(line, "cmdstat_eval") {
+				r.Log(strings.TrimSpace(line))
+			}
+		}
+		r.must(lease.Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// source is what the package sends as one script.
+func source(r *rig, files ...string) string {
+	r.Helper()
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		r.must(err)
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// Readers tidy up, too: where nobody writes, dead readers must not add up.
+func TestReadersRemoveDeadReaders(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease := r.locked(c.RW("prices", lock.Options{}).Reader())
+		for i := range 200 {
+			r.must(r.rdb.HSet(ctx, "prices", fmt.Sprint("r:crashed~", i), "1:1763683200000").Err())
+		}
+		r.until("readers to remove the dead", func() bool {
+			r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx))
+			return r.rdb.HLen(ctx, "prices").Val() == 2
+		})
+		r.must(lease.Extend(ctx, time.Second))
+	})
+}
+
+// Scenario 34.
+func TestARenewalProlongsOneReaderOnly(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		first := r.locked(c.RW("prices", fixed(10*time.Second)).Reader())
+		second := r.locked(c.RW("prices", fixed(20*time.Second)).Reader())
+		mine, others := r.field("prices", "r:"+first.Token()), r.field("prices", "r:"+second.Token())
+		r.must(first.Extend(ctx, time.Minute))
+		if got := r.field("prices", "r:"+first.Token()); got <= mine {
+			r.Errorf("from %q to %q by an extension", mine, got)
+		}
+		if got := r.field("prices", "r:"+second.Token()); got != others {
+			r.Errorf("the other reader went from %q to %q", others, got)
+		}
+		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 59*time.Second {
+			r.Errorf("the key ends after %v, before its last reader", ttl)
+		}
+		r.must(first.Extend(ctx, time.Second)) // shorter: the key stays for the other
+		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 19*time.Second {
+			r.Errorf("the key ends after %v, before its last reader", ttl)
+		}
+	})
+}
+
+func TestAReaderIsRenewedUntilItLeaves(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		var leases []*lock.Lease
+		for range 5 {
+			leases = append(leases, r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Reader()))
+		}
+		time.Sleep(5 * time.Minute)
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		for _, lease := range leases {
+			if !lease.Valid() {
+				r.Error("a reader was lost")
+			}
+			r.must(lease.Unlock(ctx))
+		}
+		write := r.locked(c.RW("prices", lock.Options{TTL: 3 * time.Second}).Writer())
+		time.Sleep(5 * time.Minute)
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		r.must(write.Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Scenario 35: somebody breaks one side by hand.
+func TestBreakingOneSideLeavesTheOther(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		owner := c.RW("prices", lock.Options{})
+		write, read := r.locked(owner.Writer()), r.locked(owner.Reader())
+		r.must(r.rdb.HDel(ctx, "prices", "r:"+read.Token()).Err())
+		if err := read.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("a broken read lock: got %v, want ErrLost", err)
+		}
+		r.must(write.Extend(ctx, time.Minute))
+
+		read = r.locked(owner.Reader())
+		r.must(r.rdb.HDel(ctx, "prices", "w").Err())
+		if err := write.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("a broken write lock: got %v, want ErrLost", err)
+		}
+		r.must(read.Extend(ctx, time.Minute))
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx))
+		r.must(read.Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// crowd watches who is in a section at once.
+type crowd struct {
+	readers, writers             atomic.Int32
+	together, overlaps, intruded atomic.Int32
+}
+
+// read and write pass through the section.
+func (c *crowd) read(work func()) {
+	if c.readers.Add(1) > 1 {
+		c.together.Add(1)
+	}
+	if c.writers.Load() > 0 {
+		c.intruded.Add(1)
+	}
+	work()
+	c.readers.Add(-1)
+}
+
+func (c *crowd) write(work func()) {
+	if c.writers.Add(1) > 1 {
+		c.overlaps.Add(1)
+	}
+	work()
+	if c.readers.Load() > 0 {
+		c.intruded.Add(1)
+	}
+	c.writers.Add(-1)
+}
+
+// Scenario 36.
+func TestReadersShareAndWritersDoNot(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		const clients, rounds = 8, 100
+		var section crowd
+		var all errgroup.Group
+		for i := range clients {
+			c := r.client(lock.Config{Owner: fmt.Sprint(i)})
+			all.Go(func() error {
+				for round := range rounds {
+					rw := c.RW("prices", lock.Options{TTL: time.Minute})
+					side, pass := rw.Reader(), section.read
+					if (round+i)%10 == 0 {
+						side, pass = rw.Writer(), section.write
+					}
+					lease, err := side.Lock(ctx)
+					if err != nil {
+						return err
+					}
+					pass(func() { time.Sleep(time.Millisecond) })
+					if err := lease.Unlock(ctx); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		r.must(all.Wait())
+		if n := section.overlaps.Load(); n > 0 {
+			r.Errorf("%d times a writer beside a writer", n)
+		}
+		if n := section.intruded.Load(); n > 0 {
+			r.Errorf("%d times a reader beside a writer", n)
+		}
+		if section.together.Load() == 0 {
+			r.Error("never two readers at once")
+		}
+		r.until("nothing to be left", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
+	})
+}
+
+func TestReadersOfOneProcessDoNotQueueForEachOther(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx)) // connected now
+		r.link.FreezeReplies()
+		var calls []*await
+		for range 10 {
+			calls = append(calls, lockAsync(ctx, c.RW("prices", lock.Options{TTL: time.Minute}).Reader()))
+		}
+		r.until("all to ask though nobody is answered", func() bool { return r.rdb.HLen(ctx, "prices").Val() == 11 })
+		r.link.Thaw()
+		for _, call := range calls {
+			r.must(r.won(call).Unlock(ctx))
+		}
+		r.gone("prices")
+	})
+}
+
+func TestAMassOfReadersHoldsTogether(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		const n = 1000
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		write := r.locked(far.RW("prices", lock.Options{TTL: time.Minute}).Writer())
+		var calls []*await
+		for i := range n {
+			from := []*lock.Client{c, far}[i%2]
+			calls = append(calls, lockAsync(ctx, from.RW("prices", lock.Options{TTL: time.Minute}).Reader()))
+		}
+		r.until("a reader to wait", func() bool { return r.field("prices", "s") != "" })
+		began := time.Now()
+		r.must(write.Unlock(ctx))
+		var leases []*lock.Lease
+		for _, call := range calls {
+			leases = append(leases, r.won(call)) // all of them, before any leaves
+		}
+		r.Logf("%d readers entered in %v", n, time.Since(began))
+		writer := lockAsync(ctx, c.RW("prices", lock.Options{TTL: time.Minute}).Writer())
+		r.claimed("prices")
+		for _, lease := range leases {
+			if writer.over() {
+				r.Fatal("the writer entered beside readers")
+			}
+			r.must(lease.Unlock(ctx))
+		}
+		r.must(r.won(writer).Unlock(ctx))
+		r.until("nothing to be left", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
+	})
+}
+
+// All readers that a writer has kept waiting go in before the next one, and no
+// reader that comes later does.
+func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		write := r.locked(c.RW("prices", lock.Options{}).Writer())
+		next := lockAsync(ctx, far.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		var kept []*await
+		for i := range 30 {
+			from := []*lock.Client{c, far, c.As(fmt.Sprint(i))}[i%3]
+			kept = append(kept, lockAsync(ctx, from.RW("prices", lock.Options{}).Reader()))
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		r.must(write.Unlock(ctx))
+		var leases []*lock.Lease
+		for _, call := range kept {
+			leases = append(leases, r.won(call)) // all of them, before any leaves
+		}
+		if took := time.Since(began); took > 0 || next.over() {
+			r.Errorf("the readers were let in after %v, the next writer: %v", took, next.over())
+		}
+		time.Sleep(time.Millisecond)
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		late := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
+		time.Sleep(10 * time.Second)
+		for _, lease := range leases {
+			if late.over() || next.over() {
+				r.Fatal("somebody came in beside the readers who were kept waiting")
+			}
+			r.must(lease.Unlock(ctx))
+		}
+		lease := r.won(next)
+		time.Sleep(time.Second)
+		if late.over() {
+			r.Error("a reader is in beside the writer")
+		}
+		r.must(lease.Unlock(ctx))
+		r.must(r.won(late).Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Two processes of three writers each hand the lock around without a gap; a
+// reader that comes along has its turn after one of them, at most two.
+func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var entries atomic.Int32
+		stop := make(chan struct{})
+		var writers sync.WaitGroup
+		clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
+		for i := range 6 {
+			writers.Go(func() {
+				for open := true; open; {
+					lease, err := clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Writer().Lock(ctx)
+					r.must(err)
+					entries.Add(1)
+					time.Sleep(10 * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+					select {
+					case <-stop:
+						open = false
+					default:
+					}
+				}
+			})
+		}
+		c := r.client(lock.Config{})
+		for i := range 50 {
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			before := entries.Load()
+			lease, err := c.RW("prices", lock.Options{}).Reader().Lock(ctx)
+			r.must(err)
+			if n := entries.Load() - before; n > 2 {
+				r.Errorf("round %d: %d writers went before the reader", i, n)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+		close(stop)
+		writers.Wait()
+	})
+}
+
+func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		stop := make(chan struct{})
+		var readers sync.WaitGroup
+		clients := []*lock.Client{r.client(lock.Config{}), r.client(lock.Config{})}
+		for i := range 10 {
+			readers.Go(func() {
+				for open := true; open; {
+					lease, err := clients[i%2].As(fmt.Sprint(i)).RW("prices", lock.Options{}).Reader().Lock(ctx)
+					r.must(err)
+					time.Sleep(time.Duration(11+i) * time.Millisecond)
+					r.must(lease.Unlock(ctx))
+					select {
+					case <-stop:
+						open = false
+					default:
+					}
+				}
+			})
+		}
+		c := r.client(lock.Config{})
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		for i := range 50 {
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			began := time.Now()
+			lease, err := c.RW("prices", lock.Options{}).Writer().Lock(short)
+			if err != nil {
+				r.Errorf("round %d: %v", i, err)
+				break
+			}
+			if took := time.Since(began); took > 25*time.Millisecond {
+				r.Errorf("round %d: the writer waited %v for readers that stay 20 ms", i, took)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+		close(stop)
+		readers.Wait()
+	})
+}
+
+// Writers of one process stand in one line: whoever is at its front goes in.
+func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		write := r.locked(far.RW("prices", lock.Options{}).Writer())
+		var calls []*await
+		for i := range 20 {
+			from := []*lock.Client{c, far}[i%2].As(fmt.Sprint(i))
+			calls = append(calls, lockAsync(ctx, from.RW("prices", lock.Options{}).Writer()))
+		}
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		r.must(write.Unlock(ctx))
+		for _, call := range calls {
+			go func() {
+				<-call.done
+				if call.err == nil {
+					call.err = call.lease.Unlock(ctx)
+				}
+			}()
+		}
+		for _, call := range calls {
+			<-call.done
+		}
+		if took := time.Since(began); took > 0 {
+			r.Errorf("20 writers took %v to follow each other", took)
+		}
+	})
+}
+
+// A waiting writer that gives up takes the claim of its process along; the next
+// one makes it again.
+func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		read := r.locked(far.RW("prices", lock.Options{}).Reader())
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		fickle := lockAsync(short, c.As("a").RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		patient := lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
+		<-fickle.done
+		time.Sleep(time.Millisecond)
+		if r.field("prices", "q") == "" {
+			r.Error("nobody claims to be next though somebody waits")
+		}
+		r.must(read.Unlock(ctx))
+		r.must(r.won(patient).Unlock(ctx))
+	})
+}
+
+func TestPollingWritersAreNotStarvedEither(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		read := r.locked(c.RW("prices", lock.Options{}).Reader())
+		writer := lockAsync(ctx, c.RW("prices", lock.Options{Wait: lock.Wait{Poll: 5 * time.Second}}).Writer())
+		r.claimed("prices")
+		time.Sleep(12 * time.Second)
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		r.must(read.Unlock(ctx))
+		r.must(r.won(writer).Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+// Readers that died while they waited cost the next writer a tenth of a second.
+func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		r.must(err)
+		defer near.Close()
+		write := r.locked(near.RW("prices", lock.Options{}).Writer())
+		doomed, kill := context.WithCancel(ctx)
+		reader := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Reader())
+		r.until("the reader to wait", func() bool { return r.field("prices", "s") != "" })
+		next := lockAsync(ctx, near.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		r.link.Freeze()
+		began := time.Now()
+		r.must(write.Unlock(ctx))
+		lease := r.won(next)
+		if took := time.Since(began); took < 90*time.Millisecond || took > 110*time.Millisecond {
+			r.Errorf("the next writer entered after %v, want the readers' tenth of a second", took)
+		}
+		kill()
+		<-reader.done
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		reader, writer := c.RW("prices", lock.Options{}), c.RW("stock", lock.Options{})
+		leases := []*lock.Lease{r.locked(reader.Reader()), r.locked(reader.Reader()), r.locked(writer.Writer()), r.locked(writer.Writer())}
+		waiting := lockAsync(ctx, c.RW("stock", lock.Options{}).Reader())
+		r.until("a reader to wait", func() bool { return r.field("stock", "s") != "" })
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		for _, side := range []lock.Locker{c.RW("prices", lock.Options{}).Reader(), c.RW("orders", lock.Options{}).Writer()} {
+			if _, err := side.TryLock(ctx); !errors.Is(err, lock.ErrOOM) {
+				r.Errorf("got %v, want ErrOOM", err)
+			}
+		}
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		for _, lease := range leases {
+			r.must(lease.Extend(ctx, time.Hour))
+		}
+		for key, field := range map[string]string{"prices": "r:" + leases[0].Token(), "stock": "w"} {
+			var count, deadline int64
+			_, err := fmt.Sscanf(r.field(key, field), "%d:%d", &count, &deadline)
+			r.must(err)
+			if left := time.Until(time.UnixMilli(deadline)); left < 59*time.Minute {
+				r.Errorf("%s: %v left after an extension by an hour", key, left)
+			}
+		}
+		for _, lease := range leases {
+			r.must(lease.Unlock(ctx))
+		}
+		<-waiting.done // woken, and told
+		if !errors.Is(waiting.err, lock.ErrOOM) {
+			r.Errorf("got %v, want ErrOOM", waiting.err)
+		}
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+		lease, err := c.RW("stock", lock.Options{}).Writer().Lock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		r.gone("prices")
+		r.gone("stock")
+	})
+}
+
+// Scenario 9, for hashes of others, too.
+func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		r.must(r.rdb.Set(ctx, "string", "stranger", 0).Err())
+		r.must(r.rdb.HSet(ctx, "hash", "name", "Zoe").Err())
+		r.must(r.rdb.HSet(ctx, "newer", "v", "2").Err())
+		_, err := c.Reentrant("reentrant", lock.Options{}).Lock(ctx)
+		r.must(err)
+		for _, key := range []string{"string", "hash", "newer", "reentrant"} {
+			before := r.rdb.Dump(ctx, key).Val()
+			rw := c.RW(key, lock.Options{})
+			for _, side := range []lock.Locker{rw.Reader(), rw.Writer()} {
+				if _, err := side.Lock(ctx); !errors.Is(err, lock.ErrWrongType) {
+					r.Errorf("%s: got %v, want ErrWrongType", key, err)
+				}
+			}
+			if r.rdb.Dump(ctx, key).Val() != before {
+				r.Errorf("%s was touched", key)
+			}
+		}
+		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Extend(ctx, time.Minute))
+		r.refused(c.Reentrant("prices", lock.Options{}))
+	})
+}
+
+// A hold that the server has lost is not made anew by entering it again.
+func TestEnteringALostHoldTakesANewOne(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for _, side := range []func(*lock.RW) lock.Locker{(*lock.RW).Reader, (*lock.RW).Writer} {
+			owner := c.RW("prices", lock.Options{})
+			lost := r.locked(side(owner))
+			r.must(r.rdb.Del(ctx, "prices").Err())
+			lease := r.locked(side(owner))
+			if lease.Token() == lost.Token() || lost.Valid() {
+				r.Error("the old hold came back to life")
+			}
+			if !errors.Is(context.Cause(lost.Context()), lock.ErrLost) {
+				r.Errorf("the old lease ended with %v", context.Cause(lost.Context()))
+			}
+			r.must(lease.Unlock(ctx))
+			r.gone("prices")
+		}
+	})
+}
+
+// Scenarios 71 and 82, for both sides.
+func TestASideThatWasGivenUpIsLeftFree(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx)) // connected now
+		for _, side := range []func(*lock.RW) lock.Locker{(*lock.RW).Reader, (*lock.RW).Writer} {
+			r.link.FreezeReplies()
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			if _, err := side(c.RW("prices", lock.Options{TTL: time.Minute})).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+				r.Fatalf("got %v", err)
+			}
+			cancel()
+			r.link.Thaw()
+			r.until("the undo", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
+		}
+	})
+}
+
+// Scenario 108, for both sides.
+func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		rw := c.RW("prices", lock.Options{Fence: true})
+		for want := range int64(3) {
+			read := r.locked(rw.Reader())
+			if read.Fence() != want {
+				r.Errorf("a reader's fence is %d after %d writers", read.Fence(), want)
+			}
+			r.must(read.Unlock(ctx))
+			write := r.locked(rw.Writer())
+			again := r.locked(rw.Writer())
+			if write.Fence() != want+1 || again.Fence() != want+1 {
+				r.Errorf("the writer's fences are %d and %d, want %d", write.Fence(), again.Fence(), want+1)
+			}
+			r.must(again.Unlock(ctx))
+			r.must(write.Unlock(ctx))
+		}
+	})
+}
