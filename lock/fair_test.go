@@ -292,27 +292,97 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 	})
 }
 
-// A waiter whose message was lost, or that was taken for dead, queues anew.
-func TestAForgottenWaiterComesBack(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-		r.must(err)
-		got := make(chan struct{})
+// waitFair has n goroutines wait for a fair lock, and give it back; the channel
+// tells when each got in.
+func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
+	got := make(chan time.Time, n)
+	for range n {
 		go func() {
-			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+			lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
 			if err != nil {
 				r.Error(err)
 				return
 			}
-			r.must(next.Unlock(ctx))
-			close(got)
+			at := time.Now()
+			r.must(lease.Unlock(ctx))
+			got <- at
 		}()
+	}
+	return got
+}
+
+// Waiters whose message was lost, or that were taken for dead, queue anew.
+func TestForgottenWaitersComeBack(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		got := r.waitFair(r.client(lock.Config{}), 3)
 		time.Sleep(time.Second)
 		r.must(r.rdb.Del(ctx, "{orders}:queue", "{orders}:alive").Err())
-		time.Sleep(3 * time.Second)
-		r.queued("orders", 1)
+		time.Sleep(2 * time.Second)
+		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n != 3 {
+			r.Errorf("%d of 3 came back with their next sign of life", n)
+		}
 		r.must(lease.Unlock(ctx))
-		<-got
+		for range 3 {
+			<-got
+		}
+	})
+}
+
+// However many arrive before the first subscription stands, all are in the queue
+// right after.
+func TestEverybodyQueuesOnceTheyCanBeTold(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		got := r.waitFair(r.client(lock.Config{}), 5)
+		time.Sleep(time.Millisecond)
+		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n != 5 {
+			r.Errorf("%d of 5 are in the queue", n)
+		}
+		r.must(lease.Unlock(ctx))
+		for range 5 {
+			<-got
+		}
+	})
+}
+
+// Nobody queues who cannot be told yet: the lock would be handed to the deaf.
+func TestWhoeverIsInTheQueueHearsOfItsTurn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		holder := r.client(lock.Config{})
+		for round := range 20 {
+			lease, err := holder.Fair("orders", lock.Options{}).Lock(ctx)
+			r.must(err)
+			got := r.waitFair(r.client(lock.Config{}), 1) // over a connection of its own
+			for r.rdb.ZCard(ctx, "{orders}:queue").Val() == 0 {
+				time.Sleep(time.Nanosecond)
+			}
+			released := time.Now()
+			r.must(lease.Unlock(ctx))
+			if took := (<-got).Sub(released); took > 100*time.Millisecond {
+				r.Fatalf("round %d: told after %v", round, took)
+			}
+		}
+	})
+}
+
+// The queue of waiters that are all dead does not stay.
+func TestADeadQueueVanishes(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", time.Hour).Err())
+		r.waitFair(r.client(lock.Config{}), 3)
+		time.Sleep(time.Second)
+		r.queued("orders", 3)
+		r.link.Freeze()
+		time.Sleep(15 * time.Second)
+		if n := r.rdb.DBSize(ctx).Val(); n != 1 {
+			r.Errorf("%d keys, want the lock alone", n)
+		}
+		r.must(r.rdb.Del(ctx, "orders").Err())
+		r.link.Thaw()
+		time.Sleep(time.Minute)
 	})
 }
 
