@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/lock"
 	"locktop/lock/classic"
 )
 
@@ -29,10 +30,20 @@ func classicRWKinds() []rwKind {
 	return kinds
 }
 
-// eachRW runs f for every kind, under a fake clock and on a redis-server.
-func eachRW(t *testing.T, kinds []rwKind, f func(*rig, rwKind)) {
+// soundRW is the RW of package lock.
+func soundRW() rwKind {
+	o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}
+	return rwKind{"RW",
+		func(r *rig) classic.Lock { return sound{r.client().RW("orders", o).Reader()} },
+		func(r *rig) classic.Lock { return sound{r.client().RW("orders", o).Writer()} },
+	}
+}
+
+// eachRW runs f for the historic forms and the sound one, under a fake clock and
+// on a redis-server.
+func eachRW(t *testing.T, f func(*rig, rwKind)) {
 	t.Helper()
-	for _, k := range kinds {
+	for _, k := range append(classicRWKinds(), soundRW()) {
 		t.Run(k.name, func(t *testing.T) {
 			onBoth(t, func(r *rig) { f(r, k) })
 		})
@@ -40,16 +51,8 @@ func eachRW(t *testing.T, kinds []rwKind, f func(*rig, rwKind)) {
 }
 
 func TestReadersShareTheLockAndExcludeAWriter(t *testing.T) {
-	eachRW(t, classicRWKinds(), func(r *rig, k rwKind) {
+	eachRW(t, func(r *rig, k rwKind) {
 		reader, writer := k.reader(r), k.writer(r)
-		reading := r.take(reader)
-		if r.try(writer) != nil {
-			r.Error("a writer got in beside a reader")
-		}
-		r.must(reading.Unlock(ctx))
-		r.take(reader)
-		last := r.take(k.reader(r))
-		r.must(last.Unlock(ctx))
 		writing := r.take(writer)
 		if r.try(reader) != nil {
 			r.Error("a reader got in beside a writer")
@@ -58,20 +61,61 @@ func TestReadersShareTheLockAndExcludeAWriter(t *testing.T) {
 			r.Error("a writer got in beside a writer")
 		}
 		r.must(writing.Unlock(ctx))
+		reading := r.take(reader)
+		if r.try(writer) != nil {
+			r.Error("a writer got in beside a reader")
+		}
+		r.must(reading.Unlock(ctx))
 		if n := r.rdb.DBSize(ctx).Val(); n != 0 {
 			r.Errorf("%d keys left behind", n)
 		}
+		r.take(reader)
+		r.take(k.reader(r))
 	})
 }
 
 func TestAReaderThatLeavesLetsAWriterInBesideAnother(t *testing.T) {
-	eachRW(t, classicRWKinds(), func(r *rig, k rwKind) {
+	eachRW(t, func(r *rig, k rwKind) {
 		staying := r.take(k.reader(r))
 		leaving := r.take(k.reader(r))
 		r.must(leaving.Unlock(ctx))
-		r.take(k.writer(r))
+		beside := r.try(k.writer(r)) != nil
 		if !time.Now().Before(staying.Deadline()) {
-			r.Error("the other reader's time is up")
+			r.Fatal("the other reader's time is up")
 		}
+		if beside != (k.name != "RW") {
+			r.Errorf("a writer got in: %v", beside)
+		}
+	})
+}
+
+// The staging of [TestASecondReadersStampKeepsTheFirstFromUnlocking].
+func TestReadersOfASoundLockLeaveInAnyOrder(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		k := soundRW()
+		first, second := r.take(k.reader(r)), r.take(k.reader(r))
+		r.must(first.Unlock(ctx))
+		if r.try(k.writer(r)) != nil {
+			r.Error("a writer got in beside the second")
+		}
+		r.must(second.Unlock(ctx))
+		r.take(k.writer(r))
+	})
+}
+
+// The staging of [TestAReaderSetsTheTimeOfAllReaders].
+func TestReadersOfASoundLockHaveTimesOfTheirOwn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		reader := func(ttl time.Duration) classic.Lock {
+			return sound{r.client().RW("orders", lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}).Reader()}
+		}
+		long := r.take(reader(time.Minute))
+		r.take(reader(time.Second))
+		time.Sleep(1100 * time.Millisecond)
+		if r.try(soundRW().writer(r)) != nil {
+			r.Error("a writer got in beside the first reader")
+		}
+		time.Sleep(time.Until(long.Deadline()) + time.Second)
+		r.take(soundRW().writer(r))
 	})
 }

@@ -45,6 +45,9 @@ func soundKinds() []kind {
 		{"Reentrant", func(r *rig, ttl time.Duration) classic.Lock {
 			return sound{r.client().Reentrant("orders", once(ttl))}
 		}},
+		{"RW", func(r *rig, ttl time.Duration) classic.Lock {
+			return sound{r.client().RW("orders", once(ttl)).Writer()}
+		}},
 		{"Fair", func(r *rig, ttl time.Duration) classic.Lock {
 			return sound{r.client().Fair("orders", once(ttl))}
 		}},
