@@ -143,12 +143,18 @@ func transient(err error) bool {
 // outcomeUnknown reports whether a command that ended with err may have been
 // executed, or may yet be: no reply came, or none that was waited for.
 func outcomeUnknown(err error) bool {
+	if err == nil {
+		return false
+	}
 	var reply redis.Error
-	return err != nil && !errors.As(err, &reply) && !neverSent(err)
+	return !errors.As(err, &reply) && !neverSent(err)
 }
 
 // neverSent reports whether a command that ended with err never left.
 func neverSent(err error) bool {
+	if err == nil {
+		return false
+	}
 	var op *net.OpError
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrArgument) || errors.As(err, &op) && op.Op == "dial"
 }

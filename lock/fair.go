@@ -58,6 +58,9 @@ func (c *Client) Fair(key string, o Options) *Fair {
 	if f.bad == nil && o.Wait != (Wait{}) {
 		f.bad = fmt.Errorf("%w: a fair lock has its own way to wait", ErrArgument)
 	}
+	if f.bad == nil {
+		f.bad = c.checkCompanions(key)
+	}
 	return f
 }
 

@@ -168,7 +168,7 @@ func (h *hold) leave(ctx context.Context) error {
 	}
 	reply, err := h.form.release(ctx, h.token, left).wait(ctx)
 	done()
-	if left == 0 && (outcomeUnknown(err) || neverSent(err)) {
+	if left == 0 && transient(err) {
 		h.client.undo(h.form, h.token, time.Now().Add(h.opts.TTL))
 	}
 	if err != nil {

@@ -34,7 +34,18 @@ type target struct {
 // newTarget checks the options; what cannot work is told when it is used.
 func (c *Client) newTarget(key string, o Options, form form) target {
 	o, err := o.withDefaults()
+	if err == nil && o.Fence {
+		err = c.checkCompanions(key)
+	}
 	return target{client: c, key: key, opts: o, form: form, bad: err}
+}
+
+// checkCompanions refuses a key beside which a cluster has no place for others.
+func (t *transport) checkCompanions(key string) error {
+	if t.wire.clustered() && !companionable(key) {
+		return fmt.Errorf("%w: on a cluster the key %q, with a closing brace but no {tag}, cannot have others in its slot, as this lock needs", ErrArgument, key)
+	}
+	return nil
 }
 
 // request is one call of Lock or TryLock.

@@ -55,6 +55,12 @@ func name(key, part string) string {
 	return "{" + key + "}:" + part
 }
 
+// companionable reports whether name makes names in the slot of the lock: a key
+// without a tag must become one, between braces, as a whole.
+func companionable(key string) bool {
+	return hasTag(key) || key != "" && !strings.Contains(key, "}")
+}
+
 // hasTag reports whether a cluster hashes only the part of key between braces:
 // between the first "{" and the next "}", if there is anything.
 func hasTag(key string) bool {

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -49,19 +51,36 @@ func (c *call) settle(ctx context.Context) error {
 		c.push(ctx, "eval", c.script.source)
 		return nil
 	}
-	if errors.Is(err, redis.Nil) {
+	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") {
 		return nil
 	}
 	return err
 }
 
-// wait implements [pending].
+// While a lock's keys move to another node of a cluster, a call is sent this
+// often, for so long.
+const (
+	movePause = 2 * time.Millisecond
+	moveLimit = 5 * time.Second
+)
+
+// wait implements [pending]. Half of a lock's keys may be on their way to another
+// node: it sends the call again until they have arrived.
 func (c *call) wait(ctx context.Context) (any, error) {
-	if err := c.settle(ctx); err != nil {
-		return nil, err
+	began := time.Now()
+	for {
+		if err := c.settle(ctx); err != nil {
+			return nil, err
+		}
+		err := c.reply.WaitContext(ctx)
+		switch {
+		case err == nil || errors.Is(err, redis.Nil):
+			return c.cmd.Val(), nil
+		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Since(began) > moveLimit:
+			return nil, err
+		case !pauseFor(ctx, movePause):
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		c.push(ctx, "evalsha", c.script.sha)
 	}
-	if err := c.reply.WaitContext(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, err
-	}
-	return c.cmd.Val(), nil
 }

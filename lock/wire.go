@@ -14,7 +14,10 @@ import (
 type wire interface {
 	// send puts cmd on its way. It does not wait for the network, unless so
 	// much is under way that there is no room; then it waits for ctx at most.
-	send(ctx context.Context, cmd redis.Cmder) reply
+	send(ctx context.Context, cmd *redis.Cmd) reply
+	// clustered reports whether keys are spread over nodes, so that the keys of
+	// one command must share a slot.
+	clustered() bool
 	// subscriber opens the connection on which messages arrive.
 	subscriber(ctx context.Context) *redis.PubSub
 	// close ends the wire; commands in flight fail.
@@ -76,14 +79,29 @@ func ownClient(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
 		o.ClusterStateReloadInterval = time.Second
+		// A replica would answer for a lock, with what it was some time ago.
+		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 		return redis.NewClusterClient(&o), nil
 	default:
 		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
 	}
 }
 
-func (p *pipelined) send(ctx context.Context, cmd redis.Cmder) reply {
-	return p.pipe.Submit(ctx, cmd)
+func (p *pipelined) send(ctx context.Context, cmd *redis.Cmd) reply {
+	return p.pipe.Submit(ctx, once{cmd})
+}
+
+// once is a command that is not sent again: a cluster's client would, whatever
+// its MaxRetries. It still follows a slot to another node, since the one that
+// sends it there has not executed it.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements [redis.Cmder].
+func (once) NoRetry() bool { return true }
+
+func (p *pipelined) clustered() bool {
+	_, ok := p.client.(*redis.ClusterClient)
+	return ok
 }
 
 func (p *pipelined) subscriber(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }

@@ -1,0 +1,351 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// clusterRig is a cluster to lock on.
+type clusterRig struct {
+	*rig
+	nodes *server.Cluster
+	rdb   *redis.ClusterClient // a stranger, and what lock.New is given
+}
+
+func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
+	t.Helper()
+	r := &clusterRig{rig: &rig{T: t}, nodes: server.ClusterForTest(t, o)}
+	r.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs()})
+	t.Cleanup(func() { r.rdb.Close() })
+	return r
+}
+
+// client returns a client that is closed with the test.
+func (r *clusterRig) client(cfg lock.Config) *lock.Client {
+	r.Helper()
+	c, err := lock.New(r.rdb, cfg)
+	r.must(err)
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+// node returns a client of one node, and the id of that.
+func (r *clusterRig) node(addr string) (rdb *redis.Client, id string) {
+	r.Helper()
+	rdb = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	r.Cleanup(func() { rdb.Close() })
+	id, err := rdb.Do(ctx, "cluster", "myid").Text()
+	r.must(err)
+	return rdb, id
+}
+
+// master returns the address of the master that has a key.
+func (r *clusterRig) master(key string) string {
+	r.Helper()
+	rdb, err := r.rdb.MasterForKey(ctx, key)
+	r.must(err)
+	return rdb.Options().Addr
+}
+
+// exclusive are the kinds with one holder.
+var exclusive = map[string]func(c *lock.Client, key string, o lock.Options) lock.Locker{
+	"mutex":     func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Mutex(key, o) },
+	"reentrant": func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Reentrant(key, o) },
+	"fair":      func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Fair(key, o) },
+}
+
+// Scenarios 105 (no CROSSSLOT) and 106: whatever the name, what belongs to the
+// lock is in its slot; and waiters hear of a release at whichever node it is.
+func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
+	r := onCluster(t, server.ClusterOptions{})
+	ours, theirs := r.client(lock.Config{}), r.client(lock.Config{})
+	masters := map[string]bool{}
+	for kind, locker := range exclusive {
+		for _, name := range []string{"orders", "stock", "prices", "{test}:abc:key", "a{b}{c}", "a{b", "a{{b}}c", "ä ö"} {
+			key := name + ":" + kind
+			masters[r.master(key)] = true
+			o := lock.Options{TTL: time.Minute, Fence: true}
+			lease, err := locker(ours, key, o).Lock(ctx)
+			r.must(err)
+			if _, err := locker(theirs, key, o).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("%s: got %v, want ErrHeld", key, err)
+			}
+			next := make(chan *lock.Lease, 1)
+			go func() {
+				lease, err := locker(theirs, key, o).Lock(ctx)
+				if err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+				next <- lease
+			}()
+			r.until("a waiter that listens", func() bool { return r.listeners() > 0 })
+			r.must(lease.Extend(ctx, 2*time.Minute))
+			r.must(lease.Unlock(ctx))
+			after := <-next
+			if after == nil {
+				t.FailNow()
+			}
+			if lease.Fence() != 1 || after.Fence() != 2 {
+				t.Errorf("%s: fences %d and %d, want 1 and 2", key, lease.Fence(), after.Fence())
+			}
+			r.must(after.Unlock(ctx))
+			r.until("the listener to go", func() bool { return r.listeners() == 0 })
+		}
+	}
+	if len(masters) != 3 {
+		t.Errorf("the locks were on %d of 3 masters", len(masters))
+	}
+}
+
+// listeners counts the channels that somebody listens to, at any node.
+func (r *clusterRig) listeners() int {
+	r.Helper()
+	n := 0
+	for _, addr := range r.nodes.Addrs() {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+		n += len(rdb.PubSubChannels(ctx, "*").Val())
+		rdb.Close()
+	}
+	return n
+}
+
+// Scenario 106: a name whose slot nothing else can share.
+func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *testing.T) {
+	r := onCluster(t, server.ClusterOptions{Masters: 1})
+	single := server.ForTest(t)
+	rdb := redis.NewClient(&redis.Options{Addr: single.Addr()})
+	t.Cleanup(func() { rdb.Close() })
+	alone, err := lock.New(rdb, lock.Config{})
+	r.must(err)
+	t.Cleanup(func() { alone.Close() })
+	c := r.client(lock.Config{})
+	for _, key := range []string{"a}b", "{}a", "}{", ""} {
+		for name, l := range map[string]lock.Locker{
+			"fair":   c.Fair(key, lock.Options{}),
+			"fenced": c.Mutex(key, lock.Options{Fence: true}),
+		} {
+			if _, err := l.TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
+				t.Errorf("%s %q: got %v, want ErrArgument", name, key, err)
+			}
+		}
+		for name, l := range map[string]lock.Locker{
+			"without companions":    c.Mutex(key, lock.Options{}),
+			"fair on one server":    alone.Fair(key, lock.Options{}),
+			"reentrant, no cluster": alone.Reentrant(key+"r", lock.Options{Fence: true}),
+		} {
+			lease, err := l.TryLock(ctx)
+			if err != nil {
+				t.Errorf("%s %q: %v", name, key, err)
+				continue
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	}
+}
+
+// move is one slot on its way from one node to another.
+type move struct {
+	r            *clusterRig
+	slot         int64
+	source, dest *redis.Client
+	from, to     string // node ids
+}
+
+// moving begins to move the slot of a key.
+func (r *clusterRig) moving(key string) *move {
+	r.Helper()
+	m := &move{r: r, slot: r.rdb.ClusterKeySlot(ctx, key).Val()}
+	m.source, m.from = r.node(r.master(key))
+	for _, addr := range r.nodes.Addrs() {
+		if addr != m.source.Options().Addr {
+			m.dest, m.to = r.node(addr)
+		}
+	}
+	r.must(m.dest.Do(ctx, "cluster", "setslot", m.slot, "importing", m.from).Err())
+	r.must(m.source.Do(ctx, "cluster", "setslot", m.slot, "migrating", m.to).Err())
+	return m
+}
+
+// carry moves one key.
+func (m *move) carry(key string) {
+	m.r.Helper()
+	host, port := "127.0.0.1", ""
+	_, err := fmt.Sscanf(m.dest.Options().Addr, "127.0.0.1:%s", &port)
+	m.r.must(err)
+	m.r.must(m.source.Migrate(ctx, host, port, key, 0, 5*time.Second).Err())
+}
+
+// finish moves what is left, and the slot.
+func (m *move) finish() {
+	m.r.Helper()
+	for _, key := range m.source.ClusterGetKeysInSlot(ctx, int(m.slot), 100).Val() {
+		m.carry(key)
+	}
+	for _, node := range []*redis.Client{m.dest, m.source} {
+		m.r.must(node.Do(ctx, "cluster", "setslot", m.slot, "node", m.to).Err())
+	}
+}
+
+// Scenario 105: MOVED, ASK and TRYAGAIN.
+func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
+	r := onCluster(t, server.ClusterOptions{})
+	var d diary
+	c := r.client(lock.Config{Observe: d.write})
+	often := lock.Options{Fence: true, Renew: lock.Renew{Every: 20 * time.Millisecond}}
+	kept, err := c.Mutex("{o}kept", often).Lock(ctx)
+	r.must(err)
+	left, err := c.Reentrant("{o}left", often).Lock(ctx)
+	r.must(err)
+	renewed := func() {
+		t.Helper()
+		before := d.count(lock.Renewed)
+		r.until("renewals", func() bool { return d.count(lock.Renewed) >= before+4 })
+	}
+
+	m := r.moving("{o}kept")
+	renewed()
+	m.carry("{o}kept") // ASK
+	m.carry("{o}left")
+	renewed()
+	r.must(left.Unlock(ctx))
+	_, err = c.As("other").Mutex("{o}kept", lock.Options{}).TryLock(ctx)
+	if !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("got %v, want ErrHeld", err)
+	}
+
+	if err := m.source.EvalSha(ctx, "none", []string{"{o}kept", "{o}kept:fence"}).Err(); !redis.HasErrorPrefix(err, "TRYAGAIN") {
+		t.Fatalf("the staging is wrong: %v", err)
+	}
+	waiting := make(chan error, 1)
+	go func() { // one of its keys is here, the other there
+		lease, err := c.Reentrant("{o}left", often).Lock(ctx)
+		if err == nil && lease.Fence() != 2 {
+			err = fmt.Errorf("fence %d, want 2", lease.Fence())
+		}
+		waiting <- err
+	}()
+	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+	defer cancel()
+	if _, err := c.Mutex("{o}kept", often).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the deadline's error", err)
+	}
+	renewed()
+	m.finish() // MOVED
+	r.must(<-waiting)
+	renewed()
+	if !kept.Valid() {
+		t.Error("the lease was lost on the way")
+	}
+	r.must(kept.Unlock(ctx))
+	again, err := c.Mutex("{o}kept", often).TryLock(ctx)
+	r.must(err)
+	if again.Fence() != 2 {
+		t.Errorf("fence %d, want 2", again.Fence())
+	}
+}
+
+// Scenario 104.
+func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
+	r := onCluster(t, server.ClusterOptions{Replicas: 1})
+	var d diary
+	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
+	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}}
+	lease, err := c.Mutex("orders", o).Lock(ctx)
+	r.must(err)
+	next := make(chan error, 1)
+	go func() {
+		lease, err := other.Mutex("orders", o).Lock(ctx)
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+		next <- err
+	}()
+	r.until("a waiter that listens", func() bool { return r.listeners() > 0 })
+	master := r.master("orders")
+	rdb, _ := r.node(master)
+	if n, err := rdb.Wait(ctx, 1, 5*time.Second).Result(); n < 1 {
+		t.Fatalf("the replica lags: %v", err)
+	}
+
+	r.must(r.nodes.Node(master).Kill())
+	killed, before := time.Now(), d.count(lock.Renewed)
+	r.until("a renewal at the new master", func() bool { return d.count(lock.Renewed) >= before+2 })
+	t.Logf("renewed %v after the kill", time.Since(killed))
+	if !lease.Valid() {
+		t.Fatalf("the lease is over: %v", context.Cause(lease.Context()))
+	}
+	r.must(lease.Unlock(ctx))
+	r.must(<-next)
+}
+
+// Scenario 107.
+func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
+	r := onCluster(t, server.ClusterOptions{Masters: 1, Replicas: 1})
+	for name, o := range map[string]redis.ClusterOptions{
+		"read only":  {ReadOnly: true},
+		"by latency": {RouteByLatency: true},
+		"randomly":   {RouteRandomly: true},
+	} {
+		o.Addrs = r.nodes.Addrs()
+		rdb := redis.NewClusterClient(&o)
+		c, err := lock.New(rdb, lock.Config{})
+		r.must(err)
+		for i := range 20 {
+			m := c.Mutex(fmt.Sprint("orders", i), lock.Options{})
+			lease, err := m.TryLock(ctx)
+			r.must(err)
+			if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("got %v, want ErrHeld", err)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+		r.must(c.Close())
+		r.must(rdb.Close())
+		for _, addr := range r.nodes.Addrs() {
+			node, _ := r.node(addr)
+			// A connection that was told READONLY goes on answering after its
+			// server has become a replica.
+			if stats := node.InfoMap(ctx, "commandstats").Val()["Commandstats"]; stats["cmdstat_readonly"] != "" {
+				t.Errorf("%s: %s was told to answer as a replica", name, addr)
+			}
+		}
+	}
+}
+
+// Guarantee 7: a command of a lock is not sent twice behind our back. If it were,
+// the second release would find the lock gone and report a loss.
+func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
+	r := onCluster(t, server.ClusterOptions{Masters: 1})
+	link := server.NewLink(redis.NewDialer(&redis.Options{}))
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
+	t.Cleanup(func() { rdb.Close() })
+	var d diary
+	c, err := lock.New(rdb, lock.Config{Observe: d.write})
+	r.must(err)
+	t.Cleanup(func() { c.Close() })
+	for i := range 20 {
+		key := fmt.Sprint("orders", i)
+		lease, err := c.Mutex(key, lock.Options{}).Lock(ctx)
+		r.must(err)
+		link.FreezeReplies()
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- lease.Unlock(ctx) }()
+		r.until("the server to act", func() bool { return r.rdb.Exists(ctx, key).Val() == 0 })
+		link.Cut()
+		link.Thaw()
+		if err := <-unlocked; err == nil || errors.Is(err, lock.ErrLost) {
+			t.Fatalf("got %v, want a broken connection", err)
+		}
+	}
+	if n := d.count(lock.Lost); n != 0 {
+		t.Errorf("%d releases were reported as losses", n)
+	}
+}
