@@ -13,7 +13,8 @@ import (
 type keeper struct {
 	mu    sync.Mutex
 	holds holdHeap
-	wake  chan struct{} // the heap's top has changed
+	until time.Time     // nothing is due before; the goroutine sleeps so long
+	wake  chan struct{} // until has moved
 }
 
 func (k *keeper) init() { k.wake = make(chan struct{}, 1) }
@@ -46,9 +47,12 @@ func (k *keeper) remove(h *hold) {
 	}
 }
 
-// poke wakes the goroutine if h is now the first to need attention.
+// poke wakes the goroutine if it would sleep too long for h. Holds that end
+// early do not move the moment back: with short holds the goroutine would do
+// nothing but wake up.
 func (k *keeper) poke(h *hold) {
-	if h.slot == 0 {
+	if h.due.Before(k.until) {
+		k.until = h.due
 		wake(k.wake)
 	}
 }
@@ -58,13 +62,17 @@ func (k *keeper) poke(h *hold) {
 func (k *keeper) takeDue(now time.Time) (due []*hold, next time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if now.Before(k.until) {
+		return nil, k.until.Sub(now)
+	}
 	for len(k.holds) > 0 && !k.holds[0].due.After(now) {
 		due = append(due, heap.Pop(&k.holds).(*hold))
 	}
+	k.until = now.Add(time.Hour)
 	if len(k.holds) > 0 {
-		return due, k.holds[0].due.Sub(now)
+		k.until = k.holds[0].due
 	}
-	return due, time.Hour
+	return due, k.until.Sub(now)
 }
 
 // all returns the holds for which keep reports true.
@@ -93,6 +101,7 @@ func (t *transport) keep() {
 		case <-timer.C:
 		}
 		due, next := t.keeper.takeDue(time.Now())
+		timer.Reset(next) // first: what goes back into the heap may wake us sooner
 		var batch []*hold
 		for _, h := range due {
 			if h.attend(time.Now()) {
@@ -102,10 +111,6 @@ func (t *transport) keep() {
 		if len(batch) > 0 {
 			t.tasks.spawn(func() { t.renew(batch) })
 		}
-		if len(due) > 0 {
-			next = 0 // some went back into the heap
-		}
-		timer.Reset(next)
 	}
 }
 
