@@ -41,7 +41,7 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 }
 
 func setNXSamples() []keyspace.Sample {
-	opaque := held("a value of somebody's own", "legacy:sync:lock", "nightly export, see wiki", "", 20*time.Second)
+	opaque := held("a value of somebody's own", "legacy:sync:lock", "nightly export, run 4711", "", 20*time.Second)
 	opaque.Want.Kind = keyspace.Unknown
 	return []keyspace.Sample{
 		held("a UUID", "lock:users:88", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "", 10*time.Second),
