@@ -178,6 +178,9 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 		q.line.retryIn(pause(held, q.line.hears(), 0))
 		return nil, held
 	}
+	if sent, err = q.replicate(ctx, q.token, sent); err != nil {
+		return nil, err
+	}
 	h, err := q.begin(q.request, q.token, fence, sent)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -81,6 +82,16 @@ type Options struct {
 	// Fence numbers the holders: see [Lease.Fence]. The counter is a key of its
 	// own beside the lock, without expiry.
 	Fence bool
+	// Replicas is how many replicas must have the lock before it counts as
+	// acquired. With too few within ReplicaTimeout it is given back, and the error
+	// is [ErrNotReplicated]. It takes a second round trip, and the lock then
+	// survives a failover to any replica that confirmed it; without, one that
+	// comes right after the acquire may lose the lock, and somebody else may get
+	// it while the lease is still valid. Renewals are not waited for.
+	Replicas int
+	// ReplicaTimeout goes with Replicas: whole milliseconds, shorter than the TTL.
+	// Default: 1 s, or half the TTL if that is shorter.
+	ReplicaTimeout time.Duration
 }
 
 // Renew bounds the renewal of a lease.
@@ -145,7 +156,25 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Renew.Max < 0 || o.Renew.MaxHold < 0 {
 		return o, fmt.Errorf("%w: negative bound on renewal", ErrArgument)
 	}
-	return o, o.Wait.check()
+	if o.Replicas > 0 && o.ReplicaTimeout == 0 {
+		o.ReplicaTimeout = min(time.Second, (o.TTL / 2).Truncate(time.Millisecond))
+	}
+	return o, errors.Join(o.Wait.check(), o.checkReplicas())
+}
+
+// checkReplicas refuses what cannot work.
+func (o Options) checkReplicas() error {
+	switch {
+	case o.Replicas < 0:
+		return fmt.Errorf("%w: %d replicas", ErrArgument, o.Replicas)
+	case o.Replicas == 0 && o.ReplicaTimeout != 0:
+		return fmt.Errorf("%w: ReplicaTimeout goes with Replicas", ErrArgument)
+	case o.Replicas == 0:
+		return nil
+	case o.ReplicaTimeout < time.Millisecond || o.ReplicaTimeout >= o.TTL || o.ReplicaTimeout%time.Millisecond != 0:
+		return fmt.Errorf("%w: wait %v for replicas; it must be whole milliseconds and shorter than the TTL of %v", ErrArgument, o.ReplicaTimeout, o.TTL)
+	}
+	return nil
 }
 
 // checkTTL refuses what Redis would round or misread.

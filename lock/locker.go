@@ -37,6 +37,9 @@ func (c *Client) newTarget(key string, o Options, form form) target {
 	if err == nil && o.Fence {
 		err = c.checkCompanions(key)
 	}
+	if _, ok := form.(portable); err == nil && o.Replicas > 0 && !ok {
+		err = fmt.Errorf("%w: this kind of lock does not wait for replicas", ErrArgument)
+	}
 	return target{client: c, key: key, opts: o, form: form, bad: err}
 }
 
@@ -135,6 +138,9 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 			t.client.tell(Event{Kind: Contended, At: time.Now(), Key: t.key, Owner: t.client.owner})
 		}
 		return nil, held
+	}
+	if sent, err = t.replicate(ctx, token, sent); err != nil {
+		return nil, err
 	}
 	return t.begin(r, token, fence, sent)
 }

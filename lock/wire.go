@@ -15,6 +15,11 @@ type wire interface {
 	// send puts cmd on its way. It does not wait for the network, unless so
 	// much is under way that there is no room; then it waits for ctx at most.
 	send(ctx context.Context, cmd *redis.Cmd) reply
+	// chain sends commands to the node that has key, one right behind the other
+	// on one connection that nobody else uses meanwhile, and waits for the replies,
+	// each for patience at most. It returns the first error reply, or why there
+	// are none.
+	chain(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error
 	// clustered reports whether keys are spread over nodes, so that the keys of
 	// one command must share a slot.
 	clustered() bool
@@ -98,6 +103,10 @@ type once struct{ *redis.Cmd }
 
 // NoRetry implements [redis.Cmder].
 func (once) NoRetry() bool { return true }
+
+func (p *pipelined) chain(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error {
+	return chain(ctx, p.client, key, patience, cmds)
+}
 
 func (p *pipelined) clustered() bool {
 	_, ok := p.client.(*redis.ClusterClient)

@@ -1,0 +1,73 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// maxHops is how often a chain follows a slot to another node.
+const maxHops = 3
+
+// chain sends commands to the node that has key: see [wire].
+func chain(ctx context.Context, client redis.UniversalClient, key string, patience time.Duration, cmds []redis.Cmder) error {
+	cluster, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return link(ctx, client.(*redis.Client).WithTimeout(patience), false, cmds)
+	}
+	node, err := cluster.MasterForKey(ctx, key)
+	for hop, asking := 0, false; err == nil; hop++ {
+		err = link(ctx, node.WithTimeout(patience), asking, cmds)
+		var addr string
+		if addr, asking = redirected(err); addr == "" || hop == maxHops {
+			break
+		}
+		node, err = masterAt(ctx, cluster, addr)
+	}
+	return err
+}
+
+// link sends commands to a node, one right behind the other, and returns the
+// first one's error or, without one, the first error of all.
+func link(ctx context.Context, node *redis.Client, asking bool, cmds []redis.Cmder) error {
+	pipe := node.Pipeline()
+	if asking {
+		_ = pipe.Process(ctx, redis.NewStatusCmd(ctx, "asking"))
+	}
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd)
+	}
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
+// redirected returns where an error sends us; empty if nowhere. To ask means
+// that the slot itself has not moved yet.
+func redirected(err error) (addr string, ask bool) {
+	ask = redis.HasErrorPrefix(err, "ASK ")
+	if !ask && !redis.HasErrorPrefix(err, "MOVED ") {
+		return "", false
+	}
+	words := strings.Fields(err.Error())
+	return words[len(words)-1], ask
+}
+
+// masterAt returns a cluster's master by its address.
+func masterAt(ctx context.Context, cluster *redis.ClusterClient, addr string) (*redis.Client, error) {
+	found := make(chan *redis.Client, 1)
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		if node.Options().Addr == addr {
+			found <- node
+		}
+		return nil
+	})
+	select {
+	case node := <-found:
+		return node, nil
+	default:
+		return nil, fmt.Errorf("find cluster node %s: %w", addr, err)
+	}
+}

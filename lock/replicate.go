@@ -1,0 +1,111 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// portable is a form that can say its requests over another wire. Only locks of
+// such a form can wait for replicas.
+type portable interface {
+	over(w wire) form
+}
+
+func (f *mutexForm) over(w wire) form {
+	other := *f
+	other.wire = w
+	return &other
+}
+
+func (f *reentrantForm) over(w wire) form {
+	other := *f
+	other.wire = w
+	return &other
+}
+
+func (f *fairForm) over(w wire) form {
+	other := *f
+	other.wire = w
+	return &other
+}
+
+func (f *rwForm) over(w wire) form {
+	other := *f
+	other.wire = w
+	return &other
+}
+
+// replicate makes sure that enough replicas have a lock that was just granted
+// to a request sent then, if the options want it. If they do not, the lock is
+// given back. It returns when the request was sent from which the lease counts.
+//
+// Replicas are asked by WAIT, which speaks of what its own connection has written
+// and nothing else: asked on any other, it confirms what no replica has. It also
+// stops its connection, where nobody else may be then. So the lock is prolonged
+// once more, with WAIT right behind, on a connection taken for the purpose; the
+// acquire itself stays on the ordered stream, on which it can be undone.
+func (t *target) replicate(ctx context.Context, token string, sent time.Time) (time.Time, error) {
+	if t.opts.Replicas == 0 {
+		return sent, nil
+	}
+	sent = time.Now()
+	w := &witness{transport: t.client.transport, wire: t.client.wire, key: t.key, opts: t.opts}
+	reply, err := t.form.(portable).over(w).extend(ctx, token, t.opts.TTL).wait(ctx)
+	switch {
+	case err != nil:
+		err = describe("replicate", t.key, err)
+	case reply != int64(1):
+		err = fmt.Errorf("lock: acquire %q: %w", t.key, ErrLost)
+	case w.acks < int64(t.opts.Replicas):
+		err = fmt.Errorf("lock: acquire %q: %w: %d of %d confirmed it within %v", t.key, ErrNotReplicated, w.acks, t.opts.Replicas, t.opts.ReplicaTimeout)
+	default:
+		return sent, nil
+	}
+	t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+	return sent, err
+}
+
+// witness is a wire that sends each command with WAIT behind it.
+type witness struct {
+	wire
+	*transport
+	key  string
+	opts Options
+	acks int64 // how many replicas have what was written last; read it after the reply
+}
+
+// witnessSlack is how much later than WAIT the network may be.
+const witnessSlack = time.Second
+
+func (w *witness) send(ctx context.Context, cmd *redis.Cmd) reply {
+	t := &testimony{alive: w.alive, done: make(chan struct{})}
+	w.tasks.spawn(func() {
+		defer close(t.done)
+		acks := redis.NewIntCmd(ctx, "wait", w.opts.Replicas, w.opts.ReplicaTimeout.Milliseconds())
+		t.err = w.wire.chain(ctx, w.key, w.opts.ReplicaTimeout+witnessSlack, cmd, acks)
+		w.acks = acks.Val()
+	})
+	return t
+}
+
+// testimony is the reply to a command with WAIT behind it.
+type testimony struct {
+	alive context.Context // without it nothing is sent any more
+	done  chan struct{}
+	err   error // after done
+}
+
+// WaitContext implements [reply].
+func (t *testimony) WaitContext(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.alive.Done():
+		return ErrClosed
+	}
+}
