@@ -12,6 +12,7 @@ func All() []keyspace.Format {
 	return []keyspace.Format{
 		locktop(),
 		locktopReentrant(),
+		locktopRW(),
 		redissonRW(),
 		redisson(),
 		redsync(),

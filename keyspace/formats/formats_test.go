@@ -138,7 +138,8 @@ func TestTokensThatTellTheTimeAreBelieved(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, formats.Seed(clock(t, rdb))...)
 	want := map[string]time.Duration{
-		"orders:4712": 9 * time.Second, "{fleet}:dispatch": 9 * time.Second, "ledger:2026": 4 * time.Second, "job:nightly": 192 * time.Minute,
+		"orders:4712": 9 * time.Second, "{fleet}:dispatch": 9 * time.Second, "ledger:2026": 4 * time.Second, "rates:eur": 9 * time.Second, "rates:usd": 9 * time.Second,
+		"job:nightly": 192 * time.Minute,
 	}
 	for _, l := range scan(t, rdb).Locks {
 		age, timed := want[l.Key]

@@ -63,8 +63,8 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 	if sure == keyspace.No {
 		return
 	}
-	if len(lock.Holders) == 0 || lock.Kind == "" {
-		t.Errorf("%s takes %+v for a lock that nobody holds", f.Name, e)
+	if len(lock.Holders)+len(lock.Waiters) == 0 || lock.Kind == "" {
+		t.Errorf("%s takes %+v for a lock that nobody holds or waits for", f.Name, e)
 	}
 	for _, h := range lock.Holders {
 		if h.Count < 1 || h.Since.After(e.Now) {

@@ -1,0 +1,163 @@
+package formats
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// locktopRW is the read/write lock of our own lock package: a hash with a field
+// for each reader and for the writer, which hold a count and a deadline each,
+// and for the writer that waits. A holder whose deadline has passed is gone,
+// though its field may be there yet.
+func locktopRW() keyspace.Format {
+	return keyspace.Format{
+		Name:    "locktop-rw",
+		Library: "locktop",
+		Source:  "package locktop/lock: RW; the fields are explained in rw_common.lua",
+		Type:    "hash",
+		Glance:  glanceLocktopRW,
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
+		},
+		Decode:  decodeLocktopRW,
+		Samples: locktopRWSamples(),
+	}
+}
+
+// rwReader begins the name of a reader's field.
+const rwReader = "r:"
+
+func glanceLocktopRW(_, first string) keyspace.Confidence {
+	switch first {
+	case "v", "w", "q", "s", "t":
+		return keyspace.Certain
+	}
+	if _, ok := locktopHolder(strings.TrimPrefix(first, rwReader), time.Time{}); ok && strings.HasPrefix(first, rwReader) {
+		return keyspace.Certain
+	}
+	return keyspace.No
+}
+
+func decodeLocktopRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.RW, Fence: locktopFence(e)}
+	var writer, readers []keyspace.Holder
+	versioned := e.Truncated() // else the version must be among what was read
+	for _, m := range e.Members {
+		ok := true
+		switch m.Name {
+		case "v":
+			ok, versioned = m.Value == "1", true
+		case "w":
+			writer, ok = appendHold(writer, e.Now, m.Value, "", keyspace.Write)
+		case "q":
+			l.Waiters, ok = appendClaim(l.Waiters, e.Now, m.Value)
+		case "s", "t": // readers that are nameless, and whose turn it is
+		default:
+			token, isReader := strings.CutPrefix(m.Name, rwReader)
+			if ok = isReader; ok {
+				readers, ok = appendHold(readers, e.Now, m.Value, token, keyspace.Read)
+			}
+		}
+		if !ok {
+			return keyspace.Lock{}, keyspace.No
+		}
+	}
+	l.Holders = append(writer, readers...)
+	if !versioned || len(l.Holders)+len(l.Waiters) == 0 {
+		return keyspace.Lock{}, keyspace.No
+	}
+	return l, keyspace.Certain
+}
+
+// appendHold reads <count>:<deadline> of a reader whose token is known, or
+// <count>:<deadline>:<token> of a writer, and leaves out who is gone.
+func appendHold(all []keyspace.Holder, now time.Time, value, token string, mode keyspace.Mode) ([]keyspace.Holder, bool) {
+	entered, rest, _ := strings.Cut(value, ":")
+	if mode == keyspace.Write {
+		rest, token, _ = strings.Cut(rest, ":")
+	}
+	h, ours := locktopHolder(token, now)
+	n, counted := count(entered)
+	deadline, timed := atMilli(rest)
+	if !ours || !counted || !timed {
+		return all, false
+	}
+	if !deadline.After(now) {
+		return all, true
+	}
+	h.Count, h.Mode, h.Expires = n, mode, deadline
+	return append(all, h), true
+}
+
+// appendClaim reads <deadline>:<id> of a waiting writer. Its id does not tell
+// since when it waits.
+func appendClaim(all []keyspace.Waiter, now time.Time, value string) ([]keyspace.Waiter, bool) {
+	rest, id, _ := strings.Cut(value, ":")
+	_, ours := locktopHolder(id, now)
+	deadline, timed := atMilli(rest)
+	if !ours || !timed {
+		return all, false
+	}
+	if !deadline.After(now) {
+		return all, true
+	}
+	return append(all, keyspace.Waiter{ID: id, Mode: keyspace.Write}), true
+}
+
+// atMilli reads a time in ms since 1970, of today's length.
+func atMilli(s string) (time.Time, bool) {
+	if !digits(s, 13, 13) {
+		return time.Time{}, false
+	}
+	ms, err := strconv.ParseInt(s, 10, 64)
+	return time.UnixMilli(ms), err == nil
+}
+
+func locktopRWSamples() []keyspace.Sample {
+	const (
+		a = "web-1:31~{v7-9000/51}"
+		b = "web-2:12~{v7-5000/52}"
+		c = "web-3:77~{v7-80000/53}"
+		d = "cron-1:8~{v7-700000/54}"
+	)
+	return []keyspace.Sample{
+		{
+			Name: "two readers, one that died, and a writer that waits",
+			Commands: [][]string{
+				{"DEL", "rates:eur"},
+				{"HSET", "rates:eur", "v", "1", "r:" + a, "1:{ms+21000}", "r:" + b, "2:{ms+25000}", "r:" + c, "1:{ms-50000}",
+					"q", "{ms+2900}:" + d, "s", "1"},
+				{"PEXPIRE", "rates:eur", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "rates:eur", Kind: keyspace.RW, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{
+					{ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read},
+					{ID: b, Label: "web-2:12", Count: 2, Mode: keyspace.Read},
+				},
+				Waiters: []keyspace.Waiter{{ID: d, Mode: keyspace.Write}},
+			},
+			TTL: 30 * time.Second,
+		},
+		{
+			Name: "a writer that reads, too, fenced",
+			Commands: [][]string{
+				{"DEL", "rates:usd"},
+				{"HSET", "rates:usd", "v", "1", "w", "1:{ms+27000}:" + b, "r:" + a, "1:{ms+28000}"},
+				{"PEXPIRE", "rates:usd", "28000"},
+				{"SET", "{rates:usd}:fence", "17"},
+			},
+			Want: keyspace.Lock{
+				Key: "rates:usd", Kind: keyspace.RW, Confidence: keyspace.Certain, Fence: 17,
+				Holders: []keyspace.Holder{
+					{ID: b, Label: "web-2:12", Count: 1, Mode: keyspace.Write},
+					{ID: a, Label: "web-1:31", Count: 1, Mode: keyspace.Read},
+				},
+			},
+			TTL: 28 * time.Second,
+		},
+	}
+}

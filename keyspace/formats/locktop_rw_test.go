@@ -1,0 +1,70 @@
+package formats_test
+
+import (
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// rates decodes one hash as locktop's read/write lock.
+func rates(t *testing.T, now time.Time, fields ...string) (keyspace.Lock, keyspace.Confidence) {
+	t.Helper()
+	e := keyspace.Entry{Key: "rates", Type: "hash", Now: now, Len: int64(len(fields) / 2)}
+	for i := 0; i < len(fields); i += 2 {
+		e.Members = append(e.Members, keyspace.Member{Name: fields[i], Value: fields[i+1]})
+	}
+	for _, f := range formats.All() {
+		if f.Name == "locktop-rw" {
+			return f.Decode(e)
+		}
+	}
+	t.Fatal("the format is not listed")
+	return keyspace.Lock{}, keyspace.No
+}
+
+const rwToken = "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a"
+
+func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	load(t, rdb, formats.Seed(clock(t, rdb))...)
+	snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), Match: []string{"rates:eur"}})
+	if len(snap.Locks) != 1 {
+		t.Fatalf("found %v", keys(snap))
+	}
+	for i, want := range []time.Duration{21 * time.Second, 25 * time.Second} {
+		h := snap.Locks[0].Holders[i]
+		if got := h.Expires.Sub(snap.At); (got - want).Abs() > time.Second {
+			t.Errorf("%s has %v left, want %v", h.ID, got, want)
+		}
+	}
+}
+
+func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
+	now := time.UnixMilli(1_763_651_000_000)
+	l, sure := rates(t, now, "v", "1", "q", "1763651002000:"+rwToken, "r:"+rwToken, "1:1763650999000")
+	if sure != keyspace.Certain || l.State() != keyspace.Waiting || len(l.Waiters) != 1 || l.Waiters[0].ID != rwToken {
+		t.Errorf("decoded %+v, %v", l, sure)
+	}
+}
+
+func TestWhatIsNoReadWriteLockIsNotTakenForOne(t *testing.T) {
+	now := time.UnixMilli(1_763_651_000_000)
+	for name, fields := range map[string][]string{
+		"no version":         {"r:" + rwToken, "1:1763651002000"},
+		"a later version":    {"v", "2", "r:" + rwToken, "1:1763651002000"},
+		"another field":      {"v", "1", "r:" + rwToken, "1:1763651002000", "name", "Zoe"},
+		"no count":           {"v", "1", "r:" + rwToken, ":1763651002000"},
+		"no deadline":        {"v", "1", "r:" + rwToken, "1:soon"},
+		"a stranger's token": {"v", "1", "r:4711", "1:1763651002000"},
+		"a claim of nobody":  {"v", "1", "q", "1763651002000:4711"},
+		"nobody left":        {"v", "1", "s", "1", "t", "1763651002000:1763651001900", "w", "1:1763650999000:" + rwToken},
+		"a vector":           {"v", "1", "w", "2", "t", "3"},
+	} {
+		if l, sure := rates(t, now, fields...); sure != keyspace.No {
+			t.Errorf("%s: taken for %+v", name, l)
+		}
+	}
+}
