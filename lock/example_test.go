@@ -141,6 +141,41 @@ func ExampleReentrant() {
 	// keys left: 0
 }
 
+// Many read together. Who has written may read on while the others come back in.
+func ExampleRW() {
+	rdb, done := exampleRedis()
+	defer done()
+	client, _ := lock.New(rdb, lock.Config{})
+	defer client.Close()
+	ctx := context.Background()
+
+	mine, yours := client.RW("rates:eur", lock.Options{}), client.RW("rates:eur", lock.Options{})
+	write, err := mine.Writer().Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = yours.Reader().TryLock(ctx)
+	fmt.Println("you read while I write:", err == nil)
+
+	read, err := mine.Reader().Lock(ctx) // no other writer gets in between
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = write.Unlock(ctx)
+	_, err = yours.Reader().TryLock(ctx)
+	fmt.Println("you read while I read:", err == nil)
+
+	_, err = mine.Writer().TryLock(ctx)
+	fmt.Println("I write while I read:", err)
+	_ = read.Unlock(ctx)
+	// Output:
+	// you read while I write: false
+	// you read while I read: true
+	// I write while I read: lock: acquire "rates:eur": a reader cannot become the writer
+}
+
 // First come, first served.
 func ExampleFair() {
 	rdb, done := exampleRedis()
