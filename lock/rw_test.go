@@ -855,6 +855,40 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	})
 }
 
+// A writer that crashed has left, too: the readers it kept go first.
+func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, far := r.client(lock.Config{}), r.client(lock.Config{})
+		began := time.Now()
+		r.locked(far.RW("prices", fixed(2*time.Second)).Writer()) // and is never heard of again
+		next := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		reader := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
+		read := r.won(reader)
+		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond || next.over() {
+			r.Errorf("the reader entered after %v, the next writer before it: %v; the dead one's TTL was 2 s", took, next.over())
+		}
+		r.must(read.Unlock(ctx))
+		r.must(r.won(next).Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
+func TestWhoOnlyTriesKeepsNobodyOut(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		read := r.locked(c.RW("prices", lock.Options{}).Reader())
+		r.refused(c.RW("prices", lock.Options{}).Writer())
+		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx))
+		r.must(read.Unlock(ctx))
+		write := r.locked(c.RW("prices", lock.Options{}).Writer())
+		r.refused(c.RW("prices", lock.Options{}).Reader())
+		r.must(write.Unlock(ctx))
+		r.must(r.locked(c.RW("prices", lock.Options{}).Writer()).Unlock(ctx))
+		r.gone("prices")
+	})
+}
+
 func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
