@@ -143,7 +143,7 @@ func transient(err error) bool {
 // outcomeUnknown reports whether a command that ended with err may have been
 // executed, or may yet be: no reply came, or none that was waited for.
 func outcomeUnknown(err error) bool {
-	if err == nil {
+	if err == nil || errors.Is(err, ErrNotReplicated) {
 		return false
 	}
 	var reply redis.Error

@@ -3,6 +3,7 @@ package lock
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -139,7 +140,8 @@ func (h *hold) attend(now time.Time) bool {
 }
 
 // renew prolongs a batch of holds in one pipeline. What is not answered in
-// time is tried again while they last.
+// time is tried again while they last, on another connection if there was time
+// enough.
 func (t *transport) renew(batch []*hold) {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(t.alive, renewalPatience(batch, sent))
@@ -148,14 +150,23 @@ func (t *transport) renew(batch []*hold) {
 	for i, h := range batch {
 		requests[i] = h.form.extend(ctx, h.token, h.opts.TTL)
 	}
+	silent := false
 	for _, p := range requests {
 		_ = p.settle(ctx) // all of them first: what must be sent again goes together, too
 	}
 	for i, h := range batch {
 		reply, err := requests[i].wait(ctx)
+		silent = silent || errors.Is(err, context.DeadlineExceeded)
 		h.renewed(sent, reply, err)
 	}
+	if silent && time.Since(sent) >= silence {
+		t.wire.redial()
+	}
 }
+
+// silence is how long a server may leave a renewal without an answer before its
+// connections are given up. It may stand still, and another have taken its place.
+const silence = time.Second
 
 // renewalPatience is how long to wait for the replies to a batch: a sixth of
 // the shortest TTL, so that there is time for another try.

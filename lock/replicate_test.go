@@ -64,6 +64,18 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 		}
 		r.until("the undo", func() bool { return r.rdb.Exists(ctx, "after-"+name).Val() == 0 })
 	}
+	held, err := c.Mutex("waited", lock.Options{}).Lock(ctx)
+	r.must(err)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := c.As("other").Mutex("waited", o).Lock(ctx)
+		waiting <- err
+	}()
+	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*waited*").Val()) == 1 })
+	r.must(held.Unlock(ctx))
+	if err := <-waiting; !errors.Is(err, lock.ErrNotReplicated) {
+		t.Errorf("after a wait: got %v, want ErrNotReplicated", err)
+	}
 	o.Replicas = 1
 	if _, err := c.Mutex("enough", o).Lock(ctx); err != nil {
 		t.Errorf("one replica is enough: %v", err)

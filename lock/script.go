@@ -51,6 +51,9 @@ func (c *call) settle(ctx context.Context) error {
 		c.push(ctx, "eval", c.script.source)
 		return nil
 	}
+	if redis.HasErrorPrefix(err, "READONLY") {
+		c.wire.redial()
+	}
 	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") {
 		return nil
 	}

@@ -20,6 +20,8 @@ type wire interface {
 	// each for patience at most. It returns the first error reply, or why there
 	// are none.
 	chain(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error
+	// redial gives up connections to servers that turned out not to be masters.
+	redial()
 	// clustered reports whether keys are spread over nodes, so that the keys of
 	// one command must share a slot.
 	clustered() bool
@@ -40,13 +42,15 @@ type reply interface {
 // pipelined is a wire over go-redis' full-duplex AutoPipeline, which is marked
 // experimental: nothing outside this file knows of it.
 type pipelined struct {
+	*links
 	client redis.UniversalClient
 	pipe   *redis.AutoPipeliner
 }
 
 // newPipelined dials a wire of its own to where rdb points.
 func newPipelined(rdb redis.UniversalClient) (*pipelined, error) {
-	client, err := ownClient(rdb)
+	links := &links{}
+	client, err := ownClient(rdb, links)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +67,13 @@ func newPipelined(rdb redis.UniversalClient) (*pipelined, error) {
 		client.Close()
 		return nil, fmt.Errorf("lock: open pipeline: %w", err)
 	}
-	return &pipelined{client, pipe}, nil
+	return &pipelined{links, client, pipe}, nil
 }
 
 // ownClient returns a client with rdb's address and credentials but without its
 // habits: a library that sends a lock's command again behind our back makes a
-// lost reply look like somebody else's lock.
-func ownClient(rdb redis.UniversalClient) (redis.UniversalClient, error) {
+// lost reply look like somebody else's lock. Its connections are links.
+func ownClient(rdb redis.UniversalClient, links *links) (redis.UniversalClient, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
 		o := *c.Options()
@@ -77,6 +81,7 @@ func ownClient(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
 		o.PushNotificationProcessor = nil // rdb's own; it serves one client
+		links.over(&o.Dialer)
 		return redis.NewClient(&o), nil
 	case *redis.ClusterClient:
 		o := *c.Options()

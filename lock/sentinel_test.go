@@ -1,0 +1,171 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// watchedRig is a master with replicas that Sentinels watch over.
+type watchedRig struct {
+	*rig
+	nodes *server.Watched
+	rdb   *redis.Client
+}
+
+func onSentinels(t *testing.T, o server.WatchedOptions) *watchedRig {
+	t.Helper()
+	r := &watchedRig{rig: &rig{T: t}, nodes: server.WatchedForTest(t, o)}
+	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.WatchedName, SentinelAddrs: r.nodes.Sentinels()})
+	r.via = r.rdb
+	t.Cleanup(func() { r.rdb.Close() })
+	return r
+}
+
+// survivors waits for the failover to be over, and returns clients of the new
+// master and of its replica.
+func (r *watchedRig) survivors() (master, replica *redis.Client) {
+	r.Helper()
+	var nodes []*redis.Client
+	for _, node := range r.nodes.Replicas() {
+		rdb := redis.NewClient(&redis.Options{Addr: node.Addr(), MaxRetries: -1})
+		r.Cleanup(func() { rdb.Close() })
+		nodes = append(nodes, rdb)
+	}
+	r.until("the end of the failover", func() bool {
+		for i, rdb := range nodes {
+			other := nodes[1-i]
+			info := rdb.InfoMap(ctx, "replication").Val()["Replication"]
+			if info["role"] == "master" && info["connected_slaves"] == "1" {
+				master, replica = rdb, other
+			}
+		}
+		return master != nil
+	})
+	return master, replica
+}
+
+// renewedElsewhere waits until a lease was renewed at the new master.
+func (r *watchedRig) renewedElsewhere(lease *lock.Lease, d *diary) {
+	r.Helper()
+	began, before := time.Now(), d.count(lock.Renewed)
+	r.until("renewals at the new master", func() bool {
+		return d.count(lock.Renewed) >= before+2 || lease.Context().Err() != nil
+	})
+	r.Logf("renewed after %v", time.Since(began))
+	if !lease.Valid() {
+		r.Fatalf("the lease is over: %v", context.Cause(lease.Context()))
+	}
+}
+
+// Scenario 103: the master dies.
+func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
+	r := onSentinels(t, server.WatchedOptions{})
+	var d diary
+	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
+	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 2}
+	lease, err := c.Mutex("orders", o).Lock(ctx)
+	r.must(err)
+	next := make(chan error, 1)
+	go func() {
+		alone := o
+		alone.Replicas = 1 // one of two is the master then
+		lease, err := other.Mutex("orders", alone).Lock(ctx)
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+		next <- err
+	}()
+	r.until("a waiter that listens", func() bool { return len(r.rdb.PubSubChannels(ctx, "*orders*").Val()) == 1 })
+
+	r.must(r.nodes.Master().Kill())
+	r.renewedElsewhere(lease, &d)
+	master, _ := r.survivors()
+	if got := master.Get(ctx, "orders").Val(); got != lease.Token() {
+		t.Errorf("the new master has %q, want %q", got, lease.Token())
+	}
+	r.must(lease.Unlock(ctx))
+	r.must(<-next)
+}
+
+// Scenarios 102 and 103: the master stands still, is replaced, and comes back
+// without knowing.
+func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
+	r := onSentinels(t, server.WatchedOptions{Args: []string{"--min-replicas-to-write", "1"}})
+	var d diary
+	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
+	lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)
+	r.must(err)
+	stale := redis.NewClient(&redis.Options{Addr: r.nodes.Master().Addr(), MaxRetries: -1})
+	t.Cleanup(func() { stale.Close() })
+	misled, err := lock.New(stale, lock.Config{})
+	r.must(err)
+	t.Cleanup(func() { misled.Close() })
+
+	r.must(r.nodes.Master().Freeze())
+	r.renewedElsewhere(lease, &d)
+	r.survivors()
+	r.must(r.nodes.Master().Continue())
+	if _, err := misled.Mutex("stock", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrNotReplicated) && !errors.Is(err, lock.ErrReadOnly) {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	r.must(lease.Unlock(ctx))
+}
+
+// A server that becomes a replica does not close its connections: they are given
+// up for what the dialer leads to now.
+func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
+	nodes := server.ReplicatedForTest(t, server.ReplicatedOptions{})
+	r := &rig{T: t}
+	var named atomic.Pointer[server.Child] // what the name stands for
+	named.Store(nodes.Master())
+	r.via = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, named.Load().Addr())
+	}})
+	t.Cleanup(func() { r.via.Close() })
+	var d diary
+	c := r.client(lock.Config{Observe: d.write})
+	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}, Replicas: 1}
+	lease, err := c.Mutex("orders", o).Lock(ctx)
+	r.must(err)
+
+	heir := nodes.Replicas()[0]
+	r.must(nodes.Promote(ctx, heir))
+	r.must(nodes.Follow(ctx, nodes.Master(), heir))
+	named.Store(heir)
+	before := d.count(lock.Renewed)
+	r.until("renewals at the new master", func() bool { return d.count(lock.Renewed) >= before+2 || lease.Context().Err() != nil })
+	r.must(lease.Unlock(ctx))
+	rdb := redis.NewClient(&redis.Options{Addr: heir.Addr()})
+	t.Cleanup(func() { rdb.Close() })
+	if n := rdb.Exists(ctx, "orders").Val(); n != 0 {
+		t.Error("the release did not reach the new master")
+	}
+}
+
+// Scenario 99.
+func TestALeaseIsRenewedWhenTheServerTakesNoMoreClients(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		var d diary
+		o := lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}
+		lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
+		newcomer := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, MaxRetries: -1})
+		defer newcomer.Close()
+		if err := newcomer.Ping(ctx).Err(); err == nil {
+			r.Fatal("the server takes more clients")
+		}
+		before := d.count(lock.Renewed)
+		r.until("renewals", func() bool { return d.count(lock.Renewed) >= before+5 || lease.Context().Err() != nil })
+		r.must(lease.Unlock(ctx))
+	})
+}
