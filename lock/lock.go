@@ -217,13 +217,18 @@ type transport struct {
 // lock's commands must not be sent twice behind its back; rdb stays the
 // caller's. Hooks of rdb are not called. Nothing is dialed before it is needed.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("lock: make an id: %w", err)
-	}
 	w, err := newPipelined(rdb)
 	if err != nil {
 		return nil, err
+	}
+	return newClient(w, cfg)
+}
+
+// newClient returns a client that locks over a wire, which becomes its own.
+func newClient(w wire, cfg Config) (*Client, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock: make an id: %w", err), w.close())
 	}
 	if cfg.Owner == "" {
 		cfg.Owner = defaultOwner()
