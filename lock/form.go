@@ -28,6 +28,10 @@ type form interface {
 	channel() string
 }
 
+// undoer is a form that knows better than [transport.undo] how to take back what
+// may stand of it.
+type undoer interface{ undo() }
+
 // pending is a request under way.
 type pending interface {
 	// settle waits until only wait is left to be called. Of many requests that

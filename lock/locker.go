@@ -198,6 +198,10 @@ const undoPause = 10 * time.Millisecond
 // but after a broken connection the undo may have overtaken an acquire that
 // still sat in the server's buffers.
 func (t *transport) undo(f form, token string, until time.Time) {
+	if own, ok := f.(undoer); ok {
+		own.undo()
+		return
+	}
 	first := f.release(t.alive, token, 0)
 	t.tasks.spawn(func() {
 		ctx, cancel := context.WithDeadline(t.alive, until)
