@@ -22,6 +22,10 @@ var (
 	ErrReleased = errors.New("lease was released")
 	// ErrMaxHold: the lease reached the bound set by [Renew] and was not renewed.
 	ErrMaxHold = errors.New("lease reached its longest hold")
+	// ErrNoQuorum: too many nodes of a [Quorum] could not be asked, or did not
+	// answer in time; who holds the lock, if anybody, is not known. The error is a
+	// [*NoQuorumError].
+	ErrNoQuorum = errors.New("no quorum")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("lock client is closed")
 	// ErrUpgrade: a reader asked for the write lock of a read/write lock. Two
@@ -116,10 +120,10 @@ func describe(doing, key string, err error) error {
 }
 
 // sentinelOf returns what an error reply amounts to; nil if err is none, or one
-// that nobody decides by.
+// that nobody decides by, or those of several nodes.
 func sentinelOf(err error) error {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
+	if !errors.As(err, &reply) || errors.Is(err, ErrNoQuorum) {
 		return nil
 	}
 	for _, r := range replies {
@@ -137,7 +141,7 @@ func transient(err error) bool {
 	case ErrLoading, ErrReadOnly, ErrNotReplicated:
 		return true
 	}
-	return outcomeUnknown(err) || neverSent(err)
+	return errors.Is(err, ErrNoQuorum) || outcomeUnknown(err) || neverSent(err)
 }
 
 // outcomeUnknown reports whether a command that ended with err may have been

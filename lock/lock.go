@@ -22,6 +22,8 @@
 //   - [Client.Fair]: one holder, the others in a queue, served in order of
 //     arrival over all processes.
 //   - [Client.RW]: many readers together, or one writer.
+//   - [Quorum.Redlock]: one holder, over several independent servers of which
+//     fewer than half may be down.
 //
 // All are [Locker] values and give the same kind of lease.
 //
@@ -43,7 +45,8 @@
 //
 // A key that vanishes with the memory of its server (a restart without
 // persistence, a failover before replication, eviction) is free for the next
-// one at once. The holder learns of it at its next renewal.
+// one at once. The holder learns of it at its next renewal. A [Redlock] bears the
+// loss of fewer than half of its servers, not of more.
 package lock
 
 import (

@@ -1,0 +1,102 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// copies are what stands on the nodes for one attempt at a [Redlock] and, if it
+// succeeds, for the hold: the same token on each. They are a form that serves one
+// token only. Nothing in here waits for a node longer than its time-out.
+//
+// Once they were handed back, nothing that could make a copy is sent any more, and
+// the release travels behind all that was: it has the last word.
+type copies struct {
+	*ensemble
+	transport *transport
+	key       string
+	fence     []string // the key of the counter; empty without one
+	free      string
+	patience  time.Duration // with one node
+	sites     []*site       // by node
+	token     string        // set by acquire, which comes first
+
+	mu    sync.Mutex
+	until time.Time // by then the last copy has expired
+	back  *handback // nil = they are kept
+}
+
+func newCopies(e *ensemble, t *transport, key string, fenced bool, patience time.Duration) *copies {
+	c := &copies{ensemble: e, transport: t, key: key, fence: keysOf(key, fenced)[1:],
+		free: name(key, "free"), patience: patience}
+	for _, n := range e.nodes {
+		c.sites = append(c.sites, &site{node: n})
+	}
+	return c
+}
+
+// acquire implements [form]. It asks the first node; waiting for the reply asks
+// the others.
+func (c *copies) acquire(_ context.Context, token string, ttl time.Duration, _ int) pending {
+	c.token = token
+	c.lastFor(ttl)
+	return newElection(c, ttl)
+}
+
+// lastFor notes that a copy may be made now that lives for ttl.
+func (c *copies) lastFor(ttl time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end := time.Now().Add(ttl); end.After(c.until) {
+		c.until = end
+	}
+}
+
+// extend implements [form]. A copy is prolonged where it stood, or may have, and
+// only those nodes decide. On the others, which could not be asked before or came
+// back empty, it is put anew, to count the next time: so a node that lost it does
+// not stay without, but what most nodes lost is not revived.
+func (c *copies) extend(_ context.Context, _ string, ttl time.Duration) pending {
+	c.lastFor(ttl)
+	x := &extension{round: c.newRound()}
+	repair := c.newRound()
+	for i, s := range c.sites {
+		if s.stands() {
+			x.keep(i, ttl)
+		} else {
+			x.gone++
+			repair.take(i, ttl, nil)
+		}
+	}
+	return x
+}
+
+// release implements [form].
+func (c *copies) release(context.Context, string, int) pending { return c.handBack(c.free) }
+
+// undo implements [undoer].
+func (c *copies) undo() { c.handBack(c.free) }
+
+func (c *copies) channel() string { return c.free }
+
+// handBack releases all copies, once. Nodes that do not answer in time are asked
+// until they have, or the copy has expired.
+func (c *copies) handBack(channel string) *handback {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.back == nil {
+		c.back = &handback{round: c.newRound(), channel: channel, until: c.until}
+		c.back.start()
+	}
+	return c.back
+}
+
+// votes returns what is known of each node.
+func (c *copies) votes() []Vote {
+	votes := make([]Vote, len(c.sites))
+	for i, s := range c.sites {
+		votes[i] = s.vote()
+	}
+	return votes
+}

@@ -1,0 +1,175 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// nodes is a set of independent servers to lock over, as a test sees it.
+type nodes struct {
+	*testing.T
+	links    []*server.Link  // between our clients and each server
+	rdbs     []*redis.Client // a stranger on each
+	via      []*redis.Client // what lock.NewQuorum is given
+	children []*server.Child // nil in a bubble
+}
+
+// nodesInBubble runs f on n embedded servers under a fake clock.
+func nodesInBubble(t *testing.T, n int, f func(*nodes)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &nodes{T: t}
+		for i := range n {
+			e := server.NewPiped()
+			t.Cleanup(e.Close)
+			r.add(fmt.Sprintf("127.0.0.1:%d", i+1), e.Dial)
+		}
+		f(r)
+	})
+}
+
+// nodesOnRedis runs f on n redis-servers with these further arguments.
+func nodesOnRedis(t *testing.T, n int, f func(*nodes), args ...string) {
+	t.Helper()
+	r := &nodes{T: t}
+	for range n {
+		child := server.ForTest(t, args...)
+		r.children = append(r.children, child)
+		r.add(child.Addr(), redis.NewDialer(&redis.Options{}))
+	}
+	f(r)
+}
+
+// nodesOnBoth runs f under a fake clock and on redis-servers.
+func nodesOnBoth(t *testing.T, n int, f func(*nodes)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { nodesInBubble(t, n, f) })
+	t.Run("redis-server", func(t *testing.T) { nodesOnRedis(t, n, f) })
+}
+
+func (r *nodes) add(addr string, dial server.Dialer) {
+	link := server.NewLink(dial)
+	rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
+	via := redis.NewClient(&redis.Options{Addr: addr, Dialer: link.Dial, DisableIdentity: true})
+	r.links, r.rdbs, r.via = append(r.links, link), append(r.rdbs, rdb), append(r.via, via)
+	r.Cleanup(func() {
+		link.Thaw()
+		_ = via.Close()
+		_ = rdb.Close()
+	})
+}
+
+// quorum returns an identity over all nodes that is closed with the test.
+func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
+	r.Helper()
+	q, err := lock.NewQuorum(r.via, cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = q.Close() })
+	return q
+}
+
+// warm has every node of q connected.
+func (r *nodes) warm(q *lock.Quorum) {
+	r.Helper()
+	lease, err := q.Redlock("warm", lock.Options{}).Lock(ctx)
+	r.must(err)
+	r.must(lease.Unlock(ctx))
+	r.until("all nodes to be warm", func() bool { return r.count("warm", "") == len(r.rdbs) })
+}
+
+// must ends the test if err is not nil.
+func (r *nodes) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// count returns on how many nodes key holds a value; an empty one stands for no
+// key. Nodes that do not answer do not count.
+func (r *nodes) count(key, value string) int {
+	n := 0
+	for _, rdb := range r.rdbs {
+		got, err := rdb.Get(ctx, key).Result()
+		if got == value && (err == nil || err == redis.Nil) {
+			n++
+		}
+	}
+	return n
+}
+
+// until waits for something to become true on servers that take their time.
+func (r *nodes) until(what string, true func() bool) {
+	r.Helper()
+	for limit := time.Now().Add(10 * time.Second); !true(); {
+		if time.Now().After(limit) {
+			r.Fatalf("still waiting for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// down cuts nodes off: what was sent is lost, and nothing new gets in.
+func (r *nodes) down(which ...int) {
+	for _, i := range which {
+		r.links[i].Refuse(errors.New("no route"))
+		r.links[i].Cut()
+	}
+}
+
+// up undoes down.
+func (r *nodes) up() {
+	for _, link := range r.links {
+		link.Refuse(nil)
+	}
+}
+
+// freeze stalls nodes: SIGSTOP, or a frozen network in a bubble.
+func (r *nodes) freeze(which ...int) {
+	r.Helper()
+	for _, i := range which {
+		if r.children != nil {
+			r.must(r.children[i].Freeze())
+		} else {
+			r.links[i].Freeze()
+		}
+	}
+}
+
+// resume undoes freeze.
+func (r *nodes) resume(which ...int) {
+	r.Helper()
+	for _, i := range which {
+		if r.children != nil {
+			r.must(r.children[i].Continue())
+		} else {
+			r.links[i].Thaw()
+		}
+	}
+}
+
+// kill ends nodes as a crash would.
+func (r *nodes) kill(which ...int) {
+	r.Helper()
+	for _, i := range which {
+		r.must(r.children[i].Kill())
+	}
+}
+
+// restart starts killed nodes again.
+func (r *nodes) restart(which ...int) {
+	r.Helper()
+	for _, i := range which {
+		r.must(r.children[i].Restart(ctx))
+	}
+}

@@ -1,0 +1,153 @@
+package lock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+var (
+	//go:embed redlock_look.lua
+	redlockLookSource string
+	//go:embed redlock_raise.lua
+	redlockRaiseSource string
+
+	redlockLook  = newScript(redlockLookSource)
+	redlockRaise = newScript(redlockRaiseSource)
+)
+
+// Redlock is a lock over independent servers: it is held by whoever has its token
+// on more than half of them, with time left. Losing fewer than half of the servers
+// neither stops it nor frees it. It is not reentrant.
+//
+// Its deadline counts from before the first node was asked. It is extended by a
+// quorum or not at all, and a lease that cannot be extended in time is lost and
+// its copies are released. A node that came back empty gets its copy again as long
+// as the lease is valid.
+//
+// It rests on servers that keep what they granted and on clocks of about the same
+// speed. A server that forgets (a restart without its data), and one whose clock
+// is set forward by more than a TTL, give their vote away: when that happens to as
+// many nodes as a holder can spare, nobody notices; when it happens to one more, a
+// second holder gets in. [QuorumConfig.MinUptime] guards against the first; only
+// a resource that checks the numbers of [Lease.Fence] guards against both.
+//
+// On the wire it is on each node what a [Mutex] is: `SET key token NX PX ttl`.
+type Redlock struct {
+	target
+	nodes    *ensemble
+	patience time.Duration // with one node
+}
+
+var _ Locker = (*Redlock)(nil)
+
+// Redlock returns the lock of that name; the key is used as it is on every node.
+// It sends nothing. Options that cannot work are reported as [ErrArgument] by Lock
+// and TryLock.
+func (q *Quorum) Redlock(key string, o Options) *Redlock {
+	r := &Redlock{target: q.client.newTarget(key, o, nil), nodes: q.nodes}
+	if r.bad == nil && r.opts.Replicas > 0 {
+		r.bad = fmt.Errorf("%w: a lock over independent servers knows no replicas", ErrArgument)
+	}
+	r.patience = q.patience(r.opts.TTL)
+	r.form = r.newCopies()
+	return r
+}
+
+func (r *Redlock) newCopies() *copies {
+	return newCopies(r.nodes, r.client.transport, r.key, r.opts.Fence, r.patience)
+}
+
+// TryLock implements [Locker]. It takes two round trips, one to the first node and
+// one to the others, and another with a fence if the nodes' counters have drifted
+// apart. If a quorum cannot be asked the error matches [ErrNoQuorum], which is not
+// [ErrHeld]: the lock may well be free.
+func (r *Redlock) TryLock(ctx context.Context) (*Lease, error) {
+	return r.tryLock(ctx, &request{try: r.attempt})
+}
+
+// Lock implements [Locker]. It listens for the release on the first node, and
+// tries again by itself after a random time of a few node time-outs, so that a
+// node more or less does not matter.
+func (r *Redlock) Lock(ctx context.Context) (*Lease, error) {
+	return r.lock(ctx, &request{try: r.attempt})
+}
+
+// attempt asks the nodes once, with copies of its own.
+func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
+	req.glance = between(r.patience, 5*r.patience)
+	if err := r.nodes.meet(ctx, r.client.transport, r.patience); err != nil {
+		return nil, describe("acquire", r.key, err)
+	}
+	t, c := r.target, r.newCopies()
+	t.form = c
+	h, err := t.acquire(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(h.ctx, func() {
+		if cause := context.Cause(h.ctx); cause != ErrReleased && cause != ErrClosed {
+			c.undo() // lost, but not on every node
+		}
+	})
+	return newLease(h), nil
+}
+
+// Vote is what one node of a [Quorum] has to do with a lock.
+type Vote struct {
+	Addr string
+	Held bool  // our token was there when the node last answered
+	Err  error // why not, a [*HeldError] for instance, or why the node did not answer; may be nil before it did
+}
+
+// Votes returns, for a [Redlock], what is known of each node, in their order; for
+// other kinds nil. Nodes that were not waited for because the others had decided
+// come in within the node time-out, and every renewal brings news.
+func (l *Lease) Votes() []Vote {
+	if c, ok := l.hold.form.(*copies); ok {
+		return c.votes()
+	}
+	return nil
+}
+
+// NoQuorumError says which nodes did not take part in a decision. It matches
+// [ErrNoQuorum] and what those nodes' errors match.
+type NoQuorumError struct {
+	Key    string
+	Needed int    // nodes that make a quorum
+	Votes  []Vote // by node; those with neither Held nor Err were not asked, or not waited for
+}
+
+func (e *NoQuorumError) Error() string {
+	failures := e.failures()
+	var words []string
+	for _, v := range failures {
+		words = append(words, fmt.Sprintf("%s: %v", v.Addr, v.Err))
+	}
+	return fmt.Sprintf("%v: %d of %d nodes are out, and %d are needed: %s",
+		ErrNoQuorum, len(failures), len(e.Votes), e.Needed, strings.Join(words, "; "))
+}
+
+// Unwrap returns ErrNoQuorum and the errors of the nodes that had no say.
+func (e *NoQuorumError) Unwrap() []error {
+	errs := []error{ErrNoQuorum}
+	for _, v := range e.failures() {
+		errs = append(errs, v.Err)
+	}
+	return errs
+}
+
+// failures returns the nodes that had no say: one where somebody else holds the
+// lock had.
+func (e *NoQuorumError) failures() []Vote {
+	var out []Vote
+	for _, v := range e.Votes {
+		if v.Err != nil && !errors.Is(v.Err, ErrHeld) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,5 @@
+-- redlock_look: who holds the lock on this node. Nothing is changed.
+-- KEYS[1]  the lock
+-- Returns {token of the holder, its PTTL}; the token is empty if nobody does.
+local holder = redis.call('GET', KEYS[1])
+return {holder or '', redis.call('PTTL', KEYS[1])}

@@ -1,0 +1,923 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// drift is what a deadline allows for.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// nodeTimeout is that of tests which compare times on real servers: so long that
+// a busy machine does not matter.
+const nodeTimeout = 200 * time.Millisecond
+
+// Scenario 66.
+func TestARedlockStandsOnAMajorityAndItsTimeCountsFromTheFirstRequest(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		r.warm(q)
+		r.freeze(0)
+		began := time.Now()
+		lease, err := q.Redlock("orders", lock.Options{TTL: 10 * time.Second}).Lock(ctx)
+		r.must(err)
+		took := time.Since(began)
+		if took < nodeTimeout {
+			r.Fatalf("took %v: the frozen node was not asked", took)
+		}
+		if n := r.countOf([]int{1, 2, 3, 4}, "orders", lease.Token()); n < 3 {
+			r.Errorf("the token is on %d nodes", n)
+		}
+		latest := began.Add(10*time.Second - drift(10*time.Second) + took - nodeTimeout)
+		if d := lease.Deadline(); d.After(latest) {
+			r.Errorf("the lease ends %v after the first request", d.Sub(began))
+		}
+		r.must(lease.Unlock(ctx))
+		r.resume(0)
+		r.until("the release on all nodes", func() bool { return r.count("orders", "") == 5 })
+	})
+}
+
+// countOf is count for some of the nodes.
+func (r *nodes) countOf(which []int, key, value string) int {
+	some := &nodes{}
+	for _, i := range which {
+		some.rdbs = append(some.rdbs, r.rdbs[i])
+	}
+	return some.count(key, value)
+}
+
+// Scenario 67, nodes that are down.
+func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		for mask := range uint(1 << 5) {
+			for i := range 5 {
+				if mask>>i&1 == 1 {
+					r.down(i)
+				}
+			}
+			q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+			lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+			switch up := 5 - bits.OnesCount(mask); {
+			case up >= 3 && err != nil:
+				r.Errorf("%05b down: %v", mask, err)
+			case up >= 3:
+				r.must(lease.Unlock(ctx))
+			case !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld):
+				r.Errorf("%05b down: got %v, want ErrNoQuorum", mask, err)
+			}
+			r.until("nothing to be left", func() bool { return r.count("orders", "") == 5 })
+			r.must(q.Close())
+			r.up()
+		}
+	})
+}
+
+// Scenario 67, nodes that somebody else has.
+func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		for mask := range uint(1 << 5) {
+			key := fmt.Sprint("orders", mask)
+			for i, rdb := range r.rdbs {
+				if mask>>i&1 == 1 {
+					r.must(rdb.Set(ctx, key, "stray", time.Minute).Err())
+				}
+			}
+			lease, err := q.Redlock(key, lock.Options{}).TryLock(ctx)
+			switch others := bits.OnesCount(mask); {
+			case others <= 2 && err != nil:
+				r.Errorf("%05b taken: %v", mask, err)
+			case others <= 2:
+				r.must(lease.Unlock(ctx))
+			case !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrNoQuorum):
+				r.Errorf("%05b taken: got %v, want ErrHeld", mask, err)
+			}
+			r.until("only the strays to be left", func() bool {
+				return r.count(key, "stray") == bits.OnesCount(mask) && r.count(key, "") == 5-bits.OnesCount(mask)
+			})
+		}
+	})
+}
+
+// Scenario 68.
+func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		for _, pair := range [][]int{{0, 1}, {3, 4}, {0, 4}} {
+			for _, warm := range []bool{true, false} {
+				q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+				if warm {
+					r.warm(q)
+				}
+				r.freeze(pair...)
+				began := time.Now()
+				lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+				r.must(err)
+				if took := time.Since(began); took > 3*nodeTimeout {
+					r.Errorf("%v frozen, warm %v: Lock took %v", pair, warm, took)
+				}
+				began = time.Now()
+				r.must(lease.Unlock(ctx))
+				if took := time.Since(began); took > nodeTimeout {
+					r.Errorf("%v frozen, warm %v: Unlock took %v", pair, warm, took)
+				}
+				r.resume(pair...)
+				r.until("nothing to be left", func() bool { return r.count("orders", "") == 5 })
+				r.must(q.Close())
+			}
+		}
+	})
+}
+
+func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		r.freeze(0, 1, 2)
+		began := time.Now()
+		err = lease.Unlock(ctx)
+		if took := time.Since(began); took > 2*nodeTimeout {
+			r.Errorf("Unlock took %v", took)
+		}
+		if !errors.Is(err, lock.ErrNoQuorum) {
+			r.Errorf("got %v, want ErrNoQuorum: nobody knows what three of five nodes hold", err)
+		}
+		r.resume(0, 1, 2)
+		r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
+	})
+}
+
+// Scenario 69, killed nodes.
+func TestWithThreeOfFiveKilledNobodyLocksAndNothingIsLeftBehind(t *testing.T) {
+	nodesOnRedis(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		m := q.Redlock("orders", lock.Options{})
+		r.kill(1, 3)
+		lease, err := m.Lock(ctx) // two down do not matter
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+
+		r.kill(4)
+		for range 3 {
+			began := time.Now()
+			_, err = m.Lock(ctx)
+			if took := time.Since(began); took > 3*nodeTimeout {
+				r.Errorf("it took %v to notice", took)
+			}
+			if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
+				r.Fatalf("got %v, want ErrNoQuorum", err)
+			}
+			var none *lock.NoQuorumError
+			if !errors.As(err, &none) || len(none.Votes) != 5 || none.Needed != 3 || !errors.Is(err, syscall.ECONNREFUSED) {
+				r.Errorf("the error does not tell of the nodes: %v", err)
+			}
+			r.until("nothing to be left", func() bool { return r.count("orders", "") == 2 })
+		}
+
+		r.restart(1, 3, 4)
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		for lease, err = m.Lock(short); errors.Is(err, lock.ErrNoQuorum); lease, err = m.Lock(short) {
+			time.Sleep(time.Millisecond) // connections come back in their own time
+		}
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Scenarios 69 and 71, frozen nodes; and connections that break meanwhile.
+func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
+	for name, breaks := range map[string]bool{"connections stay": false, "connections break": true} {
+		t.Run(name, func(t *testing.T) {
+			nodesOnRedis(t, 5, func(r *nodes) {
+				if breaks {
+					for i, rdb := range r.via {
+						o := *rdb.Options()
+						o.ReadTimeout = nodeTimeout
+						r.via[i] = redis.NewClient(&o)
+						r.Cleanup(func() { _ = r.via[i].Close() })
+					}
+				}
+				q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+				r.warm(q)
+				m := q.Redlock("orders", lock.Options{TTL: time.Minute})
+				r.freeze(0, 2, 4)
+				began := time.Now()
+				_, err := m.Lock(ctx)
+				if took := time.Since(began); took > 4*nodeTimeout {
+					r.Errorf("it took %v to notice", took)
+				}
+				if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
+					r.Errorf("got %v, want ErrNoQuorum", err)
+				}
+				if breaks {
+					time.Sleep(3 * nodeTimeout) // nothing tells when the last of them gives up
+				}
+				r.resume(0, 2, 4)
+				r.until("orphans to go", func() bool { return r.count("orders", "") == 5 })
+			})
+		})
+	}
+}
+
+// Scenario 71: what a stopped node executes later is undone behind it.
+func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 20 * time.Millisecond})
+		r.warm(q)
+		for i := range 20 {
+			key := fmt.Sprint("orders", i)
+			r.freeze(i % 5)
+			lease, err := q.Redlock(key, lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			r.must(lease.Unlock(ctx))
+			r.resume(i % 5)
+			r.until("the orphan to go", func() bool { return r.count(key, "") == 5 })
+		}
+	})
+}
+
+// Scenario 70.
+func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		r.warm(q)
+		for _, link := range r.links {
+			link.FreezeReplies()
+		}
+		failed := make(chan error)
+		go func() {
+			_, err := q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)
+			failed <- err
+		}()
+		time.Sleep(989 * time.Millisecond) // TTL − 1 % − 2 ms is 988 ms
+		for _, link := range r.links {
+			link.Thaw()
+		}
+		if err := <-failed; !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		time.Sleep(time.Millisecond)
+		if n := r.count("orders", ""); n != 5 {
+			r.Errorf("%d nodes still have a copy", 5-n)
+		}
+	})
+}
+
+// Scenario 72.
+func TestOfManyWhoStartAtOnceSomebodyWins(t *testing.T) {
+	const starters, rounds = 20, 200
+	nodesOnRedis(t, 5, func(r *nodes) {
+		locks := make([]*lock.Quorum, starters)
+		for i := range locks {
+			locks[i] = r.quorum(lock.QuorumConfig{NodeTimeout: time.Second}) // it is not about slow nodes
+			r.warm(locks[i])
+		}
+		for round := range rounds {
+			key := fmt.Sprint("round", round)
+			var all sync.WaitGroup
+			start, won := make(chan struct{}), make(chan *lock.Lease, starters)
+			for _, q := range locks {
+				all.Go(func() {
+					<-start
+					lease, err := q.Redlock(key, lock.Options{}).TryLock(ctx)
+					switch {
+					case err == nil:
+						won <- lease
+					case !errors.Is(err, lock.ErrHeld):
+						r.Error(err)
+					}
+				})
+			}
+			close(start)
+			all.Wait()
+			if len(won) != 1 {
+				r.Fatalf("round %d: %d winners", round, len(won))
+			}
+			r.must((<-won).Unlock(ctx))
+		}
+	})
+}
+
+// Scenario 73. Without the guard the second holder is what the documentation
+// warns of.
+func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
+	for name, guard := range map[string]time.Duration{"guarded": time.Hour, "unguarded": 0} {
+		t.Run(name, func(t *testing.T) {
+			nodesOnRedis(t, 5, func(r *nodes) {
+				r.down(3, 4) // holder and nodes as in the textbook
+				a, err := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout}).Redlock("orders", lock.Options{}).Lock(ctx)
+				r.must(err)
+				r.until("the refusals", func() bool { v := a.Votes(); return v[2].Held && v[3].Err != nil && v[4].Err != nil })
+				r.up()
+				r.kill(2)
+				r.restart(2)
+
+				b, err := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout, MinUptime: guard}).Redlock("orders", lock.Options{}).TryLock(ctx)
+				if guard > 0 && !errors.Is(err, lock.ErrNoQuorum) {
+					r.Errorf("got %v, want ErrNoQuorum: no node is an hour old", err)
+				}
+				if guard == 0 && (err != nil || !a.Valid() || !b.Valid()) {
+					r.Errorf("want two holders, got %v", err)
+				}
+				if guard > 0 {
+					r.until("nothing of the second to be left", func() bool { return r.count("orders", a.Token())+r.count("orders", "") == 5 })
+				}
+			})
+		})
+	}
+}
+
+func TestANodeVotesOnceItIsOldEnough(t *testing.T) {
+	nodesOnRedis(t, 1, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout, MinUptime: 2 * time.Second})
+		m := q.Redlock("orders", lock.Options{})
+		began := time.Now()
+		lease, err := m.TryLock(ctx)
+		if !errors.Is(err, lock.ErrNoQuorum) {
+			r.Fatalf("got %v, want ErrNoQuorum", err)
+		}
+		for errors.Is(err, lock.ErrNoQuorum) {
+			time.Sleep(10 * time.Millisecond)
+			lease, err = m.TryLock(ctx)
+		}
+		r.must(err)
+		if took := time.Since(began); took < 1900*time.Millisecond {
+			r.Errorf("it voted after %v", took)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Scenario 74.
+func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		r.warm(q)
+		r.freeze(0)
+		m := q.Redlock("orders", lock.Options{})
+		for i, most := range []time.Duration{nodeTimeout, 0} { // the second time it is known
+			began := time.Now()
+			lease, err := m.TryLock(ctx)
+			r.must(err)
+			if took := time.Since(began); took > most {
+				r.Errorf("attempt %d took %v, want at most %v", i, took, most)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
+// Scenario 75: no quorum, no extension; and what is left is given back.
+func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		lease, err := q.Redlock("orders", lock.Options{TTL: 10 * time.Second}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		deadline := lease.Deadline()
+		r.freeze(0, 1, 2)
+
+		if err := lease.Extend(ctx, 30*time.Second); !errors.Is(err, lock.ErrNoQuorum) {
+			r.Errorf("got %v, want ErrNoQuorum", err)
+		}
+		if !lease.Deadline().Equal(deadline) {
+			r.Errorf("the deadline moved by %v", lease.Deadline().Sub(deadline))
+		}
+		<-lease.Context().Done()
+		if late := time.Since(deadline); late != 0 || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
+			r.Errorf("it ended %v after its deadline: %v", late, context.Cause(lease.Context()))
+		}
+		time.Sleep(time.Millisecond)
+		if n := r.countOf([]int{3, 4}, "orders", ""); n != 2 {
+			r.Errorf("%d of 2 nodes were released", n)
+		}
+		r.resume(0, 1, 2)
+		time.Sleep(time.Second)
+		if n := r.count("orders", ""); n != 5 {
+			r.Errorf("%d of 5 nodes were released in the end", n)
+		}
+	})
+}
+
+// Scenario 75: two of five frozen do not matter to a renewal.
+func TestALeaseIsRenewedByTheNodesThatAnswer(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{})
+		lease, err := q.Redlock("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
+		r.must(err)
+		r.freeze(0, 3)
+		time.Sleep(2 * time.Minute)
+		if !lease.Valid() {
+			r.Errorf("lost: %v", context.Cause(lease.Context()))
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Scenario 76.
+func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
+		r.must(err)
+		time.Sleep(500 * time.Millisecond)
+		for _, link := range r.links {
+			link.FreezeReplies() // the nodes extend, and nobody hears of it
+		}
+		failed := make(chan error)
+		go func() { failed <- lease.Extend(ctx, 10*time.Second) }()
+		<-lease.Context().Done()
+		for _, link := range r.links {
+			link.Thaw()
+		}
+		if err := <-failed; !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		if lease.Valid() {
+			r.Error("it came back to life")
+		}
+		time.Sleep(time.Millisecond)
+		if n := r.count("orders", ""); n != 5 {
+			r.Errorf("%d nodes still have a copy", 5-n)
+		}
+	})
+}
+
+func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{})
+		r.down(4)
+		lease, err := q.Redlock("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
+		r.must(err)
+		r.up()
+		time.Sleep(time.Minute)
+		if n := r.count("orders", lease.Token()); n != 5 {
+			r.Fatalf("%d copies: the node that was down was left without", n)
+		}
+		r.must(r.rdbs[0].FlushAll(ctx).Err())
+		r.must(r.rdbs[1].FlushAll(ctx).Err())
+		time.Sleep(2 * time.Second) // two renewals: one finds out, one puts it right
+		if n := r.count("orders", lease.Token()); n != 5 {
+			r.Errorf("%d copies after two nodes were emptied", n)
+		}
+		r.must(lease.Unlock(ctx))
+		time.Sleep(time.Second)
+		if n := r.count("orders", ""); n != 5 {
+			r.Errorf("a copy was put back after the release")
+		}
+	})
+}
+
+// Scenario 89, over nodes: what most of them lost is lost, and stays lost.
+func TestWhatMostNodesLostIsNotRevived(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{})
+		lease, err := q.Redlock("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		for _, i := range []int{0, 2, 4} {
+			r.must(r.rdbs[i].Del(ctx, "orders").Err()) // an operator breaks the lock
+		}
+		time.Sleep(time.Second + 10*time.Millisecond) // TTL/3
+		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
+			r.Errorf("valid %v, %v", lease.Valid(), context.Cause(lease.Context()))
+		}
+		if n := r.count("orders", ""); n != 5 {
+			r.Errorf("%d nodes still have a copy", 5-n)
+		}
+	})
+}
+
+// Scenario 90, over nodes: with the data of a majority the lease is gone.
+func TestAHolderIsToldThatAMajorityForgot(t *testing.T) {
+	nodesOnRedis(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)
+		r.must(err)
+		r.kill(0, 1)
+		r.restart(0, 1)
+		<-lease.Context().Done()
+		if !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
+			r.Errorf("cause %v", context.Cause(lease.Context()))
+		}
+		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
+	})
+}
+
+func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
+	nodesOnRedis(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		r.kill(0, 1, 2)
+		r.restart(0, 1, 2)
+		if n := r.count("orders", lease.Token()); n != 3 {
+			r.Fatalf("%d copies came back", n)
+		}
+		for err = lease.Extend(ctx, time.Minute); errors.Is(err, lock.ErrNoQuorum); err = lease.Extend(ctx, time.Minute) {
+			time.Sleep(time.Millisecond) // connections come back in their own time
+		}
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+	}, "--appendonly", "yes", "--appendfsync", "always")
+}
+
+// Scenario 77.
+func TestTheTimeLeftIsWhatAQuorumIsGoodFor(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{})
+		for i, c := range []struct {
+			ttls []int // seconds; 0 = not there, −1 = for ever
+			want time.Duration
+		}{
+			{[]int{50, 10, 40, 20, 30}, 30 * time.Second}, // three of them are good for 30 s
+			{[]int{0, 10, 40, 20, 0}, 10 * time.Second},
+			{[]int{-1, 10, -1, 20, 0}, 20 * time.Second},
+		} {
+			key := fmt.Sprint("orders", i)
+			for n, ttl := range c.ttls {
+				if ttl != 0 {
+					r.must(r.rdbs[n].Set(ctx, key, "them", time.Duration(max(ttl, 0))*time.Second).Err())
+				}
+			}
+			_, err := q.Redlock(key, lock.Options{}).TryLock(ctx)
+			var held *lock.HeldError
+			if !errors.As(err, &held) || held.Token != "them" {
+				r.Fatalf("got %v, want held by them", err)
+			}
+			// All were looked at, or enough to be sure: never more than is true.
+			if held.TTL > c.want-drift(c.want) || held.TTL <= 0 {
+				r.Errorf("%v: %v left, want %v less drift", c.ttls, held.TTL, c.want)
+			}
+		}
+	})
+}
+
+// Scenario 78.
+func TestNodesMustBeDifferentServers(t *testing.T) {
+	nodesOnRedis(t, 3, func(r *nodes) {
+		if _, err := lock.NewQuorum(append(r.via, r.via[0]), lock.QuorumConfig{}); !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("one address twice: got %v, want ErrArgument", err)
+		}
+		if _, err := lock.NewQuorum(nil, lock.QuorumConfig{}); !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("no nodes: got %v, want ErrArgument", err)
+		}
+		alias := redis.NewClient(&redis.Options{Addr: "localhost" + r.via[1].Options().Addr[len("127.0.0.1"):]})
+		defer alias.Close()
+		q, err := lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		r.must(err)
+		defer q.Close()
+		if _, err := q.Redlock("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("two addresses of one server: got %v, want ErrArgument", err)
+		}
+		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
+	})
+}
+
+// Scenario 78: any number of nodes works, and survives the loss of fewer than half.
+func TestAnyNumberOfNodesWorks(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		nodesInBubble(t, n, func(r *nodes) {
+			spare := (n - 1) / 2
+			for down := range n + 1 {
+				q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+				for i := range down {
+					r.down(i)
+				}
+				lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+				if down <= spare {
+					r.must(err)
+					r.must(lease.Unlock(ctx))
+				} else if !errors.Is(err, lock.ErrNoQuorum) {
+					r.Errorf("%d of %d down: got %v, want ErrNoQuorum", down, n, err)
+				}
+				r.must(q.Close())
+				r.up()
+			}
+		})
+	}
+}
+
+// Scenario 79: a clock that is set forward by more than the TTL frees the key, as
+// PEXPIRE does here. It takes as many as a holder cannot spare to let a second one
+// in; this is what the documentation warns of.
+func TestClocksThatJumpMatterOnceAHolderCannotSpareThem(t *testing.T) {
+	for _, copies := range []int{3, 5} {
+		for jumps := range copies + 1 {
+			nodesInBubble(t, 5, func(r *nodes) {
+				for _, rdb := range r.rdbs[copies:] {
+					r.must(rdb.Set(ctx, "orders", "stray", 0).Err())
+				}
+				a, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}).Lock(ctx)
+				r.must(err)
+				r.until("the copies", func() bool { return r.count("orders", a.Token()) == copies })
+				for _, rdb := range r.rdbs[copies:] {
+					r.must(rdb.Del(ctx, "orders").Err())
+				}
+				for _, rdb := range r.rdbs[:jumps] {
+					r.must(rdb.PExpire(ctx, "orders", 0).Err())
+				}
+				_, err = r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}).TryLock(ctx)
+				if free := 5 - copies + jumps; (err == nil) != (free >= 3) {
+					r.Errorf("%d copies, %d jumps: the second one got %v", copies, jumps, err)
+				}
+			})
+		}
+	}
+}
+
+// Scenario 80: the numbers rise whichever quorum grants them.
+func TestFencesRiseOverChangingQuorums(t *testing.T) {
+	const nodeCount, rounds = 5, 2000
+	nodesOnRedis(t, nodeCount, func(r *nodes) {
+		var locks []*lock.Redlock // each asks another node first
+		for first := range nodeCount {
+			turned := slices.Concat(r.via[first:], r.via[:first])
+			q, err := lock.NewQuorum(turned, lock.QuorumConfig{NodeTimeout: 10 * time.Second})
+			r.must(err)
+			defer q.Close()
+			locks = append(locks, q.Redlock("orders", lock.Options{Fence: true}))
+		}
+		var last int64
+		for i := range rounds {
+			first := rand.IntN(nodeCount)
+			for _, step := range []int{1, 3} { // two others are taken, and do not count this time
+				r.must(r.rdbs[(first+step+i%2)%nodeCount].Set(ctx, "orders", "stray", time.Minute).Err())
+			}
+			lease, err := locks[first].Lock(ctx)
+			r.must(err)
+			if lease.Fence() <= last {
+				r.Fatalf("round %d: fence %d after %d", i, lease.Fence(), last)
+			}
+			last = lease.Fence()
+			r.must(lease.Unlock(ctx))
+			for _, step := range []int{1, 3} {
+				r.must(r.rdbs[(first+step+i%2)%nodeCount].Del(ctx, "orders").Err())
+			}
+		}
+	})
+}
+
+func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		lease, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		for _, rdb := range r.rdbs {
+			if n := rdb.DBSize(ctx).Val(); n != 1 || lease.Fence() != 0 {
+				r.Errorf("%d keys, fence %d", n, lease.Fence())
+			}
+		}
+	})
+}
+
+// Scenario 82, over nodes.
+func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})
+		r.warm(q)
+		for i := range 20 {
+			key := fmt.Sprint("orders", i)
+			for _, link := range r.links {
+				link.FreezeReplies()
+			}
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			began := time.Now()
+			_, err := q.Redlock(key, lock.Options{TTL: time.Minute}).Lock(short)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				r.Fatalf("got %v, want the deadline's error", err)
+			}
+			if took := time.Since(began); r.children == nil && took > 20*time.Millisecond {
+				r.Errorf("gave up after %v", took)
+			}
+			for _, link := range r.links {
+				link.Thaw()
+			}
+			r.until("the undo", func() bool { return r.count(key, "") == 5 })
+		}
+	})
+}
+
+// A script that a node did not know is not sent again behind the release.
+func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		for range 50 {
+			lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute, Renew: lock.Renew{Off: true}}).Lock(ctx)
+			r.must(err)
+			r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+			r.must(r.rdbs[2].FlushAll(ctx).Err())
+			r.must(lease.Extend(ctx, time.Minute))
+			time.Sleep(time.Millisecond) // the third node has said that its copy is gone
+			r.must(r.rdbs[2].ScriptFlush(ctx).Err())
+			r.links[2].FreezeReplies()
+			r.must(lease.Extend(ctx, time.Minute)) // puts the copy back, but the script is not known
+			r.must(lease.Unlock(ctx))
+			r.links[2].Thaw()
+			time.Sleep(time.Millisecond)
+			if n := r.count("orders", ""); n != 3 {
+				r.Fatal("a copy stands after the release")
+			}
+		}
+	})
+}
+
+func TestAWaiterHearsTheReleaseOnTheFirstNode(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		lease, err := holder.Redlock("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		won := make(chan *lock.Lease)
+		go func() {
+			next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+			}
+			won <- next
+		}()
+		time.Sleep(time.Second)
+		began := time.Now()
+		r.must(lease.Unlock(ctx))
+		next := <-won
+		if took := time.Since(began); took != 0 {
+			r.Errorf("the waiter got in after %v, by chance", took)
+		}
+		r.must(next.Unlock(ctx))
+	})
+}
+
+func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		lease, err := holder.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
+		r.must(err)
+		won := make(chan *lock.Lease)
+		go func() {
+			next, err := waiter.Redlock("orders", lock.Options{}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+			}
+			won <- next
+		}()
+		time.Sleep(time.Second) // it listens, and will hear nothing
+		r.freeze(0)
+		began := time.Now()
+		r.must(lease.Unlock(ctx))
+		next := <-won
+		if took := time.Since(began); took > 8*nodeTimeout {
+			r.Errorf("the waiter got in after %v", took)
+		}
+		r.must(next.Unlock(ctx))
+	})
+}
+
+// With a stray copy on the first node those who wait must not wake each other.
+func TestFailedAttemptsWakeNobody(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node says yes, and the others no
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		var tries int
+		waiter := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		before := r.commands(1)
+		_, err = waiter.Redlock("orders", lock.Options{}).Lock(short)
+		tries = r.commands(1) - before
+		if !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("got %v", err)
+		}
+		if tries > 100 { // one a node time-out would be 50
+			r.Errorf("%d requests in 10 s", tries)
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// commands returns how many commands a node has been sent.
+func (r *nodes) commands(node int) int {
+	info, err := r.rdbs[node].InfoMap(ctx, "stats").Result()
+	r.must(err)
+	var n int
+	_, err = fmt.Sscan(info["Stats"]["total_commands_processed"], &n)
+	r.must(err)
+	return n
+}
+
+func TestALeaseTellsWhatBecameOfEveryNode(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		r.down(1)
+		r.freeze(2)
+		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		_, err := q.Redlock("orders", lock.Options{}).TryLock(ctx)
+		if !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want ErrHeld: three nodes answered", err)
+		}
+		r.must(r.rdbs[3].Del(ctx, "orders").Err())
+		r.up()
+		r.resume(2)
+		time.Sleep(time.Second)
+		r.freeze(2)
+		r.must(r.rdbs[4].Set(ctx, "orders", "stray", 0).Err())
+		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		time.Sleep(nodeTimeout + time.Millisecond) // those that were not waited for come in
+		votes := lease.Votes()
+		for i, want := range []struct {
+			held bool
+			err  error
+		}{{true, nil}, {true, nil}, {false, context.DeadlineExceeded}, {true, nil}, {false, lock.ErrHeld}} {
+			if v := votes[i]; v.Held != want.held || !errors.Is(v.Err, want.err) || v.Addr != fmt.Sprintf("127.0.0.1:%d", i+1) {
+				r.Errorf("node %d: %+v, want %+v", i, v, want)
+			}
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// Two identities of one quorum are strangers to each other.
+func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
+	nodesOnBoth(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "billing-7"}})
+		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		other := q.As("billing-8")
+		_, err = other.Redlock("orders", lock.Options{}).TryLock(ctx)
+		var held *lock.HeldError
+		if !errors.As(err, &held) || held.Owner() != "billing-7" {
+			r.Errorf("got %v, want held by billing-7", err)
+		}
+		r.must(other.Close())
+		if !lease.Valid() {
+			r.Error("closing one identity ended another's lease")
+		}
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		r.freeze(0, 1)
+		r.must(q.Close())
+		if !errors.Is(context.Cause(lease.Context()), lock.ErrClosed) {
+			r.Errorf("cause %v", context.Cause(lease.Context()))
+		}
+		if n := r.countOf([]int{2, 3, 4}, "orders", ""); n != 3 {
+			r.Errorf("%d of 3 nodes were released", n)
+		}
+		if _, err := q.Redlock("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrClosed) {
+			r.Errorf("got %v, want ErrClosed", err)
+		}
+		r.resume(0, 1)
+	})
+}
+
+// Stock clients that use the same form on a majority keep us out, and we them.
+func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
+	nodesOnBoth(t, 3, func(r *nodes) {
+		m := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{})
+		lease, err := m.Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		for _, rdb := range r.rdbs {
+			if ok, err := rdb.SetNX(ctx, "orders", "them", time.Minute).Result(); ok || err != nil {
+				r.Errorf("they got in beside us: %v %v", ok, err)
+			}
+		}
+		r.must(lease.Unlock(ctx))
+		r.until("the release", func() bool { return r.count("orders", "") == 3 })
+		for _, rdb := range r.rdbs[:2] {
+			r.must(rdb.SetNX(ctx, "orders", "them", time.Minute).Err())
+		}
+		if _, err := m.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want ErrHeld", err)
+		}
+	})
+}
+
+var _ server.Dialer = (*server.Link)(nil).Dial

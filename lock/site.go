@@ -1,0 +1,137 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// site is where one copy of a [Redlock] stands, or may stand. As a wire it is the
+// node's, until it is shut.
+type site struct {
+	*node
+
+	mu   sync.Mutex
+	over bool  // shut
+	open int   // requests that may have made a copy, or may yet
+	held bool  // the copy was there when the node last answered
+	err  error // why it is not, or why the node does not answer
+}
+
+var (
+	errGone       = errors.New("its copy is gone")
+	errHandedBack = fmt.Errorf("%w: the lock was given back", ErrClosed)
+)
+
+// unsent is the reply to what was not sent.
+type unsent struct{ error }
+
+// WaitContext implements [reply].
+func (u unsent) WaitContext(context.Context) error { return u.error }
+
+// send implements [wire]. A script that has to be sent again comes by here, too.
+func (s *site) send(ctx context.Context, cmd *redis.Cmd) reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return unsent{errHandedBack}
+	}
+	return s.node.send(ctx, cmd)
+}
+
+// shut lets nothing pass any more.
+func (s *site) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
+// stands reports whether the copy was there when the node last answered, or the
+// node was asked for it and has not answered since.
+func (s *site) stands() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held || s.open > 0 && s.err != errGone
+}
+
+// suspect reports whether a copy may stand there, or come to stand there yet.
+func (s *site) suspect() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held || s.open > 0
+}
+
+// taking notes that a request which can make a copy is about to be sent.
+func (s *site) taking() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+}
+
+// took notes what came of it. A node that is too young has a copy then, but no
+// vote: it returns why.
+func (s *site) took(key string, reply any, err error, minUptime time.Duration) error {
+	unknown := outcomeUnknown(err)
+	if err == nil {
+		if held, _ := heldBy(key, reply); held != nil {
+			err = held
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !unknown {
+		s.open--
+	}
+	s.held, s.err = err == nil, err
+	if err == nil {
+		s.err = s.tooYoung(minUptime)
+	}
+	return s.err
+}
+
+// kept notes what came of an extension, and returns why it is none.
+func (s *site) kept(reply any, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	if err == nil {
+		s.held = reply == int64(1)
+	}
+	if err == nil && !s.held {
+		s.err = errGone
+	}
+	return s.err
+}
+
+// saw notes what came of a look, and returns why we would not get the lock there.
+func (s *site) saw(key string, reply any, err error, minUptime time.Duration) error {
+	if err == nil {
+		if holder, _ := heldBy(key, reply); holder != nil && holder.Token != "" {
+			err = holder
+		} else {
+			err = s.tooYoung(minUptime)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	return err
+}
+
+// left notes what came of the release.
+func (s *site) left(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held, s.err = s.held && err != nil, err
+}
+
+// vote returns what is known of the node.
+func (s *site) vote() Vote {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Vote{Addr: s.addr, Held: s.held, Err: s.err}
+}
