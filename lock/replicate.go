@@ -43,7 +43,7 @@ func (f *rwForm) over(w wire) form {
 // given back. It returns when the request was sent from which the lease counts.
 //
 // Replicas are asked by WAIT, which speaks of what its own connection has written
-// and nothing else: asked on any other, it confirms what no replica has. It also
+// and nothing else: asked on any other, it may confirm what no replica has. It also
 // stops its connection, where nobody else may be then. So the lock is prolonged
 // once more, with WAIT right behind, on a connection taken for the purpose; the
 // acquire itself stays on the ordered stream, on which it can be undone.
