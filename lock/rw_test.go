@@ -136,6 +136,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 		r.refused(far.RW("prices", lock.Options{}).Reader())
 		r.refused(c.RW("prices", lock.Options{}).Writer())
 		late := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
+		r.until("another reader to wait", func() bool { return r.field("prices", "s") != "" })
 		short, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		again, err := inside.Reader().Lock(short)
@@ -264,6 +265,30 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 		}
 		r.must(lease.Unlock(ctx))
 		live.Wait()
+	})
+}
+
+// Every reader that leaves is news for a waiting writer, not just the last: it
+// may have counted on another's deadline.
+func TestAWriterCountsOnTheReadersWhoAreLeft(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		began := time.Now()
+		for i := range 4 {
+			c := r.client(lock.Config{Owner: fmt.Sprint(i)})
+			if i%2 == 0 {
+				r.locked(c.RW("prices", fixed(2*time.Second)).Reader()) // and is never heard of again
+				continue
+			}
+			lease := r.locked(c.RW("prices", lock.Options{TTL: time.Minute}).Reader())
+			time.AfterFunc(1950*time.Millisecond, func() { r.must(lease.Unlock(ctx)) })
+		}
+		time.Sleep(100 * time.Millisecond)
+		lease, err := r.client(lock.Config{}).RW("prices", lock.Options{}).Writer().Lock(ctx)
+		r.must(err)
+		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond {
+			r.Errorf("the writer entered after %v, the dead readers' TTL was 2 s", took)
+		}
+		r.must(lease.Unlock(ctx))
 	})
 }
 
@@ -455,6 +480,11 @@ func TestARenewalProlongsOneReaderOnly(t *testing.T) {
 		c := r.client(lock.Config{})
 		first := r.locked(c.RW("prices", fixed(10*time.Second)).Reader())
 		second := r.locked(c.RW("prices", fixed(20*time.Second)).Reader())
+		third := r.locked(c.RW("prices", fixed(time.Second)).Reader())
+		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 19*time.Second {
+			r.Errorf("the key ends after %v since a third reader came, before the second is over", ttl)
+		}
+		r.must(third.Unlock(ctx))
 		mine, others := r.field("prices", "r:"+first.Token()), r.field("prices", "r:"+second.Token())
 		r.must(first.Extend(ctx, time.Minute))
 		if got := r.field("prices", "r:"+first.Token()); got <= mine {
@@ -816,13 +846,67 @@ func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
 	})
 }
 
+// The same when the front of the line is not the one who made the claim: the
+// second to be refused may be the first to stand there.
+func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var c *lock.Client
+		var second *await
+		c = r.client(lock.Config{Observe: func(e lock.Event) {
+			if e.Kind == lock.Contended && e.Owner == "a" { // told between the refusal and the queue
+				second = lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
+				time.Sleep(time.Millisecond)
+			}
+		}})
+		read := r.locked(c.RW("prices", lock.Options{}).Reader())
+		first := lockAsync(ctx, c.As("a").RW("prices", lock.Options{}).Writer())
+		time.Sleep(10 * time.Millisecond)
+		began := time.Now()
+		r.must(read.Unlock(ctx))
+		r.must(r.won(second).Unlock(ctx))
+		r.must(r.won(first).Unlock(ctx))
+		if took := time.Since(began); took > 0 {
+			r.Errorf("the writers took %v to follow each other", took)
+		}
+	})
+}
+
+// The claim is that of one process: no other takes the lock before it, nor its
+// claim away.
+func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		r.must(err)
+		defer near.Close()
+		read := r.locked(near.RW("prices", lock.Options{}).Reader())
+		next := lockAsync(ctx, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
+		r.claimed("prices")
+		time.Sleep(time.Second)
+		r.link.Freeze() // what it sends from now on comes late
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		fickle := lockAsync(short, near.RW("prices", lock.Options{}).Writer())
+		<-fickle.done
+		time.Sleep(time.Millisecond)
+		if r.field("prices", "q") == "" {
+			r.Error("a writer that gave up took another's claim along")
+		}
+		r.must(read.Unlock(ctx))
+		r.refused(near.RW("prices", lock.Options{}).Writer())
+		r.refused(near.RW("prices", lock.Options{}).Reader())
+		r.link.Thaw()
+		r.must(r.won(next).Unlock(ctx))
+		r.must(r.locked(near.RW("prices", lock.Options{}).Writer()).Unlock(ctx))
+	})
+}
+
 func TestPollingWritersAreNotStarvedEither(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		read := r.locked(c.RW("prices", lock.Options{}).Reader())
 		writer := lockAsync(ctx, c.RW("prices", lock.Options{Wait: lock.Wait{Poll: 5 * time.Second}}).Writer())
 		r.claimed("prices")
-		time.Sleep(12 * time.Second)
+		time.Sleep(9 * time.Second)
 		r.refused(c.RW("prices", lock.Options{}).Reader())
 		r.must(read.Unlock(ctx))
 		r.must(r.won(writer).Unlock(ctx))
@@ -841,7 +925,7 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 		reader := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Reader())
 		r.until("the reader to wait", func() bool { return r.field("prices", "s") != "" })
 		next := lockAsync(ctx, near.RW("prices", lock.Options{}).Writer())
-		r.claimed("prices")
+		time.Sleep(time.Second)
 		r.link.Freeze()
 		began := time.Now()
 		r.must(write.Unlock(ctx))
@@ -855,23 +939,35 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	})
 }
 
-// A writer that crashed has left, too: the readers it kept go first.
+// A writer that crashed has left, too: the readers it kept go first, whether they
+// or the next writer find out.
 func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c, far := r.client(lock.Config{}), r.client(lock.Config{})
-		began := time.Now()
-		r.locked(far.RW("prices", fixed(2*time.Second)).Writer()) // and is never heard of again
-		next := lockAsync(ctx, c.RW("prices", lock.Options{}).Writer())
-		r.claimed("prices")
-		reader := lockAsync(ctx, c.RW("prices", lock.Options{}).Reader())
-		read := r.won(reader)
-		if took := time.Since(began); took < 2*time.Second || took > 2010*time.Millisecond || next.over() {
-			r.Errorf("the reader entered after %v, the next writer before it: %v; the dead one's TTL was 2 s", took, next.over())
-		}
-		r.must(read.Unlock(ctx))
-		r.must(r.won(next).Unlock(ctx))
-		r.gone("prices")
-	})
+	for name, finder := range map[string]string{"found by the next writer": "writer", "found by a reader": "reader"} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+				r.must(err)
+				defer near.Close()
+				began := time.Now()
+				r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // and is never heard of again
+				clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
+				clients[finder] = near // the other finds out later
+				next := lockAsync(ctx, clients["writer"].RW("prices", lock.Options{}).Writer())
+				reader := lockAsync(ctx, clients["reader"].RW("prices", lock.Options{}).Reader())
+				time.Sleep(1500 * time.Millisecond)
+				r.link.Freeze()
+				time.Sleep(510 * time.Millisecond)
+				r.link.Thaw()
+				read := r.won(reader)
+				if took := time.Since(began); took < 2*time.Second || took > 2020*time.Millisecond || next.over() {
+					r.Errorf("the reader entered after %v, the next writer before it: %v; the dead one's TTL was 2 s", took, next.over())
+				}
+				r.must(read.Unlock(ctx))
+				r.must(r.won(next).Unlock(ctx))
+				r.gone("prices")
+			})
+		})
+	}
 }
 
 func TestWhoOnlyTriesKeepsNobodyOut(t *testing.T) {

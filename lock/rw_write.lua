@@ -58,6 +58,6 @@ end
 redis.call('HSET', key, 'v', 1, 'w', count .. ':' .. now + ARGV[3] .. tail)
 outlive(now + ARGV[3])
 if writer ~= tail then
-  redis.call('HDEL', key, 'q', 't')
+  redis.call('HDEL', key, 'q')
 end
 return fence
