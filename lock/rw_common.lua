@@ -6,9 +6,9 @@
 --            w          <count>:<deadline>:<token> of the writer
 --            q          <deadline>:<id> of the writer that waits, and is next
 --            s          1: a reader has been turned away since a writer last left
---            t          <deadline>:<ms>, the readers' turn after a writer: when
---                       it left, and until when writers wait for the first
---                       reader to come (0: one has)
+--            t          <deadline>:<ms>, the readers' turn: until when writers
+--                       wait for a first one to come (0: one has), and when the
+--                       last writer left; who waited by then goes in before the next
 --          Its own expiry is never before the last of the deadlines.
 -- ARGV[1]  r or w: what the token reads or writes
 -- ARGV[2]  the token
