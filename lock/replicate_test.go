@@ -151,35 +151,30 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 		rdb := r.at(master)
 		c, err := lock.New(rdb, lock.Config{})
 		r.must(err)
-		tokens := map[string]string{}
 		acquired := make(chan *lock.Lease)
 		for i := range 64 {
 			m := c.Mutex(fmt.Sprint(round, "-", i), lock.Options{TTL: time.Minute, Replicas: 1})
 			go func() {
-				lease, _ := m.TryLock(ctx)
+				lease, err := m.TryLock(ctx)
+				if err != nil {
+					t.Error(err)
+				}
 				acquired <- lease
 			}()
 		}
-		for range 40 {
+		tokens := map[string]string{}
+		for range 64 {
 			if lease := <-acquired; lease != nil {
 				tokens[lease.Key()] = lease.Token()
 			}
 		}
-		r.must(master.Kill()) // while others are at it
-		for range 24 {
-			if lease := <-acquired; lease != nil {
-				tokens[lease.Key()] = lease.Token()
-			}
-		}
+		r.must(master.Kill()) // the moment the last one has its lock
 		r.must(r.nodes.Promote(ctx, replica))
 		after := r.at(replica)
 		for key, token := range tokens {
 			if got := after.Get(ctx, key).Val(); got != token {
 				t.Errorf("round %d: the new master has %q under %s, want %q", round, got, key, token)
 			}
-		}
-		if len(tokens) < 40 {
-			t.Fatalf("%d locks of 64 were acquired", len(tokens))
 		}
 		c.Close() // cannot reach its server any more
 		r.must(master.Restart(ctx))
