@@ -49,9 +49,6 @@ var _ Locker = (*Redlock)(nil)
 // and TryLock.
 func (q *Quorum) Redlock(key string, o Options) *Redlock {
 	r := &Redlock{target: q.client.newTarget(key, o, nil), nodes: q.nodes}
-	if r.bad == nil && r.opts.Replicas > 0 {
-		r.bad = fmt.Errorf("%w: a lock over independent servers knows no replicas", ErrArgument)
-	}
 	r.patience = q.patience(r.opts.TTL)
 	r.form = r.newCopies()
 	return r

@@ -113,6 +113,18 @@ func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
 	})
 }
 
+// Who holds the lock on a minority does not turn an outage into contention.
+func TestAnOutageIsNotToldAsContention(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
+		r.down(0, 1, 2)
+		_, err := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout}).Redlock("orders", lock.Options{}).Lock(ctx)
+		if !errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want ErrNoQuorum alone", err)
+		}
+	})
+}
+
 // Scenario 68.
 func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T) {
 	nodesOnBoth(t, 5, func(r *nodes) {
@@ -504,6 +516,31 @@ func TestWhatMostNodesLostIsNotRevived(t *testing.T) {
 	})
 }
 
+// A copy that was just put back has not been there all the time: it does not count.
+func TestNodesThatForgetOneAfterAnotherAddUp(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{})
+		lease, err := q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		for _, i := range []int{0, 1} {
+			r.must(r.rdbs[i].Del(ctx, "orders").Err())
+		}
+		r.must(lease.Extend(ctx, 10*time.Second)) // finds out about two
+		time.Sleep(time.Millisecond)
+		for _, i := range []int{2, 3} {
+			r.must(r.rdbs[i].Del(ctx, "orders").Err())
+		}
+		if err := lease.Extend(ctx, 10*time.Second); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost: four of five nodes forgot", err)
+		}
+		time.Sleep(time.Millisecond)
+		if n := r.count("orders", ""); n != 5 {
+			r.Errorf("%d nodes still have a copy", 5-n)
+		}
+	})
+}
+
 // Scenario 90, over nodes: with the data of a majority the lease is gone.
 func TestAHolderIsToldThatAMajorityForgot(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
@@ -670,6 +707,31 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 			r.must(lease.Unlock(ctx))
 			for _, step := range []int{1, 3} {
 				r.must(r.rdbs[(first+step+i%2)%nodeCount].Del(ctx, "orders").Err())
+			}
+		}
+	})
+}
+
+// A fence that is written back late does not set a node's counter back.
+func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
+		r.warm(q)
+		for _, i := range []int{0, 1, 2} {
+			r.must(r.rdbs[i].Set(ctx, "{orders}:fence", 10, 0).Err())
+		}
+		r.freeze(4)
+		lease, err := q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
+		r.must(err)
+		if lease.Fence() != 11 {
+			r.Fatalf("fence %d, want 11", lease.Fence())
+		}
+		r.must(r.rdbs[4].Set(ctx, "{orders}:fence", 50, 0).Err()) // by later holders
+		r.resume(4)
+		time.Sleep(time.Millisecond)
+		for i, want := range []int{11, 11, 11, 11, 51} {
+			if got, err := r.rdbs[i].Get(ctx, "{orders}:fence").Int(); got != want {
+				r.Errorf("node %d counts on from %d, %v; want %d", i, got, err, want)
 			}
 		}
 	})
@@ -853,6 +915,15 @@ func TestALeaseTellsWhatBecameOfEveryNode(t *testing.T) {
 			}
 		}
 		r.must(lease.Unlock(ctx))
+	})
+}
+
+func TestARedlockKnowsNoReplicas(t *testing.T) {
+	nodesInBubble(t, 1, func(r *nodes) {
+		_, err := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{Replicas: 1}).Lock(ctx)
+		if !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("got %v, want ErrArgument", err)
+		}
 	})
 }
 
