@@ -220,7 +220,7 @@ type transport struct {
 // lock's commands must not be sent twice behind its back; rdb stays the
 // caller's. Hooks of rdb are not called. Nothing is dialed before it is needed.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
-	w, err := newPipelined(rdb)
+	w, err := newWire(rdb)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func newNode(rdb *redis.Client) (*node, error) {
 	o.PushNotificationProcessor = nil // rdb's own; it serves one client
 	template := redis.NewClient(&o)   // never used but for its options
 	defer template.Close()
-	w, err := newPipelined(template)
+	w, err := newWire(template)
 	if err != nil {
 		return nil, err
 	}

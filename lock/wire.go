@@ -39,41 +39,10 @@ type reply interface {
 	WaitContext(ctx context.Context) error
 }
 
-// pipelined is a wire over go-redis' full-duplex AutoPipeline, which is marked
-// experimental: nothing outside this file knows of it.
-type pipelined struct {
-	*links
-	client redis.UniversalClient
-	pipe   *redis.AutoPipeliner
-}
-
-// newPipelined dials a wire of its own to where rdb points.
-func newPipelined(rdb redis.UniversalClient) (*pipelined, error) {
-	links := &links{}
-	client, err := ownClient(rdb, links)
-	if err != nil {
-		return nil, err
-	}
-	o := redis.DefaultAutoPipelineOptions()
-	o.FullDuplex = true
-	var pipe *redis.AutoPipeliner
-	switch c := client.(type) {
-	case *redis.Client:
-		pipe, err = c.AsyncAutoPipelineWithOptions(o)
-	case *redis.ClusterClient:
-		pipe, err = c.AsyncAutoPipelineWithOptions(o)
-	}
-	if err != nil {
-		client.Close()
-		return nil, fmt.Errorf("lock: open pipeline: %w", err)
-	}
-	return &pipelined{links, client, pipe}, nil
-}
-
-// ownClient returns a client with rdb's address and credentials but without its
-// habits: a library that sends a lock's command again behind our back makes a
-// lost reply look like somebody else's lock. Its connections are links.
-func ownClient(rdb redis.UniversalClient, links *links) (redis.UniversalClient, error) {
+// newWire returns a wire of its own to where rdb points: it has rdb's address
+// and credentials but not its habits. A library that sends a lock's command
+// again behind our back makes a lost reply look like somebody else's lock.
+func newWire(rdb redis.UniversalClient) (wire, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
 		o := *c.Options()
@@ -81,8 +50,9 @@ func ownClient(rdb redis.UniversalClient, links *links) (redis.UniversalClient, 
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
 		o.PushNotificationProcessor = nil // rdb's own; it serves one client
+		links := &links{}
 		links.over(&o.Dialer)
-		return redis.NewClient(&o), nil
+		return newStream(redis.NewClient(&o), links), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
 		o.MaxRetries = -1
@@ -91,10 +61,29 @@ func ownClient(rdb redis.UniversalClient, links *links) (redis.UniversalClient, 
 		o.ClusterStateReloadInterval = time.Second
 		// A replica would answer for a lock, with what it was some time ago.
 		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-		return redis.NewClusterClient(&o), nil
+		return newPipelined(redis.NewClusterClient(&o))
 	default:
 		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
 	}
+}
+
+// pipelined is the wire to a cluster, over go-redis' full-duplex AutoPipeline,
+// which is marked experimental: nothing outside this file knows of it.
+type pipelined struct {
+	client *redis.ClusterClient
+	pipe   *redis.AutoPipeliner
+}
+
+// newPipelined returns a wire over client, which is the wire's from now on.
+func newPipelined(client *redis.ClusterClient) (*pipelined, error) {
+	o := redis.DefaultAutoPipelineOptions()
+	o.FullDuplex = true
+	pipe, err := client.AsyncAutoPipelineWithOptions(o)
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("lock: open pipeline: %w", err)
+	}
+	return &pipelined{client, pipe}, nil
 }
 
 func (p *pipelined) send(ctx context.Context, cmd *redis.Cmd) reply {
@@ -113,10 +102,10 @@ func (p *pipelined) chain(ctx context.Context, key string, patience time.Duratio
 	return chain(ctx, p.client, key, patience, cmds)
 }
 
-func (p *pipelined) clustered() bool {
-	_, ok := p.client.(*redis.ClusterClient)
-	return ok
-}
+// redial has nothing to do: a cluster's nodes tell who is master.
+func (p *pipelined) redial() {}
+
+func (p *pipelined) clustered() bool { return true }
 
 func (p *pipelined) subscriber(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }
 

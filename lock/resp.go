@@ -1,0 +1,107 @@
+package lock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// What travels on a wire: commands and replies of RESP2, the protocol that every
+// server speaks.
+
+// serverError is an error reply. It is a [redis.Error].
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+
+// RedisError implements [redis.Error].
+func (serverError) RedisError() {}
+
+// errProtocol says that what came is not RESP2: the connection is of no use any
+// more.
+var errProtocol = errors.New("the server's reply makes no sense")
+
+// maxReply is the length of the longest string that a server keeps.
+const maxReply = 512 << 20
+
+// appendCommand appends a command to b.
+func appendCommand(b []byte, args []any) []byte {
+	b = appendLength(b, '*', len(args))
+	for _, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			b = appendBulk(b, arg)
+		case int:
+			b = appendBulk(b, strconv.Itoa(arg))
+		case int64:
+			b = appendBulk(b, strconv.FormatInt(arg, 10))
+		default:
+			b = appendBulk(b, fmt.Sprint(arg))
+		}
+	}
+	return b
+}
+
+func appendBulk(b []byte, s string) []byte {
+	b = appendLength(b, '$', len(s))
+	b = append(b, s...)
+	return append(b, "\r\n"...)
+}
+
+func appendLength(b []byte, kind byte, n int) []byte {
+	b = append(b, kind)
+	b = strconv.AppendInt(b, int64(n), 10)
+	return append(b, "\r\n"...)
+}
+
+// parseReply returns the first reply in b and its size; 0 if not all of it is
+// there yet. A reply is a string, an int64, nil, a serverError, or a []any of
+// these.
+func parseReply(b []byte) (reply any, size int, err error) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 0 {
+		return nil, 0, nil
+	}
+	if end < 2 {
+		return nil, 0, errProtocol
+	}
+	kind, line, size := b[0], b[1:end-1], end+1
+	switch kind {
+	case '+':
+		return string(line), size, nil
+	case '-':
+		return serverError(line), size, nil
+	}
+	n, err := strconv.ParseInt(string(line), 10, 64)
+	switch {
+	case err != nil:
+		return nil, 0, errProtocol
+	case kind == ':':
+		return n, size, nil
+	case kind != '$' && kind != '*':
+		return nil, 0, errProtocol
+	case n < 0:
+		return nil, size, nil
+	case n > maxReply:
+		return nil, 0, errProtocol
+	case kind == '*':
+		return parseArray(b, size, int(n))
+	case len(b) < size+int(n)+2:
+		return nil, 0, nil
+	}
+	return string(b[size : size+int(n)]), size + int(n) + 2, nil
+}
+
+// parseArray returns the n replies that follow in b after size bytes.
+func parseArray(b []byte, size, n int) (reply any, _ int, err error) {
+	var all []any
+	for range n {
+		one, more, err := parseReply(b[size:])
+		if err != nil || more == 0 {
+			return nil, 0, err
+		}
+		all, size = append(all, one), size+more
+	}
+	return all, size, nil
+}

@@ -1,0 +1,58 @@
+package lock
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+func TestCommandOnTheWire(t *testing.T) {
+	got := string(appendCommand([]byte("before "), []any{"set", "k\r\n", int64(-5), 12, true}))
+	want := "before *5\r\n$3\r\nset\r\n$3\r\nk\r\n\r\n$2\r\n-5\r\n$2\r\n12\r\n$4\r\ntrue\r\n"
+	if got != want {
+		t.Errorf("the command is %q, want %q", got, want)
+	}
+}
+
+func TestReplyIsTakenWholeHoweverItArrives(t *testing.T) {
+	for raw, want := range map[string]any{
+		"+OK\r\n":          "OK",
+		"-ERR no\r\n":      serverError("ERR no"),
+		":-42\r\n":         int64(-42),
+		"$-1\r\n":          nil,
+		"*-1\r\n":          nil,
+		"$0\r\n\r\n":       "",
+		"$4\r\na\r\nb\r\n": "a\r\nb",
+		"*0\r\n":           []any(nil),
+		"*4\r\n$1\r\nx\r\n:7\r\n$-1\r\n*1\r\n-E\r\n": []any{"x", int64(7), nil, []any{serverError("E")}},
+	} {
+		for cut := range len(raw) {
+			if reply, size, err := parseReply([]byte(raw[:cut])); size != 0 || err != nil {
+				t.Errorf("of %q the first %d bytes are taken for %v, %v", raw, cut, reply, err)
+			}
+		}
+		reply, size, err := parseReply([]byte(raw + "+next\r\n"))
+		if err != nil || size != len(raw) || !reflect.DeepEqual(reply, want) {
+			t.Errorf("%q is %v of size %d, %v; want %v of size %d", raw, reply, size, err, want, len(raw))
+		}
+	}
+}
+
+func TestNonsenseIsNoReply(t *testing.T) {
+	for _, raw := range []string{"\n", "x\n", "hello\r\n", ":\r\n", ":4x\r\n", "$x\r\n", "*1\r\n?\r\n", "$99999999999999999999\r\n", "$9223372036854775807\r\n"} {
+		if reply, size, err := parseReply([]byte(raw)); !errors.Is(err, errProtocol) {
+			t.Errorf("%q is %v of size %d, %v; want %v", raw, reply, size, err, errProtocol)
+		}
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	for _, seed := range []string{"+OK\r\n", "*2\r\n:1\r\n$-1\r\n", "$3\r\nabc\r\n", "-\r\n", "*-1\r\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if _, size, err := parseReply(raw); size < 0 || size > len(raw) || err != nil && size != 0 {
+			t.Errorf("%q: a reply of size %d, %v", raw, size, err)
+		}
+	})
+}

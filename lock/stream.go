@@ -1,0 +1,278 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// stream is the wire to one server. Commands of many callers are written
+// together, as many as have gathered, and answered in the same order; nobody
+// waits for the answers to earlier ones. A caller who is alone, and not the first
+// of a crowd, writes his command and reads its reply by himself, which spares two
+// changes of goroutine.
+//
+// A connection that breaks takes the commands that are on it along. The next
+// command opens another.
+type stream struct {
+	links   *links
+	client  *redis.Client // for whatever needs another connection
+	options redis.Options // of ours
+	wake    chan struct{} // the writer has something to do
+	alive   context.Context
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	out     []byte     // the commands of queue as they go over the wire
+	queue   []*command // handed in and not written yet
+	writing bool       // the writer is at work, or woken
+	lonely  bool       // the last that it wrote was one command
+	session *session   // nil before the first command
+	closed  bool
+}
+
+// command is one on its way.
+type command struct {
+	cmd  *redis.Cmd
+	done chan struct{} // closed once cmd has its value, or err is set
+	err  error
+
+	alone    *session // on which it was written while nothing else was under way; else nil
+	attended bool     // its waiter reads the reply; guarded by alone.mu
+}
+
+// newStream returns a stream over connections as client would make them: they
+// are links. client is the stream's from now on.
+func newStream(client *redis.Client, links *links) *stream {
+	s := &stream{links: links, client: client, options: *client.Options(), wake: make(chan struct{}, 1)}
+	s.options.Protocol = 2 // a reply is all that comes
+	s.options.ClientSideCache, s.options.ClientSideCacheConfig = nil, nil
+	s.options.Limiter = nil
+	s.options.MinIdleConns, s.options.PipelinePoolSize = 0, -1
+	s.alive, s.stop = context.WithCancel(context.Background())
+	s.workers.Go(s.write)
+	return s
+}
+
+// directSize is how much a caller who is alone writes by himself, into the empty
+// buffer of a socket: it fits, so he does not have to wait.
+const directSize = 8 << 10
+
+func (s *stream) send(_ context.Context, cmd *redis.Cmd) reply {
+	c := &command{cmd: cmd, done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		c.finish(nil, redis.ErrClosed)
+		return c
+	}
+	s.out = appendCommand(s.out, cmd.Args())
+	if x := s.session; x != nil && s.lonely && !s.writing && len(s.out) <= directSize && x.quiet() {
+		c.alone, c.attended = x, true
+		x.write(s.out, c)
+		s.out = s.out[:0]
+		return c
+	}
+	s.queue = append(s.queue, c)
+	if !s.writing {
+		s.writing = true
+		wake(s.wake)
+	}
+	return c
+}
+
+// write is the writer's goroutine.
+func (s *stream) write() {
+	defer s.refuse()
+	var spare []byte
+	for {
+		select {
+		case <-s.wake:
+		case <-s.alive.Done():
+			return
+		}
+		for more := true; more; more = s.more() {
+			// Replies come in bunches, and so do the callers whom they wake. Let all
+			// of them hand in what they have: one write for all costs both sides a
+			// fraction.
+			runtime.Gosched()
+			out, queue := s.take(spare)
+			s.pass(out, queue)
+			spare = out
+		}
+	}
+}
+
+// take returns what is to be written; spare becomes the next buffer.
+func (s *stream) take(spare []byte) (out []byte, queue []*command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out, queue = s.out, s.queue
+	s.out, s.queue = spare[:0], nil
+	s.lonely = len(queue) == 1
+	return out, queue
+}
+
+// more reports whether something came meanwhile; if not, the writer is through.
+func (s *stream) more() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing = len(s.queue) > 0
+	return s.writing
+}
+
+// pass writes commands to the connection, a new one if need be.
+func (s *stream) pass(out []byte, queue []*command) {
+	s.mu.Lock()
+	x := s.session
+	s.mu.Unlock()
+	if x == nil || x.ended() {
+		var err error
+		if x, err = s.dial(); err != nil {
+			for _, c := range queue {
+				c.finish(nil, err)
+			}
+			return
+		}
+		s.mu.Lock()
+		s.session = x
+		s.mu.Unlock()
+	}
+	x.write(out, queue...)
+	x.attend()
+}
+
+// dial has go-redis connect and log in, with all the ways it knows, and takes
+// the connection over.
+func (s *stream) dial() (*session, error) {
+	var conn net.Conn
+	var forget func() bool
+	o := s.options
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := s.options.Dialer(ctx, network, addr)
+		if err == nil {
+			conn, forget = c, context.AfterFunc(s.alive, func() { c.Close() })
+		}
+		return c, err
+	}
+	client := redis.NewClient(&o)
+	login := client.Conn()
+	hangUp := func() {
+		if conn != nil {
+			forget()
+			conn.Close()
+		}
+		login.Close()
+		client.Close()
+	}
+	// A user who may not PING has logged in all the same.
+	if err := login.Ping(s.alive).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
+		hangUp()
+		return nil, s.cause(err)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		hangUp()
+		return nil, s.cause(err)
+	}
+	x := newSession(s, conn, hangUp)
+	s.workers.Go(x.serve)
+	return x, nil
+}
+
+// cause returns why a connection ended with err: by its fault or by ours.
+func (s *stream) cause(err error) error {
+	if s.alive.Err() != nil {
+		return redis.ErrClosed
+	}
+	return err
+}
+
+// refuse ends what will not be written any more.
+func (s *stream) refuse() {
+	s.mu.Lock()
+	queue := s.queue
+	s.queue, s.out = nil, nil
+	s.mu.Unlock()
+	for _, c := range queue {
+		c.finish(nil, redis.ErrClosed)
+	}
+}
+
+func (s *stream) chain(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error {
+	return chain(ctx, s.client, key, patience, cmds)
+}
+
+func (s *stream) redial() {
+	s.links.redial()
+	s.mu.Lock()
+	x := s.session
+	s.mu.Unlock()
+	if x != nil && time.Since(x.since) >= linkAge {
+		x.fail(errDeposed)
+	}
+}
+
+func (s *stream) clustered() bool { return false }
+
+func (s *stream) subscriber(ctx context.Context) *redis.PubSub { return s.client.Subscribe(ctx) }
+
+func (s *stream) close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.workers.Wait()
+	return s.client.Close()
+}
+
+// finish hands the waiter its reply.
+func (c *command) finish(value any, err error) {
+	switch failure, failed := value.(serverError); {
+	case err != nil:
+		c.err = err
+	case failed:
+		c.err = failure
+	case value == nil:
+		c.err = redis.Nil
+	default:
+		c.cmd.SetVal(value)
+	}
+	close(c.done)
+}
+
+// WaitContext implements reply.
+func (c *command) WaitContext(ctx context.Context) error {
+	if c.alone != nil && !c.finished() {
+		c.alone.read(ctx, c)
+	}
+	if c.finished() {
+		return c.err
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *command) finished() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Why a connection is given up, other than by its own errors.
+var (
+	errSurplus = errors.New("the server answered more than it was asked")
+	errDeposed = errors.New("the server is not the master any more, or does not answer")
+)

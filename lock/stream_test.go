@@ -1,0 +1,134 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+func TestRepliesReachThoseWhoAskedAlsoWhenOthersGiveUp(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		var crowd sync.WaitGroup
+		for i := range 16 {
+			crowd.Go(func() {
+				for n := range 150 {
+					r.lockBriefly(c.Mutex(fmt.Sprintf("orders:%d:%d", i, n), lock.Options{}))
+					if i >= 4 && n%10 == 0 {
+						time.Sleep(rand.N(5 * time.Millisecond)) // so that at times one is alone
+					}
+				}
+			})
+		}
+		crowd.Wait()
+		r.until("what was given up to be undone", func() bool { return r.rdb.DBSize(ctx).Val() == 0 })
+	})
+}
+
+// lockBriefly locks with little patience, and checks what it got.
+func (r *rig) lockBriefly(m *lock.Mutex) {
+	brief, cancel := context.WithTimeout(ctx, rand.N(400*time.Microsecond))
+	defer cancel()
+	lease, err := m.TryLock(brief)
+	if err != nil {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			r.Error(err)
+		}
+		return
+	}
+	if stored := r.rdb.Get(ctx, lease.Key()).Val(); stored != lease.Token() {
+		r.Errorf("%q holds %q, want our token %q", lease.Key(), stored, lease.Token())
+	}
+	if err := lease.Unlock(ctx); err != nil {
+		r.Error(err)
+	}
+}
+
+func TestAConnectionThatEndsWhileNobodyUsesItIsNotNoticed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		for range 3 {
+			for range 3 { // the later ones are read by the caller
+				lease, err := m.TryLock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+			}
+			time.Sleep(2 * time.Second)
+			r.link.Cut()
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+func TestASilentServerIsGivenUp(t *testing.T) {
+	for name, others := range map[string]int{"alone": 0, "in company": 3} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				c := r.client(lock.Config{})
+				lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+				r.link.Freeze()
+				var crowd sync.WaitGroup
+				for i := range 1 + others {
+					crowd.Go(func() {
+						began := time.Now()
+						patient, cancel := context.WithTimeout(ctx, time.Minute)
+						defer cancel()
+						_, err := c.Mutex(fmt.Sprint("orders:", i), lock.Options{}).TryLock(patient)
+						limit := r.via.Options().ReadTimeout
+						if took := time.Since(began); err == nil || patient.Err() != nil || took != limit {
+							r.Errorf("after %v: %v; want an error after %v", took, err, limit)
+						}
+					})
+				}
+				crowd.Wait()
+				r.link.Thaw()
+				lease, err = c.Mutex("orders", lock.Options{}).TryLock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+			})
+		})
+	}
+}
+
+func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
+	child := server.ForTest(t, "--requirepass", "secret")
+	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})
+	t.Cleanup(func() { rdb.Close() })
+	c, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored := rdb.Get(ctx, "orders").Val(); stored != lease.Token() {
+		t.Errorf("database 5 holds %q, want %q", stored, lease.Token())
+	}
+}
+
+func TestAUserWhoMayNotPingCanLock(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~*", "&*", "+@all", "-ping").Err())
+		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
+		defer rdb.Close()
+		c, err := lock.New(rdb, lock.Config{})
+		r.must(err)
+		defer c.Close()
+		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+	})
+}
