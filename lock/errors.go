@@ -137,6 +137,9 @@ func sentinelOf(err error) error {
 // transient reports whether trying again later may help. It takes errors as they
 // came from the wire, and described ones.
 func transient(err error) bool {
+	if err == nil {
+		return false
+	}
 	switch sentinelOf(err) {
 	case ErrLoading, ErrReadOnly, ErrNotReplicated:
 		return true

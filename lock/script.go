@@ -47,6 +47,9 @@ func (c *call) push(ctx context.Context, verb, script string) {
 // start, a failover or SCRIPT FLUSH), it sends the call again, with the source.
 func (c *call) settle(ctx context.Context) error {
 	err := c.reply.WaitContext(ctx)
+	if err == nil {
+		return nil
+	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		c.push(ctx, "eval", c.script.source)
 		return nil
