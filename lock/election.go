@@ -35,9 +35,8 @@ func newElection(c *copies, ttl time.Duration) *election {
 // settle implements [pending]. An election cannot be settled without its answers.
 func (e *election) settle(context.Context) error { return nil }
 
-// wait implements [pending]. Unless the election is won, the copies are handed
-// back; without a word to waiters, since they were never in anybody's way for
-// long, and those who wait would otherwise keep waking each other.
+// wait implements [pending]. Unless the election is won the copies are handed back,
+// without a word to those who wait: they would keep waking each other by failing.
 func (e *election) wait(ctx context.Context) (any, error) {
 	err := e.run(ctx)
 	if err == nil && e.ballots.count(granted) >= e.majority() {

@@ -83,8 +83,8 @@ func (r *round) ask(i int, send func(context.Context) *call, note func(any, erro
 	})
 }
 
-// hear waits for the outcome of a request for as long as a node may take. A
-// result is better than none: ctx ends with the node's time-out.
+// hear waits for the outcome of a request until ctx ends, which is at the node's
+// time-out.
 func (r *round) hear(ctx context.Context, i int, request *call) (any, error) {
 	reply, err := request.wait(ctx)
 	r.nodes[i].heard(err)
