@@ -23,7 +23,7 @@ type Follower struct {
 	known    picture
 	complete bool // the keyspace was walked over since the last error
 	last     Snapshot
-	history  history
+	habits   habits
 	called   time.Time
 }
 
@@ -46,9 +46,9 @@ func (f *Follower) Snapshot(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	now = continued(f.last, now)
-	f.history.learn(Diff(f.last, now))
+	f.habits.learn(Diff(f.last, now))
 	for i := range now.Locks {
-		now.Locks[i].Typical = f.history.typical(now.Locks[i].ID())
+		now.Locks[i].Typical = f.habits.typical(now.Locks[i].ID())
 	}
 	f.last = now
 	return now, nil

@@ -33,6 +33,12 @@ type Format struct {
 	// Fence; where it leaves the Expires of the lock or of a holder zero, the
 	// entry's own is taken. Confidence No means: not mine.
 	Decode func(Entry) (Lock, Confidence)
+	// Hands is how locks of this format are acted on from outside. Nil: hands
+	// off.
+	Hands *Hands
+	// Announces is how the library tells that a lock is free. Nil: it does not,
+	// or not reliably.
+	Announces *Announcement
 	// Samples are states as the library leaves them. They are tests, demo data
 	// and documentation at once.
 	Samples []Sample

@@ -90,10 +90,25 @@ type Lock struct {
 	Node       string // host:port of the server
 	DB         int
 
+	// Votes are what each server of a Redlock has under the key, in the order of
+	// the servers. Nil for every other kind.
+	Votes []Vote
+
 	// What only watching can tell; zero after a single look.
 	Renewals int           // how often the expiry moved later under the same holder
 	Renewed  time.Time     // when it last did
 	Typical  time.Duration // the median of this key's finished holds; 0 = too few were seen
+	Grown    int           // how often a holder has entered again since it last left once
+	Overrun  int           // how many of the latest holds in a row ended by expiry
+	FreeFrom time.Time     // since when somebody waits and nobody holds; zero = not so
+}
+
+// Vote is what one of the servers of a Redlock has under its key.
+type Vote struct {
+	Node    string    // host:port
+	Token   string    // empty = nobody holds it there
+	Expires time.Time // zero = never
+	Silent  bool      // the server did not answer
 }
 
 // Holder is one owner of a lock.
@@ -108,9 +123,11 @@ type Holder struct {
 
 // Waiter is somebody who wants the lock, as far as the format shows it.
 type Waiter struct {
-	ID    string
-	Mode  Mode
-	Since time.Time // zero = not known
+	ID      string
+	Mode    Mode
+	Since   time.Time // from the format where it tells, else when it was first seen; zero = not known
+	Expires time.Time // when it counts as dead unless it gives a sign of life; zero = not known
+	Passed  int       // how many others got the lock while it waited, as far as was watched
 }
 
 // Name returns what to call the holder on a screen: its label, or its ID.

@@ -13,7 +13,55 @@ type Snapshot struct {
 	Complete bool      // false while the first pass over the keyspace is under way
 	Cost     Cost      // what it took to make this snapshot
 	Server   Server
+
+	// What only following can tell; zero after a single look.
+	Follow  Follow   // how it is followed
+	Events  []Event  // what has happened since the snapshot before, in order
+	Notices []Notice // what has happened to the server, or to our view of it, since then
 }
+
+// FollowMode says how changes are learnt of.
+type FollowMode string
+
+// From the best to the last resort.
+const (
+	Push    FollowMode = "push"    // the server tells which key has changed (client tracking)
+	Notify  FollowMode = "notify"  // keyspace notifications, which somebody had switched on
+	Polling FollowMode = "polling" // everything known is read again and again
+)
+
+// Follow says how the locks are followed, and what that cannot show.
+type Follow struct {
+	Mode FollowMode
+	// Lag is how far the picture may be behind: the longest that one of the
+	// latest changes took from the moment we were told of it until it was read;
+	// with polling, the time between two looks.
+	Lag   time.Duration
+	Blind []string // what cannot be seen, and why: a sentence each
+}
+
+// Notice is something that happened to the server or to our view of it, in one
+// sentence.
+type Notice struct {
+	At   time.Time // our clock: the server may have none at the moment
+	Kind NoticeKind
+	Node string
+	Text string
+}
+
+// NoticeKind tells notices apart.
+type NoticeKind string
+
+// What can happen to a server, or between it and us.
+const (
+	ServerLost      NoticeKind = "lost"      // it does not answer; we go on trying
+	ServerBack      NoticeKind = "back"      // it answers again
+	ServerRestarted NoticeKind = "restarted" // it is another process than before
+	ServerFailover  NoticeKind = "failover"  // another server has taken its place
+	ServerFlushed   NoticeKind = "flushed"   // a database was emptied
+	RightsChanged   NoticeKind = "rights"    // something is not allowed any more, or is again
+	FollowChanged   NoticeKind = "following" // changes are learnt of in another way
+)
 
 // Cost is what looking has cost the server.
 type Cost struct {
@@ -29,6 +77,14 @@ type Server struct {
 	Version string
 	Addr    string
 	Role    string // master, slave
+	RunID   string // another one after each restart
+
+	Policy      string        // maxmemory-policy: what the server throws away when memory is short
+	MaxMemory   int64         // bytes; 0 = no limit
+	Evicted     int64         // keys thrown away since it was started
+	Replicas    int           // connected ones
+	MinReplicas bool          // it refuses writes when too few replicas would have them
+	Skew        time.Duration // its clock minus ours, as far as it exceeds the round trip
 }
 
 // describe fills in what a section of INFO tells.

@@ -84,7 +84,7 @@ func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 }
 
 func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
-	var h history
+	var h habits
 	id := ID{Key: "k"}
 	for i := range holdsMin {
 		if got := h.typical(id); got != 0 {
@@ -104,7 +104,7 @@ func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
 }
 
 func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
-	var h history
+	var h habits
 	hold := func(key string) {
 		h.learn([]Event{{Kind: Released, Lock: Lock{Key: key}, Held: time.Second}})
 	}
@@ -120,7 +120,7 @@ func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
 	if h.typical(ID{Key: "gone"}) != 0 || h.typical(ID{Key: "busy"}) == 0 {
 		t.Error("it should forget what is gone and remember what is busy")
 	}
-	if n := len(h.young) + len(h.old); n > 2*locksKept {
+	if n := len(h.holds.young) + len(h.holds.old); n > 2*locksKept {
 		t.Errorf("it keeps %d locks", n)
 	}
 }

@@ -1,0 +1,316 @@
+package keyspace
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// What a caller decides on when nothing was done.
+var (
+	ErrChanged  = errors.New("the lock is not as it was seen")
+	ErrHandsOff = errors.New("locks of this format cannot be changed from outside")
+)
+
+// ChangedError says what has become of a lock that is not as it was seen. It is
+// an ErrChanged. Nothing was done.
+type ChangedError struct {
+	Key string
+	Now *Lock // nil: it is gone
+}
+
+// Error says who holds the lock now.
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("nothing was done: %q is %s", e.Key, e.now())
+}
+
+// Is makes it an ErrChanged.
+func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
+
+// now says who holds the lock now.
+func (e *ChangedError) now() string {
+	if e.Now == nil || len(e.Now.Holders) == 0 {
+		return "not held any more"
+	}
+	var names []string
+	for _, h := range e.Now.Holders {
+		name := h.Name()
+		if h.Mode != "" {
+			name += " (" + string(h.Mode) + ")"
+		}
+		if h.Count > 1 {
+			name += fmt.Sprintf(" %d times", h.Count)
+		}
+		names = append(names, name)
+	}
+	return "now held by " + strings.Join(names, " and ")
+}
+
+// Breaker changes locks that others hold. Each act is written down before it is
+// done, looks again at the lock in the same step in which it acts, and is
+// written down with its outcome. It may be used from several goroutines.
+type Breaker struct {
+	nodes   map[string]redis.UniversalClient
+	formats catalogue
+	journal Journal
+	now     func() time.Time
+}
+
+// NewBreaker returns a breaker that writes down in j what it does, and reaches
+// the server of a lock under the name that the lock bears: Lock.Node, and
+// Vote.Node for those of a Redlock. The clients stay the caller's, and must be
+// set to the database of the locks.
+func NewBreaker(nodes map[string]redis.UniversalClient, formats []Format, j Journal) *Breaker {
+	return &Breaker{nodes: nodes, formats: formats, journal: j, now: time.Now}
+}
+
+// Break ends the holds of a lock as it was seen, all of them: to end only some,
+// leave the others out of seen.Holders. The holders are not told; they go on
+// until they look.
+//
+// It returns an ErrChanged, and does nothing, if the holders are not there any
+// more as they were seen, and an ErrHandsOff if this kind of lock cannot be
+// broken. A Redlock is broken on every server that has the same token; that is
+// done once a majority of them has done it.
+func (b *Breaker) Break(ctx context.Context, seen Lock) (Audit, error) {
+	return b.act(ctx, Break, seen, 0)
+}
+
+// Extend gives the holds of a lock as it was seen a new deadline, ttl from now.
+func (b *Breaker) Extend(ctx context.Context, seen Lock, ttl time.Duration) (Audit, error) {
+	return b.act(ctx, Extend, seen, ttl)
+}
+
+// Expire gives a lock a deadline that would never expire. It is an ErrChanged
+// if it has one by now.
+func (b *Breaker) Expire(ctx context.Context, seen Lock, ttl time.Duration) (Audit, error) {
+	return b.act(ctx, Expire, seen, ttl)
+}
+
+// act does what has been decided on, and writes it down.
+func (b *Breaker) act(ctx context.Context, what Act, seen Lock, ttl time.Duration) (Audit, error) {
+	d, err := b.formats.deed(what, seen, ttl)
+	if err != nil {
+		return Audit{}, err
+	}
+	intent := Audit{
+		ID: uuid.NewString(), At: b.now(), Act: what, Lock: seen.ID(), Format: seen.Format,
+		Holders: digests(seen.Holders), TTL: ttl, Outcome: Intended,
+	}
+	if err := b.journal.Write(intent); err != nil {
+		return Audit{}, fmt.Errorf("nothing was done, because it could not be written down: %w", err)
+	}
+	outcome := intent
+	err = b.do(ctx, d, seen, &outcome)
+	outcome.At = b.now()
+	if lost := b.journal.Write(outcome); lost != nil {
+		err = errors.Join(err, fmt.Errorf("write down that it is %s: %w", outcome.Outcome, lost))
+	}
+	return outcome, err
+}
+
+// do sends the deed to every server that is concerned, and sums up what came of
+// it.
+func (b *Breaker) do(ctx context.Context, d deed, seen Lock, sum *Audit) error {
+	places := placesOf(seen)
+	var failures []error
+	for _, p := range places {
+		done, err := b.doAt(ctx, p.node, d.with(p.seen))
+		switch {
+		case err != nil:
+			failures = append(failures, fmt.Errorf("%s %q at %s: %w", d.act, seen.Key, p.node, err))
+		case done:
+			sum.Nodes++
+		}
+	}
+	switch {
+	case sum.Nodes > len(places)/2:
+		sum.Outcome = Done
+	case len(failures) > 0:
+		sum.Outcome, sum.Err = Failed, errors.Join(failures...).Error()
+		return errors.Join(failures...)
+	default:
+		changed := &ChangedError{Key: seen.Key, Now: b.look(ctx, seen)}
+		sum.Outcome, sum.Now = Changed, changed.now()
+		return changed
+	}
+	return nil
+}
+
+// doAt runs a deed on one server.
+func (b *Breaker) doAt(ctx context.Context, node string, d deed) (bool, error) {
+	rdb, known := b.nodes[node]
+	if !known {
+		return false, fmt.Errorf("there is no connection to it")
+	}
+	argv := make([]any, len(d.argv))
+	for i, a := range d.argv {
+		argv[i] = a
+	}
+	acted, err := rdb.Eval(ctx, d.script, d.keys, argv...).Int()
+	return acted == 1, err
+}
+
+// look reads a lock again, to say what has become of it; nil if it is gone, or
+// cannot be read.
+func (b *Breaker) look(ctx context.Context, seen Lock) *Lock {
+	place := placesOf(seen)[0].node
+	rdb, known := b.nodes[place]
+	if !known {
+		return nil
+	}
+	typ, err := rdb.Type(ctx, seen.Key).Result()
+	if err != nil {
+		return nil
+	}
+	r := reader{link: link{rdb: rdb}, formats: b.formats, atLeast: Possible, node: place, db: seen.DB}
+	found, err := r.take(ctx, []ref{{seen.Key, typ}})
+	if err != nil || len(found) == 0 {
+		return nil
+	}
+	return &found[0].lock
+}
+
+// place is a server, and what was seen there of a lock.
+type place struct {
+	node string
+	seen Lock
+}
+
+// placesOf lists the servers on which a lock stands: one, but for a Redlock.
+// Servers where a Redlock has another token, or none, are not concerned.
+func placesOf(seen Lock) []place {
+	var all []place
+	for _, v := range seen.Votes {
+		held := slices.ContainsFunc(seen.Holders, func(h Holder) bool { return h.ID == v.Token })
+		if held {
+			there := seen
+			there.Node = v.Node
+			all = append(all, place{v.Node, there})
+		}
+	}
+	if len(all) == 0 {
+		return []place{{seen.Node, seen}}
+	}
+	return all
+}
+
+// deed is an act as it is sent.
+type deed struct {
+	act    Act
+	script string
+	keys   []string
+	argv   []string
+	hands  *Hands
+	ttl    time.Duration
+}
+
+// onlyIfNever stands before the script that extends when it must find a lock
+// without a deadline.
+const onlyIfNever = "if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end\n"
+
+// deed returns what to send.
+func (c catalogue) deed(what Act, seen Lock, ttl time.Duration) (deed, error) {
+	i := slices.IndexFunc(c, func(f Format) bool { return f.Name == seen.Format })
+	switch {
+	case i < 0:
+		return deed{}, fmt.Errorf("%s %q: there is no format %q", what, seen.Key, seen.Format)
+	case c[i].Hands == nil:
+		return deed{}, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, c[i].Library, ErrHandsOff)
+	case len(seen.Holders) == 0:
+		return deed{}, &ChangedError{Key: seen.Key}
+	}
+	hands := c[i].Hands
+	d := deed{act: what, script: hands.Break, hands: hands, ttl: ttl}
+	if what != Break {
+		if ttl < time.Millisecond {
+			return deed{}, fmt.Errorf("%s %q: the time to live must be at least 1ms", what, seen.Key)
+		}
+		d.script = hands.Extend
+	}
+	if d.script == "" {
+		return deed{}, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, c[i].Library, ErrHandsOff)
+	}
+	if what == Expire {
+		d.script = onlyIfNever + d.script
+	}
+	return d.with(seen), nil
+}
+
+// with returns the deed for what was seen.
+func (d deed) with(seen Lock) deed {
+	d.keys, d.argv = d.hands.Keys(seen), d.hands.Seen(seen)
+	if d.act != Break {
+		d.argv = append(slices.Clone(d.argv), fmt.Sprint(d.ttl.Milliseconds()))
+	}
+	return d
+}
+
+// SafeCommand returns a command for redis-cli that does the same as a Breaker,
+// for somebody who may. It fails as the Breaker would.
+func SafeCommand(formats []Format, what Act, seen Lock, ttl time.Duration) (string, error) {
+	d, err := catalogue(formats).deed(what, seen, ttl)
+	if err != nil {
+		return "", err
+	}
+	words := []string{"redis-cli"}
+	if seen.DB != 0 {
+		words = append(words, "-n", fmt.Sprint(seen.DB))
+	}
+	words = append(words, "EVAL", shellWord(d.script), fmt.Sprint(len(d.keys)))
+	for _, s := range slices.Concat(d.keys, d.argv) {
+		words = append(words, shellWord(s))
+	}
+	return strings.Join(words, " "), nil
+}
+
+// shellWord quotes s for a shell: what cannot be seen, or would end the line, as
+// an escape.
+func shellWord(s string) string {
+	plain := s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r < 0x80 && alnum(byte(r)) || strings.ContainsRune("-_./:=@%+,", r))
+	})
+	if plain {
+		return s
+	}
+	printable := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' || r > '~' })
+	if printable {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var out strings.Builder
+	out.WriteString("$'")
+	for _, c := range []byte(s) {
+		switch {
+		case c == '\'' || c == '\\':
+			out.WriteString(`\` + string(rune(c)))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&out, `\x%02x`, c)
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String() + "'"
+}
+
+func alnum(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// digests returns what identifies holders to those who know their IDs.
+func digests(holders []Holder) []string {
+	var all []string
+	for _, h := range holders {
+		sum := sha256.Sum256([]byte(h.ID))
+		all = append(all, cmp.Or(h.Label, "?")+" sha256:"+hex.EncodeToString(sum[:8]))
+	}
+	return all
+}

@@ -1,0 +1,55 @@
+package keyspace
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Histogram counts durations in buckets that double: below 1 ms, below 2 ms,
+// below 4 ms … and the last one for all that is longer. It is a value, a few
+// hundred bytes long: there is one for each lock, where a histogram of many
+// digits would take a thousand times as much.
+type Histogram struct {
+	Buckets [24]uint32 // the last one begins at more than an hour
+	Total   uint64
+	Longest time.Duration
+}
+
+// Add counts one duration; what is negative counts as zero.
+func (h *Histogram) Add(d time.Duration) {
+	h.Buckets[bucketOf(d)]++
+	h.Total++
+	h.Longest = max(h.Longest, d)
+}
+
+// bucketOf is the number of the bucket that a duration belongs in.
+func bucketOf(d time.Duration) int {
+	ms := max(0, d.Milliseconds())
+	return min(bits.Len64(uint64(ms)), len(Histogram{}.Buckets)-1)
+}
+
+// Below returns what is below so many of the bucket's durations: its upper end,
+// exclusive. The last bucket has none, and 0 is returned.
+func Below(bucket int) time.Duration {
+	if bucket >= len(Histogram{}.Buckets)-1 {
+		return 0
+	}
+	return time.Duration(1<<bucket) * time.Millisecond
+}
+
+// Quantile returns a duration that the share q of all is not longer than, no
+// more than twice too long; 0 if nothing was counted.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	if h.Total == 0 {
+		return 0
+	}
+	rank := max(1, uint64(q*float64(h.Total)+0.5))
+	seen := uint64(0)
+	for i, n := range h.Buckets {
+		seen += uint64(n)
+		if seen >= rank && Below(i) > 0 {
+			return min(Below(i), h.Longest)
+		}
+	}
+	return h.Longest
+}
