@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func (p *program) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man [COMMAND]",
+		Short: "The manual page of locktop or of one command",
+		Long:  "Prints a manual page as man(1) reads it.",
+		Example: `  locktop man | man -l -
+  locktop man release > /usr/local/share/man/man1/locktop-release.1`,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, err := commandNamed(cmd.Root(), args)
+			if err != nil {
+				return err
+			}
+			about.DisableAutoGenTag = true // it names the generator, and a date
+			header := &doc.GenManHeader{Section: "1", Source: "locktop " + build(), Manual: "locktop"}
+			if err := doc.GenMan(about, header, p.out); err != nil {
+				return fmt.Errorf("write the manual page: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// commandNamed returns the command that args name; without any it is root.
+func commandNamed(root *cobra.Command, args []string) (*cobra.Command, error) {
+	found, rest, err := root.Find(args)
+	if err != nil || len(rest) > 0 {
+		return nil, misuse("see locktop --help", "there is no command %q", strings.Join(args, " "))
+	}
+	return found, nil
+}
