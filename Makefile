@@ -14,6 +14,12 @@ help: ## list what there is to make
 build: ## build ./locktop
 	$(GO) build -o locktop .
 
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+
+.PHONY: dist
+dist: ## an archive for each of PLATFORMS, and their checksums, in dist/
+	@bash .ci/dist $(PLATFORMS)
+
 .PHONY: test
 test: ## run the tests; those on a real redis-server are skipped where there is none
 	$(GO) test $(PACKAGE)
