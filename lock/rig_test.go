@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"locktop/lock"
@@ -131,6 +132,7 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv(workerJob); job != "" {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
+	logging.Disable() // go-redis reports every connection it cannot have
 	goleak.VerifyTestMain(m)
 }
 

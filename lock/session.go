@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // session is a connection from its login to its first error. Its replies are
@@ -107,6 +109,9 @@ func (x *session) serve() {
 		case <-timer.C:
 			resting = true
 		case <-x.over:
+			return
+		case <-x.stream.alive.Done():
+			x.fail(redis.ErrClosed)
 			return
 		}
 		select {

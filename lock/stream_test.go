@@ -132,3 +132,18 @@ func TestAUserWhoMayNotPingCanLock(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 	})
 }
+
+// A connection that was used a moment ago is closed as quickly as one at rest.
+func TestCloseWaitsForNothing(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		began := time.Now()
+		r.must(c.Close())
+		if took := time.Since(began); took > 0 {
+			r.Errorf("Close took %v", took)
+		}
+	})
+}

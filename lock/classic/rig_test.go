@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"locktop/lock"
@@ -15,7 +16,10 @@ import (
 	"locktop/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis reports every connection it cannot have
+	goleak.VerifyTestMain(m)
+}
 
 var ctx = context.Background()
 
