@@ -17,6 +17,7 @@ func hashReentrant() keyspace.Format {
 		Type:    "hash",
 		Match:   lockLike,
 		Decode:  decodeHashReentrant,
+		Hands:   countHands(nil, ""),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",
 			Commands: [][]string{

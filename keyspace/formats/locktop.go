@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,12 @@ func locktop() keyspace.Format {
 				{Key: locktopName(e.Key, "fence"), Type: "string"},
 			}
 		},
-		Decode:  decodeLocktop,
+		Decode: decodeLocktop,
+		Hands:  locktopHands(),
+		Announces: &keyspace.Announcement{
+			Pattern: "{*}*:free",
+			Key:     locktopReleased,
+		},
 		Samples: locktopSamples(),
 	}
 }
@@ -39,6 +45,36 @@ func locktopName(key, part string) string {
 		return key + ":" + part
 	}
 	return "{" + key + "}:" + part
+}
+
+//go:embed locktop_break.lua
+var locktopBreak string
+
+// locktopHands hands a fair lock to the next in the queue, as its release does.
+func locktopHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			return []string{l.Key, locktopName(l.Key, "queue"), locktopName(l.Key, "alive")}
+		},
+		Seen:   func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
+		Break:  locktopBreak,
+		Extend: tokenExtend,
+		Wakes:  "the waiters hear it on {key}:free; a fair lock goes to the first in its queue",
+	}
+}
+
+// locktopReleased reads the message of a release from the channel of a lock. It
+// is the key, or the token of the one that the lock was handed to: then the
+// channel tells the key.
+func locktopReleased(channel, payload string) (string, bool) {
+	if locktopName(payload, "free") == channel {
+		return payload, true
+	}
+	named, ok := strings.CutSuffix(channel, ":free")
+	if !ok {
+		return "", false
+	}
+	return unbraced(named), true
 }
 
 // locktopCompanion tells the counter, the only companion of the type of a

@@ -20,6 +20,8 @@ func locktopReentrant() keyspace.Format {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},
 		Decode: decodeLocktopReentrant,
+		Hands: countHands(func(key string) (string, string) { return locktopName(key, "free"), key },
+			"the waiters hear it on {key}:free"),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",
 			Commands: [][]string{

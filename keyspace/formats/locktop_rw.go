@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,37 @@ func locktopRW() keyspace.Format {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},
 		Decode:  decodeLocktopRW,
+		Hands:   locktopRWHands(),
 		Samples: locktopRWSamples(),
+	}
+}
+
+//go:embed locktop_rw_look.lua
+var locktopRWLook string
+
+//go:embed locktop_rw_break.lua
+var locktopRWBreak string
+
+//go:embed locktop_rw_extend.lua
+var locktopRWExtend string
+
+func locktopRWHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: lockKey,
+		Seen: func(l keyspace.Lock) []string {
+			seen := []string{strconv.Itoa(len(l.Holders))}
+			for _, h := range l.Holders {
+				field, behind := rwReader+h.ID, ""
+				if h.Mode == keyspace.Write {
+					field, behind = "w", ":"+h.ID
+				}
+				seen = append(seen, field, strconv.Itoa(h.Count), behind)
+			}
+			return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
+		},
+		Break:  locktopRWLook + locktopRWBreak,
+		Extend: locktopRWLook + locktopRWExtend,
+		Wakes:  "writers hear it on {key}:free, readers on {key}:open",
 	}
 }
 

@@ -30,6 +30,7 @@ func redislock() keyspace.Format {
 				Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Count: 1}},
 			}, sure
 		},
+		Hands: tokenHands(),
 		Samples: []keyspace.Sample{
 			{
 				Name:     "held",

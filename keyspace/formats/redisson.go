@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +40,12 @@ func redisson() keyspace.Format {
 				{Key: redissonName(redissonFence, e.Key), Type: "string"},
 			}
 		},
-		Decode:  decodeRedisson,
+		Decode: decodeRedisson,
+		Hands:  redissonHands(),
+		Announces: &keyspace.Announcement{
+			Pattern: redissonChannel + ":*",
+			Key:     redissonReleased,
+		},
 		Samples: redissonSamples(),
 	}
 }
@@ -50,6 +56,52 @@ const (
 	redissonTimeouts = "redisson_lock_timeout"
 	redissonFence    = "redisson_lock_token"
 )
+
+// redissonChannel begins the name of the channel on which a lock is announced
+// to be free.
+const redissonChannel = "redisson_lock__channel"
+
+//go:embed redisson_break.lua
+var redissonBreak string
+
+// redissonHands ends a hold as RLock.forceUnlock does. The count must be as it
+// was seen: it tells one hold from the next one of the same thread.
+func redissonHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			return []string{l.Key, redissonName(redissonQueue, l.Key), redissonName(redissonTimeouts, l.Key)}
+		},
+		Seen: func(l keyspace.Lock) []string {
+			return append([]string{redissonName(redissonChannel, l.Key), "0"}, fieldsAndCounts(l)...)
+		},
+		Break:  redissonBreak,
+		Extend: countExtend,
+		Wakes:  "hears 0 on redisson_lock__channel:{key}, and the first of a fair lock on its own channel",
+	}
+}
+
+// redissonReleased reads the key of a lock from the channel on which it is
+// announced to be free; that of a waiter of a fair lock ends in its owner.
+func redissonReleased(channel, payload string) (string, bool) {
+	name, ok := strings.CutPrefix(channel, redissonChannel+":")
+	if !ok || payload != "0" {
+		return "", false
+	}
+	if i := strings.LastIndexByte(name, ':'); i > 37 && name[i-37] == ':' && redissonOwner(name[i-36:]) {
+		name = name[:i-37]
+	}
+	return unbraced(name), true
+}
+
+// unbraced undoes the braces that are put around a name which has none.
+func unbraced(name string) string {
+	bare, opened := strings.CutPrefix(name, "{")
+	bare, closed := strings.CutSuffix(bare, "}")
+	if !opened || !closed || strings.Contains(bare, "{") {
+		return name
+	}
+	return bare
+}
 
 // redissonName is how Redisson names a key beside that of a lock: in the same
 // slot of a cluster, and without braces of its own where the lock's name has

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ func redissonRW() keyspace.Format {
 		},
 		Related: readerTimeouts,
 		Decode:  decodeRedissonRW,
+		Hands:   redissonRWHands(),
 		Samples: redissonRWSamples(),
 	}
 }
@@ -44,6 +46,38 @@ const (
 	timeoutsPerReader = 16
 	timeoutsPerLock   = 256
 )
+
+//go:embed redisson_rw_look.lua
+var redissonRWLook string
+
+//go:embed redisson_rw_break.lua
+var redissonRWBreak string
+
+//go:embed redisson_rw_extend.lua
+var redissonRWExtend string
+
+// redissonRWHands ends holds of readers with their timeouts, and makes readers'
+// what a writer leaves that reads, too.
+func redissonRWHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			keys := []string{l.Key}
+			for _, h := range l.Holders {
+				for i := 1; h.Mode == keyspace.Read && i <= min(h.Count, timeoutsPerReader); i++ {
+					keys = append(keys, readerTimeoutKey(l.Key, h.ID, i))
+				}
+			}
+			return keys
+		},
+		Seen: func(l keyspace.Lock) []string {
+			seen := append([]string{strconv.Itoa(len(l.Holders))}, fieldsAndCounts(l)...)
+			return append(seen, redissonName("redisson_rwlock", l.Key))
+		},
+		Break:  redissonRWLook + redissonRWBreak,
+		Extend: redissonRWLook + redissonRWExtend,
+		Wakes:  "all waiters hear 1 on redisson_rwlock:{key}",
+	}
+}
 
 // readerTimeouts lists the timeouts of all readers.
 func readerTimeouts(e keyspace.Entry) []keyspace.Companion {

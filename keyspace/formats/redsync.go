@@ -34,6 +34,7 @@ func redsync() keyspace.Format {
 				Holders: []keyspace.Holder{{ID: e.Value, Count: 1}},
 			}, sure
 		},
+		Hands: tokenHands(),
 		Samples: []keyspace.Sample{{
 			Name:     "held",
 			Commands: [][]string{{"SET", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", "PX", "8000"}},

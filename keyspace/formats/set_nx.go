@@ -20,6 +20,7 @@ func setNX() keyspace.Format {
 			return tokenOf(first).confidence(key, true)
 		},
 		Decode:  decodeSetNX,
+		Hands:   tokenHands(),
 		Samples: setNXSamples(),
 	}
 }

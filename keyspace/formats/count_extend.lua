@@ -1,0 +1,11 @@
+-- count_extend: a new deadline for a lock that is a hash of holder → count.
+-- KEYS[1]     the lock
+-- ARGV[3…]    holder, count, holder, count … as they were seen
+-- ARGV[#ARGV] time to live from now, ms
+-- Returns 1 if all were still there so and the lock has the deadline now, else 0.
+for i = 3, #ARGV - 1, 2 do
+  if redis.pcall('HGET', KEYS[1], ARGV[i]) ~= ARGV[i + 1] then
+    return 0
+  end
+end
+return redis.call('PEXPIRE', KEYS[1], ARGV[#ARGV])

@@ -1,0 +1,310 @@
+package formats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// diary is a journal in memory.
+type diary struct{ lines []keyspace.Audit }
+
+func (d *diary) Write(a keyspace.Audit) error {
+	d.lines = append(d.lines, a)
+	return nil
+}
+
+// breaker acts on the locks of rdb.
+func breaker(rdb *redis.Client) *keyspace.Breaker {
+	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
+	return keyspace.NewBreaker(nodes, formats.All(), &diary{})
+}
+
+// everything is all that is on the server, for comparing.
+func everything(t testing.TB, rdb *redis.Client) string {
+	t.Helper()
+	var all []string
+	for _, key := range rdb.Keys(t.Context(), "*").Val() {
+		typ := rdb.Type(t.Context(), key).Val()
+		value := ""
+		switch typ {
+		case "string":
+			value = rdb.Get(t.Context(), key).Val()
+		case "hash":
+			value = fmt.Sprint(rdb.HGetAll(t.Context(), key).Val())
+		case "list":
+			value = fmt.Sprint(rdb.LRange(t.Context(), key, 0, -1).Val())
+		case "set":
+			value = fmt.Sprint(rdb.SMembersMap(t.Context(), key).Val())
+		case "zset":
+			value = fmt.Sprint(rdb.ZRangeWithScores(t.Context(), key, 0, -1).Val())
+		}
+		all = append(all, fmt.Sprintf("%s %q %s never=%v", typ, key, value, rdb.PTTL(t.Context(), key).Val() == -1))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// Every sample of a format that has hands: what is not as it was seen is left
+// alone, and what is can be extended, and then broken.
+func TestHandsActOnWhatWasSeenAndOnNothingElse(t *testing.T) {
+	for name, rdb := range clients(t) {
+		for _, f := range formats.All() {
+			for _, s := range f.Samples {
+				if f.Hands != nil && len(s.Want.Holders) > 0 {
+					t.Run(fmt.Sprintf("%s/%s/%s", name, f.Name, s.Name), func(t *testing.T) { handle(t, rdb, f, s) })
+				}
+			}
+		}
+	}
+}
+
+func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
+	if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
+	seen := only(t, rdb, s.Want.Key)
+	if seen.Format != f.Name {
+		t.Skipf("another format takes it: %s", seen.Format)
+	}
+	b := breaker(rdb)
+	before := everything(t, rdb)
+	for what, other := range unlike(seen) {
+		if _, err := b.Break(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
+			t.Errorf("broken with another %s: %v", what, err)
+		}
+		if _, err := b.Extend(t.Context(), other, time.Hour); f.Hands.Extend != "" && !errors.Is(err, keyspace.ErrChanged) {
+			t.Errorf("extended with another %s: %v", what, err)
+		}
+	}
+	if after := everything(t, rdb); after != before {
+		t.Errorf("nothing was to be done, and it was\n%s\nand is\n%s", before, after)
+	}
+	if f.Hands.Extend != "" {
+		extend(t, rdb, seen)
+	}
+	if _, err := b.Break(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range scan(t, rdb).Locks {
+		for _, h := range l.Holders {
+			if l.Key == seen.Key && slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
+				t.Errorf("%s still holds it", h.ID)
+			}
+		}
+	}
+	if _, err := b.Break(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
+		t.Errorf("broken again: %v", err)
+	}
+}
+
+// extend gives the holders an hour.
+func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
+	t.Helper()
+	act := breaker(rdb).Extend
+	if seen.Expires.IsZero() {
+		act = breaker(rdb).Expire
+	}
+	if _, err := act(t.Context(), seen, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	now := only(t, rdb, seen.Key)
+	for _, h := range now.Holders {
+		if left := h.Expires.Sub(clock(t, rdb)); left < 59*time.Minute || left > 61*time.Minute {
+			t.Errorf("%s has %v left, want an hour", h.ID, left)
+		}
+	}
+	if _, err := breaker(rdb).Expire(t.Context(), now, time.Minute); !errors.Is(err, keyspace.ErrChanged) {
+		t.Errorf("it has a deadline, and was given one: %v", err)
+	}
+}
+
+// only finds one lock.
+func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
+	t.Helper()
+	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+		if l.Key == key {
+			return l
+		}
+	}
+	t.Fatalf("%q is no lock", key)
+	return keyspace.Lock{}
+}
+
+// unlike returns the lock with one thing changed at a time.
+func unlike(l keyspace.Lock) map[string]keyspace.Lock {
+	all := make(map[string]keyspace.Lock)
+	last := len(l.Holders) - 1
+	change := func(what string, f func(*keyspace.Holder)) {
+		c := l
+		c.Holders = slices.Clone(l.Holders)
+		f(&c.Holders[last])
+		all[what] = c
+	}
+	change("holder", func(h *keyspace.Holder) { h.ID = "nobody" })
+	if l.Kind == keyspace.Reentrant || l.Kind == keyspace.RW {
+		change("count", func(h *keyspace.Holder) { h.Count++ })
+	}
+	return all
+}
+
+// heard runs f and returns what is published meanwhile, channel by channel.
+func heard(t *testing.T, rdb *redis.Client, f func()) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ps := rdb.PSubscribe(ctx, "*")
+	defer ps.Close()
+	if _, err := ps.Receive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	if err := rdb.Publish(ctx, "the end", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for {
+		m, err := ps.ReceiveMessage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Channel == "the end" {
+			return all
+		}
+		all = append(all, m.Channel+" "+m.Payload)
+	}
+}
+
+// What the waiters of each library listen for.
+func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
+	const (
+		owner  = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
+		second = "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7"
+		token  = "pay-7:52~{v7-4000/4d}"
+		waiter = "api-2:17~{v7-3000/4e}"
+	)
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, c := range []struct {
+		name     string
+		key      string
+		commands [][]string
+		want     []string // {token} and {waiter} stand for the tokens
+		left     []string // keys
+	}{
+		{"redisson", "orders:1", [][]string{
+			{"HSET", "orders:1", owner, "2"}, {"PEXPIRE", "orders:1", "30000"},
+		}, []string{"redisson_lock__channel:{orders:1} 0"}, nil},
+		{"redisson, a name with braces", "{a}:1", [][]string{
+			{"HSET", "{a}:1", owner, "2"},
+		}, []string{"redisson_lock__channel:{a}:1 0"}, nil},
+		{"redisson fair, behind a dead waiter", "gate", [][]string{
+			{"HSET", "gate", owner, "1"}, {"PEXPIRE", "gate", "30000"},
+			{"RPUSH", "redisson_lock_queue:{gate}", "dead:1", second},
+			{"ZADD", "redisson_lock_timeout:{gate}", "{ms-1000}", "dead:1", "{ms+330000}", second},
+		}, []string{"redisson_lock__channel:{gate}:" + second + " 0", "redisson_lock__channel:{gate} 0"},
+			[]string{"redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"}},
+		{"redisson rw, the only reader", "rates", [][]string{
+			{"HSET", "rates", "mode", "read", owner, "2"}, {"PEXPIRE", "rates", "30000"},
+			{"SET", "{rates}:" + owner + ":rwlock_timeout:1", "1", "PX", "30000"},
+			{"SET", "{rates}:" + owner + ":rwlock_timeout:2", "1", "PX", "30000"},
+		}, []string{"redisson_rwlock:{rates} 1"}, nil},
+		{"locktop reentrant", "ledger", [][]string{
+			{"HSET", "ledger", token, "2"}, {"PEXPIRE", "ledger", "30000"},
+		}, []string{"{ledger}:free ledger"}, nil},
+		{"locktop", "jobs", [][]string{
+			{"SET", "jobs", token, "PX", "30000"},
+		}, []string{"{jobs}:free jobs"}, nil},
+		{"locktop fair", "{f}:line", [][]string{
+			{"SET", "{f}:line", token, "PX", "30000"},
+			{"ZADD", "{f}:line:queue", "1", "dead", "2", waiter},
+			{"ZADD", "{f}:line:alive", "{ms-1}", "dead", "{ms+5000}", waiter},
+		}, []string{"{f}:line:free {waiter}"}, []string{"{f}:line"}},
+		{"locktop rw, its writer", "book", [][]string{
+			{"HSET", "book", "v", "1", "w", "1:{ms+20000}:" + token, "s", "1"}, {"PEXPIRE", "book", "30000"},
+		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			now := clock(t, rdb)
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
+			seen := only(t, rdb, c.key)
+			got := heard(t, rdb, func() {
+				if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+					t.Fatal(err)
+				}
+			})
+			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
+			for i, w := range c.want {
+				c.want[i] = strings.ReplaceAll(w, "{waiter}", filled)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("heard %q, want %q", got, c.want)
+			}
+			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
+				t.Errorf("it left %q, want %q", left, c.left)
+			}
+			for _, f := range formats.All() {
+				if f.Name == seen.Format && f.Announces != nil {
+					announced(t, f, seen.Key, got)
+				}
+			}
+		})
+	}
+}
+
+// announced checks that those who look on can tell what a message is about.
+func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
+	t.Helper()
+	for _, m := range heard {
+		channel, payload, _ := strings.Cut(m, " ")
+		if got, ok := f.Announces.Key(channel, payload); !ok || got != key {
+			t.Errorf("%q is taken for a message about %q", m, got)
+		}
+	}
+}
+
+// Of several readers, the one that is named is ended, and only with it.
+func TestOneReaderOfSeveralIsBroken(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, f := range formats.All() {
+		for _, s := range f.Samples {
+			if f.Hands == nil || s.Want.Kind != keyspace.RW || len(s.Want.Holders) < 2 {
+				continue
+			}
+			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
+				if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
+				seen := only(t, rdb, s.Want.Key)
+				others := seen.Holders[1:]
+				seen.Holders = seen.Holders[:1]
+				if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+					t.Fatal(err)
+				}
+				now := only(t, rdb, s.Want.Key)
+				if len(now.Holders) != len(others) {
+					t.Fatalf("%d holders are left, want %d", len(now.Holders), len(others))
+				}
+				for i, h := range now.Holders {
+					if h.ID != others[i].ID || h.Count != others[i].Count || h.Mode != others[i].Mode {
+						t.Errorf("left is %+v, want %+v", h, others[i])
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,31 @@
+-- redisson_break: end the hold of an RLock or an RFairLock, as forceUnlock does.
+-- KEYS[1]  the lock: a hash of owner → count
+-- KEYS[2]  queue of a fair lock: a list of owners
+-- KEYS[3]  their deadlines: a zset of owner → ms
+-- ARGV[1]  channel on which waiters listen; those of a fair lock listen on one
+--          each, with their owner behind a colon
+-- ARGV[2]  what they expect to hear
+-- ARGV[3]  owner, and
+-- ARGV[4]  count, as they were seen
+-- Returns 1 if it was still held so and is free now, else 0.
+if redis.pcall('HGET', KEYS[1], ARGV[3]) ~= ARGV[4] then
+  return 0
+end
+redis.call('DEL', KEYS[1])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local first
+for _ = 1, 100 do -- whoever is dead would keep the others out
+  first = redis.call('LINDEX', KEYS[2], 0)
+  local deadline = first and redis.call('ZSCORE', KEYS[3], first)
+  if not deadline or tonumber(deadline) > now then
+    break
+  end
+  redis.call('LPOP', KEYS[2])
+  redis.call('ZREM', KEYS[3], first)
+end
+if first then
+  redis.pcall('PUBLISH', ARGV[1] .. ':' .. first, ARGV[2])
+end
+redis.pcall('PUBLISH', ARGV[1], ARGV[2])
+return 1

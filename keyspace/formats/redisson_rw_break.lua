@@ -1,0 +1,22 @@
+-- redisson_rw_break: end holds of an RReadWriteLock.
+-- ARGV[#ARGV]  channel on which all waiters listen
+-- Returns 1 if all were still there as they were seen and are gone now, else 0.
+redis.call('HDEL', KEYS[1], unpack(seen))
+for i = 2, #KEYS do
+  redis.call('DEL', KEYS[i])
+end
+local left = redis.call('HKEYS', KEYS[1])
+local writes = false
+for _, field in ipairs(left) do
+  writes = writes or string.sub(field, -6) == ':write'
+end
+if writes then
+  return 1
+end
+if #left <= 1 then -- nothing but the mode
+  redis.call('DEL', KEYS[1])
+else
+  redis.call('HSET', KEYS[1], 'mode', 'read')
+end
+redis.pcall('PUBLISH', ARGV[#ARGV], '1') -- 1 wakes all of them, 0 only one
+return 1
