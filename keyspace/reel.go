@@ -10,37 +10,39 @@ import (
 // the next, so that this takes little.
 type reel struct {
 	base   Snapshot // the oldest, without events
-	frames []frame  // those after it
+	frames []Change // those after it
 	last   Snapshot // the newest, without events
 	bytes  int64    // of frames, roughly
 }
 
-// frame is what a picture has that the one before it has not.
-type frame struct {
-	snap    Snapshot // without locks and events
-	changed []Lock
-	gone    []ID
-	bytes   int64
-}
-
-// add takes in the next picture, and drops those that are older than keep or do
-// not fit into so much memory.
+// add takes in the next picture. Once they have grown by a tenth over what they
+// should be, it drops those that are older than keep or do not fit into so much
+// memory: to drop them one by one would cost as much each time.
 func (r *reel) add(s Snapshot, keep time.Duration, memory int64) {
 	s.Events, s.Notices = nil, nil
 	if r.last.At.IsZero() {
 		r.base, r.last = s, s
 		return
 	}
-	f := frameOf(r.last, s)
-	r.frames = append(r.frames, f)
-	r.bytes += f.bytes
+	c := Between(r.last, s)
+	r.frames = append(r.frames, c)
+	r.bytes += c.weight()
 	r.last = s
-	for len(r.frames) > 0 && (s.At.Sub(r.base.At) > keep || r.bytes > memory) {
-		r.base = r.frames[0].after(r.base)
-		r.bytes -= r.frames[0].bytes
-		r.frames[0] = frame{} // or its locks would stay as long as the array
-		r.frames = r.frames[1:]
+	if s.At.Sub(r.base.At) > keep+keep/10 || r.bytes > memory+memory/10 {
+		r.drop(s.At.Add(-keep), memory)
 	}
+}
+
+// drop makes the base the last picture that is old enough, and leaves frames
+// that fit into the memory.
+func (r *reel) drop(oldest time.Time, memory int64) {
+	n := 0
+	for n < len(r.frames) && (r.bytes > memory || r.frames[n].At.Before(oldest)) {
+		r.bytes -= r.frames[n].weight()
+		n++
+	}
+	r.base = played(r.base, r.frames[:n])
+	r.frames = slices.Clone(r.frames[n:]) // or their locks would stay as long as the array
 }
 
 // at returns the newest picture that is not later than t.
@@ -51,8 +53,8 @@ func (r *reel) at(t time.Time) (Snapshot, bool) {
 	if !t.Before(r.last.At) {
 		return r.last, true
 	}
-	n, _ := slices.BinarySearchFunc(r.frames, t, func(f frame, t time.Time) int {
-		if f.snap.At.After(t) {
+	n, _ := slices.BinarySearchFunc(r.frames, t, func(c Change, t time.Time) int {
+		if c.At.After(t) {
 			return +1
 		}
 		return -1
@@ -71,7 +73,7 @@ func (r *reel) step(t time.Time, by int) (time.Time, bool) {
 	times := make([]time.Time, 0, len(r.frames)+1)
 	times = append(times, r.base.At)
 	for _, f := range r.frames {
-		times = append(times, f.snap.At)
+		times = append(times, f.At)
 	}
 	i, exact := slices.BinarySearchFunc(times, t, time.Time.Compare)
 	switch {
@@ -84,26 +86,6 @@ func (r *reel) step(t time.Time, by int) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return times[i], true
-}
-
-// frameOf compares two pictures.
-func frameOf(old, now Snapshot) frame {
-	f := frame{snap: now}
-	f.snap.Locks = nil
-	before := byID(old.Locks)
-	for _, l := range now.Locks {
-		was, known := before[l.ID()]
-		if !known || !same(was, l) {
-			f.changed = append(f.changed, l)
-			f.bytes += weight(l)
-		}
-		delete(before, l.ID())
-	}
-	for id := range before {
-		f.gone = append(f.gone, id)
-	}
-	f.bytes += frameWeight
-	return f
 }
 
 // What things weigh in memory, roughly: the structs themselves, and the bytes
@@ -125,36 +107,19 @@ func weight(l Lock) int64 {
 	return int64(n)
 }
 
-// after returns the picture that a frame makes of the one before it.
-func (f frame) after(old Snapshot) Snapshot { return played(old, []frame{f}) }
-
-// played returns the picture that some frames make of the one before them.
-func played(old Snapshot, frames []frame) Snapshot {
-	if len(frames) == 0 {
-		return old
+// weight is what a change holds on to.
+func (c Change) weight() int64 {
+	n := int64(frameWeight)
+	for _, l := range c.Locks {
+		n += weight(l)
 	}
-	locks := byID(old.Locks)
-	for _, f := range frames {
-		for _, l := range f.changed {
-			locks[l.ID()] = l
-		}
-		for _, id := range f.gone {
-			delete(locks, id)
-		}
-	}
-	s := frames[len(frames)-1].snap
-	s.Locks = make([]Lock, 0, len(locks))
-	for _, l := range locks {
-		s.Locks = append(s.Locks, l)
-	}
-	slices.SortFunc(s.Locks, func(a, b Lock) int { return a.ID().compare(b.ID()) })
-	return s
+	return n
 }
 
-// same reports whether two looks at a lock show no difference.
-func same(a, b Lock) bool {
-	return a.Format == b.Format && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
-		a.Expires.Equal(b.Expires) && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.Typical == b.Typical &&
-		a.Grown == b.Grown && a.Overrun == b.Overrun && a.FreeFrom.Equal(b.FreeFrom) &&
-		slices.Equal(a.Holders, b.Holders) && slices.Equal(a.Waiters, b.Waiters) && slices.Equal(a.Votes, b.Votes)
+// played returns the picture that some changes make of the one before them.
+func played(old Snapshot, changes []Change) Snapshot {
+	if len(changes) == 0 {
+		return old
+	}
+	return Join(changes).After(old)
 }
