@@ -1,0 +1,252 @@
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// onChild runs f on a redis-server with these arguments, which f may kill.
+func onChild(t *testing.T, f func(*rig, *server.Child), args ...string) {
+	t.Helper()
+	child := server.ForTest(t, args...)
+	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})), child)
+}
+
+// over has the clients to come dial in another way.
+func (r *rig) over(dial server.Dialer) {
+	r.Helper()
+	addr := r.via.Options().Addr
+	r.must(r.via.Close())
+	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, DisableIdentity: true})
+}
+
+// Scenario 92: a server that is short of memory throws a lock away.
+func TestAnEvictedLockIsNoticed(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}).Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory-policy", "volatile-ttl").Err())
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1kb").Err())
+		_ = r.rdb.Set(ctx, "ordinary", "x", 0).Err() // makes room, or is refused for want of it
+		<-lease.Context().Done()
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+			r.Errorf("it ended with %v, want ErrLost", cause)
+		}
+	})
+}
+
+// Scenario 94: while a server does not write, what it says of a lock is old.
+func TestAPausedServerFreesNothing(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
+		held, err := a.Mutex("orders", lock.Options{TTL: 300 * time.Millisecond}).Lock(ctx)
+		r.must(err)
+		next := make(chan *lock.Lease, 1)
+		r.must(r.rdb.Do(ctx, "client", "pause", 1000, "write").Err())
+		paused := time.Now()
+		go func() {
+			lease, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
+			if err != nil {
+				r.Error(err)
+			}
+			next <- lease
+		}()
+		<-held.Context().Done()
+		if time.Now().Before(held.Deadline()) {
+			r.Error("the holder was told before its time was up")
+		}
+		lease := <-next
+		if got := time.Since(paused); got < 900*time.Millisecond {
+			r.Errorf("somebody got in after %v, while the server did not write", got)
+		}
+		if lease != nil && held.Valid() {
+			r.Error("two hold it")
+		}
+	})
+}
+
+// Scenario 95: a server that comes back in time, with its data.
+func TestALeaseOutlivesAnOutageShorterThanItself(t *testing.T) {
+	onChild(t, func(r *rig, child *server.Child) {
+		var d diary
+		c := r.client(lock.Config{Observe: d.write})
+		lease, err := c.Mutex("orders", lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}).Lock(ctx)
+		r.must(err)
+		r.until("a renewal", func() bool { return d.count(lock.Renewed) > 0 })
+		r.must(child.Kill())
+		r.must(child.Restart(ctx))
+		before := d.count(lock.Renewed)
+		r.until("renewals after the outage", func() bool { return d.count(lock.Renewed) > before+2 })
+		r.holds("orders", lease.Token())
+		r.must(lease.Unlock(ctx))
+		r.holds("orders", "")
+	}, "--appendonly", "yes", "--appendfsync", "always")
+}
+
+// Scenario 96: what is at the other end, or in between, makes no sense.
+func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
+	for name, noise := range map[string][]byte{
+		"noise":                []byte("\x00\xff\x1b[2J no reply at all\r\n"),
+		"a page of HTML":       []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"an endless string":    []byte("$536870912\r\nabc"),
+		"an impossible length": []byte("*9223372036854775807\r\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				g := &garbler{dial: r.via.Options().Dialer, noise: noise}
+				r.over(g.connect)
+				c := r.client(lock.Config{})
+				warm, err := c.Mutex("warm", lock.Options{}).TryLock(ctx)
+				r.must(err)
+				r.must(warm.Unlock(ctx))
+				g.on.Store(true)
+				if _, err := c.Mutex("orders", lock.Options{}).TryLock(ctx); err == nil {
+					r.Error("nonsense was taken for a lock")
+				}
+				g.on.Store(false)
+				r.until("what the server understood to be undone", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+				lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
+				r.must(err)
+				r.must(lease.Unlock(ctx))
+			})
+		})
+	}
+}
+
+// garbler dials connections on which, when it is on, noise arrives instead of
+// replies.
+type garbler struct {
+	dial  server.Dialer
+	noise []byte
+	on    atomic.Bool
+}
+
+func (g *garbler) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := g.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &garbled{Conn: conn, garbler: g}, nil
+}
+
+type garbled struct {
+	net.Conn
+	*garbler
+}
+
+func (g *garbled) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	if err == nil && g.on.Load() {
+		return copy(p, g.noise), nil
+	}
+	return n, err
+}
+
+// Scenario 98: the clocks of clients do not reach the server, which is told
+// durations and never moments.
+func TestNoMomentIsSentToTheServer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		sent := &transcript{dial: r.via.Options().Dialer}
+		r.over(sent.connect)
+		c := r.client(lock.Config{})
+		o := lock.Options{TTL: time.Second, Fence: true}
+		for key, l := range map[string]lock.Locker{
+			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o),
+			"reader": c.RW("read", o).Reader(), "writer": c.RW("write", o).Writer(),
+		} {
+			lease, err := l.Lock(ctx)
+			r.must(err)
+			waiting, cancel := context.WithTimeout(ctx, 3*time.Second)
+			if _, err := c.As("another").Fair("fair", o).Lock(waiting); key == "fair" && err == nil {
+				r.Error("a lock was had twice")
+			}
+			cancel()
+			r.must(lease.Unlock(ctx))
+		}
+		if len(sent.arguments()) < 50 {
+			r.Fatalf("only %d arguments were seen", len(sent.arguments()))
+		}
+		now := time.Now()
+		for _, arg := range sent.arguments() {
+			for _, moment := range []int64{now.Unix(), now.UnixMilli(), now.UnixMicro()} {
+				if n, err := strconv.ParseInt(arg, 10, 64); err == nil && n > moment/2 && n < moment*2 {
+					r.Errorf("%s was sent, which is a moment", arg)
+				}
+			}
+		}
+	})
+}
+
+// transcript dials connections and keeps what is written to them.
+type transcript struct {
+	dial server.Dialer
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *transcript) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := s.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &noted{Conn: conn, to: s}, nil
+}
+
+// arguments returns the lines that were written: arguments of commands and their
+// lengths.
+func (s *transcript) arguments() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for line := range bytes.SplitSeq(s.text.Bytes(), []byte("\r\n")) {
+		all = append(all, string(line))
+	}
+	return all
+}
+
+type noted struct {
+	net.Conn
+	to *transcript
+}
+
+func (n *noted) Write(p []byte) (int, error) {
+	n.to.mu.Lock()
+	n.to.text.Write(p)
+	n.to.mu.Unlock()
+	return n.Conn.Write(p)
+}
+
+// Scenario 99: a server that takes nobody else.
+func TestAFullServerStillRenewsAndReleases(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		var d diary
+		c := r.client(lock.Config{Observe: d.write})
+		lease, err := c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 20 * time.Millisecond}}).Lock(ctx)
+		r.must(err)
+		r.until("a renewal", func() bool { return d.count(lock.Renewed) > 0 })
+		r.must(r.rdb.ConfigSet(ctx, "maxclients", "1").Err())
+		stranger, err := net.Dial("tcp", r.rdb.Options().Addr)
+		r.must(err)
+		defer stranger.Close()
+		if answer, _ := io.ReadAll(stranger); !bytes.Contains(answer, []byte("max number of clients")) {
+			r.Fatalf("the server is not full: %q", answer)
+		}
+		before := d.count(lock.Renewed)
+		r.until("renewals", func() bool { return d.count(lock.Renewed) > before+3 })
+		r.must(lease.Unlock(ctx))
+		r.holds("orders", "")
+	})
+}
