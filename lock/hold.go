@@ -18,12 +18,11 @@ type hold struct {
 	fence  int64
 	opts   Options
 	began  time.Time // when the reply came
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-
-	order chan struct{} // capacity 1: taken while a request that carries entries is under way
+	order  gate      // who sends a request that carries entries; nil if it cannot be entered again
 
 	mu       sync.Mutex
+	ctx      context.Context // ends with the hold; nil before somebody asks for it
+	cancel   context.CancelCauseFunc
 	entries  int           // leases that were not unlocked; 0 = over
 	dropped  int           // of these, how many nobody can unlock any more
 	sent     time.Time     // before the request that the deadline counts from
@@ -39,8 +38,7 @@ type hold struct {
 
 func newHold(t *target, token string, fence int64, sent time.Time) *hold {
 	h := &hold{client: t.client, form: t.form, key: t.key, token: token, fence: fence, opts: t.opts,
-		began: time.Now(), order: make(chan struct{}, 1), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
-	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+		began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
 	h.renewAt = h.nextRenewal(sent)
 	return h
 }
@@ -50,6 +48,26 @@ func (h *hold) valid() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ended(time.Now()) == nil
+}
+
+// context returns one that ends with the hold.
+func (h *hold) context() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil {
+		h.ctx, h.cancel = context.WithCancelCause(context.Background())
+		if h.cause != nil {
+			h.cancel(h.cause)
+		}
+	}
+	return h.ctx
+}
+
+// why returns why the hold ended.
+func (h *hold) why() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cause
 }
 
 // extend implements [Lease.Extend].
@@ -108,12 +126,10 @@ func (h *hold) extended(sent time.Time, ttl time.Duration, reply any) error {
 // under way: one that has to be sent again would overtake them. The order is
 // given up when ctx ends; the next count to arrive puts things right.
 func (h *hold) inOrder(ctx context.Context) (done func()) {
-	select {
-	case h.order <- struct{}{}:
-		return func() { <-h.order }
-	case <-ctx.Done():
+	if h.order == nil || h.order.enter(ctx) != nil {
 		return func() {}
 	}
+	return h.order.leave
 }
 
 // enter adds an entry. The hold is renewed by it.
@@ -205,8 +221,7 @@ func (h *hold) dropEntry() (left int, renewing chan struct{}, err error) {
 	}
 	h.mu.Unlock()
 	if left == 0 {
-		h.client.keeper.remove(h)
-		h.cancel(ErrReleased)
+		h.close()
 	}
 	return left, renewing, nil
 }
@@ -221,10 +236,20 @@ func (h *hold) finish(cause error) bool {
 	}
 	h.mu.Unlock()
 	if first {
-		h.client.keeper.remove(h)
-		h.cancel(cause)
+		h.close()
 	}
 	return first
+}
+
+// close has a hold that is over end everywhere on this side.
+func (h *hold) close() {
+	h.client.keeper.remove(h)
+	h.mu.Lock()
+	cause, cancel := h.cause, h.cancel
+	h.mu.Unlock()
+	if cancel != nil {
+		cancel(cause)
+	}
 }
 
 // lose ends a hold whose token the server no longer knows, and returns why it
@@ -233,11 +258,14 @@ func (h *hold) lose() error {
 	if h.finish(ErrLost) {
 		h.report(Lost)
 	}
-	return context.Cause(h.ctx)
+	return h.why()
 }
 
 // report tells the observer how the hold ended.
 func (h *hold) report(kind EventKind) {
+	if h.client.observe == nil {
+		return
+	}
 	now := time.Now()
 	h.client.tell(Event{Kind: kind, At: now, Key: h.key, Owner: h.client.owner, Token: h.token, Held: now.Sub(h.began)})
 }

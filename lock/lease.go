@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -14,15 +15,15 @@ import (
 // it, and its lock is free when the TTL has passed.
 type Lease struct {
 	hold   *hold
-	ctx    context.Context
-	cancel context.CancelCauseFunc // nil if ctx is the hold's own
+	ctx    context.Context         // nil = the hold's own
+	cancel context.CancelCauseFunc // of ctx
 	over   atomic.Bool             // Unlock was called
 	drop   runtime.Cleanup
 }
 
 // newLease returns the only lease of a hold.
 func newLease(h *hold) *Lease {
-	l := &Lease{hold: h, ctx: h.ctx}
+	l := &Lease{hold: h}
 	l.drop = runtime.AddCleanup(l, (*hold).abandon, h)
 	return l
 }
@@ -30,7 +31,7 @@ func newLease(h *hold) *Lease {
 // newEntry returns one of several leases of a hold, with an end of its own.
 func newEntry(h *hold) *Lease {
 	l := newLease(h)
-	l.ctx, l.cancel = context.WithCancelCause(h.ctx)
+	l.ctx, l.cancel = context.WithCancelCause(h.context())
 	return l
 }
 
@@ -64,7 +65,12 @@ func (l *Lease) Valid() bool { return !l.over.Load() && l.hold.valid() }
 
 // Context ends when the lease does. [context.Cause] then tells why: ErrReleased,
 // ErrLost, ErrMaxHold or ErrClosed. A lost lease never comes back to life.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context {
+	if l.ctx != nil {
+		return l.ctx
+	}
+	return l.hold.context()
+}
 
 // Extend gives the lease ttl from now, whatever was left of it. [ErrLost] means
 // that the lock is no longer ours; nothing was changed on the server. If ctx
@@ -74,7 +80,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return fmt.Errorf("extend lock %q: %w", l.hold.key, err)
 	}
 	if l.over.Load() {
-		return fmt.Errorf("extend lock %q: %w", l.hold.key, context.Cause(l.ctx))
+		return fmt.Errorf("extend lock %q: %w", l.hold.key, l.why())
 	}
 	return l.hold.extend(ctx, ttl)
 }
@@ -86,7 +92,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // goes on in the background and the error matches ctx.Err().
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.over.Swap(true) {
-		return fmt.Errorf("unlock %q: %w", l.hold.key, context.Cause(l.ctx))
+		return fmt.Errorf("unlock %q: %w", l.hold.key, l.why())
 	}
 	l.drop.Stop()
 	err := l.hold.leave(ctx)
@@ -94,4 +100,12 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		l.cancel(ErrReleased)
 	}
 	return err
+}
+
+// why returns why a lease is over that was unlocked, or is being unlocked.
+func (l *Lease) why() error {
+	if l.ctx != nil {
+		return cmp.Or(context.Cause(l.ctx), ErrReleased)
+	}
+	return cmp.Or(l.hold.why(), ErrReleased)
 }

@@ -114,7 +114,7 @@ func (n *node) tooYoung(minUptime time.Duration) error {
 func (n *node) call(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	n.heard(n.send(ctx, redis.NewCmd(ctx, "ping")).WaitContext(ctx))
+	n.heard(n.send(ctx, &command{args: []string{"ping"}}).wait(ctx))
 }
 
 // heard notes whether the node had anything to say to a request that ended with

@@ -22,6 +22,7 @@ func (o *owned) current() *hold {
 }
 
 func (o *owned) set(h *hold) {
+	h.order = newGate()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.hold = h

@@ -85,8 +85,8 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(h.ctx, func() {
-		if cause := context.Cause(h.ctx); cause != ErrReleased && cause != ErrClosed {
+	context.AfterFunc(h.context(), func() {
+		if cause := h.why(); cause != ErrReleased && cause != ErrClosed {
 			c.undo() // lost, but not on every node
 		}
 	})

@@ -80,13 +80,14 @@ type witness struct {
 // witnessSlack is how much later than WAIT the network may be.
 const witnessSlack = time.Second
 
-func (w *witness) send(ctx context.Context, cmd *redis.Cmd) reply {
+func (w *witness) send(ctx context.Context, cmd *command) reply {
 	t := &testimony{alive: w.alive, done: make(chan struct{})}
 	w.tasks.spawn(func() {
 		defer close(t.done)
 		acks := redis.NewIntCmd(ctx, "wait", w.opts.Replicas, w.opts.ReplicaTimeout.Milliseconds())
-		t.err = w.wire.chain(ctx, w.key, w.opts.ReplicaTimeout+witnessSlack, cmd, acks)
-		w.acks = acks.Val()
+		sent := cmd.cmd(ctx)
+		t.err = w.wire.chain(ctx, w.key, w.opts.ReplicaTimeout+witnessSlack, sent, acks)
+		cmd.value, w.acks = sent.Val(), acks.Val()
 	})
 	return t
 }
@@ -98,8 +99,7 @@ type testimony struct {
 	err   error // after done
 }
 
-// WaitContext implements [reply].
-func (t *testimony) WaitContext(ctx context.Context) error {
+func (t *testimony) wait(ctx context.Context) error {
 	select {
 	case <-t.done:
 		return t.err

@@ -3,7 +3,6 @@ package lock
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strconv"
 )
 
@@ -22,31 +21,21 @@ func (serverError) RedisError() {}
 // more.
 var errProtocol = errors.New("the server's reply makes no sense")
 
+// okReply is what a command that has nothing else to say returns.
+const okReply = "OK"
+
 // maxReply is the length of the longest string that a server keeps.
 const maxReply = 512 << 20
 
 // appendCommand appends a command to b.
-func appendCommand(b []byte, args []any) []byte {
+func appendCommand(b []byte, args []string) []byte {
 	b = appendLength(b, '*', len(args))
 	for _, arg := range args {
-		switch arg := arg.(type) {
-		case string:
-			b = appendBulk(b, arg)
-		case int:
-			b = appendBulk(b, strconv.Itoa(arg))
-		case int64:
-			b = appendBulk(b, strconv.FormatInt(arg, 10))
-		default:
-			b = appendBulk(b, fmt.Sprint(arg))
-		}
+		b = appendLength(b, '$', len(arg))
+		b = append(b, arg...)
+		b = append(b, "\r\n"...)
 	}
 	return b
-}
-
-func appendBulk(b []byte, s string) []byte {
-	b = appendLength(b, '$', len(s))
-	b = append(b, s...)
-	return append(b, "\r\n"...)
 }
 
 func appendLength(b []byte, kind byte, n int) []byte {
@@ -69,6 +58,9 @@ func parseReply(b []byte) (reply any, size int, err error) {
 	kind, line, size := b[0], b[1:end-1], end+1
 	switch kind {
 	case '+':
+		if string(line) == okReply {
+			return okReply, size, nil // spares its making
+		}
 		return string(line), size, nil
 	case '-':
 		return serverError(line), size, nil

@@ -7,8 +7,8 @@ import (
 )
 
 func TestCommandOnTheWire(t *testing.T) {
-	got := string(appendCommand([]byte("before "), []any{"set", "k\r\n", int64(-5), 12, true}))
-	want := "before *5\r\n$3\r\nset\r\n$3\r\nk\r\n\r\n$2\r\n-5\r\n$2\r\n12\r\n$4\r\ntrue\r\n"
+	got := string(appendCommand([]byte("before "), []string{"set", "k\r\n", "", "12"}))
+	want := "before *4\r\n$3\r\nset\r\n$3\r\nk\r\n\r\n$0\r\n\r\n$2\r\n12\r\n"
 	if got != want {
 		t.Errorf("the command is %q, want %q", got, want)
 	}

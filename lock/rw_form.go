@@ -40,7 +40,7 @@ type rwForm struct {
 	wire   wire
 	keys   []string // the lock; its fence, if it has one
 	mode   rwMode
-	taking script
+	taking *script
 	free   string // tells writers that somebody has left
 	open   string // tells readers that a writer has left, or waits no longer
 }

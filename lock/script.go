@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,52 +14,80 @@ import (
 // script is a Lua script, called by its hash.
 type script struct{ source, sha string }
 
-func newScript(source string) script {
-	return script{source, redis.NewScript(source).Hash()}
+func newScript(source string) *script {
+	return &script{source, redis.NewScript(source).Hash()}
 }
 
-// call is a script under way.
+// call is a command under way, be it a script's or a plain one.
 type call struct {
 	wire   wire
-	script script
-	keys   []string
-	args   []any
-	cmd    *redis.Cmd
+	script *script // nil = a plain command
+	cmd    *command
 	reply  reply
+
+	// What most calls get by with.
+	first command
+	space [6]string
 }
 
-// send puts a call of the script on its way.
-func (s script) send(ctx context.Context, w wire, keys []string, args ...any) *call {
-	c := &call{wire: w, script: s, keys: keys, args: args}
-	c.push(ctx, "evalsha", s.sha)
+// send puts a call of the script on its way. Arguments are strings and integers.
+func (s *script) send(ctx context.Context, w wire, keys []string, args ...any) *call {
+	c := &call{wire: w, script: s}
+	argv := append(c.space[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
+	argv = append(argv, keys...)
+	c.push(ctx, &c.first, appendArgs(argv, args))
 	return c
 }
 
-func (c *call) push(ctx context.Context, verb, script string) {
-	argv := make([]any, 0, 3+len(c.keys)+len(c.args))
-	argv = append(argv, verb, script, len(c.keys))
-	for _, key := range c.keys {
-		argv = append(argv, key)
+// sendPlain puts a command on its way that needs no script.
+func sendPlain(ctx context.Context, w wire, args ...any) *call {
+	c := &call{wire: w}
+	c.push(ctx, &c.first, appendArgs(c.space[:0], args))
+	return c
+}
+
+// appendArgs appends arguments as they travel.
+func appendArgs(argv []string, args []any) []string {
+	for _, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			argv = append(argv, arg)
+		case int64:
+			argv = append(argv, strconv.FormatInt(arg, 10))
+		default:
+			argv = append(argv, strconv.Itoa(arg.(int)))
+		}
 	}
-	c.cmd = redis.NewCmd(ctx, append(argv, c.args...)...)
-	c.reply = c.wire.send(ctx, c.cmd)
+	return argv
+}
+
+func (c *call) push(ctx context.Context, cmd *command, args []string) {
+	cmd.args = args
+	c.cmd, c.reply = cmd, c.wire.send(ctx, cmd)
+}
+
+// again sends the script once more.
+func (c *call) again(ctx context.Context, verb, script string) {
+	args := slices.Clone(c.cmd.args)
+	args[0], args[1] = verb, script
+	c.push(ctx, new(command), args)
 }
 
 // settle implements [pending]. If the server does not know the script (after a
 // start, a failover or SCRIPT FLUSH), it sends the call again, with the source.
 func (c *call) settle(ctx context.Context) error {
-	err := c.reply.WaitContext(ctx)
+	err := c.reply.wait(ctx)
 	if err == nil {
 		return nil
 	}
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		c.push(ctx, "eval", c.script.source)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") && c.script != nil {
+		c.again(ctx, "eval", c.script.source)
 		return nil
 	}
 	if redis.HasErrorPrefix(err, "READONLY") {
 		c.wire.redial()
 	}
-	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") {
+	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") && c.script != nil {
 		return nil
 	}
 	return err
@@ -73,20 +103,24 @@ const (
 // wait implements [pending]. Half of a lock's keys may be on their way to another
 // node: it sends the call again until they have arrived.
 func (c *call) wait(ctx context.Context) (any, error) {
-	began := time.Now()
+	var began time.Time
 	for {
 		if err := c.settle(ctx); err != nil {
 			return nil, err
 		}
-		err := c.reply.WaitContext(ctx)
+		err := c.reply.wait(ctx)
+		if err == nil || errors.Is(err, redis.Nil) {
+			return c.cmd.value, nil
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
 		switch {
-		case err == nil || errors.Is(err, redis.Nil):
-			return c.cmd.Val(), nil
 		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Since(began) > moveLimit:
 			return nil, err
 		case !pauseFor(ctx, movePause):
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		c.push(ctx, "evalsha", c.script.sha)
+		c.again(ctx, "evalsha", c.script.sha)
 	}
 }

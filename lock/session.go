@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type session struct {
 	// The reader's.
 	in      []byte // read and not understood yet
 	replies []any
+	got     []*command // that have them
 
 	mu   sync.Mutex
 	sent []*command // under way, in order
@@ -237,7 +239,8 @@ func (x *session) deliver() error {
 		c.finish(replies[i], nil)
 	}
 	clear(replies)
-	x.replies = replies
+	clear(answered)
+	x.replies, x.got = replies, answered
 	return nil
 }
 
@@ -249,10 +252,9 @@ func (x *session) answered(n int) []*command {
 	if n > len(x.sent) {
 		return nil
 	}
-	first := x.sent[:n]
-	if x.sent = x.sent[n:]; len(x.sent) == 0 {
-		x.sent = nil
-	} else if n > 0 && !x.cut {
+	first := append(x.got[:0], x.sent[:n]...)
+	x.sent = slices.Delete(x.sent, 0, n)
+	if n > 0 && len(x.sent) > 0 && !x.cut {
 		x.beStrict()
 	}
 	return first

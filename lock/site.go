@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // site is where one copy of a [Redlock] stands, or may stand. As a wire it is the
@@ -30,11 +28,10 @@ var (
 // unsent is the reply to what was not sent.
 type unsent struct{ error }
 
-// WaitContext implements [reply].
-func (u unsent) WaitContext(context.Context) error { return u.error }
+func (u unsent) wait(context.Context) error { return u.error }
 
 // send implements [wire]. A script that has to be sent again comes by here, too.
-func (s *site) send(ctx context.Context, cmd *redis.Cmd) reply {
+func (s *site) send(ctx context.Context, cmd *command) reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {

@@ -37,16 +37,6 @@ type stream struct {
 	closed  bool
 }
 
-// command is one on its way.
-type command struct {
-	cmd  *redis.Cmd
-	done chan struct{} // closed once cmd has its value, or err is set
-	err  error
-
-	alone    *session // on which it was written while nothing else was under way; else nil
-	attended bool     // its waiter reads the reply; guarded by alone.mu
-}
-
 // newStream returns a stream over connections as client would make them: they
 // are links. client is the stream's from now on.
 func newStream(client *redis.Client, links *links) *stream {
@@ -64,15 +54,15 @@ func newStream(client *redis.Client, links *links) *stream {
 // buffer of a socket: it fits, so he does not have to wait.
 const directSize = 8 << 10
 
-func (s *stream) send(_ context.Context, cmd *redis.Cmd) reply {
-	c := &command{cmd: cmd, done: make(chan struct{})}
+func (s *stream) send(_ context.Context, c *command) reply {
+	c.done = make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		c.finish(nil, redis.ErrClosed)
 		return c
 	}
-	s.out = appendCommand(s.out, cmd.Args())
+	s.out = appendCommand(s.out, c.args)
 	if x := s.session; x != nil && s.lonely && !s.writing && len(s.out) <= directSize && x.quiet() {
 		c.alone, c.attended = x, true
 		x.write(s.out, c)
@@ -90,7 +80,8 @@ func (s *stream) send(_ context.Context, cmd *redis.Cmd) reply {
 // write is the writer's goroutine.
 func (s *stream) write() {
 	defer s.refuse()
-	var spare []byte
+	var out []byte
+	var queue []*command
 	for {
 		select {
 		case <-s.wake:
@@ -102,19 +93,20 @@ func (s *stream) write() {
 			// of them hand in what they have: one write for all costs both sides a
 			// fraction.
 			runtime.Gosched()
-			out, queue := s.take(spare)
+			out, queue = s.take(out, queue)
 			s.pass(out, queue)
-			spare = out
 		}
 	}
 }
 
-// take returns what is to be written; spare becomes the next buffer.
-func (s *stream) take(spare []byte) (out []byte, queue []*command) {
+// take returns what is to be written, and leaves room for what comes next: what
+// was written before.
+func (s *stream) take(written []byte, passed []*command) (out []byte, queue []*command) {
+	clear(passed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out, queue = s.out, s.queue
-	s.out, s.queue = spare[:0], nil
+	s.out, s.queue = written[:0], passed[:0]
 	s.lonely = len(queue) == 1
 	return out, queue
 }
@@ -241,13 +233,13 @@ func (c *command) finish(value any, err error) {
 	case value == nil:
 		c.err = redis.Nil
 	default:
-		c.cmd.SetVal(value)
+		c.value = value
 	}
 	close(c.done)
 }
 
-// WaitContext implements reply.
-func (c *command) WaitContext(ctx context.Context) error {
+// wait implements [reply].
+func (c *command) wait(ctx context.Context) error {
 	if c.alone != nil && !c.finished() {
 		c.alone.read(ctx, c)
 	}

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -18,30 +19,30 @@ type spot struct{ key, channel string }
 // turn is the queue at one spot.
 type turn struct {
 	spot   spot
-	free   chan struct{} // capacity 1: empty = nobody is at the front
-	guests int           // guarded by turns.mu
-	ears   *notifier     // set, with line, by whoever is at the front
+	queue  []chan struct{} // closed when it is their turn; guarded by turns.mu
+	guests int             // those in the queue, and the one whose turn it is; guarded by turns.mu
+	ears   *notifier       // set, with line, by whoever is at the front
 	line   *line
 }
 
 // take waits until it is the caller's turn.
 func (ts *turns) take(ctx, closed context.Context, at spot) (*turn, error) {
-	t := ts.enter(at)
+	t, mine := ts.enter(at)
+	if mine == nil {
+		return t, nil
+	}
 	select {
-	case t.free <- struct{}{}:
+	case <-mine:
 		return t, nil
 	case <-ctx.Done():
 	case <-closed.Done():
 	}
-	ts.quit(t)
+	ts.quit(t, mine)
 	return nil, endOf(ctx, closed)
 }
 
 // give lets the next one through.
-func (ts *turns) give(t *turn) {
-	<-t.free
-	ts.quit(t)
-}
+func (ts *turns) give(t *turn) { ts.quit(t, nil) }
 
 // busy reports whether somebody has a turn there, or waits for one.
 func (ts *turns) busy(at spot) bool {
@@ -50,27 +51,39 @@ func (ts *turns) busy(at spot) bool {
 	return ts.bySpot[at] != nil
 }
 
-func (ts *turns) enter(at spot) *turn {
+// enter joins the queue, with what tells the caller when it is his turn; nil if
+// it is now.
+func (ts *turns) enter(at spot) (t *turn, mine chan struct{}) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	t := ts.bySpot[at]
+	t = ts.bySpot[at]
 	if t == nil {
 		if ts.bySpot == nil {
 			ts.bySpot = make(map[spot]*turn)
 		}
-		t = &turn{spot: at, free: make(chan struct{}, 1)}
+		t = &turn{spot: at}
 		ts.bySpot[at] = t
+	} else {
+		mine = make(chan struct{})
+		t.queue = append(t.queue, mine)
 	}
 	t.guests++
-	return t
+	return t, mine
 }
 
-func (ts *turns) quit(t *turn) {
+// quit leaves the queue. If it is the caller's turn, which may be since he gave
+// up, the next one is let through.
+func (ts *turns) quit(t *turn, mine chan struct{}) {
 	ts.mu.Lock()
 	t.guests--
 	last := t.guests == 0
-	if last {
+	if at := slices.Index(t.queue, mine); at >= 0 {
+		t.queue = slices.Delete(t.queue, at, at+1)
+	} else if last {
 		delete(ts.bySpot, t.spot)
+	} else {
+		close(t.queue[0])
+		t.queue = slices.Delete(t.queue, 0, 1)
 	}
 	ts.mu.Unlock()
 	if last && t.line != nil {

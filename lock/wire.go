@@ -14,7 +14,7 @@ import (
 type wire interface {
 	// send puts cmd on its way. It does not wait for the network, unless so
 	// much is under way that there is no room; then it waits for ctx at most.
-	send(ctx context.Context, cmd *redis.Cmd) reply
+	send(ctx context.Context, cmd *command) reply
 	// chain sends commands to the node that has key, one right behind the other
 	// on one connection that nobody else uses meanwhile, and waits for the replies,
 	// each for patience at most. It returns the first error reply, or why there
@@ -31,12 +31,33 @@ type wire interface {
 	close() error
 }
 
+// command is one on its way, and what came of it.
+type command struct {
+	args  []string
+	value any // of the reply: a string, an int64, nil, or a []any of these
+
+	// The stream's.
+	done     chan struct{} // closed once value or err is set
+	err      error
+	alone    *session // on which it was written while nothing else was under way; else nil
+	attended bool     // its waiter reads the reply; guarded by alone.mu
+}
+
+// cmd returns the command as go-redis wants it.
+func (c *command) cmd(ctx context.Context) *redis.Cmd {
+	args := make([]any, len(c.args))
+	for i, arg := range c.args {
+		args[i] = arg
+	}
+	return redis.NewCmd(ctx, args...)
+}
+
 // reply is a reply to come.
 type reply interface {
-	// WaitContext returns the command's error once its reply is there. When ctx
-	// ends first the command still travels and may be executed; it must then not
-	// be touched.
-	WaitContext(ctx context.Context) error
+	// wait returns the command's error once its reply is there; for nil, as for
+	// [redis.Nil], the command has its value then. When ctx ends first the command
+	// still travels and may be executed; it must then not be touched.
+	wait(ctx context.Context) error
 }
 
 // newWire returns a wire of its own to where rdb points: it has rdb's address
@@ -86,8 +107,24 @@ func newPipelined(client *redis.ClusterClient) (*pipelined, error) {
 	return &pipelined{client, pipe}, nil
 }
 
-func (p *pipelined) send(ctx context.Context, cmd *redis.Cmd) reply {
-	return p.pipe.Submit(ctx, once{cmd})
+func (p *pipelined) send(ctx context.Context, cmd *command) reply {
+	sent := cmd.cmd(ctx)
+	return &pipedReply{p.pipe.Submit(ctx, once{sent}), cmd, sent}
+}
+
+// pipedReply is the reply to a command as go-redis knows it.
+type pipedReply struct {
+	redis.AutoFuture
+	command *command
+	sent    *redis.Cmd
+}
+
+func (r *pipedReply) wait(ctx context.Context) error {
+	err := r.WaitContext(ctx)
+	if err == nil {
+		r.command.value = r.sent.Val()
+	}
+	return err
 }
 
 // once is a command that is not sent again: a cluster's client would, whatever
