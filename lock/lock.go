@@ -56,6 +56,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -207,6 +208,7 @@ type transport struct {
 	keeper   keeper
 	notifier notifier
 	observe  func(Event)
+	scripted atomic.Bool    // the server has run a script of ours
 	tasks    tasks          // undos and renewals: they come and go
 	workers  sync.WaitGroup // run until alive ends
 

@@ -10,7 +10,7 @@ import (
 // Locker is anything that can be locked.
 type Locker interface {
 	// TryLock takes the lock if it is free, in one round trip, and returns
-	// [ErrHeld] at once if it is not. If ctx ends before the reply, the error
+	// [ErrHeld] at once if it is not; to learn who holds it may take another. If ctx ends before the reply, the error
 	// matches ctx.Err() and whatever the request may have done is undone in the
 	// background.
 	TryLock(ctx context.Context) (*Lease, error)
@@ -58,6 +58,8 @@ type request struct {
 	// shared: others may get in beside the one who succeeds, so news is for them,
 	// too, and nobody takes turns who need not wait.
 	shared bool
+	// contended: the lock is probably held.
+	contended bool
 	// glance is how often a waiter has to look even if there is no news; 0 = no need.
 	glance time.Duration
 

@@ -29,6 +29,7 @@ const (
 // ends.
 func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, error) {
 	line, me := turn.rejoin() // first, so that no news is missed between the attempt and the queue
+	r.contended = line != nil
 	lease, err := r.try(ctx, r)
 	if line == nil && errors.Is(err, ErrHeld) {
 		line, me = turn.join(&t.client.notifier, t.form.channel())
