@@ -74,7 +74,7 @@ func (p *picture) about(id keyspace.ID) []keyspace.Finding {
 func (p *picture) waiting() int {
 	n := 0
 	for i := range p.locks {
-		n += len(p.locks[i].Waiters)
+		n += p.locks[i].Crowd()
 	}
 	return n
 }
