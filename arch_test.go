@@ -19,7 +19,8 @@ import (
 var imports = map[string][]string{
 	".":                 {"cli"},
 	"cli":               {"keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/scenarios", "server", "tui", "tui/widget"},
-	"tui":               {"keyspace", "loadgen", "tui/widget"},
+	"tui":               {"keyspace", "loadgen", "tui/svg", "tui/widget"},
+	"tui/svg":           {},
 	"tui/widget":        {},
 	"keyspace":          {},
 	"keyspace/formats":  {"keyspace"},
@@ -28,7 +29,7 @@ var imports = map[string][]string{
 	"lock":              {},
 	"lock/classic":      {},
 	"server":            {},
-	"screenshots":       {},
+	"screenshots":       {"tui/svg"},
 }
 
 // testImports is what the tests of a package may import besides.

@@ -5,11 +5,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os/signal"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"locktop/tui"
 )
 
 // program is one run of locktop: where it reads and writes.
@@ -41,7 +44,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitFine
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, tui.ErrInterrupted) {
 		return exitInterrupted
 	}
 	f := faultOf(err)

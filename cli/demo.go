@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,6 +12,7 @@ import (
 
 func (p *program) demoCommand() *cobra.Command {
 	var s selection
+	var look appearance
 	clients := 20
 	cmd := &cobra.Command{
 		Use:   "demo [flags]",
@@ -23,20 +25,20 @@ by a cast of owners; the clients of the Load page compete for theirs.`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.demo(cmd.Context(), &s, clients)
+			return p.demo(cmd.Context(), &s, &look, clients)
 		},
 	}
 	set := pflag.NewFlagSet("Demo", pflag.ContinueOnError)
 	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
-	cmdFlags(cmd, set, s.flags())
+	cmdFlags(cmd, set, s.flags(), look.flags())
 	return cmd
 }
 
-func (p *program) demo(ctx context.Context, s *selection, clients int) error {
+func (p *program) demo(ctx context.Context, s *selection, look *appearance, clients int) error {
 	if clients < 1 {
 		return misuse("", "--clients: at least 1")
 	}
-	if err := s.check(); err != nil {
+	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {
@@ -47,5 +49,5 @@ func (p *program) demo(ctx context.Context, s *selection, clients int) error {
 		return err
 	}
 	defer st.close()
-	return p.screen(ctx, tui.World{Source: s.follow(&st.target), Load: st.load, Title: st.title})
+	return p.screen(ctx, look, tui.World{Source: s.follow(&st.target), Load: st.load, Ledger: keep(st.rdb), Title: st.title})
 }

@@ -118,7 +118,7 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		State:       l.State(),
 		Holders:     []jsonHolder{},
 		Waiters:     []jsonWaiter{},
-		WaiterCount: l.Crowd(),
+		WaiterCount: len(l.Waiters),
 		TTLms:       ttl(l.Expires, at),
 		Fence:       l.Fence,
 		Node:        text(l.Node),

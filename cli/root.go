@@ -2,18 +2,21 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"locktop/keyspace"
+	"locktop/keyspace/formats"
 	"locktop/tui"
 )
 
 func (p *program) rootCommand() *cobra.Command {
 	var c connection
 	var s selection
+	var look appearance
 	root := &cobra.Command{
 		Use:   "locktop",
 		Short: "Every distributed lock in a Redis keyspace, live",
@@ -32,10 +35,10 @@ It only reads.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.screenOn(cmd.Context(), &c, &s)
+			return p.screenOn(cmd.Context(), &c, &s, &look)
 		},
 	}
-	cmdFlags(root, c.flags(), s.flags())
+	cmdFlags(root, c.flags(), s.flags(), look.flags())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("locktop {{.Version}}\n")
 	root.SetHelpFunc(help)
@@ -67,8 +70,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // screenOn shows the screen on the server that c names.
-func (p *program) screenOn(ctx context.Context, c *connection, s *selection) error {
-	if err := s.check(); err != nil {
+func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance) error {
+	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {
@@ -79,13 +82,14 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection) err
 		return err
 	}
 	defer t.close()
-	return p.screen(ctx, tui.World{Source: s.follow(t), Title: t.title})
+	return p.screen(ctx, look, tui.World{Source: s.follow(t), Ledger: keep(t.rdb), Title: t.title})
 }
 
 // screen shows w until the user leaves it or ctx ends.
-func (p *program) screen(ctx context.Context, w tui.World) error {
+func (p *program) screen(ctx context.Context, look *appearance, w tui.World) error {
+	look.dress(&w)
 	w.Input, w.Output = p.in, p.out
-	w.NoColor = os.Getenv("NO_COLOR") != ""
+	w.Formats, w.Clipboard, w.Album = formats.All(), clipboard{p.out}, album{}
 	if err := tui.Run(ctx, w); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Selection", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
-	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks; locktop formats lists them")
+	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks: "+strings.Join(formatNames(), ", "))
 	set.BoolVar(&s.all, "all", false, "also what is only possibly a lock")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
 	return set
@@ -33,23 +33,9 @@ func (s *selection) flags() *pflag.FlagSet {
 // check refuses a format that does not exist; nothing would ever be found.
 func (s *selection) check() error {
 	if s.format != "" && !slices.Contains(formatNames(), s.format) {
-		return misuse(nearest(s.format), "unknown format %q", s.format)
+		return misuse("there are "+strings.Join(formatNames(), ", "), "unknown format %q", s.format)
 	}
 	return nil
-}
-
-// nearest is a hint at the formats whose names are like this one, or at all.
-func nearest(name string) string {
-	var like []string
-	for _, known := range formatNames() {
-		if name != "" && strings.Contains(known, name) || len(known) > 2 && strings.Contains(name, known) {
-			like = append(like, known)
-		}
-	}
-	if len(like) == 0 {
-		return "locktop formats lists them"
-	}
-	return "there is " + strings.Join(like, ", ")
 }
 
 // scanner looks for what is selected. Formats are left to [selection.wants]:
@@ -76,7 +62,12 @@ type picture struct {
 // pick makes a picture of the selected part of a snapshot.
 func (s *selection) pick(snap keyspace.Snapshot) picture {
 	p := picture{snap, findingsByLock(snap)}
-	p.Locks = nil
+	p.Locks, p.Events = nil, nil
+	for _, e := range snap.Events {
+		if s.wants(e.Lock, p.findings[e.Lock.ID()]) {
+			p.Events = append(p.Events, e)
+		}
+	}
 	for _, l := range snap.Locks {
 		if s.wants(l, p.findings[l.ID()]) {
 			p.Locks = append(p.Locks, l)

@@ -16,6 +16,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+
+	"locktop/tui/svg"
 )
 
 func main() {
@@ -67,7 +69,7 @@ func (s shot) take(ctx context.Context, work, program, folder string) error {
 	if err != nil {
 		return err
 	}
-	return write(ctx, filepath.Join(folder, s.name), draw(s.title, parse(text, columns, rows)))
+	return write(ctx, filepath.Join(folder, s.name), svg.Draw(s.title, text, columns, rows))
 }
 
 // write puts a picture into name.svg, and into name.png where rsvg-convert is

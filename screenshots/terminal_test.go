@@ -43,8 +43,8 @@ func TestKeysReachTheProgramAndItsColoursThePicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := parse(text, columns, rows)[1][0]; got.text != "h" || got.ink != (rgb{1, 2, 3}) {
-		t.Errorf("the picture shows %+v", got)
+	if !strings.Contains(text, "\x1b[38;2;1;2;3mhi") {
+		t.Errorf("the picture is %q", text)
 	}
 }
 

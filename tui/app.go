@@ -3,10 +3,12 @@ package tui
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/keyspace"
 	"locktop/tui/widget"
 )
 
@@ -15,23 +17,26 @@ import (
 type app struct {
 	state
 	ctx    context.Context // ends every look that is under way
+	world  World
 	source Source
 	pages  []page
 	open   int
+	from   int // where Esc leads to from the page of one lock
+
+	interrupted bool // by Ctrl-C
+	leave       bool // the last picture on the terminal
 }
 
 func newApp(ctx context.Context, w World) *app {
-	a := &app{ctx: ctx, source: w.Source, pages: []page{newLocksPage(), &loadPage{}}}
+	a := &app{ctx: ctx, world: w, source: w.Source}
+	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.where = widget.Plain(w.Title)
 	a.load = w.Load
-	a.link.every = w.Every
-	a.theme, a.glyphs = systemTheme(), widget.Blocks()
-	if w.NoColor {
-		a.theme = monoTheme()
-	}
-	if w.ASCII {
-		a.glyphs = widget.ASCII()
-	}
+	a.link.every = max(w.Every, beat)
+	a.calm = w.Calm
+	a.veil = newCurtain()
+	a.theme, _ = themeNamed(w.Theme)
+	a.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
 	return a
 }
 
@@ -47,6 +52,8 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.tick(msg)
 	case tea.KeyMsg:
 		return a, a.typed(msg)
+	case tea.MouseMsg:
+		return a, a.mouse(msg)
 	case lookedMsg:
 		a.link.end(msg.at, msg.err)
 		if msg.err == nil {
@@ -58,6 +65,12 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.resized(msg.clients)
 	case doneMsg:
 		a.done(msg)
+	case commandMsg:
+		return a, a.obey(msg.text)
+	case showMsg:
+		a.showLock(msg)
+	case turnMsg:
+		a.turn(msg.to)
 	case crashMsg:
 		panic(fmt.Sprintf("%v\n\n%s", msg.value, msg.stack))
 	}
@@ -82,7 +95,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	cmds := []tea.Cmd{tick(), a.measure()}
 	if a.link.due(a.now) {
 		a.link.begin(a.now)
-		cmds = append(cmds, look(a.ctx, a.source))
+		cmds = append(cmds, look(a.ctx, a.source, a.live))
 	}
 	return tea.Batch(cmds...)
 }
@@ -99,46 +112,180 @@ func (a *app) done(msg doneMsg) {
 // do over a slow line, come as one message, and a paste does too.
 func (a *app) typed(msg tea.KeyMsg) tea.Cmd {
 	if msg.Type != tea.KeyRunes || msg.Paste {
-		return a.key(msg)
+		return a.press(msg)
 	}
 	var cmds []tea.Cmd
 	for _, r := range msg.Runes {
 		one := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{r}, Alt: msg.Alt}
-		cmds = append(cmds, a.key(one))
+		cmds = append(cmds, a.press(one))
 	}
 	return tea.Batch(cmds...)
 }
 
-// key answers a key: the dialog takes it, or it is looked up in the table.
-func (a *app) key(msg tea.KeyMsg) tea.Cmd {
+// press answers a key: the dialog takes it, or it is looked up in the table.
+func (a *app) press(msg tea.KeyMsg) tea.Cmd {
 	if msg.Type == tea.KeyCtrlC {
+		a.interrupted = true
 		return tea.Quit
 	}
 	if a.dialog != nil {
-		a.dialog = a.dialog.update(&a.state, msg)
-		return nil
+		next, cmd := a.dialog.update(&a.state, msg)
+		a.dialog = next
+		return cmd
 	}
 	a.notice = notice{}
-	p := a.pages[a.open]
-	switch act := actionOf(msg.String(), p.place()); act {
-	case noAction:
-		a.refuse(widget.Plain(msg.String()) + " does nothing here; ? shows the keys")
+	act := actionOf(msg.String(), a.page().place())
+	if act == noAction {
+		a.refuse(a.useless(msg.String()))
+		return nil
+	}
+	return a.do(act)
+}
+
+// useless says why a key does nothing here.
+func (a *app) useless(key string) string {
+	if where := whereElse(key); where != "" {
+		return fmt.Sprintf("%s does nothing here, but on: %s; ? shows the keys", widget.Plain(key), where)
+	}
+	return widget.Plain(key) + " does nothing here; ? shows the keys"
+}
+
+func (a *app) page() page { return a.pages[a.open] }
+
+// do answers an action that is the same on every page, and hands all others to
+// the page.
+func (a *app) do(act action) tea.Cmd {
+	switch act {
 	case quit:
+		return tea.Quit
+	case quitAndLeave:
+		a.leave = true
 		return tea.Quit
 	case suspend:
 		return tea.Suspend
 	case help:
-		a.dialog = &helpDialog{page: p.place()}
-	case openLocks:
-		a.open = 0
-	case openLoad:
-		a.open = 1
+		a.dialog = &helpDialog{page: a.page().place()}
+	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:
+		a.open = int(act - openLocks)
 	case nextPage:
-		a.open = (a.open + 1) % len(a.pages)
+		a.step(1)
 	case previousPage:
-		a.open = (a.open + len(a.pages) - 1) % len(a.pages)
+		a.step(-1)
+	case pause, rewind, forward, live:
+		a.travel(act)
+		return a.tellPages(stillMsg{})
+	case veil:
+		a.conceal()
+	case command:
+		a.dialog = a.asking()
+	case save:
+		a.dialog = a.saving()
+	case ledger:
+		a.openLedger()
+	case copyIt:
+		a.openCopy()
+	case back:
+		return a.goBack()
 	default:
-		return p.update(&a.state, act)
+		return a.page().update(&a.state, act)
+	}
+	return nil
+}
+
+func (a *app) openLedger() {
+	if a.world.Ledger == nil {
+		a.refuse("nobody counts the commands here")
+		return
+	}
+	a.dialog = &ledgerDialog{ledger: a.world.Ledger}
+}
+
+func (a *app) openCopy() {
+	if l, ok := a.subject(); ok {
+		a.dialog = a.copying(l)
+		return
+	}
+	a.refuse("no lock to copy from")
+}
+
+// subject is the lock that is selected on the page.
+func (a *app) subject() (keyspace.Lock, bool) {
+	if p, ok := a.page().(subject); ok {
+		return p.subject(&a.state)
+	}
+	return keyspace.Lock{}, false
+}
+
+// travel answers the keys of time.
+func (a *app) travel(act action) {
+	switch act {
+	case pause:
+		a.pause()
+	case rewind:
+		a.wind(-rewindStep)
+	case forward:
+		a.wind(rewindStep)
+	case live:
+		a.goOn()
+	}
+}
+
+// goBack undoes what stands between the user and where he came from, one thing
+// at a time.
+func (a *app) goBack() tea.Cmd {
+	switch {
+	case a.page().place() == onLock:
+		a.open = a.from
+	case a.still != nil:
+		a.goOn()
+		return a.tellPages(stillMsg{})
+	default:
+		return a.page().update(&a.state, back)
+	}
+	return nil
+}
+
+// step opens the numbered page that is n further on.
+func (a *app) step(n int) {
+	numbered := len(a.pages) - 1
+	from := a.open
+	if from >= numbered {
+		from = a.from
+	}
+	a.open = (from + n + numbered) % numbered
+}
+
+// showLock opens the page of one lock.
+func (a *app) showLock(msg showMsg) {
+	if a.page().place() != onLock {
+		a.from = a.open
+	}
+	a.turn(onLock)
+	_ = a.page().update(&a.state, msg)
+}
+
+// turn opens the page at a place.
+func (a *app) turn(to place) {
+	a.open = slices.IndexFunc(a.pages, func(p page) bool { return p.place() == to })
+}
+
+// mouse hands clicks and the wheel to the page, in its own lines.
+func (a *app) mouse(msg tea.MouseMsg) tea.Cmd {
+	if a.dialog != nil {
+		return nil
+	}
+	top := a.state.frame().top()
+	switch {
+	case msg.Button == tea.MouseButtonWheelUp:
+		return a.page().update(&a.state, wheelMsg{-3})
+	case msg.Button == tea.MouseButtonWheelDown:
+		return a.page().update(&a.state, wheelMsg{3})
+	case msg.Button != tea.MouseButtonLeft || msg.Action != tea.MouseActionPress:
+		return nil
+	case msg.Y == 0:
+		a.clickTab(msg.X)
+	case msg.Y >= top:
+		return a.page().update(&a.state, clickMsg{msg.X, msg.Y - top})
 	}
 	return nil
 }
@@ -159,7 +306,7 @@ func (a *app) View() string {
 
 // draw stacks the parts of the screen: head, summary, page, foot.
 func (a *app) draw(s *state) []string {
-	p := a.pages[a.open]
+	p := a.page()
 	f := s.frame()
 	lines := make([]string, 0, s.h)
 	if f.head {

@@ -6,10 +6,16 @@ import (
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
 )
 
 // This file holds everything that the screen does besides drawing. It is the
 // only one that reads the clock.
+
+// rewindStep is how far one key goes back in time.
+const rewindStep = time.Second
 
 // beat is the time between two pictures. Nothing on the screen moves faster.
 const beat = 250 * time.Millisecond
@@ -18,17 +24,24 @@ func tick() tea.Cmd {
 	return tea.Tick(beat, func(now time.Time) tea.Msg { return tickMsg{now} })
 }
 
-// look asks the source for a picture, and works out what follows from it.
-func look(ctx context.Context, source Source) tea.Cmd {
+// look asks the source for a picture, and works out what follows from it and
+// the picture before.
+func look(ctx context.Context, source Source, before *picture) tea.Cmd {
 	return guarded(func() tea.Msg {
 		snap, err := source.Snapshot(ctx)
 		at := time.Now()
 		if err != nil {
 			return lookedMsg{at: at, err: err}
 		}
-		return lookedMsg{at: at, picture: newPicture(snap, at)}
+		return lookedMsg{at: at, picture: newPicture(snap, at, before)}
 	})
 }
+
+// show asks for the page of one lock.
+func show(id keyspace.ID) tea.Cmd { return func() tea.Msg { return showMsg{id} } }
+
+// turn asks for the page at a place.
+func turn(to place) tea.Cmd { return func() tea.Msg { return turnMsg{to} } }
 
 // measure asks the generator what it is doing.
 func measure(load Load, resizes int) tea.Cmd {
@@ -47,6 +60,17 @@ func setClients(load Load, n int) tea.Cmd {
 	return guarded(func() tea.Msg {
 		load.SetClients(n)
 		return resizedMsg{n}
+	})
+}
+
+func copyText(to Clipboard, what, text string) tea.Cmd {
+	return guarded(func() tea.Msg { return doneMsg{"copied the " + what, to.Copy(text)} })
+}
+
+func saveFrame(to Album, name string, data func() []byte) tea.Cmd {
+	return guarded(func() tea.Msg {
+		where, err := to.Save(name, data())
+		return doneMsg{"saved as " + widget.Plain(where), err}
 	})
 }
 

@@ -1,11 +1,13 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -323,9 +325,13 @@ func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.inUse--
+	locks := slices.Clone(v.locks)
+	slices.SortStableFunc(locks, func(a, b keyspace.Lock) int { // as a snapshot has them
+		return cmp.Or(strings.Compare(a.Node, b.Node), a.DB-b.DB, strings.Compare(a.Key, b.Key))
+	})
 	return keyspace.Snapshot{
 		At:       time.Now().Add(v.ahead),
-		Locks:    v.locks,
+		Locks:    locks,
 		Complete: true,
 		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, Took: 2300 * time.Microsecond},
 		Server:   keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"},
@@ -445,5 +451,32 @@ func busy() *generator {
 }
 
 func world() World {
-	return World{Source: office(), Load: busy(), Title: "redis://127.0.0.1:6379/0"}
+	return World{
+		Source: office(), Load: busy(), Title: "redis://127.0.0.1:6379/0",
+		Clipboard: &pocket{}, Album: &pocket{}, Ledger: &pocket{},
+	}
+}
+
+// pocket keeps what is copied and saved, and has counted some commands.
+type pocket struct {
+	copied, name string
+	data         []byte
+}
+
+func (p *pocket) Copy(text string) error {
+	p.copied = text
+	return nil
+}
+
+func (p *pocket) Save(name string, data []byte) (string, error) {
+	p.name, p.data = name, data
+	return "/tmp/" + name, nil
+}
+
+func (p *pocket) Commands() []CommandCount {
+	return []CommandCount{
+		{Name: "scan", Count: 1204, Took: 361200 * time.Microsecond, Last: before(2 * time.Second)},
+		{Name: "time", Count: 1500, Took: 30 * time.Millisecond, Last: before(time.Second)},
+		{Name: "client setname", Count: 2, Errors: 1, Took: time.Millisecond, Last: before(time.Minute)},
+	}
 }

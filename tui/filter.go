@@ -58,6 +58,24 @@ func (f filter) finds(l *keyspace.Lock) bool {
 	return false
 }
 
+// event picks events by their kind, and as locks are picked.
+func (f filter) event(e *keyspace.Event) bool {
+	if !f.active() {
+		return true
+	}
+	found := f.in(string(e.Kind)) || f.in(widget.Plain(e.Lock.Key)) || f.in(e.Lock.Format) ||
+		f.in(widget.Plain(e.Holder.Name())) || f.in(widget.Plain(e.Waiter.ID))
+	return found != f.invert
+}
+
+// finding picks findings by what they say, and by their lock.
+func (f filter) finding(x *keyspace.Finding) bool {
+	if !f.active() {
+		return true
+	}
+	return (f.in(x.ID) || f.in(x.Severity.String()) || f.in(x.Text) || f.in(widget.Plain(x.Lock.Key))) != f.invert
+}
+
 func (f filter) in(text string) bool {
 	if f.expr != nil {
 		return f.expr.MatchString(text)

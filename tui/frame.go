@@ -27,19 +27,24 @@ func (s *state) frame() frame {
 	return f
 }
 
+// top is the first line of the page.
+func (f frame) top() int {
+	n := 0
+	for _, line := range []bool{f.head, f.summary} {
+		if line {
+			n++
+		}
+	}
+	return n
+}
+
 // head draws the first line: what this is, what it is connected to, and
 // whether what it shows is now.
 func (a *app) head(s *state) string {
 	t := s.theme
 	parts := []part{{style: t.chip, text: " locktop "}}
-	for i, p := range a.pages {
-		st := t.dim
-		if i == a.open {
-			st = t.tab
-		}
-		parts = append(parts, part{style: st, text: p.title(), rank: 4})
-	}
-	parts = append(parts, part{style: t.strong, text: s.where, rank: 2, flex: 14})
+	parts = append(parts, a.tabs(s)...)
+	parts = append(parts, part{style: t.strong, text: " " + s.address(), rank: 2, flex: 14})
 
 	l := widget.NewLine(s.w)
 	spread(l, s.glyphs, parts, []part{
@@ -49,6 +54,49 @@ func (a *app) head(s *state) string {
 		{style: t.good, text: "READ-ONLY", rank: 3},
 	})
 	return l.String()
+}
+
+// tabs are the names of the numbered pages, or their numbers alone where there
+// is no room for more.
+func (a *app) tabs(s *state) []part {
+	var tabs []part
+	for i, p := range a.pages {
+		title := p.title()
+		if title == "" {
+			continue
+		}
+		st := s.theme.dim
+		if i == a.open || a.page().title() == "" && i == a.from {
+			st = s.theme.tab
+		} else if s.w < namesFrom {
+			title = title[:1]
+		}
+		tabs = append(tabs, part{style: st, text: title, rank: 1, tight: true})
+	}
+	return tabs
+}
+
+// namesFrom is the width from which on all pages are named.
+const namesFrom = 100
+
+// clickTab opens the page whose name is at a column of the first line.
+func (a *app) clickTab(x int) {
+	at := widget.Width(" locktop ") + apart
+	for i, tab := range a.tabs(&a.state) {
+		if x >= at && x < at+widget.Width(tab.text) {
+			a.open = i
+			return
+		}
+		at += widget.Width(tab.text) + tab.gap()
+	}
+}
+
+// address is where we are connected, as it may be shown.
+func (s *state) address() string {
+	if s.veil.drawn {
+		return "somewhere"
+	}
+	return s.where
 }
 
 func (s *state) version() string {
@@ -62,12 +110,15 @@ func (s *state) version() string {
 func (s *state) mode() part {
 	g, t := s.glyphs, s.theme
 	switch {
-	case s.paused != nil:
-		text := " PAUSED " + stopwatch(s.now.Sub(s.pausedAt)) + " "
-		if s.missed > 0 {
-			text += fmt.Sprintf("+%s ", several(s.missed, "event"))
+	case s.still != nil:
+		text := " PAUSED " + stopwatch(s.now.Sub(s.still.since))
+		if s.still.rewound {
+			text = " REWOUND to " + s.still.clock.Local().Format("15:04:05")
 		}
-		return part{style: t.chip, text: text, rank: 1}
+		if n := s.missed(); n > 0 {
+			text += ", +" + several(n, "event")
+		}
+		return part{style: t.chip, text: text + " ", rank: 1}
 	case s.link.down():
 		return part{style: t.bad, text: g.Cross + " lost", rank: 1}
 	case s.live == nil:
@@ -119,7 +170,7 @@ func (s *state) foot(p page) string {
 		return l.String()
 	}
 	for _, b := range bindings() {
-		if b.word == "" || b.place != anywhere && b.place != p.place() {
+		if b.word == "" || b.place&p.place() == 0 {
 			continue
 		}
 		label := s.glyphs.Word(b.label)

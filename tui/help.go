@@ -15,16 +15,24 @@ type helpDialog struct {
 	top  int   // the first line in sight
 }
 
-func (d *helpDialog) update(s *state, k tea.KeyMsg) dialog {
+func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	switch k.String() {
-	case "j", "down", "pgdown", " ":
-		d.top = min(d.top+1, max(0, len(d.text(s))-d.height(s)))
-	case "k", "up", "pgup":
-		d.top = max(0, d.top-1)
+	case "j", "down":
+		d.scroll(s, 1)
+	case "k", "up":
+		d.scroll(s, -1)
+	case "pgdown", " ":
+		d.scroll(s, d.height(s))
+	case "pgup":
+		d.scroll(s, -d.height(s))
 	default:
-		return nil
+		return nil, nil
 	}
-	return d
+	return d, nil
+}
+
+func (d *helpDialog) scroll(s *state, lines int) {
+	d.top = max(0, min(d.top+lines, len(d.text(s))-d.height(s)))
 }
 
 // height is the number of lines there is room for, below the title.
@@ -54,24 +62,28 @@ func (d *helpDialog) view(s *state, lines []string) []string {
 // text is the list: the keys of the page that is open, the keys that work
 // everywhere, the other pages', and what the signs mean.
 func (d *helpDialog) text(s *state) []string {
-	lines := d.section(s, d.page)
-	lines = append(lines, d.section(s, anywhere)...)
-	for _, at := range []place{onLocks, onLoad} {
+	lines := d.section(s, d.page.String(), func(p place) bool { return p&d.page != 0 && p != anywhere })
+	lines = append(lines, d.section(s, anywhere.String(), func(p place) bool { return p == anywhere })...)
+	for _, at := range places() {
 		if at != d.page {
-			lines = append(lines, d.section(s, at)...)
+			lines = append(lines, d.section(s, at.String(), func(p place) bool { return p == at })...)
 		}
 	}
 	return append(lines, d.legend(s))
 }
 
-func (d *helpDialog) section(s *state, at place) []string {
-	lines := []string{widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, at.String()).String()}
+// section lists the keys of some places.
+func (d *helpDialog) section(s *state, title string, wanted func(place) bool) []string {
+	lines := []string{widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, title).String()}
 	for _, b := range bindings() {
-		if b.place != at || b.help == "" {
+		if !wanted(b.place) || b.help == "" {
 			continue
 		}
 		l := widget.NewLine(s.w).Skip(s.theme.text, 4).Put(s.theme.key, s.glyphs.Word(b.label)).To(s.theme.text, 16)
 		lines = append(lines, l.Put(s.theme.text, s.glyphs.FitEnd(b.help, l.Rest())).String())
+	}
+	if len(lines) == 1 {
+		return nil
 	}
 	return append(lines, strings.Repeat(" ", s.w))
 }

@@ -1,5 +1,7 @@
 package tui
 
+import "strings"
+
 // action is what a key asks for. Pages answer actions; which key stands for
 // which action is said here and nowhere else.
 type action uint8
@@ -8,12 +10,25 @@ type action uint8
 const (
 	noAction action = iota
 	quit
+	quitAndLeave
 	help
 	suspend
 	nextPage
 	previousPage
 	openLocks
+	openTimeline
 	openLoad
+	openNodes
+	openFindings
+	openEvents
+	pause
+	rewind
+	forward
+	live
+	command
+	veil
+	ledger
+	save
 
 	up
 	down
@@ -21,34 +36,81 @@ const (
 	pageDown
 	first
 	last
+	enter
+	back
 	search
+	copyIt
+	actOn
+
 	sortLeft
 	sortRight
 	invert
-	pause
 	wide
 	preview
-	back
+	tag
+	faster
+	slower
+
+	zoomIn
+	zoomOut
+	panLeft
+	panRight
+	previousFault
+	nextFault
 
 	startStop
 	more
 	fewer
 )
 
-// place is where a key works.
-type place uint8
+// place is where keys work: a page, or several of them.
+type place uint16
 
 // The places.
 const (
-	anywhere place = iota
-	onLocks
+	onLocks place = 1 << iota
+	onTimeline
 	onLoad
+	onNodes
+	onFindings
+	onEvents
+	onLock
+
+	anywhere = onLocks | onTimeline | onLoad | onNodes | onFindings | onEvents | onLock
+	onLists  = onLocks | onTimeline | onNodes | onFindings | onEvents | onLock
 )
 
-func (p place) String() string { return [...]string{"everywhere", "locks", "load"}[p] }
+// places are the single ones, as the help and the docs list them.
+func places() []place {
+	return []place{onLocks, onLock, onTimeline, onLoad, onNodes, onFindings, onEvents}
+}
 
-// binding is one line of the key table. Of two keys that belong together, the
-// first speaks for both, and the second has no words of its own.
+// String returns the name of a single place, or of all of them together.
+func (p place) String() string {
+	switch p {
+	case onLocks:
+		return "locks"
+	case onLock:
+		return "one lock"
+	case onTimeline:
+		return "timeline"
+	case onLoad:
+		return "load"
+	case onNodes:
+		return "nodes"
+	case onFindings:
+		return "findings"
+	case onEvents:
+		return "events"
+	case anywhere:
+		return "everywhere"
+	default:
+		return "several pages"
+	}
+}
+
+// binding is one line of the key table. Of keys that belong together, the first
+// speaks for all, and the others have no words of their own.
 type binding struct {
 	action action
 	place  place
@@ -58,44 +120,69 @@ type binding struct {
 	help   string   // what the help says
 }
 
-// bindings is the table of all keys. The footer and the help are made from it,
-// in this order.
+// bindings is the table of all keys. The footer, the help and docs/keys.md are
+// made from it, in this order.
 func bindings() []binding {
 	return []binding{
 		{help, anywhere, []string{"?"}, "?", "help", "show or hide this list"},
 
-		{search, onLocks, []string{"/"}, "/", "filter", "filter by key, owner, kind or state: word, !not, ~regexp"},
+		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock"},
+		{search, onLocks | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, kind or state"},
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
 		{invert, onLocks, []string{"i"}, "i", "invert", "turn the order round"},
-		{pause, onLocks, []string{" "}, "space", "pause", "hold the picture still; sampling goes on"},
-		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock below the table"},
-		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: format, fence, renewals, node"},
-		{up, onLocks, []string{"k", "up"}, "k j ↑ ↓", "", "up and down"},
-		{down, onLocks, []string{"j", "down"}, "", "", ""},
-		{pageUp, onLocks, []string{"pgup", "ctrl+b"}, "PgUp PgDn", "", "up and down by a page"},
-		{pageDown, onLocks, []string{"pgdown", "ctrl+f"}, "", "", ""},
-		{first, onLocks, []string{"g", "home"}, "g G", "", "to the first lock, to the last"},
-		{last, onLocks, []string{"G", "end"}, "", "", ""},
-		{back, onLocks, []string{"esc"}, "Esc", "", "end the pause, then the filter"},
+		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock beside or below the table"},
+		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
+		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
+		{copyIt, onLocks | onLock | onFindings, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard"},
+		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},
+		{slower, onLocks, []string{"-"}, "", "", ""},
+
+		{zoomIn, onTimeline, []string{"+", "="}, "+ -", "zoom", "a shorter time, a longer time"},
+		{zoomOut, onTimeline, []string{"-"}, "", "", ""},
+		{panLeft, onTimeline, []string{"left"}, "← →", "pan", "an earlier time, a later time"},
+		{panRight, onTimeline, []string{"right"}, "", "", ""},
+		{previousFault, onTimeline, []string{"["}, "[ ]", "violations", "to the violation before, to the next"},
+		{nextFault, onTimeline, []string{"]"}, "", "", ""},
 
 		{startStop, onLoad, []string{"s"}, "s", "start/stop", "start the clients; stop them and release what they hold"},
 		{more, onLoad, []string{"+", "="}, "+ -", "clients", "more clients, fewer clients, at once"},
 		{fewer, onLoad, []string{"-"}, "", "", ""},
 
-		{openLocks, anywhere, []string{"1"}, "1 3", "", "the locks, the load generator"},
+		{back, anywhere, []string{"esc"}, "Esc", "", "back: out of the lock, the pause, the filter"},
+		{up, onLists, []string{"k", "up"}, "k j ↑ ↓", "", "up and down"},
+		{down, onLists, []string{"j", "down"}, "", "", ""},
+		{pageUp, onLists, []string{"pgup", "ctrl+b"}, "PgUp PgDn", "", "up and down by a page"},
+		{pageDown, onLists, []string{"pgdown", "ctrl+f"}, "", "", ""},
+		{first, onLists, []string{"g", "home"}, "g G", "", "to the first, to the last"},
+		{last, onLists, []string{"G", "end"}, "", "", ""},
+
+		{pause, anywhere, []string{" "}, "space", "pause", "hold the picture still; sampling goes on"},
+		{rewind, anywhere, []string{"<", ","}, "< >", "rewind", "a second back in time, a second forward"},
+		{forward, anywhere, []string{">", "."}, "", "", ""},
+		{live, anywhere, []string{"F"}, "F", "", "back to now"},
+		{openLocks, anywhere, []string{"1"}, "1 … 6", "", "locks, timeline, load, nodes, findings, events"},
+		{openTimeline, anywhere, []string{"2"}, "", "", ""},
 		{openLoad, anywhere, []string{"3"}, "", "", ""},
+		{openNodes, anywhere, []string{"4"}, "", "", ""},
+		{openFindings, anywhere, []string{"5"}, "", "", ""},
+		{openEvents, anywhere, []string{"6"}, "", "", ""},
 		{nextPage, anywhere, []string{"tab"}, "Tab", "next page", "the next page; with Shift the page before"},
 		{previousPage, anywhere, []string{"shift+tab"}, "", "", ""},
+		{command, anywhere, []string{":"}, ":", "command", "a command, such as :theme light; Tab completes it"},
+		{veil, anywhere, []string{"p"}, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
+		{ledger, anywhere, []string{"@"}, "@", "", "every Redis command that was sent: how often, how long"},
+		{save, anywhere, []string{"ctrl+s"}, "^S", "", "save the frame as text, with colours, or as SVG"},
 		{suspend, anywhere, []string{"ctrl+z"}, "^Z", "", "to the shell; fg comes back"},
-		{quit, anywhere, []string{"q", "ctrl+c"}, "q", "quit", "quit"},
+		{quit, anywhere, []string{"q", "ctrl+c"}, "q", "quit", "quit; Q leaves the last picture on the terminal"},
+		{quitAndLeave, anywhere, []string{"Q"}, "", "", ""},
 	}
 }
 
 // actionOf returns what a key asks for at a place, or noAction.
 func actionOf(key string, at place) action {
 	for _, b := range bindings() {
-		if b.place != anywhere && b.place != at {
+		if b.place&at == 0 {
 			continue
 		}
 		for _, k := range b.keys {
@@ -105,4 +192,15 @@ func actionOf(key string, at place) action {
 		}
 	}
 	return noAction
+}
+
+// whereElse names the pages on which a key does something, "" if there are none.
+func whereElse(key string) string {
+	var names []string
+	for _, at := range places() {
+		if actionOf(key, at) != noAction {
+			names = append(names, at.String())
+		}
+	}
+	return strings.Join(names, ", ")
 }

@@ -17,10 +17,21 @@ type story struct {
 	play func(d *driver)
 }
 
-// onPage is a story told on a page that has been opened.
+// setUp opens the page that a story is told on.
 func (s story) setUp(d *driver) {
-	if s.at == onLoad {
+	switch s.at {
+	case onTimeline:
+		d.press("2")
+	case onLoad:
 		d.press("3")
+	case onNodes:
+		d.press("4")
+	case onFindings:
+		d.press("5")
+	case onEvents:
+		d.press("6")
+	case onLock:
+		d.press("enter")
 	}
 }
 
@@ -32,28 +43,11 @@ func stories() []story {
 			d.t.Fatalf("selected is %q, want %q:\n%s", line, key, d.screen())
 		}
 	}
-	return []story{
-		{onLocks, "?", func(d *driver) { d.press("?").want("everywhere", "filter by key").press("?").wantNot("everywhere") }},
-		{onLoad, "?", func(d *driver) { d.press("?").want("start the clients").press("esc").wantNot("everywhere") }},
-		{onLocks, "q", func(d *driver) { d.press("q"); wantQuit(d) }},
-		{onLoad, "q", func(d *driver) { d.press("q"); wantQuit(d) }},
-		{onLocks, "ctrl+c", func(d *driver) { d.press("/", "ctrl+c"); d.press("ctrl+c"); wantQuit(d) }},
-		{onLoad, "ctrl+c", func(d *driver) { d.press("ctrl+c"); wantQuit(d) }},
-		{onLocks, "ctrl+z", func(d *driver) { d.press("ctrl+z"); wantSuspended(d) }},
-		{onLoad, "ctrl+z", func(d *driver) { d.press("ctrl+z"); wantSuspended(d) }},
-		{onLocks, "1", func(d *driver) { d.press("1").want("OWNER") }},
-		{onLoad, "1", func(d *driver) { d.wantNot("OWNER").press("1").want("OWNER") }},
-		{onLocks, "3", func(d *driver) { d.wantNot("outcomes").press("3").want("outcomes") }},
-		{onLoad, "3", func(d *driver) { d.press("3").want("outcomes") }},
-		{onLocks, "tab", func(d *driver) { d.press("tab").want("outcomes") }},
-		{onLoad, "tab", func(d *driver) { d.press("tab").want("OWNER") }},
-		{onLocks, "shift+tab", func(d *driver) { d.press("shift+tab").want("outcomes") }},
-		{onLoad, "shift+tab", func(d *driver) { d.press("shift+tab").want("OWNER") }},
+	own := []story{
 
 		{onLocks, "/", func(d *driver) {
 			d.press("/").enter("CATALOG").want("1 of 8").press("enter").want("/CATALOG", "rw:catalog").wantNot("lock:{inv}")
 		}},
-		{onLocks, " ", func(d *driver) { d.press(" ").want("PAUSED 00:00").press(" ").want("● live") }},
 		{onLocks, "right", func(d *driver) {
 			d.press("right").want("sorted by key").wantOrder("cache:", "fair:", "job:", "lock:orders")
 		}},
@@ -81,12 +75,138 @@ func stories() []story {
 			d.press("esc").want("nothing to go back from")
 		}},
 
+		{onLocks, "enter", func(d *driver) {
+			d.press("j", "enter").want("newest first", "lock:orders:4711").press("esc").want("OWNER")
+		}},
+		{onLocks, "t", func(d *driver) {
+			d.press("t").want("1 tagged", "✓")
+			selected(d, "lock:orders")
+			d.press("k", "t").wantNot("tagged").press("g", "t", "esc").wantNot("tagged")
+		}},
+		{onLocks, "y", func(d *driver) {
+			d.press("y").want("copy from job:nightly").press("k").want("copied the key")
+			d.press("y", "t").want("copied the token")
+			if got := d.app.world.Clipboard.(*pocket).copied; got != "cron-2" {
+				d.t.Errorf("copied %q", got)
+			}
+		}},
+		{onLocks, "+", func(d *driver) { d.press("-", "+").want("a look every 250 ms").press("+").want("no further") }},
+		{onLocks, "=", func(d *driver) { d.press("=").want("no further") }},
+		{onLocks, "-", func(d *driver) { d.press("-").want("a look every 500 ms") }},
+
+		{onLock, "y", func(d *driver) {
+			d.press("y").want("copy from job:nightly", "command that gives it a deadline").press("esc")
+		}},
+		{onLock, "j", func(d *driver) { scrolls(d, "j") }},
+		{onLock, "down", func(d *driver) { scrolls(d, "down") }},
+		{onLock, "k", func(d *driver) { scrollsBack(d, "k") }},
+		{onLock, "up", func(d *driver) { scrollsBack(d, "up") }},
+		{onLock, "G", func(d *driver) { scrolls(d, "G") }},
+		{onLock, "end", func(d *driver) { scrolls(d, "end") }},
+		{onLock, "pgdown", func(d *driver) { scrolls(d, "pgdown") }},
+		{onLock, "ctrl+f", func(d *driver) { scrolls(d, "ctrl+f") }},
+		{onLock, "g", func(d *driver) { scrollsBack(d, "g") }},
+		{onLock, "home", func(d *driver) { scrollsBack(d, "home") }},
+		{onLock, "pgup", func(d *driver) { scrollsBack(d, "pgup") }},
+		{onLock, "ctrl+b", func(d *driver) { scrollsBack(d, "ctrl+b") }},
+
+		{onTimeline, "enter", func(d *driver) {
+			d.press("enter").want("newest first", "cache:rebuild").press("esc").want("free, with waiters")
+		}},
+		{onTimeline, "+", func(d *driver) { d.want("1 m 00").press("+").want("30 s  up to now") }},
+		{onTimeline, "=", func(d *driver) { d.press("=", "=", "=", "=").want("2.0 s").press("=").want("no further") }},
+		{onTimeline, "-", func(d *driver) { d.press("-").want("2 m 00") }},
+		{onTimeline, "left", func(d *driver) { d.press("left").want("up to 15 s ago").press("esc").want("up to now") }},
+		{onTimeline, "right", func(d *driver) {
+			d.press("left", "left", "right").want("up to 15 s ago").press("right").want("up to now")
+		}},
+		{onTimeline, "[", func(d *driver) { d.press("[").want("no violation before this time") }},
+		{onTimeline, "]", func(d *driver) { d.press("]").want("no violation after this time") }},
+
+		{onFindings, "enter", func(d *driver) { d.press("enter").want("newest first", "job:nightly") }},
+		{onFindings, "/", func(d *driver) {
+			d.press("/").enter("never").want("1 of 2").press("enter").wantNot("overdue").press("esc").wantNot("1 of 2")
+		}},
+		{onFindings, "y", func(d *driver) { d.press("y").want("copy from job:nightly").press("esc") }},
+		{onEvents, "enter", func(d *driver) { d.press("enter").want("newest first") }},
+		{onEvents, "/", func(d *driver) {
+			d.press("/").enter("orders").press("enter").want("/orders").wantNot("nightly").press("esc").want("nightly")
+		}},
+
 		{onLoad, "s", func(d *driver) {
 			d.want("● running").press("s").wait(2 * beat).want("○ stopped").press("s").wait(2 * beat).want("● running")
 		}},
 		{onLoad, "+", func(d *driver) { d.want("20 clients").press("+", "+").wait(beat).want("40 clients") }},
 		{onLoad, "=", func(d *driver) { d.press("=").wait(beat).want("30 clients") }},
 		{onLoad, "-", func(d *driver) { d.press("-", "-").wait(beat).want("9 clients") }},
+	}
+	return append(own, listStories()...)
+}
+
+// listStories are those of the keys that move through a list.
+func listStories() []story {
+	row := func(d *driver) int {
+		for i, line := range strings.Split(d.screen(), "\n") {
+			if strings.HasPrefix(line, "▌") {
+				return i
+			}
+		}
+		d.t.Fatalf("nothing is selected:\n%s", d.screen())
+		return 0
+	}
+	var all []story
+	for at, n := range map[place]int{onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
+		n = min(n, 12)
+		for _, key := range []string{"j", "down", "k", "up"} {
+			all = append(all, story{at, key, func(d *driver) {
+				from := row(d)
+				d.press("j", key)
+				want := map[bool]int{true: min(from+2, from+n-1), false: from}[key == "j" || key == "down"]
+				if got := row(d); got != want {
+					d.t.Errorf("line %d is selected, want %d", got, want)
+				}
+			}})
+		}
+		for _, key := range []string{"G", "end", "pgdown", "ctrl+f"} {
+			all = append(all, story{at, key, func(d *driver) {
+				from := row(d)
+				d.press(key)
+				if n > 1 && row(d) <= from {
+					d.t.Errorf("%s did not move", key)
+				}
+			}})
+		}
+		for _, key := range []string{"g", "home", "pgup", "ctrl+b"} {
+			all = append(all, story{at, key, func(d *driver) {
+				from := row(d)
+				d.press("G", "g", "pgdown", key)
+				if row(d) != from {
+					d.t.Errorf("%s did not come back", key)
+				}
+			}})
+		}
+	}
+	return all
+}
+
+// scrolls expects a key to move the page of a lock in a small window.
+func scrolls(d *driver, key string) {
+	d.t.Helper()
+	d.size(100, 14)
+	before := d.screen()
+	if d.press(key).screen() == before {
+		d.t.Errorf("%s did not scroll", key)
+	}
+}
+
+// scrollsBack expects a key to move it back.
+func scrollsBack(d *driver, key string) {
+	d.t.Helper()
+	d.size(100, 14)
+	before := d.screen()
+	d.press("j")
+	if d.press(key).screen() != before {
+		d.t.Errorf("%s did not scroll back", key)
 	}
 }
 
@@ -105,8 +225,11 @@ func wantSuspended(d *driver) {
 }
 
 func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
-	told := map[place]map[string]bool{onLocks: {}, onLoad: {}}
-	for _, s := range stories() {
+	told := map[place]map[string]bool{}
+	for _, at := range places() {
+		told[at] = map[string]bool{}
+	}
+	for _, s := range append(stories(), everywhereStories()...) {
 		told[s.at][s.key] = true
 		t.Run(s.at.String()+" "+s.key, func(t *testing.T) {
 			drive(t, world(), func(d *driver) {
@@ -121,7 +244,7 @@ func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
 	for _, b := range bindings() {
 		for at := range told {
 			for _, k := range b.keys {
-				if (b.place == anywhere || b.place == at) && !told[at][k] {
+				if b.place&at != 0 && !told[at][k] {
 					t.Errorf("no story of %q at %s", k, at)
 				}
 			}
@@ -149,17 +272,17 @@ func TestAPasteIsNotACommand(t *testing.T) {
 }
 
 func TestNoKeyStandsForTwoThings(t *testing.T) {
-	seen := map[string]action{}
-	for _, at := range []place{onLocks, onLoad} {
+	for _, at := range places() {
+		seen := map[string]action{}
 		for _, b := range bindings() {
 			for _, k := range b.keys {
-				id := at.String() + " " + k
-				if old, ok := seen[id]; ok && old != b.action && (b.place == at || b.place == anywhere) {
-					t.Errorf("%s stands for two actions", id)
+				if b.place&at == 0 {
+					continue
 				}
-				if b.place == at || b.place == anywhere {
-					seen[id] = b.action
+				if _, taken := seen[k]; taken {
+					t.Errorf("on %s, %q stands for two things", at, k)
 				}
+				seen[k] = b.action
 			}
 		}
 	}
@@ -192,7 +315,7 @@ func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 			if b.help != "" {
 				d.want(b.label, b.help)
 			}
-			if b.word != "" && b.place != onLoad && !strings.Contains(foot, b.label+" "+b.word) {
+			if b.word != "" && b.place&onLocks != 0 && !strings.Contains(foot, b.label+" "+b.word) {
 				t.Errorf("%q is not in %q", b.word, foot)
 			}
 		}

@@ -65,7 +65,7 @@ func lockColumns() []column {
 }
 
 func keyCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.strong, Text: widget.Plain(v.Key)}
+	return widget.Cell{Style: v.state.theme.strong, Text: v.state.key(v.Key)}
 }
 
 func kindCell(v lockView, _ int) widget.Cell {
@@ -86,11 +86,11 @@ func (v lockView) owner() string {
 	case n == 0:
 		return v.state.glyphs.None
 	case n == 1:
-		return widget.Plain(v.Holders[0].Name())
+		return v.state.who(v.Holders[0].Name())
 	case v.Holders[0].Mode == keyspace.Read:
-		return fmt.Sprintf("R%s%d %s", v.state.glyphs.Times, n, widget.Plain(v.Holders[0].Name()))
+		return fmt.Sprintf("R%s%d %s", v.state.glyphs.Times, n, v.state.who(v.Holders[0].Name()))
 	default:
-		return fmt.Sprintf("%s +%d", widget.Plain(v.Holders[0].Name()), n-1)
+		return fmt.Sprintf("%s +%d", v.state.who(v.Holders[0].Name()), n-1)
 	}
 }
 
@@ -104,7 +104,7 @@ func countCell(v lockView, _ int) widget.Cell {
 }
 
 func waitCell(v lockView, _ int) widget.Cell {
-	n := v.Crowd()
+	n := len(v.Waiters)
 	if n == 0 {
 		return widget.Cell{Style: v.state.theme.dim, Text: "0"}
 	}
@@ -180,7 +180,7 @@ func dbCell(v lockView, _ int) widget.Cell {
 }
 
 func nodeCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.dim, Text: widget.Plain(v.Node)}
+	return widget.Cell{Style: v.state.theme.dim, Text: v.state.place(v.Node)}
 }
 
 func byKey(a, b lockView) int    { return strings.Compare(a.Key, b.Key) }
@@ -194,7 +194,7 @@ func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 // Of figures, the large ones matter and come first.
 
 func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
-func byWaiters(a, b lockView) int  { return cmp.Compare(b.Crowd(), a.Crowd()) }
+func byWaiters(a, b lockView) int  { return cmp.Compare(len(b.Waiters), len(a.Waiters)) }
 func byHeld(a, b lockView) int     { return cmp.Compare(b.Age(b.now), a.Age(a.now)) }
 func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
 func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }

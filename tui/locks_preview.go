@@ -17,18 +17,18 @@ func (p *locksPage) preview(s *state, w int) []string {
 	}
 	v := lockView{&p.last, s.clock(), s}
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
-	lines := []string{s.ruleOf(w, widget.Plain(v.Key), kind)}
+	lines := []string{s.ruleOf(w, s.key(v.Key), kind)}
 	if p.gone {
 		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
 	}
-	lines = append(lines, v.holders(w)...)
+	lines = append(lines, v.holders(w, 3)...)
 	lines = append(lines, s.item(w, "waiting", s.theme.text, v.waiters()))
 	lines = append(lines, s.item(w, "so far", s.theme.text, v.story()))
 	for _, f := range s.shown().about(v.ID()) {
 		glyph, style := s.ofSeverity(f.Severity)
-		lines = append(lines, s.item(w, "finding", style, glyph+" "+widget.Plain(f.Text)))
+		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.says(p.last.ID(), f.Text)))
 		label := "remedy"
-		for _, text := range wrap(s.glyphs, widget.Plain(f.Remedy), w-margin-11, 2) {
+		for _, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Remedy), w-margin-11, 2) {
 			lines = append(lines, s.item(w, label, s.theme.text, text))
 			label = ""
 		}
@@ -55,8 +55,7 @@ func (s *state) sentence(facts ...string) string {
 }
 
 // holders draws a line for each of the first holders.
-func (v lockView) holders(w int) []string {
-	const most = 3
+func (v lockView) holders(w, most int) []string {
 	s := v.state
 	if len(v.Holders) == 0 {
 		return []string{s.item(w, "holder", s.theme.dim, "nobody")}
@@ -74,7 +73,7 @@ func (v lockView) holders(w int) []string {
 
 func (v lockView) holder(h *keyspace.Holder) string {
 	s := v.state
-	name := widget.Plain(h.Name())
+	name := s.who(h.Name())
 	depth := ""
 	if h.Count > 1 {
 		depth = fmt.Sprintf("%s%d", s.glyphs.Times, h.Count)
@@ -85,7 +84,7 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	}
 	token := ""
 	if h.Label != "" && h.Label != h.ID {
-		token = widget.Plain(h.ID)
+		token = s.who(h.ID)
 	}
 	return s.sentence(name, depth, string(h.Mode), held, v.until(h.Expires), token)
 }
@@ -105,26 +104,22 @@ func (v lockView) until(expires time.Time) string {
 // waiters names the first of those who wait.
 func (v lockView) waiters() string {
 	const most = 4
-	n := v.Crowd()
-	switch {
-	case n == 0:
+	n := len(v.Waiters)
+	if n == 0 {
 		return "nobody, as far as this kind of lock shows"
-	case len(v.Waiters) == 0:
-		return count(n) + " whose names it does not show"
 	}
 	var names []string
-	shown := min(len(v.Waiters), most)
-	for i := range v.Waiters[:shown] {
+	for i := range v.Waiters[:min(n, most)] {
 		waiter := &v.Waiters[i]
-		name := widget.Plain(waiter.ID)
+		name := v.state.who(waiter.ID)
 		if !waiter.Since.IsZero() {
 			name += " (" + span(v.now.Sub(waiter.Since)) + ")"
 		}
 		names = append(names, name)
 	}
 	text := strings.Join(names, ", ")
-	if n > shown {
-		text += fmt.Sprintf(" and %s more", count(n-shown))
+	if n > most {
+		text += fmt.Sprintf(" and %s more", count(n-most))
 	}
 	return text
 }
@@ -142,7 +137,7 @@ func (v lockView) story() string {
 	}
 	at := fmt.Sprintf("database %d", v.DB)
 	if v.Node != "" {
-		at = widget.Plain(v.Node) + " " + at
+		at = s.place(v.Node) + " " + at
 	}
 	return s.sentence(renewed, fence, at)
 }

@@ -71,14 +71,7 @@ func (p *locksPage) view(s *state, w, h int) []string {
 // table draws the titles and n lines of rows.
 func (p *locksPage) table(s *state, w, n int) []string {
 	columns := p.columns()
-	shapes := make([]widget.Column, len(columns))
-	for i, c := range columns {
-		shapes[i] = c.Column
-		if c.Title == "×" {
-			shapes[i].Title = s.glyphs.Times
-		}
-	}
-	table := widget.NewTable(s.glyphs, shapes, w-margin-1, s.gap())
+	table := p.layout(s, w)
 	sign := s.glyphs.Down
 	if p.turned {
 		sign = s.glyphs.Up
@@ -108,6 +101,19 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	return lines
 }
 
+// layout lays the columns out in w cells.
+func (p *locksPage) layout(s *state, w int) widget.Table {
+	columns := p.columns()
+	shapes := make([]widget.Column, len(columns))
+	for i, c := range columns {
+		shapes[i] = c.Column
+		if c.Title == "×" {
+			shapes[i].Title = s.glyphs.Times
+		}
+	}
+	return widget.NewTable(s.glyphs, shapes, w-margin-1, s.gap())
+}
+
 // tableRow draws all of a row but its last cell.
 func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []column, v lockView, selected bool) {
 	var base widget.Style
@@ -116,14 +122,14 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 		base = v.state.theme.row
 		cell = func(i, w int) widget.Cell { return widget.Cell{Style: base, Text: columns[i].cell(v, w).Text} }
 	}
-	v.mark(l, base, selected)
+	v.mark(l, base, selected, p.tags[v.ID()])
 	table.Row(l, base, cell)
 	l.Skip(base, l.Rest()-1)
 }
 
-// mark draws what stands left of a row: the cursor, and whether there is a
-// finding on the lock.
-func (v lockView) mark(l *widget.Line, base widget.Style, selected bool) {
+// mark draws what stands left of a row: the cursor, whether there is a finding
+// on the lock, and whether it is tagged.
+func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool) {
 	s := v.state
 	cursor := " "
 	if selected {
@@ -137,7 +143,16 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected bool) {
 	if selected {
 		style = base
 	}
-	l.Put(style, glyph).Skip(base, 1)
+	l.Put(style, glyph)
+	if !tagged {
+		l.Skip(base, 1)
+		return
+	}
+	style = s.theme.key
+	if selected {
+		style = base
+	}
+	l.Put(style, s.glyphs.Check)
 }
 
 // empty says why there are no rows, and what to do about it.
@@ -196,9 +211,9 @@ func (v lockView) compact(w int, selected bool) string {
 	}
 	room := l.Rest() - owner - widget.Width(ttl.Text) - 2
 	if room < 1 {
-		return l.Put(key, s.glyphs.Fit(widget.Plain(v.Key), l.Rest())).String()
+		return l.Put(key, s.glyphs.Fit(s.key(v.Key), l.Rest())).String()
 	}
-	l.Put(key, s.glyphs.Fit(widget.Plain(v.Key), room)).Skip(text, 1)
+	l.Put(key, s.glyphs.Fit(s.key(v.Key), room)).Skip(text, 1)
 	l.Put(text, s.glyphs.Fit(v.owner(), owner)).Skip(text, 1)
 	return l.Put(ttl.Style, ttl.Text).String()
 }

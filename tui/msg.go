@@ -40,41 +40,11 @@ type crashMsg struct {
 	stack []byte
 }
 
-// picture is one snapshot with all that follows from it. It is immutable.
-type picture struct {
-	snap     keyspace.Snapshot
-	locks    []keyspace.Lock // those of the snapshot, what does most damage first
-	findings []keyspace.Finding
-	worst    map[keyspace.ID]keyspace.Severity // of the locks that have a finding
-	offset   time.Duration                     // server's clock minus ours
-}
+// showMsg asks for the page of one lock.
+type showMsg struct{ id keyspace.ID }
 
-func newPicture(snap keyspace.Snapshot, at time.Time) *picture {
-	p := &picture{snap: snap, findings: keyspace.Findings(snap), offset: snap.At.Sub(at)}
-	p.locks = keyspace.ByDamage(snap, p.findings)
-	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
-	for _, f := range p.findings {
-		p.worst[f.Lock] = max(p.worst[f.Lock], f.Severity)
-	}
-	return p
-}
+// turnMsg asks for the page at a place.
+type turnMsg struct{ to place }
 
-// about returns the findings on one lock.
-func (p *picture) about(id keyspace.ID) []keyspace.Finding {
-	var all []keyspace.Finding
-	for _, f := range p.findings {
-		if f.Lock == id {
-			all = append(all, f)
-		}
-	}
-	return all
-}
-
-// waiting is the number of waiters on all locks together.
-func (p *picture) waiting() int {
-	n := 0
-	for i := range p.locks {
-		n += p.locks[i].Crowd()
-	}
-	return n
-}
+// stillMsg says that another picture is shown, with no look at the server.
+type stillMsg struct{}

@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -24,48 +25,53 @@ type locksPage struct {
 	gone   bool          // it is not among the rows now
 	row    int           // where it is, or was
 	top    int           // the first row in sight
+	tags   map[keyspace.ID]bool
 }
 
-func newLocksPage() *locksPage { return &locksPage{sort: byDamage} }
+func newLocksPage() *locksPage { return &locksPage{sort: byDamage, tags: map[keyspace.ID]bool{}} }
 
 func (p *locksPage) title() string { return "1 Locks" }
 func (p *locksPage) place() place  { return onLocks }
 
 func (p *locksPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case lookedMsg:
+	case lookedMsg, stillMsg:
 		p.arrange(s)
 	case tea.WindowSizeMsg:
 		p.reveal(s)
+	case wheelMsg:
+		p.move(s, msg.steps)
+	case clickMsg:
+		p.click(s, msg)
 	case action:
-		p.act(s, msg)
+		return p.act(s, msg)
 	}
 	return nil
 }
 
-func (p *locksPage) act(s *state, a action) {
+func (p *locksPage) act(s *state, a action) tea.Cmd {
+	if steps, ok := stride(a, len(p.rows), p.height(s)); ok {
+		p.move(s, steps)
+		return nil
+	}
 	switch a {
-	case up:
-		p.move(s, -1)
-	case down:
-		p.move(s, 1)
-	case pageUp:
-		p.move(s, -p.height(s))
-	case pageDown:
-		p.move(s, p.height(s))
-	case first:
-		p.move(s, -len(p.rows))
-	case last:
-		p.move(s, len(p.rows))
+	case enter:
+		if _, ok := p.subject(s); ok {
+			return show(p.chosen)
+		}
+		s.refuse("no lock to open")
+	case tag:
+		p.tagIt(s)
+	case faster:
+		p.setPace(s, s.link.every/2)
+	case slower:
+		p.setPace(s, s.link.every*2)
 	case sortLeft:
 		p.sortBy(s, -1)
 	case sortRight:
 		p.sortBy(s, 1)
 	case invert:
 		p.turned = !p.turned
-		p.arrange(s)
-	case pause:
-		s.pause()
 		p.arrange(s)
 	case search:
 		p.ask(s)
@@ -78,17 +84,84 @@ func (p *locksPage) act(s *state, a action) {
 	case preview:
 		p.togglePreview(s)
 	}
+	return nil
+}
+
+func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.chosen != (keyspace.ID{}) }
+
+// tagIt tags the selected lock, or untags it, and goes on to the next.
+func (p *locksPage) tagIt(s *state) {
+	if len(p.rows) == 0 || p.gone {
+		s.refuse("no lock to tag")
+		return
+	}
+	if p.tags[p.chosen] {
+		delete(p.tags, p.chosen)
+	} else {
+		p.tags[p.chosen] = true
+	}
+	p.move(s, 1)
+}
+
+// tagged are the locks with a tag that are in the picture, in its order.
+func (p *locksPage) tagged(s *state) []keyspace.Lock {
+	var all []keyspace.Lock
+	for _, l := range s.shown().locks {
+		if len(p.tags) > 0 && p.tags[l.ID()] {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// setPace changes how often the server is looked at.
+func (p *locksPage) setPace(s *state, every time.Duration) {
+	if every < beat || every > time.Minute {
+		s.refuse("a look every " + setting(s.link.every) + " it is: no further")
+		return
+	}
+	s.link.every = every
+	s.tell("a look every " + setting(every))
+}
+
+// click selects a row, or sorts by a column.
+func (p *locksPage) click(s *state, m clickMsg) {
+	if !s.frame().compact {
+		m.y--
+	}
+	row := p.top + m.y
+	switch {
+	case m.y < 0:
+		p.clickTitle(s, m.x)
+	case m.y < p.height(s) && row < len(p.rows):
+		p.choose(s, row)
+	}
+}
+
+// clickTitle sorts by the column whose title is at a cell, or turns its order
+// round.
+func (p *locksPage) clickTitle(s *state, x int) {
+	column := p.layout(s, s.w).At(x - margin)
+	switch {
+	case column < 0 || p.columns()[column].less == nil:
+		return
+	case column == p.sort:
+		p.turned = !p.turned
+	default:
+		p.sort, p.turned = column, false
+	}
+	p.arrange(s)
 }
 
 // goBack undoes what narrows the view, one thing at a time.
 func (p *locksPage) goBack(s *state) {
 	switch {
-	case s.paused != nil:
-		s.pause()
 	case p.filter.text != "":
 		p.filter = filter{}
+	case len(p.tags) > 0:
+		p.tags = map[keyspace.ID]bool{}
 	default:
-		s.refuse("nothing to go back from: no pause, no filter")
+		s.refuse("nothing to go back from: no pause, no filter, no tags")
 		return
 	}
 	p.arrange(s)
@@ -96,17 +169,18 @@ func (p *locksPage) goBack(s *state) {
 
 // ask opens the filter for typing. It works with every letter.
 func (p *locksPage) ask(s *state) {
-	typed := func(text string) {
+	d := newPrompt("/", p.filter.text)
+	d.typed = func(text string) {
 		p.filter = parseFilter(text)
 		p.arrange(s)
 	}
-	note := func() (string, bool) {
+	d.note = func(string) (string, bool) {
 		if p.filter.fault != "" {
 			return p.filter.fault, true
 		}
 		return p.found(s), false
 	}
-	s.dialog = newPrompt("/", p.filter.text, typed, note)
+	s.dialog = d
 }
 
 // found says how many locks the filter left.
@@ -230,10 +304,18 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	}
 	spread(l, s.glyphs, parts, []part{
 		{style: t.key, text: filtered, rank: 1},
+		{style: t.key, text: p.tagCount(), rank: 2},
 		{style: t.dim, text: "by " + p.order(), rank: 5},
 		{style: t.dim, text: scanned(pic.snap), rank: 6},
 		{style: t.dim, text: "cost " + span(pic.snap.Cost.Took), rank: 7},
 	})
+}
+
+func (p *locksPage) tagCount() string {
+	if len(p.tags) == 0 {
+		return ""
+	}
+	return count(len(p.tags)) + " tagged"
 }
 
 // findings are the parts of a line that say what is wrong, the worst first.
@@ -248,7 +330,7 @@ func (s *state) findings(pic *picture) []part {
 		if i > 0 {
 			text += " " + s.glyphs.Between + " "
 		}
-		text += widget.Plain(f.Lock.Key) + ": " + widget.Plain(f.Text)
+		text += s.key(f.Lock.Key) + ": " + s.says(f.Lock, f.Text)
 	}
 	glyph, style := s.ofSeverity(worst[0].Severity)
 	return []part{

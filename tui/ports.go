@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"time"
 
 	"locktop/keyspace"
 	"locktop/loadgen"
@@ -22,4 +23,31 @@ type Load interface {
 	SetClients(n int) // more or fewer, also while running
 	Metrics() loadgen.Metrics
 	Scenario() loadgen.Scenario
+}
+
+// Clipboard takes what the user copies. Nil: there is none.
+type Clipboard interface {
+	Copy(text string) error
+}
+
+// Album keeps frames that the user saves. Nil: they cannot be saved.
+type Album interface {
+	// Save writes a file that was not there before, and returns where it is.
+	// The name has an ending, such as "frame.svg"; the album makes it one of
+	// its own.
+	Save(name string, data []byte) (where string, err error)
+}
+
+// Ledger knows every Redis command that was sent. Nil: nobody counts.
+type Ledger interface {
+	Commands() []CommandCount
+}
+
+// CommandCount is how often one command was sent.
+type CommandCount struct {
+	Name   string // "get", "client setname" …
+	Count  int64
+	Errors int64         // answers that were errors
+	Took   time.Duration // all of them together, from the request to the answer; those of a pipeline share its time
+	Last   time.Time
 }

@@ -12,22 +12,31 @@ type prompt struct {
 	text   []rune
 	at     int // where the next rune goes
 	before string
-	typed  func(text string)     // after every change; after Esc with the text there was before
-	note   func() (string, bool) // what to say of the text, and whether that is a complaint
+
+	typed    func(text string)                // after every change; after Esc with the text there was before
+	note     func(text string) (string, bool) // what to say of the text, and whether that is a complaint
+	finish   func(text string) tea.Cmd        // after Enter; may be nil
+	complete func(text string) string         // after Tab; may be nil
 }
 
-func newPrompt(label, text string, typed func(string), note func() (string, bool)) *prompt {
+func newPrompt(label, text string) *prompt {
 	runes := []rune(text)
-	return &prompt{label, runes, len(runes), text, typed, note}
+	return &prompt{
+		label: label, text: runes, at: len(runes), before: text,
+		typed: func(string) {}, note: func(string) (string, bool) { return "", false },
+	}
 }
 
-func (p *prompt) update(_ *state, k tea.KeyMsg) dialog {
+func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	switch k.String() {
 	case "enter":
-		return nil
+		if p.finish == nil {
+			return nil, nil
+		}
+		return nil, p.finish(string(p.text))
 	case "esc":
 		p.typed(p.before)
-		return nil
+		return nil, nil
 	case "left":
 		p.at = max(0, p.at-1)
 	case "right":
@@ -42,6 +51,11 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) dialog {
 		p.cut(p.at, min(len(p.text), p.at+1))
 	case "ctrl+w":
 		p.cut(p.word(), p.at)
+	case "tab":
+		if p.complete != nil {
+			p.text = []rune(p.complete(string(p.text)))
+			p.at = len(p.text)
+		}
 	case "ctrl+u":
 		p.cut(0, p.at)
 	default:
@@ -49,7 +63,7 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) dialog {
 			p.insert(k.Runes)
 		}
 	}
-	return p
+	return p, nil
 }
 
 func (p *prompt) insert(runes []rune) {
@@ -80,7 +94,7 @@ func (p *prompt) word() int {
 
 func (p *prompt) view(s *state, lines []string) []string {
 	t := s.theme
-	note, complaint := p.note()
+	note, complaint := p.note(string(p.text))
 	st := t.dim
 	if complaint {
 		st = t.warn

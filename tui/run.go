@@ -9,43 +9,70 @@ import (
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
 )
 
 // World is what the screen is given to look at and to drive.
 type World struct {
-	Source  Source
-	Load    Load          // nil: there is none, and the Load page says so
+	Source    Source
+	Load      Load              // nil: there is none, and the Load page says so
+	Formats   []keyspace.Format // for commands that change a lock safely
+	Clipboard Clipboard         // nil: there is none
+	Album     Album             // nil: frames are not saved
+	Ledger    Ledger            // nil: nobody counts
+
 	Title   string        // where we are connected, free of credentials
 	Every   time.Duration // from one look at the server to the next; default 250 ms, never less
-	NoColor bool          // no colours; bold, faint and reverse are used still
-	ASCII   bool          // draw with ASCII alone
+	Theme   string        // one of Themes; default "system"
+	Glyphs  string        // one of widget.GlyphSets; default "block"
+	Calm    bool          // no motion but that of figures
+	NoMouse bool          // leave the mouse to the terminal
 	Input   io.Reader     // default os.Stdin
 	Output  io.Writer     // default os.Stdout
 }
 
+// ErrInterrupted is what Run returns when the user quit by Ctrl-C.
+var ErrInterrupted = errors.New("interrupted")
+
 // Run shows the screen until the user quits it or ctx ends, and leaves the
-// terminal as it was. It returns nil when the user quit, by q, Ctrl-C or an
-// interrupt, and ctx's error when ctx ended.
+// terminal as it was, or with the last picture on it if the user wants that. It
+// returns nil when the user quit, ErrInterrupted if by Ctrl-C or an interrupt,
+// and ctx's error when ctx ended.
 func Run(ctx context.Context, w World) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
-	options := []tea.ProgramOption{tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(30)}
-	if w.Input != nil {
-		options = append(options, tea.WithInput(w.Input))
-	}
 	if w.Output == nil {
 		w.Output = os.Stdout
 	}
-	options = append(options, tea.WithOutput(synchronized(w.Output)))
-	_, err := tea.NewProgram(newApp(looking, w), options...).Run()
+	a := newApp(looking, w)
+	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
 	switch {
-	case err == nil, errors.Is(err, tea.ErrInterrupted):
+	case errors.Is(err, tea.ErrInterrupted), err == nil && a.interrupted:
+		return ErrInterrupted
+	case err == nil && a.leave:
+		_, err := fmt.Fprintln(w.Output, a.View())
+		return err
+	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
 		return fmt.Errorf("run the screen: %w", err)
 	}
+}
+
+func options(ctx context.Context, w World) []tea.ProgramOption {
+	options := []tea.ProgramOption{
+		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(30), tea.WithOutput(synchronized(w.Output)),
+	}
+	if w.Input != nil {
+		options = append(options, tea.WithInput(w.Input))
+	}
+	if !w.NoMouse {
+		options = append(options, tea.WithMouseCellMotion())
+	}
+	return options
 }
 
 // Frames are written between these: a terminal that knows them shows a frame

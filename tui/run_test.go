@@ -60,8 +60,8 @@ func (t *tape) wantIntact(test *testing.T) {
 }
 
 func TestQuittingLeavesTheTerminalAsItWas(t *testing.T) {
-	for name, key := range map[string]string{"q": "q", "ctrl-c": "\x03"} {
-		t.Run(name, func(t *testing.T) {
+	for key, want := range map[string]error{"q": nil, "\x03": ErrInterrupted} {
+		t.Run(key, func(t *testing.T) {
 			in, keys := io.Pipe()
 			out := newTape()
 			done := make(chan error, 1)
@@ -71,8 +71,8 @@ func TestQuittingLeavesTheTerminalAsItWas(t *testing.T) {
 			if _, err := io.WriteString(keys, key); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-done; err != nil {
-				t.Errorf("Run returned %v", err)
+			if err := <-done; !errors.Is(err, want) {
+				t.Errorf("Run returned %v, want %v", err, want)
 			}
 			out.wantIntact(t)
 		})

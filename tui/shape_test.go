@@ -164,7 +164,7 @@ func crowd(n int) keyspace.Snapshot {
 func crowded(n int) *app {
 	a := newApp(context.Background(), World{Title: "here"})
 	a.Update(tea.WindowSizeMsg{Width: 160, Height: 60})
-	a.Update(lookedMsg{at: midnight, picture: newPicture(crowd(n), midnight)})
+	a.Update(lookedMsg{at: midnight, picture: newPicture(crowd(n), midnight, nil)})
 	a.now = midnight
 	return a
 }
@@ -181,13 +181,13 @@ func BenchmarkFrameOf10000Locks(b *testing.B) {
 func BenchmarkPictureOf10000Locks(b *testing.B) {
 	snap := crowd(10_000)
 	for b.Loop() {
-		newPicture(snap, midnight)
+		newPicture(snap, midnight, nil)
 	}
 }
 
 func BenchmarkArrivalOf10000Locks(b *testing.B) {
 	a := crowded(10_000)
-	msg := lookedMsg{at: midnight, picture: newPicture(crowd(10_000), midnight)}
+	msg := lookedMsg{at: midnight, picture: newPicture(crowd(10_000), midnight, nil)}
 	for b.Loop() {
 		a.Update(msg)
 	}

@@ -9,6 +9,15 @@ type part struct {
 	text  string // "" is no part at all
 	rank  int    // 0 stays; of the rest, the highest goes first
 	flex  int    // may be shortened to so many cells; 0: it may not
+	tight bool   // one blank behind it is enough
+}
+
+// gap is the number of blanks behind a part.
+func (p part) gap() int {
+	if p.tight {
+		return 1
+	}
+	return apart
 }
 
 // apart is the number of blanks between two parts.
@@ -48,7 +57,7 @@ func put(l *widget.Line, g widget.Glyphs, p part, limit, spare int) int {
 		return spare
 	}
 	more := min(spare, widget.Width(p.text)-p.min())
-	l.Put(p.style, g.FitEnd(p.text, p.min()+more)).Skip(widget.Style{}, apart)
+	l.Put(p.style, g.FitEnd(p.text, p.min()+more)).Skip(widget.Style{}, p.gap())
 	return spare - more
 }
 
@@ -58,7 +67,7 @@ func needs(side []part, limit int) int {
 	n := 0
 	for _, p := range side {
 		if p.text != "" && p.rank <= limit {
-			n += p.min() + apart
+			n += p.min() + p.gap()
 		}
 	}
 	return n

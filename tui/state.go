@@ -14,13 +14,16 @@ type state struct {
 	now    time.Time
 	theme  theme
 	glyphs widget.Glyphs
+	calm   bool // nothing moves by itself
 
-	live     *picture // the newest; nil before the first
-	paused   *picture // the one that is held still; nil when none is
-	pausedAt time.Time
-	missed   int // events since the pause
-	leases   map[keyspace.ID]lease
-	link     link
+	live      *picture // the newest; nil before the first
+	still     *still   // the one that is held still; nil when none is
+	history   keyspace.History
+	journal   journal
+	chronicle chronicle
+	leases    map[keyspace.ID]lease
+	link      link
+	veil      curtain
 
 	fleet
 
@@ -42,12 +45,12 @@ type lease struct {
 	length  time.Duration
 }
 
-// shown is the picture on the screen: the newest, or the one that is paused.
-// Before the first look it is empty.
+// shown is the picture on the screen: the newest, or the one that is held
+// still. Before the first look it is empty.
 func (s *state) shown() *picture {
 	switch {
-	case s.paused != nil:
-		return s.paused
+	case s.still != nil:
+		return s.still.picture
 	case s.live != nil:
 		return s.live
 	default:
@@ -58,29 +61,32 @@ func (s *state) shown() *picture {
 // clock is the server's time that the picture is drawn at. It stands still
 // while the picture does.
 func (s *state) clock() time.Time {
-	at := s.now
 	switch {
-	case s.paused != nil:
-		at = s.pausedAt
+	case s.still != nil:
+		return s.still.clock
 	case s.link.down():
-		at = s.link.answered
+		return s.link.answered.Add(s.shown().offset)
+	default:
+		return s.now.Add(s.shown().offset)
 	}
-	return at.Add(s.shown().offset)
 }
 
 // land takes a new picture in.
 func (s *state) land(p *picture) {
-	if s.paused != nil && s.live != nil {
-		s.missed += len(keyspace.Diff(s.live.snap, p.snap))
-	}
 	s.live = p
-	leases := make(map[keyspace.ID]lease, len(p.locks))
-	for i := range p.locks {
-		l := &p.locks[i]
-		id := l.ID()
-		leases[id] = s.leases[id].seen(l, p.snap.At)
+	s.history.Add(p.snap)
+	s.journal.add(p.events)
+	s.chronicle.add(p.change, p.events)
+	if s.leases == nil {
+		s.leases = make(map[keyspace.ID]lease, len(p.locks))
 	}
-	s.leases = leases
+	for i := range p.change.Locks {
+		l := &p.change.Locks[i]
+		s.leases[l.ID()] = s.leases[l.ID()].seen(l, p.snap.At)
+	}
+	for _, id := range p.change.Gone {
+		delete(s.leases, id)
+	}
 }
 
 // moved is how far an expiry must move to have been moved: two readings of one
@@ -104,21 +110,8 @@ func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
 	return lease{l.Expires, left}
 }
 
-// pause holds the picture still, or lets it go on.
-func (s *state) pause() {
-	if s.paused != nil {
-		s.paused = nil
-		return
-	}
-	if s.live == nil {
-		s.refuse("nothing to hold still yet")
-		return
-	}
-	s.paused, s.pausedAt, s.missed = s.live, s.now, 0
-}
-
 // stale reports whether the picture is older than it looks.
-func (s *state) stale() bool { return s.paused == nil && s.link.down() }
+func (s *state) stale() bool { return s.still == nil && s.link.down() }
 
 // tell puts a sentence into the last line for a while.
 func (s *state) tell(text string) { s.notice = notice{text, false, s.now.Add(4 * time.Second)} }

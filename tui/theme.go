@@ -26,6 +26,53 @@ type theme struct {
 	read   widget.Style
 	write  widget.Style
 	chart  widget.Style
+	band   widget.Style // the background of a time in which something was wrong
+	owners []owner      // of a timeline; a dozen owners on it are told apart by letters as well
+}
+
+// owner is the look of one owner on a timeline.
+type owner struct {
+	letter widget.Style // on the owner's colour
+	fill   widget.Style
+}
+
+// namedTheme is a theme with its name.
+type namedTheme struct {
+	name string
+	make func() theme
+}
+
+// themes are all of them; the first is the default.
+func themes() []namedTheme {
+	return []namedTheme{
+		{"system", systemTheme},
+		{"dark", darkTheme},
+		{"light", lightTheme},
+		{"mono", monoTheme},
+		{"deuteranopia", deuteranopiaTheme},
+		{"tritanopia", tritanopiaTheme},
+		{"contrast", contrastTheme},
+	}
+}
+
+// Themes are the names that [World.Theme] takes.
+func Themes() []string {
+	var names []string
+	for _, l := range themes() {
+		names = append(names, l.name)
+	}
+	return names
+}
+
+// themeNamed returns a theme by its name, the default for "". Of a name that
+// there is not it returns the default, too, and false.
+func themeNamed(name string) (theme, bool) {
+	for _, l := range themes() {
+		if l.name == name {
+			return l.make(), true
+		}
+	}
+	return systemTheme(), name == ""
 }
 
 // systemTheme uses the terminal's own sixteen colours, and so fits its
@@ -49,6 +96,121 @@ func systemTheme() theme {
 		read:   widget.SGR("36"),
 		write:  widget.SGR("35"),
 		chart:  widget.SGR("32"),
+		band:   widget.SGR("33;2"),
+		owners: []owner{
+			{widget.SGR("30;46"), widget.SGR("36")},
+			{widget.SGR("30;43"), widget.SGR("33")},
+			{widget.SGR("30;45"), widget.SGR("35")},
+			{widget.SGR("30;42"), widget.SGR("32")},
+			{widget.SGR("30;44"), widget.SGR("34")},
+			{widget.SGR("30;106"), widget.SGR("96")},
+			{widget.SGR("30;103"), widget.SGR("93")},
+			{widget.SGR("30;105"), widget.SGR("95")},
+		},
+	}
+}
+
+// ramp is a theme's colours, each a number of the 256 that terminals share.
+type ramp struct {
+	accent, good, calm, warn, bad, read, write string
+	dim, rule, row, ink                        string // ink stands on colour
+	owners                                     []string
+}
+
+func (r ramp) theme() theme {
+	fg := func(colour string) widget.Style { return widget.SGR("38;5;" + colour) }
+	bold := func(colour string) widget.Style { return widget.SGR("1;38;5;" + colour) }
+	on := func(colour string) widget.Style { return widget.SGR("1;38;5;" + r.ink + ";48;5;" + colour) }
+	t := theme{
+		strong: widget.SGR("1"),
+		dim:    fg(r.dim),
+		chip:   on(r.accent),
+		tab:    widget.SGR("1;4"),
+		key:    bold(r.accent),
+		head:   bold(r.accent),
+		sorted: widget.SGR("1;4;38;5;" + r.accent),
+		row:    widget.SGR("1;48;5;" + r.row),
+		rule:   fg(r.rule),
+		good:   fg(r.good),
+		calm:   fg(r.calm),
+		warn:   fg(r.warn),
+		bad:    bold(r.bad),
+		alarm:  on(r.bad),
+		read:   fg(r.read),
+		write:  fg(r.write),
+		chart:  fg(r.good),
+		band:   fg(r.warn),
+	}
+	for _, colour := range r.owners {
+		t.owners = append(t.owners, owner{on(colour), fg(colour)})
+	}
+	return t
+}
+
+// darkTheme is for a dark background.
+func darkTheme() theme {
+	return ramp{
+		accent: "80", good: "114", calm: "65", warn: "221", bad: "203", read: "75", write: "177",
+		dim: "245", rule: "239", row: "237", ink: "234",
+		owners: []string{"80", "221", "177", "114", "75", "209", "152", "219"},
+	}.theme()
+}
+
+// lightTheme is for a light background.
+func lightTheme() theme {
+	return ramp{
+		accent: "30", good: "28", calm: "71", warn: "130", bad: "160", read: "25", write: "91",
+		dim: "243", rule: "250", row: "253", ink: "255",
+		owners: []string{"30", "130", "91", "28", "25", "166", "66", "162"},
+	}.theme()
+}
+
+// deuteranopiaTheme tells good from bad by blue and orange, for those who see
+// red and green alike.
+func deuteranopiaTheme() theme {
+	return ramp{
+		accent: "117", good: "75", calm: "67", warn: "228", bad: "208", read: "153", write: "146",
+		dim: "245", rule: "239", row: "237", ink: "234",
+		owners: []string{"75", "208", "228", "255", "32", "180", "153", "137"},
+	}.theme()
+}
+
+// tritanopiaTheme tells good from bad by turquoise and red, for those who see
+// blue and yellow poorly.
+func tritanopiaTheme() theme {
+	return ramp{
+		accent: "80", good: "43", calm: "66", warn: "218", bad: "196", read: "159", write: "211",
+		dim: "245", rule: "239", row: "237", ink: "234",
+		owners: []string{"43", "203", "255", "218", "30", "211", "159", "174"},
+	}.theme()
+}
+
+// contrastTheme has nothing faint in it.
+func contrastTheme() theme {
+	return theme{
+		strong: widget.SGR("1"),
+		chip:   widget.SGR("1;7"),
+		tab:    widget.SGR("1;7"),
+		key:    widget.SGR("1;96"),
+		head:   widget.SGR("1;4"),
+		sorted: widget.SGR("1;7"),
+		row:    widget.SGR("1;7"),
+		good:   widget.SGR("1;92"),
+		calm:   widget.SGR("92"),
+		warn:   widget.SGR("1;93"),
+		bad:    widget.SGR("1;91"),
+		alarm:  widget.SGR("1;97;41"),
+		read:   widget.SGR("1;96"),
+		write:  widget.SGR("1;95"),
+		chart:  widget.SGR("92"),
+		band:   widget.SGR("93"),
+		owners: []owner{
+			{widget.SGR("1;30;106"), widget.SGR("96")},
+			{widget.SGR("1;30;103"), widget.SGR("93")},
+			{widget.SGR("1;30;105"), widget.SGR("95")},
+			{widget.SGR("1;30;102"), widget.SGR("92")},
+			{widget.SGR("1;30;107"), widget.SGR("97")},
+		},
 	}
 }
 
@@ -69,6 +231,8 @@ func monoTheme() theme {
 		bad:    widget.SGR("1"),
 		alarm:  widget.SGR("1;7"),
 		write:  widget.SGR("1"),
+		band:   widget.SGR("2"),
+		owners: []owner{{widget.SGR("1;7"), widget.Style{}}},
 	}
 }
 
@@ -80,7 +244,14 @@ func (t theme) faded() theme {
 		text: faint, strong: faint, dim: faint, chip: t.chip, tab: t.tab, key: t.key,
 		head: faint, sorted: faint, row: widget.SGR("2;7"), rule: faint,
 		good: faint, calm: faint, warn: faint, bad: faint, alarm: faint, read: faint, write: faint, chart: faint,
+		band: faint, owners: []owner{{widget.SGR("2;7"), faint}},
 	}
+}
+
+// ofOwner returns the letter and the look of an owner by its number.
+func (t theme) ofOwner(n int) (letter string, look owner) {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	return letters[n%len(letters) : n%len(letters)+1], t.owners[n%len(t.owners)]
 }
 
 // ofState returns the glyph and the style that go with the word of a state.

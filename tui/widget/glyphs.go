@@ -20,10 +20,14 @@ type Glyphs struct {
 	Alert    string
 	Cross    string
 	Check    string
+	Shared   string // fills what several have at once
+	Dashed   string // fills what nobody has
+	Clash    string // fills what two have who must not
 	Between  string // separates words of one line
 	Point    string // something at rest
 	None     string // there is no value
 	Times    string
+	Fine     bool                // charts have two columns to a cell
 	Spell    func(string) string // writes arrows and the like with what the set has; nil leaves them
 }
 
@@ -55,10 +59,38 @@ func Blocks() Glyphs {
 		Alert:    "▲",
 		Cross:    "✗",
 		Check:    "✓",
+		Shared:   "▒",
+		Dashed:   "┄",
+		Clash:    "!",
 		Between:  "·",
 		Point:    "·",
 		None:     "–",
 		Times:    "×",
+	}
+}
+
+// Braille are Blocks that draw with dots, and charts twice as fine.
+func Braille() Glyphs {
+	g := Blocks()
+	g.Across = [9]string{" ", "⡀", "⡄", "⡆", "⡇", "⣇", "⣧", "⣷", "⣿"}
+	g.Upward = [9]string{" ", "⣀", "⣀", "⣤", "⣤", "⣶", "⣶", "⣿", "⣿"}
+	g.Fine = true
+	return g
+}
+
+// GlyphSets are the names that GlyphsNamed knows; the first is the default.
+func GlyphSets() []string { return []string{"block", "braille", "ascii"} }
+
+// GlyphsNamed returns a set by its name, the default for "". Of a name that
+// there is not it returns the default, too, and false.
+func GlyphsNamed(name string) (g Glyphs, ok bool) {
+	switch name {
+	case "braille":
+		return Braille(), true
+	case "ascii":
+		return ASCII(), true
+	default:
+		return Blocks(), name == "" || name == "block"
 	}
 }
 
@@ -81,6 +113,9 @@ func ASCII() Glyphs {
 		Alert:    "!",
 		Cross:    "x",
 		Check:    "+",
+		Shared:   "%",
+		Dashed:   ".",
+		Clash:    "!",
 		Between:  "|",
 		Point:    ".",
 		None:     "-",

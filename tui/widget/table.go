@@ -111,6 +111,17 @@ func (t Table) Wide(column int) int {
 	return 0
 }
 
+// At returns the column at a cell of the row, -1 if there is none.
+func (t Table) At(x int) int {
+	for _, p := range t.shown {
+		if x >= 0 && x < p.width {
+			return p.column
+		}
+		x -= p.width + t.gap
+	}
+	return -1
+}
+
 // Header appends the titles. The title of column sorted is set in mark and
 // carries sign; a sorted of -1 is no column.
 func (t Table) Header(l *Line, st, mark Style, sorted int, sign string) {

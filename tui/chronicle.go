@@ -1,0 +1,159 @@
+package tui
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// stretchesKept is how many holds of one lock a timeline remembers.
+const stretchesKept = 512
+
+// pastKept is how far back it remembers; a History keeps pictures for as long.
+const pastKept = 10 * time.Minute
+
+// chronicle is who held what, and when, as far as looking has shown it: a lane
+// for each lock.
+type chronicle struct {
+	lanes  map[keyspace.ID]*lane
+	owners map[string]int // by their order of appearance
+	swept  time.Time
+}
+
+// lane is the past of one lock.
+type lane struct {
+	stretches []stretch // by their beginning
+	queue     []queue   // how many waited, oldest first
+}
+
+// stretch is one hold.
+type stretch struct {
+	who      string // the holder's ID
+	name     string
+	owner    int // the number of the holder, for its letter and colour
+	mode     keyspace.Mode
+	from, to time.Time          // to is zero while it goes on
+	end      keyspace.EventKind // how it ended
+}
+
+// queue is a moment at which the number of waiters changed.
+type queue struct {
+	at time.Time
+	n  int
+}
+
+// add takes in what a new picture has shown.
+func (c *chronicle) add(change keyspace.Change, events []keyspace.Event) {
+	if c.lanes == nil {
+		c.lanes, c.owners = map[keyspace.ID]*lane{}, map[string]int{}
+	}
+	for i := range events {
+		c.happened(&events[i])
+	}
+	for i := range change.Locks {
+		l := &change.Locks[i]
+		c.lane(l.ID()).waiting(change.At, len(l.Waiters))
+	}
+	for _, id := range change.Gone {
+		c.lane(id).waiting(change.At, 0)
+	}
+	if change.At.Sub(c.swept) > pastKept/10 {
+		c.sweep(change.At)
+	}
+}
+
+func (c *chronicle) lane(id keyspace.ID) *lane {
+	n := c.lanes[id]
+	if n == nil {
+		n = &lane{}
+		c.lanes[id] = n
+	}
+	return n
+}
+
+func (c *chronicle) happened(e *keyspace.Event) {
+	if e.Kind == keyspace.Appeared || e.Kind == keyspace.Acquired {
+		from := e.At
+		if !e.Holder.Since.IsZero() && e.Holder.Since.Before(from) {
+			from = e.Holder.Since
+		}
+		c.lane(e.Lock.ID()).begin(stretch{
+			who: e.Holder.ID, name: e.Holder.Name(), owner: c.owner(e.Holder.ID), mode: e.Holder.Mode, from: from,
+		})
+	}
+	if e.Kind.Ends() {
+		c.lane(e.Lock.ID()).over(e.Holder.ID, e.Ended(), e.Kind)
+	}
+}
+
+// owner returns the number of an owner.
+func (c *chronicle) owner(id string) int {
+	n, known := c.owners[id]
+	if !known {
+		n = len(c.owners)
+		c.owners[id] = n
+	}
+	return n
+}
+
+func (n *lane) begin(s stretch) {
+	n.stretches = append(n.stretches, s)
+	if len(n.stretches) > 2*stretchesKept {
+		n.stretches = append([]stretch(nil), n.stretches[len(n.stretches)-stretchesKept:]...)
+	}
+}
+
+// over ends the hold of somebody.
+func (n *lane) over(who string, at time.Time, how keyspace.EventKind) {
+	for i := len(n.stretches) - 1; i >= 0; i-- {
+		if s := &n.stretches[i]; s.who == who && s.to.IsZero() {
+			s.to, s.end = at, how
+			return
+		}
+	}
+}
+
+func (n *lane) waiting(at time.Time, waiters int) {
+	last := 0
+	if len(n.queue) > 0 {
+		last = n.queue[len(n.queue)-1].n
+	}
+	if waiters != last {
+		n.queue = append(n.queue, queue{at, waiters})
+	}
+	if len(n.queue) > 2*stretchesKept {
+		n.queue = append([]queue(nil), n.queue[len(n.queue)-stretchesKept:]...)
+	}
+}
+
+// sweep forgets what is too old to be shown.
+func (c *chronicle) sweep(now time.Time) {
+	c.swept = now
+	old := now.Add(-pastKept - pastKept/10)
+	for id, n := range c.lanes {
+		if n.lastSeen().Before(old) {
+			delete(c.lanes, id)
+		}
+	}
+	if len(c.owners) > 20*stretchesKept { // letters begin anew
+		c.owners = map[string]int{}
+	}
+}
+
+// lastSeen is when the lane last had something to show; the far future while
+// somebody holds the lock.
+func (n *lane) lastSeen() time.Time {
+	var last time.Time
+	for i := range n.stretches {
+		if n.stretches[i].to.IsZero() {
+			return time.Unix(1<<40, 0)
+		}
+		if n.stretches[i].to.After(last) {
+			last = n.stretches[i].to
+		}
+	}
+	if k := len(n.queue); k > 0 && n.queue[k-1].at.After(last) {
+		last = n.queue[k-1].at
+	}
+	return last
+}

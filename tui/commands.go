@@ -1,0 +1,246 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/tui/widget"
+)
+
+// verb is a command of the command line in the screen.
+type verb struct {
+	name   string
+	arg    string // what it takes, for people; "" for nothing
+	help   string
+	values []string // what the argument can be, where that is known
+	run    func(a *app, arg string) (tea.Cmd, error)
+}
+
+// verbs is the list of all commands, in the order in which they are completed.
+func verbs() []verb {
+	return []verb{
+		{"theme", "NAME", "other colours", Themes(), (*app).setTheme},
+		{"glyphs", "NAME", "other signs to draw with", widget.GlyphSets(), (*app).setGlyphs},
+		{"page", "NAME", "open a page", pageNames(), (*app).openPage},
+		{"lock", "KEY", "open the page of a lock", nil, (*app).openLock},
+		{"filter", "TEXT", "show some of the locks, as / does", nil, (*app).setFilter},
+		{"sort", "COLUMN", "order the locks", orders(), (*app).setOrder},
+		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
+		{"at", "TIME", "back to a moment: 12:31:07, or -90s", nil, (*app).goTo},
+		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(live), nil }},
+		{"privacy", "", "hash keys and owners", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(veil), nil }},
+		{"help", "", "list the keys", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(help), nil }},
+		{"quit", "", "quit", nil, func(a *app, _ string) (tea.Cmd, error) { return tea.Quit, nil }},
+	}
+}
+
+// asking opens the command line.
+func (a *app) asking() *prompt {
+	p := newPrompt(":", "")
+	p.note = func(text string) (string, bool) { return hint(text), false }
+	p.complete = complete
+	p.finish = func(text string) tea.Cmd { return func() tea.Msg { return commandMsg{text} } }
+	return p
+}
+
+// commandMsg is a command as it was typed.
+type commandMsg struct{ text string }
+
+// obey runs a command. A name may be cut short as long as it is clear.
+func (a *app) obey(text string) tea.Cmd {
+	name, arg, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if name == "" {
+		return nil
+	}
+	found := matching(name)
+	switch {
+	case len(found) == 0:
+		a.refuse("no command " + widget.Plain(name) + "; there are " + names(verbs()))
+		return nil
+	case len(found) > 1 && found[0].name != name:
+		a.refuse(widget.Plain(name) + " may be " + names(found))
+		return nil
+	}
+	cmd, err := found[0].run(a, strings.TrimSpace(arg))
+	if err != nil {
+		a.refuse(found[0].name + ": " + widget.Plain(err.Error()))
+	}
+	return cmd
+}
+
+func matching(name string) []verb {
+	return slices.DeleteFunc(verbs(), func(v verb) bool { return !strings.HasPrefix(v.name, name) })
+}
+
+func names(all []verb) string {
+	var list []string
+	for _, v := range all {
+		list = append(list, v.name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// hint says what can be typed next.
+func hint(text string) string {
+	name, arg, spaced := strings.Cut(text, " ")
+	found := matching(name)
+	switch {
+	case len(found) == 0:
+		return "no such command"
+	case name == "" || len(found) > 1 && !spaced:
+		return names(found)
+	case len(found[0].values) > 0 && spaced:
+		return strings.Join(fitting(found[0].values, arg), ", ")
+	default:
+		return strings.TrimSpace(found[0].arg + "  " + found[0].help)
+	}
+}
+
+// complete adds what the text must go on with.
+func complete(text string) string {
+	name, arg, spaced := strings.Cut(text, " ")
+	found := matching(name)
+	if len(found) == 0 {
+		return text
+	}
+	if !spaced {
+		var all []string
+		for _, v := range found {
+			all = append(all, v.name)
+		}
+		if len(found) == 1 && found[0].arg != "" {
+			return found[0].name + " "
+		}
+		return common(all)
+	}
+	if values := fitting(found[0].values, arg); len(values) > 0 {
+		return found[0].name + " " + common(values)
+	}
+	return text
+}
+
+func fitting(values []string, beginning string) []string {
+	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !strings.HasPrefix(v, beginning) })
+}
+
+// common is what all of them begin with.
+func common(all []string) string {
+	prefix := all[0]
+	for _, s := range all {
+		for !strings.HasPrefix(s, prefix) {
+			prefix = prefix[:len(prefix)-1]
+		}
+	}
+	return prefix
+}
+
+func (a *app) setTheme(name string) (tea.Cmd, error) {
+	t, ok := themeNamed(name)
+	if !ok || name == "" {
+		return nil, fmt.Errorf("there are %s", strings.Join(Themes(), ", "))
+	}
+	a.theme = t
+	return nil, nil
+}
+
+func (a *app) setGlyphs(name string) (tea.Cmd, error) {
+	g, ok := widget.GlyphsNamed(name)
+	if !ok || name == "" {
+		return nil, fmt.Errorf("there are %s", strings.Join(widget.GlyphSets(), ", "))
+	}
+	a.glyphs = g
+	return nil, nil
+}
+
+func pageNames() []string {
+	var all []string
+	for _, at := range places() {
+		if at != onLock {
+			all = append(all, at.String())
+		}
+	}
+	return all
+}
+
+func (a *app) openPage(name string) (tea.Cmd, error) {
+	for _, at := range places() {
+		if at != onLock && at.String() == name {
+			return turn(at), nil
+		}
+	}
+	return nil, fmt.Errorf("there are %s", strings.Join(pageNames(), ", "))
+}
+
+// openLock takes a key as it stands on the screen.
+func (a *app) openLock(key string) (tea.Cmd, error) {
+	for _, l := range a.shown().locks {
+		if widget.Plain(l.Key) == key {
+			return show(l.ID()), nil
+		}
+	}
+	return nil, fmt.Errorf("there is no lock %s on the screen", key)
+}
+
+func (a *app) locks() *locksPage { return a.pages[0].(*locksPage) }
+
+func (a *app) setFilter(text string) (tea.Cmd, error) {
+	a.locks().filter = parseFilter(text)
+	a.locks().arrange(&a.state)
+	if fault := a.locks().filter.fault; fault != "" {
+		return nil, fmt.Errorf("%s", fault)
+	}
+	return turn(onLocks), nil
+}
+
+// orders are the names of what locks can be sorted by.
+func orders() []string {
+	all := []string{"damage"}
+	for _, c := range lockColumns() {
+		if c.less != nil {
+			all = append(all, c.name)
+		}
+	}
+	return all
+}
+
+func (a *app) setOrder(name string) (tea.Cmd, error) {
+	p := a.locks()
+	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
+	column := slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil })
+	if column < 0 && name != "damage" {
+		return nil, fmt.Errorf("there are %s", strings.Join(orders(), ", "))
+	}
+	p.sort, p.turned = column, false
+	p.arrange(&a.state)
+	return turn(onLocks), nil
+}
+
+func (a *app) setEvery(text string) (tea.Cmd, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < beat || d > time.Hour {
+		return nil, fmt.Errorf("a duration from %v on, like 1s", beat)
+	}
+	a.link.every = d
+	a.tell("a look every " + setting(d))
+	return nil, nil
+}
+
+// goTo goes to a time of today, as it stands on the screen, or so far back.
+func (a *app) goTo(text string) (tea.Cmd, error) {
+	if d, err := time.ParseDuration(text); err == nil && d <= 0 {
+		a.wind(d)
+		return a.tellPages(stillMsg{}), nil
+	}
+	o, err := time.Parse("15:04:05", text)
+	if err != nil {
+		return nil, fmt.Errorf("a time like 12:31:07, or -90s for so long ago")
+	}
+	now := a.clock().Local()
+	at := time.Date(now.Year(), now.Month(), now.Day(), o.Hour(), o.Minute(), o.Second(), 0, now.Location())
+	a.windTo(at)
+	return a.tellPages(stillMsg{}), nil
+}

@@ -1,0 +1,62 @@
+package tui
+
+import (
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// giveTTL is the deadline that the safe command gives to a lock that has none.
+const giveTTL = 30 * time.Second
+
+// copying asks what of a lock to copy. Nothing of it reaches the clipboard but
+// what is visible: control characters as escapes.
+func (a *app) copying(l keyspace.Lock) *menu {
+	m := &menu{title: "copy from " + a.key(l.Key)}
+	m.choices = append(m.choices, a.copyOf("k", "key", widget.Plain(l.Key), ""))
+	token, none := "", "nobody holds it"
+	if len(l.Holders) > 0 {
+		token, none = widget.Plain(l.Holders[0].ID), ""
+	}
+	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
+	breaking, why := a.safeCommand(keyspace.Break, l)
+	m.choices = append(m.choices, a.copyOf("b", "command that breaks it", breaking, why))
+	if l.State() == keyspace.Stuck {
+		expiring, why := a.safeCommand(keyspace.Expire, l)
+		m.choices = append(m.choices, a.copyOf("d", "command that gives it a deadline", expiring, why))
+	}
+	return m
+}
+
+// safeCommand is a command for somebody who may change the lock, or why there
+// is none.
+func (a *app) safeCommand(act keyspace.Act, l keyspace.Lock) (command, why string) {
+	command, err := keyspace.SafeCommand(a.world.Formats, act, l, giveTTL)
+	if err != nil {
+		return "", widget.Plain(err.Error())
+	}
+	return command, ""
+}
+
+// copyOf is the choice to copy a text, or says why it cannot be copied.
+func (a *app) copyOf(key, label, text, why string) choice {
+	c := choice{key: key, label: label, detail: a.shownText(text), refuse: why}
+	if a.world.Clipboard == nil {
+		c.refuse = "there is no clipboard here"
+	}
+	c.pick = func(s *state) (dialog, tea.Cmd) {
+		return nil, copyText(a.world.Clipboard, label, text)
+	}
+	return c
+}
+
+// shownText is a text of several lines, as one of a menu.
+func (a *app) shownText(text string) string {
+	if a.veil.drawn {
+		return ""
+	}
+	return widget.Plain(text)
+}

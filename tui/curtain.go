@@ -1,0 +1,91 @@
+package tui
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// curtain hides who and what is on the screen, so that it can be shown to
+// others: keys and owners become hashes. They are salted anew each time the
+// program starts, or short names could be guessed.
+type curtain struct {
+	drawn bool
+	salt  [16]byte
+}
+
+func newCurtain() curtain {
+	var c curtain
+	_, _ = rand.Read(c.salt[:]) // never fails
+	return c
+}
+
+func (c curtain) hash(prefix, s string) string {
+	sum := sha256.Sum256(append(c.salt[:], s...))
+	return prefix + hex.EncodeToString(sum[:4])
+}
+
+// key is the name of a key as it may be shown.
+func (s *state) key(key string) string {
+	if s.veil.drawn {
+		return s.veil.hash("key-", key)
+	}
+	return widget.Plain(key)
+}
+
+// who is the name of an owner or a waiter as it may be shown.
+func (s *state) who(name string) string {
+	if s.veil.drawn && name != "" {
+		return s.veil.hash("owner-", name)
+	}
+	return widget.Plain(name)
+}
+
+// place is an address as it may be shown.
+func (s *state) place(addr string) string {
+	if s.veil.drawn && addr != "" {
+		return s.veil.hash("node-", addr)
+	}
+	return widget.Plain(addr)
+}
+
+// says is a sentence about a lock of the picture as it may be shown.
+func (s *state) says(about keyspace.ID, text string) string {
+	if !s.veil.drawn {
+		return widget.Plain(text)
+	}
+	l, ok := s.shown().find(about)
+	if !ok {
+		return "…"
+	}
+	var pairs []string
+	hide := func(name, shown string) {
+		if name != "" {
+			pairs = append(pairs, name, shown)
+		}
+	}
+	hide(l.Key, s.key(l.Key))
+	hide(l.Node, s.place(l.Node))
+	for i := range l.Holders {
+		hide(l.Holders[i].ID, s.who(l.Holders[i].ID))
+		hide(l.Holders[i].Label, s.who(l.Holders[i].Label))
+	}
+	for i := range l.Waiters {
+		hide(l.Waiters[i].ID, s.who(l.Waiters[i].ID))
+	}
+	return widget.Plain(strings.NewReplacer(pairs...).Replace(text))
+}
+
+// conceal draws the curtain, or opens it.
+func (s *state) conceal() {
+	s.veil.drawn = !s.veil.drawn
+	if s.veil.drawn {
+		s.tell("keys and owners are hashed; p shows them again")
+		return
+	}
+	s.tell("keys and owners are shown")
+}

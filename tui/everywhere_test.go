@@ -1,0 +1,106 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+)
+
+// face is a word that only one page shows.
+func face(at place) string {
+	switch at {
+	case onLocks:
+		return "OWNER"
+	case onTimeline:
+		return "free, with waiters"
+	case onLoad:
+		return "outcomes"
+	case onNodes:
+		return "SHARE"
+	case onFindings:
+		return "what to do"
+	case onEvents:
+		return "WHO"
+	default:
+		return "newest first"
+	}
+}
+
+// everywhereStories are those of the keys that do the same on every page, told
+// on each.
+func everywhereStories() []story {
+	var all []story
+	tell := func(at place, key string, play func(d *driver)) { all = append(all, story{at, key, play}) }
+	numbered := []place{onLocks, onTimeline, onLoad, onNodes, onFindings, onEvents}
+	for i, at := range append(numbered, onLock) {
+		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
+		tell(at, "q", func(d *driver) { d.press("q"); wantQuit(d) })
+		tell(at, "Q", func(d *driver) {
+			d.press("Q")
+			wantQuit(d)
+			if !d.app.leave {
+				d.t.Error("the picture does not stay")
+			}
+		})
+		tell(at, "ctrl+c", func(d *driver) {
+			d.press(":", "ctrl+c")
+			wantQuit(d)
+			if !d.app.interrupted {
+				d.t.Error("Ctrl-C is no interrupt")
+			}
+		})
+		tell(at, "ctrl+z", func(d *driver) { d.press("ctrl+z"); wantSuspended(d) })
+		for n, to := range numbered {
+			tell(at, string(rune('1'+n)), func(d *driver) { d.press(string(rune('1' + n))).want(face(to)) })
+		}
+		home := min(i, len(numbered)-1) // Tab goes on from where the lock was opened
+		if at == onLock {
+			home = 0
+		}
+		next, previous := numbered[(home+1)%len(numbered)], numbered[(home+len(numbered)-1)%len(numbered)]
+		tell(at, "tab", func(d *driver) { d.press("tab").want(face(next)) })
+		tell(at, "shift+tab", func(d *driver) { d.press("shift+tab").want(face(previous)) })
+		tell(at, " ", func(d *driver) { d.press(" ").want("PAUSED 00:00").press(" ").want("● live") })
+		for _, key := range []string{"<", ","} {
+			tell(at, key, func(d *driver) {
+				d.wait(2 * rewindStep).press(key).want("REWOUND to 00:00:01").press("F").want("● live")
+			})
+		}
+		for _, key := range []string{">", "."} {
+			tell(at, key, func(d *driver) {
+				d.wait(3*rewindStep).press("<", "<").want("REWOUND to 00:00:01").press(key).want("REWOUND to 00:00:02").press(key).want("● live")
+				d.press(key).want("this is now")
+			})
+		}
+		tell(at, "F", func(d *driver) { d.press(" ").want("PAUSED").press("F").want("● live") })
+		tell(at, ":", func(d *driver) { d.press(":").enter("pa").press("tab").enter("eve").press("tab", "enter").want("WHO") })
+		tell(at, "p", func(d *driver) {
+			d.press("p").want("keys and owners are hashed").press("p").want("keys and owners are shown")
+		})
+		tell(at, "@", func(d *driver) {
+			d.press("@").want("2,706 commands", "client setname").press("esc").wantNot("commands sent")
+		})
+		tell(at, "ctrl+s", func(d *driver) {
+			d.press("ctrl+s").want("save this frame").press("t").want("saved as /tmp/frame.txt")
+			if kept := d.app.world.Album.(*pocket); !strings.Contains(string(kept.data), face(at)) || strings.Contains(string(kept.data), "save this frame") {
+				d.t.Errorf("what was saved is not the frame:\n%s", kept.data)
+			}
+		})
+		tell(at, "esc", func(d *driver) { d.press(" ", "esc").wantNot("PAUSED 00:01") })
+	}
+	return all
+}
+
+func TestHashedNamesTellNothing(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.press("p").size(160, 45)
+		for _, keys := range [][]string{{"1", "w"}, {"enter"}, {"2"}, {"4"}, {"5"}, {"6"}} {
+			d.press(keys...)
+			d.app.notice = notice{}
+			for _, secret := range []string{"4711", "pay-7", "nightly", "cron-2", "api-", "catalog", "東京", "worker", "mail", "6379", "8743c9c0"} {
+				if screen := d.screen(); strings.Contains(screen, secret) {
+					t.Errorf("after %v, %q can be read:\n%s", keys, secret, screen)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package tui
+
+import (
+	"strings"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/tui/widget"
+)
+
+// menu is a dialog above the last line: some words, and choices with a key
+// each.
+type menu struct {
+	title   string
+	about   []string // sentences; they are wrapped
+	choices []choice
+	at      int // the choice that Enter takes
+}
+
+// choice is one of a menu.
+type choice struct {
+	key    string
+	label  string
+	detail string
+	refuse string                           // why it cannot be chosen; "": it can
+	pick   func(s *state) (dialog, tea.Cmd) // what to go on with
+}
+
+func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
+	switch name := k.String(); name {
+	case "esc", "q":
+		return nil, nil
+	case "up", "shift+tab":
+		m.at = (m.at + len(m.choices) - 1) % len(m.choices)
+	case "down", "tab":
+		m.at = (m.at + 1) % len(m.choices)
+	case "enter":
+		return m.take(s, m.choices[m.at])
+	default:
+		for _, c := range m.choices {
+			if c.key == name {
+				return m.take(s, c)
+			}
+		}
+	}
+	return m, nil
+}
+
+// take chooses, unless the choice says why it cannot be chosen.
+func (m *menu) take(s *state, c choice) (dialog, tea.Cmd) {
+	if c.refuse != "" {
+		s.refuse(c.refuse)
+		return nil, nil
+	}
+	return c.pick(s)
+}
+
+func (m *menu) view(s *state, lines []string) []string {
+	panel := []string{s.rule(m.title, "Esc closes")}
+	for _, text := range m.about {
+		for _, line := range wrap(s.glyphs, text, s.w-2*margin, 4) {
+			panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, line).String())
+		}
+	}
+	label := 0
+	for _, c := range m.choices {
+		label = max(label, widget.Width(c.label))
+	}
+	for i, c := range m.choices {
+		panel = append(panel, m.choice(s, c, i == m.at, label))
+	}
+	return overlay(s, lines, panel)
+}
+
+// choice draws one line: key, label, and what is behind it.
+func (m *menu) choice(s *state, c choice, chosen bool, label int) string {
+	t := s.theme
+	key, text, detail := t.key, t.text, t.dim
+	if c.refuse != "" {
+		key, text = t.dim, t.dim
+	}
+	l := widget.NewLine(s.w)
+	s.pointer(l, chosen)
+	l.Put(key, s.glyphs.Fit(s.glyphs.Word(c.key), 3)).Put(text, s.glyphs.Fit(c.label, label)).Skip(widget.Style{}, 2)
+	what := c.detail
+	if c.refuse != "" {
+		what = c.refuse
+	}
+	return l.Put(detail, s.glyphs.FitEnd(what, max(0, l.Rest()-1))).String()
+}
+
+// overlay puts a panel over the lines above the last one, or over as many as
+// there are.
+func overlay(s *state, lines, panel []string) []string {
+	bottom := len(lines)
+	if s.frame().foot {
+		bottom--
+	}
+	panel = append(panel, strings.Repeat(" ", s.w))
+	panel = panel[:min(len(panel), bottom)]
+	copy(lines[bottom-len(panel):bottom], panel)
+	return lines
+}

@@ -1,0 +1,165 @@
+package tui
+
+import (
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// eventsPage lists what happened, the newest first.
+type eventsPage struct {
+	cursor cursor[int] // by the number of the event
+	filter filter
+	rows   []int // indexes into the past, the newest first
+}
+
+func (p *eventsPage) title() string { return "6 Events" }
+func (p *eventsPage) place() place  { return onEvents }
+
+func (p *eventsPage) update(s *state, msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case lookedMsg, stillMsg, tea.WindowSizeMsg:
+		p.arrange(s)
+	case wheelMsg:
+		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key(s))
+		p.cursor.reveal(len(p.rows), p.height(s))
+	case clickMsg:
+		p.cursor.choose(p.cursor.top+msg.y-1, len(p.rows), p.key(s))
+	case action:
+		return p.act(s, msg)
+	}
+	return nil
+}
+
+func (p *eventsPage) act(s *state, a action) tea.Cmd {
+	if p.cursor.travel(a, len(p.rows), p.height(s), p.key(s)) {
+		return nil
+	}
+	switch a {
+	case search:
+		s.dialog = p.ask(s)
+	case back:
+		if p.filter.text == "" {
+			s.refuse("nothing to go back from: no pause, no filter")
+		}
+		p.filter = filter{}
+		p.arrange(s)
+	case enter:
+		if l, ok := p.subject(s); ok {
+			return show(l.ID())
+		}
+		s.refuse("no event to open the lock of")
+	}
+	return nil
+}
+
+func (p *eventsPage) subject(s *state) (keyspace.Lock, bool) {
+	if len(p.rows) == 0 {
+		return keyspace.Lock{}, false
+	}
+	return s.past()[p.rows[p.cursor.row]].Lock, true
+}
+
+func (p *eventsPage) ask(s *state) dialog {
+	d := newPrompt("/", p.filter.text)
+	d.typed = func(text string) {
+		p.filter = parseFilter(text)
+		p.arrange(s)
+	}
+	d.note = func(string) (string, bool) {
+		if p.filter.fault != "" {
+			return p.filter.fault, true
+		}
+		return count(len(p.rows)) + " of " + count(len(s.past())), false
+	}
+	return d
+}
+
+// arrange works out the rows anew. While the first row is selected, it stays
+// selected: the newest event is what people watch.
+func (p *eventsPage) arrange(s *state) {
+	past := s.past()
+	newest := p.cursor.row == 0
+	p.rows = p.rows[:0]
+	for i := len(past) - 1; i >= 0; i-- {
+		if p.filter.event(&past[i]) {
+			p.rows = append(p.rows, i)
+		}
+	}
+	if newest {
+		p.cursor.choose(0, len(p.rows), p.key(s))
+	}
+	p.cursor.follow(len(p.rows), p.key(s))
+	p.cursor.reveal(len(p.rows), p.height(s))
+}
+
+func (p *eventsPage) key(s *state) func(int) int {
+	return func(row int) int { return s.journal.number(p.rows[row]) }
+}
+
+func (p *eventsPage) height(s *state) int { return max(0, s.frame().body-1) }
+
+func (p *eventsPage) summary(s *state, l *widget.Line) {
+	counts := map[keyspace.EventKind]int{}
+	for _, e := range s.past() {
+		counts[e.Kind]++
+	}
+	parts := []part{{style: s.theme.strong, text: several(len(s.past()), "event")}}
+	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
+		glyph, st := s.ofEvent(k)
+		if counts[k] > 0 {
+			parts = append(parts, part{style: st, text: glyph + " " + count(counts[k]) + " " + string(k), rank: 2 + i})
+		}
+	}
+	filtered := ""
+	if p.filter.text != "" {
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + count(len(p.rows)) + " of " + count(len(s.past()))
+	}
+	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
+}
+
+func (p *eventsPage) view(s *state, w, h int) []string {
+	keys := min(40, max(12, w*3/10))
+	head := widget.NewLine(w).Skip(widget.Style{}, margin)
+	for _, c := range []struct {
+		title string
+		w     int
+	}{{"TIME", 12}, {"EVENT", 16}, {"LOCK", keys + 2}, {"WHO", eventOwner}} {
+		head.Put(s.theme.head, s.glyphs.Fit(c.title, c.w))
+	}
+	lines := []string{head.String()}
+	if len(p.rows) == 0 {
+		lines = append(lines, s.paragraph(w, "", p.nothing())...)
+	}
+	past := s.past()
+	thumb, end := widget.Thumb(p.cursor.top, h-1, len(p.rows))
+	for i := range max(0, min(h-1, len(p.rows)-p.cursor.top)) {
+		row := p.cursor.top + i
+		l := widget.NewLine(w)
+		s.pointer(l, row == p.cursor.row)
+		s.event(l, &past[p.rows[row]], keys)
+		if i >= thumb && i < end {
+			l.To(widget.Style{}, w-1).Put(s.theme.rule, s.glyphs.Thumb)
+		}
+		lines = append(lines, l.String())
+	}
+	return lines[:min(h, len(lines))]
+}
+
+// nothing says why there are no rows.
+func (p *eventsPage) nothing() string {
+	if p.filter.active() {
+		return "no event matches the filter; Esc clears it"
+	}
+	return "nothing has happened yet"
+}
+
+// pointer draws what stands left of a row.
+func (s *state) pointer(l *widget.Line, selected bool) {
+	cursor := " "
+	if selected {
+		cursor = s.glyphs.Cursor
+	}
+	l.Put(s.theme.key, cursor).Skip(widget.Style{}, margin-1)
+}

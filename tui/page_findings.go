@@ -1,0 +1,214 @@
+package tui
+
+import (
+	"slices"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// findingsPage lists what is wrong, the worst first, with what to do about it.
+type findingsPage struct {
+	cursor cursor[findingID]
+	filter filter
+	rows   []keyspace.Finding
+}
+
+// findingID tells findings apart.
+type findingID struct {
+	id   string
+	lock keyspace.ID
+}
+
+func (p *findingsPage) title() string { return "5 Findings" }
+func (p *findingsPage) place() place  { return onFindings }
+
+func (p *findingsPage) update(s *state, msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case lookedMsg, stillMsg, tea.WindowSizeMsg:
+		p.arrange(s)
+	case wheelMsg:
+		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key)
+		p.cursor.reveal(len(p.rows), p.height(s))
+	case clickMsg:
+		if row := p.cursor.top + msg.y - 1; msg.y > 0 && row < len(p.rows) && msg.y <= p.height(s) {
+			p.cursor.choose(row, len(p.rows), p.key)
+		}
+	case action:
+		return p.act(s, msg)
+	}
+	return nil
+}
+
+func (p *findingsPage) act(s *state, a action) tea.Cmd {
+	if p.cursor.travel(a, len(p.rows), p.height(s), p.key) {
+		return nil
+	}
+	switch a {
+	case search:
+		s.dialog = p.ask(s)
+	case back:
+		if p.filter.text == "" {
+			s.refuse("nothing to go back from: no pause, no filter")
+		}
+		p.filter = filter{}
+		p.arrange(s)
+	case enter:
+		if l, ok := p.subject(s); ok {
+			return show(l.ID())
+		}
+		s.refuse("no finding to open the lock of")
+	}
+	return nil
+}
+
+func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
+	if len(p.rows) == 0 {
+		return keyspace.Lock{}, false
+	}
+	id := p.rows[p.cursor.row].Lock
+	return s.shown().find(id)
+}
+
+func (p *findingsPage) ask(s *state) dialog {
+	d := newPrompt("/", p.filter.text)
+	d.typed = func(text string) {
+		p.filter = parseFilter(text)
+		p.arrange(s)
+	}
+	d.note = func(string) (string, bool) {
+		if p.filter.fault != "" {
+			return p.filter.fault, true
+		}
+		return count(len(p.rows)) + " of " + count(len(s.shown().findings)), false
+	}
+	return d
+}
+
+func (p *findingsPage) arrange(s *state) {
+	all := s.shown().findings
+	p.rows = p.rows[:0]
+	for i := range all {
+		if p.filter.finding(&all[i]) {
+			p.rows = append(p.rows, all[i])
+		}
+	}
+	slices.SortStableFunc(p.rows, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
+	p.cursor.follow(len(p.rows), p.key)
+	p.cursor.reveal(len(p.rows), p.height(s))
+}
+
+func (p *findingsPage) key(row int) findingID { return findingID{p.rows[row].ID, p.rows[row].Lock} }
+
+// remedyLines is the height of what stands below the list.
+const remedyLines = 6
+
+// height is the number of rows there is room for.
+func (p *findingsPage) height(s *state) int {
+	h := s.frame().body - 1
+	if p.roomForRemedy(s) {
+		h -= remedyLines
+	}
+	return max(0, h)
+}
+
+func (p *findingsPage) roomForRemedy(s *state) bool { return s.frame().body >= 2*remedyLines }
+
+func (p *findingsPage) summary(s *state, l *widget.Line) {
+	found := s.shown().findings
+	if len(found) == 0 {
+		l.Put(s.theme.good, s.glyphs.Check+" nothing is wrong, as far as looking can tell")
+		return
+	}
+	var counts [keyspace.Critical + 1]int
+	for _, f := range found {
+		counts[f.Severity]++
+	}
+	parts := []part{{style: s.theme.strong, text: several(len(found), "finding")}}
+	for v := keyspace.Critical; ; v-- {
+		if glyph, st := s.ofSeverity(v); counts[v] > 0 {
+			parts = append(parts, part{style: st, text: glyph + " " + count(counts[v]) + " " + v.String(), rank: 2})
+		}
+		if v == keyspace.Info {
+			break
+		}
+	}
+	filtered := ""
+	if p.filter.text != "" {
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + count(len(p.rows)) + " of " + count(len(found))
+	}
+	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
+}
+
+func (p *findingsPage) view(s *state, w, h int) []string {
+	keys := min(36, max(10, w/4))
+	head := widget.NewLine(w).Skip(widget.Style{}, margin)
+	head.Put(s.theme.head, s.glyphs.Fit("LOCK", keys+4)).Put(s.theme.head, "FINDING")
+	lines := []string{head.String()}
+	if len(p.rows) == 0 {
+		lines = append(lines, s.paragraph(w, "", p.nothing(s))...)
+	}
+	n := p.height(s)
+	thumb, end := widget.Thumb(p.cursor.top, n, len(p.rows))
+	for i := range max(0, min(n, len(p.rows)-p.cursor.top)) {
+		row := p.cursor.top + i
+		l := widget.NewLine(w)
+		p.row(s, l, row, keys)
+		if i >= thumb && i < end {
+			l.To(widget.Style{}, w-1).Put(s.theme.rule, s.glyphs.Thumb)
+		}
+		lines = append(lines, l.String())
+	}
+	if p.roomForRemedy(s) && len(p.rows) > 0 {
+		for len(lines) < n+1 {
+			lines = append(lines, widget.NewLine(w).String())
+		}
+		lines = append(lines, p.remedy(s, w)...)
+	}
+	return lines[:min(h, len(lines))]
+}
+
+// row draws one finding: its weight, its lock, and what is wrong.
+func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
+	f := &p.rows[row]
+	glyph, st := s.ofSeverity(f.Severity)
+	selected := row == p.cursor.row
+	key, text := s.theme.strong, s.theme.text
+	cursor := " "
+	if selected {
+		cursor = s.glyphs.Cursor
+		key, text, st = s.theme.row, s.theme.row, s.theme.row
+		l.Put(s.theme.row, cursor).Put(st, glyph).Skip(s.theme.row, 1)
+	} else {
+		l.Put(text, cursor).Put(st, glyph).Skip(text, 1)
+	}
+	name := s.key(f.Lock.Key)
+	if f.Lock.Key == "" {
+		name = "server"
+	}
+	l.Put(key, s.glyphs.Fit(name, keys)).Skip(key, 4)
+	l.Put(text, s.glyphs.FitEnd(s.says(f.Lock, f.Text), max(0, l.Rest()-1)))
+}
+
+// remedy says what to do about the selected finding.
+func (p *findingsPage) remedy(s *state, w int) []string {
+	f := &p.rows[p.cursor.row]
+	lines := []string{s.ruleOf(w, "what to do", f.ID)}
+	for _, text := range wrap(s.glyphs, s.says(f.Lock, f.Text), w-margin-2, 2) {
+		_, st := s.ofSeverity(f.Severity)
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(st, text).String())
+	}
+	for _, text := range wrap(s.glyphs, s.says(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.text, text).String())
+	}
+	return lines
+}
+
+func (p *findingsPage) nothing(s *state) string {
+	if p.filter.active() && len(s.shown().findings) > 0 {
+		return "no finding matches the filter; Esc clears it"
+	}
+	return "nothing is wrong, as far as looking can tell"
+}

@@ -1,0 +1,287 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// lockPage shows all that is known of one lock. What does not fit is scrolled.
+type lockPage struct {
+	id   keyspace.ID
+	last keyspace.Lock // as it was last seen
+	gone bool          // it is not there now
+	top  int           // the first line in sight
+	all  int           // lines there are, at the last look
+}
+
+func (p *lockPage) title() string { return "" }
+func (p *lockPage) place() place  { return onLock }
+
+func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last.Key != "" || !p.gone }
+
+func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case showMsg:
+		*p = lockPage{id: msg.id, last: keyspace.Lock{Key: msg.id.Key, Node: msg.id.Node, DB: msg.id.DB}}
+		p.look(s)
+	case lookedMsg, stillMsg:
+		p.look(s)
+	case wheelMsg:
+		p.scroll(s, msg.steps)
+	case action:
+		if steps, ok := stride(msg, p.lines(s), s.frame().body); ok {
+			p.scroll(s, steps)
+		}
+	}
+	return nil
+}
+
+// look finds the lock in the picture.
+func (p *lockPage) look(s *state) {
+	l, ok := s.shown().find(p.id)
+	p.gone = !ok
+	if ok {
+		p.last = l
+	}
+}
+
+func (p *lockPage) lines(s *state) int { return len(p.text(s, s.w)) }
+
+func (p *lockPage) scroll(s *state, steps int) {
+	p.top = max(0, min(p.top+steps, p.lines(s)-s.frame().body))
+}
+
+func (p *lockPage) summary(s *state, l *widget.Line) {
+	v := p.lock(s)
+	glyph, style := s.ofState(v.State())
+	word := string(v.State())
+	if p.gone {
+		glyph, style, word = s.glyphs.Ring, s.theme.dim, "not there now"
+	}
+	spread(l, s.glyphs, []part{
+		{style: style, text: glyph + " " + word},
+		{style: s.theme.strong, text: s.key(p.last.Key), flex: 16},
+	}, []part{{style: s.theme.dim, text: "Esc back", rank: 2}})
+}
+
+func (p *lockPage) lock(s *state) lockView { return lockView{&p.last, s.clock(), s} }
+
+func (p *lockPage) view(s *state, w, h int) []string {
+	all := p.text(s, w)
+	top := max(0, min(p.top, len(all)-h))
+	return all[top:min(len(all), top+h)]
+}
+
+// text is the whole page.
+func (p *lockPage) text(s *state, w int) []string {
+	v := p.lock(s)
+	lines := p.now(v, w)
+	lines = append(lines, p.wrong(s, w)...)
+	lines = append(lines, p.lately(s, w)...)
+	return append(lines, p.happened(s, w)...)
+}
+
+// now says who holds the lock and who waits for it.
+func (p *lockPage) now(v lockView, w int) []string {
+	s := v.state
+	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
+	lines := []string{s.ruleOf(w, "now", kind)}
+	if p.gone {
+		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
+	}
+	lines = append(lines, v.timeLeft(w))
+	lines = append(lines, v.holders(w, holdersListed)...)
+	lines = append(lines, v.queue(w)...)
+	return append(lines, s.item(w, "so far", s.theme.text, v.story()))
+}
+
+// What is listed of those who hold and those who wait.
+const (
+	holdersListed = 8
+	waitersListed = 10
+	eventsListed  = 50
+)
+
+// timeLeft draws how much of the lease is left.
+func (v lockView) timeLeft(w int) string {
+	s := v.state
+	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "time left").To(widget.Style{}, margin+10)
+	rest, ok := v.TTL(v.now)
+	switch {
+	case len(v.Holders) == 0:
+		return l.Put(s.theme.dim, s.glyphs.None).String()
+	case !ok:
+		return l.Put(s.theme.bad, "never expires").String()
+	}
+	l.Put(v.urgency(s.theme.text), s.glyphs.Fit(left(rest), 9))
+	const wide = 40
+	l.Put(v.urgency(s.theme.calm), s.glyphs.Fit(s.glyphs.Bar(v.remaining(), min(wide, l.Rest()-1)), min(wide, l.Rest()-1)))
+	return l.String()
+}
+
+// queue lists those who wait, one a line, in the order they will be served
+// where that is known.
+func (v lockView) queue(w int) []string {
+	s := v.state
+	n := len(v.Waiters)
+	if n == 0 {
+		return []string{s.item(w, "waiting", s.theme.dim, v.waiters())}
+	}
+	label := "waiting"
+	var lines []string
+	for i := range v.Waiters[:min(n, waitersListed)] {
+		waiter := &v.Waiters[i]
+		since := ""
+		if !waiter.Since.IsZero() {
+			since = "for " + span(v.now.Sub(waiter.Since))
+		}
+		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.who(waiter.ID), string(waiter.Mode), since))
+		lines = append(lines, s.item(w, label, s.theme.warn, text))
+		label = ""
+	}
+	if n > waitersListed {
+		lines = append(lines, s.item(w, "", s.theme.dim, fmt.Sprintf("and %s more", count(n-waitersListed))))
+	}
+	return lines
+}
+
+// wrong lists the findings on the lock, with what to do.
+func (p *lockPage) wrong(s *state, w int) []string {
+	found := s.shown().about(p.id)
+	if len(found) == 0 {
+		return nil
+	}
+	lines := []string{s.ruleOf(w, "findings", several(len(found), "finding"))}
+	for _, f := range found {
+		glyph, style := s.ofSeverity(f.Severity)
+		for i, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Text), w-margin-13, 3) {
+			if i > 0 {
+				glyph = " "
+			}
+			lines = append(lines, s.item(w, []string{widget.Plain(f.Severity.String()), ""}[min(i, 1)], style, glyph+" "+text))
+		}
+		for i, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Remedy), w-margin-13, 4) {
+			lines = append(lines, s.item(w, []string{"remedy", ""}[min(i, 1)], s.theme.text, "  "+text))
+		}
+	}
+	return lines
+}
+
+// lately draws the last minute, and who the letters are.
+func (p *lockPage) lately(s *state, w int) []string {
+	v := s.past60(max(1, w-2*margin))
+	l := widget.NewLine(w).Skip(widget.Style{}, margin)
+	s.strip(l, p.id, v)
+	return append([]string{s.ruleOf(w, "last 60 s", "sampled"), l.String()}, s.whoIsWho(w, p.id, v)...)
+}
+
+// whoIsWho says whom the letters of a strip stand for: as many as fit in a line.
+func (s *state) whoIsWho(w int, id keyspace.ID, v window) []string {
+	n := s.chronicle.lanes[id]
+	if n == nil {
+		return nil
+	}
+	l := widget.NewLine(w).Skip(widget.Style{}, margin)
+	seen := map[string]bool{}
+	for i := len(n.stretches) - 1; i >= 0; i-- {
+		h := &n.stretches[i]
+		if seen[h.who] || !v.shows(h.from, h.to) {
+			continue
+		}
+		seen[h.who] = true
+		letter, look := s.theme.ofOwner(h.owner)
+		name := s.who(h.name)
+		if len(name) > 20 {
+			name = s.glyphs.Fit(name, 20)
+		}
+		text := fmt.Sprintf(" %s %s", name, span(h.until(v.to).Sub(h.from)))
+		if l.Rest() < widget.Width(text)+4 {
+			l.Put(s.theme.dim, s.glyphs.Ellipsis)
+			break
+		}
+		l.Put(look.letter, letter).Put(s.theme.text, text).Skip(widget.Style{}, 3)
+	}
+	if len(seen) == 0 {
+		return []string{widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "nobody held it in this time").String()}
+	}
+	return []string{l.String()}
+}
+
+// happened lists the newest events of the lock.
+func (p *lockPage) happened(s *state, w int) []string {
+	lines := []string{s.ruleOf(w, "events", "newest first")}
+	past := s.past()
+	for i := len(past) - 1; i >= 0 && len(lines) <= eventsListed; i-- {
+		if past[i].Lock.ID() == p.id {
+			l := widget.NewLine(w).Skip(widget.Style{}, margin)
+			s.event(l, &past[i], 0)
+			lines = append(lines, l.String())
+		}
+	}
+	if len(lines) == 1 {
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "none while we looked").String())
+	}
+	return append(lines, strings.Repeat(" ", w))
+}
+
+// event draws when what happened, to which lock in so many cells, and to whom,
+// in the rest of a line but for its last cell.
+func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
+	glyph, st := s.ofEvent(e.Kind)
+	l.Put(s.theme.dim, e.At.Local().Format("15:04:05.0")).Skip(widget.Style{}, 2)
+	l.Put(st, s.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Skip(widget.Style{}, 1)
+	if keys > 0 {
+		l.Put(s.theme.strong, s.glyphs.Fit(s.key(e.Lock.Key), keys)).Skip(widget.Style{}, 2)
+	}
+	who := e.Holder.Name()
+	if e.Waiter.ID != "" {
+		who = e.Waiter.ID
+	}
+	l.Put(s.theme.text, s.glyphs.Fit(s.who(who), min(eventOwner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
+	l.Put(s.theme.dim, s.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
+}
+
+// eventOwner is the width of the name in an event.
+const eventOwner = 22
+
+// details are what else there is to say of an event.
+func (s *state) details(e *keyspace.Event) string {
+	held, depth, ttl := "", "", ""
+	if e.Held > 0 {
+		held = "held for " + span(e.Held)
+	}
+	if e.Holder.Count > 1 {
+		depth = fmt.Sprintf("%s%d", s.glyphs.Times, e.Holder.Count)
+	}
+	if rest, ok := e.Lock.TTL(e.At); ok && held == "" && rest > 0 {
+		ttl = left(rest.Round(100*time.Millisecond)) + " left"
+	}
+	return s.sentence(string(e.Holder.Mode), depth, held, ttl)
+}
+
+// ofEvent returns the glyph and the style of what happened.
+func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
+	g, t := s.glyphs, s.theme
+	switch k {
+	case keyspace.Acquired, keyspace.Reentered, keyspace.HandedOver:
+		return g.Dot, t.good
+	case keyspace.Appeared:
+		return g.Dot, t.dim
+	case keyspace.Released, keyspace.Left:
+		return g.Ring, t.text
+	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Gone:
+		return g.Cross, t.warn
+	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed:
+		return g.Alert, t.bad
+	case keyspace.WaiterCame, keyspace.WaiterWent:
+		return g.Dotted, t.dim
+	default:
+		return g.Point, t.dim
+	}
+}

@@ -1,0 +1,253 @@
+package tui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// timelinePage draws who held what, and when: a lane for each lock.
+type timelinePage struct {
+	cursor cursor[keyspace.ID]
+	lanes  []keyspace.ID
+	zoom   int           // index into zooms
+	back   time.Duration // how far the right edge is in the past
+}
+
+// zooms are the times that fit the screen.
+func zooms() []time.Duration {
+	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, pastKept}
+}
+
+func newTimelinePage() *timelinePage { return &timelinePage{zoom: 4} }
+
+func (p *timelinePage) title() string { return "2 Timeline" }
+func (p *timelinePage) place() place  { return onTimeline }
+
+func (p *timelinePage) update(s *state, msg tea.Msg) tea.Cmd {
+	switch msg := msg.(type) {
+	case lookedMsg, stillMsg, tea.WindowSizeMsg:
+		p.arrange(s)
+	case wheelMsg:
+		p.cursor.choose(p.cursor.row+msg.steps, len(p.lanes), p.key)
+		p.cursor.reveal(len(p.lanes), p.height(s))
+	case clickMsg:
+		if row := p.cursor.top + msg.y - 1; msg.y > 0 && msg.y <= p.height(s) {
+			p.cursor.choose(row, len(p.lanes), p.key)
+		}
+	case action:
+		return p.act(s, msg)
+	}
+	return nil
+}
+
+func (p *timelinePage) act(s *state, a action) tea.Cmd {
+	if p.cursor.travel(a, len(p.lanes), p.height(s), p.key) {
+		return nil
+	}
+	switch a {
+	case zoomIn:
+		p.zoomTo(s, p.zoom-1)
+	case zoomOut:
+		p.zoomTo(s, p.zoom+1)
+	case panLeft:
+		p.pan(s, p.span()/4)
+	case panRight:
+		p.pan(s, -p.span()/4)
+	case previousFault:
+		p.jump(s, -1)
+	case nextFault:
+		p.jump(s, 1)
+	case enter:
+		if len(p.lanes) > 0 {
+			return show(p.cursor.chosen)
+		}
+		s.refuse("no lock to open")
+	case back:
+		if p.back == 0 {
+			s.refuse("nothing to go back from: this is now")
+		}
+		p.back = 0
+	}
+	return nil
+}
+
+func (p *timelinePage) span() time.Duration { return zooms()[p.zoom] }
+
+func (p *timelinePage) zoomTo(s *state, zoom int) {
+	p.zoom = max(0, min(zoom, len(zooms())-1))
+	if zoom != p.zoom {
+		s.refuse("no further: " + span(p.span()) + " it is")
+	}
+}
+
+func (p *timelinePage) pan(s *state, by time.Duration) {
+	p.back = max(0, min(p.back+by, pastKept))
+	if p.back == 0 && by < 0 {
+		s.tell("the right edge is now")
+	}
+}
+
+// window is what the lanes show, in w cells.
+func (p *timelinePage) window(s *state, w int) window {
+	to := s.clock().Add(-p.back)
+	return window{to.Add(-p.span()), to, max(1, w)}
+}
+
+// jump shows the violation before, or after, the middle of the window.
+func (p *timelinePage) jump(s *state, direction int) {
+	now := s.clock()
+	view := p.window(s, 1)
+	middle := view.from.Add(p.span() / 2)
+	var best clash
+	var where keyspace.ID
+	for id, n := range s.chronicle.lanes {
+		for _, c := range n.clashes(now) {
+			ahead := time.Duration(direction) * c.from.Sub(middle)
+			if ahead <= p.span()/100 {
+				continue
+			}
+			if best.from.IsZero() || ahead < time.Duration(direction)*best.from.Sub(middle) {
+				best, where = c, id
+			}
+		}
+	}
+	if best.from.IsZero() {
+		s.refuse("no violation " + [...]string{"before", "", "after"}[direction+1] + " this time")
+		return
+	}
+	p.back = max(0, now.Sub(best.from)-p.span()/2)
+	if row := slices.Index(p.lanes, where); row >= 0 {
+		p.cursor.choose(row, len(p.lanes), p.key)
+		p.cursor.reveal(len(p.lanes), p.height(s))
+	}
+	s.tell(fmt.Sprintf("%s and %s inside at once for %s", s.who(best.a), s.who(best.b), span(best.to.Sub(best.from))))
+}
+
+// arrange lists the lanes: those in which something happens, in the order of
+// their names, so that they stay where they are.
+func (p *timelinePage) arrange(s *state) {
+	p.lanes = p.lanes[:0]
+	for id, n := range s.chronicle.lanes {
+		if len(n.stretches) > 0 || len(n.queue) > 0 {
+			p.lanes = append(p.lanes, id)
+		}
+	}
+	slices.SortFunc(p.lanes, func(a, b keyspace.ID) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
+	})
+	p.cursor.follow(len(p.lanes), p.key)
+	p.cursor.reveal(len(p.lanes), p.height(s))
+}
+
+func (p *timelinePage) key(row int) keyspace.ID { return p.lanes[row] }
+
+func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
+	if len(p.lanes) == 0 {
+		return keyspace.Lock{}, false
+	}
+	return s.shown().find(p.cursor.chosen)
+}
+
+// legendLines is the height of what stands below the lanes.
+const legendLines = 3
+
+// height is the number of lanes there is room for.
+func (p *timelinePage) height(s *state) int { return max(0, s.frame().body-1-legendLines) }
+
+func (p *timelinePage) summary(s *state, l *widget.Line) {
+	t, g := s.theme, s.glyphs
+	clashes := 0
+	for _, n := range s.chronicle.lanes {
+		clashes += len(n.clashes(s.clock()))
+	}
+	judged := part{style: t.good, text: g.Check + " no overlap", rank: 1}
+	if clashes > 0 {
+		judged = part{style: t.alarm, text: " " + g.Alert + " " + several(clashes, "overlap") + " "}
+	}
+	edge := "up to now"
+	if p.back > 0 {
+		edge = "up to " + span(p.back) + " ago"
+	}
+	spread(l, g, []part{
+		{style: t.strong, text: span(p.span())},
+		{style: t.text, text: edge},
+		{style: t.text, text: several(len(p.lanes), "lane"), rank: 2},
+		{style: t.dim, text: "as seen by looking: what is shorter than a look is not there", rank: 4},
+	}, []part{judged})
+}
+
+func (p *timelinePage) view(s *state, w, h int) []string {
+	names := min(32, max(8, w/4))
+	v := p.window(s, w-margin-names-2)
+	lines := []string{p.axis(s, w, names, v)}
+	if len(p.lanes) == 0 {
+		lines = append(lines, s.paragraph(w, "", "nobody has held anything yet")...)
+	}
+	n := min(p.height(s), h-1)
+	for i := range max(0, min(n, len(p.lanes)-p.cursor.top)) {
+		row := p.cursor.top + i
+		lines = append(lines, p.lane(s, w, names, row, v))
+	}
+	for len(lines) < h-legendLines {
+		lines = append(lines, strings.Repeat(" ", w))
+	}
+	lines = append(lines, p.legend(s, w, v)...)
+	return lines[:max(0, min(h, len(lines)))]
+}
+
+// lane draws the name of a lock and what happened to it.
+func (p *timelinePage) lane(s *state, w, names, row int, v window) string {
+	id := p.lanes[row]
+	l := widget.NewLine(w)
+	name := s.theme.text
+	if row == p.cursor.row {
+		name = s.theme.strong
+	}
+	s.pointer(l, row == p.cursor.row)
+	l.Put(name, s.glyphs.Fit(s.key(id.Key), names)).Skip(widget.Style{}, 1)
+	s.strip(l, id, v)
+	return l.String()
+}
+
+// axis draws the times above the lanes.
+func (p *timelinePage) axis(s *state, w, names int, v window) string {
+	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 1)
+	edge := margin + names + 1
+	const every = 20
+	form := "15:04:05"
+	if p.span() <= 10*time.Second {
+		form = "15:04:05.0"
+	}
+	for x := 0; x+every/2 < v.w; x += every {
+		at := v.from.Add(v.to.Sub(v.from) / time.Duration(v.w) * time.Duration(x))
+		l.To(widget.Style{}, edge+x).Put(s.theme.dim, at.Local().Format(form))
+	}
+	return l.String()
+}
+
+// legend says what the signs of the selected lane stand for.
+func (p *timelinePage) legend(s *state, w int, v window) []string {
+	if len(p.lanes) == 0 {
+		return nil
+	}
+	lines := []string{s.ruleOf(w, s.key(p.cursor.chosen.Key), "who held it")}
+	lines = append(lines, s.whoIsWho(w, p.cursor.chosen, v)...)
+	g, t := s.glyphs, s.theme
+	l := widget.NewLine(w).Skip(widget.Style{}, margin)
+	for _, sign := range []struct {
+		style widget.Style
+		glyph string
+		word  string
+	}{{t.text, g.Across[8], "held"}, {t.text, g.Shared, "shared"}, {t.warn, g.Dashed, "free, with waiters"}, {t.alarm, g.Clash, "overlap"}} {
+		l.Put(sign.style, sign.glyph).Put(t.dim, " "+sign.word).Skip(widget.Style{}, 3)
+	}
+	return append(lines, l.String())
+}

@@ -1,0 +1,85 @@
+package tui
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// picture is one snapshot with all that follows from it. It is immutable.
+type picture struct {
+	snap     keyspace.Snapshot
+	change   keyspace.Change // from the picture before
+	events   []keyspace.Event
+	locks    []keyspace.Lock // those of the snapshot, what does most damage first
+	findings []keyspace.Finding
+	worst    map[keyspace.ID]keyspace.Severity // of the locks that have a finding
+	offset   time.Duration                     // server's clock minus ours
+	derived  time.Time                         // of the snapshot that order and findings are from
+}
+
+// derivedFor is how long order and findings stay as they are while no lock
+// changes.
+const derivedFor = time.Second
+
+// newPicture works out what follows from a snapshot that was taken at a moment
+// of our clock. before is the picture before it, nil if there is none.
+func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture {
+	p := &picture{snap: snap, offset: snap.At.Sub(at)}
+	var was keyspace.Snapshot
+	if before != nil {
+		was = before.snap
+	}
+	p.change = keyspace.Between(was, snap)
+	p.events = snap.Events
+	if snap.Follow.Mode == "" { // nobody has followed it
+		p.events = p.change.Diff(was)
+	}
+	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor {
+		p.locks, p.findings, p.worst, p.derived = before.locks, before.findings, before.worst, before.derived
+		return p
+	}
+	p.derive()
+	return p
+}
+
+// derive works out what is wrong, and what does most damage.
+func (p *picture) derive() {
+	p.derived = p.snap.At
+	p.findings = keyspace.Findings(p.snap)
+	p.locks = keyspace.ByDamage(p.snap, p.findings)
+	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
+	for _, f := range p.findings {
+		p.worst[f.Lock] = max(p.worst[f.Lock], f.Severity)
+	}
+}
+
+// about returns the findings on one lock.
+func (p *picture) about(id keyspace.ID) []keyspace.Finding {
+	var all []keyspace.Finding
+	for _, f := range p.findings {
+		if f.Lock == id {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// find returns a lock of the picture.
+func (p *picture) find(id keyspace.ID) (keyspace.Lock, bool) {
+	for i := range p.locks {
+		if p.locks[i].Key == id.Key && p.locks[i].ID() == id {
+			return p.locks[i], true
+		}
+	}
+	return keyspace.Lock{}, false
+}
+
+// waiting is the number of waiters on all locks together.
+func (p *picture) waiting() int {
+	n := 0
+	for i := range p.locks {
+		n += len(p.locks[i].Waiters)
+	}
+	return n
+}

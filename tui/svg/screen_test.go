@@ -1,0 +1,64 @@
+package svg
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
+	own := cell{text: "x", width: 1, ink: ink(nil), paper: paper(nil)}
+	with := func(change func(*cell)) cell {
+		c := own
+		change(&c)
+		return c
+	}
+	for sequence, want := range map[string]cell{
+		"":                       own,
+		"\x1b[31m":               with(func(c *cell) { c.ink = named(1) }),
+		"\x1b[96m":               with(func(c *cell) { c.ink = named(14) }),
+		"\x1b[38;5;9m":           with(func(c *cell) { c.ink = named(9) }),
+		"\x1b[38;5;196m":         with(func(c *cell) { c.ink = rgb{255, 0, 0} }),
+		"\x1b[38;2;1;2;3m":       with(func(c *cell) { c.ink = rgb{1, 2, 3} }),
+		"\x1b[48;2;1;2;3m":       with(func(c *cell) { c.paper = rgb{1, 2, 3} }),
+		"\x1b[44m":               with(func(c *cell) { c.paper = named(4) }),
+		"\x1b[1;3;4;9m":          with(func(c *cell) { c.bold, c.italic, c.underline, c.strike = true, true, true, true }),
+		"\x1b[7m":                with(func(c *cell) { c.ink, c.paper = c.paper, c.ink }),
+		"\x1b[8m":                with(func(c *cell) { c.ink = c.paper }),
+		"\x1b[2m":                with(func(c *cell) { c.ink = c.ink.faint(c.paper) }),
+		"\x1b[1;31;44m\x1b[0m":   own,
+		"\x1b[31;44m\x1b[39;49m": own,
+	} {
+		if got := parse(sequence+"x", 1, 1)[0][0]; got != want {
+			t.Errorf("%q makes %+v, want %+v", sequence, got, want)
+		}
+	}
+}
+
+func TestFaintLiesBetweenInkAndPaper(t *testing.T) {
+	if got := (rgb{200, 0, 100}).faint(rgb{0, 100, 100}); got != (rgb{110, 45, 100}) {
+		t.Errorf("it is %v", got)
+	}
+}
+
+func TestColoursGoOnInTheNextLine(t *testing.T) {
+	grid := parse("\x1b[31ma\nb", 2, 2)
+	if got := grid[1][0]; got.text != "b" || got.ink != named(1) {
+		t.Errorf("the second line begins with %+v", got)
+	}
+}
+
+func TestScreenHasItsSizeWhateverTheText(t *testing.T) {
+	for _, text := range []string{"", "a", "abcdef\n\n\n\n\nabc", strings.Repeat("鎖", 9)} {
+		grid := parse(text, 3, 2)
+		if len(grid) != 2 || len(grid[0]) != 3 || len(grid[1]) != 3 {
+			t.Errorf("%q does not make 3×2 cells", text)
+		}
+	}
+}
+
+func TestWideCharacterTakesTwoCells(t *testing.T) {
+	row := parse("鎖x", 3, 1)[0]
+	if row[0].text != "鎖" || row[0].width != 2 || row[1].text != "" || row[2].text != "x" {
+		t.Errorf("the row is %+v", row)
+	}
+}

@@ -1,0 +1,212 @@
+// Package svg draws the screen of a terminal, as text with SGR sequences, as a
+// picture: letters as letters, blocks and lines as geometry without seams.
+package svg
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"unicode/utf8"
+)
+
+// The window around the cells, in units.
+const (
+	margin = 16
+	bar    = 32 // above the cells, for the title
+)
+
+// canvas collects the elements of a picture.
+type canvas struct {
+	buf     bytes.Buffer
+	pending tile // not yet written: its neighbour may continue it
+}
+
+// tile is a filled rectangle of the picture.
+type tile struct {
+	rect
+	ink   rgb
+	shade float64
+}
+
+// Draw makes an SVG of text, one line a row of the screen, in a window of
+// columns×rows cells with a title. What does not fit is left out.
+func Draw(title, text string, columns, rows int) []byte {
+	return draw(title, parse(text, columns, rows))
+}
+
+// draw makes an SVG of the screen in a window with a title.
+func draw(title string, grid [][]cell) []byte {
+	c := &canvas{}
+	c.open(title, grid)
+	for y, row := range grid {
+		c.backgrounds(y, row)
+		c.shapes(y, row)
+		c.words(y, row)
+		c.lines(y, row)
+	}
+	c.buf.WriteString("</g>\n</svg>\n")
+	return c.buf.Bytes()
+}
+
+// open writes everything around the cells.
+func (c *canvas) open(title string, grid [][]cell) {
+	w := cellWidth*len(grid[0]) + 2*margin
+	h := cellHeight*len(grid) + bar + margin
+	fmt.Fprintf(&c.buf, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", w, h, w, h)
+	fmt.Fprintf(&c.buf, "<title>%s</title>\n", escape(title))
+	fmt.Fprintf(&c.buf, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="9" fill="%s" stroke="#3a4252"/>`+"\n", w-1, h-1, paper(nil))
+	for i, light := range []string{"#f0655c", "#e8b43f", "#58b85a"} {
+		fmt.Fprintf(&c.buf, `<circle cx="%d" cy="%d" r="5.5" fill="%s"/>`+"\n", margin+6+20*i, bar/2, light)
+	}
+	fmt.Fprintf(&c.buf, `<text x="%d" y="%d" text-anchor="middle" font-family="system-ui, sans-serif" font-size="13" fill="#8b94a6">%s</text>`+"\n",
+		w/2, bar/2+5, escape(title))
+	fmt.Fprintf(&c.buf, `<g transform="translate(%d %d)" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="%g">`+"\n",
+		margin, bar, fontSize)
+}
+
+func (c *canvas) backgrounds(y int, row []cell) {
+	for x, cell := range row {
+		if cell.paper != paper(nil) {
+			c.tile(x, y, rect{0, 0, cellWidth, cellHeight}, cell.paper, 0)
+		}
+	}
+	c.flush()
+}
+
+// shapes draws what is geometry rather than writing.
+func (c *canvas) shapes(y int, row []cell) {
+	for x, cell := range row {
+		g, ok := shape(cell.text)
+		if !ok {
+			continue
+		}
+		for _, r := range g.rects {
+			c.tile(x, y, r, cell.ink, g.shade)
+		}
+		if g.fill != "" {
+			c.path(x, y, g.fill, fmt.Sprintf(`fill="%s"`, cell.ink))
+		}
+		if g.stroke != "" {
+			c.path(x, y, g.stroke, fmt.Sprintf(`fill="none" stroke="%s"`, cell.ink))
+		}
+	}
+	c.flush()
+}
+
+// lines draws underlines and strokes through text. They are no decoration of
+// the text, because they also go under spaces.
+func (c *canvas) lines(y int, row []cell) {
+	for x, cell := range row {
+		if cell.underline {
+			c.tile(x, y, rect{0, cellHeight - 2, cellWidth, 1}, cell.ink, 0)
+		}
+	}
+	c.flush()
+	for x, cell := range row {
+		if cell.strike {
+			c.tile(x, y, rect{0, middleY, cellWidth, 1}, cell.ink, 0)
+		}
+	}
+	c.flush()
+}
+
+// tile adds a rectangle of the cell at x, y. If it continues the one before,
+// both become one: seams between rectangles show.
+func (c *canvas) tile(x, y int, r rect, ink rgb, shade float64) {
+	r.x += float64(cellWidth * x)
+	r.y += float64(cellHeight * y)
+	p := &c.pending
+	if p.w > 0 && p.ink == ink && p.shade == shade && p.y == r.y && p.h == r.h && p.x+p.w == r.x {
+		p.w += r.w
+		return
+	}
+	c.flush()
+	c.pending = tile{r, ink, shade}
+}
+
+func (c *canvas) flush() {
+	p := c.pending
+	c.pending = tile{}
+	if p.w == 0 {
+		return
+	}
+	opacity := ""
+	if p.shade > 0 {
+		opacity = fmt.Sprintf(` fill-opacity="%g"`, p.shade)
+	}
+	fmt.Fprintf(&c.buf, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s"%s/>`+"\n", p.x, p.y, p.w, p.h, p.ink, opacity)
+}
+
+func (c *canvas) path(x, y int, data, attributes string) {
+	c.flush()
+	fmt.Fprintf(&c.buf, `<path transform="translate(%d %d)" d="%s" %s/>`+"\n", cellWidth*x, cellHeight*y, data, attributes)
+}
+
+// words writes the row's text, a word at a time: wherever a font is not quite
+// as wide as the cells, the next word begins in its own column all the same.
+func (c *canvas) words(y int, row []cell) {
+	for x := 0; x < len(row); {
+		n := wordLength(row[x:])
+		if n > 0 {
+			c.word(x, y, row[x:x+n])
+		}
+		x += max(n, 1)
+	}
+}
+
+// wordLength returns how many cells from the first on are written as one piece:
+// letters of one look, or a single sign that fonts disagree about; 0 if the
+// first is not text.
+func wordLength(row []cell) int {
+	if !written(row[0]) {
+		return 0
+	}
+	n := 1
+	if !plain(row[0]) {
+		return n
+	}
+	for n < len(row) && written(row[n]) && plain(row[n]) && row[n].looksLike(row[0]) {
+		n++
+	}
+	return n
+}
+
+func written(c cell) bool {
+	_, drawn := shape(c.text)
+	return !drawn && c.text != "" && c.text != " "
+}
+
+// plain reports whether every font has the character, one cell wide.
+func plain(c cell) bool {
+	r, size := utf8.DecodeRuneInString(c.text)
+	return size == len(c.text) && r < 0x250 && c.width == 1
+}
+
+func (c cell) looksLike(o cell) bool {
+	return c.ink == o.ink && c.bold == o.bold && c.italic == o.italic
+}
+
+// word writes the text of some cells, stretched to exactly their width.
+func (c *canvas) word(x, y int, cells []cell) {
+	text, width := "", 0
+	for _, cell := range cells {
+		text += cell.text
+		width += cell.width
+	}
+	look := ""
+	if cells[0].bold {
+		look += ` font-weight="bold"`
+	}
+	if cells[0].italic {
+		look += ` font-style="italic"`
+	}
+	const baseline = 12
+	fmt.Fprintf(&c.buf, `<text x="%d" y="%d" textLength="%d" lengthAdjust="spacingAndGlyphs" fill="%s"%s>%s</text>`+"\n",
+		cellWidth*x, cellHeight*y+baseline, cellWidth*width, cells[0].ink, look, escape(text))
+}
+
+func escape(text string) string {
+	var buf bytes.Buffer
+	_ = xml.EscapeText(&buf, []byte(text)) // a bytes.Buffer takes everything
+	return buf.String()
+}

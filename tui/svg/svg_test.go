@@ -1,0 +1,199 @@
+package svg
+
+import (
+	"encoding/xml"
+	"flag"
+	"os"
+	"slices"
+	"testing"
+)
+
+// picture is an SVG as far as the tests look at it.
+type picture struct {
+	Cells struct {
+		Rects []struct {
+			X       float64 `xml:"x,attr"`
+			Y       float64 `xml:"y,attr"`
+			W       float64 `xml:"width,attr"`
+			H       float64 `xml:"height,attr"`
+			Fill    string  `xml:"fill,attr"`
+			Opacity float64 `xml:"fill-opacity,attr"`
+		} `xml:"rect"`
+		Paths []struct {
+			Data   string `xml:"d,attr"`
+			Stroke string `xml:"stroke,attr"`
+		} `xml:"path"`
+		Texts []struct {
+			X      int    `xml:"x,attr"`
+			Y      int    `xml:"y,attr"`
+			Length int    `xml:"textLength,attr"`
+			Fill   string `xml:"fill,attr"`
+			Weight string `xml:"font-weight,attr"`
+			Text   string `xml:",chardata"`
+		} `xml:"text"`
+	} `xml:"g"`
+}
+
+// drawnRow draws text of one row and reads the SVG back.
+func drawnRow(t *testing.T, text string, width int) picture {
+	t.Helper()
+	var p picture
+	if err := xml.Unmarshal(draw("a <title> & more", parse(text, width, 1)), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestBlocksFillTheirPartOfTheCell(t *testing.T) {
+	for text, want := range map[string]rect{
+		"█": {0, 0, 8, 16}, "▉": {0, 0, 7, 16}, "▊": {0, 0, 6, 16}, "▋": {0, 0, 5, 16}, "▌": {0, 0, 4, 16},
+		"▍": {0, 0, 3, 16}, "▎": {0, 0, 2, 16}, "▏": {0, 0, 1, 16}, "▐": {4, 0, 4, 16}, "▕": {7, 0, 1, 16},
+		"▀": {0, 0, 8, 8}, "▁": {0, 14, 8, 2}, "▂": {0, 12, 8, 4}, "▃": {0, 10, 8, 6}, "▄": {0, 8, 8, 8},
+		"▅": {0, 6, 8, 10}, "▆": {0, 4, 8, 12}, "▇": {0, 2, 8, 14}, "▔": {0, 0, 8, 2},
+		"▖": {0, 8, 4, 8}, "▗": {4, 8, 4, 8}, "▘": {0, 0, 4, 8}, "▝": {4, 0, 4, 8},
+		"─": {0, 8, 8, 1}, "│": {4, 0, 1, 16}, "╴": {0, 8, 5, 1}, "╶": {4, 8, 4, 1}, "━": {0, 8, 8, 2}, "┃": {4, 0, 2, 16},
+	} {
+		g, ok := shape(text)
+		if !ok || len(g.rects) != 1 || g.rects[0] != want {
+			t.Errorf("%s is drawn as %+v, want %v", text, g, want)
+		}
+	}
+}
+
+func TestCornersAndCrossingsReachTheEdgesTheyShould(t *testing.T) {
+	for text, want := range map[string][]rect{
+		"┌": {{4, 8, 4, 1}, {4, 8, 1, 8}},
+		"┐": {{0, 8, 5, 1}, {4, 8, 1, 8}},
+		"└": {{4, 8, 4, 1}, {4, 0, 1, 9}},
+		"┘": {{0, 8, 5, 1}, {4, 0, 1, 9}},
+		"┬": {{0, 8, 8, 1}, {4, 8, 1, 8}},
+		"┤": {{0, 8, 5, 1}, {4, 0, 1, 16}},
+		"┼": {{0, 8, 8, 1}, {4, 0, 1, 16}},
+		"╋": {{0, 8, 8, 2}, {4, 0, 2, 16}},
+	} {
+		if g, _ := shape(text); !slices.Equal(g.rects, want) {
+			t.Errorf("%s is drawn as %v, want %v", text, g.rects, want)
+		}
+	}
+}
+
+func TestEveryBlockAndBrailleCharacterIsDrawn(t *testing.T) {
+	for r := '▀'; r <= '▟'; r++ {
+		g, _ := shape(string(r))
+		for _, part := range g.rects {
+			if part.x < 0 || part.y < 0 || part.w <= 0 || part.h <= 0 || part.x+part.w > cellWidth || part.y+part.h > cellHeight {
+				t.Errorf("%c leaves its cell: %v", r, g.rects)
+			}
+		}
+		if len(g.rects) == 0 {
+			t.Errorf("%c is not drawn", r)
+		}
+	}
+	for r := '⠁'; r <= '⣿'; r++ {
+		if g, _ := shape(string(r)); g.fill == "" {
+			t.Errorf("%c is not drawn", r)
+		}
+	}
+}
+
+func TestBrailleHasADotForEveryBit(t *testing.T) {
+	g, _ := shape("⠁")
+	if want := "M0.8 2a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0-2.4 0"; g.fill != want {
+		t.Errorf("⠁ is %q, want %q", g.fill, want)
+	}
+	g, _ = shape("⢀")
+	if want := "M4.8 14a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0-2.4 0"; g.fill != want {
+		t.Errorf("⢀ is %q, want %q", g.fill, want)
+	}
+}
+
+func TestNeighboursOfOneColourAreOneRectangle(t *testing.T) {
+	p := drawnRow(t, "\x1b[32m──██▌\x1b[31m█", 6)
+	type got struct {
+		x, w float64
+		fill string
+	}
+	var all []got
+	for _, r := range p.Cells.Rects {
+		all = append(all, got{r.X, r.W, r.Fill})
+	}
+	green, red := named(2).String(), named(1).String()
+	want := []got{{0, 16, green}, {16, 20, green}, {40, 8, red}}
+	if !slices.Equal(all, want) {
+		t.Errorf("the rectangles are %v, want %v", all, want)
+	}
+	if len(p.Cells.Texts) != 0 {
+		t.Errorf("something was left to the font: %v", p.Cells.Texts)
+	}
+}
+
+func TestShadesLetTheBackgroundThrough(t *testing.T) {
+	for text, want := range map[string]float64{"░": 0.25, "▒": 0.5, "▓": 0.75} {
+		if r := drawnRow(t, text, 1).Cells.Rects; len(r) != 1 || r[0].Opacity != want {
+			t.Errorf("%s is %+v, want opacity %v", text, r, want)
+		}
+	}
+}
+
+func TestWordsBeginInTheirColumnAndFillTheirCells(t *testing.T) {
+	p := drawnRow(t, "ab  \x1b[1;31mcd\x1b[0mé ●x鎖y", 13)
+	type got struct {
+		column, cells int
+		text, weight  string
+	}
+	var all []got
+	for _, x := range p.Cells.Texts {
+		all = append(all, got{x.X / cellWidth, x.Length / cellWidth, x.Text, x.Weight})
+	}
+	want := []got{
+		{0, 2, "ab", ""}, {4, 2, "cd", "bold"}, {6, 1, "é", ""},
+		{8, 1, "●", ""}, {9, 1, "x", ""}, {10, 2, "鎖", ""}, {12, 1, "y", ""},
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("the words are %v, want %v", all, want)
+	}
+}
+
+func TestMarkupInTextIsOnlyText(t *testing.T) {
+	p := drawnRow(t, `<b>&"x"`, 7)
+	if len(p.Cells.Texts) != 1 || p.Cells.Texts[0].Text != `<b>&"x"` {
+		t.Errorf("the words are %+v", p.Cells.Texts)
+	}
+}
+
+func TestUnderlinesAlsoGoUnderSpaces(t *testing.T) {
+	p := drawnRow(t, "\x1b[4ma b", 3)
+	if len(p.Cells.Rects) != 1 || p.Cells.Rects[0].W != 3*cellWidth {
+		t.Errorf("the line is %+v", p.Cells.Rects)
+	}
+}
+
+func TestBackgroundsAreDrawnWhereTheyDifferFromTheWindow(t *testing.T) {
+	p := drawnRow(t, "a\x1b[44m b", 4)
+	if len(p.Cells.Rects) != 1 || p.Cells.Rects[0].X != cellWidth || p.Cells.Rects[0].Fill != named(4).String() {
+		t.Errorf("the backgrounds are %+v", p.Cells.Rects)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+func TestSampleIsDrawnAsBefore(t *testing.T) {
+	text, err := os.ReadFile("testdata/sample.ansi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := draw("sample", parse(string(text), 40, 6))
+	const golden = "testdata/sample.svg"
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("testdata/sample.ansi is drawn differently; if that is meant, run with -update and look at %s", golden)
+	}
+}
