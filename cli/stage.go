@@ -52,7 +52,7 @@ func (st *stage) start(ctx context.Context, clients int) error {
 	if err != nil {
 		return fmt.Errorf("set the scene: %w", err)
 	}
-	st.load, err = loadgen.New(st.rdb, demoLoad(clients))
+	st.load, err = loadgen.New(loadgen.Servers{Redis: st.rdb}, demoLoad(clients))
 	if err != nil {
 		return err
 	}
@@ -83,9 +83,8 @@ func demoLoad(clients int) loadgen.Scenario {
 		Caption: "Clients fight over three locks, and keep their leases alive while they work. " +
 			"Add some with + and watch the waiting grow.",
 		Clients: clients,
-		TTL:     3 * time.Second,
-		Renew:   true,
-		Hold:    loadgen.Dist{Mean: 300 * time.Millisecond},
-		Think:   loadgen.Dist{Mean: 500 * time.Millisecond},
+		Lock:    loadgen.Lock{TTL: 3 * time.Second},
+		Hold:    loadgen.Exp(300 * time.Millisecond),
+		Think:   loadgen.Exp(500 * time.Millisecond),
 	}
 }

@@ -17,8 +17,8 @@ const crowd = 64
 // The loop with everything on, hardly any contention, no time to hold or think.
 // Its rate is to be compared with that of BenchmarkBareLocks.
 func BenchmarkLoop(b *testing.B) {
-	r, err := New(connect(b, server.ForTest(b).Addr()), Scenario{
-		Clients: crowd, Keys: MaxKeys, Hold: Dist{Const: true}, Think: Dist{Const: true},
+	r, err := New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
+		Clients: crowd, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -71,9 +71,9 @@ func BenchmarkRecorder(b *testing.B) {
 		client := int(clients.Add(1)) - 1
 		r.join(client)
 		for pb.Next() {
-			r.arrive(client)
+			r.arrive(client, false)
 			r.acquire(client, time.Now(), time.Millisecond)
-			r.end(client, released, nil)
+			r.end(client, released, time.Millisecond, nil)
 		}
 	})
 }
@@ -82,7 +82,7 @@ func BenchmarkMetricsOfTenThousandClients(b *testing.B) {
 	r := newRecorder(time.Now())
 	for client := range MaxClients {
 		r.join(client)
-		r.arrive(client)
+		r.arrive(client, false)
 		r.acquire(client, time.Now(), time.Duration(client)*time.Microsecond)
 	}
 	for b.Loop() {

@@ -1,7 +1,6 @@
 package loadgen
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -24,12 +23,14 @@ const releaseWithin = 2 * time.Second
 // work, release, think.
 type client struct {
 	number   int
+	fleet    *fleet
 	identity identity
 	choices  choices
-	keys     []string
-	patience time.Duration
-	oracle   *oracle
-	recorder *recorder
+	plight   *plight
+
+	wire      *wire         // the client's own; nil: shared with others
+	absence   time.Duration // after a crash; 0 = for ever
+	forgotten []lease
 }
 
 // run lives until stay ends, and returns the error that kept its last lease from
@@ -40,8 +41,20 @@ func (c *client) run(halt, stay context.Context) error {
 	var unreleased error
 	failures := 0
 	for stay.Err() == nil {
-		next := c.choices.next()
-		how, err := c.round(halt, stay, next)
+		if err := c.suffer(stay); err != nil {
+			unreleased = err
+			break
+		}
+		due, late, open := c.fleet.schedule.next(stay)
+		if stay.Err() != nil {
+			break
+		}
+		if !open {
+			due = time.Now()
+		}
+		s := c.fleet.scenario.Load()
+		next := c.choices.next(s, c.fleet.picker)
+		how, err := c.round(halt, stay, next, due, late)
 		unreleased = nil
 		switch how {
 		case unconfirmed:
@@ -49,82 +62,195 @@ func (c *client) run(halt, stay context.Context) error {
 			failures++
 		case failed:
 			failures++
+		case crashed:
+			c.die(stay)
 		default:
 			failures = 0
 		}
-		pause(stay, max(next.think, backoff(failures)))
+		c.think(stay, next.think, backoff(failures), open)
 	}
-	return cmp.Or(unreleased, c.identity.close())
+	return errors.Join(unreleased, c.recall(halt), c.identity.close())
+}
+
+// think lets time pass before the next round. Who comes by a schedule does not
+// think, and who is greedy neither.
+func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
+	if open || c.plight.isGreedy(time.Now()) {
+		d = 0
+	}
+	pause(stay, max(d, rest))
 }
 
 // round goes from the arrival to the release, and returns how it ended.
-func (c *client) round(halt, stay context.Context, next choice) (outcome, error) {
-	arrived := time.Now()
-	c.recorder.arrive(c.number)
-	lease, how, err := c.acquire(stay, next.key)
+func (c *client) round(halt, stay context.Context, next choice, due time.Time, late bool) (outcome, error) {
+	f := c.fleet
+	f.recorder.arrive(c.number, late)
+	f.note(Event{At: due, Kind: Arrived, Key: f.keys[next.key], Client: c.number + 1, Shared: next.shared})
+	if f.oracle.want(next.key, due) {
+		f.janitor.firstTouch(stay, next.key)
+	}
+	asked := time.Now()
+	l, how, err := c.acquire(stay, next)
+	now := time.Now()
 	if err != nil {
-		c.recorder.giveUp(c.number, how, err)
+		f.oracle.unwant(next.key, now)
+		f.recorder.giveUp(c.number, how, err)
+		c.noteEnd(how, next, now, now.Sub(due), nil, err)
 		return how, err
 	}
-	now := time.Now()
-	visit := c.oracle.enter(next.key, lease, now)
-	c.recorder.acquire(c.number, now, now.Sub(arrived))
-	work(halt, lease, next.hold)
-	kept := lease.Valid()
-	c.oracle.leave(visit, time.Now())
-	how, err = release(halt, lease, kept)
-	c.recorder.end(c.number, how, err)
+	who := party{client: c.number, token: l.Token(), fence: l.Fence(), shared: next.shared, flaw: f.flaw}
+	visit := f.oracle.enter(next.key, who, l, now)
+	f.recorder.acquire(c.number, now, now.Sub(due))
+	c.noteEnd(acquired, next, now, now.Sub(due), l, nil)
+	f.history.acquired(visit, asked, now)
+	fate := c.work(halt, l, visit, next.hold)
+	return c.end(halt, l, visit, next, fate)
+}
+
+// end goes from the end of the work to the release.
+func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate fate) (outcome, error) {
+	f := c.fleet
+	kept := l.Valid()
+	left := time.Now()
+	if fate != crashing && fate != forgetting {
+		polite := fate != blindly && f.sound
+		f.oracle.write(v, polite, left)
+	}
+	f.oracle.leave(v, left)
+	how, err := outcome(abandoned), error(nil)
+	switch fate {
+	case crashing:
+		how = crashed
+	case forgetting:
+		c.forgotten = append(c.forgotten, l)
+	default:
+		how, err = c.release(halt, l, v, kept)
+	}
+	f.history.ended(v, left, time.Now(), how)
+	f.recorder.end(c.number, how, left.Sub(v.began), err)
+	c.noteEnd(how, next, time.Now(), left.Sub(v.began), l, err)
 	return how, err
+}
+
+// noteEnd puts the end of an attempt or of a hold into the journal.
+func (c *client) noteEnd(how outcome, next choice, at time.Time, took time.Duration, l lease, err error) {
+	kind := how.event()
+	if kind == "" {
+		return
+	}
+	e := Event{
+		At: at, Kind: kind, Key: c.fleet.keys[next.key], Client: c.number + 1,
+		Shared: next.shared, Took: took,
+	}
+	if l != nil {
+		e.Token, e.Fence = l.Token(), l.Fence()
+	}
+	if err != nil && (how == failed || how == unconfirmed) {
+		e.Text = err.Error()
+	}
+	c.fleet.note(e)
 }
 
 // acquire waits for a key for as long as the client stays and has patience. The
 // outcome says why there is no lease, if there is none.
-func (c *client) acquire(stay context.Context, key int) (lease, outcome, error) {
+func (c *client) acquire(stay context.Context, next choice) (lease, outcome, error) {
 	ctx := stay
-	if c.patience > 0 {
-		patience, cancel := context.WithTimeout(stay, c.patience)
+	if patience := c.fleet.scenario.Load().Patience; patience > 0 {
+		bounded, cancel := context.WithTimeout(stay, patience)
 		defer cancel()
-		ctx = patience
+		ctx = bounded
 	}
-	l, err := c.identity.lock(ctx, c.keys[key])
+	l, err := c.identity.lock(ctx, c.fleet.keys[next.key], next.shared)
 	switch {
 	case err == nil:
 		return l, acquired, nil
+	case errors.Is(err, errDead):
+		return nil, crashed, err
 	case stay.Err() != nil:
 		return nil, calledOff, err
 	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
 		return nil, timedOut, err
+	case errors.Is(err, lock.ErrHeld):
+		return nil, refused, err
 	}
 	return nil, failed, err
 }
 
+// fate is how work ends.
+type fate uint8
+
+const (
+	done       fate = iota // it looks at its lease before it writes
+	blindly                // it writes without another look
+	crashing               // it never writes, and does not release
+	forgetting             // it does not release
+)
+
 // work stays inside for a while, or until the lease or the run is over.
-func work(halt context.Context, l lease, hold time.Duration) {
-	if hold <= 0 {
-		return
-	}
-	done := time.NewTimer(hold)
-	defer done.Stop()
-	select {
-	case <-done.C:
-	case <-l.Context().Done():
-	case <-halt.Done():
+func (c *client) work(halt context.Context, l lease, v *visit, hold time.Duration) fate {
+	timer := time.NewTimer(max(hold, 0))
+	defer timer.Stop()
+	over := l.Context().Done()
+	for {
+		if f, strikes := c.plight.take(c.struckInside); strikes {
+			if fate := c.strike(halt, v, f); fate != done {
+				return fate
+			}
+		}
+		if hold <= 0 {
+			return done
+		}
+		select {
+		case <-timer.C:
+			return done
+		case <-over:
+			return done
+		case <-halt.Done():
+			return done
+		case <-c.plight.struck:
+		}
 	}
 }
 
 // release unlocks, whether the lease was kept or not: that is what users do,
 // and a sound lock leaves a lost one alone. It goes on when the run is over.
-func release(halt context.Context, l lease, kept bool) (outcome, error) {
+func (c *client) release(halt context.Context, l lease, v *visit, kept bool) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
+	decided := time.Now()
 	err := l.Unlock(ctx)
+	now := time.Now()
+	if slow, ok := l.(interface{ decided() time.Time }); ok && slow.decided().After(decided) {
+		decided = slow.decided()
+	}
 	switch {
+	case err == nil:
+		c.fleet.oracle.unlocked(v, decided, now)
+		c.fleet.recorder.serve(now.Sub(decided))
+	case errors.Is(err, errDead):
+		return crashed, err
+	}
+	switch {
+	case !kept && !now.Before(l.Deadline()):
+		return expired, err
 	case !kept || errors.Is(err, lock.ErrLost):
 		return lost, err
 	case err != nil:
 		return unconfirmed, err
 	}
 	return released, nil
+}
+
+// recall releases what was forgotten, when the client goes.
+func (c *client) recall(halt context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
+	defer cancel()
+	for _, l := range c.forgotten {
+		if err := l.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
+			return err
+		}
+	}
+	return nil
 }
 
 // pause lets time pass until d is over or the client is asked to go.

@@ -1,52 +1,211 @@
 package loadgen
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// Dist is a distribution of durations: exponential around Mean, or constant.
-// The zero Dist stands for a default; no time at all is Dist{Const: true}.
-type Dist struct {
-	Mean  time.Duration
-	Const bool
+// Shape is the shape of a distribution.
+type Shape string
+
+// The shapes of distributions.
+const (
+	ShapeConst     Shape = "const"     // always Mean
+	ShapeExp       Shape = "exp"       // exponential around Mean
+	ShapeUniform   Shape = "uniform"   // any time from Low to High
+	ShapeLogNormal Shape = "lognormal" // half of them below Low, 99% below High
+	ShapeBimodal   Shape = "bimodal"   // High with chances of Share, else Low
+)
+
+// Shapes returns all shapes.
+func Shapes() []Shape {
+	return []Shape{ShapeConst, ShapeExp, ShapeUniform, ShapeLogNormal, ShapeBimodal}
 }
+
+// Dist is a distribution of durations. The zero Dist stands for a default; no
+// time at all is Const(0).
+type Dist struct {
+	Shape     Shape
+	Mean      time.Duration // const, exp
+	Low, High time.Duration // uniform: bounds; lognormal: p50 and p99; bimodal: the two times
+	Share     float64       // bimodal: of High, 0 to 1
+}
+
+// Const is always d.
+func Const(d time.Duration) Dist { return Dist{Shape: ShapeConst, Mean: d} }
+
+// Exp is exponential around a mean.
+func Exp(mean time.Duration) Dist { return Dist{Shape: ShapeExp, Mean: mean} }
+
+// Uniform is anything from low to high.
+func Uniform(low, high time.Duration) Dist {
+	return Dist{Shape: ShapeUniform, Low: low, High: high}
+}
+
+// LogNormal has these percentiles.
+func LogNormal(p50, p99 time.Duration) Dist {
+	return Dist{Shape: ShapeLogNormal, Low: p50, High: p99}
+}
+
+// Bimodal is slow with chances of share, else fast.
+func Bimodal(fast, slow time.Duration, share float64) Dist {
+	return Dist{Shape: ShapeBimodal, Low: fast, High: slow, Share: share}
+}
+
+// String returns the form that [ParseDist] reads.
+func (d Dist) String() string {
+	switch d.Shape {
+	case ShapeConst:
+		return short(d.Mean)
+	case ShapeExp:
+		return "exp:" + short(d.Mean)
+	case ShapeUniform, ShapeLogNormal:
+		return fmt.Sprintf("%s:%s,%s", d.Shape, short(d.Low), short(d.High))
+	case ShapeBimodal:
+		return fmt.Sprintf("%s:%s,%s,%s", d.Shape, short(d.Low), short(d.High), percent(d.Share))
+	}
+	return ""
+}
+
+// Typical is the time to expect: the mean, or the median where that says more.
+func (d Dist) Typical() time.Duration {
+	switch d.Shape {
+	case ShapeUniform:
+		return d.Low + (d.High-d.Low)/2
+	case ShapeLogNormal, ShapeBimodal:
+		return d.Low
+	}
+	return d.Mean
+}
+
+// Scaled returns the same shape, all times multiplied.
+func (d Dist) Scaled(by float64) Dist {
+	for _, t := range []*time.Duration{&d.Mean, &d.Low, &d.High} {
+		*t = min(time.Duration(float64(*t)*by), maxTime)
+	}
+	return d
+}
+
+const distForms = "20ms, exp:20ms, uniform:10ms,50ms, lognormal:20ms,400ms or bimodal:5ms,500ms,5%"
+
+// ParseDist reads a distribution: 20ms, exp:20ms, uniform:10ms,50ms,
+// lognormal:20ms,400ms (p50 and p99) or bimodal:5ms,500ms,5%.
+func ParseDist(text string) (Dist, error) {
+	shape, rest, shaped := strings.Cut(text, ":")
+	if !shaped {
+		shape, rest = string(ShapeConst), text
+	}
+	d := Dist{Shape: Shape(shape)}
+	parts := strings.Split(rest, ",")
+	var times []*time.Duration
+	switch d.Shape {
+	case ShapeConst, ShapeExp:
+		times = []*time.Duration{&d.Mean}
+	case ShapeUniform, ShapeLogNormal, ShapeBimodal:
+		times = []*time.Duration{&d.Low, &d.High}
+	}
+	if d.Shape == ShapeBimodal && len(parts) == 3 {
+		share, err := parseShare(parts[2])
+		if err != nil {
+			return Dist{}, err
+		}
+		d.Share, parts = share, parts[:2]
+	}
+	if len(times) == 0 || len(times) != len(parts) {
+		return Dist{}, fmt.Errorf("%q is no distribution; write %s", text, distForms)
+	}
+	for i, part := range parts {
+		var err error
+		if *times[i], err = time.ParseDuration(strings.TrimSpace(part)); err != nil {
+			return Dist{}, fmt.Errorf("%q is no distribution; write %s", text, distForms)
+		}
+	}
+	return d, d.validate()
+}
+
+// parseShare reads 5% or 0.05.
+func parseShare(text string) (float64, error) {
+	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	share, err := strconv.ParseFloat(number, 64)
+	if isPercent {
+		share /= 100
+	}
+	if err != nil || !(share >= 0 && share <= 1) {
+		return 0, fmt.Errorf("%q is no share; write one like 5%% or 0.05", text)
+	}
+	return share, nil
+}
+
+// percent writes a share so that parseShare returns the same number.
+func percent(share float64) string {
+	text := strconv.FormatFloat(share*100, 'g', 12, 64) + "%"
+	if back, err := parseShare(text); err != nil || back != share {
+		return strconv.FormatFloat(share, 'g', -1, 64)
+	}
+	return text
+}
+
+// short writes a duration without its zeros: 2m, not 2m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func (d Dist) or(otherwise Dist) Dist {
+	if d == (Dist{}) {
+		return otherwise
+	}
+	return d
+}
+
+func (d Dist) validate() error {
+	if !slices.Contains(Shapes(), d.Shape) {
+		return fmt.Errorf("dist must be one of %s, not %q", list(Shapes()), d.Shape)
+	}
+	for _, t := range []time.Duration{d.Mean, d.Low, d.High} {
+		if t < 0 || t > maxTime {
+			return fmt.Errorf("times must be 0 to %s, not %s", maxTime, t)
+		}
+	}
+	switch {
+	case d.High < d.Low:
+		return fmt.Errorf("%s: the second time must not be below the first: %s, %s", d.Shape, d.Low, d.High)
+	case d.Shape == ShapeLogNormal && d.Low == 0:
+		return fmt.Errorf("lognormal: its p50 must be above 0")
+	case !(d.Share >= 0 && d.Share <= 1):
+		return fmt.Errorf("the share must be 0%% to 100%%, not %g%%", 100*d.Share)
+	}
+	return nil
+}
+
+// p99 of a normal distribution lies so many standard deviations above its mean.
+const sigmasOfP99 = 2.3263478740408408
 
 func (d Dist) draw(r *rand.Rand) time.Duration {
-	if d.Const {
-		return d.Mean
+	switch d.Shape {
+	case ShapeExp:
+		return time.Duration(r.ExpFloat64() * float64(d.Mean))
+	case ShapeUniform:
+		return d.Low + time.Duration(r.Float64()*float64(d.High-d.Low))
+	case ShapeLogNormal:
+		sigma := math.Log(float64(d.High)/float64(d.Low)) / sigmasOfP99
+		return time.Duration(min(float64(d.Low)*math.Exp(sigma*r.NormFloat64()), float64(maxTime)))
+	case ShapeBimodal:
+		if r.Float64() < d.Share {
+			return d.High
+		}
+		return d.Low
 	}
-	return time.Duration(r.ExpFloat64() * float64(d.Mean))
-}
-
-// choices are the decisions of one simulated client. They depend on the
-// scenario and the client's number alone, never on what happens to it, so that
-// a run can be repeated.
-type choices struct {
-	random      *rand.Rand
-	keys        int
-	hold, think Dist
-}
-
-// choice is what a client decides when it arrives: all of its next round.
-type choice struct {
-	key         int
-	hold, think time.Duration
-}
-
-func newChoices(s Scenario, client int) choices {
-	return choices{
-		random: rand.New(rand.NewPCG(s.Seed, uint64(client))),
-		keys:   s.Keys,
-		hold:   s.Hold,
-		think:  s.Think,
-	}
-}
-
-func (c choices) next() choice {
-	return choice{
-		key:   c.random.IntN(c.keys),
-		hold:  c.hold.draw(c.random),
-		think: c.think.draw(c.random),
-	}
+	return d.Mean
 }

@@ -8,10 +8,10 @@ import (
 )
 
 func take(n int, s Scenario, client int) []choice {
-	choices := newChoices(s, client)
+	choices, keys := newChoices(s.Seed, client), newPicker(s.Keys)
 	all := make([]choice, n)
 	for i := range all {
-		all[i] = choices.next()
+		all[i] = choices.next(&s, keys)
 	}
 	return all
 }
@@ -33,7 +33,7 @@ func TestSameSeedSameChoices(t *testing.T) {
 
 func TestEveryKeyIsChosen(t *testing.T) {
 	seen := make([]int, 5)
-	for _, c := range take(5000, Scenario{Keys: 5, Seed: 1}.WithDefaults(), 0) {
+	for _, c := range take(5000, Scenario{Keys: Keys{N: 5}, Seed: 1}.WithDefaults(), 0) {
 		seen[c.key]++
 	}
 	for key, n := range seen {
@@ -46,7 +46,7 @@ func TestEveryKeyIsChosen(t *testing.T) {
 func TestConstantIsConstant(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 10 {
-		if got := (Dist{Mean: time.Second, Const: true}).draw(r); got != time.Second {
+		if got := (Const(time.Second)).draw(r); got != time.Second {
 			t.Fatalf("drew %s", got)
 		}
 	}
@@ -54,7 +54,7 @@ func TestConstantIsConstant(t *testing.T) {
 
 func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 	const n = 100_000
-	d := Dist{Mean: 20 * time.Millisecond}
+	d := Exp(20 * time.Millisecond)
 	r := rand.New(rand.NewPCG(1, 2))
 	var sum time.Duration
 	above := 0

@@ -3,61 +3,147 @@ package loadgen
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
+	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"locktop/lock"
 )
 
 // fleet is the clients of a run from one start to one stop, with the oracle and
 // the figures of that time. It is used once. All methods may be called from any
 // goroutine.
 type fleet struct {
-	scenario Scenario
+	scenario atomic.Pointer[Scenario] // as it is now
+	servers  Servers
+	opener   func(opening) (identity, error)
 	keys     []string
-	root     identity
+	picker   *picker
+	sound    bool   // the lock tells its holder when its time is up
+	flaw     string // what to blame otherwise
+	commands atomic.Int64
+
+	roots    []identity
 	oracle   *oracle
 	recorder *recorder
+	journal  *journal
+	schedule *schedule
+	history  *History
+	janitor  *janitor
 
 	ctx     context.Context // ends when the fleet is stopped
 	cancel  context.CancelFunc
 	clients errgroup.Group
+	tasks   sync.WaitGroup // everything else that runs
 
 	mu      sync.Mutex
 	stopped bool
 	seats   []*seat // by client number; nil is free
+	random  *rand.Rand
 }
 
 // seat is a client's place in a fleet.
 type seat struct {
 	leave   context.CancelFunc
 	leaving bool // asked to, but perhaps still holding something
+	client  *client
 }
 
-// newFleet lets a fleet begin whose clients lock with identities made from root.
-func newFleet(s Scenario, root identity) *fleet {
+// crew is what a fleet needs besides its scenario.
+type crew struct {
+	servers Servers
+	open    func(opening) (identity, error)
+	tell    func(Event)
+	history *History
+	over    func() // called once, when the scenario has run its time
+}
+
+// newFleet lets a fleet begin.
+func newFleet(s Scenario, c crew) (*fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	now := time.Now()
 	f := &fleet{
-		scenario: s,
-		keys:     s.names(),
-		root:     root,
-		oracle:   newOracle(s.Keys),
-		recorder: newRecorder(time.Now()),
+		servers:  c.servers,
+		opener:   c.open,
+		keys:     s.Keys.names(),
+		picker:   newPicker(s.Keys),
+		sound:    s.Lock.Kind.Sound(),
+		recorder: newRecorder(now),
+		journal:  newJournal(c.tell),
+		schedule: newSchedule(s.Rate, now),
+		history:  c.history,
 		ctx:      ctx,
 		cancel:   cancel,
+		random:   rand.New(rand.NewPCG(s.Seed, 1<<63)),
 	}
-	f.resize(s.Clients)
-	return f
+	if !f.sound {
+		f.flaw = string(s.Lock.Kind)
+	}
+	f.scenario.Store(&s)
+	f.oracle = newOracle(f.keys, 3*s.Lock.TTL)
+	f.oracle.report = f.violated
+	f.oracle.handoff = f.recorder.handOver
+	f.janitor = newJanitor(s, c.servers, f.oracle)
+	for range s.Conns {
+		root, err := f.open(newWire(&f.commands))
+		if err != nil {
+			return nil, errors.Join(err, f.hangUp())
+		}
+		f.roots = append(f.roots, root)
+	}
+	f.tasks.Go(func() { f.janitor.work(ctx) })
+	if err := f.resize(s.Clients); err != nil {
+		return nil, errors.Join(err, f.stop())
+	}
+	f.tasks.Go(func() { f.conduct(c.over) })
+	return f, nil
+}
+
+// open returns a first identity over a wire.
+func (f *fleet) open(w *wire) (identity, error) {
+	return f.opener(opening{f.servers, *f.scenario.Load(), w, f.observe})
+}
+
+// observe takes in what package lock tells.
+func (f *fleet) observe(e lock.Event) {
+	switch e.Kind {
+	case lock.Acquired:
+		f.recorder.attempts.Add(int64(e.Attempts))
+	case lock.Renewed:
+		f.recorder.renew(e.Late)
+	}
+}
+
+// root is where a client's identity is made from.
+func (f *fleet) root(number int) identity { return f.roots[number%len(f.roots)] }
+
+// note puts an event into the journal.
+func (f *fleet) note(e Event) { f.journal.note(e) }
+
+// violated puts a violation into the journal.
+func (f *fleet) violated(e Evidence) {
+	side := e.First
+	if e.Violation == Overlapped {
+		side = e.Second
+	}
+	f.note(Event{
+		At: e.At, Kind: e.Violation, Key: e.Key, Client: side.Client, Token: side.Token,
+		Fence: side.Fence, Shared: side.Reader, Took: e.Length, Text: e.Cause,
+	})
 }
 
 // resize adds clients, or asks those with the highest numbers to leave, until n
 // stay. It waits for none of them, and does nothing once the fleet is stopped.
-func (f *fleet) resize(n int) {
+func (f *fleet) resize(n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stopped {
-		return
+		return nil
 	}
 	staying := 0
 	for _, s := range f.seats {
@@ -70,7 +156,9 @@ func (f *fleet) resize(n int) {
 			f.seats = append(f.seats, nil)
 		}
 		if f.seats[number] == nil {
-			f.admit(number)
+			if err := f.admit(number); err != nil {
+				return err
+			}
 			staying++
 		}
 	}
@@ -81,26 +169,44 @@ func (f *fleet) resize(n int) {
 			staying--
 		}
 	}
+	return nil
 }
 
 // admit lets a client begin. The fleet's mutex must be held.
-func (f *fleet) admit(number int) {
-	stay, leave := context.WithCancel(f.ctx)
-	f.seats[number] = &seat{leave: leave}
-	f.recorder.join(number)
+func (f *fleet) admit(number int) error {
+	s := f.scenario.Load()
 	c := &client{
-		number:   number,
-		identity: f.root.as(fmt.Sprintf("client-%d", number+1)),
-		choices:  newChoices(f.scenario, number),
-		keys:     f.keys,
-		patience: f.scenario.Patience,
-		oracle:   f.oracle,
-		recorder: f.recorder,
+		number:  number,
+		fleet:   f,
+		choices: newChoices(s.Seed, number),
+		plight:  newPlight(),
 	}
+	c.identity = f.root(number).as(c.persona())
+	if number < s.victims() {
+		if err := c.isolate(); err != nil {
+			return err
+		}
+	}
+	stay, leave := context.WithCancel(f.ctx)
+	f.seats[number] = &seat{leave: leave, client: c}
+	f.recorder.join(number)
 	f.clients.Go(func() error {
 		defer f.vacate(number)
 		return c.run(f.ctx, stay)
 	})
+	return nil
+}
+
+// victims returns how many clients need connections of their own, because a
+// fault of the scenario will cut them.
+func (s *Scenario) victims() int {
+	n := 0
+	for _, f := range s.Faults {
+		if f.needsWire() {
+			n = max(n, f.Clients, f.Client)
+		}
+	}
+	return n
 }
 
 // vacate frees the seat of a client that has ended.
@@ -112,8 +218,22 @@ func (f *fleet) vacate(number int) {
 	f.seats[number] = nil
 }
 
-// stop ends all clients, waits for them, closes the root identity, and returns
-// the first error that kept a lease from being released.
+// apply changes what can be changed without a stop.
+func (f *fleet) apply(s Scenario) error {
+	f.scenario.Store(&s)
+	f.schedule.set(s.Rate, time.Now())
+	return f.resize(s.Clients)
+}
+
+// bury ends an identity that has lost its network. It may take a while.
+func (f *fleet) bury(i identity) {
+	f.tasks.Go(func() {
+		_ = i.close() // whatever it says, there is nobody left to do it
+	})
+}
+
+// stop ends all clients, waits for them, removes the keys of the run, and
+// returns the first error that kept a lease from being released.
 func (f *fleet) stop() error {
 	f.mu.Lock()
 	f.stopped = true
@@ -121,11 +241,55 @@ func (f *fleet) stop() error {
 	f.cancel()
 	err := f.clients.Wait()
 	f.recorder.stop(time.Now())
-	return cmp.Or(err, f.root.close())
+	f.tasks.Wait()
+	f.recorder.spent(f.janitor.spent())
+	err = cmp.Or(err, f.hangUp())
+	f.janitor.clean()
+	return err
+}
+
+// hangUp ends what the clients share.
+func (f *fleet) hangUp() error {
+	var errs []error
+	for _, root := range f.roots {
+		errs = append(errs, root.close())
+	}
+	return errors.Join(errs...)
 }
 
 func (f *fleet) metrics() Metrics {
-	m := f.recorder.metrics(time.Now())
-	m.Overlap = f.oracle.overlap()
+	now := time.Now()
+	m := f.recorder.metrics(now)
+	m.Commands = f.commands.Load()
+	m.Backlog = f.schedule.backlog(m.Began.Add(m.Elapsed))
+	f.oracle.judge(&m, m.Began.Add(m.Elapsed))
 	return m
+}
+
+// victimsOf picks the clients that a fault strikes: those with connections of
+// their own first, if the fault breaks connections.
+func (f *fleet) victimsOf(fault Fault) []*client {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var own, others []*client
+	prepared := f.scenario.Load().victims()
+	for number, s := range f.seats {
+		switch {
+		case s == nil || s.leaving:
+		case fault.Client == number+1:
+			return []*client{s.client}
+		case fault.needsWire() && number < prepared:
+			own = append(own, s.client)
+		default:
+			others = append(others, s.client)
+		}
+	}
+	if fault.Client > 0 {
+		return nil
+	}
+	for _, group := range [][]*client{own, others} {
+		f.random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+	}
+	all := slices.Concat(own, others)
+	return all[:min(fault.Clients, len(all))]
 }

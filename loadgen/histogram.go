@@ -31,11 +31,14 @@ func (h *histogram) reset() {
 }
 
 func (h *histogram) latency() Latency {
-	p := h.hdr.ValueAtPercentilesSlice([]float64{50, 99})
+	p := h.hdr.ValueAtPercentilesSlice([]float64{50, 90, 99})
 	// A percentile is the upper end of its bucket, which may lie above every value.
 	return Latency{
-		P50: min(time.Duration(p[0]), h.max),
-		P99: min(time.Duration(p[1]), h.max),
-		Max: h.max,
+		Count: h.hdr.TotalCount(),
+		Mean:  min(time.Duration(h.hdr.Mean()), h.max),
+		P50:   min(time.Duration(p[0]), h.max),
+		P90:   min(time.Duration(p[1]), h.max),
+		P99:   min(time.Duration(p[2]), h.max),
+		Max:   h.max,
 	}
 }

@@ -12,7 +12,7 @@ func TestPercentilesAreWithinOnePercentOfTheTruth(t *testing.T) {
 	h := newHistogram()
 	all := make([]time.Duration, 10_000)
 	for i := range all {
-		all[i] = 5*time.Microsecond + Dist{Mean: 30 * time.Millisecond}.draw(r)
+		all[i] = 5*time.Microsecond + Exp(30*time.Millisecond).draw(r)
 		h.add(all[i])
 	}
 	slices.Sort(all)

@@ -2,6 +2,8 @@ package loadgen
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,9 +16,9 @@ import (
 // is tried on forms that are broken.
 type identity interface {
 	// as returns another identity over the same connections.
-	as(owner string) identity
-	// lock waits until the key is held, or ctx ends.
-	lock(ctx context.Context, key string) (lease, error)
+	as(persona) identity
+	// lock waits until the key is held, or ctx ends; shared is to read only.
+	lock(ctx context.Context, key string, shared bool) (lease, error)
 	// close releases what is still held. That of the first identity also ends
 	// what all those made from it share.
 	close() error
@@ -25,34 +27,176 @@ type identity interface {
 // lease is what a simulated client needs of a [lock.Lease].
 type lease interface {
 	validity
-	// Context ends with the lease.
+	// Context ends with the lease; for locks that do not tell their holder, never.
 	Context() context.Context
-	// Unlock returns lock.ErrLost if the lease was over already.
+	Token() string
+	Fence() int64
+	// Unlock returns lock.ErrLost if it finds that the lease was over already.
 	Unlock(context.Context) error
 }
 
-// mutexes is an identity that locks with [lock.Mutex].
-type mutexes struct {
-	client  *lock.Client
-	options lock.Options
+// opening is what an identity is made of.
+type opening struct {
+	servers  Servers
+	scenario Scenario
+	wire     *wire
+	observe  func(lock.Event)
 }
 
-func openMutexes(rdb redis.UniversalClient, s Scenario) (identity, error) {
-	client, err := lock.New(rdb, lock.Config{})
+// open returns the first identity over a wire.
+func open(o opening) (identity, error) {
+	switch {
+	case !o.scenario.Lock.Kind.Sound():
+		return openClassic(o)
+	case o.scenario.Lock.Kind == Redlock:
+		return openQuorum(o)
+	}
+	rdb, err := o.wire.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
-	return mutexes{client, lock.Options{TTL: s.TTL, Renew: lock.Renew{Off: !s.Renew}}}, nil
+	client, err := lock.New(rdb, lock.Config{Observe: o.observe})
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	return sound{client, o.scenario, rdb.Close}, nil
 }
 
-func (m mutexes) as(owner string) identity { return mutexes{m.client.As(owner), m.options} }
+// lockOptions are those of package lock.
+func (s Scenario) lockOptions() lock.Options {
+	l := s.Lock
+	o := lock.Options{
+		TTL:   l.TTL,
+		Fence: l.Fence,
+		Wait:  lock.Wait{Poll: l.Wait.Poll, Jitter: l.Wait.Jitter, MaxTries: l.Wait.Tries},
+		Renew: lock.Renew{Off: l.Renew.Off, Every: l.Renew.Every, Max: l.Renew.Max},
+	}
+	if l.Renew.Off {
+		o.Renew = lock.Renew{Off: true}
+	}
+	return o
+}
 
-func (m mutexes) close() error { return m.client.Close() }
+// sound is an identity that locks with the kinds of a [lock.Client].
+type sound struct {
+	client   *lock.Client
+	scenario Scenario
+	hangUp   func() error // nil: somebody else does
+}
 
-func (m mutexes) lock(ctx context.Context, key string) (lease, error) {
-	l, err := m.client.Mutex(key, m.options).Lock(ctx)
+func (s sound) as(who persona) identity {
+	return sound{s.client.As(who.owner), s.scenario, nil}
+}
+
+func (s sound) close() error {
+	err := s.client.Close()
+	if s.hangUp != nil {
+		err = errors.Join(err, s.hangUp())
+	}
+	return err
+}
+
+func (s sound) lock(ctx context.Context, key string, shared bool) (lease, error) {
+	return enter(ctx, s.locker(key, shared), s.scenario.Depth)
+}
+
+func (s sound) locker(key string, shared bool) lock.Locker {
+	o := s.scenario.lockOptions()
+	switch s.scenario.Lock.Kind {
+	case Reentrant:
+		return s.client.Reentrant(key, o)
+	case Fair:
+		return s.client.Fair(key, o)
+	case RW:
+		rw := s.client.RW(key, o)
+		if shared {
+			return rw.Reader()
+		}
+		return rw.Writer()
+	}
+	return s.client.Mutex(key, o)
+}
+
+// quorum is an identity that locks with [lock.Redlock].
+type quorum struct {
+	quorum   *lock.Quorum
+	scenario Scenario
+	hangUp   func() error
+}
+
+func openQuorum(o opening) (identity, error) {
+	theirs, err := o.servers.quorum()
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]*redis.Client, len(theirs))
+	for i, n := range theirs {
+		nodes[i] = o.wire.overOne(n)
+	}
+	hangUp := func() error {
+		var errs []error
+		for _, n := range nodes {
+			errs = append(errs, n.Close())
+		}
+		return errors.Join(errs...)
+	}
+	q, err := lock.NewQuorum(nodes, lock.QuorumConfig{Config: lock.Config{Observe: o.observe}})
+	if err != nil {
+		return nil, errors.Join(err, hangUp())
+	}
+	return quorum{q, o.scenario, hangUp}, nil
+}
+
+func (q quorum) as(who persona) identity {
+	return quorum{q.quorum.As(who.owner), q.scenario, nil}
+}
+
+func (q quorum) close() error {
+	err := q.quorum.Close()
+	if q.hangUp != nil {
+		err = errors.Join(err, q.hangUp())
+	}
+	return err
+}
+
+func (q quorum) lock(ctx context.Context, key string, _ bool) (lease, error) {
+	return enter(ctx, q.quorum.Redlock(key, q.scenario.lockOptions()), 1)
+}
+
+// enter locks as often as depth says, all or nothing.
+func enter(ctx context.Context, l lock.Locker, depth int) (lease, error) {
+	outer, err := l.Lock(ctx)
 	if err != nil {
 		return nil, err // not a nil *lock.Lease in an interface that is not nil
 	}
-	return l, nil
+	if depth == 1 {
+		return outer, nil
+	}
+	n := &nested{Lease: outer}
+	for range depth - 1 {
+		inner, err := l.Lock(ctx)
+		if err != nil {
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWithin)
+			defer cancel()
+			return nil, errors.Join(fmt.Errorf("enter again: %w", err), n.Unlock(bounded))
+		}
+		n.inner = append(n.inner, inner)
+	}
+	return n, nil
+}
+
+// nested is a lock that was entered more than once by its owner.
+type nested struct {
+	*lock.Lease // the first
+	inner       []*lock.Lease
+}
+
+// Unlock leaves as often as was entered.
+func (n *nested) Unlock(ctx context.Context) error {
+	for _, l := range n.inner {
+		if err := l.Unlock(ctx); err != nil {
+			return errors.Join(err, n.Lease.Unlock(ctx))
+		}
+	}
+	return n.Lease.Unlock(ctx)
 }

@@ -49,7 +49,7 @@ func closing(t testing.TB, rdb *redis.Client) *redis.Client {
 // started returns a run that is running until the test ends.
 func started(t testing.TB, rdb *redis.Client, s Scenario) *Run {
 	t.Helper()
-	r, err := New(rdb, s)
+	r, err := New(Servers{Redis: rdb}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,18 +92,21 @@ func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 // checkSums fails the test unless the sums that Metrics promises hold.
 func checkSums(t testing.TB, m Metrics) {
 	t.Helper()
-	if got := m.Acquired + m.TimedOut + m.Errors + int64(m.Waiting); m.Arrivals != got {
-		t.Errorf("%d arrivals, but %d acquired + timed out + errors + waiting: %+v", m.Arrivals, got, m)
+	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + int64(m.Waiting); m.Arrivals != got {
+		t.Errorf("%d arrivals, but %d acquired + timed out + refused + errors + waiting: %+v", m.Arrivals, got, m)
 	}
-	if got := m.Released + m.Lost + m.Unconfirmed + int64(m.Holding); m.Acquired != got {
-		t.Errorf("%d acquired, but %d released + lost + unconfirmed + holding: %+v", m.Acquired, got, m)
+	if got := m.Released + m.Expired + m.Lost + m.Unconfirmed + m.Abandoned + int64(m.Holding); m.Acquired != got {
+		t.Errorf("%d acquired, but %d released + expired + lost + unconfirmed + abandoned + holding: %+v", m.Acquired, got, m)
 	}
-	if got := m.Idle + m.Waiting + m.Holding; m.Clients != got || m.Clients != len(m.Cells) {
-		t.Errorf("%d clients, but %d idle + waiting + holding and %d cells", m.Clients, got, len(m.Cells))
+	if got := m.Idle + m.Waiting + m.Holding + m.Dead; m.Clients != got || m.Clients != len(m.Cells) {
+		t.Errorf("%d clients, but %d idle + waiting + holding + dead and %d cells", m.Clients, got, len(m.Cells))
 	}
 	cells := map[Cell]int{}
 	for _, cell := range m.Cells {
 		cells[cell]++
+	}
+	if cells[Frozen]+cells[Severed] > 0 {
+		return // these are doing something as well
 	}
 	if cells[Thinking] != m.Idle || cells[Queued] != m.Waiting || cells[Inside] != m.Holding {
 		t.Errorf("cells %v do not agree with %d idle, %d waiting, %d holding", cells, m.Idle, m.Waiting, m.Holding)
@@ -130,15 +133,15 @@ type setter struct {
 	ttl   time.Duration
 }
 
-func openSetter(rdb *redis.Client) func(Scenario) (identity, error) {
-	return func(s Scenario) (identity, error) { return setter{rdb: rdb, ttl: s.TTL}, nil }
+func openSetter(rdb *redis.Client) func(opening) (identity, error) {
+	return func(o opening) (identity, error) { return setter{rdb: rdb, ttl: o.scenario.Lock.TTL}, nil }
 }
 
-func (s setter) as(owner string) identity { return setter{s.rdb, owner, s.ttl} }
+func (s setter) as(who persona) identity { return setter{s.rdb, who.owner, s.ttl} }
 
 func (s setter) close() error { return nil }
 
-func (s setter) lock(ctx context.Context, key string) (lease, error) {
+func (s setter) lock(ctx context.Context, key string, _ bool) (lease, error) {
 	deadline := time.Now().Add(s.ttl)
 	if err := s.rdb.Set(ctx, key, s.owner, s.ttl).Err(); err != nil {
 		return nil, err
@@ -156,6 +159,8 @@ type set struct {
 	cancel   context.CancelFunc
 }
 
+func (s *set) Token() string            { return s.owner }
+func (s *set) Fence() int64             { return 0 }
 func (s *set) Context() context.Context { return s.ctx }
 func (s *set) Valid() bool              { return s.ctx.Err() == nil && time.Now().Before(s.deadline) }
 func (s *set) Deadline() time.Time      { return s.deadline }

@@ -17,9 +17,27 @@ import (
 // bookkeeping of one key.
 type oracle struct {
 	sections []section // one per key
+	patience time.Duration
 
-	mu  sync.Mutex // locked only when something is wrong, and to read
-	sum Overlap
+	mu       sync.Mutex // locked only when something is wrong, and to read
+	found    findings
+	evidence map[EventKind][]Evidence
+	wiped    wipe // the newest of all keys at once
+	report   func(Evidence)
+	handoff  func(time.Duration)
+}
+
+// findings are what an oracle has counted.
+type findings struct {
+	overlap                         Overlap
+	late                            Excess
+	fenced, corrupt, stuck, foreign int64
+}
+
+// wipe is a fault that takes locks away from their holders.
+type wipe struct {
+	at   time.Time
+	kind FaultKind
 }
 
 // validity is what the oracle asks of a lease. Valid is the judge, Deadline the
@@ -29,33 +47,211 @@ type validity interface {
 	Deadline() time.Time
 }
 
-// section is the critical section of one key.
+// party is who enters a section.
+type party struct {
+	client int // from 0
+	token  string
+	fence  int64
+	shared bool // only reads: others who only read may be inside
+	flaw   string
+}
+
+// section is the critical section of one key, and what it protects.
 type section struct {
-	mu     sync.Mutex
-	inside []*visit // in the order they came
+	mu      sync.Mutex
+	name    string
+	inside  []*visit // in the order they came
+	waiting int
+	wanted  time.Time // since when somebody has been waiting without a hold ending
+	freed   time.Time // when the last visit that left was over
+	entered int64     // visits so far
+	fence   int64     // the largest number that the resource has seen
+	wiped   wipe      // the newest of this key alone
+
+	last   int // client of the newest visit
+	streak int // how often in a row
+	best   int // most of them, while others waited
+	busy   time.Duration
 }
 
 // visit is one hold, from enter to leave.
 type visit struct {
+	party
 	lease   validity
 	section *section
+	number  int64
 	began   time.Time
+	fault   FaultKind // what struck the holder; guarded by section.mu
+	hold    int64     // in the history; 0 = not kept there
 }
 
-func newOracle(keys int) *oracle { return &oracle{sections: make([]section, keys)} }
+// newOracle watches keys of these names. Nobody having one for longer than
+// patience, though somebody wants it, is worth a word.
+func newOracle(names []string, patience time.Duration) *oracle {
+	o := &oracle{
+		sections: make([]section, len(names)),
+		patience: patience,
+		evidence: make(map[EventKind][]Evidence),
+		report:   func(Evidence) {},
+		handoff:  func(time.Duration) {},
+	}
+	for i := range o.sections {
+		o.sections[i].name = names[i]
+		o.sections[i].last = -1
+	}
+	return o
+}
 
-// enter notes that a client is inside a key's section from now on, which must
-// have been read after the acquisition returned.
-func (o *oracle) enter(key int, lease validity, now time.Time) *visit {
+// want notes that a client waits for a key, and reports whether it is the first
+// that ever did.
+func (o *oracle) want(key int, now time.Time) (first bool) {
 	s := &o.sections[key]
-	v := &visit{lease: lease, section: s, began: now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.inside, (*visit).going) {
-		o.granted()
+	first = s.wanted.IsZero()
+	if s.waiting == 0 {
+		s.wanted = now
+	}
+	s.waiting++
+	return first
+}
+
+// unwant notes that a client waits no longer, and has nothing.
+func (o *oracle) unwant(key int, now time.Time) {
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == 1 {
+		o.endDrought(s, now)
+	}
+	s.waiting--
+}
+
+// enter notes that a client, which waited, is inside a key's section from now
+// on, which must have been read after the acquisition returned.
+func (o *oracle) enter(key int, who party, lease validity, now time.Time) *visit {
+	s := &o.sections[key]
+	v := &visit{party: who, lease: lease, section: s, began: now}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.endDrought(s, now)
+	if len(s.inside) == 0 && s.freed.After(s.wanted) {
+		o.handoff(now.Sub(s.freed))
+	}
+	if i := slices.IndexFunc(s.inside, v.excludes); i >= 0 {
+		_, excused := s.causeOf(s.inside[i], v, o.wipedAt())
+		o.granted(excused)
+	}
+	s.waiting--
+	s.wanted = now
+	s.run(who.client)
+	s.entered++
+	v.number = s.entered
+	if !who.shared {
+		s.fence = max(s.fence, who.fence)
 	}
 	s.inside = append(s.inside, v)
 	return v
+}
+
+// run counts acquisitions in a row.
+func (s *section) run(client int) {
+	if client == s.last {
+		s.streak++
+	} else {
+		s.last, s.streak = client, 1
+	}
+	if s.waiting > 0 {
+		s.best = max(s.best, s.streak)
+	}
+}
+
+// excludes reports whether another, who came before, must not be inside.
+func (v *visit) excludes(other *visit) bool {
+	return !(v.shared && other.shared) && other.going()
+}
+
+// endDrought counts the end of a time in which nobody could take the key.
+func (o *oracle) endDrought(s *section, now time.Time) {
+	if dry := s.drought(now); dry > o.patience {
+		o.mu.Lock()
+		o.found.stuck++
+		o.mu.Unlock()
+		o.keep(Evidence{Violation: WasStuck, Key: s.name, At: now, Length: dry})
+	}
+}
+
+// drought returns for how long nobody has had the key though somebody waits.
+func (s *section) drought(now time.Time) time.Duration {
+	if s.waiting == 0 {
+		return 0
+	}
+	free := s.wanted
+	if s.freed.After(free) {
+		free = s.freed
+	}
+	for _, v := range s.inside {
+		if end := v.end(now); end.After(free) {
+			free = end
+		}
+	}
+	return now.Sub(free)
+}
+
+// write notes that a client writes to what the lock protects, and reports
+// whether the write was let in. A polite client looks at its lease first, and
+// does not write without one: then the answer is false, and nothing is wrong.
+func (o *oracle) write(v *visit, polite bool, now time.Time) bool {
+	s := v.section
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	valid := v.going()
+	if polite && !valid {
+		return false
+	}
+	if !valid {
+		o.lateWork(v, now)
+	}
+	switch {
+	case v.shared:
+	case v.fence > 0 && v.fence < s.fence:
+		o.stale(v, WriteFenced, now)
+		return false
+	case !valid && s.entered > v.number:
+		o.stale(v, WriteAccepted, now)
+	}
+	return true
+}
+
+func (o *oracle) lateWork(v *visit, now time.Time) {
+	late := max(now.Sub(v.lease.Deadline()), 0)
+	o.mu.Lock()
+	o.found.late.Count++
+	o.found.late.Total += late
+	o.found.late.Longest = max(o.found.late.Longest, late)
+	o.mu.Unlock()
+	o.keep(Evidence{
+		Violation: LateWorked, Key: v.section.name, At: now, Length: late,
+		First: v.side(now), Cause: v.blame(),
+	})
+}
+
+// stale counts a write that came after a later holder had entered.
+func (o *oracle) stale(v *visit, how EventKind, now time.Time) {
+	o.mu.Lock()
+	if how == WriteFenced {
+		o.found.fenced++
+	} else {
+		o.found.corrupt++
+	}
+	o.mu.Unlock()
+	e := Evidence{Violation: how, Key: v.section.name, At: now, First: v.side(now), Cause: v.blame()}
+	for _, other := range v.section.inside {
+		if other.number > v.number {
+			e.Second = other.side(now)
+		}
+	}
+	o.keep(e)
 }
 
 // leave notes that a client is out. It must be called before the release.
@@ -65,30 +261,190 @@ func (o *oracle) leave(v *visit, now time.Time) {
 	defer s.mu.Unlock()
 	i := slices.Index(s.inside, v)
 	s.inside = slices.Delete(s.inside, i, i+1)
-	if together := v.longest(s.inside, now); together > 0 {
-		o.ended(together)
+	end := v.end(now)
+	if end.After(s.freed) {
+		s.freed = end
+	}
+	s.busy += max(end.Sub(v.began), 0)
+	if together, other := v.longest(s.inside, now); together > 0 {
+		o.ended(v, other, together, now)
 	}
 }
 
-// granted counts an overlap that begins.
-func (o *oracle) granted() {
+// unlocked notes that a release was answered with success that was decided upon
+// at a moment. Whoever came before that, and is inside still, has lost the lock
+// to it.
+func (o *oracle) unlocked(v *visit, decided, now time.Time) {
+	s := v.section
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.inside {
+		if other.number < v.number || !other.began.Before(decided) || !v.excludes(other) {
+			continue
+		}
+		o.mu.Lock()
+		o.found.foreign++
+		o.mu.Unlock()
+		o.keep(Evidence{
+			Violation: ForeignUnlock, Key: s.name, At: now,
+			First: v.side(now), Second: other.side(now), Cause: v.blame(),
+		})
+		return
+	}
+}
+
+// strike notes that a fault struck who is inside.
+func (o *oracle) strike(v *visit, kind FaultKind) {
+	v.section.mu.Lock()
+	defer v.section.mu.Unlock()
+	v.fault = kind
+}
+
+// wipe notes that a fault took a key away from whoever held it; of all keys if
+// key is negative. It must be called before the fault strikes.
+func (o *oracle) wipe(key int, kind FaultKind, now time.Time) {
+	if key < 0 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.wiped = wipe{now, kind}
+		return
+	}
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wiped = wipe{now, kind}
+}
+
+func (o *oracle) wipedAt() wipe {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sum.Count++
+	return o.wiped
+}
+
+// causeOf names what let second in while first was inside, "" if nothing is
+// known to have; wiped reports whether the lock had no chance.
+func (s *section) causeOf(first, second *visit, all wipe) (cause string, wiped bool) {
+	for _, w := range []wipe{s.wiped, all} {
+		if w.kind != "" && !w.at.Before(first.began) && w.at.Before(second.began) {
+			return string(w.kind), true
+		}
+	}
+	for _, v := range []*visit{first, second} {
+		if cause := v.blame(); cause != "" {
+			return cause, false
+		}
+	}
+	return "", false
+}
+
+// blame names what is known to be wrong with a holder. Its section's mutex must
+// be held.
+func (v *visit) blame() string {
+	switch {
+	case v.fault != "" && v.flaw != "":
+		return string(v.fault) + ", " + v.flaw
+	case v.fault != "":
+		return string(v.fault)
+	}
+	return v.flaw
+}
+
+// granted counts an overlap that begins.
+func (o *oracle) granted(excused bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.found.overlap.Count++
+	if excused {
+		o.found.overlap.Excused++
+	}
 }
 
 // ended notes how long an overlap was.
-func (o *oracle) ended(together time.Duration) {
+func (o *oracle) ended(v, other *visit, together time.Duration, now time.Time) {
+	first, second := v, other
+	if second.number < first.number {
+		first, second = second, first
+	}
+	cause, _ := v.section.causeOf(first, second, o.wipedAt())
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sum.Longest = max(o.sum.Longest, together)
+	o.found.overlap.Total += together
+	o.found.overlap.Longest = max(o.found.overlap.Longest, together)
+	o.mu.Unlock()
+	o.keep(Evidence{
+		Violation: Overlapped, Key: v.section.name, At: second.began, Length: together,
+		First: first.side(now), Second: second.side(now), Cause: cause,
+	})
 }
 
-// overlap sums up what was seen so far.
-func (o *oracle) overlap() Overlap {
+// keep remembers the first violations of each kind, and passes all of them on.
+func (o *oracle) keep(e Evidence) {
+	o.mu.Lock()
+	if len(o.evidence[e.Violation]) < maxEvidence {
+		o.evidence[e.Violation] = append(o.evidence[e.Violation], e)
+	}
+	o.mu.Unlock()
+	o.report(e)
+}
+
+// judge fills in what the oracle knows.
+func (o *oracle) judge(m *Metrics, now time.Time) {
+	var busy time.Duration
+	wanted, dry := 0, int64(0)
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		m.Fairness.Streak = max(m.Fairness.Streak, s.best)
+		if s.drought(now) > o.patience {
+			dry++
+		}
+		if s.entered > 0 {
+			wanted++
+			busy += s.busy
+			for _, v := range s.inside {
+				busy += max(v.end(now).Sub(v.began), 0)
+			}
+		}
+		s.mu.Unlock()
+	}
+	if wanted > 0 && m.Elapsed > 0 {
+		m.Utilisation = min(busy.Seconds()/m.Elapsed.Seconds()/float64(wanted), 1)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sum
+	f := o.found
+	m.Overlap, m.LateWork, m.Fenced, m.Corrupt, m.Foreign = f.overlap, f.late, f.fenced, f.corrupt, f.foreign
+	m.Stuck = f.stuck + dry
+	for _, kind := range []EventKind{Overlapped, ForeignUnlock, WriteAccepted, WriteFenced, LateWorked, WasStuck} {
+		m.Evidence = append(m.Evidence, o.evidence[kind]...)
+	}
+}
+
+// held returns a key that somebody is inside of; ok is false if there is none.
+func (o *oracle) held() (key int, ok bool) {
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		busy := slices.ContainsFunc(s.inside, (*visit).going)
+		s.mu.Unlock()
+		if busy {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// touched returns the names of the keys that anybody ever wanted.
+func (o *oracle) touched() []string {
+	var names []string
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		if !s.wanted.IsZero() {
+			names = append(names, s.name)
+		}
+		s.mu.Unlock()
+	}
+	return names
 }
 
 // going reports whether the hold counts: its lease is not over.
@@ -102,13 +458,26 @@ func (v *visit) end(now time.Time) time.Time {
 	return now
 }
 
+// side is the visit as evidence, if it is left now.
+func (v *visit) side(now time.Time) Side {
+	return Side{
+		Client: v.client + 1, Token: v.token, Fence: v.fence, Reader: v.shared,
+		From: v.began, To: now, Deadline: v.lease.Deadline(),
+	}
+}
+
 // longest returns the longest time that v was inside together with one of the
-// others, who are in the order they came. It looks at no more of them than the
-// first whose lease is good: those who came later were with v for a shorter time.
-func (v *visit) longest(others []*visit, now time.Time) time.Duration {
+// others, who are in the order they came, and with whom. It looks at no more of
+// them than the first that v excludes and whose lease is good: those who came
+// later were with v for a shorter time.
+func (v *visit) longest(others []*visit, now time.Time) (time.Duration, *visit) {
 	var longest time.Duration
+	var with *visit
 	end := v.end(now)
 	for _, other := range others {
+		if v.shared && other.shared {
+			continue
+		}
 		together := end
 		if e := other.end(now); e.Before(end) {
 			together = e
@@ -117,10 +486,12 @@ func (v *visit) longest(others []*visit, now time.Time) time.Duration {
 		if other.began.After(began) {
 			began = other.began
 		}
-		longest = max(longest, together.Sub(began))
+		if d := together.Sub(began); d > longest {
+			longest, with = d, other
+		}
 		if other.going() {
 			break
 		}
 	}
-	return longest
+	return longest, with
 }

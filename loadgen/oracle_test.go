@@ -33,8 +33,20 @@ func (s stay) end() int {
 	return s.left
 }
 
+// seen is what an oracle says of overlaps, in short.
+type seen struct {
+	count   int64
+	longest time.Duration
+}
+
+func overlapsOf(o *oracle) seen {
+	var m Metrics
+	o.judge(&m, time.Time{})
+	return seen{m.Overlap.Count, m.Overlap.Longest}
+}
+
 // play shows a history to an oracle and returns what it says afterwards.
-func play(history []stay) Overlap {
+func play(history []stay) seen {
 	type step struct {
 		at, hold int
 		enter    bool
@@ -50,7 +62,7 @@ func play(history []stay) Overlap {
 	zero := time.Unix(0, 0)
 	clock := &clock{zero}
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
-	o := newOracle(keys)
+	o := newOracle(make([]string, keys), time.Hour)
 	visits := make([]*visit, len(history))
 	for _, s := range steps {
 		clock.now = at(s.at)
@@ -59,25 +71,25 @@ func play(history []stay) Overlap {
 			continue
 		}
 		h := history[s.hold]
-		visits[s.hold] = o.enter(h.key, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
+		visits[s.hold] = o.enter(h.key, party{}, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
 	}
-	return o.overlap()
+	return overlapsOf(o)
 }
 
 // truth finds the overlaps of a history by comparing every hold with every other.
-func truth(history []stay) Overlap {
-	var sum Overlap
+func truth(history []stay) seen {
+	var sum seen
 	for _, h := range history {
 		granted := false
 		for _, g := range history {
 			if g.key == h.key && g.began < h.began && h.began < g.end() {
 				granted = true
 				together := time.Duration(min(g.end(), h.end())-h.began) * time.Microsecond
-				sum.Longest = max(sum.Longest, together)
+				sum.longest = max(sum.longest, together)
 			}
 		}
 		if granted {
-			sum.Count++
+			sum.count++
 		}
 	}
 	return sum
@@ -88,20 +100,20 @@ func TestKnownOverlapsAreCountedExactly(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		history []stay
-		want    Overlap
+		want    seen
 	}{
-		{"nobody", nil, Overlap{}},
-		{"one after the other", []stay{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, Overlap{}},
-		{"50 µs", []stay{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, Overlap{1, 50 * us}},
-		{"1 µs", []stay{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, Overlap{1, us}},
-		{"one inside another", []stay{{0, 0, 1000, 0}, {0, 400, 500, 0}}, Overlap{1, 100 * us}},
-		{"three at once", []stay{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, Overlap{2, 800 * us}},
-		{"two and two", []stay{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, Overlap{2, 10 * us}},
-		{"different keys", []stay{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, Overlap{}},
-		{"work past an expired lease", []stay{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, Overlap{}},
-		{"granted 50 µs before the lease was over", []stay{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, Overlap{1, 50 * us}},
-		{"the second lease is over first", []stay{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, Overlap{1, 300 * us}},
-		{"an expired one in front of a good one", []stay{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, Overlap{1, 200 * us}},
+		{"nobody", nil, seen{}},
+		{"one after the other", []stay{{0, 0, 100, 0}, {0, 100, 200, 0}, {0, 201, 300, 0}}, seen{}},
+		{"50 µs", []stay{{0, 0, 1000, 0}, {0, 950, 2000, 0}}, seen{1, 50 * us}},
+		{"1 µs", []stay{{0, 0, 1000, 0}, {0, 999, 2000, 0}}, seen{1, us}},
+		{"one inside another", []stay{{0, 0, 1000, 0}, {0, 400, 500, 0}}, seen{1, 100 * us}},
+		{"three at once", []stay{{0, 0, 1000, 0}, {0, 100, 900, 0}, {0, 200, 800, 0}}, seen{2, 800 * us}},
+		{"two and two", []stay{{0, 0, 10, 0}, {0, 5, 12, 0}, {0, 20, 40, 0}, {0, 30, 50, 0}}, seen{2, 10 * us}},
+		{"different keys", []stay{{0, 0, 1000, 0}, {1, 500, 1500, 0}}, seen{}},
+		{"work past an expired lease", []stay{{0, 0, 5000, 1000}, {0, 1010, 2000, 0}}, seen{}},
+		{"granted 50 µs before the lease was over", []stay{{0, 0, 5000, 1000}, {0, 950, 2000, 0}}, seen{1, 50 * us}},
+		{"the second lease is over first", []stay{{0, 0, 5000, 0}, {0, 1000, 4000, 1300}}, seen{1, 300 * us}},
+		{"an expired one in front of a good one", []stay{{0, 0, 900, 10}, {0, 20, 800, 0}, {0, 100, 300, 0}}, seen{1, 200 * us}},
 	} {
 		if got := play(c.history); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
@@ -132,7 +144,7 @@ func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
 		if got != want {
 			t.Errorf("seed %d: got %v, want %v", seed, got, want)
 		}
-		total += int(want.Count)
+		total += int(want.count)
 	}
 	if total < 1000 {
 		t.Errorf("only %d overlaps in all histories: they prove nothing", total)
@@ -155,17 +167,17 @@ func unambiguous(history []stay) []stay {
 func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
 	clock := &clock{time.Unix(0, 0)}
 	good := term{clock, time.Unix(1000, 0)}
-	o := newOracle(1)
-	o.enter(0, good, time.Unix(0, 0))
-	if got := o.overlap(); got != (Overlap{}) {
+	o := newOracle(make([]string, 1), time.Hour)
+	o.enter(0, party{}, good, time.Unix(0, 0))
+	if got := overlapsOf(o); got != (seen{}) {
 		t.Errorf("one client alone: %v", got)
 	}
-	second := o.enter(0, good, time.Unix(10, 0))
-	if got, want := o.overlap(), (Overlap{1, 0}); got != want {
+	second := o.enter(0, party{}, good, time.Unix(10, 0))
+	if got, want := overlapsOf(o), (seen{1, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	o.leave(second, time.Unix(13, 0))
-	if got, want := o.overlap(), (Overlap{1, 3 * time.Second}); got != want {
+	if got, want := overlapsOf(o), (seen{1, 3 * time.Second}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -178,7 +190,7 @@ func (always) Deadline() time.Time { return time.Unix(1<<40, 0) }
 
 func TestOracleIsExactAmongGoroutines(t *testing.T) {
 	const clients, rounds = 16, 500
-	o := newOracle(2)
+	o := newOracle(make([]string, 2), time.Hour)
 	var guard sync.Mutex // a lock that is sound, for key 0
 	var all sync.WaitGroup
 	var inside sync.WaitGroup
@@ -188,19 +200,19 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 		all.Go(func() {
 			for range rounds {
 				guard.Lock()
-				v := o.enter(0, always{}, time.Now())
+				v := o.enter(0, party{}, always{}, time.Now())
 				o.leave(v, time.Now())
 				guard.Unlock()
 			}
 			// Key 1 lets everybody in at once.
-			v := o.enter(1, always{}, time.Now())
+			v := o.enter(1, party{}, always{}, time.Now())
 			inside.Done()
 			<-leave
 			o.leave(v, time.Now())
 		})
 	}
 	inside.Wait()
-	if got := o.overlap().Count; got != clients-1 {
+	if got := overlapsOf(o).count; got != clients-1 {
 		t.Errorf("%d clients at once: counted %d", clients, got)
 	}
 	close(leave)
@@ -211,28 +223,28 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 }
 
 func BenchmarkOracle(b *testing.B) {
-	o := newOracle(1)
+	o := newOracle(make([]string, 1), time.Hour)
 	for b.Loop() {
-		o.leave(o.enter(0, always{}, time.Now()), time.Now())
+		o.leave(o.enter(0, party{}, always{}, time.Now()), time.Now())
 	}
 }
 
 func BenchmarkOracleOneKeyFromEverywhere(b *testing.B) {
-	o := newOracle(1)
+	o := newOracle(make([]string, 1), time.Hour)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			o.leave(o.enter(0, always{}, time.Now()), time.Now())
+			o.leave(o.enter(0, party{}, always{}, time.Now()), time.Now())
 		}
 	})
 }
 
 // A lock so broken that a thousand are inside all the time.
 func BenchmarkOracleWithThousandInside(b *testing.B) {
-	o := newOracle(1)
+	o := newOracle(make([]string, 1), time.Hour)
 	for range 1000 {
-		o.enter(0, always{}, time.Now())
+		o.enter(0, party{}, always{}, time.Now())
 	}
 	for b.Loop() {
-		o.leave(o.enter(0, always{}, time.Now()), time.Now())
+		o.leave(o.enter(0, party{}, always{}, time.Now()), time.Now())
 	}
 }

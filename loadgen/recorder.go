@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,17 +11,26 @@ import (
 // [Metrics] promises hold in all of them. All methods may be called from any
 // goroutine.
 type recorder struct {
+	attempts atomic.Int64
+
 	mu       sync.Mutex
 	began    time.Time
 	ended    time.Time // zero while the fleet is running
 	totals   Metrics   // its counters, gauges and newest error
-	cells    []Cell    // by client number; absent between clients
-	wait     *histogram
+	clients  []record  // by client number
 	timeline *timeline
+
+	wait, service, held, handoff, renewLate *histogram
 }
 
-// absent marks the number of a client that is no longer, or not yet, there.
-const absent = Cell(0xff)
+// record is what is known of one client.
+type record struct {
+	present  bool
+	state    Cell // Thinking, Queued, Inside or Dead
+	trouble  Cell // Frozen or Severed; Thinking = none
+	acquired int64
+	since    time.Time // waits since then, if it does
+}
 
 // outcome is how an attempt, or a hold, ended.
 type outcome uint8
@@ -28,26 +38,59 @@ type outcome uint8
 const (
 	acquired outcome = iota // how an attempt ends
 	timedOut
+	refused
 	failed
 	calledOff
 
 	released // how a hold ends
+	expired
 	lost
 	unconfirmed
+	abandoned
+
+	crashed // how either does
 )
 
+// event returns the kind of event that an outcome is, "" if it is none.
+func (o outcome) event() EventKind {
+	switch o {
+	case acquired:
+		return Acquired
+	case timedOut:
+		return TimedOut
+	case refused:
+		return Refused
+	case failed, unconfirmed:
+		return Failed
+	case released:
+		return Released
+	case expired:
+		return Expired
+	case lost:
+		return Lost
+	case abandoned, crashed:
+		return Abandoned
+	}
+	return ""
+}
+
 func newRecorder(now time.Time) *recorder {
-	return &recorder{began: now, wait: newHistogram(), timeline: newTimeline()}
+	return &recorder{
+		began: now, timeline: newTimeline(),
+		wait: newHistogram(), service: newHistogram(), held: newHistogram(),
+		handoff: newHistogram(), renewLate: newHistogram(),
+	}
 }
 
 // join begins to count a client, which is thinking.
 func (r *recorder) join(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for client >= len(r.cells) {
-		r.cells = append(r.cells, absent)
+	for client >= len(r.clients) {
+		r.clients = append(r.clients, record{})
 	}
-	r.cells[client] = Thinking
+	c := &r.clients[client]
+	c.present, c.state, c.trouble = true, Thinking, Thinking
 	r.totals.Clients++
 	r.totals.Idle++
 }
@@ -56,67 +99,148 @@ func (r *recorder) join(client int) {
 func (r *recorder) part(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cells[client] = absent
+	r.clients[client].present = false
 	r.totals.Clients--
 	r.totals.Idle--
 }
 
-// arrive counts the beginning of an attempt.
-func (r *recorder) arrive(client int) {
+// arrive counts the beginning of an attempt; late is whether it should have
+// begun before.
+func (r *recorder) arrive(client int, late bool) {
+	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cells[client] = Queued
+	c := &r.clients[client]
+	c.state, c.since = Queued, now
 	r.totals.Idle--
 	r.totals.Waiting++
 	r.totals.Arrivals++
+	if late {
+		r.totals.Late++
+	}
 }
 
 // giveUp counts an attempt that ended without a lease.
 func (r *recorder) giveUp(client int, how outcome, err error) {
+	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cells[client] = Thinking
+	c := &r.clients[client]
+	c.state = Thinking
 	r.totals.Waiting--
 	r.totals.Idle++
 	switch how {
 	case timedOut:
 		r.totals.TimedOut++
+	case refused:
+		r.totals.Refused++
 	case calledOff:
 		r.totals.Arrivals--
+		return
 	default:
 		r.totals.Errors++
 		r.totals.LastErr = err.Error()
 	}
+	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, now.Sub(c.since))
 }
 
 // acquire counts an attempt that ended, now, in a hold.
 func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cells[client] = Inside
+	c := &r.clients[client]
+	c.state = Inside
+	c.acquired++
 	r.totals.Waiting--
 	r.totals.Holding++
 	r.totals.Acquired++
+	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
 	r.wait.add(wait)
 	r.timeline.add(now.Sub(r.began), wait)
 }
 
 // end counts the end of a hold.
-func (r *recorder) end(client int, how outcome, err error) {
+func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cells[client] = Thinking
+	r.clients[client].state = Thinking
 	r.totals.Holding--
 	r.totals.Idle++
+	r.held.add(held)
 	switch how {
 	case released:
 		r.totals.Released++
+	case expired:
+		r.totals.Expired++
 	case lost:
 		r.totals.Lost++
+	case abandoned, crashed:
+		r.totals.Abandoned++
 	default:
 		r.totals.Unconfirmed++
 		r.totals.LastErr = err.Error()
 	}
+}
+
+// die and revive count a client that was thinking as dead, and back.
+func (r *recorder) die(client int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[client].state = Dead
+	r.totals.Idle--
+	r.totals.Dead++
+}
+
+func (r *recorder) revive(client int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.clients[client]
+	c.state, c.trouble = Thinking, Thinking
+	r.totals.Dead--
+	r.totals.Idle++
+}
+
+// mark shows a client as frozen or cut off, until unmark.
+func (r *recorder) mark(client int, trouble Cell) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[client].trouble = trouble
+}
+
+func (r *recorder) unmark(client int, trouble Cell) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := &r.clients[client]; c.trouble == trouble {
+		c.trouble = Thinking
+	}
+}
+
+// serve notes how long a release took, handOver how long a lock was free though
+// somebody waited, renew how late a renewal was.
+func (r *recorder) serve(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.service.add(took)
+}
+
+func (r *recorder) handOver(gap time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handoff.add(gap)
+}
+
+func (r *recorder) renew(late time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Renewals++
+	r.renewLate.add(late)
+}
+
+// complain notes an error of what is around the clients.
+func (r *recorder) complain(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.LastErr = err.Error()
 }
 
 // stop lets the clock of the figures stand still.
@@ -126,23 +250,50 @@ func (r *recorder) stop(now time.Time) {
 	r.ended = now
 }
 
-// metrics returns a picture of now, but for the overlaps.
+// spent notes what the servers needed for the run.
+func (r *recorder) spent(cpu time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Server.CPU = cpu
+}
+
+// metrics returns a picture of now, without what the oracle knows.
 func (r *recorder) metrics(now time.Time) Metrics {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.totals
+	m.Began = r.began
 	m.Running = r.ended.IsZero()
 	if !m.Running {
 		now = r.ended
 	}
 	m.Elapsed = now.Sub(r.began)
-	m.Wait = r.wait.latency()
+	m.Attempts = r.attempts.Load()
+	m.Wait, m.Service, m.Held = r.wait.latency(), r.service.latency(), r.held.latency()
+	m.Handoff, m.RenewLate = r.handoff.latency(), r.renewLate.latency()
 	m.Seconds = r.timeline.seconds(m.Elapsed)
 	m.Cells = make([]Cell, 0, m.Clients)
-	for _, cell := range r.cells {
-		if cell != absent {
-			m.Cells = append(m.Cells, cell)
+	var sum, squares, n float64
+	for i := range r.clients {
+		c := &r.clients[i]
+		if c.present {
+			m.Cells = append(m.Cells, c.cell())
 		}
+		if c.present && c.state == Queued {
+			m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(c.since))
+		}
+		n++
+		sum += float64(c.acquired)
+		squares += float64(c.acquired) * float64(c.acquired)
 	}
+	m.Fairness.Jain = ratio(sum*sum, n*squares)
 	return m
+}
+
+// cell is what to draw of a client: its trouble before its doings.
+func (c *record) cell() Cell {
+	if c.trouble != Thinking && c.state != Dead {
+		return c.trouble
+	}
+	return c.state
 }

@@ -15,9 +15,9 @@ import (
 // busy makes clients meet: hardly any time but that of Redis passes.
 var busy = Scenario{
 	Clients: 16,
-	Keys:    2,
-	Hold:    Dist{Mean: 200 * time.Microsecond},
-	Think:   Dist{Mean: 200 * time.Microsecond},
+	Keys:    Keys{N: 2},
+	Hold:    Exp(200 * time.Microsecond),
+	Think:   Exp(200 * time.Microsecond),
 }
 
 func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	if m.Overlap != (Overlap{}) {
 		t.Errorf("overlaps under a sound lock: %+v", m.Overlap)
 	}
-	if m.Lost+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
+	if m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
 		t.Errorf("losses or errors on a healthy server: %+v", m)
 	}
 	if m.Running || m.Clients != 0 {
@@ -41,7 +41,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 
 func TestLockWithoutNXIsCaught(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
-	r, err := newRun(busy, openSetter(rdb))
+	r, err := newRun(Servers{Redis: rdb}, busy, openSetter(rdb))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 func TestSumsAgreeInEveryPicture(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy
-	s.TTL = 10 * time.Millisecond // some are lost
-	s.Hold = Dist{Mean: 3 * time.Millisecond}
+	s.Lock = Lock{TTL: 10 * time.Millisecond, Renew: Renew{Off: true}} // some are lost
+	s.Hold = Exp(3 * time.Millisecond)
 	s.Patience = 5 * time.Millisecond // some give up
 	r := started(t, rdb, s)
 
@@ -88,7 +88,7 @@ func TestSumsAgreeInEveryPicture(t *testing.T) {
 		}
 	})
 	until(t, r, "releases, losses and time-outs", func(m Metrics) bool {
-		return m.Released > 50 && m.Lost > 5 && m.TimedOut > 50
+		return m.Released > 50 && m.Expired > 5 && m.TimedOut > 50
 	})
 	close(done)
 	all.Wait()
@@ -103,7 +103,7 @@ func TestSumsAgreeInEveryPicture(t *testing.T) {
 func TestLoadSurvivesTheServer(t *testing.T) {
 	child := server.ForTest(t)
 	s := busy
-	s.TTL = 500 * time.Millisecond
+	s.Lock.TTL = 500 * time.Millisecond
 	r := started(t, connect(t, child.Addr()), s)
 	until(t, r, "acquisitions", func(m Metrics) bool { return m.Acquired > 100 })
 	if err := child.Kill(); err != nil {
@@ -127,7 +127,7 @@ func TestServerInTroubleIsNotHitHarder(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(2 * time.Second) })
 		gone := server.NewPiped()
 		gone.Close()
-		r := started(t, piping(t, gone), Scenario{Clients: 5, Think: Dist{Const: true}})
+		r := started(t, piping(t, gone), Scenario{Clients: 5, Think: Const(0)})
 		time.Sleep(30 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
@@ -145,7 +145,7 @@ func TestServerInTroubleIsNotHitHarder(t *testing.T) {
 func TestRemovedClientFinishesItsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		r := started(t, rdb, Scenario{Clients: 1, Renew: true, Hold: Dist{time.Minute, true}})
+		r := started(t, rdb, Scenario{Clients: 1, Hold: Const(time.Minute)})
 		time.Sleep(time.Second)
 		r.SetClients(0)
 		time.Sleep(58 * time.Second)
@@ -166,7 +166,7 @@ func TestRemovedClientFinishesItsHold(t *testing.T) {
 
 func TestRemovedClientWaitsNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{Clients: 1, Keys: 1, Renew: true, Hold: Dist{time.Hour, true}})
+		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour)})
 		time.Sleep(time.Second)
 		r.SetClients(2)
 		time.Sleep(time.Second)
@@ -185,7 +185,7 @@ func TestRemovedClientWaitsNoLonger(t *testing.T) {
 
 func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{Clients: 4, Keys: 100, Renew: true, Seed: 5, Hold: Dist{time.Minute, true}})
+		r := started(t, piped(t), Scenario{Clients: 4, Keys: Keys{N: 100}, Seed: 5, Hold: Const(time.Minute)})
 		time.Sleep(time.Second)
 		if m := r.Metrics(); m.Holding != 4 {
 			t.Fatalf("%d hold: with this seed not all choose keys of their own", m.Holding)
@@ -211,7 +211,7 @@ func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
 func TestStopCutsWorkShortAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		r := started(t, rdb, Scenario{Clients: 5, Keys: 2, Renew: true, Hold: Dist{time.Hour, true}})
+		r := started(t, rdb, Scenario{Clients: 5, Keys: Keys{N: 2}, Hold: Const(time.Hour)})
 		time.Sleep(10 * time.Second)
 		before := time.Now()
 		stop(t, r)
@@ -234,7 +234,7 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 func TestLostLeaseEndsTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
-			Clients: 1, TTL: time.Second, Hold: Dist{10 * time.Second, true}, Think: Dist{time.Hour, true},
+			Clients: 1, Lock: Lock{TTL: time.Second, Renew: Renew{Off: true}}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
 		})
 		time.Sleep(900 * time.Millisecond)
 		if m := r.Metrics(); m.Holding != 1 {
@@ -243,7 +243,7 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Lost != 1 || m.Released != 0 || m.Holding != 0 || m.LastErr != "" {
+		if m.Expired != 1 || m.Released != 0 || m.Holding != 0 || m.LastErr != "" {
 			t.Errorf("got %+v", m)
 		}
 	})
@@ -252,10 +252,10 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 func TestRenewedLeaseIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
-			Clients: 1, TTL: time.Second, Renew: true, Hold: Dist{10 * time.Second, true}, Think: Dist{time.Hour, true},
+			Clients: 1, Lock: Lock{TTL: time.Second}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
 		})
 		time.Sleep(11 * time.Second)
-		if m := r.Metrics(); m.Released != 1 || m.Lost != 0 {
+		if m := r.Metrics(); m.Released != 1 || m.Lost+m.Expired != 0 {
 			t.Errorf("got %+v", m)
 		}
 	})
@@ -265,10 +265,10 @@ func TestStolenLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		r := started(t, rdb, Scenario{
-			Clients: 1, Keys: 1, Renew: true, Hold: Dist{time.Hour, true}, Think: Dist{time.Hour, true},
+			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour), Think: Const(time.Hour),
 		})
 		time.Sleep(time.Second)
-		if n, err := rdb.Del(t.Context(), r.Scenario().names()...).Result(); err != nil || n != 1 {
+		if n, err := rdb.Del(t.Context(), r.Scenario().Keys.names()...).Result(); err != nil || n != 1 {
 			t.Fatalf("deleted %d keys, %v", n, err)
 		}
 		time.Sleep(10 * time.Second)
@@ -287,7 +287,7 @@ func TestImpatientClientGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := started(t, rdb, Scenario{
-			Clients: 1, Keys: 1, Prefix: "stuck:", Patience: 2 * time.Second, Think: Dist{time.Second, true},
+			Clients: 1, Keys: Keys{N: 1, Prefix: "stuck:"}, Patience: 2 * time.Second, Think: Const(time.Second),
 		})
 		time.Sleep(28 * time.Second)
 		m := r.Metrics()
@@ -304,7 +304,7 @@ func TestWrongTypeIsAnError(t *testing.T) {
 		if err := rdb.RPush(t.Context(), "list:1", "x").Err(); err != nil {
 			t.Fatal(err)
 		}
-		r := started(t, rdb, Scenario{Clients: 1, Keys: 1, Prefix: "list:"})
+		r := started(t, rdb, Scenario{Clients: 1, Keys: Keys{N: 1, Prefix: "list:"}})
 		time.Sleep(10 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
@@ -317,7 +317,7 @@ func TestWrongTypeIsAnError(t *testing.T) {
 func TestSecondsAddUpToTheWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
-			Clients: 3, Keys: 1, Seed: 9, Hold: Dist{Mean: 400 * time.Millisecond}, Think: Dist{Mean: 800 * time.Millisecond},
+			Clients: 3, Keys: Keys{N: 1}, Seed: 9, Hold: Exp(400 * time.Millisecond), Think: Exp(800 * time.Millisecond),
 		})
 		time.Sleep(90*time.Second + 500*time.Millisecond)
 		m := r.Metrics()
@@ -344,7 +344,7 @@ func TestWaitIsTimedFromTheArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The first holds for 3 s; the other comes 1 s later, and waits 2 s.
 		r := started(t, piped(t), Scenario{
-			Clients: 1, Keys: 1, Hold: Dist{3 * time.Second, true}, Think: Dist{time.Hour, true},
+			Clients: 1, Keys: Keys{N: 1}, Hold: Const(3 * time.Second), Think: Const(time.Hour),
 		})
 		time.Sleep(time.Second)
 		r.SetClients(2)
@@ -378,7 +378,7 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 
 func TestStartAndStopMayBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(piped(t), Scenario{Clients: 3})
+		r, err := New(Servers{Redis: piped(t)}, Scenario{Clients: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,7 +431,7 @@ func TestAllMethodsAtOnce(t *testing.T) {
 }
 
 func TestClientsAreCapped(t *testing.T) {
-	r, err := New(connect(t, "127.0.0.1:1"), Scenario{})
+	r, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func TestClientsAreCapped(t *testing.T) {
 }
 
 func TestScenarioOutOfOrderIsRefused(t *testing.T) {
-	if _, err := New(connect(t, "127.0.0.1:1"), Scenario{Keys: -1}); err == nil {
+	if _, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Keys: Keys{N: -1}}); err == nil {
 		t.Error("accepted")
 	}
 }

@@ -1,40 +1,51 @@
 package loadgen
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 )
 
 func TestDefaultsFillInWhatIsMissingOnly(t *testing.T) {
-	s := Scenario{Clients: 7, Hold: Dist{Const: true}}.WithDefaults()
-	if s.Clients != 7 || s.Hold != (Dist{Const: true}) {
-		t.Errorf("given fields were changed: %+v", s)
-	}
+	s := Scenario{Clients: 7, Hold: Const(0)}.WithDefaults()
 	want := Scenario{
-		Clients: 7, Keys: 3, Prefix: s.Prefix, TTL: 5 * time.Second, Seed: s.Seed,
-		Hold: Dist{Const: true}, Think: Dist{Mean: 50 * time.Millisecond},
+		Lock:    Lock{Kind: Mutex, TTL: 5 * time.Second, Renew: Renew{Every: 5 * time.Second / 3}},
+		Keys:    Keys{Pick: PickUniform, N: 3, Prefix: s.Keys.Prefix},
+		Clients: 7, Seed: s.Seed, Depth: 1, Conns: 1,
+		Hold: Const(0), Think: Exp(50 * time.Millisecond),
 	}
-	if s != want {
+	if !reflect.DeepEqual(s, want) {
 		t.Errorf("got  %+v\nwant %+v", s, want)
 	}
-	if s.Seed == 0 || !strings.HasPrefix(s.Prefix, "load:{") || !strings.HasSuffix(s.Prefix, "}:") {
+	if s.Seed == 0 || !strings.HasPrefix(s.Keys.Prefix, "load:{") || !strings.HasSuffix(s.Keys.Prefix, "}:") {
 		t.Errorf("no seed or no prefix: %+v", s)
 	}
-	if again := s.WithDefaults(); again != s {
+	if again := s.WithDefaults(); !reflect.DeepEqual(again, s) {
 		t.Errorf("defaults of defaults differ: %+v and %+v", again, s)
 	}
 }
 
 func TestTwoRunsShareNeitherKeysNorChoices(t *testing.T) {
 	a, b := Scenario{}.WithDefaults(), Scenario{}.WithDefaults()
-	if a.Prefix == b.Prefix || a.Seed == b.Seed {
+	if a.Keys.Prefix == b.Keys.Prefix || a.Seed == b.Seed {
 		t.Errorf("the same twice: %+v and %+v", a, b)
 	}
 }
 
+func TestARunLastsAsLongAsItsStages(t *testing.T) {
+	s := Scenario{Stages: []Stage{{For: time.Second}, {For: 2 * time.Second}}}
+	if got := s.WithDefaults().Duration; got != 3*time.Second {
+		t.Errorf("lasts %s", got)
+	}
+	s.Duration = time.Second
+	if got := s.WithDefaults().Duration; got != time.Second {
+		t.Errorf("lasts %s though it was told", got)
+	}
+}
+
 func TestKeysCarryThePrefix(t *testing.T) {
-	names := Scenario{Keys: 2, Prefix: "p:"}.names()
+	names := Keys{N: 2, Prefix: "p:"}.names()
 	if len(names) != 2 || names[0] != "p:1" || names[1] != "p:2" {
 		t.Errorf("got %q", names)
 	}
@@ -42,18 +53,35 @@ func TestKeysCarryThePrefix(t *testing.T) {
 
 func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 	for field, s := range map[string]Scenario{
-		"clients":            {Clients: -1},
-		"clients ":           {Clients: MaxClients + 1},
-		"keys":               {Keys: -1},
-		"keys ":              {Keys: MaxKeys + 1},
-		"ttl":                {TTL: 9 * time.Millisecond},
-		"ttl ":               {TTL: -time.Second},
-		"ttl must":           {TTL: 10*time.Millisecond + 1},
-		"hold":               {Hold: Dist{Mean: -1}},
-		"hold ":              {Hold: Dist{Mean: 25 * time.Hour}},
-		"think":              {Think: Dist{Mean: -1, Const: true}},
-		"patience":           {Patience: -1},
-		"patience must be 0": {Patience: 25 * time.Hour},
+		"clients":                 {Clients: -1},
+		"clients ":                {Clients: MaxClients + 1},
+		"rate":                    {Rate: -1},
+		"keys":                    {Keys: Keys{N: -1}},
+		"keys ":                   {Keys: Keys{N: MaxKeys + 1}},
+		"keys: pick":              {Keys: Keys{Pick: "all"}},
+		"keys: the skew of zipf":  {Keys: Keys{Pick: PickZipf, Skew: 1}},
+		"lock: kind":              {Lock: Lock{Kind: "sempahore"}},
+		"ttl":                     {Lock: Lock{TTL: 9 * time.Millisecond}},
+		"ttl ":                    {Lock: Lock{TTL: -time.Second}},
+		"ttl must":                {Lock: Lock{TTL: 10*time.Millisecond + 1}},
+		"renew: every":            {Lock: Lock{Renew: Renew{Every: 5 * time.Second}}},
+		"wait: tries":             {Lock: Lock{Wait: Wait{Tries: 3}}},
+		"wait: the fair lock":     {Lock: Lock{Kind: Fair, Wait: Wait{Poll: time.Second}}},
+		"fence: classic/getset":   {Lock: Lock{Kind: "classic/getset", Fence: true}},
+		"reads go with":           {Reads: 0.5},
+		"depth goes with":         {Depth: 2},
+		"hold: times":             {Hold: Exp(-1)},
+		"hold: ":                  {Hold: Exp(25 * time.Hour)},
+		"think: ":                 {Think: Const(-1)},
+		"patience":                {Patience: -1},
+		"patience must be 0":      {Patience: 25 * time.Hour},
+		"stage 1: for":            {Stages: []Stage{{Clients: 3}}},
+		"fault 1: fault must":     {Faults: []Fault{{Kind: "crush"}}},
+		"fault 1: slow needs":     {Faults: []Fault{{Kind: Slow}}},
+		"fault 1: skew: ":         {Faults: []Fault{{Kind: Skew, By: time.Second}}},
+		"fault 1: before: mutex":  {Faults: []Fault{{Kind: Crash, Before: "DEL"}}},
+		"versus 1: lock: kind":    {Versus: []Lock{{Kind: "fairer"}}},
+		"threshold: there is no ": {Thresholds: []Threshold{{Metric: "p99", Op: "<"}}},
 	} {
 		err := s.Validate()
 		if err == nil || !strings.HasPrefix(err.Error(), field) || strings.Contains(err.Error(), "\n") {
@@ -65,7 +93,8 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 func TestScenariosInOrderAreAccepted(t *testing.T) {
 	for _, s := range []Scenario{
 		{},
-		{Clients: MaxClients, Keys: MaxKeys, TTL: minTTL, Hold: Dist{Mean: maxTime}, Think: Dist{Const: true}, Patience: 1},
+		{Clients: MaxClients, Keys: Keys{N: MaxKeys}, Lock: Lock{TTL: minTTL}, Hold: Exp(maxTime), Think: Const(0), Patience: 1},
+		{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: -time.Second}}},
 	} {
 		if err := s.Validate(); err != nil {
 			t.Errorf("%+v: %v", s, err)

@@ -428,8 +428,8 @@ func (g *generator) Scenario() loadgen.Scenario {
 	defer g.mu.Unlock()
 	return loadgen.Scenario{
 		Name: "hot-key", Caption: "Twenty clients fight over three keys. Each holds one for a moment, then thinks.",
-		Clients: g.clients, Keys: 3, TTL: 5 * time.Second, Renew: true,
-		Hold: loadgen.Dist{Mean: 20 * time.Millisecond}, Think: loadgen.Dist{Mean: 50 * time.Millisecond, Const: true},
+		Clients: g.clients, Keys: loadgen.Keys{N: 3}, Lock: loadgen.Lock{TTL: 5 * time.Second},
+		Hold: loadgen.Exp(20 * time.Millisecond), Think: loadgen.Const(50 * time.Millisecond),
 	}
 }
 

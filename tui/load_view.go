@@ -89,7 +89,7 @@ func (s *state) scenarioBlock(w, n int) []string {
 		patience = setting(c.Patience)
 	}
 	renewed := ", not renewed"
-	if c.Renew {
+	if !c.Lock.Renew.Off {
 		renewed = ", renewed"
 	}
 	all := []string{s.ruleOf(w, "scenario", widget.Plain(c.Name))}
@@ -99,8 +99,8 @@ func (s *state) scenarioBlock(w, n int) []string {
 	return append(all,
 		strings.Repeat(" ", w),
 		s.figure(w, "clients", t.strong, count(s.scenario.Clients)),
-		s.figure(w, "keys", t.text, count(c.Keys)),
-		s.figure(w, "lease", t.text, setting(c.TTL)+renewed),
+		s.figure(w, "keys", t.text, count(c.Keys.N)),
+		s.figure(w, "lease", t.text, setting(c.Lock.TTL)+renewed),
 		s.figure(w, "hold", t.text, dist(c.Hold)),
 		s.figure(w, "think", t.text, dist(c.Think)),
 		s.figure(w, "patience", t.text, patience),
@@ -108,10 +108,13 @@ func (s *state) scenarioBlock(w, n int) []string {
 }
 
 func dist(d loadgen.Dist) string {
-	if d.Const {
+	switch d.Shape {
+	case loadgen.ShapeConst:
 		return setting(d.Mean) + ", always"
+	case loadgen.ShapeExp:
+		return setting(d.Mean) + " on average"
 	}
-	return setting(d.Mean) + " on average"
+	return d.String()
 }
 
 // outcomesBlock draws how the attempts ended.

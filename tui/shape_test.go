@@ -99,7 +99,7 @@ type hostileLoad struct {
 }
 
 func (l *hostileLoad) Scenario() loadgen.Scenario {
-	return loadgen.Scenario{Name: l.s, Caption: "c" + l.s, Prefix: l.s}
+	return loadgen.Scenario{Name: l.s, Caption: "c" + l.s, Keys: loadgen.Keys{Prefix: l.s}}
 }
 
 func (l *hostileLoad) Start() error { return fmt.Errorf("start: %s", l.s) }

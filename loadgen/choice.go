@@ -1,0 +1,83 @@
+package loadgen
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// choices are the decisions of one simulated client. They depend on the
+// scenario and the client's number alone, never on what happens to it, so that
+// a run can be repeated.
+type choices struct {
+	random *rand.Rand
+}
+
+// choice is what a client decides when it arrives: all of its next round.
+type choice struct {
+	key         int
+	shared      bool // it comes to read
+	hold, think time.Duration
+}
+
+func newChoices(seed uint64, client int) choices {
+	return choices{rand.New(rand.NewPCG(seed, uint64(client)))}
+}
+
+// next decides about a round by the scenario as it is now.
+func (c choices) next(s *Scenario, keys *picker) choice {
+	return choice{
+		key:    keys.pick(c.random),
+		hold:   s.Hold.draw(c.random),
+		think:  s.Think.draw(c.random),
+		shared: s.Reads > 0 && c.random.Float64() < s.Reads,
+	}
+}
+
+// picker picks keys by their numbers, from 0. Safe for concurrent use.
+type picker struct {
+	keys       Keys
+	cumulative []float64 // zipf: chances of a key or one before it
+}
+
+func newPicker(k Keys) *picker {
+	p := &picker{keys: k}
+	if k.Pick != PickZipf {
+		return p
+	}
+	sum := 0.0
+	p.cumulative = make([]float64, k.N)
+	for i := range p.cumulative {
+		sum += math.Pow(float64(i+1), -k.Skew)
+		p.cumulative[i] = sum
+	}
+	return p
+}
+
+func (p *picker) pick(r *rand.Rand) int {
+	switch p.keys.Pick {
+	case PickOne:
+		return 0
+	case PickHotspot:
+		if p.keys.N == 1 || r.Float64() < p.keys.Skew {
+			return 0
+		}
+		return 1 + r.IntN(p.keys.N-1)
+	case PickZipf:
+		return p.below(r.Float64() * p.cumulative[p.keys.N-1])
+	}
+	return r.IntN(p.keys.N)
+}
+
+// below returns the first key whose cumulative chances reach x.
+func (p *picker) below(x float64) int {
+	low, high := 0, p.keys.N-1
+	for low < high {
+		if mid := (low + high) / 2; p.cumulative[mid] < x {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}

@@ -1,0 +1,164 @@
+package loadgen
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// janitor sees to it that nothing of a run stays behind: what has no time to
+// live of its own gets one, and at the end everything goes. All methods may be
+// called from any goroutine.
+type janitor struct {
+	servers []redis.UniversalClient
+	lock    Lock
+	keys    []string
+	oracle  *oracle
+	guard   time.Duration // time to live of what has none
+	idle    time.Duration // computing time of the servers before the run
+
+	mu      sync.Mutex
+	guarded []string
+}
+
+// minGuard is the shortest time to live of what has none of its own. It is also
+// how long such a key outlives a run that was killed.
+const minGuard = 10 * time.Second
+
+func newJanitor(s Scenario, on Servers, o *oracle) *janitor {
+	return &janitor{
+		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o,
+		guard: max(minGuard, 3*s.Lock.TTL),
+	}
+}
+
+// firstTouch is called before a key is locked for the first time. The counter of
+// fencing numbers has no time to live: it is made here, with one.
+func (j *janitor) firstTouch(ctx context.Context, key int) {
+	guarded := j.withoutTTL(j.keys[key])
+	if guarded == "" {
+		return
+	}
+	j.mu.Lock()
+	j.guarded = append(j.guarded, guarded)
+	j.mu.Unlock()
+	if !j.lock.Fence {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
+	defer cancel()
+	for _, rdb := range j.servers {
+		// Where that fails the lock fails, too, and is heard.
+		_ = rdb.SetNX(ctx, guarded, 0, j.guard).Err()
+	}
+}
+
+// withoutTTL returns the key of a lock that would stay for ever, "" if none
+// would. SETNX without EXPIRE is left as it is: that it stays is its flaw.
+func (j *janitor) withoutTTL(key string) string {
+	switch {
+	case j.lock.Fence:
+		return companion(key, "fence")
+	case j.lock.Kind == "classic/getset", j.lock.Kind == "classic/stamp-rw":
+		return key
+	}
+	return ""
+}
+
+// companion returns the name of a key beside a lock, as package lock makes it.
+func companion(key, what string) string {
+	if open := strings.IndexByte(key, '{'); open >= 0 && strings.IndexByte(key[open+1:], '}') > 0 {
+		return key + ":" + what
+	}
+	return "{" + key + "}:" + what
+}
+
+// work keeps what has no time to live from staying for ever, and from vanishing
+// while the run goes on, until ctx ends.
+func (j *janitor) work(ctx context.Context) {
+	j.mu.Lock()
+	j.idle = j.computed(ctx)
+	j.mu.Unlock()
+	for ctx.Err() == nil {
+		pause(ctx, time.Second)
+		j.mu.Lock()
+		keys := j.guarded[:len(j.guarded):len(j.guarded)]
+		j.mu.Unlock()
+		for _, rdb := range j.servers {
+			pipe := rdb.Pipeline()
+			for _, key := range keys {
+				pipe.PExpire(ctx, key, j.guard)
+			}
+			if len(keys) > 0 {
+				_, _ = pipe.Exec(ctx) // again in a second
+			}
+		}
+	}
+}
+
+// spent returns how long the servers have computed since the beginning.
+func (j *janitor) spent() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return max(j.computed(context.Background())-j.idle, 0)
+}
+
+// computed returns how long the servers have computed so far.
+func (j *janitor) computed(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return cpu(ctx, j.servers)
+}
+
+// cleanWithin bounds the removal of keys from servers that do not answer. What
+// is left then ends with its time to live.
+const cleanWithin = 2 * time.Second
+
+// clean removes all keys of the run.
+func (j *janitor) clean() {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
+	defer cancel()
+	_ = j.deleteAll(ctx)
+}
+
+// deleteAll removes the keys that were ever wanted, with all that stands beside
+// them.
+func (j *janitor) deleteAll(ctx context.Context) error {
+	return j.delete(ctx, j.oracle.touched())
+}
+
+// batch is how many locks are removed by one pipeline.
+const batch = 500
+
+func (j *janitor) delete(ctx context.Context, keys []string) error {
+	var failed error
+	for _, rdb := range j.servers {
+		for begin := 0; begin < len(keys); begin += batch {
+			pipe := rdb.Pipeline()
+			for _, key := range keys[begin:min(begin+batch, len(keys))] {
+				for _, name := range j.names(key) {
+					pipe.Del(ctx, name)
+				}
+			}
+			if _, err := pipe.Exec(ctx); err != nil {
+				failed = err
+				break
+			}
+		}
+	}
+	return failed
+}
+
+// names returns everything that a lock may be made of.
+func (j *janitor) names(key string) []string {
+	switch j.lock.Kind {
+	case Fair:
+		return []string{key, companion(key, "fence"), companion(key, "queue"), companion(key, "alive")}
+	case "classic/two-key-rw":
+		return []string{key + ":readLock", key + ":writeLock"}
+	}
+	return []string{key, companion(key, "fence")}
+}

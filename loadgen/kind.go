@@ -1,0 +1,177 @@
+package loadgen
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/lock/classic"
+)
+
+// Kind is a kind of lock.
+type Kind string
+
+// The kinds of package lock. The historic ones are "classic/" and the name of
+// a form of package classic.
+const (
+	Mutex     Kind = "mutex"
+	Reentrant Kind = "reentrant"
+	RW        Kind = "rw"
+	Fair      Kind = "fair"
+	Redlock   Kind = "redlock"
+)
+
+const classicPrefix = "classic/"
+
+// Kinds returns all kinds, the sound ones first.
+func Kinds() []Kind {
+	all := []Kind{Mutex, Reentrant, RW, Fair, Redlock}
+	for _, f := range classic.Forms() {
+		all = append(all, Kind(classicPrefix+f.Name))
+	}
+	return all
+}
+
+// Sound reports whether the kind promises that no two are inside at once. The
+// historic forms do not keep that promise.
+func (k Kind) Sound() bool { return !strings.HasPrefix(string(k), classicPrefix) }
+
+// form returns the historic form, if the kind is one.
+func (k Kind) form() (classic.Form, bool) {
+	forms := classic.Forms()
+	i := slices.IndexFunc(forms, func(f classic.Form) bool { return Kind(classicPrefix+f.Name) == k })
+	if i < 0 {
+		return classic.Form{}, false
+	}
+	return forms[i], true
+}
+
+// shared reports whether the kind knows readers.
+func (k Kind) shared() bool {
+	f, ok := k.form()
+	return k == RW || ok && f.NewReader != nil
+}
+
+func (k Kind) reentrant() bool {
+	return k == Reentrant || k == RW || k == "classic/counted"
+}
+
+// clocked reports whether clients of the kind go by their own clocks.
+func (k Kind) clocked() bool {
+	return k == "classic/getset" || k == "classic/stamp-rw"
+}
+
+// steps returns where a client of the kind can be struck between two commands.
+func (k Kind) steps() []string {
+	switch k {
+	case "classic/setnx-expire":
+		return []string{string(classic.BeforeExpire)}
+	case "classic/getset":
+		return []string{string(classic.BeforeGet), string(classic.BeforeGetset)}
+	case "classic/get-then-del":
+		return []string{string(classic.BeforeDel)}
+	case "classic/counted":
+		return []string{string(classic.BeforeRenew)}
+	}
+	return nil
+}
+
+// Lock says how the clients lock.
+type Lock struct {
+	Kind  Kind          // default mutex
+	TTL   time.Duration // of a lease; default 5s
+	Renew Renew
+	Wait  Wait
+	Fence bool // number the holders, and have the protected resource check the numbers
+}
+
+// Renew says how leases are kept alive while they are held. The zero value
+// renews every third of the TTL, for as long as the holder works.
+type Renew struct {
+	Off   bool
+	Every time.Duration // default TTL/3
+	Max   int           // renewals before the lease is left to run out; 0 = no bound
+}
+
+// Wait says how clients wait for a lock that is held. The zero value listens
+// for the release; the fair lock always has a queue, the historic forms always
+// poll.
+type Wait struct {
+	Poll   time.Duration // ask again this long after each refusal
+	Jitter float64       // of Poll, 0 to 1
+	Tries  int           // give up after so many; 0 = never; goes with Poll
+}
+
+// classicPoll is how often clients of a historic form ask, unless told
+// otherwise: these forms wake nobody.
+const classicPoll = 20 * time.Millisecond
+
+func (l Lock) withDefaults() Lock {
+	l.Kind = cmp.Or(l.Kind, Mutex)
+	l.TTL = cmp.Or(l.TTL, 5*time.Second)
+	if !l.Renew.Off {
+		l.Renew.Every = cmp.Or(l.Renew.Every, l.TTL/3)
+	}
+	if !l.Kind.Sound() && l.Wait.Poll == 0 {
+		l.Wait.Poll = classicPoll
+		l.Wait.Jitter = cmp.Or(l.Wait.Jitter, 0.5)
+	}
+	return l
+}
+
+// minTTL is the shortest lease that package lock grants.
+const minTTL = 10 * time.Millisecond
+
+func (l Lock) validate() error {
+	switch {
+	case !slices.Contains(Kinds(), l.Kind):
+		return fmt.Errorf("lock: kind must be one of %s, not %q", list(Kinds()), l.Kind)
+	case l.TTL < minTTL || l.TTL > maxTime || l.TTL%time.Millisecond != 0:
+		return fmt.Errorf("ttl must be %s to %s in whole milliseconds, not %s", minTTL, maxTime, l.TTL)
+	case l.Renew.Every < 0 || l.Renew.Every >= l.TTL:
+		return fmt.Errorf("renew: every must be less than the ttl of %s, not %s", l.TTL, l.Renew.Every)
+	case l.Renew.Max < 0:
+		return fmt.Errorf("renew: max must be 0 (no bound) or more, not %d", l.Renew.Max)
+	case l.Wait.Poll < 0 || l.Wait.Poll > maxTime:
+		return fmt.Errorf("wait: poll must be 0 to %s, not %s", maxTime, l.Wait.Poll)
+	case !(l.Wait.Jitter >= 0 && l.Wait.Jitter <= 1):
+		return fmt.Errorf("wait: jitter must be 0 to 1, not %g", l.Wait.Jitter)
+	case l.Wait.Tries < 0:
+		return fmt.Errorf("wait: tries must be 0 (no bound) or more, not %d", l.Wait.Tries)
+	case l.Wait.Poll == 0 && (l.Wait.Tries > 0 || l.Wait.Jitter > 0):
+		return fmt.Errorf("wait: tries and jitter go with poll")
+	case l.Kind == Fair && l.Wait.Poll > 0:
+		return fmt.Errorf("wait: the fair lock tells its waiters, and takes no poll")
+	case l.Fence && !l.Kind.Sound():
+		return fmt.Errorf("fence: %s has no numbers; the kinds that do are mutex reentrant rw fair redlock", l.Kind)
+	}
+	return nil
+}
+
+// list names what there is to choose from.
+func list[T ~string](all []T) string {
+	words := make([]string, len(all))
+	for i, w := range all {
+		words[i] = string(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// String says how the clients lock, in a few words.
+func (l Lock) String() string {
+	l = l.withDefaults()
+	words := []string{string(l.Kind)}
+	switch {
+	case l.Kind == Fair:
+	case l.Wait.Poll > 0:
+		words = append(words, "poll "+short(l.Wait.Poll))
+	default:
+		words = append(words, "notify")
+	}
+	if l.Fence {
+		words = append(words, "fence")
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,28 @@
+package scenarios
+
+import (
+	"time"
+
+	"locktop/loadgen"
+)
+
+// freezeFenced is freeze with a resource that checks numbers.
+func freezeFenced() loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "freeze-fenced",
+		Caption: "The same holder freezes, wakes up and writes, but every holder has a number and the resource refuses those below the largest it has seen. " +
+			"The late write bounces.",
+		Watch:   "fenced writes where the scene without numbers has corrupt ones",
+		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second, Fence: true},
+		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
+		Clients: 6,
+		Hold:    loadgen.Const(50 * time.Millisecond),
+		Think:   loadgen.Exp(50 * time.Millisecond),
+		Faults: []loadgen.Fault{
+			{At: time.Second, Kind: loadgen.Freeze, For: 3 * time.Second},
+			{At: 5 * time.Second, Kind: loadgen.Freeze, Clients: 2, For: 2 * time.Second},
+		},
+		Expect:   expect("late-work.count > 0", "fenced.count > 0", "corrupt.count == 0", "overlap.count == 0", "foreign-unlock.count == 0"),
+		Duration: 9 * time.Second,
+	}
+}

@@ -1,0 +1,29 @@
+package scenarios
+
+import (
+	"time"
+
+	"locktop/loadgen"
+)
+
+// getThenDel shows the flaw of comparing in the client.
+func getThenDel() loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "get-then-del",
+		Caption: "A client asks whose the lock is, hears that it is its own, and stalls before it sends the DEL. " +
+			"Meanwhile the lock has run out and belongs to somebody else, whose it deletes.",
+		Watch:   "a foreign unlock by a client that did look",
+		Lock:    loadgen.Lock{Kind: "classic/get-then-del", TTL: 400 * time.Millisecond},
+		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
+		Clients: 8,
+		Hold:    loadgen.Const(150 * time.Millisecond),
+		Think:   loadgen.Exp(20 * time.Millisecond),
+		Faults: []loadgen.Fault{
+			{At: 1 * time.Second, Kind: loadgen.Freeze, Before: "DEL", Clients: 2, For: time.Second},
+			{At: 3 * time.Second, Kind: loadgen.Freeze, Before: "DEL", Clients: 2, For: time.Second},
+			{At: 5 * time.Second, Kind: loadgen.Freeze, Before: "DEL", Clients: 2, For: time.Second},
+		},
+		Expect:   expect("foreign-unlock.count > 0"),
+		Duration: 9 * time.Second,
+	}
+}

@@ -1,0 +1,24 @@
+package scenarios
+
+import (
+	"time"
+
+	"locktop/loadgen"
+)
+
+// hotKey is the everyday trouble: a few keys that everybody wants.
+func hotKey() loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "hot-key",
+		Caption: "Two hundred clients want fifty locks, and most of them want the first few. " +
+			"Nobody is ever inside with somebody else, but the queue for the hot key sets how long everybody waits.",
+		Watch:    "wait p99 against p50, and how busy the first key is",
+		Lock:     loadgen.Lock{Kind: loadgen.Mutex},
+		Keys:     loadgen.Keys{Pick: loadgen.PickZipf, N: 50, Skew: 1.1},
+		Clients:  200,
+		Hold:     loadgen.LogNormal(5*time.Millisecond, 60*time.Millisecond),
+		Think:    loadgen.Exp(200 * time.Millisecond),
+		Expect:   expect("overlap.count == 0", "late-work.count == 0", "corrupt.count == 0", "stuck.count == 0"),
+		Duration: 20 * time.Second,
+	}
+}

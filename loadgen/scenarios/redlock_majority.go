@@ -1,0 +1,29 @@
+package scenarios
+
+import (
+	"time"
+
+	"locktop/loadgen"
+)
+
+// redlockMajority loses three of five servers.
+func redlockMajority() loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "redlock-majority",
+		Caption: "Three of five servers die, and two are no majority: nobody gets a lock until they are back. " +
+			"That is what a quorum is for: rather nobody than two.",
+		Watch:    "errors instead of locks, and no overlap when the servers return",
+		Lock:     loadgen.Lock{Kind: loadgen.Redlock, TTL: 2 * time.Second},
+		Clients:  10,
+		Hold:     loadgen.Exp(20 * time.Millisecond),
+		Think:    loadgen.Exp(50 * time.Millisecond),
+		Patience: time.Second,
+		Faults: []loadgen.Fault{
+			{At: 2 * time.Second, Kind: loadgen.NodeDown, Node: 1, For: 4 * time.Second},
+			{At: 2 * time.Second, Kind: loadgen.NodeDown, Node: 2, For: 4 * time.Second},
+			{At: 2 * time.Second, Kind: loadgen.NodeDown, Node: 5, For: 4 * time.Second},
+		},
+		Expect:   expect("errors.count > 0", "overlap.count == 0", "late-work.count == 0", "acquired.count > 0"),
+		Duration: 10 * time.Second,
+	}
+}

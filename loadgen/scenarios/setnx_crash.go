@@ -1,0 +1,27 @@
+package scenarios
+
+import (
+	"time"
+
+	"locktop/loadgen"
+)
+
+// setnxCrash shows the flaw of SETNX with a separate EXPIRE.
+func setnxCrash() loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "setnx-crash",
+		Caption: "A client takes a lock with SETNX and dies before it has sent EXPIRE. " +
+			"The key never expires, and nobody will ever have that lock again.",
+		Watch:   "a lock that never expires, and a queue that only grows",
+		Lock:    loadgen.Lock{Kind: "classic/setnx-expire", TTL: 500 * time.Millisecond},
+		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
+		Clients: 6,
+		Hold:    loadgen.Const(20 * time.Millisecond),
+		Think:   loadgen.Exp(50 * time.Millisecond),
+		Faults: []loadgen.Fault{
+			{At: 2 * time.Second, Kind: loadgen.Crash, Before: "EXPIRE"},
+		},
+		Expect:   expect("stuck.count == 1", "overlap.count == 0", "foreign-unlock.count == 0"),
+		Duration: 6 * time.Second,
+	}
+}

@@ -1,0 +1,127 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Servers are where a run locks.
+type Servers struct {
+	// Redis is the server of all kinds but Redlock: a single one, behind Sentinel
+	// too, or a cluster. It stays the caller's.
+	Redis redis.UniversalClient
+	// Nodes are the independent servers of a Redlock. Without any, Redis is the
+	// only one. They stay the caller's.
+	Nodes []*redis.Client
+	// Power switches nodes off and on. Nil where nobody has the switch: the
+	// faults that need it are refused.
+	Power Power
+}
+
+// Power is the power switch of the servers of a run, which count from 1.
+type Power interface {
+	// Down ends a server as a crash would.
+	Down(node int) error
+	// Up brings it back where it was, with what it had, or with nothing.
+	Up(ctx context.Context, node int, empty bool) error
+}
+
+// all returns every server that a lock of kind k stands on.
+func (sv Servers) all(k Kind) []redis.UniversalClient {
+	if k != Redlock || len(sv.Nodes) == 0 {
+		return []redis.UniversalClient{sv.Redis}
+	}
+	all := make([]redis.UniversalClient, len(sv.Nodes))
+	for i, n := range sv.Nodes {
+		all[i] = n
+	}
+	return all
+}
+
+// quorum returns the nodes of a Redlock.
+func (sv Servers) quorum() ([]*redis.Client, error) {
+	if len(sv.Nodes) > 0 {
+		return sv.Nodes, nil
+	}
+	if one, ok := sv.Redis.(*redis.Client); ok {
+		return []*redis.Client{one}, nil
+	}
+	return nil, fmt.Errorf("redlock needs independent servers, not a %T", sv.Redis)
+}
+
+// supports returns an error about the first fault that s cannot have here.
+func (sv Servers) supports(s Scenario) error {
+	for i, f := range s.Faults {
+		if err := sv.canStrike(f, s); err != nil {
+			return fmt.Errorf("fault %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (sv Servers) canStrike(f Fault, s Scenario) error {
+	servers := len(sv.all(s.Lock.Kind))
+	switch {
+	case f.Kind.onNode() && sv.Power == nil:
+		return fmt.Errorf("%s needs servers that can be switched off; --demo starts some", f.Kind)
+	case f.Kind.onNode() && f.Node > servers:
+		return fmt.Errorf("there is no node %d; there are %d", f.Node, servers)
+	}
+	return nil
+}
+
+// Occupied returns a key that is there under a prefix, "" if there is none. It
+// looks at the name of every key in the database until it finds one.
+func (sv Servers) Occupied(ctx context.Context, prefix string) (string, error) {
+	for _, rdb := range append(sv.all(Mutex), sv.all(Redlock)...) {
+		if rdb == nil {
+			continue
+		}
+		var cursor uint64
+		for {
+			keys, next, err := rdb.Scan(ctx, cursor, glob(prefix)+"*", 1000).Result()
+			if err != nil {
+				return "", fmt.Errorf("look for keys under %q: %w", prefix, err)
+			}
+			if len(keys) > 0 {
+				return keys[0], nil
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+	}
+	return "", nil
+}
+
+// glob makes a pattern that only the text itself matches.
+func glob(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
+
+// cpu asks the servers for the time that they have computed so far. Those that
+// do not say count as idle.
+func cpu(ctx context.Context, servers []redis.UniversalClient) time.Duration {
+	var sum time.Duration
+	for _, rdb := range servers {
+		info, err := rdb.Info(ctx, "cpu").Result()
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(info) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if name != "used_cpu_user" && name != "used_cpu_sys" {
+				continue
+			}
+			if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+				sum += time.Duration(seconds * float64(time.Second))
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,227 @@
+package loadgen
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Threshold is something that must hold of a run: "wait.p99 < 250ms".
+type Threshold struct {
+	Metric string
+	Op     string  // == != < <= > >=
+	Value  float64 // times in seconds, shares from 0 to 1
+}
+
+// measure is a figure that thresholds know by name.
+type measure struct {
+	name string
+	unit unit
+	of   func(Metrics) float64
+}
+
+type unit uint8
+
+const (
+	number unit = iota
+	timed
+	share
+)
+
+// measures returns all of them, in the order in which they are listed.
+func measures() []measure {
+	count := func(name string, of func(Metrics) int64) measure {
+		return measure{name, number, func(m Metrics) float64 { return float64(of(m)) }}
+	}
+	rate := func(name string, part, whole func(Metrics) int64) measure {
+		return measure{name, share, func(m Metrics) float64 { return ratio(float64(part(m)), float64(whole(m))) }}
+	}
+	arrivals := func(m Metrics) int64 { return m.Arrivals }
+	acquired := func(m Metrics) int64 { return m.Acquired }
+	all := []measure{
+		count("overlap.count", func(m Metrics) int64 { return m.Overlap.Count }),
+		{"overlap.longest", timed, func(m Metrics) float64 { return m.Overlap.Longest.Seconds() }},
+		count("late-work.count", func(m Metrics) int64 { return m.LateWork.Count }),
+		count("fenced.count", func(m Metrics) int64 { return m.Fenced }),
+		count("corrupt.count", func(m Metrics) int64 { return m.Corrupt }),
+		count("stuck.count", func(m Metrics) int64 { return m.Stuck }),
+		count("foreign-unlock.count", func(m Metrics) int64 { return m.Foreign }),
+		count("acquired.count", acquired),
+		count("errors.count", func(m Metrics) int64 { return m.Errors }),
+		count("late.count", func(m Metrics) int64 { return m.Late }),
+		count("abandoned.count", func(m Metrics) int64 { return m.Abandoned }),
+		count("timeouts.count", func(m Metrics) int64 { return m.TimedOut }),
+		count("renewals.count", func(m Metrics) int64 { return m.Renewals }),
+		count("expired.count", func(m Metrics) int64 { return m.Expired }),
+		rate("lost.rate", func(m Metrics) int64 { return m.Lost + m.Expired }, acquired),
+		rate("timeouts.rate", func(m Metrics) int64 { return m.TimedOut }, arrivals),
+		rate("errors.rate", func(m Metrics) int64 { return m.Errors }, arrivals),
+		rate("late.rate", func(m Metrics) int64 { return m.Late }, arrivals),
+		{"throughput", number, Metrics.Throughput},
+		{"commands.per-hold", number, Metrics.CommandsPerHold},
+		{"utilisation", share, func(m Metrics) float64 { return m.Utilisation }},
+		{"fairness.jain", number, func(m Metrics) float64 { return m.Fairness.Jain }},
+		{"fairness.starved", timed, func(m Metrics) float64 { return m.Fairness.Starved.Seconds() }},
+	}
+	for _, l := range []struct {
+		name string
+		of   func(Metrics) Latency
+	}{
+		{"wait", func(m Metrics) Latency { return m.Wait }},
+		{"service", func(m Metrics) Latency { return m.Service }},
+		{"held", func(m Metrics) Latency { return m.Held }},
+		{"handoff", func(m Metrics) Latency { return m.Handoff }},
+		{"renewal-late", func(m Metrics) Latency { return m.RenewLate }},
+	} {
+		all = append(all,
+			measure{l.name + ".mean", timed, func(m Metrics) float64 { return l.of(m).Mean.Seconds() }},
+			measure{l.name + ".p50", timed, func(m Metrics) float64 { return l.of(m).P50.Seconds() }},
+			measure{l.name + ".p90", timed, func(m Metrics) float64 { return l.of(m).P90.Seconds() }},
+			measure{l.name + ".p99", timed, func(m Metrics) float64 { return l.of(m).P99.Seconds() }},
+			measure{l.name + ".max", timed, func(m Metrics) float64 { return l.of(m).Max.Seconds() }})
+	}
+	return all
+}
+
+// MeasureNames returns the figures that a threshold can name.
+func MeasureNames() []string {
+	var names []string
+	for _, m := range measures() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func ratio(part, whole float64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return part / whole
+}
+
+// Throughput is the number of acquisitions a second, over the whole run.
+func (m Metrics) Throughput() float64 { return ratio(float64(m.Acquired), m.Elapsed.Seconds()) }
+
+// CommandsPerHold is what an acquisition costs with all that belongs to it.
+func (m Metrics) CommandsPerHold() float64 { return ratio(float64(m.Commands), float64(m.Acquired)) }
+
+func measureOf(name string) (measure, bool) {
+	all := measures()
+	i := slices.IndexFunc(all, func(m measure) bool { return m.name == name })
+	if i < 0 {
+		return measure{}, false
+	}
+	return all[i], true
+}
+
+// operators have the longer ones first, so that they are found first.
+func operators() []string { return []string{"==", "!=", "<=", ">=", "<", ">"} }
+
+// ParseThreshold reads one like "wait.p99 < 250ms", "lost.rate < 0.1%" or
+// "overlap.count == 0".
+func ParseThreshold(text string) (Threshold, error) {
+	for _, op := range operators() {
+		name, value, found := strings.Cut(text, op)
+		if !found {
+			continue
+		}
+		t := Threshold{Metric: strings.TrimSpace(name), Op: op}
+		m, known := measureOf(t.Metric)
+		if !known {
+			return t, t.validate()
+		}
+		var err error
+		t.Value, err = m.unit.parse(strings.TrimSpace(value))
+		if err != nil {
+			return Threshold{}, fmt.Errorf("threshold %q: %w", text, err)
+		}
+		return t, nil
+	}
+	return Threshold{}, fmt.Errorf("threshold %q: write one like \"wait.p99 < 250ms\", \"lost.rate < 0.1%%\" or \"overlap.count == 0\"", text)
+}
+
+func (u unit) parse(text string) (float64, error) {
+	switch u {
+	case timed:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no time; write one like 250ms", text)
+		}
+		return d.Seconds(), nil
+	case share:
+		return parseShare(text)
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number", text)
+	}
+	return v, nil
+}
+
+func (u unit) format(v float64) string {
+	switch u {
+	case timed:
+		return short(time.Duration(v * float64(time.Second)).Round(time.Microsecond))
+	case share:
+		return percent(v)
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// String returns the form that [ParseThreshold] reads.
+func (t Threshold) String() string {
+	m, _ := measureOf(t.Metric)
+	return fmt.Sprintf("%s %s %s", t.Metric, t.Op, m.unit.format(t.Value))
+}
+
+func (t Threshold) validate() error {
+	if _, known := measureOf(t.Metric); !known {
+		return fmt.Errorf("threshold: there is no figure called %q; there are: %s", t.Metric, strings.Join(MeasureNames(), " "))
+	}
+	if !slices.Contains(operators(), t.Op) {
+		return fmt.Errorf("threshold: %q is no comparison; there are: %s", t.Op, strings.Join(operators(), " "))
+	}
+	return nil
+}
+
+// Met reports whether the threshold holds of m.
+func (t Threshold) Met(m Metrics) bool {
+	of, known := measureOf(t.Metric)
+	if !known {
+		return false
+	}
+	v := of.of(m)
+	switch t.Op {
+	case "==":
+		return v == t.Value
+	case "!=":
+		return v != t.Value
+	case "<":
+		return v < t.Value
+	case "<=":
+		return v <= t.Value
+	case ">":
+		return v > t.Value
+	}
+	return v >= t.Value
+}
+
+// Measured returns what m has for the threshold's figure, in words.
+func (t Threshold) Measured(m Metrics) string {
+	of, _ := measureOf(t.Metric)
+	v := of.of(m)
+	if of.unit == number {
+		return strconv.FormatFloat(v, 'f', -1, 32)
+	}
+	if of.unit == share {
+		return fmt.Sprintf("%.3g%%", 100*v)
+	}
+	return of.unit.format(v)
+}
+
+// Missed returns those of the thresholds that do not hold of m.
+func Missed(thresholds []Threshold, m Metrics) []Threshold {
+	return slices.DeleteFunc(slices.Clone(thresholds), func(t Threshold) bool { return t.Met(m) })
+}
