@@ -56,7 +56,7 @@ func (f *Follower) Snapshot(ctx context.Context) (Snapshot, error) {
 
 // look takes the picture as it is now.
 func (f *Follower) look(ctx context.Context) (Snapshot, error) {
-	f.reader.cost = Cost{}
+	f.reader.reckon()
 	if err := f.reread(ctx); err != nil {
 		return Snapshot{}, err
 	}
@@ -64,9 +64,8 @@ func (f *Follower) look(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	p.cost.Commands += f.reader.cost.Commands
-	p.cost.Took += f.reader.cost.Took
-	return Snapshot{At: p.now, Locks: f.known.locks(), Complete: f.complete, Cost: p.cost, Server: p.server}, nil
+	p.cost.add(f.reader.reckon())
+	return f.scanner.snapshot(p, f.known.locks(), f.complete), nil
 }
 
 // reread looks at the known locks again.
@@ -95,16 +94,16 @@ func (f *Follower) explore(ctx context.Context, until time.Time) (*pass, error) 
 		}
 		f.pass = p
 	} else {
-		f.pass.cost.Commands, f.pass.cost.Took = 0, 0
+		f.pass.cost.Commands, f.pass.cost.Took, f.pass.cost.Busy = 0, 0, 0
 	}
 	p := f.pass
 	for !p.done() {
-		locks, err := p.step(ctx)
+		locks, err := f.scanner.step(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		f.known.add(locks)
-		if !time.Now().Before(until) {
+		if now := time.Now(); !now.Before(until) || !f.scanner.opts.Pace.ready(now) {
 			break
 		}
 	}

@@ -7,23 +7,27 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 )
 
-// pass is one walk over the whole keyspace: a lane of SCANs for each type of
-// key that a format lives in, and for each glob.
-//
-// To ask for a type makes the server visit all keys once for each type, but
-// name only those that are of interest. With few types that is cheaper for
-// everybody than to have all keys named and to ask for the type of each, and
-// no dearer for the server than a script that does the sorting; and a script
-// may be forbidden, and holds up everybody else for longer. All lanes move on
-// in step, so that the server finds in its caches what it has just visited.
+// pass is one look at the whole keyspace of a database. Keys go through it in
+// three stages: a walk names them, the sieve tells those worth reading, the
+// reader reads these. All three move on together, a page at a step, each with
+// what the others had for it at the step before.
 type pass struct {
-	reader
-	lanes   []*lane
-	server  Server
-	count   int64 // COUNT of the next pages
-	visited int64 // keys, by all lanes together
+	server    Server
+	now       time.Time // the server's clock at the last step
+	cost      Cost
+	way       time.Duration // what the last page took on its way, the server's work aside
+	atOnce    bool          // the stages may ask the server at the same time
+	count     int64         // COUNT of the next pages
+	visited   int64         // keys, by all walks together
+	link      link          // of the walks
+	open      func() link   // another
+	walks     []*walk
+	sieve     sieve
+	reader    reader
+	promising []ref // for the reader
 }
 
 // Bounds of a page.
@@ -35,21 +39,30 @@ const (
 )
 
 // begin asks the server for its clock, the number of its keys, and what it
-// says of itself, and lines up the lanes. All but the clock may be refused.
+// says of itself, and lines up a walk for each glob. All of that may be refused.
 func (s *Scanner) begin(ctx context.Context) (*pass, error) {
-	p := &pass{reader: s.reader(), server: Server{Addr: s.node}, count: firstCount}
-	pipe := p.rdb.Pipeline()
+	p := &pass{
+		server: Server{Addr: s.node},
+		count:  firstCount,
+		atOnce: s.opts.Pace == nil,
+		link:   s.link(),
+		open:   s.link,
+		sieve:  newSieve(s.opts.Formats, s.opts.MinConfidence),
+		reader: s.reader(),
+	}
+	pipe := s.rdb.Pipeline()
 	clock := pipe.Time(ctx)
 	size := pipe.DBSize(ctx)
 	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")}
-	cmds, err := p.exec(ctx, pipe)
-	if err == nil || answered(cmds) {
+	_, err := p.link.exec(ctx, pipe)
+	if err == nil {
 		err = clock.Err()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the server for its time: %w", err)
 	}
 	p.now = clock.Val()
+	p.cost = p.link.reckon()
 	p.cost.Keys = size.Val()
 	for _, info := range infos {
 		p.server.describe(info.Val())
@@ -58,56 +71,102 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	if len(globs) == 0 {
 		globs = []string{""}
 	}
-	for _, typ := range p.formats.types() {
-		for _, glob := range globs {
-			p.lanes = append(p.lanes, &lane{typ: typ, glob: glob, keys: p.cost.Keys})
-		}
+	for _, glob := range globs {
+		p.walks = append(p.walks, &walk{glob: glob, keys: p.cost.Keys})
 	}
 	return p, nil
 }
 
-// done reports whether there is nothing left to walk over.
+// done reports whether there is nothing left to look at.
 func (p *pass) done() bool {
-	return !slices.ContainsFunc(p.lanes, func(l *lane) bool { return !l.done() })
+	return p.walked() && len(p.sieve.suspects) == 0 && len(p.promising) == 0
 }
 
-// complete reports whether the whole keyspace has been walked over.
+// walked reports whether all walks are over.
+func (p *pass) walked() bool {
+	return !slices.ContainsFunc(p.walks, func(w *walk) bool { return !w.done() })
+}
+
+// complete reports whether the whole keyspace has been looked at.
 func (p *pass) complete() bool {
-	return p.done() && !slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.endless })
+	return p.done() && !slices.ContainsFunc(p.walks, func(w *walk) bool { return w.endless })
 }
 
-// step fetches the next page of each lane, in the same round trip glances at
-// the keys of the pages before, and takes the locks from among those that have
-// shown themselves promising. On error the pass is lost.
+// step takes each stage a page further, and returns the locks that came out at
+// the end. On error nothing has moved, and the step may be tried again, as long
+// as the server is the same process: its cursors mean nothing to another.
 func (p *pass) step(ctx context.Context) ([]found, error) {
-	pipe := p.rdb.Pipeline()
-	before := pipe.Time(ctx)
-	for _, l := range p.lanes {
-		l.askPage(ctx, pipe, p.count)
+	var pages []*redis.ScanCmd
+	var locks []found
+	pinches := p.sieve.pinches(p.open)
+	stages, ctx := errgroup.WithContext(ctx)
+	if !p.atOnce {
+		stages.SetLimit(1)
 	}
-	after := pipe.Time(ctx)
-	for _, l := range p.lanes {
-		l.askGlances(ctx, pipe)
+	stages.Go(func() (err error) { pages, err = p.turn(ctx); return err })
+	for _, some := range pinches {
+		stages.Go(func() error { return some.sift(ctx) })
 	}
-	if err := p.send(ctx, "scan keys", pipe); err != nil {
+	stages.Go(func() (err error) { locks, err = p.reader.take(ctx, p.promising); return err })
+	err := stages.Wait()
+	p.book(pinches)
+	if err != nil {
 		return nil, err
 	}
-	p.now = after.Val()
+	p.promising = p.sieve.settle(pinches)
+	return locks, p.leaf(pages)
+}
 
-	var promising []ref
-	for _, l := range p.lanes {
-		promising = append(promising, l.glanced(p.formats, p.atLeast)...)
-		refs, err := l.page(p.formats)
-		if err != nil {
-			return nil, err
-		}
-		promising = append(promising, refs...)
-		p.visited += l.advance(p.count)
+// turn asks for the next page of each walk.
+func (p *pass) turn(ctx context.Context) ([]*redis.ScanCmd, error) {
+	if p.walked() {
+		return nil, nil
 	}
-	share := int64(len(p.lanes))
-	p.cost.Scanned = p.visited / share
-	p.count = nextCount(p.count, after.Val().Sub(before.Val())/time.Duration(share))
-	return p.take(ctx, promising)
+	pages := make([]*redis.ScanCmd, len(p.walks))
+	err := p.link.ask(ctx, "scan keys", func(pipe redis.Pipeliner) {
+		for i, w := range p.walks {
+			pages[i] = w.ask(ctx, pipe, p.count)
+		}
+	})
+	return pages, err
+}
+
+// leaf hands the names on the pages to the sieve, and fits the size of the next
+// to what these took the server.
+func (p *pass) leaf(pages []*redis.ScanCmd) error {
+	turned := 0
+	for i, page := range pages {
+		names, visited, err := p.walks[i].take(page, p.count)
+		if err != nil {
+			return err
+		}
+		p.sieve.add(names)
+		p.visited += visited
+		if page != nil {
+			turned++
+		}
+	}
+	p.cost.Scanned = p.visited / int64(len(p.walks))
+	if turned > 0 {
+		p.count = nextCount(p.count, p.link.took/time.Duration(turned))
+	}
+	return nil
+}
+
+// book adds up what the stages have cost, and takes the clock of the one that
+// heard of it last.
+func (p *pass) book(pinches []*pinch) {
+	p.way = p.link.way
+	links := []*link{&p.link, &p.reader.link}
+	for _, some := range pinches {
+		links = append(links, &some.link)
+	}
+	for _, l := range links {
+		if l.now.After(p.now) {
+			p.now = l.now
+		}
+		p.cost.add(l.reckon())
+	}
 }
 
 // nextCount fits COUNT to what a page took the server, by the server's clock.

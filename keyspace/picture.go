@@ -41,3 +41,12 @@ func (p picture) locks() []Lock {
 func (a ID) compare(b ID) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
 }
+
+// picked returns the locks among what was found.
+func picked(all []found) []Lock {
+	locks := make([]Lock, len(all))
+	for i, f := range all {
+		locks[i] = f.lock
+	}
+	return locks
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -30,7 +29,6 @@ type reader struct {
 	atLeast Confidence
 	node    string
 	db      int
-	now     time.Time // the server's clock at the last look
 }
 
 // found is a lock, with what is needed to look at it again.
@@ -108,19 +106,19 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
 	entries := make([]Entry, 0, len(refs))
 	for some := range slices.Chunk(refs, batch) {
-		p := r.rdb.Pipeline()
 		asked := make([]question, len(some))
-		var clock *redis.TimeCmd
-		for i, k := range some {
-			if i%clockEvery == 0 {
-				clock = p.Time(ctx)
+		err := r.ask(ctx, "read keys", func(p redis.Pipeliner) {
+			var clock *redis.TimeCmd
+			for i, k := range some {
+				if i%clockEvery == 0 {
+					clock = p.Time(ctx)
+				}
+				asked[i] = ask(ctx, p, k, clock)
 			}
-			asked[i] = ask(ctx, p, k, clock)
-		}
-		if err := r.send(ctx, "read keys", p); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
-		r.now = clock.Val()
 		for _, q := range asked {
 			if e, ok := q.entry(); ok {
 				entries = append(entries, e)
@@ -154,6 +152,8 @@ func ask(ctx context.Context, p redis.Pipeliner, k ref, clock *redis.TimeCmd) qu
 		q.value, q.size = p.SScan(ctx, k.key, 0, "", elements), p.SCard(ctx, k.key)
 	case "zset":
 		q.value, q.size = p.ZRangeWithScores(ctx, k.key, 0, elements-1), p.ZCard(ctx, k.key)
+	case "stream":
+		q.value, q.size = p.XRangeN(ctx, k.key, "-", "+", elements), p.XLen(ctx, k.key)
 	}
 	q.left = p.PTTL(ctx, k.key)
 	return q
@@ -180,7 +180,7 @@ func (q question) entry() (e Entry, ok bool) {
 }
 
 // members returns the elements of a collection: a list's and a zset's in their
-// own order, a hash's and a set's by name.
+// own order, a hash's and a set's by name, and the ids of a stream's entries.
 func members(typ string, value redis.Cmder) []Member {
 	var all []Member
 	switch cmd := value.(type) {
@@ -192,6 +192,10 @@ func members(typ string, value redis.Cmder) []Member {
 		for _, z := range cmd.Val() {
 			name, _ := z.Member.(string)
 			all = append(all, Member{Name: clip(name), Score: z.Score})
+		}
+	case *redis.XMessageSliceCmd:
+		for _, m := range cmd.Val() {
+			all = append(all, Member{Name: m.ID})
 		}
 	case *redis.ScanCmd:
 		names, _ := cmd.Val()

@@ -2,34 +2,39 @@ package keyspace
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Scanner finds the locks of one database of one server, which may stand
-// behind Sentinel. A cluster is not walked: give it a client of one node.
+// Scanner finds the locks of one database of one server. A cluster is not
+// walked: give it a client of one node, and join its pictures with a [Fleet].
 //
-// It sends read-only commands: SCAN in small pages, and bounded reads of what
-// might be a lock. Still, reading a key that has expired makes a master delete
-// it. A Scanner may be used from several goroutines; each Scan then costs the
-// server what one does.
+// It sends read-only commands: SCAN in small pages, TYPE, and bounded reads of
+// what might be a lock. Still, reading a key that has expired makes a master
+// delete it. A Scanner may be used from several goroutines.
 type Scanner struct {
-	rdb  redis.UniversalClient
-	opts ScanOptions
-	node string
+	rdb     redis.UniversalClient
+	opts    ScanOptions
+	node    string
+	refused *refusals
 }
 
-// ScanOptions say what to look for.
+// ScanOptions say what to look for, and how hard.
 type ScanOptions struct {
 	Formats       []Format   // in order of preference; see package formats
 	DB            int        // the number that the locks bear; the client chooses the database
 	Match         []string   // globs as SCAN takes them; keys that match any are looked at. None: all keys
 	MinConfidence Confidence // 0 = Likely
-	Progress      func(Cost) // called after each page of a Scan; may be nil
+	Pace          *Pace      // shared by all that look at the same server; nil = as fast as it goes
+	// Patience is how long a Scan waits for a server that is loading, busy with
+	// a script, or failing over, before it gives up. 0: it does not.
+	Patience time.Duration
+	// Progress is called after each page of a Scan with the picture so far;
+	// its locks are those that this page brought. It may be nil.
+	Progress func(Snapshot)
 }
 
 // NewScanner returns a scanner that reads through rdb, which stays the
@@ -39,9 +44,9 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 		o.MinConfidence = Likely
 	}
 	if o.Progress == nil {
-		o.Progress = func(Cost) {}
+		o.Progress = func(Snapshot) {}
 	}
-	s := &Scanner{rdb: rdb, opts: o}
+	s := &Scanner{rdb: rdb, opts: o, refused: &refusals{}}
 	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
 		s.node = c.Options().Addr
 	}
@@ -54,81 +59,75 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 // walked over, and the walk was given up.
 //
 // It returns an error if the server cannot be reached, does not answer, or
-// refuses SCAN or TIME. Keys that may not be read are passed over.
+// refuses SCAN or TYPE. Keys that may not be read are passed over; what is missed
+// that way is said in Problems.
 func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
-	p, err := s.begin(ctx)
+	p, err := s.beginPatiently(ctx)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	seen := make(picture)
 	for !p.done() {
-		locks, err := p.step(ctx)
+		locks, err := s.stepInTime(ctx, p)
 		if err != nil {
-			return Snapshot{}, err
+			if p, err = s.resume(ctx, p, err); err != nil {
+				return Snapshot{}, err
+			}
+			continue
 		}
 		seen.add(locks)
-		s.opts.Progress(p.cost)
+		s.opts.Progress(s.snapshot(p, picked(locks), p.complete()))
 	}
-	return Snapshot{At: p.now, Locks: seen.locks(), Complete: p.complete(), Cost: p.cost, Server: p.server}, nil
+	return s.snapshot(p, seen.locks(), p.complete()), nil
 }
+
+// stepInTime takes a step of a pass when the budget allows it.
+func (s *Scanner) stepInTime(ctx context.Context, p *pass) ([]found, error) {
+	if err := s.opts.Pace.wait(ctx, time.Now()); err != nil {
+		return nil, err
+	}
+	return s.step(ctx, p)
+}
+
+// step takes a step of a pass, and books it with the budget.
+func (s *Scanner) step(ctx context.Context, p *pass) ([]found, error) {
+	before := p.cost.Busy
+	locks, err := p.step(ctx)
+	s.opts.Pace.spend(p.cost.Busy-before, p.way, time.Now())
+	return locks, err
+}
+
+// snapshot is the picture that a pass has got so far.
+func (s *Scanner) snapshot(p *pass, locks []Lock, complete bool) Snapshot {
+	return Snapshot{
+		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
+		Nodes:    []Node{{Server: p.server, Up: true, Ping: p.way, Keys: p.cost.Keys, Locks: len(locks)}},
+		Problems: s.problems(p),
+	}
+}
+
+// problems says what this user may not see.
+func (s *Scanner) problems(p *pass) []string {
+	var all []string
+	if missing := s.refused.missing(); len(missing) > 0 {
+		all = append(all, "this user may not send "+strings.Join(missing, ", "))
+	}
+	if n := p.sieve.hidden; n > 0 {
+		all = append(all, fmt.Sprintf("%d of the keys may not be read by this user", n))
+	}
+	return all
+}
+
+// link returns a link to the server of the scanner.
+func (s *Scanner) link() link { return link{rdb: s.rdb, refused: s.refused} }
 
 // reader returns a reader of what the scanner is looking for.
 func (s *Scanner) reader() reader {
 	return reader{
-		link:    link{rdb: s.rdb},
+		link:    s.link(),
 		formats: s.opts.Formats,
 		atLeast: s.opts.MinConfidence,
 		node:    s.node,
 		db:      s.opts.DB,
 	}
-}
-
-// link sends commands to a server and keeps account of them.
-type link struct {
-	rdb  redis.UniversalClient
-	cost Cost
-}
-
-// send executes a pipeline. Answers that concern a single key (it has another
-// type, it may not be read) stay with their commands; anything else that went
-// wrong is returned.
-func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
-	cmds, err := l.exec(ctx, p)
-	if err == nil {
-		return nil
-	}
-	if !answered(cmds) {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	for _, c := range cmds {
-		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-	}
-	return nil
-}
-
-// answered reports whether the commands of a pipeline that failed have got as far
-// as having outcomes of their own. go-redis leaves them without when it is turned
-// away at the door: a password that no longer counts, a user switched off.
-func answered(cmds []redis.Cmder) bool {
-	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil })
-}
-
-// exec executes a pipeline and books what it cost.
-func (l *link) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, error) {
-	begin := time.Now()
-	cmds, err := p.Exec(ctx)
-	l.cost.Took += time.Since(begin)
-	l.cost.Commands += int64(len(cmds))
-	return cmds, err
-}
-
-// wrongType reports whether a key turned out to have another type.
-func wrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
-
-// refused reports whether a server does not know a command, or does not let
-// this user send it.
-func refused(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command"))
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -143,7 +144,11 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 	}
 	o := justTokens()
 	var progress []keyspace.Cost
-	o.Progress = func(c keyspace.Cost) { progress = append(progress, c) }
+	early := 0
+	o.Progress = func(s keyspace.Snapshot) {
+		progress = append(progress, s.Cost)
+		early += len(s.Locks)
+	}
 	o.DB = 3
 	s := scan(t, rdb, o)
 	if !slices.Equal(keys(s), want) {
@@ -154,6 +159,9 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) || len(progress) < 7 {
 		t.Errorf("the progress was %+v", progress)
+	}
+	if early != len(want) {
+		t.Errorf("the progress showed %d locks, want %d", early, len(want))
 	}
 	l := s.Locks[0]
 	if l.Format != "tokens" || l.Confidence != keyspace.Certain || l.DB != 3 || l.Node != rdb.Options().Addr || l.Node == "" {
@@ -361,7 +369,7 @@ func TestScanOnlyReads(t *testing.T) {
 	scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{
 		tokens(), elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
 	}})
-	allowed := []string{"time", "dbsize", "info", "scan", "getrange", "strlen", "hrandfield", "hscan", "hlen", "lrange", "llen",
+	allowed := []string{"time", "dbsize", "info", "scan", "type", "getrange", "strlen", "hrandfield", "hscan", "hlen", "lrange", "llen",
 		"sscan", "scard", "zrange", "zcard", "pttl", "hello", "client|setinfo", "client|maint_notifications", "config|resetstat"}
 	for name := range stats(t, rdb) {
 		if !slices.Contains(allowed, name) {
@@ -440,10 +448,65 @@ func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "open:1", "token:x")
 	do(t, admin, "SET", "hidden:1", "token:x")
+	do(t, admin, "SET", "hidden:2", "token:x")
 	rights := slices.Clone(readOnly)
 	rights[slices.Index(rights, "%R~*")] = "%R~open:*"
-	if s := scan(t, userOf(t, admin, rights...), justTokens()); !slices.Equal(keys(s), []string{"open:1"}) {
+	s := scan(t, userOf(t, admin, rights...), justTokens())
+	if !slices.Equal(keys(s), []string{"open:1"}) {
 		t.Errorf("found %q", keys(s))
+	}
+	if want := []string{"2 of the keys may not be read by this user"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+}
+
+// Of what is not allowed, only that is told which keeps something from sight:
+// without a glance more is read, and nothing is missed.
+func TestWhatThisUserMayNotSendIsSaid(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "a", "token:a", "PX", "60000")
+	do(t, admin, "HSET", "lock:hash", "f", "1")
+	rights := strings.Fields("reset on >secret %R~* -@all +@read +scan -hrandfield")
+	s := scan(t, userOf(t, admin, rights...), keyspace.ScanOptions{Formats: []keyspace.Format{tokens(), elementsOf("hash")}})
+	if !slices.Equal(keys(s), []string{"a", "lock:hash"}) || !s.Complete {
+		t.Errorf("found %q", keys(s))
+	}
+	if want := []string{"this user may not send INFO, TIME"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	if left, ok := s.Locks[0].TTL(s.At); !ok || left < 30*time.Second || left > time.Minute+time.Second {
+		t.Errorf("without the server's clock it has %v left", left)
+	}
+}
+
+// Types are guessed from names, and the guess is checked.
+func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
+	for _, typ := range []string{"RPUSH", "SADD", "SET", "HSET"} {
+		rdb := realServer(t)
+		p := rdb.Pipeline()
+		for i := range 5000 {
+			argv := []any{typ, fmt.Sprintf("item:%d", i), "a"}
+			if typ == "HSET" {
+				argv = append(argv, "b")
+			}
+			p.Do(t.Context(), argv...)
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		do(t, rdb, "SET", "item:777", "token:x")
+		do(t, rdb, "DEL", "item:778")
+		do(t, rdb, "HSET", "item:778", "token:y", "1")
+		hashes := elementsOf("hash")
+		hashes.Match = nil
+		hashes.Glance = func(_, first string) keyspace.Confidence { return ofToken(first) }
+		hashes.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{}, ofToken(e.Members[0].Name)
+		}
+		s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{tokens(), hashes}})
+		if !slices.Equal(keys(s), []string{"item:777", "item:778"}) {
+			t.Errorf("among keys made by %s it found %q", typ, keys(s))
+		}
 	}
 }
 
@@ -499,6 +562,55 @@ func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
 	_, err := keyspace.NewScanner(rdb, justTokens()).Scan(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "BUSY") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The cursor of a walk outlives the trouble: nothing is lost, nothing is done twice.
+func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
+	rdb := realServer(t, "--busy-reply-threshold", "1")
+	fill(t, rdb, 5000)
+	do(t, rdb, "SET", "lock:a", "token:a")
+	var once sync.Once
+	var pages []int64
+	o := justTokens()
+	o.Patience = time.Minute
+	o.Progress = func(s keyspace.Snapshot) {
+		pages = append(pages, s.Cost.Scanned)
+		once.Do(func() {
+			release := occupy(t, rdb)
+			time.AfterFunc(100*time.Millisecond, release)
+		})
+	}
+	s := scan(t, rdb, o)
+	if !slices.Equal(keys(s), []string{"lock:a"}) || !s.Complete {
+		t.Errorf("found %q, complete: %v", keys(s), s.Complete)
+	}
+	if !slices.IsSorted(pages) {
+		t.Errorf("it began anew: %v", pages)
+	}
+}
+
+// The cursors of one process mean nothing to another.
+func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
+	child := server.ForTest(t, "--appendonly", "yes")
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	fill(t, rdb, 5000)
+	do(t, rdb, "SET", "lock:a", "token:a")
+	var once sync.Once
+	var pages []int64
+	o := justTokens()
+	o.Patience = time.Minute
+	o.Progress = func(s keyspace.Snapshot) {
+		pages = append(pages, s.Cost.Scanned)
+		once.Do(func() {
+			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s := scan(t, rdb, o)
+	if !slices.Equal(keys(s), []string{"lock:a"}) || !s.Complete || s.Cost.Scanned != 5001 {
+		t.Errorf("found %q, complete: %v, at a cost of %+v", keys(s), s.Complete, s.Cost)
 	}
 }
 
@@ -610,7 +722,7 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	fill(t, rdb, 5000)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := justTokens()
-	o.Progress = func(keyspace.Cost) { cancel() }
+	o.Progress = func(keyspace.Snapshot) { cancel() }
 	if _, err := keyspace.NewScanner(rdb, o).Scan(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -633,5 +745,24 @@ func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("found %d of them: %.300q", len(got), got)
+	}
+}
+
+// However slow the machine, the time that the server has spent on us is no more
+// than the share of the time that has passed.
+func TestAScanKeepsToItsBudget(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 20_000)
+	o := justTokens()
+	o.Pace = keyspace.NewPace(0.05)
+	begin := time.Now()
+	s := scan(t, rdb, o)
+	passed := time.Since(begin)
+	if !s.Complete || s.Cost.Busy <= 0 {
+		t.Fatalf("complete %v at a cost of %+v", s.Complete, s.Cost)
+	}
+	// 200 ms may have been saved before, and the last step is not waited out.
+	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.Busy > limit {
+		t.Errorf("in %v the server was busy for %v", passed, s.Cost.Busy)
 	}
 }

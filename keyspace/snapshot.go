@@ -13,6 +13,8 @@ type Snapshot struct {
 	Complete bool      // false while the first pass over the keyspace is under way
 	Cost     Cost      // what it took to make this snapshot
 	Server   Server
+	Nodes    []Node   // the servers that were asked, in the order of their addresses
+	Problems []string // what is missing from the picture, and why: a clause each
 
 	// What only following can tell; zero after a single look.
 	Follow  Follow   // how it is followed
@@ -69,6 +71,24 @@ type Cost struct {
 	Keys     int64         // keys in the databases looked at (DBSIZE), for progress
 	Commands int64         // commands sent
 	Took     time.Duration // time spent waiting for replies
+	Busy     time.Duration // time the server was busy with us, by its own clock
+}
+
+// add takes in what something else has cost.
+func (c *Cost) add(other Cost) {
+	c.Commands += other.Commands
+	c.Took += other.Took
+	c.Busy += other.Busy
+}
+
+// Node is one of the servers of a picture.
+type Node struct {
+	Server
+	Up      bool          // it answers
+	Trouble string        // what it says instead, or what stands in the way
+	Ping    time.Duration // the way to it and back
+	Keys    int64         // in the databases looked at
+	Locks   int           // found on it
 }
 
 // Server is what the server says of itself; empty fields are unknown.
@@ -98,6 +118,8 @@ func (s *Server) describe(info string) {
 			s.Mode = value
 		case "role":
 			s.Role = value
+		case "run_id":
+			s.RunID = value
 		}
 	}
 }

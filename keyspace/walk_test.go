@@ -29,28 +29,28 @@ func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
 }
 
 // A writer that adds keys as fast as we walk would keep us walking for ever.
-func TestALaneWithoutEndIsGivenUp(t *testing.T) {
-	l := &lane{keys: 100_000, cursor: 42}
+func TestAWalkWithoutEndIsGivenUp(t *testing.T) {
+	w := &walk{keys: 100_000, cursor: 42}
 	pages, visited := 0, int64(0)
-	for ; !l.done() && pages < 1000; pages++ {
-		visited += l.advance(1000)
+	for ; !w.done() && pages < 1000; pages++ {
+		visited += w.advance(1000)
 	}
-	if !l.endless || pages != 411 {
-		t.Errorf("after %d pages: given up=%v", pages, l.endless)
+	if !w.endless || pages != 411 {
+		t.Errorf("after %d pages: given up=%v", pages, w.endless)
 	}
-	if visited != l.keys {
-		t.Errorf("it is said to have visited %d of %d keys", visited, l.keys)
+	if visited != w.keys {
+		t.Errorf("it is said to have visited %d of %d keys", visited, w.keys)
 	}
-	if p := (pass{lanes: []*lane{l}}); !p.done() || p.complete() {
+	if p := (pass{walks: []*walk{w}}); !p.done() || p.complete() {
 		t.Error("the pass should be done, and incomplete")
 	}
 }
 
-func TestALaneThatEndsEarlyHasVisitedEverything(t *testing.T) {
-	l := &lane{keys: 1000, cursor: 7}
-	visited := l.advance(250)
-	l.cursor = 0
-	if got := visited + l.advance(250) + l.advance(250); got != 1000 || !l.done() || l.endless {
-		t.Errorf("visited %d, done=%v", got, l.done())
+func TestAWalkThatEndsEarlyHasVisitedEverything(t *testing.T) {
+	w := &walk{keys: 1000, cursor: 7}
+	visited := w.advance(250)
+	w.cursor = 0
+	if got := visited + w.advance(250); got != 1000 || !w.done() || w.endless {
+		t.Errorf("visited %d, done=%v", got, w.done())
 	}
 }

@@ -1,0 +1,156 @@
+package keyspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// link sends commands to a server and keeps account of them. It is for one
+// goroutine.
+type link struct {
+	rdb     redis.UniversalClient
+	refused *refusals
+	cost    Cost
+	now     time.Time     // the server's clock at the last answer
+	took    time.Duration // what the last round trip took the server
+	way     time.Duration // and what it took besides
+}
+
+// ask sends the commands that fill queues, and asks for the time before and
+// after them: what passes in between is what they take the server. Answers that
+// concern a single key (it has another type, it may not be read) stay with their
+// commands; anything else that went wrong is returned.
+func (l *link) ask(ctx context.Context, what string, fill func(redis.Pipeliner)) error {
+	p := l.rdb.Pipeline()
+	before := p.Time(ctx)
+	fill(p)
+	after := p.Time(ctx)
+	waited := l.cost.Took
+	if err := l.send(ctx, what, p); err != nil {
+		return err
+	}
+	waited = l.cost.Took - waited
+	l.now = after.Val()
+	l.took = min(max(after.Val().Sub(before.Val()), 0), waited) // clocks may be set
+	l.way = waited - l.took
+	l.cost.Busy += l.took
+	return nil
+}
+
+// send executes a pipeline. Its errors are those of [link.ask].
+func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
+	cmds, err := l.exec(ctx, p)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	for _, c := range cmds {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// exec executes a pipeline and books what it cost. Each command has an outcome of
+// its own, unless there is an error. Who may not ask the server for its time gets
+// ours.
+func (l *link) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, error) {
+	begin := time.Now()
+	cmds, err := p.Exec(ctx)
+	l.cost.Took += time.Since(begin)
+	l.cost.Commands += int64(len(cmds))
+	if err == nil {
+		return cmds, nil
+	}
+	if !answered(cmds) {
+		return nil, err
+	}
+	for _, c := range cmds {
+		if !forbidden(c.Err()) {
+			continue
+		}
+		l.refused.note(c.Name())
+		if clock, ok := c.(*redis.TimeCmd); ok {
+			clock.SetVal(time.Now())
+			clock.SetErr(nil)
+		}
+	}
+	return cmds, nil
+}
+
+// answered reports whether the commands of a pipeline that failed have got as far
+// as having outcomes of their own. go-redis leaves them without when it is turned
+// away at the door: a password that no longer counts, a user switched off.
+func answered(cmds []redis.Cmder) bool {
+	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil })
+}
+
+// reckon returns what was spent since it was asked last.
+func (l *link) reckon() Cost {
+	c := l.cost
+	l.cost = Cost{}
+	return c
+}
+
+// wrongType reports whether a key turned out to have another type.
+func wrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// refused reports whether a server does not know a command, or does not let
+// this user send it, be it for this key only.
+func refused(err error) bool { return forbidden(err) || hidden(err) }
+
+// forbidden reports whether a server does not know a command, or does not let
+// this user send it at all.
+func forbidden(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") && !hidden(err) || redis.HasErrorPrefix(err, "unknown command"))
+}
+
+// hidden reports whether this user may not read a key. What the server says
+// then differs between its versions; the names of commands are quoted in what it
+// says of those.
+func hidden(err error) bool {
+	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "access one of the keys")
+}
+
+// refusals collects what a server does not let this user do. It is safe for
+// concurrent use; a nil one forgets.
+type refusals struct {
+	mu       sync.Mutex
+	commands []string
+}
+
+// note takes in a command that was refused.
+func (r *refusals) note(command string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i, known := slices.BinarySearch(r.commands, command); !known {
+		r.commands = slices.Insert(r.commands, i, command)
+	}
+}
+
+// glances are the commands that only save work: where they are refused, more is
+// read, and nothing is missed.
+var glances = [...]string{"hrandfield", "lindex", "srandmember", "zrandmember"}
+
+// missing lists the commands without which something is missed.
+func (r *refusals) missing() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var missing []string
+	for _, c := range r.commands {
+		if !slices.Contains(glances[:], c) {
+			missing = append(missing, strings.ToUpper(c))
+		}
+	}
+	return missing
+}

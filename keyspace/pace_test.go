@@ -1,0 +1,89 @@
+package keyspace
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
+	for _, share := range []float64{-1, 0, 1, 2} {
+		if p := NewPace(share); p != nil || p.Share() != 1 {
+			t.Errorf("a pace of %v holds up", share)
+		}
+	}
+	if p := NewPace(0.1); p.Share() != 0.1 {
+		t.Errorf("a pace of a tenth has a share of %v", p.Share())
+	}
+}
+
+// keepAsking books so many requests that each keep the server busy for that long, as
+// fast as the pace lets them go, and returns what time they took.
+func keepAsking(t *testing.T, p *Pace, requests int, busy, way time.Duration) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for range requests {
+		if err := p.wait(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(busy + way)
+		p.spend(busy, way, time.Now())
+	}
+	return time.Since(begin)
+}
+
+func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const busy = time.Millisecond
+		p := NewPace(0.1)
+		keepAsking(t, p, 100, busy, 0) // what was saved before is spent
+		if took := keepAsking(t, p, 1000, busy, 0); took < 9900*time.Millisecond || took > 10100*time.Millisecond {
+			t.Errorf("1,000 requests of 1 ms took %v, want 10 s", took)
+		}
+		time.Sleep(time.Hour)
+		if took := keepAsking(t, p, 1000, busy, 0); took < 9700*time.Millisecond {
+			t.Errorf("after an hour of rest they took %v, want 10 s but for what may be saved", took)
+		}
+	})
+}
+
+func TestWhatTheWayTakesIsNotTheServersTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 3*time.Millisecond)
+		if took := keepAsking(t, p, 1000, time.Millisecond, 3*time.Millisecond); took > 10100*time.Millisecond {
+			t.Errorf("1,000 requests of 1 ms on a way of 3 ms took %v, want 10 s", took)
+		}
+	})
+}
+
+func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
+			t.Errorf("when the way takes three times as long, 100 requests took %v", took)
+		}
+		keepAsking(t, p, 10, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond); took > 1100*time.Millisecond {
+			t.Errorf("when it is as it was, they took %v", took)
+		}
+	})
+}
+
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(0.001)
+		p.spend(time.Hour, 0, time.Now())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.wait(ctx, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if p.ready(time.Now()) {
+			t.Error("it is ready long before its time")
+		}
+	})
+}

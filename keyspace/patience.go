@@ -1,0 +1,59 @@
+package keyspace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patienceStep is the time between two attempts to reach a server that is in
+// trouble.
+const patienceStep = 100 * time.Millisecond
+
+// beginPatiently begins a pass, and waits for a server in passing trouble as
+// long as the options say.
+func (s *Scanner) beginPatiently(ctx context.Context) (*pass, error) {
+	for giveUp := time.Now().Add(s.opts.Patience); ; {
+		p, err := s.begin(ctx)
+		if err == nil || !passing(err) || !time.Now().Before(giveUp) {
+			return p, err
+		}
+		if err := pauseFor(ctx, patienceStep); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// resume goes on after an error at a step, when the trouble is over. On the same
+// process it goes on where the pass was; another has cursors of its own, so
+// there it begins anew. What had been found is then found again.
+func (s *Scanner) resume(ctx context.Context, p *pass, err error) (*pass, error) {
+	if s.opts.Patience == 0 || !passing(err) {
+		return nil, err
+	}
+	again, err := s.beginPatiently(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if again.server.RunID == "" || again.server.RunID != p.server.RunID {
+		return again, nil
+	}
+	p.cost.add(again.cost)
+	return p, nil
+}
+
+// passing reports whether an error is of a kind that goes away by itself: the
+// server is loading, busy, or being replaced, or the connection was lost.
+func passing(err error) bool {
+	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,75 @@
+package keyspace
+
+// shapes remembers of which type the keys of a shape of name were. What is
+// called alike is mostly of one type: of a key like thousands before it the type
+// need not be asked, only checked. They are guesses; nothing depends on them but
+// speed.
+type shapes map[shape]string
+
+// shape is what remains of a name when its numbers and ids are left out.
+type shape uint64
+
+// maxShapes bounds what is remembered: names without any numbers in them are
+// all shapes of their own.
+const maxShapes = 1 << 14
+
+// mixed stands for the type of a shape that has been wrong once.
+const mixed = "mixed"
+
+// guess returns the type that a key of this name should have, "" if there is no
+// telling.
+func (s shapes) guess(key string) string {
+	if typ := s[shapeOf(key)]; typ != mixed {
+		return typ
+	}
+	return ""
+}
+
+// learn takes in what type a key had.
+func (s shapes) learn(key, typ string) {
+	of := shapeOf(key)
+	known, ok := s[of]
+	switch {
+	case !ok && len(s) < maxShapes:
+		s[of] = typ
+	case ok && known != typ:
+		s[of] = mixed
+	}
+}
+
+// shapeOf hashes a name, with every word that has a digit in it, or could be
+// hexadecimal, counted as the same word.
+func shapeOf(key string) shape {
+	h := uint64(fnvOffset)
+	for i := 0; i < len(key); {
+		if !wordByte(key[i]) {
+			h = (h ^ uint64(key[i])) * fnvPrime
+			i++
+			continue
+		}
+		word, number, hex := uint64(fnvOffset), false, true
+		from := i
+		for ; i < len(key) && wordByte(key[i]); i++ {
+			c := key[i]
+			digit := '0' <= c && c <= '9'
+			number = number || digit
+			hex = hex && (digit || 'a' <= c|0x20 && c|0x20 <= 'f')
+			word = (word ^ uint64(c)) * fnvPrime
+		}
+		if number || hex && i-from >= 4 {
+			word = 0
+		}
+		h = (h ^ word) * fnvPrime
+	}
+	return shape(h)
+}
+
+// Of the hash of Fowler, Noll and Vo.
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func wordByte(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
+}
