@@ -33,7 +33,7 @@ func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
 		r.must(err)
 		r.must(warm.Unlock(ctx))
-		for i := range 50 {
+		for i := range 20 {
 			key := fmt.Sprint("orders", i)
 			r.link.FreezeReplies()
 			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -43,7 +43,7 @@ func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				r.Fatalf("got %v, want the deadline's error", err)
 			}
-			if took := time.Since(began); took > 70*time.Millisecond {
+			if took := time.Since(began); r.fake && took > 20*time.Millisecond {
 				r.Errorf("gave up after %v", took)
 			}
 			r.link.Thaw()
@@ -149,7 +149,7 @@ func TestAClosedPortIsToldAtOnce(t *testing.T) {
 		r.link.Refuse(refused)
 		began := time.Now()
 		_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).Lock(ctx)
-		if !errors.Is(err, refused) || time.Since(began) > 5*time.Second {
+		if !errors.Is(err, refused) || time.Since(began) > 0 {
 			r.Errorf("got %v after %v", err, time.Since(began))
 		}
 	})

@@ -31,7 +31,7 @@ const dialPatience = 1000
 
 func newNode(rdb *redis.Client) (*node, error) {
 	n := &node{addr: rdb.Options().Addr}
-	o := *rdb.Options()
+	o := optionsOf(rdb)
 	first := o.OnConnect
 	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
 		if first != nil {
@@ -42,8 +42,7 @@ func newNode(rdb *redis.Client) (*node, error) {
 		return n.introduce(ctx, conn)
 	}
 	o.PoolSize, o.PipelinePoolSize, o.MinIdleConns = dialPatience, dialPatience, 0
-	o.PushNotificationProcessor = nil // rdb's own; it serves one client
-	template := redis.NewClient(&o)   // never used but for its options
+	template := redis.NewClient(&o) // never used but for its options
 	defer template.Close()
 	w, err := newWire(template)
 	if err != nil {

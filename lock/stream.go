@@ -40,7 +40,7 @@ type stream struct {
 // newStream returns a stream over connections as client would make them: they
 // are links. client is the stream's from now on.
 func newStream(client *redis.Client, links *links) *stream {
-	s := &stream{links: links, client: client, options: *client.Options(), wake: make(chan struct{}, 1)}
+	s := &stream{links: links, client: client, options: optionsOf(client), wake: make(chan struct{}, 1)}
 	s.options.Protocol = 2 // a reply is all that comes
 	s.options.ClientSideCache, s.options.ClientSideCacheConfig = nil, nil
 	s.options.Limiter = nil

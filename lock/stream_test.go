@@ -101,6 +101,30 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestWhoHasNoReadTimeoutWaitsForASilentServer(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		o := *r.rdb.Options()
+		o.Dialer, o.ReadTimeout = r.link.Dial, -1
+		patient := redis.NewClient(&o)
+		defer patient.Close()
+		c, err := lock.New(patient, lock.Config{})
+		r.must(err)
+		defer c.Close()
+		m := c.Mutex("orders", lock.Options{TTL: time.Hour})
+		for range 2 { // with and without a connection
+			r.link.Freeze()
+			time.AfterFunc(time.Minute, r.link.Thaw)
+			began := time.Now()
+			lease, err := m.TryLock(ctx)
+			r.must(err)
+			if took := time.Since(began); took != time.Minute {
+				r.Errorf("granted after %v, the server was silent for a minute", took)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
 func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
 	child := server.ForTest(t, "--requirepass", "secret")
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})

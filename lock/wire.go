@@ -66,11 +66,10 @@ type reply interface {
 func newWire(rdb redis.UniversalClient) (wire, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
-		o := *c.Options()
+		o := optionsOf(c)
 		o.MaxRetries = -1
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
-		o.PushNotificationProcessor = nil // rdb's own; it serves one client
 		links := &links{}
 		links.over(&o.Dialer)
 		return newStream(redis.NewClient(&o), links), nil
@@ -86,6 +85,23 @@ func newWire(rdb redis.UniversalClient) (wire, error) {
 	default:
 		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
 	}
+}
+
+// optionsOf returns options for another client like rdb, not sharing what serves
+// one client only. A client keeps its options as it has understood them, with 0 for
+// what was switched off by −1; taken as they are, 0 would mean the default again.
+func optionsOf(rdb *redis.Client) redis.Options {
+	o := *rdb.Options()
+	for _, limit := range []*time.Duration{&o.ReadTimeout, &o.WriteTimeout, &o.MinRetryBackoff, &o.MaxRetryBackoff} {
+		if *limit <= 0 {
+			*limit--
+		}
+	}
+	if o.MaxRetries == 0 {
+		o.MaxRetries = -1
+	}
+	o.PushNotificationProcessor = nil
+	return o
 }
 
 // pipelined is the wire to a cluster, over go-redis' full-duplex AutoPipeline,
