@@ -112,8 +112,11 @@ func (h *hold) extended(sent time.Time, ttl time.Duration, reply any) error {
 	defer h.mu.Unlock()
 	now := time.Now()
 	if err := h.ended(now); err != nil {
-		// The server revived what is already over here: take it back.
-		h.client.undo(h.form, h.token, now.Add(ttl))
+		// The server revived what is already over here: take it back, unless the
+		// release is on its way, which would find nothing and take that for a loss.
+		if h.cause != ErrReleased && h.cause != ErrClosed {
+			h.client.undo(h.form, h.token, now.Add(ttl))
+		}
 		return err
 	}
 	h.sent, h.ttl = sent, ttl
