@@ -2,7 +2,6 @@ package keyspace
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 )
@@ -18,29 +17,6 @@ func lookAt(seconds int, l Lock) Snapshot {
 func heldBy(id string, seconds int) Lock {
 	expires := began.Add(time.Duration(seconds) * time.Second)
 	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Count: 1, Expires: expires}}}
-}
-
-// continued is a look with what the one before it tells.
-func continued(before, now Snapshot) Snapshot {
-	known := byID(before.Locks)
-	locks := slices.Clone(now.Locks)
-	for i, l := range locks {
-		was, seen := known[l.ID()]
-		began := time.Time{}
-		if seen || before.Complete {
-			began = now.At
-		}
-		locks[i] = carried(was, l, seen, now.At, began)
-	}
-	now.Locks = locks
-	return now
-}
-
-// typical is how long the holds of a lock usually are.
-func (h *habits) typical(id ID) time.Duration {
-	l := Lock{Key: id.Key}
-	h.tell(&l)
-	return l.Typical
 }
 
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
@@ -144,7 +120,7 @@ func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
 	if h.typical(ID{Key: "gone"}) != 0 || h.typical(ID{Key: "busy"}) == 0 {
 		t.Error("it should forget what is gone and remember what is busy")
 	}
-	if n := len(h.known.young) + len(h.known.old); n > 2*locksKept {
+	if n := len(h.holds.young) + len(h.holds.old); n > 2*locksKept {
 		t.Errorf("it keeps %d locks", n)
 	}
 }

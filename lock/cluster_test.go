@@ -65,6 +65,7 @@ var exclusive = map[string]func(c *lock.Client, key string, o lock.Options) lock
 // Scenarios 105 (no CROSSSLOT) and 106: whatever the name, what belongs to the
 // lock is in its slot; and waiters hear of a release at whichever node it is.
 func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
+	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	ours, theirs := r.client(lock.Config{}), r.client(lock.Config{})
 	masters := map[string]bool{}
@@ -119,6 +120,7 @@ func (r *clusterRig) listeners() int {
 
 // Scenario 106: a name whose slot nothing else can share.
 func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *testing.T) {
+	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	single := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: single.Addr()})
@@ -196,6 +198,7 @@ func (m *move) finish() {
 
 // Scenario 105: MOVED, ASK and TRYAGAIN.
 func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
+	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	var d diary
 	c := r.client(lock.Config{Observe: d.write})
@@ -254,6 +257,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 
 // Scenario 104.
 func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
+	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Replicas: 1})
 	var d diary
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
@@ -288,6 +292,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 
 // Scenario 107.
 func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
+	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1, Replicas: 1})
 	for name, o := range map[string]redis.ClusterOptions{
 		"read only":  {ReadOnly: true},
@@ -323,6 +328,7 @@ func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
 // Guarantee 7: a command of a lock is not sent twice behind our back. If it were,
 // the second release would find the lock gone and report a loss.
 func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
+	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
 	link := server.NewLink(redis.NewDialer(&redis.Options{}))
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})

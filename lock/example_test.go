@@ -61,7 +61,7 @@ func ExampleMutex_Lock_deadline() {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err := b.Mutex("orders:4711", lock.Options{}).Lock(ctx)
 
@@ -80,7 +80,7 @@ func ExampleLease_Context() {
 	client, _ := lock.New(rdb, lock.Config{})
 	defer client.Close()
 
-	lease, err := client.Mutex("report:weekly", lock.Options{TTL: 300 * time.Millisecond}).Lock(context.Background())
+	lease, err := client.Mutex("report:weekly", lock.Options{TTL: time.Second}).Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -99,8 +99,7 @@ func ExampleRenew() {
 	defer client.Close()
 
 	lease, err := client.Mutex("import:customers", lock.Options{
-		TTL:   100 * time.Millisecond,
-		Renew: lock.Renew{Max: 4},
+		Renew: lock.Renew{MaxHold: 200 * time.Millisecond},
 	}).Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
@@ -225,13 +224,13 @@ func ExampleLease_Fence() {
 		seen = fence
 		return "written"
 	}
-	m := client.Mutex("orders:4711", lock.Options{TTL: 20 * time.Millisecond, Renew: lock.Renew{Off: true}, Fence: true})
+	m := client.Mutex("orders:4711", lock.Options{Fence: true})
 	slow, err := m.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	<-slow.Context().Done() // too slow; the next one gets in
+	rdb.Del(context.Background(), "orders:4711") // its time is up on the server; it has yet to find out
 	quick, err := m.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)

@@ -178,7 +178,8 @@ func TestAWaiterThatIsSilentTooLongIsNoLongerAsked(t *testing.T) {
 // Scenario 40.
 func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
+		diary := &diary{}
+		c := r.client(lock.Config{Observe: diary.write})
 		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
 		impatient, cancel := context.WithCancel(ctx)
@@ -188,6 +189,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 			gaveUp <- err
 		}()
 		r.queued("orders", 1)
+		r.until("the waiter to know the holder", func() bool { return diary.count(lock.Contended) == 1 })
 		cancel()
 		if err := <-gaveUp; !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrHeld) {
 			r.Errorf("got %v, want both the cancellation and ErrHeld", err)
@@ -226,7 +228,7 @@ func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
 			all.Go(cancel)
 			began := time.Now()
 			all.Wait()
-			if took := time.Since(began); took > 900*time.Millisecond {
+			if took := time.Since(began); r.fake && took > 0 {
 				r.Errorf("c waited %v: a claim ran out", took)
 			}
 		}

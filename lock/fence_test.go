@@ -11,10 +11,10 @@ import (
 func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		short := c.Mutex("orders", lock.Options{TTL: 20 * time.Millisecond, Renew: lock.Renew{Off: true}, Fence: true})
+		m := c.Mutex("orders", lock.Options{Fence: true})
 		var last int64
 		for i := range 30 {
-			lease, err := short.Lock(ctx)
+			lease, err := m.Lock(ctx)
 			r.must(err)
 			if lease.Fence() <= last {
 				r.Fatalf("round %d: fence %d after %d", i, lease.Fence(), last)
@@ -24,7 +24,8 @@ func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 			case 0:
 				r.must(lease.Unlock(ctx))
 			case 1:
-				<-lease.Context().Done() // runs out
+				r.must(r.rdb.PExpire(ctx, "orders", time.Millisecond).Err()) // runs out
+				r.until("the end of the key", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 			case 2:
 				r.must(r.rdb.Del(ctx, "orders").Err()) // somebody's broom
 			}

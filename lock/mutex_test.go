@@ -326,7 +326,7 @@ func TestWhoMayNotRunScriptsIsNotGivenALock(t *testing.T) {
 func TestAScriptFlushInMidRunIsNotNoticed(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		diary := &diary{}
-		m := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 300 * time.Millisecond})
+		m := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}})
 		for range 3 {
 			lease, err := m.Lock(ctx)
 			r.must(err)

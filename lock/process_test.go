@@ -26,11 +26,11 @@ const (
 	workerAddr = "LOCKTOP_TEST_ADDR"
 )
 
-// Each of 4 processes makes 2,500 increments from 16 goroutines.
+// Each of 4 processes makes 1,000 increments from 16 goroutines.
 const (
 	processes            = 4
 	goroutinesPerProcess = 16
-	increments           = 10_000
+	increments           = 4_000
 )
 
 // Scenario 7, over processes: an unprotected counter under one mutex is exact.
@@ -97,6 +97,7 @@ func increment(rdb *redis.Client, m *lock.Mutex) error {
 // Scenario 57: a process that was stopped past its TTL wakes up without a lock,
 // and knows it before it does anything.
 func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
+	t.Parallel()
 	onRedis(t, func(r *rig) {
 		worker := r.worker("hold")
 		in, err := worker.StdinPipe()
@@ -130,7 +131,7 @@ func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
 
 // hold is the worker of TestAFrozenProcessWakesUpWithoutItsLock.
 func hold(c *lock.Client) error {
-	lease, err := c.Mutex("mutex", lock.Options{TTL: 300 * time.Millisecond}).Lock(ctx)
+	lease, err := c.Mutex("mutex", lock.Options{TTL: time.Second}).Lock(ctx)
 	if err != nil {
 		return err
 	}

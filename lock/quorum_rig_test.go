@@ -3,6 +3,7 @@ package lock_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,15 @@ func (r *nodes) add(addr string, dial server.Dialer) {
 	})
 }
 
+// nodeTimeout is how long a node may take to answer: on real servers so long that
+// it does not matter how busy the machine is.
+func (r *nodes) nodeTimeout() time.Duration {
+	if r.children == nil {
+		return 200 * time.Millisecond
+	}
+	return time.Second
+}
+
 // quorum returns an identity over all nodes that is closed with the test.
 func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 	r.Helper()
@@ -111,7 +121,7 @@ func (r *nodes) count(key, value string) int {
 // until waits for something to become true on servers that take their time.
 func (r *nodes) until(what string, true func() bool) {
 	r.Helper()
-	for limit := time.Now().Add(10 * time.Second); !true(); {
+	for limit := time.Now().Add(30 * time.Second); !true(); {
 		if time.Now().After(limit) {
 			r.Fatalf("still waiting for %s", what)
 		}
@@ -122,7 +132,7 @@ func (r *nodes) until(what string, true func() bool) {
 // down cuts nodes off: what was sent is lost, and nothing new gets in.
 func (r *nodes) down(which ...int) {
 	for _, i := range which {
-		r.links[i].Refuse(errors.New("no route"))
+		r.links[i].Refuse(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route")})
 		r.links[i].Cut()
 	}
 }

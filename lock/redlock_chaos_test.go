@@ -18,7 +18,7 @@ import (
 
 // The chaos can be made longer, and its faults repeated.
 const (
-	chaosTime = "LOCKTOP_TEST_CHAOS"      // a duration such as 60s; default 8s
+	chaosTime = "LOCKTOP_TEST_CHAOS"      // a duration such as 60s; default 4s
 	chaosSeed = "LOCKTOP_TEST_CHAOS_SEED" // as an earlier run printed it
 )
 
@@ -60,7 +60,7 @@ func TestNobodyOverlapsWhileNodesCrashAndFreeze(t *testing.T) {
 
 func chaosSettings(t *testing.T) (length time.Duration, seed uint64) {
 	t.Helper()
-	length, seed = 8*time.Second, rand.Uint64()
+	length, seed = 4*time.Second, rand.Uint64()
 	if s := os.Getenv(chaosTime); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil {
@@ -186,7 +186,7 @@ func (r *nodes) nemesis(rng *rand.Rand, goOn func() bool) (faults int) {
 // lockable checks that every key can be had once the dust has settled.
 func (r *nodes) lockable(keys int) {
 	r.Helper()
-	q := r.quorum(lock.QuorumConfig{NodeTimeout: nodeTimeout})
+	q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 	for i := range keys {
 		key := fmt.Sprint("key", i)
 		r.until(key+" to be free", func() bool {

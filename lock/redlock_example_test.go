@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,7 +27,10 @@ func ExampleQuorum_Redlock() {
 		servers, nodes = append(servers, e), append(nodes, rdb)
 	}
 
-	quorum, err := lock.NewQuorum(nodes, lock.QuorumConfig{Config: lock.Config{Owner: "billing-7"}})
+	quorum, err := lock.NewQuorum(nodes, lock.QuorumConfig{
+		Config:      lock.Config{Owner: "billing-7"},
+		NodeTimeout: time.Second,
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -48,6 +48,7 @@ func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locke
 
 // Scenario 100: too few replicas confirm.
 func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
+	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{Replicas: 2})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 2, ReplicaTimeout: 5 * time.Second}
@@ -83,6 +84,7 @@ func TestALockThatTooFewReplicasHaveIsGivenBack(t *testing.T) {
 }
 
 func TestACallerWhoGivesUpOnReplicasLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	c := r.client(lock.Config{})
 	r.must(r.nodes.Replicas()[0].Freeze())
@@ -120,6 +122,7 @@ func TestReplicasThatCannotWorkAreRefused(t *testing.T) {
 
 // Part of scenario 93 and of 102: min-replicas-to-write.
 func TestAServerThatMissesItsReplicasIsTold(t *testing.T) {
+	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	c := r.client(lock.Config{})
 	held, err := c.Mutex("held", lock.Options{TTL: time.Minute}).Lock(ctx)
@@ -141,6 +144,7 @@ const killsOf = "LOCKTOP_FAILOVERS"
 // Scenario 101: what was acquired with Replicas is there after the master dies
 // and its replica takes over. Without Replicas it was seen missing 6 times of 25.
 func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
+	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	kills := 3
 	if n, err := strconv.Atoi(os.Getenv(killsOf)); err == nil {
@@ -186,6 +190,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 // Scenario 100 on a cluster: the node that has the key is asked, also while the
 // slot moves.
 func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
+	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 2, Replicas: 1})
 	c := r.client(lock.Config{})
 	o := lock.Options{TTL: time.Minute, Replicas: 1, ReplicaTimeout: 10 * time.Second}

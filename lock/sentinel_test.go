@@ -68,6 +68,7 @@ func (r *watchedRig) renewedElsewhere(lease *lock.Lease, d *diary) {
 
 // Scenario 103: the master dies.
 func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
+	t.Parallel()
 	r := onSentinels(t, server.WatchedOptions{})
 	var d diary
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
@@ -99,6 +100,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 // Scenarios 102 and 103: the master stands still, is replaced, and comes back
 // without knowing.
 func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
+	t.Parallel()
 	r := onSentinels(t, server.WatchedOptions{Args: []string{"--min-replicas-to-write", "1"}})
 	var d diary
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
@@ -123,6 +125,7 @@ func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 // A server that becomes a replica does not close its connections: they are given
 // up for what the dialer leads to now.
 func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
+	t.Parallel()
 	nodes := server.ReplicatedForTest(t, server.ReplicatedOptions{})
 	r := &rig{T: t}
 	var named atomic.Pointer[server.Child] // what the name stands for

@@ -152,7 +152,7 @@ func (r *rig) lost(err error) bool {
 // until waits for something to become true as time passes, fake or not.
 func (r *rig) until(what string, true func() bool) {
 	r.Helper()
-	for limit := time.Now().Add(10 * time.Second); !true(); {
+	for limit := time.Now().Add(30 * time.Second); !true(); {
 		if time.Now().After(limit) {
 			r.Fatalf("still waiting for %s", what)
 		}
