@@ -155,6 +155,8 @@ func (l Lock) State() State {
 		return Waiting
 	case len(l.Holders) == 0:
 		return Free
+	case len(l.Votes) > 0 && !l.elected():
+		return Partial
 	case l.Expires.IsZero():
 		return Stuck
 	case l.Holders[0].Mode == Read:

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -122,4 +123,15 @@ func (s *Server) describe(info string) {
 			s.RunID = value
 		}
 	}
+}
+
+// and is how two servers are followed together: as well as the worse.
+func (f Follow) and(other Follow) Follow {
+	order := []FollowMode{"", Push, Notify, Polling}
+	if slices.Index(order, other.Mode) > slices.Index(order, f.Mode) {
+		f.Mode = other.Mode
+	}
+	f.Lag = max(f.Lag, other.Lag)
+	f.Blind = appendNew(slices.Clip(f.Blind), other.Blind...)
+	return f
 }

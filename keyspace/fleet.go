@@ -1,0 +1,259 @@
+package keyspace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Source is where pictures of one database of one server come from: a Live that
+// follows it, or a Scanner that looks once.
+type Source interface {
+	Snapshot(context.Context) (Snapshot, error)
+}
+
+// Station is a server, or a database of one, that belongs to a fleet.
+type Station struct {
+	Addr   string // host:port
+	Source Source
+}
+
+// Roster says who belongs to a fleet. It is asked for every picture, and may
+// answer otherwise each time: servers come, go, and take each other's place.
+type Roster func(context.Context) ([]Station, error)
+
+// Fleet makes one picture of several servers, or of several databases. What one
+// of them does not tell is missing from the picture, and said in its Nodes and
+// Problems.
+//
+// All times of the picture are on the clock of the first server that answers.
+// A Fleet is for one caller at a time.
+type Fleet struct {
+	roster Roster
+	opts   FleetOptions
+	clocks map[string]time.Duration // of the servers, minus ours
+	last   Snapshot
+}
+
+// FleetOptions say what the servers are to each other.
+type FleetOptions struct {
+	Mode  string // of the picture's Server, if not the servers' own
+	Votes bool   // they are the independent servers of a Redlock
+}
+
+// NewFleet returns a fleet. Nothing is sent yet.
+func NewFleet(r Roster, o FleetOptions) *Fleet {
+	return &Fleet{roster: r, opts: o, clocks: make(map[string]time.Duration)}
+}
+
+// Snapshot asks all stations at once and joins what they say. It is an error
+// only if none of them answers.
+func (f *Fleet) Snapshot(ctx context.Context) (Snapshot, error) {
+	members, err := f.roster(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	parts := f.ask(ctx, members)
+	if err := silence(parts); err != nil {
+		return Snapshot{}, err
+	}
+	s := join(parts, f.opts)
+	if f.opts.Votes {
+		s = continued(f.last, s)
+		s.Events = Diff(f.last, s)
+	}
+	f.last = s
+	return s, nil
+}
+
+// ask takes a picture of each member, and puts their times on one clock.
+func (f *Fleet) ask(ctx context.Context, stations []Station) []part {
+	parts := make([]part, len(stations))
+	var all sync.WaitGroup
+	for i, m := range stations {
+		all.Go(func() {
+			snap, err := m.Source.Snapshot(ctx)
+			parts[i] = part{Snapshot: snap, addr: m.Addr, err: err, heard: time.Now()}
+		})
+	}
+	all.Wait()
+	f.setClocks(parts)
+	return parts
+}
+
+// Clocks that differ by less show as one: nobody could tell the difference from
+// the time that an answer takes.
+const sameClock = 100 * time.Millisecond
+
+// setClocks learns how far apart the clocks of the servers are, and takes the
+// first for all. What a server said is old when it is here, never young: of what
+// it says of its clock, the latest counts, unless it has been set back.
+func (f *Fleet) setClocks(parts []part) {
+	for _, p := range parts {
+		if p.err != nil {
+			continue
+		}
+		ahead, known := f.clocks[p.addr]
+		if now := p.At.Sub(p.heard); !known || now > ahead || now < ahead-5*time.Second {
+			f.clocks[p.addr] = now
+		}
+	}
+	first := slices.IndexFunc(parts, func(p part) bool { return p.err == nil })
+	for i := range parts {
+		if parts[i].err != nil {
+			continue
+		}
+		if ahead := f.clocks[parts[i].addr] - f.clocks[parts[first].addr]; ahead.Abs() > sameClock {
+			parts[i].Snapshot = parts[i].moved(-ahead)
+		}
+	}
+}
+
+// part is what one member of a fleet says.
+type part struct {
+	Snapshot
+	addr  string
+	err   error
+	heard time.Time // our clock
+}
+
+// silence returns an error if nobody says anything.
+func silence(parts []part) error {
+	if len(parts) == 0 {
+		return fmt.Errorf("there is no server to ask")
+	}
+	for _, p := range parts {
+		if p.err == nil {
+			return nil
+		}
+	}
+	return parts[0].err
+}
+
+// join makes one picture of all parts, at least one of which is one.
+func join(parts []part, o FleetOptions) Snapshot {
+	var s Snapshot
+	s.Complete = true
+	for _, p := range parts {
+		s.meet(p)
+		if p.err == nil {
+			s.take(p.Snapshot)
+		}
+	}
+	if o.Votes {
+		s.Locks, s.Events = elect(parts), nil
+	}
+	if o.Mode != "" {
+		s.Server.Mode = o.Mode
+	}
+	slices.SortFunc(s.Locks, func(a, b Lock) int { return a.ID().compare(b.ID()) })
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.At.Compare(b.At) })
+	slices.SortFunc(s.Nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
+	return s
+}
+
+// meet takes in how a server is.
+func (s *Snapshot) meet(p part) {
+	if p.err != nil {
+		s.Complete = false
+		s.Problems = appendNew(s.Problems, fmt.Sprintf("%s is missing: %v", p.addr, p.err))
+		s.node(Node{Server: Server{Addr: p.addr}, Trouble: p.err.Error()})
+		return
+	}
+	for _, n := range p.Nodes {
+		n.Addr = p.addr
+		s.node(n)
+	}
+}
+
+// node takes in a server, or another of its databases.
+func (s *Snapshot) node(n Node) {
+	i := slices.IndexFunc(s.Nodes, func(known Node) bool { return known.Addr == n.Addr })
+	if i < 0 {
+		s.Nodes = append(s.Nodes, n)
+		return
+	}
+	known := &s.Nodes[i]
+	known.Keys += n.Keys
+	known.Locks += n.Locks
+	if !n.Up {
+		known.Up, known.Trouble = false, n.Trouble
+	}
+}
+
+// take adds the picture of a server.
+func (s *Snapshot) take(one Snapshot) {
+	if s.Server.Version == "" {
+		s.Server = one.Server
+	}
+	if one.At.After(s.At) {
+		s.At = one.At
+	}
+	s.Locks = append(s.Locks, one.Locks...)
+	s.Events = append(s.Events, one.Events...)
+	s.Notices = append(s.Notices, one.Notices...)
+	s.Complete = s.Complete && one.Complete
+	s.Problems = appendNew(s.Problems, one.Problems...)
+	s.Follow = s.Follow.and(one.Follow)
+	s.Cost.add(one.Cost)
+	s.Cost.Scanned += one.Cost.Scanned
+	s.Cost.Keys += one.Cost.Keys
+}
+
+// appendNew appends those that are not there yet.
+func appendNew(all []string, more ...string) []string {
+	for _, m := range more {
+		if !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// moved returns the snapshot with all times that are not our own moved by d.
+func (s Snapshot) moved(d time.Duration) Snapshot {
+	s.At = s.At.Add(d)
+	s.Locks = slices.Clone(s.Locks)
+	for i := range s.Locks {
+		s.Locks[i] = s.Locks[i].moved(d)
+	}
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		e := &s.Events[i]
+		e.At, e.Lock, e.Holder, e.Waiter = e.At.Add(d), e.Lock.moved(d), e.Holder.moved(d), e.Waiter.moved(d)
+	}
+	return s
+}
+
+func (l Lock) moved(d time.Duration) Lock {
+	l.Expires, l.Renewed, l.FreeFrom = move(l.Expires, d), move(l.Renewed, d), move(l.FreeFrom, d)
+	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
+	for i := range l.Holders {
+		l.Holders[i] = l.Holders[i].moved(d)
+	}
+	for i := range l.Waiters {
+		l.Waiters[i] = l.Waiters[i].moved(d)
+	}
+	return l
+}
+
+func (h Holder) moved(d time.Duration) Holder {
+	h.Since, h.Expires = move(h.Since, d), move(h.Expires, d)
+	return h
+}
+
+func (w Waiter) moved(d time.Duration) Waiter {
+	w.Since, w.Expires = move(w.Since, d), move(w.Expires, d)
+	return w
+}
+
+// move moves a time, if there is one.
+func move(t time.Time, d time.Duration) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(d)
+}

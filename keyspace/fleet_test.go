@@ -1,0 +1,205 @@
+package keyspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fixed is a source that always says the same.
+type fixed struct {
+	snap Snapshot
+	err  error
+}
+
+func (f fixed) Snapshot(context.Context) (Snapshot, error) { return f.snap, f.err }
+
+// on is a picture of one server with these locks, each "key=token", that have
+// so many seconds left; without "=", nobody holds them.
+func on(addr string, at time.Time, seconds int, locks ...string) Snapshot {
+	s := Snapshot{At: at, Complete: true, Server: Server{Addr: addr, Version: "7.0.15"}}
+	for _, l := range locks {
+		key, token, held := strings.Cut(l, "=")
+		lock := Lock{Key: key, Format: "redsync", Kind: Mutex, Confidence: Likely, Node: addr}
+		if held {
+			lock.Expires = at.Add(time.Duration(seconds) * time.Second)
+			lock.Holders = []Holder{{ID: token, Count: 1, Expires: lock.Expires}}
+		}
+		s.Locks = append(s.Locks, lock)
+	}
+	s.Nodes = []Node{{Server: s.Server, Up: true, Keys: 10, Locks: len(s.Locks)}}
+	return s
+}
+
+// stations are servers node1, node2 … that say this.
+func stations(sources ...fixed) []Station {
+	all := make([]Station, len(sources))
+	for i, s := range sources {
+		all[i] = Station{fmt.Sprintf("node%d", i+1), s}
+	}
+	return all
+}
+
+func fleetOf(o FleetOptions, all []Station) *Fleet {
+	return NewFleet(func(context.Context) ([]Station, error) { return all, nil }, o)
+}
+
+func pictureOf(t *testing.T, f *Fleet) Snapshot {
+	t.Helper()
+	s, err := f.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func keysOf(s Snapshot) []string {
+	var all []string
+	for _, l := range s.Locks {
+		all = append(all, l.Key)
+	}
+	return all
+}
+
+func TestAFleetShowsTheLocksOfAllItsServers(t *testing.T) {
+	s := pictureOf(t, fleetOf(FleetOptions{Mode: "cluster"}, stations(
+		fixed{snap: on("node1", began, 5, "b=1")},
+		fixed{snap: on("node2", began, 5, "a=2", "c=3")},
+	)))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a", "c"}) {
+		t.Errorf("it shows %q", got)
+	}
+	if !s.Complete || s.Server.Mode != "cluster" || len(s.Problems) != 0 {
+		t.Errorf("it is %+v", s)
+	}
+	if len(s.Nodes) != 2 || s.Nodes[1].Addr != "node2" || s.Nodes[1].Locks != 2 || !s.Nodes[1].Up {
+		t.Errorf("its nodes are %+v", s.Nodes)
+	}
+}
+
+func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
+	down := fixed{err: errors.New("connection refused")}
+	s := pictureOf(t, fleetOf(FleetOptions{}, stations(down, fixed{snap: on("node2", began, 5, "a=2")})))
+	if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete {
+		t.Errorf("it shows %q, complete: %v", got, s.Complete)
+	}
+	if want := []string{"node1 is missing: connection refused"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Trouble != "connection refused" {
+		t.Errorf("the node is %+v", n)
+	}
+	if _, err := fleetOf(FleetOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
+		t.Errorf("when nobody answers the error is %v", err)
+	}
+}
+
+func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
+	other := on("node1", began, 5, "c=1", "d=1")
+	other.Locks[0].DB, other.Locks[1].DB = 3, 3
+	s := pictureOf(t, fleetOf(FleetOptions{}, []Station{
+		{"node1", fixed{snap: on("node1", began, 5, "a=1")}}, {"node1", fixed{snap: other}},
+	}))
+	if len(s.Nodes) != 1 || s.Nodes[0].Keys != 20 || s.Nodes[0].Locks != 3 || len(s.Locks) != 3 {
+		t.Errorf("%d locks on %+v", len(s.Locks), s.Nodes)
+	}
+}
+
+// What is left of a lock is what its own server would say, however its clock
+// goes.
+func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
+	ahead := on("node2", began.Add(time.Hour), 5, "b=2")
+	f := fleetOf(FleetOptions{}, stations(fixed{snap: on("node1", began, 5, "a=1")}, fixed{snap: ahead}))
+	for range 3 {
+		s := pictureOf(t, f)
+		for _, l := range s.Locks {
+			if left, _ := l.TTL(s.At); (left - 5*time.Second).Abs() > time.Second {
+				t.Errorf("%s has %v left, want 5 s", l.Key, left)
+			}
+			if l.Holders[0].Expires != l.Expires {
+				t.Errorf("its holder has until %v, it until %v", l.Holders[0].Expires, l.Expires)
+			}
+		}
+	}
+	if !ahead.Locks[0].Holders[0].Expires.Equal(began.Add(time.Hour + 5*time.Second)) {
+		t.Error("the picture of the server itself was changed")
+	}
+}
+
+func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
+	silent := fixed{err: errors.New("i/o timeout")}
+	nothing := fixed{snap: on("", began, 5)}
+	walking := fixed{snap: on("", began, 5)}
+	walking.snap.Complete = false
+	has := func(seconds int, token string) fixed { return fixed{snap: on("", began, seconds, "a="+token)} }
+	for _, c := range []struct {
+		name    string
+		servers []Station
+		state   State
+		holders string
+		left    time.Duration
+		votes   string
+	}{
+		{"all of one mind", stations(has(1, "x"), has(2, "x"), has(3, "x"), has(4, "x"), has(5, "x")), Held, "x", 3 * time.Second, "xxxxx"},
+		{"a bare majority", stations(has(9, "x"), has(4, "x"), has(7, "x"), nothing, silent), Held, "x", 4 * time.Second, "xxx.?"},
+		{"a minority is left", stations(has(9, "x"), has(4, "x"), nothing, nothing, nothing), Partial, "x", 9 * time.Second, "xx..."},
+		{"nobody has won", stations(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), Partial, "x y", 5 * time.Second, "xxyy?"},
+		{"a late loser", stations(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), Held, "x", 5 * time.Second, "xxxy?"},
+		{"not looked through", stations(has(5, "x"), has(5, "x"), nothing, nothing, walking), Partial, "x", 5 * time.Second, "xx..?"},
+	} {
+		s := pictureOf(t, fleetOf(FleetOptions{Mode: "redlock", Votes: true}, c.servers))
+		if len(s.Locks) != 1 {
+			t.Errorf("%s: %d locks", c.name, len(s.Locks))
+			continue
+		}
+		l := s.Locks[0]
+		var holders []string
+		for _, h := range l.Holders {
+			holders = append(holders, h.ID)
+		}
+		if got := strings.Join(holders, " "); got != c.holders || l.State() != c.state || l.Kind != Redlock {
+			t.Errorf("%s: %s %s by %q, want %s by %q", c.name, l.Kind, l.State(), got, c.state, c.holders)
+		}
+		if left, _ := l.TTL(s.At); left != c.left {
+			t.Errorf("%s: it has %v left, want %v", c.name, left, c.left)
+		}
+		if got := spelt(l.Votes); got != c.votes || l.Node != "node1,node2,node3,node4,node5" {
+			t.Errorf("%s: the votes are %s on %s, want %s", c.name, got, l.Node, c.votes)
+		}
+	}
+}
+
+// spelt writes down votes: the token, or . for nothing, or ? for silence.
+func spelt(votes []Vote) string {
+	out := ""
+	for _, v := range votes {
+		switch {
+		case v.Silent:
+			out += "?"
+		case v.Token == "":
+			out += "."
+		default:
+			out += v.Token
+		}
+	}
+	return out
+}
+
+func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
+	free, held := fixed{snap: on("", began, 5)}, fixed{snap: on("", began.Add(time.Second), 5, "a=x")}
+	all := stations(free, free, free)
+	f := fleetOf(FleetOptions{Votes: true}, all)
+	pictureOf(t, f)
+	copy(all, stations(held, held, held))
+	s := pictureOf(t, f)
+	if len(s.Events) != 1 || s.Events[0].Kind != Acquired || s.Events[0].Holder.ID != "x" {
+		t.Errorf("it tells of %+v", s.Events)
+	}
+	if since := s.Locks[0].Holders[0].Since; !since.Equal(s.At) {
+		t.Errorf("it is held since %v, want %v", since, s.At)
+	}
+}
