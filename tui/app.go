@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,6 +66,8 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.resized(msg.clients)
 	case doneMsg:
 		a.done(msg)
+	case actedMsg:
+		a.acted(msg)
 	case commandMsg:
 		return a, a.obey(msg.text)
 	case showMsg:
@@ -184,6 +187,8 @@ func (a *app) do(act action) tea.Cmd {
 		a.openLedger()
 	case copyIt:
 		a.openCopy()
+	case actOn:
+		a.openActing()
 	case back:
 		return a.goBack()
 	default:
@@ -206,6 +211,20 @@ func (a *app) openCopy() {
 		return
 	}
 	a.refuse("no lock to copy from")
+}
+
+// acted tells what became of a deed, and looks at once.
+func (a *app) acted(msg actedMsg) {
+	a.link.next = a.now
+	var changed *keyspace.ChangedError
+	switch {
+	case msg.err == nil:
+		a.tell(fmt.Sprintf("done: %s %s", msg.deed.verb(), a.these(msg.deed.locks)))
+	case errors.As(msg.err, &changed):
+		a.refuse(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), a.says(msg.deed.locks[0].ID(), changed.Error())))
+	default:
+		a.refuse(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), plainReason(msg.err)))
+	}
 }
 
 // subject is the lock that is selected on the page.

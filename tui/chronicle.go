@@ -22,6 +22,7 @@ type chronicle struct {
 
 // lane is the past of one lock.
 type lane struct {
+	exact     bool      // from those who held it, not from looking
 	stretches []stretch // by their beginning
 	queue     []queue   // how many waited, oldest first
 }
@@ -96,7 +97,14 @@ func (c *chronicle) owner(id string) int {
 	return n
 }
 
+// begin adds a hold. Looking cannot show two at once of which only one may be:
+// a token that tells an earlier time tells when somebody began to try.
 func (n *lane) begin(s stretch) {
+	for i := range n.stretches {
+		if before := &n.stretches[i]; !n.exact && s.mode != keyspace.Read && before.mode != keyspace.Read && before.to.After(s.from) {
+			s.from = before.to
+		}
+	}
 	n.stretches = append(n.stretches, s)
 	if len(n.stretches) > 2*stretchesKept {
 		n.stretches = append([]stretch(nil), n.stretches[len(n.stretches)-stretchesKept:]...)

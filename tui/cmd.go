@@ -63,6 +63,32 @@ func setClients(load Load, n int) tea.Cmd {
 	})
 }
 
+// act does a deed to one lock after the other, and goes on after one that was
+// not as it had been seen.
+func act(ctx context.Context, b Breaker, d deed) tea.Cmd {
+	return guarded(func() tea.Msg {
+		done := 0
+		var failed error
+		for _, l := range d.locks {
+			var err error
+			switch d.act {
+			case keyspace.Expire:
+				_, err = b.Expire(ctx, l, giveTTL)
+			case keyspace.Extend:
+				_, err = b.Extend(ctx, l, giveTTL)
+			default:
+				_, err = b.Break(ctx, l)
+			}
+			if err == nil {
+				done++
+			} else if failed == nil {
+				failed = err
+			}
+		}
+		return actedMsg{d, done, failed}
+	})
+}
+
 func copyText(to Clipboard, what, text string) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"copied the " + what, to.Copy(text)} })
 }

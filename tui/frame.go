@@ -51,9 +51,21 @@ func (a *app) head(s *state) string {
 		{style: t.dim, text: s.version(), rank: 5},
 		s.mode(),
 		{style: t.dim, text: s.now.Format("15:04:05"), rank: 6},
-		{style: t.good, text: "READ-ONLY", rank: 3},
+		a.rights(),
 	})
 	return l.String()
+}
+
+// rights say what the keys may do to the server.
+func (a *app) rights() part {
+	switch {
+	case a.world.Breaker == nil:
+		return part{style: a.theme.good, text: "READ-ONLY", rank: 3}
+	case a.world.Production:
+		return part{style: a.theme.alarm, text: " PRODUCTION ", rank: 1}
+	default:
+		return part{style: a.theme.warn, text: "WRITE", rank: 3}
+	}
 }
 
 // tabs are the names of the numbered pages, or their numbers alone where there

@@ -134,6 +134,7 @@ func bindings() []binding {
 		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
 		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
+		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "break the lock, or give it a deadline: the only key that changes anything"},
 		{copyIt, onLocks | onLock | onFindings, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard"},
 		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},
 		{slower, onLocks, []string{"-"}, "", "", ""},

@@ -94,6 +94,9 @@ func stories() []story {
 		{onLocks, "=", func(d *driver) { d.press("=").want("no further") }},
 		{onLocks, "-", func(d *driver) { d.press("-").want("a look every 500 ms") }},
 
+		{onLocks, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
+		{onLock, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
+		{onFindings, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onLock, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly", "command that gives it a deadline").press("esc")
 		}},
@@ -292,7 +295,7 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	alone := world()
 	alone.Load = nil
 	drive(t, alone, func(d *driver) {
-		d.press("x").want("x does nothing here; ? shows the keys")
+		d.press("X").want("X does nothing here; ? shows the keys").press("]").want("but on: timeline")
 		d.wait(5 * time.Second).wantNot("does nothing")
 		d.press("3").want("no load on this server", "locktop demo")
 		for _, k := range []string{"s", "+", "-"} {

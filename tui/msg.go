@@ -48,3 +48,10 @@ type turnMsg struct{ to place }
 
 // stillMsg says that another picture is shown, with no look at the server.
 type stillMsg struct{}
+
+// actedMsg says what became of a deed.
+type actedMsg struct {
+	deed deed
+	done int   // locks to which it was done
+	err  error // the first one
+}

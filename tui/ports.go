@@ -25,6 +25,14 @@ type Load interface {
 	Scenario() loadgen.Scenario
 }
 
+// Breaker changes locks that others hold, each only if it still is as it was
+// seen, and writes down what it does. Nil: the screen only reads.
+type Breaker interface {
+	Break(context.Context, keyspace.Lock) (keyspace.Audit, error)
+	Extend(context.Context, keyspace.Lock, time.Duration) (keyspace.Audit, error)
+	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.Audit, error)
+}
+
 // Clipboard takes what the user copies. Nil: there is none.
 type Clipboard interface {
 	Copy(text string) error

@@ -17,6 +17,7 @@ type prompt struct {
 	note     func(text string) (string, bool) // what to say of the text, and whether that is a complaint
 	finish   func(text string) tea.Cmd        // after Enter; may be nil
 	complete func(text string) string         // after Tab; may be nil
+	next     func(text string) dialog         // what follows after Enter; may be nil
 }
 
 func newPrompt(label, text string) *prompt {
@@ -30,10 +31,7 @@ func newPrompt(label, text string) *prompt {
 func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	switch k.String() {
 	case "enter":
-		if p.finish == nil {
-			return nil, nil
-		}
-		return nil, p.finish(string(p.text))
+		return p.close()
 	case "esc":
 		p.typed(p.before)
 		return nil, nil
@@ -64,6 +62,18 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		}
 	}
 	return p, nil
+}
+
+// close takes the text.
+func (p *prompt) close() (next dialog, cmd tea.Cmd) {
+	text := string(p.text)
+	if p.next != nil {
+		next = p.next(text)
+	}
+	if p.finish != nil {
+		cmd = p.finish(text)
+	}
+	return next, cmd
 }
 
 func (p *prompt) insert(runes []rune) {

@@ -79,8 +79,16 @@ func hostile(s string) World {
 		Source: &hostileServer{server{locks: []keyspace.Lock{l, stuck}}, s},
 		Load:   &hostileLoad{g, s},
 		Title:  s,
+
+		Breaker:   &breaker{err: fmt.Errorf("break: %s", s)},
+		Formats:   []keyspace.Format{{Name: s, Library: s, Hands: hands()[0].Hands}},
+		Clipboard: &pocket{}, Album: &pocket{}, Ledger: hostileLedger(s),
 	}
 }
+
+type hostileLedger string
+
+func (l hostileLedger) Commands() []CommandCount { return []CommandCount{{Name: string(l), Count: 1}} }
 
 type hostileServer struct {
 	server
@@ -111,7 +119,9 @@ func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
 			drive(t, w, func(d *driver) { // which holds every frame against forbidden runes
 				d.size(160, 45).press("w", "j", "/")
 				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
-				d.press("left", "enter", "esc", "3", "s")
+				d.press("left", "enter", "enter", "G", "esc", "y", "esc", "x", "b", "y", "2", "4", "5", "6", "p", "p", "@", "esc", ":")
+				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
+				d.press("enter", "3", "s")
 				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
 				w.Source.(*hostileServer).set(func(v *server) { v.err = fmt.Errorf("scan: %s", s) })
 				d.wait(2*time.Second).size(50, 8).press("1").size(100, 30)

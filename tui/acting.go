@@ -1,0 +1,184 @@
+package tui
+
+import (
+	"fmt"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// This file is the way to the only thing on the screen that changes anything:
+// x, then what to do, then a question that Enter answers with no.
+
+// openActing asks what to do to the tagged locks, or to the selected one.
+func (a *app) openActing() {
+	locks := a.locks().tagged(&a.state)
+	if len(locks) == 0 || a.page().place() != onLocks {
+		l, ok := a.subject()
+		if !ok {
+			a.refuse("no lock to act on")
+			return
+		}
+		locks = []keyspace.Lock{l}
+	}
+	switch {
+	case a.world.Breaker == nil:
+		a.refuse("this screen only reads: start locktop with --write to act, or copy a safe command with y")
+	case a.still != nil && a.still.rewound:
+		a.refuse("this is a picture of the past; F shows what there is now")
+	default:
+		a.dialog = a.acting(locks)
+	}
+}
+
+// deed is an act on some locks as they were seen on the screen.
+type deed struct {
+	act   keyspace.Act
+	locks []keyspace.Lock
+}
+
+// acting is the menu of acts, the mildest first.
+func (a *app) acting(locks []keyspace.Lock) *menu {
+	m := &menu{title: "act on " + a.these(locks)}
+	for _, c := range []struct {
+		key, label, detail string
+		act                keyspace.Act
+	}{
+		{"d", "give it a deadline", "in " + setting(giveTTL) + " it ends by itself, unless somebody renews it", keyspace.Expire},
+		{"e", "extend it", "its holder has " + setting(giveTTL) + " from now on", keyspace.Extend},
+		{"b", "break it", "end the hold now; whoever waits comes in, while the holder may still be working", keyspace.Break},
+	} {
+		d := deed{c.act, locks}
+		m.choices = append(m.choices, choice{
+			key: c.key, label: c.label, detail: c.detail, refuse: a.cannot(d),
+			pick: func(s *state) (dialog, tea.Cmd) { return a.ask(d), nil },
+		})
+	}
+	return m
+}
+
+// cannot says why a deed is impossible, "" if it is not.
+func (a *app) cannot(d deed) string {
+	for _, l := range d.locks {
+		if d.act == keyspace.Expire && l.State() != keyspace.Stuck {
+			return "it has a deadline already"
+		}
+		if _, why := a.safeCommand(d.act, l); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// these names the locks that are meant.
+func (s *state) these(locks []keyspace.Lock) string {
+	if len(locks) == 1 {
+		return s.key(locks[0].Key)
+	}
+	return several(len(locks), "tagged lock")
+}
+
+// ask asks whether to do it. Where the server is marked as one of production,
+// the name of the lock has to be typed before.
+func (a *app) ask(d deed) dialog {
+	q := &question{app: a, deed: d}
+	if !a.world.Production {
+		return q
+	}
+	name := widget.Plain(d.locks[0].Key)
+	if len(d.locks) > 1 {
+		name = fmt.Sprint(len(d.locks))
+	}
+	p := newPrompt("this is production; type "+name+" to go on: ", "")
+	p.note = func(text string) (string, bool) {
+		if text == name {
+			return "Enter goes on to the question", false
+		}
+		return "Esc leaves everything as it is", true
+	}
+	p.next = func(text string) dialog {
+		if text == name {
+			return q
+		}
+		return nil
+	}
+	return p
+}
+
+// question shows what a deed would bring about. Only y says yes.
+type question struct {
+	app  *app
+	deed deed
+}
+
+func (q *question) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
+	if k.String() != "y" {
+		s.tell("nothing was done")
+		return nil, nil
+	}
+	s.tell("working " + s.glyphs.Ellipsis)
+	return nil, act(q.app.ctx, q.app.world.Breaker, q.deed)
+}
+
+func (q *question) view(s *state, lines []string) []string {
+	t := s.theme
+	panel := []string{s.rule(q.deed.verb()+" "+s.these(q.deed.locks)+"?", "")}
+	line := func(st widget.Style, text string) {
+		for _, part := range wrap(s.glyphs, text, s.w-2*margin, 3) {
+			panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(st, part).String())
+		}
+	}
+	for i := range q.deed.locks {
+		if i == 5 {
+			line(t.dim, fmt.Sprintf("and %s more", count(len(q.deed.locks)-i)))
+			break
+		}
+		line(t.warn, q.deed.consequence(lockView{&q.deed.locks[i], s.clock(), s}))
+	}
+	if len(q.deed.locks) == 1 && !s.veil.drawn {
+		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0])
+		line(t.dim, widget.Plain(command))
+	}
+	line(t.text, "It is done only if the lock is still as it is shown here, and it is written down before.")
+	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
+	l.Put(t.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(t.key, "y").Put(t.text, "  "+q.deed.verb()+" it")
+	return overlay(s, lines, append(panel, l.String()))
+}
+
+// verb is what is done, in a word or two.
+func (d deed) verb() string {
+	switch d.act {
+	case keyspace.Expire:
+		return "give a deadline to"
+	case keyspace.Extend:
+		return "extend"
+	default:
+		return "break"
+	}
+}
+
+// consequence says what the deed brings about for one lock.
+func (d deed) consequence(v lockView) string {
+	holder := "nobody holds it by now"
+	if len(v.Holders) > 0 {
+		holder = v.owner()
+	}
+	ends := "it never ends by itself"
+	if rest, ok := v.TTL(v.now); ok {
+		ends = "it would end by itself in " + left(rest)
+	}
+	name := v.state.key(v.Key)
+	switch d.act {
+	case keyspace.Expire:
+		return fmt.Sprintf("%s ends in %s, unless %s renews it; nobody loses it at once.", name, setting(giveTTL), holder)
+	case keyspace.Extend:
+		return fmt.Sprintf("%s stays with %s for %s from now on; %s wait for longer.", name, holder, setting(giveTTL), several(len(v.Waiters), "waiter"))
+	default:
+		return fmt.Sprintf("%s: lets %s in; %s still believes that it holds the lock, and works on. %s.",
+			name, several(len(v.Waiters), "waiter"), holder, upperFirst(ends))
+	}
+}
+
+func upperFirst(s string) string { return string(s[0]-'a'+'A') + s[1:] }

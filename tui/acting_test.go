@@ -1,0 +1,155 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// breaker remembers what it was asked to do.
+type breaker struct {
+	mu   sync.Mutex
+	done []string
+	err  error
+}
+
+func (b *breaker) do(act keyspace.Act, l keyspace.Lock) (keyspace.Audit, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.done = append(b.done, string(act)+" "+l.Key)
+	}
+	return keyspace.Audit{}, b.err
+}
+
+func (b *breaker) Break(_ context.Context, l keyspace.Lock) (keyspace.Audit, error) {
+	return b.do(keyspace.Break, l)
+}
+
+func (b *breaker) Extend(_ context.Context, l keyspace.Lock, _ time.Duration) (keyspace.Audit, error) {
+	return b.do(keyspace.Extend, l)
+}
+
+func (b *breaker) Expire(_ context.Context, l keyspace.Lock, _ time.Duration) (keyspace.Audit, error) {
+	return b.do(keyspace.Expire, l)
+}
+
+// hands are formats that can be acted on.
+func hands() []keyspace.Format {
+	key := func(l keyspace.Lock) []string { return []string{l.Key} }
+	seen := func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} }
+	var all []keyspace.Format
+	for _, name := range []string{"set-nx", "redisson"} {
+		all = append(all, keyspace.Format{Name: name, Library: name, Hands: &keyspace.Hands{Keys: key, Seen: seen, Break: "return 1", Extend: "return 2"}})
+	}
+	return append(all, keyspace.Format{Name: "redisson-rw", Library: "Redisson"})
+}
+
+// armed is a world in which locks can be broken.
+func armed() (World, *breaker) {
+	w, b := world(), &breaker{}
+	w.Breaker, w.Formats = b, hands()
+	return w, b
+}
+
+func (b *breaker) want(t *testing.T, acts ...string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if got := strings.Join(b.done, ", "); got != strings.Join(acts, ", ") {
+		t.Errorf("done is %q, want %q", got, acts)
+	}
+}
+
+func TestOnlyAYesActs(t *testing.T) {
+	for _, answer := range []string{"enter", "esc", "b", "x", "n", " ", "q"} {
+		w, b := armed()
+		drive(t, w, func(d *driver) {
+			d.press("j", "x", "b").want("break lock:orders:4711?", "lets 11 waiters in", "pay-7:52 still believes", "end by itself in 13.2 s")
+			d.press(answer).want("nothing was done").wantNot("break lock:orders:4711?")
+			b.want(t)
+			if d.quit {
+				t.Errorf("%s quit the program", answer)
+			}
+		})
+	}
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("j", "x", "b", "y").want("done: break lock:orders:4711")
+		b.want(t, "break lock:orders:4711")
+	})
+}
+
+func TestTheMilderRemedyIsOfferedFirst(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("x").wantOrder("act on job:nightly", "give it a deadline", "break it")
+		d.press("d").want("nobody loses it at once").press("y").want("done: give a deadline to job:nightly")
+		b.want(t, "expire job:nightly")
+		d.press("j", "x", "d").want("it has a deadline already").press("x", "e", "y")
+		b.want(t, "expire job:nightly", "extend lock:orders:4711")
+	})
+}
+
+func TestAFormatWithoutHandsIsLeftAlone(t *testing.T) {
+	w, _ := armed()
+	drive(t, w, func(d *driver) { d.press("j", "j", "x", "b").want("cannot be changed from outside") })
+}
+
+func TestTaggedLocksAreActedOnOneByOne(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("t", "t", "x").want("act on 2 tagged locks").press("b", "y")
+		b.want(t, "break job:nightly", "break lock:orders:4711")
+	})
+}
+
+func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
+	w, b := armed()
+	b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}
+	drive(t, w, func(d *driver) {
+		d.press("x", "b", "y").want("nothing was done", "now held by cron-3")
+		b.err = errors.New("audit log: disk full\x1b[2J")
+		d.press("x", "b", "y").want(`disk full\x1b[2J`)
+	})
+}
+
+func TestProductionHasTheNameTyped(t *testing.T) {
+	w, b := armed()
+	w.Production = true
+	drive(t, w, func(d *driver) {
+		d.want("PRODUCTION").press("x", "b").want("type job:nightly to go on").enter("job").press("enter").wantNot("break job:nightly?")
+		d.press("x", "b").enter("job:nightly").press("enter").want("break job:nightly?").press("enter").want("nothing was done")
+		b.want(t)
+		d.press("x", "b").enter("job:nightly").press("enter", "y")
+		b.want(t, "break job:nightly")
+	})
+}
+
+func TestThePastCannotBeChanged(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.wait(3*time.Second).press("<", "x").want("picture of the past")
+		b.want(t)
+	})
+	drive(t, world(), func(d *driver) { d.want("READ-ONLY").press("x").want("--write") })
+}
+
+func TestAfterAnActTheServerIsLookedAtAtOnce(t *testing.T) {
+	w, _ := armed()
+	w.Every = time.Minute
+	v := w.Source.(*server)
+	drive(t, w, func(d *driver) {
+		d.wait(time.Second)
+		before := v.looks
+		d.press("x", "b", "y").wait(2 * beat)
+		if v.looks != before+1 {
+			t.Errorf("%d looks after the act", v.looks-before)
+		}
+	})
+}
