@@ -40,12 +40,12 @@ var testImports = map[string][]string{
 // guarded names the libraries, and the clock, that only some places may touch.
 // A place is a package, or a file of one.
 var guarded = map[string][]string{
-	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/link.go", "keyspace/walk.go", "keyspace/sieve.go", "keyspace/patience.go", "keyspace/read.go", "keyspace/follow.go", "keyspace/act.go", "loadgen", "server", "cli"},
+	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/link.go", "keyspace/walk.go", "keyspace/sieve.go", "keyspace/patience.go", "keyspace/read.go", "keyspace/follow.go", "keyspace/push.go", "keyspace/track.go", "keyspace/stranger.go", "keyspace/act.go", "loadgen", "server", "cli"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen"},
 	"github.com/spf13/cobra":                  {"cli"},
-	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "cli", "screenshots", "keyspace/scan.go", "keyspace/link.go", "keyspace/patience.go", "keyspace/fleet.go", "keyspace/follow.go", "keyspace/act.go", "tui/cmd.go"},
+	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "cli", "screenshots", "keyspace/scan.go", "keyspace/link.go", "keyspace/patience.go", "keyspace/fleet.go", "keyspace/follow.go", "keyspace/push.go", "keyspace/track.go", "keyspace/stranger.go", "keyspace/act.go", "tui/cmd.go"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

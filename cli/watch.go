@@ -7,33 +7,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"locktop/keyspace"
-	"locktop/tui"
 	"locktop/tui/widget"
 )
 
-// watchEvery is the time between two looks. What begins and ends in between is
-// not seen.
-const watchEvery = 100 * time.Millisecond
-
-// retryEvery is the time between two attempts to reach a server that is gone.
-const retryEvery = 500 * time.Millisecond
-
 // watching is what watch prints, and for how long.
 type watching struct {
-	json     bool
-	events   []string
-	duration time.Duration
+	json, plain bool
+	events      []string
+	duration    time.Duration
 }
 
 func (o *watching) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
 	set.SortFlags = false
-	set.BoolVar(&o.json, "json", false, "one JSON object a line; errors are JSON, too")
+	set.BoolVar(&o.json, "json", false, "one JSON object a line; errors and notes are JSON, too")
+	set.BoolVar(&o.plain, "plain", false, "one sentence a line, for screen readers and grep: the default")
 	set.StringSliceVar(&o.events, "events", nil, "only these `kinds`: "+strings.Join(eventNames(), ", "))
 	set.DurationVar(&o.duration, "for", 0, "stop after this `time` (default: never)")
 	return set
@@ -47,7 +39,11 @@ func (p *program) watchCommand() *cobra.Command {
 		Use:   "watch [flags]",
 		Short: "What happens to the locks, as it happens",
 		Long: `Prints what happens to the locks, one event a line, until it is interrupted.
-It looks 10 times a second: a hold that is shorter may not be seen.`,
+
+The server tells which keys have changed, where it can (Redis 6 and later); an
+event is printed some milliseconds after it happens. Where it cannot, locktop
+looks 10 times a second, and a hold that is shorter may not be seen: locktop
+doctor says which it is, and why. A server that goes away is waited for.`,
 		Example: `  locktop watch --match 'lock:orders:*'
   locktop watch --events expired,stolen
   locktop watch --for 10s --json | jq -r .event | sort | uniq -c`,
@@ -79,8 +75,10 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
+	follower := keyspace.NewFollower(s.scanner(t.rdb, t.db))
+	defer follower.Close()
 	w := &watcher{
-		source: keyspace.NewFollower(s.scanner(t.rdb, t.db)),
+		source: follower,
 		wants:  func(e keyspace.Event, found []keyspace.Finding) bool { return o.wants(e) && s.wants(e.Lock, found) },
 		print:  p.eventPrinter(o.json),
 		notes:  p.notes,
@@ -90,80 +88,6 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 		return err
 	}
 	return ctx.Err() // not watchCtx's: to stop after --for is what was asked for
-}
-
-// watcher turns pictures into events.
-type watcher struct {
-	source tui.Source
-	wants  func(keyspace.Event, []keyspace.Finding) bool
-	print  func(keyspace.Event) error
-	notes  notes
-	title  string
-
-	last picture
-	lost time.Time // since when the server has not answered; zero: it does
-}
-
-// run watches until ctx ends, which is no error. A server that goes away is
-// waited for; one that no longer lets us in is not.
-func (w *watcher) run(ctx context.Context) error {
-	for {
-		pause := watchEvery
-		snap, err := w.source.Snapshot(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case redis.IsAuthError(err):
-			return &fault{code: exitNoConnect, err: fmt.Errorf("watch %s: %w", w.title, err)}
-		case err != nil:
-			w.disconnected(err)
-			pause = retryEvery
-		default:
-			w.reconnected()
-			if err := w.look(snap); err != nil {
-				return fmt.Errorf("print events: %w", err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-	}
-}
-
-// look prints what changed since the last picture.
-func (w *watcher) look(snap keyspace.Snapshot) error {
-	now := picture{snap, findingsByLock(snap)}
-	before := w.last
-	w.last = now
-	for _, e := range keyspace.Diff(before.Snapshot, snap) {
-		id := e.Lock.ID()
-		if !w.wants(e, slices.Concat(before.findings[id], now.findings[id])) {
-			continue
-		}
-		if err := w.print(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// disconnected says once that the server is gone.
-func (w *watcher) disconnected(err error) {
-	if w.lost.IsZero() {
-		w.lost = time.Now()
-		w.notes.note("lost %s: %v; trying again until it is back", w.title, err)
-	}
-}
-
-// reconnected says that it is back. What happened in between shows up as
-// events, as far as it has left traces.
-func (w *watcher) reconnected() {
-	if !w.lost.IsZero() {
-		w.notes.note("back on %s after %s", w.title, span(time.Since(w.lost)))
-		w.lost = time.Time{}
-	}
 }
 
 // eventPrinter prints an event a line.
@@ -193,17 +117,11 @@ func eventSentence(e keyspace.Event) string {
 	if e.Held > 0 {
 		fmt.Fprintf(&s, ", held for %s", span(e.Held))
 	}
-	if !over(e.Kind) {
+	if !e.Kind.Ends() {
 		fmt.Fprintf(&s, ", %s", deadline(e.Lock, e.At))
 	}
 	fmt.Fprintf(&s, ", %s", e.Lock.Format)
 	return s.String()
-}
-
-// over reports whether an event ends a hold, so that its deadline says nothing
-// any more.
-func over(k keyspace.EventKind) bool {
-	return k == keyspace.Released || k == keyspace.Expired
 }
 
 func (o *watching) wants(e keyspace.Event) bool {
@@ -216,6 +134,9 @@ func (o *watching) check() error {
 			return misuse("there are "+strings.Join(eventNames(), ", "), "unknown event %q", name)
 		}
 	}
+	if o.json && o.plain {
+		return misuse("", "--json and --plain exclude each other")
+	}
 	if o.duration < 0 {
 		return misuse("", "--for: a time that is over")
 	}
@@ -223,13 +144,9 @@ func (o *watching) check() error {
 }
 
 func eventNames() []string {
-	kinds := []keyspace.EventKind{
-		keyspace.Appeared, keyspace.Acquired, keyspace.Reentered, keyspace.Left, keyspace.Renewed, keyspace.Released,
-		keyspace.Expired, keyspace.Stolen, keyspace.ModeChanged, keyspace.WaiterCame, keyspace.WaiterWent, keyspace.TTLLost,
-	}
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = string(k)
+	var names []string
+	for _, k := range keyspace.EventKinds() {
+		names = append(names, string(k))
 	}
 	return names
 }

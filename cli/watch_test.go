@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"os/exec"
 	"regexp"
@@ -171,7 +170,7 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	if err := c.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after `)
+	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was started again$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
 	if n := strings.Count(w.errors.String(), "\n"); n != 2 {
@@ -179,53 +178,69 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	}
 }
 
-// answering is a source that gives these answers, nil for a picture, and then
-// none.
-type answering struct{ left []error }
+// telling is a source that tells these notices one by one, and then waits.
+type telling struct{ left []keyspace.Notice }
 
-func (a *answering) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+func (a *telling) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
 	if len(a.left) == 0 {
 		<-ctx.Done()
-		return keyspace.Snapshot{}, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
-	err := a.left[0]
+	n := a.left[:1]
 	a.left = a.left[1:]
-	return keyspace.Snapshot{}, err
+	return nil, n, nil
 }
 
-func TestEachLossOfTheServerIsToldOnce(t *testing.T) {
+func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := errors.New("refused")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		said := newLines()
+		at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 		w := &watcher{
-			source: &answering{[]error{nil, down, down, down, nil, nil, down, nil}},
-			notes:  notes{to: said},
-			title:  "redis://redis.test",
+			source: &telling{[]keyspace.Notice{
+				{Kind: keyspace.ServerLost, At: at(1), Text: "refused"},
+				{Kind: keyspace.ServerBack, At: at(2.5)},
+				{Kind: keyspace.ServerFlushed, At: at(3), Text: "a database was emptied"},
+				{Kind: keyspace.ServerLost, At: at(4), Text: "refused"},
+				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was started again"},
+			}},
+			notes: notes{to: said},
+			title: "redis://redis.test",
 		}
 		if err := w.run(ctx); err != nil {
 			t.Fatal(err)
 		}
 		want := "locktop: lost redis://redis.test: refused; trying again until it is back\n" +
 			"locktop: back on redis://redis.test after 1.5s\n" +
+			"locktop: redis://redis.test: a database was emptied\n" +
 			"locktop: lost redis://redis.test: refused; trying again until it is back\n" +
-			"locktop: back on redis://redis.test after 500ms\n"
+			"locktop: back on redis://redis.test after 500ms: it was started again\n"
 		if said.String() != want {
 			t.Errorf("got\n%swant\n%s", said, want)
 		}
 	})
 }
 
-func TestWatchEndsWhenItIsNoLongerLetIn(t *testing.T) {
+// A user whose rights are taken away is let in again, by and by.
+func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	c := server.ForTest(t)
-	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w := startWatch(t, "-u", "redis://ann:pw@"+c.Addr())
 	w.out.sees(t, `appeared lock:a`)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "off")
 	send(t, c.Addr(), "CLIENT", "KILL", "USER", "ann")
-	w.exits(t, exitNoConnect)
+	w.errors.sees(t, `^locktop: lost .*WRONGPASS.*; trying again until it is back$`)
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on")
+	w.errors.sees(t, `^locktop: back on .* after `)
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "resetkeys", "~nothing")
+	w.errors.sees(t, `known locks may not be read any more`)
+	send(t, c.Addr(), "ACL", "SETUSER", "ann", "allkeys")
+	w.errors.sees(t, `all known locks may be read again`)
+	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "gone") {
+		t.Errorf("nothing has happened to the lock, and it said\n%s", said)
+	}
 }
 
 func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {

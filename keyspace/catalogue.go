@@ -85,6 +85,16 @@ func (c catalogue) surest(e Entry) (Format, Confidence) {
 	return best, sure
 }
 
+// named returns the format of a name; nil if there is none.
+func (c catalogue) named(name string) *Format {
+	for i := range c {
+		if c[i].Name == name {
+			return &c[i]
+		}
+	}
+	return nil
+}
+
 // related lists what the format stores beside a lock.
 func (f Format) related(e Entry) []Companion {
 	if f.Related == nil {

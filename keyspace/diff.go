@@ -16,10 +16,12 @@ const (
 // tell: a hold that began and ended in between leaves no trace, a lock that was
 // released and taken again by the same holder was just held, and a hold whose
 // deadline passed in between counts as expired even if it was released first.
+// Why a hold ended before its deadline two looks cannot tell: it counts as
+// released.
 //
 // The events are in the order of the locks of now, then of those that are gone.
 func Diff(old, now Snapshot) []Event {
-	d := diff{at: now.At, watched: old.Complete && now.Complete}
+	d := diff{at: now.At, watched: old.Complete && now.Complete, slack: slack}
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
 		if was, known := before[l.ID()]; known {
@@ -48,7 +50,10 @@ func byID(locks []Lock) map[ID]Lock {
 // diff collects the events that one look shows.
 type diff struct {
 	at      time.Time
-	watched bool // what was not there before has come since
+	watched bool      // what was not there before has come since
+	blind   bool      // nobody has looked for a while: what is gone went at some time, for some reason
+	witness EventKind // what is known of why holds ended; empty = nothing
+	slack   time.Duration
 	events  []Event
 }
 
@@ -83,20 +88,29 @@ func (d *diff) vanish(l Lock) {
 // change compares two looks at the same lock.
 func (d *diff) change(was, l Lock) {
 	stolen := inherited(was, l)
+	next, passed := successor(was, l)
 	for _, h := range was.Holders {
 		if _, stays := l.holder(h.ID); stays {
 			continue
 		}
 		kind := d.ending(h)
-		if stolen {
+		switch {
+		case kind == Gone:
+		case stolen:
 			kind = Stolen
+		case passed && kind == Released:
+			kind = HandedOver
 		}
 		d.end(l, h, kind)
 	}
 	for _, h := range l.Holders {
-		if before, stayed := was.holder(h.ID); stayed {
+		before, stayed := was.holder(h.ID)
+		switch {
+		case stayed:
 			d.stay(l, before, h)
-		} else {
+		case d.blind && h.ID != next:
+			d.add(Appeared, l, h)
+		default:
 			d.add(Acquired, l, h)
 		}
 	}
@@ -117,12 +131,31 @@ func inherited(was, l Lock) bool {
 	return l.Expires.Sub(was.Expires).Abs() <= jitter
 }
 
+// successor returns the holder to whom the first of the queue has become.
+func successor(was, l Lock) (string, bool) {
+	if len(was.Holders) != 1 || len(was.Waiters) == 0 || len(l.Holders) != 1 {
+		return "", false
+	}
+	first := was.Waiters[0].ID
+	return first, first == l.Holders[0].ID && first != was.Holders[0].ID
+}
+
 // ending says how a hold ended that is gone.
 func (d *diff) ending(h Holder) EventKind {
-	if h.Expires.IsZero() || d.at.Before(h.Expires.Add(-slack)) {
+	switch d.witness {
+	case Flushed, Evicted, Released:
+		return d.witness
+	}
+	switch {
+	case !h.Expires.IsZero() && !d.at.Before(h.Expires.Add(-d.slack)):
+		return Expired
+	case d.blind:
+		return Gone
+	case d.witness == Deleted:
+		return Deleted
+	default:
 		return Released
 	}
-	return Expired
 }
 
 // end reports the end of a hold.

@@ -90,7 +90,8 @@ func TestDiffSaysWhatHappened(t *testing.T) {
 			[]keyspace.Lock{withExpiry(mutex(mode(holder("r1", 12_000), keyspace.Read), r2), 13_000)}, []string{"renewed r1"}},
 		{"somebody waits", []keyspace.Lock{mutex(a)}, []keyspace.Lock{waitedFor(mutex(a), "w")}, []string{"waiter-joined w"}},
 		{"somebody gave up", []keyspace.Lock{waitedFor(mutex(a), "v", "w")}, []keyspace.Lock{waitedFor(mutex(a), "w")}, []string{"waiter-left v"}},
-		{"the waiter got it", []keyspace.Lock{waitedFor(mutex(a), "b")}, []keyspace.Lock{mutex(b)}, []string{"released a 2s", "acquired b"}},
+		{"the waiter got it", []keyspace.Lock{waitedFor(mutex(a), "b")}, []keyspace.Lock{mutex(b)}, []string{"handed-over a 2s", "acquired b"}},
+		{"somebody else got it", []keyspace.Lock{waitedFor(mutex(a), "v", "b")}, []keyspace.Lock{waitedFor(mutex(b), "v")}, []string{"released a 2s", "acquired b"}},
 		{"all are gone", []keyspace.Lock{waitedFor(mutex(a), "w")}, nil, []string{"released a 2s", "waiter-left w"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,6 +19,13 @@ func heldBy(id string, seconds int) Lock {
 	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Count: 1, Expires: expires}}}
 }
 
+// typical is how long the holds of a lock usually are.
+func (h *habits) typical(id ID) time.Duration {
+	l := Lock{Key: id.Key}
+	h.tell(&l)
+	return l.Typical
+}
+
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 	first := continued(Snapshot{}, lookAt(0, heldBy("a", 30)))
 	if since := first.Locks[0].Holders[0].Since; !since.IsZero() {
@@ -120,7 +127,7 @@ func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
 	if h.typical(ID{Key: "gone"}) != 0 || h.typical(ID{Key: "busy"}) == 0 {
 		t.Error("it should forget what is gone and remember what is busy")
 	}
-	if n := len(h.holds.young) + len(h.holds.old); n > 2*locksKept {
+	if n := len(h.known.young) + len(h.known.old); n > 2*locksKept {
 		t.Errorf("it keeps %d locks", n)
 	}
 }

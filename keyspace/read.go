@@ -29,6 +29,7 @@ type reader struct {
 	atLeast Confidence
 	node    string
 	db      int
+	denied  []string // keys that may not be read; whoever looks at it clears it
 }
 
 // found is a lock, with what is needed to look at it again.
@@ -122,6 +123,8 @@ func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
 		for _, q := range asked {
 			if e, ok := q.entry(); ok {
 				entries = append(entries, e)
+			} else if q.refused() {
+				r.denied = append(r.denied, q.key)
 			}
 		}
 	}
@@ -157,6 +160,11 @@ func ask(ctx context.Context, p redis.Pipeliner, k ref, clock *redis.TimeCmd) qu
 	}
 	q.left = p.PTTL(ctx, k.key)
 	return q
+}
+
+// refused reports whether the key may not be read.
+func (q question) refused() bool {
+	return refused(q.left.Err()) || q.value != nil && (refused(q.value.Err()) || refused(q.size.Err()))
 }
 
 // entry is the answer; ok is false if there is none.

@@ -3,6 +3,7 @@ package keyspace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,6 +121,11 @@ func (s *Scanner) problems(p *pass) []string {
 
 // link returns a link to the server of the scanner.
 func (s *Scanner) link() link { return link{rdb: s.rdb, refused: s.refused} }
+
+// selects reports whether a key is among those to be looked at.
+func (s *Scanner) selects(key string) bool {
+	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return globs(glob, key) })
+}
 
 // reader returns a reader of what the scanner is looking for.
 func (s *Scanner) reader() reader {

@@ -1,7 +1,7 @@
 package keyspace
 
 import (
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -99,6 +99,8 @@ type Server struct {
 	Addr    string
 	Role    string // master, slave
 	RunID   string // another one after each restart
+	Port    string
+	Uptime  time.Duration // to the second
 
 	Policy      string        // maxmemory-policy: what the server throws away when memory is short
 	MaxMemory   int64         // bytes; 0 = no limit
@@ -121,17 +123,29 @@ func (s *Server) describe(info string) {
 			s.Role = value
 		case "run_id":
 			s.RunID = value
+		case "tcp_port":
+			s.Port = value
+		case "uptime_in_seconds":
+			s.Uptime = time.Duration(number(value)) * time.Second
+		case "maxmemory":
+			s.MaxMemory = number(value)
+		case "maxmemory_policy":
+			s.Policy = value
+		case "evicted_keys":
+			s.Evicted = number(value)
+		case "connected_slaves":
+			s.Replicas = int(number(value))
+		case "min_slaves_good_slaves":
+			s.MinReplicas = true
 		}
 	}
 }
 
-// and is how two servers are followed together: as well as the worse.
-func (f Follow) and(other Follow) Follow {
-	order := []FollowMode{"", Push, Notify, Polling}
-	if slices.Index(order, other.Mode) > slices.Index(order, f.Mode) {
-		f.Mode = other.Mode
+// number reads a number; what is none counts as 0.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
 	}
-	f.Lag = max(f.Lag, other.Lag)
-	f.Blind = appendNew(slices.Clip(f.Blind), other.Blind...)
-	return f
+	return n
 }
