@@ -118,7 +118,7 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		State:       l.State(),
 		Holders:     []jsonHolder{},
 		Waiters:     []jsonWaiter{},
-		WaiterCount: len(l.Waiters),
+		WaiterCount: l.Crowd(),
 		TTLms:       ttl(l.Expires, at),
 		Fence:       l.Fence,
 		Node:        text(l.Node),

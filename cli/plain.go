@@ -28,7 +28,7 @@ func sentence(l keyspace.Lock, at time.Time, found []keyspace.Finding) string {
 		fmt.Sprintf("%s %s", l.Format, l.Kind),
 		deadline(l, at),
 	}
-	if n := len(l.Waiters); n > 0 {
+	if n := l.Crowd(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d waiting", n))
 	}
 	for _, f := range found {

@@ -24,7 +24,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Selection", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
-	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks: "+strings.Join(formatNames(), ", "))
+	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks; locktop formats lists them")
 	set.BoolVar(&s.all, "all", false, "also what is only possibly a lock")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
 	return set
@@ -33,9 +33,23 @@ func (s *selection) flags() *pflag.FlagSet {
 // check refuses a format that does not exist; nothing would ever be found.
 func (s *selection) check() error {
 	if s.format != "" && !slices.Contains(formatNames(), s.format) {
-		return misuse("there are "+strings.Join(formatNames(), ", "), "unknown format %q", s.format)
+		return misuse(nearest(s.format), "unknown format %q", s.format)
 	}
 	return nil
+}
+
+// nearest is a hint at the formats whose names are like this one, or at all.
+func nearest(name string) string {
+	var like []string
+	for _, known := range formatNames() {
+		if name != "" && strings.Contains(known, name) || len(known) > 2 && strings.Contains(name, known) {
+			like = append(like, known)
+		}
+	}
+	if len(like) == 0 {
+		return "locktop formats lists them"
+	}
+	return "there is " + strings.Join(like, ", ")
 }
 
 // scanner looks for what is selected. Formats are left to [selection.wants]:

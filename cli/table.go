@@ -27,7 +27,7 @@ func columns() []column {
 		{"FORMAT", func(_ picture, l keyspace.Lock) string { return l.Format }, 0},
 		{"OWNER", func(_ picture, l keyspace.Lock) string { return owner(l) }, 12},
 		{"COUNT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
-		{"WAIT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(len(l.Waiters)) }, 0},
+		{"WAIT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Crowd()) }, 0},
 		{"TTL", func(p picture, l keyspace.Lock) string { return left(l, p.At) }, 0},
 		{"STATE", func(_ picture, l keyspace.Lock) string { return string(l.State()) }, 0},
 		{"FINDINGS", func(p picture, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},

@@ -103,10 +103,21 @@ func (f Format) related(e Entry) []Companion {
 	return f.Related(e)
 }
 
+// channels lists where those listen who wait for the lock in an entry.
+func (f Format) channels(e Entry) []string {
+	if f.Channels == nil {
+		return nil
+	}
+	return f.Channels(e)
+}
+
 // lock decodes an entry that the format takes.
 func (f Format) lock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)
 	l.Key, l.Format, l.Confidence = e.Key, f.Name, sure
+	if f.Tells != "" {
+		l.Why = append([]string{f.Tells}, l.Why...)
+	}
 	inherit(&l, e)
 	return l, sure
 }

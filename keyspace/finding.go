@@ -130,5 +130,5 @@ func ByDamage(s Snapshot, findings []Finding) []Lock {
 
 // waited is how much time is lost to a lock, to compare it with others.
 func (l Lock) waited(now time.Time) time.Duration {
-	return time.Duration(len(l.Waiters)) * l.Age(now)
+	return time.Duration(l.Crowd()) * l.Age(now)
 }

@@ -13,6 +13,7 @@ type Format struct {
 	Name    string // stable, lower case; appears in JSON
 	Library string // for people: "Redisson", "redsync" …
 	Source  string // where the layout can be read up
+	Tells   string // what gives its keys away, for people: "the field is …"
 	Type    string // the Redis type of its keys; no others are asked for
 	// Match says whether a key of this name may be one. Nil: any name may.
 	Match func(key string) bool
@@ -29,9 +30,15 @@ type Format struct {
 	// along, handed to Decode in Entry.Related, and claimed: it never appears
 	// as a lock of its own. Nil if there is nothing.
 	Related func(Entry) []Companion
-	// Decode reads a lock from an entry. It fills Kind, Holders, Waiters and
-	// Fence; where it leaves the Expires of the lock or of a holder zero, the
-	// entry's own is taken. Confidence No means: not mine.
+	// Channels returns the pub/sub channels on which those who wait for the lock
+	// in an entry listen. How many do is handed to Decode in Entry.Subscribers.
+	// Nil if they do not.
+	Channels func(Entry) []string
+	// Decode reads a lock from an entry. It fills Kind, Holders, Waiters, Fence
+	// and the numbers, and in Why what it goes by besides Tells; where it leaves
+	// the Expires of the lock or of a holder zero, the entry's own is taken.
+	// Confidence No means: not mine. Companions and subscribers may make it
+	// surer than it was without.
 	Decode func(Entry) (Lock, Confidence)
 	// Hands is how locks of this format are acted on from outside. Nil: hands
 	// off.
@@ -60,6 +67,8 @@ type Entry struct {
 	Len     int64            // full length: bytes of a string, elements of the rest
 	Members []Member         // of the rest: the first 256 elements
 	Related map[string]Entry // those of the companions that exist
+
+	Subscribers map[string]int64 // to the channels of the format; nil if nobody asked, or may
 }
 
 // Member is an element of a collection.
@@ -81,8 +90,11 @@ func (e Entry) Truncated() bool {
 //
 // Arguments of the commands, and the IDs of the lock wanted, may hold
 // placeholders for the server's time, some milliseconds on or back:
-// {ms+30000} is that time in ms, {v1-9000/4a} and {v7-9000/4a} are UUIDs made
-// then, whose other bits repeat the byte 4a; {v1hex-9000/4a} has no dashes.
+// {ms+30000} is that time in ms, {s+30000} in seconds, {f+30000} with a
+// fraction, {iso-9000} as a date, {uniqid-9000} as PHP writes it,
+// {v1-9000/4a} and {v7-9000/4a} are UUIDs made
+// then, whose other bits repeat the byte 4a; {v1hex-9000/4a} has no dashes, {v1b64-9000/4a}
+// is base64.
 type Sample struct {
 	Name     string
 	Commands [][]string    // each an argv; sending them twice does no harm

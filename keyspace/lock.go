@@ -86,8 +86,12 @@ type Lock struct {
 	Holders    []Holder // in a stable order
 	Waiters    []Waiter // those that the format shows, in the order they will be served where that is known
 	Expires    time.Time
-	Fence      int64  // last fencing token issued, 0 = none
-	Node       string // host:port of the server
+	Waiting    int      // how many wait, where the format shows their number; see [Lock.Crowd]
+	Left       int      // what a semaphore has to give, or a latch still counts down
+	Limit      int      // how many a semaphore lets in, 0 = not known
+	Fence      int64    // last fencing token issued, 0 = none
+	Why        []string // what speaks for its being a lock of that format, each a clause for people
+	Node       string   // host:port of the server
 	DB         int
 
 	// Votes are what each server of a Redlock has under the key, in the order of
@@ -138,6 +142,10 @@ func (h Holder) Name() string {
 	return h.ID
 }
 
+// Crowd is how many wait for the lock, as far as the format shows: those that
+// it names, or the number if that is all there is to see.
+func (l Lock) Crowd() int { return max(len(l.Waiters), l.Waiting) }
+
 // ID identifies a lock across snapshots.
 type ID struct {
 	Node string
@@ -151,7 +159,7 @@ func (l Lock) ID() ID { return ID{l.Node, l.DB, l.Key} }
 // State sums the lock up in one word.
 func (l Lock) State() State {
 	switch {
-	case len(l.Holders) == 0 && len(l.Waiters) > 0:
+	case len(l.Holders) == 0 && l.Crowd() > 0:
 		return Waiting
 	case len(l.Holders) == 0:
 		return Free

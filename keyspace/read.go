@@ -48,11 +48,15 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	}
 	var sure []candidate
 	for _, e := range entries {
-		if f, s := r.formats.surest(e); s >= r.atLeast {
+		// What stands beside an entry may make the format surer of it.
+		if f, s := r.formats.surest(e); s >= r.atLeast || s > No && f.Related != nil {
 			sure = append(sure, candidate{e, f, f.related(e)})
 		}
 	}
 	if err := r.readRelated(ctx, sure); err != nil {
+		return nil, err
+	}
+	if err := r.countSubscribers(ctx, sure); err != nil {
 		return nil, err
 	}
 	var all []found
@@ -96,6 +100,32 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 		for _, b := range c.beside {
 			if e, ok := byKey[b.Key]; ok {
 				all[i].entry.Related[b.Key] = e
+			}
+		}
+	}
+	return nil
+}
+
+// countSubscribers asks how many listen to the channels of the candidates, and
+// hands to each entry its own. Where that may not be asked, entries have none.
+func (r *reader) countSubscribers(ctx context.Context, all []candidate) error {
+	for some := range slices.Chunk(all, batch) {
+		p := r.rdb.Pipeline()
+		asked := make([]*redis.MapStringIntCmd, len(some))
+		for i, c := range some {
+			if channels := c.format.channels(c.entry); len(channels) > 0 {
+				asked[i] = p.PubSubNumSub(ctx, channels...)
+			}
+		}
+		if p.Len() == 0 {
+			continue
+		}
+		if err := r.send(ctx, "count subscribers", p); err != nil {
+			return err
+		}
+		for i, cmd := range asked {
+			if cmd != nil && cmd.Err() == nil {
+				some[i].entry.Subscribers = cmd.Val()
 			}
 		}
 	}

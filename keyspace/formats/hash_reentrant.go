@@ -14,6 +14,7 @@ func hashReentrant() keyspace.Format {
 		Name:    "hash-reentrant",
 		Library: "HINCRBY in Lua",
 		Source:  "the custom of many; locktop's own Reentrant has the same layout",
+		Tells:   "the name says that it is a lock, and the hash has one field that holds a count",
 		Type:    "hash",
 		Match:   lockLike,
 		Decode:  decodeHashReentrant,

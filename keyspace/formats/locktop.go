@@ -18,6 +18,7 @@ func locktop() keyspace.Format {
 		Name:      "locktop",
 		Library:   "locktop",
 		Source:    "package locktop/lock: Mutex, Fair",
+		Tells:     "the value is a label, a tilde, and a UUID that tells the time",
 		Type:      "string",
 		Glance:    glanceLocktop,
 		Companion: locktopCompanion,

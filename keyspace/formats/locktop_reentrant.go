@@ -14,6 +14,7 @@ func locktopReentrant() keyspace.Format {
 		Name:    "locktop-reentrant",
 		Library: "locktop",
 		Source:  "package locktop/lock: Reentrant",
+		Tells:   "the hash has one field, a label, a tilde, and a UUID that tells the time",
 		Type:    "hash",
 		Glance:  glanceLocktop,
 		Related: func(e keyspace.Entry) []keyspace.Companion {

@@ -18,6 +18,7 @@ func locktopRW() keyspace.Format {
 		Name:    "locktop-rw",
 		Library: "locktop",
 		Source:  "package locktop/lock: RW; the fields are explained in rw_common.lua",
+		Tells:   "the hash has the fields of locktop's read/write lock",
 		Type:    "hash",
 		Glance:  glanceLocktopRW,
 		Related: func(e keyspace.Entry) []keyspace.Companion {

@@ -13,6 +13,7 @@ func redislock() keyspace.Format {
 		Name:    "redislock",
 		Library: "bsm/redislock",
 		Source:  "github.com/bsm/redislock: redislock.go",
+		Tells:   "the value begins with base64 of 16 bytes without padding, as bsm/redislock writes it",
 		Type:    "string",
 		Glance: func(key, first string) keyspace.Confidence {
 			return redislockToken(key, first)

@@ -18,6 +18,7 @@ func redisson() keyspace.Format {
 		Name:    "redisson",
 		Library: "Redisson",
 		Source:  "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
+		Tells:   "the hash has one field, a client's UUID and a thread, that holds a count",
 		Type:    "hash",
 		Glance: func(_, first string) keyspace.Confidence {
 			if redissonOwner(first) {
@@ -26,7 +27,7 @@ func redisson() keyspace.Format {
 			return keyspace.No
 		},
 		Companion: func(key string) bool {
-			for _, prefix := range [...]string{redissonQueue, redissonTimeouts, redissonFence, "redisson_unlock_latch"} {
+			for _, prefix := range [...]string{redissonTimeouts, redissonFence, "redisson_unlock_latch"} {
 				if rest, ok := strings.CutPrefix(key, prefix); ok && strings.HasPrefix(rest, ":") {
 					return true
 				}
@@ -40,8 +41,9 @@ func redisson() keyspace.Format {
 				{Key: redissonName(redissonFence, e.Key), Type: "string"},
 			}
 		},
-		Decode: decodeRedisson,
-		Hands:  redissonHands(),
+		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonChannel, e.Key)} },
+		Decode:   decodeRedisson,
+		Hands:    redissonHands(),
 		Announces: &keyspace.Announcement{
 			Pattern: redissonChannel + ":*",
 			Key:     redissonReleased,
@@ -146,6 +148,7 @@ func decodeRedisson(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	l := keyspace.Lock{
 		Kind:    keyspace.Reentrant,
 		Holders: []keyspace.Holder{{ID: e.Members[0].Name, Count: depth}},
+		Waiting: subscribers(e),
 	}
 	for _, m := range e.Related[redissonName(redissonQueue, e.Key)].Members {
 		l.Kind = keyspace.Fair

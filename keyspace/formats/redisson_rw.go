@@ -19,6 +19,7 @@ func redissonRW() keyspace.Format {
 		Name:    "redisson-rw",
 		Library: "Redisson",
 		Source:  "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
+		Tells:   "the hash has a mode, and clients' UUIDs and threads that hold counts",
 		Type:    "hash",
 		Glance: func(_, first string) keyspace.Confidence {
 			if first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix)) {
@@ -30,10 +31,11 @@ func redissonRW() keyspace.Format {
 			_, entry, ok := cutLast(key, readerTimeout)
 			return ok && digits(entry, 1, 10)
 		},
-		Related: readerTimeouts,
-		Decode:  decodeRedissonRW,
-		Hands:   redissonRWHands(),
-		Samples: redissonRWSamples(),
+		Related:  readerTimeouts,
+		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonRWUnlock, e.Key)} },
+		Decode:   decodeRedissonRW,
+		Hands:    redissonRWHands(),
+		Samples:  redissonRWSamples(),
 	}
 }
 
@@ -71,7 +73,7 @@ func redissonRWHands() *keyspace.Hands {
 		},
 		Seen: func(l keyspace.Lock) []string {
 			seen := append([]string{strconv.Itoa(len(l.Holders))}, fieldsAndCounts(l)...)
-			return append(seen, redissonName("redisson_rwlock", l.Key))
+			return append(seen, redissonName(redissonRWUnlock, l.Key))
 		},
 		Break:  redissonRWLook + redissonRWBreak,
 		Extend: redissonRWLook + redissonRWExtend,
@@ -103,7 +105,7 @@ func readerTimeoutKey(key, reader string, i int) string {
 }
 
 func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	l := keyspace.Lock{Kind: keyspace.RW}
+	l := keyspace.Lock{Kind: keyspace.RW, Waiting: subscribers(e)}
 	mode := ""
 	for _, m := range e.Members {
 		if m.Name == "mode" {

@@ -14,6 +14,7 @@ func redsync() keyspace.Format {
 		Name:    "redsync",
 		Library: "redsync",
 		Source:  "github.com/go-redsync/redsync: mutex.go",
+		Tells:   "the value is base64 of 16 bytes, as redsync writes it",
 		Type:    "string",
 		Glance: func(key, first string) keyspace.Confidence {
 			if !redsyncToken(first) {

@@ -1,8 +1,10 @@
 package formats
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -54,7 +56,7 @@ func fill(arg string, now time.Time) string {
 	if !strings.Contains(arg, "{") {
 		return arg
 	}
-	placeholder := regexp.MustCompile(`\{(ms|v1|v1hex|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
+	placeholder := regexp.MustCompile(`\{(ms|s|f|iso|uniqid|v1|v1hex|v1b64|v7)([+-]\d+)(?:/([0-9a-f]{2}))?\}`)
 	return placeholder.ReplaceAllStringFunc(arg, func(found string) string {
 		part := placeholder.FindStringSubmatch(found)
 		offset, err := strconv.ParseInt(part[2], 10, 64)
@@ -71,6 +73,17 @@ func fill(arg string, now time.Time) string {
 		case "v1hex":
 			id := version1(at, byte(rest))
 			return hex.EncodeToString(id[:])
+		case "v1b64":
+			id := version1(at, byte(rest))
+			return base64.StdEncoding.EncodeToString(id[:])
+		case "uniqid":
+			return fmt.Sprintf("%08x%05x", at.Unix(), at.Nanosecond()/1000)
+		case "iso":
+			return at.UTC().Format("2006-01-02T15:04:05.000Z")
+		case "f":
+			return fmt.Sprintf("%d.%03d", at.Unix(), at.UnixMilli()%1000)
+		case "s":
+			return strconv.FormatInt(at.Unix(), 10)
 		default:
 			return strconv.FormatInt(at.UnixMilli(), 10)
 		}

@@ -1,7 +1,9 @@
 package formats
 
 import (
+	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -13,8 +15,9 @@ import (
 func setNX() keyspace.Format {
 	return keyspace.Format{
 		Name:    "set-nx",
-		Library: "SET NX",
+		Library: "SET NX by hand, and what stores a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
 		Source:  "redis.io/commands/set, and the locks of many libraries",
+		Tells:   "the value, the name and the TTL are those of a lock",
 		Type:    "string",
 		Glance: func(key, first string) keyspace.Confidence {
 			return tokenOf(first).confidence(key, true)
@@ -38,23 +41,37 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	if t.known {
 		l.Kind = keyspace.Mutex
 	}
+	if h := &l.Holders[0]; h.Label == "" {
+		h.Label = owner(e.Value)
+	}
 	return l, sure
 }
 
 func setNXSamples() []keyspace.Sample {
-	opaque := held("a value of somebody's own", "legacy:sync:lock", "nightly export, run 4711", "", 20*time.Second)
-	opaque.Want.Kind = keyspace.Unknown
+	own := held("a value of somebody's own", "legacy:sync:lock", "nightly export, run 4711", "", 20*time.Second)
+	own.Want.Kind = keyspace.Unknown
+	object := held("an object", "lock:import:eu", `{"owner":"etl-2","pid":318}`, "etl-2", 30*time.Second)
+	object.Want.Kind = keyspace.Unknown
 	return []keyspace.Sample{
 		held("a UUID", "lock:users:88", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "", 10*time.Second),
-		held("a UUID and a name", "mutex:thumbnail:17", "6f1c7a90-52be-4d0f-8f0a-9c2e4d6b8a10-resize-2", "resize-2", 10*time.Second),
-		held("a UUID and a time", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", "", 25*time.Second),
-		held("32 digits at random, as node-redlock makes them", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", "", 10*time.Second),
-		held("16 letters, as Laravel and go-zero make them", "lock:export:ledger", "x9KfQ2mB7tZrW4Lp", "", 60*time.Second),
 		held("a host and a process", "scheduler:leader", "web-01:4242", "", 120*time.Second),
 		held("nothing but a mark", "lock:report:weekly", "1", "", 40*time.Second),
-		held("a UUID that tells the time, for ever: redis-py without a timeout", "job:nightly", "{v1hex-11520000/5e}", "", 0),
-		opaque,
+		own, object,
 	}
+}
+
+// owner is who a JSON object says that it is from, if it does.
+func owner(value string) string {
+	var fields map[string]any
+	if !strings.HasPrefix(value, "{") || json.Unmarshal([]byte(value), &fields) != nil {
+		return ""
+	}
+	for _, name := range [...]string{"owner", "holder", "locked_by", "host", "hostname", "worker"} {
+		if who, ok := fields[name].(string); ok {
+			return who
+		}
+	}
+	return ""
 }
 
 // held is a sample of one string; ttl 0 = for ever.

@@ -140,15 +140,7 @@ func madeAt(id uuid.UUID, now time.Time) time.Time {
 	if !byTime(id) {
 		return time.Time{}
 	}
-	made := time.Unix(id.Time().UnixTime())
-	switch {
-	case made.Year() < 2009, made.After(now.Add(time.Minute)):
-		return time.Time{}
-	case made.After(now):
-		return now
-	default:
-		return made
-	}
+	return past(time.Unix(id.Time().UnixTime()), now)
 }
 
 // only reports whether every byte of s is alphanumeric or one of extra.
@@ -167,7 +159,7 @@ func digits(s string, atLeast, atMost int) bool {
 		return false
 	}
 	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
+		if !digit(s[i]) {
 			return false
 		}
 	}

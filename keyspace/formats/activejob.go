@@ -1,0 +1,23 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// activejob is ActiveJob::Uniqueness, on redlock-rb.
+func activejob() keyspace.Format {
+	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "activejob-uniqueness",
+		Library: "activejob-uniqueness",
+		Source:  "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
+		Tells:   "the name begins with activejob_uniqueness:, and the value is a UUID",
+		Type:    "string",
+		Match:   begins("activejob_uniqueness:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
+	}
+}

@@ -1,0 +1,23 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// arq is the mark on a job that a worker of Python's arq runs.
+func arq() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return v == "1" }), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "arq",
+		Library: "arq",
+		Source:  "github.com/python-arq/arq: arq/worker.py",
+		Tells:   "the name begins with arq:in-progress:, and the value is 1",
+		Type:    "string",
+		Match:   begins("arq:in-progress:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
+	}
+}

@@ -1,0 +1,35 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// asynq is the lock of a unique task of Go's asynq: the id of the task, under
+// the name of its queue, its type and a digest of its payload. It stays until
+// the task is done, or for as long as the caller said.
+func asynq() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "asynq",
+		Library: "asynq",
+		Source:  "github.com/hibiken/asynq: internal/base/base.go",
+		Tells:   "the name is asynq:{queue}:unique:, a task's type and a digest",
+		Type:    "string",
+		Match: func(key string) bool {
+			rest, ok := strings.CutPrefix(key, "asynq:{")
+			_, rest, unique := strings.Cut(rest, "}:unique:")
+			_, digest, typed := cutLast(rest, ":")
+			return ok && unique && typed && (digest == "" || isHex(digest, 32))
+		},
+		Glance: r.glance,
+		Decode: r.decode,
+		Samples: []keyspace.Sample{
+			opaque("a task that may run once a day", "asynq:{mail}:unique:newsletter:send:0cc175b9c0f1b6a831c399e269772661",
+				"5f1dd5a6-9a8d-4c7d-b1a0-3f7c1de0b1f4", keyspace.Certain, 24*time.Hour),
+			opaque("a task without a payload", "asynq:{default}:unique:db:vacuum:", "nightly-vacuum", keyspace.Certain, time.Hour),
+		},
+	}
+}

@@ -1,0 +1,28 @@
+package formats
+
+import (
+	"strings"
+
+	"locktop/keyspace"
+)
+
+// celerySingleton is the lock of a task that may be queued once, by
+// celery-singleton: the task's id, by default for ever.
+func celerySingleton() keyspace.Format {
+	const prefix = "SINGLETONLOCK_"
+	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: always(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "celery-singleton",
+		Library: "celery-singleton",
+		Source:  "github.com/steinitzu/celery-singleton: celery_singleton/singleton.py",
+		Tells:   "the name is SINGLETONLOCK_ and a digest",
+		Type:    "string",
+		Match: func(key string) bool {
+			digest, ok := strings.CutPrefix(key, prefix)
+			return ok && isHex(digest, 32)
+		},
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("a task in the queue", prefix+"900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
+	}
+}

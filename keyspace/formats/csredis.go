@@ -1,0 +1,23 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// csredis is the lock of .NET's csredis and FreeRedis.
+func csredis() keyspace.Format {
+	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "csredis",
+		Library: "csredis, FreeRedis",
+		Source:  "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
+		Tells:   "the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID",
+		Type:    "string",
+		Match:   begins("CSRedisClientLock:", "RedisClientLock:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
+	}
+}

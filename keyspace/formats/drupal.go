@@ -1,0 +1,37 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// drupal is the lock backend of Drupal's Redis module: the id of the request,
+// the same for all its locks, which has the time in it.
+func drupal() keyspace.Format {
+	r := reading{token: drupalRequest, sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "drupal",
+		Library: "Drupal's Redis module",
+		Source:  "github.com/md-systems/redis: src/Lock/PhpRedis.php",
+		Tells:   "the name has :lock: in it, and the value is a request of Drupal's, which tells the time",
+		Type:    "string",
+		Match:   func(key string) bool { return strings.Contains(key, ":lock:") },
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
+	}
+}
+
+// drupalRequest reads what PHP's uniqid(mt_rand(), true) returns.
+func drupalRequest(value string, now time.Time) (keyspace.Holder, bool) {
+	whole, fraction, ok := strings.Cut(value, ".")
+	at := len(whole) - 13
+	if !ok || !digits(fraction, 8, 8) || at < 1 || !digits(whole[:at], 1, 10) {
+		return keyspace.Holder{}, false
+	}
+	h, ok := uniqid(whole[at:], now)
+	h.ID = value
+	return h, ok
+}

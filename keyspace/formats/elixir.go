@@ -1,0 +1,45 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redlockEx is Elixir's lyokato/redlock: 40 random bytes in hexadecimal.
+func redlockEx() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return isHex(v, 80) }), sure: anywhere(keyspace.Likely)}
+	return keyspace.Format{
+		Name:    "redlock-ex",
+		Library: "redlock (Elixir)",
+		Source:  "github.com/lyokato/redlock: lib/redlock",
+		Tells:   "the value is 80 hexadecimal digits",
+		Type:    "string",
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
+	}
+}
+
+// redisMutexEx is Elixir's podium/redis_mutex: a UUID v1, which tells when it
+// was made.
+func redisMutexEx() keyspace.Format {
+	r := reading{sure: anywhere(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
+		id, ok := dashed(value)
+		if !ok || id.Version() != 1 || !byTime(id) {
+			return keyspace.Holder{}, false
+		}
+		made := madeAt(id, now)
+		return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
+	}}
+	return keyspace.Format{
+		Name:    "redis-mutex-ex",
+		Library: "redis_mutex (Elixir)",
+		Source:  "github.com/podium/redis_mutex: lib/redis_mutex",
+		Tells:   "the value is a UUID that tells the time",
+		Type:    "string",
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
+	}
+}

@@ -1,0 +1,36 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// getset is the lock from Redis' own page on SETNX: its value is the time when
+// it ends, and losers find out by GETSET whether it is over. It has no TTL, and
+// says nothing of its owner.
+func getset() keyspace.Format {
+	f := endsByValue(func(key string, expires bool) keyspace.Confidence {
+		switch {
+		case expires: // somebody's own: see setNX
+			return keyspace.No
+		case lockLike(key):
+			return keyspace.Likely
+		case otherwise(key):
+			return keyspace.No
+		default:
+			return keyspace.Possible
+		}
+	}, func(s string) (time.Time, bool) {
+		if digits(s, 10, 10) {
+			return atSeconds(s)
+		}
+		return atMilli(s)
+	})
+	f.Name = "getset"
+	f.Library = "GETSET by hand, ServiceStack.Redis"
+	f.Source = "redis.io/commands/setnx"
+	f.Tells = "the value is a time, and the key has no TTL"
+	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
+	return f
+}

@@ -1,0 +1,23 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// gitlab is GitLab's exclusive lease.
+func gitlab() keyspace.Format {
+	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "gitlab",
+		Library: "GitLab",
+		Source:  "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
+		Tells:   "the name begins with gitlab:exclusive_lease:, and the value is a UUID",
+		Type:    "string",
+		Match:   begins("gitlab:exclusive_lease:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
+	}
+}

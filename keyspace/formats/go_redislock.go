@@ -1,0 +1,210 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// goRedislock is the reentrant mutex of Go's jefferyjob/go-redislock: the token
+// under the name in braces, and the count in a key beside it.
+func goRedislock() keyspace.Format {
+	return keyspace.Format{
+		Name:    "go-redislock",
+		Library: "jefferyjob/go-redislock",
+		Source:  "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
+		Tells:   "the name is in braces, and the value is lock_token: and a UUID",
+		Type:    "string",
+		Match:   inBraces,
+		Glance: func(_, first string) keyspace.Confidence {
+			if goRedislockToken(first) {
+				return keyspace.Certain
+			}
+			return keyspace.No
+		},
+		Companion: func(key string) bool {
+			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: e.Key + ":count:" + e.Value, Type: "string"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if !goRedislockToken(e.Value) {
+				return keyspace.Lock{}, keyspace.No
+			}
+			h := keyspace.Holder{ID: e.Value, Count: 1}
+			if depth, ok := count(e.Related[e.Key+":count:"+e.Value].Value); ok {
+				h.Count = depth
+			}
+			return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{h}}, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{{
+			Name: "entered three times",
+			Commands: [][]string{
+				{"SET", "{stock:7}", "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", "PX", "30000"},
+				{"SET", "{stock:7}:count:lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", "3", "PX", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "{stock:7}", Kind: keyspace.Reentrant, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: "lock_token:2b1f0c4e-7a6d-4f2b-9c3d-5e8f1a2b3c4d", Count: 3}},
+			},
+			TTL: 30 * time.Second,
+		}},
+	}
+}
+
+const goRedislockMark = "lock_token:"
+
+func goRedislockToken(s string) bool {
+	id, ok := strings.CutPrefix(s, goRedislockMark)
+	return ok && isUUID(id)
+}
+
+func inBraces(key string) bool {
+	return len(key) > 2 && key[0] == '{' && strings.IndexByte(key, '}') == len(key)-1
+}
+
+// goRedislockFair is its fair lock: the request that holds under the name in
+// braces, and beside it a zset of all requests, the holder's among them, in
+// the order in which they came. Without the zset it might be anything.
+func goRedislockFair() keyspace.Format {
+	queue := func(key string) string { return key + ":queue" }
+	return keyspace.Format{
+		Name:    "go-redislock-fair",
+		Library: "jefferyjob/go-redislock",
+		Source:  "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
+		Tells:   "the name is in braces, and the value is one of the zset :queue beside it",
+		Type:    "string",
+		Match:   inBraces,
+		Glance: func(_, first string) keyspace.Confidence {
+			if first == "" {
+				return keyspace.No
+			}
+			return keyspace.Certain
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: queue(e.Key), Type: "zset"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if e.Value == "" || e.Truncated() || e.Expires.IsZero() {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Fair, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}
+			sure := keyspace.Possible
+			for _, m := range e.Related[queue(e.Key)].Members {
+				if m.Name == e.Value {
+					sure = keyspace.Certain
+					continue
+				}
+				l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+			}
+			if sure == keyspace.Possible {
+				l.Waiters = nil
+			}
+			return l, sure
+		},
+		Samples: []keyspace.Sample{{
+			Name: "with one in the queue",
+			Commands: [][]string{
+				{"SET", "{print:a4}", "req-1", "PX", "30000"},
+				{"ZADD", "{print:a4}:queue", "1", "req-1", "2", "req-2"},
+			},
+			Want: keyspace.Lock{
+				Key: "{print:a4}", Kind: keyspace.Fair, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: "req-1", Count: 1}},
+				Waiters: []keyspace.Waiter{{ID: "req-2"}},
+			},
+			TTL: 30 * time.Second,
+		}},
+	}
+}
+
+// goRedislockRW is its read/write lock: a hash with a mode, a count for each
+// reader and for all, or the writer and its count.
+func goRedislockRW() keyspace.Format {
+	return keyspace.Format{
+		Name:    "go-redislock-rw",
+		Library: "jefferyjob/go-redislock",
+		Source:  "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
+		Tells:   "the hash has the fields mode and rcount, or mode, writer and wcount",
+		Type:    "hash",
+		Glance: func(_, first string) keyspace.Confidence {
+			switch {
+			case first == "mode", first == "rcount", first == "wcount", first == "writer", strings.HasPrefix(first, rwReader):
+				return keyspace.Certain
+			}
+			return keyspace.No
+		},
+		Decode: decodeGoRedislockRW,
+		Samples: []keyspace.Sample{
+			{
+				Name: "two readers, one of them twice",
+				Commands: [][]string{
+					{"HSET", "page:home", "mode", "read", "rcount", "3", "r:lock_token:" + sampleUUID1, "1", "r:lock_token:" + sampleUUID2, "2"},
+					{"PEXPIRE", "page:home", "30000"},
+				},
+				Want: keyspace.Lock{
+					Key: "page:home", Kind: keyspace.RW, Confidence: keyspace.Certain,
+					Holders: []keyspace.Holder{
+						{ID: "lock_token:" + sampleUUID1, Count: 1, Mode: keyspace.Read},
+						{ID: "lock_token:" + sampleUUID2, Count: 2, Mode: keyspace.Read},
+					},
+				},
+				TTL: 30 * time.Second,
+			},
+			{
+				Name: "a writer",
+				Commands: [][]string{
+					{"HSET", "page:about", "mode", "write", "writer", "lock_token:" + sampleUUID1, "wcount", "2"},
+					{"PEXPIRE", "page:about", "30000"},
+				},
+				Want: keyspace.Lock{
+					Key: "page:about", Kind: keyspace.RW, Confidence: keyspace.Certain,
+					Holders: []keyspace.Holder{{ID: "lock_token:" + sampleUUID1, Count: 2, Mode: keyspace.Write}},
+				},
+				TTL: 30 * time.Second,
+			},
+		},
+	}
+}
+
+const (
+	sampleUUID1 = "0f6a3d52-8b1c-4e7f-a2d9-6c5b4a392817"
+	sampleUUID2 = "d94c1e2b-6f7a-4b3c-8d5e-1f0a9b8c7d6e"
+)
+
+func decodeGoRedislockRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.RW}
+	writer := keyspace.Holder{Mode: keyspace.Write}
+	mode, counted := "", false
+	for _, m := range e.Members {
+		n, number := count(m.Value)
+		reader, reads := strings.CutPrefix(m.Name, rwReader)
+		switch {
+		case m.Name == "mode":
+			mode = m.Value
+		case m.Name == "rcount":
+			counted = counted || number
+		case m.Name == "wcount" && number:
+			writer.Count = n
+		case m.Name == "writer":
+			writer.ID = m.Value
+		case reads && number:
+			l.Holders = append(l.Holders, keyspace.Holder{ID: reader, Count: n, Mode: keyspace.Read})
+		default:
+			return keyspace.Lock{}, keyspace.No
+		}
+	}
+	if writer.ID != "" && writer.Count > 0 {
+		l.Holders = append([]keyspace.Holder{writer}, l.Holders...)
+	}
+	switch {
+	case len(l.Holders) == 0, e.Truncated():
+		return keyspace.Lock{}, keyspace.No
+	case mode == "write" && writer.Count > 0, mode == "read" && counted:
+		return l, keyspace.Certain
+	default:
+		return keyspace.Lock{}, keyspace.No
+	}
+}

@@ -1,0 +1,23 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// goZero is Go's go-zero: 16 random letters and digits under whatever name.
+// Laravel without a prefix and .NET's Foundatio store the same.
+func goZero() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return len(v) == 16 && only(v, "") }), sure: anywhere(keyspace.Possible)}
+	return keyspace.Format{
+		Name:    "go-zero",
+		Library: "go-zero, Laravel without a prefix, Foundatio",
+		Source:  "github.com/zeromicro/go-zero: core/stores/redis/redislock.go",
+		Tells:   "the value is 16 letters and digits, as go-zero, Laravel and Foundatio write them",
+		Type:    "string",
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)},
+	}
+}

@@ -1,0 +1,27 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// hangfire is the lock of Hangfire.Redis.StackExchange: a UUID that is the
+// same for all locks of a process.
+func hangfire() keyspace.Format {
+	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "hangfire",
+		Library: "Hangfire.Redis.StackExchange",
+		Source:  "github.com/marcoCasamento/Hangfire.Redis.StackExchange: RedisLock.cs",
+		Tells:   "the name begins with {hangfire}:, and the value is a UUID",
+		Type:    "string",
+		Match: func(key string) bool {
+			return strings.HasPrefix(key, "{hangfire}:") || strings.HasPrefix(key, "hangfire:")
+		},
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
+	}
+}

@@ -1,0 +1,112 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// stampRW is the read/write lock that is one hash of two times: when it was last
+// taken to read, and to write. How long either counts only its users know, so
+// the later one is shown.
+func stampRW() keyspace.Format {
+	sure := func(key string) keyspace.Confidence {
+		if lockLike(key) {
+			return keyspace.Likely
+		}
+		return keyspace.Possible
+	}
+	return keyspace.Format{
+		Name:    "stamp-rw",
+		Library: "a hash of two times by hand",
+		Source:  "the custom of many",
+		Tells:   "the hash has a time in ms for read or write, and nothing else",
+		Type:    "hash",
+		Glance: func(key, first string) keyspace.Confidence {
+			if modeOf(first) == "" {
+				return keyspace.No
+			}
+			return sure(key)
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			var last keyspace.Holder
+			for _, m := range e.Members {
+				at, ok := atMilli(m.Value)
+				if !ok || modeOf(m.Name) == "" {
+					return keyspace.Lock{}, keyspace.No
+				}
+				if since := past(at, e.Now); last.ID == "" || since.After(last.Since) {
+					last = keyspace.Holder{ID: m.Value, Count: 1, Mode: modeOf(m.Name), Since: since}
+				}
+			}
+			if last.ID == "" {
+				return keyspace.Lock{}, keyspace.No
+			}
+			return keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{last}}, sure(e.Key)
+		},
+		Samples: []keyspace.Sample{{
+			Name:     "read just now, written before",
+			Commands: [][]string{{"HSET", "rwlock:prices", "read", "{ms-1000}", "write", "{ms-90000}"}},
+			Want: keyspace.Lock{
+				Key: "rwlock:prices", Kind: keyspace.RW, Confidence: keyspace.Likely,
+				Holders: []keyspace.Holder{{ID: "{ms-1000}", Count: 1, Mode: keyspace.Read}},
+			},
+		}},
+	}
+}
+
+// modeOf is the mode that a field is about, "" if it is about none.
+func modeOf(field string) keyspace.Mode {
+	switch field {
+	case "read", "r":
+		return keyspace.Read
+	case "write", "w":
+		return keyspace.Write
+	default:
+		return ""
+	}
+}
+
+// hashRW is the read/write lock that is one hash of two owners.
+func hashRW() keyspace.Format {
+	return keyspace.Format{
+		Name:    "hash-rw",
+		Library: "a hash of two owners by hand",
+		Source:  "the custom of many",
+		Tells:   "the name says that it is a lock, and the hash has an owner for r or w, and nothing else",
+		Type:    "hash",
+		Match:   lockLike,
+		Glance: func(_, first string) keyspace.Confidence {
+			if modeOf(first) == "" {
+				return keyspace.No
+			}
+			return keyspace.Likely
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.RW}
+			for _, m := range e.Members {
+				mode := modeOf(m.Name)
+				if mode == "" || m.Value == "" || digits(m.Value, 1, 20) {
+					return keyspace.Lock{}, keyspace.No
+				}
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Count: 1, Mode: mode})
+			}
+			if len(l.Holders) == 0 {
+				return keyspace.Lock{}, keyspace.No
+			}
+			return l, keyspace.Likely
+		},
+		Samples: []keyspace.Sample{{
+			Name: "a writer",
+			Commands: [][]string{
+				{"HSET", "rwlock:stock", "w", "billing-3:main"},
+				{"PEXPIRE", "rwlock:stock", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "rwlock:stock", Kind: keyspace.RW, Confidence: keyspace.Likely,
+				Holders: []keyspace.Holder{{ID: "billing-3:main", Count: 1, Mode: keyspace.Write}},
+			},
+			TTL: 30 * time.Second,
+		}},
+	}
+}

@@ -1,0 +1,62 @@
+package formats
+
+import (
+	"strings"
+
+	"locktop/keyspace"
+)
+
+// huey is the lock_task of Python's huey: a mark without an owner and without
+// a TTL, in a hash among the results of tasks. One hash holds all locks of an
+// application.
+func huey() keyspace.Format {
+	return keyspace.Format{
+		Name:    "huey",
+		Library: "huey",
+		Source:  "github.com/coleifer/huey: huey/api.py",
+		Tells:   "the name begins with huey.results., and fields have .lock. in their name",
+		Type:    "hash",
+		Match:   begins("huey.results."),
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Mutex}
+			for _, m := range e.Members {
+				if _, name, ok := strings.Cut(m.Name, ".lock."); ok {
+					l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: name, Count: 1})
+				}
+			}
+			if len(l.Holders) == 0 {
+				return keyspace.Lock{}, keyspace.No
+			}
+			if len(l.Holders) > 1 {
+				l.Kind = keyspace.Unknown // several locks in one key
+			}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{{
+			Name:     "a task that runs",
+			Commands: [][]string{{"HSET", "huey.results.shop", "shop.lock.reindex", "\x80\x04\x8c\x011\x94."}},
+			Want: keyspace.Lock{
+				Key: "huey.results.shop", Kind: keyspace.Mutex, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: "shop.lock.reindex", Label: "reindex", Count: 1}},
+			},
+		}},
+	}
+}
+
+// hueyExpire is the same where results expire: each lock is a key.
+func hueyExpire() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return len(v) < glanced }), sure: always(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "huey-expire",
+		Library: "huey",
+		Source:  "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
+		Tells:   "the name begins with huey.r. and has .lock. in it",
+		Type:    "string",
+		Match: func(key string) bool {
+			return strings.HasPrefix(key, "huey.r.") && strings.Contains(key, ".lock.")
+		},
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
+	}
+}

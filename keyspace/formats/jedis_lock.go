@@ -1,0 +1,55 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// jedisLock is a UUID and a time in ms: abelaska/jedis-lock writes when the
+// lock ends and gives it no TTL, others write when it began and do.
+func jedisLock() keyspace.Format {
+	r := reading{token: stamped, sure: token{known: true, alone: keyspace.Likely, rare: true}.confidence}
+	return keyspace.Format{
+		Name:    "jedis-lock",
+		Library: "abelaska/jedis-lock, UUID and time by hand",
+		Source:  "github.com/abelaska/jedis-lock: JedisLock.java, and the custom of many",
+		Tells:   "the value is a UUID and a time in ms",
+		Type:    "string",
+		Glance:  r.glance,
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			if sure == keyspace.No {
+				return l, sure
+			}
+			at, _ := atMilli(e.Value[37:])
+			switch {
+			case e.Expires.IsZero():
+				l.Expires = at
+				l.Why = []string{whyByValue}
+			case !at.After(e.Now):
+				l.Holders[0].Since = past(at, e.Now)
+			}
+			return l, sure
+		},
+		Samples: []keyspace.Sample{
+			opaque("with the time when it was taken", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", keyspace.Likely, 25*time.Second),
+			endsItself("with the time when it ends", "seat:14c", sampleUUID1+":{ms+12000}", 12*time.Second, whyByValue),
+		},
+	}
+}
+
+// endsItself is a sample of a lock whose value says when it ends, while the key
+// has no TTL.
+func endsItself(name, key, value string, ttl time.Duration, why string) keyspace.Sample {
+	s := opaque(name, key, value, keyspace.Likely, 0)
+	s.TTL, s.Want.Why = ttl, []string{why}
+	return s
+}
+
+// stamped reads a UUID and 13 digits behind it.
+func stamped(value string, _ time.Time) (keyspace.Holder, bool) {
+	ok := len(value) == 37+13 && isUUID(value[:36]) && strings.IndexByte(":._", value[36]) >= 0 && digits(value[37:], 13, 13)
+	return keyspace.Holder{ID: value, Count: 1}, ok
+}

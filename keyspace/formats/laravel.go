@@ -1,0 +1,67 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// laravel is PHP's Laravel: 16 letters and digits, or 20 of a funnel's slot, or
+// whatever owner the caller names, in the key space of the cache. What else is
+// cached is serialised, or a number.
+func laravel() keyspace.Format {
+	r := reading{sure: laravelSure, token: shaped(func(v string) bool {
+		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
+	})}
+	return keyspace.Format{
+		Name:    "laravel",
+		Library: "Laravel",
+		Source:  "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
+		Tells:   "the name is in Laravel's cache, and the value is not as Laravel caches values",
+		Type:    "string",
+		Match:   func(key string) bool { return laravelSure(key, true) > keyspace.No },
+		Glance: func(key, first string) keyspace.Confidence {
+			if laravelToken(first) {
+				return keyspace.Certain
+			}
+			return lower(r.glance(key, first))
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			if !laravelToken(e.Value) {
+				sure = lower(sure)
+			}
+			return l, sure
+		},
+		Samples: []keyspace.Sample{
+			opaque("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
+			opaque("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),
+			opaque("a unique job, for ever", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
+		},
+	}
+}
+
+// laravelSure is what a name makes of a token of Laravel's.
+func laravelSure(key string, _ bool) keyspace.Confidence {
+	for _, mark := range [...]string{"laravel_cache_", "-cache-", "laravel_unique_job:", "laravel-queue-overlap:", "framework/schedule-", "framework/command-"} {
+		if strings.Contains(key, mark) && (mark != "-cache-" || strings.Contains(key, "-database-")) {
+			return keyspace.Certain
+		}
+	}
+	if strings.Contains(key, "laravel_database_") {
+		return randomToken(key)
+	}
+	return keyspace.No
+}
+
+func laravelToken(s string) bool { return (len(s) == 16 || len(s) == 20) && only(s, "") && mixed(s) }
+
+// serialised reports whether s begins as PHP writes a value.
+func serialised(s string) bool {
+	return len(s) > 1 && strings.IndexByte("abdiOsNC", s[0]) >= 0 && (s[1] == ':' || s[1] == ';')
+}
+
+// mixed reports whether s has what random letters hardly ever lack: capitals
+// and small ones.
+func mixed(s string) bool { return s != strings.ToLower(s) && s != strings.ToUpper(s) }

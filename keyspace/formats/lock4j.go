@@ -1,0 +1,26 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// lock4j is Java's lock4j: a random UUID without dashes.
+func lock4j() keyspace.Format {
+	r := reading{sure: leased(keyspace.Certain), token: shaped(func(v string) bool {
+		id, ok := undashed(v)
+		return ok && id.Version() == 4
+	})}
+	return keyspace.Format{
+		Name:    "lock4j",
+		Library: "lock4j",
+		Source:  "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
+		Tells:   "the name begins with lock4j:, and the value is a UUID without dashes",
+		Type:    "string",
+		Match:   begins("lock4j:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
+	}
+}

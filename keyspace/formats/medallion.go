@@ -1,0 +1,197 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// medallion is .NET's DistributedLock.Redis. Its tokens say who they are:
+// machine, process, and a UUID.
+func medallion() keyspace.Format {
+	r := reading{token: medallionToken, sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "medallion",
+		Library: "DistributedLock (.NET)",
+		Source:  "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
+		Tells:   "the value is machine_process_UUID",
+		Type:    "string",
+		Match:   func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
+	}
+}
+
+const (
+	medallionReaders = ".readers"
+	medallionWriter  = ".writer"
+	medallionWaits   = "_WRITERWAITING"
+
+	sampleMachine = "WEB-01_4242_"
+	sampleHex1    = "0f6a3d528b1c4e7fa2d96c5b4a392817"
+	sampleHex2    = "d94c1e2b6f7a4b3c8d5e1f0a9b8c7d6e"
+	sampleHex3    = "7d1f4b8e2a5c4e90b3d68f7a6b5c4d3e"
+)
+
+// medallionToken reads machine_process_UUID.
+func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
+	who, id, ok := cutLast(value, "_")
+	machine, process, named := cutLast(who, "_")
+	if !ok || !named || machine == "" || !digits(process, 1, 10) || !isHex(id, 32) {
+		return keyspace.Holder{}, false
+	}
+	return keyspace.Holder{ID: value, Label: machine + " process " + process, Count: 1}, true
+}
+
+// medallionReadersLock is its read/write lock while it is read: a set of
+// readers under one deadline, and beside it a writer who waits.
+func medallionReadersLock() keyspace.Format {
+	writer := func(key string) string { return strings.TrimSuffix(key, medallionReaders) + medallionWriter }
+	return keyspace.Format{
+		Name:    "medallion-readers",
+		Library: "DistributedLock (.NET)",
+		Source:  "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+		Tells:   "the name ends in .readers, and the set holds machine_process_UUID",
+		Type:    "set",
+		Match:   ends(medallionReaders),
+		Glance:  glanceMedallion,
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: writer(e.Key), Type: "string"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.RW}
+			for _, m := range e.Members {
+				h, ok := medallionToken(m.Name, e.Now)
+				if !ok {
+					return keyspace.Lock{}, keyspace.No
+				}
+				h.Mode = keyspace.Read
+				l.Holders = append(l.Holders, h)
+			}
+			if len(l.Holders) == 0 {
+				return keyspace.Lock{}, keyspace.No
+			}
+			if w := e.Related[writer(e.Key)].Value; w != "" {
+				l.Waiters = []keyspace.Waiter{{ID: strings.TrimSuffix(w, medallionWaits), Mode: keyspace.Write}}
+			}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{{
+			Name: "two readers, and a writer who waits",
+			Commands: [][]string{
+				{"SADD", "tariff.readers", sampleMachine + sampleHex1, sampleMachine + sampleHex2},
+				{"PEXPIRE", "tariff.readers", "30000"},
+				{"SET", "tariff.writer", sampleMachine + sampleHex3 + medallionWaits, "PX", "30000"},
+			},
+			Want: keyspace.Lock{
+				Key: "tariff.readers", Kind: keyspace.RW, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{
+					{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read},
+					{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1, Mode: keyspace.Read},
+				},
+				Waiters: []keyspace.Waiter{{ID: sampleMachine + sampleHex3, Mode: keyspace.Write}},
+			},
+			TTL: 30 * time.Second,
+		}},
+	}
+}
+
+func glanceMedallion(_, first string) keyspace.Confidence {
+	if _, ok := medallionToken(first, time.Time{}); ok || len(first) >= glanced {
+		return keyspace.Certain
+	}
+	return keyspace.No
+}
+
+// medallionWriterLock is its read/write lock while it is written, or is waited
+// for by a writer when no reader is left.
+func medallionWriterLock() keyspace.Format {
+	readers := func(key string) string { return strings.TrimSuffix(key, medallionWriter) + medallionReaders }
+	s := medallionHeld("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1)
+	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
+	return keyspace.Format{
+		Name:    "medallion-writer",
+		Library: "DistributedLock (.NET)",
+		Source:  "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+		Tells:   "the name ends in .writer, and the value is machine_process_UUID",
+		Type:    "string",
+		Match:   ends(medallionWriter),
+		Glance: func(key, first string) keyspace.Confidence {
+			return glanceMedallion(key, strings.TrimSuffix(first, medallionWaits))
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: readers(e.Key), Type: "set"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			id, waits := strings.CutSuffix(e.Value, medallionWaits)
+			h, ok := medallionToken(id, e.Now)
+			_, read := e.Related[readers(e.Key)]
+			if !ok || read { // then the readers' key stands for the lock
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.RW}
+			if h.Mode = keyspace.Write; waits {
+				l.Waiters = []keyspace.Waiter{{ID: id, Mode: keyspace.Write}}
+			} else {
+				l.Holders = []keyspace.Holder{h}
+			}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{s},
+	}
+}
+
+// medallionSemaphore is its semaphore: a zset of holders, each with the time
+// when its permit ends.
+func medallionSemaphore() keyspace.Format {
+	return keyspace.Format{
+		Name:    "medallion-semaphore",
+		Library: "DistributedLock (.NET)",
+		Source:  "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
+		Tells:   "the zset holds machine_process_UUID",
+		Type:    "zset",
+		Glance:  glanceMedallion,
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Semaphore}
+			for _, m := range e.Members {
+				h, ok := medallionToken(m.Name, e.Now)
+				until, timed := atScore(m.Score)
+				if !ok || !timed {
+					return keyspace.Lock{}, keyspace.No
+				}
+				if until.After(e.Now) {
+					h.Expires = until
+					l.Holders = append(l.Holders, h)
+				}
+			}
+			if len(l.Holders) == 0 {
+				return keyspace.Lock{}, keyspace.No
+			}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{{
+			Name: "two permits, and one that is over",
+			Commands: [][]string{
+				{"DEL", "converters"},
+				{"ZADD", "converters", "{ms+18000}.25", sampleMachine + sampleHex1, "{ms+29000}.5", sampleMachine + sampleHex2, "{ms-4000}.5", sampleMachine + sampleHex3},
+				{"PEXPIRE", "converters", "90000"},
+			},
+			Want: keyspace.Lock{
+				Key: "converters", Kind: keyspace.Semaphore, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{
+					{ID: sampleMachine + sampleHex1, Label: "WEB-01 process 4242", Count: 1},
+					{ID: sampleMachine + sampleHex2, Label: "WEB-01 process 4242", Count: 1},
+				},
+			},
+			TTL: 90 * time.Second,
+		}},
+	}
+}
+
+func medallionHeld(name, key, token string) keyspace.Sample {
+	s := opaque(name, key, token, keyspace.Certain, 30*time.Second)
+	s.Want.Holders[0].Label = "WEB-01 process 4242"
+	return s
+}

@@ -1,0 +1,47 @@
+package formats
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// nextcloud is the lock on a file in Nextcloud: the number of those who share
+// it, or that one has it alone.
+func nextcloud() keyspace.Format {
+	r := reading{token: nextcloudToken, sure: leased(keyspace.Certain)}
+	s := opaque("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)
+	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 who share it"
+	x := opaque("held by one alone", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
+	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
+	return keyspace.Format{
+		Name:    "nextcloud",
+		Library: "Nextcloud",
+		Source:  "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
+		Tells:   "the name ends in /files/ and a digest, and the value is a number of holders or exclusive",
+		Type:    "string",
+		Match: func(key string) bool {
+			_, digest, ok := cutLast(key, "/files/")
+			return ok && isHex(digest, 32)
+		},
+		Glance: r.glance,
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			l.Kind = keyspace.RW
+			return l, sure
+		},
+		Samples: []keyspace.Sample{s, x},
+	}
+}
+
+func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {
+	h := keyspace.Holder{ID: value, Count: 1, Mode: keyspace.Write}
+	if strings.Trim(value, `"`) == "exclusive" {
+		return h, true
+	}
+	n, ok := count(value)
+	h.Mode, h.Label = keyspace.Read, strconv.Itoa(n)+" who share it"
+	return h, ok && n < 100_000
+}

@@ -1,0 +1,37 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// nodeResque is the lock of a job of node-resque's plugins JobLock and
+// QueueLock: the time when it ends, in seconds, under a name that ends in the
+// job's arguments.
+func nodeResque() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return digits(v, 10, 10) }), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "node-resque",
+		Library: "node-resque",
+		Source:  "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
+		Tells:   "the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds",
+		Type:    "string",
+		Match: func(key string) bool {
+			for _, mark := range [...]string{"workerslock:", "lock:"} {
+				before, rest, found := strings.Cut(key, mark)
+				if found && (before == "" || strings.HasSuffix(before, ":")) {
+					args := strings.SplitN(rest, ":", 3)
+					return len(args) == 3 && strings.HasPrefix(args[2], "[") && strings.HasSuffix(args[2], "]")
+				}
+			}
+			return false
+		},
+		Glance: r.glance,
+		Decode: r.decode,
+		Samples: []keyspace.Sample{
+			opaque("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
+		},
+	}
+}

@@ -1,0 +1,24 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// phpLock is PHP's php-lock/lock: 32 random bytes in hexadecimal. By default it
+// expires in a thousand years.
+func phpLock() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return isHex(v, 64) }), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "php-lock",
+		Library: "php-lock/lock",
+		Source:  "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
+		Tells:   "the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits",
+		Type:    "string",
+		Match:   begins("php-malkusch-lock:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
+	}
+}

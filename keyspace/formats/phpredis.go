@@ -1,0 +1,37 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// phpredis is the lock on a PHP session that is kept in Redis. Its token says
+// who holds: host and process.
+func phpredis() keyspace.Format {
+	const prefix, suffix = "PHPREDIS_SESSION:", "_LOCK"
+	r := reading{token: hostAndProcess("|"), sure: always(keyspace.Certain)}
+	s := opaque("a request that runs", prefix+"k3v9q1sess"+suffix, "web-02|913", keyspace.Certain, 30*time.Second)
+	return keyspace.Format{
+		Name:    "phpredis",
+		Library: "phpredis",
+		Source:  "github.com/phpredis/phpredis: redis_session.c",
+		Tells:   "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process",
+		Type:    "string",
+		Match: func(key string) bool {
+			return len(key) > len(prefix+suffix) && strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix)
+		},
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{s},
+	}
+}
+
+// hostAndProcess reads a host and a process number.
+func hostAndProcess(sep string) func(string, time.Time) (keyspace.Holder, bool) {
+	return func(value string, _ time.Time) (keyspace.Holder, bool) {
+		host, process, ok := cutLast(value, sep)
+		return keyspace.Holder{ID: value, Count: 1}, ok && host != "" && digits(process, 1, 10)
+	}
+}

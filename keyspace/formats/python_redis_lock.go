@@ -1,0 +1,36 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// pythonRedisLock is Python's python-redis-lock: base64 of 18 bytes under
+// lock:, by default without a TTL. Who waits blocks on a list beside it, which
+// is there only for a moment after a release.
+func pythonRedisLock() keyspace.Format {
+	r := reading{token: shaped(eighteenBytes), sure: always(keyspace.Likely)}
+	return keyspace.Format{
+		Name:      "python-redis-lock",
+		Library:   "python-redis-lock",
+		Source:    "github.com/ionelmc/python-redis-lock: src/redis_lock/__init__.py",
+		Tells:     "the name begins with lock:, and the value is base64 of 18 bytes",
+		Type:      "string",
+		Match:     begins("lock:"),
+		Companion: begins("lock-signal:"),
+		Glance:    r.glance,
+		Decode:    r.decode,
+		Samples: []keyspace.Sample{
+			opaque("without a timeout", "lock:feed:atom", "bT9zQ0hXa2p4Vm1yTn+cAb3d", keyspace.Likely, 0),
+			opaque("with a timeout", "lock:feed:rss", "Rk1sUnZ2L0dpYnE4d3BxZz0x", keyspace.Likely, 30*time.Second),
+		},
+	}
+}
+
+// eighteenBytes reports whether s is base64 of 18 bytes, which has no padding.
+// Other things of 24 characters are numbers of objects, in hexadecimal.
+func eighteenBytes(s string) bool {
+	return len(s) == 24 && only(s, "+/") && s != strings.ToLower(s) && s != strings.ToUpper(s)
+}

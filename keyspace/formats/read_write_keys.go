@@ -1,0 +1,82 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// readWriteKeys is the read/write lock that is made of two strings: one key for
+// all readers and one for the writer, told by their names. Where both are
+// there, exclusion is broken, and the writer's key stands for the lock.
+func readWriteKeys() keyspace.Format {
+	return keyspace.Format{
+		Name:    "read-write-keys",
+		Library: "two keys by hand",
+		Source:  "the custom of many",
+		Tells:   "the name ends in readLock or writeLock, and the value is a number",
+		Type:    "string",
+		Match: func(key string) bool {
+			_, _, ok := sides(key)
+			return ok
+		},
+		Glance: func(_, first string) keyspace.Confidence {
+			if !digits(first, 1, 6) {
+				return keyspace.No
+			}
+			return keyspace.Likely
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			_, other, _ := sides(e.Key)
+			return []keyspace.Companion{{Key: other, Type: "string"}}
+		},
+		Decode:  decodeReadWriteKeys,
+		Samples: readWriteKeysSamples(),
+	}
+}
+
+// sides tells which side of a lock a key is, and the key of the other side.
+func sides(key string) (mode keyspace.Mode, other string, ok bool) {
+	for _, lock := range [...]string{"Lock", "lock", "LOCK"} {
+		for _, sep := range [...]string{"", "_", "-", ":"} {
+			for _, pair := range [...][2]string{{"read", "write"}, {"Read", "Write"}, {"READ", "WRITE"}} {
+				if stem, is := strings.CutSuffix(key, pair[0]+sep+lock); is {
+					return keyspace.Read, stem + pair[1] + sep + lock, true
+				}
+				if stem, is := strings.CutSuffix(key, pair[1]+sep+lock); is {
+					return keyspace.Write, stem + pair[0] + sep + lock, true
+				}
+			}
+		}
+	}
+	return "", "", false
+}
+
+func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	mode, beside, ok := sides(e.Key)
+	if !ok || !digits(e.Value, 1, 6) {
+		return keyspace.Lock{}, keyspace.No
+	}
+	l := keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: e.Value, Count: 1, Mode: mode}}}
+	other, both := e.Related[beside]
+	switch {
+	case both && mode == keyspace.Read: // then the writer's key stands for the lock
+		return keyspace.Lock{}, keyspace.No
+	case both:
+		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Count: 1, Mode: keyspace.Read, Expires: other.Expires})
+		l.Why = []string{"both keys are there: it is read and written at once"}
+	}
+	return l, keyspace.Likely
+}
+
+func readWriteKeysSamples() []keyspace.Sample {
+	reader := opaque("read", "doc:7:readLock", "1", keyspace.Likely, 30*time.Second)
+	reader.Want.Kind, reader.Want.Holders[0].Mode = keyspace.RW, keyspace.Read
+	broken := opaque("broken: read and written at once", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
+	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
+	broken.Want.Kind = keyspace.RW
+	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
+	broken.Want.Why = []string{"both keys are there: it is read and written at once"}
+	return []keyspace.Sample{reader, broken}
+}

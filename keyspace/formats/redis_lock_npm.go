@@ -1,0 +1,23 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redisLockNPM is node's redis-lock: the time when the lock ends, in ms.
+func redisLockNPM() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return digits(v, 13, 13) }), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "redis-lock-npm",
+		Library: "redis-lock (npm)",
+		Source:  "github.com/errorception/redis-lock: index.js",
+		Tells:   "the name begins with lock., and the value is a time in ms",
+		Type:    "string",
+		Match:   begins("lock."),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
+	}
+}

@@ -1,0 +1,44 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redisMutex is Ruby's redis-mutex: the time when it ends, in seconds, and no
+// TTL.
+func redisMutex() keyspace.Format {
+	const prefix = "RedisMutex:"
+	f := endsByValue(always(keyspace.Certain), atSeconds)
+	f.Name = "redis-mutex"
+	f.Library = "redis-mutex"
+	f.Source = "github.com/kenn/redis-mutex: lib/redis_mutex.rb"
+	f.Tells = "the name begins with RedisMutex:, and the value is a time in seconds"
+	f.Match = begins(prefix)
+	s := endsItself("held", prefix+"Order:4711", "{f+8000}", 8*time.Second, whyByValue)
+	s.Want.Confidence = keyspace.Certain
+	f.Samples = []keyspace.Sample{s}
+	return f
+}
+
+// whyByValue goes with a lock whose value is its deadline.
+const whyByValue = "it has no TTL: it ends when its value says"
+
+// endsByValue is a lock whose value is the time when it ends, which counts if
+// the key has no TTL.
+func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
+	r := reading{sure: sure, token: shaped(func(v string) bool { _, ok := read(v); return ok })}
+	return keyspace.Format{
+		Type:   "string",
+		Glance: r.glance,
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l, sure := r.decode(e)
+			if sure > keyspace.No && e.Expires.IsZero() {
+				l.Expires, _ = read(e.Value)
+				l.Why = []string{whyByValue}
+			}
+			return l, sure
+		},
+	}
+}

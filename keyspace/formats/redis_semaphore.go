@@ -1,0 +1,118 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redisSemaphoreMutex is the Mutex of node's redis-semaphore: a UUID, or one
+// with the caller's suffix.
+func redisSemaphoreMutex() keyspace.Format {
+	r := reading{sure: leased(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
+		t := uuidToken(v)
+		plain := len(v) == 36 || t.label != ""
+		return keyspace.Holder{ID: v, Label: t.label, Count: 1}, t.known && len(v) >= 36 && plain
+	}}
+	named := opaque("held by somebody who gave a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
+	named.Want.Holders[0].Label = "resize-2"
+	return keyspace.Format{
+		Name:    "redis-semaphore-mutex",
+		Library: "redis-semaphore",
+		Source:  "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
+		Tells:   "the name begins with mutex:, and the value is a UUID",
+		Type:    "string",
+		Match:   begins("mutex:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{named, opaque("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
+	}
+}
+
+// redisSemaphore is its Semaphore: a zset of UUIDs, each with the time of its
+// last refresh. A permit is over when it was not refreshed for the timeout,
+// which is what the whole key is given at each refresh.
+func redisSemaphore() keyspace.Format {
+	return keyspace.Format{
+		Name:    "redis-semaphore",
+		Library: "redis-semaphore",
+		Source:  "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
+		Tells:   "the zset holds UUIDs, each with the time of its last refresh",
+		Type:    "zset",
+		Glance: func(key, first string) keyspace.Confidence {
+			if !semaphoreMember(first) {
+				return keyspace.No
+			}
+			return semaphoreName(key)
+		},
+		Decode:  decodeRedisSemaphore,
+		Samples: redisSemaphoreSamples(),
+	}
+}
+
+// semaphoreName is what a name makes of such a zset: queues and limiters are
+// stored alike.
+func semaphoreName(key string) keyspace.Confidence {
+	switch {
+	case strings.HasPrefix(key, "semaphore:"):
+		return keyspace.Certain
+	case lockLike(key):
+		return keyspace.Likely
+	case otherwise(key):
+		return keyspace.No
+	default:
+		return keyspace.Possible
+	}
+}
+
+// semaphoreMember reports whether s is a UUID, or a UUID and the number of one
+// of its permits.
+func semaphoreMember(s string) bool {
+	id, number, several := strings.Cut(s, "_")
+	return isUUID(id) && (!several || digits(number, 1, 6))
+}
+
+func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	if e.Expires.IsZero() {
+		return keyspace.Lock{}, keyspace.No
+	}
+	var last time.Time
+	for _, m := range e.Members {
+		at, ok := atScore(m.Score)
+		if !ok || !semaphoreMember(m.Name) || at.After(e.Now.Add(time.Minute)) {
+			return keyspace.Lock{}, keyspace.No
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	l := keyspace.Lock{Kind: keyspace.Semaphore}
+	timeout := e.Expires.Sub(last)
+	for _, m := range e.Members {
+		at, _ := atScore(m.Score)
+		if until := at.Add(timeout); until.After(e.Now) {
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+		}
+	}
+	if len(l.Holders) == 0 {
+		return keyspace.Lock{}, keyspace.No
+	}
+	return l, semaphoreName(e.Key)
+}
+
+func redisSemaphoreSamples() []keyspace.Sample {
+	return []keyspace.Sample{{
+		Name: "three permits, two of one holder",
+		Commands: [][]string{
+			{"DEL", "semaphore:render"},
+			{"ZADD", "semaphore:render", "{ms-2000}", sampleUUID1, "{ms-0}", sampleUUID2 + "_0", "{ms-0}", sampleUUID2 + "_1"},
+			{"PEXPIRE", "semaphore:render", "10000"},
+		},
+		Want: keyspace.Lock{
+			Key: "semaphore:render", Kind: keyspace.Semaphore, Confidence: keyspace.Certain,
+			Holders: []keyspace.Holder{{ID: sampleUUID1, Count: 1}, {ID: sampleUUID2 + "_0", Count: 1}, {ID: sampleUUID2 + "_1", Count: 1}},
+		},
+		TTL: 10 * time.Second,
+	}}
+}

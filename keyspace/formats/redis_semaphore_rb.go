@@ -1,0 +1,73 @@
+package formats
+
+import (
+	"strings"
+
+	"locktop/keyspace"
+)
+
+// redisSemaphoreRB is Ruby's redis-semaphore, and sidekiq-unique-jobs before 7,
+// which is made of it: a hash of the tokens that are out, each with the time
+// when it was taken, and a list of those that are left. Who waits blocks on
+// the list. There is no TTL.
+func redisSemaphoreRB() keyspace.Format {
+	return keyspace.Format{
+		Name:    "redis-semaphore-rb",
+		Library: "redis-semaphore (Ruby)",
+		Source:  "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
+		Tells:   "the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times",
+		Type:    "hash",
+		Match: func(key string) bool {
+			return strings.HasSuffix(key, rubyGrabbed) && (strings.HasPrefix(key, rubySemaphore) || strings.HasPrefix(key, uniqueJobs))
+		},
+		Companion: func(key string) bool {
+			if !strings.HasPrefix(key, rubySemaphore) {
+				return false
+			}
+			for _, part := range [...]string{rubyAvailable, ":EXISTS", ":VERSION"} {
+				if strings.HasSuffix(key, part) {
+					return true
+				}
+			}
+			return false
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			return []keyspace.Companion{{Key: strings.TrimSuffix(e.Key, rubyGrabbed) + rubyAvailable, Type: "list"}}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Left: int(e.Related[strings.TrimSuffix(e.Key, rubyGrabbed)+rubyAvailable].Len)}
+			for _, m := range e.Members {
+				at, ok := atSeconds(m.Value)
+				if !ok {
+					return keyspace.Lock{}, keyspace.No
+				}
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Since: past(at, e.Now)})
+			}
+			if len(l.Holders) == 0 {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l.Limit = l.Left + int(e.Len)
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{{
+			Name: "one of three permits taken",
+			Commands: [][]string{
+				{"HSET", "SEMAPHORE:encoder:GRABBED", "1", "{f-7000}"},
+				{"DEL", "SEMAPHORE:encoder:AVAILABLE"},
+				{"RPUSH", "SEMAPHORE:encoder:AVAILABLE", "0", "2"},
+				{"SET", "SEMAPHORE:encoder:EXISTS", "3"},
+				{"SET", "SEMAPHORE:encoder:VERSION", "1"},
+			},
+			Want: keyspace.Lock{
+				Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Left: 2, Limit: 3,
+				Holders: []keyspace.Holder{{ID: "1", Count: 1}},
+			},
+		}},
+	}
+}
+
+const (
+	rubySemaphore = "SEMAPHORE:"
+	rubyGrabbed   = ":GRABBED"
+	rubyAvailable = ":AVAILABLE"
+)

@@ -1,0 +1,77 @@
+package formats
+
+import (
+	"strings"
+
+	"locktop/keyspace"
+)
+
+// redissonCount is Redisson's RSemaphore, the number of permits left, and its
+// RCountDownLatch, the count that is left. Any counter looks like that: only
+// those who listen for a release tell the difference.
+func redissonCount() keyspace.Format {
+	return keyspace.Format{
+		Name:    "redisson-count",
+		Library: "Redisson",
+		Source:  "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
+		Tells:   "the value is a small number, and the key has no TTL",
+		Type:    "string",
+		Match:   func(key string) bool { return !otherwise(key) && !countedName(key) },
+		Glance: func(key, first string) keyspace.Confidence {
+			if !digits(first, 1, 4) {
+				return keyspace.No
+			}
+			return keyspace.Possible // what listens to it is not known at a glance
+		},
+		Channels: func(e keyspace.Entry) []string {
+			return []string{redissonName(redissonSemaphore, e.Key), redissonName(redissonLatch, e.Key)}
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if !digits(e.Value, 1, 4) || !e.Expires.IsZero() {
+				return keyspace.Lock{}, keyspace.No
+			}
+			left, _ := count(e.Value)
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Left: left, Waiting: subscribers(e)}
+			if e.Subscribers[redissonName(redissonLatch, e.Key)] > 0 {
+				l.Kind = keyspace.Latch
+			}
+			if l.Waiting == 0 {
+				return l, keyspace.Possible
+			}
+			l.Why = []string{"clients listen to the channel of a Redisson " + string(l.Kind) + " of that name"}
+			return l, keyspace.Certain
+		},
+		Samples: []keyspace.Sample{{
+			Name:     "three permits left",
+			Commands: [][]string{{"SET", "desks", "3"}},
+			Want:     keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Left: 3},
+		}},
+	}
+}
+
+// The prefixes of the channels on which Redisson's clients wait.
+const (
+	redissonRWUnlock  = "redisson_rwlock"
+	redissonSemaphore = "redisson_sc"
+	redissonLatch     = "redisson_countdownlatch__channel__"
+)
+
+// subscribers is how many listen to the channels of an entry.
+func subscribers(e keyspace.Entry) int {
+	var n int64
+	for _, listening := range e.Subscribers {
+		n += listening
+	}
+	return int(n)
+}
+
+// countedName reports whether a name says that its value counts something.
+func countedName(key string) bool {
+	for word := range words(key) {
+		switch strings.ToLower(word) {
+		case "count", "counts", "total", "visits", "views", "hits", "likes", "score", "attempts", "retries", "seq", "sequence", "version", "page", "offset", "size", "num", "number", "qty", "enabled", "feature", "timer":
+			return true
+		}
+	}
+	return false
+}

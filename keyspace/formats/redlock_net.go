@@ -1,0 +1,24 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redlockNet is .NET's RedLock.net, and Python's pottery, which stores the
+// same.
+func redlockNet() keyspace.Format {
+	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "redlock-net",
+		Library: "RedLock.net, pottery",
+		Source:  "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
+		Tells:   "the name begins with redlock:, and the value is a UUID",
+		Type:    "string",
+		Match:   begins("redlock:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
+	}
+}

@@ -1,0 +1,36 @@
+package formats
+
+import (
+	"strconv"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// redlockPHP is ronnylt/redlock-php: what PHP's uniqid() returns, the time in
+// µs as 13 hexadecimal digits.
+func redlockPHP() keyspace.Format {
+	r := reading{token: uniqid, sure: anywhere(keyspace.Likely)}
+	return keyspace.Format{
+		Name:    "redlock-php",
+		Library: "ronnylt/redlock-php",
+		Source:  "github.com/ronnylt/redlock-php: src/RedLock.php",
+		Tells:   "the value is the time as PHP's uniqid() writes it",
+		Type:    "string",
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
+	}
+}
+
+// uniqid reads eight hexadecimal digits of seconds and five of µs, of this
+// century.
+func uniqid(value string, now time.Time) (keyspace.Holder, bool) {
+	if !isHex(value, 13) {
+		return keyspace.Holder{}, false
+	}
+	sec, _ := strconv.ParseInt(value[:8], 16, 64)
+	micro, _ := strconv.ParseInt(value[8:], 16, 64)
+	since := past(time.Unix(sec, micro*1000), now)
+	return keyspace.Holder{ID: value, Count: 1, Since: since}, micro < 1_000_000 && (now.IsZero() || !since.IsZero())
+}

@@ -1,0 +1,49 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// resqueLock is Ruby's resque-lock-timeout: when the lock ends, in seconds, or
+// true, under the class and the arguments of a job, and no TTL.
+func resqueLock() keyspace.Format {
+	f := endsByValue(always(keyspace.Certain), func(s string) (time.Time, bool) {
+		if s == "true" {
+			return time.Time{}, true
+		}
+		return atSeconds(s)
+	})
+	f.Name = "resque-lock-timeout"
+	f.Library = "resque-lock-timeout"
+	f.Source = "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb"
+	f.Tells = "the name is lock: and a job's class, and the value a time in seconds, or true"
+	f.Match = func(key string) bool {
+		rest, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resque:"), "loner:"), "lock:")
+		class, _, _ := strings.Cut(rest, ":")
+		return ok && class != "" && 'A' <= class[0] && class[0] <= 'Z' && only(class, "")
+	}
+	s := endsItself("a job that runs", "resque:lock:ImportJob:17", "{s+600000}", 600*time.Second, whyByValue)
+	s.Want.Confidence = keyspace.Certain
+	f.Samples = []keyspace.Sample{s}
+	return f
+}
+
+// resqueScheduler is the lock by which one of several schedulers leads: host
+// and process.
+func resqueScheduler() keyspace.Format {
+	r := reading{token: hostAndProcess(":"), sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "resque-scheduler",
+		Library: "resque-scheduler",
+		Source:  "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",
+		Tells:   "the name ends in resque_scheduler_master_lock, and the value is host:process",
+		Type:    "string",
+		Match:   ends("resque_scheduler_master_lock"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
+	}
+}

@@ -1,0 +1,99 @@
+package formats
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// rueidislock is the lock of Go's rueidis: the same 24 raw bytes in several
+// keys of one server or cluster, and whoever has the majority of them holds.
+// The first of the keys that is there stands for the lock.
+func rueidislock() keyspace.Format {
+	return keyspace.Format{
+		Name:    "rueidislock",
+		Library: "rueidislock",
+		Source:  "github.com/redis/rueidis: rueidislock/lock.go",
+		Tells:   "the name begins with rueidislock: and a number, and the value is 24 raw bytes",
+		Type:    "string",
+		Match: func(key string) bool {
+			_, _, ok := rueidisName(key)
+			return ok
+		},
+		Glance: func(_, first string) keyspace.Confidence {
+			if isRaw(first, 24) {
+				return keyspace.Certain
+			}
+			return keyspace.No
+		},
+		Related: func(e keyspace.Entry) []keyspace.Companion {
+			var all []keyspace.Companion
+			own, name, _ := rueidisName(e.Key)
+			for i := range rueidisKeys {
+				if i != own {
+					all = append(all, keyspace.Companion{Key: rueidisKey(i, name), Type: "string"})
+				}
+			}
+			return all
+		},
+		Decode:  decodeRueidislock,
+		Samples: rueidislockSamples(),
+	}
+}
+
+const (
+	rueidisPrefix = "rueidislock:"
+	rueidisKeys   = 5 // a majority of three at the most; two of three is the default
+)
+
+func rueidisKey(i int, name string) string { return rueidisPrefix + strconv.Itoa(i) + ":" + name }
+
+// rueidisName takes a key apart into its number and the name of the lock.
+func rueidisName(key string) (i int, name string, ok bool) {
+	rest, ours := strings.CutPrefix(key, rueidisPrefix)
+	number, name, named := strings.Cut(rest, ":")
+	if !ours || !named || name == "" || !digits(number, 1, 1) {
+		return 0, "", false
+	}
+	return int(number[0] - '0'), name, true
+}
+
+func decodeRueidislock(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	own, name, ok := rueidisName(e.Key)
+	if !ok || !isRaw(e.Value, 24) {
+		return keyspace.Lock{}, keyspace.No
+	}
+	votes := map[string]int{e.Value: 1}
+	holder, keys := e.Value, 1
+	for i := range rueidisKeys {
+		other, there := e.Related[rueidisKey(i, name)]
+		switch {
+		case !there || i == own:
+			continue
+		case i < own:
+			return keyspace.Lock{}, keyspace.No // that key stands for the lock
+		}
+		keys++
+		votes[other.Value]++
+		if votes[other.Value] > votes[holder] {
+			holder = other.Value
+		}
+	}
+	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: holder, Count: 1}}}
+	if keys > 1 {
+		l.Why = []string{strconv.Itoa(votes[holder]) + " of its " + strconv.Itoa(keys) + " keys have the same value"}
+	}
+	return l, keyspace.Certain
+}
+
+func rueidislockSamples() []keyspace.Sample {
+	const token = "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes"
+	s := opaque("held by all of its three keys", "rueidislock:0:rates:refresh", token, keyspace.Certain, 5*time.Second)
+	for i := 1; i < 3; i++ {
+		s.Commands = append(s.Commands, []string{"SET", rueidisKey(i, "rates:refresh"), token, "PX", "5000"})
+	}
+	s.Want.Why = []string{"3 of its 3 keys have the same value"}
+	return []keyspace.Sample{s}
+}

@@ -1,0 +1,26 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// sentry is the lock of Sentry: a random UUID without dashes.
+func sentry() keyspace.Format {
+	r := reading{sure: leased(keyspace.Likely), token: shaped(func(v string) bool {
+		id, ok := undashed(v)
+		return ok && id.Version() == 4 && isHex(v, 32)
+	})}
+	return keyspace.Format{
+		Name:    "sentry",
+		Library: "Sentry",
+		Source:  "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
+		Tells:   "the name begins with l:, and the value is a UUID without dashes",
+		Type:    "string",
+		Match:   begins("l:"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
+	}
+}

@@ -1,0 +1,40 @@
+package formats
+
+import (
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// shedlock is Java's ShedLock: when the job began, and on which host. A key may
+// outlive its job: it stays for the shortest time that was asked for.
+func shedlock() keyspace.Format {
+	r := reading{token: shedlockToken, sure: leased(keyspace.Certain)}
+	const value = "ADDED:{iso-540000}@batch-01:" + sampleUUID1
+	s := opaque("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
+	s.Want.Holders[0].Label = "batch-01"
+	return keyspace.Format{
+		Name:    "shedlock",
+		Library: "ShedLock",
+		Source:  "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
+		Tells:   "the value is ADDED:, a time, @ and a host",
+		Type:    "string",
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{s},
+	}
+}
+
+func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
+	rest, ok := strings.CutPrefix(value, "ADDED:")
+	stamp, host, found := strings.Cut(rest, "@")
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if !ok || !found || host == "" || err != nil {
+		return keyspace.Holder{}, false
+	}
+	if id, cut := len(host)-37, len(host) > 37; cut && host[id] == ':' && isUUID(host[id+1:]) {
+		host = host[:id]
+	}
+	return keyspace.Holder{ID: value, Label: host, Count: 1, Since: past(at, now)}, true
+}

@@ -1,0 +1,112 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// symfony is PHP's symfony/lock: a zset of holders, each with the time when its
+// hold ends, and a mark if one of them writes.
+func symfony() keyspace.Format {
+	return keyspace.Format{
+		Name:    "symfony",
+		Library: "symfony/lock",
+		Source:  "github.com/symfony/lock: Store/RedisStore.php",
+		Tells:   "the zset holds base64 of 32 bytes, each with the time when it ends",
+		Type:    "zset",
+		Glance: func(_, first string) keyspace.Confidence {
+			if first == symfonyWrite || thirtyTwoBytes(first) {
+				return keyspace.Certain
+			}
+			return keyspace.No
+		},
+		Decode:  decodeSymfony,
+		Samples: symfonySamples(),
+	}
+}
+
+const symfonyWrite = "__write__"
+
+// thirtyTwoBytes reports whether s is base64 of 32 bytes.
+func thirtyTwoBytes(s string) bool {
+	return len(s) == 44 && s[43] == '=' && only(s[:43], "+/")
+}
+
+func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	l := keyspace.Lock{Kind: keyspace.RW}
+	mode := keyspace.Read
+	for _, m := range e.Members {
+		until, timed := atScore(m.Score)
+		switch {
+		case !timed:
+			return keyspace.Lock{}, keyspace.No
+		case !until.After(e.Now): // gone, though it was not cleared away
+			if m.Name != symfonyWrite && !thirtyTwoBytes(m.Name) {
+				return keyspace.Lock{}, keyspace.No
+			}
+		case m.Name == symfonyWrite:
+			mode = keyspace.Write
+		case thirtyTwoBytes(m.Name):
+			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
+		default:
+			return keyspace.Lock{}, keyspace.No
+		}
+	}
+	for i := range l.Holders {
+		l.Holders[i].Mode = mode
+	}
+	if len(l.Holders) == 0 {
+		return keyspace.Lock{}, keyspace.No
+	}
+	return l, keyspace.Certain
+}
+
+// symfonyString is what symfony/lock stored before 5.2.
+func symfonyString() keyspace.Format {
+	r := reading{token: shaped(thirtyTwoBytes), sure: anywhere(keyspace.Possible)}
+	return keyspace.Format{
+		Name:    "symfony-string",
+		Library: "symfony/lock before 5.2",
+		Source:  "github.com/symfony/lock: Store/RedisStore.php of 5.1",
+		Tells:   "the value is base64 of 32 bytes",
+		Type:    "string",
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
+	}
+}
+
+const (
+	symfonyToken1 = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
+	symfonyToken2 = "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
+)
+
+func symfonySamples() []keyspace.Sample {
+	return []keyspace.Sample{
+		{
+			Name: "a writer",
+			Commands: [][]string{
+				{"ZADD", "invoice:2026-118", "{ms+300000}", symfonyToken1, "{ms+300000}", symfonyWrite},
+				{"PEXPIREAT", "invoice:2026-118", "{ms+300000}"},
+			},
+			Want: keyspace.Lock{
+				Key: "invoice:2026-118", Kind: keyspace.RW, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Write}},
+			},
+			TTL: 300 * time.Second,
+		},
+		{
+			Name: "a reader, and one that is gone",
+			Commands: [][]string{
+				{"ZADD", "invoice:2026-119", "{ms+60000}", symfonyToken1, "{ms-500}", symfonyToken2},
+				{"PEXPIREAT", "invoice:2026-119", "{ms+60000}"},
+			},
+			Want: keyspace.Lock{
+				Key: "invoice:2026-119", Kind: keyspace.RW, Confidence: keyspace.Certain,
+				Holders: []keyspace.Holder{{ID: symfonyToken1, Count: 1, Mode: keyspace.Read}},
+			},
+			TTL: 60 * time.Second,
+		},
+	}
+}

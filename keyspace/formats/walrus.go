@@ -1,0 +1,27 @@
+package formats
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// walrus is the Lock of Python's walrus: 32 raw bytes under lock:. Who waits
+// blocks on a list beside it, which stays after a release.
+func walrus() keyspace.Format {
+	r := reading{token: shaped(func(v string) bool { return isRaw(v, 32) }), sure: always(keyspace.Certain)}
+	return keyspace.Format{
+		Name:      "walrus",
+		Library:   "walrus",
+		Source:    "github.com/coleifer/walrus: walrus/lock.py",
+		Tells:     "the name begins with lock:, and the value is 32 raw bytes",
+		Type:      "string",
+		Match:     begins("lock:"),
+		Companion: begins("lock.event:"),
+		Glance:    r.glance,
+		Decode:    r.decode,
+		Samples: []keyspace.Sample{
+			opaque("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Certain, 20*time.Second),
+		},
+	}
+}

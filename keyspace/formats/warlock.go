@@ -1,0 +1,42 @@
+package formats
+
+import (
+	"encoding/base64"
+	"time"
+
+	"github.com/google/uuid"
+
+	"locktop/keyspace"
+)
+
+// warlock is node's warlock: base64 of a UUID v1, which tells when it was made.
+func warlock() keyspace.Format {
+	r := reading{token: warlockToken, sure: leased(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "warlock",
+		Library: "warlock",
+		Source:  "github.com/TheDeveloper/warlock: lib/warlock.js",
+		Tells:   "the name ends in :lock, and the value is base64 of a UUID that tells the time",
+		Type:    "string",
+		Match:   ends(":lock"),
+		Glance:  r.glance,
+		Decode:  r.decode,
+		Samples: []keyspace.Sample{opaque("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
+	}
+}
+
+func warlockToken(value string, now time.Time) (keyspace.Holder, bool) {
+	if !redsyncToken(value) {
+		return keyspace.Holder{}, false
+	}
+	raw, err := base64.StdEncoding.DecodeString(value)
+	if err != nil {
+		return keyspace.Holder{}, false
+	}
+	id, err := uuid.FromBytes(raw)
+	if err != nil || id.Version() != 1 || id.Variant() != uuid.RFC4122 {
+		return keyspace.Holder{}, false
+	}
+	made := madeAt(id, now)
+	return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
+}
