@@ -1,11 +1,15 @@
 package formats_test
 
 import (
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/formats"
 	"locktop/server"
 )
 
@@ -99,84 +103,62 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 
 // What is stored by sessions, caches, queues, limiters and the like.
 func TestNothingElseIsTakenForALock(t *testing.T) {
-	rdb := connect(t, server.ForTest(t).Addr())
-	load(t, rdb, innocent...)
-	for _, l := range scan(t, rdb).Locks {
-		t.Errorf("%q is taken for a lock of %s", l.Key, l.Format)
+	for name, rdb := range clients(t) {
+		t.Run(name, func(t *testing.T) {
+			kinds, commands := ordinaryKeys(t)
+			if kinds < 60 {
+				t.Errorf("%d kinds of ordinary keys are too few", kinds)
+			}
+			now := clock(t, rdb)
+			load(t, rdb, formats.At(keyspace.Sample{Commands: commands}, now).Commands...)
+			for _, l := range scan(t, rdb).Locks {
+				t.Errorf("%q is taken for a lock of %s, for %q", l.Key, l.Format, l.Why)
+			}
+		})
 	}
 }
 
-const (
-	someUUID = "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d"
-	hex32    = "9f86d081884c7d659a2feaa0c55ad015"
-	hex64    = hex32 + hex32
-	alnum20  = "aB3dE6gH9jK2mN5pQ8sT"
-	jid      = "4f2b8c6a1d4e9a7b9c5d8e0f"
-	base16   = "qL3xN0b2Zf8dYw5tKcVj6Q=="
-)
+// hex32 is as long as a digest.
+const hex32 = "9f86d081884c7d659a2feaa0c55ad015"
 
-var innocent = [][]string{
-	// sessions
-	{"SET", "session:" + someUUID, `{"uid":42}`, "EX", "1800"},
-	{"SET", "session:pointer:7", someUUID, "EX", "1800"},
-	{"SET", "sess:" + alnum20 + "xyz", `{"cookie":{"originalMaxAge":null},"passport":{"user":7}}`, "EX", "86400"},
-	{"SET", "PHPREDIS_SESSION:abc123sess", "user|i:42;", "EX", "1440"},
-	{"SET", ":1:django.contrib.sessions.cache" + hex32, "\x80\x04\x95\x10\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.", "EX", "1209600"},
-	{"HSET", "sess_9a1b", "data", "x", "lock", "0", "writes", "3"},
-	{"HSET", "spring:session:sessions:" + someUUID, "creationTime", "1763651000000", "lastAccessedTime", "1763651000000"},
-	{"SET", "spring:session:sessions:expires:" + someUUID, "", "EX", "1800"},
-	// tokens and secrets
-	{"SET", "csrf:" + someUUID, base16, "EX", "1800"},
-	{"SET", "xsrf-token:42", hex32, "EX", "3600"},
-	{"SET", "refresh_token:42", someUUID, "EX", "1209600"},
-	{"SET", "oauth:state:" + alnum20, "Zk3_vN0b2Qf8dYw5tKcV-A", "EX", "600"},
-	{"SET", "password_reset:42", alnum20, "EX", "900"},
-	{"SET", "otp:42", "482913", "EX", "300"},
-	{"SET", "apikey:partner", hex64},
-	{"SET", "nonce:42", base16, "EX", "60"},
-	{"SET", "user:42:id", someUUID},
-	{"SET", "device:42", someUUID, "EX", "86400"},
-	{"SET", "page:home:etag", base16, "EX", "600"},
-	{"SET", "shortlink:promo", "aB3dE6gH", "EX", "86400"},
-	// counters and limits
-	{"SET", "ratelimit:10.0.0.1", "7", "EX", "60"},
-	{"SET", "rate:user:42", "1763651003.25", "EX", "10"},
-	{"SET", "login_attempts:bob", "3", "EX", "900"},
-	{"SET", "feature:flag", "1"},
-	{"SET", "maintenance", "true"},
-	{"SET", "stat:processed", "10231"},
-	{"SET", "visits:2026-11-20", "311", "EX", "157680000"},
-	{"SET", "last_seen:42", "1763651003123", "EX", "86400"},
-	{"HSET", "stats:2026-11-20", "page:/home", "17", "page:/about", "3"},
-	{"HSET", "cart:42", "sku-9", "2"},
-	{"HSET", "votes:poll-3", someUUID, "1"},
-	{"HSET", "inventory", "sku-9", "40", "sku-10", "2"},
-	{"ZADD", "throttle:10.0.0.1", "1763651003123", someUUID},
-	// things called almost like locks
-	{"SET", "clock:offset", "12"},
-	{"SET", "blocked:user:42", "1", "EX", "3600"},
-	{"SET", "blocklist:version", someUUID},
-	{"SET", "flock:geese", "17"},
-	{"SET", "deadlocks:seen", "3"},
-	{"HSET", "blocks:btc", "height", "870000"},
-	// caches and objects
-	{"SET", "cache:user:42", someUUID, "EX", "300"},
-	{"SET", "cache:fragment:" + hex32, hex32, "EX", "300"},
-	{"SET", "user:42:name", "Zoe", "EX", "300"},
-	{"SET", "greeting", "hello~world", "EX", "300"},
-	{"SET", "path:of:home", "/var/www/~deploy", "EX", "300"},
-	{"SET", "host:db", "db-01:5432"},
-	{"HSET", "user:42", "name", "Zoe", "mode", "read"},
-	{"HSET", "file:7", "mode", "write"},
-	{"HSET", "file:8", "mode", "read", "owner", "8743c9c0-0795-4907-87fd-6c719a6b4586:52"},
-	{"HSET", "members:room-7", someUUID, "online"},
-	// queues
-	{"SET", "bull:mail:stalled-check", "1763651003123", "PX", "30000"},
-	{"SET", "celery-task-meta-" + someUUID, `{"status": "SUCCESS", "result": 3}`, "EX", "86400"},
-	{"SADD", "_kombu.binding.celery", "celery\x06\x16\x06\x16celery"},
-	{"HSET", "web-01:812:" + jid, "info", `{"hostname":"web-01"}`, "busy", "2", "beat", "1763651003.1"},
-	{"LPUSH", "queue:default", `{"class":"W","jid":"` + jid + `"}`},
-	{"ZADD", "delayed_jobs", "1763651033000", someUUID},
-	{"ZADD", "schedule", "1763651063.2", `{"class":"W"}`},
-	{"SET", "rq:clean_registries:default", "1", "EX", "899"},
+// ordinaryKeys reads the commands that make them, and how many kinds they are
+// of.
+func ordinaryKeys(t *testing.T) (kinds int, commands [][]string) {
+	t.Helper()
+	content, err := os.ReadFile("testdata/ordinary")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "", strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, ": "):
+			kinds++
+		default:
+			commands = append(commands, argv(t, line))
+		}
+	}
+	return kinds, commands
+}
+
+// argv takes a line apart as redis-cli does.
+func argv(t *testing.T, line string) []string {
+	t.Helper()
+	var words []string
+	for line != "" {
+		word, rest, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(line, `"`) {
+			quoted, err := strconv.QuotedPrefix(line)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if word, err = strconv.Unquote(quoted); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			rest = strings.TrimPrefix(line[len(quoted):], " ")
+		}
+		words, line = append(words, word), rest
+	}
+	return words
 }

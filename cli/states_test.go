@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// Every library's lock is listed once, by the right name, on a server where all
+// of them are, and what stands beside them is not listed at all.
+func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
+	for name, addr := range map[string]string{
+		"embedded": server.EmbeddedForTest(t).Addr(),
+		"real":     server.ForTest(t).Addr(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+			defer rdb.Close()
+			states := loadStates(t, rdb, "testdata/states/libraries")
+			listed := listed(t, addr)
+			for _, s := range states {
+				for _, want := range s.locks {
+					want.check(t, s.name, listed)
+					delete(listed, want.key)
+				}
+			}
+			for key, l := range listed {
+				t.Errorf("%s is listed, as %v", key, at(l, "format"))
+			}
+			all := listedAll(t, addr)
+			for _, s := range states {
+				for _, want := range s.possible {
+					want.check(t, s.name, all)
+				}
+			}
+		})
+	}
+}
+
+// listed runs list --json and returns the locks by key. None may come twice.
+func listed(t *testing.T, addr string, flags ...string) map[string]any {
+	t.Helper()
+	var out, notes bytes.Buffer
+	args := append([]string{"list", "--json", "-u", "redis://" + addr}, flags...)
+	if code := Run(t.Context(), args, nil, &out, &notes); code != exitFine {
+		t.Fatalf("exit code %d: %s", code, &notes)
+	}
+	d := json.NewDecoder(&out)
+	d.UseNumber()
+	var doc any
+	if err := d.Decode(&doc); err != nil {
+		t.Fatal(err)
+	}
+	locks := map[string]any{}
+	for _, l := range at(doc, "locks").([]any) {
+		key := at(l, "key").(string)
+		if locks[key] != nil {
+			t.Errorf("%s is listed twice", key)
+		}
+		locks[key] = l
+	}
+	return locks
+}
+
+func listedAll(t *testing.T, addr string) map[string]any { return listed(t, addr, "--all") }
+
+// state is what a library leaves behind, and what must be made of it.
+type state struct {
+	name            string
+	locks, possible []expectation
+}
+
+type expectation struct {
+	key    string
+	fields []string
+}
+
+func (e expectation) check(t *testing.T, state string, listed map[string]any) {
+	t.Helper()
+	l := listed[e.key]
+	if l == nil {
+		t.Errorf("%s: %s is not listed", state, e.key)
+		return
+	}
+	for _, f := range e.fields {
+		path, want, _ := strings.Cut(f, "=")
+		if got := fmt.Sprint(at(l, path)); got != want {
+			t.Errorf("%s: %s of %s is %s, want %s", state, path, e.key, got, want)
+		}
+	}
+}
+
+// loadStates does what a file of states says.
+func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []state
+	var fill func(string) string
+	for line := range strings.Lines(string(content)) {
+		words := split(t, strings.TrimSpace(line))
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		if words[0] == "state" {
+			all = append(all, state{name: words[1]})
+			fill = placeholders(now)
+			continue
+		}
+		s := &all[len(all)-1]
+		for i := range words {
+			words[i] = fill(words[i])
+		}
+		switch words[0] {
+		case "lock":
+			s.locks = append(s.locks, expectation{words[1], words[2:]})
+		case "possible":
+			s.possible = append(s.possible, expectation{words[1], words[2:]})
+		case "@sub":
+			listen(t, rdb, words[1])
+		default:
+			issue(t, rdb, words)
+		}
+	}
+	return all
+}
+
+// listen subscribes until the end of the test.
+func listen(t *testing.T, rdb *redis.Client, channel string) {
+	t.Helper()
+	sub := rdb.Subscribe(t.Context(), channel)
+	t.Cleanup(func() { sub.Close() })
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func issue(t *testing.T, rdb *redis.Client, words []string) {
+	t.Helper()
+	args := make([]any, len(words))
+	for i, w := range words {
+		args[i] = w
+	}
+	if err := rdb.Do(context.Background(), args...).Err(); err != nil && err != redis.Nil {
+		t.Fatalf("%q: %v", words, err)
+	}
+}
+
+// split takes a line apart as redis-cli does.
+func split(t *testing.T, line string) []string {
+	t.Helper()
+	var words []string
+	for line != "" {
+		word, rest, _ := strings.Cut(line, " ")
+		if line[0] == '"' {
+			quoted, err := strconv.QuotedPrefix(line)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			rest = strings.TrimPrefix(line[len(quoted):], " ")
+			if word, err = strconv.Unquote(quoted); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
+		if word != "" {
+			words = append(words, word)
+		}
+		line = rest
+	}
+	return words
+}
+
+// placeholders returns what fills in the placeholders of one state.
+func placeholders(now time.Time) func(string) string {
+	known := map[string]string{}
+	shape := regexp.MustCompile(`\{(?:(ms|s|f)([+-]\d+)|([a-z_]+\d*[a-z]*(?:_\d+)?)(#\w+)?)\}`)
+	return func(word string) string {
+		return shape.ReplaceAllStringFunc(word, func(found string) string {
+			part := shape.FindStringSubmatch(found)
+			if part[1] != "" {
+				offset, _ := strconv.Atoi(part[2])
+				return moment(part[1], now.Add(time.Duration(offset)*time.Millisecond))
+			}
+			if _, made := known[found]; !made {
+				known[found] = random(part[3])
+			}
+			if known[found] == "" {
+				return found // braces of the key's own
+			}
+			return known[found]
+		})
+	}
+}
+
+func moment(unit string, at time.Time) string {
+	switch unit {
+	case "s":
+		return fmt.Sprint(at.Unix())
+	case "f":
+		return fmt.Sprintf("%d.%03d", at.Unix(), at.UnixMilli()%1000)
+	default:
+		return fmt.Sprint(at.UnixMilli())
+	}
+}
+
+// random makes a token of a shape, "" if there is no such shape.
+func random(shape string) string {
+	raw := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rand.IntN(256))
+		}
+		return string(b)
+	}
+	letters := func(n int) string {
+		const some = "aB3dE6gH9jK2mN5pQ8sTuVwXyZ01cfRL"
+		b := []byte("aB3")
+		for len(b) < n {
+			b = append(b, some[rand.IntN(len(some))])
+		}
+		return string(b)
+	}
+	digits := func(n int) string { return hex.EncodeToString([]byte(raw(n / 2))) }
+	uuid := func(version string) string {
+		d := digits(32)
+		return d[:8] + "-" + d[8:12] + "-" + version + d[13:16] + "-a" + d[17:20] + "-" + d[20:]
+	}
+	switch shape {
+	case "uuid":
+		return uuid("4")
+	case "uuid4hex":
+		return strings.ReplaceAll(uuid("4"), "-", "")
+	case "uuid1hex":
+		return "8a1c2e4ec5f411f0a1b2" + digits(12)
+	case "sidekiq_jid":
+		return digits(24)
+	case "sha256", "hex64":
+		return digits(64)
+	case "hex32":
+		d := digits(32) // of no UUID's version
+		return d[:12] + "0" + d[13:]
+	case "b64url_16":
+		return base64.RawURLEncoding.EncodeToString([]byte("\xfb" + raw(15)))
+	}
+	n, err := strconv.Atoi(strings.TrimLeft(shape, "abcdefghijklmnopqrstuvwxyz64_"))
+	switch {
+	case strings.HasPrefix(shape, "b64_"):
+		n, _ = strconv.Atoi(strings.TrimPrefix(shape, "b64_"))
+		return base64.StdEncoding.EncodeToString([]byte(raw(n)))
+	case err != nil:
+		return ""
+	case strings.HasPrefix(shape, "alnum"):
+		return letters(n)
+	case strings.HasPrefix(shape, "raw"):
+		return "\x00\xff" + raw(n-2)
+	}
+	return ""
+}
