@@ -15,6 +15,7 @@ import (
 // selection is which locks the user wants to see.
 type selection struct {
 	match  []string
+	lock   []string
 	format string
 	all    bool
 	stuck  bool
@@ -25,6 +26,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set.SortFlags = false
 	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
 	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks; locktop formats lists them")
+	set.StringArrayVar(&s.lock, "lock", nil, "keys like this `glob` are locks, whatever they hold; may be repeated")
 	set.BoolVar(&s.all, "all", false, "also what is only possibly a lock")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
 	return set
@@ -32,6 +34,9 @@ func (s *selection) flags() *pflag.FlagSet {
 
 // check refuses a format that does not exist; nothing would ever be found.
 func (s *selection) check() error {
+	if slices.Contains(s.lock, "") {
+		return misuse("as in --lock 'myapp:mutex:*'", "--lock needs a glob")
+	}
 	if s.format != "" && !slices.Contains(formatNames(), s.format) {
 		return misuse(nearest(s.format), "unknown format %q", s.format)
 	}
@@ -55,7 +60,7 @@ func nearest(name string) string {
 // scanner looks for what is selected. Formats are left to [selection.wants]:
 // which format a key has is only known when all of them were tried.
 func (s *selection) scanner(rdb redis.UniversalClient, db int) *keyspace.Scanner {
-	o := keyspace.ScanOptions{Formats: formats.All(), DB: db, Match: s.match}
+	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}
@@ -111,10 +116,10 @@ func findingsByLock(snap keyspace.Snapshot) map[keyspace.ID][]keyspace.Finding {
 
 func formatNames() []string {
 	var names []string
-	for _, f := range formats.All() {
+	for _, f := range formats.Marked([]string{"*"}) {
 		names = append(names, f.Name)
 	}
-	return names
+	return slices.Compact(names)
 }
 
 // completeFormats lets the shell complete --format.

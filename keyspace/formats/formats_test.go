@@ -231,7 +231,7 @@ func TestEveryFileOfAFormatIsListed(t *testing.T) {
 		}
 		for line := range strings.Lines(string(source)) {
 			name := regexp.MustCompile(`^(?:\t\tName: +|\tf\.Name = )"([a-z0-9-]+)"`).FindStringSubmatch(line)
-			if name != nil && !listed[name[1]] {
+			if name != nil && !listed[name[1]] && name[1] != "marked" { // that is for Marked
 				t.Errorf("%s has the format %s, which All does not list", file, name[1])
 			}
 		}

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/tui/widget"
+)
+
+// jsonFormat is one of the list that `formats --json` prints.
+type jsonFormat struct {
+	Name       string          `json:"name"`
+	Library    string          `json:"library"`
+	Source     string          `json:"source"`
+	Type       string          `json:"type"`
+	Kinds      []keyspace.Kind `json:"kinds"`
+	Confidence string          `json:"confidence"` // the most that it can be
+	Tells      string          `json:"tells"`
+	Waiters    bool            `json:"waiters"` // whether it shows who waits, or how many
+	Samples    []jsonSample    `json:"samples"`
+}
+
+type jsonSample struct {
+	Name     string   `json:"name"`
+	Commands []string `json:"commands"` // as redis-cli takes them
+}
+
+func (p *program) formatsCommand() *cobra.Command {
+	var asJSON, asMarkdown bool
+	cmd := &cobra.Command{
+		Use:   "formats [flags]",
+		Short: "What is recognised",
+		Long: `Lists the ways of storing a lock that are recognised, in the order in which
+they are tried. A key that several are equally sure of belongs to the first.`,
+		Example: `  locktop formats
+  locktop formats --json | jq -r '.formats[] | select(.type == "zset") | .name'`,
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON && asMarkdown {
+				return misuse("", "--json and --markdown exclude each other")
+			}
+			if err := p.printFormats(asJSON, asMarkdown); err != nil {
+				return fmt.Errorf("print the formats: %w", err)
+			}
+			return nil
+		},
+	}
+	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
+	set.BoolVar(&asMarkdown, "markdown", false, "a page of documentation: docs/formats.md is made by it")
+	cmdFlags(cmd, set)
+	return cmd
+}
+
+func (p *program) printFormats(asJSON, asMarkdown bool) error {
+	var all []jsonFormat
+	for _, f := range formats.All() {
+		all = append(all, formatOf(f))
+	}
+	switch {
+	case asJSON:
+		return writeJSON(p.out, map[string][]jsonFormat{"formats": all})
+	case asMarkdown:
+		return writeFormatsPage(p.out, all)
+	default:
+		return writeFormatsTable(p.out, all, screenWidth(p.out))
+	}
+}
+
+func formatOf(f keyspace.Format) jsonFormat {
+	j := jsonFormat{
+		Name: f.Name, Library: f.Library, Source: f.Source, Type: f.Type, Tells: f.Tells,
+		Waiters: f.Channels != nil,
+	}
+	sure := keyspace.No
+	for _, s := range f.Samples {
+		sure = max(sure, s.Want.Confidence)
+		j.Waiters = j.Waiters || s.Want.Crowd() > 0
+		if !slices.Contains(j.Kinds, s.Want.Kind) {
+			j.Kinds = append(j.Kinds, s.Want.Kind)
+		}
+		sample := jsonSample{Name: s.Name}
+		for _, argv := range s.Commands {
+			sample.Commands = append(sample.Commands, commandLine(argv))
+		}
+		j.Samples = append(j.Samples, sample)
+	}
+	j.Confidence = sure.String()
+	return j
+}
+
+func (j jsonFormat) kinds() string {
+	var all []string
+	for _, k := range j.Kinds {
+		all = append(all, string(k))
+	}
+	return strings.Join(all, ", ")
+}
+
+// commandLine is a command as redis-cli takes it.
+func commandLine(argv []string) string {
+	words := slices.Clone(argv)
+	for i, w := range words {
+		quoted := strconv.QuoteToASCII(w)
+		if w == "" || quoted != `"`+w+`"` || strings.ContainsAny(w, " '") {
+			words[i] = redisQuote(w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// redisQuote quotes a word with the escapes that redis-cli knows.
+func redisQuote(w string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(w) {
+		switch c := w[i]; {
+		case c == '"', c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ', c > '~':
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// writeFormatsTable prints a format a line, no line wider than width if it can be
+// helped; 0 is as wide as it takes.
+func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
+	rows := [][]string{{"FORMAT", "TYPE", "KIND", "SURE", "LIBRARY", "TOLD BY"}}
+	for _, f := range all {
+		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.Library, f.Tells})
+	}
+	cols := []column{{}, {}, {}, {}, {least: 16}, {least: 24}}
+	widths := narrow(cols, natural(rows), width)
+	var out strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = widget.Fit(cell, widths[i])
+		}
+		out.WriteString(strings.TrimRight(strings.Join(row, "  "), " ") + "\n")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+const formatsHead = `# What locktop recognises
+
+<!-- Made by "locktop formats --markdown > docs/formats.md": change the formats, not this page. -->
+
+These are the ways of storing a lock that locktop knows, in the order in which it tries them. A key that several are
+equally sure of belongs to the first.
+
+* **certain**: layout or name belong to one library alone.
+* **likely**: a token of a lock's shape, and a second sign: a name that speaks for a lock, a TTL, what happens to it.
+* **possible**: as likely something else. Shown with ` + "`--all`" + ` only.
+
+The confidence in the table is the most that a format makes of a key. Names that say that a key is something else (a
+session, a cache, a limit) cost a step, and so does a missing TTL where the library always sets one. Whatever else is
+a lock of yours, ` + "`--lock 'myapp:mutex:*'`" + ` makes locktop take it for one.
+
+In the samples, {ms-9000} is the time 9 s ago in ms, {s…} in seconds, {f…} with a fraction, {iso…} as a date and {uniqid…}
+as PHP writes it; {v1…} and {v7…} are UUIDs of that time, {v1hex…} without dashes, {v1b64…} as base64.
+
+`
+
+func writeFormatsPage(w io.Writer, all []jsonFormat) error {
+	var out strings.Builder
+	out.WriteString(formatsHead)
+	out.WriteString("| format | library | type | kind | confidence | shows waiters |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, f := range all {
+		waiters := ""
+		if f.Waiters {
+			waiters = "yes"
+		}
+		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s | %s | %s | %s |\n", f.Name, f.Name, f.Library, f.Type, f.kinds(), f.Confidence, waiters)
+	}
+	for _, f := range all {
+		fmt.Fprintf(&out, "\n## %s\n\n%s. Told by this: %s.\n\nSource: %s\n", f.Name, f.Library, f.Tells, f.Source)
+		for _, s := range f.Samples {
+			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", capital(s.Name), strings.Join(s.Commands, "\n"))
+		}
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"locktop/keyspace/formats"
+)
+
+func TestThePageOfFormatsIsUpToDate(t *testing.T) {
+	want := run(t, "formats", "--markdown")
+	page, err := os.ReadFile("../docs/formats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != want {
+		t.Error("docs/formats.md is stale; make it again: go run . formats --markdown > docs/formats.md")
+	}
+}
+
+func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
+	var doc struct{ Formats []jsonFormat }
+	if err := json.Unmarshal([]byte(run(t, "formats", "--json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	table := strings.Split(run(t, "formats"), "\n")[1:]
+	for i, f := range formats.All() {
+		j := doc.Formats[i]
+		if j.Name != f.Name || len(j.Samples) != len(f.Samples) || len(j.Kinds) == 0 || j.Tells == "" || j.Confidence == "no" {
+			t.Errorf("%s is in the JSON as %+v", f.Name, j)
+		}
+		if !strings.HasPrefix(table[i], f.Name+" ") || !strings.Contains(table[i], f.Tells) {
+			t.Errorf("%s is in the table as %q", f.Name, table[i])
+		}
+	}
+}
+
+func TestCommandsAreQuotedAsRedisCLITakesThem(t *testing.T) {
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"SET", "a:{b}", "x/y+z==", "PX", "10"}, "SET a:{b} x/y+z== PX 10"},
+		{[]string{"SET", "two words", ""}, `SET "two words" ""`},
+		{[]string{"SET", "k", "\x00\xff\"\\\n"}, `SET k "\x00\xff\"\\\x0a"`},
+	} {
+		if got := commandLine(c.argv); got != c.want {
+			t.Errorf("%q is quoted as %s, want %s", c.argv, got, c.want)
+		}
+	}
+}
+
+// run returns what a command prints.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, notes bytes.Buffer
+	if code := Run(t.Context(), args, nil, &out, &notes); code != exitFine {
+		t.Fatalf("%q: exit code %d: %s", args, code, &notes)
+	}
+	return out.String()
+}

@@ -1,0 +1,71 @@
+package formats
+
+// matches reports whether a name is like a glob, as Redis understands globs:
+// ? is any byte, * any number of them, [a-c] one of some and [^a-c] one of the
+// others, and \ takes the next byte as it is.
+func matches(glob, name string) bool {
+	star, retry := -1, 0 // the last * in the glob, and where in the name to go on after it
+	g, n := 0, 0
+	for n < len(name) {
+		if g < len(glob) && glob[g] == '*' {
+			star, retry = g, n
+			g++
+			continue
+		}
+		if width, ok := matchesByte(glob[g:], name[n]); ok {
+			g, n = g+width, n+1
+			continue
+		}
+		if star < 0 {
+			return false
+		}
+		retry++
+		g, n = star+1, retry
+	}
+	for g < len(glob) && glob[g] == '*' {
+		g++
+	}
+	return g == len(glob)
+}
+
+// matchesByte reports whether c is like the first element of a glob, which is
+// no star, and how long that element is.
+func matchesByte(glob string, c byte) (width int, ok bool) {
+	switch {
+	case glob == "":
+		return 0, false
+	case glob[0] == '?':
+		return 1, true
+	case glob[0] == '[':
+		return matchesClass(glob, c)
+	case glob[0] == '\\' && len(glob) > 1:
+		return 2, glob[1] == c
+	default:
+		return 1, glob[0] == c
+	}
+}
+
+// matchesClass does so for an element in brackets. One that is not closed ends
+// with the glob.
+func matchesClass(glob string, c byte) (width int, ok bool) {
+	i := 1
+	not := i < len(glob) && glob[i] == '^'
+	if not {
+		i++
+	}
+	for ; i < len(glob) && glob[i] != ']'; i++ {
+		low := glob[i]
+		if low == '\\' && i+1 < len(glob) {
+			i++
+			ok = ok || glob[i] == c
+			continue
+		}
+		high := low
+		if i+2 < len(glob) && glob[i+1] == '-' {
+			high = glob[i+2]
+			i += 2
+		}
+		ok = ok || min(low, high) <= c && c <= max(low, high)
+	}
+	return min(i+1, len(glob)), ok != not
+}

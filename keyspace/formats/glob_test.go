@@ -1,0 +1,39 @@
+package formats
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// A glob means to us what it means to SCAN and KEYS.
+func TestGlobsAreThoseOfRedis(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
+	defer rdb.Close()
+	names := []string{
+		"a", "b", "ab", "abc", "myapp:mutex:1", "myapp:mutex:", "myapp:lock", "x*y", "x?y", "xay", "x[y", "x]y", "x\\y", "x-y", "x^y",
+		"aaab", "\xff\x00", "héllo", "a.b", "ba", "[abc]", "z",
+	}
+	for _, name := range names {
+		if err := rdb.Set(t.Context(), name, "", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, glob := range []string{
+		"*", "a", "a*", "*a", "*b", "*a*b*", "?", "??", "myapp:mutex:*", "myapp:*", "x[*]y", "x\\*y", "x[?]y", "x?y", "x[a-c]y", "x[c-a]y",
+		"x[^a]y", "x[\\]]y", "[abc]", "[^abc]", "[a", "x[a-", "x\\", "x[^", "a**b", "*c*", "a.b", "x[a\\-z]y", "h*o", "**", "[z-a]", "x[]y", "x[^]y",
+	} {
+		want, err := rdb.Keys(t.Context(), glob).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if got := matches(glob, name); got != slices.Contains(want, name) {
+				t.Errorf("%q is like %q: %v", name, glob, got)
+			}
+		}
+	}
+}
