@@ -56,6 +56,7 @@ type Follower struct {
 	news     *Notice // what the server has said of itself since the last look
 	mode     FollowMode
 	modeAt   time.Time       // when it was last so
+	fell     bool            // from push to something worse
 	hidden   int             // of the denied, at the last look
 	denied   map[string]bool // known locks that may not be read any more
 	cost     Cost
@@ -224,13 +225,15 @@ func (f *Follower) refresh(ctx context.Context, keys []string, h heard) error {
 	if err != nil {
 		return err
 	}
-	f.reader.denied = nil
 	began := time.Now()
 	still, err := f.reader.take(ctx, append(refs, more...))
 	if err != nil {
 		return err
 	}
 	f.clock(began)
+	for _, key := range f.reader.plain {
+		f.dull[key] = began
+	}
 	found := make(map[string]found, len(still))
 	for _, l := range still {
 		found[l.lock.Key] = l
@@ -245,7 +248,6 @@ func (f *Follower) book(ctx context.Context, keys []string, read map[string]foun
 		was, known := f.known[key]
 		now, there := read[key]
 		if !known && !there {
-			f.dull[key] = time.Now()
 			continue
 		}
 		if known && !there && slices.Contains(f.reader.denied, key) {
@@ -521,8 +523,9 @@ func (f *Follower) modes() {
 	case mode == f.mode:
 		f.modeAt = now
 	case f.mode == "" || now.Sub(f.modeAt) > modeLasts:
-		if f.mode != "" {
+		if f.mode == Push || f.fell {
 			f.notice(FollowChanged, "changes are learnt of by "+string(mode)+" now")
+			f.fell = mode != Push
 		}
 		f.mode, f.modeAt = mode, now
 	}

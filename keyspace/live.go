@@ -60,9 +60,9 @@ func (l *Live) Snapshot(ctx context.Context) (Snapshot, error) {
 			l.release(i)
 			return Snapshot{}, err
 		}
-		if f.err != nil {
+		if err := f.err; err != nil {
 			l.release(i + 1)
-			return Snapshot{}, f.err
+			return Snapshot{}, err
 		}
 	}
 	for _, f := range l.all {

@@ -29,7 +29,8 @@ type reader struct {
 	atLeast Confidence
 	node    string
 	db      int
-	denied  []string // keys that may not be read; whoever looks at it clears it
+	denied  []string // of those taken last: keys that may not be read, and
+	plain   []string // keys that are no locks
 }
 
 // found is a lock, with what is needed to look at it again.
@@ -42,6 +43,7 @@ type found struct {
 // take reads the keys and their companions, and decodes them. Keys that are no
 // locks, or no more, are left out.
 func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
+	r.denied, r.plain = nil, nil
 	entries, err := r.read(ctx, refs)
 	if err != nil {
 		return nil, err
@@ -51,6 +53,8 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 		// What stands beside an entry may make the format surer of it.
 		if f, s := r.formats.surest(e); s >= r.atLeast || s > No && f.Related != nil {
 			sure = append(sure, candidate{e, f, f.related(e)})
+		} else {
+			r.plain = append(r.plain, e.Key)
 		}
 	}
 	if err := r.readRelated(ctx, sure); err != nil {

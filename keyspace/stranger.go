@@ -51,7 +51,11 @@ func (f *Follower) introduce(ctx context.Context, keys []string) ([]ref, error) 
 	}
 	var refs []ref
 	for i, key := range keys {
-		if typ := types[i].Val(); typ != "none" && f.reader.formats.look(key, typ) != nothing {
+		switch typ := types[i].Val(); {
+		case typ == "none": // gone already, and perhaps soon back
+		case f.reader.formats.look(key, typ) == nothing:
+			f.dull[key] = time.Now()
+		default:
 			refs = append(refs, ref{key, typ})
 		}
 	}

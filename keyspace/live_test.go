@@ -1,0 +1,228 @@
+package keyspace_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// A server may report an expiry seconds late. Nobody has to wait for that.
+func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	volatile := 20_000
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		volatile = 100_000
+	}
+	for from := 0; from < volatile; from += 10_000 {
+		p := rdb.Pipeline()
+		for i := range 10_000 {
+			p.Set(t.Context(), fmt.Sprintf("cache:%d", from+i), "x", time.Hour)
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := started(t, rdb, justTokens())
+	const locks = 100
+	deadlines := make(map[string]time.Time)
+	for i := range locks {
+		key := fmt.Sprintf("lock:%d", i)
+		at, err := timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 300+10*i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deadlines[key] = at.Add(time.Duration(300+10*i) * time.Millisecond)
+	}
+	l.wait(t, "100 expiries", func() bool { return count(l, keyspace.Expired) == locks })
+	var late []time.Duration
+	for _, e := range l.all() {
+		if e.Kind == keyspace.Expired {
+			late = append(late, e.heard.Sub(deadlines[e.Lock.Key]))
+		}
+	}
+	slices.Sort(late)
+	t.Logf("late by p50 %v, at most %v", late[locks/2], late[locks-1])
+	if worst := late[locks-1]; os.Getenv("LOCKTOP_PROOF") != "" && worst > 20*time.Millisecond {
+		t.Errorf("an expiry was told %v late", worst)
+	}
+	if late[0] < -2*time.Millisecond {
+		t.Errorf("an expiry was told %v before it happened", -late[0])
+	}
+}
+
+// count counts the events of a kind; the log is locked.
+func count(l *log, kind keyspace.EventKind) int {
+	n := 0
+	for _, e := range l.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// announcing is a format of tokens whose releases are announced.
+func announcing() keyspace.ScanOptions {
+	f := tokens()
+	f.Announces = &keyspace.Announcement{Pattern: "free:*", Key: func(channel, _ string) (string, bool) {
+		return strings.CutPrefix(channel, "free:")
+	}}
+	return keyspace.ScanOptions{Formats: []keyspace.Format{f}}
+}
+
+// Why a lock ended that went before its deadline.
+func TestAnEarlyEndHasItsReason(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, announcing())
+	release := func(key string) {
+		do(t, rdb, "EVAL", "redis.call('DEL', ARGV[1]) redis.call('PUBLISH', 'free:' .. ARGV[1], '') return 1", 0, key)
+	}
+	take := func(key, holder string) {
+		do(t, rdb, "SET", key, holder, "PX", 60_000)
+		l.wait(t, holder, func() bool {
+			return slices.ContainsFunc(l.events, func(e told) bool { return e.Holder.ID == holder })
+		})
+	}
+
+	take("lock:silent", "token:1")
+	do(t, rdb, "DEL", "lock:silent")
+	l.wait(t, "a release by a library that has never announced one", l.has(keyspace.Released, "lock:silent"))
+
+	take("lock:a", "token:2")
+	release("lock:a")
+	l.wait(t, "an announced release", l.has(keyspace.Released, "lock:a"))
+
+	take("lock:a", "token:3")
+	do(t, rdb, "DEL", "lock:a")
+	l.wait(t, "a deletion", l.has(keyspace.Deleted, "lock:a"))
+
+	take("lock:b", "token:4")
+	do(t, rdb, "SET", "lock:b", "token:5", "KEEPTTL")
+	l.wait(t, "a theft", l.has(keyspace.Stolen, "lock:b"))
+
+	take("lock:c", "token:6")
+	do(t, rdb, "PERSIST", "lock:c")
+	l.wait(t, "a lost deadline", l.has(keyspace.TTLLost, "lock:c"))
+
+	do(t, rdb, "FLUSHALL")
+	l.wait(t, "a flush", l.has(keyspace.Flushed, "lock:c"))
+	l.wait(t, "the note of the flush", func() bool {
+		return slices.ContainsFunc(l.notices, func(n keyspace.Notice) bool { return n.Kind == keyspace.ServerFlushed })
+	})
+}
+
+func TestWhatIsThrownAwayForWantOfMemoryWasNotReleased(t *testing.T) {
+	child := server.ForTest(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, justTokens())
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
+	do(t, rdb, "CONFIG", "SET", "maxmemory", "1mb")
+	for range 30 {
+		_ = rdb.Set(t.Context(), "big", strings.Repeat("x", 100_000), 0).Err() // it may be out of memory
+	}
+	l.wait(t, "an eviction", l.has(keyspace.Evicted, "lock:a"))
+}
+
+// Nobody knows what happened while nobody could look.
+func TestALostConnectionReleasesNothing(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, DialerRetries: 1})
+	l := started(t, rdb, justTokens())
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.wait(t, "the end of the lock", l.has(keyspace.Gone, "lock:a"))
+	for _, e := range l.all() {
+		if e.Kind == keyspace.Released || e.Kind == keyspace.Expired {
+			t.Errorf("%s is %s", e.Lock.Key, e.Kind)
+		}
+	}
+	l.wait(t, "one note of the loss and one of the return", func() bool {
+		var kinds []keyspace.NoticeKind
+		for _, n := range l.notices {
+			kinds = append(kinds, n.Kind)
+		}
+		return slices.Equal(kinds, []keyspace.NoticeKind{keyspace.ServerLost, keyspace.ServerBack})
+	})
+	l.wait(t, "push again", func() bool { return l.follow.Mode == keyspace.Push })
+	do(t, rdb, "SET", "lock:standing", "token:again", "PX", 600_000)
+	do(t, rdb, "SET", "lock:b", "token:2", "PX", 600_000)
+	l.wait(t, "the next lock", func() bool {
+		return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Appeared, "lock:b")()
+	})
+}
+
+// The server cuts the connection that tells of changes, again and again, while
+// locks come and go.
+func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, justTokens())
+	const locks = 200
+	for i := range locks {
+		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:1", "PX", 600_000)
+		if i%50 == 25 {
+			do(t, rdb, "CLIENT", "KILL", "TYPE", "pubsub")
+		}
+	}
+	l.wait(t, "all locks", func() bool { return count(l, keyspace.Acquired) == locks })
+	for i := range locks {
+		do(t, rdb, "DEL", fmt.Sprintf("lock:%d", i))
+	}
+	l.wait(t, "all releases", func() bool { return count(l, keyspace.Released) == locks })
+	if n := len(l.all()); n != 2*locks {
+		t.Errorf("%d events, want %d", n, 2*locks)
+	}
+}
+
+// A user who may not ask for pushes gets polling, and is told so.
+func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
+	child := server.ForTest(t)
+	admin := connect(t, redis.Options{Addr: child.Addr()})
+	do(t, admin, "ACL", "SETUSER", "looker", "on", ">pw", "~*", "resetchannels", "+@all", "-client|tracking")
+	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
+	f := follow(connect(t, redis.Options{Addr: child.Addr(), Username: "looker", Password: "pw"}), announcing())
+	defer f.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if _, _, err := f.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := f.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := strings.Join(s.Follow.Blind, "; ")
+		if s.Follow.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("followed %+v", s.Follow)
+		}
+	}
+	do(t, admin, "DEL", "lock:a")
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		events, _, err := f.Next(t.Context())
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no release: %v", err)
+		}
+		if len(events) > 0 && events[0].Kind == keyspace.Released {
+			return
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package keyspace_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// scale is how much of a long proof is done: seconds of load, 2 unless
+// LOCKTOP_PROOF says otherwise.
+func scale(t testing.TB) time.Duration {
+	t.Helper()
+	seconds := 2
+	if s := os.Getenv("LOCKTOP_PROOF"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("LOCKTOP_PROOF: %v", err)
+		}
+		seconds = n
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// log is what a follower told, and when.
+type log struct {
+	mu      sync.Mutex
+	events  []told
+	notices []keyspace.Notice
+	follow  keyspace.Follow
+}
+
+type told struct {
+	keyspace.Event
+	heard time.Time
+}
+
+// started follows until the test ends, by push; it returns once the keyspace was
+// walked over and the server tells of changes.
+func started(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) *log {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &log{}
+	do(t, rdb, "SET", "lock:standing", "token:standing") // its prefix is what the server is asked to watch
+	live := keyspace.GoLive(follow(rdb, o))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			s, err := live.Snapshot(ctx)
+			if err == nil {
+				l.take(s)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done; live.Close() })
+	l.wait(t, "push", func() bool { return l.follow.Mode == keyspace.Push })
+	return l
+}
+
+func (l *log) take(s keyspace.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, e := range s.Events {
+		if e.Lock.Key == "lock:standing" {
+			continue
+		}
+		l.events = append(l.events, told{e, now})
+	}
+	l.notices = append(l.notices, s.Notices...)
+	l.follow = s.Follow
+}
+
+// wait waits until something is so, for half a minute.
+func (l *log) wait(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		l.mu.Lock()
+		ok := so()
+		l.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			t.Fatalf("waited for %s; %d events, followed %+v", what, len(l.events), l.follow)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// all is the events told so far.
+func (l *log) all() []told {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+// has reports whether an event was told.
+func (l *log) has(kind keyspace.EventKind, key string) func() bool {
+	return func() bool {
+		return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == kind && e.Lock.Key == key })
+	}
+}
+
+// deed is one change that a load made.
+type deed struct{ kind, holder string }
+
+// worker takes, renews and leaves a lock of its own, again and again, and notes
+// what it did and when.
+func worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Time) error {
+	key := fmt.Sprintf("lock:%d", n)
+	pause := func() error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(200+rand.IntN(100)) * time.Millisecond):
+			return nil
+		}
+	}
+	do := func(kind, holder string, argv ...any) error {
+		at, err := timed(context.WithoutCancel(ctx), rdb, argv...)
+		done[deed{kind, holder}] = at
+		return err
+	}
+	time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond)
+	for round := 0; pause() == nil; round++ {
+		holder := fmt.Sprintf("token:%d.%d", n, round)
+		if err := do("acquired", holder, "SET", key, holder, "NX", "PX", 60_000); err != nil {
+			return err
+		}
+		if pause() != nil {
+			return nil
+		}
+		if err := do("renewed", holder, "PEXPIRE", key, 90_000); err != nil {
+			return err
+		}
+		if pause() != nil {
+			return nil
+		}
+		if round%8 == 7 { // it dies, and the lock expires
+			at, err := timed(context.WithoutCancel(ctx), rdb, "PEXPIRE", key, 100)
+			if err != nil {
+				return err
+			}
+			done[deed{"expired", holder}] = at.Add(100 * time.Millisecond)
+			continue
+		}
+		if err := do("released", holder, "DEL", key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timed sends a command and returns when the server executed it, by its clock.
+func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, error) {
+	const script = "redis.call(unpack(ARGV)) local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
+	us, err := rdb.Eval(ctx, script, nil, argv...).Int64()
+	return time.UnixMicro(us), err
+}
+
+// The server's default configuration, and no event is lost, told twice, late,
+// or for the wrong reason.
+func TestEveryChangeIsToldOnceAndAtOnce(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr(), PoolSize: 64})
+	l := started(t, connect(t, redis.Options{Addr: child.Addr()}), justTokens())
+
+	workers := 500 // a change takes each 250 ms: 2,000 a second
+	ctx, cancel := context.WithTimeout(t.Context(), scale(t))
+	defer cancel()
+	deeds := make([]map[deed]time.Time, workers)
+	var wg sync.WaitGroup
+	for n := range workers {
+		deeds[n] = make(map[deed]time.Time)
+		wg.Go(func() {
+			if err := worker(ctx, rdb, n, deeds[n]); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	all := make(map[deed]time.Time)
+	for _, d := range deeds {
+		for k, at := range d {
+			all[k] = at
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if len(l.all()) >= len(all) {
+			break
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // for what should not come
+	compareDeeds(t, l, all)
+}
+
+func compareDeeds(t *testing.T, l *log, all map[deed]time.Time) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var late []time.Duration
+	for _, e := range l.events {
+		d := deed{string(e.Kind), e.Holder.ID}
+		at, done := all[d]
+		if !done {
+			t.Errorf("told, and not done, or told twice: %v", d)
+			continue
+		}
+		delete(all, d)
+		late = append(late, e.heard.Sub(at))
+	}
+	for d := range all {
+		t.Errorf("done, and not told: %v %v", d, all[d])
+	}
+	slices.Sort(late)
+	t.Logf("%d events, late by p50 %v, p99 %v, at most %v", len(late), late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+	if p99 := late[len(late)*99/100]; os.Getenv("LOCKTOP_PROOF") != "" && p99 > 50*time.Millisecond {
+		t.Errorf("p99 is %v, want 50ms at the most", p99)
+	}
+}
