@@ -32,7 +32,10 @@ func newApp(ctx context.Context, w World) *app {
 	a := &app{ctx: ctx, world: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.where = widget.Plain(w.Title)
-	a.load = w.Load
+	a.load, a.scenes, a.scene = w.Load, w.Scenes, -1
+	if len(w.Scenes) > 0 && w.Load != nil {
+		a.dialog = a.scenesMenu()
+	}
 	a.link.every = max(w.Every, beat)
 	a.calm = w.Calm
 	a.veil = newCurtain()
@@ -62,8 +65,12 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case measuredMsg:
 		a.measured(msg)
-	case resizedMsg:
-		return a, a.resized(msg.clients)
+		a.chronicle.tell(msg.events, msg.anew)
+	case appliedMsg:
+		if msg.err != nil {
+			a.refuse(plainReason(msg.err))
+		}
+		return a, a.applied()
 	case doneMsg:
 		a.done(msg)
 	case actedMsg:

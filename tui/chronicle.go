@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/loadgen"
 )
 
 // stretchesKept is how many holds of one lock a timeline remembers.
@@ -16,14 +17,16 @@ const pastKept = 10 * time.Minute
 // for each lock.
 type chronicle struct {
 	lanes  map[keyspace.ID]*lane
-	owners map[string]int // by their order of appearance
+	exact  map[string]*lane // of the load's keys, from those who hold them
+	owners map[string]int   // by their order of appearance
 	swept  time.Time
 }
 
 // lane is the past of one lock.
 type lane struct {
-	exact     bool      // from those who held it, not from looking
+	exact     bool      // on our clock, from those who held it, not from looking
 	stretches []stretch // by their beginning
+	overlaps  []clash   // that the load's oracle has seen
 	queue     []queue   // how many waited, oldest first
 }
 
@@ -60,6 +63,68 @@ func (c *chronicle) add(change keyspace.Change, events []keyspace.Event) {
 	}
 	if change.At.Sub(c.swept) > pastKept/10 {
 		c.sweep(change.At)
+	}
+}
+
+// of returns what is known of a lock, nil if nothing is. What its holders tell
+// is better than what looking shows.
+func (c *chronicle) of(id keyspace.ID) *lane {
+	if n := c.exact[id.Key]; n != nil {
+		return n
+	}
+	return c.lanes[id]
+}
+
+// tell takes in what the load has told of itself.
+func (c *chronicle) tell(events []loadgen.Event, anew bool) {
+	if anew || c.exact == nil {
+		c.exact = map[string]*lane{}
+	}
+	if c.owners == nil {
+		c.owners = map[string]int{}
+	}
+	for i := range events {
+		e := &events[i]
+		if e.Key == "" {
+			continue
+		}
+		n := c.exact[e.Key]
+		if n == nil {
+			n = &lane{exact: true}
+			c.exact[e.Key] = n
+		}
+		n.told(e, c.owner(e.Owner()))
+	}
+}
+
+// told takes in one thing that the load tells of a key.
+func (n *lane) told(e *loadgen.Event, owner int) {
+	at := e.At
+	waiting := 0
+	if len(n.queue) > 0 {
+		waiting = n.queue[len(n.queue)-1].n
+	}
+	switch e.Kind {
+	case loadgen.Arrived:
+		n.waiting(at, waiting+1)
+	case loadgen.TimedOut, loadgen.Refused, loadgen.Failed:
+		n.waiting(at, max(0, waiting-1))
+	case loadgen.Acquired:
+		n.waiting(at, max(0, waiting-1))
+		mode := keyspace.Mode("")
+		if e.Shared {
+			mode = keyspace.Read
+		}
+		n.begin(stretch{who: e.Token, name: e.Owner(), owner: owner, mode: mode, from: at})
+	case loadgen.Released:
+		n.over(e.Token, at, keyspace.Released)
+	case loadgen.Expired:
+		n.over(e.Token, at, keyspace.Expired)
+	case loadgen.Lost, loadgen.Abandoned:
+		n.over(e.Token, at, keyspace.Gone)
+	case loadgen.Overlapped:
+		n.overlaps = append(n.overlaps, clash{from: at, to: at.Add(e.Took), what: e.Text})
+		n.overlaps = n.overlaps[max(0, len(n.overlaps)-stretchesKept):]
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/keyspace"
+	"locktop/loadgen"
 	"locktop/tui/widget"
 )
 
@@ -43,9 +44,18 @@ func show(id keyspace.ID) tea.Cmd { return func() tea.Msg { return showMsg{id} }
 // turn asks for the page at a place.
 func turn(to place) tea.Cmd { return func() tea.Msg { return turnMsg{to} } }
 
-// measure asks the generator what it is doing.
-func measure(load Load, resizes int) tea.Cmd {
-	return guarded(func() tea.Msg { return measuredMsg{load.Metrics(), load.Scenario(), resizes} })
+// measure asks the generator what it is doing, and what has happened since an
+// event that was seen in the run that began at a moment.
+func measure(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
+	return guarded(func() tea.Msg {
+		msg := measuredMsg{metrics: load.Metrics(), scenario: load.Scenario(), changes: changes}
+		msg.anew = !msg.metrics.Began.Equal(began)
+		if msg.anew {
+			seen = 0
+		}
+		msg.events = load.Events(seen)
+		return msg
+	})
 }
 
 func startLoad(load Load) tea.Cmd {
@@ -56,11 +66,19 @@ func stopLoad(load Load) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"the load has stopped, all its locks are released", load.Stop()} })
 }
 
-func setClients(load Load, n int) tea.Cmd {
+// apply makes the load follow a scenario, and starts it if that is wanted.
+func apply(load Load, s loadgen.Scenario, start bool) tea.Cmd {
 	return guarded(func() tea.Msg {
-		load.SetClients(n)
-		return resizedMsg{n}
+		err := load.Apply(s)
+		if err == nil && start {
+			err = load.Start()
+		}
+		return appliedMsg{err}
 	})
+}
+
+func strike(load Load, f loadgen.Fault) tea.Cmd {
+	return guarded(func() tea.Msg { return doneMsg{string(f.Kind) + " strikes", load.Inject(f)} })
 }
 
 // act does a deed to one lock after the other, and goes on after one that was

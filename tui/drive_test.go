@@ -398,6 +398,9 @@ type generator struct {
 	mu      sync.Mutex
 	m       loadgen.Metrics
 	clients int
+	s       *loadgen.Scenario // that was asked for
+	struck  []loadgen.Fault
+	events  []loadgen.Event
 }
 
 func (g *generator) Start() error { return g.run(true) }
@@ -410,11 +413,30 @@ func (g *generator) run(on bool) error {
 	return nil
 }
 
-func (g *generator) SetClients(n int) {
+func (g *generator) Apply(s loadgen.Scenario) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.s = &s
+	g.setClients(s.Clients)
+	return nil
+}
+
+func (g *generator) setClients(n int) {
 	g.clients, g.m.Clients = n, n
 	g.m.Cells = make([]loadgen.Cell, n)
+}
+
+func (g *generator) Inject(f loadgen.Fault) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.struck = append(g.struck, f)
+	return nil
+}
+
+func (g *generator) Events(seen uint64) []loadgen.Event {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.events[min(int(seen), len(g.events)):]
 }
 
 func (g *generator) Metrics() loadgen.Metrics {
@@ -426,11 +448,14 @@ func (g *generator) Metrics() loadgen.Metrics {
 func (g *generator) Scenario() loadgen.Scenario {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.s != nil {
+		return *g.s
+	}
 	return loadgen.Scenario{
 		Name: "hot-key", Caption: "Twenty clients fight over three keys. Each holds one for a moment, then thinks.",
 		Clients: g.clients, Keys: loadgen.Keys{N: 3}, Lock: loadgen.Lock{TTL: 5 * time.Second},
 		Hold: loadgen.Exp(20 * time.Millisecond), Think: loadgen.Const(50 * time.Millisecond),
-	}
+	}.WithDefaults()
 }
 
 // busy is a load that has been running for a while.

@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"time"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/loadgen"
@@ -10,11 +12,24 @@ import (
 type fleet struct {
 	load     Load // nil: there is none
 	metrics  loadgen.Metrics
-	scenario loadgen.Scenario // its Clients as they were last asked for
+	scenario loadgen.Scenario // as it was last asked for
+	seen     uint64           // the newest event
+	faults   []episode        // that struck lately
 
 	measuring bool // a measurement is under way
-	resizing  bool // a change of the number of clients is under way
-	resizes   int  // such changes so far
+	changing  bool // a change of the scenario is under way
+	changes   int  // such changes so far
+	pending   bool // another one has to follow
+
+	scenes []loadgen.Scenario
+	scene  int // the one that plays; -1: none of them
+}
+
+// episode is a fault, from when to when it lasted.
+type episode struct {
+	kind     loadgen.FaultKind
+	client   int
+	from, to time.Time // our clock; to is zero while it goes on
 }
 
 // measure asks for new figures, one request at a time.
@@ -23,37 +38,68 @@ func (f *fleet) measure() tea.Cmd {
 		return nil
 	}
 	f.measuring = true
-	return measure(f.load, f.resizes)
+	return measure(f.load, f.changes, f.metrics.Began, f.seen)
 }
 
-// measured takes new figures in. A number of clients from before the last
-// change is not believed, so that keys pressed in a row add up.
+// measured takes new figures in. A scenario from before the last change is not
+// believed, so that keys pressed in a row add up.
 func (f *fleet) measured(msg measuredMsg) {
 	f.measuring = false
-	wanted := f.scenario.Clients
-	f.metrics, f.scenario = msg.metrics, msg.scenario
-	if f.resizing || msg.resizes != f.resizes {
-		f.scenario.Clients = wanted
+	f.metrics = msg.metrics
+	if !f.changing && msg.changes == f.changes {
+		f.scenario = msg.scenario
+	}
+	if n := len(msg.events); n > 0 {
+		f.seen = msg.events[n-1].Seq
+	} else if msg.anew {
+		f.seen = 0
+	}
+	for i := range msg.events {
+		f.struck(&msg.events[i])
 	}
 }
 
-// resize asks for n clients. There is one change at a time, since two might
+// struck remembers the faults among the events.
+func (f *fleet) struck(e *loadgen.Event) {
+	switch e.Kind {
+	case loadgen.Struck:
+		f.faults = append(f.faults, episode{e.Fault, e.Client, e.At, time.Time{}})
+		f.faults = f.faults[max(0, len(f.faults)-stretchesKept):]
+	case loadgen.Healed:
+		for i := len(f.faults) - 1; i >= 0; i-- {
+			if x := &f.faults[i]; x.kind == e.Fault && x.client == e.Client && x.to.IsZero() {
+				x.to = e.At
+				return
+			}
+		}
+	}
+}
+
+// want asks for another scenario. There is one change at a time, since two might
 // overtake each other: what is wanted meanwhile follows when it is done.
-func (f *fleet) resize(n int) tea.Cmd {
-	f.scenario.Clients = n
-	if f.resizing {
+func (f *fleet) want(s loadgen.Scenario, start bool) tea.Cmd {
+	f.scenario = s
+	if f.changing {
+		f.pending = true
 		return nil
 	}
-	f.resizing = true
-	f.resizes++
-	return setClients(f.load, n)
+	f.changing, f.pending = true, false
+	f.changes++
+	return apply(f.load, s, start)
 }
 
-// resized notes that a change is done, and asks for what was wanted meanwhile.
-func (f *fleet) resized(n int) tea.Cmd {
-	f.resizing = false
-	if f.scenario.Clients == n {
+// applied notes that a change is done, and asks for what was wanted meanwhile.
+func (f *fleet) applied() tea.Cmd {
+	f.changing = false
+	if !f.pending {
 		return nil
 	}
-	return f.resize(f.scenario.Clients)
+	return f.want(f.scenario, false)
+}
+
+// play begins the scene that is so many further on.
+func (f *fleet) play(scene int) tea.Cmd {
+	n := len(f.scenes)
+	f.scene = (scene + n) % n
+	return f.want(f.scenes[f.scene], true)
 }

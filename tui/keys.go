@@ -61,6 +61,17 @@ const (
 	startStop
 	more
 	fewer
+	longer
+	shorter
+	fieldUp
+	fieldDown
+	turnDown
+	turnUp
+	chooseNext
+	choosePrevious
+	faultMenu
+	nextScene
+	previousScene
 )
 
 // place is where keys work: a page, or several of them.
@@ -126,7 +137,7 @@ func bindings() []binding {
 	return []binding{
 		{help, anywhere, []string{"?"}, "?", "help", "show or hide this list"},
 
-		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock"},
+		{enter, onLocks | onTimeline | onFindings | onEvents | onLoad, []string{"enter"}, "Enter", "open", "open the lock; on load, type a value for the field"},
 		{search, onLocks | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, kind or state"},
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
@@ -149,6 +160,17 @@ func bindings() []binding {
 		{startStop, onLoad, []string{"s"}, "s", "start/stop", "start the clients; stop them and release what they hold"},
 		{more, onLoad, []string{"+", "="}, "+ -", "clients", "more clients, fewer clients, at once"},
 		{fewer, onLoad, []string{"-"}, "", "", ""},
+		{faultMenu, onLoad, []string{"f"}, "f", "fault", "make something go wrong: a crash, a freeze, a cut …"},
+		{nextScene, onLoad, []string{"n"}, "n b", "scene", "the next scene, the one before"},
+		{previousScene, onLoad, []string{"b"}, "", "", ""},
+		{turnDown, onLoad, []string{"left"}, "← →", "change", "change the selected field, step by step"},
+		{turnUp, onLoad, []string{"right"}, "", "", ""},
+		{fieldUp, onLoad, []string{"k", "up"}, "k j ↑ ↓", "", "another field of the form"},
+		{fieldDown, onLoad, []string{"j", "down"}, "", "", ""},
+		{longer, onLoad, []string{"]"}, "[ ]", "", "shorter holds, longer holds"},
+		{shorter, onLoad, []string{"["}, "", "", ""},
+		{choosePrevious, onLoad, []string{"h"}, "h l", "", "the client that a fault strikes: another one, or anyone"},
+		{chooseNext, onLoad, []string{"l"}, "", "", ""},
 
 		{back, anywhere, []string{"esc"}, "Esc", "", "back: out of the lock, the pause, the filter"},
 		{up, onLists, []string{"k", "up"}, "k j ↑ ↓", "", "up and down"},

@@ -64,9 +64,9 @@ func TestStepsGrowWithTheFleet(t *testing.T) {
 func TestClientsStayWithinTheirBounds(t *testing.T) {
 	w := world()
 	g := &generator{}
-	g.SetClients(1)
+	g.setClients(1)
 	w.Load = g
-	drive(t, w, func(d *driver) { d.press("3", "-").want("at least one client") })
+	drive(t, w, func(d *driver) { d.press("3", "-").want("no further: clients is 1") })
 }
 
 // broken is a load whose server is gone.
@@ -82,7 +82,7 @@ func TestALoadThatCannotStartSaysWhy(t *testing.T) {
 
 func TestMoreClientsThanRoomAreCounted(t *testing.T) {
 	g := busy()
-	g.SetClients(10_000)
+	g.setClients(10_000)
 	w := world()
 	w.Load = g
 	drive(t, w, func(d *driver) { d.press("3").wait(beat).want("more ──") })
@@ -103,9 +103,9 @@ func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
 // slow is a load that takes its time to change.
 type slow struct{ *generator }
 
-func (l slow) SetClients(n int) {
+func (l slow) Apply(s loadgen.Scenario) error {
 	time.Sleep(3 * beat)
-	l.generator.SetClients(n)
+	return l.generator.Apply(s)
 }
 
 func (l slow) Metrics() loadgen.Metrics {
@@ -133,7 +133,10 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 func TestAMeasurementFromBeforeAChangeIsNotBelieved(t *testing.T) {
 	f := fleet{load: busy()}
 	old := f.measure()().(measuredMsg)
-	f.resized(f.resize(30)().(resizedMsg).clients)
+	wanted := old.scenario
+	wanted.Clients = 30
+	f.want(wanted, false)()
+	f.applied()
 	f.measured(old)
 	if f.scenario.Clients != 30 {
 		t.Errorf("%d clients are wanted, after 30 were asked for", f.scenario.Clients)
@@ -149,10 +152,112 @@ func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
 	if f.measure() == nil || f.measure() != nil {
 		t.Error("not one measurement at a time")
 	}
-	if f.resize(30) == nil || f.resize(40) != nil {
+	if f.want(loadgen.Scenario{Clients: 30}, false) == nil || f.want(loadgen.Scenario{Clients: 40}, false) != nil {
 		t.Error("not one change at a time")
 	}
-	if next := f.resized(30); next == nil || next().(resizedMsg).clients != 40 {
+	if next := f.applied(); next == nil || f.scenario.Clients != 40 {
 		t.Error("what was wanted meanwhile does not follow")
 	}
+	if f.applied() != nil {
+		t.Error("a change follows that nobody wants")
+	}
+}
+
+func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
+	typed := map[string]string{
+		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
+		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "patience": "2s",
+	}
+	for _, k := range allKnobs() {
+		t.Run(k.name, func(t *testing.T) {
+			w, g := world(), busy()
+			w.Load = g
+			if k.name == "reads" {
+				s := loadgen.Scenario{Lock: loadgen.Lock{Kind: loadgen.RW}}.WithDefaults()
+				g.s, g.clients = &s, 20
+			}
+			drive(t, w, func(d *driver) {
+				d.wait(beat).press("3")
+				for !strings.HasPrefix(d.line("▌"), "▌"+k.name) {
+					d.press("j")
+				}
+				was := k.value(g.Scenario())
+				d.press("right")
+				if now := k.value(g.Scenario()); now == was && k.name != "patience" {
+					t.Errorf("→ left it at %s", now)
+				}
+				d.press("left")
+				d.press("enter").enter(typed[k.name]).press("enter").wait(2 * beat)
+				if now := k.value(g.Scenario()); now == was && k.name != "renewal" {
+					t.Errorf("typing %q left it at %s", typed[k.name], now)
+				}
+				d.press("enter").enter("nonsense").press("enter")
+				if g.Scenario().Validate() != nil {
+					t.Errorf("nonsense was taken: %+v", g.Scenario())
+				}
+			})
+		})
+	}
+}
+
+func TestAFaultStrikesTheChosenClient(t *testing.T) {
+	w, g := world(), busy()
+	w.Load = g
+	drive(t, w, func(d *driver) {
+		d.press("3", "f").want("strikes a client at random", "three leases").press("z").want("freeze strikes")
+		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("strikes client-2").press("c").want("crash strikes")
+		if got := g.struck; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
+			t.Errorf("struck: %+v", got)
+		}
+		d.press("f", "1").want("only a redlock")
+		d.press("s").wait(beat).press("f", "c").want("the clients are not running")
+	})
+}
+
+func TestTheMenuOfTheDemoPlaysScenes(t *testing.T) {
+	w, g := world(), busy()
+	w.Load = g
+	for _, name := range []string{"hot-key", "freeze", "crash"} {
+		s := loadgen.Scenario{Name: name, Caption: "All about " + name + ".", Watch: "see " + name}.WithDefaults()
+		w.Scenes = append(w.Scenes, s)
+	}
+	drive(t, w, func(d *driver) {
+		d.want("what do you want to see?", "see freeze").press("b").wait(beat).want("All about freeze.", "scene 2 of 3")
+		d.press("n").wait(beat).want("All about crash.", "scene 3 of 3").press("n").wait(beat).want("scene 1 of 3").press("b", "b").wait(2 * beat).want("scene 2 of 3")
+	})
+	drive(t, w, func(d *driver) { d.press("esc").want("OWNER").press("3", "n").want("scene 1 of 3") })
+}
+
+// TestOverlapsOfTheLoadAreOnTheTimeline: what the clients tell is drawn to the
+// microsecond, and the server's clock may be another one than ours.
+func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
+	w, g := world(), busy()
+	w.Load = g
+	v := w.Source.(*server)
+	v.ahead = time.Hour
+	at := func(ms int) time.Time { return midnight.Add(time.Duration(ms) * time.Millisecond) }
+	for _, e := range []loadgen.Event{
+		{At: at(500), Kind: loadgen.Arrived, Key: "load:1", Client: 1},
+		{At: at(1000), Kind: loadgen.Acquired, Key: "load:1", Client: 1, Token: "a"},
+		{At: at(2000), Kind: loadgen.Acquired, Key: "load:1", Client: 2, Token: "b"},
+		{At: at(2000), Kind: loadgen.Overlapped, Key: "load:1", Took: time.Second},
+		{At: at(3000), Kind: loadgen.Released, Key: "load:1", Client: 1, Token: "a"},
+		{At: at(4000), Kind: loadgen.Released, Key: "load:1", Client: 2, Token: "b"},
+	} {
+		e.Seq = uint64(len(g.events) + 1)
+		g.events = append(g.events, e)
+	}
+	drive(t, w, func(d *driver) {
+		d.wait(4*time.Second).press("2").press("+", "+") // 10 s
+		line := d.line("load:1 ")
+		d.wantOrder("load:1")
+		if n := strings.Count(line, "!"); n < 6 || n > 9 {
+			t.Errorf("%d cells of an overlap of one second in ten:\n%s", n, line)
+		}
+		d.press("]").want("two were inside at once for 1.0 s")
+		for d.app.pages[1].(*timelinePage).cursor.chosen.Key != "load:1" {
+			d.press("j")
+		}
+		d.want("exact, told by the clients")
+	})
 }

@@ -10,21 +10,24 @@ import (
 )
 
 const (
-	aside         = 34 // cells of the left column, with the blanks behind it
-	rowsOfFigures = 18 // lines of it, without the caption
+	aside      = 34 // cells of the left column, with the blanks behind it
+	outcomes   = 9  // lines of the outcomes, at the least
+	captionMax = 6  // lines of the caption, at the most
 )
 
 func (p *loadPage) view(s *state, w, h int) []string {
 	switch {
 	case s.load == nil:
-		return s.paragraph(w, "", "There is no load on this server.", "",
+		all := s.paragraph(w, "", "There is no load on this server.", "",
 			"locktop only looks at it, and changes nothing.", "",
 			"`locktop demo` starts a Redis of its own, with clients that fight over",
 			"locks; here is where you would drive them.")
+		return all[:min(h, len(all))]
 	case s.frame().compact:
-		return p.figures(s, w)
+		all := p.figures(s, w)
+		return all[:min(h, len(all))]
 	}
-	leftSide := append(s.scenarioBlock(aside-2, min(4, h-rowsOfFigures)), s.outcomesBlock(aside-2)...)
+	leftSide := append(p.form(s, aside-2), s.outcomesBlock(aside-2)...)
 	rightSide := p.right(s, w-aside, h)
 	for i := range leftSide {
 		leftSide[i] += "  "
@@ -37,7 +40,7 @@ func (p *loadPage) view(s *state, w, h int) []string {
 // rest leaves.
 func (p *loadPage) right(s *state, w, h int) []string {
 	verdict := s.verdictBlock(w)
-	grid := s.clientsBlock(w, min(max(4, h/3), 2+rowsOf(len(s.metrics.Cells), w-2)))
+	grid := p.clientsBlock(s, w, min(max(4, h/3), 2+rowsOf(len(s.metrics.Cells), w-2)))
 	spare := max(0, h-len(verdict)-len(grid)-1) // the last line stays empty
 	wait := s.waitBlock(w, spare*2/5)
 	all := s.chartBlock(w, max(4, spare-len(wait)))
@@ -81,30 +84,37 @@ func (s *state) figure(w int, name string, st widget.Style, value string) string
 	return l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String()
 }
 
-// scenarioBlock draws what is run, with a caption of n lines at most.
-func (s *state) scenarioBlock(w, n int) []string {
-	c, t := s.scenario, s.theme
-	patience := "for ever"
-	if c.Patience > 0 {
-		patience = setting(c.Patience)
-	}
-	renewed := ", not renewed"
-	if !c.Lock.Renew.Off {
-		renewed = ", renewed"
-	}
-	all := []string{s.ruleOf(w, "scenario", widget.Plain(c.Name))}
-	for _, text := range wrap(s.glyphs, widget.Plain(c.Caption), w-1, n) {
+// caption is what the scene is about, in as many lines as the form leaves.
+func (p *loadPage) caption(s *state, w int) []string {
+	room := s.frame().body - outcomes - len(knobs(s.scenario)) - 3
+	return wrap(s.glyphs, widget.Plain(s.scenario.Caption), w-1, max(0, min(captionMax, room)))
+}
+
+// formTop is the line in which the form begins.
+func (p *loadPage) formTop(s *state) int { return 2 + len(p.caption(s, aside-2)) }
+
+// form draws what is run: what it is about, and each of its fields.
+func (p *loadPage) form(s *state, w int) []string {
+	t := s.theme
+	all := []string{s.ruleOf(w, "scenario", widget.Plain(s.scenario.Name))}
+	for _, text := range p.caption(s, w) {
 		all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(t.text, text).String())
 	}
-	return append(all,
-		strings.Repeat(" ", w),
-		s.figure(w, "clients", t.strong, count(s.scenario.Clients)),
-		s.figure(w, "keys", t.text, count(c.Keys.N)),
-		s.figure(w, "lease", t.text, setting(c.Lock.TTL)+renewed),
-		s.figure(w, "hold", t.text, dist(c.Hold)),
-		s.figure(w, "think", t.text, dist(c.Think)),
-		s.figure(w, "patience", t.text, patience),
-		strings.Repeat(" ", w))
+	all = append(all, strings.Repeat(" ", w))
+	for i, k := range knobs(s.scenario) {
+		l := widget.NewLine(w)
+		st, cursor := t.text, " "
+		if i == p.field {
+			st, cursor = t.strong, s.glyphs.Cursor
+		}
+		l.Put(t.key, cursor).Put(t.dim, k.name).To(widget.Style{}, 12)
+		value := widget.Plain(k.value(s.scenario))
+		if i == p.field {
+			value = s.glyphs.Word("← ") + value + s.glyphs.Word(" →")
+		}
+		all = append(all, l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String())
+	}
+	return append(all, strings.Repeat(" ", w))
 }
 
 func dist(d loadgen.Dist) string {
@@ -117,7 +127,8 @@ func dist(d loadgen.Dist) string {
 	return d.String()
 }
 
-// outcomesBlock draws how the attempts ended.
+// outcomesBlock draws how the attempts ended. Outcomes that there were none of
+// are left out, but for those that people look for.
 func (s *state) outcomesBlock(w int) []string {
 	m, t := s.metrics, s.theme
 	all := []string{
@@ -125,10 +136,31 @@ func (s *state) outcomesBlock(w int) []string {
 		s.figure(w, "attempts", t.strong, count(m.Arrivals)),
 		s.figure(w, "acquired", t.good, count(m.Acquired)),
 		s.figure(w, "released", t.text, count(m.Released)),
-		s.figure(w, "lost", s.ifAny(m.Lost, t.warn), count(m.Lost)),
-		s.figure(w, "uncertain", s.ifAny(m.Unconfirmed, t.warn), count(m.Unconfirmed)),
-		s.figure(w, "gave up", s.ifAny(m.TimedOut, t.warn), count(m.TimedOut)),
-		s.figure(w, "errors", s.ifAny(m.Errors, t.bad), count(m.Errors)),
+	}
+	for _, f := range []struct {
+		name  string
+		n     int64
+		st    widget.Style
+		quiet bool // not worth a line while it is zero
+	}{
+		{"expired", m.Expired, t.warn, false},
+		{"lost", m.Lost, t.warn, false},
+		{"late work", m.LateWork.Count, t.warn, true},
+		{"fenced", m.Fenced, t.good, true},
+		{"corrupt", m.Corrupt, t.bad, true},
+		{"foreign", m.Foreign, t.bad, true},
+		{"stuck", m.Stuck, t.bad, true},
+		{"abandoned", m.Abandoned, t.warn, true},
+		{"uncertain", m.Unconfirmed, t.warn, true},
+		{"gave up", m.TimedOut + m.Refused, t.warn, false},
+		{"errors", m.Errors, t.bad, false},
+	} {
+		if f.n > 0 || !f.quiet {
+			all = append(all, s.figure(w, f.name, s.ifAny(f.n, f.st), count(f.n)))
+		}
+	}
+	if m.Fairness.Jain > 0 {
+		all = append(all, s.figure(w, "fairness", t.text, fmt.Sprintf("%.2f, longest %s", m.Fairness.Jain, span(m.Fairness.Starved))))
 	}
 	if m.LastErr != "" {
 		all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(t.bad, s.glyphs.FitEnd(widget.Plain(m.LastErr), w-1)).String())
@@ -217,7 +249,7 @@ func (s *state) waitBlock(w, h int) []string {
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)
 }
 
-// verdict says whether the lock kept its promise.
+// verdict says whether the lock kept its promise, in a few words.
 func (s *state) verdict() (widget.Style, string) {
 	t, g, o := s.theme, s.glyphs, s.metrics.Overlap
 	switch {
@@ -226,24 +258,48 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients were inside at once ", g.Alert, times, span(o.Longest))
 	case s.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
+	case s.metrics.Corrupt > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, and still %s accepted ", g.Alert, several(s.metrics.Corrupt, "stale write"))
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
 }
 
-// verdictBlock draws the verdict: an overlap in a bar that nobody overlooks.
+// verdictBlock draws the verdict: an overlap in a bar that nobody overlooks, and
+// what the run has shown in sentences.
 func (s *state) verdictBlock(w int) []string {
 	st, words := s.verdict()
-	line := func(text string) string { return widget.NewLine(w).Put(st, s.glyphs.FitEnd(text, w)).String() }
-	rule := s.ruleOf(w, "mutual exclusion", "")
-	if s.metrics.Overlap.Count > 0 {
-		return []string{rule, line(""), line(words), line("")}
+	line := func(st widget.Style, text string) string {
+		return widget.NewLine(w).Put(st, s.glyphs.FitEnd(text, w)).String()
 	}
-	return []string{rule, line(words)}
+	note := "so far"
+	if !s.metrics.Running {
+		note = "in the end"
+	}
+	all := []string{s.ruleOf(w, "verdict", note)}
+	if s.metrics.Overlap.Count > 0 {
+		all = append(all, line(st, ""), line(st, words), line(st, ""))
+	} else {
+		all = append(all, line(st, words))
+	}
+	if s.metrics.Acquired > 0 && s.h >= roomForWords {
+		verdict := s.metrics.Verdict(s.scenario)
+		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, "No two clients were inside at once."))
+		for _, text := range wrap(s.glyphs, widget.Plain(rest), w-2, 2) {
+			all = append(all, line(s.theme.text, " "+text))
+		}
+		for _, text := range verdict.Missed {
+			all = append(all, line(s.theme.bad, " "+s.glyphs.Cross+" "+widget.Plain(text)))
+		}
+	}
+	return all
 }
 
+// roomForWords is the height from which on the verdict is explained.
+const roomForWords = 28
+
 // clientsBlock draws a cell for each client, in h lines.
-func (s *state) clientsBlock(w, h int) []string {
+func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	if h < 3 {
 		return nil
 	}
@@ -256,43 +312,57 @@ func (s *state) clientsBlock(w, h int) []string {
 		note = count(len(cells)-room) + " more"
 		cells = cells[:room]
 	}
+	if p.client > 0 && p.client <= len(s.metrics.Cells) {
+		note = fmt.Sprintf("client-%d is %s", p.client, s.metrics.Cells[p.client-1])
+	}
 	all := []string{s.ruleOf(w+2, "clients", note), s.legend(w + 2)}
-	for len(cells) > 0 {
-		n := min(len(cells), w/size)
+	for at := 0; at < len(cells); {
+		n := min(len(cells)-at, w/size)
 		l := widget.NewLine(w+2).Skip(widget.Style{}, 1)
-		for _, c := range cells[:n] {
+		for i, c := range cells[at : at+n] {
 			glyph, st := s.ofCell(c)
+			if at+i+1 == p.client {
+				st = s.theme.row
+			}
 			l.Put(st, glyph).Skip(widget.Style{}, size-1)
 		}
-		all, cells = append(all, l.String()), cells[n:]
+		all, at = append(all, l.String()), at+n
 	}
 	return all
 }
 
 // legend says what the cells stand for, and how many there are of each.
 func (s *state) legend(w int) string {
-	m := s.metrics
+	counts := map[loadgen.Cell]int{}
+	for _, c := range s.metrics.Cells {
+		counts[c]++
+	}
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
-	for _, of := range []struct {
-		cell loadgen.Cell
-		n    int
-		word string
-	}{{loadgen.Inside, m.Holding, "holding"}, {loadgen.Queued, m.Waiting, "waiting"}, {loadgen.Thinking, m.Idle, "thinking"}} {
-		glyph, st := s.ofCell(of.cell)
-		l.Put(st, glyph).Put(s.theme.text, fmt.Sprintf(" %s ", count(of.n))).Put(s.theme.dim, of.word).Skip(widget.Style{}, 3)
+	for _, c := range []loadgen.Cell{loadgen.Inside, loadgen.Queued, loadgen.Thinking, loadgen.Frozen, loadgen.Severed, loadgen.Dead} {
+		if n := counts[c]; n > 0 || c <= loadgen.Inside {
+			glyph, st := s.ofCell(c)
+			l.Put(st, glyph).Put(s.theme.text, fmt.Sprintf(" %s ", count(n))).Put(s.theme.dim, c.String()).Skip(widget.Style{}, 3)
+		}
 	}
 	return l.String()
 }
 
 // ofCell returns the glyph and the style of what a client is doing.
 func (s *state) ofCell(c loadgen.Cell) (string, widget.Style) {
+	g, t := s.glyphs, s.theme
 	switch c {
 	case loadgen.Inside:
-		return s.glyphs.Dot, s.theme.good
+		return g.Dot, t.good
 	case loadgen.Queued:
-		return s.glyphs.Ring, s.theme.warn
+		return g.Ring, t.warn
+	case loadgen.Frozen:
+		return g.Frozen, t.read
+	case loadgen.Severed:
+		return g.Severed, t.write
+	case loadgen.Dead:
+		return g.Cross, t.bad
 	default:
-		return s.glyphs.Point, s.theme.dim
+		return g.Point, t.dim
 	}
 }
 

@@ -21,11 +21,13 @@ type lookedMsg struct {
 type measuredMsg struct {
 	metrics  loadgen.Metrics
 	scenario loadgen.Scenario
-	resizes  int // changes of the number of clients before it was asked
+	events   []loadgen.Event // since those that were seen
+	anew     bool            // another run than the one that was seen
+	changes  int             // of the scenario, before it was asked
 }
 
-// resizedMsg says that the load has been told to have so many clients.
-type resizedMsg struct{ clients int }
+// appliedMsg says that the load follows what was asked for, or why it does not.
+type appliedMsg struct{ err error }
 
 // doneMsg tells how something turned out that a key had asked for.
 type doneMsg struct {

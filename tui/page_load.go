@@ -1,6 +1,9 @@
 package tui
 
 import (
+	"fmt"
+	"slices"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/loadgen"
@@ -8,45 +11,140 @@ import (
 )
 
 // loadPage drives the load generator and shows what its clients do.
-type loadPage struct{}
+type loadPage struct {
+	field  int // of the form
+	client int // that a fault strikes, counted from 1; 0: anyone
+}
 
 func (p *loadPage) title() string { return "3 Load" }
 func (p *loadPage) place() place  { return onLoad }
 
 func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
-	act, ok := msg.(action)
-	if !ok {
-		return nil
-	}
-	if s.load == nil {
-		s.refuse(noLoad)
-		return nil
-	}
-	switch act {
-	case startStop:
-		if s.metrics.Running {
-			s.tell("stopping the clients " + s.glyphs.Ellipsis)
-			return stopLoad(s.load)
+	switch msg := msg.(type) {
+	case clickMsg:
+		p.click(s, msg)
+	case action:
+		if s.load == nil {
+			s.refuse(noLoad)
+			return nil
 		}
-		return startLoad(s.load)
-	case more:
-		return p.resize(s, step(s.scenario.Clients, 1))
-	case fewer:
-		return p.resize(s, step(s.scenario.Clients, -1))
+		return p.act(s, msg)
 	}
 	return nil
 }
 
 const noLoad = "this server is only looked at; `locktop demo` comes with clients"
 
-// resize asks for another number of clients.
-func (p *loadPage) resize(s *state, n int) tea.Cmd {
-	if n == s.scenario.Clients {
-		s.refuse("at least one client, at most " + count(loadgen.MaxClients))
+func (p *loadPage) act(s *state, a action) tea.Cmd {
+	switch a {
+	case startStop:
+		if s.metrics.Running {
+			s.tell("stopping the clients " + s.glyphs.Ellipsis)
+			return stopLoad(s.load)
+		}
+		return startLoad(s.load)
+	case fieldUp:
+		p.field = max(0, p.field-1)
+	case fieldDown:
+		p.field = min(p.field+1, len(knobs(s.scenario))-1)
+	case turnDown:
+		return p.turn(s, p.knob(s), -1)
+	case turnUp:
+		return p.turn(s, p.knob(s), 1)
+	case enter:
+		s.dialog = p.typing(s)
+	case more, fewer:
+		return p.turn(s, named("clients"), map[action]int{more: 1, fewer: -1}[a])
+	case longer, shorter:
+		return p.turn(s, named("hold"), map[action]int{longer: 1, shorter: -1}[a])
+	case chooseNext:
+		p.choose(s, 1)
+	case choosePrevious:
+		p.choose(s, -1)
+	case faultMenu:
+		s.dialog = p.striking(s)
+	case nextScene, previousScene:
+		return p.playNext(s, map[action]int{nextScene: 1, previousScene: -1}[a])
+	case back:
+		p.client = 0
+		s.refuse("nothing to go back from: no pause")
+	}
+	return nil
+}
+
+// knob is the selected field of the form.
+func (p *loadPage) knob(s *state) knob {
+	all := knobs(s.scenario)
+	return all[min(p.field, len(all)-1)]
+}
+
+func named(name string) knob {
+	all := allKnobs()
+	return all[slices.IndexFunc(all, func(k knob) bool { return k.name == name })]
+}
+
+// turn changes a field by a step, in the run that is going on.
+func (p *loadPage) turn(s *state, k knob, direction int) tea.Cmd {
+	next := s.scenario
+	k.turn(&next, direction)
+	return p.change(s, k, next)
+}
+
+// change asks for a scenario in which one field is another, unless it cannot be.
+func (p *loadPage) change(s *state, k knob, next loadgen.Scenario) tea.Cmd {
+	if err := next.Validate(); err != nil {
+		s.refuse(widget.Plain(err.Error()))
 		return nil
 	}
-	s.tell(several(n, "client"))
-	return s.resize(n)
+	if k.value(next) == k.value(s.scenario) {
+		s.refuse("no further: " + k.name + " is " + k.value(next))
+		return nil
+	}
+	s.tell(k.name + ": " + k.value(next))
+	return s.want(next, false)
+}
+
+// typing opens the selected field for typing.
+func (p *loadPage) typing(s *state) dialog {
+	k := p.knob(s)
+	d := newPrompt(k.name+": ", "")
+	d.note = func(string) (string, bool) { return "now " + k.value(s.scenario), false }
+	d.finish = func(text string) tea.Cmd {
+		next := s.scenario
+		if err := k.typed(&next, text); err != nil {
+			s.refuse(k.name + ": " + widget.Plain(err.Error()))
+			return nil
+		}
+		return p.change(s, k, next)
+	}
+	return d
+}
+
+// choose selects the client that the next fault strikes; before the first, and
+// after the last, it is anyone.
+func (p *loadPage) choose(s *state, by int) {
+	n := len(s.metrics.Cells) + 1
+	p.client = (p.client + by + n) % n
+}
+
+// click selects a field of the form.
+func (p *loadPage) click(s *state, m clickMsg) {
+	first := p.formTop(s)
+	if row := m.y - first; m.x < aside && row >= 0 && row < len(knobs(s.scenario)) && s.load != nil {
+		p.field = row
+	}
+}
+
+// playNext begins the scene that is so many further on.
+func (p *loadPage) playNext(s *state, by int) tea.Cmd {
+	if len(s.scenes) == 0 {
+		s.refuse("there are no scenes here; `locktop demo` comes with some")
+		return nil
+	}
+	if s.scene < 0 && by < 0 {
+		by = 0
+	}
+	return s.play(s.scene + by)
 }
 
 // step is the next number of clients in a direction: by ones below ten, by tens
@@ -74,9 +172,9 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	if m.Running {
 		running = part{style: t.good, text: g.Dot + " running"}
 	}
-	overlaps := part{style: t.good, text: g.Check + " no overlaps", rank: 1}
-	if m.Overlap.Count > 0 {
-		overlaps = part{style: t.alarm, text: " " + g.Alert + " " + several(m.Overlap.Count, "overlap") + " "}
+	scene := ""
+	if s.scene >= 0 {
+		scene = fmt.Sprintf("scene %d of %d", s.scene+1, len(s.scenes))
 	}
 	spread(l, g, []part{
 		running,
@@ -84,7 +182,17 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 		{style: t.strong, text: several(s.scenario.Clients, "client")},
 		{style: t.strong, text: count(rate(m)) + "/s", rank: 2},
 		{style: t.text, text: "p99 " + span(m.Wait.P99), rank: 4},
-	}, []part{overlaps})
+		{style: t.key, text: scene, rank: 5},
+	}, []part{s.overlaps()})
+}
+
+// overlaps says whether two clients were inside at once.
+func (s *state) overlaps() part {
+	t, g, o := s.theme, s.glyphs, s.metrics.Overlap
+	if o.Count > 0 {
+		return part{style: t.alarm, text: " " + g.Alert + " " + several(o.Count, "overlap") + " "}
+	}
+	return part{style: t.good, text: g.Check + " no overlaps", rank: 1}
 }
 
 // rate is the number of acquisitions in the last full second.

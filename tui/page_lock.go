@@ -178,12 +178,20 @@ func (p *lockPage) lately(s *state, w int) []string {
 	v := s.past60(max(1, w-2*margin))
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
 	s.strip(l, p.id, v)
-	return append([]string{s.ruleOf(w, "last 60 s", "sampled"), l.String()}, s.whoIsWho(w, p.id, v)...)
+	return append([]string{s.ruleOf(w, "last 60 s", s.origin(p.id)), l.String()}, s.whoIsWho(w, p.id, v)...)
+}
+
+// origin says where the past of a lock is known from.
+func (s *state) origin(id keyspace.ID) string {
+	if s.chronicle.exact[id.Key] != nil {
+		return "exact"
+	}
+	return "as seen by looking"
 }
 
 // whoIsWho says whom the letters of a strip stand for: as many as fit in a line.
 func (s *state) whoIsWho(w int, id keyspace.ID, v window) []string {
-	n := s.chronicle.lanes[id]
+	n, v := s.lane(id, v)
 	if n == nil {
 		return nil
 	}

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -103,19 +102,20 @@ func (p *timelinePage) window(s *state, w int) window {
 
 // jump shows the violation before, or after, the middle of the window.
 func (p *timelinePage) jump(s *state, direction int) {
-	now := s.clock()
+	now := s.clock().Add(-s.shown().offset) // ours, which the load is on
 	view := p.window(s, 1)
+	view.from = view.from.Add(-s.shown().offset)
 	middle := view.from.Add(p.span() / 2)
 	var best clash
-	var where keyspace.ID
-	for id, n := range s.chronicle.lanes {
-		for _, c := range n.clashes(now) {
+	var where string
+	for key, n := range s.chronicle.exact {
+		for _, c := range n.overlaps {
 			ahead := time.Duration(direction) * c.from.Sub(middle)
 			if ahead <= p.span()/100 {
 				continue
 			}
 			if best.from.IsZero() || ahead < time.Duration(direction)*best.from.Sub(middle) {
-				best, where = c, id
+				best, where = c, key
 			}
 		}
 	}
@@ -124,20 +124,27 @@ func (p *timelinePage) jump(s *state, direction int) {
 		return
 	}
 	p.back = max(0, now.Sub(best.from)-p.span()/2)
-	if row := slices.Index(p.lanes, where); row >= 0 {
+	if row := slices.IndexFunc(p.lanes, func(id keyspace.ID) bool { return id.Key == where }); row >= 0 {
 		p.cursor.choose(row, len(p.lanes), p.key)
 		p.cursor.reveal(len(p.lanes), p.height(s))
 	}
-	s.tell(fmt.Sprintf("%s and %s inside at once for %s", s.who(best.a), s.who(best.b), span(best.to.Sub(best.from))))
+	s.tell("two were inside at once for " + span(best.to.Sub(best.from)))
 }
 
 // arrange lists the lanes: those in which something happens, in the order of
 // their names, so that they stay where they are.
 func (p *timelinePage) arrange(s *state) {
 	p.lanes = p.lanes[:0]
+	found := map[string]bool{}
 	for id, n := range s.chronicle.lanes {
+		found[id.Key] = true
 		if len(n.stretches) > 0 || len(n.queue) > 0 {
 			p.lanes = append(p.lanes, id)
+		}
+	}
+	for key := range s.chronicle.exact {
+		if !found[key] {
+			p.lanes = append(p.lanes, keyspace.ID{Key: key})
 		}
 	}
 	slices.SortFunc(p.lanes, func(a, b keyspace.ID) int {
@@ -164,13 +171,9 @@ func (p *timelinePage) height(s *state) int { return max(0, s.frame().body-1-leg
 
 func (p *timelinePage) summary(s *state, l *widget.Line) {
 	t, g := s.theme, s.glyphs
-	clashes := 0
-	for _, n := range s.chronicle.lanes {
-		clashes += len(n.clashes(s.clock()))
-	}
-	judged := part{style: t.good, text: g.Check + " no overlap", rank: 1}
-	if clashes > 0 {
-		judged = part{style: t.alarm, text: " " + g.Alert + " " + several(clashes, "overlap") + " "}
+	var judged part
+	if s.load != nil {
+		judged = s.overlaps()
 	}
 	edge := "up to now"
 	if p.back > 0 {
@@ -180,8 +183,16 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 		{style: t.strong, text: span(p.span())},
 		{style: t.text, text: edge},
 		{style: t.text, text: several(len(p.lanes), "lane"), rank: 2},
-		{style: t.dim, text: "as seen by looking: what is shorter than a look is not there", rank: 4},
+		{style: t.dim, text: p.source(s), rank: 4},
 	}, []part{judged})
+}
+
+// source says where what is drawn comes from.
+func (p *timelinePage) source(s *state) string {
+	if len(p.lanes) > 0 && s.chronicle.exact[p.cursor.chosen.Key] != nil {
+		return "exact, told by the clients of the load"
+	}
+	return "as seen by looking: what is shorter than a look is not there"
 }
 
 func (p *timelinePage) view(s *state, w, h int) []string {
@@ -217,7 +228,8 @@ func (p *timelinePage) lane(s *state, w, names, row int, v window) string {
 	return l.String()
 }
 
-// axis draws the times above the lanes.
+// axis draws the times above the lanes, or the faults of the load where there
+// are some in sight.
 func (p *timelinePage) axis(s *state, w, names int, v window) string {
 	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 1)
 	edge := margin + names + 1
@@ -226,11 +238,41 @@ func (p *timelinePage) axis(s *state, w, names int, v window) string {
 	if p.span() <= 10*time.Second {
 		form = "15:04:05.0"
 	}
+	faults := s.faultNames(v)
 	for x := 0; x+every/2 < v.w; x += every {
+		if len(faults) > 0 && x > 0 {
+			break
+		}
 		at := v.from.Add(v.to.Sub(v.from) / time.Duration(v.w) * time.Duration(x))
 		l.To(widget.Style{}, edge+x).Put(s.theme.dim, at.Local().Format(form))
 	}
+	for _, f := range faults {
+		l.To(widget.Style{}, edge+f.cell).Put(s.theme.warn, s.glyphs.Alert+f.name+" ")
+	}
 	return l.String()
+}
+
+// faultName is a fault and the cell in which it began.
+type faultName struct {
+	cell int
+	name string
+}
+
+// faultNames are the faults in a window, one for each kind and beginning.
+func (s *state) faultNames(v window) []faultName {
+	v.from, v.to = v.from.Add(-s.shown().offset), v.to.Add(-s.shown().offset)
+	var all []faultName
+	for _, x := range s.faults {
+		to := x.to
+		if to.IsZero() {
+			to = v.to
+		}
+		f := faultName{max(10, int(v.cell(x.from))), string(x.kind)}
+		if v.shows(x.from, to) && (len(all) == 0 || all[len(all)-1].cell+2 < f.cell) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // legend says what the signs of the selected lane stand for.

@@ -18,10 +18,12 @@ type Source interface {
 // Load is the traffic generator, as the screen drives it. All methods may be
 // called from any goroutine. Nil where there is no server that may be loaded.
 type Load interface {
-	Start() error     // begins, or begins again after Stop
-	Stop() error      // ends all clients and releases what they hold
-	SetClients(n int) // more or fewer, also while running
+	Start() error                 // begins, or begins again after Stop
+	Stop() error                  // ends all clients and releases what they hold
+	Apply(loadgen.Scenario) error // also while running
+	Inject(loadgen.Fault) error   // makes something go wrong now
 	Metrics() loadgen.Metrics
+	Events(seen uint64) []loadgen.Event // since the event of that number
 	Scenario() loadgen.Scenario
 }
 

@@ -11,18 +11,20 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/keyspace"
+	"locktop/loadgen"
 )
 
 // World is what the screen is given to look at and to drive.
 type World struct {
 	Source     Source
-	Load       Load              // nil: there is none, and the Load page says so
-	Formats    []keyspace.Format // for commands that change a lock safely
-	Breaker    Breaker           // nil: nothing is changed
-	Production bool              // ask twice before anything is changed
-	Clipboard  Clipboard         // nil: there is none
-	Album      Album             // nil: frames are not saved
-	Ledger     Ledger            // nil: nobody counts
+	Scenes     []loadgen.Scenario // to choose from at the beginning, and to go through
+	Load       Load               // nil: there is none, and the Load page says so
+	Formats    []keyspace.Format  // for commands that change a lock safely
+	Breaker    Breaker            // nil: nothing is changed
+	Production bool               // ask twice before anything is changed
+	Clipboard  Clipboard          // nil: there is none
+	Album      Album              // nil: frames are not saved
+	Ledger     Ledger             // nil: nobody counts
 
 	Title   string        // where we are connected, free of credentials
 	Every   time.Duration // from one look at the server to the next; default 250 ms, never less

@@ -42,7 +42,7 @@ func (n *lane) spans(t theme, v window) []widget.Span {
 		}
 		spans = append(spans, widget.Span{From: v.cell(s.from), To: v.cell(s.until(v.to)), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
 	}
-	for _, c := range n.clashes(v.to) {
+	for _, c := range n.overlaps {
 		if v.shows(c.from, c.to) {
 			spans = append(spans, widget.Span{From: v.cell(c.from), To: v.cell(c.to), Fill: t.alarm, Kind: widget.Clash})
 		}
@@ -76,38 +76,43 @@ func (n *lane) waits(t theme, v window) []widget.Span {
 // clash is a time in which two held a lock that only one may hold.
 type clash struct {
 	from, to time.Time
-	a, b     string // their names
+	what     string // more about it, in a sentence
 }
 
-// clashes are those of a lane, by their beginning. Only a lane from those who
-// held the lock can have any: at the server, a lock has the holders it has.
-func (n *lane) clashes(now time.Time) []clash {
-	var all []clash
-	if !n.exact {
-		return nil
+// lane is what is known of a lock, and the window to see it through: lanes of
+// the load are on our clock, all others on the server's.
+func (s *state) lane(id keyspace.ID, v window) (*lane, window) {
+	n := s.chronicle.of(id)
+	if n != nil && n.exact {
+		v.from, v.to = v.from.Add(-s.shown().offset), v.to.Add(-s.shown().offset)
 	}
-	for i := range n.stretches {
-		a := &n.stretches[i]
-		for j := i + 1; j < len(n.stretches); j++ {
-			b := &n.stretches[j]
-			if !b.from.Before(a.until(now)) {
-				break
-			}
-			end := a.until(now)
-			if e := b.until(now); e.Before(end) {
-				end = e
-			}
-			if a.who != b.who && (a.mode != keyspace.Read || b.mode != keyspace.Read) && b.from.Before(end) {
-				all = append(all, clash{b.from, end, a.name, b.name})
-			}
+	return n, v
+}
+
+// strip draws the past of a lock.
+func (s *state) strip(l *widget.Line, id keyspace.ID, v window) {
+	n, v := s.lane(id, v)
+	var behind []widget.Span
+	if n != nil && n.exact {
+		behind = s.bands(v)
+	}
+	s.glyphs.Strip(l, widget.Style{}, v.w, append(behind, n.spans(s.theme, v)...))
+}
+
+// bands are the times in which something was wrong with the load, behind the
+// lanes; v is a window on our clock.
+func (s *state) bands(v window) []widget.Span {
+	var spans []widget.Span
+	for _, x := range s.faults {
+		to := x.to
+		if to.IsZero() {
+			to = v.to
+		}
+		if v.shows(x.from, to) {
+			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: s.theme.band, Kind: widget.Behind})
 		}
 	}
-	return all
-}
-
-// strip draws the past of a lock in w cells.
-func (s *state) strip(l *widget.Line, id keyspace.ID, v window) {
-	s.glyphs.Strip(l, widget.Style{}, v.w, s.chronicle.lanes[id].spans(s.theme, v))
+	return spans
 }
 
 // past60 is the last minute.

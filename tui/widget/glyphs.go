@@ -20,9 +20,12 @@ type Glyphs struct {
 	Alert    string
 	Cross    string
 	Check    string
+	Frozen   string // somebody who does not move
+	Severed  string // somebody out of reach
 	Shared   string // fills what several have at once
 	Dashed   string // fills what nobody has
 	Clash    string // fills what two have who must not
+	Behind   string // fills a time that stands out
 	Between  string // separates words of one line
 	Point    string // something at rest
 	None     string // there is no value
@@ -59,9 +62,12 @@ func Blocks() Glyphs {
 		Alert:    "▲",
 		Cross:    "✗",
 		Check:    "✓",
+		Frozen:   "◇",
+		Severed:  "⊘",
 		Shared:   "▒",
 		Dashed:   "┄",
 		Clash:    "!",
+		Behind:   "░",
 		Between:  "·",
 		Point:    "·",
 		None:     "–",
@@ -113,9 +119,12 @@ func ASCII() Glyphs {
 		Alert:    "!",
 		Cross:    "x",
 		Check:    "+",
+		Frozen:   "=",
+		Severed:  "/",
 		Shared:   "%",
 		Dashed:   ".",
 		Clash:    "!",
+		Behind:   ":",
 		Between:  "|",
 		Point:    ".",
 		None:     "-",

@@ -23,6 +23,7 @@ const (
 	Shared         // several at once
 	Empty          // nothing, though something could be
 	Clash          // several at once, and there must not be
+	Behind         // a time that stands out
 )
 
 // Strip draws spans in w cells. Where spans meet in a cell, the later one in the
@@ -78,6 +79,8 @@ func (g Glyphs) filling(k Filling) string {
 		return g.Dashed
 	case Clash:
 		return g.Clash
+	case Behind:
+		return g.Behind
 	default:
 		return g.Across[8]
 	}

@@ -1,0 +1,224 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/loadgen"
+)
+
+// knob is a field of the form of a scenario: it can be turned step by step, and
+// typed.
+type knob struct {
+	name  string
+	shown func(loadgen.Scenario) bool // nil: always
+	value func(loadgen.Scenario) string
+	turn  func(s *loadgen.Scenario, direction int)
+	typed func(s *loadgen.Scenario, text string) error
+}
+
+// knobs are the fields of a scenario that matter to it, from top to bottom.
+func knobs(s loadgen.Scenario) []knob {
+	return slices.DeleteFunc(allKnobs(), func(k knob) bool { return k.shown != nil && !k.shown(s) })
+}
+
+func allKnobs() []knob {
+	return []knob{
+		{
+			name:  "lock",
+			value: func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
+			turn: func(s *loadgen.Scenario, d int) {
+				s.Lock = ofKind(s.Lock, around(loadgen.Kinds(), s.Lock.Kind, d))
+				s.Reads, s.Depth, s.Faults = 0, 0, nil
+			},
+			typed: func(s *loadgen.Scenario, text string) error {
+				s.Lock = ofKind(s.Lock, loadgen.Kind(text))
+				s.Reads, s.Depth, s.Faults = 0, 0, nil
+				return nil
+			},
+		},
+		{
+			name:  "clients",
+			value: func(s loadgen.Scenario) string { return count(s.Clients) },
+			turn:  func(s *loadgen.Scenario, d int) { s.Clients = step(s.Clients, d) },
+			typed: func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
+		},
+		{
+			name:  "keys",
+			value: func(s loadgen.Scenario) string { return fmt.Sprintf("%s, %s", count(s.Keys.N), s.Keys.Pick) },
+			turn:  func(s *loadgen.Scenario, d int) { s.Keys.N = step(s.Keys.N, d) },
+			typed: func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
+		},
+		{
+			name:  "lease",
+			value: func(s loadgen.Scenario) string { return setting(s.Lock.TTL) },
+			turn: func(s *loadgen.Scenario, d int) {
+				s.Lock.TTL = scaled(s.Lock.TTL, d)
+				s.Lock.Renew.Every = 0
+			},
+			typed: func(s *loadgen.Scenario, text string) error {
+				s.Lock.Renew.Every = 0
+				return duration(&s.Lock.TTL, text)
+			},
+		},
+		{
+			name: "renewal",
+			value: func(s loadgen.Scenario) string {
+				switch {
+				case s.Lock.Renew.Off:
+					return "off"
+				case s.Lock.Renew.Max > 0:
+					return several(s.Lock.Renew.Max, "time") + " at most"
+				default:
+					return "on"
+				}
+			},
+			turn:  func(s *loadgen.Scenario, _ int) { s.Lock.Renew = loadgen.Renew{Off: !s.Lock.Renew.Off} },
+			typed: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
+		},
+		{
+			name:  "waiting",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
+			value: func(s loadgen.Scenario) string {
+				if s.Lock.Wait.Poll > 0 {
+					return "asks every " + setting(s.Lock.Wait.Poll)
+				}
+				return "is told"
+			},
+			turn: func(s *loadgen.Scenario, _ int) {
+				if s.Lock.Wait.Poll > 0 {
+					s.Lock.Wait = loadgen.Wait{}
+				} else {
+					s.Lock.Wait = loadgen.Wait{Poll: 20 * time.Millisecond, Jitter: 0.5}
+				}
+			},
+			typed: func(s *loadgen.Scenario, text string) error { return duration(&s.Lock.Wait.Poll, text) },
+		},
+		{
+			name:  "fence",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() },
+			value: func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
+			turn:  func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
+			typed: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
+		},
+		{
+			name:  "hold",
+			value: func(s loadgen.Scenario) string { return dist(s.Hold) },
+			turn:  func(s *loadgen.Scenario, d int) { s.Hold = turned(s.Hold, d) },
+			typed: func(s *loadgen.Scenario, text string) (err error) {
+				s.Hold, err = loadgen.ParseDist(text)
+				return err
+			},
+		},
+		{
+			name:  "think",
+			shown: func(s loadgen.Scenario) bool { return s.Rate == 0 },
+			value: func(s loadgen.Scenario) string { return dist(s.Think) },
+			turn:  func(s *loadgen.Scenario, d int) { s.Think = turned(s.Think, d) },
+			typed: func(s *loadgen.Scenario, text string) (err error) {
+				s.Think, err = loadgen.ParseDist(text)
+				return err
+			},
+		},
+		{
+			name:  "reads",
+			shown: func(s loadgen.Scenario) bool { return s.Reads > 0 || s.Lock.Kind == loadgen.RW },
+			value: func(s loadgen.Scenario) string { return fmt.Sprintf("%.0f%%", 100*s.Reads) },
+			turn:  func(s *loadgen.Scenario, d int) { s.Reads = max(0, min(1, s.Reads+0.1*float64(d))) },
+			typed: func(s *loadgen.Scenario, text string) error {
+				percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+				s.Reads = percent / 100
+				return err
+			},
+		},
+		{
+			name: "patience",
+			value: func(s loadgen.Scenario) string {
+				if s.Patience == 0 {
+					return "for ever"
+				}
+				return setting(s.Patience)
+			},
+			turn:  func(s *loadgen.Scenario, d int) { s.Patience = patienceAfter(s.Patience, d) },
+			typed: func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text) },
+		},
+	}
+}
+
+// ofKind is how a lock of another kind is locked, with what both have.
+func ofKind(l loadgen.Lock, k loadgen.Kind) loadgen.Lock {
+	return loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Sound()}
+}
+
+// around is the one that is so many further on in a list without ends.
+func around[T comparable](all []T, now T, by int) T {
+	return all[(slices.Index(all, now)+by+len(all))%len(all)]
+}
+
+// scaled is the next longer, or shorter, of the durations that people choose: 1,
+// 2 and 5 times a power of ten.
+func scaled(d time.Duration, direction int) time.Duration {
+	all := []time.Duration{0}
+	for unit := time.Millisecond; unit < time.Hour; unit *= 10 {
+		all = append(all, unit, 2*unit, 5*unit)
+	}
+	if direction > 0 {
+		for _, next := range all {
+			if next > d {
+				return next
+			}
+		}
+		return d
+	}
+	for _, next := range slices.Backward(all) {
+		if next < d {
+			return next
+		}
+	}
+	return d
+}
+
+// turned is the distribution with a longer, or shorter, time to expect.
+func turned(d loadgen.Dist, direction int) loadgen.Dist {
+	now := d.Typical()
+	next := scaled(now, direction)
+	if now == 0 || next == 0 {
+		return loadgen.Const(next)
+	}
+	return d.Scaled(float64(next) / float64(now))
+}
+
+// patienceAfter makes for ever, which is 0, the longest patience.
+func patienceAfter(d time.Duration, direction int) time.Duration {
+	const longest = 10 * time.Second
+	switch {
+	case d == 0 && direction > 0, d == longest && direction > 0:
+		return 0
+	case d == 0:
+		return longest
+	default:
+		return max(50*time.Millisecond, min(longest, scaled(d, direction)))
+	}
+}
+
+func number(n *int, text string) (err error) {
+	*n, err = strconv.Atoi(text)
+	return err
+}
+
+func duration(d *time.Duration, text string) (err error) {
+	*d, err = time.ParseDuration(text)
+	return err
+}
+
+// onOff reads one of two words.
+func onOff(flag *bool, text, yes, no string) error {
+	if text != yes && text != no {
+		return fmt.Errorf("%s or %s", yes, no)
+	}
+	*flag = text == yes
+	return nil
+}

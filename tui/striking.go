@@ -1,0 +1,79 @@
+package tui
+
+import (
+	"fmt"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/loadgen"
+)
+
+// striking is the menu of faults.
+func (p *loadPage) striking(s *state) *menu {
+	who := "a client at random"
+	if p.client > 0 {
+		who = fmt.Sprintf("client-%d", p.client)
+	}
+	m := &menu{title: "what goes wrong", about: []string{"It strikes " + who + "; h and l choose another one."}}
+	for _, f := range faults(s.scenario) {
+		f.fault.Client = p.client
+		if !s.metrics.Running {
+			f.refuse = "the clients are not running: s starts them"
+		}
+		m.choices = append(m.choices, choice{
+			key: f.key, label: string(f.fault.Kind), detail: f.detail, refuse: f.refuse,
+			pick: func(s *state) (dialog, tea.Cmd) { return nil, strike(s.load, f.fault) },
+		})
+	}
+	return m
+}
+
+// mishap is a fault as the menu offers it.
+type mishap struct {
+	key    string
+	fault  loadgen.Fault
+	detail string
+	refuse string
+}
+
+// faults are what can go wrong in a scenario, for so long that it shows.
+func faults(s loadgen.Scenario) []mishap {
+	long := 3 * s.Lock.TTL
+	brief := max(2*time.Second, s.Lock.TTL)
+	past := "for " + setting(long) + ", three leases"
+	nodes := ""
+	if s.Lock.Kind != loadgen.Redlock {
+		nodes = "only a redlock stands on servers that can be spared"
+	}
+	return []mishap{
+		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, "a holder is gone without releasing; its lock has to expire", ""},
+		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, "a holder gets no CPU " + past, ""},
+		{"x", loadgen.Fault{Kind: loadgen.Cut, For: long}, "no packet of a holder gets through " + past, ""},
+		{"r", loadgen.Fault{Kind: loadgen.CutReplies, For: brief}, "requests arrive, answers do not: a holder that does not know it", ""},
+		{"l", loadgen.Fault{Kind: loadgen.Slow, For: long, Delay: 200 * time.Millisecond, Jitter: 100 * time.Millisecond}, "every packet of a client takes 200 ms longer", ""},
+		{"o", loadgen.Fault{Kind: loadgen.Forget, For: long}, "a holder never releases, and goes on renewing", ""},
+		{"g", loadgen.Fault{Kind: loadgen.Greedy, For: long}, "a client comes back at once after every release", ""},
+		{"s", loadgen.Fault{Kind: loadgen.Steal}, "a stranger deletes a lock that is held", ""},
+		{"v", loadgen.Fault{Kind: loadgen.Flush}, "all locks of the run vanish", ""},
+		{"1", loadgen.Fault{Kind: loadgen.NodeDown, Node: 1, For: long}, "the first server dies, and comes back with what it had", nodes},
+		{"4", loadgen.Fault{Kind: loadgen.NodeDown, Node: 4, For: long}, "the fourth server, too", nodes},
+		{"5", loadgen.Fault{Kind: loadgen.NodeDown, Node: 5, For: long}, "and the fifth", nodes},
+		{"e", loadgen.Fault{Kind: loadgen.RestartEmpty, Node: 1, For: time.Second}, "the first server forgets everything", nodes},
+	}
+}
+
+// scenesMenu is where the demo begins: what there is to see.
+func (f *fleet) scenesMenu() *menu {
+	m := &menu{title: "what do you want to see?", about: []string{"Each takes some seconds and ends with a verdict. n and b go on and back, f makes things go wrong, Esc only looks around."}}
+	for i, scene := range f.scenes {
+		key := fmt.Sprintf("%c", 'a'+i)
+		m.choices = append(m.choices, choice{
+			key: key, label: scene.Name, detail: scene.Watch,
+			pick: func(s *state) (dialog, tea.Cmd) {
+				return nil, tea.Batch(s.play(i), turn(onLoad))
+			},
+		})
+	}
+	return m
+}
