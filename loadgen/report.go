@@ -1,0 +1,309 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is a run that is over.
+type Report struct {
+	Scenario Scenario
+	Metrics  Metrics
+	Seconds  []Second // of the whole run
+	Proof    *Proof   // nil: was not asked for
+	Unclean  string   // what could not be released at the end, "" if nothing; may hold bytes from the server
+}
+
+// Verdict is that of the figures and of the proof.
+func (r Report) Verdict() Verdict {
+	v := r.Metrics.Verdict(r.Scenario)
+	if r.Proof != nil {
+		v.Safe = v.Safe && (r.Proof.Sound || !r.Proof.Known || !r.Scenario.Lock.Kind.Sound())
+		v.Text += " By porcupine, " + r.Proof.String() + "."
+	}
+	return v
+}
+
+// Chronicle collects the seconds of a run, of which [Metrics] only knows the
+// newest. The zero value is empty.
+type Chronicle struct{ seconds []Second }
+
+// Add takes in the seconds that are over. It is called more than once in
+// [HistorySeconds].
+func (c *Chronicle) Add(m Metrics) {
+	past := m.Seconds
+	if m.Running && len(past) > 0 {
+		past = past[:len(past)-1]
+	}
+	whole := int(m.Elapsed / time.Second)
+	if !m.Running {
+		whole++ // the last one was cut short
+	}
+	first := whole - len(past)
+	for i, s := range past {
+		if first+i >= len(c.seconds) {
+			c.seconds = append(c.seconds, s)
+		}
+	}
+}
+
+// Seconds returns what was collected, oldest first.
+func (c *Chronicle) Seconds() []Second { return c.seconds }
+
+// WriteText writes the report for people. Plain makes text that came from the
+// server safe to look at.
+func (r Report) WriteText(w io.Writer, plain func(string) string) error {
+	m, v := r.Metrics, r.Verdict()
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Scenario.Lock, r.Scenario.load())))
+	fmt.Fprintf(t, "\nclients\t%d, %s, seed %d\n", m.Clients+r.gone(), rounded(m.Elapsed), r.Scenario.Seed)
+	fmt.Fprintf(t, "arrivals\t%d = %d acquired + %d timed out + %d refused + %d errors + %d waiting\n",
+		m.Arrivals, m.Acquired, m.TimedOut, m.Refused, m.Errors, m.Waiting)
+	fmt.Fprintf(t, "acquired\t%d = %d released + %d expired + %d lost + %d unconfirmed + %d abandoned + %d holding\n",
+		m.Acquired, m.Released, m.Expired, m.Lost, m.Unconfirmed, m.Abandoned, m.Holding)
+	if r.Scenario.Rate > 0 {
+		fmt.Fprintf(t, "late\t%d arrivals had to wait for a client, %d still do\n", m.Late, m.Backlog)
+	}
+	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold, %.2f attempts a hold%s\n",
+		m.Throughput(), m.CommandsPerHold(), ratio(float64(m.Attempts), float64(m.Acquired)), m.cpuText())
+	fmt.Fprintf(t, "fairness\t%.2f (1 = all alike), longest wait %s, %d in a row by one client\n",
+		m.Fairness.Jain, rounded(m.Fairness.Starved), m.Fairness.Streak)
+	fmt.Fprintf(t, "keys\theld %.0f%% of the time\n", 100*m.Utilisation)
+	fmt.Fprint(t, "\n\tcount\tmean\tp50\tp90\tp99\tmax\n")
+	for _, row := range m.latencies() {
+		l := row.latency
+		if l.Count > 0 {
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", row.name, l.Count, rounded(l.Mean), rounded(l.P50), rounded(l.P90), rounded(l.P99), rounded(l.Max))
+		}
+	}
+	r.writeViolations(t, plain)
+	fmt.Fprintf(t, "\n%s\n", v.Text)
+	for _, missed := range v.Missed {
+		fmt.Fprintf(t, "threshold missed: %s\n", missed)
+	}
+	if m.LastErr != "" {
+		fmt.Fprintf(t, "newest error: %s\n", plain(m.LastErr))
+	}
+	if r.Unclean != "" {
+		fmt.Fprintf(t, "not released: %s\n", plain(r.Unclean))
+	}
+	return t.Flush()
+}
+
+// gone is how many clients had left by the time of the figures.
+func (r Report) gone() int { return max(r.Scenario.Clients-r.Metrics.Clients, 0) }
+
+func name(s Scenario) string {
+	if s.Name == "" {
+		return "load"
+	}
+	return s.Name
+}
+
+// load says in a few words how the clients come.
+func (s Scenario) load() string {
+	keys := fmt.Sprintf("%d keys", s.Keys.N)
+	if s.Keys.N == 1 || s.Keys.Pick == PickOne {
+		keys = "one key"
+	}
+	if s.Rate > 0 {
+		return fmt.Sprintf("%g arrivals/s on %s", s.Rate, keys)
+	}
+	return fmt.Sprintf("%d clients on %s", s.Clients, keys)
+}
+
+func (m Metrics) cpuText() string {
+	if m.Server.CPU == 0 || m.Acquired == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s of the server's CPU a hold", rounded(m.Server.CPU/time.Duration(m.Acquired)))
+}
+
+// namedLatency is one of the distributions of a run.
+type namedLatency struct {
+	name    string
+	latency Latency
+}
+
+func (m Metrics) latencies() []namedLatency {
+	return []namedLatency{
+		{"wait", m.Wait}, {"held", m.Held}, {"release", m.Service}, {"hand-off", m.Handoff}, {"renewal late", m.RenewLate},
+	}
+}
+
+// evidenceShown is how many violations of a kind the text has; --json has more.
+const evidenceShown = 3
+
+func (r Report) writeViolations(w io.Writer, plain func(string) string) {
+	m := r.Metrics
+	fmt.Fprintf(w, "\noverlaps\t%d, longest %s, together %s\n", m.Overlap.Count, rounded(m.Overlap.Longest), rounded(m.Overlap.Total))
+	fmt.Fprintf(w, "late work\t%d times, longest %s\n", m.LateWork.Count, rounded(m.LateWork.Longest))
+	fmt.Fprintf(w, "stale writes\t%d refused by their number, %d accepted\n", m.Fenced, m.Corrupt)
+	fmt.Fprintf(w, "foreign unlocks\t%d\n", m.Foreign)
+	fmt.Fprintf(w, "stuck keys\t%d\n", m.Stuck)
+	shown := map[EventKind]int{}
+	for _, e := range m.Evidence {
+		if shown[e.Violation]++; shown[e.Violation] > evidenceShown {
+			continue
+		}
+		fmt.Fprintf(w, "  %s\n", e.sentence(m.Began, plain))
+	}
+}
+
+// sentence is the evidence for people.
+func (e Evidence) sentence(began time.Time, plain func(string) string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s at %s on %s", e.Violation, rounded(e.At.Sub(began)), plain(e.Key))
+	if e.Length > 0 {
+		fmt.Fprintf(&b, ", for %s", rounded(e.Length))
+	}
+	for i, side := range []Side{e.First, e.Second} {
+		if side.Client == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s inside %s to %s, deadline %s", []string{":", ";"}[i], ownerOf(side.Client),
+			rounded(side.From.Sub(began)), rounded(side.To.Sub(began)), rounded(side.Deadline.Sub(began)))
+		if side.Fence > 0 {
+			fmt.Fprintf(&b, ", number %d", side.Fence)
+		}
+	}
+	if e.Cause != "" {
+		fmt.Fprintf(&b, " (%s)", plain(e.Cause))
+	}
+	return b.String()
+}
+
+// MarshalJSON writes the report as one document. docs/load.md explains it.
+func (r Report) MarshalJSON() ([]byte, error) { return json.Marshal(r.document()) }
+
+// jsonReport is the report as JSON; all times are milliseconds.
+type jsonReport struct {
+	Name       string             `json:"name"`
+	Lock       string             `json:"lock"`
+	Seed       uint64             `json:"seed"`
+	Began      time.Time          `json:"began"`
+	Elapsed    float64            `json:"elapsed_ms"`
+	Counts     map[string]int64   `json:"counts"`
+	Latencies  map[string]jsonLat `json:"latencies"`
+	Figures    map[string]float64 `json:"figures"`
+	Violations map[string]int64   `json:"violations"`
+	Evidence   []jsonEvidence     `json:"evidence"`
+	Seconds    []jsonSecond       `json:"seconds"`
+	Verdict    jsonVerdict        `json:"verdict"`
+	LastError  string             `json:"last_error,omitempty"`
+	Unclean    string             `json:"unclean,omitempty"`
+}
+
+type jsonLat struct {
+	Count int64   `json:"count"`
+	Mean  float64 `json:"mean_ms"`
+	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
+	P99   float64 `json:"p99_ms"`
+	Max   float64 `json:"max_ms"`
+}
+
+type jsonEvidence struct {
+	Violation EventKind `json:"violation"`
+	Key       string    `json:"key"`
+	At        float64   `json:"at_ms"`
+	Length    float64   `json:"length_ms"`
+	First     *jsonSide `json:"first,omitempty"`
+	Second    *jsonSide `json:"second,omitempty"`
+	Cause     string    `json:"cause,omitempty"`
+}
+
+type jsonSide struct {
+	Owner    string  `json:"owner"`
+	Token    string  `json:"token,omitempty"`
+	Fence    int64   `json:"fence,omitempty"`
+	Reader   bool    `json:"reader,omitempty"`
+	From     float64 `json:"from_ms"`
+	To       float64 `json:"to_ms"`
+	Deadline float64 `json:"deadline_ms"`
+}
+
+type jsonSecond struct {
+	Acquired int64   `json:"acquired"`
+	P50      float64 `json:"wait_p50_ms"`
+	P99      float64 `json:"wait_p99_ms"`
+}
+
+type jsonVerdict struct {
+	Safe     bool     `json:"safe"`
+	Expected bool     `json:"expected"`
+	Text     string   `json:"text"`
+	Missed   []string `json:"missed"`
+	Check    string   `json:"check,omitempty"`
+}
+
+func ms(d time.Duration) float64 {
+	return math.Round(float64(d)/float64(time.Microsecond)) / 1000
+}
+
+func (r Report) document() jsonReport {
+	m, v := r.Metrics, r.Verdict()
+	doc := jsonReport{
+		Name: name(r.Scenario), Lock: r.Scenario.Lock.String(), Seed: r.Scenario.Seed,
+		Began: m.Began.UTC(), Elapsed: ms(m.Elapsed),
+		Counts: m.counts(), Violations: m.violations(),
+		Figures: map[string]float64{
+			"throughput_per_s": m.Throughput(), "commands_per_hold": m.CommandsPerHold(),
+			"utilisation": m.Utilisation, "fairness_jain": m.Fairness.Jain,
+			"longest_wait_ms": ms(m.Fairness.Starved), "longest_streak": float64(m.Fairness.Streak),
+			"server_cpu_ms": ms(m.Server.CPU), "overlap_longest_ms": ms(m.Overlap.Longest), "overlap_total_ms": ms(m.Overlap.Total),
+		},
+		Latencies: map[string]jsonLat{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
+		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...)},
+		LastError: m.LastErr, Unclean: r.Unclean,
+	}
+	if r.Proof != nil {
+		doc.Verdict.Check = r.Proof.String()
+	}
+	for _, l := range m.latencies() {
+		doc.Latencies[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{
+			l.latency.Count, ms(l.latency.Mean), ms(l.latency.P50), ms(l.latency.P90), ms(l.latency.P99), ms(l.latency.Max),
+		}
+	}
+	for _, e := range m.Evidence {
+		doc.Evidence = append(doc.Evidence, jsonEvidence{
+			e.Violation, e.Key, ms(e.At.Sub(m.Began)), ms(e.Length), e.First.json(m.Began), e.Second.json(m.Began), e.Cause,
+		})
+	}
+	for _, s := range r.Seconds {
+		doc.Seconds = append(doc.Seconds, jsonSecond{s.Acquired, ms(s.Wait.P50), ms(s.Wait.P99)})
+	}
+	return doc
+}
+
+func (s Side) json(began time.Time) *jsonSide {
+	if s.Client == 0 {
+		return nil
+	}
+	return &jsonSide{
+		ownerOf(s.Client), s.Token, s.Fence, s.Reader,
+		ms(s.From.Sub(began)), ms(s.To.Sub(began)), ms(s.Deadline.Sub(began)),
+	}
+}
+
+// counts are the sums that agree.
+func (m Metrics) counts() map[string]int64 {
+	return map[string]int64{
+		"arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "refused": m.Refused,
+		"errors": m.Errors, "waiting": int64(m.Waiting), "released": m.Released, "expired": m.Expired,
+		"lost": m.Lost, "unconfirmed": m.Unconfirmed, "abandoned": m.Abandoned, "holding": int64(m.Holding),
+		"late": m.Late, "backlog": m.Backlog, "attempts": m.Attempts, "renewals": m.Renewals, "commands": m.Commands,
+	}
+}
+
+func (m Metrics) violations() map[string]int64 {
+	return map[string]int64{
+		"overlaps": m.Overlap.Count, "overlaps_excused": m.Overlap.Excused, "late_work": m.LateWork.Count,
+		"fenced": m.Fenced, "corrupt": m.Corrupt, "stuck": m.Stuck, "foreign_unlocks": m.Foreign,
+	}
+}

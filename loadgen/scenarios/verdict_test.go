@@ -1,0 +1,112 @@
+package scenarios
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis reports on every connection it cannot have
+	m.Run()
+}
+
+// switches are the power of children.
+type switches []*server.Child
+
+func (s switches) Down(node int) error { return s[node-1].Kill() }
+
+func (s switches) Up(ctx context.Context, node int, empty bool) error {
+	if empty {
+		if err := s[node-1].Erase(); err != nil {
+			return err
+		}
+	}
+	return s[node-1].Restart(ctx)
+}
+
+// longest is how long a scenario without faults runs here: it shows from the
+// beginning what it is for.
+const longest = 5 * time.Second
+
+// Every scenario is run on real servers, all at once, and must show what it is
+// for. Scenarios 7, 8, 15, 24, 36, 45, 52, 57, 64, 67, 69 and 109.
+func TestEveryScenarioShowsWhatItIsFor(t *testing.T) {
+	single := connect(t, server.ForTest(t).Addr())
+	var all sync.WaitGroup
+	for _, s := range All() {
+		if len(s.Faults) == 0 {
+			s.Duration = min(s.Duration, longest)
+		}
+		for _, side := range s.Sides() {
+			on := loadgen.Servers{Redis: single}
+			if side.Lock.Kind == loadgen.Redlock {
+				on = five(t)
+			}
+			all.Go(func() { show(t, on, side) })
+		}
+	}
+	all.Wait()
+}
+
+// five starts independent servers, with their power switches.
+func five(t *testing.T) loadgen.Servers {
+	t.Helper()
+	var on loadgen.Servers
+	var children switches
+	for range 5 {
+		child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "no")
+		children = append(children, child)
+		on.Nodes = append(on.Nodes, connect(t, child.Addr()))
+	}
+	on.Redis, on.Power = on.Nodes[0], children
+	return on
+}
+
+func connect(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// show runs a scenario to its end and asks whether it showed what it is for.
+func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) {
+	run, err := loadgen.New(on, s)
+	if err == nil {
+		err = run.Start()
+	}
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	<-run.Done()
+	if err := run.Close(); err != nil {
+		t.Errorf("%s: %v", s.Name, err)
+	}
+	m := run.Metrics()
+	missed := loadgen.Missed(s.Expect, m)
+	for _, missed := range missed {
+		t.Errorf("%s (%s): expected %s, got %s", s.Name, s.Lock, missed, missed.Measured(m))
+	}
+	v := m.Verdict(s)
+	if !v.Safe {
+		t.Errorf("%s (%s): %s", s.Name, s.Lock, v.Text)
+	}
+	if len(missed) > 0 || !v.Safe {
+		m.Seconds, m.Cells = nil, nil
+		t.Logf("%s: %+v", s.Name, m)
+	}
+	for _, rdb := range append([]*redis.Client{on.Redis.(*redis.Client)}, on.Nodes...) {
+		keys, err := rdb.Keys(context.Background(), run.Scenario().Keys.Prefix+"*").Result()
+		if err != nil || len(keys) > 0 {
+			t.Errorf("%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
+		}
+	}
+}

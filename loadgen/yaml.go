@@ -1,0 +1,522 @@
+package loadgen
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// field is a key of a scenario file and what its value is for.
+type field struct {
+	key string
+	set func(*yaml.Node) error
+}
+
+// Parse reads a scenario file. An error is one line that names the line of the
+// file and the key that is wrong, and says what would be right.
+func Parse(file []byte) (Scenario, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(file, &doc); err != nil {
+		return Scenario{}, errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
+	}
+	if len(doc.Content) == 0 {
+		return Scenario{}, errors.New("the file is empty; a scenario begins with a name: …")
+	}
+	var s Scenario
+	if err := mapping(doc.Content[0], "", s.fields()); err != nil {
+		return Scenario{}, err
+	}
+	if err := s.Validate(); err != nil {
+		return Scenario{}, placed(doc.Content[0], err)
+	}
+	return s, nil
+}
+
+// placed names the line of the key that an error begins with, if it is there.
+func placed(top *yaml.Node, err error) error {
+	word, _, _ := strings.Cut(err.Error(), " ")
+	word = strings.TrimSuffix(word, ":")
+	// Some keys stand inside another one, and some begin an entry of a list.
+	inside := map[string]string{"ttl": "lock", "renew": "lock", "wait": "lock", "fence": "lock", "threshold": "thresholds", "stage": "stages", "fault": "faults"}
+	for _, key := range []string{word, inside[word]} {
+		for i := 0; i+1 < len(top.Content); i += 2 {
+			if top.Content[i].Value == key {
+				return fmt.Errorf("line %d: %w", top.Content[i].Line, err)
+			}
+		}
+	}
+	return err
+}
+
+func (s *Scenario) fields() []field {
+	return []field{
+		{"name", text(&s.Name)},
+		{"caption", text(&s.Caption)},
+		{"watch", text(&s.Watch)},
+		{"lock", s.Lock.read},
+		{"versus", sequence(func(n *yaml.Node) error {
+			var l Lock
+			err := l.read(n)
+			s.Versus = append(s.Versus, l)
+			return err
+		})},
+		{"keys", s.Keys.read},
+		{"clients", whole(&s.Clients)},
+		{"rate", arrivals(&s.Rate)},
+		{"hold", s.Hold.read},
+		{"think", s.Think.read},
+		{"reads", part(&s.Reads)},
+		{"depth", whole(&s.Depth)},
+		{"patience", duration(&s.Patience)},
+		{"conns", whole(&s.Conns)},
+		{"stages", sequence(func(n *yaml.Node) error {
+			var st Stage
+			err := mapping(n, "stages", []field{{"for", duration(&st.For)}, {"clients", whole(&st.Clients)}, {"rate", arrivals(&st.Rate)}})
+			s.Stages = append(s.Stages, st)
+			return err
+		})},
+		{"faults", sequence(func(n *yaml.Node) error {
+			var f Fault
+			err := mapping(n, "faults", f.fields())
+			s.Faults = append(s.Faults, f)
+			return err
+		})},
+		{"thresholds", thresholds(&s.Thresholds)},
+		{"expect", thresholds(&s.Expect)},
+		{"seed", func(n *yaml.Node) error {
+			seed, err := strconv.ParseUint(n.Value, 10, 64)
+			s.Seed = seed
+			return wrong(n, err, "a whole number")
+		}},
+		{"duration", duration(&s.Duration)},
+	}
+}
+
+func (f *Fault) fields() []field {
+	return []field{
+		{"at", duration(&f.At)},
+		{"fault", word(&f.Kind)},
+		{"clients", whole(&f.Clients)},
+		{"client", whole(&f.Client)},
+		{"node", whole(&f.Node)},
+		{"for", duration(&f.For)},
+		{"delay", duration(&f.Delay)},
+		{"jitter", duration(&f.Jitter)},
+		{"by", duration(&f.By)},
+		{"before", text(&f.Before)},
+	}
+}
+
+// read takes a kind, or a mapping.
+func (l *Lock) read(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		return word(&l.Kind)(n)
+	}
+	every := ""
+	if err := mapping(n, "lock", []field{
+		{"kind", word(&l.Kind)},
+		{"ttl", duration(&l.TTL)},
+		{"renew", func(n *yaml.Node) error { return l.Renew.read(n, &every) }},
+		{"wait", l.Wait.read},
+		{"fence", func(n *yaml.Node) error { return wrong(n, n.Decode(&l.Fence), "true or false") }},
+	}); err != nil {
+		return err
+	}
+	return l.resolve(n, every)
+}
+
+// resolve works out a renewal that was given as a part of the TTL.
+func (l *Lock) resolve(n *yaml.Node, every string) error {
+	by, isPart := strings.CutPrefix(every, "ttl/")
+	if every == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(every)
+	if isPart {
+		var divisor int
+		divisor, err = strconv.Atoi(by)
+		if err == nil && divisor > 1 {
+			d = l.withDefaults().TTL / time.Duration(divisor)
+		}
+	}
+	if err != nil || d <= 0 {
+		return fmt.Errorf("line %d: renew: every: %q is no time; write one like 500ms or ttl/3", n.Line, every)
+	}
+	l.Renew.Every = d
+	return nil
+}
+
+// read takes on, off, or a mapping.
+func (r *Renew) read(n *yaml.Node, every *string) error {
+	if n.Kind == yaml.ScalarNode {
+		on, known := map[string]bool{"on": true, "true": true, "off": false, "false": false}[n.Value]
+		if !known {
+			return fmt.Errorf("line %d: renew: %q is neither on nor off, nor like {every: ttl/3, max: 0}", n.Line, n.Value)
+		}
+		r.Off = !on
+		return nil
+	}
+	return mapping(n, "renew", []field{{"every", text(every)}, {"max", whole(&r.Max)}})
+}
+
+// read takes notify, poll, or a mapping.
+func (w *Wait) read(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		switch n.Value {
+		case "notify", "fair", "queue":
+		case "poll":
+			*w = Wait{Poll: defaultPoll, Jitter: 0.5}
+		default:
+			return fmt.Errorf("line %d: wait: %q is neither notify nor poll, nor like {poll: 50ms, jitter: 0.5, tries: 20}", n.Line, n.Value)
+		}
+		return nil
+	}
+	return mapping(n, "wait", []field{{"poll", duration(&w.Poll)}, {"jitter", part(&w.Jitter)}, {"tries", whole(&w.Tries)}})
+}
+
+// defaultPoll is how often those ask who are told to poll and not how.
+const defaultPoll = 50 * time.Millisecond
+
+func (k *Keys) read(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		return whole(&k.N)(n)
+	}
+	return mapping(n, "keys", []field{{"pick", word(&k.Pick)}, {"n", whole(&k.N)}, {"skew", real(&k.Skew)}, {"prefix", text(&k.Prefix)}})
+}
+
+// read takes the form of ParseDist, or a mapping.
+func (d *Dist) read(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		parsed, err := ParseDist(n.Value)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n.Line, err)
+		}
+		*d = parsed
+		return nil
+	}
+	if err := mapping(n, "a distribution", []field{
+		{"dist", word(&d.Shape)}, {"mean", duration(&d.Mean)},
+		{"min", duration(&d.Low)}, {"max", duration(&d.High)},
+		{"p50", duration(&d.Low)}, {"p99", duration(&d.High)},
+		{"fast", duration(&d.Low)}, {"slow", duration(&d.High)}, {"share", part(&d.Share)},
+	}); err != nil {
+		return err
+	}
+	if err := d.validate(); err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	return nil
+}
+
+// mapping reads the keys of a mapping, of which each may be there once.
+func mapping(n *yaml.Node, where string, fields []field) error {
+	if where != "" {
+		where += ": "
+	}
+	var keys []string
+	for _, f := range fields {
+		keys = append(keys, f.key)
+	}
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: %snot a mapping; its keys are %s", n.Line, where, strings.Join(keys, " "))
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := slices.Index(keys, key.Value)
+		if at < 0 {
+			return fmt.Errorf("line %d: %sthere is no key %q%s; there are %s", key.Line, where, key.Value, nearest(key.Value, keys), strings.Join(keys, " "))
+		}
+		if first, twice := seen[key.Value]; twice {
+			return fmt.Errorf("line %d: %s%s is there already, in line %d", key.Line, where, key.Value, first)
+		}
+		seen[key.Value] = key.Line
+		if err := fields[at].set(value); err != nil {
+			return inKey(key.Value, err)
+		}
+	}
+	return nil
+}
+
+// inKey puts the key into an error that begins with its line.
+func inKey(key string, err error) error {
+	line, rest, found := strings.Cut(err.Error(), ": ")
+	if !found || !strings.HasPrefix(line, "line ") || strings.HasPrefix(rest, key+":") {
+		return err
+	}
+	return fmt.Errorf("%s: %s: %s", line, key, rest)
+}
+
+// nearest is a hint at the key that was meant, if one is close.
+func nearest(word string, keys []string) string {
+	best, distance := "", 3
+	for _, key := range keys {
+		if d := edits(word, key); d < distance {
+			best, distance = key, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q", best)
+}
+
+// edits is how many letters have to be changed, added or removed.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// sequence reads every entry of a list.
+func sequence(each func(*yaml.Node) error) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		if n.Kind != yaml.SequenceNode {
+			return fmt.Errorf("line %d: not a list; write one entry a line, each with a dash", n.Line)
+		}
+		for _, entry := range n.Content {
+			if err := each(entry); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// wrong says what a value should have been, if there is an error.
+func wrong(n *yaml.Node, err error, right string) error {
+	if err == nil && n.Kind == yaml.ScalarNode {
+		return nil
+	}
+	if n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: not %s", n.Line, right)
+	}
+	return fmt.Errorf("line %d: %q is not %s", n.Line, n.Value, right)
+}
+
+func text(to *string) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		*to = n.Value
+		return wrong(n, nil, "a text")
+	}
+}
+
+func word[T ~string](to *T) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		*to = T(n.Value)
+		return wrong(n, nil, "a word")
+	}
+}
+
+func whole(to *int) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		v, err := strconv.Atoi(n.Value)
+		*to = v
+		return wrong(n, err, "a whole number")
+	}
+}
+
+func real(to *float64) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		v, err := strconv.ParseFloat(n.Value, 64)
+		*to = v
+		return wrong(n, err, "a number")
+	}
+}
+
+func part(to *float64) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		v, err := parseShare(n.Value)
+		*to = v
+		return wrong(n, err, "a share like 80% or 0.8")
+	}
+}
+
+func duration(to *time.Duration) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		v, err := time.ParseDuration(n.Value)
+		*to = v
+		return wrong(n, err, "a time like 500ms or 2m")
+	}
+}
+
+func arrivals(to *float64) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		v, err := ParseRate(n.Value)
+		*to = v
+		return wrong(n, err, "a rate like 500/s or 30/m")
+	}
+}
+
+func thresholds(to *[]Threshold) func(*yaml.Node) error {
+	return sequence(func(n *yaml.Node) error {
+		t, err := ParseThreshold(n.Value)
+		if err == nil {
+			err = t.validate()
+		}
+		*to = append(*to, t)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n.Line, err)
+		}
+		return nil
+	})
+}
+
+// ParseRate reads 500, 500/s or 30/m, as arrivals a second.
+func ParseRate(text string) (float64, error) {
+	number, per := text, 1.0
+	for suffix, seconds := range map[string]float64{"/s": 1, "/m": 60, "/min": 60, "/h": 3600} {
+		if n, found := strings.CutSuffix(text, suffix); found {
+			number, per = n, seconds
+		}
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(v >= 0) {
+		return 0, fmt.Errorf("%q is no rate; write one like 500/s or 30/m", text)
+	}
+	return v / per, nil
+}
+
+// Marshal writes the scenario as a file that [Parse] reads.
+func (s Scenario) Marshal() []byte {
+	var b bytes.Buffer
+	line := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%s: %s\n", key, value)
+		}
+	}
+	line("name", quoted(s.Name))
+	line("caption", quoted(s.Caption))
+	line("watch", quoted(s.Watch))
+	line("lock", s.Lock.flow())
+	lines(&b, "versus", s.Versus, Lock.flow)
+	line("keys", s.Keys.flow())
+	line("clients", notZero(s.Clients))
+	if s.Rate > 0 {
+		line("rate", rateText(s.Rate))
+	}
+	line("hold", s.Hold.String())
+	line("think", s.Think.String())
+	if s.Reads > 0 {
+		line("reads", percent(s.Reads))
+	}
+	line("depth", notZero(s.Depth))
+	line("patience", notZeroTime(s.Patience))
+	line("conns", notZero(s.Conns))
+	lines(&b, "stages", s.Stages, Stage.flow)
+	lines(&b, "faults", s.Faults, Fault.flow)
+	lines(&b, "thresholds", s.Thresholds, func(t Threshold) string { return strconv.Quote(t.String()) })
+	lines(&b, "expect", s.Expect, func(t Threshold) string { return strconv.Quote(t.String()) })
+	if s.Seed > 0 {
+		line("seed", strconv.FormatUint(s.Seed, 10))
+	}
+	line("duration", notZeroTime(s.Duration))
+	return b.Bytes()
+}
+
+func lines[T any](b *bytes.Buffer, key string, all []T, each func(T) string) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s:\n", key)
+	for _, one := range all {
+		fmt.Fprintf(b, "  - %s\n", each(one))
+	}
+}
+
+// flow joins what is not empty of pairs of a key and a value.
+func flow(pairs ...string) string {
+	var all []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			all = append(all, pairs[i]+": "+pairs[i+1])
+		}
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
+
+func (l Lock) flow() string {
+	renew, wait, fence := "", "", ""
+	switch {
+	case l.Renew.Off:
+		renew = "off"
+	case l.Renew.Every > 0 || l.Renew.Max > 0:
+		renew = flow("every", notZeroTime(l.Renew.Every), "max", notZero(l.Renew.Max))
+	}
+	if l.Wait.Poll > 0 {
+		wait = flow("poll", short(l.Wait.Poll), "jitter", strconv.FormatFloat(l.Wait.Jitter, 'g', -1, 64), "tries", notZero(l.Wait.Tries))
+	}
+	if l.Fence {
+		fence = "true"
+	}
+	return flow("kind", string(l.Kind), "ttl", notZeroTime(l.TTL), "renew", renew, "wait", wait, "fence", fence)
+}
+
+func (k Keys) flow() string {
+	skew, prefix := "", ""
+	if k.Skew > 0 {
+		skew = strconv.FormatFloat(k.Skew, 'g', -1, 64)
+	}
+	if k.Prefix != "" {
+		prefix = quoted(k.Prefix)
+	}
+	return flow("pick", string(k.Pick), "n", notZero(k.N), "skew", skew, "prefix", prefix)
+}
+
+func (st Stage) flow() string {
+	rate := ""
+	if st.Rate > 0 {
+		rate = rateText(st.Rate)
+	}
+	return flow("for", short(st.For), "clients", notZero(st.Clients), "rate", rate)
+}
+
+func (f Fault) flow() string {
+	return flow("at", short(f.At), "fault", string(f.Kind), "clients", notZero(f.Clients), "client", notZero(f.Client),
+		"node", notZero(f.Node), "for", notZeroTime(f.For), "delay", notZeroTime(f.Delay), "jitter", notZeroTime(f.Jitter),
+		"by", notZeroTime(f.By), "before", f.Before)
+}
+
+func rateText(rate float64) string { return strconv.FormatFloat(rate, 'g', -1, 64) + "/s" }
+
+func notZero(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func notZeroTime(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return short(d)
+}
+
+// quoted writes a text in the one way that is right for every text.
+func quoted(s string) string {
+	if s == "" {
+		return ""
+	}
+	return strconv.Quote(s)
+}

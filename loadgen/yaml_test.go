@@ -1,0 +1,130 @@
+package loadgen
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// example has every key.
+const example = `name: hot-key
+caption: "One. Two."
+watch: the queue
+lock: {kind: fair, ttl: 6s, renew: {every: ttl/3, max: 4}, wait: notify, fence: true}
+versus:
+  - {kind: mutex, wait: {poll: 50ms, jitter: 0.2, tries: 5}, renew: off}
+  - reentrant
+keys: {pick: zipf, n: 50, skew: 1.1, prefix: "demo:{hot}:"}
+clients: 200
+rate: 500/s
+hold: {dist: lognormal, p50: 20ms, p99: 400ms}
+think: {dist: exp, mean: 50ms}
+patience: 2s
+conns: 4
+stages: [{for: 30s, clients: 50}, {for: 60s, clients: 500, rate: 30/m}]
+faults:
+  - {at: 40s, fault: freeze, clients: 3, for: 12s}
+  - {at: 50s, fault: slow, delay: 20ms, jitter: 5ms}
+thresholds: ["overlap.count == 0", "wait.p99 < 250ms", "lost.rate < 0.1%"]
+expect: ["late-work.count > 0"]
+seed: 42
+duration: 2m
+`
+
+func parsed(t *testing.T, text string) Scenario {
+	t.Helper()
+	s, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return s
+}
+
+func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
+	got := parsed(t, example)
+	want := Scenario{
+		Name: "hot-key", Caption: "One. Two.", Watch: "the queue",
+		Lock: Lock{Kind: Fair, TTL: 6 * time.Second, Renew: Renew{Every: 2 * time.Second, Max: 4}, Fence: true},
+		Versus: []Lock{
+			{Kind: Mutex, Wait: Wait{Poll: 50 * time.Millisecond, Jitter: 0.2, Tries: 5}, Renew: Renew{Off: true}},
+			{Kind: Reentrant},
+		},
+		Keys: Keys{Pick: PickZipf, N: 50, Skew: 1.1, Prefix: "demo:{hot}:"}, Clients: 200, Rate: 500,
+		Hold: LogNormal(20*time.Millisecond, 400*time.Millisecond), Think: Exp(50 * time.Millisecond),
+		Patience: 2 * time.Second, Conns: 4,
+		Stages: []Stage{{For: 30 * time.Second, Clients: 50}, {For: time.Minute, Clients: 500, Rate: 0.5}},
+		Faults: []Fault{
+			{At: 40 * time.Second, Kind: Freeze, Clients: 3, For: 12 * time.Second},
+			{At: 50 * time.Second, Kind: Slow, Delay: 20 * time.Millisecond, Jitter: 5 * time.Millisecond},
+		},
+		Thresholds: []Threshold{{"overlap.count", "==", 0}, {"wait.p99", "<", 0.25}, {"lost.rate", "<", 0.001}},
+		Expect:     []Threshold{{"late-work.count", ">", 0}},
+		Seed:       42, Duration: 2 * time.Minute,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestAScenarioThatWasWrittenIsReadAsItWas(t *testing.T) {
+	for _, s := range []Scenario{
+		parsed(t, example),
+		parsed(t, example).WithDefaults(),
+		Scenario{Name: "x: \"y\"\n#z"}.WithDefaults(),
+		{Name: "rw", Lock: Lock{Kind: RW}, Reads: 0.85, Depth: 3, Hold: Bimodal(time.Millisecond, time.Second, 0.07), Think: Uniform(0, time.Second)},
+		{Name: "skew", Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: -90 * time.Second, Client: 2}, {Kind: Crash, Before: "GET"}}},
+	} {
+		if got := parsed(t, string(s.Marshal())); !reflect.DeepEqual(got, s) {
+			t.Errorf("got  %+v\nwant %+v\n%s", got, s, s.Marshal())
+		}
+	}
+}
+
+func TestAWrongFileIsToldByLineAndKeyAndWhatWouldBeRight(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{"", "the file is empty; a scenario begins with a name: …"},
+		{"name: x\nklients: 3", `line 2: there is no key "klients", did you mean "clients"; there are name caption`},
+		{"lock:\n  kind: mutex\n  tll: 5s", `line 3: lock: there is no key "tll", did you mean "ttl"; there are kind ttl renew wait fence`},
+		{"clients: many", `line 1: clients: "many" is not a whole number`},
+		{"\n\nhold: quick", `line 3: hold: "quick" is no distribution; write 20ms, exp:20ms`},
+		{"hold: {dist: normal, mean: 3s}", "line 1: hold: dist must be one of const exp uniform lognormal bimodal"},
+		{"patience: 5", `line 1: patience: "5" is not a time like 500ms or 2m`},
+		{"rate: fast", `line 1: rate: "fast" is not a rate like 500/s or 30/m`},
+		{"reads: most", `line 1: reads: "most" is not a share like 80% or 0.8`},
+		{"lock: {renew: sometimes}", `line 1: lock: renew: "sometimes" is neither on nor off`},
+		{"lock: {wait: patiently}", `line 1: lock: wait: "patiently" is neither notify nor poll`},
+		{"lock: {renew: {every: ttl/x}}", `line 1: lock: renew: every: "ttl/x" is no time; write one like 500ms or ttl/3`},
+		{"clients: 2\nclients: 3", "line 2: clients is there already, in line 1"},
+		{"name: x\nlock: {kind: semaphore}", "line 2: lock: kind must be one of mutex reentrant rw fair redlock classic/"},
+		{"name: x\nclients: 90000", "line 2: clients must be 1 to 10000, not 90000"},
+		{"name: x\nlock: {ttl: 1ms}", "line 2: ttl must be 10ms to"},
+		{"faults: crash", "line 1: faults: not a list"},
+		{"faults:\n- {at: 1s, fault: freez}", `line 1: fault 1: fault must be one of crash freeze`},
+		{"thresholds:\n- wait.p98 < 3s", `line 2: thresholds: threshold: there is no figure called "wait.p98"`},
+		{"thresholds: [wait.p99 < fast]", `line 1: thresholds: threshold "wait.p99 < fast": "fast" is no time`},
+		{"- a\n- b", "line 1: not a mapping; its keys are name caption"},
+		{"name: [a", "line 1: did not find expected"},
+	} {
+		_, err := Parse([]byte(c.file))
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q:\n got %v\nwant %s…", c.file, err, c.want)
+		}
+	}
+}
+
+func FuzzAnyFileIsReadOrRefused(f *testing.F) {
+	f.Add(example)
+	f.Add("lock: &a {kind: *a}")
+	f.Add("{: }")
+	f.Fuzz(func(t *testing.T, file string) {
+		s, err := Parse([]byte(file))
+		switch {
+		case err != nil && strings.Contains(err.Error(), "\n"):
+			t.Errorf("more than a line: %q", err)
+		case err != nil:
+		case s.Validate() != nil:
+			t.Errorf("was read, but %v", s.Validate())
+		}
+	})
+}
