@@ -12,6 +12,8 @@ const (
 	exitUsage       = 2
 	exitFindings    = 3
 	exitNoConnect   = 6
+	exitUnsafe      = 98 // an overlap on a sound lock
+	exitThreshold   = 99
 	exitInterrupted = 130
 )
 

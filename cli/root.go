@@ -44,7 +44,11 @@ It only reads.`,
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.demoCommand(), p.listCommand(), p.watchCommand(), p.formatsCommand(), p.completionCommand(), p.manCommand(), p.versionCommand())
+	root.AddCommand(
+		p.demoCommand(), p.listCommand(), p.watchCommand(), p.formatsCommand(),
+		p.loadCommand(), p.scenariosCommand(),
+		p.completionCommand(), p.manCommand(), p.versionCommand(),
+	)
 	return root
 }
 

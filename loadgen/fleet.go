@@ -60,6 +60,7 @@ type crew struct {
 	open    func(opening) (identity, error)
 	tell    func(Event)
 	history *History
+	shared  bool   // the keys may be somebody else's, too
 	over    func() // called once, when the scenario has run its time
 }
 
@@ -89,6 +90,9 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 	f.oracle.report = f.violated
 	f.oracle.handoff = f.recorder.handOver
 	f.janitor = newJanitor(s, c.servers, f.oracle)
+	if c.shared {
+		f.janitor.spare()
+	}
 	for range s.Conns {
 		root, err := f.open(newWire(&f.commands))
 		if err != nil {

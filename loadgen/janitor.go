@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type janitor struct {
 	guard   time.Duration // time to live of what has none
 	idle    time.Duration // computing time of the servers before the run
 
+	spared map[string]bool // keys that were there before: somebody else's
+
 	mu      sync.Mutex
 	guarded []string
 }
@@ -35,11 +38,38 @@ func newJanitor(s Scenario, on Servers, o *oracle) *janitor {
 	}
 }
 
+// spare looks which of the keys are there already, and leaves those alone. A
+// server that does not answer has nobody's.
+func (j *janitor) spare() {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
+	defer cancel()
+	j.spared = make(map[string]bool)
+	for _, rdb := range j.servers {
+		for part := range slices.Chunk(j.keys, batch) {
+			pipe := rdb.Pipeline()
+			there := make(map[string]*redis.IntCmd)
+			for _, key := range part {
+				for _, name := range j.names(key) {
+					there[name] = pipe.Exists(ctx, name)
+				}
+			}
+			if _, err := pipe.Exec(ctx); err != nil {
+				break
+			}
+			for name, n := range there {
+				if n.Val() > 0 {
+					j.spared[name] = true
+				}
+			}
+		}
+	}
+}
+
 // firstTouch is called before a key is locked for the first time. The counter of
 // fencing numbers has no time to live: it is made here, with one.
 func (j *janitor) firstTouch(ctx context.Context, key int) {
 	guarded := j.withoutTTL(j.keys[key])
-	if guarded == "" {
+	if guarded == "" || j.spared[guarded] {
 		return
 	}
 	j.mu.Lock()
@@ -125,7 +155,7 @@ func (j *janitor) clean() {
 }
 
 // deleteAll removes the keys that were ever wanted, with all that stands beside
-// them.
+// them, but for those that were there before.
 func (j *janitor) deleteAll(ctx context.Context) error {
 	return j.delete(ctx, j.oracle.touched())
 }
@@ -136,11 +166,13 @@ const batch = 500
 func (j *janitor) delete(ctx context.Context, keys []string) error {
 	var failed error
 	for _, rdb := range j.servers {
-		for begin := 0; begin < len(keys); begin += batch {
+		for part := range slices.Chunk(keys, batch) {
 			pipe := rdb.Pipeline()
-			for _, key := range keys[begin:min(begin+batch, len(keys))] {
+			for _, key := range part {
 				for _, name := range j.names(key) {
-					pipe.Del(ctx, name)
+					if !j.spared[name] {
+						pipe.Del(ctx, name)
+					}
 				}
 			}
 			if _, err := pipe.Exec(ctx); err != nil {

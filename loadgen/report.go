@@ -61,7 +61,7 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	m, v := r.Metrics, r.Verdict()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Scenario.Lock, r.Scenario.load())))
-	fmt.Fprintf(t, "\nclients\t%d, %s, seed %d\n", m.Clients+r.gone(), rounded(m.Elapsed), r.Scenario.Seed)
+	fmt.Fprintf(t, "\nclients\t%d, %s, seed %d\n", r.Scenario.Clients, rounded(m.Elapsed), r.Scenario.Seed)
 	fmt.Fprintf(t, "arrivals\t%d = %d acquired + %d timed out + %d refused + %d errors + %d waiting\n",
 		m.Arrivals, m.Acquired, m.TimedOut, m.Refused, m.Errors, m.Waiting)
 	fmt.Fprintf(t, "acquired\t%d = %d released + %d expired + %d lost + %d unconfirmed + %d abandoned + %d holding\n",
@@ -69,8 +69,7 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	if r.Scenario.Rate > 0 {
 		fmt.Fprintf(t, "late\t%d arrivals had to wait for a client, %d still do\n", m.Late, m.Backlog)
 	}
-	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold, %.2f attempts a hold%s\n",
-		m.Throughput(), m.CommandsPerHold(), ratio(float64(m.Attempts), float64(m.Acquired)), m.cpuText())
+	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold%s\n", m.Throughput(), m.CommandsPerHold(), m.costText())
 	fmt.Fprintf(t, "fairness\t%.2f (1 = all alike), longest wait %s, %d in a row by one client\n",
 		m.Fairness.Jain, rounded(m.Fairness.Starved), m.Fairness.Streak)
 	fmt.Fprintf(t, "keys\theld %.0f%% of the time\n", 100*m.Utilisation)
@@ -95,9 +94,6 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	return t.Flush()
 }
 
-// gone is how many clients had left by the time of the figures.
-func (r Report) gone() int { return max(r.Scenario.Clients-r.Metrics.Clients, 0) }
-
 func name(s Scenario) string {
 	if s.Name == "" {
 		return "load"
@@ -117,11 +113,19 @@ func (s Scenario) load() string {
 	return fmt.Sprintf("%d clients on %s", s.Clients, keys)
 }
 
-func (m Metrics) cpuText() string {
-	if m.Server.CPU == 0 || m.Acquired == 0 {
-		return ""
+// costText says what a hold costs, as far as that is known.
+func (m Metrics) costText() string {
+	var text string
+	if m.Acquired == 0 {
+		return text
 	}
-	return fmt.Sprintf(", %s of the server's CPU a hold", rounded(m.Server.CPU/time.Duration(m.Acquired)))
+	if m.Attempts > 0 {
+		text = fmt.Sprintf(", %.2f attempts a hold", ratio(float64(m.Attempts), float64(m.Acquired)))
+	}
+	if m.Server.CPU > 0 {
+		text += fmt.Sprintf(", %s of the server's CPU a hold", rounded(m.Server.CPU/time.Duration(m.Acquired)))
+	}
+	return text
 }
 
 // namedLatency is one of the distributions of a run.
@@ -134,6 +138,19 @@ func (m Metrics) latencies() []namedLatency {
 	return []namedLatency{
 		{"wait", m.Wait}, {"held", m.Held}, {"release", m.Service}, {"hand-off", m.Handoff}, {"renewal late", m.RenewLate},
 	}
+}
+
+// WriteComparison writes what runs that were made side by side have in common,
+// a line each.
+func WriteComparison(w io.Writer, reports []Report) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "\nside by side\tholds/s\tcommands a hold\twait p50\tp99\tmax\thand-off p50\toverlaps\n")
+	for _, r := range reports {
+		m := r.Metrics
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%d\n", r.Scenario.Lock, m.Throughput(), m.CommandsPerHold(),
+			rounded(m.Wait.P50), rounded(m.Wait.P99), rounded(m.Wait.Max), rounded(m.Handoff.P50), m.Overlap.Count)
+	}
+	return t.Flush()
 }
 
 // evidenceShown is how many violations of a kind the text has; --json has more.

@@ -17,6 +17,7 @@ type Run struct {
 	open    func(opening) (identity, error) // what a fleet locks with
 	history *History
 	tell    func(Event)
+	shared  bool // the prefix is not of our making: there may be keys of others
 
 	changing sync.Mutex // one start, stop, change or close at a time
 
@@ -40,11 +41,12 @@ func newRun(on Servers, s Scenario, open func(opening) (identity, error)) (*Run,
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
+	shared := s.Keys.Prefix != ""
 	s = s.WithDefaults()
 	if err := on.supports(s); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
-	return &Run{servers: on, open: open, scenario: s, over: make(chan struct{})}, nil
+	return &Run{servers: on, open: open, scenario: s, shared: shared, over: make(chan struct{})}, nil
 }
 
 // Listen has every event told to somebody, in order, as it happens, from the
@@ -57,8 +59,8 @@ func (r *Run) Record(h *History) { r.history = h }
 
 // Start begins, or begins again after Stop, with new figures and the same
 // choices. It waits for a Stop that is under way, does nothing if the run is
-// running, and returns ErrClosed after Close. It asks the server nothing: one
-// that cannot be reached shows in the figures, as errors.
+// running, and returns ErrClosed after Close. A server that
+// cannot be reached shows in the figures, as errors.
 func (r *Run) Start() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -76,7 +78,10 @@ func (r *Run) start() error {
 		return nil
 	}
 	over := make(chan struct{})
-	f, err := newFleet(r.scenario, crew{r.servers, r.open, r.tell, r.history, func() { r.expire(over) }})
+	f, err := newFleet(r.scenario, crew{
+		servers: r.servers, open: r.open, tell: r.tell, history: r.history, shared: r.shared,
+		over: func() { r.expire(over) },
+	})
 	if err != nil {
 		return fmt.Errorf("start the load: %w", err)
 	}
@@ -188,11 +193,14 @@ func (r *Run) Apply(s Scenario) error {
 			return err
 		}
 	}
+	shared := true
 	if !live && s.Keys.Prefix == r.Scenario().Keys.Prefix {
 		s.Keys.Prefix = freshPrefix() // another kind of lock may not read what this one left
+		shared = false
 	}
 	r.mu.Lock()
 	r.scenario = s
+	r.shared = shared
 	f := r.fleet
 	r.mu.Unlock()
 	switch {

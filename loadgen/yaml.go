@@ -520,3 +520,30 @@ func quoted(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+// Set reads a value into a key of the scenario, as a file would have it. A path
+// leads into a mapping: lock.ttl. An error says what would be right.
+func (s *Scenario) Set(path, value string) error {
+	node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+	if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) == 0 {
+			return fmt.Errorf("%q is not in order", value)
+		}
+		node = doc.Content[0]
+	}
+	keys := strings.Split(path, ".")
+	for _, key := range slices.Backward(keys) {
+		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: key}, node}}
+	}
+	err := mapping(node, "", s.fields())
+	if err == nil {
+		return nil
+	}
+	// There is no line, and whoever set the key knows it.
+	_, what, _ := strings.Cut(err.Error(), ": ")
+	for _, key := range keys {
+		what = strings.TrimPrefix(what, key+": ")
+	}
+	return errors.New(what)
+}

@@ -41,6 +41,7 @@ const longest = 5 * time.Second
 func TestEveryScenarioShowsWhatItIsFor(t *testing.T) {
 	single := connect(t, server.ForTest(t).Addr())
 	var all sync.WaitGroup
+	var herd []*float64 // commands a hold, by the way of waiting
 	for _, s := range All() {
 		if len(s.Faults) == 0 {
 			s.Duration = min(s.Duration, longest)
@@ -50,10 +51,17 @@ func TestEveryScenarioShowsWhatItIsFor(t *testing.T) {
 			if side.Lock.Kind == loadgen.Redlock {
 				on = five(t)
 			}
-			all.Go(func() { show(t, on, side) })
+			cost := new(float64)
+			if s.Name == "herd" {
+				herd = append(herd, cost)
+			}
+			all.Go(func() { *cost = show(t, on, side).CommandsPerHold() })
 		}
 	}
 	all.Wait()
+	if poll, notify, fair := *herd[0], *herd[1], *herd[2]; !(poll > 3*notify && notify > fair) {
+		t.Errorf("commands a hold: %.1f by asking, %.1f by listening, %.1f in a queue", poll, notify, fair)
+	}
 }
 
 // five starts independent servers, with their power switches.
@@ -77,14 +85,14 @@ func connect(t *testing.T, addr string) *redis.Client {
 }
 
 // show runs a scenario to its end and asks whether it showed what it is for.
-func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) {
+func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
 	run, err := loadgen.New(on, s)
 	if err == nil {
 		err = run.Start()
 	}
 	if err != nil {
 		t.Error(err)
-		return
+		return loadgen.Metrics{}
 	}
 	<-run.Done()
 	if err := run.Close(); err != nil {
@@ -109,4 +117,5 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) {
 			t.Errorf("%s (%s): keys left behind: %q %v", s.Name, s.Lock, keys, err)
 		}
 	}
+	return m
 }

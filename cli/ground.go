@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen"
+	"locktop/server"
+	"locktop/tui/widget"
+)
+
+// ground is where a load takes place.
+type ground struct {
+	loadgen.Servers
+	ours  bool // started for the occasion
+	title string
+	close func()
+}
+
+// nodes is how many servers a Redlock has in the demo.
+const nodes = 5
+
+// openGround connects to the servers that the flags name, or starts some.
+func (p *program) openGround(ctx context.Context, c *connection, o *loading, s loadgen.Scenario) (*ground, error) {
+	redlock := s.Lock.Kind == loadgen.Redlock
+	switch {
+	case o.demo && len(o.redlock) > 0:
+		return nil, misuse("", "--demo and --redlock contradict each other")
+	case o.demo && redlock:
+		return startGround(ctx, nodes)
+	case o.demo:
+		return startGround(ctx, 1)
+	case len(o.redlock) > 0:
+		return p.dialNodes(ctx, c, o)
+	case redlock:
+		return nil, misuse("name them with --redlock URL,URL,…, or start some with --demo", "a redlock needs independent servers")
+	}
+	t, err := p.dialLocal(ctx, c, o.force)
+	if err != nil {
+		return nil, err
+	}
+	return &ground{Servers: loadgen.Servers{Redis: t.rdb}, title: t.title, close: t.close}, nil
+}
+
+const loadHint = "--yes-load-this-server does it all the same"
+
+// dialLocal connects to a server, but unless force only to one on this machine.
+func (p *program) dialLocal(ctx context.Context, c *connection, force bool) (*target, error) {
+	e, err := c.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if !force && !e.local() {
+		return nil, misuse(loadHint, "%s is not on this machine: a load there may slow down what others do", e)
+	}
+	return p.dial(ctx, c)
+}
+
+// dialNodes connects to the servers of a Redlock.
+func (p *program) dialNodes(ctx context.Context, c *connection, o *loading) (*ground, error) {
+	g := &ground{title: counted(len(o.redlock), "node"), close: func() {}}
+	for _, url := range o.redlock {
+		one := *c
+		one.url = url
+		one.given = func(flag string) bool { return flag == "url" || c.given(flag) }
+		t, err := p.dialLocal(ctx, &one, o.force)
+		if err != nil {
+			g.close()
+			return nil, err
+		}
+		rest := g.close
+		g.close = func() { t.close(); rest() }
+		g.Nodes = append(g.Nodes, t.rdb)
+	}
+	g.Redis = g.Nodes[0]
+	return g, nil
+}
+
+// startGround starts n servers: real ones where there is a redis-server on PATH,
+// else embedded ones.
+func startGround(ctx context.Context, n int) (*ground, error) {
+	g := &ground{ours: true, close: func() {}}
+	err := g.startChildren(ctx, n)
+	if errors.Is(err, server.ErrNotInstalled) {
+		err = g.startEmbedded(n)
+	}
+	if err != nil {
+		g.close()
+		return nil, fmt.Errorf("start servers for the demo: %w", err)
+	}
+	if n > 1 {
+		g.Redis, g.title = g.Nodes[0], "five "+g.title
+		return g, nil
+	}
+	g.Redis, g.Nodes, g.title = g.Nodes[0], nil, "a "+g.title
+	return g, nil
+}
+
+// add takes in a server, which end ends.
+func (g *ground) add(rdb *redis.Client, end func()) {
+	g.Nodes = append(g.Nodes, rdb)
+	rest := g.close
+	g.close = func() {
+		_ = rdb.Close()
+		end()
+		rest()
+	}
+}
+
+func (g *ground) startChildren(ctx context.Context, n int) error {
+	g.title = "redis-server of its own"
+	var power children
+	for range n {
+		// They keep what they have on disk: a node that is switched off and on
+		// again does not forget, unless it is meant to.
+		child, err := server.StartChild(ctx, server.ChildOptions{Args: []string{"--appendonly", "yes"}})
+		if err != nil {
+			return err
+		}
+		power = append(power, child)
+		g.add(redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}), func() { _ = child.Stop() })
+	}
+	g.Power = power
+	return nil
+}
+
+func (g *ground) startEmbedded(n int) error {
+	g.title = "server inside locktop, which is slow: install redis-server for figures"
+	var power links
+	for range n {
+		e, err := server.StartEmbedded()
+		if err != nil {
+			return err
+		}
+		link := server.NewLink(e.Dial)
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
+		inside := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		power = append(power, plug{link, inside})
+		g.add(rdb, func() { _ = inside.Close(); e.Close() })
+	}
+	g.Power = power
+	return nil
+}
+
+// children are servers that can be killed.
+type children []*server.Child
+
+// Down implements [loadgen.Power].
+func (c children) Down(node int) error { return c[node-1].Kill() }
+
+// Up implements [loadgen.Power].
+func (c children) Up(ctx context.Context, node int, empty bool) error {
+	if empty {
+		if err := c[node-1].Erase(); err != nil {
+			return err
+		}
+	}
+	return c[node-1].Restart(ctx)
+}
+
+// links are embedded servers that can be cut off, which for their clients is the
+// same as to be down.
+type links []plug
+
+type plug struct {
+	link   *server.Link
+	inside *redis.Client // past the link
+}
+
+// Down implements [loadgen.Power].
+func (l links) Down(node int) error {
+	l[node-1].link.Refuse(errors.New("the node is down"))
+	l[node-1].link.Cut()
+	return nil
+}
+
+// Up implements [loadgen.Power].
+func (l links) Up(ctx context.Context, node int, empty bool) error {
+	if empty {
+		if err := l[node-1].inside.FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+	}
+	l[node-1].link.Refuse(nil)
+	return nil
+}
+
+// admits refuses a prefix under which somebody else has keys.
+func (g *ground) admits(ctx context.Context, s loadgen.Scenario, force bool) error {
+	if g.ours || force || s.Keys.Prefix == "" { // none: a random one, which is nobody's
+		return nil
+	}
+	key, err := g.Occupied(ctx, s.Keys.Prefix)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		return misuse(loadHint, "there are keys under the prefix %q that are not ours: %s", s.Keys.Prefix, widget.Plain(key))
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
+)
+
+// loading is what load does besides the scenario.
+type loading struct {
+	knobs      []knob
+	thresholds []string
+	set        *pflag.FlagSet // tells which knobs were turned
+
+	redlock []string
+	demo    bool
+	force   bool
+
+	json      bool
+	files     outputFiles
+	metrics   string
+	check     bool
+	checkHTML string
+}
+
+// knob is a flag that stands for a key of a scenario file.
+type knob struct {
+	flag, key, usage string
+	value            string
+}
+
+// knobs returns the flags that change a scenario.
+func knobs() []knob {
+	return []knob{
+		{flag: "clients", key: "clients", usage: "`number` of clients (default 20)"},
+		{flag: "rate", key: "rate", usage: "arrivals on schedule, like `500/s`, whether clients are free or not"},
+		{flag: "duration", key: "duration", usage: "`time` to run; 0 = until interrupted (default 30s)"},
+		{flag: "kind", key: "lock.kind", usage: "`kind` of lock: " + kindNames()},
+		{flag: "ttl", key: "lock.ttl", usage: "`time` to live of a lease (default 5s)"},
+		{flag: "renew", key: "lock.renew", usage: "`how` leases are renewed: on, off or {every: ttl/3, max: 4} (default on)"},
+		{flag: "wait", key: "lock.wait", usage: "`how` clients wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)"},
+		{flag: "fence", key: "lock.fence", usage: "`true`: number the holders, and refuse stale writes"},
+		{flag: "keys", key: "keys", usage: "`number` of keys (default 3)"},
+		{flag: "pick", key: "keys.pick", usage: "`which` key a client wants: uniform, one, zipf or hotspot (default uniform)"},
+		{flag: "prefix", key: "keys.prefix", usage: "`text` in front of every key (default load:{random}:)"},
+		{flag: "hold", key: "hold", usage: "`time` inside: 20ms, exp:20ms, uniform:10ms,50ms, lognormal:20ms,400ms or bimodal:5ms,500ms,5% (default exp:20ms)"},
+		{flag: "think", key: "think", usage: "`time` between two attempts, likewise (default exp:50ms)"},
+		{flag: "reads", key: "reads", usage: "`share` of readers, like 80%"},
+		{flag: "depth", key: "depth", usage: "`times` that a reentrant lock is entered"},
+		{flag: "patience", key: "patience", usage: "`time` after which a client gives up waiting (default never)"},
+		{flag: "conns", key: "conns", usage: "`number` of connections that the clients share (default 1)"},
+		{flag: "seed", key: "seed", usage: "`number`: the same one makes the same choices"},
+	}
+}
+
+func kindNames() string {
+	var names []string
+	for _, k := range loadgen.Kinds() {
+		names = append(names, string(k))
+	}
+	return strings.Join(names, ", ")
+}
+
+// defaultDuration is how long a load runs that nobody gave an end.
+const defaultDuration = 30 * time.Second
+
+func (o *loading) flags() []*pflag.FlagSet {
+	load := pflag.NewFlagSet("Load", pflag.ContinueOnError)
+	load.SortFlags = false
+	o.knobs = knobs()
+	for i := range o.knobs {
+		k := &o.knobs[i]
+		load.StringVar(&k.value, k.flag, "", k.usage)
+	}
+	load.StringArrayVar(&o.thresholds, "threshold", nil, "`what` must hold at the end, like 'wait.p99 < 250ms'; may be repeated")
+	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kind redlock")
+	load.BoolVar(&o.demo, "demo", false, "on servers of its own, started for the occasion")
+	load.BoolVar(&o.force, "yes-load-this-server", false, "also on a server that is not on this machine, or that has keys under the prefix")
+	o.set = load
+
+	out := pflag.NewFlagSet("Output", pflag.ContinueOnError)
+	out.SortFlags = false
+	out.BoolVar(&o.json, "json", false, "the report as one JSON document; errors are JSON, too")
+	o.files.addTo(out)
+	out.StringVar(&o.metrics, "metrics", "", "`address` to serve the figures at for Prometheus, like 127.0.0.1:9121")
+	out.BoolVar(&o.check, "check", false, "keep a history and prove that it is that of a lock")
+	out.StringVar(&o.checkHTML, "check-html", "", "`file` to draw the history in, with where it breaks; implies --check")
+	return []*pflag.FlagSet{load, out}
+}
+
+func (p *program) loadCommand() *cobra.Command {
+	var c connection
+	var o loading
+	cmd := &cobra.Command{
+		Use:   "load [SCENARIO|FILE] [flags]",
+		Short: "Clients that fight over locks, and a verdict",
+		Long: `Lets simulated clients fight over locks and reports how it went: how long they
+waited, what it cost, and whether two were ever inside at once.
+
+What they do is a ready-made scenario (see locktop scenarios), a scenario file,
+or neither; flags change it. Progress goes to stderr, the report to stdout. An
+interrupt stops the clients, releases everything and reports; a second one ends
+locktop at once.
+
+Every key begins with the prefix and is gone at the end. A server that is not on
+this machine, and one with other keys under the prefix, needs
+--yes-load-this-server.
+
+Exit codes: 98 an overlap on a sound lock, 99 a threshold missed.`,
+		Example: `  locktop load --demo
+  locktop load hot-key --duration 20s
+  locktop load redlock-minority --demo
+  locktop load --kind fair --rate 500/s --threshold 'wait.p99 < 250ms'
+  locktop scenarios freeze > freeze.yaml; locktop load freeze.yaml --html report.html`,
+		Args:                  cobra.MaximumNArgs(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.load(cmd.Context(), &c, &o, args)
+		},
+		ValidArgsFunction: completeScenarios,
+	}
+	cmdFlags(cmd, append(o.flags(), c.flags())...)
+	return cmd
+}
+
+func (p *program) load(ctx context.Context, c *connection, o *loading, args []string) error {
+	s, err := o.scenario(args)
+	if err != nil {
+		return err
+	}
+	on, err := p.openGround(ctx, c, o, s)
+	if err != nil {
+		return err
+	}
+	defer on.close()
+	sides := s.Sides()
+	for _, side := range sides {
+		if err := on.admits(ctx, side, o.force); err != nil {
+			return err
+		}
+	}
+	return p.runSides(ctx, on, o, sides)
+}
+
+// scenario is the one that was named, with the flags on top.
+func (o *loading) scenario(args []string) (loadgen.Scenario, error) {
+	var s loadgen.Scenario
+	if len(args) > 0 {
+		var err error
+		if s, err = namedScenario(args[0]); err != nil {
+			return s, err
+		}
+	}
+	for _, k := range o.knobs {
+		if !o.set.Changed(k.flag) {
+			continue
+		}
+		if err := s.Set(k.key, k.value); err != nil {
+			return s, misuse("", "--%s: %v", k.flag, err)
+		}
+	}
+	for _, text := range o.thresholds {
+		t, err := loadgen.ParseThreshold(text)
+		if err != nil {
+			return s, misuse("", "--threshold: %v", err)
+		}
+		s.Thresholds = append(s.Thresholds, t)
+	}
+	if err := s.Validate(); err != nil {
+		return s, misuse("", "%v", err)
+	}
+	if s.Duration == 0 && len(s.Stages) == 0 && !o.set.Changed("duration") {
+		s.Duration = defaultDuration
+	}
+	return s, nil
+}
+
+// namedScenario is a ready-made one or a file, in this order.
+func namedScenario(name string) (loadgen.Scenario, error) {
+	if s, found := scenarios.Find(name); found {
+		return s, nil
+	}
+	file, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return loadgen.Scenario{}, misuse("there are "+strings.Join(scenarioNames(), ", "), "there is no scenario and no file called %q", name)
+	}
+	if err != nil {
+		return loadgen.Scenario{}, fmt.Errorf("read the scenario: %w", err)
+	}
+	s, err := loadgen.Parse(file)
+	if err != nil {
+		return s, misuse("", "%s: %v", name, err)
+	}
+	return s, nil
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range scenarios.All() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// completeScenarios lets the shell complete names of scenarios, and of files.
+func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return scenarioNames(), cobra.ShellCompDirectiveDefault
+}

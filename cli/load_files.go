@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"locktop/loadgen"
+)
+
+// outputFiles are the files that a load fills.
+type outputFiles struct{ events, trace, csv, hgrm, html string }
+
+func (o *outputFiles) addTo(set *pflag.FlagSet) {
+	set.StringVar(&o.events, "events", "", "`file` for everything that happens, one JSON object a line")
+	set.StringVar(&o.html, "html", "", "`file` for the report as one page with charts")
+	set.StringVar(&o.csv, "csv", "", "`file` for a line a second")
+	set.StringVar(&o.hgrm, "hgrm", "", "`file` for the percentiles of the wait, as HdrHistogram writes them")
+	set.StringVar(&o.trace, "trace", "", "`file` for a timeline that Chrome and Perfetto show")
+}
+
+// openFiles are those that are filled while the load runs, and the names of the
+// others.
+type openFiles struct {
+	outputFiles
+	events *bufio.Writer
+	trace  *loadgen.Trace
+	failed error // the first write that failed
+	close  []func() error
+}
+
+// open makes the files of a side; those after the first have its number in
+// their names.
+func (o outputFiles) open(side int) (*openFiles, error) {
+	f := &openFiles{outputFiles: o}
+	for _, name := range []*string{&f.outputFiles.events, &f.outputFiles.trace, &f.csv, &f.hgrm, &f.html} {
+		*name = numbered(*name, side)
+	}
+	if name := f.outputFiles.events; name != "" {
+		file, err := f.create(name)
+		if err != nil {
+			return nil, err
+		}
+		f.events = bufio.NewWriter(file)
+	}
+	if name := f.outputFiles.trace; name != "" {
+		file, err := f.create(name)
+		if err != nil {
+			return nil, err
+		}
+		f.trace = loadgen.NewTrace(file)
+	}
+	return f, nil
+}
+
+// numbered puts the number of a side before the extension.
+func numbered(name string, side int) string {
+	if name == "" || side == 0 {
+		return name
+	}
+	ext := filepath.Ext(name)
+	return fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), side+1, ext)
+}
+
+func (f *openFiles) create(name string) (*os.File, error) {
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("write the outcome: %w", err)
+	}
+	f.close = append(f.close, file.Close)
+	return file, nil
+}
+
+// listener takes in events, nil if no file wants them.
+func (f *openFiles) listener() func(loadgen.Event) {
+	if f.events == nil && f.trace == nil {
+		return nil
+	}
+	return func(e loadgen.Event) {
+		if f.trace != nil {
+			f.trace.Add(e)
+		}
+		if f.events != nil && f.failed == nil {
+			f.failed = writeJSON(f.events, e)
+		}
+	}
+}
+
+// finish fills the other files, and closes all.
+func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
+	errs := []error{f.failed}
+	if f.events != nil {
+		errs = append(errs, f.events.Flush())
+	}
+	if f.trace != nil {
+		errs = append(errs, f.trace.Close())
+	}
+	for _, end := range f.close {
+		errs = append(errs, end())
+	}
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{{f.csv, r.WriteCSV}, {f.hgrm, run.WriteHistogram}, {f.html, r.WriteHTML}} {
+		if file.name != "" {
+			errs = append(errs, writeFile(file.name, file.write))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("write the outcome: %w", err)
+	}
+	return nil
+}
+
+// writeFile makes a file and has it filled.
+func writeFile(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+
+	"locktop/loadgen"
+	"locktop/tui/widget"
+)
+
+// side is one of the runs of a load: there is more than one where locks are
+// compared.
+type side struct {
+	run       *loadgen.Run
+	chronicle loadgen.Chronicle
+	history   *loadgen.History
+	files     *openFiles
+	unclean   error
+}
+
+// runSides runs all sides at once, to the end or until ctx ends, and reports.
+func (p *program) runSides(ctx context.Context, on *ground, o *loading, scenarios []loadgen.Scenario) error {
+	var sides []*side
+	defer func() {
+		for _, s := range sides {
+			_ = s.run.Close()
+		}
+	}()
+	for i, scenario := range scenarios {
+		s, err := o.openSide(on, scenario, i)
+		if err != nil {
+			return err
+		}
+		sides = append(sides, s)
+	}
+	if o.metrics != "" {
+		stop, err := serveMetrics(o.metrics, sides)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	p.announce(on, sides[0].run.Scenario())
+	for _, s := range sides {
+		if err := s.run.Start(); err != nil {
+			return err
+		}
+	}
+	p.await(ctx, sides)
+	for _, s := range sides {
+		s.unclean = s.run.Stop()
+		s.chronicle.Add(s.run.Metrics())
+	}
+	return p.report(ctx, o, sides)
+}
+
+// openSide makes a run with all that listens to it.
+func (o *loading) openSide(on *ground, scenario loadgen.Scenario, number int) (*side, error) {
+	run, err := loadgen.New(on.Servers, scenario)
+	if err != nil {
+		return nil, misuse("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
+	}
+	s := &side{run: run}
+	if o.check || o.checkHTML != "" {
+		s.history = &loadgen.History{}
+		run.Record(s.history)
+	}
+	s.files, err = o.files.open(number)
+	if err != nil {
+		return nil, err
+	}
+	if tell := s.files.listener(); tell != nil {
+		run.Listen(tell)
+	}
+	return s, nil
+}
+
+// announce says what begins.
+func (p *program) announce(on *ground, s loadgen.Scenario) {
+	end := "until it is interrupted"
+	if s.Duration > 0 {
+		end = "for " + s.Duration.String()
+	}
+	p.notes.note("%s on %s, %s, keys %s*, seed %d", s.Lock, on.title, end, s.Keys.Prefix, s.Seed)
+	if s.Watch != "" {
+		p.notes.note("watch: %s", s.Watch)
+	}
+}
+
+// await shows progress until all runs are over or ctx ends.
+func (p *program) await(ctx context.Context, sides []*side) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	line := p.progress()
+	defer line.clear()
+	for _, s := range sides {
+		for over := s.run.Done(); over != nil; {
+			select {
+			case <-over:
+				over = nil
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				for _, each := range sides {
+					m := each.run.Metrics()
+					each.chronicle.Add(m)
+					line.show(len(sides) > 1, each.run.Scenario(), m)
+				}
+			}
+		}
+	}
+}
+
+// progress is where progress is shown: a line that changes on a terminal, else
+// a line a second.
+type progress struct {
+	notes notes
+	live  bool
+}
+
+func (p *program) progress() *progress {
+	f, ok := p.notes.to.(*os.File)
+	return &progress{notes: p.notes, live: ok && !p.notes.json && term.IsTerminal(f.Fd())}
+}
+
+func (l *progress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics) {
+	rate := int64(0)
+	if n := len(m.Seconds); n > 1 {
+		rate = m.Seconds[n-2].Acquired
+	}
+	var text strings.Builder
+	if compared {
+		fmt.Fprintf(&text, "%s: ", s.Lock)
+	}
+	fmt.Fprintf(&text, "%s, %d clients, %d/s, wait p50 %s p99 %s, %d holding, %d waiting, %s",
+		span(m.Elapsed), m.Clients, rate, m.Wait.P50.Round(10*time.Microsecond), m.Wait.P99.Round(10*time.Microsecond),
+		m.Holding, m.Waiting, counted(int(m.Overlap.Count), "overlap"))
+	if m.Errors > 0 {
+		fmt.Fprintf(&text, ", %s", counted(int(m.Errors), "error"))
+	}
+	if l.live && !compared {
+		fmt.Fprintf(l.notes.to, "\r\x1b[K%s", widget.Plain(text.String()))
+		return
+	}
+	l.notes.note("%s", text.String())
+}
+
+func (l *progress) clear() {
+	if l.live {
+		fmt.Fprint(l.notes.to, "\r\x1b[K")
+	}
+}
+
+// serveMetrics serves the figures of the runs at /metrics, those of further
+// sides at /metrics/2 and so on.
+func serveMetrics(addr string, sides []*side) (stop func(), err error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, misuse("", "--metrics: %v", err)
+	}
+	mux := http.NewServeMux()
+	for i, s := range sides {
+		path := "/metrics"
+		if i > 0 {
+			path = fmt.Sprintf("/metrics/%d", i+1)
+		}
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+			// Whoever hung up wants no more.
+			_ = s.run.Metrics().WritePrometheus(w)
+		})
+	}
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(listener)
+	}()
+	return func() {
+		_ = srv.Close()
+		<-done
+	}, nil
+}
+
+// proveWithin bounds the proof of a history.
+const proveWithin = time.Minute
+
+// report prints what the runs showed and returns the exit code as a fault.
+func (p *program) report(ctx context.Context, o *loading, sides []*side) error {
+	var faults []error
+	var reports []loadgen.Report
+	for _, s := range sides {
+		r := loadgen.Report{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.chronicle.Seconds()}
+		if s.unclean != nil {
+			r.Unclean = s.unclean.Error()
+		}
+		if s.history != nil {
+			proof := s.history.Prove(proveWithin)
+			r.Proof = &proof
+		}
+		if err := p.printReport(o, s, r); err != nil {
+			return err
+		}
+		faults = append(faults, judged(r))
+		reports = append(reports, r)
+	}
+	if len(reports) > 1 && !o.json {
+		if err := loadgen.WriteComparison(p.out, reports); err != nil {
+			return fmt.Errorf("print the report: %w", err)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return worst(faults)
+}
+
+// printReport prints a report and fills its files.
+func (p *program) printReport(o *loading, s *side, r loadgen.Report) error {
+	var err error
+	if o.json {
+		err = writeJSON(p.out, r)
+	} else {
+		err = r.WriteText(p.out, widget.Plain)
+	}
+	if err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	if err := s.files.finish(s.run, r); err != nil {
+		return err
+	}
+	if o.checkHTML == "" || r.Proof == nil {
+		return nil
+	}
+	return writeFile(o.checkHTML, r.Proof.WriteHTML)
+}
+
+// judged is the fault of a run, nil if there is none.
+func judged(r loadgen.Report) error {
+	v := r.Verdict()
+	switch {
+	case !v.Safe:
+		return &fault{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", r.Scenario.Lock, v.Text)}
+	case len(v.Missed) > 0:
+		return &fault{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
+	}
+	return nil
+}
+
+// worst returns the fault with the smallest of these exit codes: a violation
+// weighs more than a threshold.
+func worst(faults []error) error {
+	var found error
+	for _, err := range faults {
+		var f, before *fault
+		if errors.As(err, &f) && (!errors.As(found, &before) || f.code < before.code) {
+			found = err
+		}
+	}
+	return found
+}
