@@ -174,10 +174,10 @@ func (d deed) consequence(v lockView) string {
 	case keyspace.Expire:
 		return fmt.Sprintf("%s ends in %s, unless %s renews it; nobody loses it at once.", name, setting(giveTTL), holder)
 	case keyspace.Extend:
-		return fmt.Sprintf("%s stays with %s for %s from now on; %s wait for longer.", name, holder, setting(giveTTL), several(len(v.Waiters), "waiter"))
+		return fmt.Sprintf("%s stays with %s for %s from now on; %s wait for longer.", name, holder, setting(giveTTL), several(v.Crowd(), "waiter"))
 	default:
 		return fmt.Sprintf("%s: lets %s in; %s still believes that it holds the lock, and works on. %s.",
-			name, several(len(v.Waiters), "waiter"), holder, upperFirst(ends))
+			name, several(v.Crowd(), "waiter"), holder, upperFirst(ends))
 	}
 }
 

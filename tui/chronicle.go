@@ -56,7 +56,7 @@ func (c *chronicle) add(change keyspace.Change, events []keyspace.Event) {
 	}
 	for i := range change.Locks {
 		l := &change.Locks[i]
-		c.lane(l.ID()).waiting(change.At, len(l.Waiters))
+		c.lane(l.ID()).waiting(change.At, l.Crowd())
 	}
 	for _, id := range change.Gone {
 		c.lane(id).waiting(change.At, 0)

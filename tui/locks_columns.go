@@ -104,7 +104,7 @@ func countCell(v lockView, _ int) widget.Cell {
 }
 
 func waitCell(v lockView, _ int) widget.Cell {
-	n := len(v.Waiters)
+	n := v.Crowd()
 	if n == 0 {
 		return widget.Cell{Style: v.state.theme.dim, Text: "0"}
 	}
@@ -194,7 +194,7 @@ func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 // Of figures, the large ones matter and come first.
 
 func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
-func byWaiters(a, b lockView) int  { return cmp.Compare(len(b.Waiters), len(a.Waiters)) }
+func byWaiters(a, b lockView) int  { return cmp.Compare(b.Crowd(), a.Crowd()) }
 func byHeld(a, b lockView) int     { return cmp.Compare(b.Age(b.now), a.Age(a.now)) }
 func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
 func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }

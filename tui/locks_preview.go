@@ -104,12 +104,16 @@ func (v lockView) until(expires time.Time) string {
 // waiters names the first of those who wait.
 func (v lockView) waiters() string {
 	const most = 4
-	n := len(v.Waiters)
-	if n == 0 {
+	n := v.Crowd()
+	switch {
+	case n == 0:
 		return "nobody, as far as this kind of lock shows"
+	case len(v.Waiters) == 0:
+		return count(n) + " whose names it does not show"
 	}
 	var names []string
-	for i := range v.Waiters[:min(n, most)] {
+	shown := min(len(v.Waiters), most)
+	for i := range v.Waiters[:shown] {
 		waiter := &v.Waiters[i]
 		name := v.state.who(waiter.ID)
 		if !waiter.Since.IsZero() {
@@ -118,8 +122,8 @@ func (v lockView) waiters() string {
 		names = append(names, name)
 	}
 	text := strings.Join(names, ", ")
-	if n > most {
-		text += fmt.Sprintf(" and %s more", count(n-most))
+	if n > shown {
+		text += fmt.Sprintf(" and %s more", count(n-shown))
 	}
 	return text
 }

@@ -129,13 +129,13 @@ func (v lockView) timeLeft(w int) string {
 // where that is known.
 func (v lockView) queue(w int) []string {
 	s := v.state
-	n := len(v.Waiters)
-	if n == 0 {
+	n := v.Crowd()
+	if len(v.Waiters) == 0 {
 		return []string{s.item(w, "waiting", s.theme.dim, v.waiters())}
 	}
 	label := "waiting"
 	var lines []string
-	for i := range v.Waiters[:min(n, waitersListed)] {
+	for i := range v.Waiters[:min(len(v.Waiters), waitersListed)] {
 		waiter := &v.Waiters[i]
 		since := ""
 		if !waiter.Since.IsZero() {

@@ -79,7 +79,7 @@ func (p *picture) find(id keyspace.ID) (keyspace.Lock, bool) {
 func (p *picture) waiting() int {
 	n := 0
 	for i := range p.locks {
-		n += len(p.locks[i].Waiters)
+		n += p.locks[i].Crowd()
 	}
 	return n
 }
