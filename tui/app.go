@@ -32,7 +32,7 @@ func newApp(ctx context.Context, w World) *app {
 	a := &app{ctx: ctx, world: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.where = widget.Plain(w.Title)
-	a.load, a.scenes, a.scene = w.Load, w.Scenes, -1
+	a.load, a.scenes, a.scene, a.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if len(w.Scenes) > 0 && w.Load != nil {
 		a.dialog = a.scenesMenu()
 	}

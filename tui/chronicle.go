@@ -56,6 +56,11 @@ func (c *chronicle) add(change keyspace.Change, events []keyspace.Event) {
 	}
 	for i := range change.Locks {
 		l := &change.Locks[i]
+		for _, v := range l.Votes {
+			if v.Token != "" {
+				c.owner(v.Token)
+			}
+		}
 		c.lane(l.ID()).waiting(change.At, l.Crowd())
 	}
 	for _, id := range change.Gone {

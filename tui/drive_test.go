@@ -301,6 +301,7 @@ func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { r
 type server struct {
 	mu    sync.Mutex
 	locks []keyspace.Lock
+	nodes []keyspace.Node
 	err   error
 	ahead time.Duration // of the server's clock
 	block chan struct{} // looks wait for it to be closed
@@ -332,6 +333,7 @@ func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	return keyspace.Snapshot{
 		At:       time.Now().Add(v.ahead),
 		Locks:    locks,
+		Nodes:    v.nodes,
 		Complete: true,
 		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, Took: 2300 * time.Microsecond},
 		Server:   keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"},

@@ -21,6 +21,7 @@ type fleet struct {
 	changes   int  // such changes so far
 	pending   bool // another one has to follow
 
+	quorum []string // the addresses of its Redlock's servers, in its order
 	scenes []loadgen.Scenario
 	scene  int // the one that plays; -1: none of them
 }

@@ -24,6 +24,7 @@ func TestGoldenPictures(t *testing.T) {
 					d.press("6").golden("events-" + name)
 					d.press("1", "j", "enter").golden("lock-" + name)
 				})
+				drive(t, elected(w), func(d *driver) { d.size(size[0], size[1]).press("4").golden("redlock-" + name) })
 			})
 		}
 	}

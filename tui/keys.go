@@ -72,6 +72,8 @@ const (
 	faultMenu
 	nextScene
 	previousScene
+	nodeDown
+	nodeEmpty
 )
 
 // place is where keys work: a page, or several of them.
@@ -171,6 +173,9 @@ func bindings() []binding {
 		{shorter, onLoad, []string{"["}, "", "", ""},
 		{choosePrevious, onLoad, []string{"h"}, "h l", "", "the client that a fault strikes: another one, or anyone"},
 		{chooseNext, onLoad, []string{"l"}, "", "", ""},
+
+		{nodeDown, onNodes, []string{"d"}, "d", "down", "in the demo: take the node down for ten seconds"},
+		{nodeEmpty, onNodes, []string{"e"}, "e", "empty", "in the demo: restart the node with nothing in it"},
 
 		{back, anywhere, []string{"esc"}, "Esc", "", "back: out of the lock, the pause, the filter"},
 		{up, onLists, []string{"k", "up"}, "k j ↑ ↓", "", "up and down"},

@@ -126,6 +126,8 @@ func stories() []story {
 		{onTimeline, "[", func(d *driver) { d.press("[").want("no violation before this time") }},
 		{onTimeline, "]", func(d *driver) { d.press("]").want("no violation after this time") }},
 
+		{onNodes, "d", func(d *driver) { d.press("d").want("only the nodes of the demo") }},
+		{onNodes, "e", func(d *driver) { d.press("e").want("only the nodes of the demo") }},
 		{onFindings, "enter", func(d *driver) { d.press("enter").want("newest first", "job:nightly") }},
 		{onFindings, "/", func(d *driver) {
 			d.press("/").enter("never").want("1 of 2").press("enter").wantNot("overdue").press("esc").wantNot("1 of 2")
@@ -345,7 +347,7 @@ func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 func TestHelpScrollsInASmallWindow(t *testing.T) {
 	drive(t, world(), func(d *driver) {
 		d.size(60, 12).press("?").want("locks").wantNot("states")
-		for range 40 {
+		for range 90 {
 			d.press("j")
 		}
 		d.want("states").press("k").press("esc").wantNot("everywhere")

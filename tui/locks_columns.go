@@ -180,6 +180,9 @@ func dbCell(v lockView, _ int) widget.Cell {
 }
 
 func nodeCell(v lockView, _ int) widget.Cell {
+	if n := len(v.Votes); n > 0 {
+		return widget.Cell{Style: v.state.theme.dim, Text: several(n, "node")}
+	}
 	return widget.Cell{Style: v.state.theme.dim, Text: v.state.place(v.Node)}
 }
 

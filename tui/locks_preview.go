@@ -140,7 +140,10 @@ func (v lockView) story() string {
 		fence = "fence " + count(v.Fence)
 	}
 	at := fmt.Sprintf("database %d", v.DB)
-	if v.Node != "" {
+	switch {
+	case len(v.Votes) > 0:
+		at = fmt.Sprintf("%d of %s", votes(v.Lock), several(len(v.Votes), "node"))
+	case v.Node != "":
 		at = s.place(v.Node) + " " + at
 	}
 	return s.sentence(renewed, fence, at)

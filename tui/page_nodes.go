@@ -1,26 +1,22 @@
 package tui
 
 import (
-	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/keyspace"
+	"locktop/loadgen"
 	"locktop/tui/widget"
 )
 
-// nodesPage shows the servers that the locks are on.
+// nodesPage shows the servers that the locks are on and, for a Redlock, which
+// token stands on which of them.
 type nodesPage struct {
 	cursor cursor[string] // by address
-	rows   []node
-}
-
-// node is one server, as the picture shows it.
-type node struct {
-	addr          string
-	role, version string
-	locks         int
+	rows   []keyspace.Node
 }
 
 func (p *nodesPage) title() string { return "4 Nodes" }
@@ -38,55 +34,102 @@ func (p *nodesPage) update(s *state, msg tea.Msg) tea.Cmd {
 			p.cursor.choose(row, len(p.rows), p.key)
 		}
 	case action:
-		if !p.cursor.travel(msg, len(p.rows), p.height(s), p.key) {
-			s.refuse("nothing to go back from: no pause")
-		}
+		return p.act(s, msg)
 	}
 	return nil
 }
 
+func (p *nodesPage) act(s *state, a action) tea.Cmd {
+	if p.cursor.travel(a, len(p.rows), p.height(s), p.key) {
+		return nil
+	}
+	switch a {
+	case nodeDown:
+		return p.strike(s, loadgen.Fault{Kind: loadgen.NodeDown, For: downFor})
+	case nodeEmpty:
+		return p.strike(s, loadgen.Fault{Kind: loadgen.RestartEmpty, For: time.Second})
+	case back:
+		s.refuse("nothing to go back from: no pause")
+	}
+	return nil
+}
+
+// downFor is how long a key takes a node down.
+const downFor = 10 * time.Second
+
+// strike lets a fault strike the selected node.
+func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
+	if s.load == nil {
+		s.refuse(noLoad)
+		return nil
+	}
+	f.Node = slices.Index(s.quorum, p.cursor.chosen) + 1
+	if f.Node == 0 {
+		s.refuse("only the nodes of the demo's redlock can be switched off")
+		return nil
+	}
+	return strike(s.load, f)
+}
+
+// arrange lists the nodes that were asked or, where nobody says, those that the
+// locks say they are on.
 func (p *nodesPage) arrange(s *state) {
 	snap := s.shown().snap
-	counts := map[string]int{}
-	for i := range snap.Locks {
-		counts[snap.Locks[i].Node]++
+	p.rows = slices.Clone(snap.Nodes)
+	if len(p.rows) == 0 && snap.Server.Addr != "" {
+		p.rows = []keyspace.Node{{Server: snap.Server, Up: true, Keys: snap.Cost.Keys, Locks: len(snap.Locks)}}
 	}
-	if _, known := counts[snap.Server.Addr]; !known && snap.Server.Addr != "" && len(counts) == 0 {
-		counts[snap.Server.Addr] = 0
-	}
-	p.rows = p.rows[:0]
-	for addr, n := range counts {
-		row := node{addr: addr, locks: n}
-		if addr == snap.Server.Addr || len(counts) == 1 {
-			row.role, row.version = snap.Server.Role, snap.Server.Version
-		}
-		p.rows = append(p.rows, row)
-	}
-	slices.SortFunc(p.rows, func(a, b node) int { return cmp.Or(strings.Compare(a.addr, b.addr)) })
 	p.cursor.follow(len(p.rows), p.key)
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 
-func (p *nodesPage) key(row int) string { return p.rows[row].addr }
+func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
 
-func (p *nodesPage) height(s *state) int { return max(0, s.frame().body-1) }
+// height is the number of nodes there is room for: all, or what the matrix
+// leaves.
+func (p *nodesPage) height(s *state) int {
+	h := s.frame().body - 1
+	if len(elections(s.shown())) > 0 {
+		h = min(max(1, h/2), len(p.rows))
+	}
+	return max(0, h)
+}
 
 func (p *nodesPage) summary(s *state, l *widget.Line) {
-	snap := s.shown().snap
-	spread(l, s.glyphs, []part{
-		{style: s.theme.strong, text: several(len(p.rows), "node")},
-		{style: s.theme.text, text: widget.Plain(snap.Server.Mode), rank: 1},
-		{style: s.theme.dim, text: several(snap.Cost.Keys, "key"), rank: 2},
+	snap, t, g := s.shown().snap, s.theme, s.glyphs
+	down := 0
+	for i := range p.rows {
+		if !p.rows[i].Up {
+			down++
+		}
+	}
+	health := part{style: t.good, text: g.Check + " all answer"}
+	if down > 0 {
+		health = part{style: t.bad, text: g.Cross + " " + count(down) + " down"}
+	}
+	follow := ""
+	if snap.Follow.Mode != "" {
+		follow = "followed by " + string(snap.Follow.Mode)
+	}
+	spread(l, g, []part{
+		{style: t.strong, text: several(len(p.rows), "node")},
+		health,
+		{style: t.text, text: widget.Plain(snap.Server.Mode), rank: 1},
+		{style: t.dim, text: follow, rank: 3},
+		{style: t.dim, text: several(snap.Cost.Keys, "key"), rank: 2},
 	}, nil)
 }
 
 func nodeColumns() []widget.Column {
 	return []widget.Column{
 		{Title: "NODE", Min: 16, Max: 32},
-		{Title: "ROLE", Min: 8, Priority: 1},
-		{Title: "VERSION", Min: 9, Priority: 2},
-		{Title: "LOCKS", Min: 7, Right: true},
-		{Title: "SHARE", Min: 7, Max: 24},
+		{Title: "STATE", Min: 7},
+		{Title: "ROLE", Min: 7, Priority: 3},
+		{Title: "VERSION", Min: 8, Priority: 4},
+		{Title: "PING", Min: 7, Priority: 2, Right: true},
+		{Title: "KEYS", Min: 8, Priority: 5, Right: true},
+		{Title: "LOCKS", Min: 6, Right: true},
+		{Title: "SHARE", Min: 6, Max: 24, Priority: 1},
 	}
 }
 
@@ -95,29 +138,147 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	head := widget.NewLine(w).Skip(widget.Style{}, margin)
 	table.Header(head, s.theme.head, s.theme.sorted, -1, "")
 	lines := []string{head.String()}
-	all := len(s.shown().snap.Locks)
-	for i := range max(0, min(h-1, len(p.rows)-p.cursor.top)) {
+	all := 0
+	for i := range p.rows {
+		all += p.rows[i].Locks
+	}
+	for i := range max(0, min(p.height(s), len(p.rows)-p.cursor.top)) {
 		row := p.cursor.top + i
 		l := widget.NewLine(w)
 		s.pointer(l, row == p.cursor.row)
-		table.Row(l, widget.Style{}, func(column, w int) widget.Cell { return s.nodeCell(p.rows[row], column, w, all) })
+		table.Row(l, widget.Style{}, func(column, w int) widget.Cell { return s.nodeCell(&p.rows[row], column, w, all) })
 		lines = append(lines, l.String())
 	}
+	if len(p.rows) == 0 {
+		lines = append(lines, s.paragraph(w, "", "no server has been looked at yet")...)
+	}
+	lines = append(lines, s.trouble(w, p.rows)...)
+	lines = append(lines, s.matrix(w, h-len(lines))...)
 	return lines[:min(h, len(lines))]
 }
 
-func (s *state) nodeCell(n node, column, w, all int) widget.Cell {
-	t := s.theme
-	switch column {
-	case 0:
-		return widget.Cell{Style: t.strong, Text: s.place(n.addr)}
-	case 1:
-		return widget.Cell{Style: t.text, Text: widget.Plain(n.role)}
-	case 2:
-		return widget.Cell{Style: t.dim, Text: widget.Plain(n.version)}
-	case 3:
-		return widget.Cell{Style: t.text, Text: count(n.locks)}
+func (s *state) nodeCell(n *keyspace.Node, column, w, all int) widget.Cell {
+	t, g := s.theme, s.glyphs
+	none := widget.Cell{Style: t.dim, Text: g.None}
+	switch {
+	case column == 0:
+		return widget.Cell{Style: t.strong, Text: s.place(n.Addr)}
+	case column == 1 && n.Up:
+		return widget.Cell{Style: t.good, Text: g.Dot + " up"}
+	case column == 1:
+		return widget.Cell{Style: t.bad, Text: g.Cross + " down"}
+	case !n.Up:
+		return none
+	case column == 2 && n.Role != "":
+		return widget.Cell{Style: t.text, Text: widget.Plain(n.Role)}
+	case column == 3 && n.Version != "":
+		return widget.Cell{Style: t.dim, Text: widget.Plain(n.Version)}
+	case column == 4 && n.Ping > 0:
+		return widget.Cell{Style: t.text, Text: span(n.Ping)}
+	case column == 5:
+		return widget.Cell{Style: t.text, Text: count(n.Keys)}
+	case column == 6:
+		return widget.Cell{Style: t.text, Text: count(n.Locks)}
+	case column == 7:
+		return widget.Cell{Style: t.calm, Text: g.Bar(float64(n.Locks)/float64(max(1, all)), w)}
 	default:
-		return widget.Cell{Style: t.calm, Text: s.glyphs.Bar(float64(n.locks)/float64(max(1, all)), w)}
+		return none
 	}
+}
+
+// trouble says what the nodes that are down say instead.
+func (s *state) trouble(w int, nodes []keyspace.Node) []string {
+	var lines []string
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Trouble == "" || len(lines) == 3 {
+			continue
+		}
+		text := s.glyphs.Cross + " " + s.place(n.Addr) + ": " + widget.Plain(n.Trouble)
+		if s.veil.drawn {
+			text = s.glyphs.Cross + " " + s.place(n.Addr) + " does not answer"
+		}
+		l := widget.NewLine(w).Skip(widget.Style{}, margin)
+		lines = append(lines, l.Put(s.theme.warn, s.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
+	}
+	return lines
+}
+
+// elections are the locks of a picture that stand on several servers.
+func elections(p *picture) []*keyspace.Lock {
+	var all []*keyspace.Lock
+	for i := range p.locks {
+		if len(p.locks[i].Votes) > 0 {
+			all = append(all, &p.locks[i])
+		}
+	}
+	return all
+}
+
+// voteWidth is the width of a node in the matrix.
+const voteWidth = 4
+
+// matrix draws which token each server of a Redlock has, in h lines at most.
+func (s *state) matrix(w, h int) []string {
+	locks := elections(s.shown())
+	if len(locks) == 0 || h < 4 {
+		return nil
+	}
+	servers := len(locks[0].Votes)
+	names := max(8, min(32, w-margin-voteWidth*servers-30))
+	lines := []string{strings.Repeat(" ", w), s.ruleOf(w, "redlock", several(servers, "server")+", a majority is "+count(servers/2+1))}
+	head := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 2)
+	for i := range servers {
+		head.Put(s.theme.head, s.glyphs.Fit(count(i+1), voteWidth))
+	}
+	lines = append(lines, head.Put(s.theme.head, "  VOTES   VALID FOR").String())
+	for _, l := range locks[:min(len(locks), h-len(lines))] {
+		lines = append(lines, s.election(w, names, l))
+	}
+	return lines
+}
+
+// election draws one lock of the matrix.
+func (s *state) election(w, names int, l *keyspace.Lock) string {
+	t, g := s.theme, s.glyphs
+	v := lockView{l, s.clock(), s}
+	line := widget.NewLine(w).Skip(widget.Style{}, margin).Put(t.strong, g.Fit(s.key(l.Key), names)).Skip(widget.Style{}, 2)
+	for _, vote := range l.Votes {
+		text, st := s.vote(vote)
+		line.Put(st, text).Skip(widget.Style{}, voteWidth-1)
+	}
+	most := votes(l)
+	st, sign := t.good, g.Check
+	if l.State() == keyspace.Partial || most == 0 {
+		st, sign = t.warn, g.Half
+	}
+	line.Skip(widget.Style{}, 2).Put(st, g.Fit(count(most)+"/"+count(len(l.Votes))+" "+sign, 8))
+	if rest, ok := v.TTL(v.now); ok && len(l.Holders) > 0 {
+		line.Put(v.urgency(t.text), g.FitRight(left(rest), 7)).Skip(widget.Style{}, 1)
+		line.Put(v.urgency(t.calm), g.Bar(v.remaining(), max(0, min(16, line.Rest()-1))))
+	}
+	return line.String()
+}
+
+// votes is how many servers have the token of the lock's first holder.
+func votes(l *keyspace.Lock) int {
+	n := 0
+	for _, v := range l.Votes {
+		if len(l.Holders) > 0 && v.Token == l.Holders[0].ID {
+			n++
+		}
+	}
+	return n
+}
+
+// vote is the letter of the owner whose token a server has.
+func (s *state) vote(v keyspace.Vote) (string, widget.Style) {
+	switch {
+	case v.Silent:
+		return s.glyphs.Cross, s.theme.bad
+	case v.Token == "":
+		return s.glyphs.Point, s.theme.dim
+	}
+	letter, look := s.theme.ofOwner(s.chronicle.owners[v.Token])
+	return letter, look.letter
 }

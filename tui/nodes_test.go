@@ -1,0 +1,81 @@
+package tui
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/loadgen"
+)
+
+// elected is a world with a Redlock over five servers, two of which are down.
+func elected(w World) World {
+	v := &server{}
+	var names []string
+	for i := range 5 {
+		addr := fmt.Sprintf("127.0.0.1:700%d", i+1)
+		names = append(names, addr)
+		n := keyspace.Node{Server: keyspace.Server{Addr: addr, Role: "master", Version: "7.0.15"}, Up: true, Ping: 180 * time.Microsecond, Keys: 12, Locks: 3}
+		if i == 1 || i == 4 {
+			n = keyspace.Node{Server: keyspace.Server{Addr: addr}, Trouble: "dial tcp: connection refused"}
+		}
+		v.nodes = append(v.nodes, n)
+	}
+	lock := func(key, owner string, tokens ...string) keyspace.Lock {
+		l := mutex(key, owner, 8*time.Second)
+		l.Kind, l.Format, l.Node = keyspace.Redlock, "redsync", strings.Join(names, ",")
+		for i, token := range tokens {
+			l.Votes = append(l.Votes, keyspace.Vote{Node: names[i], Token: token, Silent: token == "?", Expires: l.Expires})
+			if token == "?" {
+				l.Votes[i].Token = ""
+			}
+		}
+		return l
+	}
+	v.locks = []keyspace.Lock{
+		lock("redlock:invoices", "9f3c", "9f3c", "?", "9f3c", "9f3c", "?"),
+		lock("redlock:orphan", "77aa", "77aa", "?", "", "", "?"),
+		lock("redlock:split", "1111", "1111", "?", "2222", "", "?"),
+	}
+	w.Source, w.Quorum = v, names
+	return w
+}
+
+func TestAVoteOfEachServerIsShown(t *testing.T) {
+	drive(t, elected(world()), func(d *driver) {
+		d.press("4").want("5 nodes", "2 down", "connection refused", "a majority is 3")
+		for key, want := range map[string][]string{
+			"redlock:invoices": {"A", "✗", "A", "A", "✗", "3/5", "✓"},
+			"redlock:orphan":   {"B", "✗", "·", "·", "✗", "1/5", "◐"},
+			"redlock:split":    {"C", "✗", "D", "·", "✗", "1/5", "◐"},
+		} {
+			if got := strings.Fields(d.line(key)); strings.Join(got[1:8], " ") != strings.Join(want, " ") {
+				t.Errorf("%s: %q, want %q", key, got, want)
+			}
+		}
+	})
+}
+
+func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
+	w, g := elected(world()), busy()
+	w.Load = g
+	drive(t, w, func(d *driver) {
+		d.press("4", "j", "j", "d").want("node-down strikes").press("e").want("node-restart-empty strikes")
+		if len(g.struck) != 2 || g.struck[0].Kind != loadgen.NodeDown || g.struck[0].Node != 3 || g.struck[1].Kind != loadgen.RestartEmpty {
+			t.Errorf("struck: %+v", g.struck)
+		}
+	})
+}
+
+func TestWhatANodeSaysIsMadePlain(t *testing.T) {
+	for _, s := range payloads() {
+		w := elected(world())
+		v := w.Source.(*server)
+		v.nodes[0].Role, v.nodes[0].Version, v.nodes[1].Trouble, v.nodes[2].Addr = s, s, errors.New(s).Error(), s
+		v.locks[0].Votes[0].Token = s
+		drive(t, w, func(d *driver) { d.press("4").size(160, 45).press("p") })
+	}
+}
