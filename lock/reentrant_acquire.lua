@@ -3,7 +3,7 @@
 -- KEYS[2]  its fence counter; absent if it is not fenced
 -- ARGV[1]  token of the holder
 -- ARGV[2]  time to live, ms
--- ARGV[3]  what the count becomes
+-- ARGV[3]  what the count becomes; more than 1 = only if the token is there
 -- Returns the fencing token (0 without a fence) if the lock is ours now,
 -- else {token of the holder, its PTTL}.
 -- A count is set, not raised: sending it twice does no harm.
@@ -14,6 +14,9 @@ if ours == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
     holder = redis.call('HKEYS', KEYS[1])[1]
   end
   return {holder, redis.call('PTTL', KEYS[1])}
+end
+if ours == 0 and ARGV[3] ~= '1' then
+  return {'', 0} -- a lost hold is not made anew
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -303,3 +303,28 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 		r.must(lease.Unlock(ctx))
 	})
 }
+
+func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		diary := &diary{}
+		owner := r.client(lock.Config{Observe: diary.write}).Reentrant("orders", lock.Options{Fence: true})
+		lost, err := owner.Lock(ctx)
+		r.must(err)
+		r.must(r.rdb.Del(ctx, "orders").Err()) // somebody's broom; others may have been in since
+		lease, err := owner.Lock(ctx)
+		r.must(err)
+		if lease.Token() == lost.Token() || lost.Valid() || lease.Fence() <= lost.Fence() {
+			r.Errorf("the old hold came back to life: valid %v, fence %d after %d", lost.Valid(), lease.Fence(), lost.Fence())
+		}
+		if cause := context.Cause(lost.Context()); !errors.Is(cause, lock.ErrLost) || diary.count(lock.Lost) != 1 {
+			r.Errorf("the old lease ended with %v, and %d losses were told", cause, diary.count(lock.Lost))
+		}
+		if n := r.count("orders", lease.Token()); n != 1 {
+			r.Errorf("count %d after a new beginning", n)
+		}
+		r.must(lease.Unlock(ctx))
+		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
+			r.Error("the lock is still there")
+		}
+	})
+}
