@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // links are the open connections of a wire. They are known here so that those to
@@ -14,8 +16,9 @@ import (
 type links struct {
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	mu   sync.Mutex
-	open map[*conn]struct{}
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	closed bool
 }
 
 // linkAge is how old a connection has to be to be given up: a younger one leads
@@ -43,8 +46,23 @@ func (l *links) connect(ctx context.Context, network, addr string) (net.Conn, er
 	c := &conn{Conn: to, links: l, since: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		_ = to.Close()
+		return nil, redis.ErrClosed
+	}
 	l.open[c] = struct{}{}
 	return c, nil
+}
+
+// close ends all connections, and lets no new one be: whoever closes the wire has
+// waited long enough for a server that does not answer.
+func (l *links) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for c := range l.open {
+		_ = c.Conn.Close()
+	}
 }
 
 // redial closes the connections that are not new. Commands on their way over

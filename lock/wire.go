@@ -81,7 +81,12 @@ func newWire(rdb redis.UniversalClient) (wire, error) {
 		o.ClusterStateReloadInterval = time.Second
 		// A replica would answer for a lock, with what it was some time ago.
 		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-		return newPipelined(redis.NewClusterClient(&o))
+		if o.Dialer == nil {
+			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
+		}
+		links := &links{}
+		links.over(&o.Dialer)
+		return newPipelined(redis.NewClusterClient(&o), links)
 	default:
 		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
 	}
@@ -107,12 +112,14 @@ func optionsOf(rdb *redis.Client) redis.Options {
 // pipelined is the wire to a cluster, over go-redis' full-duplex AutoPipeline,
 // which is marked experimental: nothing outside this file knows of it.
 type pipelined struct {
+	links  *links
 	client *redis.ClusterClient
 	pipe   *redis.AutoPipeliner
 }
 
-// newPipelined returns a wire over client, which is the wire's from now on.
-func newPipelined(client *redis.ClusterClient) (*pipelined, error) {
+// newPipelined returns a wire over client, whose connections are links. Both are
+// the wire's from now on.
+func newPipelined(client *redis.ClusterClient, links *links) (*pipelined, error) {
 	o := redis.DefaultAutoPipelineOptions()
 	o.FullDuplex = true
 	pipe, err := client.AsyncAutoPipelineWithOptions(o)
@@ -120,7 +127,7 @@ func newPipelined(client *redis.ClusterClient) (*pipelined, error) {
 		client.Close()
 		return nil, fmt.Errorf("lock: open pipeline: %w", err)
 	}
-	return &pipelined{client, pipe}, nil
+	return &pipelined{links, client, pipe}, nil
 }
 
 func (p *pipelined) send(ctx context.Context, cmd *command) reply {
@@ -162,4 +169,7 @@ func (p *pipelined) clustered() bool { return true }
 
 func (p *pipelined) subscriber(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }
 
-func (p *pipelined) close() error { return p.client.Close() }
+func (p *pipelined) close() error {
+	p.links.close() // or a node that does not answer would be waited for
+	return p.client.Close()
+}

@@ -1,0 +1,71 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// Guarantee 9: whatever a server does, Close comes to an end.
+func TestCloseReturnsThoughNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	t.Run("single", func(t *testing.T) {
+		onChild(t, func(r *rig, child *server.Child) {
+			c := r.client(lock.Config{})
+			lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)
+			r.must(err)
+			r.must(child.Freeze())
+			closesSoon(t, c.Close, lease)
+		})
+	})
+	t.Run("five nodes", func(t *testing.T) {
+		nodesOnRedis(t, 5, func(r *nodes) {
+			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+			lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+			r.must(err)
+			r.freeze(0, 1, 2, 3, 4)
+			closesSoon(t, q.Close, lease)
+		})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		r := onCluster(t, server.ClusterOptions{})
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), ReadTimeout: time.Minute})
+		defer rdb.Close()
+		c, err := lock.New(rdb, lock.Config{})
+		r.must(err)
+		var leases []*lock.Lease
+		for i := range 20 { // on all masters
+			lease, err := c.Mutex(fmt.Sprint("orders", i), lock.Options{}).Lock(ctx)
+			r.must(err)
+			leases = append(leases, lease)
+		}
+		for _, node := range r.nodes.Nodes() {
+			r.must(node.Freeze())
+		}
+		closesSoon(t, c.Close, leases...)
+	})
+}
+
+// closesSoon checks that a client comes to an end, and its leases with it.
+func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
+	t.Helper()
+	began := time.Now()
+	err := end()
+	took := time.Since(began)
+	t.Logf("closed after %v: %v", took, err)
+	if took > 10*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	for _, lease := range leases {
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrClosed) {
+			t.Errorf("a lease ended with %v, want ErrClosed", cause)
+		}
+	}
+}
