@@ -93,7 +93,8 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 		line = f.client.notifier.acquire(f.form.channel())
 	}
 	defer f.client.notifier.release(line)
-	return f.queue(ctx, r, line)
+	lease, err := f.queue(ctx, r, line)
+	return lease, r.told(ctx, err)
 }
 
 // queue stands in the server's queue, again with a new token whenever it is not
@@ -172,6 +173,7 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 	}
 	held, fence := heldBy(q.key, reply)
 	if held != nil {
+		q.request.held = held
 		if q.request.attempts == 1 {
 			q.client.tell(Event{Kind: Contended, At: time.Now(), Key: q.key, Owner: q.client.owner})
 		}

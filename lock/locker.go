@@ -65,6 +65,7 @@ type request struct {
 
 	began    time.Time
 	attempts int
+	held     error // the newest refusal; nil = none yet
 }
 
 // tryLock is TryLock for all kinds.
@@ -82,6 +83,11 @@ func (t *target) lock(ctx context.Context, r *request) (*Lease, error) {
 		return nil, err
 	}
 	r.began = time.Now()
+	lease, err := t.await(ctx, r)
+	return lease, r.told(ctx, err)
+}
+
+func (t *target) await(ctx context.Context, r *request) (*Lease, error) {
 	if t.opts.Wait.Poll > 0 {
 		return t.poll(ctx, r)
 	}
@@ -97,6 +103,15 @@ func (t *target) lock(ctx context.Context, r *request) (*Lease, error) {
 	}
 	defer t.client.turns.give(turn)
 	return t.stand(ctx, r, turn)
+}
+
+// told adds the holder that was seen last to the error of a wait that ended with
+// ctx. A request that was under way at that moment knows nothing of it.
+func (r *request) told(ctx context.Context, err error) error {
+	if r.held == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, ErrHeld) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, r.held)
 }
 
 // ready refuses what must not reach the server.
@@ -136,6 +151,7 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 	}
 	held, fence := heldBy(t.key, reply)
 	if held != nil {
+		r.held = held
 		if r.attempts == 1 {
 			t.client.tell(Event{Kind: Contended, At: time.Now(), Key: t.key, Owner: t.client.owner})
 		}

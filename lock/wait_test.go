@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -333,4 +334,57 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 			r.Errorf("only %d different pauses in 20", len(took))
 		}
 	})
+}
+
+// Scenario 41: a waiter is told, it does not find out. On a server the median must
+// be below any interval of looking; what it is depends on the machine.
+func TestAReleaseIsHeardAtOnce(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		a, b := r.client(lock.Config{Owner: "a"}).Mutex("orders", lock.Options{}), r.client(lock.Config{Owner: "b"}).Mutex("orders", lock.Options{})
+		const rounds = 100
+		var took []time.Duration
+		for range rounds {
+			lease, err := a.Lock(ctx)
+			r.must(err)
+			next := lockAsync(ctx, b)
+			r.until("the waiter to listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] > 0 })
+			began := time.Now()
+			r.must(lease.Unlock(ctx))
+			after := r.won(next)
+			took = append(took, time.Since(began))
+			r.must(after.Unlock(ctx))
+		}
+		slices.Sort(took)
+		r.Logf("handed on after %v (median), %v (p99)", took[rounds/2], took[rounds*99/100])
+		if r.fake && took[rounds-1] > 0 || took[rounds/2] > 100*time.Millisecond {
+			r.Errorf("handed on after %v (median), %v (longest)", took[rounds/2], took[rounds-1])
+		}
+	})
+}
+
+// Whatever it was doing when its context ended, a waiter says who was in the way.
+func TestAWaiterThatIsCutShortWhileItAsksKnowsTheHolder(t *testing.T) {
+	for name, waiter := range map[string]func(*lock.Client) lock.Locker{
+		"listening": func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
+		"polling": func(c *lock.Client) lock.Locker {
+			return c.Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 250 * time.Millisecond}})
+		},
+		"in a queue": func(c *lock.Client) lock.Locker { return c.Fair("orders", lock.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
+				short, cancel := context.WithTimeout(ctx, 3*time.Second)
+				defer cancel()
+				waiting := lockAsync(short, waiter(r.client(lock.Config{})))
+				time.Sleep(time.Second)
+				r.link.FreezeReplies() // the next question will not be answered
+				<-waiting.done
+				if !errors.Is(waiting.err, context.DeadlineExceeded) || !errors.Is(waiting.err, lock.ErrHeld) {
+					r.Errorf("got %v, want both the deadline and ErrHeld", waiting.err)
+				}
+				r.link.Thaw()
+			})
+		})
+	}
 }
