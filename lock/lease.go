@@ -13,6 +13,9 @@ import (
 // by goroutines other than the one that acquired it. A lease that is dropped
 // without being unlocked is no longer renewed once the garbage collector finds
 // it, and its lock is free when the TTL has passed.
+//
+// Nil and the zero value are no leases: they are not valid, and to extend or
+// unlock them is [ErrArgument].
 type Lease struct {
 	hold   *hold
 	ctx    context.Context         // nil = the hold's own
@@ -61,7 +64,10 @@ func (l *Lease) Deadline() time.Time {
 // Valid reports whether the lock is ours at this moment, by the clock alone:
 // no I/O, no waiting for a timer. Ask it right before doing what the lock
 // protects.
-func (l *Lease) Valid() bool { return !l.over.Load() && l.hold.valid() }
+func (l *Lease) Valid() bool { return !l.none() && !l.over.Load() && l.hold.valid() }
+
+// none reports whether nobody acquired the lease.
+func (l *Lease) none() bool { return l == nil || l.hold == nil }
 
 // Context ends when the lease does. [context.Cause] then tells why: ErrReleased,
 // ErrLost, ErrMaxHold or ErrClosed. A lost lease never comes back to life.
@@ -76,6 +82,9 @@ func (l *Lease) Context() context.Context {
 // that the lock is no longer ours; nothing was changed on the server. If ctx
 // ends before the reply, the lease keeps the earlier of the two deadlines.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	if l.none() {
+		return fmt.Errorf("extend lock: %w: no lease was acquired", ErrArgument)
+	}
 	if err := checkTTL(ttl); err != nil {
 		return fmt.Errorf("extend lock %q: %w", l.hold.key, err)
 	}
@@ -91,6 +100,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // follows. If ctx ends before the reply, also if it ended long ago, the release
 // goes on in the background and the error matches ctx.Err().
 func (l *Lease) Unlock(ctx context.Context) error {
+	if l.none() {
+		return fmt.Errorf("unlock: %w: no lease was acquired", ErrArgument)
+	}
 	if l.over.Swap(true) {
 		return fmt.Errorf("unlock %q: %w", l.hold.key, l.why())
 	}

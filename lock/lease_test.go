@@ -1,0 +1,131 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// Scenario 6: a TryLock that failed leaves nil behind, for a deferred Unlock.
+func TestWhatWasNeverAcquiredIsNoLease(t *testing.T) {
+	for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": new(lock.Lease)} {
+		if lease.Valid() {
+			t.Errorf("%s is valid", name)
+		}
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrArgument) {
+			t.Errorf("unlock %s: got %v, want ErrArgument", name, err)
+		}
+		if err := lease.Extend(ctx, time.Second); !errors.Is(err, lock.ErrArgument) {
+			t.Errorf("extend %s: got %v, want ErrArgument", name, err)
+		}
+	}
+}
+
+// Scenario 12. Tokens are not the caller's to choose, so that the same one asks
+// again only if a request is repeated: that changes nothing.
+func TestATokenThatAsksAgainHasTheSameHold(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}).Lock(ctx)
+		r.must(err)
+		acquire := source(r, "mutex_acquire.lua")
+		again, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, lease.Token(), 60_000).Int64()
+		if err != nil || again != lease.Fence() {
+			r.Errorf("the same token got fence %d, %v; want %d, that of its hold", again, err, lease.Fence())
+		}
+		refusal, err := r.rdb.Eval(ctx, acquire, []string{"orders", "{orders}:fence"}, "another", 60_000).Slice()
+		if err != nil || len(refusal) != 2 || refusal[0] != lease.Token() {
+			r.Errorf("another token got %v, %v; want a refusal", refusal, err)
+		}
+		r.holds("orders", lease.Token())
+		r.must(lease.Unlock(ctx))
+		r.holds("orders", "")
+	})
+}
+
+// Scenario 83: the reply and the end of the context come in the same instant.
+func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		granted, gaveUp := 0, 0
+		for round := range 60 {
+			kinds := everyKind(c, fmt.Sprint("orders", round), lock.Options{TTL: time.Hour})
+			for _, name := range slices.Sorted(maps.Keys(kinds)) {
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				r.link.FreezeReplies()
+				thaw := time.AfterFunc(time.Second, r.link.Thaw)
+				lease, err := kinds[name].Lock(short)
+				cancel()
+				if thaw.Stop() {
+					r.link.Thaw()
+				}
+				switch key := fmt.Sprint("orders", round, "-", name); {
+				case err == nil:
+					granted++
+					if !lease.Valid() || r.rdb.Exists(ctx, key).Val() == 0 {
+						r.Errorf("%s: a lease without a lock", key)
+					}
+					r.must(lease.Unlock(ctx))
+				case lease != nil || !errors.Is(err, context.DeadlineExceeded):
+					r.Fatalf("%s: got %v, %v", key, lease, err)
+				default:
+					gaveUp++
+					time.Sleep(time.Second)
+					if r.rdb.Exists(ctx, key).Val() != 0 {
+						r.Errorf("%s: a lock without a lease", key)
+					}
+				}
+			}
+		}
+		r.Logf("%d leases, %d errors", granted, gaveUp)
+	})
+}
+
+// Scenario 84. The context of Lock bounds the wait alone (scenario 88); a lease
+// that is to end with a context is tied to it in one line.
+func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		work, cancel := context.WithCancel(ctx)
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Minute}).Lock(work)
+		r.must(err)
+		context.AfterFunc(work, func() { _ = lease.Unlock(work) })
+		cancel()
+		<-lease.Context().Done()
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrReleased) {
+			r.Errorf("it ended with %v, want ErrReleased", cause)
+		}
+		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+		r.must(r.rdb.Set(ctx, "orders", "stranger", 0).Err())
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrReleased) {
+			r.Errorf("unlocked again: got %v, want ErrReleased", err)
+		}
+		r.holds("orders", "stranger")
+	})
+}
+
+// The same while the server does not answer: the release is made good later.
+func TestALeaseThatIsTiedToAContextEndsWithItThoughTheServerIsSilent(t *testing.T) {
+	onChild(t, func(r *rig, child *server.Child) {
+		work, cancel := context.WithCancel(ctx)
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: time.Hour}).Lock(work)
+		r.must(err)
+		unlocked := make(chan error, 1)
+		context.AfterFunc(work, func() { unlocked <- lease.Unlock(work) })
+		r.must(child.Freeze())
+		cancel()
+		if err := <-unlocked; !errors.Is(err, context.Canceled) {
+			r.Errorf("got %v, want the context's error", err)
+		}
+		if lease.Valid() {
+			r.Error("it is valid yet")
+		}
+		r.must(child.Continue())
+		r.until("the release", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
+	})
+}
