@@ -628,3 +628,52 @@ func (r *rig) commands() int {
 	}
 	return total
 }
+
+// Scenario 39: however often waiters come and go, nobody's place or sign of life
+// lies further ahead than that of one waiter who came now.
+func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		r.must(err)
+		defer near.Close()
+		lease, err := near.Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		clients := []*lock.Client{near.As("a"), near.As("b"), r.client(lock.Config{Owner: "doomed"})}
+		for range 20 {
+			var all sync.WaitGroup
+			for _, c := range clients {
+				all.Go(func() {
+					short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+					defer cancel()
+					if _, err := c.Fair("orders", lock.Options{}).Lock(short); !errors.Is(err, lock.ErrHeld) {
+						r.Errorf("got %v, want ErrHeld", err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		r.until("the waiters to leave", func() bool { return r.rdb.ZCard(ctx, "{orders}:queue").Val() == 0 })
+
+		doomed, kill := context.WithCancel(ctx)
+		last := lockAsync(doomed, clients[2].Fair("orders", lock.Options{}))
+		r.queued("orders", 1)
+		r.link.Freeze() // it dies
+		const waiterLife = 6 * time.Second
+		for _, z := range r.rdb.ZRangeWithScores(ctx, "{orders}:alive", 0, -1).Val() {
+			if ahead := time.Until(time.UnixMilli(int64(z.Score))); ahead > waiterLife {
+				r.Errorf("%v counts as alive for another %v", z.Member, ahead)
+			}
+		}
+		time.Sleep(waiterLife)
+		released := time.Now()
+		r.must(lease.Unlock(ctx))
+		next, err := near.Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		if took := time.Since(released); took > 0 {
+			r.Errorf("the next one got in after %v", took)
+		}
+		r.must(next.Unlock(ctx))
+		kill()
+		<-last.done
+	})
+}

@@ -55,7 +55,7 @@ func TestTryLockTellsWhoHoldsAndForHowLong(t *testing.T) {
 	})
 }
 
-// Scenario 3.
+// Scenarios 3 and 87: and the lease tells a release from a loss.
 func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -388,6 +388,7 @@ func TestClosingOneIdentityLeavesTheOthers(t *testing.T) {
 	})
 }
 
+// Scenario 87: a release is not told as a loss.
 func TestEventsTellTheStoryOfALease(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		diary := &diary{}

@@ -250,3 +250,26 @@ func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 		r.holds("orders", "")
 	})
 }
+
+// Scenario 59: the renewal that waited for a server to go on comes too late there.
+func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
+	t.Parallel()
+	onChild(t, func(r *rig, child *server.Child) {
+		const ttl = time.Second
+		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}).Lock(ctx)
+		r.must(err)
+		r.must(child.Freeze())
+		<-lease.Context().Done() // by our own clock
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+			r.Errorf("it ended with %v, want ErrLost", cause)
+		}
+		time.Sleep(ttl / 5)
+		r.must(child.Continue())
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		next, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		r.holds("orders", next.Token())
+	})
+}

@@ -146,6 +146,65 @@ func hold(c *lock.Client) error {
 	return nil
 }
 
+// Scenario 109: it wakes up in the middle of its work, and does not ask. A
+// resource that checks fences has the last word.
+func TestALateWriteIsRefusedByItsFence(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(r *rig) {
+		worker := r.worker("write")
+		out, err := worker.StdoutPipe()
+		r.must(err)
+		worker.Stderr = os.Stderr
+		in, err := worker.StdinPipe()
+		r.must(err)
+		r.must(worker.Start())
+		t.Cleanup(func() { _ = worker.Process.Kill() })
+		lines := bufio.NewScanner(out)
+		if !lines.Scan() || lines.Text() != "held" {
+			r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
+		}
+		r.must(worker.Process.Signal(syscall.SIGSTOP))
+		next, err := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute, Fence: true}).Lock(ctx)
+		r.must(err)
+		if written, err := store(r.rdb, next.Fence(), "next"); !written || err != nil {
+			r.Fatalf("the holder's write was refused: %v", err)
+		}
+		_, err = io.WriteString(in, "go on\n")
+		r.must(err)
+		r.must(worker.Process.Signal(syscall.SIGCONT))
+		if !lines.Scan() || lines.Text() != "written=false" {
+			r.Errorf("the worker says %q (%v), want its write refused", lines.Text(), lines.Err())
+		}
+		r.must(worker.Wait())
+		if v := r.rdb.HGet(ctx, "resource", "value").Val(); v != "next" {
+			r.Errorf("the resource holds %q", v)
+		}
+	})
+}
+
+// write is the worker of TestALateWriteIsRefusedByItsFence.
+func write(rdb *redis.Client, c *lock.Client) error {
+	lease, err := c.Mutex("mutex", lock.Options{TTL: time.Second, Fence: true}).Lock(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued in here
+		return err
+	}
+	written, err := store(rdb, lease.Fence(), "late")
+	fmt.Printf("written=%v\n", written)
+	return err
+}
+
+// store writes to a resource that refuses a fence smaller than one it has seen.
+func store(rdb *redis.Client, fence int64, value string) (written bool, err error) {
+	return rdb.Eval(ctx, `
+if tonumber(ARGV[1]) < tonumber(redis.call('hget', KEYS[1], 'fence') or 0) then return 0 end
+redis.call('hset', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
+return 1`, []string{"resource"}, fence, value).Bool()
+}
+
 // worker returns a process that does a job on the rig's server.
 func (r *rig) worker(job string) *exec.Cmd {
 	r.Helper()
@@ -170,6 +229,8 @@ func work(job, addr string) int {
 			err = queue(rdb, c)
 		case "hold":
 			err = hold(c)
+		case "write":
+			err = write(rdb, c)
 		default:
 			err = fmt.Errorf("no such job: %s", job)
 		}

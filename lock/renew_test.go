@@ -322,3 +322,112 @@ func TestADroppedLeaseIsNoLongerRenewed(t *testing.T) {
 		})
 	})
 }
+
+// Scenario 51: who has no lease is not renewed for.
+func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		diary := &diary{}
+		c := r.client(lock.Config{Observe: diary.write})
+		o := lock.Options{TTL: 10 * time.Second}
+		r.must(r.rdb.Set(ctx, "held", "stranger", 0).Err())
+		r.must(r.rdb.HSet(ctx, "hash", "field", "value").Err())
+		for _, key := range []string{"held", "hash"} {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			if _, err := c.Mutex(key, o).Lock(short); err == nil {
+				r.Errorf("%s was locked", key)
+			}
+			cancel()
+		}
+		r.link.FreezeReplies() // the next one is granted, but nobody hears of it
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := c.Mutex("unheard", o).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+			r.Fatalf("got %v, want the deadline's error", err)
+		}
+		if r.rdb.Exists(ctx, "unheard").Val() == 0 {
+			r.Fatal("it was not granted")
+		}
+		r.link.Thaw()
+		time.Sleep(time.Minute)
+		if n := diary.count(lock.Renewed); n > 0 {
+			r.Errorf("%d renewals", n)
+		}
+		if r.rdb.Exists(ctx, "unheard").Val() != 0 {
+			r.Error("the lock is still there")
+		}
+	})
+}
+
+// Scenario 53: no try takes more than a sixth of the TTL, the next one is soon,
+// and they go on as long as the lease does.
+func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
+	for name, c := range map[string]struct {
+		outage time.Duration
+		lost   bool
+	}{"a reply in time": {outage: 1600 * time.Millisecond}, "no reply": {outage: 5 * time.Second, lost: true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				const ttl = 3 * time.Second
+				lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}).Lock(ctx)
+				r.must(err)
+				r.must(lease.Extend(ctx, ttl)) // the server knows the script from here on
+				time.Sleep(900 * time.Millisecond)
+				began, deadline := time.Now(), lease.Deadline()
+				r.link.FreezeReplies() // requests arrive, and each sets the key's time anew
+				tries := r.extensions("orders", min(c.outage, deadline.Sub(began)))
+				if len(tries) < 3 {
+					r.Errorf("%d tries within the validity", len(tries))
+				}
+				for i := 1; i < len(tries); i++ {
+					if pause := tries[i].Sub(tries[i-1]); pause > ttl/6+ttl/20+10*time.Millisecond {
+						r.Errorf("try %d came %v after the one before", i+1, pause)
+					}
+				}
+				r.link.Thaw()
+				time.Sleep(time.Until(deadline) + 10*time.Millisecond)
+				if lease.Valid() == c.lost {
+					r.Errorf("valid is %v after the old deadline", !c.lost)
+				}
+			})
+		})
+	}
+}
+
+// extensions watches a key for that long, and returns when its time was set anew.
+func (r *rig) extensions(key string, length time.Duration) []time.Time {
+	var times []time.Time
+	until := time.Now().Add(length)
+	for last := r.rdb.PTTL(ctx, key).Val(); time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+		left := r.rdb.PTTL(ctx, key).Val()
+		if left > last {
+			times = append(times, time.Now())
+		}
+		last = left
+	}
+	return times
+}
+
+// Scenario 63: a stranger shortens the time of our key.
+func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
+	for left, survives := range map[time.Duration]bool{100 * time.Millisecond: false, 2 * time.Second: true} {
+		t.Run(fmt.Sprint(left), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				diary := &diary{}
+				lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
+				r.must(err)
+				r.must(r.rdb.PExpire(ctx, "orders", left).Err())
+				time.Sleep(1010 * time.Millisecond) // past the next renewal
+				if renewed := diary.count(lock.Renewed) > 0; renewed != survives || lease.Valid() != survives {
+					r.Errorf("renewed %v, valid %v; want both %v", renewed, lease.Valid(), survives)
+				}
+				if lost := diary.count(lock.Lost) > 0; lost == survives {
+					r.Errorf("lost is %v", lost)
+				}
+				if ttl := r.rdb.PTTL(ctx, "orders").Val(); survives && ttl < 2900*time.Millisecond || !survives && ttl > 0 {
+					r.Errorf("PTTL is %v", ttl)
+				}
+			})
+		})
+	}
+}
