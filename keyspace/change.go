@@ -131,7 +131,7 @@ func alike(a, b *Lock) bool {
 
 func sameHolder(a, b Holder) bool {
 	return a.ID == b.ID && a.Label == b.Label && a.Count == b.Count && a.Mode == b.Mode &&
-		a.Since.Equal(b.Since) && sameTime(a.Expires, b.Expires)
+		a.Since.Equal(b.Since) && a.Left.Equal(b.Left) && sameTime(a.Expires, b.Expires)
 }
 
 func sameWaiter(a, b Waiter) bool {

@@ -2,7 +2,6 @@ package keyspace
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -24,32 +23,9 @@ func (s Severity) String() string { return [...]string{"info", "warning", "criti
 type Finding struct {
 	ID       string // stable: never-expires, overdue …
 	Severity Severity
-	Lock     ID
+	Lock     ID     // zero: it concerns the whole server
 	Text     string // one sentence
 	Remedy   string // the safe thing to do, one sentence
-}
-
-// rule looks for one thing that can be wrong with a lock.
-type rule struct {
-	id       string
-	severity Severity
-	remedy   string
-	// check returns what is wrong, in one sentence, or "".
-	check func(l Lock, now time.Time) string
-}
-
-// rules lists all of them, in the order in which their findings are listed.
-func rules() []rule {
-	return []rule{
-		{
-			id: "never-expires", severity: Critical, check: neverExpires,
-			remedy: "Find out whether the holder still works; if it does not, give the key a deadline with PEXPIRE rather than delete it, so that nobody loses a lock by mistake.",
-		},
-		{
-			id: "overdue", severity: Warning, check: overdue,
-			remedy: "Ask the holder what keeps it, and stop it there: to break the lock would let somebody else in while it still works.",
-		},
-	}
 }
 
 // Findings lists what is wrong with the locks of a snapshot, in the order of
@@ -64,38 +40,6 @@ func Findings(s Snapshot) []Finding {
 		}
 	}
 	return all
-}
-
-// neverExpires finds locks that nothing will end if their holder dies.
-func neverExpires(l Lock, now time.Time) string {
-	if l.State() != Stuck {
-		return ""
-	}
-	age := l.Age(now)
-	if age == 0 {
-		return "Held without a deadline: if its holder dies, nothing will ever free it."
-	}
-	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, nothing will ever free it.", rough(age))
-}
-
-// What is long for a hold.
-const (
-	longHold    = 10 * time.Minute
-	unusualHold = 30 * time.Second // below it, being unusually long is harmless
-	unusual     = 20               // times the median
-)
-
-// overdue finds locks that are held for very long, or much longer than they
-// use to be.
-func overdue(l Lock, now time.Time) string {
-	age := l.Age(now)
-	switch {
-	case l.Typical > 0 && age > unusual*l.Typical && age > unusualHold:
-		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", rough(age), rough(l.Typical))
-	case age > longHold:
-		return fmt.Sprintf("Held for %s.", rough(age))
-	}
-	return ""
 }
 
 // rough drops what nobody wants to know of a duration.

@@ -35,6 +35,35 @@ func TestFindings(t *testing.T) {
 		{"somewhat longer than usual", typical(mutex(holder("a", hour)), 2*time.Second), 39_000, "", ""},
 		{"much longer than usual, but short", typical(mutex(holder("a", hour)), 100*time.Millisecond), 29_000, "", ""},
 		{"long and without a deadline", mutex(holder("a", 0)), 601_000, "never-expires overdue", "10m1s"},
+		{"its own deadline passed long ago", mutex(holder("a", 1000)), 3000, "stamp-passed", "passed 2s ago"},
+		{"its own deadline passed just now", mutex(holder("a", 1000)), 1900, "", ""},
+		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1s ago"},
+		{"renewed ninety-nine times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 99, at(1000) }), 2000, "", ""},
+		{"free, and somebody waits", with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) { l.FreeFrom = t0 }), 2100, "waiters-no-holder", "Free for 2.1s while 2 wait"},
+		{"free for a moment, and somebody waits", with(waitedFor(mutex(), "w"), func(l *keyspace.Lock) { l.FreeFrom = t0 }), 1900, "", ""},
+		{"free for long, and nobody waits", with(mutex(), func(l *keyspace.Lock) { l.FreeFrom = t0 }), 60_000, "", ""},
+		{"the first in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 3000, "zombie-head", "dead for 2s: 1 others"},
+		{"the only one in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 3000, "zombie-head", "only waiter"},
+		{"the second in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[1].Expires = at(1000) }), 3000, "", ""},
+		{"the first in the queue is late", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 1900, "", ""},
+		{"overtaken ten times", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[1].Passed, l.Waiters[1].Since = 10, t0 }), 3000, "starving", "w was overtaken by 10 who came later, in 3s"},
+		{"overtaken nine times", with(waitedFor(mutex(holder("a", hour)), "v"), func(l *keyspace.Lock) { l.Waiters[0].Passed = 9 }), 3000, "", ""},
+		{"a writer waits for readers", writerWaits(mode(holder("r", hour), keyspace.Read)), 11_000, "writer-starved", "waiting for 11s while 1 readers"},
+		{"a writer waits a little for readers", writerWaits(mode(holder("r", hour), keyspace.Read)), 9000, "", ""},
+		{"a writer waits for a writer", writerWaits(mode(holder("x", hour), keyspace.Write)), 11_000, "", ""},
+		{"only ever entered", with(mutex(times(holder("a", hour), 11)), func(l *keyspace.Lock) { l.Grown = 10 }), 2000, "reentry-leak", "10 times"},
+		{"entered deeply, and left once in a while", with(mutex(times(holder("a", hour), 90)), func(l *keyspace.Lock) { l.Grown = 9 }), 2000, "", ""},
+		{"on one of three", redlock("a", "", ""), 3000, "minority", "On 1 of 3"},
+		{"on one of three, just now", redlock("a", "", ""), 1900, "", ""},
+		{"on two of three", redlock("a", "a", ""), 3000, "", ""},
+		{"on one of three, and one is silent", redlock("a", "", "?"), 3000, "", ""},
+		{"three tokens on three", redlock("a", "b", "c"), 3000, "split", "3 tokens on 3 servers"},
+		{"a majority, and one left over", redlock("a", "b", "a"), 3000, "", ""},
+		{"two tokens, and one is silent", redlock("a", "b", "?"), 3000, "", ""},
+		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Overrun = 3 }), 2000, "outlived", "last 3 holds"},
+		{"ran out twice in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Overrun = 2 }), 2000, "", ""},
+		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0 }), 6000, "holder-gone", "not been connected for 6s"},
+		{"its client is connecting anew", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0 }), 4900, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := keyspace.Snapshot{At: at(c.at), Locks: []keyspace.Lock{mutex(), c.lock}}
@@ -46,6 +75,81 @@ func TestFindings(t *testing.T) {
 				}
 				if !strings.Contains(f.Text, c.says) {
 					t.Errorf("it says %q, not %q", f.Text, c.says)
+				}
+			}
+			if got := strings.Join(ids, " "); got != c.want {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// with is a lock with something changed.
+func with(l keyspace.Lock, change func(*keyspace.Lock)) keyspace.Lock {
+	change(&l)
+	return l
+}
+
+// writerWaits is a read/write lock for which a writer has been waiting since t0.
+func writerWaits(h keyspace.Holder) keyspace.Lock {
+	l := mutex(h)
+	l.Waiters = []keyspace.Waiter{{ID: "w", Mode: keyspace.Write, Since: t0}}
+	return l
+}
+
+// redlock is a lock on some servers with these tokens: "" is none, "?" a server
+// that does not answer. The first token is its holder since t0.
+func redlock(tokens ...string) keyspace.Lock {
+	l := mutex(holder(tokens[0], 3_600_000))
+	l.Kind = keyspace.Redlock
+	for _, token := range tokens {
+		l.Votes = append(l.Votes, keyspace.Vote{Token: strings.TrimSuffix(token, "?"), Silent: token == "?"})
+	}
+	return l
+}
+
+// Each risk stands beside the nearest server that is safe from it.
+func TestRisks(t *testing.T) {
+	one := func(s keyspace.Server) keyspace.Snapshot {
+		s.Addr = "one"
+		return keyspace.Snapshot{Server: s}
+	}
+	clocks := func(skews ...time.Duration) keyspace.Snapshot {
+		var s keyspace.Snapshot
+		for _, d := range skews {
+			s.Nodes = append(s.Nodes, keyspace.Node{Up: true, Server: keyspace.Server{Addr: d.String(), Skew: d}})
+		}
+		return s
+	}
+	for _, c := range []struct {
+		name string
+		snap keyspace.Snapshot
+		want string
+		says string
+	}{
+		{"any key may be evicted", one(keyspace.Server{MaxMemory: 1, Policy: "allkeys-lru"}), "evictable", "any lock."},
+		{"what expires may be evicted", one(keyspace.Server{MaxMemory: 1, Policy: "volatile-lru"}), "evictable", "that expires"},
+		{"what expires soonest is evicted", one(keyspace.Server{MaxMemory: 1, Policy: "volatile-ttl"}), "evictable", "before anything else"},
+		{"nothing is evicted", one(keyspace.Server{MaxMemory: 1, Policy: "noeviction"}), "", ""},
+		{"memory is without limit", one(keyspace.Server{Policy: "allkeys-lru"}), "", ""},
+		{"replicas are not waited for", one(keyspace.Server{Role: "master", Replicas: 2}), "failover-loses-locks", "2 replicas"},
+		{"a number of replicas is demanded", one(keyspace.Server{Role: "master", Replicas: 2, MinReplicas: true}), "", ""},
+		{"there is no replica", one(keyspace.Server{Role: "master"}), "", ""},
+		{"it is a replica itself", one(keyspace.Server{Role: "slave", Replicas: 2}), "", ""},
+		{"two clocks differ", clocks(0, 600*time.Millisecond), "clock-skew", "The clock of 600ms is 600ms ahead of that of 0s"},
+		{"two clocks hardly differ", clocks(0, 400*time.Millisecond), "", ""},
+		{"two clocks agree, and ours is wrong", clocks(time.Hour, time.Hour), "", ""},
+		{"ours or its clock is wrong", clocks(-time.Second), "clock-skew", "differ by 1s"},
+		{"pushes are not allowed", keyspace.Snapshot{Follow: keyspace.Follow{Mode: keyspace.Polling, Blind: []string{"NOPERM no client|tracking"}}}, "no-notify-right", "may not ask"},
+		{"pushes do not exist", keyspace.Snapshot{Follow: keyspace.Follow{Mode: keyspace.Polling, Blind: []string{"ERR unknown command"}}}, "", ""},
+		{"pushes come, other things are not allowed", keyspace.Snapshot{Follow: keyspace.Follow{Mode: keyspace.Push, Blind: []string{"NOPERM no psubscribe"}}}, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var ids []string
+			for _, f := range keyspace.Risks(c.snap) {
+				ids = append(ids, f.ID)
+				if f.Lock != (keyspace.ID{}) || f.Remedy == "" || !strings.Contains(f.Text, c.says) {
+					t.Errorf("got %+v", f)
 				}
 			}
 			if got := strings.Join(ids, " "); got != c.want {

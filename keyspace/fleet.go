@@ -241,7 +241,7 @@ func (l Lock) moved(d time.Duration) Lock {
 }
 
 func (h Holder) moved(d time.Duration) Holder {
-	h.Since, h.Expires = move(h.Since, d), move(h.Expires, d)
+	h.Since, h.Expires, h.Left = move(h.Since, d), move(h.Expires, d), move(h.Left, d)
 	return h
 }
 

@@ -115,6 +115,10 @@ func (f *Follower) picture() Snapshot {
 	if f.pass != nil {
 		s = f.scanner.snapshot(f.pass, s.Locks, f.complete)
 	}
+	s.Server.Skew = f.offset
+	for i := range s.Nodes {
+		s.Nodes[i].Skew = f.offset
+	}
 	s.Cost, s.Follow, s.Events, s.Notices = f.cost, f.following(), f.events, f.notices
 	if f.reader.now.After(s.At) {
 		s.At = f.reader.now

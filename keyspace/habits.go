@@ -94,13 +94,13 @@ func since(was Lock, holders []Holder, began time.Time) []Holder {
 }
 
 // waiting returns the waiters with the begins of their waits, as far as known,
-// and with how many were let in before them.
+// and with how many have overtaken them.
 func waiting(was, l Lock, began time.Time) []Waiter {
 	waiters := slices.Clone(l.Waiters)
-	came := 0
+	var came []string
 	for _, h := range l.Holders {
 		if _, held := was.holder(h.ID); !held {
-			came++
+			came = append(came, h.ID)
 		}
 	}
 	for i := range waiters {
@@ -112,7 +112,13 @@ func waiting(was, l Lock, began time.Time) []Waiter {
 			}
 			continue
 		}
-		w.Passed = was.Waiters[at].Passed + came
+		w.Passed = was.Waiters[at].Passed
+		for _, id := range came {
+			first := slices.ContainsFunc(was.Waiters[:at], func(before Waiter) bool { return before.ID == id })
+			if !first {
+				w.Passed++
+			}
+		}
 		if w.Since.IsZero() {
 			w.Since = was.Waiters[at].Since
 		}

@@ -123,6 +123,7 @@ type Holder struct {
 	Mode    Mode      // Read or Write on an RW lock
 	Since   time.Time // when the hold began: from the token where it tells, else when it was first seen; zero = before we looked
 	Expires time.Time // this holder's own deadline where the format has one, else the lock's; zero = never
+	Left    time.Time // since when its client, known by its label, is not connected any more; zero = it is, or nobody can tell
 }
 
 // Waiter is somebody who wants the lock, as far as the format shows it.
@@ -131,7 +132,7 @@ type Waiter struct {
 	Mode    Mode
 	Since   time.Time // from the format where it tells, else when it was first seen; zero = not known
 	Expires time.Time // when it counts as dead unless it gives a sign of life; zero = not known
-	Passed  int       // how many others got the lock while it waited, as far as was watched
+	Passed  int       // how many who came later got the lock before it, as far as was watched
 }
 
 // Name returns what to call the holder on a screen: its label, or its ID.

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,17 @@ type Follow struct {
 	// with polling, the time between two looks.
 	Lag   time.Duration
 	Blind []string // what cannot be seen, and why: a sentence each
+}
+
+// and is how two servers are followed together: as well as the worse of them.
+func (f Follow) and(other Follow) Follow {
+	worse := map[FollowMode]int{Push: 1, Notify: 2, Polling: 3}
+	if worse[other.Mode] > worse[f.Mode] {
+		f.Mode = other.Mode
+	}
+	f.Lag = max(f.Lag, other.Lag)
+	f.Blind = appendNew(slices.Clip(f.Blind), other.Blind...)
+	return f
 }
 
 // Notice is something that happened to the server or to our view of it, in one
@@ -107,7 +119,7 @@ type Server struct {
 	Evicted     int64         // keys thrown away since it was started
 	Replicas    int           // connected ones
 	MinReplicas bool          // it refuses writes when too few replicas would have them
-	Skew        time.Duration // its clock minus ours, as far as it exceeds the round trip
+	Skew        time.Duration // its clock minus ours, as far as it is followed
 }
 
 // describe fills in what a section of INFO tells.

@@ -257,7 +257,7 @@ func bare(l keyspace.Lock) string {
 	}
 	l.Waiters = slices.Clone(l.Waiters)
 	for i := range l.Waiters {
-		l.Waiters[i].Since = time.Time{}
+		l.Waiters[i].Since, l.Waiters[i].Expires = time.Time{}, time.Time{}
 	}
 	return fmt.Sprintf("%+v", l)
 }

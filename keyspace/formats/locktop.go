@@ -25,6 +25,7 @@ func locktop() keyspace.Format {
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{
 				{Key: locktopName(e.Key, "queue"), Type: "zset"},
+				{Key: locktopName(e.Key, "alive"), Type: "zset"},
 				{Key: locktopName(e.Key, "fence"), Type: "string"},
 			}
 		},
@@ -103,12 +104,24 @@ func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{h}, Fence: locktopFence(e)}
+	alive := deadlines(e.Related[locktopName(e.Key, "alive")])
 	for _, m := range e.Related[locktopName(e.Key, "queue")].Members {
 		l.Kind = keyspace.Fair
 		waiter, _ := locktopHolder(m.Name, e.Now)
-		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since})
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Since: waiter.Since, Expires: alive[m.Name]})
 	}
 	return l, keyspace.Certain
+}
+
+// deadlines reads a zset of member → ms since 1970.
+func deadlines(e keyspace.Entry) map[string]time.Time {
+	all := make(map[string]time.Time, len(e.Members))
+	for _, m := range e.Members {
+		if m.Score > 0 && m.Score < 1e14 {
+			all[m.Name] = time.UnixMilli(int64(m.Score))
+		}
+	}
+	return all
 }
 
 // locktopHolder reads a token: who it is, and since when.

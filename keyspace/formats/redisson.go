@@ -150,9 +150,10 @@ func decodeRedisson(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		Holders: []keyspace.Holder{{ID: e.Members[0].Name, Count: depth}},
 		Waiting: subscribers(e),
 	}
+	until := deadlines(e.Related[redissonName(redissonTimeouts, e.Key)])
 	for _, m := range e.Related[redissonName(redissonQueue, e.Key)].Members {
 		l.Kind = keyspace.Fair
-		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+		l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name, Expires: until[m.Name]})
 	}
 	if fence, err := strconv.ParseInt(e.Related[redissonName(redissonFence, e.Key)].Value, 10, 64); err == nil {
 		l.Fence = fence

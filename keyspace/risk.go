@@ -1,0 +1,104 @@
+package keyspace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// clockApart is how far clocks may differ before that matters to locks.
+const clockApart = 500 * time.Millisecond
+
+// Risks lists what endangers all locks of the servers of a snapshot: their
+// findings concern no lock, and say which server in their text.
+func Risks(s Snapshot) []Finding {
+	var all []Finding
+	for _, server := range serversOf(s) {
+		all = append(all, evictable(server)...)
+		all = append(all, failoverLosesLocks(server)...)
+	}
+	all = append(all, clockSkew(serversOf(s))...)
+	return append(all, noNotifyRight(s.Follow)...)
+}
+
+// serversOf lists the servers that a snapshot is about.
+func serversOf(s Snapshot) []Server {
+	var all []Server
+	for _, n := range s.Nodes {
+		if n.Up {
+			all = append(all, n.Server)
+		}
+	}
+	if len(all) == 0 {
+		return []Server{s.Server}
+	}
+	return all
+}
+
+// evictable finds servers that throw locks away when memory is short.
+func evictable(s Server) []Finding {
+	if s.MaxMemory == 0 || s.Policy == "" || s.Policy == "noeviction" {
+		return nil
+	}
+	which := "any lock"
+	switch {
+	case s.Policy == "volatile-ttl":
+		which = "locks before anything else, because they expire soonest"
+	case strings.HasPrefix(s.Policy, "volatile-"):
+		which = "any lock that expires"
+	}
+	return []Finding{{
+		ID: "evictable", Severity: Warning,
+		Text:   fmt.Sprintf("%s throws keys away when memory is short (maxmemory-policy %s): %s.", s.Addr, s.Policy, which),
+		Remedy: "Keep locks on a server of their own, with maxmemory-policy noeviction.",
+	}}
+}
+
+// failoverLosesLocks finds masters that confirm a lock before a replica has it.
+func failoverLosesLocks(s Server) []Finding {
+	if s.Role != "master" || s.Replicas == 0 || s.MinReplicas {
+		return nil
+	}
+	return []Finding{{
+		ID: "failover-loses-locks", Severity: Info,
+		Text:   fmt.Sprintf("%s has %d replicas, and confirms a lock before they have it: a fail-over may lose the latest.", s.Addr, s.Replicas),
+		Remedy: "Have the lock wait for replicas (WAIT), set min-replicas-to-write, and check fences where two holders would do damage.",
+	}}
+}
+
+// clockSkew finds servers whose clocks differ: those of a Redlock count
+// deadlines differently.
+func clockSkew(all []Server) []Finding {
+	byClock := func(a, b Server) int { return int((a.Skew - b.Skew).Milliseconds()) }
+	slow, fast := slices.MinFunc(all, byClock), slices.MaxFunc(all, byClock)
+	apart := fast.Skew - slow.Skew
+	switch {
+	case len(all) > 1 && apart > clockApart:
+		return []Finding{{
+			ID: "clock-skew", Severity: Warning,
+			Text:   fmt.Sprintf("The clock of %s is %s ahead of that of %s.", fast.Addr, rough(apart), slow.Addr),
+			Remedy: "Set the clocks of all servers by the same source; a Redlock is only as good as they agree.",
+		}}
+	case len(all) == 1 && fast.Skew.Abs() > clockApart:
+		return []Finding{{
+			ID: "clock-skew", Severity: Info,
+			Text:   fmt.Sprintf("The clocks of %s and of this machine differ by %s.", fast.Addr, rough(fast.Skew.Abs())),
+			Remedy: "Compare both with a third; locks whose deadlines clients compute by their own clocks last too long, or too short.",
+		}}
+	}
+	return nil
+}
+
+// noNotifyRight says that a user may not be told of changes.
+func noNotifyRight(f Follow) []Finding {
+	refused := slices.ContainsFunc(f.Blind, func(b string) bool { return strings.Contains(b, "NOPERM") })
+	if f.Mode != Polling || !refused {
+		return nil
+	}
+	return []Finding{{
+		ID: "no-notify-right", Severity: Info,
+		Text:   "This user may not ask the server to tell of changes: short holds may not be seen.",
+		Remedy: "Grant it +client|tracking +hello (ACL SETUSER); nothing is written by that.",
+	}}
+}
