@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
-	st, err := openStage(t.Context(), 1)
+	st, err := openStage(t.Context(), staging{clients: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
 }
 
 func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
-	st, err := openStage(t.Context(), 5)
+	st, err := openStage(t.Context(), staging{clients: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestWhoeverEntersIsNewAndHoldsTheSameLock(t *testing.T) {
 }
 
 func TestTheCastKeepsItsLocksMoving(t *testing.T) {
-	st, err := openStage(t.Context(), 1)
+	st, err := openStage(t.Context(), staging{clients: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

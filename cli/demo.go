@@ -3,40 +3,51 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
 	"locktop/tui"
 )
 
 func (p *program) demoCommand() *cobra.Command {
 	var s selection
 	var look appearance
-	clients := 20
+	o := staging{clients: 20}
 	cmd := &cobra.Command{
-		Use:   "demo [flags]",
+		Use:   "demo [SCENE] [flags]",
 		Short: "The screen on a Redis of its own, busy at once",
 		Long: `Shows the screen on a Redis inside this program: no server is needed and none
 is touched. The locks are as the libraries leave them, taken, renewed and lost
-by a cast of owners; the clients of the Load page compete for theirs.`,
+by a cast of owners; the clients of the Load page compete for theirs. It begins
+with a menu of scenes, or with the scene that is named: ` + strings.Join(sceneNames(), ", ") + `.`,
 		Example: `  locktop demo
-  locktop demo --clients 200`,
-		Args:                  noArguments,
+  locktop demo freeze
+  locktop demo --real redlock-minority    on six redis-servers of its own`,
+		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.demo(cmd.Context(), &s, &look, clients)
+		ValidArgs:             sceneNames(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.demo(cmd.Context(), &s, &look, o, strings.Join(args, ""))
 		},
 	}
 	set := pflag.NewFlagSet("Demo", pflag.ContinueOnError)
-	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
+	set.IntVar(&o.clients, "clients", o.clients, "`number` of clients on the Load page")
+	set.BoolVar(&o.real, "real", false, "start redis-servers of its own, one and five for a redlock, and end them afterwards")
 	cmdFlags(cmd, set, s.flags(), look.flags())
 	return cmd
 }
 
-func (p *program) demo(ctx context.Context, s *selection, look *appearance, clients int) error {
-	if clients < 1 {
-		return misuse("", "--clients: at least 1")
+func (p *program) demo(ctx context.Context, s *selection, look *appearance, o staging, scene string) error {
+	if o.clients < 1 || o.clients > loadgen.MaxClients {
+		return misuse("", "--clients: 1 to %d", loadgen.MaxClients)
+	}
+	if scene != "" && !slices.Contains(sceneNames(), scene) {
+		return misuse("there are "+strings.Join(sceneNames(), ", "), "unknown scene %q", scene)
 	}
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
@@ -44,10 +55,28 @@ func (p *program) demo(ctx context.Context, s *selection, look *appearance, clie
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	st, err := openStage(ctx, clients)
+	st, err := openStage(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer st.close()
-	return p.screen(ctx, look, tui.World{Source: s.follow(&st.target), Load: st.load, Ledger: keep(st.rdb), Title: st.title})
+	a := st.watch(s)
+	defer a.close()
+	log, err := openAudit()
+	if err != nil {
+		return err
+	}
+	defer log.close()
+	return p.screen(ctx, look, tui.World{
+		Source: selected{a, s}, Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
+		Ledger: a.ledger, Title: st.title, Breaker: st.breaker(log),
+	})
+}
+
+func sceneNames() []string {
+	var names []string
+	for _, s := range scenarios.All() {
+		names = append(names, s.Name)
+	}
+	return names
 }

@@ -17,6 +17,7 @@ func (p *program) rootCommand() *cobra.Command {
 	var c connection
 	var s selection
 	var look appearance
+	var may rights
 	root := &cobra.Command{
 		Use:   "locktop",
 		Short: "Every distributed lock in a Redis keyspace, live",
@@ -35,10 +36,10 @@ It only reads.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.screenOn(cmd.Context(), &c, &s, &look)
+			return p.screenOn(cmd.Context(), &c, &s, &look, may)
 		},
 	}
-	cmdFlags(root, c.flags(), s.flags(), look.flags())
+	cmdFlags(root, c.flags(), s.flags(), look.flags(), may.flags())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("locktop {{.Version}}\n")
 	root.SetHelpFunc(help)
@@ -74,7 +75,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // screenOn shows the screen on the server that c names.
-func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance) error {
+func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance, may rights) error {
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
 	}
@@ -86,7 +87,19 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection, loo
 		return err
 	}
 	defer t.close()
-	return p.screen(ctx, look, tui.World{Source: s.follow(t), Ledger: keep(t.rdb), Title: t.title})
+	counted := keep(t.rdb)
+	live := keyspace.GoLive(keyspace.NewFollower(s.scanner(t.rdb, t.db)))
+	defer live.Close()
+	w := tui.World{Source: selected{live, s}, Ledger: counted, Title: t.title}
+	if may.write {
+		log, err := openAudit()
+		if err != nil {
+			return err
+		}
+		defer log.close()
+		w.Breaker, w.Production = breakerOf(t.rdb, log), may.production
+	}
+	return p.screen(ctx, look, w)
 }
 
 // screen shows w until the user leaves it or ctx ends.
@@ -109,11 +122,6 @@ func (p *program) needsTerminal() error {
 		}
 	}
 	return nil
-}
-
-// follow is a source of pictures of the selected locks of a server.
-func (s *selection) follow(t *target) tui.Source {
-	return selected{keyspace.NewFollower(s.scanner(t.rdb, t.db)), s}
 }
 
 // selected is a source of which only a part is wanted.

@@ -6,56 +6,87 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
 	"locktop/loadgen"
-	"locktop/server"
 )
 
-// stage is the world of the demo: an embedded server, the cast that keeps its
-// locks moving, and a load.
+// stage is the world of the demo: a server with the cast that keeps its locks
+// moving, five servers for a Redlock, and a load that may use all of them.
 type stage struct {
 	target
-	load *loadgen.Run
+	quorum *ground
+	load   *loadgen.Run
+}
+
+// staging says what to put on the stage.
+type staging struct {
+	clients int
+	real    bool // redis-server, not servers inside this program
 }
 
 // openStage starts everything. What it started must be closed.
-func openStage(ctx context.Context, clients int) (*stage, error) {
-	e, err := server.StartEmbedded()
-	if err != nil {
-		return nil, err
-	}
-	rdb := redis.NewClient(&redis.Options{
-		Addr:                  e.Addr(),
-		Dialer:                e.Dial,
-		ContextTimeoutEnabled: true,
-		DisableIdentity:       true,
-		MaintNotificationsConfig: &maintnotifications.Config{
-			Mode: maintnotifications.ModeDisabled,
-		},
-	})
-	st := &stage{target: target{rdb: rdb, title: "demo on redis://" + e.Addr()}}
-	st.close = func() {
-		_ = rdb.Close()
-		e.Close()
-	}
-	if err := st.start(ctx, clients); err != nil {
+func openStage(ctx context.Context, o staging) (*stage, error) {
+	st := &stage{}
+	st.close = func() {}
+	if err := st.open(ctx, o); err != nil {
 		st.close()
-		return nil, err
+		return nil, fmt.Errorf("set the scene: %w", err)
 	}
 	return st, nil
 }
 
-// start puts cast and clients to work, and has close end them first.
-func (st *stage) start(ctx context.Context, clients int) error {
-	c, err := newCast(ctx, st.rdb)
-	if err != nil {
-		return fmt.Errorf("set the scene: %w", err)
-	}
-	st.load, err = loadgen.New(loadgen.Servers{Redis: st.rdb}, demoLoad(clients))
+func (st *stage) open(ctx context.Context, o staging) error {
+	main, err := openTheatre(ctx, 1, o.real)
 	if err != nil {
 		return err
 	}
+	st.finally(main.close)
+	if st.quorum, err = openTheatre(ctx, nodes, o.real); err != nil {
+		return err
+	}
+	st.finally(st.quorum.close)
+	st.rdb = main.Nodes[0]
+	st.title = "demo on redis://" + st.rdb.Options().Addr
+	return st.start(ctx, o.clients)
+}
+
+// openTheatre starts n servers, inside this program unless they are to be real.
+func openTheatre(ctx context.Context, n int, real bool) (*ground, error) {
+	g := &ground{ours: true, close: func() {}}
+	err := g.startEmbedded(n)
+	if real {
+		err = g.startChildren(ctx, n)
+	}
+	if err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// finally has close do something else before what it does already.
+func (st *stage) finally(do func()) {
+	rest := st.close
+	st.close = func() {
+		do()
+		rest()
+	}
+}
+
+// start puts cast and clients to work.
+func (st *stage) start(ctx context.Context, clients int) error {
+	c, err := newCast(ctx, st.rdb)
+	if err != nil {
+		return err
+	}
+	servers := loadgen.Servers{Redis: st.rdb, Nodes: st.quorum.Nodes, Power: st.quorum.Power}
+	if st.load, err = loadgen.New(servers, demoLoad(clients)); err != nil {
+		return err
+	}
+	// What it could not release goes with the servers.
+	st.finally(func() { _ = st.load.Close() })
 	if err := st.load.Start(); err != nil {
 		return err
 	}
@@ -65,15 +96,39 @@ func (st *stage) start(ctx context.Context, clients int) error {
 		defer close(done)
 		c.play(playing)
 	}()
-	closeServer := st.close
-	st.close = func() {
+	st.finally(func() {
 		leave()
 		<-done
-		// What it could not release goes with the server.
-		_ = st.load.Close()
-		closeServer()
-	}
+	})
 	return nil
+}
+
+// addrs are where the servers of the Redlock are, in the order in which the load
+// counts them.
+func (st *stage) addrs() []string {
+	var all []string
+	for _, n := range st.quorum.Nodes {
+		all = append(all, n.Options().Addr)
+	}
+	return all
+}
+
+// breaker changes locks of the demo, which are nobody's.
+func (st *stage) breaker(log keyspace.Journal) *keyspace.Breaker {
+	servers := map[string]redis.UniversalClient{st.rdb.Options().Addr: st.rdb}
+	for _, n := range st.quorum.Nodes {
+		servers[n.Options().Addr] = n
+	}
+	return keyspace.NewBreaker(servers, formats.All(), log)
+}
+
+// looker returns a client for looking at a server, which does not wait for one
+// that is down.
+func looker(rdb *redis.Client) *redis.Client {
+	o := *rdb.Options()
+	o.MaxRetries, o.PoolSize = -1, 2
+	o.DialTimeout, o.ReadTimeout, o.ContextTimeoutEnabled = time.Second, time.Second, true
+	return redis.NewClient(&o)
 }
 
 // demoLoad holds long enough for people to see who holds and who waits.

@@ -10,6 +10,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/keyspace"
+	"locktop/loadgen"
 	"locktop/tui/widget"
 )
 
@@ -33,7 +34,7 @@ func newApp(ctx context.Context, w World) *app {
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.where = widget.Plain(w.Title)
 	a.load, a.scenes, a.scene, a.quorum = w.Load, w.Scenes, -1, w.Quorum
-	if len(w.Scenes) > 0 && w.Load != nil {
+	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.dialog = a.scenesMenu()
 	}
 	a.link.every = max(w.Every, beat)
@@ -45,7 +46,14 @@ func newApp(ctx context.Context, w World) *app {
 }
 
 // Init implements tea.Model.
-func (a *app) Init() tea.Cmd { return tick() }
+func (a *app) Init() tea.Cmd {
+	scene := slices.IndexFunc(a.scenes, func(s loadgen.Scenario) bool { return s.Name == a.world.Scene })
+	if scene < 0 || a.load == nil {
+		return tick()
+	}
+	a.turn(onLoad)
+	return tea.Batch(tick(), a.play(scene))
+}
 
 // Update implements tea.Model.
 func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -66,6 +74,9 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case measuredMsg:
 		a.measured(msg)
 		a.chronicle.tell(msg.events, msg.anew)
+		if !msg.metrics.Running {
+			a.chronicle.halt(a.now)
+		}
 	case appliedMsg:
 		if msg.err != nil {
 			a.refuse(plainReason(msg.err))

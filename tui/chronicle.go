@@ -102,6 +102,18 @@ func (c *chronicle) tell(events []loadgen.Event, anew bool) {
 	}
 }
 
+// halt ends what goes on: the clients of the load are gone.
+func (c *chronicle) halt(at time.Time) {
+	for _, n := range c.exact {
+		n.waiting(at, 0)
+		for i := range n.stretches {
+			if n.stretches[i].to.IsZero() {
+				n.stretches[i].to, n.stretches[i].end = at, keyspace.Gone
+			}
+		}
+	}
+}
+
 // told takes in one thing that the load tells of a key.
 func (n *lane) told(e *loadgen.Event, owner int) {
 	at := e.At

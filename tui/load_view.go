@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -10,10 +11,17 @@ import (
 )
 
 const (
-	aside      = 34 // cells of the left column, with the blanks behind it
-	outcomes   = 9  // lines of the outcomes, at the least
-	captionMax = 6  // lines of the caption, at the most
+	outcomes   = 9 // lines of the outcomes, at the least
+	captionMax = 6 // lines of the caption, at the most
 )
+
+// aside is the width of the left column, with the blanks behind it.
+func aside(w int) int {
+	if w < 90 {
+		return 34
+	}
+	return 40
+}
 
 func (p *loadPage) view(s *state, w, h int) []string {
 	switch {
@@ -27,12 +35,13 @@ func (p *loadPage) view(s *state, w, h int) []string {
 		all := p.figures(s, w)
 		return all[:min(h, len(all))]
 	}
-	leftSide := append(p.form(s, aside-2), s.outcomesBlock(aside-2)...)
-	rightSide := p.right(s, w-aside, h)
+	narrow := aside(w)
+	leftSide := append(p.form(s, narrow-2), s.outcomesBlock(narrow-2)...)
+	rightSide := p.right(s, w-narrow, h)
 	for i := range leftSide {
 		leftSide[i] += "  "
 	}
-	all := widget.Beside(leftSide, aside, rightSide, w-aside)
+	all := widget.Beside(leftSide, narrow, rightSide, w-narrow)
 	return all[:min(h, len(all))]
 }
 
@@ -91,12 +100,12 @@ func (p *loadPage) caption(s *state, w int) []string {
 }
 
 // formTop is the line in which the form begins.
-func (p *loadPage) formTop(s *state) int { return 2 + len(p.caption(s, aside-2)) }
+func (p *loadPage) formTop(s *state) int { return 2 + len(p.caption(s, aside(s.w)-2)) }
 
 // form draws what is run: what it is about, and each of its fields.
 func (p *loadPage) form(s *state, w int) []string {
 	t := s.theme
-	all := []string{s.ruleOf(w, "scenario", widget.Plain(s.scenario.Name))}
+	all := []string{s.ruleOf(w, cmp.Or(widget.Plain(s.scenario.Name), "scenario"), "")}
 	for _, text := range p.caption(s, w) {
 		all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(t.text, text).String())
 	}

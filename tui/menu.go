@@ -27,7 +27,13 @@ type choice struct {
 }
 
 func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
-	switch name := k.String(); name {
+	name := k.String()
+	for _, c := range m.choices {
+		if c.key == name {
+			return m.take(s, c)
+		}
+	}
+	switch name {
 	case "esc", "q":
 		return nil, nil
 	case "up", "shift+tab":
@@ -36,12 +42,6 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		m.at = (m.at + 1) % len(m.choices)
 	case "enter":
 		return m.take(s, m.choices[m.at])
-	default:
-		for _, c := range m.choices {
-			if c.key == name {
-				return m.take(s, c)
-			}
-		}
 	}
 	return m, nil
 }
@@ -66,10 +66,19 @@ func (m *menu) view(s *state, lines []string) []string {
 	for _, c := range m.choices {
 		label = max(label, widget.Width(c.label))
 	}
-	for i, c := range m.choices {
-		panel = append(panel, m.choice(s, c, i == m.at, label))
+	first, end := m.inSight(len(lines) - len(panel) - 2)
+	for i, c := range m.choices[first:end] {
+		panel = append(panel, m.choice(s, c, first+i == m.at, label))
 	}
 	return overlay(s, lines, panel)
+}
+
+// inSight are the choices that n lines have room for, with the chosen one among
+// them.
+func (m *menu) inSight(n int) (first, end int) {
+	n = max(1, min(n, len(m.choices)))
+	first = max(0, min(m.at-n/2, len(m.choices)-n))
+	return first, first + n
 }
 
 // choice draws one line: key, label, and what is behind it.

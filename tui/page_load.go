@@ -130,7 +130,7 @@ func (p *loadPage) choose(s *state, by int) {
 // click selects a field of the form.
 func (p *loadPage) click(s *state, m clickMsg) {
 	first := p.formTop(s)
-	if row := m.y - first; m.x < aside && row >= 0 && row < len(knobs(s.scenario)) && s.load != nil {
+	if row := m.y - first; m.x < aside(s.w) && row >= 0 && row < len(knobs(s.scenario)) && s.load != nil {
 		p.field = row
 	}
 }

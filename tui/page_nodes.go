@@ -79,8 +79,21 @@ func (p *nodesPage) arrange(s *state) {
 	if len(p.rows) == 0 && snap.Server.Addr != "" {
 		p.rows = []keyspace.Node{{Server: snap.Server, Up: true, Keys: snap.Cost.Keys, Locks: len(snap.Locks)}}
 	}
+	numbers := numbersOf(s.shown())
+	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return numbers[a.Addr] - numbers[b.Addr] })
 	p.cursor.follow(len(p.rows), p.key)
 	p.cursor.reveal(len(p.rows), p.height(s))
+}
+
+// numbersOf are the columns of the servers in the matrix, counted from 1.
+func numbersOf(p *picture) map[string]int {
+	numbers := map[string]int{}
+	if locks := elections(p); len(locks) > 0 {
+		for i, v := range locks[0].Votes {
+			numbers[v.Node] = i + 1
+		}
+	}
+	return numbers
 }
 
 func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
@@ -142,11 +155,14 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	for i := range p.rows {
 		all += p.rows[i].Locks
 	}
+	numbers := numbersOf(s.shown())
 	for i := range max(0, min(p.height(s), len(p.rows)-p.cursor.top)) {
 		row := p.cursor.top + i
 		l := widget.NewLine(w)
 		s.pointer(l, row == p.cursor.row)
-		table.Row(l, widget.Style{}, func(column, w int) widget.Cell { return s.nodeCell(&p.rows[row], column, w, all) })
+		table.Row(l, widget.Style{}, func(column, w int) widget.Cell {
+			return s.nodeCell(&p.rows[row], numbers[p.rows[row].Addr], column, w, all)
+		})
 		lines = append(lines, l.String())
 	}
 	if len(p.rows) == 0 {
@@ -157,10 +173,12 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	return lines[:min(h, len(lines))]
 }
 
-func (s *state) nodeCell(n *keyspace.Node, column, w, all int) widget.Cell {
+func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Cell {
 	t, g := s.theme, s.glyphs
 	none := widget.Cell{Style: t.dim, Text: g.None}
 	switch {
+	case column == 0 && number > 0:
+		return widget.Cell{Style: t.strong, Text: count(number) + "  " + s.place(n.Addr)}
 	case column == 0:
 		return widget.Cell{Style: t.strong, Text: s.place(n.Addr)}
 	case column == 1 && n.Up:

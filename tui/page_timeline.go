@@ -131,8 +131,8 @@ func (p *timelinePage) jump(s *state, direction int) {
 	s.tell("two were inside at once for " + span(best.to.Sub(best.from)))
 }
 
-// arrange lists the lanes: those in which something happens, in the order of
-// their names, so that they stay where they are.
+// arrange lists the lanes in which something happens: those of the load, then
+// the others, in the order of their names, so that they stay where they are.
 func (p *timelinePage) arrange(s *state) {
 	p.lanes = p.lanes[:0]
 	found := map[string]bool{}
@@ -147,8 +147,14 @@ func (p *timelinePage) arrange(s *state) {
 			p.lanes = append(p.lanes, keyspace.ID{Key: key})
 		}
 	}
+	exact := func(id keyspace.ID) int {
+		if s.chronicle.exact[id.Key] != nil {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(p.lanes, func(a, b keyspace.ID) int {
-		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
+		return cmp.Or(exact(a)-exact(b), strings.Compare(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
 	})
 	p.cursor.follow(len(p.lanes), p.key)
 	p.cursor.reveal(len(p.lanes), p.height(s))

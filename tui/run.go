@@ -18,6 +18,7 @@ import (
 type World struct {
 	Source     Source
 	Scenes     []loadgen.Scenario // to choose from at the beginning, and to go through
+	Scene      string             // the one to begin with; "" = there is a menu
 	Quorum     []string           // the addresses of the load's Redlock, as it counts them
 	Load       Load               // nil: there is none, and the Load page says so
 	Formats    []keyspace.Format  // for commands that change a lock safely

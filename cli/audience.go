@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/loadgen"
+)
+
+// audience looks at the stage: at the server of the cast always, at those of the
+// Redlock while the load plays on them.
+type audience struct {
+	main   *keyspace.Live
+	quorum *keyspace.Fleet
+	load   *loadgen.Run
+	ledger *ledger
+	close  func()
+}
+
+// watch takes seats for an audience, which must be closed.
+func (st *stage) watch(s *selection) *audience {
+	eye := looker(st.rdb)
+	a := &audience{main: keyspace.GoLive(keyspace.NewFollower(s.scanner(eye, 0))), load: st.load, ledger: keep(eye)}
+	followers, clients := []*keyspace.Follower{}, []*redis.Client{eye}
+	var stations []keyspace.Station
+	for _, n := range st.quorum.Nodes {
+		eye := looker(n)
+		f := keyspace.NewFollower(s.scanner(eye, 0))
+		followers, clients = append(followers, f), append(clients, eye)
+		stations = append(stations, keyspace.Station{Addr: n.Options().Addr, Source: f})
+	}
+	roster := func(context.Context) ([]keyspace.Station, error) { return stations, nil }
+	a.quorum = keyspace.NewFleet(roster, keyspace.FleetOptions{Mode: "redlock", Votes: true})
+	a.close = func() {
+		a.main.Close()
+		for _, f := range followers {
+			f.Close()
+		}
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}
+	return a
+}
+
+// Snapshot returns the newest picture of the stage.
+func (a *audience) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	snap, err := a.main.Snapshot(ctx)
+	if err != nil || a.load.Scenario().Lock.Kind != loadgen.Redlock {
+		return snap, err
+	}
+	five, err := a.quorum.Snapshot(ctx)
+	if err != nil {
+		return snap, nil // all five may be down, and the show goes on
+	}
+	return both(snap, five), nil
+}
+
+// both is one picture of the server of the cast and of those of the Redlock.
+func both(snap, five keyspace.Snapshot) keyspace.Snapshot {
+	snap.Locks = slices.Concat(snap.Locks, five.Locks)
+	slices.SortFunc(snap.Locks, func(a, b keyspace.Lock) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
+	})
+	snap.Nodes = slices.Concat(snap.Nodes, five.Nodes)
+	snap.Events = slices.Concat(snap.Events, five.Events)
+	snap.Problems = slices.Concat(snap.Problems, five.Problems)
+	snap.Server.Mode = five.Server.Mode
+	return snap
+}
