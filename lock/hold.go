@@ -144,9 +144,7 @@ func (h *hold) enter(ctx context.Context) error {
 	}
 	reply, err := h.form.acquire(ctx, h.token, h.opts.TTL, entries).wait(ctx)
 	if err != nil {
-		h.mu.Lock()
-		h.entries-- // if the server counts it, the next request says otherwise
-		h.mu.Unlock()
+		h.entryFailed()
 		return describe("enter", h.key, err)
 	}
 	if held, _ := heldBy(h.key, reply); held != nil {
@@ -175,6 +173,19 @@ func (h *hold) addEntry() (sent time.Time, entries int, err error) {
 		h.entries++
 	}
 	return sent, h.entries, err
+}
+
+// entryFailed takes an entry off that nobody got. If the server counts it, the next
+// request says otherwise; if all others have left meanwhile, there is none, and the
+// lock is given back.
+func (h *hold) entryFailed() {
+	h.mu.Lock()
+	h.entries--
+	left := h.entries
+	h.mu.Unlock()
+	if left == 0 && h.finish(ErrReleased) {
+		h.client.undo(h.form, h.token, time.Now().Add(h.opts.TTL))
+	}
 }
 
 // leave gives back one entry, and with the last one the lock.

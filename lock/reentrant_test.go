@@ -328,3 +328,31 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 		}
 	})
 }
+
+// The only lease is unlocked while another entry is under way, and that one fails.
+func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Hour})
+		lease, err := owner.Lock(ctx)
+		r.must(err)
+		r.link.FreezeReplies()
+		long, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		entry := lockAsync(long, owner)
+		time.Sleep(time.Millisecond) // it is on its way
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := lease.Unlock(short); !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("unlock: got %v, want the deadline's error", err)
+		}
+		<-entry.done
+		if !errors.Is(entry.err, context.DeadlineExceeded) {
+			r.Errorf("the entry: got %v, want the deadline's error", entry.err)
+		}
+		r.link.Thaw()
+		time.Sleep(time.Second)
+		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
+			r.Error("the lock is still there, and nobody has it")
+		}
+	})
+}
