@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -77,12 +78,15 @@ func (l *links) redial() {
 	}
 }
 
-// Close closes the connection.
+// Close closes the connection. It may have been given up already, which is no error.
 func (c *conn) Close() error {
 	c.links.mu.Lock()
 	delete(c.links.open, c)
 	c.links.mu.Unlock()
-	return c.Conn.Close()
+	if err := c.Conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // NetConn returns the connection as it was dialed, for go-redis to look at.
