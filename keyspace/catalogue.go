@@ -103,14 +103,6 @@ func (f Format) related(e Entry) []Companion {
 	return f.Related(e)
 }
 
-// channels lists where those listen who wait for the lock in an entry.
-func (f Format) channels(e Entry) []string {
-	if f.Channels == nil {
-		return nil
-	}
-	return f.Channels(e)
-}
-
 // lock decodes an entry that the format takes.
 func (f Format) lock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)

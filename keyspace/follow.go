@@ -39,6 +39,9 @@ type Follower struct {
 	complete bool // the keyspace was walked over since the last error
 
 	known     picture
+	hunches   *hunches // what is just possibly a lock
+	trusted   trust
+	pondered  time.Time
 	claims    map[string]string // companion → its lock
 	dull      map[string]time.Time
 	habits    habits
@@ -67,9 +70,12 @@ type Follower struct {
 
 // NewFollower returns a follower of what s finds. Nothing is sent yet.
 func NewFollower(s *Scanner) *Follower {
+	trusted := make(trust)
+	reader := s.reader()
+	reader.trusted = trusted
 	return &Follower{
-		scanner: s, reader: s.reader(), track: newTracker(s),
-		known: make(picture), claims: make(map[string]string),
+		scanner: s, reader: reader, trusted: trusted, track: newTracker(s),
+		known: make(picture), hunches: newHunches(s.opts.MinConfidence), claims: make(map[string]string),
 		dull: make(map[string]time.Time), doubts: make(map[string]time.Time), denied: make(map[string]bool),
 	}
 }
@@ -152,6 +158,9 @@ func (f *Follower) round(ctx context.Context, all bool) error {
 		spent := f.reader.reckon()
 		f.cost.Commands, f.cost.Took, f.cost.Busy = spent.Commands, spent.Took, spent.Busy
 		return nil
+	}
+	if err := f.ponder(ctx); err != nil {
+		return err
 	}
 	err := f.explore(ctx, now.Add(f.slice()))
 	f.rest(now)
@@ -362,20 +371,25 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 			return err
 		}
 		f.pass = p
+		p.sieve.trusted, p.reader.trusted = f.trusted, f.trusted
 		f.meet(p.server)
 	} else {
 		f.pass.cost.Commands, f.pass.cost.Took, f.pass.cost.Busy = 0, 0, 0
 	}
 	p := f.pass
 	for !p.done() {
+		p.accept(f.hunches.atLeast(p.visited))
 		locks, err := f.scanner.step(ctx, p)
 		if err != nil {
 			return err
 		}
-		f.discover(locks, p.now)
+		f.discover(f.hunches.sort(f.unknown(locks), p.visited, p.now), p.now)
 		if now := time.Now(); !now.Before(until) || !f.scanner.opts.Pace.ready(now) {
 			break
 		}
+	}
+	if p.done() {
+		f.hunches.ended()
 	}
 	f.complete = f.complete || p.complete()
 	f.cost = p.cost
@@ -383,17 +397,43 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// discover takes in what a walk has found. What is known already is left to
-// those that were told of its changes, but for its first sight.
+// unknown leaves out what is known already: it is left to those that were told
+// of its changes, but for its first sight.
+func (f *Follower) unknown(all []found) []found {
+	return slices.DeleteFunc(all, func(l found) bool {
+		_, known := f.known[l.lock.Key]
+		return known
+	})
+}
+
+// discover takes in what was not known before.
 func (f *Follower) discover(locks []found, now time.Time) {
 	for _, l := range locks {
-		if _, known := f.known[l.lock.Key]; known {
-			continue
-		}
 		f.reader.now = now
 		d := diff{at: now, watched: f.complete && !f.blind, blind: f.blind, slack: f.track.slack()}
 		f.update(found{}, l, false, &d)
 	}
+}
+
+// ponder looks again at what is just possibly a lock.
+func (f *Follower) ponder(ctx context.Context) error {
+	now := time.Now()
+	if now.Sub(f.pondered) < checkEvery || !f.scanner.opts.Pace.ready(now) || len(f.hunches.known) == 0 {
+		return nil
+	}
+	f.pondered = now
+	f.reader.atLeast = Possible
+	read, err := f.reader.take(ctx, f.hunches.refs())
+	f.reader.atLeast = f.hunches.enough
+	if err != nil {
+		return err
+	}
+	for _, l := range f.unknown(f.hunches.look(read, f.reader.now)) {
+		f.trusted.put(l.lock)
+		d := diff{at: f.reader.now, blind: f.blind, slack: f.track.slack()} // it was there before
+		f.update(found{}, l, false, &d)
+	}
+	return nil
 }
 
 // meet notes what the server says of itself.

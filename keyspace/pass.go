@@ -77,6 +77,11 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	return p, nil
 }
 
+// accept says how sure a key must be from now on to come out at the end.
+func (p *pass) accept(atLeast Confidence) {
+	p.sieve.atLeast, p.reader.atLeast = atLeast, atLeast
+}
+
 // done reports whether there is nothing left to look at.
 func (p *pass) done() bool {
 	return p.walked() && len(p.sieve.suspects) == 0 && len(p.promising) == 0

@@ -29,6 +29,7 @@ type reader struct {
 	atLeast Confidence
 	node    string
 	db      int
+	trusted trust
 	denied  []string // of those taken last: keys that may not be read, and
 	plain   []string // keys that are no locks
 }
@@ -50,8 +51,7 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	}
 	var sure []candidate
 	for _, e := range entries {
-		// What stands beside an entry may make the format surer of it.
-		if f, s := r.formats.surest(e); s >= r.atLeast || s > No && f.Related != nil {
+		if f, s := r.formats.surest(e); s >= r.atLeast || s > No && r.mayGrow(f, e.Key) {
 			sure = append(sure, candidate{e, f, f.related(e)})
 		} else {
 			r.plain = append(r.plain, e.Key)
@@ -65,14 +65,23 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	}
 	var all []found
 	for _, c := range sure {
-		lock, s := c.format.lock(c.entry)
-		if s < r.atLeast {
-			continue
-		}
+		lock, _ := c.format.lock(c.entry)
 		lock.Node, lock.DB = r.node, r.db
-		all = append(all, found{lock, c.entry.Type, c.beside})
+		l := found{lock, c.entry.Type, c.beside}
+		if why := r.trusted[lock.Key]; lock.Confidence == Possible && why != "" {
+			l = raised(l, why)
+		}
+		if l.lock.Confidence >= r.atLeast {
+			all = append(all, l)
+		}
 	}
 	return all, nil
+}
+
+// mayGrow reports whether a format may become surer of a key: by what stands
+// beside it, by who listens for it, or because it was watched.
+func (r *reader) mayGrow(f Format, key string) bool {
+	return f.Related != nil || f.Channels != nil || r.trusted[key] != ""
 }
 
 // candidate is an entry that a format takes.
@@ -113,23 +122,25 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 // countSubscribers asks how many listen to the channels of the candidates, and
 // hands to each entry its own. Where that may not be asked, entries have none.
 func (r *reader) countSubscribers(ctx context.Context, all []candidate) error {
-	for some := range slices.Chunk(all, batch) {
-		p := r.rdb.Pipeline()
+	var listened []int // candidates that may be listened to
+	for i, c := range all {
+		if c.format.Channels != nil {
+			listened = append(listened, i)
+		}
+	}
+	for some := range slices.Chunk(listened, batch) {
 		asked := make([]*redis.MapStringIntCmd, len(some))
-		for i, c := range some {
-			if channels := c.format.channels(c.entry); len(channels) > 0 {
-				asked[i] = p.PubSubNumSub(ctx, channels...)
+		err := r.ask(ctx, "count subscribers", func(p redis.Pipeliner) {
+			for i, at := range some {
+				asked[i] = p.PubSubNumSub(ctx, all[at].format.Channels(all[at].entry)...)
 			}
-		}
-		if p.Len() == 0 {
-			continue
-		}
-		if err := r.send(ctx, "count subscribers", p); err != nil {
+		})
+		if err != nil {
 			return err
 		}
-		for i, cmd := range asked {
-			if cmd != nil && cmd.Err() == nil {
-				some[i].entry.Subscribers = cmd.Val()
+		for i, at := range some {
+			if asked[i].Err() == nil {
+				all[at].entry.Subscribers = asked[i].Val()
 			}
 		}
 	}

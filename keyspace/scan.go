@@ -67,8 +67,9 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	seen := make(picture)
+	seen, doubtful := make(picture), newHunches(s.opts.MinConfidence)
 	for !p.done() {
+		p.accept(doubtful.atLeast(p.visited))
 		locks, err := s.stepInTime(ctx, p)
 		if err != nil {
 			if p, err = s.resume(ctx, p, err); err != nil {
@@ -76,9 +77,11 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 			}
 			continue
 		}
+		locks = doubtful.sort(locks, p.visited, p.now)
 		seen.add(locks)
 		s.opts.Progress(s.snapshot(p, picked(locks), p.complete()))
 	}
+	seen.add(doubtful.comeTrue())
 	return s.snapshot(p, seen.locks(), p.complete()), nil
 }
 

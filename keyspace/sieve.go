@@ -19,6 +19,7 @@ import (
 type sieve struct {
 	formats  catalogue
 	atLeast  Confidence
+	trusted  trust
 	shapes   shapes
 	blind    map[string]bool // types of which the server refuses to show a first piece
 	suspects []suspect       // to be asked about next
@@ -170,7 +171,11 @@ func (p *pinch) glanced(q *inquiry) {
 	piece, err := q.piece.Result()
 	switch {
 	case err == nil:
-		if p.formats.promises(q.key, q.typ, piece, p.atLeast) {
+		atLeast := p.atLeast
+		if p.trusted[q.key] != "" {
+			atLeast = Possible
+		}
+		if p.formats.promises(q.key, q.typ, piece, atLeast) {
 			p.promising = append(p.promising, q.ref)
 		}
 	case wrongType(err): // a wrong guess, or it has changed
