@@ -90,7 +90,7 @@ func TestTheCastKeepsItsLocksMoving(t *testing.T) {
 func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 	t.Helper()
 	var s selection
-	snap, err := s.scanner(rdb, 0).Scan(t.Context())
+	snap, err := keyspace.NewScanner(rdb, s.options(0, nil)).Scan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
 )
 
 // connection is what the connection flags say.
@@ -19,9 +23,10 @@ type connection struct {
 	port              uint16
 	user, pass        string
 	askPass           bool
-	db                int
-	security          security
-	timeout           time.Duration
+	db                database
+	sources
+	security security
+	timeout  time.Duration
 
 	given func(flag string) bool
 }
@@ -37,54 +42,155 @@ func (c *connection) flags() *pflag.FlagSet {
 	set.StringVarP(&c.pass, "pass", "a", "", "`password`; others can read it in the process list")
 	set.BoolVar(&c.askPass, "askpass", false, "ask for the password, without echo")
 	set.StringVar(&c.user, "user", "", "ACL user `name`")
-	set.IntVarP(&c.db, "db", "n", 0, "database `number`")
+	set.VarP(&c.db, "db", "n", "database `number`, or all")
 	c.security.addTo(set)
+	c.sources.addTo(set)
 	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest `wait` for a connection or a reply")
 	c.given = set.Changed
 	return set
 }
 
-// target is a server that answers.
-type target struct {
-	rdb   *redis.Client
-	db    int
-	title string // where it is, free of credentials
-	close func()
-}
+// scanPatience is how long a server in passing trouble is waited for while it is
+// looked through.
+const scanPatience = 10 * time.Second
 
-// dial connects as the flags and the environment say, and makes sure that the
+// dial connects as the flags and the environment say, and makes sure that a
 // server answers and that the user is the one that was named: a refused
 // password is an error, never a reason to go on as the default user.
 func (p *program) dial(ctx context.Context, c *connection) (*target, error) {
-	if c.askPass {
-		if c.given("pass") {
-			return nil, misuse("", "--pass and --askpass contradict each other")
+	if err := c.sources.check(c.given); err != nil {
+		return nil, err
+	}
+	if err := p.fillPassword(ctx, c); err != nil {
+		return nil, err
+	}
+	seeds, err := c.seeds()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range seeds {
+		if _, err := c.options(e); err != nil {
+			return nil, err
 		}
-		pass, err := p.askPassword(ctx)
+		p.warn(c, e)
+	}
+	v := &servers{connect: c.client, locate: c.locator(seeds)}
+	t := &target{
+		many:    c.mode() != "" || c.db.all,
+		fleet:   keyspace.FleetOptions{Mode: c.mode(), Votes: len(c.redlock) > 0},
+		servers: v,
+		close:   v.close,
+	}
+	if err := t.open(ctx, c.timeout, seeds[0]); err != nil {
+		v.close()
+		return nil, err
+	}
+	t.title = c.title(seeds) + c.security.title()
+	return t, nil
+}
+
+// fillPassword asks for the password if that is wanted.
+func (p *program) fillPassword(ctx context.Context, c *connection) error {
+	if !c.askPass {
+		return nil
+	}
+	if c.given("pass") {
+		return misuse("", "--pass and --askpass contradict each other")
+	}
+	pass, err := p.askPassword(ctx)
+	c.pass = pass
+	return err
+}
+
+// seeds are the servers that the flags name.
+func (c *connection) seeds() ([]endpoint, error) {
+	if len(c.redlock) == 0 {
+		e, err := c.resolve()
+		return []endpoint{e}, err
+	}
+	var all []endpoint
+	for _, raw := range c.redlock {
+		e, err := parseURL("--redlock", raw)
 		if err != nil {
 			return nil, err
 		}
-		c.pass = pass
+		if e, err = c.complete(e); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
 	}
-	where, err := c.resolve()
+	return all, nil
+}
+
+// locator says where the servers are that the seeds lead to.
+func (c *connection) locator(seeds []endpoint) func(context.Context, *servers) ([]endpoint, error) {
+	locate := fixed(seeds)
+	switch {
+	case c.cluster:
+		locate = inCluster(seeds[0], c.preferReplica)
+	case len(c.sentinels) > 0:
+		locate = c.bySentinel(seeds[0])
+	}
+	if c.db.all {
+		locate = inAllDatabases(locate)
+	}
+	return locate
+}
+
+// open makes sure that one of the servers answers, and takes it for the one to
+// turn to.
+func (t *target) open(ctx context.Context, timeout time.Duration, seed endpoint) error {
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	where, err := t.servers.where(within)
+	if err != nil {
+		if _, ours := errors.AsType[*fault](err); ours {
+			return err
+		}
+		return noConnection(seed, err, timeout)
+	}
+	var failed error
+	for _, e := range where {
+		rdb, err := t.servers.client(e)
+		if err != nil {
+			return err
+		}
+		if err = answers(ctx, rdb, timeout); err == nil {
+			t.rdb, t.db = rdb, e.db
+			return nil
+		}
+		failed = cmp.Or[error](failed, noConnection(e, err, timeout))
+	}
+	return failed
+}
+
+// title names what is looked at.
+func (c *connection) title(seeds []endpoint) string {
+	switch c.mode() {
+	case "sentinel":
+		return "master " + c.master + " of " + strings.Join(c.sentinelAddresses(), ", ")
+	case "redlock":
+		addrs := make([]string, len(seeds))
+		for i, e := range seeds {
+			addrs[i] = e.addr
+		}
+		return "redlock of " + strings.Join(addrs, ", ")
+	case "cluster":
+		return "cluster at " + seeds[0].String()
+	}
+	if c.db.all {
+		return seeds[0].String()
+	}
+	return seeds[0].title()
+}
+
+// client opens a client; nothing is sent yet.
+func (c *connection) client(e endpoint) (*redis.Client, error) {
+	o, err := c.options(e)
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.options(where)
-	if err != nil {
-		return nil, err
-	}
-	p.warn(c, where)
-	rdb := redis.NewClient(o)
-	if err := answers(ctx, rdb, c.timeout); err != nil {
-		return nil, errors.Join(noConnection(where, err, c.timeout), rdb.Close())
-	}
-	return &target{
-		rdb:   rdb,
-		db:    where.db,
-		title: where.title() + c.security.title(),
-		close: func() { _ = rdb.Close() },
-	}, nil
+	return redis.NewClient(o), nil
 }
 
 // options are those of a client that looks on: few connections, no retries that
@@ -96,14 +202,14 @@ func (c *connection) options(e endpoint) (*redis.Options, error) {
 		Username:              e.user,
 		Password:              e.pass,
 		DB:                    e.db,
-		OnConnect:             introduce,
+		OnConnect:             e.introduce,
 		DialTimeout:           c.timeout,
 		ReadTimeout:           c.timeout,
 		WriteTimeout:          c.timeout,
 		ContextTimeoutEnabled: true,
 		MaxRetries:            1, // for a connection that died in the pool
 		DialerRetries:         1,
-		PoolSize:              4,
+		PoolSize:              8,
 		DisableIdentity:       true,
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,
@@ -117,22 +223,34 @@ func (c *connection) options(e endpoint) (*redis.Options, error) {
 	return o, err
 }
 
-// introduce names the connection for the operator of the server. Where the ACL
-// does not allow that, it stays nameless.
-func introduce(ctx context.Context, cn *redis.Conn) error {
-	err := cn.ClientSetName(ctx, "locktop").Err()
+// introduce names the connection for the operator of the server, and asks that
+// what it reads should not count as used. Where the ACL does not allow that, or
+// the server does not know it, it goes without.
+func (e endpoint) introduce(ctx context.Context, cn *redis.Conn) error {
+	_, err := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ClientSetName(ctx, "locktop")
+		p.Do(ctx, "client", "no-touch", "on")
+		if e.readonly {
+			p.ReadOnly(ctx)
+		}
+		return nil
+	})
 	if _, said := errors.AsType[redis.Error](err); said {
 		return nil
 	}
 	return err
 }
 
-// answers waits for the server's time: nothing works for a user who may not even
-// ask for that.
+// answers waits for the server's time. Who may not ask for that has been let in
+// all the same.
 func answers(ctx context.Context, rdb *redis.Client, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return rdb.Time(ctx).Err()
+	err := rdb.Time(ctx).Err()
+	if redis.IsPermissionError(err) && strings.Contains(err.Error(), "'time'") {
+		return nil
+	}
+	return err
 }
 
 // warn names what is unsafe about a connection, before it is made.

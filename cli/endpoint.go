@@ -16,6 +16,12 @@ type endpoint struct {
 	user, pass    string
 	db            int
 	tls           bool
+	readonly      bool // a replica in a cluster, which answers only if it is told that it may be late
+}
+
+// compare orders endpoints, as they are shown.
+func (e endpoint) compare(other endpoint) int {
+	return cmp.Or(strings.Compare(e.addr, other.addr), cmp.Compare(e.db, other.db))
 }
 
 // String is the address without user, password and database.
@@ -59,11 +65,16 @@ func (c *connection) resolve() (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
+	return c.complete(e)
+}
+
+// complete fills in what the flags and the environment say of an address.
+func (c *connection) complete(e endpoint) (endpoint, error) {
 	if c.user != "" {
 		e.user = c.user
 	}
 	if c.given("db") {
-		e.db = c.db
+		e.db = c.db.number
 	}
 	e.tls = e.tls || c.security.tls
 	switch {

@@ -110,6 +110,10 @@ func typeName(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int", "uint16":
 		return "number"
+	case "database":
+		return "number of a database, or all"
+	case "budget":
+		return "share, like 2%, 10% or full"
 	case "duration":
 		return "duration, like 500ms or 10s"
 	case "bool":

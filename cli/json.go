@@ -26,6 +26,8 @@ type jsonDocument struct {
 	Complete bool       `json:"complete"`
 	Cost     jsonCost   `json:"cost"`
 	Locks    []jsonLock `json:"locks"`
+	Nodes    []jsonNode `json:"nodes,omitempty"`
+	Problems []string   `json:"problems,omitempty"` // what is missing, and why
 }
 
 type jsonServer struct {
@@ -37,6 +39,7 @@ type jsonCost struct {
 	Scanned  int64 `json:"scanned"`
 	MS       int64 `json:"ms"`
 	Commands int64 `json:"commands"`
+	BusyMS   int64 `json:"busy_ms,omitempty"` // of the server, by its own clock
 }
 
 type jsonLock struct {
@@ -54,6 +57,7 @@ type jsonLock struct {
 	Fence       int64          `json:"fence"`
 	Node        string         `json:"node"`
 	DB          int            `json:"db"`
+	Votes       []jsonVote     `json:"votes,omitempty"` // of a Redlock
 	Findings    []jsonFinding  `json:"findings"`
 }
 
@@ -98,8 +102,14 @@ func documentOf(p picture) jsonDocument {
 		At:       stamp(p.At),
 		Server:   jsonServer{text(p.Server.Mode), text(p.Server.Version)},
 		Complete: p.Complete,
-		Cost:     jsonCost{p.Cost.Scanned, p.Cost.Took.Milliseconds(), p.Cost.Commands},
+		Cost:     jsonCost{p.Cost.Scanned, p.Cost.Took.Milliseconds(), p.Cost.Commands, p.Cost.Busy.Milliseconds()},
 		Locks:    []jsonLock{},
+	}
+	for _, n := range p.Nodes {
+		d.Nodes = append(d.Nodes, nodeOf(n))
+	}
+	for _, problem := range p.Problems {
+		d.Problems = append(d.Problems, text(problem))
 	}
 	for _, l := range p.Locks {
 		d.Locks = append(d.Locks, lockOf(l, p.At, p.findings[l.ID()]))
@@ -130,6 +140,9 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 	}
 	for _, w := range l.Waiters {
 		j.Waiters = append(j.Waiters, jsonWaiter{text(w.ID), binary(w.ID), w.Mode, since(w.Since, at)})
+	}
+	for _, v := range l.Votes {
+		j.Votes = append(j.Votes, jsonVote{text(v.Node), text(v.Token), ttl(v.Expires, at), v.Silent})
 	}
 	for _, f := range found {
 		j.Findings = append(j.Findings, jsonFinding{f.ID, f.Severity.String(), text(f.Text), text(f.Remedy)})

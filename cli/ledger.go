@@ -27,6 +27,13 @@ func keep(rdb interface{ AddHook(redis.Hook) }) *ledger {
 	return l
 }
 
+// keepAll returns a ledger of what is sent to any of the servers.
+func keepAll(v *servers) *ledger {
+	l := &ledger{counts: make(map[string]tui.CommandCount)}
+	v.onOpen(func(rdb *redis.Client) { rdb.AddHook(l) })
+	return l
+}
+
 // Commands returns what was sent so far.
 func (l *ledger) Commands() []tui.CommandCount {
 	l.mu.Lock()

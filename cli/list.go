@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,6 +12,7 @@ import (
 // listing is how list prints.
 type listing struct {
 	json, csv, plain bool
+	progress         bool
 	failIfStuck      bool
 }
 
@@ -20,6 +22,7 @@ func (o *listing) flags() *pflag.FlagSet {
 	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
 	set.BoolVar(&o.csv, "csv", false, "comma-separated, for spreadsheets")
 	set.BoolVar(&o.plain, "plain", false, "one sentence a lock, for screen readers and grep")
+	set.BoolVar(&o.progress, "progress", false, "say on stderr how far it has got, also where that is no terminal")
 	set.BoolVar(&o.failIfStuck, "fail-if-stuck", false, "exit with 3 if something is wrong with a lock")
 	return set
 }
@@ -56,11 +59,16 @@ func (p *program) list(ctx context.Context, c *connection, s *selection, o listi
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer func() { t.close() }()
 
-	snap, err := s.scanner(t.rdb, t.db).Scan(ctx)
+	g := p.newHeadway(o.progress)
+	snap, err := t.look(s, g).Snapshot(ctx)
+	g.done()
 	if err != nil {
 		return fmt.Errorf("look through %s: %w", t.title, err)
+	}
+	if len(snap.Problems) > 0 {
+		p.notes.warning("%s", strings.Join(snap.Problems, "; "))
 	}
 	found := s.pick(snap)
 	if err := p.print(found, o); err != nil {

@@ -22,8 +22,21 @@ func (r *rights) flags() *pflag.FlagSet {
 	return set
 }
 
-// breakerOf changes the locks of one server, and writes down what it does.
-func breakerOf(rdb *redis.Client, log keyspace.Journal) *keyspace.Breaker {
-	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
+// check refuses to act where one name stands for several keys.
+func (r *rights) check(c *connection) error {
+	if r.write && c.db.all {
+		return misuse("say which with -n", "--write acts on the locks of one database")
+	}
+	return nil
+}
+
+// breakerOf changes the locks of the servers, and writes down what it does.
+func breakerOf(v *servers, log keyspace.Journal) *keyspace.Breaker {
+	nodes := make(map[string]redis.UniversalClient)
+	for _, e := range v.endpoints() {
+		if rdb, err := v.client(e); err == nil {
+			nodes[e.addr] = rdb
+		}
+	}
 	return keyspace.NewBreaker(nodes, formats.All(), log)
 }

@@ -76,7 +76,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 
 // screenOn shows the screen on the server that c names.
 func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance, may rights) error {
-	if err := errors.Join(s.check(), look.check()); err != nil {
+	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {
@@ -86,18 +86,15 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection, loo
 	if err != nil {
 		return err
 	}
-	defer t.close()
-	counted := keep(t.rdb)
-	live := keyspace.GoLive(keyspace.NewFollower(s.scanner(t.rdb, t.db)))
-	defer live.Close()
-	w := tui.World{Source: selected{live, s}, Ledger: counted, Title: t.title}
+	defer func() { t.close() }()
+	w := tui.World{Source: selected{t.follow(s), s}, Ledger: keepAll(t.servers), Title: t.title}
 	if may.write {
 		log, err := openAudit()
 		if err != nil {
 			return err
 		}
 		defer log.close()
-		w.Breaker, w.Production = breakerOf(t.rdb, log), may.production
+		w.Breaker, w.Production = breakerOf(t.servers, log), may.production
 	}
 	return p.screen(ctx, look, w)
 }

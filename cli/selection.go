@@ -19,6 +19,7 @@ type selection struct {
 	format string
 	all    bool
 	stuck  bool
+	budget budget
 }
 
 func (s *selection) flags() *pflag.FlagSet {
@@ -29,6 +30,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set.StringArrayVar(&s.lock, "lock", nil, "keys like this `glob` are locks, whatever they hold; may be repeated")
 	set.BoolVar(&s.all, "all", false, "also what is only possibly a lock")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
+	set.Var(&s.budget, "budget", "`share` of the server's time that looking may take, as 2% or full")
 	return set
 }
 
@@ -57,14 +59,19 @@ func nearest(name string) string {
 	return "there is " + strings.Join(like, ", ")
 }
 
-// scanner looks for what is selected. Formats are left to [selection.wants]:
+// options look for what is selected. Formats are left to [selection.wants]:
 // which format a key has is only known when all of them were tried.
-func (s *selection) scanner(rdb redis.UniversalClient, db int) *keyspace.Scanner {
-	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match}
+func (s *selection) options(db int, pace *keyspace.Pace) keyspace.ScanOptions {
+	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match, Pace: pace}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}
-	return keyspace.NewScanner(rdb, o)
+	return o
+}
+
+// scanner looks for what is selected in one database of one server.
+func (s *selection) scanner(rdb redis.UniversalClient, db int) *keyspace.Scanner {
+	return keyspace.NewScanner(rdb, s.options(db, s.budget.pace()))
 }
 
 // wants reports whether a lock with these findings is selected.

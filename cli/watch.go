@@ -68,17 +68,17 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer func() { t.close() }()
 
 	watchCtx, stop := ctx, context.CancelFunc(func() {})
 	if o.duration > 0 {
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	follower := keyspace.NewFollower(s.scanner(t.rdb, t.db))
-	defer follower.Close()
+	source, end := t.happenings(s)
+	defer end()
 	w := &watcher{
-		source: follower,
+		source: source,
 		wants:  func(e keyspace.Event, found []keyspace.Finding) bool { return o.wants(e) && s.wants(e.Lock, found) },
 		print:  p.eventPrinter(o.json),
 		notes:  p.notes,

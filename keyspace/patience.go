@@ -14,9 +14,9 @@ import (
 // trouble.
 const patienceStep = 100 * time.Millisecond
 
-// beginPatiently begins a pass, and waits for a server in passing trouble as
-// long as the options say.
-func (s *Scanner) beginPatiently(ctx context.Context) (*pass, error) {
+// beginPatiently begins a pass, and waits as long as the options say for a server
+// whose trouble is of the kind that passes.
+func (s *Scanner) beginPatiently(ctx context.Context, passing func(error) bool) (*pass, error) {
 	for giveUp := time.Now().Add(s.opts.Patience); ; {
 		p, err := s.begin(ctx)
 		if err == nil || !passing(err) || !time.Now().Before(giveUp) {
@@ -32,10 +32,10 @@ func (s *Scanner) beginPatiently(ctx context.Context) (*pass, error) {
 // process it goes on where the pass was; another has cursors of its own, so
 // there it begins anew. What had been found is then found again.
 func (s *Scanner) resume(ctx context.Context, p *pass, err error) (*pass, error) {
-	if s.opts.Patience == 0 || !passing(err) {
+	if s.opts.Patience == 0 || !troubled(err) && !lost(err) {
 		return nil, err
 	}
-	again, err := s.beginPatiently(ctx)
+	again, err := s.beginPatiently(ctx, func(err error) bool { return troubled(err) || lost(err) })
 	if err != nil {
 		return nil, err
 	}
@@ -46,14 +46,19 @@ func (s *Scanner) resume(ctx context.Context, p *pass, err error) (*pass, error)
 	return p, nil
 }
 
-// passing reports whether an error is of a kind that goes away by itself: the
-// server is loading, busy, or being replaced, or the connection was lost.
-func passing(err error) bool {
+// troubled reports whether a server says that it is loading, busy, or about to
+// be replaced.
+func troubled(err error) bool {
 	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
 	}
+	return false
+}
+
+// lost reports whether the connection to a server was lost.
+func lost(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -31,7 +31,7 @@ type ScanOptions struct {
 	MinConfidence Confidence // 0 = Likely
 	Pace          *Pace      // shared by all that look at the same server; nil = as fast as it goes
 	// Patience is how long a Scan waits for a server that is loading, busy with
-	// a script, or failing over, before it gives up. 0: it does not.
+	// a script, or lost on the way, before it gives up. 0: it does not.
 	Patience time.Duration
 	// Progress is called after each page of a Scan with the picture so far;
 	// its locks are those that this page brought. It may be nil.
@@ -63,7 +63,7 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 // refuses SCAN or TYPE. Keys that may not be read are passed over; what is missed
 // that way is said in Problems.
 func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
-	p, err := s.beginPatiently(ctx)
+	p, err := s.beginPatiently(ctx, troubled)
 	if err != nil {
 		return Snapshot{}, err
 	}

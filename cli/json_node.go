@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"time"
+
+	"locktop/keyspace"
+)
+
+// jsonNode is one of the servers that were asked.
+type jsonNode struct {
+	Addr    string  `json:"addr"`
+	Up      bool    `json:"up"`
+	Role    string  `json:"role,omitempty"`
+	Version string  `json:"version,omitempty"`
+	Keys    int64   `json:"keys"`
+	Locks   int     `json:"locks"`
+	PingMS  float64 `json:"ping_ms"`
+	Trouble string  `json:"trouble,omitempty"`
+}
+
+// jsonVote is what one server of a Redlock has under its key.
+type jsonVote struct {
+	Node   string `json:"node"`
+	Token  string `json:"token"` // empty: nothing
+	TTLms  int64  `json:"ttl_ms"`
+	Silent bool   `json:"silent,omitempty"` // it did not say
+}
+
+func nodeOf(n keyspace.Node) jsonNode {
+	return jsonNode{
+		Addr: n.Addr, Up: n.Up, Role: text(n.Role), Version: text(n.Version), Keys: n.Keys, Locks: n.Locks,
+		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: text(n.Trouble),
+	}
+}

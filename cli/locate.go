@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// inCluster locates the masters of the cluster that the server at seed belongs
+// to, or a replica of each where it has one and that is preferred.
+func inCluster(seed endpoint, replicas bool) func(context.Context, *servers) ([]endpoint, error) {
+	return func(ctx context.Context, v *servers) ([]endpoint, error) {
+		var failed error
+		for _, e := range slices.Concat(v.endpoints(), []endpoint{seed}) {
+			rdb, err := v.client(e)
+			if err != nil {
+				return nil, err
+			}
+			slots, err := rdb.ClusterSlots(ctx).Result()
+			if err == nil {
+				return nodesOf(slots, e, replicas), nil
+			}
+			failed = cmp.Or(failed, err)
+			if e == seed && strings.Contains(err.Error(), "cluster support disabled") {
+				return nil, misuse("leave out --cluster", "the server at %s is no part of a cluster", e)
+			}
+		}
+		return nil, failed
+	}
+}
+
+// nodesOf returns a node for each part of the slots. One that does not tell its
+// address is the one that was asked.
+func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoint {
+	var all []endpoint
+	for _, part := range slots {
+		if len(part.Nodes) == 0 {
+			continue
+		}
+		e := asked
+		node := part.Nodes[0]
+		if e.readonly = replicas && len(part.Nodes) > 1; e.readonly {
+			node = part.Nodes[1]
+		}
+		if !strings.HasPrefix(node.Addr, ":") {
+			e.network, e.addr = "tcp", node.Addr
+		}
+		if !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// bySentinel locates the master that the Sentinels know under a name, or one of
+// its replicas where it has some and they are preferred.
+func (c *connection) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
+	return func(ctx context.Context, _ *servers) ([]endpoint, error) {
+		var failed error
+		for _, addr := range c.sentinelAddresses() {
+			at, err := c.askSentinel(ctx, addr)
+			if err == nil {
+				like.network, like.addr = "tcp", at
+				return []endpoint{like}, nil
+			}
+			failed = errors.Join(failed, err)
+		}
+		return nil, failed
+	}
+}
+
+// askSentinel asks one Sentinel.
+func (c *connection) askSentinel(ctx context.Context, addr string) (string, error) {
+	o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
+	if err != nil {
+		return "", err
+	}
+	o.OnConnect = nil // a Sentinel does not know the commands
+	sentinel := redis.NewSentinelClient(o)
+	defer sentinel.Close()
+	master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", misuse("", "the Sentinel at %s knows no master %q", addr, c.master)
+	case err != nil:
+		return "", fmt.Errorf("ask the Sentinel at %s: %w", addr, err)
+	}
+	if c.preferReplica {
+		if at, ok := replicaOf(ctx, sentinel, c.master); ok {
+			return at, nil
+		}
+	}
+	return net.JoinHostPort(master[0], master[1]), nil
+}
+
+// replicaOf returns a replica that is up; ok = false if there is none.
+func replicaOf(ctx context.Context, sentinel *redis.SentinelClient, master string) (addr string, ok bool) {
+	replicas, err := sentinel.Replicas(ctx, master).Result()
+	if err != nil {
+		return "", false
+	}
+	for _, r := range replicas {
+		if r["flags"] == "slave" && r["master-link-status"] == "ok" {
+			return net.JoinHostPort(r["ip"], r["port"]), true
+		}
+	}
+	return "", false
+}
+
+// inAllDatabases locates the databases in use on the servers that locate finds.
+func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) func(context.Context, *servers) ([]endpoint, error) {
+	return func(ctx context.Context, v *servers) ([]endpoint, error) {
+		found, err := locate(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		var all []endpoint
+		for _, e := range found {
+			rdb, err := v.client(e)
+			if err != nil {
+				return nil, err
+			}
+			info, err := rdb.Info(ctx, "keyspace").Result()
+			if err != nil && !refused(err) {
+				return nil, err
+			}
+			all = append(all, e) // it is looked at even if it is empty
+			for _, n := range databasesIn(info) {
+				if e.db = n; !slices.Contains(all, e) {
+					all = append(all, e)
+				}
+			}
+		}
+		return all, nil
+	}
+}
+
+// databasesIn reads the databases from the keyspace section of INFO.
+func databasesIn(info string) []int {
+	var all []int
+	for line := range strings.Lines(info) {
+		name, _, ok := strings.Cut(line, ":")
+		number, isDB := strings.CutPrefix(name, "db")
+		if n, err := strconv.Atoi(number); ok && isDB && err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}

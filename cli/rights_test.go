@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// advised is the command in docs/operators.md that makes a user for locktop.
+func advised(t *testing.T) []any {
+	t.Helper()
+	page, err := os.ReadFile("../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
+			continue
+		}
+		var argv []any
+		for _, word := range strings.Fields(line) {
+			argv = append(argv, strings.Replace(word, "CHANGE-ME", "c4nary", 1))
+		}
+		return argv
+	}
+	t.Fatal("there is no command in it")
+	return nil
+}
+
+// aLockOfEachType is a lock of each type of key.
+func aLockOfEachType(t *testing.T, addr string) {
+	t.Helper()
+	for _, argv := range [][]any{
+		{"SET", "lock:a", token, "PX", 600_000},
+		{"HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 3},
+		{"PEXPIRE", "orders", 600_000},
+		{"ZADD", "some:zset", 1, "a"},
+		{"SADD", "some:set", "a"},
+		{"RPUSH", "some:list", "a"},
+		{"XADD", "some:stream", "*", "a", "b"},
+	} {
+		send(t, addr, argv...)
+	}
+}
+
+// With the rights that the documentation advises, nothing is refused.
+func TestTheAdvisedRightsAreEnough(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	send(t, addr, advised(t)...)
+	as := []string{"-u", "redis://locktop:c4nary@" + addr}
+	doc, said := listedOn(t, append(as, "--lock", "some:*")...)
+	if len(doc.Locks) != 5 || said != "" {
+		t.Errorf("%d locks; %s", len(doc.Locks), said)
+	}
+	if got := locktop(t, append([]string{"watch", "--for", "500ms"}, as...)...); got.code != exitFine || got.errors != "" {
+		t.Errorf("watch ends with %d, %s", got.code, got.errors)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	refusals, err := rdb.ACLLog(t.Context(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range refusals {
+		t.Errorf("the server has refused %s", r.Object)
+	}
+}
+
+// And they are no more than what is needed: each of the commands that the page
+// says locktop can do without is missed if it is taken away, and the rest is
+// still shown.
+func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	for _, c := range []struct{ without, said string }{
+		{"-time", "this user may not send TIME"},
+		{"-info", "this user may not send INFO"},
+		{"-dbsize", "this user may not send DBSIZE"},
+		{"-hrandfield", ""},
+		{"-pubsub", "this user may not send PUBSUB"},
+		{"-hscan", "this user may not send HSCAN"},
+		{"-time -info -dbsize", "this user may not send DBSIZE, INFO, TIME"},
+		{"resetkeys %R~lock:*", "5 of the keys may not be read by this user"},
+	} {
+		argv := advised(t)
+		for _, word := range strings.Fields(c.without) {
+			argv = append(argv, word)
+		}
+		send(t, addr, argv...)
+		doc, said := listedOn(t, "-u", "redis://locktop:c4nary@"+addr)
+		doc.lockNamed(t, "lock:a")
+		if strings.Count(said, "\n") > 1 || !strings.Contains(said, c.said) || c.said == "" && said != "" {
+			t.Errorf("%s: it says %q, want %q", c.without, said, c.said)
+		}
+		if hidden := strings.Contains(c.without, "hscan") || strings.Contains(c.without, "resetkeys"); !hidden {
+			doc.lockNamed(t, "orders")
+		}
+	}
+}
+
+// A user of the read category alone, as administrators make them by habit.
+func TestAUserWhoMayReadAndScanSeesTheLocks(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	send(t, addr, "ACL", "SETUSER", "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")
+	doc, said := listedOn(t, "-u", "redis://reader:c4nary@"+addr)
+	if len(doc.Locks) != 2 || !doc.Complete {
+		t.Errorf("%+v", doc)
+	}
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not send INFO, PUBSUB, TIME") {
+		t.Errorf("it says %q", said)
+	}
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+)
+
+// locateEvery is how long an answer to where the servers are is good for.
+const locateEvery = 2 * time.Second
+
+// servers are the connections to all that is looked at. They may change: a
+// cluster or a Sentinel says who it is now. It is safe for concurrent use.
+type servers struct {
+	connect func(endpoint) (*redis.Client, error)
+	locate  func(context.Context, *servers) ([]endpoint, error)
+	opened  func(*redis.Client) // may be nil
+
+	mu      sync.Mutex
+	clients map[endpoint]*redis.Client
+	paces   map[string]*keyspace.Pace // by address: databases of one server share its time
+	known   []endpoint                // as located last
+	asked   time.Time
+}
+
+// fixed is a locate for servers that are where they are.
+func fixed(all []endpoint) func(context.Context, *servers) ([]endpoint, error) {
+	return func(context.Context, *servers) ([]endpoint, error) { return all, nil }
+}
+
+// where returns the servers as they are now, or as they were last known.
+func (v *servers) where(ctx context.Context) ([]endpoint, error) {
+	v.mu.Lock()
+	known, asked := v.known, v.asked
+	v.mu.Unlock()
+	if len(known) > 0 && time.Since(asked) < locateEvery {
+		return known, nil
+	}
+	found, err := v.locate(ctx, v)
+	if err != nil && len(known) == 0 {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked = time.Now()
+	if err == nil && len(found) > 0 {
+		v.known = found
+	}
+	return v.known, nil
+}
+
+// client returns the client of a server; it is opened when it is asked for first.
+func (v *servers) client(e endpoint) (*redis.Client, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if rdb, ok := v.clients[e]; ok {
+		return rdb, nil
+	}
+	rdb, err := v.connect(e)
+	if err != nil {
+		return nil, err
+	}
+	if v.opened != nil {
+		v.opened(rdb)
+	}
+	if v.clients == nil {
+		v.clients = make(map[endpoint]*redis.Client)
+	}
+	v.clients[e] = rdb
+	return rdb, nil
+}
+
+// onOpen has f called with each client, those that are open already included.
+func (v *servers) onOpen(f func(*redis.Client)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.opened = f
+	for _, rdb := range v.clients {
+		f(rdb)
+	}
+}
+
+// pace returns the pace of a server, which the databases on it share.
+func (v *servers) pace(e endpoint, b *budget) *keyspace.Pace {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	p, ok := v.paces[e.addr]
+	if !ok {
+		p = b.pace()
+		if v.paces == nil {
+			v.paces = make(map[string]*keyspace.Pace)
+		}
+		v.paces[e.addr] = p
+	}
+	return p
+}
+
+// forget closes the clients of servers that are not looked at any more.
+func (v *servers) forget(e endpoint) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if rdb, ok := v.clients[e]; ok {
+		_ = rdb.Close()
+		delete(v.clients, e)
+	}
+}
+
+// close closes all clients.
+func (v *servers) close() {
+	for _, e := range v.endpoints() {
+		v.forget(e)
+	}
+}
+
+// endpoints are those that have a client.
+func (v *servers) endpoints() []endpoint {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var all []endpoint
+	for e := range v.clients {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, endpoint.compare)
+	return all
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+)
+
+// target is the server, or the servers, that are looked at.
+type target struct {
+	rdb     *redis.Client // of the one server, or of one of them
+	db      int
+	title   string // where it is, free of credentials
+	many    bool   // servers or databases
+	fleet   keyspace.FleetOptions
+	servers *servers
+	close   func()
+}
+
+// look is a picture of all servers that is taken once, when it is asked for.
+// How far it has got is told to g, which may be nil.
+func (t *target) look(s *selection, g *headway) *keyspace.Fleet {
+	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+		o := s.options(e.db, t.servers.pace(e, &s.budget))
+		o.Patience = scanPatience
+		o.Progress = g.of(e)
+		return once{keyspace.NewScanner(rdb, o)}
+	}), t.fleet)
+}
+
+// once is a scanner as a source.
+type once struct{ *keyspace.Scanner }
+
+// Snapshot looks through the keyspace.
+func (o once) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return o.Scan(ctx) }
+
+// follow keeps an eye on all servers, until the target is closed.
+func (t *target) follow(s *selection) *keyspace.Fleet {
+	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+		scanner := keyspace.NewScanner(rdb, s.options(e.db, t.servers.pace(e, &s.budget)))
+		return keyspace.GoLive(keyspace.NewFollower(scanner))
+	}), t.fleet)
+}
+
+// roster says which servers there are, each with the source that start makes of
+// its client. Sources of servers that have gone are closed.
+func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) keyspace.Roster {
+	var mu sync.Mutex
+	running := make(map[endpoint]keyspace.Source)
+	end := func(e endpoint) {
+		if c, ok := running[e].(interface{ Close() }); ok {
+			c.Close()
+		}
+		delete(running, e)
+	}
+	closeClients := t.close
+	t.close = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for e := range running {
+			end(e)
+		}
+		closeClients()
+	}
+	return func(ctx context.Context) ([]keyspace.Station, error) {
+		where, err := t.servers.where(ctx)
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		here := make(map[endpoint]bool)
+		var all []keyspace.Station
+		for _, e := range where {
+			rdb, err := t.servers.client(e)
+			if err != nil {
+				return nil, err
+			}
+			if running[e] == nil {
+				running[e] = start(rdb, e)
+			}
+			here[e] = true
+			all = append(all, keyspace.Station{Addr: e.addr, Source: running[e]})
+		}
+		for e := range running {
+			if !here[e] {
+				end(e)
+				t.servers.forget(e)
+			}
+		}
+		return all, nil
+	}
+}
