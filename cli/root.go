@@ -130,5 +130,8 @@ type selected struct {
 // Snapshot returns the selected part of the newest picture.
 func (s selected) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	snap, err := s.all.Snapshot(ctx)
+	if s.by.everything() {
+		return snap, err
+	}
 	return s.by.pick(snap).Snapshot, err
 }

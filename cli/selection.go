@@ -79,6 +79,9 @@ func (s *selection) wants(l keyspace.Lock, found []keyspace.Finding) bool {
 	return (s.format == "" || s.format == l.Format) && (!s.stuck || len(found) > 0)
 }
 
+// everything reports whether nothing of what is found is left out.
+func (s *selection) everything() bool { return s.format == "" && !s.stuck }
+
 // picture is a snapshot with what is wrong in it.
 type picture struct {
 	keyspace.Snapshot

@@ -18,6 +18,9 @@ type Change struct {
 func Between(old, now Snapshot) Change {
 	c := Change{Snapshot: now}
 	c.Locks = nil
+	if n := len(now.Locks); n > 0 && n == len(old.Locks) && &now.Locks[0] == &old.Locks[0] {
+		return c // they share what nobody changes
+	}
 	was := old.Locks
 	for i := range now.Locks {
 		l := &now.Locks[i]

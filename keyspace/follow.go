@@ -39,6 +39,7 @@ type Follower struct {
 	complete bool // the keyspace was walked over since the last error
 
 	known     picture
+	sorted    []Lock   // those that are known, as a snapshot has them; nil = not worked out yet
 	hunches   *hunches // what is just possibly a lock
 	trusted   trust
 	pondered  time.Time
@@ -117,7 +118,10 @@ func (f *Follower) Next(ctx context.Context) ([]Event, []Notice, error) {
 
 // picture returns what is known, and what has happened since the last time.
 func (f *Follower) picture() Snapshot {
-	s := Snapshot{At: f.reader.now, Complete: f.complete, Locks: f.known.locks()}
+	if f.sorted == nil {
+		f.sorted = f.known.locks()
+	}
+	s := Snapshot{At: f.reader.now, Complete: f.complete, Locks: f.sorted}
 	if f.pass != nil {
 		s = f.scanner.snapshot(f.pass, s.Locks, f.complete)
 	}
@@ -307,7 +311,7 @@ func (f *Follower) update(was, now found, known bool, d *diff) {
 	}
 	f.events = append(f.events, d.events...)
 	key := now.lock.Key
-	f.known[key] = now
+	f.known[key], f.sorted = now, nil
 	f.claim(was, now)
 	f.track.learn(now)
 	f.agenda.put(key, f.appointment(now.lock))
@@ -319,6 +323,7 @@ func (f *Follower) forget(was found, d *diff) {
 	f.habits.learn(d.events)
 	f.events = append(f.events, d.events...)
 	delete(f.known, was.lock.Key)
+	f.sorted = nil
 	f.claim(was, found{})
 	f.agenda.put(was.lock.Key, time.Time{})
 }

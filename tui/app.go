@@ -68,8 +68,12 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.mouse(msg)
 	case lookedMsg:
 		a.link.end(msg.at, msg.err)
-		if msg.err == nil {
-			a.land(msg.picture)
+		if msg.err != nil {
+			return a, nil
+		}
+		a.land(msg.picture)
+		if !msg.picture.fresh() { // and the pages are as they were
+			return a, nil
 		}
 	case measuredMsg:
 		a.measured(msg)

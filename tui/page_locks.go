@@ -20,6 +20,7 @@ type locksPage struct {
 	wide   bool
 	hide   bool // the preview, also where there is room for it
 
+	moved  bool          // the user has chosen; until then it is the first
 	chosen keyspace.ID   // the selected lock: a key, not a row
 	last   keyspace.Lock // as it was last seen
 	gone   bool          // it is not among the rows now
@@ -134,6 +135,7 @@ func (p *locksPage) click(s *state, m clickMsg) {
 	case m.y < 0:
 		p.clickTitle(s, m.x)
 	case m.y < p.height(s) && row < len(p.rows):
+		p.moved = true
 		p.choose(s, row)
 	}
 }
@@ -245,6 +247,10 @@ func (p *locksPage) sortRows(pic *picture) {
 // one that people want to watch.
 func (p *locksPage) follow(s *state) {
 	locks := s.shown().locks
+	if !p.moved && len(p.rows) > 0 {
+		p.choose(s, 0)
+		return
+	}
 	for row, i := range p.rows {
 		if locks[i].ID() == p.chosen {
 			p.row, p.last, p.gone = row, locks[i], false
@@ -270,6 +276,7 @@ func (p *locksPage) move(s *state, steps int) {
 		s.refuse("no locks to move among")
 		return
 	}
+	p.moved = true
 	p.choose(s, max(0, min(p.row+steps, len(p.rows)-1)))
 	p.reveal(s)
 }

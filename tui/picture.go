@@ -43,6 +43,11 @@ func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture 
 	return p
 }
 
+// fresh reports whether there is anything in it that the picture before had not.
+func (p *picture) fresh() bool {
+	return len(p.events) > 0 || !p.change.Empty() || p.derived.Equal(p.snap.At)
+}
+
 // derive works out what is wrong, and what does most damage.
 func (p *picture) derive() {
 	p.derived = p.snap.At
