@@ -19,6 +19,8 @@ import (
 
 // connection is what the connection flags say.
 type connection struct {
+	context           string // of the configuration file
+	contextURL        string // what it says
 	url, host, socket string
 	port              uint16
 	user, pass        string
@@ -36,6 +38,7 @@ func (c *connection) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Connection", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.StringVarP(&c.url, "url", "u", "", "`address` like redis[s]://user:pass@host:port/db or unix:///path")
+	set.StringVar(&c.context, "context", "", "`name` of a context in locktop/config.yaml, which says where and how")
 	set.StringVarP(&c.host, "host", "H", "127.0.0.1", "server `name` or address")
 	set.Uint16VarP(&c.port, "port", "p", 6379, "server `port`")
 	set.StringVarP(&c.socket, "socket", "s", "", "unix socket `path`, instead of host and port")

@@ -108,6 +108,8 @@ func (c *connection) place() (endpoint, error) {
 		return parseURL("--url", c.url)
 	case c.given("socket"):
 		return endpoint{network: "unix", addr: c.socket}, nil
+	case c.contextURL != "":
+		return parseURL("the url of context "+c.context, c.contextURL)
 	}
 	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL"} {
 		if raw := os.Getenv(name); raw != "" && !tcp {

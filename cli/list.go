@@ -52,6 +52,9 @@ func (p *program) list(ctx context.Context, c *connection, s *selection, o listi
 	if err := o.check(); err != nil {
 		return err
 	}
+	if err := c.configure(s, nil, nil); err != nil {
+		return err
+	}
 	if err := s.check(); err != nil {
 		return err
 	}

@@ -76,6 +76,9 @@ func noArguments(cmd *cobra.Command, args []string) error {
 
 // screenOn shows the screen on the server that c names.
 func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance, may rights) error {
+	if err := c.configure(s, look, &may); err != nil {
+		return err
+	}
 	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
 		return err
 	}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// settings are what the configuration file says of one place to look at. Flags
+// go before it.
+type settings struct {
+	URL        string   `yaml:"url"`        // as --url takes it
+	Production bool     `yaml:"production"` // have the name of a lock typed before anything is done to it
+	ReadOnly   bool     `yaml:"readonly"`   // refuse --write
+	Theme      string   `yaml:"theme"`
+	Locks      []string `yaml:"locks"` // globs of keys that are locks, as --lock takes them
+}
+
+// configPath is where the configuration file is, if there is one.
+func configPath() (string, error) {
+	dir, err := os.UserConfigDir() // XDG_CONFIG_HOME, or what the system has for it
+	if err != nil {
+		return "", fmt.Errorf("find the configuration: %w", err)
+	}
+	return filepath.Join(dir, "locktop", "config.yaml"), nil
+}
+
+// loadContext reads what the configuration file says of a context.
+func loadContext(name string) (settings, error) {
+	path, err := configPath()
+	if err != nil {
+		return settings{}, err
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return settings{}, misuse("contexts are defined there", "--context: there is no %s", path)
+	}
+	if err != nil {
+		return settings{}, misuse("", "read the configuration: %w", err)
+	}
+	defer file.Close()
+	contexts, err := readContexts(file)
+	if err != nil {
+		return settings{}, misuse("", "%s: %w", path, err)
+	}
+	s, ok := contexts[name]
+	if !ok {
+		return settings{}, misuse(definedAre(contexts), "%s defines no context %q", path, name)
+	}
+	return s, private(file, s)
+}
+
+// readContexts reads a configuration file. Its errors are one line, name that of
+// the file, and repeat nothing of it but the names of keys.
+func readContexts(r io.Reader) (map[string]settings, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxConfig))
+	if err != nil {
+		return nil, err
+	}
+	var config struct {
+		Contexts map[string]settings `yaml:"contexts"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	d.KnownFields(true)
+	if err := d.Decode(&config); err != nil && !errors.Is(err, io.EOF) {
+		return nil, plainYAML(err)
+	}
+	return config.Contexts, nil
+}
+
+// maxConfig is more than anybody writes into a configuration.
+const maxConfig = 1 << 20
+
+var (
+	unknownKey = regexp.MustCompile(`line (\d+): field (\S+) not found`)
+	anyLine    = regexp.MustCompile(`line \d+`)
+)
+
+// plainYAML says what is wrong with a file without repeating values in it, one of
+// which may be a password.
+func plainYAML(err error) error {
+	said := err.Error()
+	if m := unknownKey.FindStringSubmatch(said); m != nil {
+		return fmt.Errorf("line %s: there is no key %q; there are url, production, readonly, theme, locks, and above them contexts", m[1], m[2])
+	}
+	if line := anyLine.FindString(said); line != "" {
+		return fmt.Errorf("%s: this is not what belongs there", line)
+	}
+	return errors.New("it is not YAML")
+}
+
+func definedAre(contexts map[string]settings) string {
+	var names []string
+	for name := range contexts {
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return "it defines none"
+	}
+	slices.Sort(names)
+	return "there are " + strings.Join(names, ", ")
+}
+
+// private refuses a file with a password in it that others may read.
+func private(file *os.File, s settings) error {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil // who reads it as an address says what is wrong
+	}
+	if _, secret := u.User.Password(); !secret {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
+		return misuse("chmod 600 "+file.Name(), "%s holds a password, and others may read it", file.Name())
+	}
+	return nil
+}
+
+// configure has the context that is named, if one is, say what no flag says.
+func (c *connection) configure(s *selection, look *appearance, may *rights) error {
+	if c.context == "" {
+		return nil
+	}
+	if c.given("url") || c.given("host") || c.given("port") || c.given("socket") || len(c.redlock)+len(c.sentinels) > 0 {
+		return misuse("", "--context already says where: leave out the flags that do")
+	}
+	of, err := loadContext(c.context)
+	if err != nil {
+		return err
+	}
+	c.contextURL = of.URL
+	s.lock = append(s.lock, of.Locks...)
+	if look != nil && look.theme == "" {
+		look.theme = of.Theme
+	}
+	if may == nil {
+		return nil
+	}
+	if may.write && of.ReadOnly {
+		return misuse("", "the context %s is read-only: --write is refused", c.context)
+	}
+	may.production = may.production || of.Production
+	return nil
+}

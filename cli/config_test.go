@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"locktop/server"
+)
+
+// configure writes a configuration file, where locktop looks for it.
+func configure(t *testing.T, mode os.FileMode, lines ...string) {
+	t.Helper()
+	home := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	if err := os.Mkdir(filepath.Join(home, "locktop"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(home, "locktop", "config.yaml")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAContextSaysWhereAndWhat(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "mine:1", "anything at all")
+	send(t, addr, "CONFIG", "SET", "requirepass", "c4nary")
+	t.Setenv("LOCKTOP_URL", "redis://127.0.0.1:1")
+	configure(t, 0o600,
+		"contexts:",
+		"  prod:",
+		"    url: redis://:c4nary@"+addr,
+		"    production: true",
+		"    readonly: true",
+		"    theme: mono",
+		"    locks: ['mine:*']",
+	)
+	doc, said := listedOn(t, "--context", "prod")
+	if doc.lockNamed(t, "mine:1"); said != "" {
+		t.Errorf("it says %q", said)
+	}
+
+	var s selection
+	var look appearance
+	c := connection{context: "prod", given: func(string) bool { return false }}
+	may := rights{}
+	if err := c.configure(&s, &look, &may); err != nil || !may.production || look.theme != "mono" {
+		t.Errorf("%v, %+v, %+v", err, may, look)
+	}
+	may.write = true
+	if err := c.configure(&s, &look, &may); err == nil || faultOf(err).code != exitUsage {
+		t.Errorf("--write where the context is read-only: %v", err)
+	}
+}
+
+func TestWhatIsWrongWithAConfigurationIsSaidInOneLine(t *testing.T) {
+	clearEnvironment(t)
+	for _, c := range []struct {
+		name  string
+		mode  os.FileMode
+		lines []string
+		said  string
+	}{
+		{"an unknown key", 0o600, []string{"contexts:", "  a:", "    colour: c4nary"}, `line 3: there is no key "colour"`},
+		{"an unknown key above", 0o600, []string{"context: c4nary"}, `line 1: there is no key "context"`},
+		{"a wrong type", 0o600, []string{"contexts:", "  a:", "    production: c4nary"}, "line 3: this is not what belongs there"},
+		{"no YAML", 0o600, []string{"contexts: [c4nary"}, "line 1: this is not what belongs there"},
+		{"another context", 0o600, []string{"contexts:", "  b: {}", "  c: {}"}, `defines no context "a" (there are b, c)`},
+		{"an empty file", 0o600, nil, `defines no context "a"`},
+		{"a bad address", 0o600, []string{"contexts:", "  a:", "    url: http://x:c4nary@y"}, "the url of context a is not a Redis address"},
+		{"open to all", 0o644, []string{"contexts:", "  a:", "    url: redis://:c4nary@127.0.0.1:1"}, "holds a password, and others may read it"},
+	} {
+		configure(t, c.mode, c.lines...)
+		got := locktop(t, "list", "--context", "a")
+		if got.code != exitUsage || strings.Count(got.errors, "\n") != 1 || !strings.Contains(got.errors, c.said) || strings.Contains(got.errors, "c4nary") {
+			t.Errorf("%s: exit code %d, %q; want %q", c.name, got.code, got.errors, c.said)
+		}
+	}
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	if got := locktop(t, "list", "--context", "a"); got.code != exitUsage || !strings.Contains(got.errors, "there is no ") {
+		t.Errorf("without a file: exit code %d, %q", got.code, got.errors)
+	}
+	if got := locktop(t, "list", "--context", "a", "-p", "1"); got.code != exitUsage || !strings.Contains(got.errors, "--context already says where") {
+		t.Errorf("with another address: exit code %d, %q", got.code, got.errors)
+	}
+}
