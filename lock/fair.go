@@ -5,10 +5,13 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
 var (
+	//go:embed fair_common.lua
+	fairCommonSource string
 	//go:embed fair_acquire.lua
 	fairAcquireSource string
 	//go:embed fair_release.lua
@@ -16,9 +19,9 @@ var (
 	//go:embed fair_beat.lua
 	fairBeatSource string
 
-	fairAcquire = newScript(fairAcquireSource)
-	fairRelease = newScript(fairReleaseSource)
-	fairBeat    = newScript(fairBeatSource)
+	fairAcquire = newScript(fairCommonSource + fairAcquireSource)
+	fairRelease = newScript(fairCommonSource + fairReleaseSource)
+	fairBeat    = newScript(fairCommonSource + fairBeatSource)
 )
 
 const (
@@ -35,11 +38,14 @@ const (
 
 // Fair is a mutex that serves its waiters in order of arrival, also over many
 // processes, and hands the lock from one to the next: it is never free while
-// somebody waits, and one message, to the next one alone, is all that a hand-over
-// takes, however long the queue.
+// somebody waits. A hand-over takes two messages, however long the queue: one to the
+// process of the next holder, and one to that of the waiter behind it, who sees to
+// it that the next holder is not a dead one.
 //
-// A waiter that dies in the queue costs those behind it nothing once it has been
-// silent for 6 s, and 1 s if its turn comes earlier. TryLock does not queue: it
+// A waiter that dies in the queue costs those behind it nothing, since the server
+// knows that it does not listen any more. One that stands still costs them 1 s if
+// its turn comes within 6 s, and nothing later; on a cluster, so does a dead one.
+// TryLock does not queue: it
 // succeeds only if nobody holds the lock and nobody waits for it.
 //
 // On the wire the lock itself is what a [Mutex] is, and excludes the same
@@ -84,13 +90,14 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	r := &request{began: time.Now()}
-	line := f.client.notifier.rejoin(f.form.channel())
+	own := f.form.channel() + ":" + processOf(f.client.id)
+	line := f.client.notifier.rejoin(own)
 	if line == nil {
 		lease, err := f.attempt(ctx, r)
 		if !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
-		line = f.client.notifier.acquire(f.form.channel())
+		line = f.client.notifier.acquire(f.form.channel(), own)
 	}
 	defer f.client.notifier.release(line)
 	lease, err := f.queue(ctx, r, line)
@@ -131,8 +138,14 @@ func (f *Fair) newQueued(r *request, line *line) (*queued, error) {
 	if err != nil {
 		return nil, err
 	}
+	token = strings.TrimSuffix(token, processOf(token)) + processOf(f.client.id)
 	return &queued{Fair: f, request: r, line: line, token: token}, nil
 }
+
+// processOf returns the end of an id, or of a token. Those who wait for a fair
+// lock through one transport share it with its id, so that it tells where to find
+// them.
+func processOf(id string) string { return id[len(id)-12:] }
 
 // wait waits for the lock until ctx ends. Without it, it leaves the queue.
 func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
@@ -144,6 +157,7 @@ func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
 	}()
 	for {
 		if lease, err = q.ask(ctx); !errors.Is(err, ErrHeld) {
+			err = q.outwaited(ctx, q.held, err)
 			break
 		}
 		q.held = err
@@ -164,7 +178,7 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 	q.request.attempts++
 	sent := time.Now()
 	life := waiterLife
-	if !q.line.hears() && q.held == nil {
+	if !q.line.hearsNames() && q.held == nil {
 		life = 0
 	}
 	reply, err := q.form.(*fairForm).ask(ctx, q.token, q.opts.TTL, life).wait(ctx)
@@ -177,7 +191,9 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 		if q.request.attempts == 1 {
 			q.client.tell(Event{Kind: Contended, At: time.Now(), Key: q.key, Owner: q.client.owner})
 		}
-		q.line.retryIn(pause(held, q.line.hears(), 0))
+		if q.watches(reply) {
+			q.line.retryIn(pause(held, q.line.hearsNames(), 0))
+		}
 		return nil, held
 	}
 	if sent, err = q.replicate(ctx, q.token, sent); err != nil {
@@ -187,13 +203,21 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.line.retryIn(pause(&HeldError{Token: q.token, TTL: q.opts.TTL}, q.line.hears(), 0))
+	q.line.retryIn(pause(&HeldError{Token: q.token, TTL: q.opts.TTL}, q.line.hearsNames(), 0))
 	return newLease(h), nil
+}
+
+// watches reports whether a waiter that was refused has to look after the holder:
+// the first in the queue, and who is not in it. The others will be told when they
+// are the first.
+func (q *queued) watches(refusal any) bool {
+	fields, _ := refusal.([]any)
+	return len(fields) > 2 || q.held != nil || !q.line.hearsNames()
 }
 
 // listen waits until it is time to ask again. Who cannot be told has to look.
 func (q *queued) listen(ctx context.Context, me *place) error {
-	if q.line.hears() {
+	if q.line.hearsNames() {
 		return q.hark(ctx, me.news)
 	}
 	timer := time.AfterFunc(foreignPoll, func() { wake(me.news) })
@@ -205,6 +229,7 @@ func (q *queued) listen(ctx context.Context, me *place) error {
 type fairForm struct {
 	mutexForm
 	keys []string // the lock, its queue, its waiters' signs of life; its fence, if it has one
+	told int      // 1 if PUBLISH returns how many listen, 0 if only how many do at one node
 }
 
 func newFairForm(w wire, key string, fence bool) *fairForm {
@@ -212,12 +237,21 @@ func newFairForm(w wire, key string, fence bool) *fairForm {
 	if fence {
 		keys = append(keys, name(key, "fence"))
 	}
-	return &fairForm{mutexForm: *newMutexForm(w, key, false), keys: keys}
+	f := &fairForm{mutexForm: *newMutexForm(w, key, false), keys: keys, told: 1}
+	if w.clustered() {
+		f.told = 0
+	}
+	return f
+}
+
+// send sends a script with what all have in common, and more.
+func (f *fairForm) send(ctx context.Context, s *script, keys []string, args ...any) pending {
+	return s.send(ctx, f.wire, keys, append([]any{f.free, claimTime.Milliseconds(), f.told}, args...)...)
 }
 
 // ask asks for the lock and, for a life longer than 0, for a place in the queue.
 func (f *fairForm) ask(ctx context.Context, token string, ttl, life time.Duration) pending {
-	return fairAcquire.send(ctx, f.wire, f.keys, token, ttl.Milliseconds(), life.Milliseconds(), claimTime.Milliseconds(), f.free)
+	return f.send(ctx, fairAcquire, f.keys, token, ttl.Milliseconds(), life.Milliseconds())
 }
 
 func (f *fairForm) acquire(ctx context.Context, token string, ttl time.Duration, _ int) pending {
@@ -225,7 +259,7 @@ func (f *fairForm) acquire(ctx context.Context, token string, ttl time.Duration,
 }
 
 func (f *fairForm) release(ctx context.Context, token string, _ int) pending {
-	return fairRelease.send(ctx, f.wire, f.keys[:3], token, claimTime.Milliseconds(), f.free)
+	return f.send(ctx, fairRelease, f.keys[:3], token)
 }
 
 // beat gives a sign of life for tokens in the queue.
@@ -235,5 +269,5 @@ func (f *fairForm) beat(ctx context.Context, tokens []string) pending {
 	for _, token := range tokens {
 		args = append(args, token)
 	}
-	return fairBeat.send(ctx, f.wire, f.keys[1:3], args...)
+	return f.send(ctx, fairBeat, f.keys[:3], args...)
 }

@@ -89,7 +89,7 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 			got <- next
 		}()
 		r.queued("orders", 1)
-		messages := r.rdb.Subscribe(ctx, "{orders}:free")
+		messages := r.rdb.PSubscribe(ctx, "{orders}:free*")
 		defer messages.Close()
 		_, err = messages.Receive(ctx)
 		r.must(err)
@@ -108,6 +108,9 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 		if message.Payload != next.Token() {
 			r.Errorf("the message names %q, want the next holder", message.Payload)
 		}
+		if process := next.Token()[len(next.Token())-12:]; message.Channel != "{orders}:free:"+process {
+			r.Errorf("the message is on %q, want the channel of the next holder's process", message.Channel)
+		}
 		if story := diary.story(); story != "[acquired released handed over]" {
 			r.Errorf("a's story is %s", story)
 		}
@@ -116,31 +119,54 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 	})
 }
 
-// Scenario 38: a waiter that was killed costs those behind it its claim at most.
+// ghosts puts waiters into the queue that will never claim; each has listened, if
+// only by a process that stands still.
+func (r *rig) ghosts(n int, listening bool) (tokens []string) {
+	now := time.Now().UnixMilli()
+	for i := range n {
+		process := fmt.Sprintf("%012d", i)
+		ghost := "dead:1~0199f3a4-6f00-7000-8000-" + process
+		r.must(r.rdb.ZAdd(ctx, "{orders}:queue", redis.Z{Score: float64(i), Member: ghost}).Err())
+		r.must(r.rdb.ZAdd(ctx, "{orders}:alive", redis.Z{Score: float64(now + 6000), Member: ghost}).Err())
+		tokens = append(tokens, ghost)
+		if listening {
+			ear := r.rdb.Subscribe(ctx, "{orders}:free:"+process)
+			r.Cleanup(func() { ear.Close() })
+			_, err := ear.Receive(ctx)
+			r.must(err)
+		}
+	}
+	return tokens
+}
+
+// Scenario 38: a waiter that was killed in the queue costs those behind it nothing:
+// the server knows that nobody listens for it any more.
 func TestADeadWaiterIsPassedOver(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.ghosts(3, false)
+		got := r.waitFair(r.client(lock.Config{}), 1)
+		r.queued("orders", 4)
+		r.must(lease.Unlock(ctx))
+		if holder := r.rdb.Get(ctx, "orders").Val(); strings.HasPrefix(holder, "dead:") {
+			r.Errorf("handed to %q", holder)
+		}
+		<-got
+	})
+}
+
+// Scenario 38: one that stands still costs them its claim.
+func TestAFrozenWaiterIsPassedOver(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
-		// The dead one has queued and will never claim.
-		dead := "dead:1~0199f3a4-6f00-7000-8000-000000000000"
-		now := time.Now().UnixMilli()
-		r.must(r.rdb.ZAdd(ctx, "{orders}:queue", redis.Z{Score: 1, Member: dead}).Err())
-		r.must(r.rdb.ZAdd(ctx, "{orders}:alive", redis.Z{Score: float64(now + 6000), Member: dead}).Err())
-		got := make(chan time.Time, 1)
-		go func() {
-			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-				return
-			}
-			at := time.Now()
-			r.must(next.Unlock(ctx))
-			got <- at
-		}()
-		time.Sleep(time.Second)
+		frozen := r.ghosts(1, true)[0]
+		got := r.waitFair(r.client(lock.Config{}), 1)
+		time.Sleep(1500 * time.Millisecond) // its next sign of life is later than the claim
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
-		r.holds("orders", dead)
+		r.holds("orders", frozen)
 		if delay := (<-got).Sub(released); delay < 900*time.Millisecond || delay > 1050*time.Millisecond {
 			r.Errorf("the next one got in after %v, want the claim time of 1 s", delay)
 		}
@@ -151,27 +177,54 @@ func TestAWaiterThatIsSilentTooLongIsNoLongerAsked(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
-		dead := "dead:1~0199f3a4-6f00-7000-8000-000000000000"
-		now := time.Now().UnixMilli()
-		r.must(r.rdb.ZAdd(ctx, "{orders}:queue", redis.Z{Score: 1, Member: dead}).Err())
-		r.must(r.rdb.ZAdd(ctx, "{orders}:alive", redis.Z{Score: float64(now + 6000), Member: dead}).Err())
-		got := make(chan time.Time, 1)
-		go func() {
-			next, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
-			if err != nil {
-				r.Error(err)
-				return
-			}
-			at := time.Now()
-			r.must(next.Unlock(ctx))
-			got <- at
-		}()
+		r.ghosts(1, true)
+		got := r.waitFair(r.client(lock.Config{}), 1)
 		time.Sleep(7 * time.Second)
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		if delay := (<-got).Sub(released); delay > 0 {
 			r.Errorf("the next one got in after %v, want at once", delay)
 		}
+	})
+}
+
+// A holder that died is succeeded even if the waiter that was to watch it stands
+// still: the others' signs of life find out.
+func TestALockThatNobodyWatchesIsServed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		got := r.waitFair(c, 1) // so that c listens, and need not look again before it queues
+		time.Sleep(time.Millisecond)
+		r.must(lease.Unlock(ctx))
+		<-got
+		began := time.Now()
+		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 3*time.Second).Err())
+		r.ghosts(1, true)
+		got = r.waitFair(c, 1)
+		if took := (<-got).Sub(began); took < 3*time.Second || took > 6100*time.Millisecond {
+			r.Errorf("succeeded after %v, want it within 3 s of the lock's end", took)
+		}
+	})
+}
+
+// Who waits again and again does not subscribe again and again.
+func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for range 5 {
+			lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
+			r.must(err)
+			got := r.waitFair(c, 1)
+			r.queued("orders", 1)
+			r.must(lease.Unlock(ctx))
+			<-got
+		}
+		if stats := r.rdb.Info(ctx, "commandstats").Val(); !strings.Contains(stats, "cmdstat_subscribe:calls=1,") {
+			r.Errorf("want one subscription:\n%s", stats)
+		}
+		r.until("the subscription to end", func() bool { return len(r.rdb.PubSubChannels(ctx, "*").Val()) == 0 })
 	})
 }
 

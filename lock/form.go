@@ -47,7 +47,7 @@ type pending interface {
 // nil and the fencing token.
 func heldBy(key string, reply any) (held *HeldError, fence int64) {
 	fields, _ := reply.([]any)
-	if len(fields) != 2 {
+	if len(fields) < 2 {
 		fence, _ = reply.(int64)
 		return nil, fence
 	}

@@ -9,14 +9,17 @@ import (
 // line is where the first ones of all identities wait for one key.
 type line struct {
 	channel string
-	users   int  // guarded by notifier.mu, like the next two
-	asked   bool // SUBSCRIBE was sent
-	dirty   bool // users and asked may disagree
+	own     string // where fair locks are handed to waiters of this process; empty = none waits. Guarded by notifier.mu, like the next three
+	users   int
+	unused  int      // how often it was left by the last of them
+	asked   []string // SUBSCRIBE was sent
+	dirty   bool     // users and asked may disagree
 
 	mu     sync.Mutex
 	queue  []*place // the front is woken first
 	timer  *time.Timer
-	heard  bool // the server has confirmed the subscription
+	heard  bool // the server has confirmed the subscription to channel
+	named  bool // and that to own
 	closed bool
 
 	beating int // how many waiters need signs of life
@@ -59,26 +62,32 @@ func (l *line) news() {
 	}
 }
 
-// hear takes in a message. Most say that the lock is free; that of a fair lock
-// names the waiter it was handed to. If that one is not ours, there is nothing
-// to see until it has had the time to claim the lock.
-func (l *line) hear(message string) {
-	if _, handed := tokenOwner(message); !handed {
+// nextInLine is the message to the process of the first waiter for a fair lock
+// that was handed to somebody, who has yet to claim it.
+const nextInLine = "next"
+
+// hear takes in a message. Most say that the lock is free; those to ourselves
+// name the waiter it was handed to, or say that one of ours comes next: then there
+// is nothing to see until the one before has had the time to claim the lock.
+func (l *line) hear(channel, message string) {
+	switch {
+	case channel == l.channel:
 		l.news()
-	} else if !l.wake(message) {
+	case message == nextInLine:
 		l.retryIn(claimTime + time.Millisecond)
+	default:
+		l.wake(message)
 	}
 }
 
-// wake wakes the waiter with that token, if it is ours.
-func (l *line) wake(token string) bool {
+// wake wakes the waiter with that token, if it has not left.
+func (l *line) wake(token string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.queue, func(p *place) bool { return p.token == token })
 	if i >= 0 {
 		wake(l.queue[i].news)
 	}
-	return i >= 0
 }
 
 // tokens returns the tokens of those who wait for a fair lock.
@@ -94,14 +103,26 @@ func (l *line) tokens() []string {
 	return tokens
 }
 
-// confirmed notes that from now on nothing is missed. The front looks whether
-// something was, and so does everybody who waits to be named.
-func (l *line) confirmed() {
+// channels returns those that the line listens to. Called with notifier.mu held.
+func (l *line) channels() []string {
+	if l.own == "" {
+		return []string{l.channel}
+	}
+	return []string{l.channel, l.own}
+}
+
+// confirmed notes that from now on nothing is missed on a channel. The front looks
+// whether something was, and so does everybody who waits to be named.
+func (l *line) confirmed(channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = true
+	if channel == l.channel {
+		l.heard = true
+	} else {
+		l.named = true
+	}
 	for i, p := range l.queue {
-		if i == 0 || p.token != "" {
+		if p.token != "" && l.heard && l.named || p.token == "" && i == 0 {
 			wake(p.news)
 		}
 	}
@@ -111,6 +132,13 @@ func (l *line) hears() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.heard
+}
+
+// hearsNames reports whether waiters for a fair lock can be told of their turn.
+func (l *line) hearsNames() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard && l.named
 }
 
 // retryIn wakes the front after d, unless told otherwise meanwhile.

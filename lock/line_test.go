@@ -34,12 +34,12 @@ func TestNewsThatComesWhileTheFrontTriesIsKept(t *testing.T) {
 }
 
 func TestASubscriptionWakesTheFront(t *testing.T) {
-	l := &line{}
+	l := &line{channel: "free"}
 	front := l.join("")
 	if l.hears() {
 		t.Error("hears before it is subscribed")
 	}
-	l.confirmed()
+	l.confirmed("free")
 	if !l.hears() || !told(front) {
 		t.Error("want the front to look for what came before the subscription")
 	}
@@ -79,18 +79,17 @@ func TestWhoJoinsALineThatListensLooksOnce(t *testing.T) {
 
 func TestAHandOverWakesTheOneItNames(t *testing.T) {
 	const named, stranger = "a~0199f3a4-6f00-7000-8000-000000000001", "b~0199f3a4-6f00-7000-8000-000000000002"
-	l := &line{}
+	l := &line{channel: "free"}
 	front, me := l.join(""), l.join(named)
-	l.hear(named)
+	l.hear("free:ours", named)
 	if told(front) || !told(me) {
 		t.Error("want the named one woken, and nobody else")
 	}
-	l.hear(stranger)
+	l.hear("free:ours", stranger)
 	if told(front) || told(me) {
-		t.Error("woken by what was handed to a stranger")
+		t.Error("woken by what was handed to one who has left")
 	}
-	l.close()
-	l.hear("some:key")
+	l.hear("free", "some:key")
 	if !told(front) || told(me) {
 		t.Error("want the front woken when the lock is free")
 	}

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -12,7 +13,7 @@ type notifier struct {
 	t *transport
 
 	mu      sync.Mutex
-	lines   map[string]*line // also those nobody uses, until they are unsubscribed
+	lines   map[string]*line // by each channel; also those nobody uses, until they are unsubscribed
 	dirty   []*line
 	changed chan struct{} // dirty is not empty
 	started bool
@@ -24,14 +25,19 @@ func (n *notifier) init(t *transport) {
 	n.changed = make(chan struct{}, 1)
 }
 
-// acquire returns the line of a channel, counting the caller as a user.
-func (n *notifier) acquire(channel string) *line {
+// acquire returns the line of a channel, counting the caller as a user. Who waits
+// for a fair lock names another channel, on which this process alone listens.
+func (n *notifier) acquire(channel, own string) *line {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l := n.lines[channel]
 	if l == nil {
 		l = &line{channel: channel}
 		n.lines[channel] = l
+	}
+	if l.own == "" && own != "" {
+		l.own = own
+		n.lines[own] = l
 	}
 	l.users++
 	n.touch(l)
@@ -42,25 +48,44 @@ func (n *notifier) acquire(channel string) *line {
 	return l
 }
 
-// rejoin returns the line of a channel that is listened to already, counting the
-// caller as a user; nil if there is none.
-func (n *notifier) rejoin(channel string) *line {
+// rejoin returns the line with a channel of its own if it is listened to already,
+// counting the caller as a user; nil if there is none.
+func (n *notifier) rejoin(own string) *line {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := n.lines[channel]
-	if l == nil || !l.hears() {
+	l := n.lines[own]
+	if l == nil || !l.hearsNames() {
 		return nil
 	}
 	l.users++
 	return l
 }
 
-// release counts a user out. The subscription ends with the last.
+// linger is how long a line nobody uses is kept: who wanted a lock that others
+// want, too, is often back soon.
+const linger = time.Second
+
+// release counts a user out. The subscription ends some time after the last.
 func (n *notifier) release(l *line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l.users--
-	n.touch(l)
+	if l.users > 0 {
+		return
+	}
+	l.unused++
+	if spell := l.unused; n.t.alive.Err() == nil {
+		time.AfterFunc(linger, func() { n.retire(l, spell) })
+	}
+}
+
+// retire gives a line up, unless it was used again since.
+func (n *notifier) retire(l *line, spell int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.users == 0 && l.unused == spell {
+		n.touch(l)
+	}
 }
 
 // touch has the notifier's goroutine look at a line. Called with n.mu held.
@@ -114,15 +139,15 @@ func (n *notifier) pending() (add, drop []string) {
 	for _, l := range n.dirty {
 		l.dirty = false
 		switch {
-		case l.users > 0 && !l.asked:
-			l.asked = true
-			add = append(add, l.channel)
-		case l.users == 0:
+		case l.users > 0:
+			add = append(add, l.channels()[len(l.asked):]...)
+			l.asked = l.channels()
+		default:
 			l.close()
-			delete(n.lines, l.channel)
-			if l.asked {
-				drop = append(drop, l.channel)
+			for _, channel := range l.channels() {
+				delete(n.lines, channel)
 			}
+			drop = append(drop, l.asked...)
 		}
 	}
 	n.dirty = n.dirty[:0]
@@ -134,11 +159,11 @@ func (n *notifier) hear(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
 		if l := n.line(m.Channel); l != nil {
-			l.hear(m.Payload)
+			l.hear(m.Channel, m.Payload)
 		}
 	case *redis.Subscription:
 		if l := n.line(m.Channel); l != nil && m.Kind == "subscribe" {
-			l.confirmed()
+			l.confirmed(m.Channel)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (t *turn) rejoin() (*line, *place) {
 
 // join opens the line of the key and stands in it.
 func (t *turn) join(n *notifier, channel string) (*line, *place) {
-	t.ears, t.line = n, n.acquire(channel)
+	t.ears, t.line = n, n.acquire(channel, "")
 	me := t.line.join("")
 	if t.line.hears() {
 		wake(me.news) // for others it listens already: what came before we joined, we have missed

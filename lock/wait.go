@@ -50,6 +50,7 @@ func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, err
 		lease, err = r.try(ctx, r)
 		backoff = min(2*backoff, maxBackoff)
 	}
+	err = t.outwaited(ctx, held, err)
 	if err == nil {
 		line.retryIn(r.glanceBy(pause(&HeldError{Token: lease.Token(), TTL: t.opts.TTL}, line.hears(), 0)))
 	}
@@ -65,6 +66,15 @@ func (t *target) hark(ctx context.Context, news chan struct{}) error {
 	case <-t.client.closed.Done():
 	}
 	return endOf(ctx, t.client.closed)
+}
+
+// outwaited returns what a last try that ended with err, or was cut short by the
+// end of ctx, means to somebody who waited for a holder.
+func (t *target) outwaited(ctx context.Context, held, err error) error {
+	if err == nil || ctx.Err() == nil || !errors.Is(held, ErrHeld) || errors.Is(err, ErrHeld) {
+		return err
+	}
+	return fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
 }
 
 // glanceBy returns a pause that is not too long for the request.

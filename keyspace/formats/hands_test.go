@@ -199,7 +199,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		name     string
 		key      string
 		commands [][]string
-		want     []string // {token} and {waiter} stand for the tokens
+		want     []string // {token} and {waiter} stand for the tokens, {process} for the end of the latter
 		left     []string // keys
 	}{
 		{"redisson", "orders:1", [][]string{
@@ -229,7 +229,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			{"SET", "{f}:line", token, "PX", "30000"},
 			{"ZADD", "{f}:line:queue", "1", "dead", "2", waiter},
 			{"ZADD", "{f}:line:alive", "{ms-1}", "dead", "{ms+5000}", waiter},
-		}, []string{"{f}:line:free {waiter}"}, []string{"{f}:line"}},
+		}, []string{"{f}:line:free:{process} {waiter}"}, []string{"{f}:line"}},
 		{"locktop rw, its writer", "book", [][]string{
 			{"HSET", "book", "v", "1", "w", "1:{ms+20000}:" + token, "s", "1"}, {"PEXPIRE", "book", "30000"},
 		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
@@ -248,6 +248,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			})
 			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
 			for i, w := range c.want {
+				w = strings.ReplaceAll(w, "{process}", filled[max(0, len(filled)-12):])
 				c.want[i] = strings.ReplaceAll(w, "{waiter}", filled)
 			}
 			if !slices.Equal(got, c.want) {

@@ -32,7 +32,7 @@ func locktop() keyspace.Format {
 		Decode: decodeLocktop,
 		Hands:  locktopHands(),
 		Announces: &keyspace.Announcement{
-			Pattern: "{*}*:free",
+			Pattern: "{*}*:free*",
 			Key:     locktopReleased,
 		},
 		Samples: locktopSamples(),
@@ -61,23 +61,27 @@ func locktopHands() *keyspace.Hands {
 		Seen:   func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
 		Break:  locktopBreak,
 		Extend: tokenExtend,
-		Wakes:  "the waiters hear it on {key}:free; a fair lock goes to the first in its queue",
+		Wakes:  "the waiters hear it on {key}:free; a fair lock goes to the first in its queue, whose process hears it on a channel of its own",
 	}
 }
 
 // locktopReleased reads the message of a release from the channel of a lock. It
-// is the key, or the token of the one that the lock was handed to: then the
-// channel tells the key.
+// is the key, or the token of the one that the lock was handed to: then it is on
+// the channel of that one's process, which tells the key.
 func locktopReleased(channel, payload string) (string, bool) {
 	if locktopName(payload, "free") == channel {
 		return payload, true
 	}
-	named, ok := strings.CutSuffix(channel, ":free")
-	if !ok {
-		return "", false
+	named, process, ok := cutLast(channel, ":free:")
+	if !ok || len(process) != locktopProcess || !strings.HasSuffix(payload, process) {
+		return "", false // to the next in the queue, or nothing of ours
 	}
 	return unbraced(named), true
 }
+
+// locktopProcess is how long the end of a token is that all waiters of a process
+// share.
+const locktopProcess = 12
 
 // locktopCompanion tells the counter, the only companion of the type of a
 // lock, which stays when the lock is gone.
