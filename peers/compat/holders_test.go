@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+	"github.com/zeromicro/go-zero/core/logx"
+	zero "github.com/zeromicro/go-zero/core/stores/redis"
 
 	"locktop/keyspace"
 	"locktop/lock"
@@ -40,6 +42,7 @@ func peers() []peer {
 		{name: "redislock", format: "redislock", key: verbatim, try: tryRedislock("")},
 		{name: "redislock with metadata", format: "redislock", label: "worker-3", key: verbatim, try: tryRedislock("worker-3")},
 		{name: "rueidislock", format: "rueidislock", key: func(name string) string { return "rueidislock:0:" + name }, try: tryRueidislock},
+		{name: "go-zero", format: "go-zero", key: verbatim, try: tryGoZero},
 	}
 }
 
@@ -85,6 +88,28 @@ func tryRueidislock(t *testing.T, addr, name string) func() {
 		return nil
 	}
 	return release
+}
+
+// tryGoZero asks for whole seconds: half of one is added.
+func tryGoZero(t *testing.T, addr, name string) func() {
+	logx.Disable()
+	store, err := zero.NewRedis(zero.RedisConf{Host: addr, Type: zero.NodeType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := zero.NewRedisLock(store, name)
+	l.SetExpire(int(ttl/time.Second) - 1)
+	if ok, err := l.Acquire(); !ok {
+		if err != nil {
+			t.Errorf("go-zero cannot ask for %q: %v", name, err)
+		}
+		return nil
+	}
+	return func() {
+		if ok, err := l.Release(); !ok {
+			t.Errorf("go-zero cannot release %q: %v", name, err)
+		}
+	}
 }
 
 func connect(t *testing.T, addr string) *redis.Client {

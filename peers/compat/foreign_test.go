@@ -1,0 +1,161 @@
+package compat
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// requirePeers makes tests fail, instead of being skipped, where node or Python
+// or what they need of others' libraries is missing.
+const requirePeers = "LOCKTOP_REQUIRE_PEERS"
+
+// foreign is a library of another language: a program that takes a lock, says
+// "held", and gives it back when its input ends.
+type foreign struct {
+	name    string
+	command func(t *testing.T, port string) *exec.Cmd
+	key     string // that it must be found under
+	format  string
+	kind    keyspace.Kind
+	sure    keyspace.Confidence
+	label   string
+	ttl     time.Duration // 0 = never expires
+	since   bool          // the token tells when the hold began
+}
+
+func foreigners() []foreign {
+	const name = "lock:inventory:sku-9"
+	return []foreign{
+		{name: "redlock 4 of npm", command: node("redlock4", name), key: name, format: "node-redlock", kind: keyspace.Mutex, sure: keyspace.Likely, ttl: ttl},
+		{name: "redlock 5 of npm", command: node("redlock5", name), key: name, format: "node-redlock", kind: keyspace.Mutex, sure: keyspace.Likely, ttl: ttl},
+		{name: "redis-semaphore's mutex", command: node("mutex", "sku-9"), key: "mutex:sku-9", format: "redis-semaphore-mutex",
+			kind: keyspace.Mutex, sure: keyspace.Certain, label: "worker-3", ttl: ttl},
+		{name: "redis-semaphore", command: node("semaphore", "sku-9"), key: "semaphore:sku-9", format: "redis-semaphore",
+			kind: keyspace.Semaphore, sure: keyspace.Certain, ttl: ttl},
+		{name: "bullmq", command: node("bullmq", "mail"), key: "bull:mail:1:lock", format: "bullmq", kind: keyspace.Mutex, sure: keyspace.Certain, ttl: 30 * time.Second},
+		{name: "redis-py", command: python("nightly", "20"), key: "nightly", format: "redis-py", kind: keyspace.Mutex, sure: keyspace.Likely, ttl: ttl, since: true},
+		{name: "redis-py without a timeout", command: python("lock:nightly"), key: "lock:nightly", format: "redis-py",
+			kind: keyspace.Mutex, sure: keyspace.Likely, since: true},
+	}
+}
+
+// node runs a holder of node/hold.js.
+func node(library, key string) func(*testing.T, string) *exec.Cmd {
+	return func(t *testing.T, port string) *exec.Cmd {
+		t.Helper()
+		_, err := os.Stat("node/node_modules")
+		if program, missing := exec.LookPath("node"); missing == nil && err == nil {
+			return exec.CommandContext(t.Context(), program, "node/hold.js", library, port, key)
+		}
+		lacks(t, "node and its libraries are missing: install node, then run npm ci --prefix peers/compat/node")
+		return nil
+	}
+}
+
+// python runs python/hold.py with a Python that has redis-py.
+func python(args ...string) func(*testing.T, string) *exec.Cmd {
+	return func(t *testing.T, port string) *exec.Cmd {
+		t.Helper()
+		for _, program := range []string{"python3", "/usr/bin/python3"} {
+			if exec.CommandContext(t.Context(), program, "-c", "import redis").Run() == nil {
+				return exec.CommandContext(t.Context(), program, append([]string{"python/hold.py", port}, args...)...)
+			}
+		}
+		lacks(t, "redis-py is missing: install python3-redis")
+		return nil
+	}
+}
+
+// lacks skips a test, or fails it where nothing may be missing.
+func lacks(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv(requirePeers) != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what + "; with " + requirePeers + "=1 this fails")
+}
+
+func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
+	for _, f := range foreigners() {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			addr := server.ForTest(t).Addr()
+			_, port, err := net.SplitHostPort(addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			release := f.hold(t, port)
+			scanner := keyspace.NewScanner(connect(t, addr), keyspace.ScanOptions{Formats: formats.All()})
+			found, err := scanner.Scan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found.Locks) != 1 {
+				t.Fatalf("the scanner found %d locks, want 1: %+v", len(found.Locks), found.Locks)
+			}
+			f.check(t, found.Locks[0], found.At, began)
+			release()
+			if found, err = scanner.Scan(t.Context()); err != nil || len(found.Locks) != 0 {
+				t.Errorf("after the release the scanner found %+v, %v", found.Locks, err)
+			}
+		})
+	}
+}
+
+// hold takes the lock, and returns what gives it back.
+func (f foreign) hold(t *testing.T, port string) (release func()) {
+	t.Helper()
+	cmd := f.command(t, port)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil && err != io.EOF || line != "held\n" {
+		t.Fatalf("%s says %q, %v", f.name, line, err)
+	}
+	return func() {
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
+	}
+}
+
+func (f foreign) check(t *testing.T, l keyspace.Lock, now, began time.Time) {
+	t.Helper()
+	if l.Key != f.key || l.Format != f.format || l.Kind != f.kind || l.Confidence != f.sure {
+		t.Errorf("the scanner found %q: a %s of %s, %v; want %q: a %s of %s, %v",
+			l.Key, l.Kind, l.Format, l.Confidence, f.key, f.kind, f.format, f.sure)
+	}
+	if len(l.Holders) != 1 || l.Holders[0].Label != f.label || l.Holders[0].ID == "" {
+		t.Fatalf("its holders are %+v; want one, called %q", l.Holders, f.label)
+	}
+	if left, expires := l.TTL(now); expires != (f.ttl > 0) || expires && (left <= 0 || left > f.ttl) {
+		t.Errorf("its TTL is %v, %v; want up to %v", left, expires, f.ttl)
+	}
+	since := l.Holders[0].Since
+	if f.since != !since.IsZero() || f.since && (since.Before(began.Add(-time.Second)) || since.After(now.Add(time.Second))) {
+		t.Errorf("it is held since %v; it was taken between %v and %v", since, began, now)
+	}
+}
