@@ -59,6 +59,9 @@ type jsonLock struct {
 	DB          int            `json:"db"`
 	Votes       []jsonVote     `json:"votes,omitempty"` // of a Redlock
 	Findings    []jsonFinding  `json:"findings"`
+	Why         []string       `json:"why,omitempty"`   // what speaks for its being a lock of that format
+	Left        int            `json:"left,omitempty"`  // what a semaphore has to give, or a latch still counts down
+	Limit       int            `json:"limit,omitempty"` // how many a semaphore lets in
 }
 
 type jsonHolder struct {
@@ -134,6 +137,9 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		Node:        text(l.Node),
 		DB:          l.DB,
 		Findings:    []jsonFinding{},
+		Why:         l.Why,
+		Left:        l.Left,
+		Limit:       l.Limit,
 	}
 	for _, h := range l.Holders {
 		j.Holders = append(j.Holders, jsonHolder{text(h.ID), binary(h.ID), text(h.Label), h.Count, h.Mode, ttl(h.Expires, at)})

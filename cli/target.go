@@ -24,11 +24,31 @@ type target struct {
 // How far it has got is told to g, which may be nil.
 func (t *target) look(s *selection, g *headway) *keyspace.Fleet {
 	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
-		o := s.options(e.db, t.servers.pace(e, &s.budget))
+		o := t.options(s, e)
 		o.Patience = scanPatience
 		o.Progress = g.of(e)
 		return once{keyspace.NewScanner(rdb, o)}
-	}), t.fleet)
+	}), t.together(s))
+}
+
+// options look for what is selected on one of the servers. Of the servers of a
+// Redlock each tells what is just possible: their votes may make more of it.
+func (t *target) options(s *selection, e endpoint) keyspace.ScanOptions {
+	o := s.options(e.db, t.servers.pace(e, &s.budget))
+	if t.fleet.Votes {
+		o.MinConfidence = keyspace.Possible
+	}
+	return o
+}
+
+// together is what the servers are to each other.
+func (t *target) together(s *selection) keyspace.FleetOptions {
+	o := t.fleet
+	o.MinConfidence = keyspace.Likely
+	if s.all {
+		o.MinConfidence = keyspace.Possible
+	}
+	return o
 }
 
 // once is a scanner as a source.
@@ -40,9 +60,9 @@ func (o once) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return 
 // follow keeps an eye on all servers, until the target is closed.
 func (t *target) follow(s *selection) *keyspace.Fleet {
 	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
-		scanner := keyspace.NewScanner(rdb, s.options(e.db, t.servers.pace(e, &s.budget)))
+		scanner := keyspace.NewScanner(rdb, t.options(s, e))
 		return keyspace.GoLive(keyspace.NewFollower(scanner))
-	}), t.fleet)
+	}), t.together(s))
 }
 
 // roster says which servers there are, each with the source that start makes of

@@ -42,6 +42,10 @@ type Fleet struct {
 type FleetOptions struct {
 	Mode  string // of the picture's Server, if not the servers' own
 	Votes bool   // they are the independent servers of a Redlock
+	// MinConfidence is how sure a lock of a Redlock must be, all its votes
+	// considered. Sources should tell what is Possible: that several servers
+	// have one value under one key makes it Likely.
+	MinConfidence Confidence
 }
 
 // NewFleet returns a fleet. Nothing is sent yet.
@@ -144,7 +148,7 @@ func join(parts []part, o FleetOptions) Snapshot {
 		}
 	}
 	if o.Votes {
-		s.Locks, s.Events = elect(parts), nil
+		s.Locks, s.Events = elect(parts, o.MinConfidence), nil
 	}
 	if o.Mode != "" {
 		s.Server.Mode = o.Mode

@@ -203,3 +203,24 @@ func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
 		t.Errorf("it is held since %v, want %v", since, s.At)
 	}
 }
+
+// A value that may be anything is a lock if several servers of a Redlock have it
+// under one key.
+func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
+	const token = "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
+	possible := func(addr string, locks ...string) fixed {
+		s := on(addr, time.Unix(1_700_000_000, 0), 9, locks...)
+		for i := range s.Locks {
+			s.Locks[i].Confidence = Possible
+		}
+		return fixed{snap: s}
+	}
+	all := stations(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
+	s := pictureOf(t, fleetOf(FleetOptions{Votes: true, MinConfidence: Likely}, all))
+	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != Likely || !slices.Contains(s.Locks[0].Why, "2 of 3 servers have the same value") {
+		t.Errorf("found %+v", s.Locks)
+	}
+	if s = pictureOf(t, fleetOf(FleetOptions{Votes: true, MinConfidence: Possible}, all)); len(s.Locks) != 3 {
+		t.Errorf("with what is possible, found %+v", s.Locks)
+	}
+}

@@ -1,63 +1,71 @@
 package keyspace
 
-// globs reports whether a key matches a pattern as SCAN takes it: * for
-// anything, ? for one byte, [a-z] and [^a-z] for one of several, \ before what
-// is meant literally.
-func globs(pattern, key string) bool {
-	for pattern != "" {
-		if pattern[0] == '*' {
-			for i := 0; i <= len(key); i++ {
-				if globs(pattern[1:], key[i:]) {
-					return true
-				}
-			}
+// Like reports whether a key is like a glob, as Redis understands globs:
+// ? is any byte, * any number of them, [a-c] one of some and [^a-c] one of the
+// others, and \ takes the next byte as it is.
+func Like(glob, name string) bool {
+	star, retry := -1, 0 // the last * in the glob, and where in the name to go on after it
+	g, n := 0, 0
+	for n < len(name) {
+		if g < len(glob) && glob[g] == '*' {
+			star, retry = g, n
+			g++
+			continue
+		}
+		if width, ok := likeByte(glob[g:], name[n]); ok {
+			g, n = g+width, n+1
+			continue
+		}
+		if star < 0 {
 			return false
 		}
-		rest, ok := globsByte(pattern, key)
-		if !ok {
-			return false
-		}
-		pattern, key = rest, key[1:]
+		retry++
+		g, n = star+1, retry
 	}
-	return key == ""
+	for g < len(glob) && glob[g] == '*' {
+		g++
+	}
+	return g == len(glob)
 }
 
-// globsByte matches the first byte of a key, and returns what of the pattern is
-// left.
-func globsByte(pattern, key string) (rest string, ok bool) {
+// likeByte reports whether c is like the first element of a glob, which is
+// no star, and how long that element is.
+func likeByte(glob string, c byte) (width int, ok bool) {
 	switch {
-	case key == "":
-		return "", false
-	case pattern[0] == '?':
-		return pattern[1:], true
-	case pattern[0] == '[':
-		return globsSet(pattern[1:], key[0])
-	case pattern[0] == '\\' && len(pattern) > 1:
-		pattern = pattern[1:]
+	case glob == "":
+		return 0, false
+	case glob[0] == '?':
+		return 1, true
+	case glob[0] == '[':
+		return likeClass(glob, c)
+	case glob[0] == '\\' && len(glob) > 1:
+		return 2, glob[1] == c
+	default:
+		return 1, glob[0] == c
 	}
-	return pattern[1:], pattern[0] == key[0]
 }
 
-// globsSet matches a byte with what is between brackets, and returns what is
-// behind them. Without a closing one they go on to the end.
-func globsSet(set string, c byte) (rest string, ok bool) {
-	not := set != "" && set[0] == '^'
+// likeClass does so for an element in brackets. One that is not closed ends
+// with the glob.
+func likeClass(glob string, c byte) (width int, ok bool) {
+	i := 1
+	not := i < len(glob) && glob[i] == '^'
 	if not {
-		set = set[1:]
+		i++
 	}
-	for set != "" && set[0] != ']' {
-		if set[0] == '\\' && len(set) > 1 {
-			set = set[1:]
+	for ; i < len(glob) && glob[i] != ']'; i++ {
+		low := glob[i]
+		if low == '\\' && i+1 < len(glob) {
+			i++
+			ok = ok || glob[i] == c
+			continue
 		}
-		from, to := set[0], set[0]
-		if len(set) > 2 && set[1] == '-' {
-			to, set = set[2], set[2:]
+		high := low
+		if i+2 < len(glob) && glob[i+1] == '-' {
+			high = glob[i+2]
+			i += 2
 		}
-		ok = ok || min(from, to) <= c && c <= max(from, to)
-		set = set[1:]
+		ok = ok || min(low, high) <= c && c <= max(low, high)
 	}
-	if set != "" {
-		set = set[1:]
-	}
-	return set, ok != not
+	return min(i+1, len(glob)), ok != not
 }

@@ -127,7 +127,7 @@ func (s *Scanner) link() link { return link{rdb: s.rdb, refused: s.refused} }
 
 // selects reports whether a key is among those to be looked at.
 func (s *Scanner) selects(key string) bool {
-	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return globs(glob, key) })
+	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return Like(glob, key) })
 }
 
 // reader returns a reader of what the scanner is looking for.

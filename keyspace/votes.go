@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,8 +10,9 @@ import (
 
 // elect joins the locks of the servers of a Redlock: of each key one lock, with
 // a vote of each server. It is held by whom a majority votes for; where nobody
-// has one, by all who have a vote, and its state is Partial.
-func elect(parts []part) []Lock {
+// has one, by all who have a vote, and its state is Partial. What is less sure
+// than atLeast, even so, is left out.
+func elect(parts []part, atLeast Confidence) []Lock {
 	ballots := make(map[ID]*ballot)
 	var order []ID
 	for i, p := range parts {
@@ -25,9 +27,11 @@ func elect(parts []part) []Lock {
 			b.at[i] = &l
 		}
 	}
-	locks := make([]Lock, len(order))
-	for i, id := range order {
-		locks[i] = ballots[id].count(parts)
+	locks := make([]Lock, 0, len(order))
+	for _, id := range order {
+		if l := ballots[id].count(parts); l.Confidence >= atLeast {
+			locks = append(locks, l)
+		}
 	}
 	return locks
 }
@@ -44,7 +48,12 @@ func (b *ballot) count(parts []part) Lock {
 		l.Votes[i] = b.vote(i, p)
 	}
 	l.Holders = nil
-	for _, c := range b.claims() {
+	claims := b.claims()
+	if len(claims) > 0 && l.Confidence == Possible && len(claims[0]) > 1 && len(claims[0][0].ID) >= tokenLeast {
+		why := fmt.Sprintf("%d of %d servers have the same value", len(claims[0]), len(parts))
+		l = raised(found{lock: l}, why).lock
+	}
+	for _, c := range claims {
 		if len(l.Holders) > 0 && l.elected() {
 			break // what else there is, is left over, or comes too late
 		}

@@ -98,7 +98,11 @@ func (p *lockPage) now(v lockView, w int) []string {
 	lines = append(lines, v.timeLeft(w))
 	lines = append(lines, v.holders(w, holdersListed)...)
 	lines = append(lines, v.queue(w)...)
-	return append(lines, s.item(w, "so far", s.theme.text, v.story()))
+	lines = append(lines, s.item(w, "so far", s.theme.text, v.story()))
+	for i, why := range v.Why {
+		lines = append(lines, s.item(w, []string{"known by", ""}[min(i, 1)], s.theme.dim, widget.Plain(why)))
+	}
+	return lines
 }
 
 // What is listed of those who hold and those who wait.

@@ -15,7 +15,7 @@ func Marked(globs []string) []keyspace.Format {
 		return all
 	}
 	marked := func(key string) bool {
-		return slices.ContainsFunc(globs, func(glob string) bool { return matches(glob, key) })
+		return slices.ContainsFunc(globs, func(glob string) bool { return keyspace.Like(glob, key) })
 	}
 	for i := range all {
 		all[i] = trusting(all[i], marked)

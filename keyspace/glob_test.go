@@ -1,4 +1,4 @@
-package formats
+package keyspace_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/keyspace"
 	"locktop/server"
 )
 
@@ -31,7 +32,7 @@ func TestGlobsAreThoseOfRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if got := matches(glob, name); got != slices.Contains(want, name) {
+			if got := keyspace.Like(glob, name); got != slices.Contains(want, name) {
 				t.Errorf("%q is like %q: %v", name, glob, got)
 			}
 		}
