@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
-	"time"
 
 	"locktop/keyspace"
 )
@@ -19,23 +19,24 @@ type auditLog struct {
 	file *os.File
 }
 
-// auditLine is one line of it. Keys and errors are escaped by JSON; tokens are
+// auditLine is one line of it. A token is as good as the lock: holders are
 // digests.
 type auditLine struct {
-	ID      string    `json:"id"`
-	At      time.Time `json:"at"`
-	User    string    `json:"user,omitempty"`
-	Server  string    `json:"server"`
-	Act     string    `json:"act"`
-	Outcome string    `json:"outcome"`
-	Key     string    `json:"key"`
-	DB      int       `json:"db"`
-	Format  string    `json:"format"`
-	Holders []string  `json:"holders,omitempty"`
-	TTLms   int64     `json:"ttl_ms,omitempty"`
-	Nodes   int       `json:"nodes,omitempty"`
-	Now     string    `json:"now,omitempty"`
-	Error   string    `json:"error,omitempty"`
+	ID      string           `json:"id"` // the same for the intent and for the outcome
+	At      string           `json:"at"`
+	User    string           `json:"user,omitempty"` // of this machine
+	Server  string           `json:"server"`
+	Act     keyspace.Act     `json:"act"`
+	Outcome keyspace.Outcome `json:"outcome"`
+	Key     string           `json:"key"`
+	KeyB64  string           `json:"key_b64,omitempty"` // of a key that is no valid UTF-8
+	DB      int              `json:"db"`
+	Format  string           `json:"format"`
+	Holders []string         `json:"holders,omitempty"`
+	TTLms   int64            `json:"ttl_ms,omitempty"`
+	Nodes   int              `json:"nodes,omitempty"` // servers on which it was done
+	Now     string           `json:"now,omitempty"`   // who holds it now, if it was changed
+	Error   string           `json:"error,omitempty"`
 }
 
 // openAudit opens the log where the user's state is kept, readable by nobody
@@ -53,32 +54,58 @@ func openAudit() (*auditLog, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(folder, "audit.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	path := filepath.Join(folder, "audit.jsonl")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	if err := private(f, path); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the audit log: %w", err), f.Close())
 	}
 	return &auditLog{file: f}, nil
 }
 
+// private refuses a file that others may read, and what is no file at all.
+func private(f *os.File, path string) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", path)
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("others may read %s: chmod 600 it", path)
+	}
+	return nil
+}
+
 // Write implements keyspace.Journal.
 func (l *auditLog) Write(a keyspace.Audit) error {
-	line, err := json.Marshal(auditLine{
-		ID: a.ID, At: a.At, User: os.Getenv("USER"), Server: a.Lock.Node, Act: string(a.Act), Outcome: string(a.Outcome),
-		Key: a.Lock.Key, DB: a.Lock.DB, Format: a.Format, Holders: a.Holders, TTLms: a.TTL.Milliseconds(),
-		Nodes: a.Nodes, Now: a.Now, Error: a.Err,
-	})
-	if err != nil {
+	var line bytes.Buffer
+	if err := writeJSON(&line, lineOf(a)); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.file.Write(append(line, '\n')); err != nil {
+	if _, err := l.file.Write(line.Bytes()); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	if err := l.file.Sync(); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	return nil
+}
+
+func lineOf(a keyspace.Audit) auditLine {
+	line := auditLine{
+		ID: a.ID, At: stamp(a.At), User: os.Getenv("USER"), Server: text(a.Lock.Node), Act: a.Act, Outcome: a.Outcome,
+		Key: text(a.Lock.Key), KeyB64: binary(a.Lock.Key), DB: a.Lock.DB, Format: a.Format, TTLms: a.TTL.Milliseconds(),
+		Nodes: a.Nodes, Now: text(a.Now), Error: text(a.Err),
+	}
+	for _, h := range a.Holders {
+		line.Holders = append(line.Holders, text(h))
+	}
+	return line
 }
 
 func (l *auditLog) close() error { return errors.Join(l.file.Sync(), l.file.Close()) }

@@ -47,7 +47,7 @@ func TestWhatIsDoneIsWrittenDownForItsOwnerAlone(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Key != "a\x1b[2J\n" || got.Act != "break" || got.Outcome != "intended" || strings.Contains(string(text), "\x1b") {
+	if got.Key != "a\x1b[2J\n" || got.Act != keyspace.Break || got.Outcome != keyspace.Intended || strings.Contains(string(text), "\x1b") {
 		t.Errorf("written is %q", lines[0])
 	}
 }

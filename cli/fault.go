@@ -11,6 +11,8 @@ const (
 	exitError       = 1
 	exitUsage       = 2
 	exitFindings    = 3
+	exitNoLock      = 4
+	exitChanged     = 5 // it was not as it had been seen, and nothing was done
 	exitNoConnect   = 6
 	exitUnsafe      = 98 // an overlap on a sound lock
 	exitThreshold   = 99
@@ -31,6 +33,11 @@ func (f *fault) Unwrap() error { return f.err }
 // misuse is a fault of the command line.
 func misuse(hint, format string, args ...any) *fault {
 	return &fault{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// noLock is a fault of a key that is no lock.
+func noLock(hint, format string, args ...any) *fault {
+	return &fault{code: exitNoLock, err: fmt.Errorf(format, args...), hint: hint}
 }
 
 // faultOf returns the fault within err, or err as a plain error.

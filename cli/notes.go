@@ -34,6 +34,11 @@ func (n notes) warning(format string, args ...any) {
 	n.write(jsonNote{Warning: fmt.Sprintf(format, args...)})
 }
 
+// ask puts a question, and leaves the cursor behind it.
+func (n notes) ask(format string, args ...any) {
+	fmt.Fprintf(n.to, format, args...)
+}
+
 // note says what has happened.
 func (n notes) note(format string, args ...any) {
 	n.write(jsonNote{Note: fmt.Sprintf(format, args...)})

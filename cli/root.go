@@ -46,7 +46,7 @@ It only reads.`,
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
-		p.demoCommand(), p.listCommand(), p.watchCommand(), p.formatsCommand(),
+		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.releaseCommand(), p.doctorCommand(), p.formatsCommand(),
 		p.loadCommand(), p.scenariosCommand(),
 		p.completionCommand(), p.manCommand(), p.versionCommand(),
 	)

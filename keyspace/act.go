@@ -266,11 +266,27 @@ func SafeCommand(formats []Format, what Act, seen Lock, ttl time.Duration) (stri
 	if seen.DB != 0 {
 		words = append(words, "-n", fmt.Sprint(seen.DB))
 	}
-	words = append(words, "EVAL", shellWord(d.script), fmt.Sprint(len(d.keys)))
+	words = append(words, "EVAL", shellWord(bare(d.script)), fmt.Sprint(len(d.keys)))
 	for _, s := range slices.Concat(d.keys, d.argv) {
 		words = append(words, shellWord(s))
 	}
 	return strings.Join(words, " "), nil
+}
+
+// bare is a script without its comments, and as easy to quote as may be.
+func bare(script string) string {
+	var out strings.Builder
+	for line := range strings.Lines(script) {
+		code, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "--")
+		if code = strings.TrimRight(code, " "); code != "" {
+			out.WriteString(code + "\n")
+		}
+	}
+	lua := strings.TrimSuffix(out.String(), "\n")
+	if strings.Contains(lua, `"`) {
+		return lua
+	}
+	return strings.ReplaceAll(lua, "'", `"`)
 }
 
 // shellWord quotes s for a shell: what cannot be seen, or would end the line, as

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// examining is how doctor goes about it.
+type examining struct {
+	json     bool
+	duration time.Duration
+}
+
+func (o *examining) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
+	set.DurationVar(&o.duration, "for", 3*time.Second, "look for this `time`: some things only show after a while")
+	return set
+}
+
+func (p *program) doctorCommand() *cobra.Command {
+	var c connection
+	var s selection
+	var o examining
+	cmd := &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "What is wrong, and what cannot be seen",
+		Long: `Looks for a while, and says what is wrong with the locks, what endangers all of
+them, what this user may not do, and what cannot be seen and why. Its exit code
+is 3 if something is wrong.`,
+		Example: `  locktop doctor
+  locktop doctor --for 1m --json | jq '.findings[].id'`,
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.doctor(cmd.Context(), &c, &s, o)
+		},
+	}
+	cmdFlags(cmd, c.flags(), s.flags(), o.flags())
+	return cmd
+}
+
+func (p *program) doctor(ctx context.Context, c *connection, s *selection, o examining) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if o.duration < 0 {
+		return misuse("", "--for: a time that is over")
+	}
+	t, err := p.dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { t.close() }()
+	snap, err := observed(ctx, t.follow(s), o.duration)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", t.title, err)
+	}
+	d := diagnosisOf(t.title, s.pick(snap), snap)
+	print := func(w io.Writer) error { return d.write(w, colours(w)) }
+	if o.json {
+		print = func(w io.Writer) error { return writeJSON(w, d.json()) }
+	}
+	if err := print(p.out); err != nil {
+		return fmt.Errorf("print the diagnosis: %w", err)
+	}
+	if n := d.wrong(); n > 0 {
+		return &fault{code: exitFindings, err: fmt.Errorf("%s", counted(n, "finding"))}
+	}
+	return nil
+}
+
+// observed looks until the whole keyspace was walked over and some time has
+// passed, and returns the last picture. A server that answers only later is
+// waited for.
+func observed(ctx context.Context, source interface {
+	Snapshot(context.Context) (keyspace.Snapshot, error)
+}, atLeast time.Duration) (keyspace.Snapshot, error) {
+	began := time.Now()
+	for {
+		snap, err := source.Snapshot(ctx)
+		if ctx.Err() != nil {
+			return snap, ctx.Err()
+		}
+		if time.Since(began) >= atLeast && (err != nil || snap.Complete) {
+			return snap, err
+		}
+		select {
+		case <-ctx.Done():
+			return snap, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// diagnosis is what doctor has found.
+type diagnosis struct {
+	title    string
+	snap     keyspace.Snapshot
+	findings []keyspace.Finding // what is wrong with the locks
+	risks    []keyspace.Finding // what endangers all of them
+	blind    []string           // what cannot be seen, and why
+}
+
+func diagnosisOf(title string, found picture, snap keyspace.Snapshot) diagnosis {
+	d := diagnosis{title: title, snap: snap, risks: keyspace.Risks(snap)}
+	for _, l := range found.Locks {
+		d.findings = append(d.findings, found.findings[l.ID()]...)
+	}
+	slices.SortStableFunc(d.findings, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
+	d.blind = slices.Concat(snap.Problems, snap.Follow.Blind)
+	d.blind = append(d.blind, "what an application does without Redis: a holder that hangs looks like one that works")
+	return d
+}
+
+// wrong is how many findings there are that somebody should do something about.
+func (d diagnosis) wrong() int {
+	n := 0
+	for _, f := range slices.Concat(d.findings, d.risks) {
+		if f.Severity > keyspace.Info {
+			n++
+		}
+	}
+	return n
+}
+
+// write prints the diagnosis for people.
+func (d diagnosis) write(w io.Writer, coloured bool) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s\n", widget.Plain(d.title), counted(len(d.snap.Locks), "lock"))
+	for _, n := range d.snap.Nodes {
+		fmt.Fprintf(&out, "  %s\n", nodeLine(n))
+	}
+	fmt.Fprintf(&out, "  followed by %s%s\n", d.snap.Follow.Mode, lagOf(d.snap.Follow))
+	chapter(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
+	for _, f := range d.findings {
+		fmt.Fprintf(&out, "  %s: %s %s\n    %s\n    %s\n", f.Severity, widget.Plain(f.Lock.Key), f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
+	}
+	chapter(&out, "Server", len(d.risks) == 0, "nothing endangers all locks")
+	for _, f := range d.risks {
+		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
+	}
+	chapter(&out, "What cannot be seen", len(d.blind) == 0, "nothing")
+	for _, b := range d.blind {
+		fmt.Fprintf(&out, "  %s\n", widget.Plain(b))
+	}
+	chapter(&out, "Your terminal", false, "")
+	out.WriteString(terminalTest(coloured))
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func chapter(out *strings.Builder, title string, empty bool, nothing string) {
+	fmt.Fprintf(out, "\n%s\n", title)
+	if empty {
+		fmt.Fprintf(out, "  %s\n", nothing)
+	}
+}
+
+// nodeLine says how a server is.
+func nodeLine(n keyspace.Node) string {
+	if !n.Up {
+		return fmt.Sprintf("%s does not answer: %s", n.Addr, widget.Plain(n.Trouble))
+	}
+	return fmt.Sprintf("%s: Redis %s, %s, %d keys, %s, answers in %s, its clock minus ours %s",
+		n.Addr, widget.Plain(n.Version), widget.Plain(n.Role), n.Keys, counted(n.Locks, "lock"), span(n.Ping), n.Skew.Round(time.Millisecond))
+}
+
+func lagOf(f keyspace.Follow) string {
+	if f.Lag == 0 {
+		return ""
+	}
+	return ", at most " + span(f.Lag) + " behind"
+}
+
+// colours reports whether what is written to w may have colours.
+func colours(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(f.Fd()) && os.Getenv("NO_COLOR") == ""
+}
+
+// terminalTest shows the signs and colours that the screen uses, for people to
+// see whether their terminal shows them.
+func terminalTest(coloured bool) string {
+	var out strings.Builder
+	out.WriteString("  blocks   ▏▎▍▌▋▊▉█ ▁▂▃▄▅▆▇█ ░▒▓\n  braille  ⠁⠃⠇⡇⣇⣧⣷⣿\n  lines    ─│┌┐└┘├┤ ▲▼●○◌╳┄\n  wide     日本 é ñ\n")
+	if !coloured {
+		return out.String() + "  colours  off\n"
+	}
+	out.WriteString("  colours ")
+	for i, name := range []string{"red", "green", "yellow", "blue", "magenta", "cyan"} {
+		fmt.Fprintf(&out, " \x1b[3%dm%s\x1b[0m", i+1, name)
+	}
+	out.WriteString("\n")
+	return out.String()
+}
+
+// jsonDiagnosis is what `doctor --json` prints.
+type jsonDiagnosis struct {
+	At       string             `json:"at"`
+	Server   jsonServer         `json:"server"`
+	Complete bool               `json:"complete"`
+	Locks    int                `json:"locks"`
+	Follow   jsonFollow         `json:"follow"`
+	Findings []jsonKeyedFinding `json:"findings"`
+	Risks    []jsonFinding      `json:"risks"`
+	Blind    []string           `json:"blind"`
+}
+
+type jsonFollow struct {
+	Mode  keyspace.FollowMode `json:"mode"`
+	LagMS int64               `json:"lag_ms"`
+}
+
+type jsonKeyedFinding struct {
+	Key    string `json:"key"`
+	KeyB64 string `json:"key_b64,omitempty"`
+	Node   string `json:"node"`
+	DB     int    `json:"db"`
+	jsonFinding
+}
+
+func (d diagnosis) json() jsonDiagnosis {
+	j := jsonDiagnosis{
+		At: stamp(d.snap.At), Server: jsonServer{text(d.snap.Server.Mode), text(d.snap.Server.Version)},
+		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
+		Follow:   jsonFollow{d.snap.Follow.Mode, d.snap.Follow.Lag.Milliseconds()},
+		Findings: []jsonKeyedFinding{}, Risks: []jsonFinding{}, Blind: []string{},
+	}
+	of := func(f keyspace.Finding) jsonFinding {
+		return jsonFinding{f.ID, f.Severity.String(), text(f.Text), text(f.Remedy)}
+	}
+	for _, f := range d.findings {
+		j.Findings = append(j.Findings, jsonKeyedFinding{text(f.Lock.Key), binary(f.Lock.Key), text(f.Lock.Node), f.Lock.DB, of(f)})
+	}
+	for _, f := range d.risks {
+		j.Risks = append(j.Risks, of(f))
+	}
+	for _, b := range d.blind {
+		j.Blind = append(j.Blind, text(b))
+	}
+	return j
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"locktop/keyspace"
+)
+
+// glimpse is all that can be seen of one key, on all servers.
+type glimpse struct {
+	picture
+	raw []raw
+	typ string // what the servers say; "none" = there is no such key
+}
+
+// raw is a key as a server has it.
+type raw struct {
+	node  string
+	entry keyspace.Entry
+}
+
+// glance looks at one key, without looking through the keyspace.
+func (t *target) glance(ctx context.Context, s *selection, key string) (glimpse, error) {
+	var mu sync.Mutex
+	g := glimpse{typ: "none"}
+	fleet := keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+		o := s.options(e.db, nil)
+		o.Match, o.MinConfidence = nil, keyspace.Possible
+		return one{keyspace.NewScanner(rdb, o), key, func(sight keyspace.Sight) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, entry := range sight.Entries {
+				g.raw = append(g.raw, raw{e.addr, entry})
+			}
+			if sight.Type != "none" {
+				g.typ = sight.Type
+			}
+		}}
+	}), t.fleet)
+	snap, err := fleet.Snapshot(ctx)
+	g.picture = picture{snap, findingsByLock(snap)}
+	return g, err
+}
+
+// one is a scanner that looks at one key, as a source.
+type one struct {
+	*keyspace.Scanner
+	key string
+	see func(keyspace.Sight)
+}
+
+// Snapshot looks at the key.
+func (o one) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	sight, err := o.See(ctx, o.key)
+	if err == nil {
+		o.see(sight)
+	}
+	return sight.Snapshot, err
+}
+
+// oneKey wants one argument: the key.
+func oneKey(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return misuse("see "+cmd.CommandPath()+" --help", "%s needs the key of a lock", cmd.CommandPath())
+	case len(args) > 1:
+		return misuse("quote it if it has spaces", "%s takes one key", cmd.CommandPath())
+	}
+	return nil
+}
+
+// lock returns the lock that a glimpse shows, or a fault that says that there is
+// none.
+func (g glimpse) lock(key string) (keyspace.Lock, error) {
+	switch {
+	case len(g.Locks) > 0:
+		return g.Locks[0], nil
+	case g.typ == "none":
+		return keyspace.Lock{}, noLock("nobody holds it, or it is called otherwise: locktop list --match", "there is no key %q", key)
+	default:
+		return keyspace.Lock{}, noLock("--lock GLOB says that a key is a lock, whatever it holds", "%q is no lock that is known: a %s", key, g.typ)
+	}
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/tui/widget"
+)
+
+func (p *program) inspectCommand() *cobra.Command {
+	var c connection
+	var s selection
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect KEY [flags]",
+		Short: "One lock: decoded, raw, explained",
+		Long: `Prints all that can be seen of one lock: who holds it and who waits, what is
+wrong with it, what the server has under its keys, why it was recognised, and the
+exact command that would break it safely. Only that key is looked at.`,
+		Example: `  locktop inspect lock:orders:4711
+  locktop inspect job:nightly --json | jq -r .command`,
+		Args:                  oneKey,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.inspect(cmd.Context(), &c, &s, asJSON, args[0])
+		},
+	}
+	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
+	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
+	cmdFlags(cmd, c.flags(), s.flags(), set)
+	return cmd
+}
+
+func (p *program) inspect(ctx context.Context, c *connection, s *selection, asJSON bool, key string) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	t, err := p.dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { t.close() }()
+	g, err := t.glance(ctx, s, key)
+	if err != nil {
+		return fmt.Errorf("look at %q on %s: %w", key, t.title, err)
+	}
+	l, err := g.lock(key)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(p.out, inspectionOf(g, l))
+	}
+	return writeInspection(p.out, g, l)
+}
+
+// safeCommand is what breaks a lock as it was seen, or why nothing does.
+func safeCommand(l keyspace.Lock) (command, why string) {
+	command, err := keyspace.SafeCommand(formats.All(), keyspace.Break, l, 0)
+	switch {
+	case errors.Is(err, keyspace.ErrChanged):
+		return "", "nobody holds it"
+	case err != nil:
+		return "", err.Error()
+	}
+	return command, ""
+}
+
+// writeInspection prints a lock for people.
+func writeInspection(w io.Writer, g glimpse, l keyspace.Lock) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n\n", widget.Plain(l.Key))
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&out, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("state", "%s, %s", l.State(), deadline(l, g.At))
+	line("format", "%s, a %s lock of %s (%s)", l.Format, l.Kind, libraryOf(l), l.Confidence)
+	for i, why := range l.Why {
+		line(first(i, "because"), "%s", widget.Plain(why))
+	}
+	for i, h := range l.Holders {
+		line(first(i, "held by"), "%s", holderLine(h, g.At))
+	}
+	for i, wt := range l.Waiters {
+		line(first(i, "waiting"), "%s", waiterLine(wt, g.At))
+	}
+	if n := l.Crowd() - len(l.Waiters); n > 0 {
+		line(first(len(l.Waiters), "waiting"), "%d whose names cannot be seen", n)
+	}
+	if l.Fence > 0 {
+		line("fence", "%d", l.Fence)
+	}
+	for i, v := range l.Votes {
+		line(first(i, "votes"), "%s", voteLine(v, g.At))
+	}
+	for _, f := range g.findings[l.ID()] {
+		line(f.Severity.String(), "%s: %s %s", f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
+	}
+	out.WriteString("\nStored as\n")
+	for _, r := range g.raw {
+		writeRaw(&out, r)
+	}
+	out.WriteString("\nTo break it safely\n")
+	if command, why := safeCommand(l); why == "" {
+		fmt.Fprintf(&out, "  locktop release %s --write\n  or, for somebody without locktop:\n%s\n", widget.Plain(quoted(l.Key)), command)
+	} else {
+		fmt.Fprintf(&out, "  %s\n", widget.Plain(why))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// quoted is an argument as a shell takes it, if it needs quotes.
+func quoted(s string) string {
+	if !strings.ContainsAny(s, " '\"$`\\*?[]{}()<>|&;!#~") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// first is a name before the first of several lines, and room before the others.
+func first(i int, name string) string {
+	if i > 0 {
+		return ""
+	}
+	return name
+}
+
+func libraryOf(l keyspace.Lock) string {
+	for _, f := range formats.All() {
+		if f.Name == l.Format {
+			return f.Library
+		}
+	}
+	return l.Format
+}
+
+func holderLine(h keyspace.Holder, at time.Time) string {
+	parts := []string{widget.Plain(h.ID)}
+	if h.Label != "" {
+		parts[0] = widget.Plain(h.Label) + ", token " + widget.Plain(h.ID)
+	}
+	if h.Mode != "" {
+		parts = append(parts, string(h.Mode))
+	}
+	if h.Count > 1 {
+		parts = append(parts, fmt.Sprintf("%d times", h.Count))
+	}
+	if !h.Since.IsZero() {
+		parts = append(parts, "since "+span(max(0, at.Sub(h.Since)))+" ago")
+	}
+	if !h.Expires.IsZero() {
+		parts = append(parts, "for "+span(max(0, h.Expires.Sub(at)))+" more")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func waiterLine(w keyspace.Waiter, at time.Time) string {
+	s := widget.Plain(w.ID)
+	if w.Mode != "" {
+		s += ", " + string(w.Mode)
+	}
+	if !w.Since.IsZero() {
+		s += ", for " + span(max(0, at.Sub(w.Since)))
+	}
+	return s
+}
+
+func voteLine(v keyspace.Vote, at time.Time) string {
+	switch {
+	case v.Silent:
+		return v.Node + ": does not answer"
+	case v.Token == "":
+		return v.Node + ": free"
+	case v.Expires.IsZero():
+		return v.Node + ": " + widget.Plain(v.Token) + ", never expires"
+	default:
+		return v.Node + ": " + widget.Plain(v.Token) + ", for " + span(max(0, v.Expires.Sub(at))) + " more"
+	}
+}
+
+// Bounds of what is shown of a value.
+const (
+	rawBytes   = 512
+	rawMembers = 32
+)
+
+// writeRaw prints what a server has under a key: as much as fits, and free of
+// control characters.
+func writeRaw(out *strings.Builder, r raw) {
+	e := r.entry
+	ttl := "no TTL"
+	if !e.Expires.IsZero() {
+		ttl = "TTL " + span(max(0, e.Expires.Sub(e.Now)))
+	}
+	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", widget.Plain(e.Key), e.Type, ttl, r.node)
+	if e.Type == "string" {
+		fmt.Fprintf(out, "    %s%s\n", clipped(e.Value), beyond(e.Len, int64(min(len(e.Value), rawBytes)), "byte"))
+		return
+	}
+	for _, m := range e.Members[:min(len(e.Members), rawMembers)] {
+		switch e.Type {
+		case "hash":
+			fmt.Fprintf(out, "    %s = %s\n", clipped(m.Name), clipped(m.Value))
+		case "zset":
+			fmt.Fprintf(out, "    %s at %.0f\n", clipped(m.Name), m.Score)
+		default:
+			fmt.Fprintf(out, "    %s\n", clipped(m.Name))
+		}
+	}
+	if more := beyond(e.Len, int64(min(len(e.Members), rawMembers)), "element"); more != "" {
+		fmt.Fprintf(out, "   %s\n", more)
+	}
+}
+
+// clipped is a value as far as it is shown.
+func clipped(s string) string { return widget.Plain(s[:min(len(s), rawBytes)]) }
+
+// beyond says how much of a value is not shown.
+func beyond(all, shown int64, noun string) string {
+	if all <= shown {
+		return ""
+	}
+	return " … and " + counted(int(all-shown), "more "+noun)
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/tui/widget"
+)
+
+// releasing is how release goes about it.
+type releasing struct {
+	rights
+	yes, dryRun bool
+	token       string
+	giveTTL     time.Duration
+
+	given func(flag string) bool
+}
+
+func (o *releasing) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Release", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.BoolVar(&o.write, "write", false, "do it: without it nothing is ever changed")
+	set.BoolVar(&o.production, "production", false, "have the key typed instead of y")
+	set.BoolVar(&o.yes, "yes", false, "do not ask")
+	set.StringVar(&o.token, "token", "", "only if this is the `holder`, by its token or its name; of several, only this one")
+	set.BoolVar(&o.dryRun, "dry-run", false, "print the safe command for redis-cli, and do nothing")
+	set.DurationVar(&o.giveTTL, "give-ttl", 0, "do not break it: let it expire after this `time`, if it would never expire")
+	o.given = set.Changed
+	return set
+}
+
+func (p *program) releaseCommand() *cobra.Command {
+	var c connection
+	var s selection
+	var o releasing
+	cmd := &cobra.Command{
+		Use:   "release KEY [flags]",
+		Short: "Break a lock, safely",
+		Long: `Ends the hold of a lock, if it still is as it was found: the script that does it
+looks again. It frees the lock the way its library would, and wakes those who
+wait. It does not stop the holder, which goes on until it looks.
+
+What is done is written down before and after, in
+$XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl; where
+that cannot be written, nothing is done.`,
+		Example: `  locktop release job:nightly --dry-run                    the command, for somebody who may
+  locktop release job:nightly --write --give-ttl 1m        the milder way
+  locktop release lock:orders:7 --write --token 5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10 --yes`,
+		Args:                  oneKey,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.release(cmd.Context(), &c, &s, &o, args[0])
+		},
+	}
+	cmdFlags(cmd, c.flags(), s.flags(), o.flags())
+	return cmd
+}
+
+func (p *program) release(ctx context.Context, c *connection, s *selection, o *releasing, key string) error {
+	if err := errors.Join(s.check(), o.check(), o.rights.check(c)); err != nil {
+		return err
+	}
+	t, err := p.dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { t.close() }()
+	g, err := t.glance(ctx, s, key)
+	if err != nil {
+		return fmt.Errorf("look at %q on %s: %w", key, t.title, err)
+	}
+	seen, err := g.lock(key)
+	if err != nil {
+		return err
+	}
+	if seen, err = o.chosen(seen); err != nil {
+		return err
+	}
+	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL)
+	if err != nil {
+		return errorOf(err)
+	}
+	if o.dryRun {
+		_, err := fmt.Fprintln(p.out, command)
+		return err
+	}
+	if !o.write {
+		p.notes.note("%s", o.consequence(seen, g.At))
+		return misuse("add --write to do it, or --dry-run for the command", "nothing was done: release only looks unless --write is given")
+	}
+	if err := p.confirm(o, seen, g.At); err != nil {
+		return err
+	}
+	log, err := openAudit()
+	if err != nil {
+		return fmt.Errorf("nothing was done: %w", err)
+	}
+	defer log.close()
+	if err := o.do(ctx, breakerOf(t.servers, log), seen); err != nil {
+		return errorOf(err)
+	}
+	_, err = fmt.Fprintln(p.out, o.done(seen))
+	return err
+}
+
+// chosen narrows a lock to the holder that is meant.
+func (o *releasing) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
+	if len(seen.Holders) == 0 {
+		return seen, errorOf(&keyspace.ChangedError{Key: seen.Key})
+	}
+	if o.token == "" {
+		return seen, nil
+	}
+	all := seen.Holders
+	seen.Holders = slices.DeleteFunc(slices.Clone(all), func(h keyspace.Holder) bool { return h.ID != o.token && h.Label != o.token })
+	if len(seen.Holders) == 0 {
+		now := seen
+		now.Holders = all
+		return seen, errorOf(&keyspace.ChangedError{Key: seen.Key, Now: &now})
+	}
+	return seen, nil
+}
+
+// act is what is going to be done.
+func (o *releasing) act() keyspace.Act {
+	if o.giveTTL > 0 {
+		return keyspace.Expire
+	}
+	return keyspace.Break
+}
+
+func (o *releasing) do(ctx context.Context, b *keyspace.Breaker, seen keyspace.Lock) error {
+	if o.act() == keyspace.Expire {
+		_, err := b.Expire(ctx, seen, o.giveTTL)
+		return err
+	}
+	_, err := b.Break(ctx, seen)
+	return err
+}
+
+// consequence says what is going to happen.
+func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
+	who := heldBy(seen) + ", " + deadline(seen, at)
+	if o.act() == keyspace.Expire {
+		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", widget.Plain(seen.Key), who, o.giveTTL)
+	}
+	waiters := "nobody is seen to wait"
+	if n := seen.Crowd(); n > 0 {
+		waiters = counted(n, "waiter") + " may get it next"
+	}
+	return fmt.Sprintf("%s is %s; its holder is not told, and still believes to hold it; %s", widget.Plain(seen.Key), who, waiters)
+}
+
+// done says what has happened.
+func (o *releasing) done(seen keyspace.Lock) string {
+	if o.act() == keyspace.Expire {
+		return fmt.Sprintf("%s expires in %s", widget.Plain(seen.Key), o.giveTTL)
+	}
+	return widget.Plain(seen.Key) + " is released"
+}
+
+// confirm asks, and takes y for yes; an empty line is no.
+func (p *program) confirm(o *releasing, seen keyspace.Lock, at time.Time) error {
+	if o.yes {
+		return nil
+	}
+	in, ok := p.in.(*os.File)
+	if !ok || !term.IsTerminal(in.Fd()) {
+		return misuse("--yes answers for you", "nothing was done: there is no terminal to ask at")
+	}
+	yes := "y"
+	if o.production {
+		yes = widget.Plain(seen.Key)
+	}
+	p.notes.ask("%s.\nGo on? %s = yes, anything else = no: ", o.consequence(seen, at), yes)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if strings.TrimSpace(answer) != yes {
+		return &fault{code: exitError, err: fmt.Errorf("nothing was done: the answer was not %s", yes)}
+	}
+	return nil
+}
+
+// errorOf gives the errors of acting their exit codes and hints.
+func errorOf(err error) error {
+	switch {
+	case errors.Is(err, keyspace.ErrChanged):
+		return &fault{code: exitChanged, err: err, hint: "look again before you decide again"}
+	case errors.Is(err, keyspace.ErrHandsOff):
+		return &fault{code: exitError, err: err}
+	default:
+		return err
+	}
+}
+
+func (o *releasing) check() error {
+	switch {
+	case o.given("give-ttl") && o.giveTTL < time.Millisecond:
+		return misuse("like --give-ttl 30s", "--give-ttl: a time of at least 1ms")
+	case o.given("token") && o.token == "":
+		return misuse("is the variable in it set?", "--token is empty")
+	case o.dryRun && o.write:
+		return misuse("", "--dry-run and --write contradict each other")
+	}
+	return nil
+}

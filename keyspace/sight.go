@@ -1,0 +1,61 @@
+package keyspace
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Sight is all that can be seen of one key.
+type Sight struct {
+	Snapshot         // of this key alone: its locks are the one it is, or none
+	Entries  []Entry // the key as it was read, if it is there, then what belongs to it
+	Type     string  // what the server says; none = there is no such key
+}
+
+// See looks at one key, without looking for others. A key that belongs to a lock
+// (a queue, a fence …) is no lock itself; neither is one that lives on another
+// server of a cluster.
+func (s *Scanner) See(ctx context.Context, key string) (Sight, error) {
+	r := s.reader()
+	sight := Sight{Snapshot: Snapshot{Complete: true, Server: Server{Addr: s.node}}}
+	var kind *redis.StatusCmd
+	err := r.ask(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
+	if redis.HasErrorPrefix(err, "MOVED") {
+		err, sight.Type = nil, "none"
+	} else if err == nil {
+		sight.Type, err = kind.Result()
+	}
+	sight.At = r.now
+	if err != nil || sight.Type == "none" {
+		return sight, err
+	}
+	if sight.Entries, err = r.entries(ctx, ref{key, sight.Type}); err != nil {
+		return sight, err
+	}
+	found, err := r.take(ctx, []ref{{key, sight.Type}})
+	sight.At, sight.Locks, sight.Cost = r.now, picked(found), r.reckon()
+	sight.Nodes = []Node{{Server: sight.Server, Up: true, Ping: r.way, Locks: len(found)}}
+	return sight, err
+}
+
+// entries reads a key and what belongs to it.
+func (r *reader) entries(ctx context.Context, k ref) ([]Entry, error) {
+	all, err := r.read(ctx, []ref{k})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	f, sure := r.formats.surest(all[0])
+	if sure == No {
+		return all, nil
+	}
+	var beside []ref
+	for _, c := range f.related(all[0]) {
+		if c.Key != k.key {
+			beside = append(beside, ref{c.Key, c.Type})
+		}
+	}
+	related, err := r.read(ctx, beside)
+	return append(all, related...), err
+}
