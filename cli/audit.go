@@ -59,14 +59,14 @@ func openAudit() (*auditLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
-	if err := private(f, path); err != nil {
+	if err := ownersOnly(f, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the audit log: %w", err), f.Close())
 	}
 	return &auditLog{file: f}, nil
 }
 
-// private refuses a file that others may read, and what is no file at all.
-func private(f *os.File, path string) error {
+// ownersOnly refuses a file that others may read, and what is no file at all.
+func ownersOnly(f *os.File, path string) error {
 	info, err := f.Stat()
 	switch {
 	case err != nil:

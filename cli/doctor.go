@@ -54,6 +54,9 @@ is 3 if something is wrong.`,
 }
 
 func (p *program) doctor(ctx context.Context, c *connection, s *selection, o examining) error {
+	if err := c.configure(s, nil, nil); err != nil {
+		return err
+	}
 	if err := s.check(); err != nil {
 		return err
 	}

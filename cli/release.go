@@ -70,6 +70,9 @@ that cannot be written, nothing is done.`,
 }
 
 func (p *program) release(ctx context.Context, c *connection, s *selection, o *releasing, key string) error {
+	if err := c.configure(s, nil, &o.rights); err != nil {
+		return err
+	}
 	if err := errors.Join(s.check(), o.check(), o.rights.check(c)); err != nil {
 		return err
 	}
@@ -214,6 +217,8 @@ func (o *releasing) check() error {
 		return misuse("like --give-ttl 30s", "--give-ttl: a time of at least 1ms")
 	case o.given("token") && o.token == "":
 		return misuse("is the variable in it set?", "--token is empty")
+	case o.production && o.yes && o.token == "":
+		return misuse("", "on production --yes needs --token: say whose hold it is that you mean")
 	case o.dryRun && o.write:
 		return misuse("", "--dry-run and --write contradict each other")
 	}
