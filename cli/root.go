@@ -41,7 +41,6 @@ It only reads.`,
 	}
 	cmdFlags(root, c.flags(), s.flags(), look.flags(), may.flags())
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetVersionTemplate("locktop {{.Version}}\n")
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)

@@ -3,30 +3,131 @@ package loadgen
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"strings"
 	"time"
 )
 
-//go:embed report.html
-var reportPage string
+//go:embed report.css
+var reportStyle string
 
-// page is what the HTML report is filled with.
-type page struct {
-	Title, Lock, Load  string
-	Seed               uint64
-	Elapsed            time.Duration
-	Verdict            Verdict
-	Counts, Violations []pair
-	Latencies          []namedLatency
-	Evidence           []string
-	Throughput, Wait   chart
+// WriteHTML writes the report as one page with its charts, which needs nothing
+// else.
+func (r Report) WriteHTML(w io.Writer) error {
+	var p page
+	title := name(r.Scenario)
+	p.put(`<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">`)
+	p.put(`<title>locktop load: %v</title>`, title)
+	p.WriteString("<style>\n" + reportStyle + "</style>\n")
+	p.put(`<h1>%v</h1>`, title)
+	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Scenario.Lock, r.Scenario.load(), rounded(r.Metrics.Elapsed), r.Scenario.Seed)
+	p.verdict(r.Verdict())
+	p.charts(r.Seconds)
+	p.latencies(r.Metrics)
+	p.put(`<div class="columns">`)
+	p.figures("What happened", r.Metrics.happened())
+	p.figures("What must not happen", r.Metrics.forbidden())
+	p.put(`</div>`)
+	p.evidence(r.Metrics)
+	if _, err := io.WriteString(w, p.String()); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
 }
 
+// page is a page of HTML in the making. It is no template: package html/template
+// makes the linker keep every exported method of everything, a third of the
+// program.
+type page struct{ strings.Builder }
+
+// put writes a line. Its verbs are all %v, and what they stand for is text, not HTML.
+func (p *page) put(format string, args ...any) {
+	for i, a := range args {
+		args[i] = html.EscapeString(fmt.Sprint(a))
+	}
+	fmt.Fprintf(&p.Builder, format+"\n", args...)
+}
+
+func (p *page) verdict(v Verdict) {
+	if v.Safe {
+		p.put(`<p class="verdict">✓ %v</p>`, v.Text)
+	} else {
+		p.put(`<p class="verdict unsafe">▲ %v</p>`, v.Text)
+	}
+	for _, missed := range v.Missed {
+		p.put(`<p class="verdict unsafe">▲ threshold missed: %v</p>`, missed)
+	}
+}
+
+func (p *page) charts(seconds []Second) {
+	p.chart("Acquired per second", curve(seconds,
+		func(s Second) float64 { return float64(s.Acquired) },
+		func(v float64) string { return fmt.Sprintf("%.0f/s", v) }))
+	p.chart("Wait p99 per second", curve(seconds,
+		func(s Second) float64 { return s.Wait.P99.Seconds() },
+		func(v float64) string { return rounded(time.Duration(v * float64(time.Second))).String() }))
+}
+
+func (p *page) chart(title string, c chart) {
+	p.put(`<h2>%v (top: %v)</h2>`, title, c.Top)
+	p.put(`<svg viewBox="0 -4 600 128" role="img" aria-label="%v"><polyline points="%v"/></svg>`, title, c.Points)
+}
+
+func (p *page) latencies(m Metrics) {
+	p.put(`<h2>Latencies</h2><table>`)
+	p.put(`<tr><th></th><th class="n">count</th><th class="n">mean</th><th class="n">p50</th><th class="n">p90</th><th class="n">p99</th><th class="n">max</th></tr>`)
+	for _, l := range m.latencies() {
+		if l.latency.Count == 0 {
+			continue
+		}
+		p.put(`<tr><th>%v</th><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td></tr>`,
+			l.name, l.latency.Count, rounded(l.latency.Mean), rounded(l.latency.P50), rounded(l.latency.P90), rounded(l.latency.P99), rounded(l.latency.Max))
+	}
+	p.put(`</table>`)
+}
+
+func (p *page) figures(title string, all []pair) {
+	p.put(`<div><h2>%v</h2><table>`, title)
+	for _, one := range all {
+		p.put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, one.value)
+	}
+	p.put(`</table></div>`)
+}
+
+func (p *page) evidence(m Metrics) {
+	if len(m.Evidence) == 0 {
+		return
+	}
+	p.put(`<h2>Evidence</h2><ul>`)
+	for _, e := range m.Evidence {
+		p.put(`<li>%v</li>`, e.sentence(m.Began, func(s string) string { return s }))
+	}
+	p.put(`</ul>`)
+}
+
+// pair is a figure and what it is of.
 type pair struct {
-	Name  string
-	Value string
+	name  string
+	value any
+}
+
+func (m Metrics) happened() []pair {
+	return []pair{
+		{"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
+		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
+		{"abandoned", m.Abandoned}, {"timed out", m.TimedOut}, {"refused", m.Refused},
+		{"errors", m.Errors}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
+		{"commands a hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
+	}
+}
+
+func (m Metrics) forbidden() []pair {
+	return []pair{
+		{"overlaps", m.Overlap.Count}, {"longest overlap", rounded(m.Overlap.Longest)},
+		{"late work", m.LateWork.Count}, {"stale writes refused", m.Fenced},
+		{"stale writes accepted", m.Corrupt}, {"foreign unlocks", m.Foreign}, {"stuck keys", m.Stuck},
+	}
 }
 
 // chart is a curve over the seconds of a run, as points of an SVG of 600 by 120.
@@ -34,52 +135,6 @@ type chart struct {
 	Points string
 	Top    string
 }
-
-// WriteHTML writes the report as one page with its charts, which needs nothing
-// else.
-func (r Report) WriteHTML(w io.Writer) error {
-	tmpl, err := template.New("report").Funcs(template.FuncMap{"rounded": rounded}).Parse(reportPage)
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	m := r.Metrics
-	p := page{
-		Title: name(r.Scenario), Lock: r.Scenario.Lock.String(), Load: r.Scenario.load(), Seed: r.Scenario.Seed,
-		Elapsed: rounded(m.Elapsed), Verdict: r.Verdict(),
-		Throughput: curve(r.Seconds, func(s Second) float64 { return float64(s.Acquired) }, func(v float64) string { return fmt.Sprintf("%.0f/s", v) }),
-		Wait: curve(r.Seconds, func(s Second) float64 { return s.Wait.P99.Seconds() }, func(v float64) string {
-			return rounded(time.Duration(v * float64(time.Second))).String()
-		}),
-	}
-	for _, l := range m.latencies() {
-		if l.latency.Count > 0 {
-			p.Latencies = append(p.Latencies, l)
-		}
-	}
-	p.Counts = []pair{
-		{"arrivals", fmt.Sprint(m.Arrivals)}, {"acquired", fmt.Sprint(m.Acquired)}, {"released", fmt.Sprint(m.Released)},
-		{"expired", fmt.Sprint(m.Expired)}, {"lost", fmt.Sprint(m.Lost)}, {"unconfirmed", fmt.Sprint(m.Unconfirmed)},
-		{"abandoned", fmt.Sprint(m.Abandoned)}, {"timed out", fmt.Sprint(m.TimedOut)}, {"refused", fmt.Sprint(m.Refused)},
-		{"errors", fmt.Sprint(m.Errors)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
-		{"commands a hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
-	}
-	p.Violations = []pair{
-		{"overlaps", fmt.Sprint(m.Overlap.Count)}, {"longest overlap", rounded(m.Overlap.Longest).String()},
-		{"late work", fmt.Sprint(m.LateWork.Count)}, {"stale writes refused", fmt.Sprint(m.Fenced)},
-		{"stale writes accepted", fmt.Sprint(m.Corrupt)}, {"foreign unlocks", fmt.Sprint(m.Foreign)}, {"stuck keys", fmt.Sprint(m.Stuck)},
-	}
-	for _, e := range m.Evidence {
-		p.Evidence = append(p.Evidence, e.sentence(m.Began, func(s string) string { return s }))
-	}
-	if err := tmpl.Execute(w, p); err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
-}
-
-// Name and Latency are for the page.
-func (l namedLatency) Name() string     { return l.name }
-func (l namedLatency) Latency() Latency { return l.latency }
 
 // curve draws a figure of each second.
 func curve(seconds []Second, of func(Second) float64, label func(float64) string) chart {
