@@ -35,7 +35,7 @@ func TestNobodyOverlapsWhileNodesCrashAndFreeze(t *testing.T) {
 		var q *lock.Quorum
 		for i := range clients {
 			if i%(clients/transports) == 0 {
-				q = r.quorum(lock.QuorumConfig{NodeTimeout: 50 * time.Millisecond})
+				q = r.quorum(lock.QuorumConfig{NodeTimeout: 100 * time.Millisecond})
 			}
 			rng, me := rand.New(rand.NewPCG(seed, uint64(i))), q.As(fmt.Sprint("client", i))
 			all.Go(func() {
