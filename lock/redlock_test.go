@@ -891,7 +891,7 @@ func TestFailedAttemptsWakeNobody(t *testing.T) {
 		if !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 			r.Errorf("got %v", err)
 		}
-		if tries > 100 { // one a node time-out would be 50
+		if tries > 200 { // 80, more or less; those who wake each other do nothing else
 			r.Errorf("%d requests in 10 s", tries)
 		}
 		r.must(lease.Unlock(ctx))
