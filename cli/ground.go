@@ -111,19 +111,15 @@ func (g *ground) add(rdb *redis.Client, end func()) {
 }
 
 func (g *ground) startChildren(ctx context.Context, n int) error {
-	g.title = "redis-server of its own"
-	var power children
-	for range n {
-		// They keep what they have on disk: a node that is switched off and on
-		// again does not forget, unless it is meant to.
-		child, err := server.StartChild(ctx, server.ChildOptions{Args: []string{"--appendonly", "yes"}})
-		if err != nil {
-			return err
-		}
-		power = append(power, child)
-		g.add(redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}), func() { _ = child.Stop() })
+	set, err := server.StartIndependent(ctx, n)
+	if err != nil {
+		return err
 	}
-	g.Power = power
+	g.title, g.Power = "redis-server of its own", set
+	g.close = func() { _ = set.Stop() }
+	for _, child := range set.Nodes() {
+		g.add(redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}), func() {})
+	}
 	return nil
 }
 
@@ -143,22 +139,6 @@ func (g *ground) startEmbedded(n int) error {
 	}
 	g.Power = power
 	return nil
-}
-
-// children are servers that can be killed.
-type children []*server.Child
-
-// Down implements [loadgen.Power].
-func (c children) Down(node int) error { return c[node-1].Kill() }
-
-// Up implements [loadgen.Power].
-func (c children) Up(ctx context.Context, node int, empty bool) error {
-	if empty {
-		if err := c[node-1].Erase(); err != nil {
-			return err
-		}
-	}
-	return c[node-1].Restart(ctx)
 }
 
 // links are embedded servers that can be cut off, which for their clients is the

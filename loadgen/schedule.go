@@ -59,8 +59,11 @@ func (s *schedule) draw() int64 {
 	return s.drawn - 1
 }
 
+// punctual is how late an arrival may be without being called late.
+const punctual = time.Millisecond
+
 // next waits until the next arrival that nobody else comes for is due, and
-// returns when that was; late is whether it was due already. Open is false, at
+// returns when that was; late is whether it was due before anybody came for it. Open is false, at
 // once or after a change, if there is no schedule, and when stay ends.
 func (s *schedule) next(stay context.Context) (due time.Time, late, open bool) {
 	s.mu.Lock()
@@ -79,7 +82,7 @@ func (s *schedule) next(stay context.Context) (due time.Time, late, open bool) {
 		s.mu.Unlock()
 		wait := time.Until(due)
 		if wait <= 0 {
-			return due, first, true
+			return due, first && wait < -punctual, true
 		}
 		if s.sleep(stay, wait, changed) {
 			return due, false, true

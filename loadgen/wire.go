@@ -172,11 +172,17 @@ func (e *end) Write(p []byte) (int, error) {
 // commandsIn counts the commands that begin in a piece of a stream of requests:
 // each is an array, and the locks store nothing that looks like the head of one.
 func commandsIn(p []byte) int64 {
-	n := int64(bytes.Count(p, []byte("\r\n*")))
-	if len(p) > 0 && p[0] == '*' {
-		n++
+	var n int64
+	for {
+		if len(p) > 1 && p[0] == '*' && '0' <= p[1] && p[1] <= '9' {
+			n++
+		}
+		at := bytes.Index(p, []byte("\r\n*"))
+		if at < 0 {
+			return n
+		}
+		p = p[at+2:]
 	}
-	return n
 }
 
 // Read implements [net.Conn].

@@ -18,20 +18,6 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// switches are the power of children.
-type switches []*server.Child
-
-func (s switches) Down(node int) error { return s[node-1].Kill() }
-
-func (s switches) Up(ctx context.Context, node int, empty bool) error {
-	if empty {
-		if err := s[node-1].Erase(); err != nil {
-			return err
-		}
-	}
-	return s[node-1].Restart(ctx)
-}
-
 // longest is how long a scenario without faults runs here: it shows from the
 // beginning what it is for.
 const longest = 5 * time.Second
@@ -67,14 +53,12 @@ func TestEveryScenarioShowsWhatItIsFor(t *testing.T) {
 // five starts independent servers, with their power switches.
 func five(t *testing.T) loadgen.Servers {
 	t.Helper()
-	var on loadgen.Servers
-	var children switches
-	for range 5 {
-		child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "no")
-		children = append(children, child)
+	set := server.IndependentForTest(t, 5)
+	on := loadgen.Servers{Power: set}
+	for _, child := range set.Nodes() {
 		on.Nodes = append(on.Nodes, connect(t, child.Addr()))
 	}
-	on.Redis, on.Power = on.Nodes[0], children
+	on.Redis = on.Nodes[0]
 	return on
 }
 

@@ -1,0 +1,264 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// nodesForTest are five servers with their switches.
+func nodesForTest(t *testing.T) Servers {
+	t.Helper()
+	set := server.IndependentForTest(t, 5)
+	on := Servers{Power: set}
+	for _, child := range set.Nodes() {
+		on.Nodes = append(on.Nodes, connect(t, child.Addr()))
+	}
+	on.Redis = on.Nodes[0]
+	return on
+}
+
+// hardship is everything that a sound lock stands without a scratch.
+func hardship(kind Kind) Scenario {
+	s := Scenario{
+		Lock: Lock{Kind: kind, TTL: time.Second}, Keys: Keys{N: 2}, Clients: 10,
+		Hold: Exp(20 * time.Millisecond), Think: Exp(20 * time.Millisecond), Patience: 4 * time.Second,
+		Faults: []Fault{
+			{At: 500 * time.Millisecond, Kind: Crash, Clients: 2, For: 2 * time.Second},
+			{At: 1500 * time.Millisecond, Kind: Cut, Clients: 2, For: 2 * time.Second},
+			{At: 2500 * time.Millisecond, Kind: CutReplies, For: 1500 * time.Millisecond},
+			{At: 3 * time.Second, Kind: Slow, Clients: 3, Delay: 30 * time.Millisecond, Jitter: 20 * time.Millisecond, For: 2 * time.Second},
+			{At: 3500 * time.Millisecond, Kind: ScriptFlush},
+			{At: 4 * time.Second, Kind: Greedy, Clients: 2, For: time.Second},
+		},
+		Duration: 6 * time.Second,
+	}
+	switch kind {
+	case RW:
+		s.Reads = 0.5
+	case Reentrant:
+		s.Depth = 2
+	case Redlock:
+		s.Faults = append(s.Faults, Fault{At: time.Second, Kind: NodeDown, Node: 1, For: 3 * time.Second},
+			Fault{At: 2 * time.Second, Kind: NodeDown, Node: 3, For: 3 * time.Second})
+	}
+	return s
+}
+
+// Scenarios 36, 52, 54, 61, 69, 71, 74 and 110, second half.
+func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
+	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	five := nodesForTest(t)
+	var all sync.WaitGroup
+	for _, kind := range []Kind{Mutex, Reentrant, RW, Fair, Redlock} {
+		on := single
+		if kind == Redlock {
+			on = five
+		}
+		all.Go(func() { endure(t, on, hardship(kind)) })
+	}
+	all.Wait()
+}
+
+func endure(t *testing.T, on Servers, s Scenario) {
+	r, err := New(on, s)
+	if err == nil {
+		err = r.Start()
+	}
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	<-r.Done()
+	if err := r.Close(); err != nil {
+		t.Errorf("%s: %v", s.Lock.Kind, err)
+	}
+	m := r.Metrics()
+	checkSums(t, m)
+	if m.Overlap.Count+m.LateWork.Count+m.Corrupt+m.Foreign+m.Stuck != 0 || m.Acquired < 100 {
+		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Evidence)
+	}
+	struck := map[FaultKind]int{}
+	for _, e := range r.Events(0) {
+		if e.Kind == Struck {
+			struck[e.Fault]++
+		}
+	}
+	for _, f := range s.Faults {
+		if struck[f.Kind] == 0 {
+			t.Errorf("%s: %s never struck: the test proves nothing about it", s.Lock.Kind, f.Kind)
+		}
+	}
+	if m.Abandoned == 0 {
+		t.Errorf("%s: nobody crashed in a hold", s.Lock.Kind)
+	}
+	keys, err := on.Redis.Keys(context.Background(), r.Scenario().Keys.Prefix+"*").Result()
+	if err != nil || len(keys) > 0 {
+		t.Errorf("%s: keys left behind: %q %v", s.Lock.Kind, keys, err)
+	}
+}
+
+// careless is an identity that locks like a Mutex and unlocks by DEL.
+type careless struct {
+	identity
+	rdb redis.UniversalClient
+}
+
+func openCareless(o opening) (identity, error) {
+	inner, err := open(o)
+	return careless{inner, o.servers.Redis}, err
+}
+
+func (c careless) as(who persona) identity { return careless{c.identity.as(who), c.rdb} }
+
+func (c careless) lock(ctx context.Context, key string, shared bool) (lease, error) {
+	l, err := c.identity.lock(ctx, key, shared)
+	if err != nil {
+		return nil, err
+	}
+	return carelessLease{l.(*lock.Lease), c.rdb}, nil
+}
+
+type carelessLease struct {
+	*lock.Lease
+	rdb redis.UniversalClient
+}
+
+func (l carelessLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx, l.Key()).Err() }
+
+// Scenario 110: the compare-and-delete of a Mutex is replaced by DEL.
+func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
+	s := Scenario{
+		Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Keys: Keys{N: 1}, Clients: 6,
+		Hold: Const(100 * time.Millisecond), Think: Const(time.Millisecond), Duration: 10 * time.Second,
+		Faults: []Fault{
+			{At: 500 * time.Millisecond, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond},
+			{At: 2 * time.Second, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond},
+			{At: 4 * time.Second, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond},
+		},
+	}
+	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	r, err := newRun(on, s, openCareless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h History
+	r.Record(&h)
+	running(t, r)
+	until(t, r, "an overlap", func(m Metrics) bool { return m.Overlap.Count > 0 && m.Foreign > 0 || !m.Running })
+	stop(t, r)
+	m := r.Metrics()
+	if m.Overlap.Count == 0 || m.Foreign == 0 || m.Verdict(s).Safe {
+		t.Errorf("not caught: %+v", m)
+	}
+	if len(m.Evidence) == 0 || m.Evidence[0].First.Token == "" || m.Evidence[0].Second.Token == "" || m.Evidence[0].First.Client == m.Evidence[0].Second.Client {
+		t.Errorf("no evidence of both sides: %+v", m.Evidence)
+	}
+	if p := h.Prove(time.Minute); p.Sound || !p.Known {
+		t.Errorf("the history was accepted: %s", p)
+	}
+}
+
+// Scenario 111, first half.
+func TestTenThousandHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
+	s := Scenario{Clients: 16, Keys: Keys{N: 4}, Lock: Lock{Fence: true}, Hold: Const(0), Think: Const(0)}
+	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h History
+	r.Record(&h)
+	running(t, r)
+	until(t, r, "10,000 acquisitions", func(m Metrics) bool { return m.Acquired >= 10_000 })
+	stop(t, r)
+	if p := h.Prove(time.Minute); !p.Sound || p.Holds < 10_000 {
+		t.Error(p)
+	}
+}
+
+// topLevel are the commands that clients send; what scripts call is counted by
+// the server as well.
+var topLevel = []string{"eval", "evalsha", "subscribe", "unsubscribe", "hello", "ping", "client|", "script|", "wait"}
+
+func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	ctx := t.Context()
+	if err := rdb.ConfigResetStat(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := busy
+	s.Keys.N = 50
+	s.Lock.Kind = Reentrant // which sends nothing but scripts
+	r := started(t, rdb, s)
+	until(t, r, "1000 acquisitions", func(m Metrics) bool { return m.Acquired >= 1000 })
+	stop(t, r)
+	m := r.Metrics()
+	calls := commandStats(t, rdb)
+	var sent int64
+	for name, n := range calls {
+		for _, prefix := range topLevel {
+			if name == prefix || strings.HasSuffix(prefix, "|") && strings.HasPrefix(name, prefix) {
+				sent += n
+			}
+		}
+	}
+	// The connection of the test itself says hello, too.
+	if diff := m.Commands - sent; diff < -5 || diff > 5 {
+		t.Errorf("%d commands by our count, %d by the server's: %v", m.Commands, sent, calls)
+	}
+	if calls["publish"] != m.Released {
+		t.Errorf("%d releases were announced, we count %d", calls["publish"], m.Released)
+	}
+	scripts := calls["eval"] + calls["evalsha"]
+	want := m.Attempts + m.Released + m.Renewals
+	// Attempts that were called off at the end are nobody's.
+	if diff := scripts - want; diff < 0 || diff > int64(3*s.Clients) {
+		t.Errorf("%d scripts ran, %d attempts + %d releases + %d renewals", scripts, m.Attempts, m.Released, m.Renewals)
+	}
+}
+
+// commandStats returns how often the server says it was called.
+func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
+	t.Helper()
+	info, err := rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]int64{}
+	for line := range strings.Lines(info) {
+		name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		var n int64
+		if _, err := fmt.Sscanf(rest, "%d,", &n); found && err == nil {
+			calls[name] = n
+		}
+	}
+	return calls
+}
+
+func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	r := started(t, rdb, Scenario{
+		Clients: 300, Keys: Keys{N: 1000}, Rate: 50, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second}, Duration: 5 * time.Second,
+	})
+	until(t, r, "20 acquisitions", func(m Metrics) bool { return m.Acquired >= 20 })
+	if err := rdb.Do(t.Context(), "client", "pause", "2000", "all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Done()
+	m := r.Metrics()
+	checkSums(t, m)
+	if m.Wait.P99 < 1500*time.Millisecond {
+		t.Errorf("p99 of the wait is %s after a pause of 2 s", m.Wait.P99)
+	}
+	if m.Arrivals < 240 || m.Arrivals > 252 {
+		t.Errorf("%d arrivals in 5 s at 50/s: the pause held them off", m.Arrivals)
+	}
+}

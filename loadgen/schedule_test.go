@@ -1,0 +1,116 @@
+package loadgen
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// arrivalsOf returns when the arrivals of a run were due and when they came.
+func arrivalsOf(r *Run) (due []time.Duration) {
+	m := r.Metrics()
+	for _, e := range r.Events(0) {
+		if e.Kind == Arrived {
+			due = append(due, e.At.Sub(m.Began))
+		}
+	}
+	return due
+}
+
+func TestALowRateIsSmooth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 50, Rate: 1, Hold: Const(0)})
+		time.Sleep(30*time.Second + time.Millisecond)
+		due := arrivalsOf(r)
+		if len(due) != 31 {
+			t.Fatalf("%d arrivals in 30 s at 1/s", len(due))
+		}
+		for i, at := range due {
+			if at != time.Duration(i)*time.Second {
+				t.Errorf("arrival %d was at %s", i, at)
+			}
+		}
+		if m := r.Metrics(); m.Late != 0 || m.Backlog != 0 || m.Acquired != 31 {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
+
+func TestARateThatChangesMovesWhatIsNotDueYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 5, Keys: Keys{N: 100}, Rate: 0.001, Hold: Const(0),
+			Stages: []Stage{{For: 10 * time.Second}, {For: 10 * time.Second, Rate: 2}, {For: 10 * time.Second, Rate: 10}},
+		})
+		<-r.Done()
+		m := r.Metrics()
+		// One at the beginning, and then 20 and 100 in ten seconds.
+		if m.Arrivals < 119 || m.Arrivals > 122 || m.Elapsed != 30*time.Second {
+			t.Errorf("%d arrivals in %s", m.Arrivals, m.Elapsed)
+		}
+		count := map[int]int{}
+		for _, at := range arrivalsOf(r) {
+			count[int(at/(10*time.Second))]++
+		}
+		if count[0] != 1 || count[1] < 19 || count[1] > 21 || count[2] < 99 || count[2] > 101 {
+			t.Errorf("by ten seconds: %v", count)
+		}
+	})
+}
+
+func TestWhoComesLateIsTimedFromWhenItWasDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// One client, 3 s of work, an arrival a second: the second one waits 2 s for
+		// a client, the third 4 s.
+		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(3 * time.Second)})
+		time.Sleep(7 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Acquired != 3 || m.Late != 2 || m.Backlog != 5 {
+			t.Errorf("%d acquired, %d late, %d in the backlog", m.Acquired, m.Late, m.Backlog)
+		}
+		if m.Wait.Max < 4*time.Second || m.Wait.Max > 4100*time.Millisecond {
+			t.Errorf("longest wait %s, want 4 s", m.Wait.Max)
+		}
+	})
+}
+
+func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(1, time.Now())
+		stay, leave := context.WithCancel(t.Context())
+		go s.next(stay) // draws number 0, which is due at once
+		synctest.Wait()
+		go s.next(stay)
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		began := time.Now()
+		due, late, open := s.next(t.Context())
+		if !open || late || !due.Equal(began.Add(time.Second)) {
+			t.Errorf("due %s, late %t, open %t: the number of the one that left is lost", due.Sub(began), late, open)
+		}
+	})
+}
+
+func TestWithoutARateClientsComeWhenTheyLike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(0, time.Now())
+		if _, _, open := s.next(t.Context()); open {
+			t.Error("there is a schedule")
+		}
+		s.set(0.001, time.Now())
+		s.next(t.Context())
+		done := make(chan bool)
+		go func() {
+			_, _, open := s.next(t.Context())
+			done <- open
+		}()
+		synctest.Wait()
+		s.set(0, time.Now())
+		if <-done {
+			t.Error("who waits for an arrival is not sent away when the schedule ends")
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// across returns both ends of a connection over a new wire.
+func across(t *testing.T) (w *wire, near, far net.Conn) {
+	t.Helper()
+	var commands atomic.Int64
+	w = newWire(&commands)
+	far, ours := net.Pipe()
+	near, err := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil })(t.Context(), "tcp", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return w, near, far
+}
+
+// hear reads everything that comes until the end, into a channel.
+func hear(c net.Conn) chan string {
+	heard := make(chan string, 100)
+	go func() {
+		defer close(heard)
+		buf := make([]byte, 100)
+		for {
+			n, err := c.Read(buf)
+			if n > 0 {
+				heard <- string(buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return heard
+}
+
+func TestWhatWasHeldBackArrivesWhenTheWireHeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.cut(false)
+		io.WriteString(near, "one")
+		io.WriteString(near, "two")
+		time.Sleep(time.Hour)
+		if len(heard) > 0 {
+			t.Fatal("a packet got through")
+		}
+		w.heal()
+		if got := <-heard; got != "onetwo" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestClosingACutWireLosesNothingThatWasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.cut(false)
+		io.WriteString(near, "last words")
+		near.Close()
+		w.heal()
+		if got := <-heard; got != "last words" {
+			t.Errorf("got %q", got)
+		}
+		if _, more := <-heard; more {
+			t.Error("the connection stays open")
+		}
+	})
+}
+
+func TestRequestsPassWhereOnlyRepliesAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.cut(true)
+		heard, replies := hear(far), hear(near)
+		io.WriteString(near, "request")
+		if got := <-heard; got != "request" {
+			t.Errorf("got %q", got)
+		}
+		go io.WriteString(far, "reply")
+		time.Sleep(time.Hour)
+		if len(replies) > 0 {
+			t.Fatal("a reply got through")
+		}
+		w.heal()
+		if got := <-replies; got != "reply" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.cut(true)
+		near.SetReadDeadline(time.Now().Add(time.Second))
+		go io.WriteString(far, "reply")
+		began := time.Now()
+		_, err := near.Read(make([]byte, 10))
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
+func TestASlowWireDelaysEveryPacket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.slow(100*time.Millisecond, 20*time.Millisecond)
+		for range 20 {
+			go io.WriteString(far, "x")
+			began := time.Now()
+			near.Read(make([]byte, 1))
+			if took := time.Since(began); took < 80*time.Millisecond || took > 120*time.Millisecond {
+				t.Errorf("a packet took %s", took)
+			}
+		}
+	})
+}
+
+func TestADeadWireIsDeadForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.cut(false)
+		io.WriteString(near, "held back")
+		w.kill()
+		w.heal()
+		if got, more := <-heard; more {
+			t.Errorf("%q arrived from a client that is dead", got)
+		}
+		_, err := w.through((&net.Dialer{}).DialContext)(t.Context(), "tcp", "127.0.0.1:1")
+		if !errors.Is(err, errDead) {
+			t.Errorf("dialed: %v", err)
+		}
+	})
+}
+
+func TestCommandsAreCountedWhereTheyBegin(t *testing.T) {
+	for text, want := range map[string]int64{
+		"":                     0,
+		"*1\r\n$4\r\nPING\r\n": 1,
+		"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$2\r\n*x\r\n":           2,
+		"the rest of a long value\r\n*1\r\n$4\r\nPING\r\n":              1,
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\n*not one*\r\n*1\r\n$4\r\n": 2,
+	} {
+		if got := commandsIn([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package server_test
+
+import (
+	"testing"
+
+	"locktop/server"
+)
+
+func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
+	set := server.IndependentForTest(t, 2)
+	node := set.Nodes()[1]
+	ctx := t.Context()
+	for _, c := range []struct {
+		empty bool
+		want  int64
+	}{{false, 1}, {true, 0}} {
+		rdb := client(t, node.Addr())
+		if err := rdb.Set(ctx, "k", "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Down(2); err != nil {
+			t.Fatal(err)
+		}
+		if err := rdb.Ping(ctx).Err(); err == nil {
+			t.Fatal("a node that is down answers")
+		}
+		if err := client(t, set.Nodes()[0].Addr()).Ping(ctx).Err(); err != nil {
+			t.Errorf("the other node went down with it: %v", err)
+		}
+		for range 2 { // the second time it is up already
+			if err := set.Up(ctx, 2, c.empty); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := client(t, node.Addr()).Exists(ctx, "k").Val(); got != c.want {
+			t.Errorf("empty %t: %d keys, want %d", c.empty, got, c.want)
+		}
+	}
+}
