@@ -214,13 +214,14 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	if diff := m.Commands - sent; diff < -5 || diff > 5 {
 		t.Errorf("%d commands by our count, %d by the server's: %v", m.Commands, sent, calls)
 	}
-	if calls["publish"] != m.Released {
+	// Attempts that are called off at the end are nobody's, but are undone.
+	inFlight := int64(10 * s.Clients)
+	if diff := calls["publish"] - m.Released; diff < 0 || diff > inFlight {
 		t.Errorf("%d releases were announced, we count %d", calls["publish"], m.Released)
 	}
 	scripts := calls["eval"] + calls["evalsha"]
 	want := m.Attempts + m.Released + m.Renewals
-	// Attempts that were called off at the end are nobody's.
-	if diff := scripts - want; diff < 0 || diff > int64(3*s.Clients) {
+	if diff := scripts - want; diff < 0 || diff > inFlight {
 		t.Errorf("%d scripts ran, %d attempts + %d releases + %d renewals", scripts, m.Attempts, m.Released, m.Renewals)
 	}
 }

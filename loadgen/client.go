@@ -86,9 +86,8 @@ func (c *client) round(halt, stay context.Context, next choice, due time.Time, l
 	f := c.fleet
 	f.recorder.arrive(c.number, late)
 	f.note(Event{At: due, Kind: Arrived, Key: f.keys[next.key], Client: c.number + 1, Shared: next.shared})
-	if f.oracle.want(next.key, due) {
-		f.janitor.firstTouch(stay, next.key)
-	}
+	f.oracle.want(next.key, due)
+	f.janitor.touch(stay, next.key)
 	asked := time.Now()
 	l, how, err := c.acquire(stay, next)
 	now := time.Now()

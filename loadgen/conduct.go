@@ -139,7 +139,12 @@ func (f *fleet) strikeServer(fault Fault) {
 		f.oracle.wipe(-1, Flush, time.Now())
 		err = f.janitor.deleteAll(ctx)
 	case Steal:
-		if key, held := f.oracle.held(); held {
+		key, held := f.oracle.held()
+		for !held && ctx.Err() == nil {
+			pause(ctx, time.Millisecond)
+			key, held = f.oracle.held()
+		}
+		if held {
 			f.oracle.wipe(key, Steal, time.Now())
 			err = f.janitor.delete(ctx, f.keys[key:key+1])
 		}

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -89,7 +90,7 @@ func (h *History) add(v *visit, what EventKind, call, reply time.Time) {
 		Return:   reply.Sub(h.zero).Nanoseconds(),
 	}
 	if reply.IsZero() {
-		op.Return = -1 // at the end, whenever that is
+		op.Return = math.MaxInt64 // at the end, whenever that is
 	}
 	h.ops = append(h.ops, op)
 }
@@ -112,12 +113,13 @@ func (h *History) Prove(within time.Duration) Proof {
 	ops := slices.Clone(h.ops)
 	end := int64(0)
 	for _, op := range ops {
-		end = max(end, op.Call, op.Return)
+		end = max(end, op.Call)
+		if op.Return < math.MaxInt64 {
+			end = max(end, op.Return)
+		}
 	}
 	for i := range ops {
-		if ops[i].Return < 0 {
-			ops[i].Return = end + 1
-		}
+		ops[i].Return = min(ops[i].Return, end+1)
 		// A deadline read back may lie before the call it belongs to by a rounding.
 		ops[i].Return = max(ops[i].Return, ops[i].Call)
 	}

@@ -23,6 +23,8 @@ type janitor struct {
 
 	spared map[string]bool // keys that were there before: somebody else's
 
+	touched []sync.Once // by key; nil: all keys have a time to live
+
 	mu      sync.Mutex
 	guarded []string
 }
@@ -32,9 +34,21 @@ type janitor struct {
 const minGuard = 10 * time.Second
 
 func newJanitor(s Scenario, on Servers, o *oracle) *janitor {
-	return &janitor{
+	j := &janitor{
 		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o,
 		guard: max(minGuard, 3*s.Lock.TTL),
+	}
+	if j.withoutTTL(j.keys[0]) != none {
+		j.touched = make([]sync.Once, s.Keys.N)
+	}
+	return j
+}
+
+// touch is called before a key is locked. The first time it waits until what the
+// lock would leave behind without a time to live has one.
+func (j *janitor) touch(ctx context.Context, key int) {
+	if j.touched != nil {
+		j.touched[key].Do(func() { j.firstTouch(ctx, key) })
 	}
 }
 
@@ -65,11 +79,11 @@ func (j *janitor) spare() {
 	}
 }
 
-// firstTouch is called before a key is locked for the first time. The counter of
-// fencing numbers has no time to live: it is made here, with one.
+// firstTouch begins to guard a key. The counter of fencing numbers is made here,
+// with a time to live.
 func (j *janitor) firstTouch(ctx context.Context, key int) {
 	guarded := j.withoutTTL(j.keys[key])
-	if guarded == "" || j.spared[guarded] {
+	if j.spared[guarded] {
 		return
 	}
 	j.mu.Lock()
@@ -86,8 +100,10 @@ func (j *janitor) firstTouch(ctx context.Context, key int) {
 	}
 }
 
-// withoutTTL returns the key of a lock that would stay for ever, "" if none
-// would. SETNX without EXPIRE is left as it is: that it stays is its flaw.
+// none is what would stay for ever of most locks.
+const none = ""
+
+// withoutTTL returns the key of a lock that would stay for ever, if one would. SETNX without EXPIRE is left as it is: that it stays is its flaw.
 func (j *janitor) withoutTTL(key string) string {
 	switch {
 	case j.lock.Fence:
@@ -95,7 +111,7 @@ func (j *janitor) withoutTTL(key string) string {
 	case j.lock.Kind == "classic/getset", j.lock.Kind == "classic/stamp-rw":
 		return key
 	}
-	return ""
+	return none
 }
 
 // companion returns the name of a key beside a lock, as package lock makes it.

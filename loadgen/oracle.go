@@ -102,18 +102,15 @@ func newOracle(names []string, patience time.Duration) *oracle {
 	return o
 }
 
-// want notes that a client waits for a key, and reports whether it is the first
-// that ever did.
-func (o *oracle) want(key int, now time.Time) (first bool) {
+// want notes that a client waits for a key.
+func (o *oracle) want(key int, now time.Time) {
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first = s.wanted.IsZero()
 	if s.waiting == 0 {
 		s.wanted = now
 	}
 	s.waiting++
-	return first
 }
 
 // unwant notes that a client waits no longer, and has nothing.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // wire is the network between some clients and their servers, with switches for
@@ -118,7 +119,9 @@ func (w *wire) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 func (w *wire) overOne(c *redis.Client) *redis.Client {
 	o := *c.Options()
 	o.Dialer = w.through(o.Dialer)
-	o.PushNotificationProcessor = nil // serves one client
+	// These serve one client only.
+	o.PushNotificationProcessor = nil
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)
 }
 

@@ -1,0 +1,268 @@
+package loadgen
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/server"
+)
+
+func TestKnobsTurnWhileTheClientsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Second), Think: Const(time.Second)})
+		time.Sleep(10 * time.Second)
+		before := r.Metrics()
+		s := r.Scenario()
+		s.Clients, s.Hold, s.Think = 6, Const(10*time.Millisecond), Const(10*time.Millisecond)
+		if err := r.Apply(s); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if !m.Began.Equal(before.Began) || m.Clients != 6 || m.Acquired < before.Acquired+500 {
+			t.Errorf("%d clients acquired %d, then %d", m.Clients, before.Acquired, m.Acquired)
+		}
+		if got := r.Scenario().Keys.Prefix; got != s.Keys.Prefix {
+			t.Errorf("the keys changed to %q", got)
+		}
+	})
+}
+
+func TestAnotherKindOfLockBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 1}})
+		for _, kind := range []Kind{Reentrant, RW, Fair, "classic/blind-delete", Mutex} {
+			time.Sleep(5 * time.Second)
+			before := r.Metrics()
+			s := r.Scenario()
+			s.Lock = Lock{Kind: kind}
+			if err := r.Apply(s); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Scenario().Keys.Prefix; got == s.Keys.Prefix {
+				t.Errorf("%s locks the keys of another kind", kind)
+			}
+			time.Sleep(5 * time.Second)
+			m := r.Metrics()
+			checkSums(t, m)
+			if !m.Began.After(before.Began) || m.Acquired < 50 || m.Errors > 0 {
+				t.Errorf("%s: %d acquired, newest error %q", kind, m.Acquired, m.LastErr)
+			}
+		}
+		stop(t, r)
+		checkNoKeys(t, rdb)
+	})
+}
+
+func TestAScenarioOutOfOrderChangesNothing(t *testing.T) {
+	r, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Apply(Scenario{Clients: -1}); err == nil || r.Scenario().Clients != 3 {
+		t.Errorf("%v, %d clients", err, r.Scenario().Clients)
+	}
+}
+
+func TestAFaultThatCannotStrikeIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 1})
+		for want, f := range map[string]Fault{
+			"servers that can be switched off": {Kind: NodeDown},
+			"do not go by their clocks":        {Kind: Skew, By: time.Second},
+			"fault must be one of":             {Kind: "flood"},
+		} {
+			if err := r.Inject(f); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", f.Kind, err)
+			}
+		}
+		stop(t, r)
+		if err := r.Inject(Fault{Kind: Flush}); err == nil || !strings.Contains(err.Error(), "not running") {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 5, Keys: Keys{N: 100}, Hold: Const(time.Second), Think: Const(10 * time.Millisecond)})
+		time.Sleep(5 * time.Second)
+		for client, f := range map[int]Fault{
+			1: {Kind: Freeze, For: time.Minute}, 2: {Kind: Crash}, 4: {Kind: Cut, For: time.Minute},
+		} {
+			f.Client = client
+			if err := r.Inject(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if c := m.Cells; c[0] != Frozen || c[1] != Dead || c[2] > Inside || c[3] != Severed || c[4] > Inside || m.Dead != 1 {
+			t.Errorf("cells %v", c)
+		}
+		seen := map[FaultKind]int{}
+		for _, e := range r.Events(0) {
+			if e.Kind == Struck {
+				seen[e.Fault] = e.Client
+			}
+		}
+		if seen[Freeze] != 1 || seen[Crash] != 2 || seen[Cut] != 4 {
+			t.Errorf("events tell of %v", seen)
+		}
+		time.Sleep(3 * time.Minute)
+		if c := r.Metrics().Cells; c[0] > Inside || c[1] != Dead || c[3] > Inside {
+			t.Errorf("minutes later: %v", c)
+		}
+	})
+}
+
+func TestADeadClientComesBackAsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second), Lock: Lock{TTL: 2 * time.Second},
+			Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, For: 10 * time.Second}},
+		})
+		time.Sleep(8 * time.Second)
+		if m := r.Metrics(); m.Dead != 1 || m.Abandoned != 1 || m.Overlap.Count != 0 {
+			t.Fatalf("%d dead, %d abandoned", m.Dead, m.Abandoned)
+		}
+		before := r.Metrics().Acquired
+		time.Sleep(20 * time.Second)
+		if m := r.Metrics(); m.Dead != 0 || m.Acquired < before+3 {
+			t.Errorf("%d dead, %d more acquired", m.Dead, m.Acquired-before)
+		}
+	})
+}
+
+func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{
+			Clients: 2, Keys: Keys{N: 1}, Hold: Const(100 * time.Millisecond), Think: Const(time.Second), Lock: Lock{TTL: time.Second},
+			Faults: []Fault{{At: 3 * time.Second, Kind: Forget}},
+		})
+		time.Sleep(20 * time.Second)
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Stuck != 1 || m.Abandoned != 1 || m.Renewals < 30 {
+			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Stuck, m.Abandoned, m.Renewals)
+		}
+		stop(t, r)
+		checkNoKeys(t, rdb)
+	})
+}
+
+func TestAGreedyClientComesBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(9 * time.Second),
+			Faults: []Fault{{At: 15 * time.Second, Kind: Greedy, For: 20 * time.Second}},
+		})
+		time.Sleep(60 * time.Second)
+		// Holds at 0 and 10 s, each second from 20 to 40 s, and every 10 s again.
+		if m := r.Metrics(); m.Acquired < 22 || m.Acquired > 25 {
+			t.Errorf("%d holds", m.Acquired)
+		}
+	})
+}
+
+func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
+	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
+		Clients: 8, Keys: Keys{N: 1}, Hold: Const(200 * time.Millisecond), Lock: Lock{Wait: Wait{Poll: 10 * time.Millisecond}},
+	})
+	var m Metrics
+	for _, kind := range []FaultKind{Steal, Flush} {
+		before := r.Metrics().Overlap.Count
+		next := time.Now()
+		m = until(t, r, "an overlap after "+string(kind), func(m Metrics) bool {
+			if time.Now().After(next) { // it may have struck between two holds
+				next = time.Now().Add(300 * time.Millisecond)
+				if err := r.Inject(Fault{Kind: kind}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return m.Overlap.Count > before
+		})
+	}
+	if m.Overlap.Excused != m.Overlap.Count || !m.Verdict(r.Scenario()).Safe {
+		t.Errorf("%+v: %s", m.Overlap, m.Verdict(r.Scenario()).Text)
+	}
+}
+
+func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
+	told := 0
+	j := newJournal(func(e Event) {
+		told++
+		if e.Seq != uint64(told) {
+			t.Errorf("event %d has number %d", told, e.Seq)
+		}
+	})
+	if got := j.since(0); got != nil {
+		t.Errorf("events before the first: %v", got)
+	}
+	for i := range HistoryEvents + 100 {
+		j.note(Event{Client: i + 1})
+	}
+	all := j.since(0)
+	if len(all) != HistoryEvents || all[0].Seq != 101 || all[len(all)-1].Seq != HistoryEvents+100 {
+		t.Errorf("%d events, the first is number %d", len(all), all[0].Seq)
+	}
+	for i, e := range all {
+		if e.Client != int(e.Seq) || i > 0 && e.Seq != all[i-1].Seq+1 {
+			t.Fatalf("event %d out of order: %+v", i, e)
+		}
+	}
+	if got := j.since(HistoryEvents + 98); len(got) != 2 || got[1].Seq != HistoryEvents+100 {
+		t.Errorf("the newest two: %v", got)
+	}
+	if got := j.since(HistoryEvents + 100); got != nil || told != HistoryEvents+100 {
+		t.Errorf("nothing new, but %v; told of %d", got, told)
+	}
+}
+
+func TestKeysThatWereThereBeforeAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		if err := rdb.Set(t.Context(), "{mine}:1", "somebody", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		on := Servers{Redis: rdb}
+		if key, err := on.Occupied(t.Context(), "{mine}:"); key != "{mine}:1" || err != nil {
+			t.Errorf("looked for keys under the prefix: %q %v", key, err)
+		}
+		if key, err := on.Occupied(t.Context(), "{min?"); key != "" || err != nil {
+			t.Errorf("a prefix is no pattern, but %q %v", key, err)
+		}
+		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 3, Prefix: "{mine}:"}, Lock: Lock{Fence: true}, Patience: time.Second})
+		time.Sleep(5 * time.Second)
+		stop(t, r)
+		keys := rdb.Keys(t.Context(), "*").Val()
+		if len(keys) != 1 || keys[0] != "{mine}:1" {
+			t.Errorf("left: %q", keys)
+		}
+	})
+}
+
+func TestNumbersOfHoldersHaveATimeToLiveFromTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 2}, Lock: Lock{Fence: true, TTL: time.Second}})
+		for range 50 {
+			time.Sleep(20 * time.Millisecond)
+			for _, key := range rdb.Keys(t.Context(), "*").Val() {
+				if ttl := rdb.PTTL(t.Context(), key).Val(); ttl == -1 {
+					t.Fatalf("%s stays for ever", key)
+				}
+			}
+		}
+		time.Sleep(25 * time.Second)
+		if n := rdb.Exists(t.Context(), companion(r.Scenario().Keys.names()[0], "fence")).Val(); n != 1 {
+			t.Error("the counter vanished while the run goes on")
+		}
+	})
+}
