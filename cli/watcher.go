@@ -16,28 +16,10 @@ type happenings interface {
 // happenings is where it is learnt what happens on t, until end is called.
 func (t *target) happenings(s *selection) (source happenings, end func()) {
 	if t.many {
-		return &fleetNews{fleet: t.follow(s)}, func() {}
+		return &fleetNews{fleet: t.follow(s), down: make(map[string]bool)}, func() {}
 	}
 	f := keyspace.NewFollower(s.scanner(t.rdb, t.db))
 	return f, f.Close
-}
-
-// newsEvery is the time between two looks at what the followers of several
-// servers have learnt.
-const newsEvery = 20 * time.Millisecond
-
-// fleetNews is what happens on several servers.
-type fleetNews struct{ fleet *keyspace.Fleet }
-
-// Next waits for what happens next.
-func (n *fleetNews) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
-	select {
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	case <-time.After(newsEvery):
-	}
-	snap, err := n.fleet.Snapshot(ctx)
-	return snap.Events, snap.Notices, err
 }
 
 // watcher prints what happens.

@@ -10,6 +10,7 @@ import (
 // How often and for how long a follower does what.
 const (
 	sliceMax   = 20 * time.Millisecond  // of walking, at a time
+	sliceNews  = 5 * time.Millisecond   // the same, while events are told
 	sliceShare = 10                     // of the time is spent walking, at the most: a tenth
 	walkEvery  = time.Second            // between the begins of two walks, while the server tells of changes
 	pollEvery  = 100 * time.Millisecond // between two looks at what nobody tells of
@@ -158,15 +159,16 @@ func (f *Follower) round(ctx context.Context, all bool) error {
 		return err
 	}
 	now := time.Now()
-	if !all && now.Before(f.restsTo) {
+	if !all && (now.Before(f.restsTo) || f.busySoon(now)) {
 		spent := f.reader.reckon()
 		f.cost.Commands, f.cost.Took, f.cost.Busy = spent.Commands, spent.Took, spent.Busy
 		return nil
 	}
-	if err := f.ponder(ctx); err != nil {
-		return err
+	until := now.Add(f.slice())
+	if !all && f.complete {
+		until = now.Add(min(until.Sub(now), sliceNews))
 	}
-	err := f.explore(ctx, now.Add(f.slice()))
+	err := f.explore(ctx, until)
 	f.rest(now)
 	if err == nil || !refused(err) || !f.complete {
 		return err
@@ -467,6 +469,21 @@ func (f *Follower) slice() time.Duration {
 		return sliceMax
 	}
 	return min(passed/sliceShare, sliceMax)
+}
+
+// busySoon reports whether a walk would be in the way of the next deadline, and
+// puts the walk off until after it. It can be put off for a while only.
+func (f *Follower) busySoon(now time.Time) bool {
+	due, some := f.agenda.first()
+	if !some || !f.complete || now.Sub(f.called) > walkEvery {
+		return false
+	}
+	at := due.Add(-f.offset)
+	if at.Sub(now) > sliceNews {
+		return false
+	}
+	f.restsTo = at.Add(time.Millisecond)
+	return true
 }
 
 // rest says until when not to walk, after a slice that began at a time.

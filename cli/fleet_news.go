@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/tui"
+)
+
+// newsEvery is the time between two looks at what the followers of several
+// servers have learnt.
+const newsEvery = 20 * time.Millisecond
+
+// fleetNews is what happens on several servers, and to them.
+type fleetNews struct {
+	fleet  tui.Source
+	addrs  []string        // of the servers, at the last look
+	down   map[string]bool // those that did not answer
+	silent bool            // none of them did
+}
+
+// Next waits for what happens next.
+func (n *fleetNews) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
+	select {
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	case <-time.After(newsEvery):
+	}
+	snap, err := n.fleet.Snapshot(ctx)
+	if err != nil {
+		return nil, n.lost(err), err
+	}
+	return snap.Events, slices.Concat(n.found(), n.moved(snap.Nodes), n.troubles(snap.Nodes), snap.Notices), nil
+}
+
+// lost says once that no server answers.
+func (n *fleetNews) lost(err error) []keyspace.Notice {
+	if n.silent {
+		return nil
+	}
+	n.silent = true
+	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerLost, Text: err.Error()}}
+}
+
+// found says that one answers again.
+func (n *fleetNews) found() []keyspace.Notice {
+	if !n.silent {
+		return nil
+	}
+	n.silent = false
+	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerBack}}
+}
+
+// moved says that other servers are looked at than before.
+func (n *fleetNews) moved(nodes []keyspace.Node) []keyspace.Notice {
+	was := n.addrs
+	n.addrs = nil
+	for _, node := range nodes {
+		n.addrs = append(n.addrs, node.Addr)
+	}
+	came, left := without(n.addrs, was), without(was, n.addrs)
+	if len(was) == 0 || len(came)+len(left) == 0 {
+		return nil
+	}
+	text := strings.Join(came, ", ") + " is looked at now, too"
+	switch {
+	case len(left) > 0 && len(came) > 0:
+		text = fmt.Sprintf("%s has taken the place of %s", strings.Join(came, ", "), strings.Join(left, ", "))
+	case len(left) > 0:
+		text = strings.Join(left, ", ") + " is not looked at any more"
+	}
+	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerFailover, Text: text}}
+}
+
+// troubles says once of each server that it does not answer, while others do,
+// and that it does again.
+func (n *fleetNews) troubles(nodes []keyspace.Node) []keyspace.Notice {
+	var all []keyspace.Notice
+	for _, node := range nodes {
+		if node.Up == !n.down[node.Addr] {
+			continue
+		}
+		n.down[node.Addr] = !node.Up
+		text := node.Addr + " answers again"
+		if !node.Up {
+			text = node.Addr + " does not answer: " + node.Trouble
+		}
+		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.FollowChanged, Node: node.Addr, Text: text})
+	}
+	return all
+}
+
+// without returns what of all is not in others.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
+}
