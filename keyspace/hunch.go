@@ -9,6 +9,7 @@ import (
 // What is watched for a second sign, and what counts as one.
 const (
 	hunchesMost = 256
+	glimpseMost = 2048            // possible keys that a walk reads to find them
 	hunchFor    = time.Minute     // without a sign, before another key is watched instead
 	signsMost   = 2               // what happens once may be chance
 	leaseMost   = 5 * time.Minute // of a lock: a session that is used is renewed, too
@@ -21,6 +22,7 @@ type hunches struct {
 	enough Confidence // what needs no second sign
 	known  map[string]*hunch
 	from   int64 // keys that a walk visits before it takes hunches
+	read   int   // possible keys that this walk has read
 }
 
 // hunch is such a key.
@@ -38,35 +40,51 @@ func newHunches(enough Confidence) *hunches {
 
 // atLeast is how sure a key must be to be read at all, where a walk has got to.
 func (h *hunches) atLeast(visited int64) Confidence {
-	if len(h.known) < hunchesMost && visited >= h.from {
+	if !h.full() && visited >= h.from {
 		return min(Possible, h.enough)
 	}
 	return h.enough
 }
 
+// full reports whether a walk need not look for more.
+func (h *hunches) full() bool { return len(h.known) >= hunchesMost || h.read >= glimpseMost }
+
 // sort keeps the hunches among what a walk has found, where it has got to, and
 // returns the rest.
 func (h *hunches) sort(all []found, visited int64, now time.Time) (locks []found) {
+	was := h.full()
 	for _, f := range all {
-		switch _, known := h.known[f.lock.Key]; {
-		case f.lock.Confidence >= h.enough:
+		if f.lock.Confidence >= h.enough {
 			locks = append(locks, f)
-		case !known && len(h.known) < hunchesMost:
+			continue
+		}
+		h.read++
+		if h.known[f.lock.Key] == nil && len(h.known) < hunchesMost && telling(f.lock, now) {
 			h.known[f.lock.Key] = &hunch{found: f, since: now, there: true}
-			if len(h.known) == hunchesMost {
-				h.from = visited // the next round begins where this one is full
-			}
 		}
 	}
+	if !was && h.full() {
+		h.from = visited // the next round begins where this one ends
+	}
 	return locks
+}
+
+// telling reports whether a lock could give a second sign at all: one that is
+// over soon, or that others listen for.
+func telling(l Lock, now time.Time) bool {
+	if l.Kind == Semaphore || l.Kind == Latch {
+		return true
+	}
+	return !l.Expires.IsZero() && l.Expires.Sub(now) < leaseMost
 }
 
 // ended notes that a walk is over. If there was room to its end, the next one
 // takes hunches from the beginning.
 func (h *hunches) ended() {
-	if len(h.known) < hunchesMost {
+	if !h.full() {
 		h.from = 0
 	}
+	h.read = 0
 }
 
 // refs lists the keys to look at.

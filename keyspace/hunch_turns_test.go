@@ -18,7 +18,7 @@ func TestHunchesTakeTurns(t *testing.T) {
 			var found []found
 			for i := range page {
 				if h.atLeast(int64(visited)) == Possible {
-					found = append(found, possible(visited+i))
+					found = append(found, possible(visited+i, now.Add(time.Minute)))
 				}
 			}
 			if locks := h.sort(found, int64(visited), now); len(locks) != 0 {
@@ -41,7 +41,40 @@ func TestHunchesTakeTurns(t *testing.T) {
 }
 
 // possible is a key that is just possibly a lock.
-func possible(i int) found {
+func possible(i int, expires time.Time) found {
 	token := "token:" + strconv.Itoa(i)
-	return found{typ: "string", lock: Lock{Key: strconv.Itoa(i), Confidence: Possible, Holders: []Holder{{ID: token, Count: 1}}}}
+	return found{typ: "string", lock: Lock{Key: strconv.Itoa(i), Confidence: Possible, Expires: expires, Holders: []Holder{{ID: token, Count: 1}}}}
+}
+
+// Keys that can give no second sign do not keep those from being watched that
+// can, nor does a walk read all of them.
+func TestWhatCanGiveNoSignIsNotWatched(t *testing.T) {
+	const keys, page = 10_000, 100
+	now := time.Unix(1_700_000_000, 0)
+	h := newHunches(Likely)
+	for range 2 * keys / glimpseMost {
+		read := 0
+		for visited := 0; visited < keys; visited += page {
+			var found []found
+			for i := range page {
+				if h.atLeast(int64(visited)) != Possible {
+					continue
+				}
+				expires := now.Add(time.Hour)
+				if visited+i == keys-1 {
+					expires = now.Add(time.Minute)
+				}
+				found = append(found, possible(visited+i, expires))
+				read++
+			}
+			h.sort(found, int64(visited), now)
+		}
+		h.ended()
+		if read > glimpseMost+page {
+			t.Fatalf("a walk read %d possible keys", read)
+		}
+	}
+	if len(h.known) != 1 {
+		t.Errorf("%d keys are watched, want the last one", len(h.known))
+	}
 }

@@ -24,13 +24,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add("orders:7", strings.Repeat("x", n)+"~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a", "2", int64(30_000), 1.5)
 	}
 	f.Add("{", strings.Repeat("0", 32), ":", int64(0), 1e300)
+	all := formats.All()
 	f.Fuzz(func(t *testing.T, key, a, b string, ttl int64, score float64) {
 		now := time.Unix(1_763_651_000, 0)
 		e := keyspace.Entry{Key: key, Now: now, Value: a, Len: int64(len(a))}
 		if ttl >= 0 {
 			e.Expires = now.Add(time.Duration(ttl%1_000_000) * time.Millisecond)
 		}
-		for _, format := range formats.All() {
+		for _, format := range all {
 			e.Type, e.Members, e.Related = format.Type, nil, nil
 			if e.Type != "string" {
 				e.Members = []keyspace.Member{{Name: a, Value: b, Score: score}, {Name: b, Value: a, Score: -score}, {Name: "mode", Value: "read"}}[:max(0, min(3, len(b)%4))]
