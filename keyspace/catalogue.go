@@ -33,7 +33,8 @@ func (c catalogue) look(key, typ string) look {
 	need := nothing
 	for i := range c {
 		f := &c[i]
-		if f.Type != typ || f.Match != nil && !f.Match(key) {
+		settled := need == glance && f.Glance != nil // whatever its name
+		if f.Type != typ || settled || f.Match != nil && !f.Match(key) {
 			continue
 		}
 		if f.Glance == nil {

@@ -20,7 +20,10 @@ func laravel() keyspace.Format {
 		Source:  "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
 		Tells:   "the name is in Laravel's cache, and the value is not as Laravel caches values",
 		Type:    "string",
-		Match:   func(key string) bool { return laravelSure(key, true) > keyspace.No },
+		Match: func(key string) bool {
+			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
+			return near && laravelSure(key, true) > keyspace.No
+		},
 		Glance: func(key, first string) keyspace.Confidence {
 			if laravelToken(first) {
 				return keyspace.Certain

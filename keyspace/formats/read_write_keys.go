@@ -38,6 +38,9 @@ func readWriteKeys() keyspace.Format {
 
 // sides tells which side of a lock a key is, and the key of the other side.
 func sides(key string) (mode keyspace.Mode, other string, ok bool) {
+	if n := len(key); n < len("readlock") || key[n-1]|0x20 != 'k' { // most keys, without further ado
+		return "", "", false
+	}
 	for _, lock := range [...]string{"Lock", "lock", "LOCK"} {
 		for _, sep := range [...]string{"", "_", "-", ":"} {
 			for _, pair := range [...][2]string{{"read", "write"}, {"Read", "Write"}, {"READ", "WRITE"}} {
