@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,6 +39,7 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 // commands of testscript they have:
 //
 //	redis COMMAND ARGUMENTS…   sends a command; arguments have the escapes of Go strings
+//	keys NAME…                 expects exactly these keys on the server
 //	exits CODE ARGUMENTS…      runs locktop and expects that exit code
 //	lock KEY FIELD=VALUE…      looks for that lock in the JSON on stdout; a field is a path, as in
 //	                           holders.0.count; holders.len is a length
@@ -59,6 +61,7 @@ func scripts(name string, start func(server.TB) string) testscript.Params {
 		Condition: func(cond string) (bool, error) { return cond == name, nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"redis": scriptRedis,
+			"keys":  scriptKeys,
 			"exits": scriptExits,
 			"lock":  scriptLock,
 			"ttl":   scriptTTL,
@@ -89,6 +92,15 @@ func scriptRedis(ts *testscript.TestScript, _ bool, args []string) {
 		argv[i] = raw
 	}
 	ts.Check(clientOf(ts).Do(context.Background(), argv...).Err())
+}
+
+func scriptKeys(ts *testscript.TestScript, _ bool, want []string) {
+	keys, err := clientOf(ts).Keys(context.Background(), "*").Result()
+	ts.Check(err)
+	slices.Sort(keys)
+	if !slices.Equal(keys, want) {
+		ts.Fatalf("keys %q, want %q", keys, want)
+	}
 }
 
 func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
