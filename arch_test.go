@@ -18,7 +18,7 @@ import (
 // external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                 {"cli"},
-	"cli":               {"keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/scenarios", "server", "tui", "tui/widget"},
+	"cli":               {"keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/scenarios", "recording", "server", "tui", "tui/widget"},
 	"tui":               {"keyspace", "loadgen", "tui/svg", "tui/widget"},
 	"tui/svg":           {},
 	"tui/widget":        {},
@@ -28,12 +28,14 @@ var imports = map[string][]string{
 	"loadgen/scenarios": {"loadgen"},
 	"lock":              {},
 	"lock/classic":      {},
+	"recording":         {"keyspace"},
 	"server":            {},
 	"screenshots":       {"tui/svg"},
 }
 
 // testImports is what the tests of a package may import besides.
 var testImports = map[string][]string{
+	"tui":          {"recording"}, // a recording shows what the screen showed
 	"lock/classic": {"lock"}, // what breaks a historic form is staged on the sound kinds, too
 }
 

@@ -45,7 +45,8 @@ It only reads.`,
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
-		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.releaseCommand(), p.doctorCommand(), p.formatsCommand(),
+		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.releaseCommand(), p.doctorCommand(),
+		p.recordCommand(), p.replayCommand(), p.formatsCommand(),
 		p.loadCommand(), p.scenariosCommand(),
 		p.completionCommand(), p.manCommand(), p.versionCommand(),
 	)

@@ -25,6 +25,9 @@ type app struct {
 	open   int
 	from   int // where Esc leads to from the page of one lock
 
+	jumps  int // of the player
+	landed int // that have been followed
+
 	interrupted bool // by Ctrl-C
 	leave       bool // the last picture on the terminal
 }
@@ -39,6 +42,7 @@ func newApp(ctx context.Context, w World) *app {
 	}
 	a.link.every = max(w.Every, beat)
 	a.calm = w.Calm
+	a.follow()
 	a.veil = newCurtain()
 	a.theme, _ = themeNamed(w.Theme)
 	a.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
@@ -68,8 +72,11 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.mouse(msg)
 	case lookedMsg:
 		a.link.end(msg.at, msg.err)
-		if msg.err != nil {
+		if msg.err != nil || msg.jump != a.jumps {
 			return a, nil
+		}
+		if a.landed != a.jumps {
+			a.startAnew()
 		}
 		a.land(msg.picture)
 		if !msg.picture.fresh() { // and the pages are as they were
@@ -113,6 +120,7 @@ func (a *app) tellPages(msg tea.Msg) tea.Cmd {
 
 func (a *app) tick(msg tickMsg) tea.Cmd {
 	a.now = msg.now
+	a.follow()
 	a.link.watch(a.now)
 	if a.notice.text != "" && a.now.After(a.notice.until) {
 		a.notice = notice{}
@@ -120,7 +128,11 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	cmds := []tea.Cmd{tick(), a.measure()}
 	if a.link.due(a.now) {
 		a.link.begin(a.now)
-		cmds = append(cmds, look(a.ctx, a.source, a.live))
+		before := a.live
+		if a.landed != a.jumps {
+			before = nil
+		}
+		cmds = append(cmds, look(a.ctx, a.source, before, a.jumps))
 	}
 	return tea.Batch(cmds...)
 }
@@ -213,9 +225,21 @@ func (a *app) do(act action) tea.Cmd {
 		a.openActing()
 	case back:
 		return a.goBack()
+	case faster, slower:
+		return a.pace(act)
 	default:
 		return a.page().update(&a.state, act)
 	}
+	return nil
+}
+
+// pace changes how often the server is looked at, or how fast the recording is
+// played.
+func (a *app) pace(act action) tea.Cmd {
+	if a.world.Player == nil {
+		return a.page().update(&a.state, act)
+	}
+	a.setSpeed(nextSpeed(a.playing.Speed, map[action]int{faster: 1, slower: -1}[act]))
 	return nil
 }
 
@@ -259,6 +283,10 @@ func (a *app) subject() (keyspace.Lock, bool) {
 
 // travel answers the keys of time.
 func (a *app) travel(act action) {
+	if a.world.Player != nil {
+		a.playerDoes(act)
+		return
+	}
 	switch act {
 	case pause:
 		a.pause()

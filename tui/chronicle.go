@@ -183,6 +183,9 @@ func (c *chronicle) owner(id string) int {
 // a token that tells an earlier time tells when somebody began to try.
 func (n *lane) begin(s stretch) {
 	for i := range n.stretches {
+		if n.stretches[i].who == s.who && n.stretches[i].to.IsZero() {
+			return // it is known already
+		}
 		if before := &n.stretches[i]; !n.exact && s.mode != keyspace.Read && before.mode != keyspace.Read && before.to.After(s.from) {
 			s.from = before.to
 		}

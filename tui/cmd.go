@@ -27,14 +27,14 @@ func tick() tea.Cmd {
 
 // look asks the source for a picture, and works out what follows from it and
 // the picture before.
-func look(ctx context.Context, source Source, before *picture) tea.Cmd {
+func look(ctx context.Context, source Source, before *picture, jump int) tea.Cmd {
 	return guarded(func() tea.Msg {
 		snap, err := source.Snapshot(ctx)
 		at := time.Now()
 		if err != nil {
-			return lookedMsg{at: at, err: err}
+			return lookedMsg{at: at, err: err, jump: jump}
 		}
-		return lookedMsg{at: at, picture: newPicture(snap, at, before)}
+		return lookedMsg{at: at, picture: newPicture(snap, at, before), jump: jump}
 	})
 }
 

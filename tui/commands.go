@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func verbs() []verb {
 		{"sort", "COLUMN", "order the locks", orders(), (*app).setOrder},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
 		{"at", "TIME", "back to a moment: 12:31:07, or -90s", nil, (*app).goTo},
+		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(live), nil }},
 		{"privacy", "", "hash keys and owners", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(veil), nil }},
 		{"help", "", "list the keys", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(help), nil }},
@@ -229,9 +231,25 @@ func (a *app) setEvery(text string) (tea.Cmd, error) {
 	return nil, nil
 }
 
+func (a *app) setSpeedTo(text string) (tea.Cmd, error) {
+	factor, err := strconv.ParseFloat(strings.TrimSuffix(text, "x"), 64)
+	switch {
+	case a.world.Player == nil:
+		return nil, fmt.Errorf("this is live, not a recording")
+	case err != nil || !(factor >= 0.1 && factor <= 100):
+		return nil, fmt.Errorf("a number from 0.1 to 100")
+	}
+	a.setSpeed(factor)
+	return nil, nil
+}
+
 // goTo goes to a time of today, as it stands on the screen, or so far back.
 func (a *app) goTo(text string) (tea.Cmd, error) {
-	if d, err := time.ParseDuration(text); err == nil && d <= 0 {
+	if d, err := time.ParseDuration(text); err == nil && (d <= 0 || a.world.Player != nil) {
+		if a.world.Player != nil {
+			a.seek(a.playing.At.Add(d))
+			return nil, nil
+		}
 		a.wind(d)
 		return a.tellPages(stillMsg{}), nil
 	}
@@ -241,6 +259,10 @@ func (a *app) goTo(text string) (tea.Cmd, error) {
 	}
 	now := a.clock().Local()
 	at := time.Date(now.Year(), now.Month(), now.Day(), o.Hour(), o.Minute(), o.Second(), 0, now.Location())
+	if a.world.Player != nil {
+		a.seek(at)
+		return nil, nil
+	}
 	a.windTo(at)
 	return a.tellPages(stillMsg{}), nil
 }

@@ -50,7 +50,7 @@ func (a *app) head(s *state) string {
 	spread(l, s.glyphs, parts, []part{
 		{style: t.dim, text: s.version(), rank: 5},
 		s.mode(),
-		{style: t.dim, text: s.now.Format("15:04:05"), rank: 6},
+		{style: t.dim, text: s.oclock(), rank: 6},
 		a.rights(),
 	})
 	return l.String()
@@ -59,6 +59,10 @@ func (a *app) head(s *state) string {
 // rights say what the keys may do to the server.
 func (a *app) rights() part {
 	switch {
+	case a.playing != nil && a.playing.Damage != "":
+		return part{style: a.theme.bad, text: "REPLAY, damaged", rank: 1}
+	case a.playing != nil:
+		return part{style: a.theme.good, text: "REPLAY", rank: 1}
 	case a.world.Breaker == nil:
 		return part{style: a.theme.good, text: "READ-ONLY", rank: 3}
 	case a.world.Production:
@@ -80,7 +84,7 @@ func (a *app) tabs(s *state) []part {
 		st := s.theme.dim
 		if i == a.open || a.page().title() == "" && i == a.from {
 			st = s.theme.tab
-		} else if s.w < namesFrom {
+		} else if s.w < namesFrom || s.playing != nil && s.w < namesFrom+25 {
 			title = title[:1]
 		}
 		tabs = append(tabs, part{style: st, text: title, rank: 1, tight: true})
@@ -111,6 +115,14 @@ func (s *state) address() string {
 	return s.where
 }
 
+// oclock is our time, or that of the recording.
+func (s *state) oclock() string {
+	if s.playing != nil {
+		return s.playing.At.Local().Format("15:04:05")
+	}
+	return s.now.Format("15:04:05")
+}
+
 func (s *state) version() string {
 	if v := s.shown().snap.Server.Version; v != "" {
 		return "redis " + widget.Plain(v)
@@ -122,6 +134,8 @@ func (s *state) version() string {
 func (s *state) mode() part {
 	g, t := s.glyphs, s.theme
 	switch {
+	case s.playing != nil:
+		return part{style: t.chip, text: s.playing.position(s), rank: 1}
 	case s.still != nil:
 		text := " PAUSED " + stopwatch(s.now.Sub(s.still.since))
 		if s.still.rewound {

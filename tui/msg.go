@@ -10,11 +10,12 @@ import (
 // tickMsg carries the time: nothing else on the screen knows what o'clock it is.
 type tickMsg struct{ now time.Time }
 
-// lookedMsg answers a look at the server. Exactly one of its parts is set.
+// lookedMsg answers a look at the server. It has a picture or an error.
 type lookedMsg struct {
 	at      time.Time // our clock, when the answer had come
 	picture *picture
 	err     error
+	jump    int // jumps of the player before it was asked
 }
 
 // measuredMsg is what the generator is doing.

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"time"
 
 	"locktop/keyspace"
@@ -31,9 +32,13 @@ func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture 
 		was = before.snap
 	}
 	p.change = keyspace.Between(was, snap)
-	p.events = snap.Events
-	if snap.Follow.Mode == "" { // nobody has followed it
+	switch {
+	case snap.Follow.Mode == "": // nobody has followed it
 		p.events = p.change.Diff(was)
+	case before == nil: // what has happened, and who is there
+		p.events = append(slices.Clip(snap.Events), p.change.Diff(was)...)
+	default:
+		p.events = snap.Events
 	}
 	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor {
 		p.locks, p.findings, p.worst, p.derived = before.locks, before.findings, before.worst, before.derived

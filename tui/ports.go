@@ -48,6 +48,23 @@ type Album interface {
 	Save(name string, data []byte) (where string, err error)
 }
 
+// Player plays a recording; the Source then is one, too. All methods may be
+// called from any goroutine. Nil: this is live.
+type Player interface {
+	Pause(on bool)
+	Seek(to time.Time) // on the recording's clock; beyond an end it is that end
+	SetSpeed(factor float64)
+	Playing() Playing
+}
+
+// Playing is where a player is.
+type Playing struct {
+	At, First, Last time.Time // on the recording's clock
+	Speed           float64
+	Paused          bool
+	Damage          string // what is wrong with the recording, "" if nothing is
+}
+
 // Ledger knows every Redis command that was sent. Nil: nobody counts.
 type Ledger interface {
 	Commands() []CommandCount

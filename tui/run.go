@@ -26,6 +26,7 @@ type World struct {
 	Production bool               // ask twice before anything is changed
 	Clipboard  Clipboard          // nil: there is none
 	Album      Album              // nil: frames are not saved
+	Player     Player             // nil: this is live, not a recording
 	Ledger     Ledger             // nil: nobody counts
 
 	Title   string        // where we are connected, free of credentials

@@ -23,6 +23,7 @@ type state struct {
 	chronicle chronicle
 	leases    map[keyspace.ID]lease
 	link      link
+	playing   *Playing // nil: this is live
 	veil      curtain
 
 	fleet
@@ -62,6 +63,8 @@ func (s *state) shown() *picture {
 // while the picture does.
 func (s *state) clock() time.Time {
 	switch {
+	case s.playing != nil:
+		return s.playing.At
 	case s.still != nil:
 		return s.still.clock
 	case s.link.down():

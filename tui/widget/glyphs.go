@@ -19,6 +19,8 @@ type Glyphs struct {
 	Dotted   string // something expected
 	Alert    string
 	Cross    string
+	Play     string // time goes on
+	Paused   string // time stands still
 	Check    string
 	Frozen   string // somebody who does not move
 	Severed  string // somebody out of reach
@@ -61,6 +63,8 @@ func Blocks() Glyphs {
 		Dotted:   "◌",
 		Alert:    "▲",
 		Cross:    "✗",
+		Play:     "▶",
+		Paused:   "‖",
 		Check:    "✓",
 		Frozen:   "◇",
 		Severed:  "⊘",
@@ -118,6 +122,8 @@ func ASCII() Glyphs {
 		Dotted:   ".",
 		Alert:    "!",
 		Cross:    "x",
+		Play:     ">",
+		Paused:   "=",
 		Check:    "+",
 		Frozen:   "=",
 		Severed:  "/",

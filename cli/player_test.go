@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/recording"
+)
+
+// minute is a recording in which every second somebody else holds a lock.
+func minute(t *testing.T) *recording.Reader {
+	t.Helper()
+	var file bytes.Buffer
+	w := recording.NewWriter(&file)
+	var before keyspace.Snapshot
+	for i := range 61 {
+		at := time.Unix(1_700_000_000+int64(i), 0)
+		s := keyspace.Snapshot{At: at, Follow: keyspace.Follow{Mode: keyspace.Push}, Complete: true}
+		s.Locks = []keyspace.Lock{{Key: "a", Holders: []keyspace.Holder{{ID: at.String(), Count: i + 1}}, Expires: at.Add(time.Minute)}}
+		s.Events = keyspace.Diff(before, s)
+		before = s
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := recording.Open(bytes.NewReader(file.Bytes()), int64(file.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestThePlayerKeepsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlayer(minute(t))
+		first, last := p.reader.Span()
+		wantAt := func(doing string, second int) {
+			t.Helper()
+			snap, err := p.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := snap.Locks[0].Holders[0].Count - 1; got != second {
+				t.Errorf("%s: second %d, want %d", doing, got, second)
+			}
+		}
+		wantAt("at first", 0)
+		time.Sleep(3 * time.Second)
+		wantAt("after three seconds", 3)
+		p.SetSpeed(4)
+		time.Sleep(2 * time.Second)
+		wantAt("four times as fast", 11)
+		p.Pause(true)
+		time.Sleep(time.Hour)
+		wantAt("paused", 11)
+		p.Seek(first.Add(40 * time.Second))
+		wantAt("after a jump", 40)
+		p.Pause(false)
+		p.SetSpeed(0.5)
+		time.Sleep(4 * time.Second)
+		wantAt("half as fast", 42)
+		p.Seek(first.Add(-time.Hour))
+		wantAt("before the beginning", 0)
+		time.Sleep(time.Hour)
+		wantAt("after the end", 60)
+		if now := p.Playing(); !now.At.Equal(last) || now.Speed != 0.5 || now.Paused {
+			t.Errorf("it is at %+v", now)
+		}
+	})
+}
+
+func TestThePlayerLosesNoEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlayer(minute(t))
+		n := 0
+		for range 30 {
+			snap, err := p.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(snap.Events)
+			time.Sleep(2300 * time.Millisecond)
+		}
+		if n != 1+2*60 { // one appears, then one goes and one comes
+			t.Errorf("%d events", n)
+		}
+	})
+}
+
+func TestWhatIsRecordedCanBeRead(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.lockrec")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := minute(t)
+	first, _ := live.Span()
+	ctx, stop := context.WithCancel(t.Context())
+	n := 0
+	rec := &recorder{writer: recording.NewWriter(f), every: time.Millisecond, redact: recording.NewRedactor().Redact}
+	rec.source = pictures(func(context.Context) (keyspace.Snapshot, error) {
+		n++
+		if n == 50 {
+			stop()
+		}
+		return live.At(first.Add(time.Duration(n)*time.Second), first)
+	})
+	if err := rec.run(ctx); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := recording.Open(bytes.NewReader(file), int64(len(file)))
+	if err != nil || r.Damage() != nil {
+		t.Fatal(err, r.Damage())
+	}
+	if from, to := r.Span(); to.Sub(from) != 48*time.Second || rec.pictures != 49 {
+		t.Errorf("%d pictures from %v to %v", rec.pictures, from, to)
+	}
+}
+
+// pictures is a source that a test thinks up.
+type pictures func(context.Context) (keyspace.Snapshot, error)
+
+func (f pictures) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
+	"locktop/recording"
+	"locktop/tui"
+)
+
+// taking is what to record, and for how long.
+type taking struct {
+	duration time.Duration
+	every    time.Duration
+	redact   bool
+}
+
+func (t *taking) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Recording", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.DurationVar(&t.duration, "for", 0, "stop after this `time` (default: when interrupted)")
+	set.DurationVar(&t.every, "every", 250*time.Millisecond, "`time` between two pictures; what happens in between is recorded, too")
+	set.BoolVar(&t.redact, "redact", false, "leave tokens out, with which the locks could be released")
+	return set
+}
+
+func (p *program) recordCommand() *cobra.Command {
+	var c connection
+	var s selection
+	var t taking
+	cmd := &cobra.Command{
+		Use:   "record FILE [flags]",
+		Short: "Write down what happens to the locks, for replay",
+		Long: `Writes what the screen would show into a new file, until it is interrupted.
+locktop replay shows it again. Names of keys and owners are in it; tokens are,
+too, unless they are redacted. The file is readable by its owner alone.`,
+		Example: `  locktop record night.lockrec
+  locktop record --redact --for 10m ticket-4711.lockrec`,
+		Args:                  oneFile,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.record(cmd.Context(), &c, &s, t, args[0])
+		},
+	}
+	cmdFlags(cmd, c.flags(), s.flags(), t.flags())
+	return cmd
+}
+
+func (p *program) record(ctx context.Context, c *connection, s *selection, o taking, name string) (err error) {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if o.every < 50*time.Millisecond || o.duration < 0 {
+		return misuse("", "--every: at least 50ms, and --for: a time to come")
+	}
+	t, err := p.dial(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	live := keyspace.GoLive(keyspace.NewFollower(s.scanner(t.rdb, t.db)))
+	defer live.Close()
+
+	recCtx, stop := ctx, context.CancelFunc(func() {})
+	if o.duration > 0 {
+		recCtx, stop = context.WithTimeout(ctx, o.duration)
+	}
+	defer stop()
+	rec := &recorder{source: selected{live, s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
+	if o.redact {
+		rec.redact = recording.NewRedactor().Redact
+	}
+	if err := rec.run(recCtx); err != nil {
+		return err
+	}
+	p.notes.note("%s in %s", counted(rec.pictures, "picture"), name)
+	return ctx.Err()
+}
+
+// recorder writes pictures into a recording.
+type recorder struct {
+	source   tui.Source
+	writer   *recording.Writer
+	every    time.Duration
+	redact   func(keyspace.Snapshot) keyspace.Snapshot // nil: nothing is left out
+	notes    notes
+	pictures int
+	lost     bool
+}
+
+// run records until ctx ends, which is no error, and finishes the file.
+func (r *recorder) run(ctx context.Context) error {
+	tick := time.NewTicker(r.every)
+	defer tick.Stop()
+	for {
+		snap, err := r.source.Snapshot(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return r.writer.Flush()
+		case err != nil:
+			r.missing(err)
+		default:
+			r.lost = false
+			if err := r.take(snap); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return r.writer.Flush()
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *recorder) take(snap keyspace.Snapshot) error {
+	if r.redact != nil {
+		snap = r.redact(snap)
+	}
+	r.pictures++
+	return r.writer.Add(snap)
+}
+
+// missing says once that the server does not answer.
+func (r *recorder) missing(err error) {
+	if !r.lost {
+		r.lost = true
+		r.notes.note("no picture: %v; trying again until there is one", err)
+	}
+}
