@@ -54,6 +54,9 @@ too, unless they are redacted. The file is readable by its owner alone.`,
 }
 
 func (p *program) record(ctx context.Context, c *connection, s *selection, o taking, name string) (err error) {
+	if err := c.configure(s, nil, nil); err != nil {
+		return err
+	}
 	if err := s.check(); err != nil {
 		return err
 	}
@@ -64,21 +67,18 @@ func (p *program) record(ctx context.Context, c *connection, s *selection, o tak
 	if err != nil {
 		return err
 	}
-	defer t.close()
+	defer func() { t.close() }()
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	live := keyspace.GoLive(keyspace.NewFollower(s.scanner(t.rdb, t.db)))
-	defer live.Close()
-
 	recCtx, stop := ctx, context.CancelFunc(func() {})
 	if o.duration > 0 {
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: selected{live, s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
+	rec := &recorder{source: selected{t.follow(s), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
 	if o.redact {
 		rec.redact = recording.NewRedactor().Redact
 	}
