@@ -56,6 +56,7 @@ type Follower struct {
 	retryAt  time.Time
 	polledAt time.Time
 	offset   time.Duration // the server's clock minus ours
+	clockAt  time.Time     // what the server's clock said when they were compared
 	lag      lag
 	server   Server
 	news     *Notice // what the server has said of itself since the last look
@@ -609,8 +610,12 @@ func (f *Follower) notice(kind NoticeKind, text string) {
 // clock compares the server's clock with ours. A reading is old by the time it
 // comes: the one that puts the server ahead most is the best.
 func (f *Follower) clock(began time.Time) {
+	if f.reader.now.Equal(f.clockAt) {
+		return // nothing was asked: all known locks are quiet
+	}
+	f.clockAt = f.reader.now
 	offset := f.reader.now.Sub(time.Now())
-	if f.reader.now.IsZero() || offset < f.offset && f.offset-offset < time.Since(began)+time.Second && f.offset != 0 {
+	if offset < f.offset && f.offset-offset < time.Since(began)+time.Second && f.offset != 0 {
 		return
 	}
 	f.offset = offset

@@ -226,3 +226,22 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 		}
 	}
 }
+
+// While known locks are quiet the server is hardly asked for anything, and what its
+// clock said when it last was must not be taken for what it says now.
+func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:a", "token:1")
+	f := follow(rdb, announcing())
+	defer f.Close()
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(20 * time.Millisecond) {
+		s, err := f.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if skew := s.Server.Skew; skew.Abs() > 1500*time.Millisecond {
+			t.Fatalf("after %v the clock of this very machine is %v off", time.Since(began), skew)
+		}
+	}
+}
