@@ -31,7 +31,7 @@ func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l := started(t, rdb, justTokens())
+	l := listened(t, rdb, justTokens())
 	const locks = 100
 	deadlines := make(map[string]time.Time)
 	for i := range locks {

@@ -17,19 +17,27 @@ import (
 	"locktop/server"
 )
 
-// scale is how much of a long proof is done: seconds of load, 2 unless
-// LOCKTOP_PROOF says otherwise.
-func scale(t testing.TB) time.Duration {
+// proof is how big a proof is. The long one, for LOCKTOP_PROOF seconds, wants a
+// machine that has nothing else to do: a change that lasts shorter than it takes
+// to look cannot be told.
+type proof struct {
+	lasts   time.Duration
+	workers int
+	pause   time.Duration // before each change, and up to half as much again
+}
+
+func proofOf(t testing.TB) proof {
 	t.Helper()
-	seconds := 2
-	if s := os.Getenv("LOCKTOP_PROOF"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatalf("LOCKTOP_PROOF: %v", err)
-		}
-		seconds = n
+	s := os.Getenv("LOCKTOP_PROOF")
+	if s == "" {
+		return proof{3 * time.Second, 100, 400 * time.Millisecond}
 	}
-	return time.Duration(seconds) * time.Second
+	seconds, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("LOCKTOP_PROOF: %v", err)
+	}
+	// Each change takes 250 ms: 2,000 a second.
+	return proof{time.Duration(seconds) * time.Second, 500, 200 * time.Millisecond}
 }
 
 // log is what a follower told, and when.
@@ -66,6 +74,35 @@ func started(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) *log {
 	}()
 	t.Cleanup(func() { stop(); <-done; live.Close() })
 	l.wait(t, "push", func() bool { return l.follow.Mode == keyspace.Push })
+	return l
+}
+
+// listened follows as watch does, by being told, once the server tells of changes.
+func listened(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) *log {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &log{}
+	do(t, rdb, "SET", "lock:standing", "token:standing")
+	f := follow(rdb, o)
+	for deadline, complete := time.Now().Add(30*time.Second), false; l.follow.Mode != keyspace.Push || !complete; {
+		if _, _, err := f.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s, err := f.Snapshot(ctx)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no push: %v, %+v", err, l.follow)
+		}
+		l.follow, complete = s.Follow, s.Complete
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			events, notices, _ := f.Next(ctx)
+			l.take(keyspace.Snapshot{Events: events, Notices: notices, Follow: l.follow})
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done; f.Close() })
 	return l
 }
 
@@ -121,13 +158,13 @@ type deed struct{ kind, holder string }
 
 // worker takes, renews and leaves a lock of its own, again and again, and notes
 // what it did and when.
-func worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Time) error {
+func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Time) error {
 	key := fmt.Sprintf("lock:%d", n)
 	pause := func() error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(time.Duration(200+rand.IntN(100)) * time.Millisecond):
+		case <-time.After(p.pause + rand.N(p.pause/2)):
 			return nil
 		}
 	}
@@ -136,7 +173,7 @@ func worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Ti
 		done[deed{kind, holder}] = at
 		return err
 	}
-	time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond)
+	time.Sleep(rand.N(p.pause))
 	for round := 0; pause() == nil; round++ {
 		holder := fmt.Sprintf("token:%d.%d", n, round)
 		if err := do("acquired", holder, "SET", key, holder, "NX", "PX", 60_000); err != nil {
@@ -151,12 +188,12 @@ func worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Ti
 		if pause() != nil {
 			return nil
 		}
-		if round%8 == 7 { // it dies, and the lock expires
-			at, err := timed(context.WithoutCancel(ctx), rdb, "PEXPIRE", key, 100)
+		if (n+round)%4 == 3 { // it dies, and the lock expires
+			at, err := timed(context.WithoutCancel(ctx), rdb, "PEXPIRE", key, (p.pause / 2).Milliseconds())
 			if err != nil {
 				return err
 			}
-			done[deed{"expired", holder}] = at.Add(100 * time.Millisecond)
+			done[deed{"expired", holder}] = at.Add(p.pause / 2)
 			continue
 		}
 		if err := do("released", holder, "DEL", key); err != nil {
@@ -178,17 +215,17 @@ func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, erro
 func TestEveryChangeIsToldOnceAndAtOnce(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), PoolSize: 64})
-	l := started(t, connect(t, redis.Options{Addr: child.Addr()}), justTokens())
+	l := listened(t, connect(t, redis.Options{Addr: child.Addr()}), justTokens())
 
-	workers := 500 // a change takes each 250 ms: 2,000 a second
-	ctx, cancel := context.WithTimeout(t.Context(), scale(t))
+	p := proofOf(t)
+	ctx, cancel := context.WithTimeout(t.Context(), p.lasts)
 	defer cancel()
-	deeds := make([]map[deed]time.Time, workers)
+	deeds := make([]map[deed]time.Time, p.workers)
 	var wg sync.WaitGroup
-	for n := range workers {
+	for n := range p.workers {
 		deeds[n] = make(map[deed]time.Time)
 		wg.Go(func() {
-			if err := worker(ctx, rdb, n, deeds[n]); err != nil && ctx.Err() == nil {
+			if err := p.worker(ctx, rdb, n, deeds[n]); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		})
