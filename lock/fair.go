@@ -60,7 +60,7 @@ var _ Locker = (*Fair)(nil)
 // are reported as [ErrArgument] by Lock and TryLock; [Options.Wait] is one of
 // them, since waiters of a fair lock are told.
 func (c *Client) Fair(key string, o Options) *Fair {
-	f := &Fair{c.newTarget(key, o, newFairForm(c.wire, key, o.Fence))}
+	f := &Fair{c.newTarget(key, o, newFairForm(c.transport, key, o.Fence))}
 	if f.bad == nil && o.Wait != (Wait{}) {
 		f.bad = fmt.Errorf("%w: a fair lock has its own way to wait", ErrArgument)
 	}
@@ -90,7 +90,7 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	r := &request{began: time.Now()}
-	own := f.form.channel() + ":" + processOf(f.client.id)
+	own := f.form.(*fairForm).own
 	line := f.client.notifier.rejoin(own)
 	if line == nil {
 		lease, err := f.attempt(ctx, r)
@@ -229,16 +229,19 @@ func (q *queued) listen(ctx context.Context, me *place) error {
 type fairForm struct {
 	mutexForm
 	keys []string // the lock, its queue, its waiters' signs of life; its fence, if it has one
-	told int      // 1 if PUBLISH returns how many listen, 0 if only how many do at one node
+	own  string   // where waiters of this process are told
+	t    *transport
+	told int // 1 if PUBLISH returns how many listen, 0 if only how many do at one node
 }
 
-func newFairForm(w wire, key string, fence bool) *fairForm {
+func newFairForm(t *transport, key string, fence bool) *fairForm {
 	keys := []string{key, name(key, "queue"), name(key, "alive")}
 	if fence {
 		keys = append(keys, name(key, "fence"))
 	}
-	f := &fairForm{mutexForm: *newMutexForm(w, key, false), keys: keys, told: 1}
-	if w.clustered() {
+	f := &fairForm{mutexForm: *newMutexForm(t.wire, key, false), keys: keys, t: t, told: 1}
+	f.own = f.free + ":" + processOf(t.id)
+	if t.wire.clustered() {
 		f.told = 0
 	}
 	return f
@@ -259,7 +262,35 @@ func (f *fairForm) acquire(ctx context.Context, token string, ttl time.Duration,
 }
 
 func (f *fairForm) release(ctx context.Context, token string, _ int) pending {
-	return f.send(ctx, fairRelease, f.keys[:3], token)
+	return &handover{f.send(ctx, fairRelease, f.keys[:3], token, processOf(f.t.id)), f}
+}
+
+// handover is a release that tells the next holder, if it waits in this process.
+type handover struct {
+	pending
+	form *fairForm
+}
+
+// wait implements [pending]. Who gives up does not keep the next one from being
+// told.
+func (h *handover) wait(ctx context.Context) (any, error) {
+	reply, err := h.pending.wait(ctx)
+	if err != nil && ctx.Err() != nil {
+		t := h.form.t
+		t.tasks.spawn(func() {
+			if late, err := h.pending.wait(t.alive); err == nil {
+				h.tell(late)
+			}
+		})
+	}
+	h.tell(reply)
+	return reply, err
+}
+
+func (h *handover) tell(reply any) {
+	if next, handed := reply.(string); handed {
+		h.form.t.notifier.hand(h.form.own, next)
+	}
 }
 
 // beat gives a sign of life for tokens in the queue.

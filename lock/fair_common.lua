@@ -13,21 +13,22 @@ local function tell(waiter, message)
   return listeners ~= 0 or ARGV[3] == '0'
 end
 
--- Has the first waiter look after the claim of whoever has the lock now.
-local function watch()
+-- Has the first waiter look after the claim of whoever has the lock now, unless
+-- it is of the process near, which sees to that itself.
+local function watch(near)
   for i = 0, 9 do
     local head = redis.call('ZRANGE', KEYS[2], i, i)[1]
-    if not head or tell(head, 'next') then
+    if not head or string.sub(head, -12) == near or tell(head, 'next') then
       return
     end
   end
 end
 
 -- Takes the first waiter that is alive out of the queue and, unless it is the
--- one who asks, hands it the lock. Returns its token, nil if nobody waits; the
--- dead before it are dropped, no more than a hundred at a time: '' says that
--- there may be more.
-local function serve(asking)
+-- one who asks, hands it the lock. A waiter of the process near needs no message.
+-- Returns its token, nil if nobody waits; the dead before it are dropped, no more
+-- than a hundred at a time: '' says that there may be more.
+local function serve(asking, near)
   local now
   for _ = 1, 100 do
     local first = redis.call('ZPOPMIN', KEYS[2])[1]
@@ -44,9 +45,10 @@ local function serve(asking)
       watch()
       return first
     end
-    if gone and tonumber(gone) > now and tell(first, first) then
+    local known = string.sub(first, -12) == near
+    if gone and tonumber(gone) > now and (known or tell(first, first)) then
       redis.call('SET', KEYS[1], first, 'PX', ARGV[2])
-      watch()
+      watch(known and near)
       return first
     end
   end

@@ -1,5 +1,6 @@
 -- fair_release: hand the lock to the first waiter, or leave the queue.
 -- ARGV[4]  our token
+-- ARGV[5]  our process: a waiter of it learns of its turn by the reply
 -- Returns nil if the lock was not ours (a place in the queue is given up), the
 -- token it was handed to, or 1 if nobody waited and it is free now.
 -- Works when memory is full: after a first write that is allowed then, a script
@@ -11,7 +12,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[4] then
   end
   return nil
 end
-local first = serve()
+local first = serve(nil, ARGV[5])
 if first and first ~= '' then
   return first
 end

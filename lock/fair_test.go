@@ -188,6 +188,29 @@ func TestAWaiterThatIsSilentTooLongIsNoLongerAsked(t *testing.T) {
 	})
 }
 
+// Within a process the next one is told by the reply to the release, also if nobody
+// waits for that any more.
+func TestWhoGivesUpWaitingForAnUnlockDoesNotDelayTheNext(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		for range 20 {
+			lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
+			r.must(err)
+			got := r.waitFair(c, 1)
+			r.queued("orders", 1)
+			dead, cancel := context.WithCancel(ctx)
+			cancel()
+			released := time.Now()
+			if err := lease.Unlock(dead); err != nil && !errors.Is(err, context.Canceled) {
+				r.Errorf("got %v", err)
+			}
+			if took := (<-got).Sub(released); took > 900*time.Millisecond {
+				r.Fatalf("the next one got in after %v", took)
+			}
+		}
+	})
+}
+
 // A holder that died is succeeded even if the waiter that was to watch it stands
 // still: the others' signs of life find out.
 func TestALockThatNobodyWatchesIsServed(t *testing.T) {

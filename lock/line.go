@@ -81,13 +81,14 @@ func (l *line) hear(channel, message string) {
 }
 
 // wake wakes the waiter with that token, if it has not left.
-func (l *line) wake(token string) {
+func (l *line) wake(token string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.queue, func(p *place) bool { return p.token == token })
 	if i >= 0 {
 		wake(l.queue[i].news)
 	}
+	return i >= 0
 }
 
 // tokens returns the tokens of those who wait for a fair lock.

@@ -168,6 +168,13 @@ func (n *notifier) hear(m any) {
 	}
 }
 
+// hand passes on that a fair lock was handed to a waiter, if it is one of ours.
+func (n *notifier) hand(own, token string) {
+	if l := n.line(own); l != nil && l.wake(token) {
+		l.hear(own, nextInLine) // the next one, if ours, too
+	}
+}
+
 func (n *notifier) line(channel string) *line {
 	n.mu.Lock()
 	defer n.mu.Unlock()
