@@ -3,6 +3,8 @@ package contest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,9 +25,9 @@ const (
 
 // b1 measures cycles that nobody contends.
 func b1(ctx context.Context, a *Arena, size Size) (Result, error) {
-	rounds, work := 7, Work{Warm: 200 * time.Millisecond, Length: time.Second}
+	rounds, work := 5, Work{Warm: 200 * time.Millisecond, Length: time.Second}
 	if size == Quick {
-		rounds, work = 3, Work{Warm: 70 * time.Millisecond, Length: 280 * time.Millisecond}
+		rounds, work = 5, Work{Warm: 70 * time.Millisecond, Length: 280 * time.Millisecond}
 	}
 	result := Result{
 		Title: "B1: a lock that nobody else wants",
@@ -33,7 +35,11 @@ func b1(ctx context.Context, a *Arena, size Size) (Result, error) {
 	}
 	for _, clients := range []int{1, 64, 512} {
 		s := Setting{Clients: clients, Lease: easy(), Work: work}
-		all, err := a.play(ctx, in(Cycles), rounds, func(ctx context.Context, c Contender) (Sample, error) {
+		who := in(Cycles)
+		if size == Quick {
+			who = named(who, cycleRivals(clients)...)
+		}
+		all, err := a.play(ctx, who, rounds, func(ctx context.Context, c Contender) (Sample, error) {
 			return a.window(ctx, c, s)
 		})
 		if err != nil {
@@ -43,6 +49,14 @@ func b1(ctx context.Context, a *Arena, size Size) (Result, error) {
 		result.Verdicts = append(result.Verdicts, cycleVerdicts(clients, all)...)
 	}
 	return result, nil
+}
+
+// cycleRivals returns those between whom a goal is set.
+func cycleRivals(clients int) []string {
+	if clients == 1 {
+		return []string{"locktop", "raw"}
+	}
+	return append(slices.Collect(maps.Keys(cycleGoals())), "locktop")
 }
 
 func cycleTable(clients int, all []Series) Table {
@@ -66,7 +80,7 @@ func cycleVerdicts(clients int, all []Series) []Verdict {
 	name := fmt.Sprintf("B1 clients=%d", clients)
 	if clients == 1 {
 		v := Verdict{name: name + " latency"}
-		if raw, ok := named(all, "raw"); ok {
+		if raw, ok := seriesOf(all, "raw"); ok {
 			v.atMost("raw", locktop.times(raw, tookQuantile(0.5)), latencyGoal)
 		}
 		return []Verdict{v}
@@ -78,7 +92,7 @@ func cycleVerdicts(clients int, all []Series) []Verdict {
 		}
 	}
 	cpu := Verdict{name: name + " cpu of redsync's"}
-	if redsync, ok := named(all, "redsync"); ok {
+	if redsync, ok := seriesOf(all, "redsync"); ok {
 		cpu.atMost("client", locktop.times(redsync, Sample.ClientCost), cpuGoal)
 		cpu.atMost("server", locktop.times(redsync, Sample.ServerCost), cpuGoal)
 	}

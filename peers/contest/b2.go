@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -50,13 +51,15 @@ func b2(ctx context.Context, a *Arena, size Size) (Result, error) {
 		{16, false, 0}, {16, false, time.Millisecond}, {128, false, 0}, {128, false, time.Millisecond},
 		{16, true, 0}, {16, true, time.Millisecond}, {128, true, 0}, {128, true, time.Millisecond},
 	}
-	rounds, work := 5, Work{Warm: time.Second, Length: 3 * time.Second}
+	who := in(HotKey)
+	rounds, work := 5, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
 	if size == Quick {
 		cells = []hotCell{{128, false, time.Millisecond}, {128, true, time.Millisecond}}
-		rounds, work = 1, Work{Warm: 500 * time.Millisecond, Length: 1200 * time.Millisecond}
+		rounds, work = 1, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
+		who = slices.DeleteFunc(who, func(c Contender) bool { return ours(c.Name) && c.Name != fairName })
 	}
 	for _, cell := range cells {
-		all, err := a.contend(ctx, in(HotKey), cell, rounds, work)
+		all, err := a.contend(ctx, who, cell, rounds, work)
 		if err != nil {
 			return result, err
 		}
@@ -138,7 +141,7 @@ func hotTable(cell hotCell, all []Series) Table {
 // thing.
 func fairVerdict(cell hotCell, all []Series) Verdict {
 	v := Verdict{name: fmt.Sprintf("B2 %v fair", cell)}
-	fair, ok := named(all, fairName)
+	fair, ok := seriesOf(all, fairName)
 	if !ok {
 		return v
 	}

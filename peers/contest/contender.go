@@ -6,6 +6,7 @@ package contest
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"locktop/lock"
@@ -63,6 +64,11 @@ type Client interface {
 	Lock(ctx context.Context) error
 	// Unlock returns once the server has confirmed the release.
 	Unlock(ctx context.Context) error
+}
+
+// named returns those with these names, in order.
+func named(who []Contender, names ...string) []Contender {
+	return slices.DeleteFunc(who, func(c Contender) bool { return !slices.Contains(names, c.Name) })
 }
 
 // in returns the contenders that run an event, in order.

@@ -56,8 +56,8 @@ func middle(values []float64) float64 {
 	return (values[half-1] + values[half]) / 2
 }
 
-// named returns the series of a contender; ok = false if it did not run.
-func named(all []Series, name string) (s Series, ok bool) {
+// seriesOf returns the series of a contender; ok = false if it did not run.
+func seriesOf(all []Series, name string) (s Series, ok bool) {
 	i := slices.IndexFunc(all, func(s Series) bool { return s.Name == name })
 	if i < 0 {
 		return Series{}, false

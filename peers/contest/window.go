@@ -31,6 +31,7 @@ type window struct {
 	work  Work
 	phase atomic.Int32
 	left  atomic.Int64 // cycles yet to begin
+	done  atomic.Int64 // cycles that ended in the phase
 
 	waiting context.Context // ends with the window
 	end     context.CancelFunc
@@ -77,11 +78,24 @@ func measure(ctx context.Context, m meter, clients []Client, work Work) (Sample,
 // pass waits until the window has passed, and returns what the meters showed
 // when the counting began.
 func (w *window) pass(ctx context.Context, m meter) (reading, error) {
-	time.Sleep(w.work.Warm)
+	w.spend(w.work.Warm)
 	before, err := m.read(ctx)
+	w.done.Store(0)
 	w.phase.Store(counting)
-	time.Sleep(w.work.Length)
+	w.spend(w.work.Length)
 	return before, err
+}
+
+// Nobody is warm, or can be judged, without a cycle. On a busy machine it may take
+// this long.
+const firstCycle = 10 * time.Second
+
+// spend waits for some time, and until there was a cycle.
+func (w *window) spend(d time.Duration) {
+	time.Sleep(d)
+	for limit := time.Now().Add(firstCycle); w.done.Load() == 0 && time.Now().Before(limit); {
+		time.Sleep(d / 10)
+	}
 }
 
 // run is one client's work. A wait that the end of the window cuts short counts
@@ -108,6 +122,7 @@ func (w *window) run(ctx context.Context, c Client) (t tally) {
 			t.err = err
 			return t
 		}
+		w.done.Add(1)
 		if w.phase.Load() == counting {
 			t.waits = append(t.waits, locked.Sub(began))
 			t.took = append(t.took, time.Since(began))
