@@ -233,10 +233,10 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
 	do(t, rdb, "SET", "lock:a", "token:1")
-	f := follow(rdb, announcing())
-	defer f.Close()
-	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(20 * time.Millisecond) {
-		s, err := f.Snapshot(t.Context())
+	live := keyspace.GoLive(follow(rdb, announcing()))
+	defer live.Close()
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
+		s, err := live.Snapshot(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
