@@ -256,12 +256,12 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		diary := &diary{}
 		c := r.client(lock.Config{Observe: diary.write})
-		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
+		lease, err := c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
 		r.must(err)
 		impatient, cancel := context.WithCancel(ctx)
 		gaveUp := make(chan error, 1)
 		go func() {
-			_, err := c.Fair("orders", lock.Options{}).Lock(impatient)
+			_, err := c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(impatient)
 			gaveUp <- err
 		}()
 		r.queued("orders", 1)
@@ -270,7 +270,11 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		if err := <-gaveUp; !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrHeld) {
 			r.Errorf("got %v, want both the cancellation and ErrHeld", err)
 		}
+		left := time.Now()
 		r.queued("orders", 0)
+		if took := time.Since(left); took > 5*time.Second {
+			r.Errorf("it was in the queue for another %v; a dead one would be for 6 s", took)
+		}
 		r.must(lease.Unlock(ctx))
 		r.until("an empty server", func() bool { return r.rdb.DBSize(ctx).Val() == 0 })
 	})
@@ -728,7 +732,10 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 			}
 			all.Wait()
 		}
-		r.until("the waiters to leave", func() bool { return r.rdb.ZCard(ctx, "{orders}:queue").Val() == 0 })
+		time.Sleep(10 * time.Millisecond)
+		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n > 0 {
+			r.Errorf("%d who have left are in the queue", n)
+		}
 
 		doomed, kill := context.WithCancel(ctx)
 		last := lockAsync(doomed, clients[2].Fair("orders", lock.Options{}))

@@ -67,7 +67,7 @@ func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
 				}
 			}
 			q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-			lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+			lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
 			switch up := 5 - bits.OnesCount(mask); {
 			case up >= 3 && err != nil:
 				r.Errorf("%05b down: %v", mask, err)
@@ -95,7 +95,7 @@ func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
 					r.must(rdb.Set(ctx, key, "stray", time.Minute).Err())
 				}
 			}
-			lease, err := q.Redlock(key, lock.Options{}).TryLock(ctx)
+			lease, err := q.Redlock(key, lock.Options{TTL: time.Hour}).TryLock(ctx)
 			switch others := bits.OnesCount(mask); {
 			case others <= 2 && err != nil:
 				r.Errorf("%05b taken: %v", mask, err)
@@ -135,7 +135,7 @@ func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T)
 				}
 				r.freeze(pair...)
 				began := time.Now()
-				lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+				lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
 				r.must(err)
 				if took := time.Since(began); took > 3*r.nodeTimeout() {
 					r.Errorf("%v frozen, warm %v: Lock took %v", pair, warm, took)
@@ -179,7 +179,7 @@ func TestWithThreeOfFiveKilledNobodyLocksAndNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
-		m := q.Redlock("orders", lock.Options{})
+		m := q.Redlock("orders", lock.Options{TTL: time.Hour})
 		r.kill(1, 3)
 		lease, err := m.Lock(ctx) // two down do not matter
 		r.must(err)
@@ -337,14 +337,14 @@ func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nodesOnRedis(t, 5, func(r *nodes) {
 				r.down(3, 4) // holder and nodes as in the textbook
-				a, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{}).Lock(ctx)
+				a, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
 				r.must(err)
 				r.until("the refusals", func() bool { v := a.Votes(); return v[2].Held && v[3].Err != nil && v[4].Err != nil })
 				r.up()
 				r.kill(2)
 				r.restart(2)
 
-				b, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout(), MinUptime: guard}).Redlock("orders", lock.Options{}).TryLock(ctx)
+				b, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout(), MinUptime: guard}).Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx)
 				if guard > 0 && !errors.Is(err, lock.ErrNoQuorum) {
 					r.Errorf("got %v, want ErrNoQuorum: no node is an hour old", err)
 				}
@@ -629,7 +629,7 @@ func TestNodesMustBeDifferentServers(t *testing.T) {
 		q, err := lock.NewQuorum(append(r.via, alias), lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.must(err)
 		defer q.Close()
-		if _, err := q.Redlock("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
+		if _, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).TryLock(ctx); !errors.Is(err, lock.ErrArgument) {
 			r.Errorf("two addresses of one server: got %v, want ErrArgument", err)
 		}
 		r.until("nothing to be left", func() bool { return r.count("orders", "") == 3 })
@@ -993,7 +993,7 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 // Stock clients that use the same form on a majority keep us out, and we them.
 func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
-		m := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{})
+		m := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})
 		lease, err := m.Lock(ctx)
 		r.must(err)
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })

@@ -22,7 +22,7 @@ func TestRepliesReachThoseWhoAskedAlsoWhenOthersGiveUp(t *testing.T) {
 		for i := range 16 {
 			crowd.Go(func() {
 				for n := range 150 {
-					r.lockBriefly(c.Mutex(fmt.Sprintf("orders:%d:%d", i, n), lock.Options{}))
+					r.lockBriefly(c.Mutex(fmt.Sprintf("orders:%d:%d", i, n), lock.Options{TTL: time.Hour}))
 					if i >= 4 && n%10 == 0 {
 						time.Sleep(rand.N(5 * time.Millisecond)) // so that at times one is alone
 					}
