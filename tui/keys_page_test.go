@@ -1,0 +1,49 @@
+package tui
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// keysPage is docs/keys.md, made from the table of keys and that of commands.
+func keysPage() string {
+	var b strings.Builder
+	b.WriteString("# Keys\n\nMade from the tables in `tui/keys.go` and `tui/commands.go`; `go test ./tui -run Page -update` makes it again.\n")
+	section := func(title string, wanted func(place) bool) {
+		fmt.Fprintf(&b, "\n## %s\n\n| key | what it does |\n| --- | --- |\n", title)
+		for _, k := range bindings() {
+			if k.help != "" && wanted(k.place) {
+				fmt.Fprintf(&b, "| `%s` | %s |\n", k.label, strings.ReplaceAll(k.help, "|", "\\|"))
+			}
+		}
+	}
+	section("Everywhere", func(p place) bool { return p == anywhere })
+	section("In lists", func(p place) bool { return p == onLists })
+	for _, at := range places() {
+		section(strings.ToUpper(at.String()[:1])+at.String()[1:], func(p place) bool { return p&at != 0 && p != anywhere && p != onLists })
+	}
+	b.WriteString("\n## Commands, after `:`\n\n| command | what it does |\n| --- | --- |\n")
+	for _, v := range verbs() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSpace(v.name+" "+v.arg), v.help)
+	}
+	return b.String()
+}
+
+func TestThePageOfKeysIsFresh(t *testing.T) {
+	const file = "../docs/keys.md"
+	want := keysPage()
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is stale: go test ./tui -run Page -update makes it again", file)
+	}
+}
