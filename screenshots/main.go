@@ -4,7 +4,8 @@
 //
 //	go run ./screenshots [-o FOLDER]
 //
-// It needs tmux, and for PNG beside SVG also rsvg-convert.
+// It needs tmux, for PNG beside SVG also rsvg-convert, and for the animated
+// picture ffmpeg and gifsicle.
 package main
 
 import (
@@ -64,6 +65,9 @@ func (s shot) take(ctx context.Context, work, program, folder string) error {
 		if err := term.await(ctx, do.until); err != nil {
 			return err
 		}
+	}
+	if s.film > 0 {
+		return s.roll(ctx, term, work, folder)
 	}
 	text, err := term.picture(ctx)
 	if err != nil {

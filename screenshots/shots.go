@@ -1,7 +1,7 @@
 package main
 
 // The size of every picture, in cells.
-const columns, rows = 100, 30
+const columns, rows = 104, 32
 
 // shot is a picture and the way to it.
 type shot struct {
@@ -9,6 +9,7 @@ type shot struct {
 	title string   // of the window
 	args  []string // of locktop
 	steps []step
+	film  int // frames of an animated picture after the last step; 0: it stands still
 }
 
 // step presses keys, as tmux names them, and waits until the screen matches a
@@ -26,19 +27,72 @@ func shots() []shot {
 		{
 			name:  "locks",
 			title: "locktop demo",
-			args:  []string{"demo"},
+			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
-				{until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
+				{until: `what do you want to see`},
+				{keys: []string{"Escape"}, until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
+			},
+		},
+		{
+			name:  "lock",
+			title: "locktop demo",
+			args:  []string{"demo", "--theme", "dark"},
+			steps: []step{
+				{until: `what do you want to see`},
+				{keys: []string{"Escape"}, until: `so far`},
+				{keys: []string{"/"}, until: `\d+ of \d+`},
+				{keys: []string{"printer"}, until: `1 of \d+`},
+				{keys: []string{"Enter"}, until: `Enter open`},
+				{keys: []string{"Enter"}, until: `(?s)newest first.*(renewed|acquired|appeared)`},
+			},
+		},
+		{
+			name:  "timeline",
+			title: "locktop demo blind-delete",
+			args:  []string{"demo", "blind-delete", "--theme", "dark"},
+			steps: []step{
+				{until: `OVERLAP`},
+				{keys: []string{"2"}, until: `free, with waiters`},
+				{keys: []string{"+", "+"}, until: `(?s)10 s  up to now.*load:.*!`},
 			},
 		},
 		{
 			name:  "load",
-			title: "locktop demo",
-			args:  []string{"demo"},
+			title: "locktop demo blind-delete",
+			args:  []string{"demo", "blind-delete", "--theme", "dark"},
 			steps: []step{
-				{until: `held`},
-				{keys: []string{"3"}, until: `acquired +[5-9]\d\d`},
+				{until: `\d OVERLAPS`},
+				{until: `in the end`},
 			},
+		},
+		{
+			name:  "redlock",
+			title: "locktop demo redlock-minority",
+			args:  []string{"demo", "redlock-minority", "--theme", "dark"},
+			steps: []step{
+				{until: `acquired +\d`},
+				{keys: []string{"]", "]", "]", "4"}, until: `(?s)2 down.*(3/5.*){2}`},
+			},
+		},
+		{
+			name:  "findings",
+			title: "locktop demo",
+			args:  []string{"demo", "--theme", "dark"},
+			steps: []step{
+				{until: `what do you want to see`},
+				{keys: []string{"Escape"}, until: `so far`},
+				{keys: []string{"5"}, until: `what to do`},
+			},
+		},
+		{
+			name:  "demo",
+			title: "locktop demo freeze",
+			args:  []string{"demo", "freeze", "--theme", "dark"},
+			steps: []step{
+				{until: `acquired +\d`},
+				{keys: []string{"2", "+", "+"}, until: `10 s  up to now`},
+			},
+			film: 24,
 		},
 	}
 }

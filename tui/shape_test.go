@@ -189,15 +189,17 @@ func BenchmarkFrameOf10000Locks(b *testing.B) {
 }
 
 func BenchmarkPictureOf10000Locks(b *testing.B) {
-	snap := crowd(10_000)
+	before := newPicture(crowd(10_000), midnight, nil)
+	later := crowd(10_000) // read again: nothing is shared with before
+	later.At = later.At.Add(2 * derivedFor)
 	for b.Loop() {
-		newPicture(snap, midnight, nil)
+		newPicture(later, midnight, before)
 	}
 }
 
 func BenchmarkArrivalOf10000Locks(b *testing.B) {
 	a := crowded(10_000)
-	msg := lookedMsg{at: midnight, picture: newPicture(crowd(10_000), midnight, nil)}
+	msg := lookedMsg{at: midnight, picture: newPicture(crowd(10_000), midnight, a.live)}
 	for b.Loop() {
 		a.Update(msg)
 	}

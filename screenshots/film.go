@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"locktop/tui/svg"
+)
+
+// frameEvery is the time between two frames of an animated picture.
+const frameEvery = 400 * time.Millisecond
+
+// roll writes an animated picture of what happens from now on. Where a program
+// that it takes is missing, it says so and writes nothing.
+func (s shot) roll(ctx context.Context, term *terminal, work, folder string) error {
+	for _, tool := range []string{"rsvg-convert", "ffmpeg", "gifsicle"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			fmt.Printf("%s: left out, there is no %s\n", s.name, tool)
+			return nil
+		}
+	}
+	frames := filepath.Join(work, s.name+"-frames")
+	if err := os.Mkdir(frames, 0o755); err != nil {
+		return err
+	}
+	for i := range s.film {
+		text, err := term.picture(ctx)
+		if err != nil {
+			return err
+		}
+		name := filepath.Join(frames, fmt.Sprintf("%03d.svg", i))
+		if err := os.WriteFile(name, svg.Draw(s.title, text, columns, rows), 0o644); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(frameEvery):
+		}
+	}
+	return s.develop(ctx, frames, filepath.Join(folder, s.name+".gif"))
+}
+
+// develop makes one animated picture of all frames.
+func (s shot) develop(ctx context.Context, frames, to string) error {
+	for i := range s.film {
+		name := filepath.Join(frames, fmt.Sprintf("%03d", i))
+		if err := run(ctx, "rsvg-convert", "--output", name+".png", name+".svg"); err != nil {
+			return err
+		}
+	}
+	raw := filepath.Join(frames, "raw.gif")
+	palette := "split[a][b];[a]palettegen=max_colors=48:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle"
+	rate := fmt.Sprintf("%g", float64(time.Second)/float64(frameEvery))
+	err := errors.Join(
+		run(ctx, "ffmpeg", "-v", "error", "-y", "-framerate", rate, "-i", filepath.Join(frames, "%03d.png"), "-vf", palette, raw),
+		run(ctx, "gifsicle", "-O3", "--lossy=40", "-o", to, raw),
+	)
+	if err == nil {
+		fmt.Println(to)
+	}
+	return err
+}
+
+func run(ctx context.Context, program string, args ...string) error {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
