@@ -173,18 +173,15 @@ func (h *hunches) signs() map[string]string {
 // tokenLeast is the length of a value that two keys do not share by chance.
 const tokenLeast = 16
 
-// kin counts the keys among several with the same value that will not last, and
-// were taken by the same stroke or are called alike: as when somebody takes
-// several locks, or has one value for all its locks.
+// kin counts the keys among several with the same value that were taken by the
+// same stroke or are called alike: as when somebody takes several locks, or has
+// one value for all its locks.
 func (k *hunch) kin(several []*hunch) int {
 	n := 0
-	if k.lock.Expires.Sub(k.since) >= leaseMost {
-		return n
-	}
 	for _, o := range several {
 		together := o.lock.Expires.Sub(k.lock.Expires).Abs() <= jitter
 		alike := family(o.lock.Key) == family(k.lock.Key) && family(k.lock.Key) != ""
-		if o.lock.Expires.Sub(o.since) < leaseMost && (together || alike) {
+		if together || alike {
 			n++
 		}
 	}

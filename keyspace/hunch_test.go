@@ -157,4 +157,12 @@ func TestWhoListensForAKeyMakesItALock(t *testing.T) {
 	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].Crowd() != 1 {
 		t.Errorf("found %+v", scan.Locks)
 	}
+	f := follow(rdb, perhaps())
+	defer f.Close()
+	until(t, f, complete)
+	for range 3 { // it is looked at again, and stays
+		if s := next(t, f); !slices.Equal(keys(s), []string{"door"}) {
+			t.Errorf("followed, found %+v", s.Locks)
+		}
+	}
 }
