@@ -39,7 +39,7 @@ func shots() []shot {
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
 				{until: `what do you want to see`},
-				{keys: []string{"Escape"}, until: `so far`},
+				{keys: []string{"Escape"}, until: `orders:4711`}, // which the menu hides
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
@@ -51,9 +51,9 @@ func shots() []shot {
 			title: "locktop demo blind-delete",
 			args:  []string{"demo", "blind-delete", "--theme", "dark"},
 			steps: []step{
-				{until: `OVERLAP`},
+				{until: `in the end`},
 				{keys: []string{"2"}, until: `free, with waiters`},
-				{keys: []string{"+", "+"}, until: `(?s)10 s  up to now.*load:.*!`},
+				{keys: []string{"+", "+"}, until: `(?s)10 s  up to now.*load:.*!.*orders:4711`},
 			},
 		},
 		{
@@ -80,7 +80,7 @@ func shots() []shot {
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
 				{until: `what do you want to see`},
-				{keys: []string{"Escape"}, until: `so far`},
+				{keys: []string{"Escape"}, until: `orders:4711`}, // which the menu hides
 				{keys: []string{"5"}, until: `what to do`},
 			},
 		},

@@ -39,7 +39,7 @@ func look(ctx context.Context, source Source, before *picture, jump int) tea.Cmd
 }
 
 // show asks for the page of one lock.
-func show(id keyspace.ID) tea.Cmd { return func() tea.Msg { return showMsg{id} } }
+func show(l keyspace.Lock) tea.Cmd { return func() tea.Msg { return showMsg{l} } }
 
 // turn asks for the page at a place.
 func turn(to place) tea.Cmd { return func() tea.Msg { return turnMsg{to} } }

@@ -181,7 +181,7 @@ func (a *app) openPage(name string) (tea.Cmd, error) {
 func (a *app) openLock(key string) (tea.Cmd, error) {
 	for _, l := range a.shown().locks {
 		if widget.Plain(l.Key) == key {
-			return show(l.ID()), nil
+			return show(l), nil
 		}
 	}
 	return nil, fmt.Errorf("there is no lock %s on the screen", key)

@@ -44,7 +44,7 @@ type crashMsg struct {
 }
 
 // showMsg asks for the page of one lock.
-type showMsg struct{ id keyspace.ID }
+type showMsg struct{ lock keyspace.Lock } // as it was last seen
 
 // turnMsg asks for the page at a place.
 type turnMsg struct{ to place }

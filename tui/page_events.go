@@ -47,7 +47,7 @@ func (p *eventsPage) act(s *state, a action) tea.Cmd {
 		p.arrange(s)
 	case enter:
 		if l, ok := p.subject(s); ok {
-			return show(l.ID())
+			return show(l)
 		}
 		s.refuse("no event to open the lock of")
 	}

@@ -57,7 +57,7 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 		p.arrange(s)
 	case enter:
 		if l, ok := p.subject(s); ok {
-			return show(l.ID())
+			return show(l)
 		}
 		s.refuse("no finding to open the lock of")
 	}

@@ -28,7 +28,7 @@ func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last
 func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case showMsg:
-		*p = lockPage{id: msg.id, last: keyspace.Lock{Key: msg.id.Key, Node: msg.id.Node, DB: msg.id.DB}}
+		*p = lockPage{id: msg.lock.ID(), last: msg.lock}
 		p.look(s)
 	case lookedMsg, stillMsg:
 		p.look(s)

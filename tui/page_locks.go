@@ -58,7 +58,7 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	switch a {
 	case enter:
 		if _, ok := p.subject(s); ok {
-			return show(p.chosen)
+			return show(p.last)
 		}
 		s.refuse("no lock to open")
 	case tag:

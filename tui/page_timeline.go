@@ -66,7 +66,7 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		p.jump(s, 1)
 	case enter:
 		if len(p.lanes) > 0 {
-			return show(p.cursor.chosen)
+			return show(p.shown(s))
 		}
 		s.refuse("no lock to open")
 	case back:
@@ -167,6 +167,18 @@ func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
 		return keyspace.Lock{}, false
 	}
 	return s.shown().find(p.cursor.chosen)
+}
+
+// shown is the selected lane's lock, as far as it is known. The lanes of the
+// load know the names of their keys alone.
+func (p *timelinePage) shown(s *state) keyspace.Lock {
+	id := p.cursor.chosen
+	for _, l := range s.shown().locks {
+		if l.ID() == id || id.Node == "" && l.Key == id.Key {
+			return l
+		}
+	}
+	return keyspace.Lock{Key: id.Key, Node: id.Node, DB: id.DB}
 }
 
 // legendLines is the height of what stands below the lanes.
