@@ -100,6 +100,7 @@ func (a *Arena) growth(ctx context.Context, result Result, work Work) (Result, e
 	}
 	grown := Verdict{name: "B2 fair commands"}
 	var first float64
+	work.Warm = 3 * time.Second // so many processes take a while to arrive
 	for _, clients := range []int{16, 128, 1024} {
 		all, err := a.contend(ctx, who, hotCell{clients, true, time.Millisecond}, 3, work)
 		if err != nil {
