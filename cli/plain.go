@@ -37,14 +37,21 @@ func sentence(l keyspace.Lock, at time.Time, found []keyspace.Finding) string {
 	return strings.Join(parts, ", ")
 }
 
-// heldBy names every holder, with its count where it holds more than once.
+// namesTold is how many holders a sentence names.
+const namesTold = 10
+
+// heldBy names the holders, with its count where it holds more than once.
 func heldBy(l keyspace.Lock) string {
 	if len(l.Holders) == 0 {
 		return "free"
 	}
 	var names []string
 	for _, h := range l.Holders {
-		name := widget.Plain(h.Name())
+		if len(names) == namesTold {
+			names = append(names, fmt.Sprintf("%d others", len(l.Holders)-namesTold))
+			break
+		}
+		name := nameOf(h)
 		if h.Count > 1 {
 			name += fmt.Sprintf(" %d times", h.Count)
 		}
@@ -56,6 +63,8 @@ func heldBy(l keyspace.Lock) string {
 		held = "read"
 	case keyspace.Writing:
 		held = "written"
+	case keyspace.Partial:
+		held = "held in part"
 	}
 	return held + " by " + strings.Join(names, " and ")
 }

@@ -148,3 +148,25 @@ func TestSpansArePreciseWhereItMatters(t *testing.T) {
 		}
 	}
 }
+
+func TestLinesForPeopleDoNotGrowWithWhatIsStored(t *testing.T) {
+	l := keyspace.Lock{Key: "k", Kind: keyspace.Semaphore, Format: "f"}
+	for range 256 {
+		l.Holders = append(l.Holders, keyspace.Holder{ID: strings.Repeat("x", 4096), Count: 1})
+	}
+	p := picture{Snapshot: keyspace.Snapshot{Locks: []keyspace.Lock{l}}}
+	for name, write := range map[string]func(io.Writer) error{
+		"plain": func(w io.Writer) error { return writePlain(w, p) },
+		"table": func(w io.Writer) error { return writeTable(w, p, 0) },
+	} {
+		var out strings.Builder
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if len(line) > 2000 {
+				t.Errorf("%s: a line of %d bytes", name, len(line))
+			}
+		}
+	}
+}

@@ -15,9 +15,21 @@ func owner(l keyspace.Lock) string {
 	if len(l.Holders) == 0 {
 		return ""
 	}
-	name := widget.Plain(l.Holders[0].Name())
+	name := nameOf(l.Holders[0])
 	if more := len(l.Holders) - 1; more > 0 {
 		name += fmt.Sprintf(" +%d", more)
+	}
+	return name
+}
+
+// nameWidth is enough of a name to tell it from others. JSON has all of it.
+const nameWidth = 100
+
+// nameOf is what to call a holder in a line for people.
+func nameOf(h keyspace.Holder) string {
+	name := widget.Plain(h.Name())
+	if widget.Width(name) > nameWidth {
+		return widget.Fit(name, nameWidth)
 	}
 	return name
 }
