@@ -1,7 +1,5 @@
 package keyspace
 
-import "slices"
-
 // catalogue is the formats to look for, in order of preference.
 type catalogue []Format
 
@@ -14,22 +12,8 @@ const (
 	whole               // only all of it can
 )
 
-// types lists the Redis types that any format lives in, each once.
-func (c catalogue) types() []string {
-	var types []string
-	for _, f := range c {
-		if !slices.Contains(types, f.Type) {
-			types = append(types, f.Type)
-		}
-	}
-	return types
-}
-
-// look says how closely a key has to be looked at.
+// look says how closely a key has to be looked at that is no companion.
 func (c catalogue) look(key, typ string) look {
-	if c.companion(key) {
-		return nothing
-	}
 	need := nothing
 	for i := range c {
 		f := &c[i]
@@ -50,14 +34,23 @@ func (c catalogue) look(key, typ string) look {
 func (c catalogue) promises(key, typ, first string, atLeast Confidence) bool {
 	for i := range c {
 		f := &c[i]
-		if f.Type != typ || f.Match != nil && !f.Match(key) {
+		if f.Type != typ || f.Glance != nil && f.Glance(key, first) < atLeast {
 			continue
 		}
-		if f.Glance == nil || f.Glance(key, first) >= atLeast {
+		if f.Match == nil || f.Match(key) {
 			return true
 		}
 	}
 	return false
+}
+
+// byType sorts the formats by the type that they live in.
+func (c catalogue) byType() map[string]catalogue {
+	of := make(map[string]catalogue)
+	for _, f := range c {
+		of[f.Type] = append(of[f.Type], f)
+	}
+	return of
 }
 
 // companion reports whether the name alone tells a companion key.

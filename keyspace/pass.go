@@ -77,8 +77,15 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	return p, nil
 }
 
+// hopesMost is how many keys are read in a pass that would need a second sign to
+// count: most of them turn out to be nothing at all.
+const hopesMost = 4096
+
 // accept says how sure a key must be from now on to come out at the end.
 func (p *pass) accept(atLeast Confidence) {
+	if p.sieve.hopes >= hopesMost {
+		atLeast = max(atLeast, p.sieve.enough)
+	}
 	p.sieve.atLeast, p.reader.atLeast = atLeast, atLeast
 }
 

@@ -18,12 +18,15 @@ import (
 // else waits while it runs, and many servers let nobody send scripts.
 type sieve struct {
 	formats  catalogue
+	of       map[string]catalogue // the same, by type
 	atLeast  Confidence
 	trusted  trust
 	shapes   shapes
 	blind    map[string]bool // types of which the server refuses to show a first piece
 	suspects []suspect       // to be asked about next
 	hidden   int             // keys that this user may not read
+	enough   Confidence      // that needs no second sign
+	hopes    int             // keys let through that had less to show
 }
 
 // suspect is a key that nothing rules out so far.
@@ -36,7 +39,7 @@ type suspect struct {
 // be had that would tell more than its name.
 func newSieve(formats catalogue, atLeast Confidence) sieve {
 	return sieve{
-		formats: formats, atLeast: atLeast,
+		formats: formats, of: formats.byType(), atLeast: atLeast, enough: atLeast,
 		shapes: make(shapes), blind: map[string]bool{"stream": true},
 	}
 }
@@ -79,6 +82,7 @@ func (s *sieve) settle(all []*pinch) (promising []ref) {
 		promising = append(promising, p.promising...)
 		s.suspects = append(s.suspects, p.again...)
 		s.hidden += p.unreadable
+		s.hopes += p.hopes
 		for typ := range p.deaf {
 			s.blind[typ] = true
 		}
@@ -101,6 +105,7 @@ type pinch struct {
 	again      []suspect       // of which there is more to ask
 	deaf       map[string]bool // types of which a first piece was refused
 	unreadable int             // keys that this user may not read
+	hopes      int             // of the promising, those that have less than enough to show
 }
 
 // inquiry is what is asked of a suspect: its type, or a piece of its value.
@@ -134,7 +139,7 @@ func (p *pinch) sift(ctx context.Context) error {
 
 // ask queues the next question about a suspect.
 func (q *inquiry) ask(ctx context.Context, pipe redis.Pipeliner, s *sieve) {
-	if q.typ == "" || !q.told && (s.blind[q.typ] || s.formats.look(q.key, q.typ) != glance) {
+	if q.typ == "" || !q.told && (s.blind[q.typ] || s.of[q.typ].look(q.key, q.typ) != glance) {
 		q.kind = pipe.Type(ctx, q.key)
 		return
 	}
@@ -157,7 +162,7 @@ func (p *pinch) typed(q *inquiry) error {
 	}
 	q.found = typ
 	k := ref{q.key, typ}
-	switch need := p.formats.look(k.key, typ); {
+	switch need := p.of[typ].look(k.key, typ); {
 	case need == whole, need == glance && p.blind[typ]:
 		p.promising = append(p.promising, k)
 	case need == glance:
@@ -175,8 +180,12 @@ func (p *pinch) glanced(q *inquiry) {
 		if p.trusted[q.key] != "" {
 			atLeast = Possible
 		}
-		if p.formats.promises(q.key, q.typ, piece, atLeast) {
-			p.promising = append(p.promising, q.ref)
+		if !p.of[q.typ].promises(q.key, q.typ, piece, atLeast) {
+			return
+		}
+		p.promising = append(p.promising, q.ref)
+		if atLeast < p.enough && !p.of[q.typ].promises(q.key, q.typ, piece, p.enough) {
+			p.hopes++
 		}
 	case wrongType(err): // a wrong guess, or it has changed
 		q.found = mixed

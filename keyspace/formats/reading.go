@@ -21,15 +21,20 @@ const glanced = 128
 
 // glance is for Format.Glance.
 func (r reading) glance(key, first string) keyspace.Confidence {
-	if _, ok := r.token(first, time.Time{}); !ok && len(first) < glanced {
+	if _, ok := r.token(first, time.Time{}); !ok && (len(first) < glanced || !lengthy(first)) {
 		return keyspace.No
 	}
 	return max(r.sure(key, true), r.sure(key, false))
 }
 
+// lengthy reports whether a value that is longer than a glance may be a token:
+// what makes tokens that long are names of machines and jobs, not prose, JSON or
+// HTML.
+func lengthy(value string) bool { return only(value, "._-:@+|/=") }
+
 // decode is for Format.Decode.
 func (r reading) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	if e.Truncated() {
+	if e.Truncated() || len(e.Value) >= glanced && !lengthy(e.Value) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	h, ok := r.token(e.Value, e.Now)

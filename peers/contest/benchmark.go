@@ -14,6 +14,8 @@ func Benchmarks() []Benchmark {
 		{"B1", b1},
 		{"B2", b2},
 		{"B3", b3},
+		{"B4", b4},
+		{"B9", b9},
 	}
 }
 
