@@ -165,6 +165,9 @@ func (f *Follower) round(ctx context.Context, all bool) error {
 		f.cost.Commands, f.cost.Took, f.cost.Busy = spent.Commands, spent.Took, spent.Busy
 		return nil
 	}
+	if err := f.ponder(ctx); err != nil {
+		return err
+	}
 	until := now.Add(f.slice())
 	if !all && f.complete {
 		until = now.Add(min(until.Sub(now), sliceNews))
