@@ -15,9 +15,11 @@ import (
 )
 
 // A server may report an expiry seconds late. Nobody has to wait for that.
+// This one never reports any by itself.
 func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
-	child := server.ForTest(t)
+	child := server.ForTest(t, "--enable-debug-command", "yes")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
 	volatile := 20_000
 	if os.Getenv("LOCKTOP_PROOF") != "" {
 		volatile = 100_000

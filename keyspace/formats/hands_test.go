@@ -24,6 +24,28 @@ func (d *diary) Write(a keyspace.Audit) error {
 	return nil
 }
 
+// full is a journal that takes no more.
+type full struct{}
+
+func (full) Write(keyspace.Audit) error { return errors.New("no space left on device") }
+
+func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
+	seen := only(t, rdb, "lock:a")
+	before := everything(t, rdb)
+	b := keyspace.NewBreaker(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
+	if _, err := b.Break(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was done") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := b.Extend(t.Context(), seen, time.Hour); err == nil {
+		t.Error("it was extended")
+	}
+	if after := everything(t, rdb); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
 // breaker acts on the locks of rdb.
 func breaker(rdb *redis.Client) *keyspace.Breaker {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
