@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,7 +28,7 @@ func BenchmarkLoop(b *testing.B) {
 	b.ResetTimer()
 	began := r.Metrics().Acquired
 	for r.Metrics().Acquired < began+int64(b.N) {
-		time.Sleep(time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // a picture of so many keys takes milliseconds
 	}
 	b.ReportMetric(float64(r.Metrics().Acquired-began)/b.Elapsed().Seconds(), "cycles/s")
 }
@@ -71,7 +72,7 @@ func BenchmarkRecorder(b *testing.B) {
 		client := int(clients.Add(1)) - 1
 		r.join(client)
 		for pb.Next() {
-			r.arrive(client, false)
+			r.arrive(client, time.Now(), false)
 			r.acquire(client, time.Now(), time.Millisecond)
 			r.end(client, released, time.Millisecond, nil)
 		}
@@ -82,10 +83,32 @@ func BenchmarkMetricsOfTenThousandClients(b *testing.B) {
 	r := newRecorder(time.Now())
 	for client := range MaxClients {
 		r.join(client)
-		r.arrive(client, false)
+		r.arrive(client, time.Now(), false)
 		r.acquire(client, time.Now(), time.Duration(client)*time.Microsecond)
 	}
 	for b.Loop() {
 		r.metrics(time.Now())
+	}
+}
+
+// What ten thousand clients take of memory.
+func BenchmarkMemoryOfAClient(b *testing.B) {
+	const clients = MaxClients
+	rdb := connect(b, server.ForTest(b).Addr())
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r := started(b, rdb, Scenario{Clients: clients, Keys: Keys{N: 1000}, Hold: Exp(20 * time.Millisecond), Think: Exp(2 * time.Second)})
+		for r.Metrics().Acquired < clients {
+			time.Sleep(10 * time.Millisecond)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		inUse := func(m runtime.MemStats) float64 { return float64(m.HeapAlloc + m.StackInuse) }
+		b.ReportMetric((inUse(after)-inUse(before))/clients, "B/client")
+		if err := r.Close(); err != nil {
+			b.Error(err)
+		}
 	}
 }

@@ -84,11 +84,11 @@ func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
 // round goes from the arrival to the release, and returns how it ended.
 func (c *client) round(halt, stay context.Context, next choice, due time.Time, late bool) (outcome, error) {
 	f := c.fleet
-	f.recorder.arrive(c.number, late)
+	asked := time.Now()
+	f.recorder.arrive(c.number, asked, late)
 	f.note(Event{At: due, Kind: Arrived, Key: f.keys[next.key], Client: c.number + 1, Shared: next.shared})
 	f.oracle.want(next.key, due)
 	f.janitor.touch(stay, next.key)
-	asked := time.Now()
 	l, how, err := c.acquire(stay, next)
 	now := time.Now()
 	if err != nil {
@@ -187,8 +187,12 @@ const (
 
 // work stays inside for a while, or until the lease or the run is over.
 func (c *client) work(halt context.Context, l lease, v *visit, hold time.Duration) fate {
-	timer := time.NewTimer(max(hold, 0))
-	defer timer.Stop()
+	var worked <-chan time.Time
+	if hold > 0 {
+		timer := time.NewTimer(hold)
+		defer timer.Stop()
+		worked = timer.C
+	}
 	over := l.Context().Done()
 	for {
 		if f, strikes := c.plight.take(c.struckInside); strikes {
@@ -200,7 +204,7 @@ func (c *client) work(halt context.Context, l lease, v *visit, hold time.Duratio
 			return done
 		}
 		select {
-		case <-timer.C:
+		case <-worked:
 			return done
 		case <-over:
 			return done

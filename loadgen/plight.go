@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -9,6 +10,7 @@ import (
 // called from any goroutine.
 type plight struct {
 	struck chan struct{} // a fault may have come; holds one
+	calm   atomic.Bool   // nothing pends, and nothing is wrong: most clients, most of the time
 
 	mu      sync.Mutex
 	pending []Fault // in the order they came
@@ -16,12 +18,17 @@ type plight struct {
 	greedy  time.Time // until then
 }
 
-func newPlight() *plight { return &plight{struck: make(chan struct{}, 1)} }
+func newPlight() *plight {
+	p := &plight{struck: make(chan struct{}, 1)}
+	p.calm.Store(true)
+	return p
+}
 
 // add lets a fault wait for its moment.
 func (p *plight) add(f Fault) {
 	p.mu.Lock()
 	p.pending = append(p.pending, f)
+	p.calm.Store(false)
 	p.mu.Unlock()
 	select {
 	case p.struck <- struct{}{}:
@@ -31,6 +38,9 @@ func (p *plight) add(f Fault) {
 
 // take returns the first pending fault that strikes at a moment.
 func (p *plight) take(strikes func(Fault) bool) (Fault, bool) {
+	if p.calm.Load() {
+		return Fault{}, false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, f := range p.pending {
@@ -44,6 +54,9 @@ func (p *plight) take(strikes func(Fault) bool) (Fault, bool) {
 
 // needsWire reports whether a fault waits for a wire of the client's own.
 func (p *plight) needsWire() bool {
+	if p.calm.Load() {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.pending {
@@ -73,6 +86,9 @@ func (p *plight) setGreedy(until time.Time) {
 }
 
 func (p *plight) isGreedy(now time.Time) bool {
+	if p.calm.Load() {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return now.Before(p.greedy)

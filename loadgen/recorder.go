@@ -106,8 +106,7 @@ func (r *recorder) part(client int) {
 
 // arrive counts the beginning of an attempt; late is whether it should have
 // begun before.
-func (r *recorder) arrive(client int, late bool) {
-	now := time.Now()
+func (r *recorder) arrive(client int, now time.Time, late bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.clients[client]
