@@ -53,7 +53,7 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, link := linked(t)
-		r := started(t, rdb, Scenario{Clients: 5, Keys: Keys{N: 2}, Hold: Const(time.Hour)})
+		r := started(t, rdb, Scenario{Clients: 5, Keys: Keys{N: 2}, Seed: 1, Hold: Const(time.Hour)})
 		time.Sleep(time.Second)
 		link.Freeze()
 		before := time.Now()

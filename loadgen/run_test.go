@@ -211,7 +211,7 @@ func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
 func TestStopCutsWorkShortAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
-		r := started(t, rdb, Scenario{Clients: 5, Keys: Keys{N: 2}, Hold: Const(time.Hour)})
+		r := started(t, rdb, Scenario{Clients: 5, Keys: Keys{N: 2}, Seed: 1, Hold: Const(time.Hour)})
 		time.Sleep(10 * time.Second)
 		before := time.Now()
 		stop(t, r)
