@@ -43,7 +43,7 @@ func shots() []shot {
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
-				{keys: []string{"Enter"}, until: `(?s)newest first.*(renewed|acquired|appeared)`},
+				{keys: []string{"Enter"}, until: `(?s)newest first.*(renewed|released|expired).*(acquired|appeared)`},
 			},
 		},
 		{
@@ -51,6 +51,7 @@ func shots() []shot {
 			title: "locktop demo blind-delete",
 			args:  []string{"demo", "blind-delete", "--theme", "dark"},
 			steps: []step{
+				{until: `\d OVERLAPS`},
 				{until: `in the end`},
 				{keys: []string{"2"}, until: `free, with waiters`},
 				{keys: []string{"+", "+"}, until: `(?s)10 s  up to now.*load:.*!.*orders:4711`},
