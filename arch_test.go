@@ -103,10 +103,28 @@ func (s source) uses(thing string) bool {
 	})
 }
 
-// sources parses every Go file of this module.
+// sources looks at every Go file of this module.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
+	eachFile(t, func(name string, file *ast.File) {
+		s := source{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), now: readsClock(file)}
+		for _, imp := range file.Imports {
+			value, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.imports = append(s.imports, value)
+		}
+		all = append(all, s)
+	})
+	return all
+}
+
+// eachFile parses every Go file of this module, with its comments. Its name is
+// slash-separated, from the top of the repository.
+func eachFile(t *testing.T, visit func(name string, file *ast.File)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -120,26 +138,15 @@ func sources(t *testing.T) []source {
 		if filepath.Ext(p) != ".go" {
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), p, nil, 0)
-		if err != nil {
-			return err
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
+		if err == nil {
+			visit(filepath.ToSlash(p), file)
 		}
-		name := filepath.ToSlash(p)
-		s := source{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), now: readsClock(file)}
-		for _, imp := range file.Imports {
-			value, err := strconv.Unquote(imp.Path.Value)
-			if err != nil {
-				return err
-			}
-			s.imports = append(s.imports, value)
-		}
-		all = append(all, s)
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all
 }
 
 // readsClock reports whether a file mentions time.Now, time.Since or time.Until.

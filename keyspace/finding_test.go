@@ -108,7 +108,8 @@ func redlock(tokens ...string) keyspace.Lock {
 	return l
 }
 
-// Each risk stands beside the nearest server that is safe from it.
+// Each risk stands beside the nearest server that is safe from it. Scenario 97 is
+// that of a clock which steps.
 func TestRisks(t *testing.T) {
 	one := func(s keyspace.Server) keyspace.Snapshot {
 		s.Addr = "one"
