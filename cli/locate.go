@@ -23,6 +23,7 @@ func inCluster(seed endpoint, replicas bool) func(context.Context, *servers) ([]
 			if err != nil {
 				return nil, err
 			}
+			//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS
 			slots, err := rdb.ClusterSlots(ctx).Result()
 			if err == nil {
 				return nodesOf(slots, e, replicas), nil

@@ -617,7 +617,7 @@ func (f *Follower) clock(began time.Time) {
 		return // nothing was asked: all known locks are quiet
 	}
 	f.clockAt = f.reader.now
-	offset := f.reader.now.Sub(time.Now())
+	offset := time.Until(f.reader.now)
 	if offset < f.offset && f.offset-offset < time.Since(began)+time.Second && f.offset != 0 {
 		return
 	}

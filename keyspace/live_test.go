@@ -232,6 +232,41 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 	}
 }
 
+// Where there are no pushes, but somebody has switched on the notifications that
+// tell as much, these are followed.
+func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
+	child := server.ForTest(t, "--notify-keyspace-events", "KEA")
+	admin := connect(t, redis.Options{Addr: child.Addr()})
+	do(t, admin, "ACL", "SETUSER", "looker", "on", ">pw", "~*", "allchannels", "+@all", "-client|tracking")
+	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
+	f := follow(connect(t, redis.Options{Addr: child.Addr(), Username: "looker", Password: "pw"}), announcing())
+	defer f.Close()
+	next := func(what string, so func([]keyspace.Event, keyspace.Snapshot) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			events, _, err := f.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := f.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if so(append(events, s.Events...), s) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("still waiting for %s, following by %+v", what, s.Follow)
+			}
+		}
+	}
+	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Follow.Mode == keyspace.Notify })
+	do(t, admin, "DEL", "lock:a")
+	next("the release", func(events []keyspace.Event, _ keyspace.Snapshot) bool {
+		return slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Released })
+	})
+}
+
 // While known locks are quiet the server is hardly asked for anything, and what its
 // clock said when it last was must not be taken for what it says now.
 func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {

@@ -38,6 +38,7 @@ type ear struct {
 
 	mu      sync.Mutex
 	refusal error // why there is no tracking; nil: there is
+	instead bool  // without tracking, keyspace notifications tell as much
 	deaf    []string
 	err     error // why it ended
 	heard   heard
@@ -131,9 +132,29 @@ func (e *ear) track(ctx context.Context, cn *redis.Conn) error {
 	err := cn.Do(ctx, argv...).Err()
 	if _, answered := errors.AsType[redis.Error](err); answered {
 		e.refuse(err)
+		e.lookForNotifications(ctx, cn)
 		return nil
 	}
 	return err
+}
+
+// lookForNotifications finds out whether somebody has switched on the keyspace
+// notifications that tell of all changes. Who may not ask does without.
+func (e *ear) lookForNotifications(ctx context.Context, cn *redis.Conn) {
+	const setting = "notify-keyspace-events"
+	set, err := cn.ConfigGet(ctx, setting).Result()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.instead = err == nil && tellAll(set[setting])
+}
+
+// tellAll reports whether notifications of these flags tell of all changes of the
+// types that locks are stored in.
+func tellAll(flags string) bool {
+	if !strings.Contains(flags, "E") {
+		return false
+	}
+	return strings.Contains(flags, "A") || !strings.ContainsFunc("g$lshzxe", func(r rune) bool { return !strings.ContainsRune(flags, r) })
 }
 
 func (e *ear) refuse(err error) {
@@ -281,6 +302,14 @@ func (e *ear) tracking() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.refusal
+}
+
+// notified reports whether keyspace notifications would tell of changes, where
+// there is no tracking.
+func (e *ear) notified() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.instead
 }
 
 // silent lists the channels that the user may not listen to.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -119,6 +118,9 @@ func (t *tracker) welcome() {
 	}
 	t.ear, t.pause, t.resync = next, 0, true
 	t.why = next.tracking()
+	if notify := t.why != nil && next.notified(); notify != t.notify {
+		t.notify, t.outgrew = notify, true // the next ear listens to what this one need not, or the other way round
+	}
 }
 
 // later puts the next attempt off.
@@ -243,15 +245,6 @@ func (t *tracker) blind(formats catalogue) []string {
 // hears reports whether announcements of a format would be heard.
 func (t *tracker) hears(f *Format) bool {
 	return f != nil && f.Announces != nil && t.ear != nil && !slices.Contains(t.ear.silent(), f.Announces.Pattern)
-}
-
-// complete reports whether notifications of these flags tell of all changes of
-// the types that locks are stored in.
-func completeFlags(flags string) bool {
-	if !strings.Contains(flags, "E") {
-		return false
-	}
-	return strings.Contains(flags, "A") || !strings.ContainsFunc("g$lshzxe", func(r rune) bool { return !strings.ContainsRune(flags, r) })
 }
 
 // lag is how late changes were read.

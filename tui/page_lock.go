@@ -17,7 +17,6 @@ type lockPage struct {
 	last keyspace.Lock // as it was last seen
 	gone bool          // it is not there now
 	top  int           // the first line in sight
-	all  int           // lines there are, at the last look
 }
 
 func (p *lockPage) title() string { return "" }
