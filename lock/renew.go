@@ -182,6 +182,7 @@ func renewalPatience(batch []*hold, now time.Time) time.Duration {
 
 // renewed takes in the outcome of a renewal that was sent then.
 func (h *hold) renewed(sent time.Time, reply any, err error) {
+	at := time.Now() // before an Unlock that waits for this goes on
 	due := h.doneRenewing(sent, err)
 	if err != nil {
 		return
@@ -189,7 +190,7 @@ func (h *hold) renewed(sent time.Time, reply any, err error) {
 	if h.extended(sent, h.opts.TTL, reply) != nil {
 		return
 	}
-	h.client.tell(Event{Kind: Renewed, At: time.Now(), Key: h.key, Owner: h.client.owner, Token: h.token, Late: sent.Sub(due)})
+	h.client.tell(Event{Kind: Renewed, At: at, Key: h.key, Owner: h.client.owner, Token: h.token, Late: sent.Sub(due)})
 }
 
 // doneRenewing marks the renewal in flight as over and returns when it was due.

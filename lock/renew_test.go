@@ -72,7 +72,7 @@ func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 // afterlife notes renewals of what is over.
 type afterlife struct {
 	mu             sync.Mutex
-	buried         map[string]bool // tokens
+	buried         map[string]time.Time // when, by token
 	renewals, late int
 }
 
@@ -83,7 +83,7 @@ func (a *afterlife) write(e lock.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.renewals++
-	if a.buried[e.Token] {
+	if over, ok := a.buried[e.Token]; ok && e.At.After(over) {
 		a.late++
 	}
 }
@@ -92,9 +92,9 @@ func (a *afterlife) bury(token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.buried == nil {
-		a.buried = make(map[string]bool)
+		a.buried = make(map[string]time.Time)
 	}
-	a.buried[token] = true
+	a.buried[token] = time.Now()
 }
 
 // Scenario 55.
