@@ -592,7 +592,7 @@ func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
 
 // The cursors of one process mean nothing to another.
 func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
-	child := server.ForTest(t, "--appendonly", "yes")
+	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	fill(t, rdb, 5000)
 	do(t, rdb, "SET", "lock:a", "token:a")

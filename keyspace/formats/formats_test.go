@@ -92,10 +92,11 @@ func check(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duratio
 
 // tolerance is how far a deadline may be off: some formats write whole seconds.
 func tolerance(l keyspace.Lock) time.Duration {
+	const busy = 500 * time.Millisecond // a machine that does other things as well
 	if l.Format == "mlanett" || l.Format == "resque-lock-timeout" {
-		return time.Second + 50*time.Millisecond
+		return time.Second + busy
 	}
-	return 50 * time.Millisecond
+	return busy
 }
 
 func TestEverySampleIsFoundAsItIs(t *testing.T) {
