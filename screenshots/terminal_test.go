@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,8 @@ func TestTerminalHasTheSizeAndAllColours(t *testing.T) {
 	t.Setenv("CI", "true")
 	t.Setenv("NO_COLOR", "1")
 	term := terminalFor(t, `stty size; echo "CI=$CI. NO_COLOR=$NO_COLOR. COLORTERM=$COLORTERM."; read line`)
-	if err := term.await(t.Context(), `30 100\s+CI=\. NO_COLOR=\. COLORTERM=truecolor\.`); err != nil {
+	want := fmt.Sprintf(`%d %d\s+CI=\. NO_COLOR=\. COLORTERM=truecolor\.`, rows, columns)
+	if err := term.await(t.Context(), want); err != nil {
 		t.Error(err)
 	}
 }
