@@ -3,66 +3,6 @@ package keyspace
 // catalogue is the formats to look for, in order of preference.
 type catalogue []Format
 
-// look is what has to be seen of a key before it can be ruled out.
-type look uint8
-
-const (
-	nothing look = iota // no format takes a key of this type and name
-	glance              // a first piece of its value may rule it out
-	whole               // only all of it can
-)
-
-// look says how closely a key has to be looked at that is no companion.
-func (c catalogue) look(key, typ string) look {
-	need := nothing
-	for i := range c {
-		f := &c[i]
-		settled := need == glance && f.Glance != nil // whatever its name
-		if f.Type != typ || settled || f.Match != nil && !f.Match(key) {
-			continue
-		}
-		if f.Glance == nil {
-			return whole
-		}
-		need = glance
-	}
-	return need
-}
-
-// promises reports whether some format could still make at least this much of
-// a key, having seen the first piece of its value.
-func (c catalogue) promises(key, typ, first string, atLeast Confidence) bool {
-	for i := range c {
-		f := &c[i]
-		if f.Type != typ || f.Glance != nil && f.Glance(key, first) < atLeast {
-			continue
-		}
-		if f.Match == nil || f.Match(key) {
-			return true
-		}
-	}
-	return false
-}
-
-// byType sorts the formats by the type that they live in.
-func (c catalogue) byType() map[string]catalogue {
-	of := make(map[string]catalogue)
-	for _, f := range c {
-		of[f.Type] = append(of[f.Type], f)
-	}
-	return of
-}
-
-// companion reports whether the name alone tells a companion key.
-func (c catalogue) companion(key string) bool {
-	for i := range c {
-		if c[i].Companion != nil && c[i].Companion(key) {
-			return true
-		}
-	}
-	return false
-}
-
 // surest returns the format that is surest of an entry, the first of them if
 // several are, and how sure it is: No if none takes it.
 func (c catalogue) surest(e Entry) (Format, Confidence) {

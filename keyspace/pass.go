@@ -20,18 +20,18 @@ type pass struct {
 	cost      Cost
 	way       time.Duration // what the last page took on its way, the server's work aside
 	atOnce    bool          // the stages may ask the server at the same time
-	count     int64         // COUNT of the next pages
 	visited   int64         // keys, by all walks together
 	link      link          // of the walks
 	open      func() link   // another
-	walks     []*walk
+	turn      turn
 	sieve     sieve
 	reader    reader
 	promising []ref // for the reader
 }
 
-// Bounds of a page.
+// Bounds of a step, and of a page.
 const (
+	manyPages  = 4                      // in a step, where nobody minds how much is asked at once
 	firstCount = 250                    // COUNT of the first
 	minCount   = 50                     // however slow the server
 	maxCount   = 1000                   // more stalls everybody else for milliseconds
@@ -43,12 +43,12 @@ const (
 func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	p := &pass{
 		server: Server{Addr: s.node},
-		count:  firstCount,
 		atOnce: s.opts.Pace == nil,
 		link:   s.link(),
 		open:   s.link,
-		sieve:  newSieve(s.opts.Formats, s.opts.MinConfidence),
+		sieve:  newSieve(s.index, s.opts.MinConfidence),
 		reader: s.reader(),
+		turn:   turn{count: firstCount},
 	}
 	pipe := s.rdb.Pipeline()
 	clock := pipe.Time(ctx)
@@ -72,7 +72,7 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 		globs = []string{""}
 	}
 	for _, glob := range globs {
-		p.walks = append(p.walks, &walk{glob: glob, keys: p.cost.Keys})
+		p.turn.walks = append(p.turn.walks, walk{glob: glob, keys: p.cost.Keys})
 	}
 	return p, nil
 }
@@ -91,31 +91,30 @@ func (p *pass) accept(atLeast Confidence) {
 
 // done reports whether there is nothing left to look at.
 func (p *pass) done() bool {
-	return p.walked() && len(p.sieve.suspects) == 0 && len(p.promising) == 0
-}
-
-// walked reports whether all walks are over.
-func (p *pass) walked() bool {
-	return !slices.ContainsFunc(p.walks, func(w *walk) bool { return !w.done() })
+	return p.turn.walked() && len(p.sieve.suspects) == 0 && len(p.promising) == 0
 }
 
 // complete reports whether the whole keyspace has been looked at.
 func (p *pass) complete() bool {
-	return p.done() && !slices.ContainsFunc(p.walks, func(w *walk) bool { return w.endless })
+	return p.done() && !slices.ContainsFunc(p.turn.walks, func(w walk) bool { return w.endless })
 }
 
-// step takes each stage a page further, and returns the locks that came out at
-// the end. On error nothing has moved, and the step may be tried again, as long
-// as the server is the same process: its cursors mean nothing to another.
+// step takes each stage further, the walks by a page, or by some where all go at
+// once: then what one stage waits for another at the end weighs less. It returns
+// the locks that came out at the end. On error nothing has moved, and the step
+// may be tried again, as long as the server is the same process: its cursors mean
+// nothing to another.
 func (p *pass) step(ctx context.Context) ([]found, error) {
-	var pages []*redis.ScanCmd
+	var next turn
 	var locks []found
 	pinches := p.sieve.pinches(p.open)
 	stages, ctx := errgroup.WithContext(ctx)
+	pages := manyPages
 	if !p.atOnce {
 		stages.SetLimit(1)
+		pages = 1
 	}
-	stages.Go(func() (err error) { pages, err = p.turn(ctx); return err })
+	stages.Go(func() (err error) { next, err = p.turn.over(ctx, &p.link, pages); return err })
 	for _, some := range pinches {
 		stages.Go(func() error { return some.sift(ctx) })
 	}
@@ -126,43 +125,11 @@ func (p *pass) step(ctx context.Context) ([]found, error) {
 		return nil, err
 	}
 	p.promising = p.sieve.settle(pinches)
-	return locks, p.leaf(pages)
-}
-
-// turn asks for the next page of each walk.
-func (p *pass) turn(ctx context.Context) ([]*redis.ScanCmd, error) {
-	if p.walked() {
-		return nil, nil
-	}
-	pages := make([]*redis.ScanCmd, len(p.walks))
-	err := p.link.ask(ctx, "scan keys", func(pipe redis.Pipeliner) {
-		for i, w := range p.walks {
-			pages[i] = w.ask(ctx, pipe, p.count)
-		}
-	})
-	return pages, err
-}
-
-// leaf hands the names on the pages to the sieve, and fits the size of the next
-// to what these took the server.
-func (p *pass) leaf(pages []*redis.ScanCmd) error {
-	turned := 0
-	for i, page := range pages {
-		names, visited, err := p.walks[i].take(page, p.count)
-		if err != nil {
-			return err
-		}
-		p.sieve.add(names)
-		p.visited += visited
-		if page != nil {
-			turned++
-		}
-	}
-	p.cost.Scanned = p.visited / int64(len(p.walks))
-	if turned > 0 {
-		p.count = nextCount(p.count, p.link.took/time.Duration(turned))
-	}
-	return nil
+	p.sieve.add(next.names)
+	p.visited += next.visited
+	p.cost.Scanned = p.visited / int64(len(next.walks))
+	p.turn = next
+	return locks, nil
 }
 
 // book adds up what the stages have cost, and takes the clock of the one that
@@ -179,14 +146,4 @@ func (p *pass) book(pinches []*pinch) {
 		}
 		p.cost.add(l.reckon())
 	}
-}
-
-// nextCount fits COUNT to what a page took the server, by the server's clock.
-func nextCount(count int64, took time.Duration) int64 {
-	fit := 2 * count
-	if took > 0 {
-		fit = count * int64(pageTime) / int64(took)
-	}
-	fit = min(max(fit, count/2), 2*count)
-	return min(max(fit, minCount), maxCount)
 }

@@ -19,6 +19,7 @@ import (
 type Scanner struct {
 	rdb     redis.UniversalClient
 	opts    ScanOptions
+	index   *index
 	node    string
 	refused *refusals
 }
@@ -47,7 +48,7 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 	if o.Progress == nil {
 		o.Progress = func(Snapshot) {}
 	}
-	s := &Scanner{rdb: rdb, opts: o, refused: &refusals{}}
+	s := &Scanner{rdb: rdb, opts: o, index: newIndex(o.Formats), refused: &refusals{}}
 	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
 		s.node = c.Options().Addr
 	}

@@ -157,7 +157,7 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 	if !s.Complete || s.Cost.Keys != 7300 || s.Cost.Scanned != 7300 || s.Cost.Took <= 0 {
 		t.Errorf("complete %v at a cost of %+v", s.Complete, s.Cost)
 	}
-	if !slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) || len(progress) < 7 {
+	if !slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) || len(progress) < 4 {
 		t.Errorf("the progress was %+v", progress)
 	}
 	if early != len(want) {

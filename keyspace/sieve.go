@@ -17,8 +17,7 @@ import (
 // a command from Lua takes the server as long as to get it from a client, all
 // else waits while it runs, and many servers let nobody send scripts.
 type sieve struct {
-	formats  catalogue
-	of       map[string]catalogue // the same, by type
+	*index
 	atLeast  Confidence
 	trusted  trust
 	shapes   shapes
@@ -35,11 +34,11 @@ type suspect struct {
 	told bool // the type is what the server said, no guess
 }
 
-// newSieve returns a sieve for these formats. Of a stream there is no piece to
+// newSieve returns a sieve for the formats of an index. Of a stream there is no piece to
 // be had that would tell more than its name.
-func newSieve(formats catalogue, atLeast Confidence) sieve {
+func newSieve(x *index, atLeast Confidence) sieve {
 	return sieve{
-		formats: formats, of: formats.byType(), atLeast: atLeast, enough: atLeast,
+		index: x, atLeast: atLeast, enough: atLeast,
 		shapes: make(shapes), blind: map[string]bool{"stream": true},
 	}
 }
@@ -59,17 +58,7 @@ const pinchSize = 256
 func (s *sieve) pinches(open func() link) []*pinch {
 	var all []*pinch
 	for some := range slices.Chunk(s.suspects, pinchSize) {
-		p := &pinch{sieve: s, link: open()}
-		for _, k := range some {
-			if s.formats.companion(k.key) {
-				continue
-			}
-			if k.typ == "" {
-				k.typ = s.shapes.guess(k.key)
-			}
-			p.asked = append(p.asked, inquiry{suspect: k})
-		}
-		all = append(all, p)
+		all = append(all, &pinch{sieve: s, link: open(), some: some})
 	}
 	return all
 }
@@ -77,7 +66,7 @@ func (s *sieve) pinches(open func() link) []*pinch {
 // settle takes in what came of the pinches, keeps those as suspects of which
 // there is more to ask, and returns the keys to be read.
 func (s *sieve) settle(all []*pinch) (promising []ref) {
-	s.suspects = s.suspects[:0]
+	s.suspects = nil
 	for _, p := range all {
 		promising = append(promising, p.promising...)
 		s.suspects = append(s.suspects, p.again...)
@@ -100,6 +89,7 @@ func (s *sieve) settle(all []*pinch) (promising []ref) {
 type pinch struct {
 	*sieve
 	link
+	some       []suspect
 	asked      []inquiry
 	promising  []ref           // worth reading
 	again      []suspect       // of which there is more to ask
@@ -118,6 +108,7 @@ type inquiry struct {
 
 // sift asks, and judges by the answers.
 func (p *pinch) sift(ctx context.Context) error {
+	p.line()
 	err := p.ask(ctx, "look at keys", func(pipe redis.Pipeliner) {
 		for i := range p.asked {
 			p.asked[i].ask(ctx, pipe, p.sieve)
@@ -137,9 +128,23 @@ func (p *pinch) sift(ctx context.Context) error {
 	return nil
 }
 
+// line lines up the questions.
+func (p *pinch) line() {
+	p.asked = make([]inquiry, 0, len(p.some))
+	for _, k := range p.some {
+		if p.belongs(k.key) {
+			continue
+		}
+		if k.typ == "" {
+			k.typ = p.shapes.guess(k.key)
+		}
+		p.asked = append(p.asked, inquiry{suspect: k})
+	}
+}
+
 // ask queues the next question about a suspect.
 func (q *inquiry) ask(ctx context.Context, pipe redis.Pipeliner, s *sieve) {
-	if q.typ == "" || !q.told && (s.blind[q.typ] || s.of[q.typ].look(q.key, q.typ) != glance) {
+	if q.typ == "" || !q.told && (s.blind[q.typ] || s.look(q.key, q.typ) != glance) {
 		q.kind = pipe.Type(ctx, q.key)
 		return
 	}
@@ -162,7 +167,7 @@ func (p *pinch) typed(q *inquiry) error {
 	}
 	q.found = typ
 	k := ref{q.key, typ}
-	switch need := p.of[typ].look(k.key, typ); {
+	switch need := p.look(k.key, typ); {
 	case need == whole, need == glance && p.blind[typ]:
 		p.promising = append(p.promising, k)
 	case need == glance:
@@ -180,11 +185,12 @@ func (p *pinch) glanced(q *inquiry) {
 		if p.trusted[q.key] != "" {
 			atLeast = Possible
 		}
-		if !p.of[q.typ].promises(q.key, q.typ, piece, atLeast) {
+		sure := p.promises(q.key, q.typ, piece, p.enough)
+		if sure < atLeast {
 			return
 		}
 		p.promising = append(p.promising, q.ref)
-		if atLeast < p.enough && !p.of[q.typ].promises(q.key, q.typ, piece, p.enough) {
+		if sure < p.enough {
 			p.hopes++
 		}
 	case wrongType(err): // a wrong guess, or it has changed

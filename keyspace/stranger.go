@@ -17,7 +17,7 @@ const (
 
 // promising reports whether an unknown key is worth a look.
 func (f *Follower) promising(key string) bool {
-	if f.reader.formats.companion(key) || !f.scanner.selects(key) {
+	if f.scanner.index.belongs(key) || !f.scanner.selects(key) {
 		return false
 	}
 	if at, known := f.dull[key]; known {
@@ -53,7 +53,7 @@ func (f *Follower) introduce(ctx context.Context, keys []string) ([]ref, error) 
 	for i, key := range keys {
 		switch typ := types[i].Val(); {
 		case typ == "none": // gone already, and perhaps soon back
-		case f.reader.formats.look(key, typ) == nothing:
+		case f.scanner.index.look(key, typ) == nothing:
 			f.dull[key] = time.Now()
 		default:
 			refs = append(refs, ref{key, typ})

@@ -41,7 +41,7 @@ func TestAWalkWithoutEndIsGivenUp(t *testing.T) {
 	if visited != w.keys {
 		t.Errorf("it is said to have visited %d of %d keys", visited, w.keys)
 	}
-	if p := (pass{walks: []*walk{w}}); !p.done() || p.complete() {
+	if p := (pass{turn: turn{walks: []walk{*w}}}); !p.done() || p.complete() {
 		t.Error("the pass should be done, and incomplete")
 	}
 }

@@ -41,7 +41,7 @@ func median(all []float64) float64 {
 }
 
 // walkBare is the cheapest way to see every key once.
-func walkBare(b *testing.B, rdb *redis.Client) {
+func walkBare(b testing.TB, rdb *redis.Client) {
 	b.Helper()
 	cursor := uint64(0)
 	for {

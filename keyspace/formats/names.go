@@ -70,9 +70,17 @@ func otherwise(key string) bool {
 // words yields the runs of ASCII letters and digits in a key, and of bytes
 // beyond ASCII.
 func words(key string) iter.Seq[string] {
-	return strings.FieldsFuncSeq(key, func(r rune) bool {
-		return r < 0x80 && !alnum(byte(r))
-	})
+	return func(yield func(string) bool) {
+		for from, i := 0, 0; i <= len(key); i++ {
+			if i < len(key) && (key[i] >= 0x80 || alnum(key[i])) {
+				continue
+			}
+			if i > from && !yield(key[from:i]) {
+				return
+			}
+			from = i + 1
+		}
+	}
 }
 
 func alnum(c byte) bool {

@@ -29,8 +29,11 @@ func shedlock() keyspace.Format {
 func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 	rest, ok := strings.CutPrefix(value, "ADDED:")
 	stamp, host, found := strings.Cut(rest, "@")
+	if !ok || !found || host == "" {
+		return keyspace.Holder{}, false
+	}
 	at, err := time.Parse(time.RFC3339Nano, stamp)
-	if !ok || !found || host == "" || err != nil {
+	if err != nil {
 		return keyspace.Holder{}, false
 	}
 	if id, cut := len(host)-37, len(host) > 37; cut && host[id] == ':' && isUUID(host[id+1:]) {
