@@ -138,12 +138,11 @@ func (l carelessLease) Unlock(ctx context.Context) error { return l.rdb.Del(ctx,
 func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	s := Scenario{
 		Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Keys: Keys{N: 1}, Clients: 6,
-		Hold: Const(100 * time.Millisecond), Think: Const(time.Millisecond), Duration: 10 * time.Second,
-		Faults: []Fault{
-			{At: 500 * time.Millisecond, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond},
-			{At: 2 * time.Second, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond},
-			{At: 4 * time.Second, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond},
-		},
+		Hold: Const(100 * time.Millisecond), Think: Const(50 * time.Millisecond), Duration: 10 * time.Second,
+	}
+	s.Lock.Wait = Wait{Poll: 10 * time.Millisecond} // nobody would be told by DEL
+	for at := 500 * time.Millisecond; at < s.Duration; at += 700 * time.Millisecond {
+		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
 	}
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	r, err := newRun(on, s, openCareless)
