@@ -74,3 +74,23 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 		checkNoKeys(t, rdb)
 	})
 }
+
+func TestAFaultMayOutliveItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, _ := linked(t)
+		r := started(t, rdb, Scenario{
+			Clients: 1, Keys: Keys{N: 1}, Seed: 1, Hold: Const(time.Second), Think: Const(time.Second),
+			Faults: []Fault{
+				{Kind: Slow, Delay: time.Millisecond, For: 20 * time.Second},
+				{At: 5 * time.Second, Kind: Crash, For: 5 * time.Second},
+			},
+		})
+		time.Sleep(30 * time.Second)
+		if m := r.Metrics(); m.Dead != 0 || m.Abandoned != 1 {
+			t.Errorf("it did not crash and come back: %+v", m)
+		}
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

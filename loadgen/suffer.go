@@ -27,8 +27,9 @@ func (c *client) suffer(stay context.Context) error {
 		case CutReplies:
 			c.sever(f, true)
 		case Slow:
-			c.wire.slow(f.Delay, f.Jitter)
-			c.fleet.after(f, c.number, func() { c.wire.slow(0, 0) })
+			w := c.wire // a crash takes it away from the client
+			w.slow(f.Delay, f.Jitter)
+			c.fleet.after(f, c.number, func() { w.slow(0, 0) })
 		case Skew:
 			c.plight.setClock(f.By)
 			c.fleet.after(f, c.number, func() { c.plight.setClock(0) })
