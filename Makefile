@@ -48,6 +48,12 @@ bench-quick: ## the same in under a minute: a line for each goal, ok or short
 gobench: ## run the Go benchmarks of PACKAGE (./...)
 	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGE)
 
+DURATION ?= 10m
+
+.PHONY: soak
+soak: ## fight over locks of all kinds for DURATION (10m) under random faults; SEED=N repeats a run (needs redis-server)
+	$(GO) run ./soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))
+
 .PHONY: smoke
 smoke: ## start the built program in a terminal and press keys (needs tmux)
 	@bash .ci/smoke

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+// Scenarios 7, 36, 52, 54, 61, 94, 95, 109 and 111, on servers that are killed,
+// stopped and paused.
+func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	var out, progress bytes.Buffer
+	sum, err := soak(t.Context(), everything(), 1, 12*time.Second, &out, &progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sum.sound() {
+		t.Errorf("%s%s", &progress, &out)
+	}
+	if len(sum.faults) < 8 || sum.holds < 500 || sum.proofs != 7 {
+		t.Errorf("it shows little: %s", &out)
+	}
+	if strings.Count(out.String(), "\n") != 1 || !strings.Contains(out.String(), "seed 1: ") || !strings.Contains(out.String(), " 0 overlaps") {
+		t.Errorf("the line of figures is %q", &out)
+	}
+}
+
+func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	var out, progress bytes.Buffer
+	broken := lineup{one: []loadgen.Lock{{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond}}}
+	sum, err := soak(t.Context(), broken, 1, 4*time.Second, &out, &progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.sound() || sum.overlaps == 0 || sum.unproved == 0 || !strings.Contains(progress.String(), "Violation:overlap") {
+		t.Errorf("not seen: %s%s", &progress, &out)
+	}
+}
+
+func TestTheSameSeedStrikesTheSameBlows(t *testing.T) {
+	const length = time.Minute
+	fenced := loadgen.Lock{Kind: loadgen.Mutex, Fence: true}
+	if a, b := blows(7, length, 5), blows(7, length, 5); !reflect.DeepEqual(a, b) {
+		t.Errorf("%v\n%v", a, b)
+	}
+	if a, b := troubles(7, length, fenced), troubles(7, length, fenced); !reflect.DeepEqual(a, b) {
+		t.Errorf("%v\n%v", a, b)
+	}
+	if reflect.DeepEqual(blows(7, length, 5), blows(8, length, 5)) || reflect.DeepEqual(troubles(7, length, fenced), troubles(8, length, fenced)) {
+		t.Error("another seed changes nothing")
+	}
+}
+
+// What a round leaves behind is looked at when all is in order again.
+func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
+	for seed := range uint64(200) {
+		struck := map[string]bool{}
+		end := time.Duration(0)
+		for _, b := range blows(seed, time.Minute, 5) {
+			if b.at < end || b.at+b.lasts > time.Minute-settling || len(b.nodes) < 1 || len(b.nodes) > 3 {
+				t.Fatalf("seed %d: %+v, after %s", seed, b, end)
+			}
+			end = b.at + b.lasts
+			struck[string(b.kind)] = true
+		}
+		for _, f := range troubles(seed, time.Minute, loadgen.Lock{}) {
+			if f.At+f.For > time.Minute-settling {
+				t.Fatalf("seed %d: %+v", seed, f)
+			}
+			struck[string(f.Kind)] = true
+		}
+		// A holder that freezes spoils what no number protects.
+		if len(struck) != len(blowKinds())+5 || struck[string(loadgen.Freeze)] {
+			t.Fatalf("seed %d: only %v", seed, struck)
+		}
+	}
+}
+
+// at is a moment of a history, in seconds.
+func at(seconds float64) time.Time {
+	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func TestALostLeaseIsExplainedByAFaultOfItsOwnTimeAlone(t *testing.T) {
+	struck := func(client int, from, to float64) func(*ledger) {
+		return func(l *ledger) {
+			l.hear(loadgen.Event{Kind: loadgen.Struck, Fault: loadgen.Cut, Client: client, At: at(from)})
+			l.hear(loadgen.Event{Kind: loadgen.Healed, Fault: loadgen.Cut, Client: client, At: at(to)})
+		}
+	}
+	down := func(nodes int, from, to float64) func(*ledger) {
+		return func(l *ledger) {
+			l.begin("kill", window{from: at(from), to: at(to), nodes: nodes})
+		}
+	}
+	// Client 1 had a lease from 10 s to 12 s.
+	for _, c := range []struct {
+		name      string
+		servers   int
+		faults    []func(*ledger)
+		explained bool
+	}{
+		{"no fault", 1, nil, false},
+		{"its own", 1, []func(*ledger){struck(1, 11, 11.5)}, true},
+		{"one that lasts", 1, []func(*ledger){struck(1, 5, 20)}, true},
+		{"somebody else's", 1, []func(*ledger){struck(2, 11, 11.5)}, false},
+		{"one that came later", 1, []func(*ledger){struck(1, 12.1, 13)}, false},
+		{"one that was over long before", 1, []func(*ledger){struck(1, 1, 10-aftermath.Seconds()-0.1)}, false},
+		{"one that was over just before", 1, []func(*ledger){struck(1, 1, 9)}, true},
+		{"the server's", 1, []func(*ledger){down(1, 11, 11.5)}, true},
+		{"two of five servers", 5, []func(*ledger){down(2, 11, 11.5)}, false},
+		{"three of five servers", 5, []func(*ledger){down(3, 11, 11.5)}, true},
+		{"two of five servers, and another", 5, []func(*ledger){down(2, 8, 9), down(1, 11, 11.5)}, true},
+	} {
+		l := newLedger(c.servers)
+		for _, strike := range c.faults {
+			strike(l)
+		}
+		l.hear(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(10)})
+		l.hear(loadgen.Event{Kind: loadgen.Lost, Client: 1, At: at(12)})
+		lost, unexplained := l.account()
+		if explained := lost == 1 && len(unexplained) == 0; explained != c.explained || lost+len(unexplained) != 1 {
+			t.Errorf("%s: %d explained, %d not", c.name, lost, len(unexplained))
+		}
+	}
+}
+
+func TestCalmIsWhatNoServersFaultExplains(t *testing.T) {
+	l := newLedger(1)
+	l.begin("kill", window{from: at(10), to: at(12), nodes: 1})
+	l.begin("stop", window{from: at(13), to: at(15), nodes: 1}) // in the aftermath of the other
+	l.begin("cut", window{from: at(30), to: at(40), client: 1})
+	if got, want := l.calm(at(0), at(100)), 100*time.Second-5*time.Second-aftermath; got != want {
+		t.Errorf("calm for %s, want %s", got, want)
+	}
+}
+
+func TestWhatIsLeftOnAServerIsSeen(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	g, err := openGround(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	addr := g.set.Nodes()[0].Addr()
+	if left, err := leftOn(t.Context(), addr); err != nil || len(left) > 0 {
+		t.Fatalf("on a fresh server: %q, %v", left, err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	if err := rdb.Set(t.Context(), "orphan", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	heard := rdb.Subscribe(t.Context(), "news")
+	defer heard.Close()
+	if _, err := heard.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := leftOn(context.Background(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for _, what := range left {
+		kind, _, _ := strings.Cut(what, " ")
+		kinds[kind]++
+	}
+	if fmt.Sprint(kinds) != "map[channel:1 connection:2 key:1]" || !slices.Contains(left, "key orphan") {
+		t.Errorf("%v: %q", kinds, left)
+	}
+}
+
+func TestMemoryThatGrowsWithTheRoundsIsALeak(t *testing.T) {
+	sum := newTally(&bytes.Buffer{})
+	sum.heap = []uint64{3 << 20, 9 << 20, 10 << 20}
+	if !sum.sound() {
+		t.Error("some room is given")
+	}
+	sum.heap = append(sum.heap, 12<<20)
+	if sum.sound() {
+		t.Error("9 MB more than after the first round, and nothing is said")
+	}
+}
