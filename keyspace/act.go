@@ -173,7 +173,7 @@ func (b *Breaker) look(ctx context.Context, seen Lock) *Lock {
 		return nil
 	}
 	r := reader{link: link{rdb: rdb}, formats: b.formats, atLeast: Possible, node: place, db: seen.DB}
-	found, err := r.take(ctx, []ref{{seen.Key, typ}})
+	found, err := r.take(ctx, []ref{{key: seen.Key, typ: typ}})
 	if err != nil || len(found) == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ func (c catalogue) surest(e Entry) (Format, Confidence) {
 	var best Format
 	sure := No
 	for _, f := range c {
-		if f.Type != e.Type || f.Match != nil && !f.Match(e.Key) {
+		if f.Type != e.Type && f.Type != AnyType || f.Match != nil && !f.Match(e.Key) {
 			continue
 		}
 		if _, s := f.Decode(e); s > sure {

@@ -239,7 +239,7 @@ func (f *Follower) refresh(ctx context.Context, keys []string, h heard) error {
 	var strangers []string
 	for _, key := range keys {
 		if k, known := f.known[key]; known {
-			refs = append(refs, ref{key, k.typ})
+			refs = append(refs, ref{key: key, typ: k.typ, again: true})
 		} else if f.promising(key) {
 			strangers = append(strangers, key)
 		}

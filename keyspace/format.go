@@ -10,11 +10,12 @@ import "time"
 // Glance one bounded piece of its value, Decode all that may be read of it.
 // The functions are pure, and never panic whatever the bytes.
 type Format struct {
-	Name    string // stable, lower case; appears in JSON
-	Library string // for people: "Redisson", "redsync" …
-	Source  string // where the layout can be read up
-	Tells   string // what gives its keys away, for people: "the field is …"
-	Type    string // the Redis type of its keys; no others are asked for
+	Name    string     // stable, lower case; appears in JSON
+	Library string     // for people: "Redisson", "redsync" …
+	Source  string     // where the layout can be read up
+	Tells   string     // what gives its keys away, for people: "the field is …"
+	Type    string     // the Redis type of its keys, or AnyType; no others are asked for
+	Most    Confidence // that Decode ever has; No: it may be certain
 	// Match says whether a key of this name may be one. Nil: any name may.
 	Match func(key string) bool
 	// Glance returns the most that Decode could still say of a key, judged by
@@ -51,6 +52,10 @@ type Format struct {
 	Samples []Sample
 }
 
+// AnyType is the type of a format whose keys may be of every type that Redis has
+// by itself.
+const AnyType = "any"
+
 // Companion is a key that a lock keeps beside its own, and the type it has.
 type Companion struct {
 	Key  string
@@ -66,6 +71,7 @@ type Entry struct {
 	Value   string           // of a string: the first 4 KiB
 	Len     int64            // full length: bytes of a string, elements of the rest
 	Members []Member         // of the rest: the first 256 elements
+	Heavy   bool             // the elements are too big to be read: there are no Members
 	Related map[string]Entry // those of the companions that exist
 
 	Subscribers map[string]int64 // to the channels of the format; nil if nobody asked, or may

@@ -13,7 +13,7 @@ import (
 )
 
 // monsters are values that take the server long to read, under names of locks.
-var monsters = []string{"lock:hash", "lock:list", "lock:string"}
+var monsters = []string{"lock:hash", "lock:huge", "lock:list", "lock:string"}
 
 // loadMonsters makes them.
 func loadMonsters(t *testing.T, rdb *redis.Client) {
@@ -28,6 +28,7 @@ func loadMonsters(t *testing.T, rdb *redis.Client) {
 			redis.call('HSET', 'lock:hash', unpack(hash))
 			redis.call('RPUSH', 'lock:list', unpack(plain))
 		end
+		redis.call('HSET', 'lock:huge', 'owner', 'web-1', 'payload', string.rep('x', 100 * 2^20))
 		return redis.call('HLEN', 'lock:hash') + redis.call('LLEN', 'lock:list')`
 	patient := connect(t, redis.Options{Addr: rdb.Options().Addr, ReadTimeout: 5 * time.Minute, MaxRetries: -1})
 	if n := do(t, patient, "EVAL", fill, 0); n != int64(2_000_000) {

@@ -91,7 +91,7 @@ func (h *hunches) ended() {
 func (h *hunches) refs() []ref {
 	refs := make([]ref, 0, len(h.known))
 	for key, k := range h.known {
-		refs = append(refs, ref{key, k.typ})
+		refs = append(refs, ref{key: key, typ: k.typ, again: true})
 	}
 	return refs
 }

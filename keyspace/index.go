@@ -22,19 +22,31 @@ func newIndex(formats []Format) *index {
 		if f.Companion != nil {
 			x.companion = append(x.companion, f.Companion)
 		}
-		s := x.shelves[f.Type]
-		if s == nil {
-			s = &shelf{}
-			x.shelves[f.Type] = s
+		if f.Type != AnyType {
+			x.put(f, f.Type)
+			continue
 		}
-		if f.Glance == nil {
-			s.wholes = append(s.wholes, f)
-		} else {
-			s.glances = append(s.glances, f)
-			s.anyName = s.anyName || f.Match == nil
+		x.put(f, "string")
+		for _, typ := range collections {
+			x.put(f, typ)
 		}
 	}
 	return x
+}
+
+// put puts a format on the shelf of a type.
+func (x *index) put(f *Format, typ string) {
+	s := x.shelves[typ]
+	if s == nil {
+		s = &shelf{}
+		x.shelves[typ] = s
+	}
+	if f.Glance == nil {
+		s.wholes = append(s.wholes, f)
+		return
+	}
+	s.glances = append(s.glances, f)
+	s.anyName = s.anyName || f.Match == nil
 }
 
 // belongs reports whether the name alone tells a companion key.

@@ -51,7 +51,7 @@ func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	for _, c := range cmds {
-		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) && c.Name() != weighing {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
@@ -138,9 +138,13 @@ func (r *refusals) note(command string) {
 	}
 }
 
-// glances are the commands that only save work: where they are refused, more is
-// read, and nothing is missed.
-var glances = [...]string{"hrandfield", "lindex", "srandmember", "zrandmember"}
+// dispensable are the commands that only save work: where they are refused, more
+// is read, and nothing is missed.
+var dispensable = [...]string{"hrandfield", "lindex", weighing, "srandmember", "zrandmember"}
+
+// weighing is the command that tells how big a value is. Other servers than Redis
+// may not know it in these words; they are none the worse.
+const weighing = "memory"
 
 // missing lists the commands without which something is missed.
 func (r *refusals) missing() []string {
@@ -148,7 +152,7 @@ func (r *refusals) missing() []string {
 	defer r.mu.Unlock()
 	var missing []string
 	for _, c := range r.commands {
-		if !slices.Contains(glances[:], c) {
+		if !slices.Contains(dispensable[:], c) {
 			missing = append(missing, strings.ToUpper(c))
 		}
 	}

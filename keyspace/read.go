@@ -19,7 +19,11 @@ const (
 )
 
 // ref is a key to be read, and the type it is thought to have.
-type ref struct{ key, typ string }
+type ref struct {
+	key, typ string
+	again    bool // it was read before, and was no burden
+	heavy    bool // all but its elements is read
+}
 
 // reader reads keys that may be locks, and takes the locks from them. It is
 // for one goroutine.
@@ -45,7 +49,7 @@ type found struct {
 // locks, or no more, are left out.
 func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	r.denied, r.plain = nil, nil
-	entries, err := r.read(ctx, refs)
+	entries, err := r.readInBounds(ctx, refs)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +101,7 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 	var refs []ref
 	for _, c := range all {
 		for _, b := range c.beside {
-			refs = append(refs, ref{b.Key, b.Type})
+			refs = append(refs, ref{key: b.Key, typ: b.Type})
 		}
 	}
 	related, err := r.read(ctx, refs)
@@ -147,6 +151,15 @@ func (r *reader) countSubscribers(ctx context.Context, all []candidate) error {
 	return nil
 }
 
+// readInBounds reads keys, without the elements of those that are too heavy.
+func (r *reader) readInBounds(ctx context.Context, refs []ref) ([]Entry, error) {
+	refs, err := r.weigh(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	return r.read(ctx, refs)
+}
+
 // read reads keys, a few hundred a round trip. Those that are gone, have
 // another type by now, or may not be read, are left out.
 func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
@@ -189,39 +202,76 @@ type question struct {
 // and its time to live, so that a key that goes or comes in between shows.
 func ask(ctx context.Context, p redis.Pipeliner, k ref, clock *redis.TimeCmd) question {
 	q := question{ref: k, clock: clock}
+	if !k.heavy {
+		q.value = askValue(ctx, p, k)
+	}
+	q.size, q.left = askSize(ctx, p, k), p.PTTL(ctx, k.key)
+	return q
+}
+
+// askValue queues the command for as much of a value as may be read; nil if there
+// is no such type.
+func askValue(ctx context.Context, p redis.Pipeliner, k ref) redis.Cmder {
 	switch k.typ {
 	case "string":
-		q.value, q.size = p.GetRange(ctx, k.key, 0, valueBytes-1), p.StrLen(ctx, k.key)
+		return p.GetRange(ctx, k.key, 0, valueBytes-1)
 	case "hash":
-		q.value, q.size = p.HScan(ctx, k.key, 0, "", elements), p.HLen(ctx, k.key)
+		return p.HScan(ctx, k.key, 0, "", elements)
 	case "list":
-		q.value, q.size = p.LRange(ctx, k.key, 0, elements-1), p.LLen(ctx, k.key)
+		return p.LRange(ctx, k.key, 0, elements-1)
 	case "set":
-		q.value, q.size = p.SScan(ctx, k.key, 0, "", elements), p.SCard(ctx, k.key)
+		return p.SScan(ctx, k.key, 0, "", elements)
 	case "zset":
-		q.value, q.size = p.ZRangeWithScores(ctx, k.key, 0, elements-1), p.ZCard(ctx, k.key)
+		return p.ZRangeWithScores(ctx, k.key, 0, elements-1)
 	case "stream":
-		q.value, q.size = p.XRangeN(ctx, k.key, "-", "+", elements), p.XLen(ctx, k.key)
+		return p.XRangeN(ctx, k.key, "-", "+", elements)
+	default:
+		return nil
 	}
-	q.left = p.PTTL(ctx, k.key)
-	return q
+}
+
+// askSize queues the command for the size of a value; nil if there is no such
+// type.
+func askSize(ctx context.Context, p redis.Pipeliner, k ref) *redis.IntCmd {
+	switch k.typ {
+	case "string":
+		return p.StrLen(ctx, k.key)
+	case "hash":
+		return p.HLen(ctx, k.key)
+	case "list":
+		return p.LLen(ctx, k.key)
+	case "set":
+		return p.SCard(ctx, k.key)
+	case "zset":
+		return p.ZCard(ctx, k.key)
+	case "stream":
+		return p.XLen(ctx, k.key)
+	default:
+		return nil
+	}
 }
 
 // refused reports whether the key may not be read.
 func (q question) refused() bool {
-	return refused(q.left.Err()) || q.value != nil && (refused(q.value.Err()) || refused(q.size.Err()))
+	return refused(q.left.Err()) || q.size != nil && refused(q.size.Err()) || q.value != nil && refused(q.value.Err())
 }
 
 // entry is the answer; ok is false if there is none.
 func (q question) entry() (e Entry, ok bool) {
 	left, err := q.left.Result()
 	gone := left == -2
-	if q.value == nil || err != nil || gone || q.value.Err() != nil || q.size.Err() != nil {
+	if q.size == nil || err != nil || gone || q.size.Err() != nil {
 		return Entry{}, false
 	}
-	e = Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val()}
+	e = Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Heavy: q.heavy}
 	if left >= 0 {
 		e.Expires = e.Now.Add(left)
+	}
+	if q.heavy {
+		return e, e.Len > 0
+	}
+	if q.value.Err() != nil {
+		return Entry{}, false
 	}
 	if value, ok := q.value.(*redis.StringCmd); ok {
 		e.Value = value.Val()

@@ -15,7 +15,7 @@ func answers(value string, size int64, left time.Duration) question {
 	clock := redis.NewTimeCmd(context.Background())
 	clock.SetVal(began)
 	return question{
-		ref:   ref{"lock:a", "string"},
+		ref:   ref{key: "lock:a", typ: "string"},
 		clock: clock,
 		value: redis.NewStringResult(value, nil),
 		size:  redis.NewIntResult(size, nil),

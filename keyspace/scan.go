@@ -48,11 +48,16 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 	if o.Progress == nil {
 		o.Progress = func(Snapshot) {}
 	}
-	s := &Scanner{rdb: rdb, opts: o, index: newIndex(o.Formats), refused: &refusals{}}
+	s := &Scanner{rdb: rdb, opts: o, index: newIndex(atLeast(o.MinConfidence, o.Formats)), refused: &refusals{}}
 	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
 		s.node = c.Options().Addr
 	}
 	return s
+}
+
+// atLeast returns the formats that may be so sure of a key.
+func atLeast(sure Confidence, formats []Format) []Format {
+	return slices.DeleteFunc(slices.Clone(formats), func(f Format) bool { return f.Most != No && f.Most < sure })
 }
 
 // Scan walks over the whole keyspace once and returns the locks in it. What is

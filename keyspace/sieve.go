@@ -166,7 +166,7 @@ func (p *pinch) typed(q *inquiry) error {
 		return nil
 	}
 	q.found = typ
-	k := ref{q.key, typ}
+	k := ref{key: q.key, typ: typ}
 	switch need := p.look(k.key, typ); {
 	case need == whole, need == glance && p.blind[typ]:
 		p.promising = append(p.promising, k)

@@ -31,10 +31,10 @@ func (s *Scanner) See(ctx context.Context, key string) (Sight, error) {
 	if err != nil || sight.Type == "none" {
 		return sight, err
 	}
-	if sight.Entries, err = r.entries(ctx, ref{key, sight.Type}); err != nil {
+	if sight.Entries, err = r.entries(ctx, ref{key: key, typ: sight.Type}); err != nil {
 		return sight, err
 	}
-	found, err := r.take(ctx, []ref{{key, sight.Type}})
+	found, err := r.take(ctx, []ref{{key: key, typ: sight.Type}})
 	sight.At, sight.Locks, sight.Cost = r.now, picked(found), r.reckon()
 	sight.Nodes = []Node{{Server: sight.Server, Up: true, Ping: r.way, Locks: len(found)}}
 	return sight, err
@@ -42,7 +42,7 @@ func (s *Scanner) See(ctx context.Context, key string) (Sight, error) {
 
 // entries reads a key and what belongs to it.
 func (r *reader) entries(ctx context.Context, k ref) ([]Entry, error) {
-	all, err := r.read(ctx, []ref{k})
+	all, err := r.readInBounds(ctx, []ref{k})
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (r *reader) entries(ctx context.Context, k ref) ([]Entry, error) {
 	var beside []ref
 	for _, c := range f.related(all[0]) {
 		if c.Key != k.key {
-			beside = append(beside, ref{c.Key, c.Type})
+			beside = append(beside, ref{key: c.Key, typ: c.Type})
 		}
 	}
 	related, err := r.read(ctx, beside)

@@ -56,7 +56,7 @@ func (f *Follower) introduce(ctx context.Context, keys []string) ([]ref, error) 
 		case f.scanner.index.look(key, typ) == nothing:
 			f.dull[key] = time.Now()
 		default:
-			refs = append(refs, ref{key, typ})
+			refs = append(refs, ref{key: key, typ: typ})
 		}
 	}
 	return refs, nil

@@ -120,5 +120,6 @@ func customs() []keyspace.Format {
 		django(),
 		setNX(),
 		redissonCount(),
+		oversized(),
 	}
 }

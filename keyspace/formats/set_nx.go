@@ -31,7 +31,7 @@ func setNX() keyspace.Format {
 func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	t := tokenOf(e.Value)
 	sure := t.confidence(e.Key, !e.Expires.IsZero())
-	if sure == keyspace.No {
+	if sure == keyspace.No || e.Truncated() {
 		return keyspace.Lock{}, keyspace.No
 	}
 	l := keyspace.Lock{

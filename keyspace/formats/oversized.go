@@ -1,0 +1,48 @@
+package formats
+
+import (
+	"fmt"
+
+	"locktop/keyspace"
+)
+
+// oversized is what has the name of a lock and is too big for one: a table of
+// locks, a queue beside them, or a mistake. Nobody can be said to hold it.
+func oversized() keyspace.Format {
+	return keyspace.Format{
+		Name:    "oversized",
+		Library: "somebody's own",
+		Source:  "a name that speaks for a lock, and a size that speaks against it",
+		Tells:   "the name is that of a lock",
+		Type:    keyspace.AnyType,
+		Match:   func(key string) bool { return signOf(key) == strongName },
+		Most:    keyspace.Possible,
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			if !e.Truncated() {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Unknown, Why: []string{sizeOf(e) + " is too big for a lock"}}
+			return l, keyspace.Possible
+		},
+		Samples: []keyspace.Sample{{
+			Name:     "a string of 5000 bytes",
+			Commands: [][]string{{"SETRANGE", "lock:archive", "4999", "x"}},
+			Want: keyspace.Lock{
+				Key: "lock:archive", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
+				Why: []string{"a string of 5000 bytes is too big for a lock"},
+			},
+		}},
+	}
+}
+
+// sizeOf says what an entry is and how big: "a hash of 1000000 elements".
+func sizeOf(e keyspace.Entry) string {
+	switch {
+	case e.Type == "string":
+		return fmt.Sprintf("a string of %d bytes", e.Len)
+	case e.Heavy:
+		return fmt.Sprintf("a %s of megabytes, which is left unread,", e.Type)
+	default:
+		return fmt.Sprintf("a %s of %d elements", e.Type, e.Len)
+	}
+}

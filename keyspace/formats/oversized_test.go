@@ -1,0 +1,86 @@
+package formats_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// metered counts what is received over it.
+type metered struct {
+	net.Conn
+	bytes *atomic.Int64
+}
+
+func (c metered) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// What has the name of a lock and is too big for one is said to be that; elements
+// that are huge by themselves are not even fetched.
+func TestWhatIsTooBigForALockIsShownAsWhatItIs(t *testing.T) {
+	const huge = 20 << 20
+	rdb := connect(t, server.ForTest(t).Addr())
+	run := func(script string, keys ...string) {
+		if err := rdb.Eval(t.Context(), script, keys, huge).Err(); err != nil && err != redis.Nil {
+			t.Fatal(err)
+		}
+	}
+	run(`for i = 1, 1000 do
+		redis.call('HSET', KEYS[1], 'worker:' .. i, '1')
+		redis.call('RPUSH', KEYS[2], 'worker:' .. i)
+		redis.call('SADD', KEYS[3], 'worker:' .. i)
+		redis.call('ZADD', KEYS[4], i, 'worker:' .. i)
+		redis.call('XADD', KEYS[5], '*', 'worker', i)
+	end`, "lock:hash", "lock:list", "lock:set", "lock:zset", "lock:stream")
+	run(`redis.call('SETRANGE', KEYS[1], ARGV[1] - 1, 'x')`, "lock:string")
+	run(`local huge = string.rep('x', ARGV[1])
+		redis.call('HSET', KEYS[1], 'owner', 'web-1', 'payload', huge)
+		redis.call('RPUSH', KEYS[2], 'web-1', huge)`, "mutex:hash", "mutex:list")
+	var received atomic.Int64
+	counted := redis.NewClient(&redis.Options{
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", rdb.Options().Addr)
+			return metered{conn, &received}, err
+		},
+	})
+	defer counted.Close()
+	snap := scanFor(t, counted, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	got := make(map[string]string)
+	for _, l := range snap.Locks {
+		got[l.Key] = strings.Join(l.Why[1:], "; ")
+		if l.Format != "oversized" || l.Confidence != keyspace.Possible || l.Kind != keyspace.Unknown || len(l.Holders) > 0 {
+			t.Errorf("found %+v", l)
+		}
+	}
+	want := map[string]string{
+		"lock:hash":   "a hash of 1000 elements is too big for a lock",
+		"lock:list":   "a list of 1000 elements is too big for a lock",
+		"lock:set":    "a set of 1000 elements is too big for a lock",
+		"lock:zset":   "a zset of 1000 elements is too big for a lock",
+		"lock:stream": "a stream of 1000 elements is too big for a lock",
+		"lock:string": "a string of 20971520 bytes is too big for a lock",
+		"mutex:hash":  "a hash of megabytes, which is left unread, is too big for a lock",
+		"mutex:list":  "a list of megabytes, which is left unread, is too big for a lock",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	if n := received.Load(); n > 1<<20 {
+		t.Errorf("%d bytes were fetched for that", n)
+	}
+	if sure := scan(t, rdb).Locks; len(sure) > 0 {
+		t.Errorf("without being asked for, it shows %v", sure)
+	}
+}
