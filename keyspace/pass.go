@@ -108,19 +108,22 @@ func (p *pass) step(ctx context.Context) ([]found, error) {
 	var next turn
 	var locks []found
 	pinches := p.sieve.pinches(p.open)
-	stages, ctx := errgroup.WithContext(ctx)
+	stages, within := errgroup.WithContext(ctx)
 	pages := manyPages
 	if !p.atOnce {
 		stages.SetLimit(1)
 		pages = 1
 	}
-	stages.Go(func() (err error) { next, err = p.turn.over(ctx, &p.link, pages); return err })
+	stages.Go(func() (err error) { next, err = p.turn.over(within, &p.link, pages); return err })
 	for _, some := range pinches {
-		stages.Go(func() error { return some.sift(ctx) })
+		stages.Go(func() error { return some.sift(within) })
 	}
-	stages.Go(func() (err error) { locks, err = p.reader.take(ctx, p.promising); return err })
+	stages.Go(func() (err error) { locks, err = p.reader.take(within, p.promising); return err })
 	err := stages.Wait()
 	p.book(pinches)
+	if err == nil && next.walked() && !p.turn.walked() {
+		err = p.sameProcess(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +133,26 @@ func (p *pass) step(ctx context.Context) ([]found, error) {
 	p.cost.Scanned = p.visited / int64(len(next.walks))
 	p.turn = next
 	return locks, nil
+}
+
+// sameProcess returns an error if the server is not the process that the walks
+// began on. Connections come from a pool that replaces broken ones in silence, so
+// a restart need not show otherwise, and part of the keyspace would be missed.
+func (p *pass) sameProcess(ctx context.Context) error {
+	if p.server.RunID == "" {
+		return nil
+	}
+	var info *redis.StringCmd
+	err := p.link.ask(ctx, "ask who the server is", func(pipe redis.Pipeliner) { info = pipe.Info(ctx, "server") })
+	if err != nil {
+		return err
+	}
+	var now Server
+	now.describe(info.Val())
+	if now.RunID != "" && now.RunID != p.server.RunID {
+		return errRestarted
+	}
+	return nil
 }
 
 // book adds up what the stages have cost, and takes the clock of the one that

@@ -57,8 +57,11 @@ func troubled(err error) bool {
 	return false
 }
 
-// lost reports whether the connection to a server was lost.
+// errRestarted says that the cursors of a walk mean nothing any more.
+var errRestarted = errors.New("the server was restarted while its keys were walked over; try again")
+
+// lost reports whether the connection to a server was lost, or the server.
 func lost(err error) bool {
 	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return network || errors.Is(err, errRestarted) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

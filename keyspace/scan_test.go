@@ -590,18 +590,17 @@ func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
 	}
 }
 
-// The cursors of one process mean nothing to another.
+// The cursors of one process mean nothing to another. That it is another need not
+// show: the pool of connections opens new ones in silence.
 func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
 	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	fill(t, rdb, 5000)
 	do(t, rdb, "SET", "lock:a", "token:a")
 	var once sync.Once
-	var pages []int64
 	o := justTokens()
 	o.Patience = time.Minute
-	o.Progress = func(s keyspace.Snapshot) {
-		pages = append(pages, s.Cost.Scanned)
+	o.Progress = func(keyspace.Snapshot) {
 		once.Do(func() {
 			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
 				t.Error(err)
@@ -611,6 +610,24 @@ func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
 	s := scan(t, rdb, o)
 	if !slices.Equal(keys(s), []string{"lock:a"}) || !s.Complete || s.Cost.Scanned != 5001 {
 		t.Errorf("found %q, complete: %v, at a cost of %+v", keys(s), s.Complete, s.Cost)
+	}
+}
+
+func TestAScanDoesNotOutliveTheServer(t *testing.T) {
+	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	fill(t, rdb, 5000)
+	o := justTokens()
+	var once sync.Once
+	o.Progress = func(keyspace.Snapshot) {
+		once.Do(func() {
+			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if s, err := keyspace.NewScanner(rdb, o).Scan(t.Context()); err == nil {
+		t.Errorf("complete: %v, after a restart in the middle", s.Complete)
 	}
 }
 
