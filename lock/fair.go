@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -60,7 +61,9 @@ var _ Locker = (*Fair)(nil)
 // are reported as [ErrArgument] by Lock and TryLock; [Options.Wait] is one of
 // them, since waiters of a fair lock are told.
 func (c *Client) Fair(key string, o Options) *Fair {
-	f := &Fair{c.newTarget(key, o, newFairForm(c.transport, key, o.Fence))}
+	form := newFairForm(c.transport, key, o.Fence)
+	f := &Fair{c.newTarget(key, o, form)}
+	form.grant = grantable(f.opts)
 	if f.bad == nil && o.Wait != (Wait{}) {
 		f.bad = fmt.Errorf("%w: a fair lock has its own way to wait", ErrArgument)
 	}
@@ -156,7 +159,7 @@ func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
 		q.line.leave(me, err == nil)
 	}()
 	for {
-		if lease, err = q.ask(ctx); !errors.Is(err, ErrHeld) {
+		if lease, err = q.take(ctx, me); !errors.Is(err, ErrHeld) {
 			err = q.outwaited(ctx, q.held, err)
 			break
 		}
@@ -170,6 +173,15 @@ func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
 		q.client.undo(q.form, q.token, time.Now().Add(q.opts.TTL))
 	}
 	return lease, err
+}
+
+// take takes the lock if it is our turn. Who was granted it need not ask.
+func (q *queued) take(ctx context.Context, me *place) (*Lease, error) {
+	g := q.line.granted(me)
+	if g.ttl == 0 || g.ttl != grantable(q.opts) || time.Since(g.sent) > g.ttl/2 {
+		return q.ask(ctx)
+	}
+	return q.have(0, g.sent)
 }
 
 // ask takes the lock if it is our turn, and queues if not. Until it can be told
@@ -199,6 +211,11 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 	if sent, err = q.replicate(ctx, q.token, sent); err != nil {
 		return nil, err
 	}
+	return q.have(fence, sent)
+}
+
+// have begins a hold of the lock, which is ours by a request that was sent then.
+func (q *queued) have(fence int64, sent time.Time) (*Lease, error) {
 	h, err := q.begin(q.request, q.token, fence, sent)
 	if err != nil {
 		return nil, err
@@ -232,6 +249,8 @@ type fairForm struct {
 	own  string   // where waiters of this process are told
 	t    *transport
 	told int // 1 if PUBLISH returns how many listen, 0 if only how many do at one node
+
+	grant time.Duration // what a release gives to a waiter of this process; 0 = the time for a claim
 }
 
 func newFairForm(t *transport, key string, fence bool) *fairForm {
@@ -262,13 +281,32 @@ func (f *fairForm) acquire(ctx context.Context, token string, ttl time.Duration,
 }
 
 func (f *fairForm) release(ctx context.Context, token string, _ int) pending {
-	return &handover{f.send(ctx, fairRelease, f.keys[:3], token, processOf(f.t.id)), f}
+	g := grant{sent: time.Now(), ttl: f.grant}
+	ttl := cmp.Or(f.grant, claimTime)
+	return &handover{f.send(ctx, fairRelease, f.keys[:3], token, processOf(f.t.id), ttl.Milliseconds()), f, g}
+}
+
+// grant is a lock that was handed over within a process for more than the time of
+// a claim: whoever knows when the release was sent need not ask again.
+type grant struct {
+	sent time.Time
+	ttl  time.Duration // 0 = it has to be claimed
+}
+
+// grantable returns what a lock of these options may be granted for, 0 if it has to
+// be claimed: the fence is raised by the claim, replicas are asked by it.
+func grantable(o Options) time.Duration {
+	if o.Fence || o.Replicas > 0 {
+		return 0
+	}
+	return o.TTL
 }
 
 // handover is a release that tells the next holder, if it waits in this process.
 type handover struct {
 	pending
-	form *fairForm
+	form  *fairForm
+	grant grant
 }
 
 // wait implements [pending]. Who gives up does not keep the next one from being
@@ -289,7 +327,7 @@ func (h *handover) wait(ctx context.Context) (any, error) {
 
 func (h *handover) tell(reply any) {
 	if next, handed := reply.(string); handed {
-		h.form.t.notifier.hand(h.form.own, next)
+		h.form.t.notifier.hand(h.form.own, next, h.grant)
 	}
 }
 

@@ -25,29 +25,30 @@ local function watch(near)
 end
 
 -- Takes the first waiter that is alive out of the queue and, unless it is the
--- one who asks, hands it the lock. A waiter of the process near needs no message.
+-- one who asks, hands it the lock: for the time to claim it, or, in the process
+-- near, which lives and needs no message, for the ms granted.
 -- Returns its token, nil if nobody waits; the dead before it are dropped, no more
 -- than a hundred at a time: '' says that there may be more.
-local function serve(asking, near)
+local function serve(asking, near, granted)
   local now
   for _ = 1, 100 do
     local first = redis.call('ZPOPMIN', KEYS[2])[1]
     if not first then
       return nil
     end
-    if not now then
-      local time = redis.call('TIME')
-      now = time[1] * 1000 + math.floor(time[2] / 1000)
-    end
-    local gone = redis.call('ZSCORE', KEYS[3], first)
+    local known = string.sub(first, -12) == near
+    local gone = not known and first ~= asking and redis.call('ZSCORE', KEYS[3], first)
     redis.call('ZREM', KEYS[3], first)
     if first == asking then
       watch()
       return first
     end
-    local known = string.sub(first, -12) == near
-    if gone and tonumber(gone) > now and (known or tell(first, first)) then
-      redis.call('SET', KEYS[1], first, 'PX', ARGV[2])
+    if gone and not now then
+      local time = redis.call('TIME')
+      now = time[1] * 1000 + math.floor(time[2] / 1000)
+    end
+    if known or gone and tonumber(gone) > now and tell(first, first) then
+      redis.call('SET', KEYS[1], first, 'PX', known and granted or ARGV[2])
       watch(known and near)
       return first
     end

@@ -1,6 +1,7 @@
 -- fair_release: hand the lock to the first waiter, or leave the queue.
 -- ARGV[4]  our token
 -- ARGV[5]  our process: a waiter of it learns of its turn by the reply
+-- ARGV[6]  how long it has the lock then, ms
 -- Returns nil if the lock was not ours (a place in the queue is given up), the
 -- token it was handed to, or 1 if nobody waited and it is free now.
 -- Works when memory is full: after a first write that is allowed then, a script
@@ -12,7 +13,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[4] then
   end
   return nil
 end
-local first = serve(nil, ARGV[5])
+local first = serve(nil, ARGV[5], ARGV[6])
 if first and first ~= '' then
   return first
 end

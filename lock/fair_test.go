@@ -695,13 +695,62 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 	})
 }
 
+// Who gets the lock from somebody of the same process need not ask for it, unless
+// it wants more of it than the one before.
+func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
+	plain := lock.Options{TTL: 20 * time.Second}
+	for name, c := range map[string]struct {
+		from, to lock.Options
+		commands int
+	}{
+		"alike":       {plain, plain, 1},
+		"longer":      {plain, lock.Options{TTL: 30 * time.Second}, 2},
+		"fenced":      {plain, lock.Options{TTL: 20 * time.Second, Fence: true}, 2},
+		"both fenced": {lock.Options{TTL: 20 * time.Second, Fence: true}, lock.Options{TTL: 20 * time.Second, Fence: true}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onRedis(t, func(r *rig) {
+				client := r.client(lock.Config{})
+				first, err := client.Fair("orders", c.from).Lock(ctx)
+				r.must(err)
+				won := make(chan *lock.Lease)
+				go func() {
+					next, err := client.Fair("orders", c.to).Lock(ctx)
+					if err != nil {
+						r.Error(err)
+					}
+					won <- next
+				}()
+				r.queued("orders", 1)
+				before := r.calls("evalsha")
+				r.must(first.Unlock(ctx))
+				next := <-won
+				if sent := r.calls("evalsha") - before; sent != c.commands {
+					r.Errorf("it took %d commands, want %d", sent, c.commands)
+				}
+				if left := r.rdb.PTTL(ctx, "orders").Val(); left <= c.to.TTL-5*time.Second || left > c.to.TTL {
+					r.Errorf("%v left", left)
+				}
+				if c.to.Fence != (next.Fence() > 0) {
+					r.Errorf("fence %d", next.Fence())
+				}
+				r.must(next.Unlock(ctx))
+			})
+		})
+	}
+}
+
 // commands returns how many commands the server has carried out, in scripts too.
-func (r *rig) commands() int {
+func (r *rig) commands() int { return r.calls("") }
+
+// calls returns how many commands the server has carried out whose names begin
+// so.
+func (r *rig) calls(name string) int {
 	r.Helper()
 	total := 0
 	for line := range strings.Lines(r.rdb.Info(ctx, "commandstats").Val()) {
 		var calls int
-		if _, rest, ok := strings.Cut(line, "calls="); ok {
+		if command, rest, ok := strings.Cut(line, ":calls="); ok && strings.HasPrefix(command, "cmdstat_"+name) {
 			fmt.Sscanf(rest, "%d", &calls)
 		}
 		total += calls

@@ -30,6 +30,7 @@ type line struct {
 type place struct {
 	news  chan struct{} // capacity 1: ready when it is time to try
 	token string        // by which a fair lock is handed over; else empty
+	grant grant         // of that; guarded by line.mu
 }
 
 // join puts the caller at the end. Waiters for a fair lock give the token that
@@ -81,14 +82,29 @@ func (l *line) hear(channel, message string) {
 }
 
 // wake wakes the waiter with that token, if it has not left.
-func (l *line) wake(token string) bool {
+func (l *line) wake(token string) { l.hand(token, grant{}) }
+
+// hand wakes the waiter with that token, if it has not left, with what it was
+// granted.
+func (l *line) hand(token string, g grant) (here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.queue, func(p *place) bool { return p.token == token })
-	if i >= 0 {
-		wake(l.queue[i].news)
+	if i < 0 {
+		return false
 	}
-	return i >= 0
+	if g.ttl > 0 {
+		l.queue[i].grant = g
+	}
+	wake(l.queue[i].news)
+	return true
+}
+
+// granted returns what a waiter was granted.
+func (l *line) granted(me *place) grant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return me.grant
 }
 
 // tokens returns the tokens of those who wait for a fair lock.

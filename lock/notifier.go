@@ -169,8 +169,8 @@ func (n *notifier) hear(m any) {
 }
 
 // hand passes on that a fair lock was handed to a waiter, if it is one of ours.
-func (n *notifier) hand(own, token string) {
-	if l := n.line(own); l != nil && l.wake(token) {
+func (n *notifier) hand(own, token string, g grant) {
+	if l := n.line(own); l != nil && l.hand(token, g) {
 		l.hear(own, nextInLine) // the next one, if ours, too
 	}
 }
