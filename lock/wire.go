@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // wire carries commands to the server in the order in which they were handed
@@ -81,6 +82,7 @@ func newWire(rdb redis.UniversalClient) (wire, error) {
 		o.ClusterStateReloadInterval = time.Second
 		// A replica would answer for a lock, with what it was some time ago.
 		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+		o.MaintNotificationsConfig = unannounced()
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 		}
@@ -106,7 +108,15 @@ func optionsOf(rdb *redis.Client) redis.Options {
 		o.MaxRetries = -1
 	}
 	o.PushNotificationProcessor = nil
+	o.MaintNotificationsConfig = unannounced()
 	return o
+}
+
+// unannounced has a client do without notice of maintenance: it is of no use to a
+// connection that we speak on ourselves. The configuration of the client that the
+// options are from is no other's to read: it writes to it when it connects.
+func unannounced() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
 // pipelined is the wire to a cluster, over go-redis' full-duplex AutoPipeline,
