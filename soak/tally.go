@@ -18,19 +18,19 @@ import (
 type tally struct {
 	detail io.Writer // where violations are told, a line each
 
-	mu                     sync.Mutex
-	rounds                 int
-	holds, commands        int64
-	faults                 map[string]int
-	overlaps, foreign      int64
-	corrupt, stale, fenced int64
-	lost                   int // leases, under a fault
-	unexplained            int // whatever went wrong without one
-	proofs, unproved       int // histories that are those of a lock, and others
-	leaks                  int
-	calm, played           time.Duration // of the courses, together
-	heap                   []uint64      // after each round, in bytes
-	goroutines             int           // more than before, at the worst
+	mu                sync.Mutex
+	rounds            int
+	holds, commands   int64
+	faults            map[string]int
+	overlaps, foreign int64
+	stale, fenced     int64
+	lost              int // leases, under a fault
+	unexplained       int // whatever went wrong without one
+	proofs, unproved  int // histories that are those of a lock, and others
+	leaks             int
+	calm, played      time.Duration // of the courses, together
+	heap              []uint64      // after each round, in bytes
+	goroutines        int           // more than before, at the worst
 }
 
 func newTally(detail io.Writer) *tally { return &tally{detail: detail, faults: make(map[string]int)} }
