@@ -24,7 +24,10 @@ type jsonFormat struct {
 	Kinds      []keyspace.Kind `json:"kinds"`
 	Confidence string          `json:"confidence"` // the most that it can be
 	Tells      string          `json:"tells"`
-	Waiters    bool            `json:"waiters"` // whether it shows who waits, or how many
+	Waiters    bool            `json:"waiters"`         // whether it shows who waits, or how many
+	Breaks     bool            `json:"breaks"`          // whether it can be released
+	Extends    bool            `json:"extends"`         // and given another deadline
+	Wakes      string          `json:"wakes,omitempty"` // what its waiters do to learn that it was; none = they ask again
 	Samples    []jsonSample    `json:"samples"`
 }
 
@@ -82,6 +85,9 @@ func formatOf(f keyspace.Format) jsonFormat {
 		Name: f.Name, Library: f.Library, Source: f.Source, Type: f.Type, Tells: f.Tells,
 		Waiters: f.Channels != nil,
 	}
+	if f.Hands != nil {
+		j.Breaks, j.Extends, j.Wakes = true, f.Hands.Extend != "", f.Hands.Wakes
+	}
 	sure := keyspace.No
 	for _, s := range f.Samples {
 		sure = max(sure, s.Want.Confidence)
@@ -105,6 +111,18 @@ func (j jsonFormat) kinds() string {
 		all = append(all, string(k))
 	}
 	return strings.Join(all, ", ")
+}
+
+// acts says what can be done to locks of a format.
+func (j jsonFormat) acts() string {
+	switch {
+	case j.Extends:
+		return "release, extend"
+	case j.Breaks:
+		return "release"
+	default:
+		return ""
+	}
 }
 
 // commandLine is a command as redis-cli takes it.
@@ -141,11 +159,11 @@ func redisQuote(w string) string {
 // writeFormatsTable prints a format a line, no line wider than width if it can be
 // helped; 0 is as wide as it takes.
 func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
-	rows := [][]string{{"FORMAT", "TYPE", "KIND", "SURE", "LIBRARY", "TOLD BY"}}
+	rows := [][]string{{"FORMAT", "TYPE", "KIND", "SURE", "ACTS", "LIBRARY", "TOLD BY"}}
 	for _, f := range all {
-		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.Library, f.Tells})
+		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Tells})
 	}
-	cols := []column{{}, {}, {}, {}, {least: 16}, {least: 24}}
+	cols := []column{{}, {}, {}, {}, {}, {least: 16}, {least: 24}}
 	widths := narrow(cols, natural(rows), width)
 	var out strings.Builder
 	for _, row := range rows {
@@ -173,6 +191,9 @@ The confidence in the table is the most that a format makes of a key. Names that
 session, a cache, a limit) cost a step, and so does a missing TTL where the library always sets one. Whatever else is
 a lock of yours, ` + "`--lock 'myapp:mutex:*'`" + ` makes locktop take it for one.
 
+What locktop can do to a lock of somebody else is said under acts: release it as its library would, and give it another
+deadline. It looks again first, and does nothing if the lock is not as it was seen.
+
 In the samples, {ms-9000} is the time 9 s ago in ms, {s…} in seconds, {f…} with a fraction, {iso…} as a date and {uniqid…}
 as PHP writes it; {v1…} and {v7…} are UUIDs of that time, {v1hex…} without dashes, {v1b64…} as base64.
 
@@ -181,16 +202,19 @@ as PHP writes it; {v1…} and {v7…} are UUIDs of that time, {v1hex…} without
 func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 	var out strings.Builder
 	out.WriteString(formatsHead)
-	out.WriteString("| format | library | type | kind | confidence | shows waiters |\n| --- | --- | --- | --- | --- | --- |\n")
+	out.WriteString("| format | library | type | kind | confidence | shows waiters | acts |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, f := range all {
 		waiters := ""
 		if f.Waiters {
 			waiters = "yes"
 		}
-		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s | %s | %s | %s |\n", f.Name, f.Name, f.Library, f.Type, f.kinds(), f.Confidence, waiters)
+		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s | %s | %s | %s | %s |\n", f.Name, f.Name, f.Library, f.Type, f.kinds(), f.Confidence, waiters, f.acts())
 	}
 	for _, f := range all {
 		fmt.Fprintf(&out, "\n## %s\n\n%s. Told by this: %s.\n\nSource: %s\n", f.Name, f.Library, f.Tells, f.Source)
+		if f.Wakes != "" {
+			fmt.Fprintf(&out, "\nWhen it is released, those who wait %s.\n", f.Wakes)
+		}
 		for _, s := range f.Samples {
 			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", capital(s.Name), strings.Join(s.Commands, "\n"))
 		}

@@ -228,6 +228,8 @@ func (c catalogue) deed(what Act, seen Lock, ttl time.Duration) (deed, error) {
 		return deed{}, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, c[i].Library, ErrHandsOff)
 	case len(seen.Holders) == 0:
 		return deed{}, &ChangedError{Key: seen.Key}
+	case what == Expire && !seen.Expires.IsZero():
+		return deed{}, &ChangedError{Key: seen.Key, Now: &seen}
 	}
 	hands := c[i].Hands
 	d := deed{act: what, script: hands.Break, hands: hands, ttl: ttl}

@@ -19,8 +19,8 @@ type Hands struct {
 	// of ARGV is the time to live from now, in ms. Empty: the deadline is not
 	// kept in a way that somebody else may change.
 	Extend string
-	// Wakes says how waiters hear of it, for people; empty: they ask by
-	// themselves, again and again.
+	// Wakes says what those who wait do to learn of it, for people: "hear 0 on
+	// channel". Empty: they ask by themselves, again and again.
 	Wakes string
 }
 

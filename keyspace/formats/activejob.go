@@ -18,6 +18,7 @@ func activejob() keyspace.Format {
 		Match:   begins("activejob_uniqueness:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
 	}
 }

@@ -19,6 +19,7 @@ func alturkovic() keyspace.Format {
 		Match:   begins("distributed_lock:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }

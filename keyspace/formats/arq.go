@@ -18,6 +18,7 @@ func arq() keyspace.Format {
 		Match:   begins("arq:in-progress:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
 	}
 }

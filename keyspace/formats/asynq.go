@@ -26,6 +26,7 @@ func asynq() keyspace.Format {
 		},
 		Glance: r.glance,
 		Decode: r.decode,
+		Hands:  tokenHands(),
 		Samples: []keyspace.Sample{
 			opaque("a task that may run once a day", "asynq:{mail}:unique:newsletter:send:0cc175b9c0f1b6a831c399e269772661",
 				"5f1dd5a6-9a8d-4c7d-b1a0-3f7c1de0b1f4", keyspace.Certain, 24*time.Hour),

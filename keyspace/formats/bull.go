@@ -29,6 +29,7 @@ func bull() keyspace.Format {
 		Companion: ends(":stalled-check"), // a timer of the queue that looks like a lock
 		Glance:    r.glance,
 		Decode:    r.decode,
+		Hands:     tokenHands(),
 		Samples: []keyspace.Sample{
 			opaque("a job of BullMQ", "bull:mail:4711:lock", sampleUUID1+":12", keyspace.Certain, 30*time.Second),
 			opaque("a job of Bull", "bull:video:88:lock", sampleUUID2, keyspace.Certain, 30*time.Second),

@@ -23,6 +23,7 @@ func celerySingleton() keyspace.Format {
 		},
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("a task in the queue", prefix+"900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
 	}
 }

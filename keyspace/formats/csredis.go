@@ -18,6 +18,7 @@ func csredis() keyspace.Format {
 		Match:   begins("CSRedisClientLock:", "RedisClientLock:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }

@@ -29,6 +29,7 @@ func discourse() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, sure(e.Key, true)
 		},
+		Hands:   valueHands(),
 		Samples: []keyspace.Sample{opaque("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
 	}
 }

@@ -22,6 +22,7 @@ func django() keyspace.Format {
 		Match:   lockLike,
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", ":1:lock:newsletter", "\x80\x05\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x011\x94.", keyspace.Likely, time.Minute)},
 	}
 }

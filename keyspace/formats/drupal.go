@@ -20,6 +20,7 @@ func drupal() keyspace.Format {
 		Match:   func(key string) bool { return strings.Contains(key, ":lock:") },
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
 	}
 }

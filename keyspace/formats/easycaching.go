@@ -18,6 +18,7 @@ func easycaching() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "DefaultRedis:lock:menu", "\x52\x3d\x6a\x0f\x1c\x8b\x7f\x4e\xa2\xd9\x6c\x5b\x4a\x39\x28\x17", keyspace.Likely, 30*time.Second)},
 	}
 }

@@ -17,6 +17,7 @@ func redlockEx() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
 	}
 }
@@ -40,6 +41,7 @@ func redisMutexEx() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
 	}
 }

@@ -74,6 +74,13 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 	if len(lock.Holders)+len(lock.Waiters) == 0 && !free || lock.Kind == "" {
 		t.Errorf("%s takes %+v for a lock that nobody holds or waits for", f.Name, e)
 	}
+	lock.Key = e.Key
+	if f.Hands != nil && len(lock.Holders) > 0 && len(f.Hands.Keys(lock)) == 0 {
+		t.Errorf("%s does not say which keys to act on of %+v", f.Name, e)
+	}
+	if f.Hands != nil && len(lock.Holders) > 0 {
+		f.Hands.Seen(lock)
+	}
 	for _, h := range lock.Holders {
 		if h.Count < 1 || h.Since.After(e.Now) {
 			t.Errorf("%s reads %+v as held %d times since %v", f.Name, e, h.Count, h.Since)

@@ -18,6 +18,7 @@ func gitlab() keyspace.Format {
 		Match:   begins("gitlab:exclusive_lease:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
 	}
 }

@@ -27,18 +27,19 @@ func goRedislock() keyspace.Format {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
 		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: e.Key + ":count:" + e.Value, Type: "string"}}
+			return []keyspace.Companion{{Key: goRedislockCount(e.Key, e.Value), Type: "string"}}
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			if !goRedislockToken(e.Value) {
 				return keyspace.Lock{}, keyspace.No
 			}
 			h := keyspace.Holder{ID: e.Value, Count: 1}
-			if depth, ok := count(e.Related[e.Key+":count:"+e.Value].Value); ok {
+			if depth, ok := count(e.Related[goRedislockCount(e.Key, e.Value)].Value); ok {
 				h.Count = depth
 			}
 			return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{h}}, keyspace.Certain
 		},
+		Hands: goRedislockHands(),
 		Samples: []keyspace.Sample{{
 			Name: "entered three times",
 			Commands: [][]string{
@@ -55,6 +56,9 @@ func goRedislock() keyspace.Format {
 }
 
 const goRedislockMark = "lock_token:"
+
+// goRedislockCount is the key that says how often a token has entered.
+func goRedislockCount(key, token string) string { return key + ":count:" + token }
 
 func goRedislockToken(s string) bool {
 	id, ok := strings.CutPrefix(s, goRedislockMark)
@@ -104,6 +108,7 @@ func goRedislockFair() keyspace.Format {
 			}
 			return l, sure
 		},
+		Hands: goRedislockFairHands(queue),
 		Samples: []keyspace.Sample{{
 			Name: "with one in the queue",
 			Commands: [][]string{
@@ -137,6 +142,7 @@ func goRedislockRW() keyspace.Format {
 			return keyspace.No
 		},
 		Decode: decodeGoRedislockRW,
+		Hands:  goRedislockRWHands(),
 		Samples: []keyspace.Sample{
 			{
 				Name: "two readers, one of them twice",

@@ -18,6 +18,7 @@ func goZero() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)},
 	}
 }

@@ -102,7 +102,7 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 	}
 	b := breaker(rdb)
 	before := everything(t, rdb)
-	for what, other := range unlike(seen) {
+	for what, other := range unlike(f, seen) {
 		if _, err := b.Break(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("broken with another %s: %v", what, err)
 		}
@@ -165,7 +165,7 @@ func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
 }
 
 // unlike returns the lock with one thing changed at a time.
-func unlike(l keyspace.Lock) map[string]keyspace.Lock {
+func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
 	all := make(map[string]keyspace.Lock)
 	last := len(l.Holders) - 1
 	change := func(what string, f func(*keyspace.Holder)) {
@@ -175,10 +175,15 @@ func unlike(l keyspace.Lock) map[string]keyspace.Lock {
 		all[what] = c
 	}
 	change("holder", func(h *keyspace.Holder) { h.ID = "nobody" })
-	if l.Kind == keyspace.Reentrant || l.Kind == keyspace.RW {
+	if counts(f) {
 		change("count", func(h *keyspace.Holder) { h.Count++ })
 	}
 	return all
+}
+
+// counts reports whether a format tells how often a lock was entered.
+func counts(f keyspace.Format) bool {
+	return slices.ContainsFunc(f.Samples, func(s keyspace.Sample) bool { return s.Want.Count() > 1 })
 }
 
 // heard runs f and returns what is published meanwhile, channel by channel.
@@ -252,6 +257,16 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			{"ZADD", "{f}:line:queue", "1", "dead", "2", waiter},
 			{"ZADD", "{f}:line:alive", "{ms-1}", "dead", "{ms+5000}", waiter},
 		}, []string{"{f}:line:free:{process} {waiter}"}, []string{"{f}:line"}},
+		{"redisson permits", "{gpu}:timeout", [][]string{
+			{"SET", "gpu", "0"},
+			{"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "{ms+20000}", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},
+		}, []string{"redisson_sc:{gpu} 2"}, []string{"gpu"}},
+		{"spring", "my-registry:orders:42", [][]string{
+			{"SET", "my-registry:orders:42", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"},
+		}, []string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
+		{"set nx without a registry", "lock", [][]string{
+			{"SET", "lock", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"},
+		}, nil, nil},
 		{"locktop rw, its writer", "book", [][]string{
 			{"HSET", "book", "v", "1", "w", "1:{ms+20000}:" + token, "s", "1"}, {"PEXPIRE", "book", "30000"},
 		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
@@ -299,12 +314,12 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 	}
 }
 
-// Of several readers, the one that is named is ended, and only with it.
-func TestOneReaderOfSeveralIsBroken(t *testing.T) {
+// Of several holders, the one that is named is ended, and only that.
+func TestOneHolderOfSeveralIsBroken(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	for _, f := range formats.All() {
 		for _, s := range f.Samples {
-			if f.Hands == nil || s.Want.Kind != keyspace.RW || len(s.Want.Holders) < 2 {
+			if f.Hands == nil || len(s.Want.Holders) < 2 {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
@@ -318,16 +333,81 @@ func TestOneReaderOfSeveralIsBroken(t *testing.T) {
 				if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
 					t.Fatal(err)
 				}
-				now := only(t, rdb, s.Want.Key)
-				if len(now.Holders) != len(others) {
-					t.Fatalf("%d holders are left, want %d", len(now.Holders), len(others))
+				left := holders(t, rdb)
+				if len(left) != len(others) {
+					t.Fatalf("%d holders are left, want %d", len(left), len(others))
 				}
-				for i, h := range now.Holders {
+				for i, h := range left {
 					if h.ID != others[i].ID || h.Count != others[i].Count || h.Mode != others[i].Mode {
 						t.Errorf("left is %+v, want %+v", h, others[i])
 					}
 				}
 			})
 		}
+	}
+}
+
+// holders are those of all locks.
+func holders(t *testing.T, rdb *redis.Client) []keyspace.Holder {
+	t.Helper()
+	var all []keyspace.Holder
+	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+		all = append(all, l.Holders...)
+	}
+	return all
+}
+
+// Those who block on a list are given what they wait for, and what stands beside
+// the lock is as its library leaves it.
+func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
+	const job = "4f2b8c6a1d4e9a7b9c5d8e0f"
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, c := range []struct {
+		name, key, list string
+		commands        [][]string
+		want            string   // what the first of them takes
+		left            []string // keys
+	}{
+		{"python-redis-lock", "lock:feed", "lock-signal:feed", [][]string{
+			{"SET", "lock:feed", "bT9zQ0hXa2p4Vm1yTn+cAb3d"},
+		}, "1", nil},
+		{"walrus", "lock:crawl", "lock.event:crawl", [][]string{
+			{"SET", "lock:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345"},
+		}, "1", nil},
+		{"redis-semaphore (Ruby)", "SEMAPHORE:x:GRABBED", "SEMAPHORE:x:AVAILABLE", [][]string{
+			{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}, {"SET", "SEMAPHORE:x:EXISTS", "2"},
+		}, "1", []string{"SEMAPHORE:x:EXISTS"}},
+		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", "uniquejobs:0f6a:QUEUED", [][]string{
+			{"SET", "uniquejobs:0f6a", job}, {"HSET", "uniquejobs:0f6a:LOCKED", job, "{f-7000}"}, {"SET", "uniquejobs:0f6a:INFO", "{}"},
+			{"ZADD", "uniquejobs:digests", "1", "uniquejobs:0f6a", "2", "uniquejobs:other"},
+		}, "1", []string{"uniquejobs:digests"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			load(t, rdb, []string{"FLUSHALL"})
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
+			seen := only(t, rdb, c.key)
+			if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result(); err != nil || got[1] != c.want {
+				t.Errorf("a waiter gets %q, %v", got, err)
+			}
+			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
+				t.Errorf("it left %q, want %q", left, c.left)
+			}
+		})
+	}
+}
+
+// A token of Ruby's redis-semaphore is a number that is given out again: a hold
+// that began at another time is another hold.
+func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	now := clock(t, rdb)
+	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}}}, now).Commands...)
+	seen := only(t, rdb, "SEMAPHORE:x:GRABBED")
+	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}}}, now).Commands...)
+	if _, err := breaker(rdb).Break(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
+		t.Errorf("broken: %v", err)
 	}
 }

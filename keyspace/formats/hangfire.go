@@ -22,6 +22,7 @@ func hangfire() keyspace.Format {
 		},
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
 	}
 }

@@ -1,6 +1,8 @@
 package formats
 
 import (
+	_ "embed" // the scripts
+	"strconv"
 	"time"
 
 	"locktop/keyspace"
@@ -44,6 +46,7 @@ func stampRW() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{last}}, sure(e.Key)
 		},
+		Hands: hashRWHands(""),
 		Samples: []keyspace.Sample{{
 			Name:     "read just now, written before",
 			Commands: [][]string{{"HSET", "rwlock:prices", "read", "{ms-1000}", "write", "{ms-90000}"}},
@@ -96,6 +99,7 @@ func hashRW() keyspace.Format {
 			}
 			return l, keyspace.Likely
 		},
+		Hands: hashRWHands(holdExtend),
 		Samples: []keyspace.Sample{{
 			Name: "a writer",
 			Commands: [][]string{
@@ -109,4 +113,29 @@ func hashRW() keyspace.Format {
 			TTL: 30 * time.Second,
 		}},
 	}
+}
+
+//go:embed hash_rw_look.lua
+var hashRWLook string
+
+//go:embed hash_rw_break.lua
+var hashRWBreak string
+
+// hashRWHands acts on a hash of modes and who or what holds in each.
+func hashRWHands(extend string) *keyspace.Hands {
+	h := &keyspace.Hands{
+		Keys: lockKey,
+		Seen: func(l keyspace.Lock) []string {
+			seen := []string{strconv.Itoa(len(l.Holders))}
+			for _, h := range l.Holders {
+				seen = append(seen, string(h.Mode), h.ID)
+			}
+			return seen
+		},
+		Break: hashRWLook + hashRWBreak,
+	}
+	if extend != "" {
+		h.Extend = hashRWLook + extend
+	}
+	return h
 }

@@ -32,6 +32,7 @@ func huey() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
+		Hands: memberHands(inHash, ""),
 		Samples: []keyspace.Sample{{
 			Name:     "a task that runs",
 			Commands: [][]string{{"HSET", "huey.results.shop", "shop.lock.reindex", "\x80\x04\x8c\x011\x94."}},
@@ -57,6 +58,7 @@ func hueyExpire() keyspace.Format {
 		},
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
 	}
 }

@@ -33,6 +33,7 @@ func jedisLock() keyspace.Format {
 			}
 			return l, sure
 		},
+		Hands: valueHands(),
 		Samples: []keyspace.Sample{
 			opaque("with the time when it was taken", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", keyspace.Likely, 25*time.Second),
 			endsItself("with the time when it ends", "seat:14c", sampleUUID1+":{ms+12000}", 12*time.Second, whyByValue),

@@ -37,6 +37,7 @@ func laravel() keyspace.Format {
 			}
 			return l, sure
 		},
+		Hands: tokenHands(),
 		Samples: []keyspace.Sample{
 			opaque("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
 			opaque("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),

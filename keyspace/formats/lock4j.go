@@ -21,6 +21,7 @@ func lock4j() keyspace.Format {
 		Match:   begins("lock4j:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
 	}
 }

@@ -61,7 +61,7 @@ func locktopHands() *keyspace.Hands {
 		Seen:   func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
 		Break:  locktopBreak,
 		Extend: tokenExtend,
-		Wakes:  "the waiters hear it on {key}:free; a fair lock goes to the first in its queue, whose process hears it on a channel of its own",
+		Wakes:  "hear it on {key}:free; a fair lock goes to the first in its queue, whose process hears it on a channel of its own",
 	}
 }
 

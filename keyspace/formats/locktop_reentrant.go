@@ -22,7 +22,7 @@ func locktopReentrant() keyspace.Format {
 		},
 		Decode: decodeLocktopReentrant,
 		Hands: countHands(func(key string) (string, string) { return locktopName(key, "free"), key },
-			"the waiters hear it on {key}:free"),
+			"hear it on {key}:free"),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",
 			Commands: [][]string{

@@ -55,7 +55,7 @@ func locktopRWHands() *keyspace.Hands {
 		},
 		Break:  locktopRWLook + locktopRWBreak,
 		Extend: locktopRWLook + locktopRWExtend,
-		Wakes:  "writers hear it on {key}:free, readers on {key}:open",
+		Wakes:  "to write hear it on {key}:free, and to read on {key}:open",
 	}
 }
 

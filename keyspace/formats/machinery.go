@@ -16,6 +16,7 @@ func machinery() keyspace.Format {
 		Match:   begins("machinery_lock_"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   valueHands(),
 		Samples: []keyspace.Sample{
 			opaque("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0),
 		},

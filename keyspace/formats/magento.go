@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"fmt"
 	"strconv"
 	"time"
@@ -46,6 +47,11 @@ func magento() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
+		Hands: &keyspace.Hands{
+			Keys:  lockKey,
+			Seen:  func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
+			Break: magentoBreak,
+		},
 		Samples: []keyspace.Sample{{
 			Name: "a request that runs, and two that wait",
 			Commands: [][]string{
@@ -61,6 +67,9 @@ func magento() keyspace.Format {
 		}},
 	}
 }
+
+//go:embed magento_break.lua
+var magentoBreak string
 
 func magentoField(name string) bool {
 	switch name {

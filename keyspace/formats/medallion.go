@@ -20,6 +20,7 @@ func medallion() keyspace.Format {
 		Match:   func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
 	}
 }
@@ -78,6 +79,7 @@ func medallionReadersLock() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
+		Hands: memberHands(inSet, holdExtend),
 		Samples: []keyspace.Sample{{
 			Name: "two readers, and a writer who waits",
 			Commands: [][]string{
@@ -139,6 +141,7 @@ func medallionWriterLock() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{s},
 	}
 }
@@ -171,6 +174,7 @@ func medallionSemaphore() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
+		Hands: memberHands(inZset, scoresExtend),
 		Samples: []keyspace.Sample{{
 			Name: "two permits, and one that is over",
 			Commands: [][]string{

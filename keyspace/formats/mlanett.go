@@ -10,11 +10,9 @@ import (
 // mlanett is Ruby's redis-lock: the owner in one key, host and process, and in
 // another the time when it ends.
 func mlanett() keyspace.Format {
-	const owner, expire = "lock:owner:", "lock:expire:"
 	r := reading{token: hostAndProcess(":"), sure: always(keyspace.Certain)}
-	beside := func(e keyspace.Entry) string { return expire + strings.TrimPrefix(e.Key, owner) }
-	s := endsItself("held", owner+"report", "web-01:4242", 9*time.Second, "it has no TTL: the key beside it says when it ends")
-	s.Commands = append(s.Commands, []string{"SET", expire + "report", "{s+9000}"})
+	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: the key beside it says when it ends")
+	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
 	s.Want.Confidence = keyspace.Certain
 	return keyspace.Format{
 		Name:      "mlanett",
@@ -22,20 +20,35 @@ func mlanett() keyspace.Format {
 		Source:    "github.com/mlanett/redis-lock: lib/redis-lock.rb",
 		Tells:     "the name begins with lock:owner:, and the value is host:process",
 		Type:      "string",
-		Match:     begins(owner),
-		Companion: begins(expire),
+		Match:     begins(mlanettOwner),
+		Companion: begins(mlanettExpire),
 		Glance:    r.glance,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
-			return []keyspace.Companion{{Key: beside(e), Type: "string"}}
+			return []keyspace.Companion{{Key: mlanettExpiry(e.Key), Type: "string"}}
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
-			if until, ok := atSeconds(e.Related[beside(e)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
+			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
 				l.Expires = until
 				l.Why = []string{"it has no TTL: the key beside it says when it ends"}
 			}
 			return l, sure
 		},
+		Hands:   mlanettHands(),
 		Samples: []keyspace.Sample{s},
 	}
+}
+
+const (
+	mlanettOwner  = "lock:owner:"
+	mlanettExpire = "lock:expire:"
+)
+
+// mlanettExpiry is the key that says when a lock ends.
+func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefix(key, mlanettOwner) }
+
+func mlanettHands() *keyspace.Hands {
+	h := valueHands()
+	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
+	return h
 }

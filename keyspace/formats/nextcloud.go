@@ -32,6 +32,7 @@ func nextcloud() keyspace.Format {
 			l.Kind = keyspace.RW
 			return l, sure
 		},
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{s, x},
 	}
 }

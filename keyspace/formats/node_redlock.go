@@ -18,6 +18,7 @@ func nodeRedlock() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{
 			opaque("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second),
 		},

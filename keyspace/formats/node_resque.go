@@ -30,6 +30,7 @@ func nodeResque() keyspace.Format {
 		},
 		Glance: r.glance,
 		Decode: r.decode,
+		Hands:  valueHands(),
 		Samples: []keyspace.Sample{
 			opaque("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
 		},

@@ -19,6 +19,7 @@ func phpLock() keyspace.Format {
 		Match:   begins("php-malkusch-lock:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
 	}
 }

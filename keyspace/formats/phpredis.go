@@ -24,6 +24,7 @@ func phpredis() keyspace.Format {
 		},
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{s},
 	}
 }

@@ -22,6 +22,8 @@ func pythonRedisLock() keyspace.Format {
 		Companion: begins("lock-signal:"),
 		Glance:    r.glance,
 		Decode:    r.decode,
+		Hands: listHands(func(key string) string { return "lock-signal:" + strings.TrimPrefix(key, "lock:") }, time.Second,
+			"take an element from lock-signal:{name}"),
 		Samples: []keyspace.Sample{
 			opaque("without a timeout", "lock:feed:atom", "bT9zQ0hXa2p4Vm1yTn+cAb3d", keyspace.Likely, 0),
 			opaque("with a timeout", "lock:feed:rss", "Rk1sUnZ2L0dpYnE4d3BxZz0x", keyspace.Likely, 30*time.Second),

@@ -23,6 +23,7 @@ func quartz() keyspace.Format {
 		},
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Certain, 10*time.Minute)},
 	}
 }

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ func readWriteKeys() keyspace.Format {
 			return []keyspace.Companion{{Key: other, Type: "string"}}
 		},
 		Decode:  decodeReadWriteKeys,
+		Hands:   readWriteHands(),
 		Samples: readWriteKeysSamples(),
 	}
 }
@@ -82,4 +84,39 @@ func readWriteKeysSamples() []keyspace.Sample {
 	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
 	broken.Want.Why = []string{"both keys are there: it is read and written at once"}
 	return []keyspace.Sample{reader, broken}
+}
+
+//go:embed keys_look.lua
+var keysLook string
+
+//go:embed keys_break.lua
+var keysBreak string
+
+//go:embed keys_extend.lua
+var keysExtend string
+
+func readWriteHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			own, other, _ := sides(l.Key)
+			var keys []string
+			for _, h := range l.Holders {
+				if h.Mode == own {
+					keys = append(keys, l.Key)
+				} else {
+					keys = append(keys, other)
+				}
+			}
+			return keys
+		},
+		Seen: func(l keyspace.Lock) []string {
+			var seen []string
+			for _, h := range l.Holders {
+				seen = append(seen, h.ID)
+			}
+			return seen
+		},
+		Break:  keysLook + keysBreak,
+		Extend: keysLook + keysExtend,
+	}
 }

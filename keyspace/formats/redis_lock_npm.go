@@ -18,6 +18,7 @@ func redisLockNPM() keyspace.Format {
 		Match:   begins("lock."),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   valueHands(),
 		Samples: []keyspace.Sample{opaque("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
 	}
 }

@@ -40,5 +40,6 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 			}
 			return l, sure
 		},
+		Hands: valueHands(),
 	}
 }

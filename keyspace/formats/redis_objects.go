@@ -18,6 +18,7 @@ func redisObjects() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)},
 	}
 }

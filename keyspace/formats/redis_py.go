@@ -65,7 +65,7 @@ func dogpile() keyspace.Format {
 // redisPyFamily is what all of them have in common.
 func redisPyFamily(sure func(string, bool) keyspace.Confidence) keyspace.Format {
 	r := reading{token: timedHex, sure: sure}
-	return keyspace.Format{Type: "string", Glance: r.glance, Decode: r.decode}
+	return keyspace.Format{Type: "string", Glance: r.glance, Decode: r.decode, Hands: tokenHands()}
 }
 
 // timedHex reads a UUID v1 without dashes that tells a plausible time.

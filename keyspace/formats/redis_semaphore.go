@@ -26,6 +26,7 @@ func redisSemaphoreMutex() keyspace.Format {
 		Match:   begins("mutex:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{named, opaque("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }
@@ -47,6 +48,7 @@ func redisSemaphore() keyspace.Format {
 			return semaphoreName(key)
 		},
 		Decode:  decodeRedisSemaphore,
+		Hands:   memberHands(inZset, ""),
 		Samples: redisSemaphoreSamples(),
 	}
 }

@@ -1,6 +1,8 @@
 package formats
 
 import (
+	_ "embed" // the scripts
+	"strconv"
 	"strings"
 
 	"locktop/keyspace"
@@ -49,6 +51,7 @@ func redisSemaphoreRB() keyspace.Format {
 			l.Limit = l.Left + int(e.Len)
 			return l, keyspace.Certain
 		},
+		Hands: rubySemaphoreHands(),
 		Samples: []keyspace.Sample{{
 			Name: "one of three permits taken",
 			Commands: [][]string{
@@ -71,3 +74,29 @@ const (
 	rubyGrabbed   = ":GRABBED"
 	rubyAvailable = ":AVAILABLE"
 )
+
+//go:embed ruby_semaphore_break.lua
+var rubySemaphoreBreak string
+
+// rubySemaphoreHands puts tokens back on the list. When a token was taken tells
+// one hold of it from the next.
+func rubySemaphoreHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			return []string{l.Key, strings.TrimSuffix(l.Key, rubyGrabbed) + rubyAvailable}
+		},
+		Seen: func(l keyspace.Lock) []string {
+			var seen []string
+			for _, h := range l.Holders {
+				since := "0"
+				if !h.Since.IsZero() {
+					since = strconv.FormatInt(h.Since.UnixMilli(), 10)
+				}
+				seen = append(seen, h.ID, since)
+			}
+			return seen
+		},
+		Break: rubySemaphoreBreak,
+		Wakes: "take a token from SEMAPHORE:{name}:AVAILABLE",
+	}
+}

@@ -78,7 +78,7 @@ func redissonHands() *keyspace.Hands {
 		},
 		Break:  redissonBreak,
 		Extend: countExtend,
-		Wakes:  "hears 0 on redisson_lock__channel:{key}, and the first of a fair lock on its own channel",
+		Wakes:  "hear 0 on redisson_lock__channel:{key}; the first of a fair lock on a channel of its own",
 	}
 }
 

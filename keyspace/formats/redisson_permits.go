@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"strings"
 	"time"
 
@@ -67,6 +68,7 @@ func redissonPermits() keyspace.Format {
 			l.Limit = l.Left + len(l.Holders)
 			return l, keyspace.Certain
 		},
+		Hands: redissonPermitsHands(left),
 		Samples: []keyspace.Sample{{
 			Name: "two of three permits taken",
 			Commands: [][]string{
@@ -80,5 +82,21 @@ func redissonPermits() keyspace.Format {
 			},
 			TTL: 60 * time.Second,
 		}},
+	}
+}
+
+//go:embed redisson_permits_break.lua
+var redissonPermitsBreak string
+
+// redissonPermitsHands gives permits back, to where those are that are left.
+func redissonPermitsHands(left func(key string) string) *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string { return []string{l.Key, left(l.Key)} },
+		Seen: func(l keyspace.Lock) []string {
+			return append(found(inZset, l), redissonName(redissonSemaphore, left(l.Key)))
+		},
+		Break:  membersLook + redissonPermitsBreak,
+		Extend: membersLook + scoresExtend,
+		Wakes:  "hear the number of permits on redisson_sc:{name}",
 	}
 }

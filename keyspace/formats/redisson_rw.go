@@ -77,7 +77,7 @@ func redissonRWHands() *keyspace.Hands {
 		},
 		Break:  redissonRWLook + redissonRWBreak,
 		Extend: redissonRWLook + redissonRWExtend,
-		Wakes:  "all waiters hear 1 on redisson_rwlock:{key}",
+		Wakes:  "hear 1 on redisson_rwlock:{key}",
 	}
 }
 

@@ -19,6 +19,7 @@ func redlockNet() keyspace.Format {
 		Match:   begins("redlock:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
 	}
 }

@@ -19,6 +19,7 @@ func redlockPHP() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
 	}
 }

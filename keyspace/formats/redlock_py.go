@@ -18,6 +18,7 @@ func redlockPy() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)},
 	}
 }

@@ -44,6 +44,7 @@ func resqueScheduler() keyspace.Format {
 		Match:   ends("resque_scheduler_master_lock"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
 	}
 }

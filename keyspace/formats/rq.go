@@ -22,6 +22,7 @@ func rqScheduler() keyspace.Format {
 		Companion: func(key string) bool { return strings.HasPrefix(key, "rq:clean_registries:") },
 		Glance:    r.glance,
 		Decode:    r.decode,
+		Hands:     tokenHands(),
 		Samples:   []keyspace.Sample{opaque("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
 	}
 }

@@ -17,6 +17,7 @@ func rslock() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "chunk:0042", "\x13\xc4\x00\x9arust\xff\x81lock20by\xe1\x02", keyspace.Likely, 10*time.Second)},
 	}
 }

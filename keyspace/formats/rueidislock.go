@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ func rueidislock() keyspace.Format {
 			return all
 		},
 		Decode:  decodeRueidislock,
+		Hands:   rueidisHands(),
 		Samples: rueidislockSamples(),
 	}
 }
@@ -96,4 +98,29 @@ func rueidislockSamples() []keyspace.Sample {
 	}
 	s.Want.Why = []string{"3 of its 3 keys have the same value"}
 	return []keyspace.Sample{s}
+}
+
+//go:embed rueidislock_break.lua
+var rueidisBreak string
+
+//go:embed rueidislock_extend.lua
+var rueidisExtend string
+
+func rueidisHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			own, name, _ := rueidisName(l.Key)
+			keys := []string{l.Key}
+			for i := range rueidisKeys {
+				if i != own {
+					keys = append(keys, rueidisKey(i, name))
+				}
+			}
+			return keys
+		},
+		Seen:   func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
+		Break:  rueidisBreak,
+		Extend: rueidisExtend,
+		Wakes:  "learn of it by client tracking, and so does the holder",
+	}
 }

@@ -21,6 +21,7 @@ func sentry() keyspace.Format {
 		Match:   begins("l:"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
 	}
 }

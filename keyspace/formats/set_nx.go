@@ -23,7 +23,7 @@ func setNX() keyspace.Format {
 			return tokenOf(first).confidence(key, true)
 		},
 		Decode:  decodeSetNX,
-		Hands:   tokenHands(),
+		Hands:   setNXHands(),
 		Samples: setNXSamples(),
 	}
 }
@@ -45,6 +45,21 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		h.Label = owner(e.Value)
 	}
 	return l, sure
+}
+
+// setNXHands wakes those who wait in Spring's way, which cannot be told from
+// others': nobody else listens there.
+func setNXHands() *keyspace.Hands {
+	h := tokenHands()
+	h.Seen = func(l keyspace.Lock) []string {
+		seen := []string{l.Holders[0].ID}
+		if registry, _, ok := strings.Cut(l.Key, ":"); ok && isUUID(l.Holders[0].ID) {
+			seen = append(seen, registry+"-channel:"+l.Key, l.Key)
+		}
+		return seen
+	}
+	h.Wakes = "ask again and again; those of Spring hear the key on {registry}-channel:{key}"
+	return h
 }
 
 func setNXSamples() []keyspace.Sample {

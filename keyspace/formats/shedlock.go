@@ -22,6 +22,7 @@ func shedlock() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{s},
 	}
 }

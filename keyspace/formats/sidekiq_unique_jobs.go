@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"strings"
 
 	"locktop/keyspace"
@@ -51,6 +52,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
+		Hands: sidekiqHands(),
 		Samples: []keyspace.Sample{{
 			Name: "a job that runs, and one that waits",
 			Commands: [][]string{
@@ -75,3 +77,26 @@ const (
 )
 
 func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocked) + ":QUEUED" }
+
+//go:embed sidekiq_break.lua
+var sidekiqBreak string
+
+// sidekiqHands ends holds of jobs. With the last of them goes all that is noted of
+// the digest.
+func sidekiqHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			digest := strings.TrimSuffix(l.Key, uniqueLocked)
+			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
+		},
+		Seen: func(l keyspace.Lock) []string {
+			var jobs []string
+			for _, h := range l.Holders {
+				jobs = append(jobs, h.ID)
+			}
+			return jobs
+		},
+		Break: sidekiqBreak,
+		Wakes: "take an element from uniquejobs:{digest}:QUEUED",
+	}
+}

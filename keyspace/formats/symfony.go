@@ -1,6 +1,7 @@
 package formats
 
 import (
+	_ "embed" // the scripts
 	"time"
 
 	"locktop/keyspace"
@@ -22,8 +23,24 @@ func symfony() keyspace.Format {
 			return keyspace.No
 		},
 		Decode:  decodeSymfony,
+		Hands:   symfonyHands(),
 		Samples: symfonySamples(),
 	}
+}
+
+//go:embed symfony_break.lua
+var symfonyBreak string
+
+func symfonyHands() *keyspace.Hands {
+	h := memberHands(inZset, scoresExtend)
+	h.Seen = func(l keyspace.Lock) []string {
+		if l.Holders[0].Mode == keyspace.Write {
+			return found(inZset, l, symfonyWrite)
+		}
+		return found(inZset, l)
+	}
+	h.Break = membersLook + symfonyBreak
+	return h
 }
 
 const symfonyWrite = "__write__"
@@ -73,6 +90,7 @@ func symfonyString() keyspace.Format {
 		Type:    "string",
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
 	}
 }

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -20,6 +21,8 @@ func walrus() keyspace.Format {
 		Companion: begins("lock.event:"),
 		Glance:    r.glance,
 		Decode:    r.decode,
+		Hands: listHands(func(key string) string { return "lock.event:" + strings.TrimPrefix(key, "lock:") }, 0,
+			"take an element from lock.event:{name}"),
 		Samples: []keyspace.Sample{
 			opaque("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Certain, 20*time.Second),
 		},

@@ -21,6 +21,7 @@ func warlock() keyspace.Format {
 		Match:   ends(":lock"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
 	}
 }

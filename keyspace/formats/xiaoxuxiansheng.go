@@ -27,6 +27,7 @@ func xiaoxuxiansheng() keyspace.Format {
 		Match:   begins("REDIS_LOCK_PREFIX_"),
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{s},
 	}
 }

@@ -19,6 +19,7 @@ func yii2() keyspace.Format {
 		Match:   func(key string) bool { return isHex(key, 37) },
 		Glance:  r.glance,
 		Decode:  r.decode,
+		Hands:   tokenHands(),
 		Samples: []keyspace.Sample{opaque("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)},
 	}
 }

@@ -1,0 +1,12 @@
+-- go_redislock_fair_break: end the hold of a fair lock of go-redislock. Who holds
+-- it stays in its queue until then.
+-- KEYS[1]  the lock
+-- KEYS[2]  its queue: a zset of requests
+-- ARGV[1]  the request that was seen to hold it
+-- Returns 1 if it was still held so and is free now, else 0.
+if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+redis.call('DEL', KEYS[1])
+redis.pcall('ZREM', KEYS[2], ARGV[1])
+return 1

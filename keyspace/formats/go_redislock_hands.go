@@ -1,0 +1,58 @@
+package formats
+
+import (
+	_ "embed" // the scripts
+	"strconv"
+
+	"locktop/keyspace"
+)
+
+//go:embed go_redislock_break.lua
+var goRedislockBreak string
+
+//go:embed go_redislock_extend.lua
+var goRedislockExtend string
+
+//go:embed go_redislock_fair_break.lua
+var goRedislockFairBreak string
+
+//go:embed go_redislock_rw_look.lua
+var goRedislockRWLook string
+
+//go:embed go_redislock_rw_break.lua
+var goRedislockRWBreak string
+
+// goRedislockHands acts on its reentrant mutex, and on the count beside it.
+func goRedislockHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: func(l keyspace.Lock) []string {
+			return []string{l.Key, goRedislockCount(l.Key, l.Holders[0].ID)}
+		},
+		Seen:   fieldsAndCounts,
+		Break:  goRedislockBreak,
+		Extend: goRedislockExtend,
+	}
+}
+
+// goRedislockFairHands takes who holds a fair lock out of its queue, too.
+func goRedislockFairHands(queue func(key string) string) *keyspace.Hands {
+	h := tokenHands()
+	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
+	h.Break = goRedislockFairBreak
+	return h
+}
+
+func goRedislockRWHands() *keyspace.Hands {
+	return &keyspace.Hands{
+		Keys: lockKey,
+		Seen: func(l keyspace.Lock) []string {
+			seen := []string{strconv.Itoa(len(l.Holders))}
+			for _, h := range l.Holders {
+				seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
+			}
+			return seen
+		},
+		Break:  goRedislockRWLook + goRedislockRWBreak,
+		Extend: goRedislockRWLook + holdExtend,
+	}
+}

@@ -1,0 +1,16 @@
+-- hash_rw_look: go on only if all that were seen still hold as they did.
+-- KEYS[1]  the lock: a hash of mode → owner
+-- ARGV[1]  how many were seen
+-- ARGV[2…] mode and owner of each
+local fields = {}
+for i = 2, 2 * ARGV[1], 2 do
+  for _, field in ipairs({ ARGV[i], string.sub(ARGV[i], 1, 1) }) do
+    if redis.pcall('HGET', KEYS[1], field) == ARGV[i + 1] then
+      table.insert(fields, field)
+      break
+    end
+  end
+end
+if #fields < tonumber(ARGV[1]) then
+  return 0
+end
