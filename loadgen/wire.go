@@ -139,7 +139,7 @@ func (w *wire) through(dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		e := &end{Conn: conn, wire: w, closed: make(chan struct{})}
+		e := &end{Conn: conn, wire: w, moved: make(chan struct{}, 1), closed: make(chan struct{})}
 		w.mu.Lock()
 		w.ends[e] = struct{}{}
 		w.mu.Unlock()
@@ -151,7 +151,13 @@ func (w *wire) through(dial dialer) dialer {
 type end struct {
 	net.Conn
 	wire     *wire
-	deadline atomic.Int64 // of reads, in Unix nanoseconds; 0 = none
+	deadline atomic.Int64  // of reads, in Unix nanoseconds; 0 = none
+	moved    chan struct{} // capacity 1: the deadline is another
+
+	// The reader's.
+	arrived []byte // held back
+	failed  error  // comes after it
+	due     time.Time
 
 	// wire.mu guards what follows.
 	held   []byte // written, and held back
@@ -188,39 +194,75 @@ func commandsIn(p []byte) int64 {
 	}
 }
 
-// Read implements [net.Conn].
+// Read implements [net.Conn]. Calls must not overlap. What has arrived and is held
+// back stays, if the deadline passes first, for the next call: as in the buffer of
+// a socket.
 func (e *end) Read(p []byte) (int, error) {
-	n, err := e.Conn.Read(p)
-	e.wire.mu.Lock()
-	gate, delay, jitter := e.wire.hearing, e.wire.delay, e.wire.jitter
-	e.wire.mu.Unlock()
-	if delay > 0 {
-		time.Sleep(delay - jitter + rand.N(2*jitter+1))
+	if len(e.arrived) == 0 && e.failed == nil {
+		n, err := e.Conn.Read(p)
+		e.wire.mu.Lock()
+		gate, delay, jitter := e.wire.hearing, e.wire.delay, e.wire.jitter
+		e.wire.mu.Unlock()
+		if delay == 0 && isFlowing(gate) || n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		e.arrived, e.failed = bytes.Clone(p[:n]), err
+		e.due = time.Now().Add(delay - jitter + rand.N(2*jitter+1))
 	}
-	if isFlowing(gate) {
-		return n, err
+	if err := e.await(); err != nil {
+		return 0, err
 	}
-	return e.await(gate, n, err)
+	n := copy(p, e.arrived)
+	e.arrived = e.arrived[n:]
+	if len(e.arrived) > 0 {
+		return n, nil
+	}
+	err := e.failed
+	e.failed = nil
+	return n, err
 }
 
-// await holds back what was read until the gate opens. A deadline that passes
-// meanwhile loses it: the stream is broken then, as it is for any client that
-// gives up on a reply, and has to be closed.
-func (e *end) await(gate chan struct{}, n int, err error) (int, error) {
-	var late <-chan time.Time
-	if at := e.deadline.Load(); at != 0 {
-		t := time.NewTimer(time.Until(time.Unix(0, at)))
-		defer t.Stop()
-		late = t.C
+// await waits until what has arrived is due and flows. It returns an error if the
+// deadline, which may move meanwhile, passes first, or the connection is closed.
+func (e *end) await() error {
+	for {
+		e.wire.mu.Lock()
+		gate := e.wire.hearing
+		e.wire.mu.Unlock()
+		lag := time.Until(e.due)
+		switch {
+		case !isFlowing(gate):
+			lag = maxTime
+		case lag <= 0:
+			return nil
+		default:
+			gate = nil
+		}
+		if err := e.pause(gate, lag); err != nil {
+			return err
+		}
 	}
+}
+
+// pause waits for a gate, for a time, or for a change of the deadline.
+func (e *end) pause(gate chan struct{}, lag time.Duration) error {
+	left := time.Duration(maxTime)
+	if at := e.deadline.Load(); at != 0 {
+		left = time.Until(time.Unix(0, at))
+	}
+	if left <= 0 {
+		return os.ErrDeadlineExceeded
+	}
+	timer := time.NewTimer(min(lag, left))
+	defer timer.Stop()
 	select {
 	case <-gate:
-		return n, err
-	case <-late:
-		return 0, os.ErrDeadlineExceeded
+	case <-timer.C:
+	case <-e.moved:
 	case <-e.closed:
-		return 0, net.ErrClosed
+		return net.ErrClosed
 	}
+	return nil
 }
 
 // SetDeadline implements [net.Conn].
@@ -236,11 +278,15 @@ func (e *end) SetReadDeadline(t time.Time) error {
 }
 
 func (e *end) remember(t time.Time) {
-	if t.IsZero() {
-		e.deadline.Store(0)
-		return
+	at := int64(0)
+	if !t.IsZero() {
+		at = t.UnixNano()
 	}
-	e.deadline.Store(t.UnixNano())
+	e.deadline.Store(at)
+	select {
+	case e.moved <- struct{}{}:
+	default:
+	}
 }
 
 // Close implements [net.Conn]. What is held back still arrives when the wire

@@ -115,6 +115,46 @@ func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
 	})
 }
 
+// A client that gives up on a reply may read on, and finds it in its place: one
+// that is lost would hand all later ones to the wrong requests.
+func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		go io.WriteString(far, "first")
+		trouble := map[string]func(){
+			"cut":  func() { w.cut(true) },
+			"slow": func() { w.slow(time.Minute, 0) },
+		}
+		for name, begin := range trouble {
+			begin()
+			near.SetReadDeadline(time.Now().Add(time.Second))
+			if n, err := near.Read(make([]byte, 3)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("%s: %d bytes, %v", name, n, err)
+			}
+		}
+		w.heal()
+		near.SetReadDeadline(time.Time{})
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(near, got); err != nil || string(got) != "first" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+func TestADeadlineMayMoveWhileSomebodyReadsACutWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.cut(true)
+		go io.WriteString(far, "reply")
+		time.AfterFunc(time.Second, func() { near.SetReadDeadline(time.Unix(1, 0)) })
+		began := time.Now()
+		_, err := near.Read(make([]byte, 10))
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
 func TestASlowWireDelaysEveryPacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
