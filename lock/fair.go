@@ -197,7 +197,10 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, describe("acquire", q.key, err)
 	}
-	held, fence := heldBy(q.key, reply)
+	held, fence, err := heldBy(q.key, reply)
+	if err != nil {
+		return nil, describe("acquire", q.key, err)
+	}
 	if held != nil {
 		q.request.held = held
 		if q.request.attempts == 1 {

@@ -44,14 +44,18 @@ type pending interface {
 }
 
 // heldBy reads the reply to an acquire: the holder who stands in the way, or
-// nil and the fencing token.
-func heldBy(key string, reply any) (held *HeldError, fence int64) {
-	fields, _ := reply.([]any)
-	if len(fields) < 2 {
-		fence, _ = reply.(int64)
-		return nil, fence
+// nil and the fencing token. What is neither grants nothing.
+func heldBy(key string, reply any) (held *HeldError, fence int64, err error) {
+	switch reply := reply.(type) {
+	case int64:
+		return nil, reply, nil
+	case []any:
+		if len(reply) < 2 {
+			break
+		}
+		token, _ := reply[0].(string)
+		ttl, _ := reply[1].(int64)
+		return &HeldError{Key: key, Token: token, TTL: time.Duration(ttl) * time.Millisecond}, 0, nil
 	}
-	token, _ := fields[0].(string)
-	ttl, _ := fields[1].(int64)
-	return &HeldError{Key: key, Token: token, TTL: time.Duration(ttl) * time.Millisecond}, 0
+	return nil, 0, errProtocol
 }

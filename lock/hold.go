@@ -142,12 +142,16 @@ func (h *hold) enter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var held *HeldError
 	reply, err := h.form.acquire(ctx, h.token, h.opts.TTL, entries).wait(ctx)
+	if err == nil {
+		held, _, err = heldBy(h.key, reply)
+	}
 	if err != nil {
 		h.entryFailed()
 		return describe("enter", h.key, err)
 	}
-	if held, _ := heldBy(h.key, reply); held != nil {
+	if held != nil {
 		return h.lose() // somebody else's by now
 	}
 	return h.extended(sent, h.opts.TTL, int64(1))

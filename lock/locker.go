@@ -142,14 +142,18 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 	}
 	r.attempts++
 	sent := time.Now()
+	var held *HeldError
+	var fence int64
 	reply, err := send(token).wait(ctx)
+	if err == nil {
+		held, fence, err = heldBy(t.key, reply)
+	}
 	if outcomeUnknown(err) {
 		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
 	}
 	if err != nil {
 		return nil, describe("acquire", t.key, err)
 	}
-	held, fence := heldBy(t.key, reply)
 	if held != nil {
 		r.held = held
 		if r.attempts == 1 {

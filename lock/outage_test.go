@@ -104,6 +104,9 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 		"a page of HTML":       []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
 		"an endless string":    []byte("$536870912\r\nabc"),
 		"an impossible length": []byte("*9223372036854775807\r\n"),
+		"a nil":                []byte("$-1\r\n"),
+		"a status":             []byte("+QUEUED\r\n"),
+		"an empty list":        []byte("*0\r\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
@@ -125,6 +128,40 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// On the nodes of a Redlock, too, where it once passed for a vote that is neither
+// for nor against.
+func TestNodesThatTalkNonsenseAreOut(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		var garblers []*garbler
+		for i, rdb := range r.via {
+			g := &garbler{dial: rdb.Options().Dialer, noise: []byte("$-1\r\n")}
+			garblers = append(garblers, g)
+			r.via[i] = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Dialer: g.connect, DisableIdentity: true})
+			defer r.via[i].Close()
+		}
+		q := r.quorum(lock.QuorumConfig{})
+		r.warm(q)
+		for nonsense := range 6 {
+			for i, g := range garblers {
+				g.on.Store(i < nonsense)
+			}
+			lease, err := q.Redlock("orders", lock.Options{TTL: time.Second}).TryLock(ctx)
+			switch {
+			case nonsense <= 2 && err != nil:
+				r.Errorf("%d nodes talk nonsense: %v", nonsense, err)
+			case nonsense <= 2:
+				_ = lease.Unlock(ctx)
+			case !errors.Is(err, lock.ErrNoQuorum):
+				r.Errorf("%d nodes talk nonsense: %v, want ErrNoQuorum", nonsense, err)
+			}
+			for _, g := range garblers {
+				g.on.Store(false)
+			}
+			r.until("nothing to be left", func() bool { return r.count("orders", "") == 5 })
+		}
+	})
 }
 
 // garbler dials connections on which, when it is on, noise arrives instead of

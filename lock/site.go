@@ -72,11 +72,13 @@ func (s *site) taking() {
 // took notes what came of it. A node that is too young has a copy then, but no
 // vote: it returns why.
 func (s *site) took(key string, reply any, err error, minUptime time.Duration) error {
-	unknown := outcomeUnknown(err)
+	var held *HeldError
 	if err == nil {
-		if held, _ := heldBy(key, reply); held != nil {
-			err = held
-		}
+		held, _, err = heldBy(key, reply)
+	}
+	unknown := outcomeUnknown(err)
+	if held != nil {
+		err = held
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,9 +109,13 @@ func (s *site) kept(reply any, err error) error {
 // saw notes what came of a look, and returns why we would not get the lock there.
 func (s *site) saw(key string, reply any, err error, minUptime time.Duration) error {
 	if err == nil {
-		if holder, _ := heldBy(key, reply); holder != nil && holder.Token != "" {
+		holder, _, nonsense := heldBy(key, reply)
+		switch {
+		case nonsense != nil:
+			err = nonsense
+		case holder != nil && holder.Token != "":
 			err = holder
-		} else {
+		default:
 			err = s.tooYoung(minUptime)
 		}
 	}
