@@ -172,7 +172,7 @@ func (b *Breaker) look(ctx context.Context, seen Lock) *Lock {
 	if err != nil {
 		return nil
 	}
-	r := reader{link: link{rdb: rdb}, formats: b.formats, atLeast: Possible, node: place, db: seen.DB}
+	r := reader{link: link{rdb: rdb, refused: &refusals{}}, formats: b.formats, atLeast: Possible, node: place, db: seen.DB}
 	found, err := r.take(ctx, []ref{{key: seen.Key, typ: typ}})
 	if err != nil || len(found) == 0 {
 		return nil

@@ -6,10 +6,12 @@ import (
 )
 
 // Two looks at the same deadline differ by what passes between reading the
-// clock and reading the time to live.
+// clock and reading the time to live; where the server tells the deadline itself,
+// by how it rounds.
 const (
-	jitter = 25 * time.Millisecond // between two readings of one deadline
-	slack  = 50 * time.Millisecond // before a deadline, and a hold still ended by it
+	jitter      = 25 * time.Millisecond // between two readings of one deadline
+	exactJitter = time.Millisecond
+	slack       = 50 * time.Millisecond // before a deadline, and a hold still ended by it
 )
 
 // Diff says what happened to the locks between two looks, as far as looks can
@@ -21,7 +23,7 @@ const (
 //
 // The events are in the order of the locks of now, then of those that are gone.
 func Diff(old, now Snapshot) []Event {
-	d := diff{at: now.At, watched: old.Complete && now.Complete, slack: slack}
+	d := diff{at: now.At, watched: old.Complete && now.Complete, slack: slack, blur: jitter}
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
 		if was, known := before[l.ID()]; known {
@@ -53,7 +55,9 @@ type diff struct {
 	watched bool      // what was not there before has come since
 	blind   bool      // nobody has looked for a while: what is gone went at some time, for some reason
 	witness EventKind // what is known of why holds ended; empty = nothing
+	moved   bool      // the lock has changed more than once since the last look
 	slack   time.Duration
+	blur    time.Duration // between two readings of one deadline
 	events  []Event
 }
 
@@ -87,7 +91,7 @@ func (d *diff) vanish(l Lock) {
 
 // change compares two looks at the same lock.
 func (d *diff) change(was, l Lock) {
-	stolen := inherited(was, l)
+	stolen := !d.moved && d.inherited(was, l)
 	next, passed := successor(was, l)
 	for _, h := range was.Holders {
 		if _, stays := l.holder(h.ID); stays {
@@ -95,7 +99,7 @@ func (d *diff) change(was, l Lock) {
 		}
 		kind := d.ending(h)
 		switch {
-		case kind == Gone:
+		case kind == Gone, d.witness == Released:
 		case stolen:
 			kind = Stolen
 		case passed && kind == Released:
@@ -121,14 +125,14 @@ func (d *diff) change(was, l Lock) {
 // inherited reports whether an exclusive hold passed to somebody else under
 // the same deadline. Whoever releases a lock takes its deadline along, so
 // nobody did.
-func inherited(was, l Lock) bool {
+func (d *diff) inherited(was, l Lock) bool {
 	if len(was.Holders) != 1 || len(l.Holders) != 1 || was.Holders[0].ID == l.Holders[0].ID {
 		return false
 	}
 	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() {
 		return false
 	}
-	return l.Expires.Sub(was.Expires).Abs() <= jitter
+	return l.Expires.Sub(was.Expires).Abs() <= d.blur
 }
 
 // successor returns the holder to whom the first of the queue has become.
@@ -182,7 +186,7 @@ func (d *diff) stay(l Lock, was, h Holder) {
 		d.add(ModeChanged, l, h)
 	}
 	own := h.Expires != l.Expires || len(l.Holders) == 1
-	if own && later(was.Expires, h.Expires) {
+	if own && later(was.Expires, h.Expires, d.blur) {
 		d.add(Renewed, l, h)
 	}
 }
@@ -196,7 +200,7 @@ func (d *diff) deadline(was, l Lock) {
 		d.add(TTLLost, l, Holder{})
 	}
 	shared := len(l.Holders) > 1 && !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Expires != l.Expires })
-	if shared && later(was.Expires, l.Expires) {
+	if shared && later(was.Expires, l.Expires, d.blur) {
 		d.add(Renewed, l, Holder{})
 	}
 }
@@ -241,7 +245,7 @@ func sharesHolder(was, l Lock) bool {
 	})
 }
 
-// later reports whether a deadline was moved later.
-func later(was, is time.Time) bool {
-	return !was.IsZero() && !is.IsZero() && is.Sub(was) > jitter
+// later reports whether a deadline was moved later, by more than readings differ.
+func later(was, is time.Time, blur time.Duration) bool {
+	return !was.IsZero() && !is.IsZero() && is.Sub(was) > blur
 }

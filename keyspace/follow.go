@@ -15,7 +15,7 @@ const (
 	walkEvery  = time.Second            // between the begins of two walks, while the server tells of changes
 	pollEvery  = 100 * time.Millisecond // between two looks at what nobody tells of
 	checkEvery = time.Second            // the same where notifications come, which may be lost
-	together   = 2 * time.Millisecond   // what comes within it is read at once
+	together   = 2 * time.Millisecond   // between two looks, while events are told: what comes within it is read at once
 	again      = 5 * time.Millisecond   // after it, what should be gone by now is read again
 	doubtFor   = 30 * time.Millisecond  // an announcement may come later than the look that misses the lock
 	retryFirst = 100 * time.Millisecond // after a failure, then doubled …
@@ -55,6 +55,7 @@ type Follower struct {
 	failures int  // looks that failed, in a row
 	retryAt  time.Time
 	polledAt time.Time
+	lookedAt time.Time     // when the last look began
 	offset   time.Duration // the server's clock minus ours
 	clockAt  time.Time     // what the server's clock said when they were compared
 	lag      lag
@@ -143,6 +144,7 @@ func (f *Follower) picture() Snapshot {
 // goes on if it is its time.
 func (f *Follower) look(ctx context.Context, all bool) error {
 	f.reader.reckon()
+	f.lookedAt = time.Now()
 	err := f.round(ctx, all)
 	if err != nil {
 		f.failed(err)
@@ -287,7 +289,8 @@ func (f *Follower) book(ctx context.Context, keys []string, read map[string]foun
 			continue
 		}
 		delete(f.doubts, key)
-		d := diff{at: f.reader.now, watched: f.complete && !f.blind, blind: f.blind, witness: w, slack: f.track.slack()}
+		d := f.compare()
+		d.witness, d.moved = w, h.again[key]
 		switch {
 		case !there:
 			f.forget(was, &d)
@@ -298,13 +301,21 @@ func (f *Follower) book(ctx context.Context, keys []string, read map[string]foun
 	return nil
 }
 
+// compare returns a comparison of what was read last with what was known.
+func (f *Follower) compare() diff {
+	return diff{
+		at: f.reader.now, watched: f.complete && !f.blind, blind: f.blind,
+		slack: f.track.slack(), blur: f.reader.blur(),
+	}
+}
+
 // update takes in a lock that was read.
 func (f *Follower) update(was, now found, known bool, d *diff) {
 	began := time.Time{}
 	if known && !d.blind || d.watched {
 		began = d.at
 	}
-	now.lock = carried(was.lock, now.lock, known, d.at, began)
+	now.lock = carried(was.lock, now.lock, known, d.at, began, d.blur)
 	if known {
 		d.change(was.lock, now.lock)
 	} else {
@@ -421,7 +432,7 @@ func (f *Follower) unknown(all []found) []found {
 func (f *Follower) discover(locks []found, now time.Time) {
 	for _, l := range locks {
 		f.reader.now = now
-		d := diff{at: now, watched: f.complete && !f.blind, blind: f.blind, slack: f.track.slack()}
+		d := f.compare()
 		f.update(found{}, l, false, &d)
 	}
 }
@@ -441,7 +452,8 @@ func (f *Follower) ponder(ctx context.Context) error {
 	}
 	for _, l := range f.unknown(f.hunches.look(read, f.reader.now)) {
 		f.trusted.put(l.lock)
-		d := diff{at: f.reader.now, blind: f.blind, slack: f.track.slack()} // it was there before
+		d := f.compare()
+		d.watched = false // it was there before
 		f.update(found{}, l, false, &d)
 	}
 	return nil
@@ -521,7 +533,11 @@ func (f *Follower) wait(ctx context.Context) error {
 		return nil
 	case <-wake:
 	}
-	timer.Reset(together)
+	left := together - time.Since(f.lookedAt)
+	if left <= 0 {
+		return nil
+	}
+	timer.Reset(left)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

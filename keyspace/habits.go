@@ -16,7 +16,7 @@ func continued(before, now Snapshot) Snapshot {
 		if seen || before.Complete {
 			began = now.At
 		}
-		locks[i] = carried(was, l, seen, now.At, began)
+		locks[i] = carried(was, l, seen, now.At, began, jitter)
 	}
 	now.Locks = locks
 	return now
@@ -28,8 +28,9 @@ func continued(before, now Snapshot) Snapshot {
 //
 // Somebody who does not tell its begin began at the look that first showed it,
 // unless nobody had looked there before: then its begin is unknown. began is
-// the time of this look, or zero in that case.
-func carried(was, l Lock, seen bool, now, began time.Time) Lock {
+// the time of this look, or zero in that case. Readings of one deadline differ by
+// blur.
+func carried(was, l Lock, seen bool, now, began time.Time, blur time.Duration) Lock {
 	l.Holders = since(was, l.Holders, began)
 	l.Waiters = waiting(was, l, began)
 	if len(l.Holders) == 0 && len(l.Waiters) > 0 {
@@ -43,21 +44,21 @@ func carried(was, l Lock, seen bool, now, began time.Time) Lock {
 	}
 	l.Renewals, l.Renewed, l.Grown = was.Renewals, was.Renewed, grown(was, l)
 	switch {
-	case later(was.Expires, l.Expires):
+	case later(was.Expires, l.Expires, blur):
 		l.Renewals++
 		l.Renewed = now
-	case was.Expires.Sub(l.Expires).Abs() <= jitter:
-		steady(was, &l)
+	case was.Expires.Sub(l.Expires).Abs() <= blur:
+		steady(was, &l, blur)
 	}
 	return l
 }
 
 // steady keeps deadlines as they were read first: they have not moved, only the
 // readings differ.
-func steady(was Lock, l *Lock) {
+func steady(was Lock, l *Lock, blur time.Duration) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
-		if before, held := was.holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= jitter {
+		if before, held := was.holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= blur {
 			h.Expires = before.Expires
 		}
 	}

@@ -136,7 +136,7 @@ func (k *hunch) see(f found) {
 	case len(was.Holders) != 1 || len(is.Holders) != 1:
 	case was.Holders[0].ID != is.Holders[0].ID:
 		k.returned++
-	case later(was.Expires, is.Expires):
+	case later(was.Expires, is.Expires, jitter):
 		k.renewed++
 	}
 }

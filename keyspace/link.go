@@ -138,9 +138,19 @@ func (r *refusals) note(command string) {
 	}
 }
 
-// dispensable are the commands that only save work: where they are refused, more
-// is read, and nothing is missed.
-var dispensable = [...]string{"hrandfield", "lindex", weighing, "srandmember", "zrandmember"}
+// has reports whether a command was refused.
+func (r *refusals) has(command string) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.commands, command)
+}
+
+// dispensable are the commands that others stand in for: where they are refused,
+// more is read, or a deadline less exactly, and nothing is missed.
+var dispensable = [...]string{"hrandfield", "lindex", weighing, "pexpiretime", "srandmember", "zrandmember"}
 
 // weighing is the command that tells how big a value is. Other servers than Redis
 // may not know it in these words; they are none the worse.

@@ -126,6 +126,54 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	})
 }
 
+// A lock that was renewed just before it went, and is taken again at once, has
+// nearly the deadline that it had.
+func TestWhoComesNextUnderAboutTheSameDeadlineIsNoThief(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, announcing())
+	until := time.Now().Add(time.Hour).Truncate(time.Second)
+	const again = "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])"
+	for _, c := range []struct {
+		name string
+		pass func(key, next string) // what happens after the first has let go
+	}{
+		{"in one stroke, some milliseconds later", func(key, next string) {
+			do(t, rdb, "EVAL", again, 1, key, next, until.UnixMilli()+5)
+		}},
+		{"in two steps, at the same millisecond", func(key, next string) {
+			do(t, rdb, "DEL", key)
+			do(t, rdb, "SET", key, next, "PXAT", until.UnixMilli())
+		}},
+		{"after an announcement, at the same millisecond", func(key, next string) {
+			do(t, rdb, "PUBLISH", "free:"+key, "")
+			do(t, rdb, "EVAL", again, 1, key, next, until.UnixMilli())
+		}},
+	} {
+		key, first, next := "lock:"+c.name, "token:first "+c.name, "token:next "+c.name
+		do(t, rdb, "SET", key, first, "PXAT", until.UnixMilli())
+		l.wait(t, first, l.has(keyspace.Acquired, key))
+		c.pass(key, next)
+		l.wait(t, next, func() bool {
+			return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == next })
+		})
+		if !l.has(keyspace.Released, key)() {
+			t.Errorf("%s: %v", c.name, words(eventsOf(l, key)))
+		}
+	}
+}
+
+// eventsOf is what was told of a lock.
+func eventsOf(l *log, key string) []keyspace.Event {
+	var all []keyspace.Event
+	for _, e := range l.all() {
+		if e.Lock.Key == key {
+			all = append(all, e.Event)
+		}
+	}
+	return all
+}
+
 func TestWhatIsThrownAwayForWantOfMemoryWasNotReleased(t *testing.T) {
 	child := server.ForTest(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})

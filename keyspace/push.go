@@ -56,6 +56,7 @@ type subscription struct {
 type heard struct {
 	keys     []string             // that have changed, in order, each once
 	since    map[string]time.Time // when each was first told of, our clock
+	again    map[string]bool      // those of which was told more than once
 	released map[string]bool      // locks whose release was announced
 	evicted  map[string]bool      // keys that the server says it threw away
 	flushed  bool                 // all keys are gone
@@ -64,6 +65,7 @@ type heard struct {
 // note marks a key as changed.
 func (h *heard) note(key string, now time.Time) {
 	if _, known := h.since[key]; known {
+		mark(&h.again, key)
 		return
 	}
 	if h.since == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -165,16 +166,11 @@ func (r *reader) readInBounds(ctx context.Context, refs []ref) ([]Entry, error) 
 func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
 	entries := make([]Entry, 0, len(refs))
 	for some := range slices.Chunk(refs, batch) {
-		asked := make([]question, len(some))
-		err := r.ask(ctx, "read keys", func(p redis.Pipeliner) {
-			var clock *redis.TimeCmd
-			for i, k := range some {
-				if i%clockEvery == 0 {
-					clock = p.Time(ctx)
-				}
-				asked[i] = ask(ctx, p, k, clock)
-			}
-		})
+		exact := r.exact()
+		asked, err := r.question(ctx, some)
+		if err == nil && exact && !r.exact() {
+			asked, err = r.question(ctx, some)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -189,23 +185,57 @@ func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
 	return entries, nil
 }
 
+// question reads keys in one round trip.
+func (r *reader) question(ctx context.Context, some []ref) ([]question, error) {
+	asked := make([]question, len(some))
+	exact := r.exact()
+	err := r.ask(ctx, "read keys", func(p redis.Pipeliner) {
+		var clock *redis.TimeCmd
+		for i, k := range some {
+			if i%clockEvery == 0 {
+				clock = p.Time(ctx)
+			}
+			asked[i] = ask(ctx, p, k, clock, exact)
+		}
+	})
+	return asked, err
+}
+
+// exact reports whether the server tells deadlines as points in time (since
+// Redis 7), and not as what is left until then. It is so until it was refused.
+func (r *reader) exact() bool { return !r.refused.has("pexpiretime") }
+
+// blur is by how much two readings of one deadline may differ.
+func (r *reader) blur() time.Duration {
+	if r.exact() {
+		return exactJitter
+	}
+	return jitter
+}
+
 // question is a key being read.
 type question struct {
 	ref
 	clock *redis.TimeCmd
 	value redis.Cmder
 	size  *redis.IntCmd
-	left  *redis.DurationCmd
+	left  *redis.DurationCmd // or until, counted from 1970
+	exact bool               // it is the latter
 }
 
 // ask queues the commands that read one key. The value comes before its size
-// and its time to live, so that a key that goes or comes in between shows.
-func ask(ctx context.Context, p redis.Pipeliner, k ref, clock *redis.TimeCmd) question {
-	q := question{ref: k, clock: clock}
+// and its deadline, so that a key that goes or comes in between shows.
+func ask(ctx context.Context, p redis.Pipeliner, k ref, clock *redis.TimeCmd, exact bool) question {
+	q := question{ref: k, clock: clock, exact: exact}
 	if !k.heavy {
 		q.value = askValue(ctx, p, k)
 	}
-	q.size, q.left = askSize(ctx, p, k), p.PTTL(ctx, k.key)
+	q.size = askSize(ctx, p, k)
+	if exact {
+		q.left = p.PExpireTime(ctx, k.key)
+	} else {
+		q.left = p.PTTL(ctx, k.key)
+	}
 	return q
 }
 
@@ -264,7 +294,11 @@ func (q question) entry() (e Entry, ok bool) {
 		return Entry{}, false
 	}
 	e = Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Heavy: q.heavy}
-	if left >= 0 {
+	switch {
+	case left < 0:
+	case q.exact:
+		e.Expires = time.UnixMilli(left.Milliseconds())
+	default:
 		e.Expires = e.Now.Add(left)
 	}
 	if q.heavy {

@@ -370,7 +370,7 @@ func TestScanOnlyReads(t *testing.T) {
 		tokens(), elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
 	}})
 	allowed := []string{"time", "dbsize", "info", "scan", "type", "getrange", "strlen", "hrandfield", "hscan", "hlen", "lrange", "llen",
-		"sscan", "scard", "zrange", "zcard", "memory|usage", "pttl", "hello", "client|setinfo", "client|maint_notifications", "config|resetstat"}
+		"sscan", "scard", "zrange", "zcard", "memory|usage", "pexpiretime", "hello", "client|setinfo", "client|maint_notifications", "config|resetstat"}
 	for name := range stats(t, rdb) {
 		if !slices.Contains(allowed, name) {
 			t.Errorf("it sent %s", name)
@@ -420,6 +420,26 @@ func stats(t *testing.T, rdb *redis.Client) map[string]string {
 // not let it glance at a hash.
 var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +hello +auth +select +client|setname +client|id +info +dbsize" +
 	" +role +scan +type +exists +pttl +pexpiretime +strlen +getrange +hlen +hscan +hget +llen +lrange +scard +sscan +zcard +zscan +zrange +time")
+
+// A server before Redis 7, and a user without the right, tell what is left of a
+// lock, not its deadline.
+func TestADeadlineIsKnownAlsoWhereOnlyTheTimeLeftIsTold(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "a", "token:x", "PX", 60_000)
+	do(t, admin, "SET", "b", "token:y")
+	want := time.UnixMilli(admin.PExpireTime(t.Context(), "a").Val().Milliseconds())
+	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
+	s := scan(t, rdb, justTokens())
+	if !slices.Equal(keys(s), []string{"a", "b"}) {
+		t.Fatalf("found %q", keys(s))
+	}
+	if got := s.Locks[0].Expires; got.Sub(want).Abs() > 500*time.Millisecond || !s.Locks[1].Expires.IsZero() {
+		t.Errorf("they expire at %v and %v, want %v and never", got, s.Locks[1].Expires, want)
+	}
+	if len(s.Problems) > 0 {
+		t.Errorf("nothing is missed by that, and it said %q", s.Problems)
+	}
+}
 
 func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	admin := realServer(t)
@@ -676,7 +696,7 @@ func TestAnAccountThatIsSwitchedOffIsAnError(t *testing.T) {
 func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "a", "token:a")
-	for _, name := range []string{"time", "scan", "getrange", "strlen", "pttl"} {
+	for _, name := range []string{"time", "scan", "getrange", "strlen", "pexpiretime"} {
 		faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
 		faulty.AddHook(loading(name))
 		s, err := keyspace.NewScanner(faulty, justTokens()).Scan(t.Context())

@@ -147,6 +147,9 @@ func (t *tracker) close() {
 func (t *tracker) put(h heard) {
 	for _, key := range h.keys {
 		t.kept.note(key, h.since[key])
+		if h.again[key] {
+			mark(&t.kept.again, key)
+		}
 	}
 	for key := range h.released {
 		mark(&t.kept.released, key)

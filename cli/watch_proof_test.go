@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// change is one thing that was done to a lock, or told of it.
+type change struct {
+	Event  keyspace.EventKind
+	Key    string
+	Holder string
+}
+
+// witnessed is what a program that watches has printed, and when each line came.
+type witnessed struct {
+	mu    sync.Mutex
+	times map[change][]time.Time
+	more  chan struct{} // closed and replaced when a line comes
+}
+
+// watchAsAProgram runs locktop watch until the test ends, and returns once it is
+// told of changes.
+func watchAsAProgram(t *testing.T, rdb *redis.Client) *witnessed {
+	t.Helper()
+	cmd := exec.Command("locktop", "watch", "--json", "-u", "redis://"+rdb.Options().Addr)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := &witnessed{times: make(map[change][]time.Time), more: make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var c change
+			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+				t.Errorf("it printed %q: %v", lines.Text(), err)
+			}
+			w.take(c, time.Now())
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		<-done
+		_ = cmd.Wait()
+	})
+	w.attend(t, rdb)
+	return w
+}
+
+func (w *witnessed) take(c change, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.times[c] = append(w.times[c], now)
+	close(w.more)
+	w.more = make(chan struct{})
+}
+
+// attend makes the prefix of the locks known, and waits until the server tells
+// the program of it.
+func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	standing := change{keyspace.Appeared, "lock:standing", token}
+	if err := rdb.Set(t.Context(), standing.Key, token, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if !w.told(ctx, standing) && !w.told(ctx, change{keyspace.Acquired, standing.Key, token}) {
+		t.Fatal("it does not see a lock")
+	}
+	for !strings.Contains(rdb.Info(ctx, "clients").Val(), "tracking_clients:1") {
+		if ctx.Err() != nil {
+			t.Fatal("it does not ask to be told of changes")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.times)
+}
+
+// told waits until a change was told, or for as long as ctx.
+func (w *witnessed) told(ctx context.Context, c change) bool {
+	for {
+		w.mu.Lock()
+		n, more := len(w.times[c]), w.more
+		w.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// traffic is how locks are changed while somebody watches.
+type traffic struct {
+	lasts   time.Duration
+	workers int
+	pause   time.Duration // after each change, and up to half as much again
+	dying   time.Duration // how long a lock outlives its holder
+	patient bool          // each change of a lock waits until the one before was told, too
+}
+
+// trafficOf is a few seconds in which no change of a lock can come too early; for
+// LOCKTOP_PROOF seconds, on a machine that has nothing else to do, 2,000 changes a
+// second come whether they are told or not.
+func trafficOf(t *testing.T) traffic {
+	t.Helper()
+	long := os.Getenv("LOCKTOP_PROOF")
+	if long == "" {
+		return traffic{lasts: 3 * time.Second, workers: 120, pause: 20 * time.Millisecond, dying: 500 * time.Millisecond, patient: true}
+	}
+	seconds, err := strconv.Atoi(long)
+	if err != nil {
+		t.Fatalf("LOCKTOP_PROOF: %v", err)
+	}
+	return traffic{lasts: time.Duration(seconds) * time.Second, workers: 500, pause: 200 * time.Millisecond, dying: 100 * time.Millisecond}
+}
+
+// worker takes, renews and leaves a lock of its own, again and again.
+type worker struct {
+	traffic
+	rdb  *redis.Client
+	seen *witnessed
+	key  string
+	did  map[change]time.Time // and when the server did it
+}
+
+func (w *worker) run(ctx context.Context, n int) error {
+	for round := 0; ctx.Err() == nil; round++ {
+		holder := fmt.Sprintf("5f0c9a4e-2d3b-4c8a-9e1f-%06x%06x", n, round)
+		end := w.release
+		if (n+round)%4 == 3 {
+			end = w.die
+		}
+		if err := errors.Join(w.acquire(ctx, holder), w.renew(ctx, holder), end(ctx, holder)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *worker) acquire(ctx context.Context, holder string) error {
+	return w.do(ctx, change{keyspace.Acquired, w.key, holder}, 0, "SET", w.key, holder, "NX", "PX", 60_000)
+}
+
+func (w *worker) renew(ctx context.Context, holder string) error {
+	return w.do(ctx, change{keyspace.Renewed, w.key, holder}, 0, "PEXPIRE", w.key, 90_000)
+}
+
+func (w *worker) release(ctx context.Context, holder string) error {
+	return w.do(ctx, change{keyspace.Released, w.key, holder}, 0, "DEL", w.key)
+}
+
+// die leaves the lock to its deadline.
+func (w *worker) die(ctx context.Context, holder string) error {
+	return w.do(ctx, change{keyspace.Expired, w.key, holder}, w.dying, "PEXPIRE", w.key, w.dying.Milliseconds())
+}
+
+// do sends the command that makes a change, at once or after a while, and rests.
+func (w *worker) do(ctx context.Context, c change, after time.Duration, argv ...any) error {
+	const script = "redis.call(unpack(ARGV)) local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
+	us, err := w.rdb.Eval(context.WithoutCancel(ctx), script, nil, argv...).Int64()
+	if err != nil {
+		return fmt.Errorf("%v: %w", argv, err)
+	}
+	w.did[c] = time.UnixMicro(us).Add(after)
+	if w.patient {
+		waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer stop()
+		if !w.seen.told(waiting, c) {
+			return fmt.Errorf("nobody was told of %v", c)
+		}
+	}
+	time.Sleep(w.pause + rand.N(w.pause/2))
+	return nil
+}
+
+// The built program on a server as it is by default: it tells of each change once,
+// as what it was, and at once.
+func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
+	clearEnvironment(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
+	defer rdb.Close()
+	seen := watchAsAProgram(t, rdb)
+	o := trafficOf(t)
+	ctx, stop := context.WithTimeout(t.Context(), o.lasts)
+	defer stop()
+	workers := make([]worker, o.workers)
+	var all sync.WaitGroup
+	for n := range workers {
+		w := &workers[n]
+		*w = worker{o, rdb, seen, fmt.Sprintf("lock:%d", n), make(map[change]time.Time)}
+		all.Go(func() {
+			if err := w.run(ctx, n); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	did := make(map[change]time.Time)
+	for _, w := range workers {
+		maps.Copy(did, w.did)
+	}
+	compareChanges(t, seen, did)
+}
+
+// compareChanges compares what was told with what was done.
+func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	counts := make(map[keyspace.EventKind]int)
+	var late, expiries []time.Duration
+	for c, at := range did {
+		if !seen.told(ctx, c) {
+			t.Errorf("%v was done, and not told", c)
+			continue
+		}
+		counts[c.Event]++
+		by := seen.first(c).Sub(at)
+		late = append(late, by)
+		if c.Event == keyspace.Expired {
+			expiries = append(expiries, by)
+		}
+	}
+	for c, times := range seen.all() {
+		if _, done := did[c]; !done || len(times) != 1 {
+			t.Errorf("%v was told %d times, and done: %v", c, len(times), done)
+		}
+	}
+	t.Logf("%v; late %s; expiries %s", counts, percentiles(late), percentiles(expiries))
+	slices.Sort(late)
+	if p99 := late[len(late)*99/100]; os.Getenv("LOCKTOP_PROOF") != "" && p99 > 50*time.Millisecond {
+		t.Errorf("p99 is %v, want 50ms at the most", p99)
+	}
+}
+
+func (w *witnessed) first(c change) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.times[c][0]
+}
+
+func (w *witnessed) all() map[change][]time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.times)
+}
+
+func percentiles(all []time.Duration) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	all = slices.Sorted(slices.Values(all))
+	return fmt.Sprintf("p50 %v, p99 %v, at most %v (%d)", all[len(all)/2], all[len(all)*99/100], all[len(all)-1], len(all))
+}
