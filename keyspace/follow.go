@@ -186,6 +186,9 @@ func (f *Follower) round(ctx context.Context, all bool) error {
 
 // reread looks again at what may have changed.
 func (f *Follower) reread(ctx context.Context, all bool) error {
+	if err := f.recognise(ctx); err != nil {
+		return err
+	}
 	h := f.track.news()
 	now := f.serverNow()
 	keys := f.agenda.due(now)
@@ -209,6 +212,17 @@ func (f *Follower) reread(ctx context.Context, all bool) error {
 	f.track.resync = false
 	f.lag.read(h)
 	return nil
+}
+
+// recognise makes sure that a server that has hung up is still the one that was
+// looked at. If it is another process, nobody knows why what is gone is gone.
+func (f *Follower) recognise(ctx context.Context) error {
+	f.track.bury()
+	if !f.track.hungUp {
+		return nil
+	}
+	f.track.hungUp = false
+	return f.reader.expect(ctx, f.server.RunID)
 }
 
 // polls reports whether it is time to look at everything, because nobody tells

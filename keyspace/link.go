@@ -58,6 +58,26 @@ func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
 	return nil
 }
 
+// expect returns an error if the server is not the process of this run ID, as far
+// as that is known. Connections come from a pool that replaces broken ones in
+// silence, so a restart need not show otherwise.
+func (l *link) expect(ctx context.Context, runID string) error {
+	if runID == "" {
+		return nil
+	}
+	var info *redis.StringCmd
+	err := l.ask(ctx, "ask who the server is", func(p redis.Pipeliner) { info = p.Info(ctx, "server") })
+	if err != nil {
+		return err
+	}
+	var now Server
+	now.describe(info.Val())
+	if now.RunID != "" && now.RunID != runID {
+		return errRestarted
+	}
+	return nil
+}
+
 // exec executes a pipeline and books what it cost. Each command has an outcome of
 // its own, unless there is an error. Who may not ask the server for its time gets
 // ours.

@@ -1,6 +1,7 @@
 package keyspace_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -219,6 +220,37 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	l.wait(t, "the next lock", func() bool {
 		return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Appeared, "lock:b")()
 	})
+}
+
+// The pool of connections opens new ones in silence: a server that is back before
+// it was asked for anything has not failed to answer once.
+func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	for mode := keyspace.FollowMode(""); mode != keyspace.Push; {
+		if _, _, err := f.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mode = next(t, f).Follow.Mode
+	}
+	if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		events, _, _ := f.Next(t.Context())
+		if len(events) > 0 {
+			if events[0].Kind != keyspace.Gone {
+				t.Errorf("nobody has seen how it went, and it is %s", events[0].Kind)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the lock is gone, and nobody says so")
+		}
+	}
 }
 
 // The server cuts the connection that tells of changes, again and again, while

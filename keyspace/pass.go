@@ -122,7 +122,7 @@ func (p *pass) step(ctx context.Context) ([]found, error) {
 	err := stages.Wait()
 	p.book(pinches)
 	if err == nil && next.walked() && !p.turn.walked() {
-		err = p.sameProcess(ctx)
+		err = p.link.expect(ctx, p.server.RunID)
 	}
 	if err != nil {
 		return nil, err
@@ -133,26 +133,6 @@ func (p *pass) step(ctx context.Context) ([]found, error) {
 	p.cost.Scanned = p.visited / int64(len(next.walks))
 	p.turn = next
 	return locks, nil
-}
-
-// sameProcess returns an error if the server is not the process that the walks
-// began on. Connections come from a pool that replaces broken ones in silence, so
-// a restart need not show otherwise, and part of the keyspace would be missed.
-func (p *pass) sameProcess(ctx context.Context) error {
-	if p.server.RunID == "" {
-		return nil
-	}
-	var info *redis.StringCmd
-	err := p.link.ask(ctx, "ask who the server is", func(pipe redis.Pipeliner) { info = pipe.Info(ctx, "server") })
-	if err != nil {
-		return err
-	}
-	var now Server
-	now.describe(info.Val())
-	if now.RunID != "" && now.RunID != p.server.RunID {
-		return errRestarted
-	}
-	return nil
 }
 
 // book adds up what the stages have cost, and takes the clock of the one that

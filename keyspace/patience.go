@@ -57,8 +57,9 @@ func troubled(err error) bool {
 	return false
 }
 
-// errRestarted says that the cursors of a walk mean nothing any more.
-var errRestarted = errors.New("the server was restarted while its keys were walked over; try again")
+// errRestarted says that the cursors of a walk mean nothing any more, and that
+// nobody knows how what was there came to its end.
+var errRestarted = errors.New("the server was restarted while it was looked at; try again")
 
 // lost reports whether the connection to a server was lost, or the server.
 func lost(err error) bool {

@@ -31,6 +31,7 @@ type tracker struct {
 	pause   time.Duration
 	kept    heard // that was heard, and could not be looked at
 	resync  bool  // something may not have been heard: look at everything
+	hungUp  bool  // an ear has ended by itself: who knows what the server is now
 	outgrew bool  // the ear has not been told all prefixes
 	why     error // why the server does not tell of changes
 	notify  bool  // keyspace notifications come instead
@@ -90,6 +91,7 @@ func (t *tracker) bury() {
 	}
 	if err, over := t.ear.over(); over {
 		t.retire(t.ear)
+		t.hungUp = true
 		t.ear, t.why = nil, fmt.Errorf("the connection that told of changes is lost: %w", err)
 		t.later()
 	}
