@@ -146,6 +146,11 @@ func (f *Follower) look(ctx context.Context, all bool) error {
 	f.reader.reckon()
 	f.lookedAt = time.Now()
 	err := f.round(ctx, all)
+	if f.failures == 0 && lost(err) {
+		// To be cut off says nothing; to be refused, or let in again, does.
+		f.pass, f.track.hungUp, f.track.resync = nil, true, true
+		err = f.round(ctx, all)
+	}
 	if err != nil {
 		f.failed(err)
 		return err

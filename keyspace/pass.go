@@ -65,7 +65,9 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	p.cost = p.link.reckon()
 	p.cost.Keys = size.Val()
 	for _, info := range infos {
-		p.server.describe(info.Val())
+		if info.Err() == nil {
+			p.server.describe(info.Val())
+		}
 	}
 	globs := s.opts.Match
 	if len(globs) == 0 {
