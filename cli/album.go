@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// album keeps saved frames in a folder, the current one if it is empty.
+// album keeps saved frames, and scenarios, in a folder, the current one if it is empty.
 type album struct{ folder string }
 
 // Save writes a new file named after the time, readable by its owner alone: a
@@ -27,13 +27,13 @@ func (a album) Save(name string, data []byte) (string, error) {
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("save the frame: %w", err)
+			return "", fmt.Errorf("save: %w", err)
 		}
 		_, err = f.Write(data)
 		if err := errors.Join(err, f.Close()); err != nil {
-			return "", fmt.Errorf("save the frame: %w", err)
+			return "", fmt.Errorf("save: %w", err)
 		}
 		return path, nil
 	}
-	return "", fmt.Errorf("save the frame: there are a hundred of this second already")
+	return "", fmt.Errorf("save: there are a hundred of this second already")
 }

@@ -15,23 +15,25 @@ import (
 // audience looks at the stage: at the server of the cast always, at those of the
 // Redlock while the load plays on them.
 type audience struct {
-	main   *keyspace.Live
-	quorum *keyspace.Fleet
-	load   *loadgen.Run
-	ledger *ledger
-	close  func()
+	main    *keyspace.Live
+	quorum  *keyspace.Fleet
+	load    *loadgen.Run
+	ledger  *ledger
+	clients []*redis.Client // to look through
+	close   func()
 }
 
 // watch takes seats for an audience, which must be closed.
 func (st *stage) watch(s *selection) *audience {
 	eye := looker(st.rdb)
 	a := &audience{main: keyspace.GoLive(keyspace.NewFollower(s.scanner(eye, 0))), load: st.load, ledger: keep(eye)}
-	followers, clients := []*keyspace.Follower{}, []*redis.Client{eye}
+	followers := []*keyspace.Follower{}
+	a.clients = []*redis.Client{eye}
 	var stations []keyspace.Station
 	for _, n := range st.quorum.Nodes {
 		eye := looker(n)
 		f := keyspace.NewFollower(s.scanner(eye, 0))
-		followers, clients = append(followers, f), append(clients, eye)
+		followers, a.clients = append(followers, f), append(a.clients, eye)
 		stations = append(stations, keyspace.Station{Addr: n.Options().Addr, Source: f})
 	}
 	roster := func(context.Context) ([]keyspace.Station, error) { return stations, nil }
@@ -41,7 +43,7 @@ func (st *stage) watch(s *selection) *audience {
 		for _, f := range followers {
 			f.Close()
 		}
-		for _, c := range clients {
+		for _, c := range a.clients {
 			_ = c.Close()
 		}
 	}

@@ -77,6 +77,11 @@ func (p *program) dial(ctx context.Context, c *connection) (*target, error) {
 		}
 		p.warn(c, e)
 	}
+	return c.connect(ctx, seeds)
+}
+
+// connect opens the servers that the seeds lead to, without a word to the user.
+func (c *connection) connect(ctx context.Context, seeds []endpoint) (*target, error) {
 	v := &servers{connect: c.client, locate: c.locator(seeds)}
 	t := &target{
 		many:    c.mode() != "" || c.db.all,

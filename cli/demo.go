@@ -68,7 +68,7 @@ func (p *program) demo(ctx context.Context, s *selection, look *appearance, o st
 	}
 	defer log.close()
 	return p.screen(ctx, look, tui.World{
-		Source: selected{a, s}, Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
+		Source: selected{a, s}, Store: a.shelves(s), Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
 		Ledger: a.ledger, Title: st.title, Breaker: st.breaker(log),
 	})
 }

@@ -89,17 +89,17 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection, loo
 	if err != nil {
 		return err
 	}
-	defer func() { t.close() }()
-	w := tui.World{Source: selected{t.follow(s), s}, Ledger: keepAll(t.servers), Title: t.title}
+	g := &guide{connection: *c, selection: *s, rights: may, open: t}
+	defer g.close()
 	if may.write {
 		log, err := openAudit()
 		if err != nil {
 			return err
 		}
 		defer log.close()
-		w.Breaker, w.Production = breakerOf(t.servers, log), may.production
+		g.log = log
 	}
-	return p.screen(ctx, look, w)
+	return p.screen(ctx, look, g.world(t))
 }
 
 // screen shows w until the user leaves it or ctx ends.

@@ -144,7 +144,7 @@ func (q *question) view(s *state, lines []string) []string {
 	line(t.text, "It is done only if the lock is still as it is shown here, and it is written down before.")
 	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
 	l.Put(t.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(t.key, "y").Put(t.text, "  "+q.deed.verb()+" it")
-	return overlay(s, lines, append(panel, l.String()))
+	return s.hints(overlay(s, lines, append(panel, l.String())), hint{"y", q.deed.verb() + " it"}, hint{"any other key", "leaves it as it is"})
 }
 
 // verb is what is done, in a word or two.

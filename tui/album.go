@@ -33,6 +33,19 @@ func (a *app) saving() *menu {
 	return m
 }
 
+// writeScenario writes what the load does now to a file.
+func (a *app) writeScenario() tea.Cmd {
+	switch {
+	case a.load == nil:
+		a.refuse(noLoad)
+	case a.world.Album == nil:
+		a.refuse("nothing can be saved from here")
+	default:
+		return saveFrame(a.world.Album, "scenario.yaml", a.scenario.Marshal)
+	}
+	return nil
+}
+
 // ending is the name of a file of some form.
 func ending(form string) string {
 	if form == "text" {

@@ -40,6 +40,7 @@ func newApp(ctx context.Context, w World) *app {
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.dialog = a.scenesMenu()
 	}
+	a.vault.store, a.formats = w.Store, w.Formats
 	a.link.every = max(w.Every, beat)
 	a.calm = w.Calm
 	a.follow()
@@ -71,8 +72,12 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.MouseMsg:
 		return a, a.mouse(msg)
 	case lookedMsg:
+		if msg.jump != a.jumps { // an answer to what nobody asks any more
+			a.link.busy, a.link.next = false, a.now
+			return a, nil
+		}
 		a.link.end(msg.at, msg.err)
-		if msg.err != nil || msg.jump != a.jumps {
+		if msg.err != nil {
 			return a, nil
 		}
 		if a.landed != a.jumps {
@@ -88,6 +93,12 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if !msg.metrics.Running {
 			a.chronicle.halt(a.now)
 		}
+	case ledMsg:
+		a.led(msg)
+		return a, nil
+	case storedMsg:
+		a.vault.answered(msg)
+		return a, nil
 	case appliedMsg:
 		if msg.err != nil {
 			a.refuse(plainReason(msg.err))
@@ -125,7 +136,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	if a.notice.text != "" && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
-	cmds := []tea.Cmd{tick(), a.measure()}
+	cmds := []tea.Cmd{tick(), a.measure(), a.readStored()}
 	if a.link.due(a.now) {
 		a.link.begin(a.now)
 		before := a.live
@@ -135,6 +146,41 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 		cmds = append(cmds, look(a.ctx, a.source, before, a.jumps))
 	}
 	return tea.Batch(cmds...)
+}
+
+// led goes on from another point of view. The past of the one before is of no
+// use there.
+func (a *app) led(msg ledMsg) {
+	if msg.err != nil {
+		a.refuse(plainReason(msg.err))
+		return
+	}
+	a.source, a.where = msg.world.Source, widget.Plain(msg.world.Title)
+	a.world.Breaker, a.world.Ledger = msg.world.Breaker, msg.world.Ledger
+	a.vault = vault{store: msg.world.Store}
+	a.locks().forget()
+	if a.page().place() == onLock {
+		a.open = a.from
+	}
+	a.jumps++
+	a.link.next = a.now
+	a.tell("looking at " + msg.view.String())
+}
+
+// readStored asks what is stored of the lock that is looked at closely.
+func (a *app) readStored() tea.Cmd {
+	page := a.page()
+	if locks, ok := page.(*locksPage); ok && !locks.beside(&a.state) {
+		return nil
+	}
+	if page.place()&(onLock|onLocks) == 0 {
+		return nil
+	}
+	l, ok := a.subject()
+	if !ok {
+		return nil
+	}
+	return a.vault.ask(a.ctx, l, a.now)
 }
 
 func (a *app) done(msg doneMsg) {
@@ -223,6 +269,8 @@ func (a *app) do(act action) tea.Cmd {
 		a.openCopy()
 	case actOn:
 		a.openActing()
+	case writeScenario:
+		return a.writeScenario()
 	case back:
 		return a.goBack()
 	case faster, slower:

@@ -38,6 +38,22 @@ func look(ctx context.Context, source Source, before *picture, jump int) tea.Cmd
 	})
 }
 
+// lead asks a guide for another point of view.
+func lead(ctx context.Context, g Guide, v View) tea.Cmd {
+	return guarded(func() tea.Msg {
+		w, err := g.Look(ctx, v)
+		return ledMsg{v, w, err}
+	})
+}
+
+// readStored asks what the servers have under the keys of a lock.
+func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
+	return guarded(func() tea.Msg {
+		items, err := store.Stored(ctx, l)
+		return storedMsg{l.ID(), items, err}
+	})
+}
+
 // show asks for the page of one lock.
 func show(l keyspace.Lock) tea.Cmd { return func() tea.Msg { return showMsg{l} } }
 

@@ -30,6 +30,8 @@ func verbs() []verb {
 		{"lock", "KEY", "open the page of a lock", nil, (*app).openLock},
 		{"filter", "TEXT", "show some of the locks, as / does", nil, (*app).setFilter},
 		{"sort", "COLUMN", "order the locks", orders(), (*app).setOrder},
+		{"db", "NUMBER", "the locks of another database", []string{"all"}, (*app).setDB},
+		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
 		{"at", "TIME", "back to a moment: 12:31:07, or -90s", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
@@ -43,7 +45,7 @@ func verbs() []verb {
 // asking opens the command line.
 func (a *app) asking() *prompt {
 	p := newPrompt(":", "")
-	p.note = func(text string) (string, bool) { return hint(text), false }
+	p.note = func(text string) (string, bool) { return hintAt(text), false }
 	p.complete = complete
 	p.finish = func(text string) tea.Cmd { return func() tea.Msg { return commandMsg{text} } }
 	return p
@@ -86,8 +88,8 @@ func names(all []verb) string {
 	return strings.Join(list, ", ")
 }
 
-// hint says what can be typed next.
-func hint(text string) string {
+// hintAt says what can be typed next.
+func hintAt(text string) string {
 	name, arg, spaced := strings.Cut(text, " ")
 	found := matching(name)
 	switch {
@@ -219,6 +221,37 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	p.sort, p.turned = column, false
 	p.arrange(&a.state)
 	return turn(onLocks), nil
+}
+
+func (a *app) setDB(text string) (tea.Cmd, error) {
+	if n, err := strconv.Atoi(text); text != "all" && (err != nil || n < 0) {
+		return nil, fmt.Errorf("a number from 0 on, or all")
+	}
+	return a.lookAt(View{DB: text})
+}
+
+func (a *app) setMatch(text string) (tea.Cmd, error) {
+	if text == "" {
+		return nil, fmt.Errorf("a glob like lock:*; * is all keys")
+	}
+	return a.lookAt(View{Match: text})
+}
+
+// lookAt asks for another point of view.
+func (a *app) lookAt(v View) (tea.Cmd, error) {
+	if a.world.Guide == nil {
+		return nil, fmt.Errorf("what is looked at here cannot be changed; / filters it")
+	}
+	a.tell("turning to " + v.String() + " " + a.glyphs.Ellipsis)
+	return lead(a.ctx, a.world.Guide, v), nil
+}
+
+// String says what is looked at.
+func (v View) String() string {
+	if v.DB != "" {
+		return "database " + widget.Plain(v.DB)
+	}
+	return widget.Plain(v.Match)
 }
 
 func (a *app) setEvery(text string) (tea.Cmd, error) {

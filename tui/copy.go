@@ -33,8 +33,8 @@ func (a *app) copying(l keyspace.Lock) *menu {
 
 // safeCommand is a command for somebody who may change the lock, or why there
 // is none.
-func (a *app) safeCommand(act keyspace.Act, l keyspace.Lock) (command, why string) {
-	command, err := keyspace.SafeCommand(a.world.Formats, act, l, giveTTL)
+func (s *state) safeCommand(act keyspace.Act, l keyspace.Lock) (command, why string) {
+	command, err := keyspace.SafeCommand(s.formats, act, l, giveTTL)
 	if err != nil {
 		return "", widget.Plain(err.Error())
 	}

@@ -481,7 +481,20 @@ func world() World {
 	return World{
 		Source: office(), Load: busy(), Title: "redis://127.0.0.1:6379/0",
 		Clipboard: &pocket{}, Album: &pocket{}, Ledger: &pocket{},
+		Store: cellar{}, Formats: hands(),
 	}
+}
+
+// cellar has a hash and a queue under every key.
+type cellar struct{ err error }
+
+func (c cellar) Stored(_ context.Context, l keyspace.Lock) ([]Stored, error) {
+	hash := keyspace.Entry{Key: l.Key, Type: "hash", Expires: l.Expires, Len: 1, Members: []keyspace.Member{{Name: "holder", Value: "3"}}}
+	queue := keyspace.Entry{Key: l.Key + ":queue", Type: "list", Len: 40}
+	for i := range 20 {
+		queue.Members = append(queue.Members, keyspace.Member{Name: fmt.Sprintf("waiter-%02d", i)})
+	}
+	return []Stored{{l.Node, hash}, {l.Node, queue}}, c.err
 }
 
 // pocket keeps what is copied and saved, and has counted some commands.

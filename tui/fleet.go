@@ -15,6 +15,7 @@ type fleet struct {
 	scenario loadgen.Scenario // as it was last asked for
 	seen     uint64           // the newest event
 	faults   []episode        // that struck lately
+	account  account          // of what they led to
 
 	measuring bool // a measurement is under way
 	changing  bool // a change of the scenario is under way
@@ -58,6 +59,7 @@ func (f *fleet) measured(msg measuredMsg) {
 	for i := range msg.events {
 		f.struck(&msg.events[i])
 	}
+	f.account.tell(msg.events, msg.anew, len(f.quorum))
 }
 
 // struck remembers the faults among the events.

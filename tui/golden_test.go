@@ -3,17 +3,29 @@ package tui
 import (
 	"fmt"
 	"testing"
+
+	"locktop/loadgen"
 )
+
+// told is a world whose load has a story to tell, and scenes to choose from.
+func told(w World) World {
+	g := busy()
+	w.Load, w.Scenes = g, scenes()
+	g.happen(acquired(2, "load:1", 20), fault(loadgen.Struck, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
+		fault(loadgen.Healed, loadgen.Freeze, 2, ""), on(loadgen.WriteFenced, 2, "load:1", 20))
+	return w
+}
 
 func TestGoldenPictures(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {100, 30}, {160, 45}} {
 		for _, look := range []string{"system", "mono", "ascii"} {
-			w := world()
+			w, _ := armed()
 			w.Theme = map[bool]string{true: "system", false: "mono"}[look == "system"]
 			w.Glyphs = map[bool]string{true: "ascii", false: "block"}[look == "ascii"]
 			name := fmt.Sprintf("%dx%d-%s", size[0], size[1], look)
 			t.Run(name, func(t *testing.T) {
 				drive(t, w, func(d *driver) {
+					d.app.veil.salt = [16]byte{} // so that hashes are the same each time
 					d.size(size[0], size[1])
 					d.golden("locks-" + name)
 					d.press("3").golden("load-" + name)
@@ -22,7 +34,17 @@ func TestGoldenPictures(t *testing.T) {
 					d.press("4").golden("nodes-" + name)
 					d.press("5").golden("findings-" + name)
 					d.press("6").golden("events-" + name)
-					d.press("1", "j", "enter").golden("lock-" + name)
+					d.press("1", "j", "enter").wait(2 * beat).golden("lock-" + name)
+					d.press("esc", "x").golden("act-" + name)
+					d.press("b").golden("question-" + name)
+					d.press("esc", ":").enter("the").golden("command-" + name)
+					d.press("esc", "/").enter("rw").golden("filter-" + name)
+					d.press("esc", "@").golden("ledger-" + name)
+					d.press("esc", "p", "1").golden("privacy-" + name)
+				})
+				drive(t, told(w), func(d *driver) {
+					d.size(size[0], size[1]).golden("scenes-" + name)
+					d.press("esc", "3").wait(beat).golden("account-" + name)
 				})
 				drive(t, elected(w), func(d *driver) { d.size(size[0], size[1]).press("4").golden("redlock-" + name) })
 			})

@@ -56,7 +56,7 @@ func (d *helpDialog) view(s *state, lines []string) []string {
 			body[i] = strings.Repeat(" ", s.w)
 		}
 	}
-	return lines
+	return s.hints(lines, hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
 }
 
 // text is the list: the keys of the page that is open, the keys that work

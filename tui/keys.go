@@ -72,6 +72,8 @@ const (
 	faultMenu
 	nextScene
 	previousScene
+	sceneMenu
+	writeScenario
 	nodeDown
 	nodeEmpty
 )
@@ -165,12 +167,14 @@ func bindings() []binding {
 		{faultMenu, onLoad, []string{"f"}, "f", "fault", "make something go wrong: a crash, a freeze, a cut …"},
 		{nextScene, onLoad, []string{"n"}, "n b", "scene", "the next scene, the one before"},
 		{previousScene, onLoad, []string{"b"}, "", "", ""},
+		{sceneMenu, onLoad, []string{"m"}, "m", "scenes", "the menu of scenes, with what there is to see in each"},
 		{turnDown, onLoad, []string{"left"}, "← →", "change", "change the selected field, step by step"},
 		{turnUp, onLoad, []string{"right"}, "", "", ""},
 		{fieldUp, onLoad, []string{"k", "up"}, "k j ↑ ↓", "", "another field of the form"},
 		{fieldDown, onLoad, []string{"j", "down"}, "", "", ""},
 		{longer, onLoad, []string{"]"}, "[ ]", "", "shorter holds, longer holds"},
 		{shorter, onLoad, []string{"["}, "", "", ""},
+		{writeScenario, onLoad, []string{"w"}, "w", "", "write the scenario as it is now to a file, for locktop load FILE"},
 		{choosePrevious, onLoad, []string{"h"}, "h l", "", "the client that a fault strikes: another one, or anyone"},
 		{chooseNext, onLoad, []string{"l"}, "", "", ""},
 

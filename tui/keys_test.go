@@ -7,6 +7,8 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/loadgen"
+
 	"locktop/keyspace"
 )
 
@@ -126,8 +128,8 @@ func stories() []story {
 		{onTimeline, "[", func(d *driver) { d.press("[").want("no violation before this time") }},
 		{onTimeline, "]", func(d *driver) { d.press("]").want("no violation after this time") }},
 
-		{onNodes, "d", func(d *driver) { d.press("d").want("only the nodes of the demo") }},
-		{onNodes, "e", func(d *driver) { d.press("e").want("only the nodes of the demo") }},
+		{onNodes, "d", func(d *driver) { d.press("d").want("only the five servers of a redlock") }},
+		{onNodes, "e", func(d *driver) { d.press("e").want("only the five servers of a redlock") }},
 		{onFindings, "enter", func(d *driver) { d.press("enter").want("newest first", "job:nightly") }},
 		{onFindings, "/", func(d *driver) {
 			d.press("/").enter("never").want("1 of 2").press("enter").wantNot("overdue").press("esc").wantNot("1 of 2")
@@ -145,6 +147,13 @@ func stories() []story {
 		{onLoad, "f", func(d *driver) { d.press("f").want("what goes wrong", "a holder is gone").press("esc") }},
 		{onLoad, "n", func(d *driver) { d.press("n").want("no scenes here") }},
 		{onLoad, "b", func(d *driver) { d.press("b").want("no scenes here") }},
+		{onLoad, "m", func(d *driver) { d.press("m").want("no scenes here") }},
+		{onLoad, "w", func(d *driver) {
+			d.press("w").want("saved as /tmp/scenario.yaml")
+			if s, err := loadgen.Parse(d.app.world.Album.(*pocket).data); err != nil || s.Name != "hot-key" || s.Clients != 20 {
+				d.t.Errorf("what was written is %+v, %v", s, err)
+			}
+		}},
 		{onLoad, "right", func(d *driver) { d.press("right").wait(beat).want("← reentrant →") }},
 		{onLoad, "left", func(d *driver) { d.press("j", "left").wait(beat).want("← 10 →") }},
 		{onLoad, "j", func(d *driver) { d.press("j"); selected(d, "clients") }},

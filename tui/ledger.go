@@ -52,7 +52,7 @@ func (d *ledgerDialog) view(s *state, lines []string) []string {
 		panel = append(panel, l.String())
 	}
 	f := s.frame()
-	return overlay(s, lines, panel[:min(len(panel), max(1, f.body-1))])
+	return s.hints(overlay(s, lines, panel[:min(len(panel), max(1, f.body-1))]), hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
 }
 
 func ledgerColumns() []widget.Column {

@@ -50,11 +50,13 @@ func (p *loadPage) view(s *state, w, h int) []string {
 func (p *loadPage) right(s *state, w, h int) []string {
 	verdict := s.verdictBlock(w)
 	grid := p.clientsBlock(s, w, min(max(4, h/3), 2+rowsOf(len(s.metrics.Cells), w-2)))
-	spare := max(0, h-len(verdict)-len(grid)-1) // the last line stays empty
+	told := s.accountBlock(w, min(8, max(0, h-len(verdict)-len(grid)-9)))
+	spare := max(0, h-len(verdict)-len(grid)-len(told)-1) // the last line stays empty
 	wait := s.waitBlock(w, spare*2/5)
 	all := s.chartBlock(w, max(4, spare-len(wait)))
 	all = append(all, wait...)
 	all = append(all, verdict...)
+	all = append(all, told...)
 	return append(all, grid...)
 }
 

@@ -21,7 +21,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	if p.gone {
 		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
 	}
-	lines = append(lines, v.holders(w, 3)...)
+	lines = append(lines, v.holders(w, 3, 1)...)
 	lines = append(lines, s.item(w, "waiting", s.theme.text, v.waiters()))
 	lines = append(lines, s.item(w, "so far", s.theme.text, v.story()))
 	for _, f := range s.shown().about(v.ID()) {
@@ -54,21 +54,31 @@ func (s *state) sentence(facts ...string) string {
 	return strings.Join(kept, " "+s.glyphs.Between+" ")
 }
 
-// holders draws a line for each of the first holders.
-func (v lockView) holders(w, most int) []string {
+// items draws a description that may take several lines.
+func (s *state) items(w int, label string, st widget.Style, text string, most int) []string {
+	var lines []string
+	for _, part := range wrap(s.glyphs, text, max(1, w-margin-11), most) {
+		lines = append(lines, s.item(w, label, st, part))
+		label = ""
+	}
+	return lines
+}
+
+// holders draws the first holders, each in so many lines at most.
+func (v lockView) holders(w, most, lines int) []string {
 	s := v.state
 	if len(v.Holders) == 0 {
 		return []string{s.item(w, "holder", s.theme.dim, "nobody")}
 	}
-	var lines []string
+	var all []string
 	for i := range v.Holders[:min(len(v.Holders), most)] {
 		text := v.holder(&v.Holders[i])
 		if more := len(v.Holders) - most; more > 0 && i == most-1 {
 			text += fmt.Sprintf("  and %s more", count(more))
 		}
-		lines = append(lines, s.item(w, "holder", s.theme.strong, text))
+		all = append(all, s.items(w, "holder", s.theme.strong, text, lines)...)
 	}
-	return lines
+	return all
 }
 
 func (v lockView) holder(h *keyspace.Holder) string {

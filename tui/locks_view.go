@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"locktop/keyspace"
 	"locktop/tui/widget"
 )
 
@@ -34,7 +35,7 @@ func (p *locksPage) rowsIn(s *state, h int) int {
 		return h
 	}
 	h-- // the titles
-	if p.previews(s) {
+	if p.previews(s) && !p.beside(s) {
 		h -= s.previewLines()
 	}
 	return max(0, h)
@@ -46,6 +47,26 @@ const roomForPreview = 22
 // previews reports whether the preview is shown.
 func (p *locksPage) previews(s *state) bool {
 	return !p.hide && !s.frame().compact && s.h >= roomForPreview
+}
+
+// Widths of the window from which on the selected lock stands beside the table,
+// and of the lock there.
+const (
+	besideFrom  = 160
+	besideWidth = 56
+)
+
+// beside reports whether the selected lock is shown beside the table, with all
+// that is known of it, rather than below. Of a table with more columns there is
+// no room beside.
+func (p *locksPage) beside(s *state) bool { return p.previews(s) && s.w >= besideFrom && !p.wide }
+
+// tableWidth is the width that the preview leaves to the table.
+func (p *locksPage) tableWidth(s *state) int {
+	if p.beside(s) {
+		return s.w - besideWidth
+	}
+	return s.w
 }
 
 func (p *locksPage) togglePreview(s *state) {
@@ -61,9 +82,28 @@ func (p *locksPage) view(s *state, w, h int) []string {
 	if s.frame().compact {
 		return p.compactRows(s, w, h)
 	}
+	if p.beside(s) {
+		table := p.table(s, p.tableWidth(s), p.rowsIn(s, h))
+		return widget.Beside(table, p.tableWidth(s), p.inspector(s, h), besideWidth)
+	}
 	lines := p.table(s, w, p.rowsIn(s, h))
 	if p.previews(s) {
 		lines = append(lines, p.preview(s, w)...)
+	}
+	return lines
+}
+
+// inspector draws the selected lock as its own page does, in h lines.
+func (p *locksPage) inspector(s *state, h int) []string {
+	if p.chosen == (keyspace.ID{}) {
+		return nil
+	}
+	const edge = 2
+	page := lockPage{id: p.chosen, last: p.last, gone: p.gone}
+	lines := append([]string{s.ruleOf(besideWidth-edge, s.key(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
+	lines = lines[:min(h, len(lines))]
+	for i := range lines {
+		lines[i] = strings.Repeat(" ", edge) + lines[i]
 	}
 	return lines
 }
@@ -109,6 +149,12 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 		shapes[i] = c.Column
 		if c.Title == "×" {
 			shapes[i].Title = s.glyphs.Times
+		}
+		if p.beside(s) { // which tells the format, and has a bar: names need the room
+			shapes[i].Off = c.Title == "" || c.name == "format"
+			if c.name != "key" {
+				shapes[i].Max = 0
+			}
 		}
 	}
 	return widget.NewTable(s.glyphs, shapes, w-margin-1, s.gap())

@@ -22,6 +22,7 @@ type choice struct {
 	key    string
 	label  string
 	detail string
+	about  string                           // more words, while it is the one that Enter takes
 	refuse string                           // why it cannot be chosen; "": it can
 	pick   func(s *state) (dialog, tea.Cmd) // what to go on with
 }
@@ -66,11 +67,47 @@ func (m *menu) view(s *state, lines []string) []string {
 	for _, c := range m.choices {
 		label = max(label, widget.Width(c.label))
 	}
-	first, end := m.inSight(len(lines) - len(panel) - 2)
+	about := wrap(s.glyphs, m.choices[m.at].about, s.w-2*margin, 3)
+	first, end := m.inSight(len(lines) - len(panel) - len(about) - 3)
 	for i, c := range m.choices[first:end] {
 		panel = append(panel, m.choice(s, c, first+i == m.at, label))
 	}
-	return overlay(s, lines, panel)
+	if len(about) > 0 {
+		panel = append(panel, strings.Repeat(" ", s.w))
+	}
+	for _, line := range about {
+		panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, line).String())
+	}
+	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "select"}, hint{"Enter", "take"}, hint{"Esc", "close"})
+}
+
+// letters are the keys of the choices, as people write them.
+func (m *menu) letters() string {
+	if n := len(m.choices); n > 3 {
+		return m.choices[0].key + " … " + m.choices[n-1].key
+	}
+	var keys []string
+	for _, c := range m.choices {
+		keys = append(keys, c.key)
+	}
+	return strings.Join(keys, " ")
+}
+
+// hint is a key of a dialog, and what it does.
+type hint struct{ key, word string }
+
+// hints replaces the last line, where there is one: while a dialog is open, the
+// keys of the page do nothing.
+func (s *state) hints(lines []string, all ...hint) []string {
+	if !s.frame().foot {
+		return lines
+	}
+	l := widget.NewLine(s.w)
+	for _, h := range all {
+		l.Skip(widget.Style{}, 1).Put(s.theme.key, s.glyphs.Word(h.key)).Put(s.theme.dim, " "+h.word).Skip(widget.Style{}, 1)
+	}
+	lines[len(lines)-1] = l.String()
+	return lines
 }
 
 // inSight are the choices that n lines have room for, with the chosen one among

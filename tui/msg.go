@@ -27,6 +27,20 @@ type measuredMsg struct {
 	changes  int             // of the scenario, before it was asked
 }
 
+// ledMsg is where a guide has led to.
+type ledMsg struct {
+	view  View
+	world World
+	err   error
+}
+
+// storedMsg says what is stored of a lock.
+type storedMsg struct {
+	id    keyspace.ID
+	items []Stored
+	err   error
+}
+
 // appliedMsg says that the load follows what was asked for, or why it does not.
 type appliedMsg struct{ err error }
 

@@ -12,6 +12,7 @@ import (
 // findingsPage lists what is wrong, the worst first, with what to do about it.
 type findingsPage struct {
 	cursor cursor[findingID]
+	moved  bool // the user has chosen; until then it is the worst
 	filter filter
 	rows   []keyspace.Finding
 }
@@ -30,10 +31,12 @@ func (p *findingsPage) update(s *state, msg tea.Msg) tea.Cmd {
 	case lookedMsg, stillMsg, tea.WindowSizeMsg:
 		p.arrange(s)
 	case wheelMsg:
+		p.moved = true
 		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key)
 		p.cursor.reveal(len(p.rows), p.height(s))
 	case clickMsg:
 		if row := p.cursor.top + msg.y - 1; msg.y > 0 && row < len(p.rows) && msg.y <= p.height(s) {
+			p.moved = true
 			p.cursor.choose(row, len(p.rows), p.key)
 		}
 	case action:
@@ -44,6 +47,7 @@ func (p *findingsPage) update(s *state, msg tea.Msg) tea.Cmd {
 
 func (p *findingsPage) act(s *state, a action) tea.Cmd {
 	if p.cursor.travel(a, len(p.rows), p.height(s), p.key) {
+		p.moved = true
 		return nil
 	}
 	switch a {
@@ -96,7 +100,11 @@ func (p *findingsPage) arrange(s *state) {
 		}
 	}
 	slices.SortStableFunc(p.rows, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
-	p.cursor.follow(len(p.rows), p.key)
+	if p.moved {
+		p.cursor.follow(len(p.rows), p.key)
+	} else {
+		p.cursor.choose(0, len(p.rows), p.key)
+	}
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 

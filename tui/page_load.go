@@ -33,6 +33,8 @@ func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
 	return nil
 }
 
+const noScenes = "there are no scenes here; `locktop demo` comes with some"
+
 const noLoad = "this server is only looked at; `locktop demo` comes with clients"
 
 func (p *loadPage) act(s *state, a action) tea.Cmd {
@@ -65,6 +67,12 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.dialog = p.striking(s)
 	case nextScene, previousScene:
 		return p.playNext(s, map[action]int{nextScene: 1, previousScene: -1}[a])
+	case sceneMenu:
+		if len(s.scenes) == 0 {
+			s.refuse(noScenes)
+			return nil
+		}
+		s.dialog = s.scenesMenu()
 	case back:
 		p.client = 0
 		s.refuse("nothing to go back from: no pause")
@@ -138,7 +146,7 @@ func (p *loadPage) click(s *state, m clickMsg) {
 // playNext begins the scene that is so many further on.
 func (p *loadPage) playNext(s *state, by int) tea.Cmd {
 	if len(s.scenes) == 0 {
-		s.refuse("there are no scenes here; `locktop demo` comes with some")
+		s.refuse(noScenes)
 		return nil
 	}
 	if s.scene < 0 && by < 0 {

@@ -83,7 +83,33 @@ func (p *lockPage) text(s *state, w int) []string {
 	lines := p.now(v, w)
 	lines = append(lines, p.wrong(s, w)...)
 	lines = append(lines, p.lately(s, w)...)
+	lines = append(lines, s.stored(p.id, w)...)
+	lines = append(lines, s.usually(p.id, w)...)
+	lines = append(lines, p.howToBreak(s, w)...)
 	return append(lines, p.happened(s, w)...)
+}
+
+// howToBreak is what to hand to somebody who may change the lock: a command
+// that changes it only if it is still as it is shown.
+func (p *lockPage) howToBreak(s *state, w int) []string {
+	if s.veil.drawn || len(s.formats) == 0 || len(p.last.Holders) == 0 {
+		return nil
+	}
+	act, word := keyspace.Break, "to break it safely"
+	if p.last.State() == keyspace.Stuck {
+		act, word = keyspace.Expire, "to give it a deadline"
+	}
+	lines := []string{s.ruleOf(w, word, "y copies it")}
+	command, why := s.safeCommand(act, p.last)
+	if why != "" {
+		return append(lines, s.item(w, "", s.theme.dim, why))
+	}
+	for line := range strings.Lines(command) {
+		text := strings.TrimLeft(strings.TrimSuffix(line, "\n"), " ") // Plain shows blanks in a row as escapes
+		indent := margin + len(line) - len(strings.TrimLeft(line, " "))
+		lines = append(lines, s.broken(w, indent, s.theme.text, widget.Plain(text))...)
+	}
+	return lines
 }
 
 // now says who holds the lock and who waits for it.
@@ -95,11 +121,11 @@ func (p *lockPage) now(v lockView, w int) []string {
 		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
 	}
 	lines = append(lines, v.timeLeft(w))
-	lines = append(lines, v.holders(w, holdersListed)...)
+	lines = append(lines, v.holders(w, holdersListed, 3)...)
 	lines = append(lines, v.queue(w)...)
-	lines = append(lines, s.item(w, "so far", s.theme.text, v.story()))
+	lines = append(lines, s.items(w, "so far", s.theme.text, v.story(), 3)...)
 	for i, why := range v.Why {
-		lines = append(lines, s.item(w, []string{"known by", ""}[min(i, 1)], s.theme.dim, widget.Plain(why)))
+		lines = append(lines, s.items(w, []string{"known by", ""}[min(i, 1)], s.theme.dim, widget.Plain(why), 3)...)
 	}
 	return lines
 }
@@ -134,7 +160,7 @@ func (v lockView) queue(w int) []string {
 	s := v.state
 	n := v.Crowd()
 	if len(v.Waiters) == 0 {
-		return []string{s.item(w, "waiting", s.theme.dim, v.waiters())}
+		return s.items(w, "waiting", s.theme.dim, v.waiters(), 2)
 	}
 	label := "waiting"
 	var lines []string
@@ -254,7 +280,11 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	if e.Waiter.ID != "" {
 		who = e.Waiter.ID
 	}
-	l.Put(s.theme.text, s.glyphs.Fit(s.who(who), min(eventOwner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
+	owner := eventOwner
+	if keys == 0 && l.Rest() < 2*eventOwner {
+		owner = eventOwner / 2
+	}
+	l.Put(s.theme.text, s.glyphs.Fit(s.who(who), min(owner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
 	l.Put(s.theme.dim, s.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
 }
 

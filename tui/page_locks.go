@@ -90,6 +90,11 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 
 func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.chosen != (keyspace.ID{}) }
 
+// forget lets go of what was selected and tagged: other locks are looked at.
+func (p *locksPage) forget() {
+	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]bool{}
+}
+
 // tagIt tags the selected lock, or untags it, and goes on to the next.
 func (p *locksPage) tagIt(s *state) {
 	if len(p.rows) == 0 || p.gone {
@@ -143,7 +148,7 @@ func (p *locksPage) click(s *state, m clickMsg) {
 // clickTitle sorts by the column whose title is at a cell, or turns its order
 // round.
 func (p *locksPage) clickTitle(s *state, x int) {
-	column := p.layout(s, s.w).At(x - margin)
+	column := p.layout(s, p.tableWidth(s)).At(x - margin)
 	switch {
 	case column < 0 || p.columns()[column].less == nil:
 		return

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +16,9 @@ import (
 // nodesPage shows the servers that the locks are on and, for a Redlock, which
 // token stands on which of them.
 type nodesPage struct {
-	cursor cursor[string] // by address
-	rows   []keyspace.Node
+	cursor  cursor[string] // by address
+	rows    []keyspace.Node
+	numbers map[string]int // the columns of a Redlock's servers in the matrix, counted from 1
 }
 
 func (p *nodesPage) title() string { return "4 Nodes" }
@@ -65,7 +67,7 @@ func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
 	}
 	f.Node = slices.Index(s.quorum, p.cursor.chosen) + 1
 	if f.Node == 0 {
-		s.refuse("only the nodes of the demo's redlock can be switched off")
+		s.refuse("only the five servers of a redlock can be switched off: 3 and m lead to the scenes that have one")
 		return nil
 	}
 	return strike(s.load, f)
@@ -79,21 +81,33 @@ func (p *nodesPage) arrange(s *state) {
 	if len(p.rows) == 0 && snap.Server.Addr != "" {
 		p.rows = []keyspace.Node{{Server: snap.Server, Up: true, Keys: snap.Cost.Keys, Locks: len(snap.Locks)}}
 	}
-	numbers := numbersOf(s.shown())
-	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return numbers[a.Addr] - numbers[b.Addr] })
+	p.number(s)
+	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return p.numbers[a.Addr] - p.numbers[b.Addr] })
 	p.cursor.follow(len(p.rows), p.key)
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 
-// numbersOf are the columns of the servers in the matrix, counted from 1.
-func numbersOf(p *picture) map[string]int {
-	numbers := map[string]int{}
-	if locks := elections(p); len(locks) > 0 {
+// number gives the servers of a Redlock their numbers: those the load knows them
+// by, or those of the matrix. They keep them while nobody holds a lock.
+func (p *nodesPage) number(s *state) {
+	if s.playsRedlock() {
+		p.numbers = map[string]int{}
+		for i, addr := range s.quorum {
+			p.numbers[addr] = i + 1
+		}
+		return
+	}
+	if locks := elections(s.shown()); len(locks) > 0 {
+		p.numbers = map[string]int{}
 		for i, v := range locks[0].Votes {
-			numbers[v.Node] = i + 1
+			p.numbers[v.Node] = i + 1
 		}
 	}
-	return numbers
+}
+
+// playsRedlock reports whether the load locks by a majority of servers.
+func (f *fleet) playsRedlock() bool {
+	return len(f.quorum) > 0 && f.load != nil && f.scenario.Lock.Kind == loadgen.Redlock
 }
 
 func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
@@ -102,7 +116,7 @@ func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
 // leaves.
 func (p *nodesPage) height(s *state) int {
 	h := s.frame().body - 1
-	if len(elections(s.shown())) > 0 {
+	if len(elections(s.shown())) > 0 || s.playsRedlock() {
 		h = min(max(1, h/2), len(p.rows))
 	}
 	return max(0, h)
@@ -155,13 +169,12 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	for i := range p.rows {
 		all += p.rows[i].Locks
 	}
-	numbers := numbersOf(s.shown())
 	for i := range max(0, min(p.height(s), len(p.rows)-p.cursor.top)) {
 		row := p.cursor.top + i
 		l := widget.NewLine(w)
 		s.pointer(l, row == p.cursor.row)
 		table.Row(l, widget.Style{}, func(column, w int) widget.Cell {
-			return s.nodeCell(&p.rows[row], numbers[p.rows[row].Addr], column, w, all)
+			return s.nodeCell(&p.rows[row], p.numbers[p.rows[row].Addr], column, w, all)
 		})
 		lines = append(lines, l.String())
 	}
@@ -169,7 +182,7 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 		lines = append(lines, s.paragraph(w, "", "no server has been looked at yet")...)
 	}
 	lines = append(lines, s.trouble(w, p.rows)...)
-	lines = append(lines, s.matrix(w, h-len(lines))...)
+	lines = append(lines, p.matrix(s, w, h-len(lines))...)
 	return lines[:min(h, len(lines))]
 }
 
@@ -236,20 +249,57 @@ func elections(p *picture) []*keyspace.Lock {
 // voteWidth is the width of a node in the matrix.
 const voteWidth = 4
 
+// answering is how many of a Redlock's servers answer.
+func (p *nodesPage) answering() int {
+	n := 0
+	for i := range p.rows {
+		if p.rows[i].Up && p.numbers[p.rows[i].Addr] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// quorum says in a sentence whether a Redlock's servers are enough.
+func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
+	up, majority := p.answering(), servers/2+1
+	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
+	switch {
+	case up == servers:
+		return s.theme.good, s.glyphs.Check + " " + text + "all is well"
+	case up >= majority:
+		return s.theme.warn, s.glyphs.Half + " " + text + "locks are taken and released as before"
+	default:
+		return s.theme.bad, s.glyphs.Cross + " " + text + "nobody can take a lock, and nobody can take one twice"
+	}
+}
+
 // matrix draws which token each server of a Redlock has, in h lines at most.
-func (s *state) matrix(w, h int) []string {
+func (p *nodesPage) matrix(s *state, w, h int) []string {
 	locks := elections(s.shown())
-	if len(locks) == 0 || h < 4 {
+	servers := len(s.quorum)
+	if len(locks) > 0 {
+		servers = len(locks[0].Votes)
+	} else if !s.playsRedlock() {
 		return nil
 	}
-	servers := len(locks[0].Votes)
+	if h < 5 {
+		return nil
+	}
 	names := max(8, min(32, w-margin-voteWidth*servers-30))
-	lines := []string{strings.Repeat(" ", w), s.ruleOf(w, "redlock", several(servers, "server")+", a majority is "+count(servers/2+1))}
+	style, verdict := p.quorum(s, servers)
+	lines := []string{
+		strings.Repeat(" ", w), s.ruleOf(w, "redlock", ""),
+		widget.NewLine(w).Skip(widget.Style{}, margin).Put(style, s.glyphs.FitEnd(verdict, max(0, w-margin-1))).String(),
+	}
 	head := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 2)
 	for i := range servers {
 		head.Put(s.theme.head, s.glyphs.Fit(count(i+1), voteWidth))
 	}
 	lines = append(lines, head.Put(s.theme.head, "  VOTES   VALID FOR").String())
+	if len(locks) == 0 {
+		return append(lines, s.paragraph(w, "nobody holds a lock at this moment")...)
+	}
 	for _, l := range locks[:min(len(locks), h-len(lines))] {
 		lines = append(lines, s.election(w, names, l))
 	}

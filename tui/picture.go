@@ -36,7 +36,7 @@ func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture 
 	case snap.Follow.Mode == "": // nobody has followed it
 		p.events = p.change.Diff(was)
 	case before == nil: // what has happened, and who is there
-		p.events = append(slices.Clip(snap.Events), p.change.Diff(was)...)
+		p.events = append(slices.Clip(snap.Events), untold(snap.Events, p.change.Diff(was))...)
 	default:
 		p.events = snap.Events
 	}
@@ -46,6 +46,28 @@ func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture 
 	}
 	p.derive()
 	return p
+}
+
+// untold are the events that are not among those that were told already, of the
+// same lock and holder.
+func untold(told, events []keyspace.Event) []keyspace.Event {
+	type who struct {
+		lock   keyspace.ID
+		holder string
+	}
+	known := make(map[who]bool, len(told))
+	for i := range told {
+		known[who{told[i].Lock.ID(), told[i].Holder.ID}] = true
+	}
+	return slices.DeleteFunc(events, func(e keyspace.Event) bool { return known[who{e.Lock.ID(), e.Holder.ID}] })
+}
+
+// told is the snapshot with what has happened, also where nobody has followed
+// it and only its difference to the one before tells.
+func (p *picture) told() keyspace.Snapshot {
+	snap := p.snap
+	snap.Events = p.events
+	return snap
 }
 
 // fresh reports whether there is anything in it that the picture before had not.

@@ -35,6 +35,34 @@ type Breaker interface {
 	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.Audit, error)
 }
 
+// Guide leads to other locks of the same servers. Nil: what is looked at stays
+// as it is.
+type Guide interface {
+	// Look returns the world as it is from another point of view. What the
+	// screen had before from this guide is of no use then.
+	Look(context.Context, View) (World, error)
+}
+
+// View is which locks to look at; what is empty stays as it is.
+type View struct {
+	DB    string // a number, or all
+	Match string // a glob for the keys; * is all
+}
+
+// Store knows what the servers have under the keys of a lock. Nil: what is
+// stored is not shown.
+type Store interface {
+	// Stored returns the keys of a lock that exist, its own first, of each as
+	// much as anybody wants to read.
+	Stored(context.Context, keyspace.Lock) ([]Stored, error)
+}
+
+// Stored is a key as a server has it.
+type Stored struct {
+	Node  string
+	Entry keyspace.Entry
+}
+
 // Clipboard takes what the user copies. Nil: there is none.
 type Clipboard interface {
 	Copy(text string) error

@@ -15,21 +15,46 @@ import (
 )
 
 func TestEverySizeIsFilledExactly(t *testing.T) {
-	drive(t, world(), func(d *driver) {
-		for _, keys := range [][]string{{"1"}, {"3"}} {
-			d.press(keys...)
-			d.everySize(keys, 1)
-		}
-		for _, keys := range [][]string{{"?"}, {"esc", "1", "w"}, {"/"}, {"esc", "?"}} {
-			d.press(keys...)
-			d.everySize(keys, 7)
+	w := elected(world())
+	w.Scenes, w.Breaker = scenes(), &breaker{}
+	w.Source = &server{locks: append(office().locks, w.Source.(*server).locks...), nodes: w.Source.(*server).nodes}
+	g := busy()
+	w.Load = g
+	drive(t, w, func(d *driver) {
+		d.everySize("the menu of scenes", 5).press("esc")
+		g.happen(acquired(5, "load:1", 7), fault(loadgen.Struck, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.WriteFenced, 5, "load:1", 7))
+		d.wait(beat)
+		for i, keys := range [][]string{
+			{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"1", "enter"}, // the pages
+			{"esc", "w"}, {"w", "v"}, {"v", "?"}, {"esc", "/"}, {"esc", ":"}, {"esc", "@"}, {"esc", "x"}, {"b"}, {"esc", "y"},
+			{"esc", "ctrl+s"}, {"esc", "3", "f"}, {"esc", "m"}, {"esc", "enter"}, {"esc", "1", " "}, {" ", "p"},
+		} {
+			d.press(keys...).wait(beat)
+			every := 2
+			if i >= len(places()) { // what is over a page has its shape
+				every = 5
+			}
+			d.everySize(strings.Join(keys, " "), every)
 		}
 	})
 }
 
+// scenes are some to choose from, one with more words than fit.
+func scenes() []loadgen.Scenario {
+	var all []loadgen.Scenario
+	for i := range 19 {
+		all = append(all, loadgen.Scenario{
+			Name: fmt.Sprintf("scene-%d", i), Watch: strings.Repeat("what there is to see ", i),
+			Caption: strings.Repeat("What it is about. ", 3*i),
+		}.WithDefaults())
+	}
+	return all
+}
+
 // everySize draws the screen in all windows, or in those of the smallest and
 // every so many from there.
-func (d *driver) everySize(keys []string, every int) {
+func (d *driver) everySize(after string, every int) *driver {
+	d.t.Helper()
 	for w := range 161 {
 		for h := range 61 {
 			if w > 6 && w%every != 0 || h > 6 && h%every != 0 {
@@ -37,10 +62,12 @@ func (d *driver) everySize(keys []string, every int) {
 			}
 			d.app.w, d.app.h = w, h
 			if fault := faultOf(d.app.View(), w, h); fault != "" {
-				d.t.Fatalf("after %q at %dx%d: %s", keys, w, h, fault)
+				d.t.Fatalf("after %q at %dx%d: %s", after, w, h, fault)
 			}
 		}
 	}
+	d.app.w, d.app.h = 160, 60
+	return d
 }
 
 func TestSmallWindowsShowOneLineALock(t *testing.T) {
@@ -75,6 +102,8 @@ func hostile(s string) World {
 	stuck.Expires, stuck.Holders, stuck.DB = time.Time{}, l.Holders[1:], 1
 	g := busy()
 	g.m.LastErr = s
+	g.happen(acquired(1, s, 3), fault(loadgen.Struck, loadgen.Freeze, 1, ""), acquired(2, s, 4), on(loadgen.WriteFenced, 1, s, 3),
+		fault(loadgen.Struck, loadgen.NodeDown, 0, s), on(loadgen.ForeignUnlock, 2, s, 0))
 	return World{
 		Source: &hostileServer{server{locks: []keyspace.Lock{l, stuck}}, s},
 		Load:   &hostileLoad{g, s},
@@ -82,8 +111,21 @@ func hostile(s string) World {
 
 		Breaker:   &breaker{err: fmt.Errorf("break: %s", s)},
 		Formats:   []keyspace.Format{{Name: s, Library: s, Hands: hands()[0].Hands}},
-		Clipboard: &pocket{}, Album: &pocket{}, Ledger: hostileLedger(s),
+		Clipboard: &pocket{}, Album: &pocket{}, Ledger: hostileLedger(s), Store: hostileStore(s),
+		Guide: &guide{err: fmt.Errorf("connect: %s", s)},
 	}
+}
+
+type hostileStore string
+
+func (v hostileStore) Stored(context.Context, keyspace.Lock) ([]Stored, error) {
+	s := string(v)
+	one := keyspace.Member{Name: s, Value: s}
+	return []Stored{
+		{s, keyspace.Entry{Key: s, Type: "string", Value: s, Len: 1 << 20}},
+		{s, keyspace.Entry{Key: s, Type: "hash", Members: []keyspace.Member{one, one}, Len: 2}},
+		{s, keyspace.Entry{Key: s, Type: s, Members: []keyspace.Member{one}, Len: 300}},
+	}, nil
 }
 
 type hostileLedger string
@@ -113,21 +155,38 @@ func (l *hostileLoad) Scenario() loadgen.Scenario {
 func (l *hostileLoad) Start() error { return fmt.Errorf("start: %s", l.s) }
 
 func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
-	for _, s := range payloads() {
+	all := payloads()
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 30 {
+		bytes := make([]byte, 1+rnd.IntN(60))
+		for i := range bytes {
+			bytes[i] = byte(rnd.UintN(256))
+		}
+		all = append(all, string(bytes))
+	}
+	for _, s := range all {
 		t.Run(fmt.Sprintf("%+q", s), func(t *testing.T) {
 			w := hostile(s)
-			drive(t, w, func(d *driver) { // which holds every frame against forbidden runes
-				d.size(160, 45).press("w", "j", "/")
-				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
-				d.press("left", "enter", "enter", "G", "esc", "y", "esc", "x", "b", "y", "2", "4", "5", "6", "p", "p", "@", "esc", ":")
-				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
-				d.press("enter", "3", "s")
-				d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true})
-				w.Source.(*hostileServer).set(func(v *server) { v.err = fmt.Errorf("scan: %s", s) })
-				d.wait(2*time.Second).size(50, 8).press("1").size(100, 30)
-			})
+			drive(t, w, func(d *driver) { meet(d, w.Source.(*hostileServer), s) })
 		})
 	}
+}
+
+// meet opens every page and every dialog of a hostile world. The driver holds
+// each frame against what only a screen that is not ours could have put there.
+func meet(d *driver, v *hostileServer, s string) {
+	paste := func() { d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true}) }
+	d.size(160, 45).wait(2*beat).press("w", "j", "/")
+	paste()
+	d.press("left", "enter", "enter").wait(2*beat).press("G", "esc", "y", "esc", "x", "b", "y", "2", "4", "5", "6", "p", "p", "@", "esc", "ctrl+s", "esc", ":")
+	paste()
+	d.press("enter", ":").enter("db 7").press("enter").wait(beat).press(":").enter("lock ")
+	paste()
+	d.press("enter", "3", "s", "w", "m", "f", "esc", "enter")
+	paste()
+	d.press("enter")
+	v.set(func(v *server) { v.err = fmt.Errorf("scan: %s", s) })
+	d.wait(2*time.Second).size(50, 8).press("1").size(100, 30).press("?", "j", "esc")
 }
 
 func TestAHostileKeyIsShownAsItsEscapes(t *testing.T) {

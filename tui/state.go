@@ -27,6 +27,8 @@ type state struct {
 	veil      curtain
 
 	fleet
+	vault   vault
+	formats []keyspace.Format
 
 	dialog dialog
 	notice notice
@@ -77,7 +79,7 @@ func (s *state) clock() time.Time {
 // land takes a new picture in.
 func (s *state) land(p *picture) {
 	s.live = p
-	s.history.Add(p.snap)
+	s.history.Add(p.told())
 	s.journal.add(p.events)
 	s.chronicle.add(p.change, p.events)
 	if s.leases == nil {

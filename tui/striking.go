@@ -7,6 +7,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/loadgen"
+	"locktop/tui/widget"
 )
 
 // striking is the menu of faults.
@@ -65,11 +66,11 @@ func faults(s loadgen.Scenario) []mishap {
 
 // scenesMenu is where the demo begins: what there is to see.
 func (f *fleet) scenesMenu() *menu {
-	m := &menu{title: "what do you want to see?", about: []string{"Each takes some seconds and ends with a verdict. n and b go on and back, f makes things go wrong, Esc only looks around."}}
+	m := &menu{title: "what do you want to see?", about: []string{"Each takes some seconds and ends with a verdict. n and b go on and back, m is this menu again, f makes things go wrong; Esc only looks around."}}
 	for i, scene := range f.scenes {
 		key := fmt.Sprintf("%c", 'a'+i)
 		m.choices = append(m.choices, choice{
-			key: key, label: scene.Name, detail: scene.Watch,
+			key: key, label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption),
 			pick: func(s *state) (dialog, tea.Cmd) {
 				return nil, tea.Batch(s.play(i), turn(onLoad))
 			},

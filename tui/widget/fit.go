@@ -97,6 +97,20 @@ func takeLast(s string, w int) string {
 	return s
 }
 
+// Break cuts s into pieces of w cells, the last one shorter: for what must be
+// read to its end. A piece is never empty, nor is the list.
+func Break(s string, w int) []string {
+	var all []string
+	for Width(s) > w {
+		piece := take(s, w)
+		if piece == "" { // a cluster that is wider than all there is
+			break
+		}
+		all, s = append(all, piece), s[len(piece):]
+	}
+	return append(all, s)
+}
+
 func pad(s string, n int) string {
 	if n <= 0 {
 		return s

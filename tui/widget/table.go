@@ -6,6 +6,7 @@ type Column struct {
 	Min, Max int  // cells; Max 0 means Min
 	Priority int  // 0 stays always; of the rest, the highest goes first when there is no room
 	Right    bool // figures stand at the right
+	Off      bool // it is not shown
 }
 
 // Cell is what stands in a column of one row.
@@ -36,7 +37,7 @@ func NewTable(g Glyphs, columns []Column, w, gap int) Table {
 		limit--
 	}
 	for i, c := range columns {
-		if c.Priority <= limit {
+		if c.Priority <= limit && !c.Off {
 			t.shown = append(t.shown, place{i, c.Min})
 		}
 	}
@@ -58,7 +59,7 @@ func highest(columns []Column) int {
 func minimum(columns []Column, limit, gap int) int {
 	w := -gap
 	for _, c := range columns {
-		if c.Priority <= limit {
+		if c.Priority <= limit && !c.Off {
 			w += c.Min + gap
 		}
 	}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// terminal is a terminal in which somebody uses locktop: a tmux of its own.
+type terminal struct {
+	t       *testing.T
+	socket  string
+	pressed int // keys, so far, without those that were typed into a prompt
+}
+
+// openTerminal runs locktop in a terminal of w columns and h lines, until the
+// test is over. Without tmux the test is skipped.
+func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("needs tmux: apt-get install tmux")
+	}
+	program, err := exec.LookPath("locktop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{t: t, socket: filepath.Join(dir, "tmux")}
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", term.socket, "kill-server").Run()
+		_ = os.RemoveAll(dir)
+	})
+	command := []string{"env", "-u", "CI", "-u", "NO_COLOR", "TERM=xterm-256color", "XDG_STATE_HOME=" + dir, program}
+	term.tmux(append([]string{"-f", "/dev/null", "new-session", "-d", "-x", strconv.Itoa(w), "-y", strconv.Itoa(h)}, append(command, args...)...)...)
+	return term
+}
+
+func (term *terminal) tmux(args ...string) string {
+	term.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-S", term.socket}, args...)...).CombinedOutput()
+	if err != nil {
+		term.t.Fatalf("tmux %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+func (term *terminal) screen() string { return term.tmux("capture-pane", "-p") }
+
+// press presses a key, named as tmux names it.
+func (term *terminal) press(key string) *terminal {
+	term.t.Helper()
+	term.pressed++
+	term.tmux("send-keys", key)
+	return term
+}
+
+// enter types a text into a prompt.
+func (term *terminal) enter(text string) *terminal {
+	term.t.Helper()
+	term.tmux("send-keys", "-l", text)
+	return term
+}
+
+// want waits until all texts are on the screen.
+func (term *terminal) want(texts ...string) *terminal {
+	term.t.Helper()
+	return term.wait(strings.Join(texts, ", "), func(screen string) bool {
+		for _, text := range texts {
+			if !strings.Contains(screen, text) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// wait waits until the screen is as it should be.
+func (term *terminal) wait(what string, ok func(screen string) bool) *terminal {
+	term.t.Helper()
+	for range 600 {
+		if ok(term.screen()) {
+			return term
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	term.t.Fatalf("waited half a minute for: %s\n%s", what, term.screen())
+	return term
+}

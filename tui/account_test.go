@@ -1,0 +1,90 @@
+package tui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"locktop/loadgen"
+)
+
+// happen lets things happen to the clients of a load, 100 ms apart.
+func (g *generator) happen(events ...loadgen.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range events {
+		e.Seq = uint64(len(g.events) + 1)
+		e.At = after(time.Duration(e.Seq) * 100 * time.Millisecond)
+		g.events = append(g.events, e)
+	}
+}
+
+func acquired(client int, key string, fence int64) loadgen.Event {
+	return loadgen.Event{Kind: loadgen.Acquired, Client: client, Key: key, Token: fmt.Sprint(client, key), Fence: fence}
+}
+
+// on is an event of a client about its hold of a key.
+func on(kind loadgen.EventKind, client int, key string, fence int64) loadgen.Event {
+	e := acquired(client, key, fence)
+	e.Kind = kind
+	return e
+}
+
+func fault(kind loadgen.EventKind, what loadgen.FaultKind, client int, text string) loadgen.Event {
+	return loadgen.Event{Kind: kind, Fault: what, Client: client, Text: text}
+}
+
+// played is a world whose load has events to tell.
+func played() (World, *generator) {
+	w, g := elected(world()), busy()
+	w.Load = g
+	return w, g
+}
+
+func TestACrashIsToldToItsEnd(t *testing.T) {
+	w, g := played()
+	drive(t, w, func(d *driver) {
+		d.size(170, 40).press("3").wantNot("what happened")
+		g.happen(acquired(5, "load:1", 0), fault(loadgen.Struck, loadgen.Crash, 5, ""), on(loadgen.Abandoned, 5, "load:1", 0))
+		d.wait(beat).want("client-5 dies without releasing load:1")
+		g.happen(acquired(9, "load:1", 0))
+		d.wait(beat).want("the lease of client-5 on load:1 has run out: client-9 comes in, 100 ms after the crash")
+	})
+}
+
+func TestAFreezeIsToldToTheFence(t *testing.T) {
+	w, g := played()
+	drive(t, w, func(d *driver) {
+		d.size(170, 40).press("3")
+		g.happen(acquired(2, "load:1", 20), fault(loadgen.Struck, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
+			fault(loadgen.Healed, loadgen.Freeze, 2, ""), on(loadgen.WriteFenced, 2, "load:1", 20), on(loadgen.Expired, 2, "load:1", 20))
+		d.wait(beat).wantOrder("client-2 wakes and writes to load:1: refused, its number 20 is older",
+			"client-2 still believes it has load:1", "client-1 comes in, too", "its number is 21 after", "client-2 is struck by a freeze while it holds load:1")
+		g.happen(on(loadgen.WriteAccepted, 3, "load:2", 0))
+		d.wait(beat).want("nothing checks numbers")
+	})
+}
+
+func TestWhoReleasesInTimeLeavesNoStory(t *testing.T) {
+	w, g := played()
+	drive(t, w, func(d *driver) {
+		g.happen(acquired(2, "load:1", 1), on(loadgen.Released, 2, "load:1", 1), fault(loadgen.Struck, loadgen.Freeze, 2, ""), acquired(3, "load:1", 2))
+		d.size(170, 40).press("3").wait(beat).wantNot("what happened")
+	})
+}
+
+func TestTheLastServerTooManyIsTold(t *testing.T) {
+	w, g := played()
+	drive(t, w, func(d *driver) {
+		d.size(170, 40).press("3")
+		down := func(n int) loadgen.Event {
+			return fault(loadgen.Struck, loadgen.NodeDown, 0, fmt.Sprintf("node %d", n))
+		}
+		g.happen(down(1), down(4))
+		d.wait(beat).want("node 4 goes down: 3 of 5 are left, and 3 are a majority")
+		g.happen(down(2))
+		d.wait(beat).want("node 2 goes down: 2 of 5 are left, too few: nobody gets a lock before 3 answer")
+		g.happen(fault(loadgen.Healed, loadgen.NodeDown, 0, "node 1"))
+		d.wait(beat).want("node 1 is back: 3 of 5 are left")
+	})
+}

@@ -1,0 +1,33 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTheWorstFindingIsSelectedUntilSomebodyChooses: findings come in one by
+// one while the keyspace is looked through.
+func TestTheWorstFindingIsSelectedUntilSomebodyChooses(t *testing.T) {
+	v := office()
+	late := mutex("lock:late", "x", time.Hour)
+	late.Holders[0].Since = before(time.Hour)
+	all := v.locks
+	v.locks = append(v.locks[:0:0], late)
+	drive(t, World{Source: v}, func(d *driver) {
+		selected := func(key string) {
+			t.Helper()
+			if line := d.line("▌"); !strings.Contains(line, key) {
+				t.Errorf("selected is %q, want %s", line, key)
+			}
+		}
+		d.press("5").want("lock:late")
+		v.set(func(v *server) { v.locks = append(all, late) })
+		d.wait(2 * beat)
+		selected("job:nightly")
+		d.press("G").wait(2 * beat)
+		v.set(func(v *server) { v.locks = append(v.locks, mutex("aaa", "y", 0)) })
+		d.wait(2 * beat).want("aaa")
+		selected("lock:late")
+	})
+}
