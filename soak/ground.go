@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +19,8 @@ import (
 type ground struct {
 	set     *server.Independent
 	clients []*redis.Client
+
+	striking atomic.Bool // a blow has fallen, and is not healed yet
 }
 
 func openGround(ctx context.Context, servers int) (*ground, error) {
@@ -75,6 +78,8 @@ func (g *ground) strike(ctx context.Context, all []blow, ledgers []*ledger) erro
 
 // fall lets one blow fall, and heals it.
 func (g *ground) fall(ctx context.Context, b blow) error {
+	g.striking.Store(true)
+	defer g.striking.Store(false)
 	begin, heal := g.powers(b)
 	for _, n := range b.nodes {
 		if err := begin(n); err != nil {

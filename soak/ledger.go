@@ -13,10 +13,15 @@ const aftermath = ttl + 500*time.Millisecond
 
 // window is a time in which a fault had its effect.
 type window struct {
+	kind     string
 	from, to time.Time // to is zero while it lasts
 	client   int       // the one that was struck, counted from 1; 0 = everybody
 	nodes    int       // how many servers were struck, if any
 }
+
+// stalled is the kind of a window in which the machine had other things to do.
+// It is no fault of ours, and counted by itself.
+const stalled = "stall"
 
 // mishap is something that should happen under a fault alone.
 type mishap struct {
@@ -47,26 +52,28 @@ func (l *ledger) hear(e loadgen.Event) {
 	switch e.Kind {
 	case loadgen.Arrived, loadgen.Acquired:
 		l.since[e.Client] = e.At
+		l.end(string(loadgen.Crash), e.Client, e.At) // another one has taken its place
 	case loadgen.Lost, loadgen.Expired, loadgen.Failed:
 		l.mishaps = append(l.mishaps, mishap{e, l.since[e.Client]})
 	case loadgen.WasStuck:
 		l.mishaps = append(l.mishaps, mishap{e, e.At.Add(-e.Took)})
 	case loadgen.Struck:
-		l.begin(string(e.Fault), window{from: e.At, client: e.Client})
+		l.begin(window{kind: string(e.Fault), from: e.At, client: e.Client})
 	case loadgen.Healed:
-		l.end(e.Client, e.At)
+		l.end(string(e.Fault), e.Client, e.At)
 	}
 }
 
-func (l *ledger) begin(kind string, w window) {
-	l.struck[kind]++
+func (l *ledger) begin(w window) {
+	l.struck[w.kind]++
 	l.windows = append(l.windows, w)
 }
 
-// end notes that the oldest fault of a client, or of everybody, is over.
-func (l *ledger) end(client int, at time.Time) {
+// end notes that the oldest fault of that kind of a client, or of everybody, is
+// over, if there is one.
+func (l *ledger) end(kind string, client int, at time.Time) {
 	for i := range l.windows {
-		if w := &l.windows[i]; w.client == client && w.to.IsZero() {
+		if w := &l.windows[i]; w.kind == kind && w.client == client && w.to.IsZero() {
 			w.to = at
 			return
 		}
@@ -77,36 +84,60 @@ func (l *ledger) end(client int, at time.Time) {
 func (l *ledger) strike(kind string, nodes int) (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.begin(kind, window{from: time.Now(), nodes: nodes})
+	l.begin(window{kind: kind, from: time.Now(), nodes: nodes})
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.end(0, time.Now())
+		l.end(kind, 0, time.Now())
 	}
 }
 
-// account returns how many leases were lost under a fault, and everything that
-// went wrong without one.
-func (l *ledger) account() (explained int, unexplained []mishap) {
+// stall notes that servers did not run for a while, or nothing did.
+func (l *ledger) stall(from, to time.Time, nodes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.begin(window{kind: stalled, from: from, to: to, nodes: nodes})
+}
+
+// account is what became of the leases and the requests of the clients.
+type account struct {
+	lost, stalled int // leases, to a fault or to a stall of the machine
+	failed, alone int // requests, and those of them that failed without either
+	unexplained   []mishap
+}
+
+// close returns the account. A request may fail at any time: it says so, and
+// nobody is harmed. A lease may not be lost, nor a key be stuck, without a reason.
+func (l *ledger) close() account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var a account
 	for _, m := range l.mishaps {
+		fault, stall := l.explains(m, false), l.explains(m, true)
 		switch {
-		case !l.explains(m):
-			unexplained = append(unexplained, m)
-		case m.event.Kind == loadgen.Lost || m.event.Kind == loadgen.Expired:
-			explained++
+		case m.event.Kind == loadgen.Failed:
+			a.failed++
+			if !stall {
+				a.alone++
+			}
+		case !stall:
+			a.unexplained = append(a.unexplained, m)
+		case m.event.Kind == loadgen.WasStuck:
+		case fault:
+			a.lost++
+		default:
+			a.stalled++
 		}
 	}
-	return explained, unexplained
+	return a
 }
 
 // explains reports whether enough was struck while what ended badly went on.
 // What nobody could take is nobody's: the fault of any client explains it.
-func (l *ledger) explains(m mishap) bool {
+func (l *ledger) explains(m mishap, stalls bool) bool {
 	nodes := 0
 	for _, w := range l.windows {
-		if !w.from.Before(m.event.At) || !w.to.IsZero() && !w.to.Add(aftermath).After(m.since) {
+		if w.kind == stalled && !stalls || !w.from.Before(m.event.At) || !w.to.IsZero() && !w.to.Add(aftermath).After(m.since) {
 			continue
 		}
 		if w.client > 0 && (w.client == m.event.Client || m.event.Kind == loadgen.WasStuck) {
@@ -117,13 +148,13 @@ func (l *ledger) explains(m mishap) bool {
 	return nodes >= l.enough
 }
 
-// calm returns for how much of a time the servers' faults explained nothing.
+// calm returns for how much of a time no fault of the servers explained anything.
 func (l *ledger) calm(from, to time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	calm := to.Sub(from)
 	for _, w := range l.windows {
-		if w.nodes < l.enough {
+		if w.nodes < l.enough || w.kind == stalled {
 			continue
 		}
 		end := to

@@ -13,7 +13,9 @@ const (
 	firstFault = time.Second
 	settling   = ttl + 2*time.Second
 	minGap     = 2 * time.Second
-	maxGap     = 7 * time.Second
+	maxGap     = 9 * time.Second
+	minLength  = 200 * time.Millisecond
+	maxLength  = 4 * time.Second // longer than a lease lasts
 )
 
 // blow is a fault that strikes servers: what it is, when, which, and how long.
@@ -43,7 +45,7 @@ func blows(seed uint64, length time.Duration, servers int) []blow {
 	var all []blow
 	kinds := shuffled(r, blowKinds())
 	for at := firstFault; ; at += uniform(r, minGap, maxGap) {
-		b := blow{at: at, kind: kinds[len(all)%len(kinds)], lasts: uniform(r, 200*time.Millisecond, 2*ttl)}
+		b := blow{at: at, kind: kinds[len(all)%len(kinds)], lasts: uniform(r, minLength, maxLength)}
 		// With two nodes of five a Redlock goes on; with three it must say so.
 		b.nodes = r.Perm(servers)[:1+r.IntN(max(servers/2+1, 1))]
 		if b.kind == forgetScript {
@@ -67,8 +69,8 @@ func troubles(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.Fault
 	}
 	kinds = shuffled(r, kinds)
 	var all []loadgen.Fault
-	for at := firstFault; ; at += uniform(r, minGap/2, maxGap/2) {
-		f := loadgen.Fault{At: at, Kind: kinds[len(all)%len(kinds)], Clients: 1 + r.IntN(2), For: uniform(r, 200*time.Millisecond, 2*ttl)}
+	for at := firstFault; ; at += uniform(r, minGap/2, maxGap/3) {
+		f := loadgen.Fault{At: at, Kind: kinds[len(all)%len(kinds)], Clients: 1 + r.IntN(2), For: uniform(r, minLength, maxLength)}
 		if f.Kind == loadgen.Slow {
 			f.Delay = uniform(r, 5*time.Millisecond, 80*time.Millisecond)
 			f.Jitter = f.Delay / 2

@@ -12,17 +12,20 @@ import (
 )
 
 // ttl is that of all leases.
-const ttl = 2 * time.Second
+const ttl = 3 * time.Second
 
 // lineup are the kinds that play beside each other: those of one server, and
 // those of five.
 type lineup struct {
 	one, five []loadgen.Lock
+	hold      loadgen.Dist // time inside
 }
 
-// everything are all sound kinds.
+// everything are all sound kinds. Now and then a client works for longer than a
+// renewal takes to be due.
 func everything() lineup {
 	return lineup{
+		hold: loadgen.Bimodal(4*time.Millisecond, 2*time.Second, 0.02),
 		one: []loadgen.Lock{
 			{Kind: loadgen.Mutex, TTL: ttl},
 			{Kind: loadgen.Mutex, TTL: ttl, Fence: true},
@@ -37,12 +40,11 @@ func everything() lineup {
 	}
 }
 
-// scenario is what the clients of a lock do in a round. Now and then one works
-// for longer than its lease would last.
-func scenario(l loadgen.Lock, seed uint64, length time.Duration) loadgen.Scenario {
+// scenario is what the clients of a lock do in a round.
+func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration) loadgen.Scenario {
 	s := loadgen.Scenario{
 		Lock: l, Clients: 10, Keys: loadgen.Keys{N: 6},
-		Hold: loadgen.Bimodal(4*time.Millisecond, 2*time.Second, 0.02), Think: loadgen.Exp(10 * time.Millisecond), Patience: 2 * ttl,
+		Hold: hold, Think: loadgen.Exp(10 * time.Millisecond), Patience: 2 * ttl,
 		Faults: troubles(seed, length, l), Seed: seed, Duration: length,
 	}
 	switch l.Kind {
@@ -79,7 +81,7 @@ func play(ctx context.Context, all lineup, seed uint64, length time.Duration, su
 			return err
 		}
 		grounds = append(grounds, g)
-		playing.Go(func() { errs <- playOn(ctx, g, locks, seed+uint64(servers)<<32, length, sum) })
+		playing.Go(func() { errs <- playOn(ctx, g, locks, all.hold, seed+uint64(servers)<<32, length, sum) })
 	}
 	playing.Wait()
 	for range grounds {
@@ -98,7 +100,7 @@ func play(ctx context.Context, all lineup, seed uint64, length time.Duration, su
 }
 
 // playOn plays the part of a round that takes place on one ground.
-func playOn(ctx context.Context, g *ground, locks []loadgen.Lock, seed uint64, length time.Duration, sum *tally) error {
+func playOn(ctx context.Context, g *ground, locks []loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration, sum *tally) error {
 	var courses []*course
 	var ledgers []*ledger
 	defer func() {
@@ -107,7 +109,7 @@ func playOn(ctx context.Context, g *ground, locks []loadgen.Lock, seed uint64, l
 		}
 	}()
 	for i, l := range locks {
-		run, err := loadgen.New(g.servers(), scenario(l, seed+uint64(i), length))
+		run, err := loadgen.New(g.servers(), scenario(l, hold, seed+uint64(i), length))
 		if err != nil {
 			return err
 		}
@@ -123,6 +125,9 @@ func playOn(ctx context.Context, g *ground, locks []loadgen.Lock, seed uint64, l
 		courses, ledgers = append(courses, c), append(ledgers, c.ledger)
 	}
 	began := time.Now()
+	watched, unwatch := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watch(watched, ledgers) })
 	err := g.strike(ctx, blows(seed, length, len(g.clients)), ledgers)
 	for _, c := range courses {
 		select {
@@ -130,6 +135,10 @@ func playOn(ctx context.Context, g *ground, locks []loadgen.Lock, seed uint64, l
 		case <-ctx.Done():
 		}
 		err = errors.Join(err, c.run.Close())
+	}
+	unwatch()
+	watching.Wait()
+	for _, c := range courses {
 		sum.add(c, began)
 	}
 	if err != nil {

@@ -24,8 +24,9 @@ type tally struct {
 	faults            map[string]int
 	overlaps, foreign int64
 	stale, fenced     int64
-	lost              int // leases, under a fault
-	unexplained       int // whatever went wrong without one
+	lost, stalled     int // leases, to a fault and to a stall of the machine
+	unexplained       int // leases that were lost, and keys that were stuck, to neither
+	failed, alone     int // requests, and those of them that failed without either
 	proofs, unproved  int // histories that are those of a lock, and others
 	leaks             int
 	calm, played      time.Duration // of the courses, together
@@ -42,13 +43,15 @@ const proveWithin = time.Minute
 func (t *tally) add(c *course, began time.Time) {
 	m, s := c.run.Metrics(), c.run.Scenario()
 	proof := c.history.Prove(proveWithin)
-	explained, unexplained := c.ledger.account()
+	a := c.ledger.close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.holds += m.Acquired
 	t.commands += m.Commands
 	for kind, n := range c.ledger.struck {
-		t.faults[kind] += n
+		if kind != stalled {
+			t.faults[kind] += n
+		}
 	}
 	t.overlaps += m.Overlap.Count
 	t.foreign += m.Foreign
@@ -56,8 +59,11 @@ func (t *tally) add(c *course, began time.Time) {
 	if s.Lock.Fence {
 		t.stale += m.Corrupt
 	}
-	t.lost += explained
-	t.unexplained += len(unexplained)
+	t.lost += a.lost
+	t.stalled += a.stalled
+	t.unexplained += len(a.unexplained)
+	t.failed += a.failed
+	t.alone += a.alone
 	t.calm += c.ledger.calm(began, began.Add(m.Elapsed))
 	t.played += m.Elapsed
 	t.proofs++
@@ -65,8 +71,8 @@ func (t *tally) add(c *course, began time.Time) {
 		t.unproved++
 		t.say("%s: %s", s.Lock, proof)
 	}
-	for _, u := range unexplained {
-		t.say("%s: without a fault, %s of %s after %s (%s)", s.Lock, u.event.Kind, u.event.Owner(), u.event.At.Sub(u.since), u.event.Text)
+	for _, u := range a.unexplained {
+		t.say("%s: without a fault, %s of %s after %s, on %s", s.Lock, u.event.Kind, u.event.Owner(), u.event.At.Sub(u.since), u.event.Key)
 	}
 	for _, e := range m.Evidence {
 		if e.Violation == loadgen.Overlapped || e.Violation == loadgen.ForeignUnlock {
@@ -158,10 +164,11 @@ func (t *tally) String() string {
 		calm = 100 * t.calm.Seconds() / t.played.Seconds()
 	}
 	return fmt.Sprintf("%d holds, %d commands, %d faults (%s), %d overlaps, %d foreign unlocks, %d stale writes accepted despite their number, %d refused, "+
-		"%d leaks, lost leases: %d explained by a fault, %d mishaps unexplained (the servers were in order for %.0f%% of the time), "+
+		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d to nothing known (the servers were in order for %.0f%% of the time), "+
+		"%d requests failed, %d of them without a fault, "+
 		"%d of %d histories proved, memory %.1f MB after the first round and %.1f MB after the last, %d goroutines more than before",
 		t.holds, t.commands, total, strings.Join(kinds, ", "), t.overlaps, t.foreign, t.stale, t.fenced,
-		t.leaks, t.lost, t.unexplained, calm, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
+		t.leaks, t.lost, t.stalled, t.unexplained, calm, t.failed, t.alone, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
 }
 
 func megabytes(n uint64) float64 { return float64(n) / (1 << 20) }
