@@ -62,3 +62,19 @@ func run(t *testing.T, args ...string) string {
 	}
 	return out.String()
 }
+
+func TestAnUnknownFormatIsAnsweredWithThoseThatAreLikeIt(t *testing.T) {
+	for name, want := range map[string]string{
+		"redison":  "there is redisson",
+		"bulmq":    "there is bullmq",
+		"arp":      "there is arq",
+		"symfony":  "there is symfony, symfony-string",
+		"lock":     "locktop formats lists them", // too many
+		"nonsense": "locktop formats lists them",
+		"":         "locktop formats lists them",
+	} {
+		if got := nearest(name); got != want {
+			t.Errorf("%q is answered with %q, want %q", name, got, want)
+		}
+	}
+}

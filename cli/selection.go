@@ -45,18 +45,37 @@ func (s *selection) check() error {
 	return nil
 }
 
-// nearest is a hint at the formats whose names are like this one, or at all.
+// nearest is a hint at the formats whose names are spelt like this one, have it
+// in them, or are in it; at all of them if there are none, or too many.
 func nearest(name string) string {
-	var like []string
-	for _, known := range formatNames() {
-		if name != "" && strings.Contains(known, name) || len(known) > 2 && strings.Contains(name, known) {
-			like = append(like, known)
+	known := formatNames()
+	like := alike(name, known)
+	for _, k := range known {
+		if name != "" && strings.Contains(k, name) || len(k) > 2 && strings.Contains(name, k) {
+			like = append(like, k)
 		}
 	}
-	if len(like) == 0 {
+	slices.Sort(like)
+	like = slices.Compact(like)
+	if len(like) == 0 || len(like) > hintsMost {
 		return "locktop formats lists them"
 	}
 	return "there is " + strings.Join(like, ", ")
+}
+
+const (
+	hintsMost = 6 // names in a hint
+	misspelt  = 2 // letters that may be wrong in a name that is understood
+)
+
+// alike returns the names that this one may be meant to be, as cobra finds the
+// commands that somebody may have meant.
+func alike(name string, known []string) []string {
+	all := cobra.Command{SuggestionsMinimumDistance: misspelt}
+	for _, k := range known {
+		all.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	return all.SuggestionsFor(name)
 }
 
 // options look for what is selected. Formats are left to [selection.wants]:

@@ -17,11 +17,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
 	"locktop/server"
 )
 
 // Every library's lock is listed once, by the right name, on a server where all
-// of them are, and what stands beside them is not listed at all.
+// of them are, those of the samples included, and what stands beside them is not
+// listed at all.
 func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 	for name, addr := range map[string]string{
 		"embedded": server.EmbeddedForTest(t).Addr(),
@@ -30,7 +33,7 @@ func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 			defer rdb.Close()
-			states := loadStates(t, rdb, "testdata/states/libraries")
+			states := append(loadStates(t, rdb, "testdata/states/libraries"), loadSamples(t, rdb)...)
 			listed := listed(t, addr)
 			for _, s := range states {
 				for _, want := range s.locks {
@@ -140,6 +143,36 @@ func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 			listen(t, rdb, words[1])
 		default:
 			issue(t, rdb, words)
+		}
+	}
+	return all
+}
+
+// loadSamples loads the samples of all formats.
+func loadSamples(t *testing.T, rdb *redis.Client) []state {
+	t.Helper()
+	now, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, argv := range formats.Seed(now) {
+		issue(t, rdb, argv)
+	}
+	var all []state
+	for _, f := range formats.All() {
+		for _, sample := range f.Samples {
+			want := sample.Want
+			e := expectation{want.Key, []string{
+				"format=" + f.Name, "confidence=" + want.Confidence.String(), "kind=" + string(want.Kind),
+				fmt.Sprintf("holders.len=%d", len(want.Holders)), fmt.Sprintf("waiter_count=%d", want.Crowd()),
+			}}
+			s := state{name: f.Name + ": " + sample.Name}
+			if want.Confidence == keyspace.Possible {
+				s.possible = []expectation{e}
+			} else {
+				s.locks = []expectation{e}
+			}
+			all = append(all, s)
 		}
 	}
 	return all
