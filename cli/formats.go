@@ -194,6 +194,10 @@ a lock of yours, ` + "`--lock 'myapp:mutex:*'`" + ` makes locktop take it for on
 What locktop can do to a lock of somebody else is said under acts: release it as its library would, and give it another
 deadline. It looks again first, and does nothing if the lock is not as it was seen.
 
+Some locks leave nothing in the keyspace, and are not shown: those of portalocker, where to hold is to be subscribed to a
+channel; those inside one process; advisory locks of a database. Who waits can be seen only where it leaves a trace.
+Clients that block on a list (python-redis-lock, walrus, redis-semaphore for Ruby) leave none that says which list.
+
 In the samples, {ms-9000} is the time 9 s ago in ms, {s…} in seconds, {f…} with a fraction, {iso…} as a date and {uniqid…}
 as PHP writes it; {v1…} and {v7…} are UUIDs of that time, {v1hex…} without dashes, {v1b64…} as base64.
 

@@ -120,6 +120,7 @@ func customs() []keyspace.Format {
 		django(),
 		setNX(),
 		redissonCount(),
+		dramatiq(),
 		oversized(),
 	}
 }

@@ -1,0 +1,50 @@
+package formats
+
+import (
+	"fmt"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// dramatiqTTL is how long Python's dramatiq lets a permit be out at the most,
+// unless its user says otherwise.
+const dramatiqTTL = 15 * time.Minute
+
+// dramatiq is its ConcurrentRateLimiter: the number of permits that are out, under
+// whatever name. Nobody can be told to hold them, and any counter that expires
+// looks like that.
+func dramatiq() keyspace.Format {
+	return keyspace.Format{
+		Name:    "dramatiq",
+		Library: "dramatiq",
+		Source:  "github.com/Bogdanp/dramatiq: dramatiq/rate_limits/concurrent.py",
+		Tells:   "the value is a small number, and the key expires within a quarter of an hour",
+		Type:    "string",
+		Most:    keyspace.Possible,
+		Match:   func(key string) bool { return !otherwise(key) && !countedName(key) },
+		Glance: func(_, first string) keyspace.Confidence {
+			if !digits(first, 1, 4) {
+				return keyspace.No
+			}
+			return keyspace.Possible
+		},
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			out, ok := count(e.Value)
+			if !ok || !digits(e.Value, 1, 4) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
+				return keyspace.Lock{}, keyspace.No
+			}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Why: []string{fmt.Sprintf("%d permits would be out", out)}}
+			return l, keyspace.Possible
+		},
+		Samples: []keyspace.Sample{{
+			Name:     "two permits are out",
+			Commands: [][]string{{"SET", "pdf-workers", "2", "PX", "900000"}},
+			Want: keyspace.Lock{
+				Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
+				Why: []string{"2 permits would be out"},
+			},
+			TTL: dramatiqTTL,
+		}},
+	}
+}
