@@ -82,6 +82,7 @@ type visit struct {
 	number  int64
 	began   time.Time
 	fault   FaultKind // what struck the holder; guarded by section.mu
+	counted bool      // it came while another was inside; guarded by section.mu
 	hold    int64     // in the history; 0 = not kept there
 }
 
@@ -136,8 +137,7 @@ func (o *oracle) enter(key int, who party, lease validity, now time.Time) *visit
 		o.handoff(now.Sub(s.freed))
 	}
 	if i := slices.IndexFunc(s.inside, v.excludes); i >= 0 {
-		_, excused := s.causeOf(s.inside[i], v, o.wipedAt())
-		o.granted(excused)
+		o.granted(s.inside[i], v)
 	}
 	s.waiting--
 	s.wanted = now
@@ -264,7 +264,14 @@ func (o *oracle) leave(v *visit, now time.Time) {
 	}
 	s.busy += max(end.Sub(v.began), 0)
 	if together, other := v.longest(s.inside, now); together > 0 {
-		o.ended(v, other, together, now)
+		first, second := v, other
+		if second.number < first.number {
+			first, second = second, first
+		}
+		if !second.counted {
+			o.granted(first, second) // the lease of the first was over when the second came, and came to life again
+		}
+		o.ended(first, second, together, now)
 	}
 }
 
@@ -346,8 +353,11 @@ func (v *visit) blame() string {
 	return v.flaw
 }
 
-// granted counts an overlap that begins.
-func (o *oracle) granted(excused bool) {
+// granted counts an overlap of one visit with another that came later. The mutex
+// of their section must be held.
+func (o *oracle) granted(first, second *visit) {
+	second.counted = true
+	_, excused := second.section.causeOf(first, second, o.wipedAt())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.found.overlap.Count++
@@ -357,18 +367,14 @@ func (o *oracle) granted(excused bool) {
 }
 
 // ended notes how long an overlap was.
-func (o *oracle) ended(v, other *visit, together time.Duration, now time.Time) {
-	first, second := v, other
-	if second.number < first.number {
-		first, second = second, first
-	}
-	cause, _ := v.section.causeOf(first, second, o.wipedAt())
+func (o *oracle) ended(first, second *visit, together time.Duration, now time.Time) {
+	cause, _ := first.section.causeOf(first, second, o.wipedAt())
 	o.mu.Lock()
 	o.found.overlap.Total += together
 	o.found.overlap.Longest = max(o.found.overlap.Longest, together)
 	o.mu.Unlock()
 	o.keep(Evidence{
-		Violation: Overlapped, Key: v.section.name, At: second.began, Length: together,
+		Violation: Overlapped, Key: first.section.name, At: second.began, Length: together,
 		First: first.side(now), Second: second.side(now), Cause: cause,
 	})
 }

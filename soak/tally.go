@@ -129,13 +129,23 @@ func (t *tally) rest(before int) {
 	t.leaks += max(more, 0)
 }
 
-// roomToGrow is how much more memory may be in use after the last round than
-// after the first: nothing that grows with the rounds fits in for long.
+// roomToGrow is how much more memory may be in use after the last round than ever
+// in the first half: nothing that grows with the rounds fits in for long.
 const roomToGrow = 8 << 20
 
 // grown reports whether memory has grown. t.mu must be held.
 func (t *tally) grown() bool {
-	return len(t.heap) > 1 && t.heap[len(t.heap)-1] > t.heap[0]+roomToGrow
+	first, last := t.memory()
+	return last > first+roomToGrow
+}
+
+// memory returns what was in use after any of the first half of the rounds, at
+// most, and after the last. t.mu must be held.
+func (t *tally) memory() (first, last uint64) {
+	if len(t.heap) == 0 {
+		return 0, 0
+	}
+	return slices.Max(t.heap[:(len(t.heap)+1)/2]), t.heap[len(t.heap)-1]
 }
 
 // sound reports whether nothing happened that must not happen.
@@ -155,10 +165,7 @@ func (t *tally) String() string {
 		total += t.faults[kind]
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, t.faults[kind]))
 	}
-	var first, last uint64
-	if len(t.heap) > 0 {
-		first, last = t.heap[0], t.heap[len(t.heap)-1]
-	}
+	first, last := t.memory()
 	calm := 0.0
 	if t.played > 0 {
 		calm = 100 * t.calm.Seconds() / t.played.Seconds()
@@ -166,7 +173,7 @@ func (t *tally) String() string {
 	return fmt.Sprintf("%d holds, %d commands, %d faults (%s), %d overlaps, %d foreign unlocks, %d stale writes accepted despite their number, %d refused, "+
 		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d to nothing known (the servers were in order for %.0f%% of the time), "+
 		"%d requests failed, %d of them without a fault, "+
-		"%d of %d histories proved, memory %.1f MB after the first round and %.1f MB after the last, %d goroutines more than before",
+		"%d of %d histories proved, memory %.1f MB at most in the first half and %.1f MB at the end, %d goroutines more than before",
 		t.holds, t.commands, total, strings.Join(kinds, ", "), t.overlaps, t.foreign, t.stale, t.fenced,
 		t.leaks, t.lost, t.stalled, t.unexplained, calm, t.failed, t.alone, t.proofs-t.unproved, t.proofs, megabytes(first), megabytes(last), max(t.goroutines, 0))
 }

@@ -1,0 +1,409 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// flaw is a lock by hand with one mistake. What is nil is done right.
+type flaw struct {
+	name string
+	try  func(ctx context.Context, b *broken, p *possession) (bool, error)
+	keep func(ctx context.Context, b *broken, p *possession) (bool, error)
+	free func(ctx context.Context, b *broken, p *possession) error
+
+	endless bool // the holder does not look at its deadline
+	late    bool // a deadline counts from the reply
+	revives bool // a renewal that comes late is as good as one in time
+
+	scenario func(*Scenario)
+}
+
+// possession is what one client has, or thinks it has.
+type possession struct {
+	key, token string
+	shared     bool
+	fence      int64
+	flaw       flaw
+	broken     *broken
+	ended      context.Context
+	end        context.CancelFunc
+
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+func (p *possession) Context() context.Context { return p.ended }
+func (p *possession) Token() string            { return p.token }
+func (p *possession) Fence() int64             { return p.fence }
+
+func (p *possession) Deadline() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.flaw.endless {
+		return time.Now().Add(time.Hour)
+	}
+	return p.deadline
+}
+
+func (p *possession) Valid() bool {
+	return p.ended.Err() == nil && time.Now().Before(p.Deadline())
+}
+
+// renew keeps the lock until it is told that it is gone, or was released.
+func (p *possession) renew(ttl time.Duration) {
+	for tick := time.NewTicker(ttl / 3); ; {
+		select {
+		case <-tick.C:
+		case <-p.ended.Done():
+			tick.Stop()
+			return
+		}
+		sent := time.Now()
+		if !p.flaw.revives && !p.flaw.endless && !p.Valid() {
+			continue
+		}
+		kept, err := p.flaw.keep(p.ended, p.broken, p)
+		switch {
+		case err != nil:
+		case !kept:
+			p.end()
+		default:
+			p.mu.Lock()
+			if p.flaw.revives || time.Now().Before(p.deadline) {
+				p.deadline = sent.Add(ttl)
+			}
+			p.mu.Unlock()
+		}
+	}
+}
+
+func (p *possession) Unlock(ctx context.Context) error {
+	if err := p.flaw.free(ctx, p.broken, p); err != nil {
+		return err
+	}
+	p.end()
+	return nil
+}
+
+// broken is an identity that locks with a flaw.
+type broken struct {
+	rdb      redis.UniversalClient
+	nodes    []*redis.Client
+	scenario Scenario
+	flaw     flaw
+	alive    context.Context
+	hangUp   func() error // nil: somebody else does
+}
+
+func (f flaw) open(o opening) (identity, error) {
+	rdb, err := o.wire.over(o.servers.Redis)
+	if err != nil {
+		return nil, err
+	}
+	alive, die := context.WithCancel(context.Background())
+	b := &broken{rdb: rdb, scenario: o.scenario, flaw: f.withDefaults(), alive: alive}
+	for _, n := range o.servers.Nodes {
+		b.nodes = append(b.nodes, o.wire.overOne(n))
+	}
+	b.hangUp = func() error {
+		die()
+		errs := []error{rdb.Close()}
+		for _, n := range b.nodes {
+			errs = append(errs, n.Close())
+		}
+		return errors.Join(errs...)
+	}
+	return b, nil
+}
+
+func (b *broken) as(persona) identity {
+	other := *b
+	other.hangUp = nil
+	return &other
+}
+
+func (b *broken) close() error {
+	if b.hangUp == nil {
+		return nil
+	}
+	return b.hangUp()
+}
+
+func (b *broken) ttl() time.Duration { return b.scenario.Lock.TTL }
+
+func (b *broken) lock(ctx context.Context, key string, shared bool) (lease, error) {
+	for ctx.Err() == nil {
+		p := &possession{key: key, token: strconv.FormatUint(rand.Uint64(), 36), shared: shared, flaw: b.flaw, broken: b}
+		sent := time.Now()
+		had, err := b.flaw.try(ctx, b, p)
+		if err != nil {
+			return nil, err
+		}
+		if b.flaw.late {
+			sent = time.Now()
+		}
+		if had {
+			p.ended, p.end = context.WithCancel(b.alive)
+			p.deadline = sent.Add(b.ttl())
+			if !b.scenario.Lock.Renew.Off {
+				go p.renew(b.ttl())
+			}
+			return p, nil
+		}
+		pause(ctx, 3*time.Millisecond)
+	}
+	return nil, fmt.Errorf("%w: %w", lock.ErrHeld, ctx.Err())
+}
+
+// What is right.
+
+const compared = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end `
+
+func (f flaw) withDefaults() flaw {
+	if f.try == nil {
+		f.try = func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			return b.rdb.SetNX(ctx, p.key, p.token, b.ttl()).Result()
+		}
+	}
+	if f.keep == nil {
+		f.keep = func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			return b.rdb.Eval(ctx, compared+`return redis.call('PEXPIRE', KEYS[1], ARGV[2])`, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
+		}
+	}
+	if f.free == nil {
+		f.free = func(ctx context.Context, b *broken, p *possession) error {
+			return b.rdb.Eval(ctx, compared+`return redis.call('DEL', KEYS[1])`, []string{p.key}, p.token).Err()
+		}
+	}
+	return f
+}
+
+// tryOn takes a lock on the nodes, or gives back what it got.
+func (b *broken) tryOn(ctx context.Context, p *possession, nodes []int) (bool, error) {
+	for i, n := range nodes {
+		got, err := b.nodes[n].SetNX(ctx, p.key, p.token, b.ttl()).Result()
+		if err != nil {
+			return false, err
+		}
+		if !got {
+			return false, b.freeOn(ctx, p, nodes[:i])
+		}
+	}
+	return true, nil
+}
+
+func (b *broken) freeOn(ctx context.Context, p *possession, nodes []int) error {
+	for _, n := range nodes {
+		if err := b.nodes[n].Eval(ctx, compared+`return redis.call('DEL', KEYS[1])`, []string{p.key}, p.token).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cuts cut a holder off, again and again, for longer than its lease.
+func cuts(s *Scenario) {
+	s.Hold = Const(900 * time.Millisecond)
+	for at := 200 * time.Millisecond; at < 20*time.Second; at += 1500 * time.Millisecond {
+		s.Faults = append(s.Faults, Fault{At: at, Kind: Cut, For: 500 * time.Millisecond})
+	}
+}
+
+// flaws are the twelve of the list.
+func flaws() []flaw {
+	anyNode := func(n int) []int { return rand.Perm(5)[:n] }
+	return []flaw{
+		{name: "a SET without NX", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			return true, b.rdb.Set(ctx, p.key, p.token, b.ttl()).Err()
+		}},
+		{name: "a plain DEL", free: func(ctx context.Context, b *broken, p *possession) error {
+			return b.rdb.Del(ctx, p.key).Err()
+		}, scenario: func(s *Scenario) {
+			s.Lock.Renew.Off, s.Hold = true, Bimodal(50*time.Millisecond, 400*time.Millisecond, 0.3)
+		}},
+		{name: "a renewal without comparing", revives: true, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			return b.rdb.PExpire(ctx, p.key, b.ttl()).Result()
+		}, scenario: cuts},
+		{name: "no deadline", endless: true, scenario: cuts},
+		{name: "a moment by the client's clock", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			skew := time.Duration(rand.N(2)) * -time.Second
+			return b.rdb.SetArgs(ctx, p.key, p.token, redis.SetArgs{Mode: "NX", ExpireAt: time.Now().Add(b.ttl() + skew)}).Err() == nil, nil
+		}, scenario: func(s *Scenario) { s.Lock.TTL = time.Second }},
+		{name: "a retry that counts twice", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			const enter = `if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+				redis.call('HINCRBY', KEYS[1], ARGV[1], 1) return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
+			got, err := false, error(nil)
+			for range 1 + rand.N(10)/9 { // one reply in ten is lost
+				got, err = b.rdb.Eval(ctx, enter, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
+			}
+			return got, err
+		}, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			return b.rdb.PExpire(ctx, p.key, b.ttl()).Result()
+		}, free: func(ctx context.Context, b *broken, p *possession) error {
+			const leave = `if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then return 1 end redis.call('DEL', KEYS[1]) return 0`
+			still, err := b.rdb.Eval(ctx, leave, []string{p.key}, p.token).Bool()
+			if still {
+				err = errors.New("it says that it is still held")
+			}
+			return err
+		}},
+		{name: "a release with a dead context", free: func(ctx context.Context, b *broken, p *possession) error {
+			dead, cancel := context.WithCancel(ctx)
+			cancel()
+			return b.rdb.Del(dead, p.key).Err()
+		}},
+		{name: "one TTL for all readers", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			const read = `if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+				if redis.call('INCR', KEYS[2]) == 1 then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end return 1`
+			const write = `if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+				return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
+			script := write
+			if p.shared {
+				script = read
+			}
+			return b.rdb.Eval(ctx, script, []string{p.key, p.key + ":readers"}, p.token, b.ttl().Milliseconds()).Bool()
+		}, free: func(ctx context.Context, b *broken, p *possession) error {
+			if p.shared {
+				return b.rdb.Eval(ctx, `if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('DECR', KEYS[1]) <= 0 then redis.call('DEL', KEYS[1]) end`,
+					[]string{p.key + ":readers"}).Err()
+			}
+			return b.rdb.Del(ctx, p.key).Err()
+		}, scenario: func(s *Scenario) {
+			s.Lock.Kind, s.Reads, s.Hold, s.Lock.Renew.Off = RW, 0.7, Uniform(100*time.Millisecond, 280*time.Millisecond), true
+		}},
+		{name: "no quorum", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			return b.tryOn(ctx, p, anyNode(2))
+		}, free: func(ctx context.Context, b *broken, p *possession) error {
+			return b.freeOn(ctx, p, []int{0, 1, 2, 3, 4})
+		}, scenario: func(s *Scenario) { s.Lock.Renew.Off = true }},
+		{name: "a validity that counts from the reply", late: true, scenario: func(s *Scenario) {
+			s.Lock.Renew.Off, s.Hold = true, Const(time.Second)
+			s.Faults = []Fault{{Kind: Slow, Clients: 3, Delay: 200 * time.Millisecond, For: 20 * time.Second}}
+		}},
+		{name: "the largest counter of one's own quorum", try: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			nodes := anyNode(3)
+			got, err := b.tryOn(ctx, p, nodes)
+			for _, n := range nodes {
+				if got && err == nil {
+					var count int64
+					count, err = b.nodes[n].Incr(ctx, p.key+":counter").Result()
+					p.fence = max(p.fence, count)
+				}
+			}
+			return got, err
+		}, free: func(ctx context.Context, b *broken, p *possession) error {
+			return b.freeOn(ctx, p, []int{0, 1, 2, 3, 4})
+		}, scenario: func(s *Scenario) { s.Lock.Renew.Off, s.Hold = true, Const(0) }},
+		{name: "a renewal that makes the lock anew", revives: true, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+			return b.rdb.Eval(ctx, `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+				return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
+		}, scenario: func(s *Scenario) {
+			cuts(s)
+			s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)
+		}},
+	}
+}
+
+// Scenario 110, promise P12: twelve mistakes that people make. Each is flagged
+// within a minute, by the oracle or by the proof.
+func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
+	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	five := nodesForTest(t)
+	all := flaws()
+	if len(all) != 12 {
+		t.Fatalf("there are %d", len(all))
+	}
+	for _, f := range all {
+		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			s := Scenario{
+				Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6,
+				Hold: Const(10 * time.Millisecond), Think: Exp(10 * time.Millisecond), Duration: 20 * time.Second,
+			}
+			if f.scenario != nil {
+				f.scenario(&s)
+			}
+			on := five
+			on.Redis = one.Redis
+			if took, how := flagged(t, on, f, s); how == "" {
+				t.Errorf("not flagged within %s", took)
+			} else {
+				t.Logf("flagged after %s: %s", took.Round(10*time.Millisecond), how)
+			}
+		})
+	}
+}
+
+// flagged runs a lock until the oracle finds fault with it, in parts so short that
+// they can be proved, and returns how it was found out.
+func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, string) {
+	t.Helper()
+	began := time.Now()
+	for part := 1; time.Since(began) < time.Minute; part++ {
+		r, err := newRun(on, s, f.open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h History
+		r.Record(&h)
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		over := time.After(time.Duration(part) * 2 * time.Second)
+		m := r.Metrics()
+		for waiting := true; waiting && m.Overlap.Count+m.Foreign+m.Stuck == 0; m = r.Metrics() {
+			select {
+			case <-over:
+				waiting = false
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		_ = r.Close() // it may well not be able to release what it has
+		took := time.Since(began)
+		switch proof := h.Prove(time.Minute); {
+		case m.Overlap.Count+m.Foreign+m.Stuck > 0:
+			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Overlap.Count, m.Foreign, m.Stuck)
+		case proof.Known && !proof.Sound:
+			return took, proof.String()
+		}
+	}
+	return time.Since(began), ""
+}
+
+// And the same lock without a mistake is not, though it is cut off as often.
+func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
+	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
+	s := Scenario{
+		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: 6 * time.Second,
+	}
+	cuts(&s)
+	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)
+	r, err := newRun(on, s, flaw{name: "none"}.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h History
+	r.Record(&h)
+	running(t, r)
+	<-r.Done()
+	m := r.Metrics()
+	if m.Overlap.Count+m.Foreign+m.Stuck != 0 || m.Acquired < 10 {
+		t.Errorf("%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Evidence)
+	}
+	if p := h.Prove(time.Minute); !p.Sound {
+		t.Error(p)
+	}
+}
