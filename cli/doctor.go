@@ -125,7 +125,9 @@ func diagnosisOf(title string, found picture, snap keyspace.Snapshot) diagnosis 
 	}
 	slices.SortStableFunc(d.findings, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
 	d.blind = slices.Concat(snap.Problems, snap.Follow.Blind)
-	d.blind = append(d.blind, "what an application does without Redis: a holder that hangs looks like one that works")
+	d.blind = append(d.blind,
+		"changes of one lock that follow each other within a few milliseconds: only what comes of them is seen",
+		"what an application does without Redis: a holder that hangs looks like one that works")
 	return d
 }
 
@@ -179,14 +181,14 @@ func nodeLine(n keyspace.Node) string {
 		return fmt.Sprintf("%s does not answer: %s", n.Addr, widget.Plain(n.Trouble))
 	}
 	return fmt.Sprintf("%s: Redis %s, %s, %d keys, %s, answers in %s, its clock minus ours %s",
-		n.Addr, widget.Plain(n.Version), widget.Plain(n.Role), n.Keys, counted(n.Locks, "lock"), span(n.Ping), n.Skew.Round(time.Millisecond))
+		n.Addr, widget.Plain(n.Version), widget.Plain(n.Role), n.Keys, counted(n.Locks, "lock"), instant(n.Ping), n.Skew.Round(time.Millisecond))
 }
 
 func lagOf(f keyspace.Follow) string {
 	if f.Lag == 0 {
 		return ""
 	}
-	return ", at most " + span(f.Lag) + " behind"
+	return ", at most " + instant(f.Lag) + " behind"
 }
 
 // colours reports whether what is written to w may have colours.

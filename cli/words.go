@@ -73,6 +73,18 @@ func span(d time.Duration) string {
 	}
 }
 
+// instant is a duration of which parts of a millisecond mean something.
+func instant(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	default:
+		return span(d)
+	}
+}
+
 // counted is "1 lock", "2 locks".
 func counted(n int, noun string) string {
 	if n == 1 {

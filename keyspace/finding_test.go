@@ -63,6 +63,8 @@ func TestFindings(t *testing.T) {
 		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Overrun = 3 }), 2000, "outlived", "last 3 holds"},
 		{"ran out twice in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Overrun = 2 }), 2000, "", ""},
 		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0 }), 6000, "holder-gone", "not been connected for 6s"},
+		{"its client has hung up, and somebody renews it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0; l.Renewed = at(1) }), 6000, "", ""},
+		{"its client has hung up, after it has renewed it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0; l.Renewed = t0 }), 6000, "holder-gone", ""},
 		{"its client is connecting anew", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0 }), 4900, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -39,17 +39,18 @@ type Follower struct {
 	called   time.Time
 	complete bool // the keyspace was walked over since the last error
 
-	known     picture
-	sorted    []Lock   // those that are known, as a snapshot has them; nil = not worked out yet
-	hunches   *hunches // what is just possibly a lock
-	trusted   trust
-	pondered  time.Time
-	claims    map[string]string // companion → its lock
-	dull      map[string]time.Time
-	habits    habits
-	agenda    agenda
-	doubts    map[string]time.Time // locks that are gone; why will be known by then
-	announced generations[bool]    // locks whose releases are announced
+	known      picture
+	sorted     []Lock   // those that are known, as a snapshot has them; nil = not worked out yet
+	hunches    *hunches // what is just possibly a lock
+	trusted    trust
+	pondered   time.Time
+	claims     map[string]string // companion → its lock
+	dull       map[string]time.Time
+	habits     habits
+	agenda     agenda
+	attendance attendance
+	doubts     map[string]time.Time // locks that are gone; why will be known by then
+	announced  generations[bool]    // locks whose releases are announced
 
 	blind    bool // nobody knows what happened since the last look
 	failures int  // looks that failed, in a row
@@ -173,6 +174,9 @@ func (f *Follower) round(ctx context.Context, all bool) error {
 		return nil
 	}
 	if err := f.ponder(ctx); err != nil {
+		return err
+	}
+	if err := f.callRoll(ctx); err != nil {
 		return err
 	}
 	until := now.Add(f.slice())
@@ -590,6 +594,7 @@ func (f *Follower) leisure() time.Duration {
 // failed books a look that failed.
 func (f *Follower) failed(err error) {
 	f.pass, f.complete, f.blind, f.restsTo = nil, false, true, time.Time{}
+	f.attendance.came = nil // it may be another server by now
 	if f.failures == 0 {
 		f.notice(ServerLost, err.Error())
 	}
@@ -668,6 +673,7 @@ func (f *Follower) following() Follow {
 	if follow.Mode == Polling {
 		follow.Lag = pollEvery
 	}
+	follow.Blind = append(follow.Blind, f.attendance.blind(f.reader.refused.has(rolling))...)
 	if n := len(f.denied); n > 0 {
 		follow.Blind = append(follow.Blind, fmt.Sprintf("%d known locks may not be read by this user any more", n))
 	}

@@ -78,17 +78,22 @@ func grown(was, l Lock) int {
 	}
 }
 
-// since returns the holders with the begins of their holds, as far as known.
+// since returns the holders with the begins of their holds, and since when they
+// are not connected any more, as far as known.
 func since(was Lock, holders []Holder, began time.Time) []Holder {
 	holders = slices.Clone(holders)
 	for i := range holders {
 		h := &holders[i]
-		if !h.Since.IsZero() {
-			continue
+		before, held := was.holder(h.ID)
+		if held {
+			h.Left = before.Left
 		}
-		h.Since = began
-		if before, held := was.holder(h.ID); held {
+		switch {
+		case !h.Since.IsZero():
+		case held:
 			h.Since = before.Since
+		default:
+			h.Since = began
 		}
 	}
 	return holders

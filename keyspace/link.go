@@ -51,7 +51,7 @@ func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	for _, c := range cmds {
-		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) && c.Name() != weighing {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) && c.Name() != weighing && c.Name() != rolling {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
@@ -169,8 +169,8 @@ func (r *refusals) has(command string) bool {
 }
 
 // dispensable are the commands that others stand in for: where they are refused,
-// more is read, or a deadline less exactly, and nothing is missed.
-var dispensable = [...]string{"hrandfield", "lindex", weighing, "pexpiretime", "srandmember", "zrandmember"}
+// more is read, or a deadline less exactly, and no lock is missed.
+var dispensable = [...]string{rolling, "hrandfield", "lindex", weighing, "pexpiretime", "srandmember", "zrandmember"}
 
 // weighing is the command that tells how big a value is. Other servers than Redis
 // may not know it in these words; they are none the worse.

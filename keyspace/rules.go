@@ -256,10 +256,10 @@ func outlived(l Lock, _ time.Time) string {
 	return fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release.", l.Overrun)
 }
 
-// holderGone finds holds whose client has hung up.
+// holderGone finds holds whose client has hung up. Whoever still renews is there.
 func holderGone(l Lock, now time.Time) string {
 	for _, h := range l.Holders {
-		if !h.Left.IsZero() && now.Sub(h.Left) > leftTooLong {
+		if !h.Left.IsZero() && now.Sub(h.Left) > leftTooLong && !l.Renewed.After(h.Left) {
 			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), rough(now.Sub(h.Left)))
 		}
 	}

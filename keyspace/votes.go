@@ -147,6 +147,7 @@ func (c claim) holder(quorum int) Holder {
 	}
 	slices.SortFunc(begins, time.Time.Compare)
 	slices.SortFunc(ends, func(a, b time.Time) int { return -sooner(a, b) })
+	h.Left = time.Time{} // one server alone cannot tell
 	h.Since, h.Expires = begins[min(quorum, len(c))-1], ends[0]
 	if len(c) >= quorum {
 		h.Expires = ends[quorum-1]
