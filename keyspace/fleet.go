@@ -147,17 +147,36 @@ func join(parts []part, o FleetOptions) Snapshot {
 			s.take(p.Snapshot)
 		}
 	}
+	s.Locks = gathered(parts)
 	if o.Votes {
 		s.Locks, s.Events = elect(parts, o.MinConfidence), nil
+		slices.SortFunc(s.Locks, byPlace)
 	}
 	if o.Mode != "" {
 		s.Server.Mode = o.Mode
 	}
-	slices.SortFunc(s.Locks, func(a, b Lock) int { return a.ID().compare(b.ID()) })
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.At.Compare(b.At) })
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
 	return s
 }
+
+// gathered returns the locks of all parts, in order. Those of one server are its
+// own: so [Between] sees at once that nothing has changed.
+func gathered(parts []part) []Lock {
+	if len(parts) == 1 {
+		return parts[0].Locks
+	}
+	var all []Lock
+	for _, p := range parts {
+		if p.err == nil {
+			all = append(all, p.Locks...)
+		}
+	}
+	slices.SortFunc(all, byPlace)
+	return all
+}
+
+func byPlace(a, b Lock) int { return a.ID().compare(b.ID()) }
 
 // meet takes in how a server is.
 func (s *Snapshot) meet(p part) {
@@ -196,7 +215,6 @@ func (s *Snapshot) take(one Snapshot) {
 	if one.At.After(s.At) {
 		s.At = one.At
 	}
-	s.Locks = append(s.Locks, one.Locks...)
 	s.Events = append(s.Events, one.Events...)
 	s.Notices = append(s.Notices, one.Notices...)
 	s.Complete = s.Complete && one.Complete

@@ -120,8 +120,13 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return a, a.tellPages(msg)
 }
 
-// tellPages lets every page, also those out of sight, follow the state.
+// tellPages lets the pages follow the state: those out of sight what there is
+// seldom, such as the size of the window.
 func (a *app) tellPages(msg tea.Msg) tea.Cmd {
+	switch msg.(type) {
+	case lookedMsg, stillMsg, measuredMsg:
+		return a.page().update(&a.state, msg)
+	}
 	var cmds []tea.Cmd
 	for _, p := range a.pages {
 		cmds = append(cmds, p.update(&a.state, msg))
@@ -160,7 +165,7 @@ func (a *app) led(msg ledMsg) {
 	a.vault = vault{store: msg.world.Store}
 	a.locks().forget()
 	if a.page().place() == onLock {
-		a.open = a.from
+		a.turnTo(a.from)
 	}
 	a.jumps++
 	a.link.next = a.now
@@ -249,7 +254,7 @@ func (a *app) do(act action) tea.Cmd {
 	case help:
 		a.dialog = &helpDialog{page: a.page().place()}
 	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:
-		a.open = int(act - openLocks)
+		a.turnTo(int(act - openLocks))
 	case nextPage:
 		a.step(1)
 	case previousPage:
@@ -352,7 +357,7 @@ func (a *app) travel(act action) {
 func (a *app) goBack() tea.Cmd {
 	switch {
 	case a.page().place() == onLock:
-		a.open = a.from
+		a.turnTo(a.from)
 	case a.still != nil:
 		a.goOn()
 		return a.tellPages(stillMsg{})
@@ -369,7 +374,7 @@ func (a *app) step(n int) {
 	if from >= numbered {
 		from = a.from
 	}
-	a.open = (from + n + numbered) % numbered
+	a.turnTo((from + n + numbered) % numbered)
 }
 
 // showLock opens the page of one lock.
@@ -383,7 +388,14 @@ func (a *app) showLock(msg showMsg) {
 
 // turn opens the page at a place.
 func (a *app) turn(to place) {
-	a.open = slices.IndexFunc(a.pages, func(p page) bool { return p.place() == to })
+	a.turnTo(slices.IndexFunc(a.pages, func(p page) bool { return p.place() == to }))
+}
+
+// turnTo opens a page. It has not followed the pictures while it was out of
+// sight.
+func (a *app) turnTo(i int) {
+	a.open = i
+	_ = a.page().update(&a.state, stillMsg{})
 }
 
 // mouse hands clicks and the wheel to the page, in its own lines.

@@ -100,7 +100,7 @@ func (a *app) clickTab(x int) {
 	at := widget.Width(" locktop ") + apart
 	for i, tab := range a.tabs(&a.state) {
 		if x >= at && x < at+widget.Width(tab.text) {
-			a.open = i
+			a.turnTo(i)
 			return
 		}
 		at += widget.Width(tab.text) + tab.gap()

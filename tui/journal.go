@@ -12,15 +12,43 @@ const journalKept = 5000
 // journal is what happened to the locks, oldest first. The zero value is empty.
 type journal struct {
 	events []keyspace.Event
-	total  int // also those that are forgotten
+	total  int                   // also those that are forgotten
+	about  map[keyspace.ID][]int // the numbers of those that a lock is the subject of
 }
 
 func (j *journal) add(events []keyspace.Event) {
-	j.total += len(events)
 	j.events = append(j.events, events...)
+	j.index(len(j.events) - len(events))
 	if len(j.events) > 2*journalKept {
 		j.events = append([]keyspace.Event(nil), j.events[len(j.events)-journalKept:]...)
+		j.about, j.total = nil, j.total-len(j.events)
+		j.index(0)
 	}
+}
+
+// index numbers the events from a place on, and notes whom they are about.
+func (j *journal) index(from int) {
+	if j.about == nil {
+		j.about = make(map[keyspace.ID][]int)
+	}
+	for i := from; i < len(j.events); i++ {
+		id := j.events[i].Lock.ID()
+		j.about[id] = append(j.about[id], j.total)
+		j.total++
+	}
+}
+
+// latest returns the places of the newest events about a lock among the first n,
+// the newest first, so many at most.
+func (j *journal) latest(id keyspace.ID, n, most int) []int {
+	var places []int
+	numbers := j.about[id]
+	for i := len(numbers) - 1; i >= 0 && len(places) < most; i-- {
+		if at := numbers[i] - j.number(0); at < n {
+			places = append(places, at)
+		}
+	}
+	return places
 }
 
 // until returns the events that are not newer than t.

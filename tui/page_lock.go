@@ -254,12 +254,10 @@ func (s *state) whoIsWho(w int, id keyspace.ID, v window) []string {
 func (p *lockPage) happened(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "events", "newest first")}
 	past := s.past()
-	for i := len(past) - 1; i >= 0 && len(lines) <= eventsListed; i-- {
-		if past[i].Lock.ID() == p.id {
-			l := widget.NewLine(w).Skip(widget.Style{}, margin)
-			s.event(l, &past[i], 0)
-			lines = append(lines, l.String())
-		}
+	for _, i := range s.journal.latest(p.id, len(past), eventsListed) {
+		l := widget.NewLine(w).Skip(widget.Style{}, margin)
+		s.event(l, &past[i], 0)
+		lines = append(lines, l.String())
 	}
 	if len(lines) == 1 {
 		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "none while we looked").String())
