@@ -182,7 +182,11 @@ func (p *program) confirm(o *releasing, seen keyspace.Lock, at time.Time) error 
 	}
 	in, ok := p.in.(*os.File)
 	if !ok || !term.IsTerminal(in.Fd()) {
-		return misuse("--yes answers for you", "nothing was done: there is no terminal to ask at")
+		hint := "--yes answers for you"
+		if o.production {
+			hint = "--yes with --token answers for you"
+		}
+		return misuse(hint, "nothing was done: there is no terminal to ask at")
 	}
 	yes := "y"
 	if o.production {
