@@ -73,6 +73,44 @@ func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
 	})
 }
 
+// What counts as slow is learnt from the way at its best, not from a first answer
+// that happened to be late.
+func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(0.1)
+		keepAsking(t, p, 1, time.Millisecond, 50*time.Millisecond)
+		keepAsking(t, p, 10, time.Millisecond, time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
+			t.Errorf("when the way takes six times as long, 100 requests took %v", took)
+		}
+	})
+}
+
+// A way that stays longer, as after a failover to another place, is the normal one
+// after a while; until then, less is asked, but not nothing.
+func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 1000, time.Millisecond, 6*time.Millisecond); took > 170*time.Second {
+			t.Errorf("on a longer way 1,000 requests took %v, want no more than 16 times their 10 s", took)
+		}
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took > 1100*time.Millisecond {
+			t.Errorf("after a thousand of them 100 more took %v, want 1 s", took)
+		}
+	})
+}
+
+func TestAFractionOfAMillisecondIsNothingToYieldTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 100*time.Microsecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 600*time.Microsecond); took > 1100*time.Millisecond {
+			t.Errorf("100 requests took %v, want 1 s", took)
+		}
+	})
+}
+
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPace(0.001)

@@ -22,16 +22,15 @@ func dramatiq() keyspace.Format {
 		Tells:   "the value is a small number, and the key expires within a quarter of an hour",
 		Type:    "string",
 		Most:    keyspace.Possible,
-		Match:   func(key string) bool { return !otherwise(key) && !countedName(key) },
-		Glance: func(_, first string) keyspace.Confidence {
-			if !digits(first, 1, 4) {
+		Glance: func(key, first string) keyspace.Confidence {
+			if !digits(first, 1, 4) || countsOtherwise(key) {
 				return keyspace.No
 			}
 			return keyspace.Possible
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			out, ok := count(e.Value)
-			if !ok || !digits(e.Value, 1, 4) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
+			if !ok || !digits(e.Value, 1, 4) || countsOtherwise(e.Key) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
 				return keyspace.Lock{}, keyspace.No
 			}
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Why: []string{fmt.Sprintf("%d permits would be out", out)}}

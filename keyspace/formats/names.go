@@ -30,8 +30,8 @@ func signOf(key string) nameSign {
 }
 
 func signOfWord(word string) nameSign {
-	if len(word) < len("lock") || len(word) > len("semaphore") {
-		return anyName
+	if len(word) < len("lock") || len(word) > len("semaphore") || strings.IndexByte("ldmrsw", word[0]|0x20) < 0 {
+		return anyName // most words, without further ado
 	}
 	word = strings.ToLower(word)
 	for _, mode := range [...]string{"read", "write", "dist", "red", "rw", "r", "w"} {

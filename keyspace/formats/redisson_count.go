@@ -16,9 +16,8 @@ func redissonCount() keyspace.Format {
 		Source:  "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
 		Tells:   "the value is a small number, and the key has no TTL",
 		Type:    "string",
-		Match:   func(key string) bool { return !otherwise(key) && !countedName(key) },
 		Glance: func(key, first string) keyspace.Confidence {
-			if !digits(first, 1, 4) {
+			if !digits(first, 1, 4) || countsOtherwise(key) {
 				return keyspace.No
 			}
 			return keyspace.Possible // what listens to it is not known at a glance
@@ -27,7 +26,7 @@ func redissonCount() keyspace.Format {
 			return []string{redissonName(redissonSemaphore, e.Key), redissonName(redissonLatch, e.Key)}
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			if !digits(e.Value, 1, 4) || !e.Expires.IsZero() {
+			if !digits(e.Value, 1, 4) || !e.Expires.IsZero() || countsOtherwise(e.Key) {
 				return keyspace.Lock{}, keyspace.No
 			}
 			left, _ := count(e.Value)
@@ -64,6 +63,10 @@ func subscribers(e keyspace.Entry) int {
 	}
 	return int(n)
 }
+
+// countsOtherwise reports whether the name of a key says that a number in it has
+// nothing to do with locks.
+func countsOtherwise(key string) bool { return otherwise(key) || countedName(key) }
 
 // countedName reports whether a name says that its value counts something.
 func countedName(key string) bool {

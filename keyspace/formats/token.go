@@ -103,7 +103,7 @@ func (t token) confidence(key string, expires bool) keyspace.Confidence {
 	if !expires && !t.rare {
 		sure = lower(sure)
 	}
-	if otherwise(key) {
+	if sure > keyspace.No && otherwise(key) {
 		sure = lower(sure)
 	}
 	return sure
