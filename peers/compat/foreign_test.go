@@ -42,7 +42,7 @@ func foreigners() []foreign {
 		{name: "redis-semaphore", command: node("semaphore", "sku-9"), key: "semaphore:sku-9", format: "redis-semaphore",
 			kind: keyspace.Semaphore, sure: keyspace.Certain, ttl: ttl},
 		{name: "bullmq", command: node("bullmq", "mail"), key: "bull:mail:1:lock", format: "bullmq", kind: keyspace.Mutex, sure: keyspace.Certain, ttl: 30 * time.Second},
-		{name: "redis-py", command: python("nightly", "20"), key: "nightly", format: "redis-py", kind: keyspace.Mutex, sure: keyspace.Likely, ttl: ttl, since: true},
+		{name: "redis-py", command: python("nightly", "60"), key: "nightly", format: "redis-py", kind: keyspace.Mutex, sure: keyspace.Likely, ttl: ttl, since: true},
 		{name: "redis-py without a timeout", command: python("lock:nightly"), key: "lock:nightly", format: "redis-py",
 			kind: keyspace.Mutex, sure: keyspace.Likely, since: true},
 	}

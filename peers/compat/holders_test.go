@@ -21,8 +21,8 @@ import (
 	"locktop/server"
 )
 
-// ttl is that of every lock taken here.
-const ttl = 20 * time.Second
+// ttl is that of every lock taken here: long enough for a machine that is slow.
+const ttl = time.Minute
 
 // peer is another library's way to lock.
 type peer struct {

@@ -6,7 +6,7 @@ import { Mutex, Semaphore } from 'redis-semaphore'
 import Redlock4 from 'redlock'
 import Redlock5 from 'redlock5'
 
-const ttl = 20_000
+const ttl = 60_000
 const [library, port, key] = process.argv.slice(2)
 const redis = new Redis(Number(port), '127.0.0.1', { maxRetriesPerRequest: null })
 
