@@ -135,6 +135,11 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 	nothing := fixed{snap: on("", began, 5)}
 	walking := fixed{snap: on("", began, 5)}
 	walking.snap.Complete = false
+	never := func(token string) fixed {
+		s := on("", began, 5, "a="+token)
+		s.Locks[0].Expires, s.Locks[0].Holders[0].Expires = time.Time{}, time.Time{}
+		return fixed{snap: s}
+	}
 	has := func(seconds int, token string) fixed { return fixed{snap: on("", began, seconds, "a="+token)} }
 	for _, c := range []struct {
 		name    string
@@ -149,6 +154,8 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		{"a minority is left", stations(has(9, "x"), has(4, "x"), nothing, nothing, nothing), Partial, "x", 9 * time.Second, "xx..."},
 		{"nobody has won", stations(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), Partial, "x y", 5 * time.Second, "xxyy?"},
 		{"a late loser", stations(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), Held, "x", 5 * time.Second, "xxxy?"},
+		{"half of them are no majority", stations(has(5, "x"), has(5, "x"), nothing, nothing), Partial, "x", 5 * time.Second, "xx.."},
+		{"for ever on one of them", stations(never("x"), has(3, "x"), has(6, "x"), nothing, nothing), Held, "x", 3 * time.Second, "xxx.."},
 		{"not looked through", stations(has(5, "x"), has(5, "x"), nothing, nothing, walking), Partial, "x", 5 * time.Second, "xx..?"},
 	} {
 		s := pictureOf(t, fleetOf(FleetOptions{Mode: "redlock", Votes: true}, c.servers))
@@ -167,7 +174,7 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		if left, _ := l.TTL(s.At); left != c.left {
 			t.Errorf("%s: it has %v left, want %v", c.name, left, c.left)
 		}
-		if got := spelt(l.Votes); got != c.votes || l.Node != "node1,node2,node3,node4,node5" {
+		if got := spelt(l.Votes); got != c.votes || l.Node != "node1,node2,node3,node4,node5"[:6*len(c.servers)-1] {
 			t.Errorf("%s: the votes are %s on %s, want %s", c.name, got, l.Node, c.votes)
 		}
 	}
@@ -187,6 +194,23 @@ func spelt(votes []Vote) string {
 		}
 	}
 	return out
+}
+
+// What the servers say of one holder is put together: it holds since it had a
+// majority, as often as on any of them, and of the formats the surest counts.
+func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
+	has := func(since time.Duration, count int, sure Confidence) fixed {
+		s := on("", began, 9, "a=x")
+		s.Locks[0].Confidence = sure
+		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Count = began.Add(since), count
+		return fixed{snap: s}
+	}
+	all := stations(has(-3*time.Second, 1, Likely), has(-5*time.Second, 2, Certain), has(-4*time.Second, 1, Likely))
+	l := pictureOf(t, fleetOf(FleetOptions{Votes: true}, all)).Locks[0]
+	h := l.Holders[0]
+	if !h.Since.Equal(began.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != Certain {
+		t.Errorf("found %+v, %v", h, l.Confidence)
+	}
 }
 
 func TestWhatHappensToARedlockHappensOnce(t *testing.T) {

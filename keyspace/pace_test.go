@@ -6,6 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
 )
 
 func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
@@ -124,4 +128,31 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 			t.Error("it is ready long before its time")
 		}
 	})
+}
+
+// Whoever gives up while the budget is spent does not wait until it is not.
+func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := NewPace(0.001)
+	p.spend(time.Hour, 0, time.Now())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := NewScanner(rdb, ScanOptions{Pace: p}).Scan(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
+	}
 }

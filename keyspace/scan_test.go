@@ -765,6 +765,32 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A server that takes a connection and never says a word holds nobody up for
+// longer than they want to wait.
+func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	rdb := connect(t, redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := keyspace.NewScanner(rdb, justTokens()).Scan(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it found what nobody told it")
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
+	}
+}
+
 func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 	rdb := realServer(t)
 	want := map[string]string{
