@@ -154,6 +154,7 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		{"a minority is left", stations(has(9, "x"), has(4, "x"), nothing, nothing, nothing), Partial, "x", 9 * time.Second, "xx..."},
 		{"nobody has won", stations(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), Partial, "x y", 5 * time.Second, "xxyy?"},
 		{"a late loser", stations(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), Held, "x", 5 * time.Second, "xxxy?"},
+		{"an early loser", stations(has(9, "b"), has(5, "x"), has(5, "x"), has(5, "x"), silent), Held, "x", 5 * time.Second, "bxxx?"},
 		{"half of them are no majority", stations(has(5, "x"), has(5, "x"), nothing, nothing), Partial, "x", 5 * time.Second, "xx.."},
 		{"for ever on one of them", stations(never("x"), has(3, "x"), has(6, "x"), nothing, nothing), Held, "x", 3 * time.Second, "xxx.."},
 		{"not looked through", stations(has(5, "x"), has(5, "x"), nothing, nothing, walking), Partial, "x", 5 * time.Second, "xx..?"},
