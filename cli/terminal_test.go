@@ -53,6 +53,20 @@ func (term *terminal) tmux(args ...string) string {
 
 func (term *terminal) screen() string { return term.tmux("capture-pane", "-p") }
 
+// quit leaves whatever is open, and then the program.
+func (term *terminal) quit() {
+	term.t.Helper()
+	for range 200 {
+		for _, key := range []string{"Escape", "q"} {
+			if exec.Command("tmux", "-S", term.socket, "send-keys", key).Run() != nil {
+				return // there is nobody left to press a key for
+			}
+			time.Sleep(100 * time.Millisecond) // together they would be another key
+		}
+	}
+	term.t.Fatalf("it does not end\n%s", term.screen())
+}
+
 // press presses a key, named as tmux names it.
 func (term *terminal) press(key string) *terminal {
 	term.t.Helper()
