@@ -69,7 +69,7 @@ func numbered(name string, side int) string {
 }
 
 func (f *openFiles) create(name string) (*os.File, error) {
-	file, err := os.Create(name)
+	file, err := createPrivate(name)
 	if err != nil {
 		return nil, fmt.Errorf("write the outcome: %w", err)
 	}
@@ -118,9 +118,14 @@ func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
 	return nil
 }
 
+// createPrivate makes a file that its owner alone may read: tokens may be in it.
+func createPrivate(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
 // writeFile makes a file and has it filled.
 func writeFile(name string, write func(io.Writer) error) error {
-	file, err := os.Create(name)
+	file, err := createPrivate(name)
 	if err != nil {
 		return err
 	}

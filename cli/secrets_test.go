@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"locktop/server"
+)
+
+// canary is a password that must not be seen anywhere again. It has a character
+// that URLs write in two ways.
+const (
+	canary       = "c4nary-f00d!cafe"
+	canaryInURLs = "c4nary-f00d%21cafe"
+)
+
+// leaked are the places where it is seen.
+func leaked(texts map[string]string) []string {
+	var places []string
+	for place, text := range texts {
+		if strings.Contains(text, "c4nary-f00d") {
+			places = append(places, place)
+		}
+	}
+	return places
+}
+
+// Every command, with a password in every place where one can be given, on a
+// server that takes it, on one that does not, and on none: it is in nothing that
+// is printed or written, and what is written is for its owner alone.
+func TestAPasswordIsNeverSeenAgain(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	send(t, addr, "ACL", "SETUSER", "ann", "on", ">"+canary, "~*", "&*", "+@all")
+	stranger := server.ForTest(t).Addr() // knows nobody called ann
+	home := t.TempDir()
+	program, err := exec.LookPath("locktop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(home, "config", "locktop", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	n := 0
+	for where, good := range map[string]bool{addr: true, stranger: false, "127.0.0.1:1": false, "no such host:99999x": false} {
+		url := "redis://ann:" + canaryInURLs + "@" + where
+		text := "contexts:\n  c: {url: " + `"` + url + `"` + ", locks: ['some:*']}\n"
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ways := []struct {
+			name, in string
+			args     []string
+			env      []string
+		}{
+			{"--url", "", []string{"-u", url}, nil},
+			{"--pass", "", []string{"-u", "redis://" + where, "--user", "ann", "-a", canary}, nil},
+			{"REDISCLI_AUTH", "", []string{"-u", "redis://" + where, "--user", "ann"}, []string{"REDISCLI_AUTH=" + canary}},
+			{"LOCKTOP_URL", "", nil, []string{"LOCKTOP_URL=" + url}},
+			{"--askpass", canary + "\n", []string{"-u", "redis://" + where, "--user", "ann", "--askpass"}, nil},
+			{"--context", "", []string{"--context", "c"}, nil},
+			{"--redlock", "", []string{"--redlock", url}, nil},
+		}
+		for _, way := range ways {
+			for _, command := range every(home, n) {
+				if command[0] == "load" && way.name == "--context" || command[0] == "load" && way.name == "--redlock" && !good {
+					continue
+				}
+				n++
+				cmd := exec.Command(program, append(command, way.args...)...)
+				cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_STATE_HOME=" + home + "/state", "XDG_CONFIG_HOME=" + home + "/config"}, way.env...)
+				cmd.Stdin = strings.NewReader(way.in)
+				var out, errs strings.Builder
+				cmd.Stdout, cmd.Stderr = &out, &errs
+				err := cmd.Run()
+				if places := leaked(map[string]string{"stdout": out.String(), "stderr": errs.String()}); len(places) > 0 {
+					t.Errorf("%s with %s on %s: on %v: %s%s", command, way.name, where, places, &out, &errs)
+				}
+				if exit := cmd.ProcessState.ExitCode(); !good && (err == nil || exit != exitNoConnect && exit != exitUsage) {
+					t.Errorf("%s with %s on %s ends with %d: %s", command, way.name, where, exit, &errs)
+				}
+			}
+		}
+	}
+	if err := os.Remove(config); err != nil {
+		t.Fatal(err)
+	}
+	checkWritten(t, home)
+}
+
+// every is each command that connects, with all files that it can write, in a
+// folder; n makes their names.
+func every(home string, n int) [][]string {
+	file := func(name string) string { return filepath.Join(home, name) }
+	fresh := file("r" + string(rune('a'+n%26)) + strings.Repeat("x", n/26) + ".lockrec")
+	return [][]string{
+		{"list"}, {"list", "--json"}, {"inspect", "lock:a", "--json"}, {"watch", "--for", "20ms"}, {"doctor", "--for", "20ms"},
+		{"record", fresh, "--for", "60ms"}, {"release", "orders", "--write", "--yes"},
+		{"load", "--duration", "60ms", "--check", "--events", file("events.jsonl"), "--html", file("report.html"), "--csv", file("seconds.csv"),
+			"--hgrm", file("wait.hgrm"), "--trace", file("trace.json"), "--check-html", file("check.html"), "--json"},
+	}
+}
+
+// checkWritten looks through everything that was written.
+func checkWritten(t *testing.T, home string) {
+	t.Helper()
+	kinds := map[string]bool{}
+	err := filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == home {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+			t.Errorf("others may read %s: its mode is %v", path, info.Mode().Perm())
+		}
+		if d.IsDir() {
+			return nil
+		}
+		kinds[filepath.Ext(path)] = true
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if len(leaked(map[string]string{path: string(data)})) > 0 {
+			t.Errorf("the password is in %s", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, kind := range []string{".jsonl", ".lockrec", ".html", ".csv", ".hgrm", ".json"} {
+		if !kinds[kind] {
+			t.Errorf("no file %s was written: the test proves little", kind)
+		}
+	}
+}
