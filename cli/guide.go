@@ -51,7 +51,7 @@ func (g *guide) Look(ctx context.Context, v tui.View) (tui.World, error) {
 	}
 	g.turn(t)
 	g.connection, g.selection = c, s
-	return g.world(t), nil
+	return g.world(ctx, t), nil
 }
 
 // turn goes on with another target, and ends the one before.
@@ -63,14 +63,14 @@ func (g *guide) turn(t *target) {
 }
 
 // world is what there is to see and to do on a target.
-func (g *guide) world(t *target) tui.World {
+func (g *guide) world(ctx context.Context, t *target) tui.World {
 	s := g.selection
 	w := tui.World{
 		Source: selected{t.follow(&s), &s}, Store: t.shelves(&s), Ledger: keepAll(t.servers),
 		Title: t.title, Guide: g,
 	}
 	if g.rights.write {
-		w.Breaker, w.Production = breakerOf(t.servers, g.log), g.rights.production
+		w.Breaker, w.Production = breakerOf(ctx, t.servers, g.log), g.rights.production
 	}
 	return w
 }

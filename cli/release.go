@@ -112,7 +112,7 @@ func (p *program) release(ctx context.Context, c *connection, s *selection, o *r
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	defer log.close()
-	if err := o.do(ctx, breakerOf(t.servers, log), seen); err != nil {
+	if err := o.do(ctx, breakerOf(ctx, t.servers, log), seen); err != nil {
 		return errorOf(err)
 	}
 	_, err = fmt.Fprintln(p.out, o.done(seen))

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
@@ -31,9 +33,13 @@ func (r *rights) check(c *connection) error {
 }
 
 // breakerOf changes the locks of the servers, and writes down what it does.
-func breakerOf(v *servers, log keyspace.Journal) *keyspace.Breaker {
+func breakerOf(ctx context.Context, v *servers, log keyspace.Journal) *keyspace.Breaker {
 	nodes := make(map[string]redis.UniversalClient)
-	for _, e := range v.endpoints() {
+	where, err := v.where(ctx)
+	if err != nil { // then those that are known
+		where = v.endpoints()
+	}
+	for _, e := range where {
 		if rdb, err := v.client(e); err == nil {
 			nodes[e.addr] = rdb
 		}

@@ -99,7 +99,7 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection, loo
 		defer log.close()
 		g.log = log
 	}
-	return p.screen(ctx, look, g.world(t))
+	return p.screen(ctx, look, g.world(ctx, t))
 }
 
 // screen shows w until the user leaves it or ctx ends.

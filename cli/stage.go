@@ -55,11 +55,11 @@ func (st *stage) open(ctx context.Context, o staging) error {
 // openTheatre starts n servers, inside this program unless they are to be real.
 func openTheatre(ctx context.Context, n int, real bool) (*ground, error) {
 	g := &ground{ours: true, close: func() {}}
-	err := g.startEmbedded(n)
+	start := func() error { return g.startEmbedded(n) }
 	if real {
-		err = g.startChildren(ctx, n)
+		start = func() error { return g.startChildren(ctx, n) }
 	}
-	if err != nil {
+	if err := start(); err != nil {
 		g.close()
 		return nil, err
 	}

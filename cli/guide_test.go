@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+func TestTheScreenTurnsToOtherLocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the program in a terminal")
+	}
+	srv := server.ForTest(t)
+	for db, key := range []string{"lock:zero", "lock:one"} {
+		rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DB: db, DisableIdentity: true})
+		defer rdb.Close()
+		if err := rdb.Set(t.Context(), key, "0b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := rdb.Set(t.Context(), "mutex:"+key, "1b9f2c7e-3d4a-4c1b-9b0a-7d8d3f2b5c1e", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lacks := func(text string) func(string) bool {
+		return func(screen string) bool {
+			return strings.Contains(screen, "locks  ") && !strings.Contains(screen, text)
+		}
+	}
+	term := openTerminal(t, 160, 45, "-u", "redis://"+srv.Addr(), "--write")
+	term.want("lock:zero", "mutex:lock:zero").press(":").enter("db 1").press("Enter")
+	term.want("lock:one", srv.Addr()+"/1").wait("nothing of database 0", lacks("lock:zero"))
+	term.press(":").enter("match mutex:*").press("Enter").want("1 lock ", "mutex:lock:one")
+	term.press("x").press("b").want("still believes").press("y").want("done: break mutex:lock:one")
+
+	one := redis.NewClient(&redis.Options{Addr: srv.Addr(), DB: 1, DisableIdentity: true})
+	defer one.Close()
+	if n, err := one.Exists(context.Background(), "mutex:lock:one").Result(); n != 0 || err != nil {
+		t.Errorf("%d locks are left, %v", n, err)
+	}
+	term.press(":").enter("db all").press("Enter").want("acts on the locks of one database")
+	term.press(":").enter("match *").press("Enter").want("lock:one")
+}

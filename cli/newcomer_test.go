@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// Somebody who has never seen the program reads nothing but its screen, and
+// presses thirteen keys.
+func TestANewcomerSeesWhatLocksDo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays scenes in a terminal")
+	}
+	term := openTerminal(t, 120, 40, "demo")
+	term.want("what do you want to see?", "a … s choose", "Esc close").press("Escape")
+	term.want("job:nightly", "stuck", "OWNER", "TTL")
+
+	term.press("3").want("f fault").press("f").want("a holder is gone without releasing").press("c")
+	term.want("dies without releasing load:", "before the lease", "1 dead")
+	term.wait("the lease runs out", func(screen string) bool {
+		words := strings.Join(strings.Fields(screen), " ")
+		return strings.Contains(words, "the crash") && strings.Contains(words, "comes in")
+	})
+
+	term.press("m").want("freeze-fenced").press("e")
+	term.want("struck by a freeze", "1 frozen")
+	term.want("still believes it has", "comes in, too")
+	term.want("refused, its", "older than what was seen", "0 overlaps: the lock held")
+
+	term.press("m").want("redlock-minority").press("j").press("4")
+	term.want("3 of 5 servers answer, a majority is 3: locks are taken and released as before")
+	term.press("j").press("j").press("d")
+	term.want("2 of 5 servers answer, a majority is 3: nobody can take a lock")
+	term.press("3").want("2 of 5 are left, too few", "0 overlaps: the lock held")
+	if term.pressed > 13 {
+		t.Errorf("%d keys were pressed, want 13 at most", term.pressed)
+	}
+}
+
+func TestTheRealDemoHasRealServersOnly(t *testing.T) {
+	server.ForTest(t) // which skips where there are none
+	st, err := openStage(t.Context(), staging{clients: 3, real: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append([]*redis.Client{st.rdb}, st.quorum.Nodes...)
+	if len(all) != 6 {
+		t.Errorf("there are %d servers, want one and five", len(all))
+	}
+	for _, rdb := range all {
+		info, err := rdb.Info(t.Context(), "server").Result()
+		if err != nil || !strings.Contains(info, "process_id") {
+			t.Errorf("%s is no redis-server: %v", rdb.Options().Addr, err)
+		}
+	}
+	st.close()
+	for _, rdb := range all {
+		again := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
+		if err := again.Ping(context.Background()).Err(); err == nil {
+			t.Errorf("%s goes on", rdb.Options().Addr)
+		}
+		_ = again.Close()
+	}
+}
