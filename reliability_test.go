@@ -17,39 +17,39 @@ var update = flag.Bool("update", false, "write what docs/reliability.md says of 
 
 const reliabilityPage = "docs/reliability.md"
 
-// row is a line of the page's table: a number, what must be survived, and the
-// tests, which are written here.
-var row = regexp.MustCompile(`^\| (\d+) \| (.+?) \| (.*?) ?\|$`)
+// row is a line of the page's tables: the number of a scenario or of a promise,
+// what is said of it, and the tests, which are written here.
+var row = regexp.MustCompile(`^\| (P?\d+) \| (.+) \| (.*?) ?\|$`)
 
-// Every scenario that the page lists is covered by a test whose comment carries
-// its number, and the page names just these tests.
+// Every scenario and every promise that the page lists is covered by a test whose
+// comment carries its number, and the page names just these tests.
 func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile(reliabilityPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	covered := testsByScenario(t)
+	covered := testsByNumber(t)
 	lines := strings.Split(string(page), "\n")
 	for i, line := range lines {
 		cells := row.FindStringSubmatch(line)
 		if cells == nil {
 			continue
 		}
-		number, err := strconv.Atoi(cells[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		number := cells[1]
 		tests := covered[number]
 		delete(covered, number)
 		if len(tests) == 0 && !strings.HasPrefix(cells[3], "not: ") {
-			t.Errorf("scenario %d (%s) has no test; name one in a test's comment (Scenario %d.), or say why not, beginning with \"not: \"", number, cells[2], number)
+			t.Errorf("%s (%s) has no test; name one in a test's comment (Scenario 7., Promise P7.), or say why not, beginning with \"not: \"", number, cells[2])
 		}
 		if len(tests) > 0 {
-			lines[i] = fmt.Sprintf("| %d | %s | %s |", number, cells[2], strings.Join(tests, "<br>"))
+			lines[i] = fmt.Sprintf("| %s | %s | %s |", number, cells[2], strings.Join(tests, "<br>"))
+		}
+		if promised, figure, _ := strings.Cut(cells[2], " | "); strings.HasPrefix(number, "P") && (promised == "" || figure == "") {
+			t.Errorf("%s has no figure", number)
 		}
 	}
 	for number, tests := range covered {
-		t.Errorf("%v cover scenario %d, which is not on the page", tests, number)
+		t.Errorf("%v cover %s, which is not on the page", tests, number)
 	}
 	want := strings.Join(lines, "\n")
 	switch {
@@ -66,19 +66,26 @@ func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
 var (
 	mention = regexp.MustCompile(`[Ss]cenarios? (\d+(?:(?:,| and|–| to)\s+\d+|–\d+)*)`)
 	number  = regexp.MustCompile(`\d+`)
+	promise = regexp.MustCompile(`\bP\d+\b`)
+	proof   = regexp.MustCompile(`^(Test|Fuzz)`)
 )
 
-// testsByScenario returns the names of the tests whose comments carry a number.
-func testsByScenario(t *testing.T) map[int][]string {
+// testsByNumber returns the names of the tests whose comments carry the number of
+// a scenario or of a promise.
+func testsByNumber(t *testing.T) map[string][]string {
 	t.Helper()
-	covered := make(map[int][]string)
+	covered := make(map[string][]string)
 	eachFile(t, func(name string, file *ast.File) {
 		for _, decl := range file.Decls {
 			test, ok := decl.(*ast.FuncDecl)
-			if !ok || !strings.HasSuffix(name, "_test.go") || !strings.HasPrefix(test.Name.Name, "Test") {
+			if !ok || !strings.HasSuffix(name, "_test.go") || !proof.MatchString(test.Name.Name) {
 				continue
 			}
+			numbers := promise.FindAllString(test.Doc.Text(), -1)
 			for _, n := range scenarios(test.Doc.Text()) {
+				numbers = append(numbers, strconv.Itoa(n))
+			}
+			for _, n := range numbers {
 				covered[n] = append(covered[n], "`"+path.Dir(name)+"."+test.Name.Name+"`")
 			}
 		}

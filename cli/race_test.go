@@ -44,6 +44,8 @@ func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[strin
 
 // Many release commands against clients that take their locks anew all the time:
 // what is broken is what was seen, and nothing else.
+//
+// Promise P11.
 func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	clearEnvironment(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())

@@ -38,6 +38,7 @@ func keepAsking(t *testing.T, p *Pace, requests int, busy, way time.Duration) ti
 	return time.Since(begin)
 }
 
+// Promise P8.
 func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const busy = time.Millisecond

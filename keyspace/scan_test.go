@@ -813,6 +813,8 @@ func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 
 // However slow the machine, the time that the server has spent on us is no more
 // than the share of the time that has passed.
+//
+// Promise P8.
 func TestAScanKeepsToItsBudget(t *testing.T) {
 	rdb := realServer(t)
 	fill(t, rdb, 20_000)

@@ -53,7 +53,7 @@ func hardship(kind Kind) Scenario {
 	return s
 }
 
-// Scenarios 36, 52, 54, 61, 69, 71, 74 and 110, second half.
+// Scenarios 36, 52, 54, 61, 69, 71, 74 and 110, second half. Promise P12.
 func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
 	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
@@ -166,7 +166,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	}
 }
 
-// Scenario 111, first half.
+// Scenario 111, first half. Promise P1.
 func TestTenThousandHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	s := Scenario{Clients: 16, Keys: Keys{N: 4}, Lock: Lock{Fence: true}, Hold: Const(0), Think: Const(0)}
 	r, err := New(Servers{Redis: connect(t, server.ForTest(t).Addr())}, s)

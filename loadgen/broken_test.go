@@ -383,7 +383,7 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 	return time.Since(began), ""
 }
 
-// And the same lock without a mistake is not, though it is cut off as often.
+// And the same lock without a mistake is not, though it is cut off as often. Promise P12.
 func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	s := Scenario{

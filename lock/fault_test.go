@@ -26,7 +26,7 @@ func TestADeadContextSendsNothing(t *testing.T) {
 	})
 }
 
-// Scenarios 71 and 82: the server acts on a request that was given up.
+// Scenarios 71 and 82: the server acts on a request that was given up. Promise P3.
 func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})

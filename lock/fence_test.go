@@ -7,7 +7,7 @@ import (
 	"locktop/lock"
 )
 
-// Scenario 108.
+// Scenario 108. Promise P6.
 func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})

@@ -289,7 +289,7 @@ func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 	})
 }
 
-// Scenario 59: the renewal that waited for a server to go on comes too late there.
+// Scenario 59: the renewal that waited for a server to go on comes too late there. Promise P2.
 func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 	t.Parallel()
 	onChild(t, func(r *rig, child *server.Child) {

@@ -33,7 +33,7 @@ const (
 	increments           = 4_000
 )
 
-// Scenario 7, over processes: an unprotected counter under one mutex is exact.
+// Scenario 7, over processes: an unprotected counter under one mutex is exact. Promise P1.
 func TestAMutexKeepsProcessesApart(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		var all errgroup.Group
@@ -96,6 +96,8 @@ func increment(rdb *redis.Client, m *lock.Mutex) error {
 
 // Scenario 57: a process that was stopped past its TTL wakes up without a lock,
 // and knows it before it does anything.
+//
+// Promise P2.
 func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(r *rig) {
@@ -148,6 +150,8 @@ func hold(c *lock.Client) error {
 
 // Scenario 109: it wakes up in the middle of its work, and does not ask. A
 // resource that checks fences has the last word.
+//
+// Promise P6.
 func TestALateWriteIsRefusedByItsFence(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(r *rig) {

@@ -123,7 +123,7 @@ func TestAnOutageIsNotToldAsContention(t *testing.T) {
 	})
 }
 
-// Scenario 68.
+// Scenario 68. Promise P5.
 func TestTwoFrozenNodesCostAtMostThreeTimeoutsToLockAndOneToUnlock(t *testing.T) {
 	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
@@ -174,7 +174,7 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 	})
 }
 
-// Scenario 69, killed nodes.
+// Scenario 69, killed nodes. Promise P5.
 func TestWithThreeOfFiveKilledNobodyLocksAndNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 5, func(r *nodes) {
@@ -249,7 +249,7 @@ func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 	}
 }
 
-// Scenario 71: what a stopped node executes later is undone behind it.
+// Scenario 71: what a stopped node executes later is undone behind it. Promise P3.
 func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
@@ -294,7 +294,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 	})
 }
 
-// Scenario 72.
+// Scenario 72. Promise P5.
 func TestOfManyWhoStartAtOnceSomebodyWins(t *testing.T) {
 	const starters, rounds = 20, 200
 	nodesOnRedis(t, 5, func(r *nodes) {
@@ -702,7 +702,7 @@ func votes(l *lock.Lease, is func(lock.Vote) bool) int {
 	return n
 }
 
-// Scenario 80: the numbers rise whichever quorum grants them.
+// Scenario 80: the numbers rise whichever quorum grants them. Promise P6.
 func TestFencesRiseOverChangingQuorums(t *testing.T) {
 	const nodeCount, rounds = 5, 500
 	nodesOnRedis(t, nodeCount, func(r *nodes) {
@@ -772,7 +772,7 @@ func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 	})
 }
 
-// Scenario 82, over nodes.
+// Scenario 82, over nodes. Promise P3.
 func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})

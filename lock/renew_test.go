@@ -119,6 +119,8 @@ func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
 
 // Scenarios 52 and 60: whenever the holder is cut off, its context ends before
 // its key does.
+//
+// Promise P2.
 func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 1999 * time.Millisecond, 2900 * time.Millisecond, 4 * time.Second} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {

@@ -124,7 +124,7 @@ func TestAWriterEntersWhenTheLastReaderHasLeft(t *testing.T) {
 	})
 }
 
-// Scenario 25, and re-entry: who is in already is not held off.
+// Scenario 25, and re-entry: who is in already is not held off. Promise P7.
 func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
@@ -206,7 +206,7 @@ func TestAWriterThatGivesUpLetsReadersInAtOnce(t *testing.T) {
 	})
 }
 
-// Scenario 27, with and without a crash of the first reader.
+// Scenario 27, with and without a crash of the first reader. Promise P7.
 func TestAWriterWaitsForTheReaderWhoStaysLongest(t *testing.T) {
 	for name, c := range map[string]struct {
 		unlocks bool
@@ -238,7 +238,7 @@ func TestAWriterWaitsForTheReaderWhoStaysLongest(t *testing.T) {
 	}
 }
 
-// Scenario 28.
+// Scenario 28. Promise P7.
 func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})

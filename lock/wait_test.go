@@ -56,7 +56,7 @@ func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
 	})
 }
 
-// Scenario 43: with every message lost, waiters get in when the lease is over.
+// Scenario 43: with every message lost, waiters get in when the lease is over. Promise P4.
 func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
@@ -110,6 +110,8 @@ func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 
 // Scenario 45, in one process: a hundred goroutines of one identity, and a
 // hundred identities, cost few attempts a release.
+//
+// Promise P4.
 func TestNoHerd(t *testing.T) {
 	for name, identity := range map[string]func(*lock.Client, int) *lock.Client{
 		"goroutines": func(c *lock.Client, _ int) *lock.Client { return c },
@@ -338,6 +340,8 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 
 // Scenario 41: a waiter is told, it does not find out. On a server the median must
 // be below any interval of looking; what it is depends on the machine.
+//
+// Promise P4.
 func TestAReleaseIsHeardAtOnce(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}).Mutex("orders", lock.Options{}), r.client(lock.Config{Owner: "b"}).Mutex("orders", lock.Options{})

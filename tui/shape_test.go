@@ -154,6 +154,7 @@ func (l *hostileLoad) Scenario() loadgen.Scenario {
 
 func (l *hostileLoad) Start() error { return fmt.Errorf("start: %s", l.s) }
 
+// Promise P10.
 func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
 	all := payloads()
 	rnd := rand.New(rand.NewPCG(3, 4))

@@ -29,6 +29,7 @@ func unplain(t *testing.T, s string) string {
 	return b.String()
 }
 
+// Promise P10.
 func TestPlainShowsWhatTerminalsWouldObey(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                       "",
@@ -100,6 +101,7 @@ func TestPlainRunesStandInCellsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Promise P10.
 func FuzzPlain(f *testing.F) {
 	for _, s := range []string{"", "lock:a", "\x1b[31m", "\x9b", "\u009b", "a\\x1bb", " ", "\u202e", "👩‍👧", "🇩🇪", "\xf0\x9f", "한글", "ก็", "\\"} {
 		f.Add(s)
