@@ -80,7 +80,11 @@ func TestWhatIsTooBigForALockIsShownAsWhatItIs(t *testing.T) {
 	if n := received.Load(); n > 1<<20 {
 		t.Errorf("%d bytes were fetched for that", n)
 	}
+	load(t, rdb, []string{"CONFIG", "RESETSTAT"})
 	if sure := scan(t, rdb).Locks; len(sure) > 0 {
 		t.Errorf("without being asked for, it shows %v", sure)
+	}
+	if stats := rdb.Info(t.Context(), "commandstats").Val(); strings.Contains(stats, "cmdstat_lrange") {
+		t.Error("without being asked for, it reads them")
 	}
 }
