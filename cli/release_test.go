@@ -227,3 +227,38 @@ func TestDoctorIsContentWithASoundServer(t *testing.T) {
 		t.Errorf("code %d: %s%s", code, out, said)
 	}
 }
+
+// Each server of a Redlock gives up the token that was seen, and no other.
+func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		have []string // the token of each server
+		left []string
+	}{
+		{"a majority, and a copy of somebody else", []string{token, token, otherToken}, []string{"", "", otherToken}},
+		{"left over on one server", []string{"", token, ""}, []string{"", "", ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rig := server.IndependentForTest(t, len(c.have))
+			var urls []string
+			for i, node := range rig.Nodes() {
+				urls = append(urls, "redis://"+node.Addr())
+				if c.have[i] != "" {
+					send(t, node.Addr(), "SET", "lock:a", c.have[i], "PX", "60000")
+				}
+			}
+			out, said, code := ran(t, "release", "lock:a", "--write", "--yes", "--token", token, "--redlock", strings.Join(urls, ","))
+			if code != exitFine || out != "lock:a is released\n" {
+				t.Errorf("code %d: %s%s", code, out, said)
+			}
+			for i, node := range rig.Nodes() {
+				if got := value(t, node.Addr(), "lock:a"); got != c.left[i] {
+					t.Errorf("server %d has %q, want %q", i+1, got, c.left[i])
+				}
+			}
+			if lines := audited(t); len(lines) != 2 || lines[1].Outcome != "done" {
+				t.Errorf("written down: %+v", lines)
+			}
+		})
+	}
+}

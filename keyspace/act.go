@@ -22,14 +22,20 @@ var (
 )
 
 // ChangedError says what has become of a lock that is not as it was seen. It is
-// an ErrChanged. Nothing was done.
+// an ErrChanged. Nothing was done where it was another; of a Redlock, some servers
+// may have had it as it was seen, but no majority of those that should have.
 type ChangedError struct {
-	Key string
-	Now *Lock // nil: it is gone
+	Key  string
+	Now  *Lock // nil: it is gone
+	Done int   // servers of a Redlock on which it was done …
+	Of   int   // … of those on which it was seen
 }
 
 // Error says who holds the lock now.
 func (e *ChangedError) Error() string {
+	if e.Done > 0 {
+		return fmt.Sprintf("done on %d of %d servers only: elsewhere %q is %s", e.Done, e.Of, e.Key, e.now())
+	}
 	return fmt.Sprintf("nothing was done: %q is %s", e.Key, e.now())
 }
 
@@ -139,7 +145,7 @@ func (b *Breaker) do(ctx context.Context, d deed, seen Lock, sum *Audit) error {
 		sum.Outcome, sum.Err = Failed, errors.Join(failures...).Error()
 		return errors.Join(failures...)
 	default:
-		changed := &ChangedError{Key: seen.Key, Now: b.look(ctx, seen)}
+		changed := &ChangedError{Key: seen.Key, Now: b.look(ctx, seen), Done: sum.Nodes, Of: len(places)}
 		sum.Outcome, sum.Now = Changed, changed.now()
 		return changed
 	}

@@ -411,3 +411,29 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 		t.Errorf("broken: %v", err)
 	}
 }
+
+// Of three servers that had a token two have another by now: there it stays.
+func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
+	const seen, next = "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
+	nodes := make(map[string]redis.UniversalClient)
+	lock := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: seen, Count: 1}}}
+	for _, has := range []string{next, seen, next} {
+		rdb := connect(t, server.ForTest(t).Addr())
+		load(t, rdb, []string{"SET", "lock:a", has, "PX", "60000"})
+		nodes[rdb.Options().Addr] = rdb
+		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
+	}
+	written := &diary{}
+	_, err := keyspace.NewBreaker(nodes, formats.All(), written).Break(t.Context(), lock)
+	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
+		t.Errorf("it says %v", err)
+	}
+	for i, want := range []string{next, "", next} {
+		if got := nodes[lock.Votes[i].Node].Get(t.Context(), "lock:a").Val(); got != want {
+			t.Errorf("server %d has %q, want %q", i+1, got, want)
+		}
+	}
+	if last := written.lines[len(written.lines)-1]; last.Outcome != keyspace.Changed || last.Nodes != 1 {
+		t.Errorf("written down: %+v", last)
+	}
+}
