@@ -32,3 +32,18 @@ func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
 		}
 	}
 }
+
+// Nor was one whose release was announced, however it was learnt that it changed.
+func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
+	until := time.UnixMilli(1_763_683_200_000)
+	held := func(id string) Lock {
+		return Lock{Key: "a", Expires: until, Holders: []Holder{{ID: id, Count: 1, Expires: until}}}
+	}
+	for _, c := range []struct{ witness, want EventKind }{{"", Stolen}, {Released, Released}} {
+		d := diff{at: until.Add(-time.Minute), blur: exactJitter, witness: c.witness}
+		d.change(held("first"), held("next"))
+		if got := d.events[0].Kind; got != c.want {
+			t.Errorf("with %q known it is %s, want %s", c.witness, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package keyspace
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// Connections that were seen on a server that was lost say nothing of those on
+// the one that answers next.
+func TestNobodyIsMissedWhoWasSeenBeforeTheServerWasLost(t *testing.T) {
+	now := time.UnixMilli(1_763_683_200_000)
+	l := Lock{Key: "a", Holders: []Holder{{ID: "1", Label: "worker-3", Count: 1}}}
+	present, absent := map[string]bool{"worker-3": true}, map[string]bool{"other": true}
+	for _, lost := range []bool{false, true} {
+		f := &Follower{scanner: &Scanner{}}
+		came := make(map[hold]bool)
+		f.attendance.mark(l, present, came, now)
+		f.attendance.came = came
+		if lost {
+			f.failed(errors.New("the network is down"))
+		}
+		marked, _ := f.attendance.mark(l, absent, make(map[hold]bool), now)
+		if missed := !marked.Holders[0].Left.IsZero(); missed == lost {
+			t.Errorf("the server was lost: %v, and the holder is missed: %v", lost, missed)
+		}
+	}
+}
