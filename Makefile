@@ -32,6 +32,10 @@ race: ## run the tests in random order under the race detector
 lint: ## formatting, vet and staticcheck
 	@bash .ci/lint
 
+.PHONY: vuln
+vuln: ## look for known vulnerabilities, where their database can be reached
+	@bash .ci/vuln
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZ (30s)
 	@bash .ci/fuzz $(FUZZ)

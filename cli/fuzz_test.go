@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// checkRefusal checks that an error is one line, and repeats nothing of what may
+// have been a password.
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		t.Errorf("%q is no line for people", err)
+	}
+	if strings.Contains(err.Error(), canary) {
+		t.Errorf("%q repeats the password", err)
+	}
+}
+
+// Whatever stands around a password, it is part of an address, or is refused
+// without being repeated; and an address that is shown does not show it.
+func FuzzURL(f *testing.F) {
+	for _, around := range [][2]string{
+		{"redis://ann:", "@localhost:6379/3"}, {"rediss://:", "@h"}, {"unix://u:", "@/tmp/r.sock?db=2"}, {"redis://u:", "@[::1]:1/0?db=1"},
+		{"redis://user:", "@host:99999x/0"}, {"redis://a:", "@ b"}, {"redis://%zz", "@"}, {"http://x:", "@y"}, {"", ""}, {"\x00", "\n"},
+		{"redis://h/-1?p=", ""}, {"redis:", ""}, {"redis://h#", ""}, {"redis://", ""}, {"redis://h/", ""}, {"redis://h?db=", ""},
+	} {
+		f.Add(around[0], around[1])
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		e, err := parseURL("--url", before+canary+after)
+		checkRefusal(t, err)
+		if err != nil {
+			return
+		}
+		if e.addr == "" || e.db < 0 || e.network != "tcp" && e.network != "unix" {
+			t.Errorf("%q is %+v", before+canary+after, e)
+		}
+		if strings.Contains(e.pass, canary) && !strings.Contains(e.addr, canary) && strings.Contains(e.String()+e.title(), canary) {
+			t.Errorf("it is shown with its password: %s", e)
+		}
+	})
+}
+
+// Any file is a configuration, or is refused without one of its values being
+// repeated: it may have been a password.
+func FuzzConfig(f *testing.F) {
+	for _, around := range [][2]string{
+		{"contexts:\n  prod: {url: 'redis://:", "@h', production: true, readonly: true, theme: dark, locks: ['a*']}\n"},
+		{"contexts: [", "]"}, {"contexts:\n  a: &x {url: 1}\n  b: *x\n#", ""}, {"contexts:\n  a: {production: ", "}"}, {"a: b: ", ""}, {"\t", ""},
+		{"%YAML 9", ""}, {"contexts: {a: {locks: ", "}}"}, {"contexts: {a: {url: !!int ", "}}"}, {"- ", ""}, {"&a *", ""},
+	} {
+		f.Add(around[0], around[1])
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		text := before + canary + after
+		_, err := readContexts(strings.NewReader(text))
+		// The name of a key that is not known is repeated: it helps, and is no value.
+		if err == nil || !strings.Contains(err.Error(), "there is no key") {
+			checkRefusal(t, err)
+		}
+	})
+}
