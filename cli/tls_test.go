@@ -77,19 +77,32 @@ func leaf() *x509.Certificate {
 	}
 }
 
+// secured starts a server that speaks TLS on a port of its own, besides the plain
+// one.
+func secured(t *testing.T, args ...string) (plain *server.Child, port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	l.Close()
+	return server.ForTest(t, append([]string{"--tls-port", port}, args...)...), port
+}
+
 func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 	clearEnvironment(t)
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "server", leaf())
 	clientCert, clientKey := ca.issue(t, "client", leaf())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	plain := server.ForTest(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
-	address := "rediss://127.0.0.1:" + strconv.Itoa(port)
+	strayCert, strayKey := newAuthority(t).issue(t, "stray", leaf())
+	old := leaf()
+	old.NotBefore, old.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	oldCert, oldKey := ca.issue(t, "expired", old)
+	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
+	_, oldPort := secured(t, "--tls-cert-file", oldCert, "--tls-key-file", oldKey, "--tls-ca-cert-file", ca.file)
+	_, openPort := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file, "--tls-auth-clients", "no")
+	address, expired, open := "rediss://127.0.0.1:"+port, "rediss://127.0.0.1:"+oldPort, "rediss://127.0.0.1:"+openPort
 
 	client := []string{"--cert", clientCert, "--key", clientKey}
 	trusted := append([]string{"--cacert", ca.file}, client...)
@@ -99,13 +112,17 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 		said string
 	}{
 		"an authority, a name and a client certificate": {append([]string{"-u", address, "--sni", "redis.test"}, trusted...), exitFine, ""},
-		"the same by --tls":                             {append([]string{"-p", strconv.Itoa(port), "--tls", "--sni", "redis.test"}, trusted...), exitFine, ""},
+		"the same by --tls":                             {append([]string{"-p", port, "--tls", "--sni", "redis.test"}, trusted...), exitFine, ""},
 		"not verified":                                  {append([]string{"-u", address, "--insecure"}, client...), exitFine, "not verified"},
 		"another name":                                  {append([]string{"-u", address, "--sni", "other.test"}, trusted...), exitNoConnect, "certificate"},
 		"no name":                                       {append([]string{"-u", address}, trusted...), exitNoConnect, "certificate"},
 		"an authority not trusted":                      {append([]string{"-u", address, "--sni", "redis.test"}, client...), exitNoConnect, "certificate"},
 		"no client certificate":                         {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.file}, exitNoConnect, "connect"},
-		"no TLS at all":                                 {[]string{"-p", strconv.Itoa(port)}, exitNoConnect, "try --tls"},
+		"no TLS at all":                                 {[]string{"-p", port}, exitNoConnect, "try --tls"},
+		"TLS to a plain port":                           {append([]string{"-u", "rediss://" + plain.Addr(), "--sni", "redis.test"}, trusted...), exitNoConnect, "connect"},
+		"a certificate that has expired":                {append([]string{"-u", expired, "--sni", "redis.test"}, trusted...), exitNoConnect, "expired"},
+		"an authority alone, where that is enough":      {[]string{"-u", open, "--sni", "redis.test", "--cacert", ca.file}, exitFine, ""},
+		"another's client certificate":                  {[]string{"-u", address, "--sni", "redis.test", "--cacert", ca.file, "--cert", strayCert, "--key", strayKey}, exitNoConnect, "connect"},
 		"a certificate without TLS":                     {append([]string{"-u", "redis://" + plain.Addr()}, client...), exitUsage, "without TLS"},
 		"--insecure without TLS":                        {[]string{"-u", "redis://" + plain.Addr(), "--insecure"}, exitUsage, "without TLS"},
 		"a certificate without key":                     {[]string{"-u", address, "--cert", clientCert}, exitUsage, "belong together"},
@@ -117,6 +134,10 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 			o := locktop(t, append([]string{"list", "--json"}, tt.args...)...)
 			if o.code != tt.code || !strings.Contains(o.errors, tt.said) {
 				t.Errorf("exit code %d, want %d; on stderr %q, want it to say %q", o.code, tt.code, o.errors, tt.said)
+			}
+			// A connection that cannot be had is told in one line, and nothing else is tried.
+			if o.code != exitFine && (strings.Count(o.errors, "\n") != 1 || o.out != "" && !strings.Contains(o.out, "error")) {
+				t.Errorf("on stderr %q, on stdout %q", o.errors, o.out)
 			}
 		})
 	}
