@@ -114,6 +114,9 @@ func eventSentence(e keyspace.Event) string {
 	if e.Waiter.ID != "" {
 		fmt.Fprintf(&s, " waiter %s", widget.Plain(e.Waiter.ID))
 	}
+	if e.Holder.Mode != "" {
+		fmt.Fprintf(&s, " to %s", e.Holder.Mode)
+	}
 	if e.Holder.Count > 1 {
 		fmt.Fprintf(&s, " %d times", e.Holder.Count)
 	}
@@ -123,7 +126,18 @@ func eventSentence(e keyspace.Event) string {
 	if !e.Kind.Ends() {
 		fmt.Fprintf(&s, ", %s", deadline(e.Lock, e.At))
 	}
+	if n := e.Lock.Crowd(); n > 0 {
+		fmt.Fprintf(&s, ", %d waiting", n)
+	}
+	if e.Lock.Fence > 0 {
+		fmt.Fprintf(&s, ", fence %d", e.Lock.Fence)
+	}
 	fmt.Fprintf(&s, ", %s", e.Lock.Format)
+	if !e.Kind.Ends() {
+		for _, f := range findingsAbout(e) {
+			fmt.Fprintf(&s, ", %s: %s", f.Severity, widget.Plain(f.Text))
+		}
+	}
 	return s.String()
 }
 

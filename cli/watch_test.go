@@ -265,3 +265,26 @@ func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
 }
+
+// TestASentenceTellsWhatTheScreenDoes: the mode, the depth, who waits, the
+// number to fence with, and what is wrong.
+func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 31, 7, 0, time.Local)
+	l := keyspace.Lock{
+		Key: "rw:catalog", Format: "redisson-rw", Kind: keyspace.RW, Fence: 812,
+		Holders: []keyspace.Holder{{ID: "api-1", Mode: keyspace.Write, Count: 2, Since: at}},
+		Waiters: []keyspace.Waiter{{ID: "etl-1", Since: at}},
+	}
+	got := eventSentence(keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]})
+	for _, want := range []string{
+		"12:31:07.000 acquired rw:catalog by api-1 to write 2 times", "never expires", "1 waiting", "fence 812",
+		"critical: Held without a deadline",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in %q", want, got)
+		}
+	}
+	if ended := eventSentence(keyspace.Event{At: at, Kind: keyspace.Released, Lock: l, Holder: l.Holders[0]}); strings.Contains(ended, "critical") {
+		t.Errorf("what is over is complained of: %q", ended)
+	}
+}
