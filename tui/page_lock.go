@@ -85,8 +85,8 @@ func (p *lockPage) text(s *state, w int) []string {
 	lines = append(lines, p.lately(s, w)...)
 	lines = append(lines, s.stored(p.id, w)...)
 	lines = append(lines, s.usually(p.id, w)...)
-	lines = append(lines, p.howToBreak(s, w)...)
-	return append(lines, p.happened(s, w)...)
+	lines = append(lines, p.happened(s, w)...)
+	return append(lines, p.howToBreak(s, w)...)
 }
 
 // howToBreak is what to hand to somebody who may change the lock: a command
@@ -134,7 +134,7 @@ func (p *lockPage) now(v lockView, w int) []string {
 const (
 	holdersListed = 8
 	waitersListed = 10
-	eventsListed  = 50
+	eventsListed  = 20
 )
 
 // timeLeft draws how much of the lease is left.
