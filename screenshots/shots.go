@@ -72,7 +72,7 @@ func shots() []shot {
 			args:  []string{"demo", "redlock-minority", "--theme", "dark"},
 			steps: []step{
 				{until: `acquired +\d`},
-				{keys: []string{"]", "]", "]", "4"}, until: `(?s)2 down.*(3/5.*){2}`},
+				{keys: []string{"]", "]", "]", "]", "]", "4"}, until: `(?s)2 down.*(3/5.*){2}`},
 			},
 		},
 		{

@@ -122,3 +122,11 @@ func BenchmarkRow(b *testing.B) {
 		_ = l.String()
 	}
 }
+
+func TestAColumnThatIsOffLeavesItsRoomToOthers(t *testing.T) {
+	columns := []Column{{Title: "LOCK", Min: 4, Max: 40}, {Title: "BAR", Min: 10, Off: true}, {Title: "TTL", Min: 5}}
+	table := NewTable(Blocks(), columns, 30, 2)
+	if table.Shows(1) || !table.Shows(2) || table.Wide(0) != 30-2-5 {
+		t.Errorf("widths are %d, %d, %d", table.Wide(0), table.Wide(1), table.Wide(2))
+	}
+}

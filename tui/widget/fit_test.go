@@ -1,6 +1,7 @@
 package widget
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
@@ -65,4 +66,20 @@ func FuzzFit(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestWhatIsBrokenIsReadToItsEnd(t *testing.T) {
+	for _, s := range []string{"", "a", "redis-cli EVAL 'return 1' 1 lock:orders", "東京大阪a京", strings.Repeat("x東", 40)} {
+		for w := 1; w < 12; w++ {
+			pieces := Break(s, w)
+			if got := strings.Join(pieces, ""); got != s {
+				t.Errorf("Break(%q, %d) loses something: %q", s, w, got)
+			}
+			for _, p := range pieces[:len(pieces)-1] {
+				if n := ansi.StringWidth(p); n > w || n < w-1 || p == "" {
+					t.Errorf("Break(%q, %d) has a piece of %d cells: %q", s, w, n, p)
+				}
+			}
+		}
+	}
 }
