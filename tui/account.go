@@ -70,9 +70,9 @@ func (a *account) happened(e *loadgen.Event, quorum int) {
 	case loadgen.Healed:
 		a.healed(e, quorum)
 	case loadgen.WriteFenced:
-		a.say(e, fmt.Sprintf("%s wakes and writes to %s: refused, its number %d is older than what was seen", e.Owner(), e.Key, e.Fence))
+		a.say(e, fmt.Sprintf("%s writes to %s: refused, its number %d is older than what was seen", late(e), e.Key, e.Fence))
 	case loadgen.WriteAccepted:
-		a.say(e, fmt.Sprintf("%s wakes and writes to %s over what others wrote since: nothing checks numbers, the data is corrupt", e.Owner(), e.Key))
+		a.say(e, fmt.Sprintf("%s writes to %s over what others wrote since: nothing checks numbers, the data is corrupt", late(e), e.Key))
 	case loadgen.ForeignUnlock:
 		a.say(e, fmt.Sprintf("%s releases %s, which was somebody else's by then", e.Owner(), e.Key))
 	case loadgen.WasStuck:
@@ -80,6 +80,14 @@ func (a *account) happened(e *loadgen.Event, quorum int) {
 	case loadgen.Overlapped:
 		a.say(e, fmt.Sprintf("two are inside %s at once, for %s", e.Key, span(e.Took)))
 	}
+}
+
+// late is a client that works past its lease: a fault kept it, or the work did.
+func late(e *loadgen.Event) string {
+	if e.Text == string(loadgen.Freeze) {
+		return e.Owner() + " wakes and"
+	}
+	return e.Owner() + " works past its lease and"
 }
 
 // acquired notes who has a key now and, where the one before never gave it back,
