@@ -58,7 +58,6 @@ type Follower struct {
 	polledAt time.Time
 	lookedAt time.Time     // when the last look began
 	offset   time.Duration // the server's clock minus ours
-	clockAt  time.Time     // what the server's clock said when they were compared
 	lag      lag
 	server   Server
 	news     *Notice // what the server has said of itself since the last look
@@ -269,6 +268,7 @@ func (f *Follower) refresh(ctx context.Context, keys []string, h heard) error {
 			strangers = append(strangers, key)
 		}
 	}
+	asked := f.reader.cost.Commands
 	more, err := f.introduce(ctx, strangers)
 	if err != nil {
 		return err
@@ -278,7 +278,9 @@ func (f *Follower) refresh(ctx context.Context, keys []string, h heard) error {
 	if err != nil {
 		return err
 	}
-	f.clock(began)
+	if f.reader.cost.Commands > asked { // or what the clock said is old
+		f.clock(began)
+	}
 	for _, key := range f.reader.plain {
 		f.dull[key] = began
 	}
@@ -653,10 +655,6 @@ func (f *Follower) notice(kind NoticeKind, text string) {
 // clock compares the server's clock with ours. A reading is old by the time it
 // comes: the one that puts the server ahead most is the best.
 func (f *Follower) clock(began time.Time) {
-	if f.reader.now.Equal(f.clockAt) {
-		return // nothing was asked: all known locks are quiet
-	}
-	f.clockAt = f.reader.now
 	offset := time.Until(f.reader.now)
 	if offset < f.offset && f.offset-offset < time.Since(began)+time.Second && f.offset != 0 {
 		return
