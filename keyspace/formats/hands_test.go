@@ -437,3 +437,49 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		t.Errorf("written down: %+v", last)
 	}
 }
+
+// What stands beside a lock goes or stays as when its library releases it.
+func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	const write = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
+	for _, c := range []struct {
+		name, key string
+		commands  [][]string
+		left      []string // as everything tells it
+	}{
+		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", [][]string{
+			{"HSET", "uniquejobs:0f6a:LOCKED", "4f2b8c6a1d4e", "{f-7000}"},
+			{"ZADD", "uniquejobs:digests", "1", "uniquejobs:0f6a", "2", "uniquejobs:other"},
+		}, []string{`list "uniquejobs:0f6a:QUEUED" [1] never=false`, `zset "uniquejobs:digests" [{2 uniquejobs:other}] never=true`}},
+		{"a writer of symfony's", "invoice:1", [][]string{
+			{"ZADD", "invoice:1", "{ms+300000}", write, "{ms+300000}", "__write__"}, {"PEXPIRE", "invoice:1", "300000"},
+		}, nil},
+		{"redisson permits", "{gpu}:timeout", [][]string{
+			{"SET", "gpu", "1"}, {"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},
+		}, []string{`string "gpu" 2 never=true`}},
+		{"go-redislock fair", "{print}", [][]string{
+			{"SET", "{print}", "req-1", "PX", "30000"}, {"ZADD", "{print}:queue", "1", "req-1", "2", "req-2"},
+		}, []string{`zset "{print}:queue" [{2 req-2}] never=true`}},
+		{"magento", "sess_1", [][]string{
+			{"HSET", "sess_1", "lock", "3", "pid", "shop-01|3121"},
+		}, []string{`hash "sess_1" map[lock:0 pid:shop-01|3121] never=true`}},
+		{"mlanett", "lock:owner:report", [][]string{
+			{"SET", "lock:owner:report", "web-01:4242"}, {"SET", "lock:expire:report", "{s+9000}"},
+		}, nil},
+		{"rueidislock", "rueidislock:0:r", [][]string{
+			{"SET", "rueidislock:0:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+			{"SET", "rueidislock:2:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			load(t, rdb, []string{"FLUSHALL"})
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
+			if _, err := breaker(rdb).Break(t.Context(), only(t, rdb, c.key)); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := everything(t, rdb), strings.Join(c.left, "\n"); got != want {
+				t.Errorf("it left\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
