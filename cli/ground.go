@@ -91,11 +91,10 @@ func startGround(ctx context.Context, n int) (*ground, error) {
 		g.close()
 		return nil, fmt.Errorf("start servers for the demo: %w", err)
 	}
-	if n > 1 {
-		g.Redis, g.title = g.Nodes[0], "five "+g.title
-		return g, nil
+	g.Redis = g.Nodes[0]
+	if n == 1 {
+		g.Nodes = nil
 	}
-	g.Redis, g.Nodes, g.title = g.Nodes[0], nil, "a "+g.title
 	return g, nil
 }
 
@@ -115,7 +114,7 @@ func (g *ground) startChildren(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	g.title, g.Power = "redis-server of its own", set
+	g.title, g.Power = counted(n, "redis-server")+" of its own", set
 	g.close = func() { _ = set.Stop() }
 	for _, child := range set.Nodes() {
 		g.add(redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}), func() {})
@@ -124,7 +123,7 @@ func (g *ground) startChildren(ctx context.Context, n int) error {
 }
 
 func (g *ground) startEmbedded(n int) error {
-	g.title = "server inside locktop, which is slow: install redis-server for figures"
+	g.title = counted(n, "server") + " inside locktop, not for figures: these need redis-server"
 	var power links
 	for range n {
 		e, err := server.StartEmbedded()
