@@ -134,33 +134,15 @@ func TestWhoComesNextUnderAboutTheSameDeadlineIsNoThief(t *testing.T) {
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	l := started(t, rdb, announcing())
 	until := time.Now().Add(time.Hour).Truncate(time.Second)
+	do(t, rdb, "SET", "lock:a", "token:first", "PXAT", until.UnixMilli())
+	l.wait(t, "the first", l.has(keyspace.Acquired, "lock:a"))
 	const again = "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])"
-	for _, c := range []struct {
-		name string
-		pass func(key, next string) // what happens after the first has let go
-	}{
-		{"in one stroke, some milliseconds later", func(key, next string) {
-			do(t, rdb, "EVAL", again, 1, key, next, until.UnixMilli()+5)
-		}},
-		{"in two steps, at the same millisecond", func(key, next string) {
-			do(t, rdb, "DEL", key)
-			do(t, rdb, "SET", key, next, "PXAT", until.UnixMilli())
-		}},
-		{"after an announcement, at the same millisecond", func(key, next string) {
-			do(t, rdb, "PUBLISH", "free:"+key, "")
-			do(t, rdb, "EVAL", again, 1, key, next, until.UnixMilli())
-		}},
-	} {
-		key, first, next := "lock:"+c.name, "token:first "+c.name, "token:next "+c.name
-		do(t, rdb, "SET", key, first, "PXAT", until.UnixMilli())
-		l.wait(t, first, l.has(keyspace.Acquired, key))
-		c.pass(key, next)
-		l.wait(t, next, func() bool {
-			return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == next })
-		})
-		if !l.has(keyspace.Released, key)() {
-			t.Errorf("%s: %v", c.name, words(eventsOf(l, key)))
-		}
+	do(t, rdb, "EVAL", again, 1, "lock:a", "token:next", until.UnixMilli()+5)
+	l.wait(t, "the next", func() bool {
+		return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == "token:next" })
+	})
+	if !l.has(keyspace.Released, "lock:a")() {
+		t.Error(words(eventsOf(l, "lock:a")))
 	}
 }
 
