@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -56,6 +57,13 @@ func (m *menu) take(s *state, c choice) (dialog, tea.Cmd) {
 	return c.pick(s)
 }
 
+// A long menu leaves room for what it is about: the page's heading and some
+// lines.
+const (
+	menuLeaves = 11 // lines, as long as there are
+	menuLeast  = 5  // choices in sight
+)
+
 func (m *menu) view(s *state, lines []string) []string {
 	panel := []string{s.rule(m.title, "Esc closes")}
 	for _, text := range m.about {
@@ -68,7 +76,11 @@ func (m *menu) view(s *state, lines []string) []string {
 		label = max(label, widget.Width(c.label))
 	}
 	about := wrap(s.glyphs, m.choices[m.at].about, s.w-2*margin, 3)
-	first, end := m.inSight(len(lines) - len(panel) - len(about) - 3)
+	room := len(lines) - len(panel) - len(about) - 3
+	first, end := m.inSight(min(room, max(room-menuLeaves, menuLeast)))
+	if shown := end - first; shown < len(m.choices) {
+		panel[0] = s.rule(m.title, fmt.Sprintf("%d of %d · Esc closes", shown, len(m.choices)))
+	}
 	for i, c := range m.choices[first:end] {
 		panel = append(panel, m.choice(s, c, first+i == m.at, label))
 	}
