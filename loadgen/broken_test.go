@@ -185,10 +185,20 @@ func (f flaw) withDefaults() flaw {
 	}
 	if f.free == nil {
 		f.free = func(ctx context.Context, b *broken, p *possession) error {
-			return b.rdb.Eval(ctx, compared+`return redis.call('DEL', KEYS[1])`, []string{p.key}, p.token).Err()
+			n, err := b.freeQuietly(ctx, p)
+			if err == nil && n == 0 {
+				p.end()
+				return lock.ErrLost // or it would pass for the release of whoever has it now
+			}
+			return err
 		}
 	}
 	return f
+}
+
+// freeQuietly lets go of the lock, and returns how many keys that were.
+func (b *broken) freeQuietly(ctx context.Context, p *possession) (int64, error) {
+	return b.rdb.Eval(ctx, compared+`return redis.call('DEL', KEYS[1])`, []string{p.key}, p.token).Int64()
 }
 
 // tryOn takes a lock on the nodes, or gives back what it got.
@@ -307,7 +317,10 @@ func flaws() []flaw {
 		}, free: func(ctx context.Context, b *broken, p *possession) error {
 			return b.freeOn(ctx, p, []int{0, 1, 2, 3, 4})
 		}, scenario: func(s *Scenario) { s.Lock.Renew.Off, s.Hold = true, Const(0) }},
-		{name: "a renewal that makes the lock anew", revives: true, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
+		{name: "a renewal that makes the lock anew", revives: true, free: func(ctx context.Context, b *broken, p *possession) error {
+			_, err := b.freeQuietly(ctx, p) // nor does its release tell that there was nothing to release
+			return err
+		}, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
 			return b.rdb.Eval(ctx, `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 				return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`, []string{p.key}, p.token, b.ttl().Milliseconds()).Bool()
 		}, scenario: func(s *Scenario) {
