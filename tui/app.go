@@ -210,8 +210,21 @@ func (a *app) typed(msg tea.KeyMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// press answers a key: the dialog takes it, or it is looked up in the table.
+// press answers a key, and goes where it leads. A command would go there too, but
+// at some later time: the next key might come first, to the wrong page.
 func (a *app) press(msg tea.KeyMsg) tea.Cmd {
+	cmd := a.answer(msg)
+	for a.next != nil {
+		next := a.next
+		a.next = nil
+		_, more := a.Update(next)
+		cmd = tea.Batch(cmd, more)
+	}
+	return cmd
+}
+
+// answer lets the dialog take a key, or looks it up in the table.
+func (a *app) answer(msg tea.KeyMsg) tea.Cmd {
 	if msg.Type == tea.KeyCtrlC {
 		a.interrupted = true
 		return tea.Quit

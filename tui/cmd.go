@@ -54,12 +54,6 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	})
 }
 
-// show asks for the page of one lock.
-func show(l keyspace.Lock) tea.Cmd { return func() tea.Msg { return showMsg{l} } }
-
-// turn asks for the page at a place.
-func turn(to place) tea.Cmd { return func() tea.Msg { return turnMsg{to} } }
-
 // measure asks the generator what it is doing, and what has happened since an
 // event that was seen in the run that began at a moment.
 func measure(load Load, changes int, began time.Time, seen uint64) tea.Cmd {

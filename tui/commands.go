@@ -47,7 +47,10 @@ func (a *app) asking() *prompt {
 	p := newPrompt(":", "")
 	p.note = func(text string) (string, bool) { return hintAt(text), false }
 	p.complete = complete
-	p.finish = func(text string) tea.Cmd { return func() tea.Msg { return commandMsg{text} } }
+	p.finish = func(text string) tea.Cmd {
+		a.next = commandMsg{text} // it may open a dialog, when this one is closed
+		return nil
+	}
 	return p
 }
 
@@ -173,7 +176,8 @@ func pageNames() []string {
 func (a *app) openPage(name string) (tea.Cmd, error) {
 	for _, at := range places() {
 		if at != onLock && at.String() == name {
-			return turn(at), nil
+			a.turn(at)
+			return nil, nil
 		}
 	}
 	return nil, fmt.Errorf("there are %s", strings.Join(pageNames(), ", "))
@@ -183,7 +187,8 @@ func (a *app) openPage(name string) (tea.Cmd, error) {
 func (a *app) openLock(key string) (tea.Cmd, error) {
 	for _, l := range a.shown().locks {
 		if widget.Plain(l.Key) == key {
-			return show(l), nil
+			a.showLock(showMsg{l})
+			return nil, nil
 		}
 	}
 	return nil, fmt.Errorf("there is no lock %s on the screen", key)
@@ -197,7 +202,8 @@ func (a *app) setFilter(text string) (tea.Cmd, error) {
 	if fault := a.locks().filter.fault; fault != "" {
 		return nil, fmt.Errorf("%s", fault)
 	}
-	return turn(onLocks), nil
+	a.turn(onLocks)
+	return nil, nil
 }
 
 // orders are the names of what locks can be sorted by.
@@ -220,7 +226,8 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	}
 	p.sort, p.turned = column, false
 	p.arrange(&a.state)
-	return turn(onLocks), nil
+	a.turn(onLocks)
+	return nil, nil
 }
 
 func (a *app) setDB(text string) (tea.Cmd, error) {

@@ -287,6 +287,31 @@ func TestLettersThatArriveTogetherArePressedOneByOne(t *testing.T) {
 	})
 }
 
+// The second key is for the page that the first one leads to, and what it asks
+// for lasts.
+func TestAKeyWaitsForWhereTheOneBeforeItLeads(t *testing.T) {
+	w := world()
+	w.Load, w.Scenes = &generator{}, scenes()
+	drive(t, w, func(d *driver) {
+		d.want("what do you want to see?")
+		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("a1")})
+		if at := d.settle().app.page().place(); at != onLocks {
+			t.Errorf("a scene and 1 lead to %v", at)
+		}
+		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(":page load")})
+		d.deliver(tea.KeyMsg{Type: tea.KeyEnter})
+		d.deliver(keyNamed("5"))
+		if at := d.settle().app.page().place(); at != onFindings {
+			t.Errorf(":page load and 5 lead to %v", at)
+		}
+		d.press("1").deliver(tea.KeyMsg{Type: tea.KeyEnter})
+		d.deliver(keyNamed("esc"))
+		if at := d.settle().app.page().place(); at != onLocks {
+			t.Errorf("Enter and Esc lead to %v", at)
+		}
+	})
+}
+
 func TestAPasteIsNotACommand(t *testing.T) {
 	drive(t, world(), func(d *driver) {
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("q"), Paste: true})

@@ -47,7 +47,8 @@ func (p *eventsPage) act(s *state, a action) tea.Cmd {
 		p.arrange(s)
 	case enter:
 		if l, ok := p.subject(s); ok {
-			return show(l)
+			s.next = showMsg{l}
+			return nil
 		}
 		s.refuse("no event to open the lock of")
 	}

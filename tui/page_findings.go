@@ -61,7 +61,8 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 		p.arrange(s)
 	case enter:
 		if l, ok := p.subject(s); ok {
-			return show(l)
+			s.next = showMsg{l}
+			return nil
 		}
 		s.refuse("no finding to open the lock of")
 	}

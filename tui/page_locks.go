@@ -58,7 +58,8 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	switch a {
 	case enter:
 		if _, ok := p.subject(s); ok {
-			return show(p.last)
+			s.next = showMsg{p.last}
+			return nil
 		}
 		s.refuse("no lock to open")
 	case tag:

@@ -66,7 +66,8 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		p.jump(s, 1)
 	case enter:
 		if len(p.lanes) > 0 {
-			return show(p.shown(s))
+			s.next = showMsg{p.shown(s)}
+			return nil
 		}
 		s.refuse("no lock to open")
 	case back:

@@ -3,6 +3,8 @@ package tui
 import (
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -32,6 +34,7 @@ type state struct {
 
 	dialog dialog
 	notice notice
+	next   tea.Msg // what a key leads to before the next one is answered; nil: nothing
 }
 
 // notice is what the last key had to say.

@@ -72,7 +72,8 @@ func (f *fleet) scenesMenu() *menu {
 		m.choices = append(m.choices, choice{
 			key: key, label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption),
 			pick: func(s *state) (dialog, tea.Cmd) {
-				return nil, tea.Batch(s.play(i), turn(onLoad))
+				s.next = turnMsg{onLoad}
+				return nil, s.play(i)
 			},
 		})
 	}
