@@ -60,7 +60,8 @@ type Follower struct {
 	offset   time.Duration // the server's clock minus ours
 	lag      lag
 	server   Server
-	news     *Notice // what the server has said of itself since the last look
+	met      time.Time // when it said so
+	news     *Notice   // what the server has said of itself since the last look
 	mode     FollowMode
 	modeAt   time.Time       // when it was last so
 	fell     bool            // from push to something worse
@@ -419,7 +420,7 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 		}
 		f.pass = p
 		p.sieve.trusted, p.reader.trusted = f.trusted, f.trusted
-		f.meet(p.server)
+		f.meet(p.server, time.Now())
 	} else {
 		f.pass.cost.Commands, f.pass.cost.Took, f.pass.cost.Busy = 0, 0, 0
 	}
@@ -485,15 +486,16 @@ func (f *Follower) ponder(ctx context.Context) error {
 }
 
 // meet notes what the server says of itself.
-func (f *Follower) meet(s Server) {
-	was := f.server
-	f.server = s
+func (f *Follower) meet(s Server, now time.Time) {
+	const rounding = 2 * time.Second // its clock and its start are in whole seconds
+	was, passed := f.server, now.Sub(f.met)
+	f.server, f.met = s, now
 	switch {
 	case was.RunID == "" || s.RunID == "":
 	case was.RunID == s.RunID && was.Role == "master" && s.Role == "slave":
 		f.news = &Notice{Kind: ServerFailover, Text: "the server is a replica now"}
 	case was.RunID == s.RunID:
-	case s.Port == was.Port && s.Uptime < was.Uptime+time.Second:
+	case s.Port == was.Port && s.Uptime < passed+rounding:
 		f.news = &Notice{Kind: ServerRestarted, Text: "it was started again"}
 	default:
 		f.news = &Notice{Kind: ServerFailover, Text: fmt.Sprintf("another server has taken its place, which is up for %v", s.Uptime)}
