@@ -53,31 +53,51 @@ func (s *state) place(addr string) string {
 	return widget.Plain(addr)
 }
 
-// says is a sentence about a lock of the picture as it may be shown.
+// says is a sentence about a lock of the picture, or about its servers, as it
+// may be shown.
 func (s *state) says(about keyspace.ID, text string) string {
 	if !s.veil.drawn {
 		return widget.Plain(text)
 	}
-	l, ok := s.shown().find(about)
-	if !ok {
+	var hidden mask
+	switch l, ok := s.shown().find(about); {
+	case about == (keyspace.ID{}):
+		s.maskServers(&hidden)
+	case !ok:
 		return "…"
+	default:
+		s.maskLock(&hidden, &l)
 	}
-	var pairs []string
-	hide := func(name, shown string) {
-		if name != "" {
-			pairs = append(pairs, name, shown)
-		}
+	return widget.Plain(strings.NewReplacer(hidden...).Replace(text))
+}
+
+// mask is names, each followed by what is shown instead.
+type mask []string
+
+func (m *mask) hide(name, shown string) {
+	if name != "" {
+		*m = append(*m, name, shown)
 	}
-	hide(l.Key, s.key(l.Key))
-	hide(l.Node, s.place(l.Node))
+}
+
+func (s *state) maskLock(m *mask, l *keyspace.Lock) {
+	m.hide(l.Key, s.key(l.Key))
+	m.hide(l.Node, s.place(l.Node))
 	for i := range l.Holders {
-		hide(l.Holders[i].ID, s.who(l.Holders[i].ID))
-		hide(l.Holders[i].Label, s.who(l.Holders[i].Label))
+		m.hide(l.Holders[i].ID, s.who(l.Holders[i].ID))
+		m.hide(l.Holders[i].Label, s.who(l.Holders[i].Label))
 	}
 	for i := range l.Waiters {
-		hide(l.Waiters[i].ID, s.who(l.Waiters[i].ID))
+		m.hide(l.Waiters[i].ID, s.who(l.Waiters[i].ID))
 	}
-	return widget.Plain(strings.NewReplacer(pairs...).Replace(text))
+}
+
+func (s *state) maskServers(m *mask) {
+	snap := &s.shown().snap
+	m.hide(snap.Server.Addr, s.place(snap.Server.Addr))
+	for i := range snap.Nodes {
+		m.hide(snap.Nodes[i].Addr, s.place(snap.Nodes[i].Addr))
+	}
 }
 
 // conceal draws the curtain, or opens it.

@@ -299,15 +299,16 @@ func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { r
 
 // server is a keyspace that tests change while the screen looks at it.
 type server struct {
-	mu    sync.Mutex
-	locks []keyspace.Lock
-	nodes []keyspace.Node
-	err   error
-	ahead time.Duration // of the server's clock
-	block chan struct{} // looks wait for it to be closed
-	looks int           // so far
-	inUse int           // at once, now
-	peak  int           // at once, at most
+	mu     sync.Mutex
+	locks  []keyspace.Lock
+	nodes  []keyspace.Node
+	evicts string // its maxmemory-policy; "": its memory is not bounded
+	err    error
+	ahead  time.Duration // of the server's clock
+	block  chan struct{} // looks wait for it to be closed
+	looks  int           // so far
+	inUse  int           // at once, now
+	peak   int           // at once, at most
 }
 
 func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
@@ -330,13 +331,17 @@ func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	slices.SortStableFunc(locks, func(a, b keyspace.Lock) int { // as a snapshot has them
 		return cmp.Or(strings.Compare(a.Node, b.Node), a.DB-b.DB, strings.Compare(a.Key, b.Key))
 	})
+	about := keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"}
+	if v.evicts != "" {
+		about.MaxMemory, about.Policy = 1<<20, v.evicts
+	}
 	return keyspace.Snapshot{
 		At:       time.Now().Add(v.ahead),
 		Locks:    locks,
 		Nodes:    v.nodes,
 		Complete: true,
 		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, Took: 2300 * time.Microsecond},
-		Server:   keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"},
+		Server:   about,
 	}, v.err
 }
 

@@ -64,6 +64,10 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 			s.next = showMsg{l}
 			return nil
 		}
+		if len(p.rows) > 0 && p.rows[p.cursor.row].Lock == (keyspace.ID{}) {
+			s.refuse("this is about a server; 4 shows them")
+			return nil
+		}
 		s.refuse("no finding to open the lock of")
 	}
 	return nil
@@ -193,12 +197,16 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	} else {
 		l.Put(text, cursor).Put(st, glyph).Skip(text, 1)
 	}
-	name := s.key(f.Lock.Key)
-	if f.Lock.Key == "" {
-		name = "server"
-	}
-	l.Put(key, s.glyphs.Fit(name, keys)).Skip(key, 4)
+	l.Put(key, s.glyphs.Fit(s.about(*f), keys)).Skip(key, 4)
 	l.Put(text, s.glyphs.FitEnd(s.says(f.Lock, f.Text), max(0, l.Rest()-1)))
+}
+
+// about names what a finding is about.
+func (s *state) about(f keyspace.Finding) string {
+	if f.Lock == (keyspace.ID{}) {
+		return "server"
+	}
+	return s.key(f.Lock.Key)
 }
 
 // remedy says what to do about the selected finding.

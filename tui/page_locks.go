@@ -343,7 +343,7 @@ func (s *state) findings(pic *picture) []part {
 		if i > 0 {
 			text += " " + s.glyphs.Between + " "
 		}
-		text += s.key(f.Lock.Key) + ": " + s.says(f.Lock, f.Text)
+		text += s.about(f) + ": " + s.says(f.Lock, f.Text)
 	}
 	glyph, style := s.ofSeverity(worst[0].Severity)
 	return []part{

@@ -12,8 +12,8 @@ type picture struct {
 	snap     keyspace.Snapshot
 	change   keyspace.Change // from the picture before
 	events   []keyspace.Event
-	locks    []keyspace.Lock // those of the snapshot, what does most damage first
-	findings []keyspace.Finding
+	locks    []keyspace.Lock                   // those of the snapshot, what does most damage first
+	findings []keyspace.Finding                // on the locks, then on the servers
 	worst    map[keyspace.ID]keyspace.Severity // of the locks that have a finding
 	offset   time.Duration                     // server's clock minus ours
 	derived  time.Time                         // of the snapshot that order and findings are from
@@ -78,7 +78,7 @@ func (p *picture) fresh() bool {
 // derive works out what is wrong, and what does most damage.
 func (p *picture) derive() {
 	p.derived = p.snap.At
-	p.findings = keyspace.Findings(p.snap)
+	p.findings = append(keyspace.Findings(p.snap), keyspace.Risks(p.snap)...)
 	p.locks = keyspace.ByDamage(p.snap, p.findings)
 	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
 	for _, f := range p.findings {
