@@ -230,14 +230,6 @@ type jsonFollow struct {
 	LagMS int64               `json:"lag_ms"`
 }
 
-type jsonKeyedFinding struct {
-	Key    string `json:"key"`
-	KeyB64 string `json:"key_b64,omitempty"`
-	Node   string `json:"node"`
-	DB     int    `json:"db"`
-	jsonFinding
-}
-
 func (d diagnosis) json() jsonDiagnosis {
 	j := jsonDiagnosis{
 		At: stamp(d.snap.At), Server: jsonServer{text(d.snap.Server.Mode), text(d.snap.Server.Version)},
@@ -245,14 +237,11 @@ func (d diagnosis) json() jsonDiagnosis {
 		Follow:   jsonFollow{d.snap.Follow.Mode, d.snap.Follow.Lag.Milliseconds()},
 		Findings: []jsonKeyedFinding{}, Risks: []jsonFinding{}, Blind: []string{},
 	}
-	of := func(f keyspace.Finding) jsonFinding {
-		return jsonFinding{f.ID, f.Severity.String(), text(f.Text), text(f.Remedy)}
-	}
 	for _, f := range d.findings {
-		j.Findings = append(j.Findings, jsonKeyedFinding{text(f.Lock.Key), binary(f.Lock.Key), text(f.Lock.Node), f.Lock.DB, of(f)})
+		j.Findings = append(j.Findings, keyedFindingOf(f))
 	}
 	for _, f := range d.risks {
-		j.Risks = append(j.Risks, of(f))
+		j.Risks = append(j.Risks, findingOf(f))
 	}
 	for _, b := range d.blind {
 		j.Blind = append(j.Blind, text(b))

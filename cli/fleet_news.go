@@ -18,6 +18,7 @@ const newsEvery = 20 * time.Millisecond
 // fleetNews is what happens on several servers, and to them.
 type fleetNews struct {
 	fleet  tui.Source
+	last   keyspace.Snapshot
 	addrs  []string        // of the servers, at the last look
 	down   map[string]bool // those that did not answer
 	silent bool            // none of them did
@@ -34,8 +35,12 @@ func (n *fleetNews) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Noti
 	if err != nil {
 		return nil, n.lost(err), err
 	}
+	n.last = snap
 	return snap.Events, slices.Concat(n.found(), n.moved(snap.Nodes), n.troubles(snap.Nodes), snap.Notices), nil
 }
+
+// Known is the picture that the last look gave.
+func (n *fleetNews) Known() keyspace.Snapshot { return n.last }
 
 // lost says once that no server answers.
 func (n *fleetNews) lost(err error) []keyspace.Notice {

@@ -87,6 +87,16 @@ type jsonFinding struct {
 	Remedy   string `json:"remedy"`
 }
 
+// jsonKeyedFinding is one that stands by itself. Its key is empty if it concerns
+// the servers.
+type jsonKeyedFinding struct {
+	Key    string `json:"key"`
+	KeyB64 string `json:"key_b64,omitempty"`
+	Node   string `json:"node"`
+	DB     int    `json:"db"`
+	jsonFinding
+}
+
 // jsonEvent is a line of `watch --json`.
 type jsonEvent struct {
 	At     string             `json:"at"`
@@ -97,6 +107,13 @@ type jsonEvent struct {
 	Holder string             `json:"holder"`
 	HeldMS int64              `json:"held_ms"`
 	TTLms  int64              `json:"ttl_ms"`
+}
+
+// jsonTrouble is a line of `watch --json` that tells of a finding.
+type jsonTrouble struct {
+	At    string `json:"at"`
+	Event string `json:"event"`
+	jsonKeyedFinding
 }
 
 // documentOf puts a picture into the form of the contract. No list in it is null.
@@ -151,7 +168,7 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		j.Votes = append(j.Votes, jsonVote{text(v.Node), text(v.Token), ttl(v.Expires, at), v.Silent})
 	}
 	for _, f := range found {
-		j.Findings = append(j.Findings, jsonFinding{f.ID, f.Severity.String(), text(f.Text), text(f.Remedy)})
+		j.Findings = append(j.Findings, findingOf(f))
 	}
 	return j
 }
@@ -167,6 +184,14 @@ func eventOf(e keyspace.Event) jsonEvent {
 		HeldMS: e.Held.Milliseconds(),
 		TTLms:  ttl(e.Lock.Expires, e.At),
 	}
+}
+
+func findingOf(f keyspace.Finding) jsonFinding {
+	return jsonFinding{f.ID, f.Severity.String(), text(f.Text), text(f.Remedy)}
+}
+
+func keyedFindingOf(f keyspace.Finding) jsonKeyedFinding {
+	return jsonKeyedFinding{text(f.Lock.Key), binary(f.Lock.Key), text(f.Lock.Node), f.Lock.DB, findingOf(f)}
 }
 
 // modeOf is how the lock is held, empty where its kind has no modes.

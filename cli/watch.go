@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -43,9 +44,13 @@ func (p *program) watchCommand() *cobra.Command {
 The server tells which keys have changed, where it can (Redis 6 and later); an
 event is printed some milliseconds after it happens. Where it cannot, locktop
 looks 10 times a second, and a hold that is shorter may not be seen: locktop
-doctor says which it is, and why. A server that goes away is waited for.`,
+doctor says which it is, and why. A server that goes away is waited for.
+
+What becomes wrong as time goes by, or endangers all locks, is told once: as a
+finding, with what to do.`,
 		Example: `  locktop watch --match 'lock:orders:*'
   locktop watch --events expired,stolen
+  locktop watch --events finding --json
   locktop watch --for 10s --json | jq -r .event | sort | uniq -c`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
@@ -82,10 +87,12 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 	defer end()
 	w := &watcher{
 		source: source,
-		wants:  func(e keyspace.Event, found []keyspace.Finding) bool { return o.wants(e) && s.wants(e.Lock, found) },
-		print:  p.eventPrinter(o.json),
+		wants:  o,
+		picks:  s,
+		teller: teller{p.out, o.json},
 		notes:  p.notes,
 		title:  t.title,
+		told:   make(map[complaint]bool),
 	}
 	if err := w.run(watchCtx); err != nil {
 		return err
@@ -93,19 +100,36 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 	return ctx.Err() // not watchCtx's: to stop after --for is what was asked for
 }
 
-// eventPrinter prints an event a line.
-func (p *program) eventPrinter(json bool) func(keyspace.Event) error {
-	if json {
-		return func(e keyspace.Event) error { return writeJSON(p.out, eventOf(e)) }
+// teller prints what happens, one thing a line.
+type teller struct {
+	out  io.Writer
+	json bool
+}
+
+// event prints what happened to a lock, with what is wrong with it.
+func (t teller) event(e keyspace.Event, found []keyspace.Finding) error {
+	if t.json {
+		return writeJSON(t.out, eventOf(e))
 	}
-	return func(e keyspace.Event) error {
-		_, err := fmt.Fprintln(p.out, eventSentence(e))
-		return err
+	_, err := fmt.Fprintln(t.out, eventSentence(e, found))
+	return err
+}
+
+// finding prints what is wrong with a lock or with the servers.
+func (t teller) finding(f keyspace.Finding, at time.Time) error {
+	if t.json {
+		return writeJSON(t.out, jsonTrouble{stamp(at), findingName, keyedFindingOf(f)})
 	}
+	about := "server"
+	if f.Lock != (keyspace.ID{}) {
+		about = widget.Plain(f.Lock.Key)
+	}
+	_, err := fmt.Fprintf(t.out, "%s %s %s, %s: %s %s\n", at.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), f.Remedy)
+	return err
 }
 
 // eventSentence says in words what happened.
-func eventSentence(e keyspace.Event) string {
+func eventSentence(e keyspace.Event, found []keyspace.Finding) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, widget.Plain(e.Lock.Key))
 	if e.Holder.ID != "" {
@@ -134,15 +158,18 @@ func eventSentence(e keyspace.Event) string {
 	}
 	fmt.Fprintf(&s, ", %s", e.Lock.Format)
 	if !e.Kind.Ends() {
-		for _, f := range findingsAbout(e) {
+		for _, f := range found {
 			fmt.Fprintf(&s, ", %s: %s", f.Severity, widget.Plain(f.Text))
 		}
 	}
 	return s.String()
 }
 
-func (o *watching) wants(e keyspace.Event) bool {
-	return len(o.events) == 0 || slices.Contains(o.events, string(e.Kind))
+func (o *watching) event(e keyspace.Event) bool { return o.named(string(e.Kind)) }
+func (o *watching) findings() bool              { return o.named(findingName) }
+
+func (o *watching) named(kind string) bool {
+	return len(o.events) == 0 || slices.Contains(o.events, kind)
 }
 
 func (o *watching) check() error {
@@ -165,5 +192,8 @@ func eventNames() []string {
 	for _, k := range keyspace.EventKinds() {
 		names = append(names, string(k))
 	}
-	return names
+	return append(names, findingName)
 }
+
+// findingName is what a finding is called among the kinds of events.
+const findingName = "finding"

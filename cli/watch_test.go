@@ -191,6 +191,65 @@ func (a *telling) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice
 	return nil, n, nil
 }
 
+func (a *telling) Known() keyspace.Snapshot { return keyspace.Snapshot{} }
+
+// aging is a source in which nothing happens, but that time goes by.
+type aging struct {
+	known keyspace.Snapshot
+	found []keyspace.Event // at the first look
+}
+
+func (a *aging) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	found := a.found
+	a.found = nil
+	return found, nil, ctx.Err()
+}
+
+func (a *aging) Known() keyspace.Snapshot {
+	s := a.known
+	s.At = time.Now()
+	return s
+}
+
+// A lock that is held for too long is told of when it is, once, and so is what
+// endangers all locks. What the sentence of an event has said is not said again.
+func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
+	for _, tt := range []struct {
+		wants watching
+		json  bool
+		want  string // of the lines, what tells them apart
+	}{
+		{want: "appeared job:nightly, .* critical: Held .*\nfinding server, warning: .* throws keys away .*\nfinding lock:late, warning: Held for 10m.*\n"},
+		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"key":"","node":"","db":0,"id":"evictable".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
+		{wants: watching{events: []string{"expired"}}, want: ""},
+		{wants: watching{events: []string{"finding"}}, want: "finding job:nightly, critical: .*\nfinding server, .*\nfinding lock:late, .*\n"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			late := keyspace.Lock{Key: "lock:late", Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "a", Since: time.Now(), Expires: time.Now().Add(time.Hour)}}}
+			stuck := keyspace.Lock{Key: "job:nightly", Holders: []keyspace.Holder{{ID: "b"}}}
+			source := &aging{
+				known: keyspace.Snapshot{Locks: []keyspace.Lock{stuck, late}, Server: keyspace.Server{Addr: "redis.test:6379", MaxMemory: 1 << 20, Policy: "volatile-ttl"}},
+				found: []keyspace.Event{{At: time.Now(), Kind: keyspace.Appeared, Lock: stuck}},
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			var out bytes.Buffer
+			w := &watcher{source: source, wants: tt.wants, picks: new(selection), teller: teller{&out, tt.json}, told: make(map[complaint]bool)}
+			if err := w.run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			said := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(out.String(), "")
+			if ok, _ := regexp.MatchString("^.*"+tt.want+"$", said); !ok {
+				t.Errorf("got\n%swant\n%s", said, tt.want)
+			}
+		})
+	}
+}
+
 func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -275,7 +334,8 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 		Holders: []keyspace.Holder{{ID: "api-1", Mode: keyspace.Write, Count: 2, Since: at}},
 		Waiters: []keyspace.Waiter{{ID: "etl-1", Since: at}},
 	}
-	got := eventSentence(keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]})
+	e := keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]}
+	got := eventSentence(e, findingsAbout(e))
 	for _, want := range []string{
 		"12:31:07.000 acquired rw:catalog by api-1 to write 2 times", "never expires", "1 waiting", "fence 812",
 		"critical: Held without a deadline",
@@ -284,7 +344,8 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 			t.Errorf("%q is not in %q", want, got)
 		}
 	}
-	if ended := eventSentence(keyspace.Event{At: at, Kind: keyspace.Released, Lock: l, Holder: l.Holders[0]}); strings.Contains(ended, "critical") {
+	e.Kind = keyspace.Released
+	if ended := eventSentence(e, findingsAbout(e)); strings.Contains(ended, "critical") {
 		t.Errorf("what is over is complained of: %q", ended)
 	}
 }

@@ -11,6 +11,7 @@ import (
 // happenings is where a watcher learns what happens; a keyspace.Follower is one.
 type happenings interface {
 	Next(context.Context) ([]keyspace.Event, []keyspace.Notice, error)
+	Known() keyspace.Snapshot
 }
 
 // happenings is where it is learnt what happens on t, until end is called.
@@ -22,14 +23,34 @@ func (t *target) happenings(s *selection) (source happenings, end func()) {
 	return f, f.Close
 }
 
+// complainEvery is the time between two looks at what time alone makes wrong.
+const complainEvery = time.Second
+
 // watcher prints what happens.
 type watcher struct {
 	source happenings
-	wants  func(keyspace.Event, []keyspace.Finding) bool
-	print  func(keyspace.Event) error
+	wants  watching
+	picks  *selection
+	teller teller
 	notes  notes
 	title  string
-	lost   time.Time // since when the server has not answered
+	lost   time.Time          // since when the server has not answered
+	told   map[complaint]bool // what is wrong, and was said
+	asked  time.Time          // when it was last asked what is wrong
+}
+
+// complaint tells findings apart.
+type complaint struct {
+	id, text string // the text only where there is no lock
+	lock     keyspace.ID
+}
+
+func complaintOf(f keyspace.Finding) complaint {
+	c := complaint{id: f.ID, lock: f.Lock}
+	if f.Lock == (keyspace.ID{}) {
+		c.text = f.Text
+	}
+	return c
 }
 
 // run watches until ctx ends, which is no error. A server that goes away, or
@@ -43,15 +64,61 @@ func (w *watcher) run(ctx context.Context) error {
 		for _, n := range notices {
 			w.note(n)
 		}
-		for _, e := range events {
-			if !w.wants(e, findingsAbout(e)) {
-				continue
-			}
-			if err := w.print(e); err != nil {
-				return fmt.Errorf("print events: %w", err)
-			}
+		if err := w.tell(events); err != nil {
+			return fmt.Errorf("print events: %w", err)
+		}
+		if err := w.complain(); err != nil {
+			return fmt.Errorf("print findings: %w", err)
 		}
 	}
+}
+
+// tell prints events. A sentence says what is wrong with its lock, too.
+func (w *watcher) tell(events []keyspace.Event) error {
+	for _, e := range events {
+		found := findingsAbout(e)
+		if !w.wants.event(e) || !w.picks.wants(e.Lock, found) {
+			continue
+		}
+		if err := w.teller.event(e, found); err != nil {
+			return err
+		}
+		if w.teller.json || e.Kind.Ends() {
+			continue
+		}
+		for _, f := range found {
+			w.told[complaintOf(f)] = true
+		}
+	}
+	return nil
+}
+
+// complain says, once, what has become wrong with time alone, or with the
+// servers.
+func (w *watcher) complain() error {
+	if !w.wants.findings() || time.Since(w.asked) < complainEvery {
+		return nil
+	}
+	w.asked = time.Now()
+	known := w.source.Known()
+	locks := make(map[keyspace.ID]*keyspace.Lock, len(known.Locks))
+	for i := range known.Locks {
+		locks[known.Locks[i].ID()] = &known.Locks[i]
+	}
+	still := make(map[complaint]bool)
+	for _, f := range append(keyspace.Findings(known), keyspace.Risks(known)...) {
+		c := complaintOf(f)
+		still[c] = true
+		l, ofLock := locks[f.Lock]
+		if w.told[c] || ofLock && !w.picks.wants(*l, []keyspace.Finding{f}) {
+			continue
+		}
+		if err := w.teller.finding(f, known.At); err != nil {
+			return err
+		}
+	}
+	w.told = still
+	return nil
 }
 
 // note says in one line what has become of the server.

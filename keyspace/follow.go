@@ -120,8 +120,9 @@ func (f *Follower) Next(ctx context.Context) ([]Event, []Notice, error) {
 	return events, notices, err
 }
 
-// picture returns what is known, and what has happened since the last time.
-func (f *Follower) picture() Snapshot {
+// Known returns the picture as it is known now, without a look at the server.
+// What has happened is not in it.
+func (f *Follower) Known() Snapshot {
 	if f.sorted == nil {
 		f.sorted = f.known.locks()
 	}
@@ -133,10 +134,17 @@ func (f *Follower) picture() Snapshot {
 	for i := range s.Nodes {
 		s.Nodes[i].Skew = f.offset
 	}
-	s.Cost, s.Follow, s.Events, s.Notices = f.cost, f.following(), f.events, f.notices
+	s.Cost, s.Follow = f.cost, f.following()
 	if f.reader.now.After(s.At) {
 		s.At = f.reader.now
 	}
+	return s
+}
+
+// picture returns what is known, and what has happened since the last time.
+func (f *Follower) picture() Snapshot {
+	s := f.Known()
+	s.Events, s.Notices = f.events, f.notices
 	f.events, f.notices = nil, nil
 	return s
 }
