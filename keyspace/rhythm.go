@@ -1,0 +1,115 @@
+package keyspace
+
+import (
+	"context"
+	"time"
+)
+
+// How often and for how long a follower does what.
+const (
+	sliceMax   = 20 * time.Millisecond  // of walking, at a time
+	sliceNews  = 5 * time.Millisecond   // the same, while events are told
+	sliceShare = 10                     // of the time is spent walking, at the most: a tenth
+	walkEvery  = time.Second            // between the begins of two walks, while the server tells of changes
+	pollEvery  = 100 * time.Millisecond // between two looks at what nobody tells of
+	checkEvery = time.Second            // the same where notifications come, which may be lost
+	together   = 2 * time.Millisecond   // between two looks, while events are told: what comes within it is read at once
+	again      = 5 * time.Millisecond   // after it, what should be gone by now is read again
+	doubtFor   = 30 * time.Millisecond  // an announcement may come later than the look that misses the lock
+	retryFirst = 100 * time.Millisecond // after a failure, then doubled …
+	retryLast  = 2 * time.Second        // … up to this
+	modeLasts  = 3 * time.Second        // after which a way to learn of changes counts as another
+)
+
+// slice is how long a look may walk: as long as it may be while the first
+// picture is incomplete, then a share of the time that has passed.
+func (f *Follower) slice() time.Duration {
+	now := time.Now()
+	passed := now.Sub(f.called)
+	f.called = now
+	if !f.complete {
+		return sliceMax
+	}
+	return min(passed/sliceShare, sliceMax)
+}
+
+// busySoon reports whether a walk would be in the way of the next deadline, and
+// puts the walk off until after it. It can be put off for a while only.
+func (f *Follower) busySoon(now time.Time) bool {
+	due, some := f.agenda.first()
+	if !some || !f.complete || now.Sub(f.called) > walkEvery {
+		return false
+	}
+	at := due.Add(-f.offset)
+	if at.Sub(now) > sliceNews {
+		return false
+	}
+	f.restsTo = at.Add(time.Millisecond)
+	return true
+}
+
+// rest says until when not to walk, after a slice that began at a time.
+func (f *Follower) rest(began time.Time) {
+	now := time.Now()
+	f.restsTo = now.Add((sliceShare - 1) * now.Sub(began))
+	if f.pass == nil || !f.pass.done() {
+		return
+	}
+	pause := pollEvery
+	if f.track.mode() == Push {
+		pause = walkEvery
+	}
+	if until := began.Add(pause); until.After(f.restsTo) {
+		f.restsTo = until
+	}
+}
+
+// wait returns when there may be something to look at.
+func (f *Follower) wait(ctx context.Context) error {
+	timer := time.NewTimer(f.leisure())
+	defer timer.Stop()
+	wake := f.track.wake()
+	if f.failures > 0 {
+		wake = nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	case <-wake:
+	}
+	left := together - time.Since(f.lookedAt)
+	if left <= 0 {
+		return nil
+	}
+	timer.Reset(left)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// leisure is for how long there is nothing to do, unless something is heard.
+func (f *Follower) leisure() time.Duration {
+	now := time.Now()
+	if f.failures > 0 {
+		return f.retryAt.Sub(now)
+	}
+	until := now.Add(checkEvery)
+	sooner := func(t time.Time) {
+		if t.Before(until) {
+			until = t
+		}
+	}
+	sooner(f.restsTo)
+	if due, some := f.agenda.first(); some {
+		sooner(due.Add(-f.offset))
+	}
+	if f.track.mode() != Push || len(f.track.strays) > 0 {
+		sooner(f.polledAt.Add(pollEvery))
+	}
+	return max(0, until.Sub(now))
+}
