@@ -57,6 +57,18 @@ func (c *connection) flags() *pflag.FlagSet {
 // looked through.
 const scanPatience = 10 * time.Second
 
+// reach connects for a command that only reads: what it looks at is set and
+// checked first.
+func (p *program) reach(ctx context.Context, c *connection, s *selection) (*target, error) {
+	if err := c.configure(s, nil, nil); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return p.dial(ctx, c)
+}
+
 // dial connects as the flags and the environment say, and makes sure that a
 // server answers and that the user is the one that was named: a refused
 // password is an error, never a reason to go on as the default user.

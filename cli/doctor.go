@@ -54,16 +54,10 @@ is 3 if something is wrong.`,
 }
 
 func (p *program) doctor(ctx context.Context, c *connection, s *selection, o examining) error {
-	if err := c.configure(s, nil, nil); err != nil {
-		return err
-	}
-	if err := s.check(); err != nil {
-		return err
-	}
 	if o.duration < 0 {
 		return misuse("", "--for: a time that is over")
 	}
-	t, err := p.dial(ctx, c)
+	t, err := p.reach(ctx, c, s)
 	if err != nil {
 		return err
 	}

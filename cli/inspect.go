@@ -41,13 +41,7 @@ exact command that would break it safely. Only that key is looked at.`,
 }
 
 func (p *program) inspect(ctx context.Context, c *connection, s *selection, asJSON bool, key string) error {
-	if err := c.configure(s, nil, nil); err != nil {
-		return err
-	}
-	if err := s.check(); err != nil {
-		return err
-	}
-	t, err := p.dial(ctx, c)
+	t, err := p.reach(ctx, c, s)
 	if err != nil {
 		return err
 	}

@@ -52,13 +52,7 @@ func (p *program) list(ctx context.Context, c *connection, s *selection, o listi
 	if err := o.check(); err != nil {
 		return err
 	}
-	if err := c.configure(s, nil, nil); err != nil {
-		return err
-	}
-	if err := s.check(); err != nil {
-		return err
-	}
-	t, err := p.dial(ctx, c)
+	t, err := p.reach(ctx, c, s)
 	if err != nil {
 		return err
 	}

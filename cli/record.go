@@ -54,16 +54,10 @@ too, unless they are redacted. The file is readable by its owner alone.`,
 }
 
 func (p *program) record(ctx context.Context, c *connection, s *selection, o taking, name string) (err error) {
-	if err := c.configure(s, nil, nil); err != nil {
-		return err
-	}
-	if err := s.check(); err != nil {
-		return err
-	}
 	if o.every < 50*time.Millisecond || o.duration < 0 {
 		return misuse("", "--every: at least 50ms, and --for: a time to come")
 	}
-	t, err := p.dial(ctx, c)
+	t, err := p.reach(ctx, c, s)
 	if err != nil {
 		return err
 	}
