@@ -2,6 +2,7 @@ package recording
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -122,16 +123,21 @@ func TestEventsSinceAMomentAreAllThere(t *testing.T) {
 func TestADamagedFileIsGoodUpToTheDamage(t *testing.T) {
 	all := story(60*time.Second, 10)
 	file := record(t, all)
-	for name, damaged := range map[string][]byte{
-		"cut off":     file[:len(file)*2/3],
-		"a byte less": file[:len(file)-1],
-		"garbage":     append(bytes.Clone(file), "garbage that is long enough for a header"...),
-		"a bit":       flipped(file, len(file)/2),
+	for name, tt := range map[string]struct {
+		file []byte
+		why  string
+	}{
+		"cut off":                {file[:len(file)*2/3], "it was cut off"},
+		"a byte less":            {file[:len(file)-1], "it was cut off"},
+		"garbage":                {append(bytes.Clone(file), "garbage that is long enough for a header"...), "it was cut off"},
+		"a bit":                  {flipped(file, len(file)/2), "its checksum is wrong"},
+		"the same once more":     {append(bytes.Clone(file), file[len(magic):]...), "its times are out of order"},
+		"a block that runs back": {backwards(t, file), "its times are out of order"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := open(t, damaged)
-			if r.Damage() == nil || !strings.Contains(r.Damage().Error(), "damaged at byte") {
-				t.Errorf("its damage is %v", r.Damage())
+			r := open(t, tt.file)
+			if err := r.Damage(); err == nil || !strings.Contains(err.Error(), "damaged at byte") || !strings.HasSuffix(err.Error(), tt.why) {
+				t.Errorf("its damage is %v, want that %s", err, tt.why)
 			}
 			_, last := r.Span()
 			if last.Before(begin.Add(15 * time.Second)) {
@@ -145,6 +151,16 @@ func TestADamagedFileIsGoodUpToTheDamage(t *testing.T) {
 			t.Errorf("%d bytes: %v", len(nothing), err)
 		}
 	}
+}
+
+// backwards is a recording whose last block claims to end before all others.
+func backwards(t *testing.T, file []byte) []byte {
+	t.Helper()
+	file = bytes.Clone(file)
+	blocks := open(t, file).blocks
+	end := file[blocks[len(blocks)-1].at-8:]
+	binary.BigEndian.PutUint64(end, uint64(begin.UnixNano()))
+	return file
 }
 
 func flipped(file []byte, i int) []byte {
