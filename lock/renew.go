@@ -16,9 +16,17 @@ type keeper struct {
 	holds holdHeap
 	until time.Time     // nothing is due before; the goroutine sleeps so long
 	wake  chan struct{} // until has moved
+	began time.Time
 }
 
-func (k *keeper) init() { k.wake = make(chan struct{}, 1) }
+func (k *keeper) init() { k.wake, k.began = make(chan struct{}, 1), time.Now() }
+
+// beat returns the last multiple of grain, since the keeper began, that is not
+// after at: what is due at about the same time is due together, and goes in one
+// batch.
+func (k *keeper) beat(at time.Time, grain time.Duration) time.Time {
+	return at.Add(-(at.Sub(k.began) % grain))
+}
 
 func (k *keeper) add(h *hold) {
 	k.mu.Lock()
@@ -219,17 +227,22 @@ func (h *hold) abandon() {
 	h.dropped++
 }
 
+// beats is how many instants there are between two renewals of a hold at which
+// the next may be sent.
+const beats = 64
+
 // What follows needs h.mu.
 
 // nextRenewal returns when to renew a hold whose last request was sent then:
-// up to a twentieth early, so that holds taken together drift apart. Zero when
-// the bounds forbid another.
+// up to a twentieth early, so that holds taken together drift apart, and at most
+// a beat before that. Zero when the bounds forbid another.
 func (h *hold) nextRenewal(sent time.Time) time.Time {
 	r := h.opts.Renew
 	if r.Off || r.Max > 0 && h.renewals >= r.Max {
 		return time.Time{}
 	}
-	return sent.Add(r.Every - rand.N(r.Every/20+1))
+	at := sent.Add(r.Every - rand.N(r.Every/20+1))
+	return h.client.keeper.beat(at, max(r.Every/beats, 1))
 }
 
 // nextDue returns when the hold needs attention next.
