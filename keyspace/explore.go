@@ -21,6 +21,7 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 		f.pass.cost.Commands, f.pass.cost.Took, f.pass.cost.Busy = 0, 0, 0
 	}
 	p := f.pass
+	p.sieve.known = f.known // which nobody changes while a step is under way
 	for !p.done() {
 		p.accept(f.hunches.atLeast(p.visited))
 		locks, err := f.scanner.step(ctx, p)

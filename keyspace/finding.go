@@ -32,8 +32,10 @@ type Finding struct {
 // the locks, and of the rules for each.
 func Findings(s Snapshot) []Finding {
 	var all []Finding
-	for _, l := range s.Locks {
-		for _, r := range rules() {
+	known := rules()
+	for i := range s.Locks {
+		l := &s.Locks[i]
+		for _, r := range known {
 			if text := r.check(l, s.At); text != "" {
 				all = append(all, Finding{ID: r.id, Severity: r.severity, Lock: l.ID(), Text: text, Remedy: r.remedy})
 			}
@@ -62,14 +64,27 @@ func ByDamage(s Snapshot, findings []Finding) []Lock {
 	for _, f := range findings {
 		severest[f.Lock] = max(severest[f.Lock], int(f.Severity)+1)
 	}
-	locks := slices.Clone(s.Locks)
-	slices.SortStableFunc(locks, func(a, b Lock) int {
-		return cmp.Or(
-			cmp.Compare(severest[b.ID()], severest[a.ID()]),
-			cmp.Compare(b.waited(s.At), a.waited(s.At)),
-		)
+	damages := make([]damage, len(s.Locks))
+	for i := range s.Locks {
+		l := &s.Locks[i]
+		damages[i] = damage{severest[l.ID()], l.waited(s.At), i}
+	}
+	slices.SortFunc(damages, func(a, b damage) int {
+		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(b.waited, a.waited), cmp.Compare(a.place, b.place))
 	})
+	locks := make([]Lock, len(damages))
+	for i, d := range damages {
+		locks[i] = s.Locks[d.place]
+	}
 	return locks
+}
+
+// damage is what a lock is ordered by: to move these is cheaper than to move
+// locks.
+type damage struct {
+	severity int
+	waited   time.Duration
+	place    int // in the snapshot
 }
 
 // waited is how much time is lost to a lock, to compare it with others.

@@ -69,6 +69,39 @@ func TestAFollowerSeesLocksComeAndGo(t *testing.T) {
 	}
 }
 
+// A lock that is known is read when it changes, not again by each walk that comes
+// by, however many there are.
+func TestAWalkAsksNothingOfWhatIsFollowed(t *testing.T) {
+	rdb := realServer(t)
+	const locks = 300
+	for i := range locks {
+		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x", "PX", 600_000)
+	}
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	await := func(so func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !so(); {
+			if _, _, err := f.Next(t.Context()); err != nil || time.Now().After(deadline) {
+				t.Fatalf("%v, %+v", err, f.Known().Follow)
+			}
+		}
+	}
+	await(func() bool { s := f.Known(); return s.Complete && s.Follow.Mode == keyspace.Push })
+	walked, read := called(t, rdb, "scan"), called(t, rdb, "getrange")
+	await(func() bool { return called(t, rdb, "scan") >= walked+6 })
+	if more := called(t, rdb, "getrange") - read; more > locks/10 {
+		t.Errorf("%d values were read again, of %d locks that nobody has touched", more, locks)
+	}
+}
+
+// called is how often a command was called.
+func called(t *testing.T, rdb *redis.Client, name string) (calls int) {
+	t.Helper()
+	_, _ = fmt.Sscanf(stats(t, rdb)[name], "calls=%d,", &calls) // 0 if it never was
+	return calls
+}
+
 func TestAFollowerCountsRenewals(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "a", "token:1", "PX", 10_000)

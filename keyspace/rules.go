@@ -11,7 +11,7 @@ type rule struct {
 	severity Severity
 	remedy   string
 	// check returns what is wrong, in one sentence, or "".
-	check func(l Lock, now time.Time) string
+	check func(l *Lock, now time.Time) string
 }
 
 // rules lists all of them, in the order in which their findings are listed.
@@ -73,7 +73,7 @@ func rules() []rule {
 }
 
 // neverExpires finds locks that nothing will end if their holder dies.
-func neverExpires(l Lock, now time.Time) string {
+func neverExpires(l *Lock, now time.Time) string {
 	if l.State() != Stuck {
 		return ""
 	}
@@ -93,7 +93,7 @@ const (
 
 // overdue finds locks that are held for very long, or much longer than they
 // use to be.
-func overdue(l Lock, now time.Time) string {
+func overdue(l *Lock, now time.Time) string {
 	age := l.Age(now)
 	switch {
 	case l.Typical > 0 && age > unusual*l.Typical && age > unusualHold:
@@ -106,7 +106,7 @@ func overdue(l Lock, now time.Time) string {
 
 // stampPassed finds locks whose deadline is written in them and has passed, and
 // which are still there.
-func stampPassed(l Lock, now time.Time) string {
+func stampPassed(l *Lock, now time.Time) string {
 	left, expires := l.TTL(now)
 	if len(l.Holders) == 0 || !expires || left > -stampGrace {
 		return ""
@@ -128,7 +128,7 @@ const (
 )
 
 // renewedForever finds holds that are renewed again and again.
-func renewedForever(l Lock, now time.Time) string {
+func renewedForever(l *Lock, now time.Time) string {
 	if l.Renewals < manyRenewed {
 		return ""
 	}
@@ -136,7 +136,7 @@ func renewedForever(l Lock, now time.Time) string {
 }
 
 // waitersNoHolder finds locks that are free, and those who want them do not know.
-func waitersNoHolder(l Lock, now time.Time) string {
+func waitersNoHolder(l *Lock, now time.Time) string {
 	free := now.Sub(l.FreeFrom)
 	if l.State() != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
 		return ""
@@ -145,7 +145,7 @@ func waitersNoHolder(l Lock, now time.Time) string {
 }
 
 // zombieHead finds queues whose first waiter has died.
-func zombieHead(l Lock, now time.Time) string {
+func zombieHead(l *Lock, now time.Time) string {
 	if len(l.Waiters) == 0 || l.Waiters[0].Expires.IsZero() {
 		return ""
 	}
@@ -160,7 +160,7 @@ func zombieHead(l Lock, now time.Time) string {
 }
 
 // starving finds waiters whom others have overtaken again and again.
-func starving(l Lock, now time.Time) string {
+func starving(l *Lock, now time.Time) string {
 	worst := Waiter{}
 	for _, w := range l.Waiters {
 		if w.Passed > worst.Passed {
@@ -182,7 +182,7 @@ func waitingFor(w Waiter, now time.Time) string {
 }
 
 // writerStarved finds writers that readers keep out.
-func writerStarved(l Lock, now time.Time) string {
+func writerStarved(l *Lock, now time.Time) string {
 	if l.State() != Reading {
 		return ""
 	}
@@ -195,7 +195,7 @@ func writerStarved(l Lock, now time.Time) string {
 }
 
 // reentryLeak finds holders that enter again and again, and never leave.
-func reentryLeak(l Lock, _ time.Time) string {
+func reentryLeak(l *Lock, _ time.Time) string {
 	if l.Grown < onlyGrows {
 		return ""
 	}
@@ -205,7 +205,7 @@ func reentryLeak(l Lock, _ time.Time) string {
 // minority finds copies of a Redlock that are too few to hold it. While an
 // acquire is under way, and while servers that do not answer could make them
 // enough, there is nothing wrong.
-func minority(l Lock, now time.Time) string {
+func minority(l *Lock, now time.Time) string {
 	tokens, votes, silent := counted(l)
 	if l.State() != Partial || tokens != 1 || votes+silent >= quorum(len(l.Votes)) || arriving(l, now) {
 		return ""
@@ -214,7 +214,7 @@ func minority(l Lock, now time.Time) string {
 }
 
 // split finds Redlocks of which several have copies, and nobody enough.
-func split(l Lock, now time.Time) string {
+func split(l *Lock, now time.Time) string {
 	tokens, most, silent := counted(l)
 	if l.State() != Partial || tokens < 2 || most+silent >= quorum(len(l.Votes)) || arriving(l, now) {
 		return ""
@@ -224,7 +224,7 @@ func split(l Lock, now time.Time) string {
 
 // counted counts the tokens of a Redlock, the votes of the one that has most,
 // and the servers that do not answer.
-func counted(l Lock) (tokens, most, silent int) {
+func counted(l *Lock) (tokens, most, silent int) {
 	votes := make(map[string]int)
 	for _, v := range l.Votes {
 		switch {
@@ -239,7 +239,7 @@ func counted(l Lock) (tokens, most, silent int) {
 }
 
 // arriving reports whether an acquire of a Redlock may still be under way.
-func arriving(l Lock, now time.Time) bool {
+func arriving(l *Lock, now time.Time) bool {
 	for _, h := range l.Holders {
 		if !h.Since.IsZero() && now.Sub(h.Since) < voteWindow {
 			return true
@@ -249,7 +249,7 @@ func arriving(l Lock, now time.Time) bool {
 }
 
 // outlived finds locks that expire under their holders.
-func outlived(l Lock, _ time.Time) string {
+func outlived(l *Lock, _ time.Time) string {
 	if l.Overrun < overruns {
 		return ""
 	}
@@ -257,7 +257,7 @@ func outlived(l Lock, _ time.Time) string {
 }
 
 // holderGone finds holds whose client has hung up. Whoever still renews is there.
-func holderGone(l Lock, now time.Time) string {
+func holderGone(l *Lock, now time.Time) string {
 	for _, h := range l.Holders {
 		if !h.Left.IsZero() && now.Sub(h.Left) > leftTooLong && !l.Renewed.After(h.Left) {
 			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), rough(now.Sub(h.Left)))

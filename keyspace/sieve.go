@@ -20,6 +20,7 @@ type sieve struct {
 	*index
 	atLeast  Confidence
 	trusted  trust
+	known    picture // of what is in it nothing is asked: somebody else follows it
 	shapes   shapes
 	blind    map[string]bool // types of which the server refuses to show a first piece
 	suspects []suspect       // to be asked about next
@@ -132,7 +133,7 @@ func (p *pinch) sift(ctx context.Context) error {
 func (p *pinch) line() {
 	p.asked = make([]inquiry, 0, len(p.some))
 	for _, k := range p.some {
-		if p.belongs(k.key) {
+		if _, known := p.known[k.key]; known || p.belongs(k.key) {
 			continue
 		}
 		if k.typ == "" {
