@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -215,6 +216,27 @@ func TestWhatIsLeftOnAServerIsSeen(t *testing.T) {
 	}
 	if fmt.Sprint(kinds) != "map[channel:1 connection:2 key:1]" || !slices.Contains(left, "key orphan") {
 		t.Errorf("%v: %q", kinds, left)
+	}
+}
+
+func TestAnythingThatMustNotHappenIsNotSound(t *testing.T) {
+	if sum := newTally(io.Discard); !sum.sound() {
+		t.Error("nothing happened, and it is not sound")
+	}
+	for name, happen := range map[string]func(*tally){
+		"an overlap":                func(t *tally) { t.overlaps = 1 },
+		"a foreign unlock":          func(t *tally) { t.foreign = 1 },
+		"a stale write":             func(t *tally) { t.stale = 1 },
+		"a loss without a reason":   func(t *tally) { t.unexplained = 1 },
+		"a history of no lock":      func(t *tally) { t.unproved = 1 },
+		"a leak":                    func(t *tally) { t.leaks = 1 },
+		"memory that was not freed": func(t *tally) { t.heap = []uint64{1 << 20, 64 << 20} },
+	} {
+		sum := newTally(io.Discard)
+		happen(sum)
+		if sum.sound() {
+			t.Errorf("%s counts as sound", name)
+		}
 	}
 }
 
