@@ -48,7 +48,7 @@ func BenchmarkBareLocks(b *testing.B) {
 		all.Go(func() {
 			me := c.As(fmt.Sprint("client-", i))
 			for n := 0; left.Add(-1) >= 0; n++ {
-				l, err := me.Mutex(fmt.Sprintf("bare:{x}:%d:%d", i, n%100), lock.Options{Renew: lock.Renew{Off: true}}).Lock(b.Context())
+				l, err := me.Mutex(fmt.Sprintf("bare:{x}:%d:%d", i, n%100), lock.Options{}).Lock(b.Context())
 				if err != nil {
 					b.Error(err)
 					return

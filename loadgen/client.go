@@ -125,9 +125,10 @@ func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate 
 	default:
 		how, err = c.release(halt, l, v, kept)
 	}
-	f.history.ended(v, left, time.Now(), how)
+	now := time.Now()
+	f.history.ended(v, left, now, how)
 	f.recorder.end(c.number, how, left.Sub(v.began), err)
-	c.noteEnd(how, next, time.Now(), left.Sub(v.began), l, err)
+	c.noteEnd(how, next, now, left.Sub(v.began), l, err)
 	return how, err
 }
 
@@ -193,7 +194,7 @@ func (c *client) work(halt context.Context, l lease, v *visit, hold time.Duratio
 		defer timer.Stop()
 		worked = timer.C
 	}
-	over := l.Context().Done()
+	var over <-chan struct{}
 	for {
 		if f, strikes := c.plight.take(c.struckInside); strikes {
 			if fate := c.strike(halt, v, f); fate != done {
@@ -202,6 +203,9 @@ func (c *client) work(halt context.Context, l lease, v *visit, hold time.Duratio
 		}
 		if hold <= 0 {
 			return done
+		}
+		if over == nil { // which costs a channel, that who does not stay can do without
+			over = l.Context().Done()
 		}
 		select {
 		case <-worked:
