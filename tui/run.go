@@ -73,7 +73,7 @@ func Run(ctx context.Context, w World) error {
 
 func options(ctx context.Context, w World) []tea.ProgramOption {
 	options := []tea.ProgramOption{
-		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(30), tea.WithOutput(synchronized(w.Output)),
+		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(60), tea.WithOutput(synchronized(w.Output)),
 	}
 	if w.Input != nil {
 		options = append(options, tea.WithInput(w.Input))
