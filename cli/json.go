@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -191,7 +192,7 @@ func findingOf(f keyspace.Finding) jsonFinding {
 }
 
 func keyedFindingOf(f keyspace.Finding) jsonKeyedFinding {
-	return jsonKeyedFinding{text(f.Lock.Key), binary(f.Lock.Key), text(f.Lock.Node), f.Lock.DB, findingOf(f)}
+	return jsonKeyedFinding{text(f.Lock.Key), binary(f.Lock.Key), text(cmp.Or(f.Lock.Node, f.Server)), f.Lock.DB, findingOf(f)}
 }
 
 // modeOf is how the lock is held, empty where its kind has no modes.

@@ -197,6 +197,7 @@ func (a *telling) Known() keyspace.Snapshot { return keyspace.Snapshot{} }
 type aging struct {
 	known keyspace.Snapshot
 	found []keyspace.Event // at the first look
+	at    time.Time
 }
 
 func (a *aging) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
@@ -212,24 +213,34 @@ func (a *aging) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, 
 func (a *aging) Known() keyspace.Snapshot {
 	s := a.known
 	s.At = time.Now()
+	if a.at.IsZero() {
+		a.at = s.At
+	}
+	s.Server.Skew = 2*time.Second + s.At.Sub(a.at)/100 // a figure in a text that is never the same
 	return s
 }
 
 // A lock that is held for too long is told of when it is, once, and so is what
 // endangers all locks. What the sentence of an event has said is not said again.
 func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
+	const (
+		servers = "finding server, warning: .* throws keys away .*\nfinding server, info: The clocks .*\n"
+		late    = "finding lock:late, warning: Held for 10m.*\n"
+	)
 	for _, tt := range []struct {
 		wants watching
+		picks selection
 		json  bool
 		want  string // of the lines, what tells them apart
 	}{
-		{want: "appeared job:nightly, .* critical: Held .*\nfinding server, warning: .* throws keys away .*\nfinding lock:late, warning: Held for 10m.*\n"},
-		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"key":"","node":"","db":0,"id":"evictable".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
+		{want: "appeared job:nightly, .* critical: Held .*\n" + servers + late},
+		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"key":"","node":"redis.test:6379","db":0,"id":"evictable".*\n.*"id":"clock-skew".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
 		{wants: watching{events: []string{"expired"}}, want: ""},
-		{wants: watching{events: []string{"finding"}}, want: "finding job:nightly, critical: .*\nfinding server, .*\nfinding lock:late, .*\n"},
+		{wants: watching{events: []string{"finding"}}, want: "finding job:nightly, critical: .*\n" + servers + late},
+		{picks: selection{format: "redisson"}, want: servers + late},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			late := keyspace.Lock{Key: "lock:late", Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "a", Since: time.Now(), Expires: time.Now().Add(time.Hour)}}}
+			late := keyspace.Lock{Key: "lock:late", Format: "redisson", Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "a", Since: time.Now(), Expires: time.Now().Add(time.Hour)}}}
 			stuck := keyspace.Lock{Key: "job:nightly", Holders: []keyspace.Holder{{ID: "b"}}}
 			source := &aging{
 				known: keyspace.Snapshot{Locks: []keyspace.Lock{stuck, late}, Server: keyspace.Server{Addr: "redis.test:6379", MaxMemory: 1 << 20, Policy: "volatile-ttl"}},
@@ -238,7 +249,7 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			var out bytes.Buffer
-			w := &watcher{source: source, wants: tt.wants, picks: new(selection), teller: teller{&out, tt.json}, told: make(map[complaint]bool)}
+			w := &watcher{source: source, wants: tt.wants, picks: &tt.picks, teller: teller{&out, tt.json}, told: make(map[complaint]bool)}
 			if err := w.run(ctx); err != nil {
 				t.Fatal(err)
 			}

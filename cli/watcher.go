@@ -39,19 +39,14 @@ type watcher struct {
 	asked  time.Time          // when it was last asked what is wrong
 }
 
-// complaint tells findings apart.
+// complaint tells findings apart, whatever figures are in their texts.
 type complaint struct {
-	id, text string // the text only where there is no lock
-	lock     keyspace.ID
+	id     string
+	lock   keyspace.ID
+	server string
 }
 
-func complaintOf(f keyspace.Finding) complaint {
-	c := complaint{id: f.ID, lock: f.Lock}
-	if f.Lock == (keyspace.ID{}) {
-		c.text = f.Text
-	}
-	return c
-}
+func complaintOf(f keyspace.Finding) complaint { return complaint{f.ID, f.Lock, f.Server} }
 
 // run watches until ctx ends, which is no error. A server that goes away, or
 // lets us in no longer, is waited for.
@@ -101,16 +96,16 @@ func (w *watcher) complain() error {
 	}
 	w.asked = time.Now()
 	known := w.source.Known()
-	locks := make(map[keyspace.ID]*keyspace.Lock, len(known.Locks))
-	for i := range known.Locks {
-		locks[known.Locks[i].ID()] = &known.Locks[i]
+	picked := w.picks.pick(known)
+	var found []keyspace.Finding
+	for _, l := range picked.Locks {
+		found = append(found, picked.findings[l.ID()]...)
 	}
 	still := make(map[complaint]bool)
-	for _, f := range append(keyspace.Findings(known), keyspace.Risks(known)...) {
+	for _, f := range append(found, keyspace.Risks(known)...) {
 		c := complaintOf(f)
 		still[c] = true
-		l, ofLock := locks[f.Lock]
-		if w.told[c] || ofLock && !w.picks.wants(*l, []keyspace.Finding{f}) {
+		if w.told[c] {
 			continue
 		}
 		if err := w.teller.finding(f, known.At); err != nil {

@@ -23,7 +23,8 @@ func (s Severity) String() string { return [...]string{"info", "warning", "criti
 type Finding struct {
 	ID       string // stable: never-expires, overdue …
 	Severity Severity
-	Lock     ID     // zero: it concerns the whole server
+	Lock     ID     // zero: it concerns the servers
+	Server   string // address of the one that it concerns, if it is not about a lock; "": all of them
 	Text     string // one sentence
 	Remedy   string // the safe thing to do, one sentence
 }

@@ -49,7 +49,7 @@ func evictable(s Server) []Finding {
 		which = "any lock that expires"
 	}
 	return []Finding{{
-		ID: "evictable", Severity: Warning,
+		ID: "evictable", Severity: Warning, Server: s.Addr,
 		Text:   fmt.Sprintf("%s throws keys away when memory is short (maxmemory-policy %s): %s.", s.Addr, s.Policy, which),
 		Remedy: "Keep locks on a server of their own, with maxmemory-policy noeviction.",
 	}}
@@ -61,7 +61,7 @@ func failoverLosesLocks(s Server) []Finding {
 		return nil
 	}
 	return []Finding{{
-		ID: "failover-loses-locks", Severity: Info,
+		ID: "failover-loses-locks", Severity: Info, Server: s.Addr,
 		Text:   fmt.Sprintf("%s has %d replicas, and confirms a lock before they have it: a fail-over may lose the latest.", s.Addr, s.Replicas),
 		Remedy: "Have the lock wait for replicas (WAIT), set min-replicas-to-write, and check fences where two holders would do damage.",
 	}}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/keyspace"
 )
 
 // TestTheWorstFindingIsSelectedUntilSomebodyChooses: findings come in one by
@@ -43,6 +45,23 @@ func TestWhatEndangersAllLocksIsAFindingAboutTheServer(t *testing.T) {
 		d.press("p").want("throws keys away")
 		if text := d.screen(); strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1") {
 			t.Errorf("the address is shown in spite of p:\n%s", text)
+		}
+	})
+}
+
+// Two servers can have the same fault: the cursor stays on its own.
+func TestACursorTellsServersApart(t *testing.T) {
+	v := office()
+	v.locks = v.locks[:0]
+	for _, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379"} {
+		v.nodes = append(v.nodes, keyspace.Node{Up: true, Server: keyspace.Server{Addr: addr, MaxMemory: 1, Policy: "volatile-ttl"}})
+	}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.press("5", "j")
+		v.set(func(v *server) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // which comes first
+		d.wait(2 * beat)
+		if line := d.line("▌"); !strings.Contains(line, "10.0.0.2") {
+			t.Errorf("the cursor went back: %q", line)
 		}
 	})
 }

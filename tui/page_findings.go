@@ -19,8 +19,9 @@ type findingsPage struct {
 
 // findingID tells findings apart.
 type findingID struct {
-	id   string
-	lock keyspace.ID
+	id     string
+	lock   keyspace.ID
+	server string
 }
 
 func (p *findingsPage) title() string { return "5 Findings" }
@@ -113,7 +114,10 @@ func (p *findingsPage) arrange(s *state) {
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 
-func (p *findingsPage) key(row int) findingID { return findingID{p.rows[row].ID, p.rows[row].Lock} }
+func (p *findingsPage) key(row int) findingID {
+	f := &p.rows[row]
+	return findingID{f.ID, f.Lock, f.Server}
+}
 
 // remedyLines is the height of what stands below the list.
 const remedyLines = 6
