@@ -13,7 +13,7 @@ import (
 
 func TestTheScreenTurnsToOtherLocks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts the program in a terminal")
+		t.Skip("starts the program in a terminal: run it without -short")
 	}
 	srv := server.ForTest(t)
 	for db, key := range []string{"lock:zero", "lock:one"} {

@@ -14,7 +14,7 @@ import (
 // presses thirteen keys.
 func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays scenes in a terminal")
+		t.Skip("plays scenes in a terminal: run it without -short")
 	}
 	term := openTerminal(t, 120, 40, "demo")
 	term.want("what do you want to see?", "a … s choose", "Esc close").press("Escape")

@@ -95,7 +95,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 // locks of six libraries.
 func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts the program in a terminal")
+		t.Skip("starts the program in a terminal: run it without -short")
 	}
 	srv := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), DisableIdentity: true})
