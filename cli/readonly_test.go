@@ -1,14 +1,13 @@
 package cli
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/server"
 )
 
 // allowed are the commands that docs/operators.md lets locktop send, in the
@@ -22,55 +21,35 @@ func allowed(t *testing.T) []string {
 			names = append(names, name)
 		}
 	}
+	for _, writes := range []string{"eval", "set", "del", "publish"} {
+		if slices.Contains(names, writes) {
+			t.Fatalf("the list is no list of what only reads: %v", names)
+		}
+	}
 	return names
 }
 
-// sent are the commands that a server says it was sent since it was last told to
-// forget; refused ones, too.
-func sent(t *testing.T, addr string) []string {
+// allowedOfSentinels are the commands that the page lets locktop send to a
+// Sentinel.
+func allowedOfSentinels(t *testing.T) []string {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, Protocol: 2})
-	defer rdb.Close()
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
+	page, err := os.ReadFile("../docs/operators.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for line := range strings.Lines(info) {
-		if name, _, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); found {
-			names = append(names, name)
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "+") && strings.Contains(line, "+sentinel|") {
+			return strings.Split(strings.TrimSpace(line[1:]), " +")
 		}
 	}
-	return names
+	t.Fatal("it has no list for Sentinels")
+	return nil
 }
 
-// Promise P9. Whatever is looked at, and whatever is asked for without --write, a
-// server with all rights to give is sent nothing but what the documentation lists.
-func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
-	clearEnvironment(t)
-	addr := server.ForTest(t).Addr()
-	aLockOfEachType(t, addr)
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	send(t, addr, "CONFIG", "RESETSTAT")
-	for _, args := range [][]string{
-		{"list"}, {"list", "--json", "--all"}, {"list", "--csv", "--stuck"}, {"list", "--lock", "some:*"},
-		{"list", "-n", "all"}, {"list", "--budget", "full"},
-		{"inspect", "lock:a"}, {"inspect", "orders", "--json"}, {"inspect", "nothing-there"},
-		{"watch", "--for", "300ms"}, {"watch", "--json", "--for", "300ms"},
-		{"doctor", "--for", "300ms"}, {"doctor", "--json", "--for", "300ms"},
-		{"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "300ms"},
-		{"release", "lock:a"}, {"release", "lock:a", "--yes"}, {"release", "orders", "--yes", "--token", token},
-	} {
-		got := locktop(t, append(args, "-u", "redis://"+addr)...)
-		if got.code == exitError || got.code == exitNoConnect {
-			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)
-		}
-	}
-	list := allowed(t)
-	if slices.Contains(list, "eval") || slices.Contains(list, "set") || slices.Contains(list, "del") {
-		t.Fatalf("the list is no list of what only reads: %v", list)
-	}
-	all := sent(t, addr)
+// checkSent checks what the servers were sent since it was told to forget.
+func checkSent(t *testing.T, s topology) {
+	t.Helper()
+	list, all := allowed(t), s.sent(t)
 	for _, name := range []string{"scan", "type", "pexpiretime", "hscan"} {
 		if !slices.Contains(all, name) {
 			t.Errorf("%s was never sent: the test proves little: %v", name, all)
@@ -81,15 +60,72 @@ func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 			t.Errorf("%s was sent, and is not on the list", name)
 		}
 	}
+	if len(s.sentinels) == 0 {
+		return
+	}
+	list, all = allowedOfSentinels(t), nil
+	for _, sentinel := range s.sentinels {
+		all = append(all, sentinel.noted()...)
+	}
+	if !slices.Contains(all, "sentinel|get-master-addr-by-name") {
+		t.Errorf("the Sentinels were not asked: the test proves little: %v", all)
+	}
+	for _, name := range all {
+		if !slices.Contains(list, name) {
+			t.Errorf("a Sentinel was sent %s, which is not on the list", name)
+		}
+	}
 }
 
-// Promise P9, for whoever presses every key there is.
-func TestTheScreenSendsNothingThatIsNotOnThePrintedList(t *testing.T) {
-	clearEnvironment(t)
-	addr := server.ForTest(t).Addr()
-	aLockOfEachType(t, addr)
-	send(t, addr, "CONFIG", "RESETSTAT")
-	term := openTerminal(t, 120, 35, "-u", "redis://"+addr)
+// looks are the ways to look, and to ask for what --write alone allows.
+func looks(t *testing.T, s topology) [][]string {
+	all := [][]string{
+		{"list"}, {"list", "--json", "--all"}, {"list", "--csv", "--stuck"}, {"list", "--lock", "some:*"},
+		{"list", "-n", "all"}, {"list", "--budget", "full"},
+		{"inspect", "lock:a"}, {"inspect", "orders", "--json"}, {"inspect", "nothing-there"},
+		{"watch", "--for", "100ms"}, {"watch", "--json", "--for", "100ms"},
+		{"doctor", "--for", "100ms"}, {"doctor", "--json", "--for", "100ms"},
+		{"record", filepath.Join(t.TempDir(), "r.lockrec"), "--for", "100ms"},
+		{"release", "lock:a"}, {"release", "lock:a", "--yes"}, {"release", "orders", "--yes", "--token", token},
+		{"release", "lock:a", "--yes", "--give-ttl", "1m"}, {"release", "lock:a", "--dry-run"},
+	}
+	if len(s.sentinels) > 0 {
+		all = append(all, []string{"list", "--prefer-replica"}, []string{"watch", "--prefer-replica", "--for", "100ms"})
+	}
+	return all
+}
+
+// lookAt looks in every way.
+func lookAt(t *testing.T, s topology, as ...string) {
+	t.Helper()
+	for _, args := range looks(t, s) {
+		got := locktop(t, slices.Concat(args, s.flags, as)...)
+		if got.code == exitError || got.code == exitNoConnect {
+			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)
+		}
+	}
+}
+
+// checkNothingRefused checks that a server has refused nobody anything, but for
+// the command that the page says to allow where it is known.
+func checkNothingRefused(t *testing.T, addr string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	all, err := rdb.ACLLog(t.Context(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Object != "client|no-touch" {
+			t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)
+		}
+	}
+}
+
+// pressEverything uses the screen, and every key there is.
+func pressEverything(t *testing.T, s topology) {
+	term := openTerminal(t, 120, 35, s.flags...)
 	eventually(t, func() bool { return strings.Contains(term.screen(), "lock:a") })
 	for _, key := range strings.Split("x Enter y Escape Enter x y Escape d D Delete C-d Escape 2 x Enter Escape 3 Enter Space Escape 4 5 6 7 1 /", " ") {
 		term.press(key)
@@ -97,15 +133,35 @@ func TestTheScreenSendsNothingThatIsNotOnThePrintedList(t *testing.T) {
 	for _, key := range []string{"Escape", "Down", "Enter", "x", "o", "Escape"} {
 		term.press(key)
 	}
-	// What comes last is heeded only if all the rest was.
-	term.quit()
-	list := append(allowed(t), "config|resetstat")
-	for _, name := range sent(t, addr) {
-		if !slices.Contains(list, name) {
-			t.Errorf("%s was sent, and is not on the list", name)
+	term.quit() // what comes last is heeded only if all the rest was
+}
+
+// Promise P9. Whatever is looked at, whatever key is pressed, and whatever is asked
+// for without --write: servers with all rights to give, and the Sentinels that know
+// of them, are sent nothing but what the documentation lists; and the user that it
+// advises is refused nothing.
+func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
+	onEachTopology(t, func(t *testing.T, s topology) {
+		t.Run("commands", func(t *testing.T) {
+			s.forget(t)
+			lookAt(t, s)
+			checkSent(t, s)
+		})
+		t.Run("screen", func(t *testing.T) {
+			s.forget(t)
+			pressEverything(t, s)
+			checkSent(t, s)
+		})
+		t.Run("advised user", func(t *testing.T) {
+			s.sendAll(t, advised(t)...)
+			t.Setenv("REDISCLI_AUTH", "c4nary")
+			lookAt(t, s, "--user", "locktop")
+			for _, addr := range s.servers {
+				checkNothingRefused(t, addr)
+			}
+		})
+		if got := s.stranger.Get(t.Context(), "lock:a").Val(); got != token {
+			t.Errorf("the lock is %q by now", got)
 		}
-	}
-	if value(t, addr, "lock:a") != token {
-		t.Error("a lock was broken")
-	}
+	})
 }

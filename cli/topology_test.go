@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// topology is what locktop is pointed at: a server, or several that are looked at as
+// one, with a lock of each type.
+type topology struct {
+	flags     []string // where it is
+	servers   []string // all that keep locks, or copies of them
+	stranger  redis.UniversalClient
+	sentinels []*tap
+	chatter   []string // what the servers send each other
+}
+
+// onEachTopology runs f on one server, a cluster, a master with Sentinels, and the
+// nodes of a Redlock.
+func onEachTopology(t *testing.T, f func(*testing.T, topology)) {
+	for _, c := range []struct {
+		name  string
+		build func(*testing.T) topology
+	}{
+		{"server", oneServer}, {"cluster", aCluster}, {"sentinel", behindSentinels}, {"redlock", redlockNodes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clearEnvironment(t)
+			t.Setenv("XDG_STATE_HOME", t.TempDir())
+			s := c.build(t)
+			t.Cleanup(func() { s.stranger.Close() })
+			f(t, s)
+		})
+	}
+}
+
+func oneServer(t *testing.T) topology {
+	addr := server.ForTest(t).Addr()
+	aLockOfEachType(t, addr)
+	return topology{flags: []string{"-u", "redis://" + addr}, servers: []string{addr}, stranger: redis.NewClient(&redis.Options{Addr: addr})}
+}
+
+func aCluster(t *testing.T) topology {
+	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
+	for _, argv := range oneOfEachType() {
+		if err := rdb.Do(t.Context(), argv...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb}
+}
+
+func behindSentinels(t *testing.T) topology {
+	rig := server.WatchedForTest(t, server.WatchedOptions{Replicas: 1})
+	addr := rig.Master().Addr()
+	aLockOfEachType(t, addr)
+	s := topology{
+		flags:    []string{"--master", server.WatchedName},
+		stranger: redis.NewClient(&redis.Options{Addr: addr}),
+		chatter:  []string{"publish", "replconf", "psync"},
+	}
+	for _, node := range rig.Nodes() {
+		s.servers = append(s.servers, node.Addr())
+	}
+	for _, sentinel := range rig.Sentinels() {
+		tapped := tapOn(t, sentinel)
+		s.sentinels = append(s.sentinels, tapped)
+		s.flags = append(s.flags, "--sentinel", tapped.addr)
+	}
+	return s
+}
+
+func redlockNodes(t *testing.T) topology {
+	rig := server.IndependentForTest(t, 5)
+	var s topology
+	var urls []string
+	for _, node := range rig.Nodes() {
+		aLockOfEachType(t, node.Addr())
+		s.servers, urls = append(s.servers, node.Addr()), append(urls, "redis://"+node.Addr())
+	}
+	s.flags = []string{"--redlock", strings.Join(urls, ",")}
+	s.stranger = redis.NewClient(&redis.Options{Addr: s.servers[0]})
+	return s
+}
+
+// sendAll sends one command to every server, as the default user.
+func (s topology) sendAll(t *testing.T, argv ...any) {
+	t.Helper()
+	for _, addr := range s.servers {
+		send(t, addr, argv...)
+	}
+}
+
+// forget makes the servers, and the taps, begin to count anew.
+func (s topology) forget(t *testing.T) {
+	t.Helper()
+	s.sendAll(t, "CONFIG", "RESETSTAT")
+	for _, sentinel := range s.sentinels {
+		sentinel.mu.Lock()
+		sentinel.names = nil
+		sentinel.mu.Unlock()
+	}
+}
+
+// sent are the commands that its servers say they were sent since they were last
+// told to forget, without their chatter. Refused ones count, too.
+func (s topology) sent(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, addr := range s.servers {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, Protocol: 2})
+		info, err := rdb.Info(t.Context(), "commandstats").Result()
+		rdb.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(info) {
+			name, _, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+			if found && !slices.Contains(s.chatter, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// tap stands before a Sentinel, which keeps no statistics of commands, and notes
+// what it is sent. Its colleagues talk to it past the tap.
+type tap struct {
+	addr string
+
+	mu    sync.Mutex
+	names []string
+}
+
+// tapOn starts a tap that ends with the test.
+func tapOn(t *testing.T, sentinel string) *tap {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &tap{addr: l.Addr().String()}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { p.carry(near, sentinel) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		conns.Wait()
+	})
+	return p
+}
+
+// carry hands one connection on, until the client hangs up.
+func (p *tap) carry(near net.Conn, sentinel string) {
+	defer near.Close()
+	far, err := net.Dial("tcp", sentinel)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	go func() { _, _ = io.Copy(near, far) }()
+	requests := bufio.NewReader(io.TeeReader(near, far))
+	for {
+		argv, err := request(requests)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.names = append(p.names, commandName(argv))
+		p.mu.Unlock()
+	}
+}
+
+// request reads one command as clients send it.
+func request(r *bufio.Reader) ([]string, error) {
+	var words, length int
+	if _, err := fmt.Fscanf(r, "*%d\r\n", &words); err != nil {
+		return nil, err
+	}
+	argv := make([]string, words)
+	for i := range argv {
+		if _, err := fmt.Fscanf(r, "$%d\r\n", &length); err != nil {
+			return nil, err
+		}
+		word := make([]byte, length+len("\r\n"))
+		if _, err := io.ReadFull(r, word); err != nil {
+			return nil, err
+		}
+		argv[i] = string(word[:length])
+	}
+	return argv, nil
+}
+
+// commandName is a command as an ACL names it.
+func commandName(argv []string) string {
+	name := strings.ToLower(argv[0])
+	if len(argv) > 1 && (name == "sentinel" || name == "client") {
+		name += "|" + strings.ToLower(argv[1])
+	}
+	return name
+}
+
+// noted are the commands so far.
+func (p *tap) noted() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.names)
+}
