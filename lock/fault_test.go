@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,80 +21,6 @@ func TestADeadContextSendsNothing(t *testing.T) {
 			if _, err := try(dead); !errors.Is(err, context.Canceled) {
 				r.Errorf("got %v, want the context's error", err)
 			}
-		}
-	})
-}
-
-// Scenarios 71 and 82: the server acts on a request that was given up. Promise P3.
-func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
-		r.must(err)
-		r.must(warm.Unlock(ctx))
-		for i := range 20 {
-			key := fmt.Sprint("orders", i)
-			r.link.FreezeReplies()
-			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-			began := time.Now()
-			_, err := c.Mutex(key, lock.Options{TTL: time.Minute}).Lock(short)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) {
-				r.Fatalf("got %v, want the deadline's error", err)
-			}
-			if took := time.Since(began); r.fake && took > 20*time.Millisecond {
-				r.Errorf("gave up after %v", took)
-			}
-			r.link.Thaw()
-			r.until("the undo", func() bool { return r.rdb.Exists(ctx, key).Val() == 0 })
-		}
-	})
-}
-
-func TestAnAcquireFrozenOnTheWayIsUndoneBehindIt(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
-		r.must(err)
-		r.must(warm.Unlock(ctx))
-		for i := range 20 {
-			key := fmt.Sprint("orders", i)
-			r.link.Freeze()
-			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-			_, err := c.Mutex(key, lock.Options{TTL: time.Minute}).TryLock(short)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) {
-				r.Fatalf("got %v, want the deadline's error", err)
-			}
-			r.link.Thaw()
-			// One round trip of the same client: whatever was sent before has arrived.
-			_, err = c.Mutex(key, lock.Options{}).TryLock(ctx)
-			r.must(err)
-		}
-	})
-}
-
-func TestAnAcquireOnABrokenConnectionLeavesNothingBehind(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx)
-		r.must(err)
-		r.must(warm.Unlock(ctx))
-		for i := range 20 {
-			key := fmt.Sprint("orders", i)
-			r.link.FreezeReplies()
-			failed := make(chan error, 1)
-			go func() {
-				_, err := c.Mutex(key, lock.Options{TTL: time.Minute}).TryLock(ctx)
-				failed <- err
-			}()
-			r.until("the server to act", func() bool { return r.rdb.Exists(ctx, key).Val() == 1 })
-			r.link.Cut()
-			if err := <-failed; err == nil {
-				r.Fatal("an acquire without a reply succeeded")
-			}
-			r.link.Thaw()
-			r.until("the undo", func() bool { return r.rdb.Exists(ctx, key).Val() == 0 })
 		}
 	})
 }

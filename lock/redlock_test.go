@@ -255,7 +255,7 @@ func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
-		for i := range 10 {
+		for i := range tries(r.children == nil, 10) {
 			key := fmt.Sprint("orders", i)
 			r.freeze(i % 5)
 			lease, err := q.Redlock(key, lock.Options{TTL: time.Minute}).Lock(ctx)
@@ -777,7 +777,7 @@ func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})
 		r.warm(q)
-		for i := range 20 {
+		for i := range tries(r.children == nil, 20) {
 			key := fmt.Sprint("orders", i)
 			for _, link := range r.links {
 				link.FreezeReplies()

@@ -96,6 +96,16 @@ func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
 	return r
 }
 
+// tries is how often something is tried that must never fail once: a thousand
+// times under a fake clock, and on real servers if LOCKTOP_PROOF is set; a few
+// times there if not.
+func tries(fake bool, few int) int {
+	if fake || os.Getenv("LOCKTOP_PROOF") != "" {
+		return 1000
+	}
+	return few
+}
+
 // diary collects events.
 type diary struct {
 	mu     sync.Mutex

@@ -1073,24 +1073,6 @@ func TestEnteringALostHoldTakesANewOne(t *testing.T) {
 	})
 }
 
-// Scenarios 71 and 82, for both sides.
-func TestASideThatWasGivenUpIsLeftFree(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx)) // connected now
-		for _, side := range []func(*lock.RW) lock.Locker{(*lock.RW).Reader, (*lock.RW).Writer} {
-			r.link.FreezeReplies()
-			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-			if _, err := side(c.RW("prices", lock.Options{TTL: time.Minute})).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
-				r.Fatalf("got %v", err)
-			}
-			cancel()
-			r.link.Thaw()
-			r.until("the undo", func() bool { return r.rdb.Exists(ctx, "prices").Val() == 0 })
-		}
-	})
-}
-
 // Scenario 108, for both sides.
 func TestAReadersFenceIsThatOfTheLastWriter(t *testing.T) {
 	onBoth(t, func(r *rig) {
