@@ -1,5 +1,7 @@
 package keyspace
 
+import "strings"
+
 // catalogue is the formats to look for, in order of preference.
 type catalogue []Format
 
@@ -9,7 +11,7 @@ func (c catalogue) surest(e Entry) (Format, Confidence) {
 	var best Format
 	sure := No
 	for _, f := range c {
-		if f.Type != e.Type && f.Type != AnyType || f.Match != nil && !f.Match(e.Key) {
+		if f.Type != e.Type && f.Type != AnyType || !f.mayBe(e.Key) {
 			continue
 		}
 		if _, s := f.Decode(e); s > sure {
@@ -17,6 +19,24 @@ func (c catalogue) surest(e Entry) (Format, Confidence) {
 		}
 	}
 	return best, sure
+}
+
+// mayBe reports whether a key of this name may be one of the format.
+func (f *Format) mayBe(key string) bool {
+	if f.Begins != nil && !begins(key, f.Begins) {
+		return false
+	}
+	return f.Match == nil || f.Match(key)
+}
+
+// begins reports whether a name begins with one of these, with something behind it.
+func begins(key string, with []string) bool {
+	for _, prefix := range with {
+		if len(key) > len(prefix) && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // named returns the format of a name; nil if there is none.

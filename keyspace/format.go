@@ -6,7 +6,7 @@ import "time"
 // The list of all of them is in package formats.
 //
 // A key is looked at in three steps, each dearer than the one before and taken
-// only if the last has not ruled the key out: Match sees its type and name,
+// only if the last has not ruled the key out: Begins and Match see its name,
 // Glance one bounded piece of its value, Decode all that may be read of it.
 // The functions are pure, and never panic whatever the bytes.
 type Format struct {
@@ -16,7 +16,11 @@ type Format struct {
 	Tells   string     // what gives its keys away, for people: "the field is …"
 	Type    string     // the Redis type of its keys, or AnyType; no others are asked for
 	Most    Confidence // that Decode ever has; No: it may be certain
-	// Match says whether a key of this name may be one. Nil: any name may.
+	// Begins is what the names of its keys begin with, one of these, with
+	// something behind it. None: they may begin with anything.
+	Begins []string
+	// Match says whether a key of this name, which begins as it must, may be
+	// one. Nil: any may.
 	Match func(key string) bool
 	// Glance returns the most that Decode could still say of a key, judged by
 	// its name and the first thing in it: the first 128 bytes of a string, the

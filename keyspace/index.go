@@ -1,5 +1,7 @@
 package keyspace
 
+import "slices"
+
 // index is the formats as the sieve looks them up, a million times over: by the
 // type they live in, and by what they need to see. It is never changed.
 type index struct {
@@ -9,9 +11,53 @@ type index struct {
 
 // shelf is the formats of one type.
 type shelf struct {
-	glances []*Format // a first piece may rule them out
-	wholes  []*Format // only all of a value can
-	anyName bool      // some of the glances are at keys of any name
+	glances rack // a first piece may rule them out
+	wholes  rack // only all of a value can
+	anyName bool // some of the glances are at keys of any name
+}
+
+// rack is formats by the first byte of the names that their keys may have. Most
+// keys of a million are of none that has one.
+type rack struct {
+	begin [256][]*Format
+	any   []*Format
+}
+
+// put takes in a format.
+func (r *rack) put(f *Format) {
+	if f.Begins == nil {
+		r.any = append(r.any, f)
+		return
+	}
+	var firsts []byte
+	for _, prefix := range f.Begins {
+		firsts = append(firsts, prefix[0])
+	}
+	slices.Sort(firsts)
+	for _, c := range slices.Compact(firsts) {
+		r.begin[c] = append(r.begin[c], f)
+	}
+}
+
+// of returns the formats that may have keys of this name, as far as its first
+// byte tells.
+func (r *rack) of(key string) [2][]*Format {
+	if key == "" {
+		return [2][]*Format{r.any}
+	}
+	return [2][]*Format{r.begin[key[0]], r.any}
+}
+
+// has reports whether one of the formats may have keys of this name.
+func (r *rack) has(key string) bool {
+	for _, some := range r.of(key) {
+		for _, f := range some {
+			if f.mayBe(key) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // newIndex sorts formats, which must stay as they are.
@@ -42,11 +88,11 @@ func (x *index) put(f *Format, typ string) {
 		x.shelves[typ] = s
 	}
 	if f.Glance == nil {
-		s.wholes = append(s.wholes, f)
+		s.wholes.put(f)
 		return
 	}
-	s.glances = append(s.glances, f)
-	s.anyName = s.anyName || f.Match == nil
+	s.glances.put(f)
+	s.anyName = s.anyName || f.Begins == nil && f.Match == nil
 }
 
 // belongs reports whether the name alone tells a companion key.
@@ -74,43 +120,32 @@ func (x *index) look(key, typ string) look {
 	switch {
 	case s == nil:
 		return nothing
-	case takesAny(s.wholes, key):
+	case s.wholes.has(key):
 		return whole
-	case s.anyName || takesAny(s.glances, key):
+	case s.anyName || s.glances.has(key):
 		return glance
 	default:
 		return nothing
 	}
 }
 
-// takesAny reports whether one of these formats may have keys of this name.
-func takesAny(formats []*Format, key string) bool {
-	for _, f := range formats {
-		if f.Match == nil || f.Match(key) {
-			return true
-		}
-	}
-	return false
-}
-
 // promises reports how much the surest of the formats could still make of a key
-// of which only a glance has been taken, as far as it matters: from enough on it
+// of which a glance was enough to take, and has been taken, as far as it matters: from enough on it
 // does not look for more.
 func (x *index) promises(key, typ, first string, enough Confidence) Confidence {
 	s := x.shelves[typ]
 	if s == nil {
 		return No
 	}
-	if takesAny(s.wholes, key) {
-		return Certain
-	}
 	best := No
-	for _, f := range s.glances {
-		if f.Match != nil && !f.Match(key) {
-			continue
-		}
-		if best = max(best, f.Glance(key, first)); best >= enough {
-			break
+	for _, some := range s.glances.of(key) {
+		for _, f := range some {
+			if !f.mayBe(key) {
+				continue
+			}
+			if best = max(best, f.Glance(key, first)); best >= enough {
+				return best
+			}
 		}
 	}
 	return best

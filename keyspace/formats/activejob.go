@@ -15,7 +15,7 @@ func activejob() keyspace.Format {
 		Source:  "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
 		Tells:   "the name begins with activejob_uniqueness:, and the value is a UUID",
 		Type:    "string",
-		Match:   begins("activejob_uniqueness:"),
+		Begins:  []string{"activejob_uniqueness:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

@@ -16,7 +16,7 @@ func alturkovic() keyspace.Format {
 		Source:  "github.com/alturkovic/distributed-lock: distributed-lock-redis",
 		Tells:   "the name begins with distributed_lock:, and the value is a UUID",
 		Type:    "string",
-		Match:   begins("distributed_lock:"),
+		Begins:  []string{"distributed_lock:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

@@ -15,7 +15,7 @@ func arq() keyspace.Format {
 		Source:  "github.com/python-arq/arq: arq/worker.py",
 		Tells:   "the name begins with arq:in-progress:, and the value is 1",
 		Type:    "string",
-		Match:   begins("arq:in-progress:"),
+		Begins:  []string{"arq:in-progress:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

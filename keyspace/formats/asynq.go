@@ -18,11 +18,11 @@ func asynq() keyspace.Format {
 		Source:  "github.com/hibiken/asynq: internal/base/base.go",
 		Tells:   "the name is asynq:{queue}:unique:, a task's type and a digest",
 		Type:    "string",
+		Begins:  []string{"asynq:{"},
 		Match: func(key string) bool {
-			rest, ok := strings.CutPrefix(key, "asynq:{")
-			_, rest, unique := strings.Cut(rest, "}:unique:")
+			_, rest, unique := strings.Cut(key, "}:unique:")
 			_, digest, typed := cutLast(rest, ":")
-			return ok && unique && typed && (digest == "" || isHex(digest, 32))
+			return unique && typed && (digest == "" || isHex(digest, 32))
 		},
 		Glance: r.glance,
 		Decode: r.decode,

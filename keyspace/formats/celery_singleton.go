@@ -17,10 +17,8 @@ func celerySingleton() keyspace.Format {
 		Source:  "github.com/steinitzu/celery-singleton: celery_singleton/singleton.py",
 		Tells:   "the name is SINGLETONLOCK_ and a digest",
 		Type:    "string",
-		Match: func(key string) bool {
-			digest, ok := strings.CutPrefix(key, prefix)
-			return ok && isHex(digest, 32)
-		},
+		Begins:  []string{prefix},
+		Match:   func(key string) bool { return isHex(strings.TrimPrefix(key, prefix), 32) },
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

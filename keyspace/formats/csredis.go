@@ -15,7 +15,7 @@ func csredis() keyspace.Format {
 		Source:  "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
 		Tells:   "the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID",
 		Type:    "string",
-		Match:   begins("CSRedisClientLock:", "RedisClientLock:"),
+		Begins:  []string{"CSRedisClientLock:", "RedisClientLock:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

@@ -15,7 +15,7 @@ func gitlab() keyspace.Format {
 		Source:  "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
 		Tells:   "the name begins with gitlab:exclusive_lease:, and the value is a UUID",
 		Type:    "string",
-		Match:   begins("gitlab:exclusive_lease:"),
+		Begins:  []string{"gitlab:exclusive_lease:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

@@ -16,6 +16,7 @@ func goRedislock() keyspace.Format {
 		Source:  "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
 		Tells:   "the name is in braces, and the value is lock_token: and a UUID",
 		Type:    "string",
+		Begins:  []string{"{"},
 		Match:   inBraces,
 		Glance: func(_, first string) keyspace.Confidence {
 			if goRedislockToken(first) {
@@ -80,6 +81,7 @@ func goRedislockFair() keyspace.Format {
 		Source:  "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
 		Tells:   "the name is in braces, and the value is one of the zset :queue beside it",
 		Type:    "string",
+		Begins:  []string{"{"},
 		Match:   inBraces,
 		Glance: func(_, first string) keyspace.Confidence {
 			if first == "" {

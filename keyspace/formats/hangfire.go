@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -17,9 +16,7 @@ func hangfire() keyspace.Format {
 		Source:  "github.com/marcoCasamento/Hangfire.Redis.StackExchange: RedisLock.cs",
 		Tells:   "the name begins with {hangfire}:, and the value is a UUID",
 		Type:    "string",
-		Match: func(key string) bool {
-			return strings.HasPrefix(key, "{hangfire}:") || strings.HasPrefix(key, "hangfire:")
-		},
+		Begins:  []string{"{hangfire}:", "hangfire:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

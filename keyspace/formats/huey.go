@@ -16,7 +16,7 @@ func huey() keyspace.Format {
 		Source:  "github.com/coleifer/huey: huey/api.py",
 		Tells:   "the name begins with huey.results., and fields have .lock. in their name",
 		Type:    "hash",
-		Match:   begins("huey.results."),
+		Begins:  []string{"huey.results."},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			for _, m := range e.Members {
@@ -53,9 +53,8 @@ func hueyExpire() keyspace.Format {
 		Source:  "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
 		Tells:   "the name begins with huey.r. and has .lock. in it",
 		Type:    "string",
-		Match: func(key string) bool {
-			return strings.HasPrefix(key, "huey.r.") && strings.Contains(key, ".lock.")
-		},
+		Begins:  []string{"huey.r."},
+		Match:   func(key string) bool { return strings.Contains(key, ".lock.") },
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

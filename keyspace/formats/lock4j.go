@@ -18,7 +18,7 @@ func lock4j() keyspace.Format {
 		Source:  "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
 		Tells:   "the name begins with lock4j:, and the value is a UUID without dashes",
 		Type:    "string",
-		Match:   begins("lock4j:"),
+		Begins:  []string{"lock4j:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

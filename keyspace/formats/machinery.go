@@ -13,7 +13,7 @@ func machinery() keyspace.Format {
 		Source:  "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
 		Tells:   "the name begins with machinery_lock_, and the value is a time in nanoseconds",
 		Type:    "string",
-		Match:   begins("machinery_lock_"),
+		Begins:  []string{"machinery_lock_"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   valueHands(),

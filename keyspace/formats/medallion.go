@@ -38,9 +38,13 @@ const (
 
 // medallionToken reads machine_process_UUID.
 func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
-	who, id, ok := cutLast(value, "_")
+	at := len(value) - 32
+	if at < 0 || !isHex(value[at:], 32) {
+		return keyspace.Holder{}, false
+	}
+	who, ok := strings.CutSuffix(value[:at], "_")
 	machine, process, named := cutLast(who, "_")
-	if !ok || !named || machine == "" || !digits(process, 1, 10) || !isHex(id, 32) {
+	if !ok || !named || machine == "" || !digits(process, 1, 10) {
 		return keyspace.Holder{}, false
 	}
 	return keyspace.Holder{ID: value, Label: machine + " process " + process, Count: 1}, true

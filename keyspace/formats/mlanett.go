@@ -20,7 +20,7 @@ func mlanett() keyspace.Format {
 		Source:    "github.com/mlanett/redis-lock: lib/redis-lock.rb",
 		Tells:     "the name begins with lock:owner:, and the value is host:process",
 		Type:      "string",
-		Match:     begins(mlanettOwner),
+		Begins:    []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
 		Glance:    r.glance,
 		Related: func(e keyspace.Entry) []keyspace.Companion {

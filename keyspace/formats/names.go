@@ -20,11 +20,13 @@ const (
 // between punctuation: "orders:lock", not "clockwork" or "blocked".
 func signOf(key string) nameSign {
 	best := anyName
-	for word := range words(key) {
-		best = max(best, signOfWord(word))
-		if best == strongName {
-			break
+	for from := 0; from < len(key); from++ {
+		n := 0
+		for from+n < len(key) && wordByte(key[from+n]) {
+			n++
 		}
+		best = max(best, signOfWord(key[from:from+n]))
+		from += n
 	}
 	return best
 }
@@ -72,7 +74,7 @@ func otherwise(key string) bool {
 func words(key string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for from, i := 0, 0; i <= len(key); i++ {
-			if i < len(key) && (key[i] >= 0x80 || alnum(key[i])) {
+			if i < len(key) && wordByte(key[i]) {
 				continue
 			}
 			if i > from && !yield(key[from:i]) {
@@ -82,6 +84,8 @@ func words(key string) iter.Seq[string] {
 		}
 	}
 }
+
+func wordByte(c byte) bool { return c >= 0x80 || alnum(c) }
 
 func alnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

@@ -23,8 +23,8 @@ func nextcloud() keyspace.Format {
 		Tells:   "the name ends in /files/ and a digest, and the value is a number of holders or exclusive",
 		Type:    "string",
 		Match: func(key string) bool {
-			_, digest, ok := cutLast(key, "/files/")
-			return ok && isHex(digest, 32)
+			at := len(key) - 32
+			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
 		},
 		Glance: r.glance,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {

@@ -19,11 +19,14 @@ func nodeResque() keyspace.Format {
 		Tells:   "the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds",
 		Type:    "string",
 		Match: func(key string) bool {
+			if !strings.HasSuffix(key, "]") {
+				return false
+			}
 			for _, mark := range [...]string{"workerslock:", "lock:"} {
 				before, rest, found := strings.Cut(key, mark)
 				if found && (before == "" || strings.HasSuffix(before, ":")) {
 					args := strings.SplitN(rest, ":", 3)
-					return len(args) == 3 && strings.HasPrefix(args[2], "[") && strings.HasSuffix(args[2], "]")
+					return len(args) == 3 && strings.HasPrefix(args[2], "[")
 				}
 			}
 			return false

@@ -16,7 +16,7 @@ func phpLock() keyspace.Format {
 		Source:  "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
 		Tells:   "the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits",
 		Type:    "string",
-		Match:   begins("php-malkusch-lock:"),
+		Begins:  []string{"php-malkusch-lock:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

@@ -19,9 +19,8 @@ func phpredis() keyspace.Format {
 		Source:  "github.com/phpredis/phpredis: redis_session.c",
 		Tells:   "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process",
 		Type:    "string",
-		Match: func(key string) bool {
-			return len(key) > len(prefix+suffix) && strings.HasPrefix(key, prefix) && strings.HasSuffix(key, suffix)
-		},
+		Begins:  []string{prefix},
+		Match:   func(key string) bool { return len(key) > len(prefix+suffix) && strings.HasSuffix(key, suffix) },
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

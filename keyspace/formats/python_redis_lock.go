@@ -18,7 +18,7 @@ func pythonRedisLock() keyspace.Format {
 		Source:    "github.com/ionelmc/python-redis-lock: src/redis_lock/__init__.py",
 		Tells:     "the name begins with lock:, and the value is base64 of 18 bytes",
 		Type:      "string",
-		Match:     begins("lock:"),
+		Begins:    []string{"lock:"},
 		Companion: begins("lock-signal:"),
 		Glance:    r.glance,
 		Decode:    r.decode,

@@ -15,7 +15,7 @@ func redisLockNPM() keyspace.Format {
 		Source:  "github.com/errorception/redis-lock: index.js",
 		Tells:   "the name begins with lock., and the value is a time in ms",
 		Type:    "string",
-		Match:   begins("lock."),
+		Begins:  []string{"lock."},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   valueHands(),

@@ -15,7 +15,7 @@ func redisMutex() keyspace.Format {
 	f.Library = "redis-mutex"
 	f.Source = "github.com/kenn/redis-mutex: lib/redis_mutex.rb"
 	f.Tells = "the name begins with RedisMutex:, and the value is a time in seconds"
-	f.Match = begins(prefix)
+	f.Begins = []string{prefix}
 	s := endsItself("held", prefix+"Order:4711", "{f+8000}", 8*time.Second, whyByValue)
 	s.Want.Confidence = keyspace.Certain
 	f.Samples = []keyspace.Sample{s}

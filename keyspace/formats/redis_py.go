@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -30,10 +29,8 @@ func redbeat() keyspace.Format {
 	f.Library = "celery-redbeat"
 	f.Source = "github.com/sibson/redbeat: redbeat/schedulers.py"
 	f.Tells = "the name is that of redbeat's lock, and the value a UUID that tells the time"
-	f.Match = func(key string) bool {
-		rest, ok := strings.CutPrefix(key, "redbeat:")
-		return ok && strings.TrimPrefix(rest, ":") == "lock"
-	}
+	f.Begins = []string{"redbeat:"}
+	f.Match = func(key string) bool { return key == "redbeat:lock" || key == "redbeat::lock" }
 	f.Samples = []keyspace.Sample{opaque("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)}
 	return f
 }
@@ -45,7 +42,7 @@ func celeryOnce() keyspace.Format {
 	f.Library = "celery-once"
 	f.Source = "github.com/cameronmaske/celery-once: celery_once/backends/redis.py"
 	f.Tells = "the name begins with qo_, and the value is a UUID that tells the time"
-	f.Match = begins("qo_")
+	f.Begins = []string{"qo_"}
 	f.Samples = []keyspace.Sample{opaque("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)}
 	return f
 }
@@ -57,7 +54,7 @@ func dogpile() keyspace.Format {
 	f.Library = "dogpile.cache"
 	f.Source = "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py"
 	f.Tells = "the name begins with _lock, and the value is a UUID that tells the time"
-	f.Match = begins("_lock")
+	f.Begins = []string{"_lock"}
 	f.Samples = []keyspace.Sample{opaque("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)}
 	return f
 }

@@ -23,7 +23,7 @@ func redisSemaphoreMutex() keyspace.Format {
 		Source:  "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
 		Tells:   "the name begins with mutex:, and the value is a UUID",
 		Type:    "string",
-		Match:   begins("mutex:"),
+		Begins:  []string{"mutex:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

@@ -19,9 +19,8 @@ func redisSemaphoreRB() keyspace.Format {
 		Source:  "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
 		Tells:   "the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times",
 		Type:    "hash",
-		Match: func(key string) bool {
-			return strings.HasSuffix(key, rubyGrabbed) && (strings.HasPrefix(key, rubySemaphore) || strings.HasPrefix(key, uniqueJobs))
-		},
+		Begins:  []string{rubySemaphore, uniqueJobs},
+		Match:   ends(rubyGrabbed),
 		Companion: func(key string) bool {
 			if !strings.HasPrefix(key, rubySemaphore) {
 				return false

@@ -16,7 +16,7 @@ func redissonReserved() keyspace.Format {
 		Source:  "github.com/redisson/redisson: RedissonFairLock",
 		Tells:   "the name begins with redisson_lock_queue:, and its lock is held by nobody",
 		Type:    "list",
-		Match:   begins(redissonQueue + ":"),
+		Begins:  []string{redissonQueue + ":"},
 		Glance: func(_, first string) keyspace.Confidence {
 			if redissonOwner(first) {
 				return keyspace.Certain

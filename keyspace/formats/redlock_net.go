@@ -16,7 +16,7 @@ func redlockNet() keyspace.Format {
 		Source:  "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
 		Tells:   "the name begins with redlock:, and the value is a UUID",
 		Type:    "string",
-		Match:   begins("redlock:"),
+		Begins:  []string{"redlock:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

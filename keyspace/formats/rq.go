@@ -17,7 +17,7 @@ func rqScheduler() keyspace.Format {
 		Source:  "github.com/rq/rq: rq/scheduler.py",
 		Tells:   "the name begins with rq:scheduler-lock:",
 		Type:    "string",
-		Match:   begins("rq:scheduler-lock:"),
+		Begins:  []string{"rq:scheduler-lock:"},
 		// A mark that the registries were cleaned, which looks like a lock.
 		Companion: func(key string) bool { return strings.HasPrefix(key, "rq:clean_registries:") },
 		Glance:    r.glance,

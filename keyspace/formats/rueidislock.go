@@ -19,6 +19,7 @@ func rueidislock() keyspace.Format {
 		Source:  "github.com/redis/rueidis: rueidislock/lock.go",
 		Tells:   "the name begins with rueidislock: and a number, and the value is 24 raw bytes",
 		Type:    "string",
+		Begins:  []string{rueidisPrefix},
 		Match: func(key string) bool {
 			_, _, ok := rueidisName(key)
 			return ok

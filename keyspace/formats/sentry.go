@@ -18,7 +18,7 @@ func sentry() keyspace.Format {
 		Source:  "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
 		Tells:   "the name begins with l:, and the value is a UUID without dashes",
 		Type:    "string",
-		Match:   begins("l:"),
+		Begins:  []string{"l:"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),

@@ -17,9 +17,8 @@ func sidekiqUniqueJobs() keyspace.Format {
 		Source:  "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
 		Tells:   "the name is uniquejobs:, a digest and :LOCKED",
 		Type:    "hash",
-		Match: func(key string) bool {
-			return strings.HasPrefix(key, uniqueJobs) && strings.HasSuffix(key, uniqueLocked)
-		},
+		Begins:  []string{uniqueJobs},
+		Match:   ends(uniqueLocked),
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, uniqueJobs) && !strings.HasSuffix(key, uniqueLocked) && !strings.HasSuffix(key, rubyGrabbed)
 		},

@@ -77,9 +77,10 @@ func uuidToken(value string) token {
 // byHand recognises what people store without a library: a mark, a time, or
 // who they are.
 func byHand(value string) bool {
-	switch strings.ToLower(value) {
-	case "", "true", "locked", "lock":
-		return true
+	for _, mark := range [...]string{"", "true", "locked", "lock"} {
+		if len(value) == len(mark) && strings.EqualFold(value, mark) {
+			return true
+		}
 	}
 	if digits(value, 1, 19) {
 		return true

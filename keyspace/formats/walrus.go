@@ -17,7 +17,7 @@ func walrus() keyspace.Format {
 		Source:    "github.com/coleifer/walrus: walrus/lock.py",
 		Tells:     "the name begins with lock:, and the value is 32 raw bytes",
 		Type:      "string",
-		Match:     begins("lock:"),
+		Begins:    []string{"lock:"},
 		Companion: begins("lock.event:"),
 		Glance:    r.glance,
 		Decode:    r.decode,

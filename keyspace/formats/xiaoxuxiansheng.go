@@ -24,7 +24,7 @@ func xiaoxuxiansheng() keyspace.Format {
 		Source:  "github.com/xiaoxuxiansheng/redis_lock: lock.go",
 		Tells:   "the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine",
 		Type:    "string",
-		Match:   begins("REDIS_LOCK_PREFIX_"),
+		Begins:  []string{"REDIS_LOCK_PREFIX_"},
 		Glance:  r.glance,
 		Decode:  r.decode,
 		Hands:   tokenHands(),
