@@ -47,7 +47,7 @@ var guarded = map[string][]string{
 	// type: a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/link.go", "keyspace/walk.go", "keyspace/sieve.go", "keyspace/patience.go", "keyspace/read.go", "keyspace/weigh.go", "keyspace/push.go", "keyspace/track.go", "keyspace/roll.go", "keyspace/stranger.go", "keyspace/sight.go", "keyspace/act.go", "loadgen", "server", "soak", "cli"},
+	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/link.go", "keyspace/walk.go", "keyspace/sifter.go", "keyspace/patience.go", "keyspace/read.go", "keyspace/weigh.go", "keyspace/push.go", "keyspace/track.go", "keyspace/roll.go", "keyspace/stranger.go", "keyspace/sight.go", "keyspace/act.go", "loadgen", "server", "soak", "cli"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen"},

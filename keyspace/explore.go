@@ -23,12 +23,12 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 	p := f.pass
 	p.sieve.known = f.known // which nobody changes while a step is under way
 	for !p.done() {
-		p.accept(f.hunches.atLeast(p.visited))
+		p.accept(f.hunches.atLeast(p.turn.visited))
 		locks, err := f.scanner.step(ctx, p)
 		if err != nil {
 			return err
 		}
-		f.discover(f.hunches.sort(f.unknown(locks), p.visited, p.now), p.now)
+		f.discover(f.hunches.sort(f.unknown(locks), p.turn.visited, p.now), p.now)
 		if now := time.Now(); !now.Before(until) || !f.scanner.opts.Pace.ready(now) {
 			break
 		}

@@ -11,31 +11,33 @@ import (
 )
 
 // pass is one look at the whole keyspace of a database. Keys go through it in
-// three stages: a walk names them, the sieve tells those worth reading, the
-// reader reads these. All three move on together, a page at a step, each with
-// what the others had for it at the step before.
+// three stages: a walk names them, sifters tell those worth reading, the reader
+// reads these. What a walk has just touched is still near the server's processor
+// when it is asked about next.
 type pass struct {
-	server    Server
-	now       time.Time // the server's clock at the last step
-	cost      Cost
-	way       time.Duration // what the last page took on its way, the server's work aside
-	atOnce    bool          // the stages may ask the server at the same time
-	visited   int64         // keys, by all walks together
-	link      link          // of the walks
-	open      func() link   // another
-	turn      turn
-	sieve     sieve
-	reader    reader
-	promising []ref // for the reader
+	server Server
+	now    time.Time // the server's clock at the last step
+	cost   Cost
+	way    time.Duration // what the last page took on its way, the server's work aside
+	atOnce bool          // the stages may ask the server at the same time
+	link   link          // of the walks
+	open   func() link   // another
+	turn   turn
+	pages  int // at the last step
+	sieve  sieve
+	reader reader
 }
 
-// Bounds of a step, and of a page.
+// Bounds of a step, and of a page. Sifters at work beside the walk are as many as
+// keep the server busy: it works on what one has sent while the others look at
+// its answers.
 const (
-	manyPages  = 4                      // in a step, where nobody minds how much is asked at once
-	firstCount = 250                    // COUNT of the first
-	minCount   = 50                     // however slow the server
-	maxCount   = 1000                   // more stalls everybody else for milliseconds
-	pageTime   = 500 * time.Microsecond // what it may take the server
+	manyPages   = 16                     // in a step, where nobody minds how much is asked at once
+	manySifters = 3                      // at work then
+	firstCount  = 250                    // COUNT of the first
+	minCount    = 50                     // however slow the server
+	maxCount    = 1000                   // more stalls everybody else for milliseconds
+	pageTime    = 500 * time.Microsecond // what it may take the server
 )
 
 // begin asks the server for its clock, the number of its keys, and what it
@@ -92,58 +94,70 @@ func (p *pass) accept(atLeast Confidence) {
 }
 
 // done reports whether there is nothing left to look at.
-func (p *pass) done() bool {
-	return p.turn.walked() && len(p.sieve.suspects) == 0 && len(p.promising) == 0
-}
+func (p *pass) done() bool { return p.turn.walked() }
 
 // complete reports whether the whole keyspace has been looked at.
 func (p *pass) complete() bool {
 	return p.done() && !slices.ContainsFunc(p.turn.walks, func(w walk) bool { return w.endless })
 }
 
-// step takes each stage further, the walks by a page, or by some where all go at
-// once: then what one stage waits for another at the end weighs less. It returns
-// the locks that came out at the end. On error nothing has moved, and the step
-// may be tried again, as long as the server is the same process: its cursors mean
-// nothing to another.
+// step takes the walks a page further, or by some where the stages go at once, and
+// returns the locks on them. On error nothing has moved, and the step may be tried
+// again, as long as the server is the same process: its cursors mean nothing to
+// another.
 func (p *pass) step(ctx context.Context) ([]found, error) {
-	var next turn
+	pages, n := 1, 1
+	if p.atOnce { // the first results come soon
+		pages, n = min(max(1, 2*p.pages), manyPages), manySifters
+	}
+	next, sifters := p.turn.copy(), p.sieve.sifters(n, p.open)
+	err := p.sift(ctx, &next, pages, sifters)
 	var locks []found
-	pinches := p.sieve.pinches(p.open)
-	stages, within := errgroup.WithContext(ctx)
-	pages := manyPages
-	if !p.atOnce {
-		stages.SetLimit(1)
-		pages = 1
+	if err == nil {
+		locks, err = p.reader.take(ctx, promising(sifters))
 	}
-	stages.Go(func() (err error) { next, err = p.turn.over(within, &p.link, pages); return err })
-	for _, some := range pinches {
-		stages.Go(func() error { return some.sift(within) })
-	}
-	stages.Go(func() (err error) { locks, err = p.reader.take(within, p.promising); return err })
-	err := stages.Wait()
-	p.book(pinches)
-	if err == nil && next.walked() && !p.turn.walked() {
+	p.book(sifters)
+	if err == nil && next.walked() {
 		err = p.link.expect(ctx, p.server.RunID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.promising = p.sieve.settle(pinches)
-	p.sieve.add(next.names)
-	p.visited += next.visited
-	p.cost.Scanned = p.visited / int64(len(next.walks))
-	p.turn = next
+	p.sieve.settle(sifters)
+	p.turn, p.pages = next, pages
+	p.cost.Scanned = next.visited / int64(len(next.walks))
 	return locks, nil
+}
+
+// sift has sifters look at what is on the next pages.
+func (p *pass) sift(ctx context.Context, next *turn, pages int, sifters []*sifter) error {
+	names := make(chan []string)
+	work, within := errgroup.WithContext(ctx)
+	for _, s := range sifters {
+		work.Go(func() error { return s.run(within, names) })
+	}
+	work.Go(func() error {
+		defer close(names)
+		return next.pages(within, &p.link, pages, names)
+	})
+	return work.Wait()
+}
+
+// promising lists what sifters have let through.
+func promising(sifters []*sifter) (refs []ref) {
+	for _, s := range sifters {
+		refs = append(refs, s.promising...)
+	}
+	return refs
 }
 
 // book adds up what the stages have cost, and takes the clock of the one that
 // heard of it last.
-func (p *pass) book(pinches []*pinch) {
+func (p *pass) book(sifters []*sifter) {
 	p.way = p.link.way
 	links := []*link{&p.link, &p.reader.link}
-	for _, some := range pinches {
-		links = append(links, &some.link)
+	for _, s := range sifters {
+		links = append(links, &s.link)
 	}
 	for _, l := range links {
 		if l.now.After(p.now) {

@@ -75,7 +75,7 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	}
 	seen, doubtful := make(picture), newHunches(s.opts.MinConfidence)
 	for !p.done() {
-		p.accept(doubtful.atLeast(p.visited))
+		p.accept(doubtful.atLeast(p.turn.visited))
 		locks, err := s.stepInTime(ctx, p)
 		if err != nil {
 			if p, err = s.resume(ctx, p, err); err != nil {
@@ -83,7 +83,7 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 			}
 			continue
 		}
-		locks = doubtful.sort(locks, p.visited, p.now)
+		locks = doubtful.sort(locks, p.turn.visited, p.now)
 		seen.add(locks)
 		s.opts.Progress(s.snapshot(p, picked(locks), p.complete()))
 	}

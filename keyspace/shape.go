@@ -16,18 +16,17 @@ const maxShapes = 1 << 14
 // mixed stands for the type of a shape that has been wrong once.
 const mixed = "mixed"
 
-// guess returns the type that a key of this name should have, "" if there is no
+// guess returns the type that a key of this shape should have, "" if there is no
 // telling.
-func (s shapes) guess(key string) string {
-	if typ := s[shapeOf(key)]; typ != mixed {
+func (s shapes) guess(of shape) string {
+	if typ := s[of]; typ != mixed {
 		return typ
 	}
 	return ""
 }
 
-// learn takes in what type a key had.
-func (s shapes) learn(key, typ string) {
-	of := shapeOf(key)
+// learn takes in what type a key of this shape had.
+func (s shapes) learn(of shape, typ string) {
 	known, ok := s[of]
 	switch {
 	case !ok && len(s) < maxShapes:

@@ -27,13 +27,13 @@ func TestNamesThatDifferInNumbersAndIDsHaveOneShape(t *testing.T) {
 
 func TestAGuessIsGivenUpOnceItWasWrong(t *testing.T) {
 	s := make(shapes)
-	s.learn("user:1", "hash")
-	if got := s.guess("user:2"); got != "hash" {
+	s.learn(shapeOf("user:1"), "hash")
+	if got := s.guess(shapeOf("user:2")); got != "hash" {
 		t.Errorf("guessed %q", got)
 	}
-	s.learn("user:3", "string")
-	s.learn("user:4", "hash")
-	if got := s.guess("user:2"); got != "" {
+	s.learn(shapeOf("user:3"), "string")
+	s.learn(shapeOf("user:4"), "hash")
+	if got := s.guess(shapeOf("user:2")); got != "" {
 		t.Errorf("guessed %q after it was wrong", got)
 	}
 }
@@ -41,7 +41,7 @@ func TestAGuessIsGivenUpOnceItWasWrong(t *testing.T) {
 func TestWhatIsRememberedOfNamesIsBounded(t *testing.T) {
 	s := make(shapes)
 	for i := range 3 * maxShapes {
-		s.learn(fmt.Sprintf("%x:name", i)+string(rune('g'+i%20))+word(i), "string")
+		s.learn(shapeOf(fmt.Sprintf("%x:name", i)+string(rune('g'+i%20))+word(i)), "string")
 	}
 	if len(s) > maxShapes {
 		t.Errorf("%d shapes are remembered", len(s))

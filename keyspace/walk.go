@@ -54,12 +54,17 @@ func (w *walk) advance(count int64) int64 {
 	return min(w.scanned, w.keys) - before
 }
 
-// turn is where the walks of a pass are, and what they came by at the last step.
+// turn is where the walks of a pass are.
 type turn struct {
 	walks   []walk
-	count   int64    // COUNT of the next pages
-	names   []string // on the last ones
-	visited int64    // keys, by all walks, at the last step
+	count   int64 // COUNT of the next pages
+	visited int64 // keys, by all walks
+}
+
+// copy returns a turn that goes on from where this one is.
+func (t turn) copy() turn {
+	t.walks = slices.Clone(t.walks)
+	return t
 }
 
 // walked reports whether all walks are over.
@@ -67,23 +72,31 @@ func (t turn) walked() bool {
 	return !slices.ContainsFunc(t.walks, func(w walk) bool { return !w.done() })
 }
 
-// over returns where the walks are after so many pages more, or after their end.
-func (t turn) over(ctx context.Context, l *link, pages int) (turn, error) {
-	next := turn{walks: slices.Clone(t.walks), count: t.count}
-	for ; pages > 0 && !next.walked(); pages-- {
-		if err := next.page(ctx, l); err != nil {
-			return turn{}, err
+// pages takes the walks so many pages further, or to their end, and hands out the
+// names on them, not too many at once.
+func (t *turn) pages(ctx context.Context, l *link, n int, names chan<- []string) error {
+	for ; n > 0 && !t.walked(); n-- {
+		page, err := t.page(ctx, l)
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(page, pinch) {
+			select {
+			case names <- some:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
-	return next, nil
+	return nil
 }
 
-// page takes each walk that is not over a page further, and fits the size of the
-// next to what these took the server.
-func (t *turn) page(ctx context.Context, l *link) error {
+// page takes each walk that is not over a page further, fits the size of the next
+// to what these took the server, and returns the names on them.
+func (t *turn) page(ctx context.Context, l *link) (names []string, err error) {
 	asked := make([]*redis.ScanCmd, len(t.walks))
 	turned := 0
-	err := l.ask(ctx, "scan keys", func(pipe redis.Pipeliner) {
+	err = l.ask(ctx, "scan keys", func(pipe redis.Pipeliner) {
 		for i, w := range t.walks {
 			if !w.done() {
 				asked[i] = pipe.Scan(ctx, w.cursor, w.glob, t.count)
@@ -92,21 +105,21 @@ func (t *turn) page(ctx context.Context, l *link) error {
 		}
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, page := range asked {
 		if page == nil {
 			continue
 		}
-		names, visited, err := t.walks[i].take(page, t.count)
+		some, visited, err := t.walks[i].take(page, t.count)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		t.names = append(t.names, names...)
+		names = append(names, some...)
 		t.visited += visited
 	}
 	t.count = nextCount(t.count, l.took/time.Duration(turned))
-	return nil
+	return names, nil
 }
 
 // nextCount fits COUNT to what a page took the server, by the server's clock.
