@@ -19,7 +19,7 @@ type copies struct {
 	fence     []string // the key of the counter; empty without one
 	free      string
 	patience  time.Duration // with one node
-	sites     []*site       // by node
+	sites     []site        // by node
 	token     string        // set by acquire, which comes first
 
 	mu    sync.Mutex
@@ -30,8 +30,9 @@ type copies struct {
 func newCopies(e *ensemble, t *transport, key string, fenced bool, patience time.Duration) *copies {
 	c := &copies{ensemble: e, transport: t, key: key, fence: keysOf(key, fenced)[1:],
 		free: name(key, "free"), patience: patience}
-	for _, n := range e.nodes {
-		c.sites = append(c.sites, &site{node: n})
+	c.sites = make([]site, len(e.nodes))
+	for i, n := range e.nodes {
+		c.sites[i].node = n
 	}
 	return c
 }
@@ -39,9 +40,14 @@ func newCopies(e *ensemble, t *transport, key string, fenced bool, patience time
 // acquire implements [form]. It asks the first node; waiting for the reply asks
 // the others.
 func (c *copies) acquire(_ context.Context, token string, ttl time.Duration, _ int) pending {
+	return c.elect(token, ttl, false)
+}
+
+// elect is acquire of a lock that is probably free, or not.
+func (c *copies) elect(token string, ttl time.Duration, free bool) pending {
 	c.token = token
 	c.lastFor(ttl)
-	return newElection(c, ttl)
+	return newElection(c, ttl, free)
 }
 
 // lastFor notes that a copy may be made now that lives for ttl.
@@ -59,18 +65,28 @@ func (c *copies) lastFor(ttl time.Duration) {
 // not stay without, but what most nodes lost is not revived.
 func (c *copies) extend(_ context.Context, _ string, ttl time.Duration) pending {
 	c.lastFor(ttl)
-	x := &extension{round: c.newRound()}
-	repair := c.newRound()
-	for i, s := range c.sites {
-		if s.stands() {
-			x.keep(i, ttl)
+	x := &extension{}
+	x.round = c.newRound(x)
+	repair := c.newRound(uncounted{})
+	keep, take := c.keep(ttl), c.take(ttl, nil)
+	for i := range c.sites {
+		if c.sites[i].stands() {
+			x.ask(i, keep)
 		} else {
-			x.gone++
-			repair.take(i, ttl, nil)
+			x.skip(answer{node: i, err: errGone})
+			c.sites[i].taking()
+			repair.ask(i, take)
 		}
 	}
+	x.allAsked()
+	repair.allAsked()
 	return x
 }
+
+// uncounted is the tally of a round whose answers decide nothing.
+type uncounted struct{}
+
+func (uncounted) count(answer) {}
 
 // release implements [form].
 func (c *copies) release(context.Context, string, int) pending { return c.handBack(c.free) }
@@ -86,8 +102,7 @@ func (c *copies) handBack(channel string) *handback {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.back == nil {
-		c.back = &handback{round: c.newRound(), channel: channel, until: c.until}
-		c.back.start()
+		c.back = newHandback(c, channel, c.until)
 	}
 	return c.back
 }
@@ -95,8 +110,8 @@ func (c *copies) handBack(channel string) *handback {
 // votes returns what is known of each node.
 func (c *copies) votes() []Vote {
 	votes := make([]Vote, len(c.sites))
-	for i, s := range c.sites {
-		votes[i] = s.vote()
+	for i := range c.sites {
+		votes[i] = c.sites[i].vote()
 	}
 	return votes
 }

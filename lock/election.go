@@ -20,14 +20,17 @@ import (
 type election struct {
 	*copies
 	ttl     time.Duration
+	eager   bool   // the lock is probably free
 	round   *round // of the nodes that are being asked
 	ballots ballots
 	order   []int
 	arbiter int // −1 = nobody is left to ask
+
+	bidding, taking, looking *question // once asked
 }
 
-func newElection(c *copies, ttl time.Duration) *election {
-	e := &election{copies: c, ttl: ttl, ballots: make(ballots, len(c.nodes)), order: c.ensemble.order()}
+func newElection(c *copies, ttl time.Duration, eager bool) *election {
+	e := &election{copies: c, ttl: ttl, eager: eager, ballots: make(ballots, len(c.nodes)), order: c.ensemble.order()}
 	e.askNext()
 	return e
 }
@@ -70,7 +73,7 @@ func (e *election) run(ctx context.Context) error {
 			if overruled {
 				return nil // it is not one stray copy
 			}
-			overruled = true
+			overruled, e.eager = true, false
 			if err := e.inspect(ctx); err != nil {
 				return err
 			}
@@ -88,8 +91,9 @@ func (e *election) askNext() {
 	next := func(i int) bool { return e.ballots[i].state == unasked }
 	if at := slices.IndexFunc(e.order, next); at >= 0 {
 		e.arbiter = e.order[at]
-		e.round = e.newRound()
+		e.round = e.newRound(e)
 		e.take(e.arbiter)
+		e.round.allAsked()
 	}
 }
 
@@ -134,34 +138,48 @@ func (e *election) reopen() {
 
 // askAll puts a question to the nodes in these states, together.
 func (e *election) askAll(question func(node int), in ...ballotState) {
-	e.round = e.newRound()
+	e.round = e.newRound(e)
 	for i := range e.ballots {
 		if slices.Contains(in, e.ballots[i].state) {
 			question(i)
 		}
 	}
+	e.round.allAsked()
 }
 
+// take asks a node for the lock: by a bid, if it is probably free, and the node is
+// known to run the script that gives it back.
 func (e *election) take(i int) {
+	s := &e.sites[i]
+	s.taking()
 	e.ballots[i] = ballot{state: asked}
-	e.round.take(i, e.ttl, e.fence)
+	if e.eager && len(e.fence) == 0 && s.scripted.Load() {
+		if e.bidding == nil {
+			e.bidding = e.bid(e.ttl)
+		}
+		e.round.ask(i, e.bidding)
+		return
+	}
+	if e.taking == nil {
+		e.taking = e.copies.take(e.ttl, e.fence)
+	}
+	e.round.ask(i, e.taking)
 }
 
 func (e *election) look(i int) {
 	e.ballots[i] = ballot{state: asked}
-	e.round.look(i)
+	if e.looking == nil {
+		e.looking = e.copies.look()
+	}
+	e.round.ask(i, e.looking)
 }
+
+// count implements [tally].
+func (e *election) count(a answer) { e.ballots[a.node] = newBallot(a) }
 
 // listen takes answers in until it is enough.
 func (e *election) listen(ctx context.Context, enough func() bool) error {
-	for !enough() {
-		a, err := e.round.next(ctx)
-		if err != nil {
-			return err
-		}
-		e.ballots[a.node] = newBallot(a)
-	}
-	return nil
+	return e.round.listen(ctx, enough)
 }
 
 // hopeless reports whether the nodes that may still agree are too few.
@@ -194,26 +212,33 @@ func (e *election) raiseFence(ctx context.Context) error {
 	if len(e.fence) == 0 {
 		return nil
 	}
-	top, counting := e.ballots.topFence(), 0
-	r := e.newRound()
+	top := e.ballots.topFence()
+	raise := &raising{}
+	r, question := e.newRound(raise), e.raise(top)
 	for i, b := range e.ballots {
 		if b.fence == top {
-			counting++
+			r.skip(answer{node: i})
 		} else if b.state != failed {
-			r.raise(i, top)
+			r.ask(i, question)
 		}
 	}
-	for counting < e.majority() {
-		if r.open == 0 {
-			return r.noQuorum()
-		}
-		a, err := r.next(ctx)
-		if err != nil {
-			return err
-		}
-		if a.err == nil {
-			counting++
-		}
+	r.allAsked()
+	enough := func() bool { return raise.counting >= e.majority() }
+	if err := r.listen(ctx, enough); err != nil {
+		return err
+	}
+	if !enough() {
+		return r.noQuorum()
 	}
 	return nil
+}
+
+// raising counts the nodes that count on from a fencing token.
+type raising struct{ counting int }
+
+// count implements [tally].
+func (r *raising) count(a answer) {
+	if a.err == nil {
+		r.counting++
+	}
 }

@@ -9,7 +9,18 @@ import (
 // stood still does.
 type extension struct {
 	*round
+	kept int
 	gone int // copies that are known not to stand
+}
+
+// count implements [tally].
+func (x *extension) count(a answer) {
+	switch {
+	case a.err == nil:
+		x.kept++
+	case errors.Is(a.err, errGone) || errors.Is(a.err, errHandedBack):
+		x.gone++
+	}
 }
 
 // settle implements [pending]: what has to be sent again is sent without waiting.
@@ -18,23 +29,17 @@ func (x *extension) settle(context.Context) error { return nil }
 // wait implements [pending]. The lock is lost for certain once too many copies are
 // gone; as long as nodes just do not answer, another try may succeed.
 func (x *extension) wait(ctx context.Context) (any, error) {
-	for kept := 0; ; {
-		switch {
-		case kept >= x.majority():
-			return int64(1), nil
-		case len(x.nodes)-x.gone < x.majority():
-			return int64(0), nil
-		case x.open == 0:
-			return nil, x.noQuorum()
-		}
-		a, err := x.next(ctx)
-		switch {
-		case err != nil:
-			return nil, err
-		case a.err == nil:
-			kept++
-		case errors.Is(a.err, errGone) || errors.Is(a.err, errHandedBack):
-			x.gone++
-		}
+	majority := x.majority()
+	kept := func() bool { return x.kept >= majority }
+	lost := func() bool { return len(x.nodes)-x.gone < majority }
+	err := x.listen(ctx, func() bool { return kept() || lost() })
+	switch {
+	case err != nil:
+		return nil, err
+	case kept():
+		return int64(1), nil
+	case lost():
+		return int64(0), nil
 	}
+	return nil, x.noQuorum()
 }

@@ -255,6 +255,9 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
+		if own, ok := h.form.(undoer); ok && cause != ErrReleased && cause != ErrClosed {
+			own.undo() // lost, but not everywhere
+		}
 	}
 	return first
 }

@@ -16,8 +16,9 @@ import (
 // node is one of the servers of a quorum.
 type node struct {
 	wire
-	addr   string
-	silent atomic.Bool // did not answer what it was last asked
+	addr     string
+	silent   atomic.Bool // did not answer what it was last asked
+	scripted atomic.Bool // has run a script of ours
 
 	mu      sync.Mutex
 	runID   string    // of the server process; empty = not known

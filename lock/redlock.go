@@ -81,15 +81,11 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	}
 	t, c := r.target, r.newCopies()
 	t.form = c
-	h, err := t.acquire(ctx, req)
+	free := req.attempts == 0 && !req.contended
+	h, err := t.acquireBy(ctx, req, func(token string) pending { return c.elect(token, t.opts.TTL, free) })
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(h.context(), func() {
-		if cause := h.why(); cause != ErrReleased && cause != ErrClosed {
-			c.undo() // lost, but not on every node
-		}
-	})
 	return newLease(h), nil
 }
 

@@ -4,15 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
 // round is a question that is put to some nodes, each of which answers once, if
-// only by its time-out. Whoever asked may stop listening at any moment.
+// only by its time-out. Answers are counted by whoever reads them from the wire,
+// until whoever asked has heard enough; those that come later are only noted at
+// their sites. So a round takes one timer, and wakes the one who asked once.
 type round struct {
 	*copies
-	open    int         // answers still to come
-	answers chan answer // has room for all
+	tally   tally
+	ends    time.Time // who has not answered by then is silent
+	queries []query   // by node
+	running bool      // it is one of the tasks, until all have answered
+
+	mu      sync.Mutex
+	clock   *time.Timer
+	open    int           // answers still to come
+	enough  func() bool   // nil = nobody listens yet
+	decided chan struct{} // closed once it was enough
+	over    bool          // it was
+}
+
+// tally is what the answers to a round are counted for.
+type tally interface {
+	// count takes an answer in. Calls do not overlap, and none comes once it was
+	// enough.
+	count(answer)
 }
 
 // answer is what one node had to say.
@@ -22,78 +41,129 @@ type answer struct {
 	err   error // a [*HeldError] if somebody else holds the lock there
 }
 
-func (c *copies) newRound() *round {
-	return &round{copies: c, answers: make(chan answer, len(c.sites))}
+// newRound begins a round: ask nodes, say that they have been asked, and listen.
+func (c *copies) newRound(t tally) *round {
+	return &round{copies: c, tally: t, ends: time.Now().Add(c.patience),
+		queries: make([]query, len(c.sites)), running: c.transport.tasks.begin()}
 }
 
-// next returns the next answer. It must not be called when none is to come.
-func (r *round) next(ctx context.Context) (answer, error) {
-	select {
-	case a := <-r.answers:
-		r.open--
-		return a, nil
-	case <-ctx.Done():
-		return answer{}, ctx.Err()
-	case <-r.transport.alive.Done():
-		return answer{}, ErrClosed
+// ask puts a question to a node, unless everything is over.
+func (r *round) ask(i int, what *question) {
+	if !r.running {
+		return
 	}
-}
-
-// take asks a node for the lock, with its fencing token if it has one.
-func (r *round) take(i int, ttl time.Duration, fence []string) {
-	s := r.sites[i]
-	s.taking()
-	r.ask(i, func(ctx context.Context) *call {
-		return mutexAcquire.send(ctx, s, append([]string{r.key}, fence...), r.token, ttl.Milliseconds())
-	}, func(reply any, err error) error { return s.took(r.key, reply, err, r.minUptime) })
-}
-
-// keep asks a node to prolong the copy.
-func (r *round) keep(i int, ttl time.Duration) {
-	s := r.sites[i]
-	r.ask(i, func(ctx context.Context) *call {
-		return mutexExtend.send(ctx, s, []string{r.key}, r.token, ttl.Milliseconds())
-	}, s.kept)
-}
-
-// look asks a node who holds the lock there.
-func (r *round) look(i int) {
-	s := r.sites[i]
-	r.ask(i, func(ctx context.Context) *call {
-		return redlockLook.send(ctx, s, []string{r.key})
-	}, func(reply any, err error) error { return s.saw(r.key, reply, err, r.minUptime) })
-}
-
-// raise asks a node to count on from a fencing token.
-func (r *round) raise(i int, fence int64) {
-	r.ask(i, func(ctx context.Context) *call {
-		return redlockRaise.send(ctx, r.sites[i], r.copies.fence, fence)
-	}, func(_ any, err error) error { return err })
-}
-
-// ask puts a request on its way. What note makes of its outcome is the answer.
-func (r *round) ask(i int, send func(context.Context) *call, note func(any, error) error) {
+	r.mu.Lock()
 	r.open++
-	ctx, cancel := context.WithTimeout(r.transport.alive, r.patience)
-	request := send(ctx)
-	r.transport.tasks.spawn(func() {
-		defer cancel()
-		reply, err := r.hear(ctx, i, request)
-		r.answers <- answer{i, reply, note(reply, err)}
-	})
+	r.mu.Unlock()
+	r.queries[i].send(r, i, what)
 }
 
-// hear waits for the outcome of a request until ctx ends, which is at the node's
-// time-out.
-func (r *round) hear(ctx context.Context, i int, request *call) (any, error) {
-	reply, err := request.wait(ctx)
-	r.nodes[i].heard(err)
-	if sentinel := sentinelOf(err); sentinel != nil {
-		err = fmt.Errorf("%w: %w", sentinel, err)
-	} else if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v: %w", r.patience, err)
+// skip counts an answer that is known without asking.
+func (r *round) skip(a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally.count(a)
+}
+
+// allAsked says that no more nodes will be asked. Time runs out for those that were.
+func (r *round) allAsked() {
+	if !r.running {
+		return
 	}
-	return reply, err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock = time.AfterFunc(time.Until(r.ends), r.timeUp)
+	r.rest()
+}
+
+// rest ends what the round costs if all nodes have answered that will ever be
+// asked. Called with r.mu held.
+func (r *round) rest() {
+	if r.open == 0 && r.clock != nil {
+		r.clock.Stop()
+		r.transport.tasks.done()
+	}
+}
+
+// timeUp has those that have not answered counted as silent.
+func (r *round) timeUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.queries {
+		if q := &r.queries[i]; q.round != nil && !q.answered {
+			q.giveUp()
+		}
+	}
+}
+
+// listen waits until it is enough, which it is at the latest when all nodes have
+// answered, or until ctx ends. It may be called again, with the same question.
+func (r *round) listen(ctx context.Context, enough func() bool) error {
+	select {
+	case <-r.listener(enough):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.transport.alive.Done():
+		return ErrClosed
+	}
+}
+
+// listener returns what is closed once it is enough.
+func (r *round) listener(enough func() bool) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.decided == nil {
+		r.enough, r.decided = enough, make(chan struct{})
+		r.decide()
+	}
+	return r.decided
+}
+
+// decide looks whether it is enough. Called with r.mu held.
+func (r *round) decide() {
+	if r.running && !r.over && r.enough != nil && (r.open == 0 || r.enough()) {
+		r.over = true
+		close(r.decided)
+	}
+}
+
+// answer takes in what a node said, or that it said nothing. It returns false if
+// it had been given up. Called with r.mu held; call rest afterwards if it is true.
+func (r *round) answer(q *query, reply any, err error) bool {
+	if q.answered {
+		return false
+	}
+	q.answered = true
+	n := r.nodes[q.node]
+	n.heard(err)
+	if err == nil && q.script != nil && !n.scripted.Load() {
+		n.scripted.Store(true)
+	}
+	if reply == okReply {
+		reply = int64(0) // a plain command's way to say what a script says so
+	}
+	err = q.question.note(r.copies, q.site(), reply, r.explain(err))
+	r.open--
+	if !r.over {
+		r.tally.count(answer{q.node, reply, err})
+		r.decide()
+	}
+	return true
+}
+
+// explain says what an error amounts to.
+func (r *round) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if sentinel := sentinelOf(err); sentinel != nil {
+		return fmt.Errorf("%w: %w", sentinel, err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v: %w", r.patience, err)
+	}
+	return err
 }
 
 // noQuorum tells why a question was not decided.

@@ -24,26 +24,29 @@ type call struct {
 	script *script // nil = a plain command
 	cmd    *command
 	reply  reply
+	first  command // most calls get by with one
+}
 
-	// What most calls get by with.
-	first command
+// roomyCall is a call with the room that most need for their arguments.
+type roomyCall struct {
+	call
 	space [6]string
 }
 
 // send puts a call of the script on its way. Arguments are strings and integers.
 func (s *script) send(ctx context.Context, w wire, keys []string, args ...any) *call {
-	c := &call{wire: w, script: s}
+	c := &roomyCall{call: call{wire: w, script: s}}
 	argv := append(c.space[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
 	argv = append(argv, keys...)
 	c.push(ctx, &c.first, appendArgs(argv, args))
-	return c
+	return &c.call
 }
 
 // sendPlain puts a command on its way that needs no script.
 func sendPlain(ctx context.Context, w wire, args ...any) *call {
-	c := &call{wire: w}
+	c := &roomyCall{call: call{wire: w}}
 	c.push(ctx, &c.first, appendArgs(c.space[:0], args))
-	return c
+	return &c.call
 }
 
 // appendArgs appends arguments as they travel.

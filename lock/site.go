@@ -40,11 +40,12 @@ func (s *site) send(ctx context.Context, cmd *command) reply {
 	return s.node.send(ctx, cmd)
 }
 
-// shut lets nothing pass any more.
-func (s *site) shut() {
+// shut lets nothing pass any more. It reports whether the site is suspect.
+func (s *site) shut() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
+	return s.held || s.open > 0
 }
 
 // stands reports whether the copy was there when the node last answered, or the
@@ -125,11 +126,12 @@ func (s *site) saw(key string, reply any, err error, minUptime time.Duration) er
 	return err
 }
 
-// left notes what came of the release.
-func (s *site) left(err error) {
+// left notes what came of the release, and returns why it came to nothing.
+func (s *site) left(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held, s.err = s.held && err != nil, err
+	return err
 }
 
 // vote returns what is known of the node.

@@ -55,7 +55,9 @@ func newStream(client *redis.Client, links *links) *stream {
 const directSize = 8 << 10
 
 func (s *stream) send(_ context.Context, c *command) reply {
-	c.done = make(chan struct{})
+	if c.listener == nil {
+		c.done = make(chan struct{})
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -64,9 +66,14 @@ func (s *stream) send(_ context.Context, c *command) reply {
 	}
 	s.out = appendCommand(s.out, c.args)
 	if x := s.session; x != nil && s.lonely && !s.writing && len(s.out) <= directSize && x.quiet() {
-		c.alone, c.attended = x, true
+		if c.listener == nil {
+			c.alone, c.attended = x, true
+		}
 		x.write(s.out, c)
 		s.out = s.out[:0]
+		if c.listener != nil {
+			x.attend()
+		}
 		return c
 	}
 	s.queue = append(s.queue, c)
@@ -223,7 +230,7 @@ func (s *stream) close() error {
 	return s.client.Close()
 }
 
-// finish hands the waiter its reply.
+// finish hands the waiter, or the listener, its reply.
 func (c *command) finish(value any, err error) {
 	switch failure, failed := value.(serverError); {
 	case err != nil:
@@ -235,11 +242,18 @@ func (c *command) finish(value any, err error) {
 	default:
 		c.value = value
 	}
+	if c.listener != nil {
+		c.listener.heard()
+		return
+	}
 	close(c.done)
 }
 
-// wait implements [reply].
+// wait implements [reply]. What a listener was told is there at once.
 func (c *command) wait(ctx context.Context) error {
+	if c.listener != nil {
+		return c.err
+	}
 	if c.alone != nil && !c.finished() {
 		c.alone.read(ctx, c)
 	}

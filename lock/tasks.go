@@ -17,16 +17,31 @@ type tasks struct {
 
 // spawn runs f, unless the tasks are closed.
 func (t *tasks) spawn(f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
+	if !t.begin() {
 		return
 	}
-	t.running++
 	go func() {
 		defer t.done()
 		f()
 	}()
+}
+
+// begin counts a task without a goroutine of its own, until done, unless the tasks
+// are closed.
+func (t *tasks) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.running++
+	}
+	return !t.closed
+}
+
+// join counts a task that another one, which is not done yet, brings about.
+func (t *tasks) join() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running++
 }
 
 func (t *tasks) done() {

@@ -37,11 +37,23 @@ type command struct {
 	args  []string
 	value any // of the reply: a string, an int64, nil, or a []any of these
 
+	// listener is told of the outcome instead of being waited for. Nil = somebody
+	// waits. Only streams know listeners.
+	listener listener
+
 	// The stream's.
-	done     chan struct{} // closed once value or err is set
+	done     chan struct{} // closed once value or err is set; nil with a listener
 	err      error
 	alone    *session // on which it was written while nothing else was under way; else nil
 	attended bool     // its waiter reads the reply; guarded by alone.mu
+}
+
+// listener hears of the outcome of a command.
+type listener interface {
+	// heard is called once, when the command has its value or its error, by whoever
+	// found that out. In case of an error, as which nil counts, that may be the
+	// sender, who must not be waited for.
+	heard()
 }
 
 // cmd returns the command as go-redis wants it.

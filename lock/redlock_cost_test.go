@@ -1,0 +1,130 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/lock"
+)
+
+func TestAFreeRedlockTakesTwoCommandsANode(t *testing.T) {
+	nodesOnRedis(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+		r.warm(q)
+		r.resetStats()
+		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		for i := range r.rdbs {
+			r.until("the release on all nodes", func() bool { return strings.Contains(r.stats(i), "cmdstat_del:calls=1,") })
+			for command, want := range map[string]string{"set": "calls=1,", "evalsha": "calls=1,"} {
+				if stats := r.stats(i); !strings.Contains(stats, "cmdstat_"+command+":"+want) {
+					r.Errorf("node %d: %s: want %s in\n%s", i, command, want, stats)
+				}
+			}
+		}
+	})
+}
+
+// Only the first node is asked for a lock that is held, and once more for whose it
+// is.
+func TestWhoHoldsARedlockIsToldAfterARefusal(t *testing.T) {
+	nodesOnRedis(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+		r.warm(q)
+		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
+		r.resetStats()
+		var held *lock.HeldError
+		if _, err := q.As("other").Redlock("orders", lock.Options{}).TryLock(ctx); !errors.As(err, &held) || held.Token != lease.Token() || held.TTL <= 0 {
+			r.Errorf("got %v, want to be told of the holder", err)
+		}
+		for i, want := range []string{"cmdstat_set:calls=2,", "cmdstat_evalsha:calls=1,", "cmdstat_evalsha:calls=1,"} {
+			r.until(want, func() bool { return strings.Contains(r.stats(i), want) })
+		}
+		for i := range r.rdbs[1:] {
+			if stats := r.stats(i + 1); strings.Contains(stats, "cmdstat_set") {
+				r.Errorf("node %d was asked for the lock:\n%s", i+1, stats)
+			}
+		}
+	})
+}
+
+// resetStats has every node count its commands from now on.
+func (r *nodes) resetStats() {
+	r.Helper()
+	for _, rdb := range r.rdbs {
+		r.must(rdb.ConfigResetStat(ctx).Err())
+	}
+}
+
+// stats returns what commands a node has run.
+func (r *nodes) stats(node int) string {
+	r.Helper()
+	info, err := r.rdbs[node].Info(ctx, "commandstats").Result()
+	r.must(err)
+	return info
+}
+
+// What a lock that is free is taken by needs no script; what gives it back does.
+func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
+	nodesOnRedis(t, 3, func(r *nodes) {
+		r.must(r.rdbs[2].Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+		for range 3 {
+			lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
+			r.must(err)
+			r.until("the third node's refusal", func() bool { return errors.Is(lease.Votes()[2].Err, lock.ErrNoPermission) })
+			if n := r.count("orders", lease.Token()); n != 2 {
+				r.Errorf("%d nodes have a copy, want 2", n)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+}
+
+// A SET whose reply never came may have made a copy: it is released, and released
+// again behind a connection that broke.
+func TestABidWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
+	nodesOnBoth(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+		r.warm(q)
+		for range 10 {
+			for _, link := range r.links {
+				link.FreezeReplies()
+			}
+			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			_, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(short)
+			cancel()
+			if err == nil {
+				r.Fatal("got a lock from nodes that do not answer")
+			}
+			for _, link := range r.links {
+				link.Cut()
+				link.Thaw()
+			}
+			r.until("the undo", func() bool { return r.count("orders", "") == 3 })
+		}
+	})
+}
+
+// Unlock does not wait for nodes that are slower than a quorum, but Close does.
+func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
+	nodesInBubble(t, 5, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 20 * time.Millisecond})
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
+		r.must(err)
+		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
+		r.freeze(3, 4)
+		r.must(lease.Unlock(ctx))
+		time.AfterFunc(100*time.Millisecond, func() { r.resume(3, 4) }) // their time was up long ago
+		r.must(q.Close())
+		if n := r.count("orders", ""); n != 5 {
+			r.Errorf("%d of 5 nodes were released when Close returned", n)
+		}
+	})
+}
