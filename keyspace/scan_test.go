@@ -610,6 +610,55 @@ func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
 	}
 }
 
+// What it costs to ask a server again that had answered with something else is in
+// the sum.
+func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
+	admin := realServer(t)
+	fill(t, admin, 5000)
+	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
+	once := &hiccup{at: 5}
+	rdb.AddHook(once)
+	o := justTokens()
+	o.Pace, o.Patience = keyspace.NewPace(1), time.Minute
+	s := scan(t, rdb, o)
+	if once.pipelines <= once.at || !s.Complete || s.Cost.Commands != once.commands {
+		t.Errorf("complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, once.commands, once.pipelines)
+	}
+}
+
+// hiccup makes a server say once that it is loading, and counts what is sent, but
+// for greetings.
+type hiccup struct {
+	at int // the number of the pipeline
+
+	mu        sync.Mutex
+	pipelines int
+	commands  int64
+}
+
+func (h *hiccup) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hiccup) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *hiccup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "hello" || cmds[0].Name() == "client" {
+			return next(ctx, cmds)
+		}
+		h.mu.Lock()
+		h.pipelines++
+		h.commands += int64(len(cmds))
+		now := h.pipelines == h.at
+		h.mu.Unlock()
+		err := next(ctx, cmds)
+		if now {
+			err = refusal("LOADING Redis is loading the dataset in memory")
+			cmds[1].SetErr(err)
+		}
+		return err
+	}
+}
+
 // The cursors of one process mean nothing to another. That it is another need not
 // show: the pool of connections opens new ones in silence.
 func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {

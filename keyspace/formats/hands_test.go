@@ -147,6 +147,9 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 			t.Errorf("%s has %v left, want an hour", h.ID, left)
 		}
 	}
+	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < 59*time.Minute {
+		t.Errorf("the key has %v left, want an hour, or no end", left)
+	}
 	if _, err := breaker(rdb).Expire(t.Context(), now, time.Minute); !errors.Is(err, keyspace.ErrChanged) {
 		t.Errorf("it has a deadline, and was given one: %v", err)
 	}
@@ -479,6 +482,44 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 			}
 			if got, want := everything(t, rdb), strings.Join(c.left, "\n"); got != want {
 				t.Errorf("it left\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// Who is left when one of several is broken is left as if that one had gone by
+// itself: counted as before, and for no longer than their own time.
+func TestWhoStaysIsCountedAndExpiresAsTheLibraryWouldHaveIt(t *testing.T) {
+	const goes, stays = "lock_token:0f6a3d52-8b1c-4e7f-a2d9-6c5b4a392817", "lock_token:d94c1e2b-6f7a-4b3c-8d5e-1f0a9b8c7d6e"
+	const longer, shorter = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C=", "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
+	rdb := connect(t, server.ForTest(t).Addr())
+	now := clock(t, rdb)
+	for _, c := range []struct {
+		name, key, goes string
+		commands        [][]string
+		left            string // as everything tells it
+		lasts           time.Duration
+	}{
+		{"go-redislock rw", "page:home", goes, [][]string{
+			{"HSET", "page:home", "mode", "read", "rcount", "3", "r:" + goes, "1", "r:" + stays, "2"}, {"PEXPIRE", "page:home", "300000"},
+		}, `hash "page:home" map[mode:read r:` + stays + `:2 rcount:2] never=false`, 5 * time.Minute},
+		{"symfony", "invoice:1", longer, [][]string{
+			{"ZADD", "invoice:1", "{ms+300000}", longer, "{ms+120000}", shorter}, {"PEXPIREAT", "invoice:1", "{ms+300000}"},
+		}, fmt.Sprintf(`zset "invoice:1" [{%v %s}] never=false`, float64(now.UnixMilli()+120_000), shorter), 2 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			load(t, rdb, []string{"FLUSHALL"})
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
+			seen := only(t, rdb, c.key)
+			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
+			if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+				t.Fatal(err)
+			}
+			if got := everything(t, rdb); got != c.left {
+				t.Errorf("it left\n%s\nwant\n%s", got, c.left)
+			}
+			if left := rdb.PTTL(t.Context(), c.key).Val(); (left - c.lasts).Abs() > time.Minute {
+				t.Errorf("it has %v left, want %v", left, c.lasts)
 			}
 		})
 	}
