@@ -31,17 +31,23 @@ const (
 
 // newBallot reads an answer: to a take it is an integer, the fencing token.
 func newBallot(a answer) ballot {
-	var held *HeldError
-	switch fence, grant := a.reply.(int64); {
-	case errors.As(a.err, &held):
-		return ballot{state: taken, holder: held}
+	fence, grant := a.reply.(int64)
+	switch {
 	case a.err != nil:
-		return ballot{state: failed}
+		return refusal(a.err)
 	case grant:
 		return ballot{state: granted, fence: fence}
-	default:
-		return ballot{state: free}
 	}
+	return ballot{state: free}
+}
+
+// refusal reads why a node does not agree.
+func refusal(err error) ballot {
+	var held *HeldError
+	if errors.As(err, &held) {
+		return ballot{state: taken, holder: held}
+	}
+	return ballot{state: failed}
 }
 
 // count returns how many nodes are in one of these states.

@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+// venue is where the copies of a [Redlock] stand, the same for all attempts at it.
+type venue struct {
+	*ensemble
+	transport *transport
+	key       string
+	fence     []string // the key of the counter; empty without one
+	free      string
+	patience  time.Duration // with one node
+}
+
 // copies are what stands on the nodes for one attempt at a [Redlock] and, if it
 // succeeds, for the hold: the same token on each. They are a form that serves one
 // token only. Nothing in here waits for a node longer than its time-out.
@@ -13,25 +23,18 @@ import (
 // Once they were handed back, nothing that could make a copy is sent any more, and
 // the release travels behind all that was: it has the last word.
 type copies struct {
-	*ensemble
-	transport *transport
-	key       string
-	fence     []string // the key of the counter; empty without one
-	free      string
-	patience  time.Duration // with one node
-	sites     []site        // by node
-	token     string        // set by acquire, which comes first
+	*venue
+	sites []site // by node
+	token string // set by acquire, which comes first
 
 	mu    sync.Mutex
 	until time.Time // by then the last copy has expired
 	back  *handback // nil = they are kept
 }
 
-func newCopies(e *ensemble, t *transport, key string, fenced bool, patience time.Duration) *copies {
-	c := &copies{ensemble: e, transport: t, key: key, fence: keysOf(key, fenced)[1:],
-		free: name(key, "free"), patience: patience}
-	c.sites = make([]site, len(e.nodes))
-	for i, n := range e.nodes {
+func (v *venue) newCopies() *copies {
+	c := &copies{venue: v, sites: make([]site, len(v.nodes))}
+	for i, n := range v.nodes {
 		c.sites[i].node = n
 	}
 	return c
@@ -66,8 +69,8 @@ func (c *copies) lastFor(ttl time.Duration) {
 func (c *copies) extend(_ context.Context, _ string, ttl time.Duration) pending {
 	c.lastFor(ttl)
 	x := &extension{}
-	x.round = c.newRound(x)
-	repair := c.newRound(uncounted{})
+	x.round = c.newRound(x, len(c.sites))
+	repair := c.newRound(uncounted{}, len(c.sites))
 	keep, take := c.keep(ttl), c.take(ttl, nil)
 	for i := range c.sites {
 		if c.sites[i].stands() {

@@ -91,7 +91,7 @@ func (e *election) askNext() {
 	next := func(i int) bool { return e.ballots[i].state == unasked }
 	if at := slices.IndexFunc(e.order, next); at >= 0 {
 		e.arbiter = e.order[at]
-		e.round = e.newRound(e)
+		e.round = e.newRound(e, 1)
 		e.take(e.arbiter)
 		e.round.allAsked()
 	}
@@ -138,7 +138,7 @@ func (e *election) reopen() {
 
 // askAll puts a question to the nodes in these states, together.
 func (e *election) askAll(question func(node int), in ...ballotState) {
-	e.round = e.newRound(e)
+	e.round = e.newRound(e, e.ballots.count(in...))
 	for i := range e.ballots {
 		if slices.Contains(in, e.ballots[i].state) {
 			question(i)
@@ -214,7 +214,7 @@ func (e *election) raiseFence(ctx context.Context) error {
 	}
 	top := e.ballots.topFence()
 	raise := &raising{}
-	r, question := e.newRound(raise), e.raise(top)
+	r, question := e.newRound(raise, len(e.sites)), e.raise(top)
 	for i, b := range e.ballots {
 		if b.fence == top {
 			r.skip(answer{node: i})

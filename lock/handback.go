@@ -21,7 +21,7 @@ const maxUndoPause = 250 * time.Millisecond
 // newHandback sends the releases, to all nodes where a copy may stand.
 func newHandback(c *copies, channel string, until time.Time) *handback {
 	b := &handback{channel: channel, until: until}
-	b.round = c.newRound(b)
+	b.round = c.newRound(b, len(c.sites))
 	leave := c.leave(channel)
 	leave.after = b.seeThrough
 	for i := range c.sites {

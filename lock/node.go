@@ -20,6 +20,8 @@ type node struct {
 	silent   atomic.Bool // did not answer what it was last asked
 	scripted atomic.Bool // has run a script of ours
 
+	introduced *atomic.Int64 // counts each time that a node told which server it is
+
 	mu      sync.Mutex
 	runID   string    // of the server process; empty = not known
 	upSince time.Time // at the latest; zero = not known
@@ -30,8 +32,8 @@ type node struct {
 // number; a node needs two connections.
 const dialPatience = 1000
 
-func newNode(rdb *redis.Client) (*node, error) {
-	n := &node{addr: rdb.Options().Addr}
+func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
+	n := &node{addr: rdb.Options().Addr, introduced: introduced}
 	o := optionsOf(rdb)
 	first := o.OnConnect
 	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
@@ -74,6 +76,7 @@ func (n *node) introduce(ctx context.Context, conn *redis.Conn) error {
 			n.upSince = bootTime(value)
 		}
 	}
+	n.introduced.Add(1)
 	return nil
 }
 

@@ -6,7 +6,7 @@ import "context"
 // whoever reads it from the wire; anything else takes a goroutine.
 type query struct {
 	call
-	round    *round // nil = the node is not asked
+	round    *round
 	node     int
 	question *question
 
@@ -15,12 +15,11 @@ type query struct {
 	late     bool // given up, but seen through when the answer comes: one of the tasks until then
 }
 
-func (q *query) send(r *round, i int, what *question) {
-	q.round, q.node, q.question = r, i, what
-	q.wire, q.script = q.way(), what.script
-	q.first.args, q.first.listener = what.argv, q
+func (q *query) send() {
+	q.wire, q.script = q.way(), q.question.script
+	q.first.args, q.first.listener = q.question.argv, q
 	q.cmd, q.reply = &q.first, &q.first // before it is sent: it may be answered at once
-	if refused, ok := q.wire.send(r.transport.alive, &q.first).(unsent); ok {
+	if refused, ok := q.wire.send(q.round.transport.alive, &q.first).(unsent); ok {
 		q.first.finish(nil, refused)
 	}
 }
@@ -68,12 +67,10 @@ func (q *query) giveUp() {
 // to do.
 func (q *query) pursue() {
 	defer q.round.transport.tasks.done()
-	if q.expected() {
-		ctx, cancel := context.WithDeadline(q.round.transport.alive, q.round.ends)
-		reply, err := q.wait(ctx)
-		cancel()
-		q.conclude(reply, err)
-	}
+	ctx, cancel := context.WithDeadline(q.round.transport.alive, q.round.ends)
+	reply, err := q.wait(ctx)
+	cancel()
+	q.conclude(reply, err)
 	if q.question.after == nil {
 		return
 	}
@@ -81,13 +78,6 @@ func (q *query) pursue() {
 	if q.late {
 		q.round.transport.tasks.done()
 	}
-}
-
-// expected reports whether the answer is still to be taken in.
-func (q *query) expected() bool {
-	q.round.mu.Lock()
-	defer q.round.mu.Unlock()
-	return !q.answered
 }
 
 // conclude takes the answer in, unless time is up.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,7 +58,7 @@ func NewQuorum(nodes []*redis.Client, cfg QuorumConfig) (*Quorum, error) {
 	}
 	e := &ensemble{minUptime: cfg.MinUptime, met: make(chan struct{})}
 	for _, rdb := range nodes {
-		n, err := newNode(rdb)
+		n, err := newNode(rdb, &e.introduced)
 		if err != nil {
 			return nil, errors.Join(err, e.close())
 		}
@@ -123,6 +124,9 @@ type ensemble struct {
 
 	meeting sync.Once
 	met     chan struct{} // closed once all nodes have been heard of, or not in time
+
+	introduced atomic.Int64 // how often a node told which server it is
+	distinct   atomic.Int64 // up to which of these no two were the same
 }
 
 // close implements [wire].
@@ -143,6 +147,11 @@ func (e *ensemble) majority() int { return len(e.nodes)/2 + 1 }
 // the connections stand, nodes that do not answer are known, and so are
 // addresses that lead to the same server.
 func (e *ensemble) meet(ctx context.Context, t *transport, patience time.Duration) error {
+	select {
+	case <-e.met:
+		return e.twins()
+	default:
+	}
 	e.meeting.Do(func() {
 		var calls sync.WaitGroup
 		for _, n := range e.nodes {
@@ -163,6 +172,10 @@ func (e *ensemble) meet(ctx context.Context, t *transport, patience time.Duratio
 
 // twins returns an error if two nodes are known to be the same server.
 func (e *ensemble) twins() error {
+	introduced := e.introduced.Load()
+	if introduced == e.distinct.Load() {
+		return nil
+	}
 	seen := make(map[string]*node, len(e.nodes))
 	for _, n := range e.nodes {
 		id := n.identity()
@@ -171,6 +184,7 @@ func (e *ensemble) twins() error {
 		}
 		seen[id] = n
 	}
+	e.distinct.Store(introduced)
 	return nil
 }
 

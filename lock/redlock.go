@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 )
 
 var (
@@ -38,8 +37,7 @@ var (
 // On the wire it is on each node what a [Mutex] is: `SET key token NX PX ttl`.
 type Redlock struct {
 	target
-	nodes    *ensemble
-	patience time.Duration // with one node
+	venue *venue
 }
 
 var _ Locker = (*Redlock)(nil)
@@ -48,14 +46,11 @@ var _ Locker = (*Redlock)(nil)
 // It sends nothing. Options that cannot work are reported as [ErrArgument] by Lock
 // and TryLock.
 func (q *Quorum) Redlock(key string, o Options) *Redlock {
-	r := &Redlock{target: q.client.newTarget(key, o, nil), nodes: q.nodes}
-	r.patience = q.patience(r.opts.TTL)
-	r.form = r.newCopies()
-	return r
-}
-
-func (r *Redlock) newCopies() *copies {
-	return newCopies(r.nodes, r.client.transport, r.key, r.opts.Fence, r.patience)
+	t := q.client.newTarget(key, o, nil)
+	v := &venue{ensemble: q.nodes, transport: q.client.transport, key: key, fence: keysOf(key, o.Fence)[1:],
+		free: name(key, "free"), patience: q.patience(t.opts.TTL)}
+	t.form = &copies{venue: v} // those that are asked for have sites
+	return &Redlock{t, v}
 }
 
 // TryLock implements [Locker]. It takes two round trips, one to the first node and
@@ -75,11 +70,11 @@ func (r *Redlock) Lock(ctx context.Context) (*Lease, error) {
 
 // attempt asks the nodes once, with copies of its own.
 func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
-	req.glance = between(r.patience, 5*r.patience)
-	if err := r.nodes.meet(ctx, r.client.transport, r.patience); err != nil {
+	req.glance = between(r.venue.patience, 5*r.venue.patience)
+	if err := r.venue.meet(ctx, r.client.transport, r.venue.patience); err != nil {
 		return nil, describe("acquire", r.key, err)
 	}
-	t, c := r.target, r.newCopies()
+	t, c := r.target, r.venue.newCopies()
 	t.form = c
 	free := req.attempts == 0 && !req.contended
 	h, err := t.acquireBy(ctx, req, func(token string) pending { return c.elect(token, t.opts.TTL, free) })

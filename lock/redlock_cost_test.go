@@ -128,3 +128,23 @@ func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 		}
 	})
 }
+
+// Nodes that never granted the lock count when the others are asked to free it.
+func TestAReleaseThatFindsTooFewCopiesTellsOfTheLoss(t *testing.T) {
+	nodesOnBoth(t, 5, func(r *nodes) {
+		for _, rdb := range r.rdbs[3:] {
+			r.must(rdb.Set(ctx, "orders", "stray", time.Hour).Err())
+		}
+		lease, err := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
+		r.must(err)
+		r.until("the refusals", func() bool {
+			votes := lease.Votes()
+			return errors.Is(votes[3].Err, lock.ErrHeld) && errors.Is(votes[4].Err, lock.ErrHeld)
+		})
+		r.must(r.rdbs[0].Del(ctx, "orders").Err())
+		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost: two of five copies are no quorum", err)
+		}
+		r.until("the release", func() bool { return r.count("orders", "") == 3 && r.count("orders", "stray") == 2 })
+	})
+}

@@ -16,7 +16,7 @@ type round struct {
 	*copies
 	tally   tally
 	ends    time.Time // who has not answered by then is silent
-	queries []query   // by node
+	queries []query   // of those that were asked; with room for all, as they stay where they are
 	running bool      // it is one of the tasks, until all have answered
 
 	mu      sync.Mutex
@@ -41,10 +41,11 @@ type answer struct {
 	err   error // a [*HeldError] if somebody else holds the lock there
 }
 
-// newRound begins a round: ask nodes, say that they have been asked, and listen.
-func (c *copies) newRound(t tally) *round {
+// newRound begins a round: ask so many nodes at most, say that they have been
+// asked, and listen.
+func (c *copies) newRound(t tally, room int) *round {
 	return &round{copies: c, tally: t, ends: time.Now().Add(c.patience),
-		queries: make([]query, len(c.sites)), running: c.transport.tasks.begin()}
+		queries: make([]query, 0, room), running: c.transport.tasks.begin()}
 }
 
 // ask puts a question to a node, unless everything is over.
@@ -55,7 +56,8 @@ func (r *round) ask(i int, what *question) {
 	r.mu.Lock()
 	r.open++
 	r.mu.Unlock()
-	r.queries[i].send(r, i, what)
+	r.queries = append(r.queries, query{round: r, node: i, question: what})
+	r.queries[len(r.queries)-1].send()
 }
 
 // skip counts an answer that is known without asking.
@@ -90,7 +92,7 @@ func (r *round) timeUp() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.queries {
-		if q := &r.queries[i]; q.round != nil && !q.answered {
+		if q := &r.queries[i]; !q.answered {
 			q.giveUp()
 		}
 	}
