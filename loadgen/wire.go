@@ -182,15 +182,17 @@ func (e *end) Write(p []byte) (int, error) {
 // each is an array, and the locks store nothing that looks like the head of one.
 func commandsIn(p []byte) int64 {
 	var n int64
-	for {
-		if len(p) > 1 && p[0] == '*' && '0' <= p[1] && p[1] <= '9' {
-			n++
-		}
-		at := bytes.Index(p, []byte("\r\n*"))
-		if at < 0 {
+	for at := 0; ; at++ {
+		next := bytes.IndexByte(p[at:], '*')
+		if next < 0 {
 			return n
 		}
-		p = p[at+2:]
+		at += next
+		if bytes.HasSuffix(p[:at], []byte("\r\n")) || at == 0 {
+			if at+1 < len(p) && '0' <= p[at+1] && p[at+1] <= '9' {
+				n++
+			}
+		}
 	}
 }
 
