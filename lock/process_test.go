@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -101,34 +102,49 @@ func increment(rdb *redis.Client, m *lock.Mutex) error {
 func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(r *rig) {
-		worker := r.worker("hold")
-		in, err := worker.StdinPipe()
-		r.must(err)
-		out, err := worker.StdoutPipe()
-		r.must(err)
-		worker.Stderr = os.Stderr
-		r.must(worker.Start())
-		t.Cleanup(func() { _ = worker.Process.Kill() })
-		lines := bufio.NewScanner(out)
-		if !lines.Scan() || lines.Text() != "held" {
-			r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
+		next := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute})
+		times := 1
+		if proving() {
+			times = 40
 		}
-		r.must(worker.Process.Signal(syscall.SIGSTOP))
-		next, err := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute}).Lock(ctx)
-		r.must(err)
-		r.must(worker.Process.Signal(syscall.SIGCONT))
-		_, err = io.WriteString(in, "go on\n")
-		r.must(err)
-		var told []string
-		for lines.Scan() {
-			told = append(told, lines.Text())
+		for range times {
+			r.freezeAndWake(next)
 		}
-		r.must(worker.Wait())
-		if want := "valid=false lost=true unlock=true"; strings.Join(told, " ") != want {
-			r.Errorf("the worker found %q, want %q", told, want)
-		}
-		r.holds("mutex", next.Token())
 	})
+}
+
+// freezeAndWake stops a process that holds the lock at some moment, and lets it go
+// on when somebody else has it.
+func (r *rig) freezeAndWake(l lock.Locker) {
+	worker := r.worker("hold")
+	in, err := worker.StdinPipe()
+	r.must(err)
+	out, err := worker.StdoutPipe()
+	r.must(err)
+	worker.Stderr = os.Stderr
+	r.must(worker.Start())
+	r.Cleanup(func() { _ = worker.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "held" {
+		r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
+	}
+	time.Sleep(rand.N(time.Second / 2)) // it may be renewing
+	r.must(worker.Process.Signal(syscall.SIGSTOP))
+	next, err := l.Lock(ctx)
+	r.must(err)
+	r.must(worker.Process.Signal(syscall.SIGCONT))
+	_, err = io.WriteString(in, "go on\n")
+	r.must(err)
+	var told []string
+	for lines.Scan() {
+		told = append(told, lines.Text())
+	}
+	r.must(worker.Wait())
+	if want := "valid=false lost=true unlock=true"; strings.Join(told, " ") != want {
+		r.Errorf("the worker found %q, want %q", told, want)
+	}
+	r.holds("mutex", next.Token())
+	r.must(next.Unlock(ctx))
 }
 
 // hold is the worker of TestAFrozenProcessWakesUpWithoutItsLock.

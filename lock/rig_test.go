@@ -96,11 +96,15 @@ func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
 	return r
 }
 
+// proving reports whether promises are to be proved at their full size, on a machine
+// that has nothing else to do.
+func proving() bool { return os.Getenv("LOCKTOP_PROOF") != "" }
+
 // tries is how often something is tried that must never fail once: a thousand
 // times under a fake clock, and on real servers if LOCKTOP_PROOF is set; a few
 // times there if not.
 func tries(fake bool, few int) int {
-	if fake || os.Getenv("LOCKTOP_PROOF") != "" {
+	if fake || proving() {
 		return 1000
 	}
 	return few
