@@ -119,6 +119,7 @@ func (p *pass) step(ctx context.Context) ([]found, error) {
 	p.book(sifters)
 	if err == nil && next.walked() {
 		err = p.link.expect(ctx, p.server.RunID)
+		p.cost.add(p.link.reckon()) // nothing may be left for another step
 	}
 	if err != nil {
 		return nil, err
