@@ -54,8 +54,10 @@ func Run(ctx context.Context, w World) error {
 	if w.Output == nil {
 		w.Output = os.Stdout
 	}
+	t := newTerminal(w.Output)
+	defer t.close()
 	a := newApp(looking, w)
-	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
+	_, err := tea.NewProgram(canvas{a, t}, options(ctx, w, t)...).Run()
 	switch {
 	case errors.Is(err, tea.ErrInterrupted), err == nil && a.interrupted:
 		return ErrInterrupted
@@ -71,9 +73,9 @@ func Run(ctx context.Context, w World) error {
 	}
 }
 
-func options(ctx context.Context, w World) []tea.ProgramOption {
+func options(ctx context.Context, w World, t *terminal) []tea.ProgramOption {
 	options := []tea.ProgramOption{
-		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(60), tea.WithOutput(synchronized(w.Output)),
+		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(1), tea.WithOutput(t.forBubbletea()),
 	}
 	if w.Input != nil {
 		options = append(options, tea.WithInput(w.Input))
@@ -82,45 +84,4 @@ func options(ctx context.Context, w World) []tea.ProgramOption {
 		options = append(options, tea.WithMouseCellMotion())
 	}
 	return options
-}
-
-// Frames are written between these: a terminal that knows them shows a frame
-// only when it is complete, all others ignore them.
-const (
-	beginFrame = "\x1b[?2026h"
-	endFrame   = "\x1b[?2026l"
-)
-
-// synchronized makes every write to out appear at once. bubbletea writes a
-// frame in one piece.
-func synchronized(out io.Writer) io.Writer {
-	if f, ok := out.(*os.File); ok {
-		return &frameFile{f}
-	}
-	return &frameWriter{out}
-}
-
-// frameWriter puts the marks around each write.
-type frameWriter struct{ out io.Writer }
-
-func (w *frameWriter) Write(p []byte) (int, error) {
-	return writeFrame(w.out, p)
-}
-
-// frameFile is a frameWriter that still is a file, so that bubbletea can ask it
-// for the size of the window.
-type frameFile struct{ *os.File }
-
-func (f *frameFile) Write(p []byte) (int, error) {
-	return writeFrame(f.File, p)
-}
-
-// writeFrame writes p between the marks in one write, and counts p's bytes only.
-func writeFrame(out io.Writer, p []byte) (int, error) {
-	framed := make([]byte, 0, len(p)+len(beginFrame)+len(endFrame))
-	framed = append(framed, beginFrame...)
-	framed = append(framed, p...)
-	framed = append(framed, endFrame...)
-	n, err := out.Write(framed)
-	return max(0, min(n-len(beginFrame), len(p))), err
 }
