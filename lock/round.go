@@ -74,7 +74,7 @@ func (r *round) allAsked() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock = time.AfterFunc(time.Until(r.ends), r.timeUp)
+	r.clock = time.AfterFunc(r.patience, r.timeUp)
 	r.rest()
 }
 
