@@ -170,16 +170,17 @@ func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
 // unlike returns the lock with one thing changed at a time.
 func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
 	all := make(map[string]keyspace.Lock)
-	last := len(l.Holders) - 1
-	change := func(what string, f func(*keyspace.Holder)) {
+	change := func(i int, what string, f func(*keyspace.Holder)) {
 		c := l
 		c.Holders = slices.Clone(l.Holders)
-		f(&c.Holders[last])
-		all[what] = c
+		f(&c.Holders[i])
+		all[fmt.Sprintf("%s (%d)", what, i+1)] = c
 	}
-	change("holder", func(h *keyspace.Holder) { h.ID = "nobody" })
-	if counts(f) {
-		change("count", func(h *keyspace.Holder) { h.Count++ })
+	for i := range l.Holders {
+		change(i, "holder", func(h *keyspace.Holder) { h.ID = "nobody" })
+		if counts(f) {
+			change(i, "count", func(h *keyspace.Holder) { h.Count++ })
+		}
 	}
 	return all
 }
