@@ -1,0 +1,142 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// BenchmarkKeyToFrame presses a key of the screen while the demo's load runs, and
+// waits for the first of what it writes. The keys come between two frames: none is
+// answered by what would have come anyway.
+func BenchmarkKeyToFrame(b *testing.B) {
+	t := openPseudoTerminal(b, 160, 60, "demo")
+	t.until("what do you want to see")
+	t.press("\x1b")
+	t.quiet(200 * time.Millisecond) // together with the next it would be another key
+	t.press("3")                    // the load begins
+	t.until("no overlaps")
+	t.press("1")
+	t.until("OWNER")
+	var took []time.Duration
+	for i := 0; b.Loop(); i++ {
+		t.quiet(30 * time.Millisecond)
+		begin := time.Now()
+		t.press("jk"[i%2 : i%2+1])
+		t.some(time.Minute)
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	for _, percent := range []int{50, 90, 99} {
+		b.ReportMetric(float64(took[len(took)*percent/100].Microseconds())/1000, fmt.Sprintf("p%d-ms", percent))
+	}
+}
+
+// pseudoTerminal is a terminal without anything between us and the program in it.
+type pseudoTerminal struct {
+	b      *testing.B
+	master *os.File
+	buf    []byte
+}
+
+// openPseudoTerminal runs locktop in a terminal of w columns and h lines until the
+// benchmark is over.
+func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTerminal {
+	b.Helper()
+	program, err := exec.LookPath("locktop")
+	if err != nil {
+		b.Fatal(err)
+	}
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { master.Close() })
+	slave := slaveOf(b, master, &unix.Winsize{Row: h, Col: w})
+	defer slave.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "CI=", "XDG_STATE_HOME="+b.TempDir())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait() // it says that it was interrupted
+	})
+	return &pseudoTerminal{b, master, make([]byte, 1<<16)}
+}
+
+// slaveOf returns the end of a pseudo terminal that is a program's.
+func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
+	b.Helper()
+	conn, err := master.SyscallConn()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var number int
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		if failed = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); failed != nil {
+			return
+		}
+		if failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size); failed != nil {
+			return
+		}
+		number, failed = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+	})
+	if err != nil || failed != nil {
+		b.Fatal(err, failed)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return slave
+}
+
+// press types a key.
+func (t *pseudoTerminal) press(key string) {
+	if _, err := t.master.WriteString(key); err != nil {
+		t.b.Fatal(err)
+	}
+}
+
+// some returns what the program writes next, nothing if that takes too long.
+func (t *pseudoTerminal) some(patience time.Duration) []byte {
+	if err := t.master.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.b.Fatal(err)
+	}
+	n, err := t.master.Read(t.buf)
+	if err != nil && !os.IsTimeout(err) {
+		t.b.Fatal(err)
+	}
+	return t.buf[:n]
+}
+
+// quiet waits until the program has written nothing for so long.
+func (t *pseudoTerminal) quiet(d time.Duration) {
+	for len(t.some(d)) > 0 {
+	}
+}
+
+// until waits for a text.
+func (t *pseudoTerminal) until(text string) {
+	var seen bytes.Buffer
+	for giveUp := time.Now().Add(time.Minute); !bytes.Contains(seen.Bytes(), []byte(text)); {
+		if time.Now().After(giveUp) {
+			t.b.Fatalf("waited a minute for %q, saw %q", text, seen.Bytes())
+		}
+		seen.Write(t.some(time.Second))
+	}
+}
