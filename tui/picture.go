@@ -19,9 +19,18 @@ type picture struct {
 	derived  time.Time                         // of the snapshot that order and findings are from
 }
 
-// derivedFor is how long order and findings stay as they are while no lock
-// changes.
-const derivedFor = time.Second
+// How long order and findings stay as they are while no lock changes: the time
+// for each lock, within bounds. To work them out takes longer the more there are.
+const (
+	derivedEach  = 200 * time.Microsecond
+	derivedLeast = time.Second
+	derivedMost  = 5 * time.Second
+)
+
+// derivedFor returns how long that is for so many locks.
+func derivedFor(locks int) time.Duration {
+	return min(max(time.Duration(locks)*derivedEach, derivedLeast), derivedMost)
+}
 
 // newPicture works out what follows from a snapshot that was taken at a moment
 // of our clock. before is the picture before it, nil if there is none.
@@ -40,7 +49,7 @@ func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture 
 	default:
 		p.events = snap.Events
 	}
-	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor {
+	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor(len(snap.Locks)) {
 		p.locks, p.findings, p.worst, p.derived = before.locks, before.findings, before.worst, before.derived
 		return p
 	}

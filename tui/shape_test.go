@@ -251,7 +251,7 @@ func BenchmarkFrameOf10000Locks(b *testing.B) {
 func BenchmarkPictureOf10000Locks(b *testing.B) {
 	before := newPicture(crowd(10_000), midnight, nil)
 	later := crowd(10_000) // read again: nothing is shared with before
-	later.At = later.At.Add(2 * derivedFor)
+	later.At = later.At.Add(derivedMost)
 	for b.Loop() {
 		newPicture(later, midnight, before)
 	}
