@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"locktop/keyspace"
@@ -68,16 +69,30 @@ func (s *state) says(about keyspace.ID, text string) string {
 	default:
 		s.maskLock(&hidden, &l)
 	}
-	return widget.Plain(strings.NewReplacer(hidden...).Replace(text))
+	return widget.Plain(hidden.over(text))
 }
 
-// mask is names, each followed by what is shown instead.
-type mask []string
+// mask is names to be hidden.
+type mask []alias
+
+// alias is what is shown instead of a name.
+type alias struct{ name, shown string }
 
 func (m *mask) hide(name, shown string) {
 	if name != "" {
-		*m = append(*m, name, shown)
+		*m = append(*m, alias{name, shown})
 	}
+}
+
+// over returns a text with all names hidden: of two that begin alike the longer one,
+// lest its end be shown.
+func (m mask) over(text string) string {
+	slices.SortStableFunc(m, func(a, b alias) int { return len(b.name) - len(a.name) })
+	var pairs []string
+	for _, one := range m {
+		pairs = append(pairs, one.name, one.shown)
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 func (s *state) maskLock(m *mask, l *keyspace.Lock) {

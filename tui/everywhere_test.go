@@ -104,3 +104,13 @@ func TestHashedNamesTellNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestOfTwoNamesThatBeginAlikeNothingIsLeftOver(t *testing.T) {
+	var m mask
+	m.hide("10.0.0.1:6379", "node-a")
+	m.hide("", "nobody")
+	m.hide("10.0.0.1:63790", "node-b")
+	if got, want := m.over("10.0.0.1:63790 is ahead of 10.0.0.1:6379"), "node-b is ahead of node-a"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
