@@ -167,8 +167,7 @@ func (s *sifter) glanced(q *inquiry) {
 		if sure < s.enough {
 			s.hopes++
 		}
-	case wrongType(err): // a wrong guess, or it has changed
-		s.learn(q.shape, mixed)
+	case wrongType(err): // a wrong guess, which its type will tell, or it has changed
 		s.askAgain(q)
 	case forbidden(err):
 		s.deaf[q.typ] = true
