@@ -2,13 +2,13 @@ package tui
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
 )
 
@@ -77,7 +77,8 @@ func (t *terminal) put(next drawing) error {
 	same := next.w == t.shown.w && len(next.lines) == len(t.shown.lines)
 	for i, line := range next.lines {
 		if !same || line != t.shown.lines[i] {
-			fmt.Fprintf(&b, "\x1b[%d;1H%s", i+1, line)
+			b.WriteString(ansi.CursorPosition(1, i+1))
+			b.WriteString(line)
 		}
 	}
 	if b.Len() == 0 {
@@ -89,15 +90,15 @@ func (t *terminal) put(next drawing) error {
 
 // What bubbletea writes to begin and to end our time, and before each frame.
 const (
-	enterScreen = "\x1b[?1049h"
-	leaveScreen = "\x1b[?1049l"
-	home        = "\x1b[H"
+	enterScreen = ansi.SetModeAltScreenSaveCursor
+	leaveScreen = ansi.ResetModeAltScreenSaveCursor
+	home        = ansi.CursorHomePosition
 )
 
 // Between these, terminals that know them show nothing; all others ignore them.
 const (
-	beginFrame = "\x1b[?2026h"
-	endFrame   = "\x1b[?2026l"
+	beginFrame = ansi.SetModeSynchronizedOutput
+	endFrame   = ansi.ResetModeSynchronizedOutput
 )
 
 // Write passes on what bubbletea writes, but for its frames.

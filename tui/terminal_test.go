@@ -40,9 +40,9 @@ func TestAFrameIsWrittenAtOnceAndThenWhatHasChanged(t *testing.T) {
 		term.show("aaa\nBB \ncc ", 3) // another window: nobody knows what it has kept
 	})
 	want := enterScreen +
-		beginFrame + "\x1b[1;1Haa\x1b[2;1Hbb\x1b[3;1Hcc" + endFrame +
+		beginFrame + "\x1b[Haa\x1b[2;1Hbb\x1b[3;1Hcc" + endFrame +
 		beginFrame + "\x1b[2;1HBB" + endFrame +
-		beginFrame + "\x1b[1;1Haaa\x1b[2;1HBB \x1b[3;1Hcc " + endFrame
+		beginFrame + "\x1b[Haaa\x1b[2;1HBB \x1b[3;1Hcc " + endFrame
 	if got != want {
 		t.Errorf("wrote %q\n want %q", got, want)
 	}
@@ -72,7 +72,7 @@ func TestNothingIsDrawnButOnAScreenOfOurs(t *testing.T) {
 			synctest.Wait()
 		}
 	})
-	once := enterScreen + beginFrame + "\x1b[1;1Hours" + endFrame + leaveScreen
+	once := enterScreen + beginFrame + "\x1b[Hours" + endFrame + leaveScreen
 	if got != once+once {
 		t.Errorf("wrote %q, want %q twice", got, once)
 	}
