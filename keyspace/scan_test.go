@@ -659,6 +659,28 @@ func (h *hiccup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
+// What goes wrong in the middle of a step costs no key: the step is taken again.
+func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
+	admin := realServer(t)
+	fill(t, admin, 5000)
+	var want []string
+	for i := range 300 {
+		want = append(want, fmt.Sprintf("ordinary:lock:%03d", i))
+		do(t, admin, "SET", want[i], "token:"+strconv.Itoa(i))
+	}
+	for at := 2; at <= 12; at++ { // the first is before the walk
+		rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
+		once := &hiccup{at: at}
+		rdb.AddHook(once)
+		o := justTokens()
+		o.Patience = time.Minute
+		s := scan(t, rdb, o)
+		if once.pipelines <= at || !slices.Equal(keys(s), want) || !s.Complete {
+			t.Errorf("with a hiccup at pipeline %d of %d it found %d locks of %d, complete: %v", at, once.pipelines, len(s.Locks), len(want), s.Complete)
+		}
+	}
+}
+
 // The cursors of one process mean nothing to another. That it is another need not
 // show: the pool of connections opens new ones in silence.
 func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {

@@ -239,6 +239,20 @@ func crowded(n int) *app {
 	return a
 }
 
+func TestFindingsRipenWithTimeAloneTheSoonerTheFewerLocksThereAre(t *testing.T) {
+	for n, want := range map[int]time.Duration{1: time.Second, 5000: time.Second, 10_000: 2 * time.Second, 50_000: 5 * time.Second} {
+		before := newPicture(crowd(n), midnight, nil)
+		workedOut := func(after time.Duration) bool {
+			snap := before.snap
+			snap.At = snap.At.Add(after)
+			return newPicture(snap, midnight, before).derived.Equal(snap.At)
+		}
+		if workedOut(want-time.Millisecond) || !workedOut(want) {
+			t.Errorf("what is wrong with %d locks is not worked out anew after %v", n, want)
+		}
+	}
+}
+
 func BenchmarkFrameOf10000Locks(b *testing.B) {
 	a := crowded(10_000)
 	for b.Loop() {
