@@ -86,6 +86,24 @@ func TestGuardedThingsStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
+// CLIENT NO-TOUCH crashes Redis 8.0 and Valkey 8.1 (redis#14415, valkey#2347): no
+// code may send it. TestConnectionsSetNoStateButTheListed in cli looks at what is
+// really sent.
+func TestNoCodeMentionsNoTouch(t *testing.T) {
+	eachFile(t, func(name string, file *ast.File) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if ok && lit.Kind == token.STRING && strings.Contains(strings.ToLower(lit.Value), "no-touch") {
+				t.Errorf("%s has the string %s", name, lit.Value)
+			}
+			return true
+		})
+	})
+}
+
 // source is one Go file, as far as the rules look at it.
 type source struct {
 	name    string // slash-separated, from the top of the repository

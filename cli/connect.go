@@ -243,13 +243,15 @@ func (c *connection) options(e endpoint) (*redis.Options, error) {
 	return o, err
 }
 
-// introduce names the connection for the operator of the server, and asks that
-// what it reads should not count as used. Where the ACL does not allow that, or
-// the server does not know it, it goes without.
+// introduce names the connection for the operator of the server. Where the ACL
+// does not allow that, it goes without.
+//
+// It never sends CLIENT NO-TOUCH: on Redis 8.0 and Valkey 8.1 that flag crashes
+// the server when a key is looked up outside of a command (redis#14415,
+// valkey#2347).
 func (e endpoint) introduce(ctx context.Context, cn *redis.Conn) error {
 	_, err := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ClientSetName(ctx, "locktop")
-		p.Do(ctx, "client", "no-touch", "on")
 		if e.readonly {
 			p.ReadOnly(ctx)
 		}

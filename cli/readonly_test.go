@@ -11,11 +11,10 @@ import (
 )
 
 // allowed are the commands that docs/operators.md lets locktop send, in the
-// server's own spelling: those of the user that it advises, and the one that it
-// says to add.
+// server's own spelling: those of the user that it advises.
 func allowed(t *testing.T) []string {
 	t.Helper()
-	names := []string{"client|no-touch"}
+	var names []string
 	for _, word := range advised(t) {
 		if name, isCommand := strings.CutPrefix(word.(string), "+"); isCommand {
 			names = append(names, name)
@@ -106,8 +105,7 @@ func lookAt(t *testing.T, s topology, as ...string) {
 	}
 }
 
-// checkNothingRefused checks that a server has refused nobody anything, but for
-// the command that the page says to allow where it is known.
+// checkNothingRefused checks that a server has refused nobody anything.
 func checkNothingRefused(t *testing.T, addr string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
@@ -117,9 +115,7 @@ func checkNothingRefused(t *testing.T, addr string) {
 		t.Fatal(err)
 	}
 	for _, r := range all {
-		if r.Object != "client|no-touch" {
-			t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)
-		}
+		t.Errorf("%s has refused %s to %s", addr, r.Object, r.Username)
 	}
 }
 
