@@ -24,6 +24,8 @@ type ChildOptions struct {
 	// Config is the text of a configuration file, for what wants to have one and
 	// to write to it. Args go before it.
 	Config string
+	// clusterBus says that the server also listens on its port + [busOffset].
+	clusterBus bool
 }
 
 // Child is a real redis-server, run as a child process on a free loopback port,
@@ -38,6 +40,7 @@ type Child struct {
 	config string // the file in dir; empty = none
 	dir    string
 	port   int
+	bus    bool // it also listens on port + busOffset
 
 	mu      sync.Mutex
 	proc    *process // the last one started
@@ -60,7 +63,7 @@ func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a redis child: %w", err)
 	}
-	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir}
+	c := &Child{path: path, args: slices.Clone(o.Args), dir: dir, bus: o.clusterBus}
 	if err := errors.Join(c.configure(o.Config), c.startOnFreePort(ctx)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -81,7 +84,7 @@ func (c *Child) configure(text string) error {
 
 func (c *Child) startOnFreePort(ctx context.Context) error {
 	for try := 1; ; try++ {
-		port, err := freePort()
+		port, err := c.freePort()
 		if err != nil {
 			return fmt.Errorf("start a redis child: %w", err)
 		}
@@ -93,9 +96,28 @@ func (c *Child) startOnFreePort(ctx context.Context) error {
 	}
 }
 
-// freePort returns a loopback port that was free a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// busOffset is the distance from a cluster node's port to the port of its bus.
+// Redis 7.0 and later could use another port (cluster-port), Redis 6.0 cannot.
+const busOffset = 10_000
+
+// freePort returns a loopback port that was free a moment ago, as was the port of
+// the bus where the server has one.
+func (c *Child) freePort() (int, error) {
+	for try := 1; ; try++ {
+		port, err := freePort(0)
+		if err != nil || !c.bus {
+			return port, err
+		}
+		if _, err = freePort(port + busOffset); err == nil || try == portTries {
+			return port, err
+		}
+	}
+}
+
+// freePort returns a loopback port that was free a moment ago: the wanted one, or
+// any if that is 0.
+func freePort(wanted int) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(wanted)))
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}

@@ -66,24 +66,15 @@ func (c *Cluster) start(ctx context.Context, o ClusterOptions) error {
 	return nil
 }
 
-// addNode starts a server that will be a node. The port of the cluster's bus is
-// found like the other: Redis' own choice, 10000 above it, may be taken or none.
+// addNode starts a server that will be a node.
 func (c *Cluster) addNode(ctx context.Context, o ClusterOptions) error {
-	for try := 1; ; try++ {
-		bus, err := freePort()
-		if err != nil {
-			return fmt.Errorf("start a redis cluster: %w", err)
-		}
-		args := append([]string{
-			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
-			"--cluster-node-timeout", strconv.FormatInt(o.NodeTimeout.Milliseconds(), 10),
-			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
-		}, o.Args...)
-		_, err = c.add(ctx, ChildOptions{Args: args})
-		if !errors.Is(err, errPortTaken) || try == portTries {
-			return err
-		}
-	}
+	args := append([]string{
+		"--cluster-enabled", "yes",
+		"--cluster-node-timeout", strconv.FormatInt(o.NodeTimeout.Milliseconds(), 10),
+		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+	}, o.Args...)
+	_, err := c.add(ctx, ChildOptions{Args: args, clusterBus: true})
+	return err
 }
 
 // shareSlots gives each master its part of the slots, and an epoch of its own, so
@@ -96,7 +87,11 @@ func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error
 		if i >= c.masters {
 			continue
 		}
-		if err := rdb.ClusterAddSlotsRange(ctx, i*slots/c.masters, (i+1)*slots/c.masters-1).Err(); err != nil {
+		var own []int // ADDSLOTSRANGE is shorter, and missing before Redis 7.0
+		for slot := i * slots / c.masters; slot < (i+1)*slots/c.masters; slot++ {
+			own = append(own, slot)
+		}
+		if err := rdb.ClusterAddSlots(ctx, own...).Err(); err != nil {
 			return err
 		}
 	}
@@ -107,7 +102,7 @@ func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error
 func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 	for i, rdb := range clients {
 		for _, other := range c.fleet[i+1:] {
-			if err := rdb.Do(ctx, "cluster", "meet", "127.0.0.1", portOf(other.Addr()), busOf(other)).Err(); err != nil {
+			if err := rdb.Do(ctx, "cluster", "meet", "127.0.0.1", portOf(other.Addr())).Err(); err != nil {
 				return err
 			}
 		}
@@ -116,16 +111,6 @@ func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 		nodes, err := rdb.ClusterNodes(ctx).Result()
 		return strings.Count(nodes, "\n") == len(clients) && !strings.Contains(nodes, "handshake"), err
 	})
-}
-
-// busOf returns the port of a node's cluster bus.
-func busOf(node *Child) string {
-	for i, arg := range node.args {
-		if arg == "--cluster-port" {
-			return node.args[i+1]
-		}
-	}
-	return ""
 }
 
 // replicate hands the replicas to the masters in turn, and waits until they are
