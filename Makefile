@@ -28,6 +28,13 @@ test: ## run the tests; those on a real redis-server are skipped where there is 
 race: ## run the tests in random order under the race detector
 	$(GO) test -race -shuffle=on $(PACKAGE)
 
+SERVERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/locktop/servers
+
+.PHONY: matrix
+matrix: ## run the tests on Redis 6.0, 7.0, 8.0 and Valkey 8.1, fetched to SERVERS (needs apt-get)
+	@bash .ci/servers $(SERVERS)
+	@bash .ci/matrix $(SERVERS)
+
 .PHONY: lint
 lint: ## formatting, vet and staticcheck
 	@bash .ci/lint
