@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DebugForTest is [ForTest] for a test that sends DEBUG. Redis 7.0 and later
+// allow DEBUG by an option that Redis 6 refuses to start with and does not need.
+func DebugForTest(t TB, args ...string) *Child {
+	t.Helper()
+	return forTest(t, func(ctx context.Context) (*Child, error) {
+		c, err := StartChild(ctx, ChildOptions{Args: append([]string{"--enable-debug-command", "local"}, args...)})
+		if err != nil && strings.Contains(err.Error(), "Bad directive") {
+			return StartChild(ctx, ChildOptions{Args: args})
+		}
+		return c, err
+	}, func(c *Child) error { return fleet{c}.stop() })
+}
+
+// SetUser gives a user these ACL rules, as far as the server has words for them:
+// a rule of pub/sub channels is left out where the server does not restrict
+// channels (Redis 6.0), %R~ becomes ~ where keys have no permissions of their own
+// (before Redis 7.0), and a rule of a command that the server does not know is
+// left out. Any other rule that the server refuses is an error.
+func SetUser(ctx context.Context, rdb redis.UniversalClient, name string, rules ...string) error {
+	var known []string
+	for _, rule := range rules {
+		switch err := tryRule(ctx, rdb, rule); {
+		case err == nil:
+			known = append(known, rule)
+		case strings.HasPrefix(rule, "%R~"):
+			known = append(known, strings.TrimPrefix(rule, "%R"))
+		case strings.HasPrefix(rule, "&"), strings.HasSuffix(rule, "channels"):
+		case unknownCommand(rule, err):
+		default:
+			return fmt.Errorf("set the rights of user %q: %w", name, err)
+		}
+	}
+	if err := rdb.Do(ctx, aclSetUser(name, known)...).Err(); err != nil {
+		return fmt.Errorf("set the rights of user %q: %w", name, err)
+	}
+	return nil
+}
+
+// unknownCommand reports whether a rule was refused because it is about a command
+// that the server does not know. Of "-client|tracking" Redis 6 says the same,
+// though it knows CLIENT.
+func unknownCommand(rule string, err error) bool {
+	sub := strings.HasPrefix(rule, "-") && strings.Contains(rule, "|")
+	return !sub && strings.Contains(err.Error(), "Unknown command")
+}
+
+// tryRule returns an error if the server refuses a rule.
+func tryRule(ctx context.Context, rdb redis.UniversalClient, rule string) error {
+	const probe = "locktop-probe"
+	err := rdb.Do(ctx, aclSetUser(probe, []string{"reset", rule})...).Err()
+	if err == nil {
+		err = rdb.Do(ctx, "ACL", "DELUSER", probe).Err()
+	}
+	return err
+}
+
+func aclSetUser(name string, rules []string) []any {
+	args := []any{"ACL", "SETUSER", name}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	return args
+}

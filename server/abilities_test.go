@@ -1,0 +1,55 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
+	c := server.DebugForTest(t, "--databases", "3")
+	rdb := client(t, c.Addr())
+	if err := rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(); err != nil {
+		t.Error(err)
+	}
+	if got := rdb.ConfigGet(t.Context(), "databases").Val()["databases"]; got != "3" {
+		t.Errorf("it has %s databases, want 3", got)
+	}
+}
+
+func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
+	c := server.ForTest(t)
+	rdb := client(t, c.Addr())
+	err := server.SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
+		"-@all", "+ping", "+get", "+set", "+no-such-command", "+client|setname")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := redis.NewClient(&redis.Options{Addr: c.Addr(), Username: "ann", Password: "pw", MaxRetries: -1})
+	defer ann.Close()
+	if err := ann.Get(t.Context(), "open:a").Err(); err != redis.Nil {
+		t.Errorf("GET of a key that she may read: %v", err)
+	}
+	if err := ann.Get(t.Context(), "other").Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+		t.Errorf("GET of another key: %v", err)
+	}
+	if err := ann.Info(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
+		t.Errorf("INFO: %v", err)
+	}
+	if users, err := rdb.Do(t.Context(), "ACL", "USERS").StringSlice(); err != nil || len(users) != 2 {
+		t.Errorf("there are the users %q, %v", users, err)
+	}
+}
+
+// A right that cannot be taken away must not stay in silence.
+func TestARightThatCannotBeTakenAwayIsAnError(t *testing.T) {
+	rdb := client(t, server.ForTest(t).Addr())
+	for _, rule := range []string{"-client|no-such-subcommand", "no-such-rule"} {
+		if err := server.SetUser(t.Context(), rdb, "ann", "+@all", rule); err == nil {
+			t.Errorf("%q was accepted", rule)
+		}
+	}
+}
