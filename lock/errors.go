@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"time"
 
@@ -103,7 +104,11 @@ var replies = []struct {
 	{"NOPERM", ErrNoPermission},
 	{"NOAUTH", ErrNoPermission},
 	{"WRONGPASS", ErrNoPermission},
-	{"ERR The user executing the script", ErrNoPermission}, // NOPERM, as seen from inside a script
+	// NOPERM, as seen from inside a script: by Redis before 7.0, by 7.0, and by
+	// later ones and Valkey.
+	{"The user executing the script", ErrNoPermission},
+	{"ERR The user executing the script", ErrNoPermission},
+	{"ERR ACL failure in script", ErrNoPermission},
 	{"ERR max number of clients reached", ErrLoading},
 }
 
@@ -126,12 +131,23 @@ func sentinelOf(err error) error {
 	if !errors.As(err, &reply) || errors.Is(err, ErrNoQuorum) {
 		return nil
 	}
+	text := scriptError(reply.Error())
 	for _, r := range replies {
-		if strings.HasPrefix(reply.Error(), r.text) {
+		if strings.HasPrefix(text, r.text) {
 			return r.sentinel
 		}
 	}
 	return nil
+}
+
+// scriptPrefix is what Redis before 7.0 puts before the error reply to a command
+// inside a script.
+var scriptPrefix = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?\d+: )+-?`)
+
+// scriptError returns the error reply to a command inside a script as it would be
+// outside; any other as it is.
+func scriptError(text string) string {
+	return text[len(scriptPrefix.FindString(text)):]
 }
 
 // transient reports whether trying again later may help. It takes errors as they

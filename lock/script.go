@@ -87,7 +87,7 @@ func (c *call) settle(ctx context.Context) error {
 		c.again(ctx, "eval", c.script.source)
 		return nil
 	}
-	if redis.HasErrorPrefix(err, "READONLY") {
+	if errors.Is(sentinelOf(err), ErrReadOnly) {
 		c.wire.redial()
 	}
 	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") && c.script != nil {

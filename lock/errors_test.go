@@ -1,0 +1,55 @@
+package lock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The error replies of Redis 6.0.16, 7.0.15, 8.0.2 and Valkey 8.1.1, as they came.
+func TestErrorRepliesOfEveryServerAreTold(t *testing.T) {
+	const (
+		before7 = "ERR Error running script (call to f_620cd258c2c9c88c9d10db67812ccf663d96bdc6): @user_script:1: "
+		since7  = " script: 620cd258c2c9c88c9d10db67812ccf663d96bdc6, on @user_script:1."
+	)
+	for _, c := range []struct {
+		reply string
+		want  error
+	}{
+		{"WRONGTYPE Operation against a key holding the wrong kind of value", ErrWrongType},
+		{before7 + "WRONGTYPE Operation against a key holding the wrong kind of value", ErrWrongType},
+		{"WRONGTYPE Operation against a key holding the wrong kind of value" + since7, ErrWrongType},
+		{"READONLY You can't write against a read only replica.", ErrReadOnly},
+		{before7 + "@user_script: 1: -READONLY You can't write against a read only replica.", ErrReadOnly},
+		{"READONLY You can't write against a read only replica." + since7, ErrReadOnly},
+		{"OOM command not allowed when used memory > 'maxmemory'.", ErrOOM},
+		{before7 + "@user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.", ErrOOM},
+		{"OOM command not allowed when used memory > 'maxmemory'." + since7, ErrOOM},
+		{"NOREPLICAS Not enough good replicas to write.", ErrNotReplicated},
+		{"NOREPLICAS Not enough good replicas to write." + since7, ErrNotReplicated},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", ErrLoading},
+		{"NOPERM this user has no permissions to run the 'set' command or its subcommand", ErrNoPermission},
+		{"NOPERM User u has no permissions to run the 'set' command", ErrNoPermission},
+		{"NOPERM this user has no permissions to access one of the keys used as arguments", ErrNoPermission},
+		{"NOPERM No permissions to access a key", ErrNoPermission},
+		{before7 + "@user_script: 1: The user executing the script can't run this command or subcommand", ErrNoPermission},
+		{before7 + "@user_script: 1: The user executing the script can't access at least one of the keys mentioned in the command arguments", ErrNoPermission},
+		{"ERR The user executing the script can't run this command or subcommand" + since7, ErrNoPermission},
+		{"ERR The user executing the script can't publish to the channel mentioned in the command" + since7, ErrNoPermission},
+		{"ERR ACL failure in script: User u has no permissions to run the 'set' command" + since7, ErrNoPermission},
+		{"ERR ACL failure in script: No permissions to access a key" + since7, ErrNoPermission},
+		{"ERR ACL failure in script: No permissions to access a channel" + since7, ErrNoPermission},
+
+		{"ERR syntax error", nil},
+		{before7 + "@user_script: 1: ERR value is not an integer or out of range", nil},
+		{"ERR Error running script: OOM", nil}, // nobody says so
+	} {
+		err := describe("acquire", "orders", serverError(c.reply))
+		if got := sentinelOf(err); got != c.want {
+			t.Errorf("%s\ngot %v, want %v", c.reply, got, c.want)
+		}
+		if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.reply) {
+			t.Errorf("got %v; it must match %v and have the words %q", err, c.want, c.reply)
+		}
+	}
+}
