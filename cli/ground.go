@@ -42,12 +42,39 @@ func (p *program) openGround(ctx context.Context, c *connection, o *loading, s l
 	if err != nil {
 		return nil, err
 	}
-	return &ground{Servers: loadgen.Servers{Redis: t.rdb}, title: t.title, close: t.close}, nil
+	g := &ground{Servers: loadgen.Servers{Redis: t.rdb}, title: t.title, close: t.close}
+	if c.cluster {
+		cluster, err := c.clusterClient(t.servers.endpoints())
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		g.Redis, g.close = cluster, func() { _ = cluster.Close(); t.close() }
+	}
+	return g, nil
+}
+
+// clusterClient returns a client of the cluster that the servers are part of.
+func (c *connection) clusterClient(servers []endpoint) (*redis.ClusterClient, error) {
+	o, err := c.options(servers[0])
+	if err != nil {
+		return nil, err
+	}
+	all := &redis.ClusterOptions{
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
+	for _, e := range servers {
+		all.Addrs = append(all.Addrs, e.addr)
+	}
+	return redis.NewClusterClient(all), nil
 }
 
 const loadHint = "--yes-load-this-server does it all the same"
 
-// dialLocal connects to a server, but unless force only to one on this machine.
+// dialLocal connects to a server, or a cluster, but unless force only to one on this
+// machine.
 func (p *program) dialLocal(ctx context.Context, c *connection, force bool) (*target, error) {
 	e, err := c.resolve()
 	if err != nil {
@@ -56,7 +83,22 @@ func (p *program) dialLocal(ctx context.Context, c *connection, force bool) (*ta
 	if !force && !e.local() {
 		return nil, misuse(loadHint, "%s is not on this machine: a load there may slow down what others do", e)
 	}
-	return p.dial(ctx, c)
+	t, err := p.dial(ctx, c)
+	if err != nil || force || !c.cluster {
+		return t, err
+	}
+	where, err := t.servers.where(ctx)
+	if err != nil {
+		t.close()
+		return nil, noConnection(e, err, c.timeout)
+	}
+	for _, node := range where {
+		if !node.local() {
+			t.close()
+			return nil, misuse(loadHint, "%s, a node of the cluster, is not on this machine: a load there may slow down what others do", node)
+		}
+	}
+	return t, nil
 }
 
 // dialNodes connects to the servers of a Redlock.

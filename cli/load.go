@@ -116,7 +116,8 @@ Every key begins with the prefix and is gone at the end. A server that is not on
 this machine, and one with other keys under the prefix, needs
 --yes-load-this-server.
 
-Exit codes: 98 an overlap on a sound lock, 99 a threshold missed.`,
+Exit codes: 1 no client got a lock, 98 an overlap on a sound lock, 99 a
+threshold missed.`,
 		Example: `  locktop load --demo
   locktop load hot-key --duration 20s
   locktop load redlock-minority --demo

@@ -247,12 +247,27 @@ func (p *program) printReport(o *loading, s *side, r loadgen.Report) error {
 func judged(r loadgen.Report) error {
 	v := r.Verdict()
 	switch {
+	case r.Metrics.Acquired == 0:
+		return nobodyGotIn(r.Metrics)
 	case !v.Safe:
 		return &fault{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", r.Scenario.Lock, v.Text)}
 	case len(v.Missed) > 0:
 		return &fault{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
 	}
 	return nil
+}
+
+// nobodyGotIn is the fault of a run that shows nothing, because no client ever got a
+// lock.
+func nobodyGotIn(m loadgen.Metrics) error {
+	f := &fault{code: exitError, err: fmt.Errorf("no client got a lock in %s", counted(int(m.Arrivals), "attempt"))}
+	if m.LastErr != "" {
+		f.err = fmt.Errorf("%w: %s", f.err, widget.Plain(m.LastErr))
+	}
+	if strings.Contains(m.LastErr, "MOVED ") {
+		f.hint = "the server is a node of a cluster: --cluster loads all of it"
+	}
+	return f
 }
 
 // worst returns the fault with the smallest of these exit codes: a violation

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -78,6 +79,59 @@ func TestWhatAKilledLoadLeavesEndsByItself(t *testing.T) {
 			// What has gone since has gone by itself.
 			if left := rdb.PTTL(t.Context(), key).Val(); left == -1 || left > 15*time.Second {
 				t.Errorf("%s: %s stays for %s", kind, key, left)
+			}
+		}
+	}
+}
+
+// The prefix has no {tag}, so the keys are on all three masters.
+func TestALoadReachesAllOfACluster(t *testing.T) {
+	clearEnvironment(t)
+	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	for _, addr := range rig.Addrs() {
+		got := locktop(t, "load", "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "500ms", "--json")
+		var doc struct {
+			Counts  struct{ Acquired, Errors int64 }
+			Verdict struct{ Safe bool }
+		}
+		if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
+			t.Fatalf("%v: %s %s", err, got.out, got.errors)
+		}
+		if got.code != exitFine || !doc.Verdict.Safe || doc.Counts.Acquired == 0 || doc.Counts.Errors > 0 {
+			t.Errorf("by %s: exit code %d, safe %v, %d acquired, %d errors; %s", addr, got.code, doc.Verdict.Safe, doc.Counts.Acquired, doc.Counts.Errors, got.errors)
+		}
+	}
+	for _, addr := range rig.Addrs() {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+		defer rdb.Close()
+		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+			t.Errorf("left behind at %s: %q", addr, keys)
+		}
+	}
+}
+
+// A node of a cluster that is taken for a server refuses keys that are elsewhere.
+func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
+	clearEnvironment(t)
+	rig := server.ClusterForTest(t, server.ClusterOptions{})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
+	defer rdb.Close()
+	owner, err := rdb.MasterForKey(t.Context(), "{away}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := rig.Addrs()[0]
+	if addr == owner.Options().Addr {
+		addr = rig.Addrs()[1]
+	}
+	for _, kind := range []string{"mutex", "classic/blind-delete"} {
+		got := locktop(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "job:{away}:", "--duration", "300ms", "--json")
+		if got.code != exitError || !strings.Contains(got.out, `"safe":false`) {
+			t.Errorf("%s: exit code %d, want %d, and not safe: %s", kind, got.code, exitError, got.out)
+		}
+		for _, want := range []string{"no client got a lock", "MOVED", "--cluster"} {
+			if !strings.Contains(got.errors, want) {
+				t.Errorf("%s: no %q in %s", kind, want, got.errors)
 			}
 		}
 	}

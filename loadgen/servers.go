@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -82,21 +83,38 @@ func (sv Servers) Occupied(ctx context.Context, prefix string) (string, error) {
 		if rdb == nil {
 			continue
 		}
-		var cursor uint64
-		for {
-			keys, next, err := rdb.Scan(ctx, cursor, glob(prefix)+"*", 1000).Result()
-			if err != nil {
-				return "", fmt.Errorf("look for keys under %q: %w", prefix, err)
+		var found atomic.Pointer[string] // nodes of a cluster are asked together
+		err := onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
+			for cursor := uint64(0); found.Load() == nil; {
+				keys, next, err := node.Scan(ctx, cursor, glob(prefix)+"*", 1000).Result()
+				if err != nil {
+					return err
+				}
+				if len(keys) > 0 {
+					found.Store(&keys[0])
+				}
+				if cursor = next; cursor == 0 {
+					break
+				}
 			}
-			if len(keys) > 0 {
-				return keys[0], nil
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
+			return nil
+		})
+		if key := found.Load(); key != nil {
+			return *key, nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("look for keys under %q: %w", prefix, err)
 		}
 	}
 	return "", nil
+}
+
+// onEach calls f for a server, or for each master of a cluster, concurrently.
+func onEach(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, redis.Cmdable) error) error {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) })
+	}
+	return f(ctx, rdb)
 }
 
 // glob makes a pattern that only the text itself matches.
@@ -107,21 +125,21 @@ func glob(text string) string {
 // cpu asks the servers for the time that they have computed so far. Those that
 // do not say count as idle.
 func cpu(ctx context.Context, servers []redis.UniversalClient) time.Duration {
-	var sum time.Duration
+	var sum atomic.Int64
 	for _, rdb := range servers {
-		info, err := rdb.Info(ctx, "cpu").Result()
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(info) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-			if name != "used_cpu_user" && name != "used_cpu_sys" {
-				continue
+		_ = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
+			info, err := node.Info(ctx, "cpu").Result()
+			for line := range strings.Lines(info) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+				if name != "used_cpu_user" && name != "used_cpu_sys" {
+					continue
+				}
+				if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+					sum.Add(int64(seconds * float64(time.Second)))
+				}
 			}
-			if seconds, err := strconv.ParseFloat(value, 64); err == nil {
-				sum += time.Duration(seconds * float64(time.Second))
-			}
-		}
+			return err
+		})
 	}
-	return sum
+	return time.Duration(sum.Load())
 }

@@ -8,7 +8,7 @@ import (
 
 // Verdict is what a run showed, in words.
 type Verdict struct {
-	Safe     bool     // nothing happened that the kind of lock rules out
+	Safe     bool     // locks were taken, and nothing happened that the kind of lock rules out
 	Text     string   // sentences
 	Missed   []string // thresholds that do not hold, with what was measured
 	Expected bool     // everything that the scenario expects to be seen was seen
@@ -17,7 +17,7 @@ type Verdict struct {
 // Verdict says in words what the figures mean for a scenario.
 func (m Metrics) Verdict(s Scenario) Verdict {
 	v := Verdict{
-		Safe:     !s.Lock.Kind.Sound() || m.Overlap.Count == m.Overlap.Excused && m.Foreign == 0,
+		Safe:     m.Acquired > 0 && (!s.Lock.Kind.Sound() || m.Overlap.Count == m.Overlap.Excused && m.Foreign == 0),
 		Expected: len(Missed(s.Expect, m)) == 0,
 	}
 	for _, t := range Missed(s.Thresholds, m) {
@@ -30,7 +30,7 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 // findings are the sentences of a verdict.
 func (m Metrics) findings(s Scenario) []string {
 	if m.Acquired == 0 {
-		return []string{"Nobody got a lock."}
+		return []string{fmt.Sprintf("No client got a lock in %d attempts, so nothing is known of its safety.", m.Arrivals)}
 	}
 	var all []string
 	add := func(n int64, one, many string) {
