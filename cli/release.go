@@ -210,6 +210,10 @@ func errorOf(err error) error {
 		return &fault{code: exitChanged, err: err, hint: "look again before you decide again"}
 	case errors.Is(err, keyspace.ErrHandsOff):
 		return &fault{code: exitError, err: err}
+	case errors.Is(err, keyspace.ErrReadOnly):
+		return &fault{code: exitError, err: err, hint: "release it on the master: name that, or use --sentinel or --cluster"}
+	case errors.Is(err, keyspace.ErrNoPermission):
+		return &fault{code: exitError, err: err, hint: "the user needs EVAL, and the commands with which the library of the lock releases it"}
 	default:
 		return err
 	}

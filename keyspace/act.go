@@ -86,7 +86,8 @@ func NewBreaker(nodes map[string]redis.UniversalClient, formats []Format, j Jour
 // It returns an ErrChanged, and does nothing, if the holders are not there any
 // more as they were seen, and an ErrHandsOff if this kind of lock cannot be
 // broken. A Redlock is broken on every server that has the same token; that is
-// done once a majority of them has done it.
+// done once a majority of them has done it. A server that is a replica returns an
+// ErrReadOnly, and one whose ACL forbids it an ErrNoPermission.
 func (b *Breaker) Break(ctx context.Context, seen Lock) (Audit, error) {
 	return b.act(ctx, Break, seen, 0)
 }
@@ -163,7 +164,7 @@ func (b *Breaker) doAt(ctx context.Context, node string, d deed) (bool, error) {
 		argv[i] = a
 	}
 	acted, err := rdb.Eval(ctx, d.script, d.keys, argv...).Int()
-	return acted == 1, err
+	return acted == 1, fromScript(err)
 }
 
 // look reads a lock again, to say what has become of it; nil if it is gone, or

@@ -35,8 +35,11 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	do(t, admin, "SET", "lock:nameless", "token:nameless")
 	f := follow(admin, labelled())
 	defer f.Close()
+	logCommands(t, admin)
 	first := until(t, f, func(s keyspace.Snapshot) bool {
-		return s.Complete && strings.Contains(stats(t, admin)["client|list"], "calls=1,")
+		return s.Complete && slices.ContainsFunc(logged(t, admin), func(argv []string) bool {
+			return slices.Equal(argv, []string{"client", "list"})
+		})
 	})
 	if gone := missing(first); gone != nil {
 		t.Errorf("all are there, and it misses %q", gone)

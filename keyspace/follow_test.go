@@ -195,7 +195,7 @@ func TestAFollowerSurvivesARestart(t *testing.T) {
 
 // Neither are the known locks gone only because the server does not answer.
 func TestABusyServerTakesNoLockAway(t *testing.T) {
-	rdb := realServer(t, "--busy-reply-threshold", "1")
+	rdb := realServer(t, slowScript...)
 	do(t, rdb, "SET", "a", "token:1")
 	f := follow(rdb, justTokens())
 	before := until(t, f, complete)

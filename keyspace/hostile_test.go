@@ -41,7 +41,8 @@ func loadMonsters(t *testing.T, rdb *redis.Client) {
 // it was sent while f ran.
 func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string) {
 	t.Helper()
-	do(t, rdb, "CONFIG", "SET", "slowlog-log-slower-than", "1000", "slowlog-max-len", "1000")
+	do(t, rdb, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
+	do(t, rdb, "CONFIG", "SET", "slowlog-max-len", "1000")
 	do(t, rdb, "SLOWLOG", "RESET")
 	f()
 	logged, err := rdb.SlowLogGet(t.Context(), 1000).Result()

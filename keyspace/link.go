@@ -119,26 +119,6 @@ func (l *link) reckon() Cost {
 	return c
 }
 
-// wrongType reports whether a key turned out to have another type.
-func wrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
-
-// refused reports whether a server does not know a command, or does not let
-// this user send it, be it for this key only.
-func refused(err error) bool { return forbidden(err) || hidden(err) }
-
-// forbidden reports whether a server does not know a command, or does not let
-// this user send it at all.
-func forbidden(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") && !hidden(err) || redis.HasErrorPrefix(err, "unknown command"))
-}
-
-// hidden reports whether this user may not read a key. What the server says
-// then differs between its versions; the names of commands are quoted in what it
-// says of those.
-func hidden(err error) bool {
-	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "access one of the keys")
-}
-
 // refusals collects what a server does not let this user do. It is safe for
 // concurrent use; a nil one forgets.
 type refusals struct {

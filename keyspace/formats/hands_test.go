@@ -46,6 +46,40 @@ func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
 	}
 }
 
+// A replica, and an ACL, refuse in words of their own on each version; the error
+// is the same.
+func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
+	admin := connect(t, server.ForTest(t).Addr())
+	load(t, admin, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "600000"})
+	seen := only(t, admin, "lock:a")
+	before := everything(t, admin)
+
+	as := func(name string, rights ...string) *redis.Client {
+		if err := server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...); err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: name, Password: "pw"})
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	for what, rdb := range map[string]*redis.Client{
+		"command": as("ann", "~*"), "key": as("ben", "~other:*", "+del"), "script": as("eve", "~*", "+del", "-eval"),
+	} {
+		_, err := breaker(rdb).Break(t.Context(), seen)
+		if !errors.Is(err, keyspace.ErrNoPermission) || errors.Is(err, keyspace.ErrReadOnly) || !strings.Contains(err.Error(), ": NOPERM ") {
+			t.Errorf("without the right to the %s: %v", what, err)
+		}
+	}
+	load(t, admin, []string{"REPLICAOF", "127.0.0.1", "1"})
+	_, err := breaker(admin).Break(t.Context(), seen)
+	if !errors.Is(err, keyspace.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
+		t.Errorf("on a replica: %v", err)
+	}
+	if after := everything(t, admin); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
 // breaker acts on the locks of rdb.
 func breaker(rdb *redis.Client) *keyspace.Breaker {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}

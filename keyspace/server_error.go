@@ -1,0 +1,90 @@
+package keyspace
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What a server answers instead of acting on a lock, whatever its version calls it.
+var (
+	ErrReadOnly     = errors.New("the server is a read-only replica")
+	ErrNoPermission = errors.New("the ACL does not let this user act on the lock")
+)
+
+// wrongType reports whether a key turned out to have another type.
+func wrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// refused reports whether a server does not know a command, or does not let
+// this user send it, be it for this key only.
+func refused(err error) bool { return forbidden(err) || hidden(err) }
+
+// forbidden reports whether a server does not know a command, or does not let
+// this user send it at all.
+func forbidden(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") && !hidden(err) || redis.HasErrorPrefix(err, "unknown command"))
+}
+
+// hidden reports whether this user may not read a key. The names of users and
+// commands, which stand in what a server says of commands, have no spaces.
+func hidden(err error) bool {
+	if err == nil || !redis.HasErrorPrefix(err, "NOPERM") {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, "no permissions to access one of the keys") || // Redis 6.0 and 7.0
+		strings.Contains(text, "No permissions to access a key") // Redis 7.2 and later, Valkey
+}
+
+// actError is an error that a server returned for a script which acts on a lock.
+type actError struct {
+	said string // the server's words, without what it puts around errors in scripts
+	kind error  // ErrReadOnly, ErrNoPermission, or what go-redis returned
+}
+
+func (e *actError) Error() string { return e.said }
+func (e *actError) Unwrap() error { return e.kind }
+
+// fromScript says what went wrong in a script as if its command had been sent
+// alone. Errors that no server returned stay as they are.
+func fromScript(err error) error {
+	if _, answered := errors.AsType[redis.Error](err); !answered {
+		return err
+	}
+	e := &actError{said: bareScriptError(err.Error()), kind: err}
+	code, _, _ := strings.Cut(e.said, " ")
+	switch code {
+	case "READONLY":
+		e.kind = ErrReadOnly
+	case "NOPERM":
+		e.kind = ErrNoPermission
+	}
+	return e
+}
+
+// What servers put around an error of a command in a script.
+var (
+	// Redis 6: ERR Error running script (call to f_<sha>): @user_script:9: @user_script: 9: -OOM …
+	// The line stands there twice if the server refused to run the command, and the
+	// error of a command that ran has no dash.
+	beforeError = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): @user_script:\d+: (@user_script: \d+: )?-?`)
+	// Redis 7 and later, Valkey: OOM … script: <sha>, on @user_script:9.
+	afterError = regexp.MustCompile(` script: [0-9a-f]+, on @user_script:\d+\.$`)
+)
+
+// bareScriptError takes away what a server puts around the error of a command in
+// a script, and gives a missing permission the code that it has elsewhere.
+func bareScriptError(text string) string {
+	text = beforeError.ReplaceAllString(text, "")
+	text = afterError.ReplaceAllString(text, "")
+	if what, denied := strings.CutPrefix(text, "ERR ACL failure in script: "); denied { // Redis 7.2 and later, Valkey
+		return "NOPERM " + what
+	}
+	plain := strings.TrimPrefix(text, "ERR ")
+	if strings.HasPrefix(plain, "The user executing the script can't ") { // Redis 6.0 and 7.0
+		return "NOPERM " + plain
+	}
+	return text
+}
