@@ -249,7 +249,7 @@ func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
 		Clients: 300, Keys: Keys{N: 1000}, Rate: 50, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second}, Duration: 5 * time.Second,
 	})
 	until(t, r, "20 acquisitions", func(m Metrics) bool { return m.Acquired >= 20 })
-	if err := rdb.Do(t.Context(), "client", "pause", "2000", "all").Err(); err != nil {
+	if err := rdb.Do(t.Context(), "client", "pause", "2000").Err(); err != nil {
 		t.Fatal(err)
 	}
 	<-r.Done()

@@ -44,7 +44,8 @@ var (
 	// ErrNotReplicated: too few replicas follow the server. Either they did not
 	// confirm an acquire in time, see [Options.Replicas], which was undone then;
 	// or the server itself refuses to write without them (min-replicas-to-write):
-	// then leases cannot be renewed or released, either.
+	// then leases cannot be renewed or released, either. Redis before 7.0 lets
+	// scripts write all the same.
 	ErrNotReplicated = errors.New("too few replicas")
 	// ErrLoading: the server is starting, or busy with a script; it will be
 	// back.
