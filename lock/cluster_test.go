@@ -224,7 +224,9 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 		t.Errorf("got %v, want ErrHeld", err)
 	}
 
-	if err := m.source.EvalSha(ctx, "none", []string{"{o}kept", "{o}kept:fence"}).Err(); !redis.HasErrorPrefix(err, "TRYAGAIN") {
+	// Redis 6.0 answers ASK to what is half here, and has TRYAGAIN said over there.
+	err = m.source.EvalSha(ctx, "none", []string{"{o}kept", "{o}kept:fence"}).Err()
+	if !redis.HasErrorPrefix(err, "TRYAGAIN") && !redis.HasErrorPrefix(err, "ASK ") {
 		t.Fatalf("the staging is wrong: %v", err)
 	}
 	waiting := make(chan error, 1)

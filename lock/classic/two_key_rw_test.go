@@ -1,8 +1,6 @@
 package classic_test
 
 import (
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,16 +24,8 @@ func TestAReaderSetsTheTimeOfAllReaders(t *testing.T) {
 }
 
 func TestNoClusterRunsTwoKeyRWUnlessItsNameHasATag(t *testing.T) {
-	bus, err := net.Listen("tcp", "127.0.0.1:0") // a server's port plus 10000 may be none
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := bus.Addr().(*net.TCPAddr).Port
-	bus.Close()
-	child := server.ForTest(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(port))
-	r := newRig(t, child.Addr(), redis.NewDialer(&redis.Options{}))
-	r.must(r.rdb.ClusterAddSlotsRange(ctx, 0, 16383).Err())
-	r.until("the cluster to be up", func() bool { return r.rdb.Set(ctx, "another", 1, 0).Err() == nil })
+	node := server.ClusterForTest(t, server.ClusterOptions{Masters: 1})
+	r := newRig(t, node.Addrs()[0], redis.NewDialer(&redis.Options{}))
 
 	o := classic.Options{}
 	for name, l := range map[string]classic.Lock{
