@@ -1,0 +1,184 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// SlotMove is the migration of one slot of a [Cluster] from its master to another.
+// It is for one goroutine.
+type SlotMove struct {
+	slot     int
+	from, to *redis.Client
+	port     string // of the target
+	ids      [2]string
+	others   []*redis.Client
+}
+
+// StartMove opens the migration of a slot to another master: the target imports
+// it, its owner migrates it, and all keys are still where they were. ctx bounds the
+// call alone.
+func (c *Cluster) StartMove(ctx context.Context, slot int, to *Child) (*SlotMove, error) {
+	owner, err := c.Owner(ctx, slot)
+	if err != nil {
+		return nil, err
+	}
+	m := &SlotMove{slot: slot, from: dial(owner), to: dial(to), port: portOf(to.Addr())}
+	for _, node := range c.fleet[:c.masters] {
+		if node != owner && node != to && node.PID() != 0 {
+			m.others = append(m.others, dial(node))
+		}
+	}
+	if err := m.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("move slot %d: %w", slot, err), m.Close())
+	}
+	return m, nil
+}
+
+func (m *SlotMove) open(ctx context.Context) error {
+	for i, rdb := range []*redis.Client{m.from, m.to} {
+		id, err := rdb.Do(ctx, "cluster", "myid").Text()
+		if err != nil {
+			return err
+		}
+		m.ids[i] = id
+	}
+	if err := m.to.Do(ctx, "cluster", "setslot", m.slot, "importing", m.ids[0]).Err(); err != nil {
+		return err
+	}
+	return m.from.Do(ctx, "cluster", "setslot", m.slot, "migrating", m.ids[1]).Err()
+}
+
+// Keys moves so many keys of the slot, or as many as the owner still has, and
+// returns their number.
+func (m *SlotMove) Keys(ctx context.Context, most int) (int, error) {
+	keys, err := m.from.ClusterGetKeysInSlot(ctx, m.slot, most).Result()
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	argv := []any{"migrate", "127.0.0.1", m.port, "", 0, 5000, "keys"}
+	for _, key := range keys {
+		argv = append(argv, key)
+	}
+	if err := m.from.Do(ctx, argv...).Err(); err != nil {
+		return 0, fmt.Errorf("move %d keys of slot %d: %w", len(keys), m.slot, err)
+	}
+	return len(keys), nil
+}
+
+// Finish moves the keys that are left and hands the slot over.
+func (m *SlotMove) Finish(ctx context.Context) error {
+	for {
+		n, err := m.Keys(ctx, 100)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for _, rdb := range append([]*redis.Client{m.to, m.from}, m.others...) {
+		if err := rdb.Do(ctx, "cluster", "setslot", m.slot, "node", m.ids[1]).Err(); err != nil {
+			return fmt.Errorf("hand slot %d over: %w", m.slot, err)
+		}
+	}
+	return nil
+}
+
+// Close hangs up. The migration stays as it is.
+func (m *SlotMove) Close() error {
+	var errs []error
+	for _, rdb := range append([]*redis.Client{m.from, m.to}, m.others...) {
+		errs = append(errs, rdb.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Owner returns the node that serves a slot, as the first node that answers says.
+func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
+	var failed error
+	for _, node := range c.fleet {
+		if node.PID() == 0 {
+			continue
+		}
+		rdb := dial(node)
+		parts, err := rdb.ClusterSlots(ctx).Result()
+		_ = rdb.Close()
+		if err != nil {
+			failed = err
+			continue
+		}
+		for _, part := range parts {
+			if part.Start <= slot && slot <= part.End && len(part.Nodes) > 0 {
+				return c.Node(part.Nodes[0].Addr), nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no node of the cluster serves slot %d: %v", slot, failed)
+}
+
+// AwaitFailed waits until the nodes that run agree that another one has failed.
+// ctx bounds the wait.
+func (c *Cluster) AwaitFailed(ctx context.Context, failed *Child) error {
+	for _, node := range c.fleet {
+		if node.PID() == 0 || node == failed {
+			continue
+		}
+		rdb := dial(node)
+		defer rdb.Close()
+		err := await(ctx, failed.Addr()+" to count as failed", func() (bool, error) {
+			all, err := rdb.ClusterNodes(ctx).Result()
+			for line := range strings.Lines(all) {
+				if strings.Contains(line, " "+failed.Addr()+"@") && strings.Contains(line, "fail ") {
+					return true, nil
+				}
+			}
+			return false, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveTimeout bounds what a test waits for a cluster to settle.
+const moveTimeout = 30 * time.Second
+
+// HalfMoveForTest opens the migration of a slot to another master, moves so many
+// of its keys, and leaves it like that.
+func (c *Cluster) HalfMoveForTest(t TB, slot int, to *Child, keys int) *SlotMove {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), moveTimeout)
+	defer cancel()
+	m, err := c.StartMove(ctx, slot, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	if keys == 0 {
+		return m
+	}
+	if n, err := m.Keys(ctx, keys); err != nil || n != keys {
+		t.Fatal("moved", n, "of", keys, "keys:", err)
+	}
+	return m
+}
+
+// KillForTest kills a node, and waits until the others know.
+func (c *Cluster) KillForTest(t TB, node *Child) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), moveTimeout)
+	defer cancel()
+	if err := node.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AwaitFailed(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,61 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// A slot that is half moved has some keys here and some there; when the move is
+// over, the other master has them all.
+func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
+	c := server.ClusterForTest(t, server.ClusterOptions{})
+	const slot = 0 // of the first master
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	defer rdb.Close()
+	tag := tagIn(t, rdb, slot)
+	for i := range 4 {
+		if err := rdb.Set(t.Context(), fmt.Sprintf("{%s}:%d", tag, i), "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from, to := c.Nodes()[0], c.Nodes()[2]
+	m := c.HalfMoveForTest(t, slot, to, 3)
+	if here, there := client(t, from.Addr()).DBSize(t.Context()).Val(), client(t, to.Addr()).DBSize(t.Context()).Val(); here != 1 || there != 3 {
+		t.Errorf("%d keys are left and %d have moved", here, there)
+	}
+	var said []string
+	for i := range 4 {
+		if err := client(t, from.Addr()).Get(t.Context(), fmt.Sprintf("{%s}:%d", tag, i)).Err(); err != nil {
+			said = append(said, err.Error())
+		}
+	}
+	if len(said) != 3 || !strings.HasPrefix(said[0], fmt.Sprintf("ASK %d %s", slot, to.Addr())) {
+		t.Errorf("the owner says %q of the keys that have moved", said)
+	}
+	if err := m.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := c.Owner(t.Context(), slot); owner != to || client(t, to.Addr()).DBSize(t.Context()).Val() != 4 {
+		t.Errorf("it is not where it should be: %v", err)
+	}
+}
+
+// tagIn returns a hash tag whose keys are in a slot.
+func tagIn(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
+	t.Helper()
+	for i := 0; ; i++ {
+		tag := fmt.Sprint("t", i)
+		n, err := rdb.ClusterKeySlot(t.Context(), tag).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == slot {
+			return tag
+		}
+	}
+}
