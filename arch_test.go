@@ -18,11 +18,11 @@ import (
 // external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                 {"cli"},
-	"cli":               {"keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/scenarios", "recording", "server", "tui", "tui/widget"},
+	"cli":               {"keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/scenarios", "recording", "server", "shell", "tui", "tui/widget"},
 	"tui":               {"keyspace", "loadgen", "tui/svg", "tui/widget"},
 	"tui/svg":           {},
 	"tui/widget":        {},
-	"keyspace":          {},
+	"keyspace":          {"shell"},
 	"keyspace/formats":  {"keyspace"},
 	"loadgen":           {"lock", "lock/classic"},
 	"loadgen/scenarios": {"loadgen"},
@@ -30,6 +30,7 @@ var imports = map[string][]string{
 	"lock/classic":      {},
 	"recording":         {"keyspace"},
 	"server":            {},
+	"shell":             {},
 	"soak":              {"loadgen", "server"},
 	"screenshots":       {"tui/svg"},
 }

@@ -1,31 +1,31 @@
 package cli
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 )
 
-// shell runs a command that is meant for redis-cli on a server, in a shell.
-func shell(t *testing.T, addr, command string) string {
+// pasted runs a line in a POSIX shell that finds locktop and redis-cli, with more
+// variables in its environment, and returns what it prints.
+func pasted(t *testing.T, line string, env ...string) string {
 	t.Helper()
-	for _, name := range []string{"bash", "redis-cli"} {
+	for _, name := range []string{"sh", "redis-cli"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skip(err)
 		}
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	command = strings.Replace(command, "redis-cli", "redis-cli -p "+port, 1)
-	run := exec.Command("bash", "-c", command)
-	run.Env = []string{"PATH=" + os.Getenv("PATH")}
+	run := exec.Command("sh")
+	run.Dir = t.TempDir()
+	run.Stdin = strings.NewReader(line + "\n") // it may be longer than an argument
+	run.Env = append([]string{"PATH=" + os.Getenv("PATH"), "XDG_STATE_HOME=" + t.TempDir()}, env...)
 	out, err := run.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("%s\n%v: %s", line, err, out)
+	}
+	if made, err := os.ReadDir(run.Dir); err != nil || len(made) > 0 {
+		t.Fatalf("%s\nmakes %v, %v", line, made, err)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -7,12 +7,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"locktop/shell"
 )
 
 // What a caller decides on when nothing was done.
@@ -264,70 +267,85 @@ func (d deed) with(seen Lock) deed {
 	return d
 }
 
-// SafeCommand returns a command for redis-cli that does the same as a Breaker,
-// for somebody who may. It fails as the Breaker would.
-func SafeCommand(formats []Format, what Act, seen Lock, ttl time.Duration) (string, error) {
+// SafeCommand returns a command line for redis-cli and a POSIX shell that does the
+// same as a Breaker, for somebody who may. It names the server, and has these flags
+// of redis-cli besides. It is one line of printable ASCII, or one for each server of
+// a Redlock; it works for any key and token. It fails as the Breaker would.
+func SafeCommand(formats []Format, what Act, seen Lock, ttl time.Duration, flags ...string) (string, error) {
 	d, err := catalogue(formats).deed(what, seen, ttl)
 	if err != nil {
 		return "", err
 	}
-	words := []string{"redis-cli"}
-	if seen.DB != 0 {
-		words = append(words, "-n", fmt.Sprint(seen.DB))
-	}
-	words = append(words, "EVAL", shellWord(bare(d.script)), fmt.Sprint(len(d.keys)))
-	for _, s := range slices.Concat(d.keys, d.argv) {
-		words = append(words, shellWord(s))
-	}
-	return strings.Join(words, " "), nil
-}
-
-// bare is a script without its comments, and as easy to quote as may be.
-func bare(script string) string {
-	var out strings.Builder
-	for line := range strings.Lines(script) {
-		code, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "--")
-		if code = strings.TrimRight(code, " "); code != "" {
-			out.WriteString(code + "\n")
+	var lines []string
+	for _, p := range placesOf(seen) {
+		line, ok := d.with(p.seen).line(append(redisCLI(p.node, seen.DB), flags...))
+		if !ok {
+			return "", fmt.Errorf("no command line can name the server of %q", seen.Key)
 		}
+		lines = append(lines, line)
 	}
-	lua := strings.TrimSuffix(out.String(), "\n")
-	if strings.Contains(lua, `"`) {
-		return lua
-	}
-	return strings.ReplaceAll(lua, "'", `"`)
+	return strings.Join(lines, "\n"), nil
 }
 
-// shellWord quotes s for a shell: what cannot be seen, or would end the line, as
-// an escape.
-func shellWord(s string) string {
-	plain := s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r < 0x80 && alnum(byte(r)) || strings.ContainsRune("-_./:=@%+,", r))
-	})
-	if plain {
-		return s
+// redisCLI is redis-cli with the flags that lead to a database of a node.
+func redisCLI(node string, db int) []string {
+	words := []string{"redis-cli"}
+	if host, port, err := net.SplitHostPort(node); err == nil {
+		words = append(words, "-h", host, "-p", port)
+	} else if node != "" {
+		words = append(words, "-s", node)
 	}
-	printable := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' || r > '~' })
-	if printable {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	if db != 0 {
+		words = append(words, "-n", fmt.Sprint(db))
 	}
+	return words
+}
+
+// line is the deed as a line for a shell: a command with arguments, or, where a
+// key or a token cannot be an argument, with its input.
+func (d deed) line(command []string) (line string, ok bool) {
+	words := slices.Concat([]string{"EVAL", bare(d.script), fmt.Sprint(len(d.keys))}, d.keys, d.argv)
+	if line, ok := shell.Line(slices.Concat(command, words)...); ok {
+		return line, true
+	}
+	for i, w := range words {
+		words[i] = quotedForRedis(w)
+	}
+	line, ok = shell.Line(command...)
+	return `printf '%s\n' '` + strings.ReplaceAll(strings.Join(words, " "), "'", `'\''`) + "' | " + line, ok
+}
+
+// quotedForRedis quotes s as redis-cli takes it in its input.
+func quotedForRedis(s string) string {
 	var out strings.Builder
-	out.WriteString("$'")
-	for _, c := range []byte(s) {
-		switch {
-		case c == '\'' || c == '\\':
-			out.WriteString(`\` + string(rune(c)))
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			out.WriteString(`\` + string(c))
 		case c < ' ' || c > '~':
 			fmt.Fprintf(&out, `\x%02x`, c)
 		default:
 			out.WriteByte(c)
 		}
 	}
-	return out.String() + "'"
+	return `"` + out.String() + `"`
 }
 
-func alnum(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+// bare is a script without its comments, in one line, and as easy to quote as may
+// be.
+func bare(script string) string {
+	var lines []string
+	for line := range strings.Lines(script) {
+		code, _, _ := strings.Cut(line, "--")
+		if code = strings.TrimSpace(code); code != "" {
+			lines = append(lines, code)
+		}
+	}
+	lua := strings.Join(lines, " ")
+	if strings.Contains(lua, `"`) {
+		return lua
+	}
+	return strings.ReplaceAll(lua, "'", `"`)
 }
 
 // digests returns what identifies holders to those who know their IDs.

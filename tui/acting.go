@@ -139,7 +139,7 @@ func (q *question) view(s *state, lines []string) []string {
 	}
 	if len(q.deed.locks) == 1 && !s.veil.drawn {
 		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0])
-		line(t.dim, widget.Plain(command))
+		line(t.dim, inOneLine(command))
 	}
 	line(t.text, "It is done only if the lock is still as it is shown here, and it is written down before.")
 	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)

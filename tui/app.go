@@ -40,7 +40,7 @@ func newApp(ctx context.Context, w World) *app {
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.dialog = a.scenesMenu()
 	}
-	a.vault.store, a.formats = w.Store, w.Formats
+	a.vault.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
 	a.link.every = max(w.Every, beat)
 	a.calm = w.Calm
 	a.follow()

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -32,9 +33,9 @@ func (a *app) copying(l keyspace.Lock) *menu {
 }
 
 // safeCommand is a command for somebody who may change the lock, or why there
-// is none.
+// is none. It is printable ASCII.
 func (s *state) safeCommand(act keyspace.Act, l keyspace.Lock) (command, why string) {
-	command, err := keyspace.SafeCommand(s.formats, act, l, giveTTL)
+	command, err := keyspace.SafeCommand(s.formats, act, l, giveTTL, s.redisCLI...)
 	if err != nil {
 		return "", widget.Plain(err.Error())
 	}
@@ -53,10 +54,14 @@ func (a *app) copyOf(key, label, text, why string) choice {
 	return c
 }
 
-// shownText is a text of several lines, as one of a menu.
+// shownText is a text as one line of a menu. It is fit to be shown already: to
+// make it so again would change its backslashes.
 func (a *app) shownText(text string) string {
 	if a.veil.drawn {
 		return ""
 	}
-	return widget.Plain(text)
+	return inOneLine(text)
 }
+
+// inOneLine is a command of several lines as one.
+func inOneLine(command string) string { return strings.ReplaceAll(command, "\n", "; ") }

@@ -104,10 +104,8 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 	if why != "" {
 		return append(lines, s.item(w, "", s.theme.dim, why))
 	}
-	for line := range strings.Lines(command) {
-		text := strings.TrimLeft(strings.TrimSuffix(line, "\n"), " ") // Plain shows blanks in a row as escapes
-		indent := margin + len(line) - len(strings.TrimLeft(line, " "))
-		lines = append(lines, s.broken(w, indent, s.theme.text, widget.Plain(text))...)
+	for line := range strings.SplitSeq(command, "\n") {
+		lines = append(lines, s.broken(w, margin, s.theme.text, line)...) // Plain would double its backslashes
 	}
 	return lines
 }

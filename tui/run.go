@@ -22,6 +22,7 @@ type World struct {
 	Quorum     []string           // the addresses of the load's Redlock, as it counts them
 	Load       Load               // nil: there is none, and the Load page says so
 	Formats    []keyspace.Format  // for commands that change a lock safely
+	RedisCLI   []string           // flags of redis-cli in such commands, besides the address: --tls …
 	Store      Store              // nil: what is stored is not shown
 	Guide      Guide              // nil: there is nothing else to look at
 	Breaker    Breaker            // nil: nothing is changed

@@ -32,6 +32,8 @@ type state struct {
 	vault   vault
 	formats []keyspace.Format
 
+	redisCLI []string // flags in commands for redis-cli
+
 	dialog dialog
 	notice notice
 	next   tea.Msg // what a key leads to before the next one is answered; nil: nothing

@@ -1,0 +1,98 @@
+package formats_test
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// paste runs a command line in a POSIX shell.
+func paste(t *testing.T, line string) string {
+	t.Helper()
+	for _, name := range []string{"sh", "redis-cli"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
+	run := exec.Command("sh")
+	run.Stdin = strings.NewReader(line + "\n")
+	out, err := run.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The line for redis-cli does to each lock what a Breaker does: once.
+func TestTheSafeCommandBreaksALockOnce(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	rdb := connect(t, addr)
+	for _, f := range formats.All() {
+		for _, s := range f.Samples {
+			if f.Hands == nil || len(s.Want.Holders) == 0 {
+				continue
+			}
+			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
+				if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
+				seen := only(t, rdb, s.Want.Key)
+				seen.Node = addr
+				line, err := keyspace.SafeCommand(formats.All(), keyspace.Break, seen, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range []string{"1", "0"} {
+					if got := paste(t, line); got != want {
+						t.Fatalf("%s\nanswers %q, want %q", line, got, want)
+					}
+				}
+				for _, h := range holders(t, rdb) {
+					if slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
+						t.Errorf("%s still holds it", h.ID)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Keys and tokens of any bytes and any length: the line breaks that lock, in that
+// database, and is printable ASCII.
+func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	rdb := connect(t, addr)
+	for _, s := range []string{
+		"lock:a'$(touch pwned)'b", `App\Jobs\X`, "lock:a\x00b", "a\n", "\n", "\x00", "\x1b[2J", "\xff\xfe", "!!", "it's 100%", `"\x41"`, "-n", strings.Repeat("long", 1<<16),
+	} {
+		seen := keyspace.Lock{Key: s, Format: "set-nx", Kind: keyspace.Mutex, Node: addr, DB: 3, Holders: []keyspace.Holder{{ID: s + "token"}}}
+		for _, c := range []struct{ key, token, want string }{{s, s + "other", "0"}, {s, s + "token", "1"}} {
+			conn := rdb.Conn()
+			conn.Select(t.Context(), 3)
+			if err := conn.Set(t.Context(), c.key, c.token, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := keyspace.SafeCommand(formats.All(), keyspace.Break, seen, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Errorf("%.200q is not printable", line)
+			}
+			if got := paste(t, line); got != c.want {
+				t.Errorf("%.100q: %.300s\nanswers %q, want %q", s, line, got, c.want)
+			}
+			if left := fmt.Sprint(1 - conn.Exists(t.Context(), c.key).Val()); left != c.want {
+				t.Errorf("%.100q: it should be %s and is %s", s, c.want, left)
+			}
+			conn.Close()
+		}
+	}
+}
