@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -174,8 +175,8 @@ func nodeLine(n keyspace.Node) string {
 	if !n.Up {
 		return fmt.Sprintf("%s does not answer: %s", n.Addr, widget.Plain(n.Trouble))
 	}
-	return fmt.Sprintf("%s: Redis %s, %s, %d keys, %s, answers in %s, its clock minus ours %s",
-		n.Addr, widget.Plain(n.Version), widget.Plain(n.Role), n.Keys, counted(n.Locks, "lock"), instant(n.Ping), n.Skew.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %s, %s, %d keys, %s, answers in %s, its clock minus ours %s",
+		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(n.Role), n.Keys, counted(n.Locks, "lock"), instant(n.Ping), n.Skew.Round(time.Millisecond))
 }
 
 func lagOf(f keyspace.Follow) string {
@@ -226,7 +227,7 @@ type jsonFollow struct {
 
 func (d diagnosis) json() jsonDiagnosis {
 	j := jsonDiagnosis{
-		At: stamp(d.snap.At), Server: jsonServer{text(d.snap.Server.Mode), text(d.snap.Server.Version)},
+		At: stamp(d.snap.At), Server: serverOf(d.snap.Server),
 		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
 		Follow:   jsonFollow{d.snap.Follow.Mode, d.snap.Follow.Lag.Milliseconds()},
 		Findings: []jsonKeyedFinding{}, Risks: []jsonFinding{}, Blind: []string{},

@@ -34,6 +34,11 @@ type jsonDocument struct {
 type jsonServer struct {
 	Mode    string `json:"mode"`
 	Version string `json:"version"`
+	Name    string `json:"name"` // redis, valkey …
+}
+
+func serverOf(s keyspace.Server) jsonServer {
+	return jsonServer{Mode: text(s.Mode), Version: text(s.Version), Name: text(s.Product)}
 }
 
 type jsonCost struct {
@@ -121,7 +126,7 @@ type jsonTrouble struct {
 func documentOf(p picture) jsonDocument {
 	d := jsonDocument{
 		At:       stamp(p.At),
-		Server:   jsonServer{text(p.Server.Mode), text(p.Server.Version)},
+		Server:   serverOf(p.Server),
 		Complete: p.Complete,
 		Cost:     jsonCost{p.Cost.Scanned, p.Cost.Took.Milliseconds(), p.Cost.Commands, p.Cost.Busy.Milliseconds()},
 		Locks:    []jsonLock{},

@@ -11,6 +11,7 @@ type jsonNode struct {
 	Addr    string  `json:"addr"`
 	Up      bool    `json:"up"`
 	Role    string  `json:"role,omitempty"`
+	Name    string  `json:"name,omitempty"` // redis, valkey …
 	Version string  `json:"version,omitempty"`
 	Keys    int64   `json:"keys"`
 	Locks   int     `json:"locks"`
@@ -28,7 +29,7 @@ type jsonVote struct {
 
 func nodeOf(n keyspace.Node) jsonNode {
 	return jsonNode{
-		Addr: n.Addr, Up: n.Up, Role: text(n.Role), Version: text(n.Version), Keys: n.Keys, Locks: n.Locks,
+		Addr: n.Addr, Up: n.Up, Role: text(n.Role), Name: text(n.Product), Version: text(n.Version), Keys: n.Keys, Locks: n.Locks,
 		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: text(n.Trouble),
 	}
 }

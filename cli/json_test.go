@@ -38,11 +38,11 @@ func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 	}
 	p := pictureOf(l)
 	p.Cost = keyspace.Cost{Scanned: 1001500, Commands: 1420, Took: 812 * time.Millisecond}
-	p.Server = keyspace.Server{Mode: "standalone", Version: "7.0.15"}
+	p.Server = keyspace.Server{Mode: "standalone", Version: "7.0.15", Product: "redis"}
 	p.findings = map[keyspace.ID][]keyspace.Finding{
 		l.ID(): {{ID: "overdue", Severity: keyspace.Warning, Text: "It is long.", Remedy: "Wait."}},
 	}
-	want := `{"at":"2026-11-20T12:31:07.120Z","server":{"mode":"standalone","version":"7.0.15"},"complete":true,` +
+	want := `{"at":"2026-11-20T12:31:07.120Z","server":{"mode":"standalone","version":"7.0.15","name":"redis"},"complete":true,` +
 		`"cost":{"scanned":1001500,"ms":812,"commands":1420},` +
 		`"locks":[{"key":"lock:orders:4711","kind":"reentrant","format":"redisson","confidence":"certain","mode":"write","state":"write",` +
 		`"holders":[{"id":"8743c9c0-0795-4907-87fd-6c719a6b4586:52","label":"","count":3,"mode":"write","ttl_ms":13500}],` +

@@ -96,7 +96,7 @@ func (l *link) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, erro
 		if !forbidden(c.Err()) {
 			continue
 		}
-		l.refused.note(c.Name())
+		l.refused.note(c.Name(), c.Err())
 		if clock, ok := c.(*redis.TimeCmd); ok {
 			clock.SetVal(time.Now())
 			clock.SetErr(nil)
@@ -119,20 +119,24 @@ func (l *link) reckon() Cost {
 	return c
 }
 
-// refusals collects what a server does not let this user do. It is safe for
-// concurrent use; a nil one forgets.
+// refusals collects what a server does not let this user do, or cannot do itself.
+// It is safe for concurrent use; a nil one forgets.
 type refusals struct {
 	mu       sync.Mutex
-	commands []string
+	commands []string        // in order
+	unknown  map[string]bool // those that the server does not know
 }
 
 // note takes in a command that was refused.
-func (r *refusals) note(command string) {
+func (r *refusals) note(command string, why error) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if unknown(why) {
+		mark(&r.unknown, command)
+	}
 	if i, known := slices.BinarySearch(r.commands, command); !known {
 		r.commands = slices.Insert(r.commands, i, command)
 	}
@@ -156,15 +160,19 @@ var dispensable = [...]string{rolling, "hrandfield", "lindex", weighing, "pexpir
 // may not know it in these words; they are none the worse.
 const weighing = "memory"
 
-// missing lists the commands without which something is missed.
-func (r *refusals) missing() []string {
+// missing lists the commands without which something is missed: those that this
+// user may not send, and those that the server does not know.
+func (r *refusals) missing() (forbidden, unknown []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var missing []string
 	for _, c := range r.commands {
-		if !slices.Contains(dispensable[:], c) {
-			missing = append(missing, strings.ToUpper(c))
+		switch {
+		case slices.Contains(dispensable[:], c):
+		case r.unknown[c]:
+			unknown = append(unknown, strings.ToUpper(c))
+		default:
+			forbidden = append(forbidden, strings.ToUpper(c))
 		}
 	}
-	return missing
+	return forbidden, unknown
 }

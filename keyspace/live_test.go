@@ -341,6 +341,71 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 	})
 }
 
+// followed follows until what is known is so.
+func followed(t *testing.T, f *keyspace.Follower, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if _, _, err := f.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := f.Known()
+		if so(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it stays at %q, %+v", keys(s), s.Follow)
+		}
+	}
+}
+
+// Without HELLO a connection stays in RESP2. Such a server agrees to tell of changes,
+// and then does not.
+func TestWithoutHelloNobodyWaitsForPushes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want keyspace.FollowMode
+	}{
+		{"nothing else", nil, keyspace.Polling},
+		{"notifications", []string{"--notify-keyspace-events", "KEA"}, keyspace.Notify},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			rdb := realServer(t, append(c.args, "--rename-command", "HELLO", "other-name")...)
+			do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+			f := follow(rdb, justTokens())
+			defer f.Close()
+			followed(t, f, func(s keyspace.Snapshot) bool {
+				if s.Follow.Mode == keyspace.Push {
+					t.Fatal("it waits for pushes")
+				}
+				why := strings.ToLower(strings.Join(s.Follow.Blind, "; "))
+				return s.Complete && s.Follow.Mode == c.want && (c.want != keyspace.Polling || strings.Contains(why, "hello"))
+			})
+			do(t, rdb, "DEL", "lock:a")
+			followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
+		})
+	}
+}
+
+// A server may have TIME under another name, which nobody knows. Ours stands in.
+func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
+	rdb := realServer(t, "--rename-command", "TIME", "other-name")
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
+	s := scan(t, rdb, justTokens())
+	if left, ok := s.Locks[0].TTL(s.At); !ok || left < 50*time.Second || left > time.Minute+time.Second {
+		t.Errorf("it has %v left", left)
+	}
+	if want := []string{"the server does not know TIME"}; !slices.Equal(s.Problems, want) || !s.Complete {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Follow.Mode == keyspace.Push })
+	do(t, rdb, "DEL", "lock:a")
+	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
+}
+
 // While known locks are quiet the server is hardly asked for anything, and what its
 // clock said when it last was must not be taken for what it says now.
 func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {

@@ -131,7 +131,12 @@ func (e *ear) track(ctx context.Context, cn *redis.Conn) error {
 		e.refuse(errors.New("nothing to track yet"))
 		return nil
 	}
-	err := cn.Do(ctx, argv...).Err()
+	// go-redis goes on in RESP2 where HELLO is refused. Tracking is then agreed to as
+	// well, but nothing is ever told.
+	err := cn.Do(ctx, "hello", 3).Err()
+	if err == nil {
+		err = cn.Do(ctx, argv...).Err()
+	}
 	if _, answered := errors.AsType[redis.Error](err); answered {
 		e.refuse(err)
 		e.lookForNotifications(ctx, cn)

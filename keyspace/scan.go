@@ -119,8 +119,12 @@ func (s *Scanner) snapshot(p *pass, locks []Lock, complete bool) Snapshot {
 // problems says what this user may not see.
 func (s *Scanner) problems(p *pass) []string {
 	var all []string
-	if missing := s.refused.missing(); len(missing) > 0 {
-		all = append(all, "this user may not send "+strings.Join(missing, ", "))
+	forbidden, unknown := s.refused.missing()
+	if len(forbidden) > 0 {
+		all = append(all, "this user may not send "+strings.Join(forbidden, ", "))
+	}
+	if len(unknown) > 0 {
+		all = append(all, "the server does not know "+strings.Join(unknown, ", "))
 	}
 	if n := p.sieve.hidden; n > 0 {
 		all = append(all, fmt.Sprintf("%d of the keys may not be read by this user", n))

@@ -24,8 +24,12 @@ func refused(err error) bool { return forbidden(err) || hidden(err) }
 // forbidden reports whether a server does not know a command, or does not let
 // this user send it at all.
 func forbidden(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "NOPERM") && !hidden(err) || redis.HasErrorPrefix(err, "unknown command"))
+	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && !hidden(err) || unknown(err)
 }
+
+// unknown reports whether a server does not know a command: it is too old, or has
+// it under another name.
+func unknown(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
 
 // hidden reports whether this user may not read a key. The names of users and
 // commands, which stand in what a server says of commands, have no spaces.

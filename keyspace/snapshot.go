@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +108,8 @@ type Node struct {
 // Server is what the server says of itself; empty fields are unknown.
 type Server struct {
 	Mode    string // standalone, sentinel, cluster, redlock
-	Version string
+	Product string // redis, valkey, or what else it calls itself
+	Version string // of the product: 8.1.1 of a Valkey that says it is compatible with Redis 7.2.4
 	Addr    string
 	Role    string // master, slave
 	RunID   string // another one after each restart
@@ -127,9 +129,13 @@ func (s *Server) describe(info string) {
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
 		switch name {
-		case "redis_version":
+		case "redis_version": // the first line of all; other products go on with their own
+			s.Product, s.Version = "redis", value
+		case "server_name":
+			s.Product = value
+		case s.Product + "_version":
 			s.Version = value
-		case "redis_mode":
+		case "redis_mode", "server_mode":
 			s.Mode = value
 		case "role":
 			s.Role = value
@@ -151,6 +157,16 @@ func (s *Server) describe(info string) {
 			s.MinReplicas = true
 		}
 	}
+}
+
+// Software names the product and its version for people: "Valkey 8.1.1". It is
+// empty if the server does not say.
+func (s Server) Software() string {
+	if s.Version == "" {
+		return ""
+	}
+	product := cmp.Or(s.Product, "redis") // recordings of earlier versions do not say
+	return strings.ToUpper(product[:1]) + product[1:] + " " + s.Version
 }
 
 // number reads a number; what is none counts as 0.

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 
 	"locktop/tui/widget"
 )
@@ -124,10 +125,7 @@ func (s *state) oclock() string {
 }
 
 func (s *state) version() string {
-	if v := s.shown().snap.Server.Version; v != "" {
-		return "redis " + widget.Plain(v)
-	}
-	return ""
+	return widget.Plain(strings.ToLower(s.shown().snap.Server.Software()))
 }
 
 // mode says whether the picture is of now.

@@ -152,7 +152,7 @@ func nodeColumns() []widget.Column {
 		{Title: "NODE", Min: 16, Max: 32},
 		{Title: "STATE", Min: 7},
 		{Title: "ROLE", Min: 7, Priority: 3},
-		{Title: "VERSION", Min: 8, Priority: 4},
+		{Title: "VERSION", Min: 12, Priority: 4},
 		{Title: "PING", Min: 7, Priority: 2, Right: true},
 		{Title: "KEYS", Min: 8, Priority: 5, Right: true},
 		{Title: "LOCKS", Min: 6, Right: true},
@@ -203,7 +203,7 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 	case column == 2 && n.Role != "":
 		return widget.Cell{Style: t.text, Text: widget.Plain(n.Role)}
 	case column == 3 && n.Version != "":
-		return widget.Cell{Style: t.dim, Text: widget.Plain(n.Version)}
+		return widget.Cell{Style: t.dim, Text: widget.Plain(n.Software())}
 	case column == 4 && n.Ping > 0:
 		return widget.Cell{Style: t.text, Text: span(n.Ping)}
 	case column == 5:

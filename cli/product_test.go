@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+func TestAServerIsNamedAsWhatItIs(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	name, version := "redis", ""
+	for line := range strings.Lines(rdb.Info(t.Context(), "server").Val()) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key {
+		case "valkey_version":
+			name, version = "valkey", value
+		case "redis_version":
+			version = value
+		}
+	}
+	doc, _ := listedOn(t, "-u", "redis://"+addr)
+	if doc.Server != (jsonServer{Mode: "standalone", Version: version, Name: name}) {
+		t.Errorf("%s %s is %+v", name, version, doc.Server)
+	}
+	product := map[string]string{"redis": "Redis ", "valkey": "Valkey "}[name] + version
+	if got := locktop(t, "doctor", "--for", "100ms", "-u", "redis://"+addr); !strings.Contains(got.out, addr+": "+product+", master") {
+		t.Errorf("doctor does not name %s:\n%s", product, got.out)
+	}
+}
+
+// Its deadlines then go by our clock.
+func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t, "--rename-command", "TIME", "other-name").Addr()
+	aLockOfEachType(t, addr)
+	doc, said := listedOn(t, "-u", "redis://"+addr)
+	if l := doc.lockNamed(t, "lock:a"); l.TTLms < 500_000 || l.TTLms > 600_000 {
+		t.Errorf("it has %d ms left", l.TTLms)
+	}
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "the server does not know TIME") {
+		t.Errorf("it says %q", said)
+	}
+	if got := locktop(t, "watch", "--for", "300ms", "-u", "redis://"+addr); got.code != exitFine || !strings.Contains(got.out, "lock:a") {
+		t.Errorf("watch ends with %d: %s%s", got.code, got.out, got.errors)
+	}
+}
