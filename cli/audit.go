@@ -74,7 +74,7 @@ func ownersOnly(f *os.File, path string) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no regular file", path)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("others may read %s: chmod 600 it", path)
+		return fmt.Errorf("others may read %s: its mode must be 600", path)
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func private(file *os.File, s settings) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return misuse("chmod 600 "+file.Name(), "%s holds a password, and others may read it", file.Name())
+		return misuse(onlyMine(file.Name()), "%s holds a password, and others may read it", file.Name())
 	}
 	return nil
 }

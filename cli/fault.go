@@ -3,6 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
+
+	"locktop/shell"
+	"locktop/tui/widget"
 )
 
 // The exit codes that scripts rely on.
@@ -47,4 +50,14 @@ func faultOf(err error) *fault {
 		return f
 	}
 	return &fault{code: exitError, err: err}
+}
+
+// onlyMine is a hint at the command that hides a file from others. There is none
+// for a name that a line for people would show changed.
+func onlyMine(path string) string {
+	line, _ := shell.Line("chmod", "600", path)
+	if widget.Plain(line) != line {
+		return ""
+	}
+	return line
 }

@@ -67,7 +67,7 @@ func (g *guide) world(ctx context.Context, t *target) tui.World {
 	s := g.selection
 	w := tui.World{
 		Source: selected{t.follow(&s), &s}, Store: t.shelves(&s), Ledger: keepAll(t.servers),
-		Title: t.title, Guide: g,
+		Title: t.title, Guide: g, RedisCLI: g.connection.redisCLI(),
 	}
 	if g.rights.write {
 		w.Breaker, w.Production = breakerOf(ctx, t.servers, g.log), g.rights.production

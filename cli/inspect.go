@@ -19,6 +19,7 @@ import (
 func (p *program) inspectCommand() *cobra.Command {
 	var c connection
 	var s selection
+	var k subject
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect KEY [flags]",
@@ -28,15 +29,15 @@ wrong with it, what the server has under its keys, why it was recognised, and th
 exact command that would break it safely. Only that key is looked at.`,
 		Example: `  locktop inspect lock:orders:4711
   locktop inspect job:nightly --json | jq -r .command`,
-		Args:                  oneKey,
+		Args:                  k.take,
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.inspect(cmd.Context(), &c, &s, asJSON, args[0])
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.inspect(cmd.Context(), &c, &s, asJSON, k.key)
 		},
 	}
 	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
 	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
-	cmdFlags(cmd, c.flags(), s.flags(), set)
+	cmdFlags(cmd, c.flags(), s.flags(), k.flags(), set)
 	return cmd
 }
 
@@ -55,25 +56,31 @@ func (p *program) inspect(ctx context.Context, c *connection, s *selection, asJS
 		return err
 	}
 	if asJSON {
-		return writeJSON(p.out, inspectionOf(g, l))
+		return writeJSON(p.out, inspectionOf(c, g, l))
 	}
-	return writeInspection(p.out, g, l)
+	return writeInspection(p.out, c, g, l)
 }
 
-// safeCommand is what breaks a lock as it was seen, or why nothing does.
-func safeCommand(l keyspace.Lock) (command, why string) {
-	command, err := keyspace.SafeCommand(formats.All(), keyspace.Break, l, 0)
+// remedy is how a lock can be broken as it was seen, or why it cannot.
+type remedy struct {
+	release  string // a line with locktop; empty = there is none
+	redisCLI string // lines with redis-cli
+	why      string
+}
+
+func (c *connection) remedyFor(l keyspace.Lock) remedy {
+	command, err := keyspace.SafeCommand(formats.All(), keyspace.Break, l, 0, c.redisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
-		return "", "nobody holds it"
+		return remedy{why: "nobody holds it"}
 	case err != nil:
-		return "", err.Error()
+		return remedy{why: err.Error()}
 	}
-	return command, ""
+	return remedy{c.releaseLine(l), command, ""}
 }
 
 // writeInspection prints a lock for people.
-func writeInspection(w io.Writer, g glimpse, l keyspace.Lock) error {
+func writeInspection(w io.Writer, c *connection, g glimpse, l keyspace.Lock) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n\n", widget.Plain(l.Key))
 	line := func(name, format string, args ...any) {
@@ -107,21 +114,16 @@ func writeInspection(w io.Writer, g glimpse, l keyspace.Lock) error {
 		writeRaw(&out, r)
 	}
 	out.WriteString("\nTo break it safely\n")
-	if command, why := safeCommand(l); why == "" {
-		fmt.Fprintf(&out, "  locktop release %s --write\n  or, for somebody without locktop:\n%s\n", widget.Plain(quoted(l.Key)), command)
-	} else {
-		fmt.Fprintf(&out, "  %s\n", widget.Plain(why))
+	switch r := c.remedyFor(l); {
+	case r.why != "":
+		fmt.Fprintf(&out, "  %s\n", widget.Plain(r.why))
+	case r.release != "":
+		fmt.Fprintf(&out, "  %s\n  or, for somebody without locktop:\n%s\n", r.release, r.redisCLI)
+	default:
+		fmt.Fprintf(&out, "%s\n", r.redisCLI)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
-}
-
-// quoted is an argument as a shell takes it, if it needs quotes.
-func quoted(s string) string {
-	if !strings.ContainsAny(s, " '\"$`\\*?[]{}()<>|&;!#~") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // first is a name before the first of several lines, and room before the others.

@@ -9,7 +9,8 @@ type jsonInspection struct {
 	Why     []string   `json:"why"`
 	Votes   []jsonVote `json:"votes,omitempty"`
 	Raw     []jsonRaw  `json:"raw"`
-	Command string     `json:"command"`            // that breaks it safely; empty = there is none,
+	Release string     `json:"release,omitempty"`  // the line with which locktop breaks it
+	Command string     `json:"command"`            // that breaks it safely, with redis-cli; empty = there is none,
 	NoHands string     `json:"no_hands,omitempty"` // and why
 }
 
@@ -32,7 +33,7 @@ type jsonMember struct {
 	Score float64 `json:"score,omitempty"`
 }
 
-func inspectionOf(g glimpse, l keyspace.Lock) jsonInspection {
+func inspectionOf(c *connection, g glimpse, l keyspace.Lock) jsonInspection {
 	j := jsonInspection{At: stamp(g.At), jsonLock: lockOf(l, g.At, g.findings[l.ID()]), Why: []string{}, Raw: []jsonRaw{}}
 	for _, why := range l.Why {
 		j.Why = append(j.Why, text(why))
@@ -43,7 +44,8 @@ func inspectionOf(g glimpse, l keyspace.Lock) jsonInspection {
 	for _, r := range g.raw {
 		j.Raw = append(j.Raw, rawOf(r))
 	}
-	j.Command, j.NoHands = safeCommand(l)
+	r := c.remedyFor(l)
+	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.why
 	return j
 }
 

@@ -45,6 +45,7 @@ func (o *releasing) flags() *pflag.FlagSet {
 func (p *program) releaseCommand() *cobra.Command {
 	var c connection
 	var s selection
+	var k subject
 	var o releasing
 	cmd := &cobra.Command{
 		Use:   "release KEY [flags]",
@@ -59,13 +60,13 @@ that cannot be written, nothing is done.`,
 		Example: `  locktop release job:nightly --dry-run                    the command, for somebody who may
   locktop release job:nightly --write --give-ttl 1m        the milder way
   locktop release lock:orders:7 --write --token 5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10 --yes`,
-		Args:                  oneKey,
+		Args:                  k.take,
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.release(cmd.Context(), &c, &s, &o, args[0])
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.release(cmd.Context(), &c, &s, &o, k.key)
 		},
 	}
-	cmdFlags(cmd, c.flags(), s.flags(), o.flags())
+	cmdFlags(cmd, c.flags(), s.flags(), k.flags(), o.flags())
 	return cmd
 }
 
@@ -92,7 +93,7 @@ func (p *program) release(ctx context.Context, c *connection, s *selection, o *r
 	if seen, err = o.chosen(seen); err != nil {
 		return err
 	}
-	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL)
+	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL, c.redisCLI()...)
 	if err != nil {
 		return errorOf(err)
 	}

@@ -142,3 +142,26 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 		})
 	}
 }
+
+// The lines that inspect prints speak TLS as it did.
+func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
+	clearEnvironment(t)
+	ca := newAuthority(t)
+	cert, key := ca.issue(t, "it's a server", leaf())
+	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)
+	flags := []string{"-p", port, "--tls", "--sni", "redis.test", "--cacert", ca.file, "--cert", cert, "--key", key}
+	for _, way := range []string{"locktop", "redis-cli"} {
+		send(t, plain.Addr(), "SET", "lock:a", token)
+		release, line := printedLines(t, "lock:a", flags...)
+		if way == "locktop" {
+			line = yes(release)
+		}
+		if !strings.Contains(line, port) {
+			t.Errorf("another port than %s: %s", port, line)
+		}
+		pasted(t, line)
+		if value(t, plain.Addr(), "lock:a") != "" {
+			t.Errorf("it is there yet: %s", line)
+		}
+	}
+}

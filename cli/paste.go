@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"encoding/base64"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace"
+	"locktop/shell"
+)
+
+// releaseLine is the command, to be pasted into a shell, that has locktop release a
+// lock of the servers of c; empty if its key is too long for any command. It holds
+// no password: where one is needed, the command asks for it.
+func (c *connection) releaseLine(l keyspace.Lock) string {
+	flags, err := c.flagsFor(l.DB)
+	if err != nil {
+		return ""
+	}
+	line, _ := shell.Line(slices.Concat([]string{"locktop", "release"}, flags, []string{"--write"}, keyArguments(l.Key))...)
+	return line
+}
+
+// flagsFor are the flags that lead to a database of the servers of c. They hold no
+// password.
+func (c *connection) flagsFor(db int) ([]string, error) {
+	seeds, err := c.seeds()
+	if err != nil {
+		return nil, err
+	}
+	e := seeds[0]
+	flags := c.where(seeds)
+	if c.context == "" && len(c.redlock) == 0 && e.user != "" {
+		flags = append(flags, "--user", e.user)
+	} else if c.context != "" && c.user != "" {
+		flags = append(flags, "--user", c.user)
+	}
+	if c.asksForPassword(seeds) {
+		flags = append(flags, "--askpass")
+	}
+	if len(c.redlock) > 0 || c.context != "" {
+		if c.given("db") {
+			flags = append(flags, "-n", strconv.Itoa(db))
+		}
+	} else if db != 0 {
+		flags = append(flags, "-n", strconv.Itoa(db))
+	}
+	if e.tls && len(c.sentinels) > 0 || c.security.tls && c.context != "" {
+		flags = append(flags, "--tls")
+	}
+	flags = append(flags, c.security.flags()...)
+	if c.given("timeout") {
+		flags = append(flags, "--timeout", c.timeout.String())
+	}
+	return flags, nil
+}
+
+// where are the flags that say where the servers are. There are none if nobody has
+// said where: then it is the Redis of this machine.
+func (c *connection) where(seeds []endpoint) []string {
+	var flags []string
+	switch e := seeds[0]; {
+	case len(c.redlock) > 0:
+		for _, e := range seeds {
+			flags = append(flags, "--redlock", strings.ReplaceAll(e.address(true), ",", "%2C"))
+		}
+		return flags
+	case len(c.sentinels) > 0:
+		for _, addr := range c.sentinelAddresses() {
+			flags = append(flags, "--sentinel", addr)
+		}
+		return append(flags, "--master", c.master)
+	case c.context != "":
+		flags = append(flags, "--context", c.context)
+	case e.network == "unix":
+		flags = append(flags, "--socket", absolute(e.addr))
+	case c.placed() || e.tls:
+		flags = append(flags, "-u", e.address(false))
+	}
+	if c.cluster {
+		flags = append(flags, "--cluster")
+	}
+	return flags
+}
+
+// placed reports whether the flags or the environment name an address.
+func (c *connection) placed() bool {
+	for _, flag := range []string{"url", "host", "port", "socket"} {
+		if c.given(flag) {
+			return true
+		}
+	}
+	return os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != ""
+}
+
+// address is a URL that leads there again, without the password, and with the user
+// and the database only if it is to be complete.
+func (e endpoint) address(complete bool) string {
+	u := url.URL{Scheme: "redis", Host: e.addr}
+	if e.tls {
+		u.Scheme = "rediss"
+	}
+	if e.network == "unix" {
+		u = url.URL{Scheme: "unix", Path: e.addr}
+	}
+	if !complete {
+		return u.String()
+	}
+	if e.user != "" {
+		u.User = url.User(e.user)
+	}
+	if e.db != 0 {
+		u.RawQuery = "db=" + strconv.Itoa(e.db)
+	}
+	return u.String()
+}
+
+// asksForPassword reports whether a password is needed that a command of the same
+// shell does not find by itself, in the environment or in the context.
+func (c *connection) asksForPassword(seeds []endpoint) bool {
+	if c.context != "" {
+		return c.pass != ""
+	}
+	for _, e := range seeds {
+		if e.pass != "" && e.pass != os.Getenv("REDISCLI_AUTH") {
+			return true
+		}
+	}
+	return false
+}
+
+// flags are those that say how TLS is spoken. Their files are found from any folder.
+func (s *security) flags() []string {
+	var flags []string
+	for _, f := range [][2]string{{"--cacert", s.cacert}, {"--cert", s.cert}, {"--key", s.key}} {
+		if f[1] != "" {
+			flags = append(flags, f[0], absolute(f[1]))
+		}
+	}
+	if s.sni != "" {
+		flags = append(flags, "--sni", s.sni)
+	}
+	if s.insecure {
+		flags = append(flags, "--insecure")
+	}
+	return flags
+}
+
+// absolute is the path of a file from any folder, if that can be known.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// redisCLI are the flags, besides the address and the database, with which redis-cli
+// reaches the servers of c.
+func (c *connection) redisCLI() []string {
+	seeds, err := c.seeds()
+	if err != nil {
+		return nil
+	}
+	var flags []string
+	if e := seeds[0]; e.user != "" {
+		flags = append(flags, "--user", e.user)
+	}
+	if seeds[0].pass != "" && seeds[0].pass != os.Getenv("REDISCLI_AUTH") {
+		flags = append(flags, "--askpass")
+	}
+	if seeds[0].tls {
+		flags = append(append(flags, "--tls"), c.security.flags()...)
+	}
+	return flags
+}
+
+// subject is the key that a command is about: its argument, or --key-b64, for keys
+// that cannot be an argument.
+type subject struct{ key, b64 string }
+
+func (k *subject) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Key", pflag.ContinueOnError)
+	set.StringVar(&k.b64, "key-b64", "", "the `key` in base64 instead of KEY, for one that no shell can pass on")
+	return set
+}
+
+// take takes the key from the arguments of a command.
+func (k *subject) take(cmd *cobra.Command, args []string) error {
+	if !cmd.Flags().Changed("key-b64") {
+		if err := oneKey(cmd, args); err != nil {
+			return err
+		}
+		k.key = args[0]
+		return nil
+	}
+	if len(args) > 0 {
+		return misuse("", "KEY and --key-b64 exclude each other")
+	}
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(k.b64, "="))
+	if err != nil {
+		return misuse("as in --key-b64 bG9jazph", "--key-b64: this is not base64")
+	}
+	k.key = string(key)
+	return nil
+}
+
+// keyArguments are the arguments that have a command take key for its subject.
+func keyArguments(key string) []string {
+	switch _, ok := shell.Word(key); {
+	case !ok:
+		return []string{"--key-b64", base64.StdEncoding.EncodeToString([]byte(key))}
+	case strings.HasPrefix(key, "-"):
+		return []string{"--", key}
+	default:
+		return []string{key}
+	}
+}

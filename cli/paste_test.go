@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// hostileKeys are names of locks that do something in a shell that takes them
+// wrongly, that it cannot pass on, or that a terminal would act on: among them one
+// of each kind of payload that strangers could put into Redis.
+var hostileKeys = []string{
+	"lock:a'$(touch pwned)'b", "lock:`touch pwned`", `lock:App\Jobs\X`, `lock:"; touch pwned; "`, "-lock", "--write", "lock: two  words ", "lock:!!", "lock:%s%n", "lock:=ls",
+	"\x1b[2J", "\x1b]0;title\a", "\x1b]52;c;ZXZpbA==\x1b\\", "\x1b]8;;http://evil\x1b\\x", "\x1bP+q\x1b\\", "\x1b[6n", "\x1b[8m",
+	"\x9b2J", "\u009b2J", "\u0085", "lock:evil\rlock:good", "a\bb", "\a", "\x00", "a\nfake row", "a\n", "\t", "\x7f", "\x0e", "\v\f",
+	"\u202egnp.exe", "\u2066\u2069", "\u200b", "\ufeff", "\u00ad", "\U000e0041", "\ufe0f", "\u3164", "\u2800", "\u2028\u2029",
+	"\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "e" + strings.Repeat("\u0301", 50), "👩\u200d👧", "🇩🇪", "\ue000", "\uffff", "ก็", "각",
+}
+
+// printedLines are those that inspect prints for a key: as people see them, which must be
+// what is in the JSON.
+func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI string) {
+	t.Helper()
+	args := slices.Concat([]string{"inspect"}, flags, keyArguments(key))
+	if strings.Contains(key, "\x00") {
+		args = append(args, "--json")
+	} else {
+		args = slices.Concat([]string{"inspect", "--json"}, flags, []string{"--", key})
+	}
+	got := locktop(t, args...)
+	var j jsonInspection
+	if err := json.Unmarshal([]byte(got.out), &j); got.code != exitFine || err != nil {
+		t.Fatalf("%q: code %d: %v %s", key, got.code, err, got.errors)
+	}
+	shown := locktop(t, slices.Concat([]string{"inspect"}, flags, keyArguments(key))...)
+	for _, line := range []string{j.Release, j.Command} {
+		if line == "" || !strings.Contains(shown.out, line) {
+			t.Errorf("%q: %q is not in\n%s", key, line, shown.out)
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\n' || r > '~' }) {
+			t.Errorf("%q: %q is not printable ASCII", key, line)
+		}
+	}
+	return j.Release, j.Command
+}
+
+// yes has a line of inspect not ask.
+func yes(line string) string { return strings.Replace(line, " --write", " --write --yes", 1) }
+
+// Whatever a key is called and however the servers are reached: both lines that
+// inspect prints break that lock if they are pasted, and do nothing else.
+func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
+	onEachTopology(t, func(t *testing.T, s topology) {
+		keys := []string{"lock:a'$(touch pwned)'b", `lock:App\Jobs\X`, "lock:a\x00b", "-lock\x1b"}
+		for _, key := range keys {
+			for _, way := range []string{"locktop", "redis-cli"} {
+				s.set(t, key)
+				release, redisCLI := printedLines(t, key, s.flags...)
+				if way == "locktop" {
+					pasted(t, yes(release))
+				} else {
+					pasted(t, redisCLI)
+				}
+				s.wantGone(t, key)
+			}
+		}
+	})
+}
+
+func TestTheLinesThatInspectPrintsTakeEveryKey(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	s := topology{servers: []string{addr}, stranger: redis.NewClient(&redis.Options{Addr: addr})}
+	defer s.stranger.Close()
+	for _, key := range hostileKeys {
+		for _, way := range []string{"locktop", "redis-cli"} {
+			s.set(t, key)
+			release, redisCLI := printedLines(t, key, "-u", "redis://"+addr)
+			if way == "locktop" {
+				pasted(t, yes(release))
+			} else {
+				pasted(t, redisCLI)
+			}
+			s.wantGone(t, key)
+		}
+	}
+}
+
+// set takes a lock on the servers.
+func (s topology) set(t *testing.T, key string) {
+	t.Helper()
+	if len(s.flags) > 0 && s.flags[0] == "--redlock" {
+		s.sendAll(t, "SET", key, token, "PX", 600_000)
+		return
+	}
+	if err := s.stranger.Set(t.Context(), key, token, 600_000_000_000).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantGone checks that no server has a key.
+func (s topology) wantGone(t *testing.T, key string) {
+	t.Helper()
+	if s.stranger.Exists(t.Context(), key).Val() != 0 {
+		t.Errorf("%q is there yet", key)
+	}
+	if len(s.flags) == 0 || s.flags[0] != "--redlock" {
+		return
+	}
+	for _, addr := range s.servers {
+		if value(t, addr, key) != "" {
+			t.Errorf("%q is there yet, at %s", key, addr)
+		}
+	}
+}
+
+// The line that inspect prints leads to the same server and database, as the same
+// user and with the same security, however that was said.
+func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
+	folder := t.TempDir()
+	socket := filepath.Join(folder, "it's a socket")
+	addr := server.ForTest(t, "--unixsocket", socket).Addr()
+	send(t, addr, "ACL", "SETUSER", "o'neil", "on", ">"+canary, "~*", "&*", "+@all")
+	host, port, _ := strings.Cut(addr, ":")
+	config := filepath.Join(folder, "locktop", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "contexts:\n  \"c's\": {url: 'redis://o%27neil:" + canaryInURLs + "@" + addr + "/2'}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		db    int
+		env   []string
+		flags []string
+		asks  bool
+	}{
+		"url":               {0, nil, []string{"-u", "redis://" + addr}, false},
+		"database in url":   {3, nil, []string{"-u", "redis://" + addr + "/3"}, false},
+		"database":          {3, nil, []string{"-u", "redis://" + addr, "-n", "3"}, false},
+		"database 0":        {0, nil, []string{"-u", "redis://" + addr + "/3", "-n", "0"}, false},
+		"all databases":     {5, nil, []string{"-u", "redis://" + addr, "-n", "all"}, false},
+		"host":              {1, nil, []string{"-H", host, "-p", port, "-n", "1", "--timeout", "3s"}, false},
+		"socket":            {4, nil, []string{"-s", socket, "-n", "4"}, false},
+		"environment":       {2, []string{"REDIS_URL=redis://" + addr + "/2"}, nil, false},
+		"user and variable": {0, []string{"REDISCLI_AUTH=" + canary}, []string{"-u", "redis://" + addr, "--user", "o'neil"}, false},
+		"user in url":       {0, nil, []string{"-u", "redis://o%27neil:" + canaryInURLs + "@" + addr}, true},
+		"context":           {2, []string{"XDG_CONFIG_HOME=" + folder}, []string{"--context", "c's"}, false},
+		"context, all":      {6, []string{"XDG_CONFIG_HOME=" + folder}, []string{"--context", "c's", "-n", "all"}, false},
+		"redlock":           {7, nil, []string{"--redlock", "redis://o%27neil:" + canaryInURLs + "@" + addr + "/7"}, true},
+		"redlock, all":      {7, nil, []string{"--redlock", "redis://" + addr, "-n", "all"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clearEnvironment(t)
+			for _, v := range c.env {
+				name, value, _ := strings.Cut(v, "=")
+				t.Setenv(name, value)
+			}
+			rdb := redis.NewClient(&redis.Options{Addr: addr, DB: c.db})
+			defer rdb.Close()
+			const key = "lock:it's"
+			for _, way := range []string{"locktop", "redis-cli"} {
+				if err := rdb.Set(t.Context(), key, token, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				release, redisCLI := printedLines(t, key, c.flags...)
+				line := redisCLI
+				if way == "locktop" {
+					line = yes(release)
+				}
+				if strings.Contains(line, "c4nary") {
+					t.Errorf("it has the password: %s", line)
+				}
+				if asks := strings.Contains(line, "--askpass"); way == "locktop" && asks != c.asks {
+					t.Errorf("it asks for the password: %v: %s", asks, line)
+				} else if asks {
+					line = "echo '" + canary + "' | " + line
+				}
+				pasted(t, line, c.env...)
+				if left := rdb.Exists(t.Context(), key).Val(); left != 0 {
+					t.Errorf("it is there yet: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func TestAKeyIsTakenInBase64(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token)
+	for _, b64 := range []string{"bG9jazph", "bG9jazph=="} {
+		if got := locktop(t, "inspect", "-u", "redis://"+addr, "--key-b64", b64); got.code != exitFine || !strings.HasPrefix(got.out, "lock:a\n") {
+			t.Errorf("%s: %+v", b64, got)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		said string
+	}{
+		{[]string{"inspect", "--key-b64", "no base64"}, "this is not base64"},
+		{[]string{"release", "--key-b64", "bG9jazph", "lock:a"}, "KEY and --key-b64 exclude each other"},
+		{[]string{"release"}, "needs the key of a lock"},
+	} {
+		if got := locktop(t, c.args...); got.code != exitUsage || !strings.Contains(got.errors, c.said) {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
+}
