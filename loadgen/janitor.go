@@ -117,7 +117,7 @@ func (j *janitor) withoutTTL(key string) string {
 // companion returns the name of a key beside a lock, as package lock makes it.
 func companion(key, what string) string {
 	if open := strings.IndexByte(key, '{'); open >= 0 && strings.IndexByte(key[open+1:], '}') > 0 {
-		return key + ":" + what
+		return key + "::" + what
 	}
 	return "{" + key + "}:" + what
 }

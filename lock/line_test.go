@@ -98,8 +98,8 @@ func TestAHandOverWakesTheOneItNames(t *testing.T) {
 func TestKeysHashLikeTheirCompanions(t *testing.T) {
 	for key, want := range map[string]string{
 		"orders":        "{orders}:free",
-		"{shop}:orders": "{shop}:orders:free",
-		"a{b}c":         "a{b}c:free",
+		"{shop}:orders": "{shop}:orders::free",
+		"a{b}c":         "a{b}c::free",
 		"a{}b":          "{a{}b}:free",
 		"":              "{}:free",
 	} {

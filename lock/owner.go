@@ -47,10 +47,12 @@ func defaultOwner() string {
 }
 
 // name returns the name of a lock's companion, in the same cluster slot as the
-// lock: "key:part" if the key has a {tag}, else "{key}:part".
+// lock: "key::part" if the key has a {tag}, else "{key}:part". No two keys share a
+// name, "a" and "{a}" neither: what stands before the part ends with a colon in the
+// first case only.
 func name(key, part string) string {
 	if hasTag(key) {
-		return key + ":" + part
+		return key + "::" + part
 	}
 	return "{" + key + "}:" + part
 }

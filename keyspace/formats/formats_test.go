@@ -180,7 +180,7 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb,
 		[]string{"SET", "{lock:a}:fence", "7"},
-		[]string{"SET", "lock:{a}:fence", "7"},
+		[]string{"SET", "lock:{a}::fence", "7"},
 		[]string{"SET", "redisson_lock_token:{lock:a}", "7"},
 		[]string{"SET", "redisson_unlock_latch:{lock:a}:" + hex32, "0", "PX", "5000"},
 		[]string{"SET", "{lock:a}:" + client + ":1:rwlock_timeout:1", "1", "PX", "5000"},

@@ -292,9 +292,9 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		}, []string{"{jobs}:free jobs"}, nil},
 		{"locktop fair", "{f}:line", [][]string{
 			{"SET", "{f}:line", token, "PX", "30000"},
-			{"ZADD", "{f}:line:queue", "1", "dead", "2", waiter},
-			{"ZADD", "{f}:line:alive", "{ms-1}", "dead", "{ms+5000}", waiter},
-		}, []string{"{f}:line:free:{process} {waiter}"}, []string{"{f}:line"}},
+			{"ZADD", "{f}:line::queue", "1", "dead", "2", waiter},
+			{"ZADD", "{f}:line::alive", "{ms-1}", "dead", "{ms+5000}", waiter},
+		}, []string{"{f}:line::free:{process} {waiter}"}, []string{"{f}:line"}},
 		{"redisson permits", "{gpu}:timeout", [][]string{
 			{"SET", "gpu", "0"},
 			{"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "{ms+20000}", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},

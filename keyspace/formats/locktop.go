@@ -44,7 +44,7 @@ func locktop() keyspace.Format {
 func locktopName(key, part string) string {
 	_, rest, found := strings.Cut(key, "{")
 	if tagged := found && strings.IndexByte(rest, '}') > 0; tagged {
-		return key + ":" + part
+		return key + "::" + part
 	}
 	return "{" + key + "}:" + part
 }
@@ -76,6 +76,9 @@ func locktopReleased(channel, payload string) (string, bool) {
 	if !ok || len(process) != locktopProcess || !strings.HasSuffix(payload, process) {
 		return "", false // to the next in the queue, or nothing of ours
 	}
+	if tagged, ok := strings.CutSuffix(named, ":"); ok {
+		return tagged, true
+	}
 	return unbraced(named), true
 }
 
@@ -86,8 +89,12 @@ const locktopProcess = 12
 // locktopCompanion tells the counter, the only companion of the type of a
 // lock, which stays when the lock is gone.
 func locktopCompanion(key string) bool {
-	lock, isFence := strings.CutSuffix(key, ":fence")
-	return isFence && strings.Contains(lock, "{") && strings.Contains(lock, "}")
+	beside, isFence := strings.CutSuffix(key, ":fence")
+	lock, tagged := strings.CutSuffix(beside, ":")
+	if !tagged {
+		lock = unbraced(beside)
+	}
+	return isFence && locktopName(lock, "fence") == key
 }
 
 // maxLabel is the length of a label that still leaves the tilde in what a
@@ -173,11 +180,11 @@ func locktopSamples() []keyspace.Sample {
 			Name: "fair, with two in the queue",
 			Commands: [][]string{
 				{"SET", "{fleet}:dispatch", token, "PX", "20000"},
-				{"DEL", "{fleet}:dispatch:queue", "{fleet}:dispatch:alive"},
-				{"ZADD", "{fleet}:dispatch:queue", "41", second, "42", third},
-				{"ZADD", "{fleet}:dispatch:alive", "{ms+5000}", second, "{ms+5000}", third},
-				{"PEXPIRE", "{fleet}:dispatch:queue", "20000"},
-				{"PEXPIRE", "{fleet}:dispatch:alive", "20000"},
+				{"DEL", "{fleet}:dispatch::queue", "{fleet}:dispatch::alive"},
+				{"ZADD", "{fleet}:dispatch::queue", "41", second, "42", third},
+				{"ZADD", "{fleet}:dispatch::alive", "{ms+5000}", second, "{ms+5000}", third},
+				{"PEXPIRE", "{fleet}:dispatch::queue", "20000"},
+				{"PEXPIRE", "{fleet}:dispatch::alive", "20000"},
 			},
 			Want: keyspace.Lock{
 				Key: "{fleet}:dispatch", Kind: keyspace.Fair, Confidence: keyspace.Certain,

@@ -1,0 +1,70 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"locktop/lock"
+)
+
+// Whoever waits for "{a}" is not told of "a", and is not handed it.
+func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c, o := r.client(lock.Config{}), lock.Options{TTL: 10 * time.Second, Fence: true}
+		for _, pair := range [][2]lock.Locker{
+			{c.Fair("a", o), c.Fair("{a}", o)},
+			{c.Fair("b{c}", o), c.Fair("{b{c}", o)},
+		} {
+			plain, err := pair[0].Lock(ctx)
+			r.must(err)
+			braced, err := pair[1].Lock(ctx)
+			r.must(err)
+			if plain.Fence() != 1 || braced.Fence() != 1 {
+				r.Errorf("%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), plain.Fence(), braced.Fence())
+			}
+			patience, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+			waiter := make(chan error, 1)
+			go func() {
+				_, err := pair[1].Lock(patience)
+				waiter <- err
+			}()
+			r.until("a waiter in the queue", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 1 })
+			r.must(plain.Unlock(ctx))
+			r.holds(plain.Key(), "")
+			if err := <-waiter; !errors.Is(err, context.DeadlineExceeded) {
+				r.Errorf("%q was granted while it was held: %v", braced.Key(), err)
+			}
+			cancel()
+			r.must(braced.Unlock(ctx))
+			r.until("the queue to be left", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 0 })
+		}
+	})
+}
+
+func TestAWaiterDoesNotSleepBehindOneForAnotherName(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		others, c, o := r.client(lock.Config{}), r.client(lock.Config{}), lock.Options{TTL: time.Hour}
+		_, err := others.Mutex("{a}", o).Lock(ctx)
+		r.must(err)
+		plain, err := others.Mutex("a", o).Lock(ctx)
+		r.must(err)
+		patience, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() { _, _ = c.Mutex("{a}", o).Lock(patience) }()
+		time.Sleep(time.Second)
+		next := make(chan time.Time, 1)
+		go func() {
+			if _, err := c.Mutex("a", o).Lock(patience); err == nil {
+				next <- time.Now()
+			}
+		}()
+		time.Sleep(time.Second)
+		freed := time.Now()
+		r.must(plain.Unlock(ctx))
+		if took := (<-next).Sub(freed); took > 10*time.Millisecond {
+			r.Errorf("the next one got in %v after the release", took)
+		}
+	})
+}
