@@ -45,16 +45,19 @@ func (c *client) run(halt, stay context.Context) error {
 			unreleased = err
 			break
 		}
-		due, late, open := c.fleet.schedule.next(stay)
+		came, open := c.fleet.schedule.next(stay)
 		if stay.Err() != nil {
+			if open {
+				c.fleet.schedule.giveBack(came)
+			}
 			break
 		}
 		if !open {
-			due = time.Now()
+			came = arrival{due: time.Now()}
 		}
 		s := c.fleet.scenario.Load()
 		next := c.choices.next(s, c.fleet.picker)
-		how, err := c.round(halt, stay, next, due, late)
+		how, err := c.round(halt, stay, next, came)
 		unreleased = nil
 		switch how {
 		case unconfirmed:
@@ -82,18 +85,18 @@ func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
 }
 
 // round goes from the arrival to the release, and returns how it ended.
-func (c *client) round(halt, stay context.Context, next choice, due time.Time, late bool) (outcome, error) {
-	f := c.fleet
+func (c *client) round(halt, stay context.Context, next choice, came arrival) (outcome, error) {
+	f, due := c.fleet, came.due
 	asked := time.Now()
-	f.recorder.arrive(c.number, asked, late)
+	f.recorder.arrive(c.number, due, came.late)
 	f.note(Event{At: due, Kind: Arrived, Key: f.keys[next.key], Client: c.number + 1, Shared: next.shared})
-	f.oracle.want(next.key, due)
+	f.oracle.want(next.key, asked)
 	f.janitor.touch(stay, next.key)
 	l, how, err := c.acquire(stay, next)
 	now := time.Now()
 	if err != nil {
 		f.oracle.unwant(next.key, now)
-		f.recorder.giveUp(c.number, how, err)
+		f.recorder.giveUp(c.number, now, how, err)
 		c.noteEnd(how, next, now, now.Sub(due), nil, err)
 		return how, err
 	}

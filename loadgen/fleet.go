@@ -76,7 +76,7 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 		sound:    s.Lock.Kind.Sound(),
 		recorder: newRecorder(now),
 		journal:  newJournal(c.tell),
-		schedule: newSchedule(s.Rate, now),
+		schedule: newSchedule(s.Rate, now, nil),
 		history:  c.history,
 		ctx:      ctx,
 		cancel:   cancel,
@@ -242,9 +242,14 @@ func (f *fleet) stop() error {
 	f.mu.Lock()
 	f.stopped = true
 	f.mu.Unlock()
+	now := time.Now()
 	f.cancel()
+	f.schedule.set(0, now) // nobody arrives any more
 	err := f.clients.Wait()
 	f.recorder.stop(time.Now())
+	for _, due := range f.schedule.unserved(now) {
+		f.recorder.unserved(now.Sub(due))
+	}
 	f.tasks.Wait()
 	f.recorder.spent(f.janitor.spent())
 	err = cmp.Or(err, f.hangUp())
@@ -265,8 +270,13 @@ func (f *fleet) metrics() Metrics {
 	now := time.Now()
 	m := f.recorder.metrics(now)
 	m.Commands = f.commands.Load()
-	m.Backlog = f.schedule.backlog(m.Began.Add(m.Elapsed))
-	f.oracle.judge(&m, m.Began.Add(m.Elapsed))
+	now = m.Began.Add(m.Elapsed)
+	backlog, oldest := f.schedule.backlog(now)
+	m.Backlog = backlog
+	if backlog > 0 {
+		m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
+	}
+	f.oracle.judge(&m, now)
 	return m
 }
 

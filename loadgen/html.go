@@ -76,13 +76,13 @@ func (p *page) chart(title string, c chart) {
 
 func (p *page) latencies(m Metrics) {
 	p.put(`<h2>Latencies</h2><table>`)
-	p.put(`<tr><th></th><th class="n">count</th><th class="n">mean</th><th class="n">p50</th><th class="n">p90</th><th class="n">p99</th><th class="n">max</th></tr>`)
+	p.put(`<tr><th></th><th class="n">count</th><th class="n">mean</th><th class="n">p50</th><th class="n">p90</th><th class="n">p95</th><th class="n">p99</th><th class="n">p99.9</th><th class="n">max</th></tr>`)
 	for _, l := range m.latencies() {
 		if l.latency.Count == 0 {
 			continue
 		}
-		p.put(`<tr><th>%v</th><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td></tr>`,
-			l.name, l.latency.Count, rounded(l.latency.Mean), rounded(l.latency.P50), rounded(l.latency.P90), rounded(l.latency.P99), rounded(l.latency.Max))
+		p.put(`<tr><th>%v</th><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td></tr>`,
+			l.name, l.latency.Count, rounded(l.latency.Mean), rounded(l.latency.P50), rounded(l.latency.P90), rounded(l.latency.P95), rounded(l.latency.P99), rounded(l.latency.P999), rounded(l.latency.Max))
 	}
 	p.put(`</table>`)
 }
@@ -114,10 +114,11 @@ type pair struct {
 
 func (m Metrics) happened() []pair {
 	return []pair{
-		{"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
+		{"offered", m.Offered()}, {"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
 		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
 		{"abandoned", m.Abandoned}, {"timed out", m.TimedOut}, {"refused", m.Refused},
-		{"errors", m.Errors}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
+		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Waiting)}, {"late", m.Late},
+		{"without a client", m.Backlog}, {"longest wait", rounded(m.Fairness.Starved)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
 		{"commands a hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
 	}
 }

@@ -92,8 +92,14 @@ func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 // checkSums fails the test unless the sums that Metrics promises hold.
 func checkSums(t testing.TB, m Metrics) {
 	t.Helper()
-	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + int64(m.Waiting); m.Arrivals != got {
-		t.Errorf("%d arrivals, but %d acquired + timed out + refused + errors + waiting: %+v", m.Arrivals, got, m)
+	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff + int64(m.Waiting); m.Arrivals != got {
+		t.Errorf("%d arrivals, but %d acquired + timed out + refused + errors + cut off + waiting: %+v", m.Arrivals, got, m)
+	}
+	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff; !m.Running && m.Wait.Count != got+m.Backlog || m.Running && m.Wait.Count != got {
+		t.Errorf("%d waits, but %d attempts are over, and %d arrivals had no client: %+v", m.Wait.Count, got, m.Backlog, m)
+	}
+	if m.Wait.Censored != m.Wait.Count-m.Acquired {
+		t.Errorf("%d of %d waits censored, but %d acquired", m.Wait.Censored, m.Wait.Count, m.Acquired)
 	}
 	if got := m.Released + m.Expired + m.Lost + m.Unconfirmed + m.Abandoned + int64(m.Holding); m.Acquired != got {
 		t.Errorf("%d acquired, but %d released + expired + lost + unconfirmed + abandoned + holding: %+v", m.Acquired, got, m)

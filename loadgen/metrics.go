@@ -5,7 +5,8 @@ import "time"
 // Metrics is what a run has done since it was last started. It is a value: a
 // picture of one moment that nobody changes afterwards. In every one of them
 //
-//	Arrivals = Acquired + TimedOut + Refused + Errors + Waiting
+//	Offered  = Arrivals + Backlog
+//	Arrivals = Acquired + TimedOut + Refused + Errors + CutOff + Waiting
 //	Acquired = Released + Expired + Lost + Unconfirmed + Abandoned + Holding
 //	Clients  = Idle + Waiting + Holding + Dead = len(Cells)
 type Metrics struct {
@@ -19,7 +20,7 @@ type Metrics struct {
 	Holding int // from the acquisition until the release is answered
 	Dead    int // crashed, and not replaced yet
 
-	Arrivals    int64 // attempts begun, less those that Stop or SetClients called off while they waited
+	Arrivals    int64 // attempts begun
 	Late        int64 // of them, those that no client was free for when they were due (open model)
 	Backlog     int64 // due by now, and still without a client (open model)
 	Acquired    int64
@@ -31,9 +32,10 @@ type Metrics struct {
 	TimedOut    int64  // gave up waiting
 	Refused     int64  // gave up after so many tries
 	Errors      int64  // attempts that ended in any other error
+	CutOff      int64  // still waiting when Stop, SetClients or a stage ended them
 	LastErr     string // the newest error of an attempt or a release, "" if none; may hold bytes from the server
 
-	Wait      Latency  // from the arrival, in the open model the intended one, to the acquisition
+	Wait      Latency  // of all arrivals, from the arrival (in the open model the intended one) to the acquisition, or to the end of the attempt; after Stop also of the Backlog
 	Service   Latency  // of a release: one command there and back
 	Held      Latency  // from the acquisition to the release
 	Handoff   Latency  // from a release to the next acquisition, when somebody was waiting
@@ -63,20 +65,21 @@ const HistorySeconds = 120
 
 // Latency is a distribution, summed up. The percentiles are within 1%, Max is exact.
 type Latency struct {
-	Count                    int64
-	Mean, P50, P90, P99, Max time.Duration
+	Count                               int64
+	Censored                            int64 // of Count, those that ended without what they waited for: each counts as long as it lasted, and would have been longer
+	Mean, P50, P90, P95, P99, P999, Max time.Duration
 }
 
 // Second is one second of a run.
 type Second struct {
 	Acquired int64
-	Wait     Latency
+	Wait     Latency // of the attempts that ended in this second
 }
 
 // Fairness tells how evenly the clients were served.
 type Fairness struct {
 	Jain    float64       // of the acquisitions per client: 1 = all the same, 1/n = one got everything; 0 before the first
-	Starved time.Duration // the longest wait, of those who still wait too
+	Starved time.Duration // the longest wait, also of clients that gave up or still wait, and of arrivals without a client
 	Streak  int           // most acquisitions in a row of one key by one client while others waited
 }
 

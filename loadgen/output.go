@@ -64,10 +64,11 @@ func (m Metrics) WritePrometheus(w io.Writer) error {
 		return lines
 	}
 	counts := m.counts()
-	gauges := map[string]int64{"waiting": counts["waiting"], "holding": counts["holding"], "thinking": int64(m.Idle), "dead": int64(m.Dead)}
-	for _, key := range []string{"waiting", "holding", "backlog"} {
+	gauges := map[string]int64{"waiting": int64(m.Waiting), "holding": int64(m.Holding), "thinking": int64(m.Idle), "dead": int64(m.Dead)}
+	for _, key := range []string{"waiting", "holding", "backlog", "offered"} {
 		delete(counts, key)
 	}
+	counts["cut_off"] = m.CutOff
 	metric("load_total", "counter", "What the clients have done.", labelled("what", counts)...)
 	metric("load_violations_total", "counter", "What must not happen.", labelled("violation", m.violations())...)
 	metric("load_clients", "gauge", "What the clients do now.", labelled("state", gauges)...)

@@ -104,13 +104,13 @@ func (r *recorder) part(client int) {
 	r.totals.Idle--
 }
 
-// arrive counts the beginning of an attempt; late is whether it should have
-// begun before.
-func (r *recorder) arrive(client int, now time.Time, late bool) {
+// arrive counts the beginning of an attempt that was due then; late is whether it
+// should have begun before.
+func (r *recorder) arrive(client int, due time.Time, late bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.clients[client]
-	c.state, c.since = Queued, now
+	c.state, c.since = Queued, due
 	r.totals.Idle--
 	r.totals.Waiting++
 	r.totals.Arrivals++
@@ -119,9 +119,8 @@ func (r *recorder) arrive(client int, now time.Time, late bool) {
 	}
 }
 
-// giveUp counts an attempt that ended without a lease.
-func (r *recorder) giveUp(client int, how outcome, err error) {
-	now := time.Now()
+// giveUp counts an attempt that ended, now, without a lease.
+func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.clients[client]
@@ -134,13 +133,23 @@ func (r *recorder) giveUp(client int, how outcome, err error) {
 	case refused:
 		r.totals.Refused++
 	case calledOff:
-		r.totals.Arrivals--
-		return
+		r.totals.CutOff++
 	default:
 		r.totals.Errors++
 		r.totals.LastErr = err.Error()
 	}
-	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, now.Sub(c.since))
+	wait := now.Sub(c.since)
+	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
+	r.wait.addCensored(wait)
+	r.timeline.giveUp(now.Sub(r.began), wait)
+}
+
+// unserved counts an arrival for which no client came until the end.
+func (r *recorder) unserved(wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
+	r.wait.addCensored(wait)
 }
 
 // acquire counts an attempt that ended, now, in a hold.

@@ -62,23 +62,28 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Scenario.Lock, r.Scenario.load())))
 	fmt.Fprintf(t, "\nclients\t%d, %s, seed %d\n", r.Scenario.Clients, rounded(m.Elapsed), r.Scenario.Seed)
-	fmt.Fprintf(t, "arrivals\t%d = %d acquired + %d timed out + %d refused + %d errors + %d waiting\n",
-		m.Arrivals, m.Acquired, m.TimedOut, m.Refused, m.Errors, m.Waiting)
+	fmt.Fprintf(t, "offered\t%d = %d arrivals + %d without a client\n", m.Offered(), m.Arrivals, m.Backlog)
+	fmt.Fprintf(t, "arrivals\t%d = %d acquired + %d timed out + %d refused + %d errors + %d still waiting\n",
+		m.Arrivals, m.Acquired, m.TimedOut, m.Refused, m.Errors, m.CutOff+int64(m.Waiting))
 	fmt.Fprintf(t, "acquired\t%d = %d released + %d expired + %d lost + %d unconfirmed + %d abandoned + %d holding\n",
 		m.Acquired, m.Released, m.Expired, m.Lost, m.Unconfirmed, m.Abandoned, m.Holding)
 	if r.Scenario.Rate > 0 {
-		fmt.Fprintf(t, "late\t%d arrivals had to wait for a client, %d still do\n", m.Late, m.Backlog)
+		fmt.Fprintf(t, "late\t%d arrivals had to wait for a client, %d never got one\n", m.Late, m.Backlog)
 	}
 	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold%s\n", m.Throughput(), m.CommandsPerHold(), m.costText())
 	fmt.Fprintf(t, "fairness\t%.2f (1 = all alike), longest wait %s, %d in a row by one client\n",
 		m.Fairness.Jain, rounded(m.Fairness.Starved), m.Fairness.Streak)
 	fmt.Fprintf(t, "keys\theld %.0f%% of the time\n", 100*m.Utilisation)
-	fmt.Fprint(t, "\n\tcount\tmean\tp50\tp90\tp99\tmax\n")
+	fmt.Fprint(t, "\n\tcount\tmean\tp50\tp90\tp95\tp99\tp99.9\tmax\n")
 	for _, row := range m.latencies() {
 		l := row.latency
 		if l.Count > 0 {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", row.name, l.Count, rounded(l.Mean), rounded(l.P50), rounded(l.P90), rounded(l.P99), rounded(l.Max))
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.name, l.Count, rounded(l.Mean),
+				rounded(l.P50), rounded(l.P90), rounded(l.P95), rounded(l.P99), rounded(l.P999), rounded(l.Max))
 		}
+	}
+	if m.Wait.Censored > 0 {
+		fmt.Fprintf(t, "%d of the waits ended without the lock: they count as long as they lasted, and would have been longer\n", m.Wait.Censored)
 	}
 	r.writeViolations(t, plain)
 	fmt.Fprintf(t, "\n%s\n", v.Text)
@@ -217,12 +222,15 @@ type jsonReport struct {
 }
 
 type jsonLat struct {
-	Count int64   `json:"count"`
-	Mean  float64 `json:"mean_ms"`
-	P50   float64 `json:"p50_ms"`
-	P90   float64 `json:"p90_ms"`
-	P99   float64 `json:"p99_ms"`
-	Max   float64 `json:"max_ms"`
+	Count    int64   `json:"count"`
+	Censored int64   `json:"censored"`
+	Mean     float64 `json:"mean_ms"`
+	P50      float64 `json:"p50_ms"`
+	P90      float64 `json:"p90_ms"`
+	P95      float64 `json:"p95_ms"`
+	P99      float64 `json:"p99_ms"`
+	P999     float64 `json:"p99_9_ms"`
+	Max      float64 `json:"max_ms"`
 }
 
 type jsonEvidence struct {
@@ -284,7 +292,8 @@ func (r Report) document() jsonReport {
 	}
 	for _, l := range m.latencies() {
 		doc.Latencies[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{
-			l.latency.Count, ms(l.latency.Mean), ms(l.latency.P50), ms(l.latency.P90), ms(l.latency.P99), ms(l.latency.Max),
+			l.latency.Count, l.latency.Censored, ms(l.latency.Mean), ms(l.latency.P50), ms(l.latency.P90), ms(l.latency.P95),
+			ms(l.latency.P99), ms(l.latency.P999), ms(l.latency.Max),
 		}
 	}
 	for _, e := range m.Evidence {
@@ -308,11 +317,15 @@ func (s Side) json(began time.Time) *jsonSide {
 	}
 }
 
-// counts are the sums that agree.
+// Offered is how many arrivals there were, with a client or without.
+func (m Metrics) Offered() int64 { return m.Arrivals + m.Backlog }
+
+// counts are the sums that agree. Attempts that were cut off are still waiting, for
+// ever.
 func (m Metrics) counts() map[string]int64 {
 	return map[string]int64{
-		"arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "refused": m.Refused,
-		"errors": m.Errors, "waiting": int64(m.Waiting), "released": m.Released, "expired": m.Expired,
+		"offered": m.Offered(), "arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "refused": m.Refused,
+		"errors": m.Errors, "waiting": m.CutOff + int64(m.Waiting), "released": m.Released, "expired": m.Expired,
 		"lost": m.Lost, "unconfirmed": m.Unconfirmed, "abandoned": m.Abandoned, "holding": int64(m.Holding),
 		"late": m.Late, "backlog": m.Backlog, "attempts": m.Attempts, "renewals": m.Renewals, "commands": m.Commands,
 	}

@@ -177,8 +177,11 @@ func TestRemovedClientWaitsNoLonger(t *testing.T) {
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients != 1 || m.Holding != 1 || m.Arrivals != 1 || m.TimedOut+m.Errors != 0 {
-			t.Errorf("an attempt that was called off should leave no trace: %+v", m)
+		if m.Clients != 1 || m.Holding != 1 || m.Arrivals != 2 || m.CutOff != 1 || m.TimedOut+m.Errors != 0 {
+			t.Errorf("an attempt that was called off should count as that: %+v", m)
+		}
+		if m.Wait.Max != time.Second || m.Wait.Censored != 1 || m.Fairness.Starved != time.Second {
+			t.Errorf("it waited for 1 s: %+v, longest wait %s", m.Wait, m.Fairness.Starved)
 		}
 	})
 }
@@ -221,7 +224,7 @@ func TestStopCutsWorkShortAndReleases(t *testing.T) {
 		checkNoKeys(t, rdb)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Released != 2 || m.Acquired != 2 || m.Arrivals != 2 || m.Running {
+		if m.Released != 2 || m.Acquired != 2 || m.Arrivals != 5 || m.CutOff != 3 || m.Running {
 			t.Errorf("two held and three waited: %+v", m)
 		}
 		time.Sleep(time.Minute)

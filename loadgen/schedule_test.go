@@ -78,7 +78,7 @@ func TestWhoComesLateIsTimedFromWhenItWasDue(t *testing.T) {
 
 func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSchedule(1, time.Now())
+		s := newSchedule(1, time.Now(), nil)
 		stay, leave := context.WithCancel(t.Context())
 		go s.next(stay) // draws number 0, which is due at once
 		synctest.Wait()
@@ -87,24 +87,24 @@ func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {
 		leave()
 		synctest.Wait()
 		began := time.Now()
-		due, late, open := s.next(t.Context())
-		if !open || late || !due.Equal(began.Add(time.Second)) {
-			t.Errorf("due %s, late %t, open %t: the number of the one that left is lost", due.Sub(began), late, open)
+		a, open := s.next(t.Context())
+		if !open || a.late || !a.due.Equal(began.Add(time.Second)) {
+			t.Errorf("due %s, late %t, open %t: the number of the one that left is lost", a.due.Sub(began), a.late, open)
 		}
 	})
 }
 
 func TestWithoutARateClientsComeWhenTheyLike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSchedule(0, time.Now())
-		if _, _, open := s.next(t.Context()); open {
+		s := newSchedule(0, time.Now(), nil)
+		if _, open := s.next(t.Context()); open {
 			t.Error("there is a schedule")
 		}
 		s.set(0.001, time.Now())
 		s.next(t.Context())
 		done := make(chan bool)
 		go func() {
-			_, _, open := s.next(t.Context())
+			_, open := s.next(t.Context())
 			done <- open
 		}()
 		synctest.Wait()

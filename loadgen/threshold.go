@@ -48,7 +48,11 @@ func measures() []measure {
 		count("corrupt.count", func(m Metrics) int64 { return m.Corrupt }),
 		count("stuck.count", func(m Metrics) int64 { return m.Stuck }),
 		count("foreign-unlock.count", func(m Metrics) int64 { return m.Foreign }),
+		count("offered.count", Metrics.Offered),
+		count("arrivals.count", arrivals),
 		count("acquired.count", acquired),
+		count("waiting.count", func(m Metrics) int64 { return m.CutOff + int64(m.Waiting) }),
+		count("backlog.count", func(m Metrics) int64 { return m.Backlog }),
 		count("errors.count", func(m Metrics) int64 { return m.Errors }),
 		count("late.count", func(m Metrics) int64 { return m.Late }),
 		count("abandoned.count", func(m Metrics) int64 { return m.Abandoned }),
@@ -79,7 +83,9 @@ func measures() []measure {
 			measure{l.name + ".mean", timed, func(m Metrics) float64 { return l.of(m).Mean.Seconds() }},
 			measure{l.name + ".p50", timed, func(m Metrics) float64 { return l.of(m).P50.Seconds() }},
 			measure{l.name + ".p90", timed, func(m Metrics) float64 { return l.of(m).P90.Seconds() }},
+			measure{l.name + ".p95", timed, func(m Metrics) float64 { return l.of(m).P95.Seconds() }},
 			measure{l.name + ".p99", timed, func(m Metrics) float64 { return l.of(m).P99.Seconds() }},
+			measure{l.name + ".p99.9", timed, func(m Metrics) float64 { return l.of(m).P999.Seconds() }},
 			measure{l.name + ".max", timed, func(m Metrics) float64 { return l.of(m).Max.Seconds() }})
 	}
 	return all

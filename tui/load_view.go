@@ -164,6 +164,7 @@ func (s *state) outcomesBlock(w int) []string {
 		{"abandoned", m.Abandoned, t.warn, true},
 		{"uncertain", m.Unconfirmed, t.warn, true},
 		{"gave up", m.TimedOut + m.Refused, t.warn, false},
+		{"cut off", m.CutOff, t.warn, true},
 		{"errors", m.Errors, t.bad, false},
 	} {
 		if f.n > 0 || !f.quiet {

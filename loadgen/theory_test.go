@@ -1,0 +1,91 @@
+package loadgen
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// A server that stands still for 1.5 s lets arrivals at 200/s wait for 0 to 1.5 s,
+// all times alike: 15 % of those of 10 s. With a timeout of 1 s, what was sent on the
+// one connection fails 1 s after the first request without a reply: these 200 have
+// waited for 0 to 1 s, at the least, and the 100 that came later for 0 to 0.5 s.
+func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
+	const (
+		rate   = 200
+		length = 10 * time.Second
+		pause  = 1500 * time.Millisecond
+	)
+	for _, c := range []struct {
+		name          string
+		timeout       time.Duration
+		p90, p99, max time.Duration
+	}{
+		{"a timeout above the pause", 3 * time.Second, 500 * time.Millisecond, 1400 * time.Millisecond, 1500 * time.Millisecond},
+		{"a timeout below the pause", time.Second, 250 * time.Millisecond, 900 * time.Millisecond, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			child := server.ForTest(t)
+			rdb := closing(t, redis.NewClient(&redis.Options{
+				Addr: child.Addr(), ReadTimeout: c.timeout, WriteTimeout: c.timeout, ContextTimeoutEnabled: true, MaxRetries: -1,
+			}))
+			r := started(t, rdb, Scenario{
+				Clients: 600, Conns: 1, Keys: Keys{N: 10_000}, Rate: rate, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second},
+				Duration: length,
+			})
+			until(t, r, "200 acquisitions", func(m Metrics) bool { return m.Acquired >= rate })
+			if err := child.Freeze(); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			time.Sleep(pause)
+			if err := child.Continue(); err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(began)
+			<-r.Done()
+			m := r.Metrics()
+			checkSums(t, m)
+			// The machine may have slept for longer.
+			late := took - pause
+			near := func(name string, got, want time.Duration) {
+				if math.Abs(float64(got-want)) > 0.05*float64(want)+float64(late) {
+					t.Errorf("%s is %s, theory has %s", name, got, want)
+				}
+			}
+			near("p90", m.Wait.P90, c.p90)
+			near("p99", m.Wait.P99, c.p99)
+			near("max", m.Wait.Max, c.max)
+			if offered := m.Arrivals + m.Backlog; offered < rate*int64(length.Seconds()) || float64(offered) > rate*m.Elapsed.Seconds()+1 {
+				t.Errorf("%d offered in %s at %d/s", offered, m.Elapsed, rate)
+			}
+			if failed := c.timeout < pause; failed != (m.Errors > 0) {
+				t.Errorf("%d errors: %s", m.Errors, m.LastErr)
+			}
+		})
+	}
+}
+
+func TestArrivalsWithoutAClientCountAsLongAsTheyWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// One client that is busy for the whole run, and an arrival a second: number 0
+		// is served, those of 1 to 10 s are not.
+		r := started(t, piped(t), Scenario{
+			Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(time.Hour), Duration: 10 * time.Second,
+		})
+		<-r.Done()
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Arrivals != 1 || m.Backlog != 10 || m.Wait.Count != 11 || m.Wait.Censored != 10 {
+			t.Errorf("%d arrivals, %d without a client, %d waits, %d of them cut off", m.Arrivals, m.Backlog, m.Wait.Count, m.Wait.Censored)
+		}
+		if m.Wait.Max != 9*time.Second || m.Fairness.Starved != 9*time.Second || m.Wait.P50.Round(time.Second) != 4*time.Second {
+			t.Errorf("the first of them waited for 9 s: %+v, longest %s", m.Wait, m.Fairness.Starved)
+		}
+	})
+}
