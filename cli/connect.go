@@ -66,6 +66,7 @@ func (p *program) reach(ctx context.Context, c *connection, s *selection) (*targ
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	s.databases = c.db.all
 	return p.dial(ctx, c)
 }
 

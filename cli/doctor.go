@@ -111,10 +111,12 @@ type diagnosis struct {
 	findings []keyspace.Finding // what is wrong with the locks
 	risks    []keyspace.Finding // what endangers all of them
 	blind    []string           // what cannot be seen, and why
+
+	databases bool // there are several
 }
 
 func diagnosisOf(title string, found picture, snap keyspace.Snapshot) diagnosis {
-	d := diagnosis{title: title, snap: snap, risks: keyspace.Risks(snap)}
+	d := diagnosis{title: title, snap: snap, risks: keyspace.Risks(snap), databases: found.databases}
 	for _, l := range found.Locks {
 		d.findings = append(d.findings, found.findings[l.ID()]...)
 	}
@@ -147,7 +149,7 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	fmt.Fprintf(&out, "  followed by %s%s\n", d.snap.Follow.Mode, lagOf(d.snap.Follow))
 	chapter(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
 	for _, f := range d.findings {
-		fmt.Fprintf(&out, "  %s: %s %s\n    %s\n    %s\n", f.Severity, widget.Plain(f.Lock.Key), f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
+		fmt.Fprintf(&out, "  %s: %s %s\n    %s\n    %s\n", f.Severity, named(f.Lock, d.databases), f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	}
 	chapter(&out, "Server", len(d.risks) == 0, "nothing endangers all locks")
 	for _, f := range d.risks {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -42,8 +44,17 @@ func (t *target) glance(ctx context.Context, s *selection, key string) (glimpse,
 		}}
 	}), t.fleet)
 	snap, err := fleet.Snapshot(ctx)
-	g.picture = picture{snap, findingsByLock(snap)}
+	g.picture = picture{snap, findingsByLock(snap), s.databases}
 	return g, err
+}
+
+// whichDatabases lists the databases that have the lock.
+func (g glimpse) whichDatabases() string {
+	var all []string
+	for _, l := range g.Locks {
+		all = append(all, strconv.Itoa(l.DB))
+	}
+	return strings.Join(all, ", ")
 }
 
 // one is a scanner that looks at one key, as a source.

@@ -82,9 +82,15 @@ func (c *connection) remedyFor(l keyspace.Lock) remedy {
 // writeInspection prints a lock for people.
 func writeInspection(w io.Writer, c *connection, g glimpse, l keyspace.Lock) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n\n", widget.Plain(l.Key))
+	fmt.Fprintf(&out, "%s\n\n", shortKey(l.Key))
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&out, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	if g.databases {
+		line("database", "%d", l.DB)
+	}
+	if g.databases && len(g.Locks) > 1 {
+		line("", "it is in databases %s: -n says which to show", g.whichDatabases())
 	}
 	line("state", "%s, %s", l.State(), deadline(l, g.At))
 	line("format", "%s, a %s lock of %s (%s)", l.Format, l.Kind, libraryOf(l), l.Confidence)
@@ -144,9 +150,9 @@ func libraryOf(l keyspace.Lock) string {
 }
 
 func holderLine(h keyspace.Holder, at time.Time) string {
-	parts := []string{widget.Plain(h.ID)}
+	parts := []string{shortKey(h.ID)}
 	if h.Label != "" {
-		parts[0] = widget.Plain(h.Label) + ", token " + widget.Plain(h.ID)
+		parts[0] = shortKey(h.Label) + ", token " + shortKey(h.ID)
 	}
 	if h.Mode != "" {
 		parts = append(parts, string(h.Mode))
@@ -164,7 +170,7 @@ func holderLine(h keyspace.Holder, at time.Time) string {
 }
 
 func waiterLine(w keyspace.Waiter, at time.Time) string {
-	s := widget.Plain(w.ID)
+	s := shortKey(w.ID)
 	if w.Mode != "" {
 		s += ", " + string(w.Mode)
 	}
@@ -181,9 +187,9 @@ func voteLine(v keyspace.Vote, at time.Time) string {
 	case v.Token == "":
 		return v.Node + ": free"
 	case v.Expires.IsZero():
-		return v.Node + ": " + widget.Plain(v.Token) + ", never expires"
+		return v.Node + ": " + shortKey(v.Token) + ", never expires"
 	default:
-		return v.Node + ": " + widget.Plain(v.Token) + ", for " + span(max(0, v.Expires.Sub(at))) + " more"
+		return v.Node + ": " + shortKey(v.Token) + ", for " + span(max(0, v.Expires.Sub(at))) + " more"
 	}
 }
 
@@ -201,7 +207,7 @@ func writeRaw(out *strings.Builder, r raw) {
 	if !e.Expires.IsZero() {
 		ttl = "TTL " + span(max(0, e.Expires.Sub(e.Now)))
 	}
-	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", widget.Plain(e.Key), e.Type, ttl, r.node)
+	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", shortKey(e.Key), e.Type, ttl, r.node)
 	if e.Type == "string" {
 		fmt.Fprintf(out, "    %s%s\n", clipped(e.Value), beyond(e.Len, int64(min(len(e.Value), rawBytes)), "byte"))
 		return

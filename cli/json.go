@@ -113,6 +113,8 @@ type jsonEvent struct {
 	Holder string             `json:"holder"`
 	HeldMS int64              `json:"held_ms"`
 	TTLms  int64              `json:"ttl_ms"`
+	Node   string             `json:"node"`
+	DB     int                `json:"db"`
 }
 
 // jsonTrouble is a line of `watch --json` that tells of a finding.
@@ -189,6 +191,8 @@ func eventOf(e keyspace.Event) jsonEvent {
 		Holder: text(e.Holder.ID),
 		HeldMS: e.Held.Milliseconds(),
 		TTLms:  ttl(e.Lock.Expires, e.At),
+		Node:   text(e.Lock.Node),
+		DB:     e.Lock.DB,
 	}
 }
 

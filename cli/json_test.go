@@ -124,10 +124,10 @@ func TestJSONShowsNothingInvisibleAndLosesNothing(t *testing.T) {
 func TestAnEventIsTheLineOfTheContract(t *testing.T) {
 	got := encoded(t, eventOf(keyspace.Event{
 		At: noon, Kind: keyspace.Renewed, Held: 1500 * time.Millisecond,
-		Lock:   keyspace.Lock{Key: "lock:a", Format: "set-nx", Expires: noon.Add(10 * time.Second)},
+		Lock:   keyspace.Lock{Key: "lock:a", Format: "set-nx", Node: "127.0.0.1:6379", DB: 3, Expires: noon.Add(10 * time.Second)},
 		Holder: keyspace.Holder{ID: "token", Label: "api-1"},
 	}))
-	want := `{"at":"2026-11-20T12:31:07.120Z","event":"renewed","key":"lock:a","format":"set-nx","holder":"token","held_ms":1500,"ttl_ms":10000}` + "\n"
+	want := `{"at":"2026-11-20T12:31:07.120Z","event":"renewed","key":"lock:a","format":"set-nx","holder":"token","held_ms":1500,"ttl_ms":10000,"node":"127.0.0.1:6379","db":3}` + "\n"
 	if got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}

@@ -15,23 +15,23 @@ import (
 func writePlain(w io.Writer, p picture) error {
 	var out strings.Builder
 	for _, l := range p.Locks {
-		fmt.Fprintln(&out, sentence(l, p.At, p.findings[l.ID()]))
+		fmt.Fprintln(&out, sentence(l, p))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
 // sentence says everything about a lock that the table does.
-func sentence(l keyspace.Lock, at time.Time, found []keyspace.Finding) string {
+func sentence(l keyspace.Lock, p picture) string {
 	parts := []string{
-		fmt.Sprintf("%s is %s", widget.Plain(l.Key), heldBy(l)),
+		fmt.Sprintf("%s is %s", named(l.ID(), p.databases), heldBy(l)),
 		fmt.Sprintf("%s %s", l.Format, l.Kind),
-		deadline(l, at),
+		deadline(l, p.At),
 	}
 	if n := l.Crowd(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d waiting", n))
 	}
-	for _, f := range found {
+	for _, f := range p.findings[l.ID()] {
 		parts = append(parts, fmt.Sprintf("%s: %s", f.Severity, widget.Plain(f.Text)))
 	}
 	return strings.Join(parts, ", ")

@@ -110,7 +110,7 @@ func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
 				t.Errorf("%s of %q: %q", name, s, out)
 			}
 		}
-		e := eventSentence(keyspace.Event{At: noon, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0], Waiter: l.Waiters[0]}, p.findings[l.ID()])
+		e := eventSentence(keyspace.Event{At: noon, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0], Waiter: l.Waiters[0]}, p.findings[l.ID()], true)
 		if strings.ContainsFunc(e, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("event of %q: %q", s, e)
 		}

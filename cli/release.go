@@ -90,6 +90,9 @@ func (p *program) release(ctx context.Context, c *connection, s *selection, o *r
 	if err != nil {
 		return err
 	}
+	if c.db.all && len(g.Locks) > 1 {
+		return misuse("say which with -n", "%s is in databases %s", shortKey(key), g.whichDatabases())
+	}
 	if seen, err = o.chosen(seen); err != nil {
 		return err
 	}
@@ -159,21 +162,21 @@ func (o *releasing) do(ctx context.Context, b *keyspace.Breaker, seen keyspace.L
 func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
 	who := heldBy(seen) + ", " + deadline(seen, at)
 	if o.act() == keyspace.Expire {
-		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", widget.Plain(seen.Key), who, o.giveTTL)
+		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, o.giveTTL)
 	}
 	waiters := "nobody is seen to wait"
 	if n := seen.Crowd(); n > 0 {
 		waiters = counted(n, "waiter") + " may get it next"
 	}
-	return fmt.Sprintf("%s is %s; its holder is not told, and still believes to hold it; %s", widget.Plain(seen.Key), who, waiters)
+	return fmt.Sprintf("%s is %s; its holder is not told, and still believes to hold it; %s", shortKey(seen.Key), who, waiters)
 }
 
 // done says what has happened.
 func (o *releasing) done(seen keyspace.Lock) string {
 	if o.act() == keyspace.Expire {
-		return fmt.Sprintf("%s expires in %s", widget.Plain(seen.Key), o.giveTTL)
+		return fmt.Sprintf("%s expires in %s", shortKey(seen.Key), o.giveTTL)
 	}
-	return widget.Plain(seen.Key) + " is released"
+	return shortKey(seen.Key) + " is released"
 }
 
 // confirm asks, and takes y for yes; an empty line is no.

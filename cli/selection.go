@@ -20,6 +20,8 @@ type selection struct {
 	all    bool
 	stuck  bool
 	budget budget
+
+	databases bool // several are looked at, and lines for people say which
 }
 
 func (s *selection) flags() *pflag.FlagSet {
@@ -104,12 +106,13 @@ func (s *selection) everything() bool { return s.format == "" && !s.stuck }
 // picture is a snapshot with what is wrong in it.
 type picture struct {
 	keyspace.Snapshot
-	findings map[keyspace.ID][]keyspace.Finding
+	findings  map[keyspace.ID][]keyspace.Finding
+	databases bool // its locks are of several
 }
 
 // pick makes a picture of the selected part of a snapshot.
 func (s *selection) pick(snap keyspace.Snapshot) picture {
-	p := picture{snap, findingsByLock(snap)}
+	p := picture{snap, findingsByLock(snap), s.databases}
 	p.Locks, p.Events = nil, nil
 	for _, e := range snap.Events {
 		if s.wants(e.Lock, p.findings[e.Lock.ID()]) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,9 +21,11 @@ type column struct {
 	least int // the width it keeps when the table must become narrower; 0: all of it
 }
 
-func columns() []column {
-	return []column{
-		{"LOCK", func(_ picture, l keyspace.Lock) string { return widget.Plain(l.Key) }, 20},
+// columns are those of p: with the database of each lock if they are several.
+func columns(p picture) []column {
+	all := []column{
+		{"LOCK", func(_ picture, l keyspace.Lock) string { return shortKey(l.Key) }, 20},
+		{"DB", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0},
 		{"KIND", func(_ picture, l keyspace.Lock) string { return string(l.Kind) }, 0},
 		{"FORMAT", func(_ picture, l keyspace.Lock) string { return l.Format }, 0},
 		{"OWNER", func(_ picture, l keyspace.Lock) string { return owner(l) }, 12},
@@ -32,12 +35,16 @@ func columns() []column {
 		{"STATE", func(_ picture, l keyspace.Lock) string { return string(l.State()) }, 0},
 		{"FINDINGS", func(p picture, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},
 	}
+	if !p.databases {
+		all = slices.Delete(all, 1, 2)
+	}
+	return all
 }
 
 // writeTable prints one lock a line under headings, no line wider than width if
 // it can be helped; 0 is as wide as it takes.
 func writeTable(w io.Writer, p picture, width int) error {
-	cols := columns()
+	cols := columns(p)
 	rows := [][]string{make([]string, len(cols))}
 	for i, c := range cols {
 		rows[0][i] = c.title

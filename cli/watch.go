@@ -83,7 +83,7 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 		source: source,
 		wants:  o,
 		picks:  s,
-		teller: teller{p.out, o.json},
+		teller: teller{p.out, o.json, s.databases},
 		notes:  p.notes,
 		title:  t.title,
 		told:   make(map[complaint]bool),
@@ -96,8 +96,9 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 
 // teller prints what happens, one thing a line.
 type teller struct {
-	out  io.Writer
-	json bool
+	out       io.Writer
+	json      bool
+	databases bool // say which
 }
 
 // event prints what happened to a lock, with what is wrong with it.
@@ -105,7 +106,7 @@ func (t teller) event(e keyspace.Event, found []keyspace.Finding) error {
 	if t.json {
 		return writeJSON(t.out, eventOf(e))
 	}
-	_, err := fmt.Fprintln(t.out, eventSentence(e, found))
+	_, err := fmt.Fprintln(t.out, eventSentence(e, found, t.databases))
 	return err
 }
 
@@ -116,21 +117,21 @@ func (t teller) finding(f keyspace.Finding, at time.Time) error {
 	}
 	about := "server"
 	if f.Lock != (keyspace.ID{}) {
-		about = widget.Plain(f.Lock.Key)
+		about = named(f.Lock, t.databases)
 	}
-	_, err := fmt.Fprintf(t.out, "%s %s %s, %s: %s %s\n", at.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), f.Remedy)
+	_, err := fmt.Fprintf(t.out, "%s %s %s, %s: %s %s\n", at.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	return err
 }
 
 // eventSentence says in words what happened.
-func eventSentence(e keyspace.Event, found []keyspace.Finding) string {
+func eventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, widget.Plain(e.Lock.Key))
+	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, named(e.Lock.ID(), databases))
 	if e.Holder.ID != "" {
-		fmt.Fprintf(&s, " by %s", widget.Plain(e.Holder.Name()))
+		fmt.Fprintf(&s, " by %s", nameOf(e.Holder))
 	}
 	if e.Waiter.ID != "" {
-		fmt.Fprintf(&s, " waiter %s", widget.Plain(e.Waiter.ID))
+		fmt.Fprintf(&s, " waiter %s", shortKey(e.Waiter.ID))
 	}
 	if e.Holder.Mode != "" {
 		fmt.Fprintf(&s, " to %s", e.Holder.Mode)

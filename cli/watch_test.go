@@ -136,7 +136,7 @@ func TestWatchAsJSONIsOneObjectALine(t *testing.T) {
 	addr := server.EmbeddedForTest(t).Addr()
 	w := startWatch(t, "--json", "-u", "redis://"+addr)
 	send(t, addr, "SET", "lock:\x1b[2J\u202e", token, "PX", "60000")
-	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","format":"[a-z-]+","holder":"`+token+`","held_ms":\d+,"ttl_ms":(60000|59\d{3})}$`)
+	w.out.sees(t, `^{"at":"[0-9-]+T[0-9:.]+Z","event":"(acquired|appeared)","key":"lock:\\u001b\[2J\\u202e","format":"[a-z-]+","holder":"`+token+`","held_ms":\d+,"ttl_ms":(60000|59\d{3}),"node":"127.0.0.1:\d+","db":0}$`)
 }
 
 func TestWatchShowsOnlyWhatWasAskedFor(t *testing.T) {
@@ -249,7 +249,7 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			var out bytes.Buffer
-			w := &watcher{source: source, wants: tt.wants, picks: &tt.picks, teller: teller{&out, tt.json}, told: make(map[complaint]bool)}
+			w := &watcher{source: source, wants: tt.wants, picks: &tt.picks, teller: teller{out: &out, json: tt.json}, told: make(map[complaint]bool)}
 			if err := w.run(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -346,7 +346,7 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 		Waiters: []keyspace.Waiter{{ID: "etl-1", Since: at}},
 	}
 	e := keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]}
-	got := eventSentence(e, findingsAbout(e))
+	got := eventSentence(e, findingsAbout(e), false)
 	for _, want := range []string{
 		"12:31:07.000 acquired rw:catalog by api-1 to write 2 times", "never expires", "1 waiting", "fence 812",
 		"critical: Held without a deadline",
@@ -356,7 +356,7 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 		}
 	}
 	e.Kind = keyspace.Released
-	if ended := eventSentence(e, findingsAbout(e)); strings.Contains(ended, "critical") {
+	if ended := eventSentence(e, findingsAbout(e), false); strings.Contains(ended, "critical") {
 		t.Errorf("what is over is complained of: %q", ended)
 	}
 }

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// With -n all, one key may be a lock of each database: every line says which.
+func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	for _, db := range []int{0, 3, 11} {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, DB: db})
+		defer rdb.Close()
+		if err := rdb.Set(t.Context(), "lock:a", token, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags := []string{"-u", "redis://" + addr, "-n", "all"}
+	for _, c := range []struct {
+		args  []string
+		lines []string
+	}{
+		{[]string{"list"}, []string{`^LOCK +DB +KIND`, `^lock:a +0 +mutex`, `^lock:a +3 +mutex`, `^lock:a +11 +mutex`}},
+		{[]string{"list", "--plain"}, []string{`^lock:a \(database 0\) is held`, `^lock:a \(database 3\)`, `^lock:a \(database 11\)`}},
+		{[]string{"list", "--csv"}, []string{`^lock:a,.*,0,never`, `^lock:a,.*,3,never`, `^lock:a,.*,11,never`}},
+		{[]string{"list", "--json"}, []string{`"db":0,`, `"db":3,`, `"db":11,`}},
+		{[]string{"doctor", "--for", "1ms"}, []string{`lock:a \(database 0\) never-exp`, `lock:a \(database 3\) never-exp`, `lock:a \(database 11\) never-exp`}},
+		{[]string{"watch", "--for", "1s"}, []string{`appeared lock:a \(database 0\) by`, `lock:a \(database 3\) by`, `lock:a \(database 11\) by`}},
+		{[]string{"watch", "--for", "1s", "--events", "finding"}, []string{`finding lock:a \(database 0\), c`, `lock:a \(database 3\), c`, `lock:a \(database 11\), c`}},
+		{[]string{"watch", "--for", "1s", "--json"}, []string{`"node":"` + addr + `","db":0}`, `"node":"` + addr + `","db":3}`, `"db":11}`}},
+		{[]string{"inspect", "lock:a"}, []string{`^  database +0$`, `in databases 0, 3, 11: -n says which`}},
+		{[]string{"inspect", "lock:a", "-n", "3"}, []string{`locktop release .* -n 3 --write lock:a$`}},
+		{[]string{"release", "lock:a", "--dry-run"}, []string{}},
+	} {
+		got := locktop(t, slices.Concat(c.args[:1], flags, c.args[1:])...)
+		for _, line := range c.lines {
+			if !regexp.MustCompile(`(?m)` + line).MatchString(got.out) {
+				t.Errorf("%v: no %s in\n%s%s", c.args, line, got.out, got.errors)
+			}
+		}
+		if c.args[0] == "release" && (got.code != exitUsage || !strings.Contains(got.errors, "is in databases 0, 3, 11 (say which with -n)")) {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
+	if got := locktop(t, "list", "-u", "redis://"+addr); strings.Contains(got.out, "DB") {
+		t.Errorf("a table of one database names it in every line:\n%s", got.out)
+	}
+}
+
+// A key of a megabyte is a line, and two of them never the same.
+func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	for _, middle := range []string{"a", "b"} {
+		send(t, addr, "SET", "lock:\x1b"+strings.Repeat("é", 1<<19)+middle+strings.Repeat("\x9b", 100), token)
+	}
+	send(t, addr, "SET", "lock:c", strings.Repeat("w", 1<<20)) // not a token, but a name
+	flags := []string{"-u", "redis://" + addr, "--all"}
+	for _, args := range [][]string{{"list"}, {"list", "--plain"}, {"doctor", "--for", "1ms"}, {"watch", "--for", "1s"}} {
+		got := locktop(t, append(args, flags...)...)
+		if len(got.out) > 20_000 {
+			t.Errorf("%v prints %d bytes", args, len(got.out))
+		}
+		digests := regexp.MustCompile(`\[1048683 bytes, sha256 [0-9a-f]{8}\]`).FindAllString(got.out, -1)
+		if len(digests) < 2 || digests[0] == digests[1] {
+			t.Errorf("%v: %q", args, got.out)
+		}
+	}
+	got := locktop(t, append([]string{"list", "--json"}, flags...)...)
+	var doc jsonDocument
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || len(doc.Locks) != 3 || len(doc.Locks[0].Key) < 1<<20 {
+		t.Errorf("%v: JSON has not all of it", err)
+	}
+}
+
+func TestAShortKeyIsShownWhole(t *testing.T) {
+	for _, c := range []struct{ key, want string }{
+		{"lock:a", "lock:a"},
+		{strings.Repeat("k", keyWidth), strings.Repeat("k", keyWidth)},
+		{strings.Repeat("k", keyWidth+1), strings.Repeat("k", keyEnd) + "…" + strings.Repeat("k", keyEnd) + " [201 bytes, sha256 4fb6ac5a]"},
+		{"lock:" + strings.Repeat("東", 100), "lock:" + strings.Repeat("東", 18) + "…" + strings.Repeat("東", 20) + " [305 bytes, sha256 "},
+		{strings.Repeat("\x01", 60), strings.Repeat(`\x01`, 60) + "…" + strings.Repeat(`\x01`, 60) + " [60 bytes"},
+	} {
+		got := shortKey(c.key)
+		if strings.HasSuffix(c.want, "]") {
+			c.want = c.want[:strings.LastIndex(c.want, " ")+1]
+		}
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q: %s, want %s", c.key, got, c.want)
+		}
+	}
+	if at := named(keyspace.ID{Key: "a", DB: 2}, true); at != "a (database 2)" {
+		t.Error(at)
+	}
+}
+
