@@ -125,7 +125,7 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 	const canary = "c4nary"
 	c := server.ForTest(t)
 	address := "redis://" + c.Addr()
-	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">"+canary, "~*", "+@all")
+	aUser(t, c.Addr(), "ann", "on", ">"+canary, "~*", "+@all")
 	send(t, c.Addr(), "ACL", "SETUSER", "eve", "on", ">"+canary, "~*", "+@all", "-select")
 	withDefault := server.ForTest(t, "--requirepass", canary)
 
@@ -159,7 +159,7 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 	const canary = "c4nary"
 	c := server.ForTest(t)
-	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">"+canary, "~*", "&*", "+@all")
+	aUser(t, c.Addr(), "ann", "on", ">"+canary, "~*", "&*", "+@all")
 	send(t, c.Addr(), "ACL", "SETUSER", "default", "off")
 	address := "redis://" + c.Addr()
 

@@ -102,4 +102,3 @@ func TestAShortKeyIsShownWhole(t *testing.T) {
 		t.Error(at)
 	}
 }
-

@@ -127,7 +127,7 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	folder := t.TempDir()
 	socket := filepath.Join(folder, "it's a socket")
 	addr := server.ForTest(t, "--unixsocket", socket).Addr()
-	send(t, addr, "ACL", "SETUSER", "o'neil", "on", ">"+canary, "~*", "&*", "+@all")
+	aUser(t, addr, "o'neil", "on", ">"+canary, "~*", "&*", "+@all")
 	host, port, _ := strings.Cut(addr, ":")
 	config := filepath.Join(folder, "locktop", "config.yaml")
 	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {

@@ -12,10 +12,10 @@ import (
 
 // allowed are the commands that docs/operators.md lets locktop send, in the
 // server's own spelling: those of the user that it advises.
-func allowed(t *testing.T) []string {
+func allowed(t *testing.T, addr string) []string {
 	t.Helper()
 	var names []string
-	for _, word := range advised(t) {
+	for _, word := range advised(t, addr) {
 		if name, isCommand := strings.CutPrefix(word.(string), "+"); isCommand {
 			names = append(names, name)
 		}
@@ -48,14 +48,22 @@ func allowedOfSentinels(t *testing.T) []string {
 // checkSent checks what the servers were sent since it was told to forget.
 func checkSent(t *testing.T, s topology) {
 	t.Helper()
-	list, all := allowed(t), s.sent(t)
-	for _, name := range []string{"scan", "type", "pexpiretime", "hscan"} {
+	all := s.sent(t) // before the user is made
+	list := allowed(t, s.servers[0])
+	deadline := "pexpiretime"
+	if !knows(t, s.servers[0], deadline) {
+		deadline = "pttl"
+	}
+	for _, name := range []string{"scan", "type", deadline, "hscan"} {
 		if !slices.Contains(all, name) {
 			t.Errorf("%s was never sent: the test proves little: %v", name, all)
 		}
 	}
 	for _, name := range all {
-		if name != "config|resetstat" && !slices.Contains(list, name) {
+		// Redis 6 does not tell apart what is sent under one name: what the user of
+		// the list is refused shows the rest.
+		listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
+		if name != "config|resetstat" && name != "config" && !listed {
 			t.Errorf("%s was sent, and is not on the list", name)
 		}
 	}
@@ -149,7 +157,9 @@ func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 			checkSent(t, s)
 		})
 		t.Run("advised user", func(t *testing.T) {
-			s.sendAll(t, advised(t)...)
+			for _, addr := range s.servers {
+				advised(t, addr)
+			}
 			t.Setenv("REDISCLI_AUTH", "c4nary")
 			lookAt(t, s, "--user", "locktop")
 			for _, addr := range s.servers {

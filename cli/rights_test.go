@@ -5,16 +5,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"locktop/server"
 )
 
-// advised is the command in docs/operators.md that makes a user for locktop.
-func advised(t *testing.T) []any {
+// advised makes the user that docs/operators.md advises on a server: by the first
+// of its lines that the server takes, as it stands there but for the password. It
+// returns the line.
+func advised(t *testing.T, addr string) []any {
 	t.Helper()
 	page, err := os.ReadFile("../docs/operators.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	var refused []error
 	for line := range strings.Lines(string(page)) {
 		if !strings.HasPrefix(line, "ACL SETUSER locktop ") {
 			continue
@@ -23,10 +30,36 @@ func advised(t *testing.T) []any {
 		for _, word := range strings.Fields(line) {
 			argv = append(argv, strings.Replace(word, "CHANGE-ME", "c4nary", 1))
 		}
-		return argv
+		err := rdb.Do(t.Context(), argv...).Err()
+		if err == nil {
+			return argv
+		}
+		refused = append(refused, err)
 	}
-	t.Fatal("there is no command in it")
+	t.Fatalf("there is no line for this server: %v", refused)
 	return nil
+}
+
+// knows reports whether a server has a command.
+func knows(t *testing.T, addr, command string) bool {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	info, err := rdb.Do(t.Context(), "COMMAND", "INFO", command).Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(info) == 1 && info[0] != nil
+}
+
+// aUser makes a user with these rights, as far as the server knows them.
+func aUser(t *testing.T, addr, name string, rules ...string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	if err := server.SetUser(t.Context(), rdb, name, rules...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // oneOfEachType are commands that make a lock of each type of key.
@@ -55,7 +88,7 @@ func TestTheAdvisedRightsAreEnough(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
-	send(t, addr, advised(t)...)
+	advised(t, addr)
 	as := []string{"-u", "redis://locktop:c4nary@" + addr}
 	doc, said := listedOn(t, append(as, "--lock", "some:*")...)
 	if len(doc.Locks) != 5 || said != "" {
@@ -74,6 +107,7 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
+	line := advised(t, addr)
 	for _, c := range []struct{ without, said string }{
 		{"-time", "this user may not send TIME"},
 		{"-info", "this user may not send INFO"},
@@ -84,11 +118,14 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 		{"-time -info -dbsize", "this user may not send DBSIZE, INFO, TIME"},
 		{"resetkeys %R~lock:*", "5 of the keys may not be read by this user"},
 	} {
-		argv := advised(t)
-		for _, word := range strings.Fields(c.without) {
-			argv = append(argv, word)
+		if c.without == "-hrandfield" && !knows(t, addr, "hrandfield") {
+			continue
 		}
-		send(t, addr, argv...)
+		var rules []string
+		for _, word := range line[3:] {
+			rules = append(rules, word.(string))
+		}
+		aUser(t, addr, "locktop", append(rules, strings.Fields(c.without)...)...)
 		doc, said := listedOn(t, "-u", "redis://locktop:c4nary@"+addr)
 		doc.lockNamed(t, "lock:a")
 		if strings.Count(said, "\n") > 1 || !strings.Contains(said, c.said) || c.said == "" && said != "" {
@@ -105,12 +142,12 @@ func TestAUserWhoMayReadAndScanSeesTheLocks(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
-	send(t, addr, "ACL", "SETUSER", "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")
+	aUser(t, addr, "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")
 	doc, said := listedOn(t, "-u", "redis://reader:c4nary@"+addr)
 	if len(doc.Locks) != 2 || !doc.Complete {
 		t.Errorf("%+v", doc)
 	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not send INFO, PUBSUB, TIME") {
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not send INFO, PUBSUB") { // and TIME, which Redis 6 lets readers send
 		t.Errorf("it says %q", said)
 	}
 }

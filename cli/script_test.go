@@ -39,6 +39,7 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 // commands of testscript they have:
 //
 //	redis COMMAND ARGUMENTS…   sends a command; arguments have the escapes of Go strings
+//	user NAME RULES…           makes a user with these rights, as far as the server has words for them
 //	keys NAME…                 expects exactly these keys on the server
 //	exits CODE ARGUMENTS…      runs locktop and expects that exit code
 //	lock KEY FIELD=VALUE…      looks for that lock in the JSON on stdout; a field is a path, as in
@@ -61,6 +62,7 @@ func scripts(name string, start func(server.TB) string) testscript.Params {
 		Condition: func(cond string) (bool, error) { return cond == name, nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"redis": scriptRedis,
+			"user":  scriptUser,
 			"keys":  scriptKeys,
 			"exits": scriptExits,
 			"lock":  scriptLock,
@@ -92,6 +94,10 @@ func scriptRedis(ts *testscript.TestScript, _ bool, args []string) {
 		argv[i] = raw
 	}
 	ts.Check(clientOf(ts).Do(context.Background(), argv...).Err())
+}
+
+func scriptUser(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(server.SetUser(context.Background(), clientOf(ts), args[0], args[1:]...))
 }
 
 func scriptKeys(ts *testscript.TestScript, _ bool, want []string) {

@@ -36,7 +36,7 @@ func leaked(texts map[string]string) []string {
 func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
-	send(t, addr, "ACL", "SETUSER", "ann", "on", ">"+canary, "~*", "&*", "+@all")
+	aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
 	stranger := server.ForTest(t).Addr() // knows nobody called ann
 	home := t.TempDir()
 	program, err := exec.LookPath("locktop")

@@ -295,14 +295,14 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 // A user whose rights are taken away is let in again, by and by.
 func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	c := server.ForTest(t)
-	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all")
+	aUser(t, c.Addr(), "ann", "on", ">pw", "~*", "&*", "+@all")
 	send(t, c.Addr(), "SET", "lock:a", token, "PX", "60000")
 	w := startWatch(t, "-u", "redis://ann:pw@"+c.Addr())
 	w.out.sees(t, `appeared lock:a`)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "off")
 	send(t, c.Addr(), "CLIENT", "KILL", "USER", "ann")
 	w.errors.sees(t, `^locktop: lost .*WRONGPASS.*; trying again until it is back$`)
-	send(t, c.Addr(), "ACL", "SETUSER", "ann", "on")
+	aUser(t, c.Addr(), "ann", "on")
 	w.errors.sees(t, `^locktop: back on .* after `)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "resetkeys", "~nothing")
 	w.errors.sees(t, `known locks may not be read any more`)
