@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 )
 
 // Dialer is a client's dialer, as go-redis' options take it.
@@ -22,13 +23,15 @@ type Link struct {
 	replies  chan struct{}
 	conns    map[net.Conn]struct{}
 	refuse   error
+	delay    func() time.Duration // of a packet; nil = none
+	hurry    chan struct{}        // closed to deliver at once what is delayed
 }
 
 // NewLink returns a flowing link over dial.
 func NewLink(dial Dialer) *Link {
 	flowing := make(chan struct{})
 	close(flowing)
-	return &Link{dial: dial, requests: flowing, replies: flowing, conns: make(map[net.Conn]struct{})}
+	return &Link{dial: dial, requests: flowing, replies: flowing, conns: make(map[net.Conn]struct{}), hurry: make(chan struct{})}
 }
 
 // Freeze holds back everything in both directions, on connections that exist
@@ -47,10 +50,47 @@ func (l *Link) FreezeReplies() {
 	l.replies = frozen(l.replies)
 }
 
-// Thaw delivers what was held back and lets everything flow again.
+// Delay has every packet from now on take as long as delay says when it is sent,
+// or until the one before it on its connection has arrived; nil is as before.
+func (l *Link) Delay(delay func() time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = delay
+}
+
+// due returns when a packet that is sent now arrives.
+func (l *Link) due() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.delay == nil {
+		return time.Time{}
+	}
+	return time.Now().Add(l.delay())
+}
+
+// await waits until a packet arrives.
+func (l *Link) await(due time.Time) {
+	l.mu.Lock()
+	hurry := l.hurry
+	l.mu.Unlock()
+	if wait := time.Until(due); !due.IsZero() && wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-hurry:
+		}
+	}
+}
+
+// Thaw delivers what was held back, or is delayed, and lets everything flow again,
+// without delay.
 func (l *Link) Thaw() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.delay = nil
+	close(l.hurry)
+	l.hurry = make(chan struct{})
 	for _, gate := range []chan struct{}{l.requests, l.replies} {
 		select {
 		case <-gate:
@@ -110,14 +150,18 @@ func (l *Link) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 // carry moves bytes from one connection to the other, while the gate lets them.
 // Whatever was read before an end is delivered before the other side ends.
 func (l *Link) carry(from, to net.Conn, gate func() chan struct{}) {
-	packets := make(chan []byte, 1024)
+	type packet struct {
+		bytes []byte
+		due   time.Time
+	}
+	packets := make(chan packet, 1024)
 	go func() {
 		defer close(packets)
 		for {
 			buf := make([]byte, 4096)
 			n, err := from.Read(buf)
 			if n > 0 {
-				packets <- buf[:n]
+				packets <- packet{buf[:n], l.due()}
 			}
 			if err != nil {
 				return
@@ -129,7 +173,8 @@ func (l *Link) carry(from, to net.Conn, gate func() chan struct{}) {
 		open := gate()
 		l.mu.Unlock()
 		<-open
-		if _, err := to.Write(p); err != nil {
+		l.await(p.due)
+		if _, err := to.Write(p.bytes); err != nil {
 			break
 		}
 	}

@@ -48,6 +48,26 @@ func TestAFrozenLinkDeliversWhenItThaws(t *testing.T) {
 	})
 }
 
+func TestADelayedLinkDeliversLater(t *testing.T) {
+	linked(t, func(t *testing.T, link *server.Link, rdb *redis.Client) {
+		ctx := context.Background()
+		rdb.Ping(ctx)
+		link.Delay(func() time.Duration { return time.Second })
+		began := time.Now()
+		if err := rdb.Ping(ctx).Err(); err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("%v after %v, want an answer after a second each way", err, time.Since(began))
+		}
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			link.Thaw()
+		}()
+		began = time.Now()
+		if err := rdb.Ping(ctx).Err(); err != nil || time.Since(began) != 500*time.Millisecond {
+			t.Errorf("%v after %v, want an answer with the thaw", err, time.Since(began))
+		}
+	})
+}
+
 func TestAFrozenReplyHidesADoneDeed(t *testing.T) {
 	linked(t, func(t *testing.T, link *server.Link, rdb *redis.Client) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
