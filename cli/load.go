@@ -58,7 +58,7 @@ func knobs() []knob {
 		{flag: "reads", key: "reads", usage: "`share` of readers, like 80%"},
 		{flag: "depth", key: "depth", usage: "`times` that a reentrant lock is entered"},
 		{flag: "patience", key: "patience", usage: "`time` after which a client gives up waiting (default never)"},
-		{flag: "conns", key: "conns", usage: "`number` of connections that the clients share (default 1)"},
+		{flag: "conns", key: "conns", usage: "`number` of connections: clients that share one queue in memory like goroutines of one process (default one for each client, 100 at most)"},
 		{flag: "seed", key: "seed", usage: "`number`: the same one makes the same choices"},
 	}
 }

@@ -19,7 +19,7 @@ const crowd = 64
 // Its rate is to be compared with that of BenchmarkBareLocks.
 func BenchmarkLoop(b *testing.B) {
 	r, err := New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
-		Clients: crowd, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
+		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
 	})
 	if err != nil {
 		b.Fatal(err)

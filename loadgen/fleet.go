@@ -28,7 +28,6 @@ type fleet struct {
 	flaw     string // what to blame otherwise
 	commands atomic.Int64
 
-	roots    []identity
 	oracle   *oracle
 	recorder *recorder
 	journal  *journal
@@ -40,6 +39,9 @@ type fleet struct {
 	cancel  context.CancelFunc
 	clients errgroup.Group
 	tasks   sync.WaitGroup // everything else that runs
+
+	opening sync.Mutex
+	roots   []identity // one for each connection, as far as they are needed
 
 	mu      sync.Mutex
 	stopped bool
@@ -93,13 +95,6 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 	if c.shared {
 		f.janitor.spare()
 	}
-	for range s.Conns {
-		root, err := f.open(newWire(&f.commands))
-		if err != nil {
-			return nil, errors.Join(err, f.hangUp())
-		}
-		f.roots = append(f.roots, root)
-	}
 	f.tasks.Go(func() { f.janitor.work(ctx) })
 	if err := f.resize(s.Clients); err != nil {
 		return nil, errors.Join(err, f.stop())
@@ -123,8 +118,21 @@ func (f *fleet) observe(e lock.Event) {
 	}
 }
 
-// root is where a client's identity is made from.
-func (f *fleet) root(number int) identity { return f.roots[number%len(f.roots)] }
+// root returns the identity that a client's own is made from: it has a connection.
+// Those before it have been asked for already.
+func (f *fleet) root(number int) (identity, error) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	number %= f.scenario.Load().Conns
+	for number >= len(f.roots) {
+		root, err := f.open(newWire(&f.commands))
+		if err != nil {
+			return nil, err
+		}
+		f.roots = append(f.roots, root)
+	}
+	return f.roots[number], nil
+}
 
 // note puts an event into the journal.
 func (f *fleet) note(e Event) { f.journal.note(e) }
@@ -185,7 +193,11 @@ func (f *fleet) admit(number int) error {
 		choices: newChoices(s.Seed, number),
 		plight:  newPlight(),
 	}
-	c.identity = f.root(number).as(c.persona())
+	root, err := f.root(number)
+	if err != nil {
+		return err
+	}
+	c.identity = root.as(c.persona())
 	if number < s.victims() {
 		if err := c.isolate(); err != nil {
 			return err
@@ -259,6 +271,8 @@ func (f *fleet) stop() error {
 
 // hangUp ends what the clients share.
 func (f *fleet) hangUp() error {
+	f.opening.Lock()
+	defer f.opening.Unlock()
 	var errs []error
 	for _, root := range f.roots {
 		errs = append(errs, root.close())

@@ -37,6 +37,7 @@ func openClassic(o opening) (identity, error) {
 	if !known {
 		return nil, fmt.Errorf("there is no lock of kind %q", o.scenario.Lock.Kind)
 	}
+	o.wire.pool = 1 // those who share it take turns
 	rdb, err := o.wire.over(o.servers.Redis)
 	if err != nil {
 		return nil, err

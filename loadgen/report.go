@@ -61,7 +61,11 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	m, v := r.Metrics, r.Verdict()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Scenario.Lock, r.Scenario.load())))
-	fmt.Fprintf(t, "\nclients\t%d, %s, seed %d\n", r.Scenario.Clients, rounded(m.Elapsed), r.Scenario.Seed)
+	fmt.Fprintf(t, "\nran\t%s, seed %d\n", rounded(m.Elapsed), r.Scenario.Seed)
+	for _, setting := range r.Scenario.settings() {
+		fmt.Fprintf(t, "%s\t%s\n", setting.name, plain(fmt.Sprint(setting.value)))
+	}
+	fmt.Fprintln(t)
 	fmt.Fprintf(t, "offered\t%d = %d arrivals + %d without a client\n", m.Offered(), m.Arrivals, m.Backlog)
 	fmt.Fprintf(t, "arrivals\t%d = %d acquired + %d timed out + %d refused + %d errors + %d still waiting\n",
 		m.Arrivals, m.Acquired, m.TimedOut, m.Refused, m.Errors, m.CutOff+int64(m.Waiting))
@@ -116,6 +120,42 @@ func (s Scenario) load() string {
 		return fmt.Sprintf("%g arrivals/s on %s", s.Rate, keys)
 	}
 	return fmt.Sprintf("%d clients on %s", s.Clients, keys)
+}
+
+// settings are what makes a run what it is, in words.
+func (s Scenario) settings() []pair {
+	all := []pair{{"clients", fmt.Sprintf("%d, %s", s.Clients, s.sharing())}, {"keys", s.Keys.flow()}}
+	if s.Rate > 0 {
+		all = append(all, pair{"rate", rateText(s.Rate)})
+	}
+	all = append(all, pair{"lock", s.Lock.flow()}, pair{"hold", s.Hold}, pair{"think", s.Think})
+	if s.Reads > 0 {
+		all = append(all, pair{"reads", percent(s.Reads)})
+	}
+	if s.Depth > 1 {
+		all = append(all, pair{"depth", s.Depth})
+	}
+	if s.Patience > 0 {
+		all = append(all, pair{"patience", short(s.Patience)})
+	}
+	for _, stage := range s.Stages {
+		all = append(all, pair{"stage", stage.flow()})
+	}
+	for _, fault := range s.Faults {
+		all = append(all, pair{"fault", fault.flow()})
+	}
+	for _, threshold := range s.Thresholds {
+		all = append(all, pair{"threshold", threshold})
+	}
+	return all
+}
+
+// sharing says how the clients share connections.
+func (s Scenario) sharing() string {
+	if s.Clients <= s.Conns {
+		return "each with a connection of its own, like a process"
+	}
+	return fmt.Sprintf("on %d connections: those that share one queue in memory, like goroutines of one process", s.Conns)
 }
 
 // costText says what a hold costs, as far as that is known.
@@ -210,6 +250,10 @@ type jsonReport struct {
 	Seed       uint64             `json:"seed"`
 	Began      time.Time          `json:"began"`
 	Elapsed    float64            `json:"elapsed_ms"`
+	Scenario   string             `json:"scenario"` // as a file
+	Clients    int                `json:"clients"`
+	Conns      int                `json:"conns"`
+	Keys       int                `json:"keys"`
 	Counts     map[string]int64   `json:"counts"`
 	Latencies  map[string]jsonLat `json:"latencies"`
 	Figures    map[string]float64 `json:"figures"`
@@ -276,6 +320,8 @@ func (r Report) document() jsonReport {
 	doc := jsonReport{
 		Name: name(r.Scenario), Lock: r.Scenario.Lock.String(), Seed: r.Scenario.Seed,
 		Began: m.Began.UTC(), Elapsed: ms(m.Elapsed),
+		Scenario: string(r.Scenario.Marshal()),
+		Clients:  r.Scenario.Clients, Conns: min(r.Scenario.Conns, r.Scenario.Clients), Keys: r.Scenario.Keys.N,
 		Counts: m.counts(), Violations: m.violations(),
 		Figures: map[string]float64{
 			"throughput_per_s": m.Throughput(), "commands_per_hold": m.CommandsPerHold(),

@@ -63,7 +63,7 @@ type Scenario struct {
 	Reads    float64       // share of readers, 0 to 1; for kinds that know them
 	Depth    int           // how often a reentrant lock is entered; default 1
 	Patience time.Duration // gives up waiting after this; 0 = never
-	Conns    int           // connections that the clients share; default 1
+	Conns    int           // how many connections there are at most, as many as processes would have: up to so many clients each have one of their own, further ones share them, and those that share one queue in memory like goroutines of one process; default 100
 
 	Stages     []Stage
 	Faults     []Fault     // in the order of their times
@@ -120,7 +120,7 @@ func (s Scenario) WithDefaults() Scenario {
 	s.Hold = s.Hold.or(Exp(20 * time.Millisecond))
 	s.Think = s.Think.or(Exp(50 * time.Millisecond))
 	s.Depth = cmp.Or(s.Depth, 1)
-	s.Conns = cmp.Or(s.Conns, 1)
+	s.Conns = cmp.Or(s.Conns, defaultConns)
 	s.Seed = cmp.Or(s.Seed, rand.Uint64())
 	s.Stages = slices.Clone(s.Stages)
 	s.Faults = slices.Clone(s.Faults)
@@ -195,8 +195,12 @@ func (s Scenario) Validate() error {
 	return s.validateLists()
 }
 
-// maxConns bounds what a run may take of a server's connections.
-const maxConns = 1000
+// A run takes up to maxConns of a server's connections, each for commands and for
+// messages, and without a word from the user up to defaultConns.
+const (
+	maxConns     = 1000
+	defaultConns = 100
+)
 
 func (s Scenario) validateLists() error {
 	for i, l := range s.Versus {

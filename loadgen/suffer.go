@@ -158,6 +158,8 @@ func (c *client) die(stay context.Context) {
 	}
 	pause(stay, length)
 	c.wire = nil
-	c.identity = f.root(c.number).as(c.persona())
+	if root, err := f.root(c.number); err == nil { // it was opened when the client was admitted
+		c.identity = root.as(c.persona())
+	}
 	f.recorder.revive(c.number)
 }

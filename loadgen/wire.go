@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 // as with TCP. It counts the commands that go over it. Safe for concurrent use.
 type wire struct {
 	commands *atomic.Int64
+	pool     int // connections of a client over it; 0 = as the server's options say
 
 	mu            sync.Mutex
 	sending       chan struct{} // closed: requests flow
@@ -107,6 +109,7 @@ func (w *wire) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 		return w.overOne(c), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
+		o.PoolSize = cmp.Or(w.pool, o.PoolSize)
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 		}
@@ -118,6 +121,7 @@ func (w *wire) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 
 func (w *wire) overOne(c *redis.Client) *redis.Client {
 	o := *c.Options()
+	o.PoolSize = cmp.Or(w.pool, o.PoolSize)
 	o.Dialer = w.through(o.Dialer)
 	// These serve one client only.
 	o.PushNotificationProcessor = nil

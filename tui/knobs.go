@@ -41,8 +41,13 @@ func allKnobs() []knob {
 			},
 		},
 		{
-			name:  "clients",
-			value: func(s loadgen.Scenario) string { return count(s.Clients) },
+			name: "clients",
+			value: func(s loadgen.Scenario) string {
+				if s.Conns > 0 && s.Clients > s.Conns { // further ones queue in memory, like goroutines of one process
+					return count(s.Clients) + " on " + several(s.Conns, "connection")
+				}
+				return count(s.Clients)
+			},
 			turn:  func(s *loadgen.Scenario, d int) { s.Clients = step(s.Clients, d) },
 			typed: func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
 		},

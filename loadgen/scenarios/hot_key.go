@@ -10,7 +10,7 @@ import (
 func hotKey() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "hot-key",
-		Caption: "Two hundred clients want fifty locks, and most of them want the first few. " +
+		Caption: "Two hundred clients on a hundred connections want fifty locks, and most of them want the first few. " +
 			"Nobody is ever inside with somebody else, but the queue for the hot key sets how long everybody waits.",
 		Watch:    "wait p99 against p50, and how busy the first key is",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex},

@@ -1,0 +1,67 @@
+package loadgen
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// connections returns how many connections a server has.
+func connections(t *testing.T, rdb *redis.Client) int {
+	t.Helper()
+	all, err := rdb.ClientList(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(all, "\n")
+}
+
+func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) {
+	for _, c := range []struct {
+		kind            Kind
+		conns           int
+		atLeast, atMost int // connections, for twelve clients and then for thirty
+	}{
+		{Mutex, 0, 1, 2},
+		{"classic/blind-delete", 0, 1, 1},
+		{Mutex, 1, 0, 0},
+		{"classic/blind-delete", 1, 0, 0},
+	} {
+		rdb := connect(t, server.ForTest(t).Addr())
+		s := busy
+		s.Clients, s.Conns, s.Lock.Kind = 12, c.conns, c.kind
+		s.Keys.N = 1
+		r := started(t, rdb, s)
+		const ours = 3 // of the test, and of what looks after the run
+		for _, clients := range []int{12, 30} {
+			r.SetClients(clients)
+			before := r.Metrics().Acquired
+			until(t, r, "all clients at work", func(m Metrics) bool { return m.Clients == clients && m.Acquired > before+300 })
+			got := connections(t, rdb)
+			if got < max(1, clients*c.atLeast) || got > max(2, clients*c.atMost)+ours {
+				t.Errorf("%s, conns %d: %d clients have %d connections", c.kind, c.conns, clients, got)
+			}
+		}
+		stop(t, r)
+	}
+}
+
+// A report says what was run: from it alone the run can be made again.
+func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
+	for want, s := range map[string]Scenario{
+		"7, each with a connection of its own": {Clients: 7},
+		"300, on 100 connections":              {Clients: 300},
+		"7, on 2 connections":                  {Clients: 7, Conns: 2},
+	} {
+		var text strings.Builder
+		if err := (Report{Scenario: s.WithDefaults()}).WriteText(&text, strings.Clone); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
