@@ -275,6 +275,7 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 				{Kind: keyspace.ServerLost, At: at(4), Text: "refused"},
 				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was started again"},
 			}},
+			picks: &selection{},
 			notes: notes{to: said},
 			title: "redis://redis.test",
 		}
