@@ -23,14 +23,15 @@ type hold struct {
 	mu       sync.Mutex
 	ctx      context.Context // ends with the hold; nil before somebody asks for it
 	cancel   context.CancelCauseFunc
-	entries  int           // leases that were not unlocked; 0 = over
-	dropped  int           // of these, how many nobody can unlock any more
-	sent     time.Time     // before the request that the deadline counts from
-	ttl      time.Duration // granted by that request
+	entries  int              // leases that were not unlocked; 0 = over
+	dropped  int              // of these, how many nobody can unlock any more
+	sent     time.Time        // before the request that the deadline counts from
+	ttl      time.Duration    // what that request is good for
+	asking   *expiryRequest   // the last, while no other one may be sent; else nil
+	expiries []*expiryRequest // those of which it is not known what became of them
 	renewals int
-	renewAt  time.Time     // zero = no more
-	renewing chan struct{} // closed when the renewal in flight is over; nil = none
-	cause    error         // why it ended; nil while it is ours
+	renewAt  time.Time // zero = no more
+	cause    error     // why it ended; nil while it is ours
 
 	slot int // place in the keeper's heap, −1 = none; the keeper's
 	due  time.Time
@@ -39,7 +40,7 @@ type hold struct {
 func newHold(t *target, token string, fence int64, sent time.Time) *hold {
 	h := &hold{client: t.client, form: t.form, key: t.key, token: token, fence: fence, opts: t.opts,
 		began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
-	h.renewAt = h.nextRenewal(sent)
+	h.renewAt = h.nextRenewal()
 	return h
 }
 
@@ -70,58 +71,25 @@ func (h *hold) why() error {
 	return h.cause
 }
 
-// extend implements [Lease.Extend].
+// extend implements [Lease.Extend]. After a request that was lost on its way it asks
+// until the server must have had that.
 func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
-	sent, err := h.beginExtend(ttl)
-	if err != nil {
-		return fmt.Errorf("extend lock %q: %w", h.key, err)
-	}
-	reply, err := h.form.extend(ctx, h.token, ttl).wait(ctx)
-	if err != nil {
-		return describe("extend", h.key, err)
-	}
-	if err := h.extended(sent, ttl, reply); err != nil {
-		return fmt.Errorf("extend lock %q: %w", h.key, err)
-	}
-	return nil
-}
-
-// beginExtend makes sure that the deadline is never later than what the server
-// may be told next.
-func (h *hold) beginExtend(ttl time.Duration) (sent time.Time, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	if err := h.ended(now); err != nil {
-		return now, err
-	}
-	if now.Add(usable(ttl)).Before(h.deadline()) {
-		h.sent, h.ttl = now, ttl
-		h.client.keeper.move(h)
-	}
-	return now, nil
-}
-
-// extended takes in the reply to an extension, or another entry, that was sent
-// then.
-func (h *hold) extended(sent time.Time, ttl time.Duration, reply any) error {
-	if reply != int64(1) {
-		return h.lose()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	if err := h.ended(now); err != nil {
-		// The server revived what is already over here: take it back, unless the
-		// release is on its way, which would find nothing and take that for a loss.
-		if h.cause != ErrReleased && h.cause != ErrClosed {
-			h.client.undo(h.form, h.token, now.Add(ttl))
+	for range 1 + pastAfter {
+		q, err := h.beginExpiry(ctx, ttl)
+		if err != nil {
+			return fmt.Errorf("extend lock %q: %w", h.key, err)
 		}
-		return err
+		reply, err := h.form.extend(ctx, h.token, ttl).wait(ctx)
+		whole, over := h.endExpiry(q, reply, err)
+		switch {
+		case err != nil:
+			return describe("extend", h.key, err)
+		case over != nil:
+			return fmt.Errorf("extend lock %q: %w", h.key, over)
+		case whole:
+			return nil
+		}
 	}
-	h.sent, h.ttl = sent, ttl
-	h.renewAt = h.nextRenewal(sent)
-	h.client.keeper.move(h)
 	return nil
 }
 
@@ -138,23 +106,25 @@ func (h *hold) inOrder(ctx context.Context) (done func()) {
 // enter adds an entry. The hold is renewed by it.
 func (h *hold) enter(ctx context.Context) error {
 	defer h.inOrder(ctx)()
-	sent, entries, err := h.addEntry()
+	q, err := h.beginExpiry(ctx, 0)
 	if err != nil {
 		return err
 	}
 	var held *HeldError
-	reply, err := h.form.acquire(ctx, h.token, h.opts.TTL, entries).wait(ctx)
+	reply, err := h.form.acquire(ctx, h.token, q.ttl, h.addEntry()).wait(ctx)
 	if err == nil {
 		held, _, err = heldBy(h.key, reply)
 	}
+	granted := int64(1)
+	if held != nil {
+		granted = 0 // somebody else's by now
+	}
+	_, over := h.endExpiry(q, granted, err)
 	if err != nil {
 		h.entryFailed()
 		return describe("enter", h.key, err)
 	}
-	if held != nil {
-		return h.lose() // somebody else's by now
-	}
-	return h.extended(sent, h.opts.TTL, int64(1))
+	return over
 }
 
 // enterAgain takes a further lease of the hold, for a request.
@@ -169,14 +139,12 @@ func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	return newEntry(h), nil
 }
 
-func (h *hold) addEntry() (sent time.Time, entries int, err error) {
+// addEntry counts another entry, and returns how many there are.
+func (h *hold) addEntry() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	sent = time.Now()
-	if err = h.ended(sent); err == nil {
-		h.entries++
-	}
-	return sent, h.entries, err
+	h.entries++
+	return h.entries
 }
 
 // entryFailed takes an entry off that nobody got. If the server counts it, the next
@@ -195,7 +163,7 @@ func (h *hold) entryFailed() {
 // leave gives back one entry, and with the last one the lock.
 func (h *hold) leave(ctx context.Context) error {
 	done := h.inOrder(ctx)
-	left, renewing, err := h.dropEntry()
+	left, asking, err := h.dropEntry()
 	if err != nil {
 		done()
 		return fmt.Errorf("unlock %q: %w", h.key, err)
@@ -208,8 +176,12 @@ func (h *hold) leave(ctx context.Context) error {
 	if err != nil {
 		return describe("unlock", h.key, err)
 	}
-	if renewing != nil {
-		<-renewing // it travelled ahead of the release, so its reply is here too
+	if asking != nil { // it travelled ahead of the release, so its reply is here too
+		select {
+		case <-asking.over:
+		case <-ctx.Done():
+			return describe("unlock", h.key, ctx.Err())
+		}
 	}
 	if reply != nil {
 		if left == 0 {
@@ -226,7 +198,7 @@ func (h *hold) leave(ctx context.Context) error {
 }
 
 // dropEntry takes one entry off; with the last one the hold ends on this side.
-func (h *hold) dropEntry() (left int, renewing chan struct{}, err error) {
+func (h *hold) dropEntry() (left int, asking *expiryRequest, err error) {
 	h.mu.Lock()
 	if err := h.ended(time.Now()); err != nil {
 		h.mu.Unlock()
@@ -235,13 +207,13 @@ func (h *hold) dropEntry() (left int, renewing chan struct{}, err error) {
 	h.entries--
 	left = h.entries
 	if left == 0 {
-		h.cause, renewing = ErrReleased, h.renewing
+		h.cause, asking = ErrReleased, h.asking
 	}
 	h.mu.Unlock()
 	if left == 0 {
 		h.close()
 	}
-	return left, renewing, nil
+	return left, asking, nil
 }
 
 // finish ends the hold for a reason other than its release. It returns false if
@@ -297,6 +269,11 @@ func (h *hold) report(kind EventKind) {
 // server whose clock runs up to 1 % fast, and for its expiring by whole
 // milliseconds.
 func usable(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+
+// lasting is a TTL, in whole milliseconds, of which at least d is usable.
+func lasting(d time.Duration) time.Duration {
+	return (d + d/99 + 4*time.Millisecond).Truncate(time.Millisecond)
+}
 
 // deadline is the end of the hold: its time, or its longest hold.
 func (h *hold) deadline() time.Time {

@@ -144,9 +144,11 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 	sent := time.Now()
 	var held *HeldError
 	var fence int64
-	reply, err := send(token).wait(ctx)
+	request := send(token)
+	reply, err := request.wait(ctx)
 	if err == nil {
 		held, fence, err = heldBy(t.key, reply)
+		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
 		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
@@ -165,6 +167,15 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 		return nil, err
 	}
 	return t.begin(r, token, fence, sent)
+}
+
+// sinceWritten returns when a request was written, to a connection that may have had
+// to be made first, or sent if that is not known: the server has not done it before.
+func sinceWritten(request pending, sent time.Time) time.Time {
+	if r, ok := request.(interface{ writtenAt() time.Time }); ok {
+		return later(r.writtenAt(), sent)
+	}
+	return sent
 }
 
 // begin takes possession of a lock that was granted to a request sent then. A

@@ -92,6 +92,10 @@ func keysOf(key string, fence bool) []string {
 }
 
 func (f *mutexForm) acquire(ctx context.Context, token string, ttl time.Duration, _ int) pending {
+	return f.ask(ctx, token, ttl)
+}
+
+func (f *mutexForm) ask(ctx context.Context, token string, ttl time.Duration) *call {
 	return mutexAcquire.send(ctx, f.wire, f.keys, token, ttl.Milliseconds())
 }
 
@@ -100,7 +104,7 @@ func (f *mutexForm) acquire(ctx context.Context, token string, ttl time.Duration
 func (f *mutexForm) bid(ctx context.Context, token string, ttl time.Duration) pending {
 	return &bid{
 		call:   sendPlain(ctx, f.wire, "set", f.keys[0], token, "nx", "px", ttl.Milliseconds()),
-		refuse: func(ctx context.Context) pending { return f.acquire(ctx, token, ttl, 1) },
+		refuse: func(ctx context.Context) *call { return f.ask(ctx, token, ttl) },
 	}
 }
 
@@ -119,7 +123,7 @@ func (f *mutexForm) channel() string { return f.free }
 // SET NX does not know its own token; but it is never sent twice.
 type bid struct {
 	*call
-	refuse func(context.Context) pending
+	refuse func(context.Context) *call
 }
 
 // wait implements [pending].
@@ -131,5 +135,6 @@ func (b *bid) wait(ctx context.Context) (any, error) {
 	case reply == okReply:
 		return int64(0), nil
 	}
-	return b.refuse(ctx).wait(ctx)
+	b.call = b.refuse(ctx)
+	return b.call.wait(ctx)
 }

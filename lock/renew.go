@@ -1,10 +1,12 @@
 package lock
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -111,21 +113,42 @@ func (t *transport) keep() {
 		}
 		due, next := t.keeper.takeDue(time.Now())
 		timer.Reset(next) // first: what goes back into the heap may wake us sooner
-		var batch []*hold
+		var batch []renewal
 		for _, h := range due {
-			if h.attend(time.Now()) {
-				batch = append(batch, h)
+			if q := h.attend(time.Now()); q != nil {
+				batch = append(batch, renewal{h, q})
 			}
 		}
-		if len(batch) > 0 {
-			t.tasks.spawn(func() { t.renew(batch) })
+		for _, part := range t.batches(batch) {
+			t.tasks.spawn(func() { t.renew(part) })
 		}
 	}
 }
 
-// attend looks after one hold and puts it back into the heap, unless it is
-// over. It reports whether it is to be renewed now.
-func (h *hold) attend(now time.Time) bool {
+// renewal is a hold to be renewed, by a request that is noted already.
+type renewal struct {
+	*hold
+	request *expiryRequest
+}
+
+// batches parts renewals into those that go together: with the same patience and, as
+// the nodes of a cluster must not wait for each other, over one connection.
+func (t *transport) batches(all []renewal) [][]renewal {
+	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.opts.TTL, b.opts.TTL) })
+	var parts [][]renewal
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && !t.wire.clustered() && all[n].opts.TTL == all[0].opts.TTL {
+			n++
+		}
+		parts, all = append(parts, all[:n]), all[n:]
+	}
+	return parts
+}
+
+// attend looks after one hold and puts it back into the heap, unless it is over. It
+// returns the request for its renewal if that is to be sent now, else nil.
+func (h *hold) attend(now time.Time) *expiryRequest {
 	h.mu.Lock()
 	if err := h.ended(now); err != nil {
 		over := h.cause == nil
@@ -133,42 +156,52 @@ func (h *hold) attend(now time.Time) bool {
 		if over && h.finish(err) {
 			h.report(Expired)
 		}
-		return false
+		return nil
 	}
 	defer h.mu.Unlock()
 	if h.dropped >= h.entries {
 		h.renewAt = time.Time{}
 	}
-	renew := !h.renewAt.IsZero() && !now.Before(h.renewAt) && h.renewing == nil
-	if renew {
-		h.renewing = make(chan struct{})
-	}
 	h.client.keeper.add(h)
-	return renew
+	if h.renewAt.IsZero() || now.Before(h.nextRequest()) {
+		return nil
+	}
+	return h.askExpiry(now, h.opts.TTL)
 }
 
-// renew prolongs a batch of holds in one pipeline. What is not answered in
-// time is tried again while they last, on another connection if there was time
-// enough.
-func (t *transport) renew(batch []*hold) {
-	sent := time.Now()
-	ctx, cancel := context.WithTimeout(t.alive, renewalPatience(batch, sent))
+// renew prolongs a batch of holds in one pipeline. What is not answered in time is
+// tried again while they last, on another connection if there was time enough; an
+// answer that comes later still counts.
+func (t *transport) renew(batch []renewal) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.alive, renewalPatience(batch, began))
 	defer cancel()
 	requests := make([]pending, len(batch))
 	for i, h := range batch {
-		requests[i] = h.form.extend(ctx, h.token, h.opts.TTL)
+		requests[i] = h.form.extend(ctx, h.token, h.request.ttl)
 	}
-	silent := false
 	for _, p := range requests {
 		_ = p.settle(ctx) // all of them first: what must be sent again goes together, too
 	}
+	var late []int
 	for i, h := range batch {
 		reply, err := requests[i].wait(ctx)
-		silent = silent || errors.Is(err, context.DeadlineExceeded)
-		h.renewed(sent, reply, err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			h.tryAgain(h.request)
+			late = append(late, i)
+			continue
+		}
+		h.renewed(h.request, reply, err)
 	}
-	if silent && time.Since(sent) >= silence {
+	if len(late) > 0 && time.Since(began) >= silence {
 		t.wire.redial()
+	}
+	for _, i := range late {
+		h := batch[i]
+		limit, cancel := context.WithDeadline(t.alive, h.request.sent.Add(h.request.ttl))
+		reply, err := requests[i].wait(limit)
+		cancel()
+		h.renewed(h.request, reply, err)
 	}
 }
 
@@ -176,46 +209,48 @@ func (t *transport) renew(batch []*hold) {
 // connections are given up. It may stand still, and another have taken its place.
 const silence = time.Second
 
-// renewalPatience is how long to wait for the replies to a batch: a sixth of
-// the shortest TTL, so that there is time for another try.
-func renewalPatience(batch []*hold, now time.Time) time.Duration {
-	patience := batch[0].opts.TTL
+// renewalPatience is how long to wait for the replies to a batch before the next try:
+// a sixth of the TTL, so that there is time for another one.
+func renewalPatience(batch []renewal, now time.Time) time.Duration {
+	patience := batch[0].opts.TTL / 6
 	for _, h := range batch {
 		h.mu.Lock()
-		patience = min(patience, h.opts.TTL/6, h.deadline().Sub(now))
+		patience = min(patience, h.deadline().Sub(now))
 		h.mu.Unlock()
 	}
 	return max(patience, time.Millisecond)
 }
 
-// renewed takes in the outcome of a renewal that was sent then.
-func (h *hold) renewed(sent time.Time, reply any, err error) {
+// renewed takes in the outcome of a renewal.
+func (h *hold) renewed(q *expiryRequest, reply any, err error) {
 	at := time.Now() // before an Unlock that waits for this goes on
-	due := h.doneRenewing(sent, err)
-	if err != nil {
-		return
-	}
-	if h.extended(sent, h.opts.TTL, reply) != nil {
-		return
-	}
-	h.client.tell(Event{Kind: Renewed, At: at, Key: h.key, Owner: h.client.owner, Token: h.token, Late: sent.Sub(due)})
-}
-
-// doneRenewing marks the renewal in flight as over and returns when it was due.
-// After an error the next try is soon.
-func (h *hold) doneRenewing(sent time.Time, err error) (due time.Time) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.renewing)
-	h.renewing = nil
-	due = h.renewAt
+	due := h.renewAt
 	if err == nil {
 		h.renewals++
-		return due
 	}
-	h.renewAt = time.Now().Add(h.opts.TTL / 20)
-	h.client.keeper.move(h)
-	return due
+	h.mu.Unlock()
+	if err != nil {
+		h.tryAgain(q)
+	}
+	if _, over := h.endExpiry(q, reply, err); over != nil || err != nil {
+		return
+	}
+	h.client.tell(Event{Kind: Renewed, At: at, Key: h.key, Owner: h.client.owner, Token: h.token, Late: max(q.sent.Sub(due), 0)})
+}
+
+// tryAgain has another renewal be sent soon after one that failed, or that is not
+// answered yet.
+func (h *hold) tryAgain(q *expiryRequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if q.passedBy {
+		return
+	}
+	if !h.renewAt.IsZero() {
+		h.renewAt = time.Now().Add(h.opts.TTL / 20)
+	}
+	h.giveWay(q)
 }
 
 // abandon notes that a lease was dropped: once nobody can unlock the hold, it is
@@ -233,23 +268,44 @@ const beats = 64
 
 // What follows needs h.mu.
 
-// nextRenewal returns when to renew a hold whose last request was sent then:
-// up to a twentieth early, so that holds taken together drift apart, and at most
-// a beat before that. Zero when the bounds forbid another.
-func (h *hold) nextRenewal(sent time.Time) time.Time {
+// nextRenewal returns when to renew a hold whose deadline is known: Every after the
+// request that it counts from, or later by what Extend has put on top of the TTL. Up
+// to a twentieth early, so that holds taken together drift apart, and at most a beat
+// before that. Zero when the bounds forbid another.
+func (h *hold) nextRenewal() time.Time {
 	r := h.opts.Renew
 	if r.Off || r.Max > 0 && h.renewals >= r.Max {
 		return time.Time{}
 	}
-	at := sent.Add(r.Every - rand.N(r.Every/20+1))
-	return h.client.keeper.beat(at, max(r.Every/beats, 1))
+	every := r.Every
+	if every >= usable(h.ttl) { // shortened by Extend
+		every = h.ttl / 3
+	}
+	at := h.sent.Add(max(h.ttl-h.opts.TTL, 0) + every - rand.N(every/20+1))
+	return h.client.keeper.beat(at, max(every/beats, 1))
+}
+
+// nextRequest returns when to renew a hold that is to be renewed, if not before its
+// deadline. A request that is under way is left a sixth of the TTL.
+func (h *hold) nextRequest() time.Time {
+	if q := h.asking; q != nil {
+		return later(h.renewAt, q.sent.Add(h.opts.TTL/6))
+	}
+	return h.renewAt
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // nextDue returns when the hold needs attention next.
 func (h *hold) nextDue() time.Time {
 	due := h.deadline()
-	if h.renewing == nil && !h.renewAt.IsZero() && h.renewAt.Before(due) {
-		due = h.renewAt
+	if !h.renewAt.IsZero() && h.nextRequest().Before(due) {
+		due = h.nextRequest()
 	}
 	return due
 }

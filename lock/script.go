@@ -96,6 +96,10 @@ func (c *call) settle(ctx context.Context) error {
 	return err
 }
 
+// writtenAt returns when the command was written that came to something, zero if that
+// is not known. It is called after wait.
+func (c *call) writtenAt() time.Time { return c.cmd.written }
+
 // While a lock's keys move to another node of a cluster, a call is sent this
 // often, for so long.
 const (

@@ -59,6 +59,10 @@ func (x *session) ended() bool {
 
 // write sends commands. Calls must not overlap.
 func (x *session) write(out []byte, commands ...*command) {
+	now := time.Now()
+	for _, c := range commands {
+		c.written = now
+	}
 	x.mu.Lock()
 	err := x.err
 	if err == nil {

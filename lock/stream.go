@@ -254,8 +254,9 @@ func (c *command) wait(ctx context.Context) error {
 	if c.listener != nil {
 		return c.err
 	}
-	if c.alone != nil && !c.finished() {
-		c.alone.read(ctx, c)
+	if x := c.alone; x != nil && !c.finished() {
+		c.alone = nil // who waits again leaves the reading to the session
+		x.read(ctx, c)
 	}
 	if c.finished() {
 		return c.err

@@ -42,6 +42,7 @@ type command struct {
 	listener listener
 
 	// The stream's.
+	written  time.Time     // before it was; zero = not known
 	done     chan struct{} // closed once value or err is set; nil with a listener
 	err      error
 	alone    *session // on which it was written while nothing else was under way; else nil

@@ -1,0 +1,244 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// covered fails the test if a lease is valid for longer than its key is there.
+func (r *rig) covered(lease *lock.Lease) {
+	r.Helper()
+	left := time.Until(lease.Deadline()) // first: then the server is not behind
+	if ttl := r.rdb.PTTL(ctx, lease.Key()).Val(); lease.Valid() && ttl < left {
+		r.Fatalf("the lease of %q is valid for %v, its key lives for %v", lease.Key(), left, ttl)
+	}
+}
+
+// What was extended beyond the TTL is neither cut short by the next renewal or entry,
+// nor outlives its key when their replies are lost.
+func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, o := r.client(lock.Config{}), lock.Options{TTL: time.Second}
+		again := c.Reentrant("reentrant", o)
+		side := c.RW("rw", o)
+		for _, l := range []lock.Locker{c.Mutex("mutex", o), c.Fair("fair", o), again, side.Writer()} {
+			lease, err := l.Lock(ctx)
+			r.must(err)
+			r.must(lease.Extend(ctx, 30*time.Second))
+			time.Sleep(5 * time.Second)
+			if left := time.Until(lease.Deadline()); left < 24*time.Second {
+				r.Errorf("%s: of 30 s %v are left after 5 s", lease.Key(), left)
+			}
+			if l == lock.Locker(again) || lease.Key() == "rw" {
+				entry, err := l.TryLock(ctx)
+				r.must(err)
+				if left := time.Until(lease.Deadline()); left < 24*time.Second {
+					r.Errorf("%s: of 25 s %v are left after another entry", lease.Key(), left)
+				}
+				r.must(entry.Unlock(ctx))
+				r.link.FreezeReplies()
+				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				_, _ = l.TryLock(short)
+				cancel()
+			}
+			r.link.FreezeReplies()
+			for range 400 { // beyond the next renewal
+				if lease.Key() != "rw" { // its key is a hash with deadlines of its own
+					r.covered(lease)
+				}
+				time.Sleep(70 * time.Millisecond)
+			}
+			r.link.Thaw()
+			if err := lease.Unlock(ctx); err != nil && lease.Valid() {
+				r.Error(err)
+			}
+		}
+	})
+}
+
+func TestAnExtendedRedlockLastsAsLongAsItsCopies(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 20 * time.Millisecond})
+		r.warm(q)
+		lease, err := q.Redlock("orders", lock.Options{TTL: time.Second}).Lock(ctx)
+		r.must(err)
+		r.must(lease.Extend(ctx, 30*time.Second))
+		for _, l := range r.links {
+			l.FreezeReplies()
+		}
+		for range 400 {
+			left, kept := time.Until(lease.Deadline()), 0
+			for _, rdb := range r.rdbs {
+				if rdb.PTTL(ctx, "orders").Val() >= left {
+					kept++
+				}
+			}
+			if lease.Valid() && kept < 2 {
+				r.Fatalf("the lease is valid for %v, and %d copies are", left, kept)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
+// A renewal and a shorter Extend are on their way together; whichever reply is taken
+// in last, the later request counts.
+func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
+	for range 20 {
+		inBubble(t, func(r *rig) {
+			c := r.client(lock.Config{})
+			leases := make([]*lock.Lease, 32)
+			for i := range leases {
+				var err error
+				leases[i], err = c.Mutex(fmt.Sprint("orders", i), lock.Options{TTL: 12 * time.Second}).Lock(ctx)
+				r.must(err)
+			}
+			r.link.FreezeReplies()
+			time.Sleep(4100 * time.Millisecond) // the renewals are out
+			var all sync.WaitGroup
+			for _, l := range leases {
+				all.Go(func() { r.must(l.Extend(ctx, 3*time.Second)) })
+			}
+			time.Sleep(10 * time.Millisecond)
+			r.link.Thaw()
+			all.Wait()
+			synctest.Wait()
+			for _, l := range leases {
+				if left := time.Until(l.Deadline()); left > 3*time.Second {
+					r.Fatalf("valid for %v after Extend(3s)", left)
+				}
+				r.covered(l)
+			}
+		})
+	}
+}
+
+// As above, but it is a node of the others' that keeps replies back.
+func TestAFrozenNodeKeepsNothingBackFromLeasesOnOthers(t *testing.T) {
+	t.Parallel()
+	r := onCluster(t, server.ClusterOptions{NodeTimeout: time.Minute})
+	c := r.client(lock.Config{})
+	o := lock.Options{TTL: 6 * time.Second, Renew: lock.Renew{Every: time.Second}}
+	frozen := r.master("0")
+	var there, elsewhere []*lock.Lease
+	for i := 0; len(there) < 10 || len(elsewhere) < 10; i++ {
+		lease, err := c.Mutex(fmt.Sprint(i), o).TryLock(ctx)
+		r.must(err)
+		if r.master(lease.Key()) == frozen {
+			there = append(there, lease)
+		} else {
+			elsewhere = append(elsewhere, lease)
+		}
+	}
+	node := r.nodes.Node(frozen)
+	r.must(node.Freeze())
+	t.Cleanup(func() { _ = node.Continue() })
+	var all sync.WaitGroup
+	for _, l := range elsewhere {
+		all.Go(func() { r.extendWhileRenewed(l) })
+	}
+	all.Wait()
+	r.must(node.Continue())
+	for _, l := range there {
+		_ = l.Unlock(ctx)
+	}
+}
+
+// extendWhileRenewed shortens a lease as soon as its server has renewed it, and checks
+// that it does not outlive its key.
+func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
+	was := r.rdb.PTTL(ctx, l.Key()).Val()
+	r.until("a renewal", func() bool {
+		ttl := r.rdb.PTTL(ctx, l.Key()).Val()
+		renewed := ttl > was
+		was = ttl
+		return renewed
+	})
+	short, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	began := time.Now()
+	if err := l.Extend(short, 2*time.Second); err != nil {
+		r.Error(err)
+	}
+	for time.Since(began) < 1500*time.Millisecond {
+		deadline := l.Deadline()
+		ttl := r.rdb.PTTL(ctx, l.Key()).Val()
+		if left := time.Until(deadline); ttl < left {
+			r.Errorf("%v after Extend(2s) the lease is valid for %v, its key lives for %v", time.Since(began), left, ttl)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	began = time.Now()
+	if err := l.Unlock(short); err != nil {
+		r.Error(err)
+	}
+	if took := time.Since(began); took > 500*time.Millisecond {
+		r.Errorf("Unlock on a healthy node took %v", took)
+	}
+}
+
+// The round trip takes longer than a sixth of the TTL.
+func TestALateReplyToARenewalCounts(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.link.Delay(func() time.Duration { return 100 * time.Millisecond })
+		c := r.client(lock.Config{})
+		lease, err := c.Mutex("orders", lock.Options{TTL: time.Second}).Lock(ctx)
+		r.must(err)
+		brief, err := c.Mutex("brief", lock.Options{TTL: 900 * time.Millisecond}).Lock(ctx)
+		r.must(err)
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			if !lease.Valid() || !brief.Valid() {
+				r.Fatalf("lost: %v, %v", context.Cause(lease.Context()), context.Cause(brief.Context()))
+			}
+		}
+		r.must(lease.Unlock(ctx))
+		r.must(brief.Unlock(ctx))
+	})
+}
+
+// Another lease of the batch is slow to be told of.
+func TestUnlockEndsWithItsContextWhileARenewalIsTakenIn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		slow := make(chan string, 1)
+		proceed := make(chan struct{})
+		c := r.client(lock.Config{Observe: func(e lock.Event) {
+			if e.Kind == lock.Renewed {
+				select {
+				case slow <- e.Key:
+					<-proceed
+				default:
+				}
+			}
+		}})
+		leases := make(map[string]*lock.Lease)
+		for i := range 100 { // some of them in one batch
+			lease, err := c.Mutex(fmt.Sprint(i), lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			leases[lease.Key()] = lease
+		}
+		delete(leases, <-slow)
+		began := time.Now()
+		time.AfterFunc(10*time.Second, func() { close(proceed) })
+		var all sync.WaitGroup
+		for _, lease := range leases {
+			all.Go(func() {
+				short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				_ = lease.Unlock(short)
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > 100*time.Millisecond {
+			r.Errorf("Unlock outlived its context by %v", took-100*time.Millisecond)
+		}
+	})
+}
