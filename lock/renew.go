@@ -68,8 +68,9 @@ func (k *keeper) poke(h *hold) {
 	}
 }
 
-// takeDue removes and returns the holds that need attention at now, and says
-// how long the next one can wait.
+// takeDue returns the holds that need attention at now, and says how long the next
+// one can wait. They stay in the heap, where Close finds them, as if they were due
+// much later.
 func (k *keeper) takeDue(now time.Time) (due []*hold, next time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,10 +78,13 @@ func (k *keeper) takeDue(now time.Time) (due []*hold, next time.Duration) {
 		return nil, k.until.Sub(now)
 	}
 	for len(k.holds) > 0 && !k.holds[0].due.After(now) {
-		due = append(due, heap.Pop(&k.holds).(*hold))
+		h := k.holds[0]
+		h.due = now.Add(maxTTL)
+		heap.Fix(&k.holds, 0)
+		due = append(due, h)
 	}
 	k.until = now.Add(time.Hour)
-	if len(k.holds) > 0 {
+	if len(k.holds) > 0 && k.holds[0].due.Before(k.until) {
 		k.until = k.holds[0].due
 	}
 	return due, k.until.Sub(now)
@@ -112,7 +116,7 @@ func (t *transport) keep() {
 		case <-timer.C:
 		}
 		due, next := t.keeper.takeDue(time.Now())
-		timer.Reset(next) // first: what goes back into the heap may wake us sooner
+		timer.Reset(next) // first: what moves in the heap may wake us sooner
 		var batch []renewal
 		for _, h := range due {
 			if q := h.attend(time.Now()); q != nil {
@@ -146,7 +150,7 @@ func (t *transport) batches(all []renewal) [][]renewal {
 	return parts
 }
 
-// attend looks after one hold and puts it back into the heap, unless it is over. It
+// attend looks after one hold and says when to do so again, unless it is over. It
 // returns the request for its renewal if that is to be sent now, else nil.
 func (h *hold) attend(now time.Time) *expiryRequest {
 	h.mu.Lock()
@@ -162,7 +166,7 @@ func (h *hold) attend(now time.Time) *expiryRequest {
 	if h.dropped >= h.entries {
 		h.renewAt = time.Time{}
 	}
-	h.client.keeper.add(h)
+	h.client.keeper.move(h)
 	if h.renewAt.IsZero() || now.Before(h.nextRequest()) {
 		return nil
 	}
