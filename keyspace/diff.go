@@ -12,6 +12,7 @@ const (
 	jitter      = 25 * time.Millisecond // between two readings of one deadline
 	exactJitter = time.Millisecond
 	slack       = 50 * time.Millisecond // before a deadline, and a hold still ended by it
+	mostSpread  = 5 * time.Millisecond  // of two deadlines that may still be said to be the same
 )
 
 // Diff says what happened to the locks between two looks, as far as looks can
@@ -19,7 +20,9 @@ const (
 // released and taken again by the same holder was just held, and a hold whose
 // deadline passed in between counts as expired even if it was released first.
 // Why a hold ended before its deadline two looks cannot tell: it counts as
-// released.
+// released. It counts as stolen only if another holder stands there under the very
+// same deadline and the hold had lasted for longer than deadlines are told apart by:
+// whoever takes a lock that was released gets a later deadline.
 //
 // The events are in the order of the locks of now, then of those that are gone.
 func Diff(old, now Snapshot) []Event {
@@ -27,6 +30,7 @@ func Diff(old, now Snapshot) []Event {
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
 		if was, known := before[l.ID()]; known {
+			d.held = heldFor(was, old.At)
 			d.change(was, l)
 			delete(before, l.ID())
 		} else {
@@ -39,6 +43,19 @@ func Diff(old, now Snapshot) []Event {
 		}
 	}
 	return d.events
+}
+
+// heldFor is how long, until a look, the holder of a lock had held it under its
+// deadline; 0 if that is not known.
+func heldFor(l Lock, until time.Time) time.Duration {
+	if len(l.Holders) != 1 || l.Holders[0].Since.IsZero() {
+		return 0
+	}
+	begin := l.Holders[0].Since
+	if l.Renewed.After(begin) {
+		begin = l.Renewed
+	}
+	return until.Sub(begin)
 }
 
 func byID(locks []Lock) map[ID]Lock {
@@ -58,6 +75,8 @@ type diff struct {
 	moved   bool      // the lock has changed more than once since the last look
 	slack   time.Duration
 	blur    time.Duration // between two readings of one deadline
+	spread  time.Duration // of the deadlines of this lock: they may be later than they were read by up to this, taken together
+	held    time.Duration // how long the holder of this lock had held it under its deadline, at the least
 	events  []Event
 }
 
@@ -124,15 +143,39 @@ func (d *diff) change(was, l Lock) {
 
 // inherited reports whether an exclusive hold passed to somebody else under
 // the same deadline. Whoever releases a lock takes its deadline along, so
-// nobody did.
+// nobody did. A lock that was released and taken again for the same time has a
+// deadline that is later by as long as the first had held it, at the least: that
+// has to be longer than deadlines are told apart by.
 func (d *diff) inherited(was, l Lock) bool {
-	if len(was.Holders) != 1 || len(l.Holders) != 1 || was.Holders[0].ID == l.Holders[0].ID {
+	before, now := soleHolder(was), soleHolder(l)
+	if before == "" || now == "" || before == now {
 		return false
 	}
-	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() {
+	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() || d.spread > mostSpread {
 		return false
 	}
-	return l.Expires.Sub(was.Expires).Abs() <= d.blur
+	return l.Expires.Sub(was.Expires).Abs() <= d.spread && d.held > 2*d.spread+resolution(was.Expires)
+}
+
+// soleHolder returns the ID of the one holder of a lock; empty if there are none, or
+// several.
+func soleHolder(l Lock) string {
+	if len(l.Holders) != 1 {
+		return ""
+	}
+	return l.Holders[0].ID
+}
+
+// resolution is how finely a deadline is told: in milliseconds, or by the look of it
+// in something coarser. Some libraries count in seconds, and some locks are all held
+// until midnight.
+func resolution(deadline time.Time) time.Duration {
+	for _, unit := range [...]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if deadline.Truncate(unit).Equal(deadline) {
+			return unit
+		}
+	}
+	return time.Millisecond
 }
 
 // successor returns the holder to whom the first of the queue has become.

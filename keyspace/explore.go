@@ -24,10 +24,12 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 	p.sieve.known = f.known // which nobody changes while a step is under way
 	for !p.done() {
 		p.accept(f.hunches.atLeast(p.turn.visited))
+		began := time.Now()
 		locks, err := f.scanner.step(ctx, p)
 		if err != nil {
 			return err
 		}
+		f.read(began)
 		f.discover(f.hunches.sort(f.unknown(locks), p.turn.visited, p.now), p.now)
 		if now := time.Now(); !now.Before(until) || !f.scanner.opts.Pace.ready(now) {
 			break
@@ -73,6 +75,7 @@ func (f *Follower) ponder(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.read(now)
 	for _, l := range f.unknown(f.hunches.look(read, f.reader.now)) {
 		f.trusted.put(l.lock)
 		d := f.compare()

@@ -40,6 +40,8 @@ type Follower struct {
 	retryAt  time.Time
 	polledAt time.Time
 	lookedAt time.Time     // when the last look began
+	readFrom time.Time     // when the last reading of locks began …
+	readTo   time.Time     // … and ended
 	offset   time.Duration // the server's clock minus ours
 	lag      lag
 	server   Server

@@ -72,6 +72,7 @@ type Entry struct {
 	Type    string           // string, hash, list, set, zset, stream
 	Now     time.Time        // the server's clock when the key was read
 	Expires time.Time        // zero = no TTL
+	Spread  time.Duration    // the deadline may be later than Expires by up to this; 0 = Expires is exact
 	Value   string           // of a string: the first 4 KiB
 	Len     int64            // full length: bytes of a string, elements of the rest
 	Members []Member         // of the rest: the first 256 elements

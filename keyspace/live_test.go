@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +115,7 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	l.wait(t, "a deletion", l.has(keyspace.Deleted, "lock:a"))
 
 	take("lock:b", "token:4")
+	time.Sleep(300 * time.Millisecond) // it is held for so long that a hold after a release would have another deadline
 	do(t, rdb, "SET", "lock:b", "token:5", "KEEPTTL")
 	l.wait(t, "a theft", l.has(keyspace.Stolen, "lock:b"))
 
@@ -422,5 +425,97 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 		if skew := s.Server.Skew; skew.Abs() > 1500*time.Millisecond {
 			t.Fatalf("after %v the clock of this very machine is %v off", time.Since(began), skew)
 		}
+	}
+}
+
+// Eight clients take turns at a few locks and release what they hold, as they should.
+// However the looks fall, nobody has stolen anything. With LOCKTOP_PROOF it is 10,000
+// releases for each time that a lock is held.
+func TestWhoReleasesALockWasNotRobbed(t *testing.T) {
+	t.Parallel()
+	releases := int64(500)
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		releases = 10_000
+	}
+	for _, c := range []struct {
+		hold  time.Duration
+		locks int
+	}{{0, 1}, {time.Millisecond, 2}, {20 * time.Millisecond, 8}} {
+		t.Run(fmt.Sprintf("held for %v", c.hold), func(t *testing.T) {
+			t.Parallel()
+			rdb := realServer(t)
+			l := listened(t, rdb, justTokens())
+			var done, number atomic.Int64
+			var clients sync.WaitGroup
+			for n := range 8 {
+				clients.Go(func() {
+					for i := n; done.Load() < releases; i++ {
+						key, token := fmt.Sprintf("lock:%d", i%c.locks), fmt.Sprintf("token:%d", number.Add(1))
+						if taken, err := rdb.SetNX(t.Context(), key, token, 8*time.Second).Result(); err != nil {
+							t.Error(err)
+							return
+						} else if !taken {
+							time.Sleep(100 * time.Microsecond)
+							continue
+						}
+						time.Sleep(c.hold)
+						const release = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+						if n, err := rdb.Eval(t.Context(), release, []string{key}, token).Int(); err != nil || n != 1 {
+							t.Errorf("released %d, %v", n, err)
+							return
+						}
+						done.Add(1)
+					}
+				})
+			}
+			clients.Wait()
+			seen := make(map[keyspace.EventKind]int)
+			for _, e := range l.all() {
+				seen[e.Kind]++
+			}
+			t.Logf("of %d holds it has seen %v", done.Load(), seen)
+			if seen[keyspace.Stolen] > 0 || seen[keyspace.Released] == 0 {
+				t.Errorf("of %d proper releases it has seen %v", done.Load(), seen)
+			}
+		})
+	}
+}
+
+// Where only the time left is told a deadline is known to be between two moments,
+// mostly to the millisecond.
+func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
+	admin := realServer(t)
+	want := make(map[string]time.Time)
+	p := admin.Pipeline()
+	begin := clock(t, admin)
+	for i := range 600 {
+		key := fmt.Sprintf("lock:%d", i)
+		want[key] = begin.Add(time.Minute + time.Duration(7*i)*time.Millisecond).Truncate(time.Millisecond)
+		p.Set(t.Context(), key, "token:x", 0)
+		p.Do(t.Context(), "PEXPIREAT", key, want[key].UnixMilli())
+	}
+	if _, err := p.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	exact := 0
+	var mu sync.Mutex
+	f := tokens()
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		mu.Lock()
+		defer mu.Unlock()
+		if off := want[e.Key].Sub(e.Expires); off < 0 || off > e.Spread {
+			t.Errorf("%s expires %v after what was read, and at most %v", e.Key, off, e.Spread)
+		}
+		if e.Spread == 0 {
+			exact++
+		}
+		return keyspace.Lock{Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
+	}
+	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
+	if s := scan(t, rdb, keyspace.ScanOptions{Formats: []keyspace.Format{f}}); len(s.Locks) != len(want) {
+		t.Fatalf("found %d locks", len(s.Locks))
+	}
+	if exact < len(want)/4 {
+		t.Errorf("only %d of %d are known to the millisecond", exact, len(want))
 	}
 }

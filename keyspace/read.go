@@ -44,6 +44,9 @@ type found struct {
 	lock   Lock
 	typ    string
 	claims []Companion
+	spread time.Duration // the deadline may be later than was read by up to this
+	first  time.Time     // our clock: by then the holder had been read under this deadline
+	last   time.Time     // our clock: from then on it was read so for the last time
 }
 
 // take reads the keys and their companions, and decodes them. Keys that are no
@@ -72,7 +75,7 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	for _, c := range sure {
 		lock, _ := c.format.lock(c.entry)
 		lock.Node, lock.DB = r.node, r.db
-		l := found{lock, c.entry.Type, c.beside}
+		l := found{lock: lock, typ: c.entry.Type, claims: c.beside, spread: c.entry.spread()}
 		if why := r.trusted[lock.Key]; lock.Confidence == Possible && why != "" {
 			l = raised(l, why)
 		}
@@ -87,6 +90,16 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 // beside it, by who listens for it, or because it was watched.
 func (r *reader) mayGrow(f Format, key string) bool {
 	return f.Related != nil || f.Channels != nil || r.trusted[key] != ""
+}
+
+// spread is by how much the deadlines that an entry tells of may be later than they
+// were read.
+func (e Entry) spread() time.Duration {
+	most := e.Spread
+	for _, r := range e.Related {
+		most = max(most, r.Spread)
+	}
+	return most
 }
 
 // candidate is an entry that a format takes.
@@ -176,6 +189,9 @@ func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
 		}
 		for _, q := range asked {
 			if e, ok := q.entry(); ok {
+				if !e.Expires.IsZero() && !q.exact && r.refused.has("time") {
+					e.Spread = jitter // it is by our clock, which knows nothing of when the key was read
+				}
 				entries = append(entries, e)
 			} else if q.refused() {
 				r.denied = append(r.denied, q.key)
@@ -190,12 +206,19 @@ func (r *reader) question(ctx context.Context, some []ref) ([]question, error) {
 	asked := make([]question, len(some))
 	exact := r.exact()
 	err := r.ask(ctx, "read keys", func(p redis.Pipeliner) {
-		var clock *redis.TimeCmd
-		for i, k := range some {
-			if i%clockEvery == 0 {
-				clock = p.Time(ctx)
+		for from := 0; from < len(some); from += clockEvery {
+			block := asked[from:min(from+clockEvery, len(some))]
+			clock := p.Time(ctx)
+			for i := range block {
+				block[i] = ask(ctx, p, some[from+i], clock, exact)
 			}
-			asked[i] = ask(ctx, p, k, clock, exact)
+			if exact {
+				continue
+			}
+			after := p.Time(ctx)
+			for i := range block {
+				block[i].after = after
+			}
 		}
 	})
 	return asked, err
@@ -216,7 +239,8 @@ func (r *reader) blur() time.Duration {
 // question is a key being read.
 type question struct {
 	ref
-	clock *redis.TimeCmd
+	clock *redis.TimeCmd // before it is read
+	after *redis.TimeCmd // and after it; nil if the deadline is exact
 	value redis.Cmder
 	size  *redis.IntCmd
 	left  *redis.DurationCmd // or until, counted from 1970
@@ -298,8 +322,10 @@ func (q question) entry() (e Entry, ok bool) {
 	case left < 0:
 	case q.exact:
 		e.Expires = time.UnixMilli(left.Milliseconds())
-	default:
-		e.Expires = e.Now.Add(left)
+	default: // in whole milliseconds: exact if the clock has not come to the next one meanwhile
+		begin := e.Now.Truncate(time.Millisecond)
+		e.Expires = begin.Add(left)
+		e.Spread = max(q.after.Val().Truncate(time.Millisecond).Sub(begin), 0)
 	}
 	if q.heavy {
 		return e, e.Len > 0

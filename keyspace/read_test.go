@@ -17,6 +17,7 @@ func answers(value string, size int64, left time.Duration) question {
 	return question{
 		ref:   ref{key: "lock:a", typ: "string"},
 		clock: clock,
+		after: clock,
 		value: redis.NewStringResult(value, nil),
 		size:  redis.NewIntResult(size, nil),
 		left:  redis.NewDurationResult(left, nil),

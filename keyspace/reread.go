@@ -92,6 +92,7 @@ func (f *Follower) refresh(ctx context.Context, keys []string, h heard) error {
 	if err != nil {
 		return err
 	}
+	f.read(began)
 	if f.reader.cost.Commands > asked { // or what the clock said is old
 		f.clock(began)
 	}
@@ -130,6 +131,7 @@ func (f *Follower) book(ctx context.Context, keys []string, read map[string]foun
 		delete(f.doubts, key)
 		d := f.compare()
 		d.witness, d.moved = w, h.again[key]
+		d.spread, d.held = was.spread+now.spread, f.heldFor(was, h.since[key])
 		switch {
 		case !there:
 			f.forget(was, &d)
@@ -148,6 +150,29 @@ func (f *Follower) compare() diff {
 	}
 }
 
+// read notes that locks have been read since a moment of our clock.
+func (f *Follower) read(since time.Time) { f.readFrom, f.readTo = since, time.Now() }
+
+// heldFor is how long the holder of a lock that has changed had held it under its
+// deadline, at the least: until it was read so for the last time, or until shortly
+// before we were told that it has changed, if no such message can have been lost.
+func (f *Follower) heldFor(was found, told time.Time) time.Duration {
+	held := was.last.Sub(was.first)
+	if !told.IsZero() && !f.track.resync {
+		held = max(held, told.Sub(was.first)-toldLate)
+	}
+	return held
+}
+
+// since carries over since when a lock is known as it is: by the same holder, under
+// the same deadline, which is the one that was read first.
+func (f *Follower) since(was found, now *found) {
+	now.first, now.last = f.readTo, f.readFrom
+	if soleHolder(was.lock) != "" && soleHolder(was.lock) == soleHolder(now.lock) && was.lock.Expires.Equal(now.lock.Expires) {
+		now.first, now.spread = was.first, was.spread
+	}
+}
+
 // update takes in a lock that was read.
 func (f *Follower) update(was, now found, known bool, d *diff) {
 	began := time.Time{}
@@ -155,6 +180,7 @@ func (f *Follower) update(was, now found, known bool, d *diff) {
 		began = d.at
 	}
 	now.lock = carried(was.lock, now.lock, known, d.at, began, d.blur)
+	f.since(was, &now)
 	if known {
 		d.change(was.lock, now.lock)
 	} else {

@@ -8,7 +8,7 @@ import (
 // To steal a lock is one change. Where there were two, somebody let go in
 // between, whatever the deadlines say.
 func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
-	until := time.UnixMilli(1_763_683_200_000)
+	until := time.UnixMilli(1_763_683_200_123)
 	held := func(id string) Lock {
 		return Lock{Key: "a", Expires: until, Holders: []Holder{{ID: id, Count: 1, Expires: until}}}
 	}
@@ -25,7 +25,7 @@ func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
 			once.kept.note(key, until)
 		}
 		kept.put(once.news()) // as what was heard is, where a look has failed
-		d := diff{at: until.Add(-time.Minute), blur: exactJitter, moved: kept.news().again["a"]}
+		d := diff{at: until.Add(-time.Minute), blur: exactJitter, held: time.Second, moved: kept.news().again["a"]}
 		d.change(held("first"), held("next"))
 		if got := d.events[0].Kind; got != c.want {
 			t.Errorf("told of %q: %s, want %s", c.told, got, c.want)
@@ -35,15 +35,92 @@ func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
 
 // Nor was one whose release was announced, however it was learnt that it changed.
 func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
-	until := time.UnixMilli(1_763_683_200_000)
+	until := time.UnixMilli(1_763_683_200_123)
 	held := func(id string) Lock {
 		return Lock{Key: "a", Expires: until, Holders: []Holder{{ID: id, Count: 1, Expires: until}}}
 	}
 	for _, c := range []struct{ witness, want EventKind }{{"", Stolen}, {Released, Released}} {
-		d := diff{at: until.Add(-time.Minute), blur: exactJitter, witness: c.witness}
+		d := diff{at: until.Add(-time.Minute), blur: exactJitter, held: time.Second, witness: c.witness}
 		d.change(held("first"), held("next"))
 		if got := d.events[0].Kind; got != c.want {
 			t.Errorf("with %q known it is %s, want %s", c.witness, got, c.want)
+		}
+	}
+}
+
+// The same deadline proves a theft only if a lock that was released and taken again
+// could not have got it.
+func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
+	until := time.UnixMilli(1_763_683_200_123)
+	held := func(id string, until time.Time) Lock {
+		return Lock{Key: "a", Expires: until, Holders: []Holder{{ID: id, Count: 1, Expires: until}}}
+	}
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name   string
+		until  time.Time     // of the first
+		later  time.Duration // the next expires
+		held   time.Duration
+		spread time.Duration
+		want   EventKind
+	}{
+		{"the same to the millisecond", until, 0, 2 * ms, 0, Stolen},
+		{"a millisecond later", until, ms, time.Minute, 0, Released},
+		{"sooner, as with a shorter time to live", until, -ms, time.Minute, 0, Released},
+		{"taken a moment ago", until, 0, ms, 0, Released},
+		{"nobody knows for how long it was held", until, 0, 0, 0, Released},
+		{"as far as can be told the same", until, ms, 10 * ms, 2 * ms, Stolen},
+		{"could be the same, and could be the next", until, ms, 5 * ms, 2 * ms, Released},
+		{"hardly known when", until, 0, time.Minute, 6 * ms, Released},
+		{"20 ms later where only what is left is told", until, 20 * ms, 20 * ms, 2 * ms, Released},
+		{"in whole seconds", until.Truncate(time.Second).Add(time.Second), 0, 900 * ms, 0, Released},
+		{"in whole seconds, and held for longer", until.Truncate(time.Second).Add(time.Second), 0, 1100 * ms, 0, Stolen},
+		{"until the end of the hour", until.Truncate(time.Hour).Add(time.Hour), 0, 59 * time.Minute, 0, Released},
+		{"until midnight", until.Truncate(24 * time.Hour), 0, 23 * time.Hour, 0, Released},
+	} {
+		d := diff{at: c.until.Add(-time.Second), blur: jitter, held: c.held, spread: c.spread}
+		d.change(held("first", c.until), held("next", c.until.Add(c.later)))
+		if got := d.events[0].Kind; got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A hold lasts at least as long as it was read so, or until we were told of its end,
+// unless such a message may have been lost.
+func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
+	begin := time.Now()
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	deadline := time.UnixMilli(1_763_683_200_123)
+	lock := func(id string, expires time.Time) found {
+		return found{lock: Lock{Key: "a", Expires: expires, Holders: []Holder{{ID: id}}}}
+	}
+	var f Follower
+	read := func(was, now found, from, to int) found {
+		f.readFrom, f.readTo = at(from), at(to)
+		f.since(was, &now)
+		return now
+	}
+	first := read(found{}, lock("me", deadline), 0, 10)
+	again := read(first, lock("me", deadline), 500, 510)
+	for _, c := range []struct {
+		name   string
+		was    found
+		told   time.Time
+		resync bool
+		want   int // ms
+	}{
+		{"read once", first, time.Time{}, false, -10},
+		{"read twice", again, time.Time{}, false, 490},
+		{"told 1 s after it was read", first, at(1010), false, 900},
+		{"told, and what came before may be lost", first, at(1010), true, -10},
+		{"told at once", again, at(20), false, 490},
+		{"renewed", read(again, lock("me", deadline.Add(time.Second)), 600, 610), time.Time{}, false, -10},
+		{"by somebody else", read(again, lock("you", deadline), 600, 610), time.Time{}, false, -10},
+	} {
+		f.track.resync = c.resync
+		if got := f.heldFor(c.was, c.told); got != time.Duration(c.want)*time.Millisecond {
+			t.Errorf("%s: %v, want %d ms", c.name, got, c.want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ const (
 	earFirst  = 500 * time.Millisecond // before the next attempt to get one, then doubled …
 	earLast   = 15 * time.Second       // … up to this
 	pushSlack = 10 * time.Millisecond
+	toldLate  = 100 * time.Millisecond // the latest that we take in a message about a change
 )
 
 // tracker sees to it that there is an ear, that it hears of all known locks, and
