@@ -57,8 +57,12 @@ func (f *Follower) unknown(all []found) []found {
 func (f *Follower) discover(locks []found, now time.Time) {
 	for _, l := range locks {
 		f.reader.now = now
+		was, known, ours := f.adopt(l)
+		if !ours {
+			continue
+		}
 		d := f.compare()
-		f.update(found{}, l, false, &d)
+		f.update(was, l, known, &d)
 	}
 }
 
@@ -78,9 +82,13 @@ func (f *Follower) ponder(ctx context.Context) error {
 	f.read(now)
 	for _, l := range f.unknown(f.hunches.look(read, f.reader.now)) {
 		f.trusted.put(l.lock)
+		was, known, ours := f.adopt(l)
+		if !ours {
+			continue
+		}
 		d := f.compare()
 		d.watched = false // it was there before
-		f.update(found{}, l, false, &d)
+		f.update(was, l, known, &d)
 	}
 	return nil
 }

@@ -35,17 +35,22 @@ type Fleet struct {
 	roster Roster
 	opts   FleetOptions
 	clocks map[string]time.Duration // of the servers, minus ours
+	late   []bool                   // stations that have kept the others waiting
 	last   Snapshot
 }
 
 // FleetOptions say what the servers are to each other.
 type FleetOptions struct {
-	Mode  string // of the picture's Server, if not the servers' own
+	Mode  string // of the picture's Server, if not the servers' own; in a cluster a key exists once
 	Votes bool   // they are the independent servers of a Redlock
 	// MinConfidence is how sure a lock of a Redlock must be, all its votes
 	// considered. Sources should tell what is Possible: that several servers
 	// have one value under one key makes it Likely.
 	MinConfidence Confidence
+	// Timeout is how long one of several stations may keep the others waiting. One
+	// that does is missing from the picture, and not waited for again until it
+	// answers. 0: for ever, as one that walks over its keyspace once needs.
+	Timeout time.Duration
 }
 
 // NewFleet returns a fleet. Nothing is sent yet.
@@ -54,15 +59,21 @@ func NewFleet(r Roster, o FleetOptions) *Fleet {
 }
 
 // Snapshot asks all stations at once and joins what they say. It is an error
-// only if none of them answers.
+// only if none of them answers; what some have said before they fell silent is in
+// the snapshot then. Masters of a cluster to which keys have moved meanwhile are
+// asked again: what left another one before it was seen there is on them.
 func (f *Fleet) Snapshot(ctx context.Context) (Snapshot, error) {
 	members, err := f.roster(ctx)
 	if err != nil {
 		return Snapshot{}, err
 	}
+	if len(members) == 0 {
+		return Snapshot{}, fmt.Errorf("there is no server to ask")
+	}
 	parts := f.ask(ctx, members)
+	f.askAgain(ctx, members, parts)
 	if err := silence(parts); err != nil {
-		return Snapshot{}, err
+		return join(parts, f.opts), err
 	}
 	s := join(parts, f.opts)
 	if f.opts.Votes {
@@ -76,16 +87,69 @@ func (f *Fleet) Snapshot(ctx context.Context) (Snapshot, error) {
 // ask takes a picture of each member, and puts their times on one clock.
 func (f *Fleet) ask(ctx context.Context, stations []Station) []part {
 	parts := make([]part, len(stations))
+	if len(f.late) != len(stations) {
+		f.late = make([]bool, len(stations))
+	}
 	var all sync.WaitGroup
 	for i, m := range stations {
 		all.Go(func() {
-			snap, err := m.Source.Snapshot(ctx)
+			within, cancel := f.patience(ctx, i)
+			defer cancel()
+			snap, err := m.Source.Snapshot(within)
+			f.late[i] = err != nil && within.Err() != nil
+			if f.late[i] && ctx.Err() == nil {
+				err = fmt.Errorf("no answer within %v", f.opts.Timeout)
+			}
 			parts[i] = part{Snapshot: snap, addr: m.Addr, err: err, heard: time.Now()}
 		})
 	}
 	all.Wait()
 	f.setClocks(parts)
 	return parts
+}
+
+// lateWait is how long a station is waited for that has kept the others waiting.
+const lateWait = 5 * time.Millisecond
+
+// patience bounds what one of several stations may take.
+func (f *Fleet) patience(ctx context.Context, station int) (context.Context, context.CancelFunc) {
+	switch {
+	case f.opts.Timeout == 0 || len(f.late) < 2:
+		return ctx, func() {}
+	case f.late[station]:
+		return context.WithTimeout(ctx, lateWait)
+	default:
+		return context.WithTimeout(ctx, f.opts.Timeout)
+	}
+}
+
+// askAgain takes another picture of those to which keys have moved while theirs was
+// taken, and adds it. From one to which keys come while others leave it, a lock may
+// have gone on before it was seen.
+func (f *Fleet) askAgain(ctx context.Context, stations []Station, parts []part) {
+	var which []int
+	var some []Station
+	for i, p := range parts {
+		if p.err == nil && p.arrived {
+			which, some = append(which, i), append(some, stations[i])
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	for i, p := range f.ask(ctx, some) {
+		first := parts[which[i]].Snapshot
+		p.Locks = onlyOnce(slices.Concat(p.Locks, first.Locks))
+		p.Cost.add(first.Cost)
+		if first.left || p.left {
+			p.Complete = false
+			p.Problems = appendNew(p.Problems, fmt.Sprintf("keys were moved both to %s and away from it meanwhile, and may have been missed", p.addr))
+		}
+		if !p.seen() {
+			p.Snapshot = first
+		}
+		parts[which[i]] = p
+	}
 }
 
 // Clocks that differ by less show as one: nobody could tell the difference from
@@ -124,30 +188,51 @@ type part struct {
 	heard time.Time // our clock
 }
 
-// silence returns an error if nobody says anything.
+// silence returns an error if nobody says anything: what each says instead.
 func silence(parts []part) error {
-	if len(parts) == 0 {
-		return fmt.Errorf("there is no server to ask")
-	}
+	var all Silence
 	for _, p := range parts {
 		if p.err == nil {
 			return nil
 		}
+		all = append(all, fmt.Errorf("%s: %w", p.addr, p.err))
 	}
-	return parts[0].err
+	if len(parts) == 1 {
+		return parts[0].err
+	}
+	return all
 }
 
-// join makes one picture of all parts, at least one of which is one.
+// Silence is why none of several servers has answered: the error of each, in one
+// line.
+type Silence []error
+
+// Error names all servers.
+func (s Silence) Error() string {
+	texts := make([]string, len(s))
+	for i, err := range s {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the errors of the servers.
+func (s Silence) Unwrap() []error { return s }
+
+// join makes one picture of all parts.
 func join(parts []part, o FleetOptions) Snapshot {
 	var s Snapshot
 	s.Complete = true
 	for _, p := range parts {
 		s.meet(p)
-		if p.err == nil {
+		if p.seen() {
 			s.take(p.Snapshot)
 		}
 	}
 	s.Locks = gathered(parts)
+	if o.Mode == "cluster" {
+		s.tellOnce(parts)
+	}
 	if o.Votes {
 		s.Locks, s.Events = elect(parts, o.MinConfidence), nil
 		slices.SortFunc(s.Locks, byPlace)
@@ -168,12 +253,57 @@ func gathered(parts []part) []Lock {
 	}
 	var all []Lock
 	for _, p := range parts {
-		if p.err == nil {
+		if p.seen() {
 			all = append(all, p.Locks...)
 		}
 	}
 	slices.SortFunc(all, byPlace)
 	return all
+}
+
+// seen reports whether there is a picture, be it of a part of the server.
+func (p part) seen() bool { return p.err == nil || !p.At.IsZero() }
+
+// tellOnce leaves one of the locks that two nodes of a cluster have told: it has
+// moved from one to the other meanwhile.
+func (s *Snapshot) tellOnce(parts []part) {
+	if unique := onlyOnce(s.Locks); len(unique) == len(s.Locks) {
+		return
+	}
+	latest := slices.Clone(parts)
+	slices.SortStableFunc(latest, func(a, b part) int { return b.At.Compare(a.At) })
+	s.Locks = nil
+	for _, p := range latest {
+		if p.seen() {
+			s.Locks = append(s.Locks, p.Locks...)
+		}
+	}
+	s.Locks = onlyOnce(s.Locks)
+	slices.SortFunc(s.Locks, byPlace)
+	for i := range s.Nodes {
+		s.Nodes[i].Locks = 0
+	}
+	for i := range s.Locks {
+		at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Addr == s.Locks[i].Node })
+		if at >= 0 {
+			s.Nodes[at].Locks++
+		}
+	}
+}
+
+// onlyOnce returns the locks without those whose key an earlier one has.
+func onlyOnce(all []Lock) []Lock {
+	type place struct {
+		db  int
+		key string
+	}
+	known := make(map[place]bool, len(all))
+	return slices.DeleteFunc(slices.Clone(all), func(l Lock) bool {
+		at := place{l.DB, l.Key}
+		told := known[at]
+		known[at] = true
+		return told
+	})
 }
 
 func byPlace(a, b Lock) int { return a.ID().compare(b.ID()) }
@@ -182,8 +312,15 @@ func byPlace(a, b Lock) int { return a.ID().compare(b.ID()) }
 func (s *Snapshot) meet(p part) {
 	if p.err != nil {
 		s.Complete = false
-		s.Problems = appendNew(s.Problems, fmt.Sprintf("%s is missing: %v", p.addr, p.err))
-		s.node(Node{Server: Server{Addr: p.addr}, Trouble: p.err.Error()})
+		known := Node{Trouble: p.err.Error()}
+		how := "is missing"
+		if p.seen() {
+			known.Server, known.Keys, known.Locks = p.Server, p.Cost.Keys, len(p.Locks)
+			how = fmt.Sprintf("is seen only in part, its keys are %d", p.Cost.Keys)
+		}
+		known.Addr = p.addr
+		s.Problems = appendNew(s.Problems, fmt.Sprintf("%s %s: %v", p.addr, how, p.err))
+		s.node(known)
 		return
 	}
 	for _, n := range p.Nodes {
@@ -200,6 +337,7 @@ func (s *Snapshot) node(n Node) {
 		return
 	}
 	known := &s.Nodes[i]
+	known.Walked = known.Walked && n.Walked
 	known.Keys += n.Keys
 	known.Locks += n.Locks
 	if !n.Up {

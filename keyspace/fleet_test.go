@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -96,6 +97,87 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	if _, err := fleetOf(FleetOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
 		t.Errorf("when nobody answers the error is %v", err)
 	}
+}
+
+// What a server has told before it was lost counts, but is not all.
+func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
+	half := fixed{snap: on("node1", began, 5, "b=1"), err: errors.New("EOF")}
+	half.snap.Cost.Keys = 9
+	s := pictureOf(t, fleetOf(FleetOptions{}, stations(half, fixed{snap: on("node2", began, 5, "a=2")})))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
+		t.Errorf("it shows %q, complete: %v", got, s.Complete)
+	}
+	if want := []string{"node1 is seen only in part, its keys are 9: EOF"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	s, err := fleetOf(FleetOptions{}, stations(half, half)).Snapshot(t.Context())
+	if err == nil || err.Error() != "node1: EOF; node2: EOF" || s.Complete || len(s.Locks) == 0 {
+		t.Errorf("when all are lost it shows %q, %v", keysOf(s), err)
+	}
+}
+
+// A lock that two nodes of a cluster tell of has moved meanwhile: the later word
+// counts.
+func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
+	before, after := on("node1", began, 5, "a=1", "b=1"), on("node2", began.Add(50*time.Millisecond), 5, "a=2")
+	s := pictureOf(t, fleetOf(FleetOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
+		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
+	}
+	if s.Nodes[0].Locks != 1 || s.Nodes[1].Locks != 1 {
+		t.Errorf("its nodes are %+v", s.Nodes)
+	}
+}
+
+// growing has one more lock each time it is looked at.
+type growing struct{ looks int }
+
+func (g *growing) Snapshot(context.Context) (Snapshot, error) {
+	g.looks++
+	var locks []string
+	for i := range g.looks {
+		locks = append(locks, fmt.Sprintf("l%d=1", i))
+	}
+	s := on("node1", began, 5, locks...)
+	s.arrived = g.looks == 1
+	return s, nil
+}
+
+func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
+	s := pictureOf(t, NewFleet(func(context.Context) ([]Station, error) {
+		return []Station{{Addr: "node1", Source: &growing{}}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "z=1")}}}, nil
+	}, FleetOptions{Mode: "cluster"}))
+	if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) {
+		t.Errorf("it shows %q", got)
+	}
+}
+
+// hanging answers when it is told to stop.
+type hanging struct{ waited time.Duration }
+
+func (h *hanging) Snapshot(ctx context.Context) (Snapshot, error) {
+	begin := time.Now()
+	<-ctx.Done()
+	h.waited = time.Since(begin)
+	return Snapshot{}, ctx.Err()
+}
+
+func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{}
+		f := NewFleet(func(context.Context) ([]Station, error) {
+			return []Station{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "a=2")}}}, nil
+		}, FleetOptions{Timeout: time.Second})
+		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
+			s := pictureOf(t, f)
+			if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete || h.waited != want {
+				t.Errorf("it shows %q after %v, want %v", got, h.waited, want)
+			}
+			if s.Problems[0] != "node1 is missing: no answer within 1s" {
+				t.Errorf("it says %q", s.Problems)
+			}
+		}
+	})
 }
 
 func TestDatabasesOfOneServerAreOneNode(t *testing.T) {

@@ -53,6 +53,7 @@ type Follower struct {
 	hidden   int             // of the denied, at the last look
 	denied   map[string]bool // known locks that may not be read any more
 	cost     Cost
+	taught   int // prefixes that the other nodes of a cluster have taught it
 
 	events  []Event
 	notices []Notice
@@ -71,7 +72,10 @@ func NewFollower(s *Scanner) *Follower {
 }
 
 // Close hangs up what listens for changes. The client of the scanner stays.
-func (f *Follower) Close() { f.track.close() }
+func (f *Follower) Close() {
+	f.track.close()
+	f.scanner.opts.Cluster.leave(f)
+}
 
 // Snapshot looks at all known locks again, walks on for a while, and returns the
 // picture. Its events are those since the last snapshot. Its cost is that of the
@@ -142,7 +146,7 @@ func (f *Follower) look(ctx context.Context, all bool) error {
 	err := f.round(ctx, all)
 	if f.failures == 0 && lost(err) {
 		// To be cut off says nothing; to be refused, or let in again, does.
-		f.pass, f.track.hungUp, f.track.resync = nil, true, true
+		f.pass, f.track.hungUp, f.track.resync, f.restsTo = nil, true, true, time.Time{}
 		err = f.round(ctx, all)
 	}
 	if err != nil {
@@ -154,7 +158,9 @@ func (f *Follower) look(ctx context.Context, all bool) error {
 }
 
 func (f *Follower) round(ctx context.Context, all bool) error {
+	f.handOver()
 	if !all {
+		f.taught = f.scanner.opts.Cluster.teach(&f.track, f.taught)
 		f.track.attend(f.known)
 	}
 	if err := f.reread(ctx, all); err != nil {

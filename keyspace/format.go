@@ -69,6 +69,7 @@ type Companion struct {
 // Entry is a key as it was read: type, expiry and a bounded part of the value.
 type Entry struct {
 	Key     string
+	Node    string           // of a cluster, that the key was read on; empty = the server that was looked at
 	Type    string           // string, hash, list, set, zset, stream
 	Now     time.Time        // the server's clock when the key was read
 	Expires time.Time        // zero = no TTL

@@ -17,10 +17,14 @@ import (
 type link struct {
 	rdb     redis.UniversalClient
 	refused *refusals
+	cluster *Cluster // nil: what is on other nodes is not read
+	addr    string
 	cost    Cost
 	now     time.Time     // the server's clock at the last answer
 	took    time.Duration // what the last round trip took the server
 	way     time.Duration // and what it took besides
+
+	elsewhere map[redis.Cmder]string // of the commands sent last: which other node has answered
 }
 
 // ask sends the commands that fill queues, and asks for the time before and
@@ -51,7 +55,7 @@ func (l *link) send(ctx context.Context, what string, p redis.Pipeliner) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	for _, c := range cmds {
-		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) && c.Name() != weighing && c.Name() != rolling {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !wrongType(err) && !refused(err) && !redirected(err) && c.Name() != weighing && c.Name() != rolling {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
@@ -92,17 +96,27 @@ func (l *link) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, erro
 	if !answered(cmds) {
 		return nil, err
 	}
+	l.follow(ctx, cmds)
 	for _, c := range cmds {
 		if !forbidden(c.Err()) {
 			continue
 		}
-		l.refused.note(c.Name(), c.Err())
+		l.refused.note(commandName(c), c.Err())
 		if clock, ok := c.(*redis.TimeCmd); ok {
 			clock.SetVal(time.Now())
 			clock.SetErr(nil)
 		}
 	}
 	return cmds, nil
+}
+
+// commandName is a command as rights name it. Of CLUSTER each subcommand has a right
+// of its own.
+func commandName(c redis.Cmder) string {
+	if c.Name() == "cluster" {
+		return c.FullName()
+	}
+	return c.Name()
 }
 
 // answered reports whether the commands of a pipeline that failed have got as far

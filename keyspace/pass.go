@@ -71,6 +71,7 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 			p.server.describe(info.Val())
 		}
 	}
+	p.server.Alone = p.server.Mode == "cluster" && s.opts.Cluster == nil
 	globs := s.opts.Match
 	if len(globs) == 0 {
 		globs = []string{""}
@@ -115,6 +116,7 @@ func (p *pass) step(ctx context.Context) ([]found, error) {
 	var locks []found
 	if err == nil {
 		locks, err = p.reader.take(ctx, promising(sifters))
+		p.sieve.astray += len(p.reader.astray)
 	}
 	p.book(sifters)
 	if err == nil && next.walked() {

@@ -14,10 +14,10 @@ import (
 // trouble.
 const patienceStep = 100 * time.Millisecond
 
-// beginPatiently begins a pass, and waits as long as the options say for a server
-// whose trouble is of the kind that passes.
-func (s *Scanner) beginPatiently(ctx context.Context, passing func(error) bool) (*pass, error) {
-	for giveUp := time.Now().Add(s.opts.Patience); ; {
+// beginPatiently begins a pass, and waits until giveUp for a server whose trouble is
+// of the kind that passes.
+func (s *Scanner) beginPatiently(ctx context.Context, giveUp time.Time, passing func(error) bool) (*pass, error) {
+	for {
 		p, err := s.begin(ctx)
 		if err == nil || !passing(err) || !time.Now().Before(giveUp) {
 			return p, err
@@ -28,14 +28,17 @@ func (s *Scanner) beginPatiently(ctx context.Context, passing func(error) bool) 
 	}
 }
 
-// resume goes on after an error at a step, when the trouble is over. On the same
-// process it goes on where the pass was; another has cursors of its own, so
-// there it begins anew. What had been found is then found again.
-func (s *Scanner) resume(ctx context.Context, p *pass, err error) (*pass, error) {
-	if s.opts.Patience == 0 || !troubled(err) && !lost(err) {
+// resume goes on after an error at a step, when the trouble is over, but not after
+// giveUp. On the same process it goes on where the pass was; another has cursors of
+// its own, so there it begins anew. What had been found is then found again.
+func (s *Scanner) resume(ctx context.Context, p *pass, err error, giveUp time.Time) (*pass, error) {
+	if !troubled(err) && !lost(err) || !time.Now().Before(giveUp) {
 		return nil, err
 	}
-	again, err := s.beginPatiently(ctx, func(err error) bool { return troubled(err) || lost(err) })
+	if err := pauseFor(ctx, patienceStep); err != nil {
+		return nil, err
+	}
+	again, err := s.beginPatiently(ctx, giveUp, func(err error) bool { return troubled(err) || lost(err) })
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,8 @@ type reader struct {
 	node    string
 	db      int
 	trusted trust
-	denied  []string // of those taken last: keys that may not be read, and
+	denied  []string // of those taken last: keys that may not be read,
+	astray  []string // keys that no node of the cluster has owned up to, and
 	plain   []string // keys that are no locks
 }
 
@@ -52,7 +53,7 @@ type found struct {
 // take reads the keys and their companions, and decodes them. Keys that are no
 // locks, or no more, are left out.
 func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
-	r.denied, r.plain = nil, nil
+	r.denied, r.astray, r.plain = nil, nil, nil
 	entries, err := r.readInBounds(ctx, refs)
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	var all []found
 	for _, c := range sure {
 		lock, _ := c.format.lock(c.entry)
-		lock.Node, lock.DB = r.node, r.db
+		lock.Node, lock.DB = cmp.Or(c.entry.Node, r.node), r.db
 		l := found{lock: lock, typ: c.entry.Type, claims: c.beside, spread: c.entry.spread()}
 		if why := r.trusted[lock.Key]; lock.Confidence == Possible && why != "" {
 			l = raised(l, why)
@@ -188,13 +189,18 @@ func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
 			return nil, err
 		}
 		for _, q := range asked {
-			if e, ok := q.entry(); ok {
-				if !e.Expires.IsZero() && !q.exact && r.refused.has("time") {
-					e.Spread = jitter // it is by our clock, which knows nothing of when the key was read
+			e, ok := q.entry()
+			switch {
+			case ok:
+				e.Node = r.elsewhere[q.left]
+				if !e.Expires.IsZero() && !q.exact && (r.refused.has("time") || e.Node != "") {
+					e.Spread = jitter // it is by another clock, which knows nothing of when the key was read
 				}
 				entries = append(entries, e)
-			} else if q.refused() {
+			case q.failed(refused):
 				r.denied = append(r.denied, q.key)
+			case q.failed(redirected):
+				r.astray = append(r.astray, q.key)
 			}
 		}
 	}
@@ -305,9 +311,9 @@ func askSize(ctx context.Context, p redis.Pipeliner, k ref) *redis.IntCmd {
 	}
 }
 
-// refused reports whether the key may not be read.
-func (q question) refused() bool {
-	return refused(q.left.Err()) || q.size != nil && refused(q.size.Err()) || q.value != nil && refused(q.value.Err())
+// failed reports whether one of the commands has failed in a way.
+func (q question) failed(so func(error) bool) bool {
+	return so(q.left.Err()) || q.size != nil && so(q.size.Err()) || q.value != nil && so(q.value.Err())
 }
 
 // entry is the answer; ok is false if there is none.

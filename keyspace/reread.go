@@ -109,10 +109,21 @@ func (f *Follower) refresh(ctx context.Context, keys []string, h heard) error {
 // book compares what was read with what was known, in the order of keys.
 func (f *Follower) book(ctx context.Context, keys []string, read map[string]found, h heard) error {
 	evicting := new(evictions)
+	f.handOver()
 	for _, key := range keys {
 		was, known := f.known[key]
 		now, there := read[key]
+		if !known && there {
+			var ours bool
+			if was, known, ours = f.adopt(now); !ours {
+				continue
+			}
+		}
 		if !known && !there {
+			continue
+		}
+		if !there && slices.Contains(f.reader.astray, key) {
+			f.agenda.put(key, f.reader.now.Add(pollEvery))
 			continue
 		}
 		if known && !there && slices.Contains(f.reader.denied, key) {
@@ -197,6 +208,7 @@ func (f *Follower) update(was, now found, known bool, d *diff) {
 	f.claim(was, now)
 	f.track.learn(now)
 	f.agenda.put(key, f.appointment(now.lock))
+	f.scanner.opts.Cluster.note(f, now)
 }
 
 // forget takes out a lock that is gone.
@@ -208,6 +220,38 @@ func (f *Follower) forget(was found, d *diff) {
 	f.sorted = nil
 	f.claim(was, found{})
 	f.agenda.put(was.lock.Key, time.Time{})
+	f.scanner.opts.Cluster.drop(f, was.lock.Key)
+}
+
+// adopt returns what is known of a lock that this follower has found, if another
+// node of the cluster has had it until now: it has moved, and goes on. It is not
+// ours if it was read on another node, whose follower has it already.
+func (f *Follower) adopt(l found) (was found, known, ours bool) {
+	cluster := f.scanner.opts.Cluster
+	if f.away(l.lock) && cluster.others(l.lock.Key, f) {
+		return found{}, false, false
+	}
+	if was, known = cluster.claim(l.lock.Key, f); known {
+		f.known[l.lock.Key] = was
+	}
+	return was, known, true
+}
+
+// away reports whether a lock was read on another node of the cluster.
+func (f *Follower) away(l Lock) bool { return l.Node != f.reader.node }
+
+// handOver forgets the locks that other nodes of the cluster have by now. Nothing
+// has happened to them.
+func (f *Follower) handOver() {
+	for _, key := range f.scanner.opts.Cluster.lostTo(f) {
+		was := f.known[key]
+		delete(f.known, key)
+		delete(f.doubts, key)
+		delete(f.denied, key)
+		f.sorted = nil
+		f.claim(was, found{})
+		f.agenda.put(key, time.Time{})
+	}
 }
 
 // claim notes which lock the companions belong to.
@@ -238,6 +282,9 @@ func (f *Follower) appointment(l Lock) time.Time {
 		if w.Expires.After(f.reader.now) {
 			sooner(w.Expires)
 		}
+	}
+	if f.away(l) { // nobody tells this follower of its changes
+		sooner(f.reader.now.Add(pollEvery))
 	}
 	if first.IsZero() {
 		return first

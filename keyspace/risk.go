@@ -13,8 +13,10 @@ const clockApart = 500 * time.Millisecond
 // Risks lists what endangers all locks of the servers of a snapshot: their
 // findings concern no lock, and say which server in their text.
 func Risks(s Snapshot) []Finding {
-	var all []Finding
+	all := nodesMissing(s.Nodes)
 	for _, server := range serversOf(s) {
+		all = append(all, partlySeen(server)...)
+		all = append(all, masterLost(server)...)
 		all = append(all, evictable(server)...)
 		all = append(all, failoverLosesLocks(server)...)
 	}
@@ -34,6 +36,45 @@ func serversOf(s Snapshot) []Server {
 		return []Server{s.Server}
 	}
 	return all
+}
+
+// nodesMissing finds servers of several that do not answer.
+func nodesMissing(nodes []Node) (all []Finding) {
+	for _, n := range nodes {
+		if n.Up {
+			continue
+		}
+		all = append(all, Finding{
+			ID: "node-missing", Severity: Critical, Server: n.Addr,
+			Text:   fmt.Sprintf("%s cannot be looked at: its locks are not seen, and who holds them is not known (%s).", n.Addr, n.Trouble),
+			Remedy: "Look whether the server runs and can be reached from here. Until it answers, the picture is not complete.",
+		})
+	}
+	return all
+}
+
+// partlySeen finds a node of a cluster whose other nodes are not looked at.
+func partlySeen(s Server) []Finding {
+	if !s.Alone {
+		return nil
+	}
+	return []Finding{{
+		ID: "part-of-cluster", Severity: Warning, Server: s.Addr,
+		Text:   fmt.Sprintf("%s is part of a cluster, and shows only the locks in its own slots.", s.Addr),
+		Remedy: "Add --cluster to see all of them.",
+	}}
+}
+
+// masterLost finds replicas that have lost their master: what they show is old.
+func masterLost(s Server) []Finding {
+	if !s.MasterDown {
+		return nil
+	}
+	return []Finding{{
+		ID: "master-link-down", Severity: Critical, Server: s.Addr,
+		Text:   fmt.Sprintf("%s is a replica that has lost its master %s: the locks on it are as they were then.", s.Addr, s.Master),
+		Remedy: "Look at the master, or at whoever has taken its place; a lock here may be free or held by another there.",
+	}}
 }
 
 // evictable finds servers that throw locks away when memory is short.

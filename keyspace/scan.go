@@ -31,8 +31,10 @@ type ScanOptions struct {
 	Match         []string   // globs as SCAN takes them; keys that match any are looked at. None: all keys
 	MinConfidence Confidence // 0 = Likely
 	Pace          *Pace      // shared by all that look at the same server; nil = as fast as it goes
+	Cluster       *Cluster   // shared by the scanners of the nodes of a cluster; nil = the server is looked at alone
 	// Patience is how long a Scan waits for a server that is loading, busy with
-	// a script, or lost on the way, before it gives up. 0: it does not.
+	// a script, lost on the way, or part of a cluster that is down, before it gives
+	// up. It counts anew after each step that goes well. 0: it does not wait.
 	Patience time.Duration
 	// Progress is called after each page of a Scan with the picture so far;
 	// its locks are those that this page brought. It may be nil.
@@ -66,37 +68,57 @@ func atLeast(sure Confidence, formats []Format) []Format {
 // walked over, and the walk was given up.
 //
 // It returns an error if the server cannot be reached, does not answer, or
-// refuses SCAN or TYPE. Keys that may not be read are passed over; what is missed
-// that way is said in Problems.
+// refuses SCAN or TYPE; what it has seen until then is in the snapshot. Keys that
+// may not be read are passed over; what is missed that way is said in Problems.
 func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
-	p, err := s.beginPatiently(ctx, troubled)
+	p, err := s.beginPatiently(ctx, time.Now().Add(s.opts.Patience), troubled)
 	if err != nil {
 		return Snapshot{}, err
 	}
+	before := s.slots(ctx, p)
 	seen, doubtful := make(picture), newHunches(s.opts.MinConfidence)
+	var giveUp time.Time // zero after a step that went well
 	for !p.done() {
 		p.accept(doubtful.atLeast(p.turn.visited))
-		locks, err := s.stepInTime(ctx, p)
+		if err := s.opts.Pace.wait(ctx, time.Now()); err != nil {
+			return s.snapshot(p, seen.locks(), false), err
+		}
+		if giveUp.IsZero() {
+			giveUp = time.Now().Add(s.opts.Patience)
+		}
+		locks, err := s.step(ctx, p)
 		if err != nil {
-			if p, err = s.resume(ctx, p, err); err != nil {
-				return Snapshot{}, err
+			again, err := s.resume(ctx, p, err, giveUp)
+			if err != nil {
+				seen.add(doubtful.comeTrue())
+				return s.snapshot(p, seen.locks(), false), err
 			}
+			p = again
 			continue
 		}
+		giveUp = time.Time{}
 		locks = doubtful.sort(locks, p.turn.visited, p.now)
 		seen.add(locks)
 		s.opts.Progress(s.snapshot(p, picked(locks), p.complete()))
 	}
 	seen.add(doubtful.comeTrue())
-	return s.snapshot(p, seen.locks(), p.complete()), nil
+	arrived, left := s.slots(ctx, p).since(before)
+	snap := s.snapshot(p, seen.locks(), p.complete() && p.sieve.astray == 0)
+	snap.arrived, snap.left = arrived, left
+	return snap, nil
 }
 
-// stepInTime takes a step of a pass when the budget allows it.
-func (s *Scanner) stepInTime(ctx context.Context, p *pass) ([]found, error) {
-	if err := s.opts.Pace.wait(ctx, time.Now()); err != nil {
-		return nil, err
+// slots asks a node of a cluster which slots it has, and which are on their way. A node
+// that does not say has none.
+func (s *Scanner) slots(ctx context.Context, p *pass) *slots {
+	if s.opts.Cluster == nil {
+		return &slots{}
 	}
-	return s.step(ctx, p)
+	pipe := s.rdb.Pipeline()
+	nodes := pipe.ClusterNodes(ctx)
+	_, _ = p.link.exec(ctx, pipe) // what it refuses is noted
+	p.cost.add(p.link.reckon())
+	return slotsOf(nodes.Val())
 }
 
 // step takes a step of a pass, and books it with the budget.
@@ -111,7 +133,7 @@ func (s *Scanner) step(ctx context.Context, p *pass) ([]found, error) {
 func (s *Scanner) snapshot(p *pass, locks []Lock, complete bool) Snapshot {
 	return Snapshot{
 		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
-		Nodes:    []Node{{Server: p.server, Up: true, Ping: p.way, Keys: p.cost.Keys, Locks: len(locks)}},
+		Nodes:    []Node{{Server: p.server, Up: true, Ping: p.way, Keys: p.cost.Keys, Locks: len(locks), Walked: complete}},
 		Problems: s.problems(p),
 	}
 }
@@ -119,6 +141,15 @@ func (s *Scanner) snapshot(p *pass, locks []Lock, complete bool) Snapshot {
 // problems says what this user may not see.
 func (s *Scanner) problems(p *pass) []string {
 	var all []string
+	if p.server.Alone {
+		all = append(all, partOfCluster)
+	}
+	if slices.ContainsFunc(p.turn.walks, func(w walk) bool { return w.endless }) {
+		all = append(all, "keys are added faster than they can be looked at, and the look was given up")
+	}
+	if n := p.sieve.astray; n > 0 {
+		all = append(all, fmt.Sprintf("%d keys that are on their way between nodes of the cluster could not be read", n))
+	}
 	forbidden, unknown := s.refused.missing()
 	if len(forbidden) > 0 {
 		all = append(all, "this user may not send "+strings.Join(forbidden, ", "))
@@ -132,8 +163,13 @@ func (s *Scanner) problems(p *pass) []string {
 	return all
 }
 
+// partOfCluster says that the other nodes are not looked at.
+const partOfCluster = "this server is part of a cluster: add --cluster to see all of it"
+
 // link returns a link to the server of the scanner.
-func (s *Scanner) link() link { return link{rdb: s.rdb, refused: s.refused} }
+func (s *Scanner) link() link {
+	return link{rdb: s.rdb, refused: s.refused, cluster: s.opts.Cluster, addr: s.node, elsewhere: make(map[redis.Cmder]string)}
+}
 
 // selects reports whether a key is among those to be looked at.
 func (s *Scanner) selects(key string) bool {

@@ -19,6 +19,7 @@ type sieve struct {
 	shapes  shapes
 	blind   map[string]bool // types of which the server refuses to show a first piece
 	hidden  int             // keys that this user may not read
+	astray  int             // keys of a cluster that no node has owned up to
 	enough  Confidence      // that needs no second sign
 	hopes   int             // keys let through that had less to show
 }
@@ -45,6 +46,7 @@ func (s *sieve) sifters(n int, open func() link) []*sifter {
 func (s *sieve) settle(all []*sifter) {
 	for _, p := range all {
 		s.hidden += p.unreadable
+		s.astray += p.astray
 		s.hopes += p.hopes
 		for typ := range p.deaf {
 			s.blind[typ] = true

@@ -18,6 +18,7 @@ type sifter struct {
 	deaf       map[string]bool // types of which a first piece was refused since then
 	promising  []ref           // worth reading
 	unreadable int             // keys that this user may not read
+	astray     int             // keys of a cluster that no node has owned up to
 	hopes      int             // of the promising, those that have less than enough to show
 }
 
@@ -129,6 +130,9 @@ func (s *sifter) typed(q *inquiry) error {
 	case hidden(err):
 		s.unreadable++
 		return nil
+	case redirected(err):
+		s.astray++
+		return nil
 	case err != nil, typ == "none":
 		return nil
 	}
@@ -174,6 +178,8 @@ func (s *sifter) glanced(q *inquiry) {
 		s.askAgain(q)
 	case hidden(err):
 		s.unreadable++
+	case redirected(err):
+		s.astray++
 	}
 }
 

@@ -15,16 +15,22 @@ type Sight struct {
 }
 
 // See looks at one key, without looking for others. A key that belongs to a lock
-// (a queue, a fence …) is no lock itself; neither is one that lives on another
-// server of a cluster.
+// (a queue, a fence …) is no lock itself. In a cluster the key is looked at on the
+// node that has it.
 func (s *Scanner) See(ctx context.Context, key string) (Sight, error) {
 	r := s.reader()
 	sight := Sight{Snapshot: Snapshot{Complete: true, Server: Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
 	err := r.ask(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
-	if redis.HasErrorPrefix(err, "MOVED") {
-		err, sight.Type = nil, "none"
-	} else if err == nil {
+	switch {
+	case err == nil && redirected(kind.Err()):
+		sight.Type = "none"
+		sight.Complete = s.opts.Cluster == nil
+		sight.Problems = []string{partOfCluster}
+		if !sight.Complete {
+			sight.Problems = []string{fmt.Sprintf("%s says that another node has the key, and that one did not answer", s.node)}
+		}
+	case err == nil:
 		sight.Type, err = kind.Result()
 	}
 	sight.At = r.now

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"cmp"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,10 @@ type Snapshot struct {
 	Follow  Follow   // how it is followed
 	Events  []Event  // what has happened since the snapshot before, in order
 	Notices []Notice // what has happened to the server, or to our view of it, since then
+
+	// Keys may have come from other nodes of the cluster, or gone to them, while they
+	// were looked at.
+	arrived, left bool
 }
 
 // FollowMode says how changes are learnt of.
@@ -103,6 +108,7 @@ type Node struct {
 	Ping    time.Duration // the way to it and back
 	Keys    int64         // in the databases looked at
 	Locks   int           // found on it
+	Walked  bool          // all of its keys have been looked through
 }
 
 // Server is what the server says of itself; empty fields are unknown.
@@ -112,9 +118,13 @@ type Server struct {
 	Version string // of the product: 8.1.1 of a Valkey that says it is compatible with Redis 7.2.4
 	Addr    string
 	Role    string // master, slave
-	RunID   string // another one after each restart
-	Port    string
-	Uptime  time.Duration // to the second
+	Master  string // of a replica: host:port of its master
+	// MasterDown tells that a replica is not connected to its master.
+	MasterDown bool
+	Alone      bool   // it is part of a cluster, and the other nodes are not looked at
+	RunID      string // another one after each restart
+	Port       string
+	Uptime     time.Duration // to the second
 
 	Policy      string        // maxmemory-policy: what the server throws away when memory is short
 	MaxMemory   int64         // bytes; 0 = no limit
@@ -139,6 +149,12 @@ func (s *Server) describe(info string) {
 			s.Mode = value
 		case "role":
 			s.Role = value
+		case "master_host":
+			s.Master = value
+		case "master_port":
+			s.Master = net.JoinHostPort(s.Master, value)
+		case "master_link_status":
+			s.MasterDown = value == "down"
 		case "run_id":
 			s.RunID = value
 		case "tcp_port":

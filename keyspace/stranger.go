@@ -52,7 +52,7 @@ func (f *Follower) introduce(ctx context.Context, keys []string) ([]ref, error) 
 	var refs []ref
 	for i, key := range keys {
 		switch typ := types[i].Val(); {
-		case typ == "none": // gone already, and perhaps soon back
+		case types[i].Err() != nil, typ == "none": // gone already, and perhaps soon back
 		case f.scanner.index.look(key, typ) == nothing:
 			f.dull[key] = time.Now()
 		default:

@@ -75,7 +75,7 @@ func (t *tracker) attend(known picture) {
 	if t.coming != nil || time.Since(t.tried) < max(t.pause, settle) {
 		return
 	}
-	if t.ear == nil || t.outgrew && len(known) > 0 {
+	if t.ear == nil || t.outgrew && len(t.prefixes) > 0 {
 		t.tried, t.outgrew = time.Now(), false
 		wanted := t.wanted
 		if t.notify {

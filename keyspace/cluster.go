@@ -1,0 +1,321 @@
+package keyspace
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Cluster is what the scanners of the masters of one Redis Cluster share: the way
+// from each to all others, and which follower has which lock. With it a scanner
+// reads keys where the nodes say they are (ASK, MOVED), and a lock that moves from
+// one master to another while it is followed is one lock all the time. It is safe
+// for concurrent use.
+type Cluster struct {
+	node func(addr string) (redis.UniversalClient, error)
+
+	mu       sync.Mutex
+	silent   map[string]time.Time // nodes that did not answer, and when
+	owners   map[string]owner     // by key
+	taken    map[*Follower][]string
+	prefixes prefixes // of all locks that any follower has seen
+	learnt   int      // how often these have changed
+}
+
+// owner is the follower that has a lock, and what it last knew of it.
+type owner struct {
+	follower *Follower
+	last     found
+}
+
+// NewCluster returns a cluster whose nodes are reached through node: a client for
+// an address as the nodes tell it. The clients stay the caller's.
+func NewCluster(node func(addr string) (redis.UniversalClient, error)) *Cluster {
+	return &Cluster{
+		node: node, silent: make(map[string]time.Time),
+		owners: make(map[string]owner), taken: make(map[*Follower][]string), prefixes: make(prefixes),
+	}
+}
+
+// silentFor is how long a node that did not answer a redirected command is not
+// asked again.
+const silentFor = time.Second
+
+// reach returns a client of a node, nil if there is none or it does not answer.
+func (c *Cluster) reach(addr string) redis.UniversalClient {
+	c.mu.Lock()
+	at, failed := c.silent[addr]
+	c.mu.Unlock()
+	if failed && time.Since(at) < silentFor {
+		return nil
+	}
+	rdb, err := c.node(addr)
+	if err != nil {
+		return nil
+	}
+	return rdb
+}
+
+// lost notes that a node does not answer.
+func (c *Cluster) lost(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent[addr] = time.Now()
+}
+
+// hopsMost is how often a command is sent on. A slot that is being moved takes
+// two: its new master says MOVED, its old one ASK.
+const hopsMost = 4
+
+// hop is where a command is to be sent next.
+type hop struct {
+	addr   string
+	asking bool // with ASKING before it
+}
+
+// nextHop returns where a command has to be sent that a node has answered with
+// ASK or MOVED. An address without a host is on the host that said so.
+func nextHop(err error, from string) (hop, bool) {
+	if !redirected(err) {
+		return hop{}, false
+	}
+	words := strings.Fields(err.Error())
+	if len(words) < 3 {
+		return hop{}, false
+	}
+	to := words[2]
+	if strings.HasPrefix(to, ":") {
+		host, _, _ := net.SplitHostPort(from)
+		to = net.JoinHostPort(host, to[1:])
+	}
+	return hop{to, words[0] == "ASK"}, true
+}
+
+// redirected reports whether a node says that a key is on another one.
+func redirected(err error) bool {
+	return err != nil && (redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "MOVED"))
+}
+
+// follow sends those of the commands on that were answered with ASK or MOVED,
+// until they are answered. Those that nobody answers keep their errors.
+func (l *link) follow(ctx context.Context, cmds []redis.Cmder) {
+	clear(l.elsewhere)
+	if l.cluster == nil {
+		return
+	}
+	for n := 1; n <= hopsMost; n++ {
+		away := make(map[hop][]redis.Cmder)
+		for _, c := range cmds {
+			if to, ok := nextHop(c.Err(), cmp.Or(l.elsewhere[c], l.addr)); ok {
+				// Two nodes that each send to the other are about to hand the
+				// slot over: the one that has the key answers to ASKING.
+				to.asking = to.asking || n > 2
+				away[to] = append(away[to], c)
+			}
+		}
+		if len(away) == 0 {
+			return
+		}
+		for to, some := range away {
+			l.resend(ctx, to, some)
+		}
+	}
+}
+
+// resend sends commands to another node.
+func (l *link) resend(ctx context.Context, to hop, cmds []redis.Cmder) {
+	if to.asking && l.refused.has(asking) {
+		return
+	}
+	rdb := l.cluster.reach(to.addr)
+	if rdb == nil {
+		return
+	}
+	p := rdb.Pipeline()
+	leave := redis.NewStatusCmd(ctx, asking)
+	was := make([]error, len(cmds))
+	for i, c := range cmds {
+		if to.asking {
+			leave = redis.NewStatusCmd(ctx, asking)
+			_ = p.Process(ctx, leave) // only queues, as the next
+		}
+		was[i] = c.Err()
+		_ = p.Process(ctx, c)
+	}
+	begin := time.Now()
+	sent, err := p.Exec(ctx)
+	l.cost.Took += time.Since(begin)
+	l.cost.Commands += int64(len(sent))
+	if forbidden(leave.Err()) {
+		l.refused.note(asking, leave.Err())
+	}
+	if lost(err) {
+		l.cluster.lost(to.addr)
+	}
+	for i, c := range cmds {
+		if err != nil && (lost(c.Err()) || ctx.Err() != nil) {
+			c.SetErr(was[i])
+			continue
+		}
+		l.elsewhere[c] = to.addr
+	}
+}
+
+// asking is the command that lets the next one read a key of a slot that is being
+// moved to the node.
+const asking = "asking"
+
+// slotCount is how many slots a cluster has.
+const slotCount = 16384
+
+// slots is what a node says of the slots that are its own, and of those that are being
+// moved to it and away from it.
+type slots struct {
+	own     [slotCount]bool
+	in, out bool // some are being moved now
+}
+
+// slotsOf reads CLUSTER NODES: the line of the node that was asked.
+func slotsOf(nodes string) *slots {
+	s := &slots{}
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "myself") {
+			continue
+		}
+		for _, part := range fields[8:] {
+			if strings.HasPrefix(part, "[") {
+				s.in = s.in || strings.Contains(part, "-<-")
+				s.out = s.out || strings.Contains(part, "->-")
+				continue
+			}
+			first, last, several := strings.Cut(part, "-")
+			if !several {
+				last = first
+			}
+			for n := number(first); n <= min(number(last), slotCount-1); n++ {
+				s.own[n] = true
+			}
+		}
+	}
+	return s
+}
+
+// since reports whether keys may have come from other nodes, and gone to them, between
+// two answers.
+func (s *slots) since(before *slots) (arrived, left bool) {
+	arrived, left = s.in || before.in, s.out || before.out
+	for n := range s.own {
+		arrived = arrived || s.own[n] && !before.own[n]
+		left = left || !s.own[n] && before.own[n]
+	}
+	return arrived, left
+}
+
+// claim makes a follower the owner of a lock that it has found, and returns what
+// another one knows of it; ok is false if none does: then the lock is new.
+func (c *Cluster) claim(key string, f *Follower) (was found, ok bool) {
+	if c == nil {
+		return found{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, known := c.owners[key]
+	if !known || o.follower == f {
+		return found{}, false
+	}
+	c.owners[key] = owner{f, o.last}
+	c.taken[o.follower] = append(c.taken[o.follower], key)
+	return o.last, true
+}
+
+// note keeps what a follower knows of its lock.
+func (c *Cluster) note(f *Follower, l found) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owners[l.lock.Key] = owner{f, l}
+	changed := c.prefixes.learn(l.lock.Key)
+	for _, beside := range l.claims {
+		changed = c.prefixes.learn(beside.Key) || changed
+	}
+	if changed {
+		c.learnt++
+	}
+}
+
+// others reports whether a lock belongs to another follower by now.
+func (c *Cluster) others(key string, f *Follower) bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, known := c.owners[key]
+	return known && o.follower != f
+}
+
+// lostTo lists the locks of a follower that others have claimed since it was asked
+// last.
+func (c *Cluster) lostTo(f *Follower) []string {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := slices.DeleteFunc(c.taken[f], func(key string) bool { return c.owners[key].follower == f })
+	delete(c.taken, f)
+	return keys
+}
+
+// drop forgets a lock of a follower, which is gone.
+func (c *Cluster) drop(f *Follower, key string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owners[key].follower == f {
+		delete(c.owners, key)
+	}
+}
+
+// leave forgets all locks of a follower, which ends.
+func (c *Cluster) leave(f *Follower) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, o := range c.owners {
+		if o.follower == f {
+			delete(c.owners, key)
+		}
+	}
+	delete(c.taken, f)
+}
+
+// teach adds the prefixes of all locks to those of one follower, and returns how
+// often they have changed.
+func (c *Cluster) teach(t *tracker, known int) int {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.learnt == known {
+		return known
+	}
+	for _, prefix := range c.prefixes {
+		t.outgrew = t.prefixes.learn(prefix) || t.outgrew
+	}
+	return c.learnt
+}

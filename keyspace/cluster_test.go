@@ -1,0 +1,228 @@
+package keyspace_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// nodes are clients of the nodes of a cluster, by address.
+type nodes struct {
+	t   testing.TB
+	mu  sync.Mutex
+	all map[string]*redis.Client
+}
+
+func (n *nodes) at(addr string) (redis.UniversalClient, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all == nil {
+		n.all = make(map[string]*redis.Client)
+	}
+	if n.all[addr] == nil {
+		n.all[addr] = connect(n.t, redis.Options{Addr: addr, MaxRetries: 1})
+	}
+	return n.all[addr], nil
+}
+
+// scanners are one for each node of a cluster, which know of each other.
+func scanners(t testing.TB, c *server.Cluster, o keyspace.ScanOptions) []*keyspace.Scanner {
+	t.Helper()
+	clients := &nodes{t: t}
+	o.Cluster = keyspace.NewCluster(clients.at)
+	var all []*keyspace.Scanner
+	for _, addr := range c.Addrs() {
+		rdb, _ := clients.at(addr)
+		all = append(all, keyspace.NewScanner(rdb, o))
+	}
+	return all
+}
+
+// tagged is a key in a slot: the low ones are the first master's.
+func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
+	t.Helper()
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	for from := 0; ; from += 1000 {
+		p := rdb.Pipeline()
+		var all []*redis.IntCmd
+		for i := range 1000 {
+			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("t", from+i)))
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range all {
+			if n.Val() == int64(slot) {
+				return func(n int) string { return fmt.Sprintf("lock:{t%d}:%d", from+i, n) }
+			}
+		}
+	}
+}
+
+// While a slot is moved to another master, key by key, a look through the cluster sees
+// every lock in it, once.
+func TestALookMissesNoLockThatMoves(t *testing.T) {
+	const locks = 200
+	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	for _, node := range c.Nodes() {
+		fillSlots(t, node.Addr(), 3000)
+	}
+	o := justTokens()
+	o.Patience = time.Second
+	all := scanners(t, c, o)
+	f := keyspace.NewFleet(func(context.Context) ([]keyspace.Station, error) {
+		var stations []keyspace.Station
+		for i, s := range all {
+			stations = append(stations, keyspace.Station{Addr: c.Addrs()[i], Source: onceOver{s}})
+		}
+		return stations, nil
+	}, keyspace.FleetOptions{Mode: "cluster"})
+	looks := 0
+	for slot := range 8 {
+		key := tagged(t, c, slot)
+		for i := range locks {
+			do(t, rdb, "SET", key(i), "token:"+fmt.Sprint(i), "PX", 3_600_000)
+		}
+		want := (slot + 1) * locks
+		moved := make(chan error, 1)
+		go func() { moved <- moveSlowly(t.Context(), c, slot) }()
+		for over := false; !over; looks++ {
+			select {
+			case err := <-moved:
+				if over = true; err != nil {
+					t.Fatal(err)
+				}
+			default:
+			}
+			s, err := f.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !s.Complete || len(s.Locks) != want {
+				t.Errorf("complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
+			}
+			for i, sc := range all {
+				sight, err := sc.See(t.Context(), key(i))
+				if err != nil || len(sight.Locks) != 1 || sight.Locks[0].Holders[0].ID != "token:"+fmt.Sprint(i) {
+					t.Errorf("of %s is seen %+v, %v", key(i), sight, err)
+				}
+			}
+		}
+	}
+	t.Logf("%d looks", looks)
+}
+
+// moveSlowly moves a slot to the second master, a key at a time.
+func moveSlowly(ctx context.Context, c *server.Cluster, slot int) error {
+	m, err := c.StartMove(ctx, slot, c.Nodes()[1])
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for n := 1; n > 0; {
+		if n, err = m.Keys(ctx, 1); err != nil {
+			return err
+		}
+	}
+	return m.Finish(ctx)
+}
+
+// onceOver is a scanner as a source.
+type onceOver struct{ *keyspace.Scanner }
+
+func (l onceOver) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return l.Scan(ctx) }
+
+// fillSlots sets ordinary keys in slots of a node.
+func fillSlots(t testing.TB, addr string, n int) {
+	t.Helper()
+	rdb := connect(t, redis.Options{Addr: addr})
+	p := rdb.Pipeline()
+	for i := range 2 * n {
+		p.Set(t.Context(), fmt.Sprintf("ordinary:%d", i), "value", time.Hour)
+	}
+	_, _ = p.Exec(t.Context()) // half of them belong to the other
+	if rdb.DBSize(t.Context()).Val() < int64(n)/2 {
+		t.Fatal("there are too few keys")
+	}
+}
+
+// A user who may not send ASKING is told how much is missing for it.
+func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
+	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	key := tagged(t, c, 0)
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	for i := range 5 {
+		do(t, rdb, "SET", key(i), "token:"+fmt.Sprint(i), "PX", 3_600_000)
+	}
+	c.HalfMoveForTest(t, 0, c.Nodes()[1], 2)
+	o := justTokens()
+	for _, addr := range c.Addrs() {
+		do(t, connect(t, redis.Options{Addr: addr}), "ACL", "SETUSER", "reader", "on", ">c4nary", "~*", "+@all", "-asking")
+	}
+	clients := map[string]*redis.Client{}
+	for _, addr := range c.Addrs() {
+		clients[addr] = connect(t, redis.Options{Addr: addr, Username: "reader", Password: "c4nary"})
+	}
+	o.Cluster = keyspace.NewCluster(func(addr string) (redis.UniversalClient, error) { return clients[addr], nil })
+	s, err := keyspace.NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
+	said := strings.Join(s.Problems, "; ")
+	if err != nil || s.Complete || len(s.Locks) != 0 || !strings.Contains(said, "2 keys that are on their way") || !strings.Contains(said, "may not send ASKING") {
+		t.Errorf("complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
+	}
+	s, err = keyspace.NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
+	if err != nil || len(s.Locks) != 3 || !s.Complete {
+		t.Errorf("on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
+	}
+}
+
+// In a cluster that is down for want of a master, SCAN names keys that nobody may
+// read: that ends soon, and asks the server little.
+func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
+	c := server.ClusterForTest(t, server.ClusterOptions{})
+	key := tagged(t, c, 0)
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	do(t, rdb, "SET", key(0), "token:0")
+	c.KillForTest(t, c.Nodes()[1])
+	do(t, rdb, "CONFIG", "RESETSTAT")
+	o := justTokens()
+	o.Patience = 500 * time.Millisecond
+	began := time.Now()
+	s, err := scanners(t, c, o)[0].Scan(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") || s.Complete || s.Cost.Keys != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it takes %v", took)
+	}
+	if calls := called(t, rdb, "scan"); calls > 10 {
+		t.Errorf("SCAN was sent %d times", calls)
+	}
+}
+
+// To look again after a lost connection is no excuse to say that all is well.
+func TestALookAtAServerThatIsGoneIsAnError(t *testing.T) {
+	srv := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
+	if err := srv.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	for range 3 {
+		if s, err := f.Snapshot(t.Context()); err == nil {
+			t.Errorf("it shows %+v", s)
+		}
+		if _, _, err := f.Next(t.Context()); err == nil {
+			t.Error("all is well")
+		}
+	}
+}
