@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,10 +52,6 @@ func (c *connection) flags() *pflag.FlagSet {
 	return set
 }
 
-// scanPatience is how long a server in passing trouble is waited for while it is
-// looked through.
-const scanPatience = 10 * time.Second
-
 // reach connects for a command that only reads: what it looks at is set and
 // checked first.
 func (p *program) reach(ctx context.Context, c *connection, s *selection) (*target, error) {
@@ -100,7 +95,15 @@ func (c *connection) connect(ctx context.Context, seeds []endpoint) (*target, er
 		many:    c.mode() != "" || c.db.all,
 		fleet:   keyspace.FleetOptions{Mode: c.mode(), Votes: len(c.redlock) > 0},
 		servers: v,
+		timeout: c.timeout,
 		close:   v.close,
+	}
+	if c.cluster {
+		t.cluster = keyspace.NewCluster(func(addr string) (redis.UniversalClient, error) {
+			e := seeds[0]
+			e.network, e.addr = "tcp", addr
+			return v.client(e)
+		})
 	}
 	if err := t.open(ctx, c.timeout, seeds[0]); err != nil {
 		v.close()
@@ -148,7 +151,7 @@ func (c *connection) locator(seeds []endpoint) func(context.Context, *servers) (
 	locate := fixed(seeds)
 	switch {
 	case c.cluster:
-		locate = inCluster(seeds[0], c.preferReplica)
+		locate = inCluster(seeds[0], c.preferReplica, c.timeout)
 	case len(c.sentinels) > 0:
 		locate = c.bySentinel(seeds[0])
 	}
@@ -161,28 +164,80 @@ func (c *connection) locator(seeds []endpoint) func(context.Context, *servers) (
 // open makes sure that one of the servers answers, and takes it for the one to
 // turn to.
 func (t *target) open(ctx context.Context, timeout time.Duration, seed endpoint) error {
-	within, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	where, err := t.servers.where(within)
+	where, err := t.locate(ctx, timeout)
 	if err != nil {
 		if _, ours := errors.AsType[*fault](err); ours {
 			return err
 		}
 		return noConnection(seed, err, timeout)
 	}
-	var failed error
-	for _, e := range where {
+	first, err := firstAnswer(where, func(e endpoint) (endpoint, error) {
 		rdb, err := t.servers.client(e)
-		if err != nil {
-			return err
+		if err == nil {
+			if err = answers(ctx, rdb, timeout); err != nil {
+				err = noConnection(e, err, timeout)
+			}
 		}
-		if err = answers(ctx, rdb, timeout); err == nil {
-			t.rdb, t.db = rdb, e.db
-			return nil
-		}
-		failed = cmp.Or[error](failed, noConnection(e, err, timeout))
+		return e, err
+	})
+	if err != nil {
+		return err
 	}
-	return failed
+	t.db = first.db
+	t.rdb, err = t.servers.client(first)
+	return err
+}
+
+// locate finds out where the servers are, in time.
+func (t *target) locate(ctx context.Context, timeout time.Duration) ([]endpoint, error) {
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return t.servers.where(within)
+}
+
+// firstGrace is how long the first of several to answer waits for those before it,
+// so that the answer does not depend on chance while all are well.
+const firstGrace = 250 * time.Millisecond
+
+// firstAnswer asks all at once, and returns the answer of the first in order that
+// gives one soon; if none does, the error of the first. It does not wait for one
+// that does not answer longer than for one that does.
+func firstAnswer[T, A any](all []T, ask func(T) (A, error)) (A, error) {
+	type answer struct {
+		n     int
+		value A
+		err   error
+	}
+	came := make(chan *answer, len(all))
+	for i, one := range all {
+		go func() {
+			value, err := ask(one)
+			came <- &answer{i, value, err}
+		}()
+	}
+	answers := make([]*answer, len(all))
+	var grace <-chan time.Time
+	for n, over := 0, false; n < len(all); {
+		select {
+		case a := <-came:
+			n++
+			answers[a.n] = a
+			if a.err == nil && grace == nil {
+				grace = time.After(firstGrace)
+			}
+		case <-grace:
+			over = true
+		}
+		for _, a := range answers {
+			if a == nil && !over {
+				break
+			}
+			if a != nil && a.err == nil {
+				return a.value, nil
+			}
+		}
+	}
+	return answers[0].value, answers[0].err
 }
 
 // title names what is looked at.

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,7 +42,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		Short: "What is wrong, and what cannot be seen",
 		Long: `Looks for a while, and says what is wrong with the locks, what endangers all of
 them, what this user may not do, and what cannot be seen and why. Its exit code
-is 3 if something is wrong.`,
+is 3 if something is wrong; a server that does not answer is one of the findings.`,
 		Example: `  locktop doctor
   locktop doctor --for 1m --json | jq '.findings[].id'`,
 		Args:                  noArguments,
@@ -64,8 +65,8 @@ func (p *program) doctor(ctx context.Context, c *connection, s *selection, o exa
 	}
 	defer func() { t.close() }()
 	snap, err := observed(ctx, t.follow(s), o.duration)
-	if err != nil {
-		return fmt.Errorf("look at %s: %w", t.title, err)
+	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
+		return unseen(fmt.Errorf("look at %s: %w", t.title, err))
 	}
 	d := diagnosisOf(t.title, s.pick(snap), snap)
 	print := func(w io.Writer) error { return d.write(w, colours(w)) }
@@ -76,7 +77,14 @@ func (p *program) doctor(ctx context.Context, c *connection, s *selection, o exa
 		return fmt.Errorf("print the diagnosis: %w", err)
 	}
 	if n := d.wrong(); n > 0 {
-		return &fault{code: exitFindings, err: fmt.Errorf("%s", counted(n, "finding"))}
+		text := counted(n, "finding")
+		if m := missing(snap.Nodes); m != "" {
+			text += "; " + m
+		}
+		return &fault{code: exitFindings, err: errors.New(text)}
+	}
+	if !snap.Complete {
+		return incomplete(snap)
 	}
 	return nil
 }
@@ -93,7 +101,7 @@ func observed(ctx context.Context, source interface {
 		if ctx.Err() != nil {
 			return snap, ctx.Err()
 		}
-		if time.Since(began) >= atLeast && (err != nil || snap.Complete) {
+		if time.Since(began) >= atLeast && (err != nil || walked(snap)) {
 			return snap, err
 		}
 		select {
@@ -102,6 +110,12 @@ func observed(ctx context.Context, source interface {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// walked reports whether all servers that answer have been looked through.
+func walked(snap keyspace.Snapshot) bool {
+	return snap.Complete || len(snap.Nodes) > 0 &&
+		!slices.ContainsFunc(snap.Nodes, func(n keyspace.Node) bool { return n.Up && !n.Walked })
 }
 
 // diagnosis is what doctor has found.
@@ -175,7 +189,7 @@ func chapter(out *strings.Builder, title string, empty bool, nothing string) {
 // nodeLine says how a server is.
 func nodeLine(n keyspace.Node) string {
 	if !n.Up {
-		return fmt.Sprintf("%s does not answer: %s", n.Addr, widget.Plain(n.Trouble))
+		return fmt.Sprintf("%s cannot be looked at: %s", n.Addr, widget.Plain(n.Trouble))
 	}
 	return fmt.Sprintf("%s: %s, %s, %d keys, %s, answers in %s, its clock minus ours %s",
 		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(n.Role), n.Keys, counted(n.Locks, "lock"), instant(n.Ping), n.Skew.Round(time.Millisecond))

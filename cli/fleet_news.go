@@ -32,6 +32,9 @@ func (n *fleetNews) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Noti
 	case <-time.After(newsEvery):
 	}
 	snap, err := n.fleet.Snapshot(ctx)
+	if ctx.Err() != nil { // then servers have not had the time to answer
+		return nil, nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, n.lost(err), err
 	}

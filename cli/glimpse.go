@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,11 +34,12 @@ func (t *target) glance(ctx context.Context, s *selection, key string) (glimpse,
 	fleet := keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		o := s.options(e.db, nil)
 		o.Match, o.MinConfidence = nil, keyspace.Possible
-		return one{keyspace.NewScanner(rdb, o), key, func(sight keyspace.Sight) {
+		o.Cluster = t.cluster
+		return one{keyspace.NewScanner(rdb, o), t.presence(rdb), key, func(sight keyspace.Sight) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, entry := range sight.Entries {
-				g.raw = append(g.raw, raw{e.addr, entry})
+				g.add(raw{cmp.Or(entry.Node, e.addr), entry}, t.cluster != nil)
 			}
 			if sight.Type != "none" {
 				g.typ = sight.Type
@@ -57,15 +60,27 @@ func (g glimpse) whichDatabases() string {
 	return strings.Join(all, ", ")
 }
 
+// add takes in a key as a server has it. The nodes of a cluster send each other the
+// question, and answer with the same.
+func (g *glimpse) add(r raw, cluster bool) {
+	if !cluster || !slices.ContainsFunc(g.raw, func(known raw) bool { return known.node == r.node && known.entry.Key == r.entry.Key }) {
+		g.raw = append(g.raw, r)
+	}
+}
+
 // one is a scanner that looks at one key, as a source.
 type one struct {
 	*keyspace.Scanner
-	key string
-	see func(keyspace.Sight)
+	present func(context.Context) error
+	key     string
+	see     func(keyspace.Sight)
 }
 
 // Snapshot looks at the key.
 func (o one) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	if err := o.present(ctx); err != nil {
+		return keyspace.Snapshot{}, err
+	}
 	sight, err := o.See(ctx, o.key)
 	if err == nil {
 		o.see(sight)
@@ -90,6 +105,8 @@ func (g glimpse) lock(key string) (keyspace.Lock, error) {
 	switch {
 	case len(g.Locks) > 0:
 		return g.Locks[0], nil
+	case !g.Complete:
+		return keyspace.Lock{}, incomplete(g.Snapshot)
 	case g.typ == "none":
 		return keyspace.Lock{}, noLock("nobody holds it, or it is called otherwise: locktop list --match", "there is no key %q", key)
 	default:

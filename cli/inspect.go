@@ -49,12 +49,25 @@ func (p *program) inspect(ctx context.Context, c *connection, s *selection, asJS
 	defer func() { t.close() }()
 	g, err := t.glance(ctx, s, key)
 	if err != nil {
-		return fmt.Errorf("look at %q on %s: %w", key, t.title, err)
+		return unseen(fmt.Errorf("look at %q on %s: %w", key, t.title, err))
+	}
+	if g.Complete && len(g.Problems) > 0 {
+		p.notes.warning("%s", strings.Join(g.Problems, "; "))
 	}
 	l, err := g.lock(key)
 	if err != nil {
 		return err
 	}
+	if err := p.printInspection(c, g, l, asJSON); err != nil {
+		return err
+	}
+	if !g.Complete {
+		return incomplete(g.Snapshot)
+	}
+	return nil
+}
+
+func (p *program) printInspection(c *connection, g glimpse, l keyspace.Lock, asJSON bool) error {
 	if asJSON {
 		return writeJSON(p.out, inspectionOf(c, g, l))
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,7 +35,11 @@ func (p *program) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [flags]",
 		Short: "Every lock, once",
-		Long:  "Looks through the whole keyspace once and prints every lock in it.",
+		Long: `Looks through the whole keyspace once and prints every lock in it.
+
+If a server did not answer, or was lost on the way, what the others have is
+printed all the same; stderr says which server is missing, "complete" in the JSON
+is false, and the exit code is 1.`,
 		Example: `  locktop list
   locktop list --json | jq '.locks[] | select(.ttl_ms == -1) | .key'
   locktop list --match 'lock:*' --fail-if-stuck   # for cron: exit code 3`,
@@ -61,15 +66,25 @@ func (p *program) list(ctx context.Context, c *connection, s *selection, o listi
 	g := p.newHeadway(o.progress)
 	snap, err := t.look(s, g).Snapshot(ctx)
 	g.done()
-	if err != nil {
-		return fmt.Errorf("look through %s: %w", t.title, err)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if len(snap.Problems) > 0 {
+	if err != nil && len(snap.Locks) == 0 {
+		fault := unseen(fmt.Errorf("look through %s: %w", t.title, err))
+		if o.json && len(snap.Nodes) > 1 { // it names the nodes
+			return errors.Join(p.print(s.pick(snap), o), fault)
+		}
+		return fault
+	}
+	if snap.Complete && len(snap.Problems) > 0 {
 		p.notes.warning("%s", strings.Join(snap.Problems, "; "))
 	}
 	found := s.pick(snap)
 	if err := p.print(found, o); err != nil {
 		return fmt.Errorf("print the list: %w", err)
+	}
+	if !snap.Complete {
+		return incomplete(snap)
 	}
 	if n := found.troubled(); n > 0 && o.failIfStuck {
 		return &fault{code: exitFindings, err: fmt.Errorf("something is wrong with %s", counted(n, "lock"))}

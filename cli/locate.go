@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,32 +8,57 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // inCluster locates the masters of the cluster that the server at seed belongs
 // to, or a replica of each where it has one and that is preferred.
-func inCluster(seed endpoint, replicas bool) func(context.Context, *servers) ([]endpoint, error) {
+func inCluster(seed endpoint, replicas bool, timeout time.Duration) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, v *servers) ([]endpoint, error) {
-		var failed error
-		for _, e := range slices.Concat(v.endpoints(), []endpoint{seed}) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		ask := []endpoint{seed}
+		for _, e := range v.endpoints() {
+			if e != seed {
+				ask = append(ask, e)
+			}
+		}
+		return firstAnswer(ask, func(e endpoint) ([]endpoint, error) {
 			rdb, err := v.client(e)
 			if err != nil {
 				return nil, err
 			}
 			//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS
 			slots, err := rdb.ClusterSlots(ctx).Result()
-			if err == nil {
-				return nodesOf(slots, e, replicas), nil
-			}
-			failed = cmp.Or(failed, err)
-			if e == seed && strings.Contains(err.Error(), "cluster support disabled") {
+			switch {
+			case err == nil:
+				return withImporters(nodesOf(slots, e, replicas), rdb.ClusterNodes(ctx).Val(), e), nil
+			case e == seed && strings.Contains(err.Error(), "cluster support disabled"):
 				return nil, misuse("leave out --cluster", "the server at %s is no part of a cluster", e)
 			}
-		}
-		return nil, failed
+			return nil, err
+		})
 	}
+}
+
+// withImporters adds the masters that have no slot: to one of them slots may be on
+// their way, and with them keys. CLUSTER SLOTS does not tell of them.
+func withImporters(all []endpoint, nodes string, like endpoint) []endpoint {
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) != 8 || !slices.Contains(strings.Split(fields[2], ","), "master") || strings.Contains(fields[2], "fail") {
+			continue
+		}
+		addr, _, _ := strings.Cut(fields[1], "@")
+		if e := like; !strings.HasPrefix(addr, ":") {
+			e.network, e.addr = "tcp", addr
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // nodesOf returns a node for each part of the slots. One that does not tell its
@@ -64,16 +88,11 @@ func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoin
 // its replicas where it has some and they are preferred.
 func (c *connection) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, _ *servers) ([]endpoint, error) {
-		var failed error
-		for _, addr := range c.sentinelAddresses() {
-			at, err := c.askSentinel(ctx, addr)
-			if err == nil {
-				like.network, like.addr = "tcp", at
-				return []endpoint{like}, nil
-			}
-			failed = errors.Join(failed, err)
-		}
-		return nil, failed
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+		at, err := firstAnswer(c.sentinelAddresses(), func(addr string) (string, error) { return c.askSentinel(ctx, addr) })
+		like.network, like.addr = "tcp", at
+		return []endpoint{like}, err
 	}
 }
 
@@ -122,24 +141,31 @@ func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) 
 		if err != nil {
 			return nil, err
 		}
-		var all []endpoint
-		for _, e := range found {
+		each, failed := make([][]endpoint, len(found)), make([]error, len(found))
+		var asking sync.WaitGroup
+		for i, e := range found {
 			rdb, err := v.client(e)
 			if err != nil {
 				return nil, err
 			}
-			info, err := rdb.Info(ctx, "keyspace").Result()
-			if err != nil && !refused(err) {
-				return nil, err
-			}
-			all = append(all, e) // it is looked at even if it is empty
-			for _, n := range databasesIn(info) {
-				if e.db = n; !slices.Contains(all, e) {
-					all = append(all, e)
+			asking.Go(func() {
+				info, err := rdb.Info(ctx, "keyspace").Result()
+				if err != nil && !refused(err) {
+					failed[i] = err
 				}
-			}
+				each[i] = []endpoint{e} // it is looked at even if it is empty, or does not answer
+				for _, n := range databasesIn(info) {
+					if e.db = n; !slices.Contains(each[i], e) {
+						each[i] = append(each[i], e)
+					}
+				}
+			})
 		}
-		return all, nil
+		asking.Wait()
+		if !slices.Contains(failed, nil) {
+			return nil, failed[0]
+		}
+		return slices.Concat(each...), nil
 	}
 }
 

@@ -54,7 +54,11 @@ func checkSent(t *testing.T, s topology) {
 	if !knows(t, s.servers[0], deadline) {
 		deadline = "pttl"
 	}
-	for _, name := range []string{"scan", "type", deadline, "hscan"} {
+	expected := []string{"scan", "type", deadline, "hscan"}
+	if s.moving {
+		expected = append(expected, "asking")
+	}
+	for _, name := range expected {
 		if !slices.Contains(all, name) {
 			t.Errorf("%s was never sent: the test proves little: %v", name, all)
 		}

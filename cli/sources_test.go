@@ -17,8 +17,14 @@ import (
 // on stdout and on stderr.
 func listedOn(t *testing.T, args ...string) (jsonDocument, string) {
 	t.Helper()
+	return listedWith(t, exitFine, args...)
+}
+
+// listedWith does the same with a list that must end with an exit code.
+func listedWith(t *testing.T, code int, args ...string) (jsonDocument, string) {
+	t.Helper()
 	got := locktop(t, append([]string{"list", "--json", "--budget", "full"}, args...)...)
-	if got.code != exitFine {
+	if got.code != code {
 		t.Fatalf("%q: exit code %d, %s", args, got.code, got.errors)
 	}
 	var doc jsonDocument
@@ -78,7 +84,7 @@ func TestAClusterIsShownWhole(t *testing.T) {
 	if seed == gone.Addr() {
 		seed = rig.Addrs()[1]
 	}
-	doc, said = listedOn(t, "--cluster", "-u", "redis://"+seed)
+	doc, said = listedWith(t, exitError, "--cluster", "-u", "redis://"+seed)
 	if len(doc.Locks) != 60-share || doc.Complete || len(doc.Nodes) != 3 || len(strings.Fields(doc.up())) != 2 {
 		t.Errorf("with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, doc.up())
 	}
@@ -179,7 +185,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 	if err := nodes[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	doc, said = listedOn(t, "--redlock", all)
+	doc, said = listedWith(t, exitError, "--redlock", all)
 	most, few = doc.lockNamed(t, "lock:most"), doc.lockNamed(t, "lock:few")
 	if doc.Complete || most.State != "held" || !most.Votes[0].Silent || few.State != "partial" {
 		t.Errorf("with a node down: %+v and %+v", most, few)

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,6 +20,8 @@ type target struct {
 	many    bool   // servers or databases
 	fleet   keyspace.FleetOptions
 	servers *servers
+	timeout time.Duration
+	cluster *keyspace.Cluster // nil if it is none
 	close   func()
 }
 
@@ -25,9 +30,9 @@ type target struct {
 func (t *target) look(s *selection, g *headway) *keyspace.Fleet {
 	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		o := t.options(s, e)
-		o.Patience = scanPatience
+		o.Patience = t.timeout
 		o.Progress = g.of(e)
-		return once{keyspace.NewScanner(rdb, o)}
+		return once{keyspace.NewScanner(rdb, o), t.presence(rdb)}
 	}), t.together(s))
 }
 
@@ -35,6 +40,7 @@ func (t *target) look(s *selection, g *headway) *keyspace.Fleet {
 // Redlock each tells what is just possible: their votes may make more of it.
 func (t *target) options(s *selection, e endpoint) keyspace.ScanOptions {
 	o := s.options(e.db, t.servers.pace(e, &s.budget))
+	o.Cluster = t.cluster
 	if t.fleet.Votes {
 		o.MinConfidence = keyspace.Possible
 	}
@@ -52,17 +58,43 @@ func (t *target) together(s *selection) keyspace.FleetOptions {
 }
 
 // once is a scanner as a source.
-type once struct{ *keyspace.Scanner }
+type once struct {
+	*keyspace.Scanner
+	present func(context.Context) error
+}
 
 // Snapshot looks through the keyspace.
-func (o once) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return o.Scan(ctx) }
+func (o once) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	if err := o.present(ctx); err != nil {
+		return keyspace.Snapshot{}, err
+	}
+	return o.Scan(ctx)
+}
+
+// presence finds out whether one of several servers answers, within the timeout. To
+// try to look at one that hangs takes several times as long. Of a single server it is
+// known.
+func (t *target) presence(rdb *redis.Client) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if !t.many {
+			return nil
+		}
+		err := answers(ctx, rdb, t.timeout)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return fmt.Errorf("no answer within %v", t.timeout)
+		}
+		return err
+	}
+}
 
 // follow keeps an eye on all servers, until the target is closed.
 func (t *target) follow(s *selection) *keyspace.Fleet {
+	o := t.together(s)
+	o.Timeout = t.timeout
 	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		scanner := keyspace.NewScanner(rdb, t.options(s, e))
 		return keyspace.GoLive(keyspace.NewFollower(scanner))
-	}), t.together(s))
+	}), o)
 }
 
 // roster says which servers there are, each with the source that start makes of

@@ -23,6 +23,7 @@ type topology struct {
 	stranger  redis.UniversalClient
 	sentinels []*tap
 	chatter   []string // what the servers send each other
+	moving    bool     // a lock is in a slot that is being moved
 }
 
 // onEachTopology runs f on one server, a cluster, a master with Sentinels, and the
@@ -58,7 +59,26 @@ func aCluster(t *testing.T) topology {
 			t.Fatal(err)
 		}
 	}
-	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb}
+	moveHalf(t, rig, rdb, "lock:a")
+	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb, moving: true}
+}
+
+// moveHalf opens the migration of the slot of a key, and moves the key.
+func moveHalf(t *testing.T, rig *server.Cluster, rdb *redis.ClusterClient, key string) {
+	t.Helper()
+	slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := rig.Owner(t.Context(), int(slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := rig.Nodes()[0]
+	if to == owner {
+		to = rig.Nodes()[1]
+	}
+	rig.HalfMoveForTest(t, int(slot), to, 1)
 }
 
 func behindSentinels(t *testing.T) topology {

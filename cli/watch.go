@@ -44,7 +44,8 @@ func (p *program) watchCommand() *cobra.Command {
 The server tells which keys have changed, where it can (Redis 6 and later); an
 event is printed some milliseconds after it happens. Where it cannot, locktop
 looks 10 times a second, and a hold that is shorter may not be seen: locktop
-doctor says which it is, and why. A server that goes away is waited for.
+doctor says which it is, and why. A server that goes away is waited for; if it
+does not answer when --for is over, the exit code is 1.
 
 What becomes wrong as time goes by, or endangers all locks, is told once: as a
 finding, with what to do.`,
@@ -91,7 +92,10 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 	if err := w.run(watchCtx); err != nil {
 		return err
 	}
-	return ctx.Err() // not watchCtx's: to stop after --for is what was asked for
+	if ctx.Err() != nil { // not watchCtx's: to stop after --for is what was asked for
+		return ctx.Err()
+	}
+	return w.lacks()
 }
 
 // teller prints what happens, one thing a line.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"locktop/keyspace"
@@ -36,6 +37,8 @@ type watcher struct {
 	title  string
 	lost   time.Time          // since when the server has not answered
 	told   map[complaint]bool // what is wrong, and was said
+	looked time.Time          // when it was last looked what cannot be seen
+	warned bool               // of that
 	asked  time.Time          // when it was last asked what is wrong
 }
 
@@ -62,6 +65,7 @@ func (w *watcher) run(ctx context.Context) error {
 		if err := w.tell(events); err != nil {
 			return fmt.Errorf("print events: %w", err)
 		}
+		w.warn()
 		if err := w.complain(); err != nil {
 			return fmt.Errorf("print findings: %w", err)
 		}
@@ -116,6 +120,32 @@ func (w *watcher) complain() error {
 	return nil
 }
 
+// lacks returns the fault of a watch that ends while a server does not answer, nil
+// if all do.
+func (w *watcher) lacks() error {
+	text := missing(w.source.Known().Nodes)
+	if !w.lost.IsZero() {
+		text = fmt.Sprintf("%s has not answered for %s", w.title, span(time.Since(w.lost)))
+	}
+	if text == "" {
+		return nil
+	}
+	return &fault{code: exitError, err: fmt.Errorf("incomplete: %s", text)}
+}
+
+// warn says, once, what cannot be seen of servers that answer.
+func (w *watcher) warn() {
+	if w.warned || time.Since(w.looked) < complainEvery {
+		return
+	}
+	w.looked = time.Now()
+	known := w.source.Known()
+	if w.warned = known.Complete && len(known.Problems) > 0; !w.warned {
+		return
+	}
+	w.notes.warning("%s", strings.Join(known.Problems, "; "))
+}
+
 // note says in one line what has become of the server.
 func (w *watcher) note(n keyspace.Notice) {
 	switch n.Kind {
@@ -128,6 +158,7 @@ func (w *watcher) note(n keyspace.Notice) {
 			also = ": " + n.Text
 		}
 		w.notes.note("back on %s after %s%s", w.title, span(n.At.Sub(w.lost)), also)
+		w.lost = time.Time{}
 	default:
 		w.notes.note("%s: %s", w.title, n.Text)
 	}

@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// troubled is a cluster that something happens to.
+type troubled struct {
+	*server.Cluster
+	rdb   *redis.ClusterClient
+	flags []string
+	tag   string // of keys in slot 0, which is the first master's
+}
+
+// aClusterFor starts a cluster for something to happen to, with locks in slot 0 and
+// in others.
+func aClusterFor(t *testing.T, o server.ClusterOptions, inSlot, elsewhere int) troubled {
+	t.Helper()
+	clearEnvironment(t)
+	c := troubled{Cluster: server.ClusterForTest(t, o)}
+	c.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	t.Cleanup(func() { c.rdb.Close() })
+	c.flags = []string{"--cluster", "--timeout", "1s", "-u", "redis://" + c.Addrs()[0]}
+	c.tag = tagOf(t, c.rdb, 0)
+	for i := range inSlot {
+		c.lock(t, c.moving(i))
+	}
+	for i := range elsewhere {
+		c.lock(t, fmt.Sprintf("lock:%d", i))
+	}
+	return c
+}
+
+// moving is the key of a lock in slot 0.
+func (c troubled) moving(i int) string { return fmt.Sprintf("lock:{%s}:%d", c.tag, i) }
+
+// lock takes a lock for an hour.
+func (c troubled) lock(t *testing.T, key string) {
+	t.Helper()
+	if err := c.rdb.Set(t.Context(), key, token, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command on the cluster.
+func (c troubled) run(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return locktop(t, slices.Concat(args, c.flags)...)
+}
+
+// list runs list and returns its document and exit code.
+func (c troubled) list(t *testing.T) (doc jsonDocument, got outcome) {
+	t.Helper()
+	got = c.run(t, "list", "--json", "--budget", "full")
+	if got.out != "" {
+		if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return doc, got
+}
+
+// tagOf returns a hash tag whose keys are in a slot.
+func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
+	t.Helper()
+	for from := 0; ; from += 1000 {
+		p := rdb.Pipeline()
+		var all []*redis.IntCmd
+		for i := range 1000 {
+			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("t", from+i)))
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range all {
+			if n.Val() == slot {
+				return fmt.Sprint("t", from+i)
+			}
+		}
+	}
+}
+
+// keysOf lists the keys of a document's locks, which are ordered by node.
+func keysOf(doc jsonDocument) []string {
+	var all []string
+	for _, l := range doc.Locks {
+		all = append(all, l.Key)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Of a slot that is half moved, some locks are on one master and some on another.
+// Each is seen once, on the node that has it, and neither node is missing.
+func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
+	c := aClusterFor(t, server.ClusterOptions{}, 12, 20)
+	to := c.Nodes()[2]
+	c.HalfMoveForTest(t, 0, to, 5)
+	doc, got := c.list(t)
+	keys := keysOf(doc)
+	if unique := slices.Compact(slices.Clone(keys)); len(keys) != 32 || len(unique) != 32 {
+		t.Errorf("%d locks are listed, %d of them once, want 32", len(keys), len(unique))
+	}
+	if got.code != exitFine || !doc.Complete || got.errors != "" || len(strings.Fields(doc.up())) != 3 {
+		t.Errorf("exit code %d, complete %v, %s; %+v", got.code, doc.Complete, got.errors, doc.Nodes)
+	}
+	here, there := 0, 0
+	for i := range 12 {
+		switch l := doc.lockNamed(t, c.moving(i)); l.Node {
+		case to.Addr():
+			there++
+		case c.Addrs()[0]:
+			here++
+		}
+		got := c.run(t, "inspect", "--json", c.moving(i))
+		var seen jsonInspection
+		if err := json.Unmarshal([]byte(got.out), &seen); err != nil || got.code != exitFine {
+			t.Fatalf("inspect: exit code %d, %v, %s", got.code, err, got.errors)
+		}
+		if len(seen.Holders) != 1 || seen.Holders[0].ID != token || seen.Node != doc.lockNamed(t, c.moving(i)).Node || len(seen.Raw) != 1 {
+			t.Errorf("inspect shows %+v, list had it on %s", seen, doc.lockNamed(t, c.moving(i)).Node)
+		}
+	}
+	if here != 7 || there != 5 {
+		t.Errorf("%d are on the old master and %d on the new one", here, there)
+	}
+	began := time.Now()
+	if got := c.run(t, "doctor", "--for", "500ms"); got.code != exitFine || !strings.Contains(got.out, ": 32 locks") {
+		t.Errorf("doctor: exit code %d, %s%s", got.code, got.out, got.errors)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("doctor took %v", took)
+	}
+}
+
+// One of three masters is dead, and the others know.
+func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
+	for name, args := range map[string][]string{"down": nil, "partly served": {"--cluster-require-full-coverage", "no"}, "read only": {"--cluster-allow-reads-when-down", "yes"}} {
+		t.Run(name, func(t *testing.T) {
+			c := aClusterFor(t, server.ClusterOptions{Args: args}, 1, 30)
+			dead := c.Nodes()[1]
+			c.KillForTest(t, dead)
+			readable := name != "down"
+			for _, command := range [][]string{
+				{"list"}, {"list", "--json"}, {"list", "-n", "all"}, {"inspect", c.moving(0)}, {"inspect", "no:such:key"},
+				{"doctor", "--for", "500ms"}, {"doctor", "--json", "--for", "500ms"}, {"watch", "--for", "500ms"}, {"watch", "--json", "--for", "500ms"},
+			} {
+				began := time.Now()
+				got := c.run(t, command...)
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("%v takes %v", command, took)
+				}
+				if got.code == exitFine || got.code == exitNoLock {
+					t.Errorf("%v ends with %d: %s", command, got.code, got.errors)
+				}
+				if !strings.Contains(got.errors, dead.Addr()) {
+					t.Errorf("%v does not name %s: %s", command, dead.Addr(), got.errors)
+				}
+				if lines := strings.Count(got.errors, "\n"); lines != 1 && command[0] != "watch" {
+					t.Errorf("%v says on %d lines: %s", command, lines, got.errors)
+				}
+				if command[0] == "inspect" && readable && strings.Contains(got.out, token) != (command[1] == c.moving(0)) {
+					t.Errorf("%v prints %s", command, got.out)
+				}
+			}
+			doc, _ := c.list(t)
+			if doc.Complete || len(doc.Nodes) != 3 {
+				t.Errorf("complete %v, nodes %+v", doc.Complete, doc.Nodes)
+			}
+			if readable != (len(doc.Locks) > 0) {
+				t.Errorf("%d locks are shown", len(doc.Locks))
+			}
+		})
+	}
+}
+
+// A master that hangs says nothing and refuses nothing.
+func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
+	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
+	hanging := c.Nodes()[1]
+	if err := hanging.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	defer hanging.Continue()
+	for _, command := range [][]string{{"list"}, {"inspect", c.moving(0)}, {"doctor", "--for", "500ms"}, {"watch", "--for", "2s"}} {
+		began := time.Now()
+		got := c.run(t, command...)
+		if took := time.Since(began); took > 3500*time.Millisecond {
+			t.Errorf("%v takes %v", command, took)
+		}
+		if got.code == exitFine || !strings.Contains(got.errors, hanging.Addr()) {
+			t.Errorf("%v ends with %d: %s", command, got.code, got.errors)
+		}
+	}
+}
+
+// A node of a cluster shows its own locks, and says that there are others.
+func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
+	c := aClusterFor(t, server.ClusterOptions{}, 3, 0)
+	const hint = "add --cluster"
+	alone := []string{"-u", "redis://" + c.Addrs()[0]}
+	doc, said := listedOn(t, alone...)
+	if len(doc.Locks) != 3 || !strings.Contains(strings.Join(doc.Problems, " "), hint) || !strings.Contains(said, hint) {
+		t.Errorf("%d locks; problems %q; it says %q", len(doc.Locks), doc.Problems, said)
+	}
+	for _, command := range [][]string{{"inspect", c.moving(0)}, {"inspect", "x"}, {"watch", "--for", "500ms"}} {
+		if got := locktop(t, slices.Concat(command, alone)...); command[0] == "inspect" && command[1] == "x" == strings.Contains(got.out, token) || !strings.Contains(got.errors+got.out, hint) && command[len(command)-1] != c.moving(0) {
+			t.Errorf("%v says %s", command, got.errors)
+		}
+	}
+	if got := locktop(t, append([]string{"doctor", "--for", "0s"}, alone...)...); got.code != exitFindings || !strings.Contains(got.out, "part-of-cluster") {
+		t.Errorf("doctor: exit code %d, %s", got.code, got.out)
+	}
+	term := openTerminal(t, 160, 35, alone...)
+	term.want("is part of a cluster")
+	term.quit()
+}
+
+// A lock that moves with its slot is held all the time.
+func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
+	const locks = 10
+	c := aClusterFor(t, server.ClusterOptions{}, locks, 0)
+	w := startWatch(t, append([]string{"--json"}, c.flags...)...)
+	for i := range locks {
+		w.out.sees(t, `"appeared","key":"`+c.moving(i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	to := []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]}
+	for _, node := range to {
+		m, err := c.StartMove(ctx, 0, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			n, err := m.Keys(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				break
+			}
+		}
+		if err := m.Finish(ctx); err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+	}
+	for i := range locks {
+		if err := c.rdb.Del(ctx, c.moving(i)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range locks {
+		w.out.sees(t, `"released","key":"`+c.moving(i))
+	}
+	w.stop()
+	<-w.code
+	w.code <- 0
+	kinds := make(map[string]int)
+	for line := range strings.Lines(w.out.String()) {
+		var e jsonEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		kinds[string(e.Event)]++
+	}
+	delete(kinds, "finding")
+	if len(kinds) != 2 || kinds["appeared"] != locks || kinds["released"] != locks {
+		t.Errorf("it tells of %v:\n%s", kinds, w.out)
+	}
+}

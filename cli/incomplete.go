@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"locktop/keyspace"
+)
+
+// incomplete is the fault of a picture that lacks something: it says what, and which
+// servers it was made from.
+func incomplete(snap keyspace.Snapshot) *fault {
+	text := "incomplete: " + strings.Join(snap.Problems, "; ")
+	if up := answering(snap.Nodes); len(snap.Nodes) > 1 && len(up) > 0 {
+		text += "; seen are " + strings.Join(up, ", ")
+	}
+	return &fault{code: exitError, err: errors.New(text)}
+}
+
+// answering lists the servers that have answered.
+func answering(nodes []keyspace.Node) (up []string) {
+	for _, n := range nodes {
+		if n.Up {
+			up = append(up, n.Addr)
+		}
+	}
+	return up
+}
+
+// missing says in one line which servers do not answer, "" if all do.
+func missing(nodes []keyspace.Node) string {
+	var all []string
+	for _, n := range nodes {
+		if !n.Up {
+			all = append(all, fmt.Sprintf("%s cannot be looked at: %s", n.Addr, n.Trouble))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// unseen is the fault of a look that has seen nothing.
+func unseen(err error) *fault {
+	code := exitError
+	if cutOff(err) {
+		code = exitNoConnect
+	}
+	return &fault{code: code, err: err}
+}
+
+// cutOff reports whether an error is that no server could be reached, and not that
+// one has refused something.
+func cutOff(err error) bool {
+	if all, ok := errors.AsType[keyspace.Silence](err); ok {
+		return !slices.ContainsFunc(all, func(one error) bool { return !cutOff(one) })
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// manyKeys puts so many keys on a server, as far as they are in its slots, which a
+// look at 1% takes some seconds to walk over.
+func manyKeys(t *testing.T, addr string) {
+	t.Helper()
+	const most = 60_000
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	p := rdb.Pipeline()
+	for i := range most {
+		p.Set(t.Context(), fmt.Sprint("ordinary:", i), "value", time.Hour)
+	}
+	_, _ = p.Exec(t.Context()) // other nodes have the rest
+	if n := rdb.DBSize(t.Context()).Val(); n < most/5 {
+		t.Fatalf("there are only %d keys", n)
+	}
+}
+
+// A server dies while it is looked through. What was seen is not all, and list says so.
+func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
+	type rig struct {
+		flags  []string
+		victim *server.Child
+	}
+	for name, build := range map[string]func(*testing.T) rig{
+		"server": func(t *testing.T) rig {
+			s := server.ForTest(t)
+			return rig{[]string{"-u", "redis://" + s.Addr()}, s}
+		},
+		"cluster": func(t *testing.T) rig {
+			c := server.ClusterForTest(t, server.ClusterOptions{NodeTimeout: time.Minute})
+			return rig{[]string{"--cluster", "-u", "redis://" + c.Addrs()[0]}, c.Nodes()[1]}
+		},
+		"sentinel": func(t *testing.T) rig {
+			w := server.WatchedForTest(t, server.WatchedOptions{})
+			flags := []string{"--master", server.WatchedName}
+			for _, s := range w.Sentinels() {
+				flags = append(flags, "--sentinel", s)
+			}
+			return rig{flags, w.Master()}
+		},
+		"redlock": func(t *testing.T) rig {
+			n := server.IndependentForTest(t, 3)
+			return rig{[]string{"--redlock", "redis://" + strings.Join([]string{n.Nodes()[0].Addr(), n.Nodes()[1].Addr(), n.Nodes()[2].Addr()}, ",redis://")}, n.Nodes()[1]}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clearEnvironment(t)
+			r := build(t)
+			manyKeys(t, r.victim.Addr())
+			out, errs, code := newLines(), newLines(), make(chan int, 1)
+			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", "1s"}, r.flags)
+			go func() { code <- Run(t.Context(), args, strings.NewReader(""), out, errs) }()
+			errs.sees(t, `"note":"[1-9].* to go`)
+			if err := r.victim.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			var got int
+			select {
+			case got = <-code:
+			case <-time.After(patience):
+				t.Fatal("it goes on and on")
+			}
+			if took := time.Since(began); took > 3*time.Second && name != "redlock" && name != "cluster" { // whose others are looked through first
+				t.Errorf("it took %v to say so", took)
+			}
+			last := errs.String()[strings.LastIndex(strings.TrimSpace(errs.String()), "\n")+1:]
+			if got == exitFine || !strings.Contains(last, r.victim.Addr()) || !strings.Contains(last, `"error":`) {
+				t.Errorf("exit code %d: %s", got, last)
+			}
+			var doc jsonDocument
+			if text := out.String(); text != "" {
+				if err := json.Unmarshal([]byte(text), &doc); err != nil || doc.Complete {
+					t.Errorf("%s, %v", text, err)
+				}
+			}
+			if several := name == "cluster" || name == "redlock"; several && (len(doc.Nodes) != 3 || len(strings.Fields(doc.up())) != 2) {
+				t.Errorf("nodes %+v", doc.Nodes)
+			}
+		})
+	}
+}
+
+// What was found on a server before it died is shown.
+func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
+	clearEnvironment(t)
+	s := server.ForTest(t)
+	for i := range 2000 {
+		send(t, s.Addr(), "SET", fmt.Sprint("lock:", i), token, "PX", "600000")
+	}
+	manyKeys(t, s.Addr())
+	out, errs, code := newLines(), newLines(), make(chan int, 1)
+	go func() {
+		code <- Run(t.Context(), []string{"list", "--json", "--progress", "--budget", "1%", "--timeout", "1s", "-u", "redis://" + s.Addr()}, strings.NewReader(""), out, errs)
+	}()
+	errs.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	got := <-code
+	var doc jsonDocument
+	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil {
+		t.Fatal(err, errs)
+	}
+	if got != exitError || doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {
+		t.Errorf("exit code %d, complete %v, %d locks, %q", got, doc.Complete, len(doc.Locks), doc.Problems)
+	}
+}
