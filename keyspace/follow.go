@@ -33,7 +33,7 @@ type Follower struct {
 	agenda     agenda
 	attendance attendance
 	doubts     map[string]time.Time // locks that are gone; why will be known by then
-	announced  generations[bool]    // locks whose releases are announced
+	announced  generations[bool]    // locks whose releases are announced; true = also while nobody waits
 
 	blind    bool // nobody knows what happened since the last look
 	failures int  // looks that failed, in a row

@@ -31,6 +31,10 @@ type Announcement struct {
 	// Key returns the key of the lock that a message is about; false if it is
 	// about none.
 	Key func(channel, payload string) (string, bool)
+	// ToWaiter reports whether a message on a channel goes to one waiter alone. A lock
+	// that is announced so is released in silence while nobody waits. Nil: all
+	// messages go to all.
+	ToWaiter func(channel string) bool
 }
 
 // Act is what can be done to a lock.

@@ -58,6 +58,7 @@ type heard struct {
 	since    map[string]time.Time // when each was first told of, our clock
 	again    map[string]bool      // those of which was told more than once
 	released map[string]bool      // locks whose release was announced
+	toWaiter map[string]bool      // those of which it was announced to one waiter alone
 	evicted  map[string]bool      // keys that the server says it threw away
 	flushed  bool                 // all keys are gone
 }
@@ -383,10 +384,13 @@ func announcements(formats catalogue, db int) []subscription {
 		if f.Announces == nil {
 			continue
 		}
-		key := f.Announces.Key
+		key, toWaiter := f.Announces.Key, f.Announces.ToWaiter
 		all = append(all, subscription{name: f.Announces.Pattern, pattern: true, heard: func(h *heard, channel, payload string) {
 			if k, ok := key(channel, payload); ok {
 				mark(&h.released, k)
+				if toWaiter != nil && toWaiter(channel) {
+					mark(&h.toWaiter, k)
+				}
 				h.note(k, time.Now())
 			}
 		}})

@@ -157,6 +157,9 @@ func (t *tracker) put(h heard) {
 	for key := range h.released {
 		mark(&t.kept.released, key)
 	}
+	for key := range h.toWaiter {
+		mark(&t.kept.toWaiter, key)
+	}
 	for key := range h.evicted {
 		mark(&t.kept.evicted, key)
 	}

@@ -23,7 +23,8 @@ func (f *Follower) witness(ctx context.Context, was, now found, h heard, evictin
 	case h.evicted[key]:
 		return Evicted, true, nil
 	case h.released[key]:
-		f.announced.put(was.lock.ID(), true)
+		always, known := f.announced.find(was.lock.ID())
+		f.announced.put(was.lock.ID(), (always || !known) && !h.toWaiter[key])
 		return Released, true, nil
 	case f.blind || overdueBy(was.lock, f.reader.now.Add(f.track.slack())):
 		return "", true, nil
@@ -31,7 +32,8 @@ func (f *Follower) witness(ctx context.Context, was, now found, h heard, evictin
 	if evicted, err := evicting.happened(ctx, f); err != nil || evicted && now.lock.Key == "" {
 		return Evicted, true, err
 	}
-	if announces, _ := f.announced.find(was.lock.ID()); !announces || !f.track.hears(f.reader.formats.named(was.lock.Format)) {
+	always, announces := f.announced.find(was.lock.ID())
+	if !announces || !always && !awaited(was.lock, f.reader.now) || !f.track.hears(f.reader.formats.named(was.lock.Format)) {
 		return "", true, nil
 	}
 	until, doubted := f.doubts[key]
@@ -44,6 +46,11 @@ func (f *Follower) witness(ctx context.Context, was, now found, h heard, evictin
 		return "", false, nil
 	}
 	return Deleted, true, nil
+}
+
+// awaited reports whether somebody who is not taken for dead waits for a lock.
+func awaited(l Lock, now time.Time) bool {
+	return slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.Expires.IsZero() || w.Expires.After(now) })
 }
 
 // overdueBy reports whether all holds of a lock are over by a time.

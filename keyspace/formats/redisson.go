@@ -47,6 +47,10 @@ func redisson() keyspace.Format {
 		Announces: &keyspace.Announcement{
 			Pattern: redissonChannel + ":*",
 			Key:     redissonReleased,
+			ToWaiter: func(channel string) bool {
+				_, owner := redissonWaiter(channel)
+				return owner
+			},
 		},
 		Samples: redissonSamples(),
 	}
@@ -89,10 +93,17 @@ func redissonReleased(channel, payload string) (string, bool) {
 	if !ok || payload != "0" {
 		return "", false
 	}
-	if i := strings.LastIndexByte(name, ':'); i > 37 && name[i-37] == ':' && redissonOwner(name[i-36:]) {
-		name = name[:i-37]
-	}
+	name, _ = redissonWaiter(name)
 	return unbraced(name), true
+}
+
+// redissonWaiter cuts off the owner in which the channel of a waiter of a fair lock
+// ends; false if it ends in none.
+func redissonWaiter(channel string) (string, bool) {
+	if i := strings.LastIndexByte(channel, ':'); i > 37 && channel[i-37] == ':' && redissonOwner(channel[i-36:]) {
+		return channel[:i-37], true
+	}
+	return channel, false
 }
 
 // unbraced undoes the braces that are put around a name which has none.
