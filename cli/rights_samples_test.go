@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// The user that the documentation advises sees the locks of all formats as one sees
+// them who may do anything, in every way to look, and is refused nothing. Limited to
+// some keys it sees the locks among these, and no word of the others but their number.
+func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	states := loadSamples(t, rdb)
+	line := advised(t, addr)
+	want := listedAll(t, addr)
+	t.Setenv("REDISCLI_AUTH", "c4nary")
+	as := []string{"--user", "locktop", "-u", "redis://" + addr}
+
+	got := listed(t, addr, "--all", "--user", "locktop")
+	for _, s := range states {
+		for _, e := range append(s.locks, s.possible...) {
+			e.check(t, s.name, got)
+		}
+	}
+	for key := range want {
+		if seen, all := outline(got[key]), outline(want[key]); seen != all {
+			t.Errorf("%q is %s, and this user sees %s", key, all, seen)
+		}
+	}
+	if len(got) != len(want) || len(want) < 100 {
+		t.Errorf("this user sees %d of %d locks", len(got), len(want))
+	}
+	for key := range want {
+		if ran := locktop(t, append(append([]string{"inspect", "--all"}, as...), "--", key)...); ran.code != exitFine {
+			t.Errorf("inspect %q ends with %d: %s", key, ran.code, ran.errors)
+		}
+	}
+	for _, args := range [][]string{{"watch", "--for", "300ms"}, {"doctor", "--for", "300ms"}} {
+		if ran := locktop(t, append(args, as...)...); ran.code == exitError || ran.code == exitNoConnect || strings.Contains(ran.errors, "may not") {
+			t.Errorf("%s ends with %d: %s", args[0], ran.code, ran.errors)
+		}
+	}
+	checkNothingRefused(t, addr)
+
+	var rights []string
+	for _, word := range line[3:] {
+		rights = append(rights, word.(string))
+	}
+	aUser(t, addr, "locktop", append(rights, "resetkeys", "%R~lock:*")...)
+	few := listed(t, addr, "--all", "--user", "locktop")
+	for key := range want {
+		if open := strings.HasPrefix(key, "lock:"); open != (few[key] != nil) {
+			t.Errorf("limited to lock:*, this user sees %q: %v", key, few[key] != nil)
+		}
+	}
+	if len(few) < 10 {
+		t.Errorf("limited to lock:*, this user sees %d locks: the test proves little", len(few))
+	}
+}
+
+// outline is what is listed of a lock, but for times.
+func outline(lock any) string {
+	if lock == nil {
+		return "nothing"
+	}
+	return fmt.Sprint(at(lock, "format"), at(lock, "confidence"), at(lock, "kind"), at(lock, "state"), at(lock, "holders.len"), at(lock, "waiter_count"), at(lock, "fence"))
+}
