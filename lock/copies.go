@@ -25,7 +25,7 @@ type venue struct {
 type copies struct {
 	*venue
 	sites []site // by node
-	token string // set by acquire, which comes first
+	token string // set by acquire, which comes first; guarded by mu for whoever else hands back
 
 	mu    sync.Mutex
 	until time.Time // by then the last copy has expired
@@ -48,7 +48,9 @@ func (c *copies) acquire(_ context.Context, token string, ttl time.Duration, _ i
 
 // elect is acquire of a lock that is probably free, or not.
 func (c *copies) elect(token string, ttl time.Duration, free bool) pending {
+	c.mu.Lock()
 	c.token = token
+	c.mu.Unlock()
 	c.lastFor(ttl)
 	return newElection(c, ttl, free)
 }

@@ -77,7 +77,7 @@ func (h *hold) endExpiry(q *expiryRequest, reply any, err error) (whole bool, _ 
 		// The server revived what is already over here: take it back, unless the
 		// release is on its way, which would find nothing and take that for a loss.
 		if h.cause != ErrReleased && h.cause != ErrClosed {
-			h.client.undo(h.form, h.token, now.Add(q.ttl))
+			h.client.undo(h.form, h.token, now.Add(q.ttl), nil)
 		}
 		return false, err
 	}

@@ -240,5 +240,7 @@ func TestUnlockEndsWithItsContextWhileARenewalIsTakenIn(t *testing.T) {
 		if took := time.Since(began); took > 100*time.Millisecond {
 			r.Errorf("Unlock outlived its context by %v", took-100*time.Millisecond)
 		}
+		<-proceed
+		synctest.Wait()
 	})
 }

@@ -117,7 +117,7 @@ func (f *Fair) queue(ctx context.Context, r *request, line *line) (*Lease, error
 			return nil, err
 		}
 		lease, err := q.wait(ctx)
-		if err == nil || !transient(err) || !waited && q.held == nil || endOf(ctx, f.client.closed) != nil {
+		if err == nil || !transient(err) || !waited && q.held == nil || endOf(ctx, f.client) != nil {
 			return lease, err
 		}
 		if !pauseFor(ctx, backoff) {
@@ -133,7 +133,8 @@ type queued struct {
 	request *request
 	line    *line
 	token   string
-	held    error // the newest refusal; nil = none yet
+	asked   pending // the newest request; nil = none yet
+	held    error   // the newest refusal; nil = none yet
 }
 
 func (f *Fair) newQueued(r *request, line *line) (*queued, error) {
@@ -152,6 +153,11 @@ func processOf(id string) string { return id[len(id)-12:] }
 
 // wait waits for the lock until ctx ends. Without it, it leaves the queue.
 func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
+	f := &flight{client: q.client, form: q.form, token: q.token, until: time.Now().Add(q.opts.TTL)}
+	if !q.client.tasks.takeOff(f) {
+		return nil, describe("acquire", q.key, ErrClosed)
+	}
+	defer q.client.tasks.land(f)
 	me := q.line.join(q.token)
 	stopBeating := q.line.beat(q.client, q.form.(*fairForm))
 	defer func() {
@@ -170,7 +176,7 @@ func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
 		}
 	}
 	if err != nil {
-		q.client.undo(q.form, q.token, time.Now().Add(q.opts.TTL))
+		q.client.undo(q.form, q.token, time.Now().Add(q.opts.TTL), q.asked)
 	}
 	return lease, err
 }
@@ -193,7 +199,8 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 	if !q.line.hearsNames() && q.held == nil {
 		life = 0
 	}
-	reply, err := q.form.(*fairForm).ask(ctx, q.token, q.opts.TTL, life).wait(ctx)
+	q.asked = q.form.(*fairForm).ask(ctx, q.token, q.opts.TTL, life)
+	reply, err := q.asked.wait(ctx)
 	if err != nil {
 		return nil, describe("acquire", q.key, err)
 	}

@@ -112,6 +112,9 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		m := c.Mutex("orders", lock.Options{TTL: time.Second})
+		warm, err := m.TryLock(ctx) // connected, and not in want of the script
+		r.must(err)
+		r.must(warm.Unlock(ctx))
 		r.link.FreezeReplies()
 		failed := make(chan error)
 		go func() {

@@ -15,9 +15,6 @@ type handback struct {
 	gone     int // copies that are known not to stand
 }
 
-// maxUndoPause is the time between two tries to release a copy, at last.
-const maxUndoPause = 250 * time.Millisecond
-
 // newHandback sends the releases, to all nodes where a copy may stand.
 func newHandback(c *copies, channel string, until time.Time) *handback {
 	b := &handback{channel: channel, until: until}

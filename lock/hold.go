@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -74,6 +75,10 @@ func (h *hold) why() error {
 // extend implements [Lease.Extend]. After a request that was lost on its way it asks
 // until the server must have had that.
 func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
+	if !h.client.tasks.begin() {
+		return fmt.Errorf("extend lock %q: %w", h.key, cmp.Or(h.why(), ErrClosed))
+	}
+	defer h.client.tasks.done()
 	for range 1 + pastAfter {
 		q, err := h.beginExpiry(ctx, ttl)
 		if err != nil {
@@ -130,6 +135,10 @@ func (h *hold) enter(ctx context.Context) error {
 // enterAgain takes a further lease of the hold, for a request.
 func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	r.attempts++
+	if !h.client.tasks.begin() {
+		return nil, describe("enter", h.key, ErrClosed)
+	}
+	defer h.client.tasks.done()
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -156,12 +165,16 @@ func (h *hold) entryFailed() {
 	left := h.entries
 	h.mu.Unlock()
 	if left == 0 && h.finish(ErrReleased) {
-		h.client.undo(h.form, h.token, time.Now().Add(h.opts.TTL))
+		h.client.undo(h.form, h.token, h.until(), nil)
 	}
 }
 
 // leave gives back one entry, and with the last one the lock.
 func (h *hold) leave(ctx context.Context) error {
+	if !h.client.tasks.begin() {
+		return fmt.Errorf("unlock %q: %w", h.key, cmp.Or(h.why(), ErrClosed))
+	}
+	defer h.client.tasks.done()
 	done := h.inOrder(ctx)
 	left, asking, err := h.dropEntry()
 	if err != nil {
@@ -171,7 +184,7 @@ func (h *hold) leave(ctx context.Context) error {
 	reply, err := h.form.release(ctx, h.token, left).wait(ctx)
 	done()
 	if left == 0 && transient(err) {
-		h.client.undo(h.form, h.token, time.Now().Add(h.opts.TTL))
+		h.client.undo(h.form, h.token, h.until(), nil)
 	}
 	if err != nil {
 		return describe("unlock", h.key, err)
@@ -195,6 +208,17 @@ func (h *hold) leave(ctx context.Context) error {
 	h.finish(ErrLost) // the other entries; the last one ended on this side already
 	h.report(Lost)
 	return fmt.Errorf("unlock %q: %w", h.key, ErrLost)
+}
+
+// until returns when the last key that the server may have for it has expired.
+func (h *hold) until() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ttl := max(h.ttl, h.opts.TTL)
+	for _, q := range h.expiries {
+		ttl = max(ttl, q.ttl)
+	}
+	return time.Now().Add(ttl)
 }
 
 // dropEntry takes one entry off; with the last one the hold ends on this side.
@@ -259,8 +283,13 @@ func (h *hold) report(kind EventKind) {
 	if h.client.observe == nil {
 		return
 	}
+	h.client.tell(h.event(kind))
+}
+
+// event is one of those that end the hold.
+func (h *hold) event(kind EventKind) Event {
 	now := time.Now()
-	h.client.tell(Event{Kind: kind, At: now, Key: h.key, Owner: h.client.owner, Token: h.token, Held: now.Sub(h.began)})
+	return Event{Kind: kind, At: now, Key: h.key, Owner: h.client.owner, Token: h.token, Held: now.Sub(h.began)}
 }
 
 // What follows needs h.mu.

@@ -192,12 +192,17 @@ func checkTTL(ttl time.Duration) error {
 // Client is an identity that locks. It is safe for concurrent use.
 type Client struct {
 	*transport
-	owner string
-	root  bool
-	turns turns
+	owner  string
+	parent *Client // As was called of it; nil = New made this one
+	turns  turns
 
-	closed context.Context // ends with Close
-	end    context.CancelFunc
+	over atomic.Bool // Close was called
+
+	mu      sync.Mutex
+	waiters int             // callers of closing; what follows is theirs
+	ended   context.Context // ends with Close
+	end     context.CancelFunc
+	through func() // no more waits for the end of parent
 }
 
 // transport is what identities share: the connections, the clock work of all
@@ -243,37 +248,101 @@ func newClient(w wire, cfg Config) (*Client, error) {
 	t.keeper.init()
 	t.notifier.init(t)
 	t.workers.Go(t.keep)
-	c := t.identity(cfg.Owner)
-	c.root = true
-	return c, nil
+	return &Client{transport: t, owner: cfg.Owner}, nil
 }
 
 // As returns another identity over the same connections: what it holds is held
-// against c as against a stranger. It ends with c.
-func (c *Client) As(owner string) *Client { return c.transport.identity(owner) }
+// against c as against a stranger. It ends with c, and need not be closed before: an
+// identity that is dropped costs nothing.
+func (c *Client) As(owner string) *Client {
+	return &Client{transport: c.transport, owner: owner, parent: c}
+}
 
-func (t *transport) identity(owner string) *Client {
-	c := &Client{transport: t, owner: owner}
-	c.closed, c.end = context.WithCancel(t.alive)
-	return c
+// isClosed reports whether the identity has ended, with Close of its own or of one
+// that it comes from.
+func (c *Client) isClosed() bool {
+	for ; c != nil; c = c.parent {
+		if c.over.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// isOf reports whether the identity is the other one or comes from it.
+func (c *Client) isOf(other *Client) bool {
+	for ; c != nil; c = c.parent {
+		if c == other {
+			return true
+		}
+	}
+	return false
+}
+
+// closing returns a context that ends with the identity, for a caller that waits for
+// that and calls through afterwards. An identity for which nobody waits is not known
+// to the one that it comes from, and may be dropped.
+func (c *Client) closing() (ended context.Context, through func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiters == 0 {
+		from, through := c.alive, func() {}
+		if c.parent != nil {
+			from, through = c.parent.closing()
+		}
+		c.ended, c.end = context.WithCancel(from)
+		c.through = through
+		if c.over.Load() {
+			c.end()
+		}
+	}
+	c.waiters++
+	return c.ended, c.waited
+}
+
+// waited counts out a caller of closing.
+func (c *Client) waited() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiters--
+	if c.waiters == 0 {
+		c.end()
+		c.through()
+	}
+}
+
+// shutOut lets nothing begin any more. It returns false if it was called before.
+func (c *Client) shutOut() bool {
+	if c.over.Swap(true) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiters > 0 {
+		c.end()
+	}
+	return true
 }
 
 // closePatience bounds how long Close waits for a server that does not answer,
 // once for releases and once for undos.
 const closePatience = time.Second
 
-// Close ends what the client does: those who wait get [ErrClosed], and what is
-// held is released; its leases end with the cause ErrClosed. Closing the client
-// that New returned closes all its identities and connections, and returns when
-// nothing of them runs any more: within a few seconds even if the server does
-// not answer. Closing it again does nothing.
+// Close ends what the client and its identities do: those who wait get [ErrClosed],
+// what is held is released, with ErrClosed as the cause of its leases' end, and what
+// is being acquired is given back. Closing the client that New returned closes its
+// connections, too, and returns when nothing of it runs any more but what is inside
+// [Config.Observe], from where it may be called: within a few seconds even if the
+// server does not answer. Closing it again does nothing.
 func (c *Client) Close() error {
-	if c.closed.Err() != nil {
+	if !c.shutOut() {
 		return nil
 	}
-	c.end()
-	err := c.transport.releaseAll(func(h *hold) bool { return c.root || h.client == c })
-	if !c.root {
+	for _, f := range c.tasks.flights(c) {
+		c.undo(f.form, f.token, f.until, nil)
+	}
+	err := c.transport.releaseAll(func(h *hold) bool { return h.client.isOf(c) })
+	if c.parent != nil {
 		return err
 	}
 	timer := time.NewTimer(closePatience)
@@ -305,7 +374,9 @@ func (t *transport) releaseAll(match func(*hold) bool) error {
 			failed = describe("close: release", h.key, err)
 			continue
 		}
-		h.report(Released)
+		if t.observe != nil {
+			t.observe(h.event(Released))
+		}
 	}
 	return failed
 }
@@ -323,9 +394,13 @@ func (t *transport) shut() error {
 	return nil
 }
 
-// tell reports an event; it costs nothing when nobody observes.
+// tell reports an event; it costs nothing when nobody observes. The caller is one of
+// the tasks, but not while it is outside of the package: what happens there may be
+// Close, which waits for the tasks.
 func (t *transport) tell(e Event) {
 	if t.observe != nil {
+		t.tasks.done()
+		defer t.tasks.join()
 		t.observe(e)
 	}
 }

@@ -97,7 +97,7 @@ func (t *target) await(ctx context.Context, r *request) (*Lease, error) {
 			return lease, err
 		}
 	}
-	turn, err := t.client.turns.take(ctx, t.client.closed, spot)
+	turn, err := t.client.turns.take(ctx, t.client, spot)
 	if err != nil {
 		return nil, fmt.Errorf("lock: wait for %q: %w", t.key, err)
 	}
@@ -119,7 +119,7 @@ func (t *target) ready(ctx context.Context) error {
 	switch {
 	case t.bad != nil:
 		return fmt.Errorf("lock %q: %w", t.key, t.bad)
-	case t.client.closed.Err() != nil:
+	case t.client.isClosed():
 		return fmt.Errorf("lock %q: %w", t.key, ErrClosed)
 	case ctx.Err() != nil:
 		return fmt.Errorf("lock %q: %w", t.key, ctx.Err())
@@ -142,6 +142,11 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 	}
 	r.attempts++
 	sent := time.Now()
+	f := &flight{client: t.client, form: t.form, token: token, until: sent.Add(t.opts.TTL)}
+	if !t.client.tasks.takeOff(f) {
+		return nil, describe("acquire", t.key, ErrClosed)
+	}
+	defer t.client.tasks.land(f)
 	var held *HeldError
 	var fence int64
 	request := send(token)
@@ -151,7 +156,7 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
-		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+		t.client.undo(t.form, token, sent.Add(t.opts.TTL), request)
 	}
 	if err != nil {
 		return nil, describe("acquire", t.key, err)
@@ -183,13 +188,13 @@ func sinceWritten(request pending, sent time.Time) time.Time {
 func (t *target) begin(r *request, token string, fence int64, sent time.Time) (*hold, error) {
 	h := newHold(t, token, fence, sent)
 	if h.over(h.began) {
-		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+		t.client.undo(t.form, token, sent.Add(t.opts.TTL), nil)
 		return nil, fmt.Errorf("lock: acquire %q: the answer came after %v, too late for a TTL of %v: %w", t.key, h.began.Sub(sent), t.opts.TTL, ErrLost)
 	}
 	t.client.keeper.add(h)
-	if t.client.closed.Err() != nil { // meanwhile: Close may have missed this one
+	if t.client.isClosed() { // meanwhile: Close may have missed this one
 		h.finish(ErrClosed)
-		t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+		t.client.undo(t.form, token, sent.Add(t.opts.TTL), nil)
 		return nil, describe("acquire", t.key, ErrClosed)
 	}
 	t.client.tell(Event{Kind: Acquired, At: h.began, Key: t.key, Owner: t.client.owner, Token: token,
@@ -207,21 +212,19 @@ func (t *target) poll(ctx context.Context, r *request) (*Lease, error) {
 		if t.opts.Wait.MaxTries > 0 && r.attempts >= t.opts.Wait.MaxTries {
 			return nil, err
 		}
-		timer := time.NewTimer(t.opts.Wait.pause())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		case <-t.client.closed.Done():
-		}
-		timer.Stop()
-		if end := endOf(ctx, t.client.closed); end != nil {
+		t.client.pauseFor(ctx, t.opts.Wait.pause())
+		if end := endOf(ctx, t.client); end != nil {
 			return nil, fmt.Errorf("lock: wait for %q: %w: %w", t.key, err, end)
 		}
 	}
 }
 
-// undoPause is the time between two tries to undo.
-const undoPause = 10 * time.Millisecond
+// undoPause is the time between two tries to undo at first; each is twice the one
+// before, up to maxUndoPause.
+const (
+	undoPause    = 10 * time.Millisecond
+	maxUndoPause = time.Second
+)
 
 // undo takes back an acquire whose outcome nobody knows, until it is answered
 // or the key would have expired by itself. It is on its way, behind the acquire,
@@ -229,8 +232,10 @@ const undoPause = 10 * time.Millisecond
 //
 // It asks twice: on the connection of the acquire the first answer settles it,
 // but after a broken connection the undo may have overtaken an acquire that
-// still sat in the server's buffers.
-func (t *transport) undo(f form, token string, until time.Time) {
+// still sat in the server's buffers. A cluster's client takes an acquire to another
+// node that the first one names, and undos overtake it on the way: only those count
+// that are sent when the acquire, if it is given, is over.
+func (t *transport) undo(f form, token string, until time.Time, acquire pending) {
 	if own, ok := f.(undoer); ok {
 		own.undo()
 		return
@@ -239,13 +244,20 @@ func (t *transport) undo(f form, token string, until time.Time) {
 	t.tasks.spawn(func() {
 		ctx, cancel := context.WithDeadline(t.alive, until)
 		defer cancel()
-		for p, answers := first, 0; ; p = f.release(t.alive, token, 0) {
+		p := first
+		if a, ok := acquire.(interface{ over(context.Context) }); ok && t.wire.clustered() {
+			a.over(ctx)
+			p = f.release(t.alive, token, 0)
+		}
+		pause := undoPause
+		for answers := 0; ; p = f.release(t.alive, token, 0) {
 			if _, err := p.wait(ctx); err == nil || !transient(err) {
 				answers++
 			}
-			if answers == 2 || !pauseFor(ctx, undoPause) {
+			if answers == 2 || !pauseFor(ctx, between(pause/2, pause)) {
 				return
 			}
+			pause = min(2*pause, maxUndoPause)
 		}
 	})
 }

@@ -157,8 +157,9 @@ func (h *hold) attend(now time.Time) *expiryRequest {
 	if err := h.ended(now); err != nil {
 		over := h.cause == nil
 		h.mu.Unlock()
-		if over && h.finish(err) {
-			h.report(Expired)
+		if over && h.finish(err) && h.client.observe != nil {
+			e := h.event(Expired)
+			h.client.tasks.spawn(func() { h.client.tell(e) }) // it must not keep the others waiting
 		}
 		return nil
 	}

@@ -64,7 +64,7 @@ func (t *target) replicate(ctx context.Context, token string, sent time.Time) (t
 	default:
 		return sent, nil
 	}
-	t.client.undo(t.form, token, sent.Add(t.opts.TTL))
+	t.client.undo(t.form, token, sent.Add(t.opts.TTL), nil)
 	return sent, err
 }
 

@@ -96,6 +96,9 @@ func (c *call) settle(ctx context.Context) error {
 	return err
 }
 
+// over waits until nothing more comes of what was sent last.
+func (c *call) over(ctx context.Context) { _ = c.reply.wait(ctx) }
+
 // writtenAt returns when the command was written that came to something, zero if that
 // is not known. It is called after wait.
 func (c *call) writtenAt() time.Time { return c.cmd.written }

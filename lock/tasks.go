@@ -13,6 +13,60 @@ type tasks struct {
 	running int
 	closed  bool
 	waiting chan struct{} // closed when running falls to 0; nil = nobody waits
+	last    *flight       // those that are under way, linked from the last one on
+}
+
+// flight is an attempt at a lock that is under way: a task that Close has taken back.
+type flight struct {
+	client *Client
+	form   form
+	token  string
+	until  time.Time // by then what it may have taken has expired
+
+	before, after *flight
+}
+
+// takeOff counts a flight, until it has landed, unless its client or the tasks are
+// closed.
+func (t *tasks) takeOff(f *flight) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || f.client.isClosed() {
+		return false
+	}
+	t.running++
+	f.before, t.last = t.last, f
+	if f.before != nil {
+		f.before.after = f
+	}
+	return true
+}
+
+func (t *tasks) land(f *flight) {
+	t.mu.Lock()
+	if f.before != nil {
+		f.before.after = f.after
+	}
+	if f.after != nil {
+		f.after.before = f.before
+	} else {
+		t.last = f.before
+	}
+	t.mu.Unlock()
+	t.done()
+}
+
+// flights returns those of a client, of which there will be no more.
+func (t *tasks) flights(c *Client) []*flight {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []*flight
+	for f := t.last; f != nil; f = f.before {
+		if f.client.isOf(c) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // spawn runs f, unless the tasks are closed.
@@ -37,7 +91,8 @@ func (t *tasks) begin() bool {
 	return !t.closed
 }
 
-// join counts a task that another one, which is not done yet, brings about.
+// join counts a task that another one, which is not done yet, brings about, or that
+// was counted before.
 func (t *tasks) join() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +103,7 @@ func (t *tasks) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running--
-	if t.running == 0 && t.waiting != nil {
+	if t.running <= 0 && t.waiting != nil {
 		close(t.waiting)
 		t.waiting = nil
 	}
@@ -58,7 +113,7 @@ func (t *tasks) done() {
 func (t *tasks) idle() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.running == 0 {
+	if t.running <= 0 {
 		none := make(chan struct{})
 		close(none)
 		return none
@@ -85,11 +140,11 @@ func wake(c chan struct{}) {
 }
 
 // endOf returns why to stop: the end of ctx, ErrClosed, or nil to go on.
-func endOf(ctx, closed context.Context) error {
+func endOf(ctx context.Context, c *Client) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if closed.Err() != nil {
+	if c.isClosed() {
 		return ErrClosed
 	}
 	return nil
@@ -104,5 +159,18 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// pauseFor sleeps for d, or until ctx or the client ends.
+func (c *Client) pauseFor(ctx context.Context, d time.Duration) {
+	closing, through := c.closing()
+	defer through()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-closing.Done():
 	}
 }

@@ -26,19 +26,21 @@ type turn struct {
 }
 
 // take waits until it is the caller's turn.
-func (ts *turns) take(ctx, closed context.Context, at spot) (*turn, error) {
+func (ts *turns) take(ctx context.Context, c *Client, at spot) (*turn, error) {
 	t, mine := ts.enter(at)
 	if mine == nil {
 		return t, nil
 	}
+	closing, through := c.closing()
+	defer through()
 	select {
 	case <-mine:
 		return t, nil
 	case <-ctx.Done():
-	case <-closed.Done():
+	case <-closing.Done():
 	}
 	ts.quit(t, mine)
-	return nil, endOf(ctx, closed)
+	return nil, endOf(ctx, c)
 }
 
 // give lets the next one through.

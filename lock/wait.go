@@ -60,12 +60,14 @@ func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, err
 
 // hark waits for news. It prefers to end.
 func (t *target) hark(ctx context.Context, news chan struct{}) error {
+	closing, through := t.client.closing()
+	defer through()
 	select {
 	case <-news:
 	case <-ctx.Done():
-	case <-t.client.closed.Done():
+	case <-closing.Done():
 	}
-	return endOf(ctx, t.client.closed)
+	return endOf(ctx, t.client)
 }
 
 // outwaited returns what a last try that ended with err, or was cut short by the

@@ -1,0 +1,200 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/lock"
+)
+
+// An acquire whose reply is on its way when the client is closed.
+func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		for kind, of := range map[string]func(*lock.Client, string) lock.Locker{
+			"mutex": func(c *lock.Client, key string) lock.Locker { return c.Mutex(key, lock.Options{TTL: time.Minute}) },
+			"fair":  func(c *lock.Client, key string) lock.Locker { return c.Fair(key, lock.Options{TTL: time.Minute}) },
+		} {
+			c := r.client(lock.Config{})
+			warm, err := of(c, "warm").Lock(ctx)
+			r.must(err)
+			r.must(warm.Unlock(ctx))
+			r.link.FreezeReplies()
+			done := make(chan error)
+			go func() {
+				_, err := of(c, kind).Lock(ctx)
+				done <- err
+			}()
+			r.until("the server to act", func() bool { return r.rdb.Exists(ctx, kind).Val() == 1 })
+			r.must(c.Close())
+			if err := <-done; !errors.Is(err, lock.ErrClosed) {
+				r.Errorf("Lock said %v, want ErrClosed", err)
+			}
+			r.link.Thaw()
+			r.until("the release", func() bool { return r.rdb.Exists(ctx, kind).Val() == 0 })
+		}
+	})
+}
+
+// What the goroutines of a client, or of a quorum, are at when it is closed.
+func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
+	atWork := func(c interface{ Close() error }, locker func(i int) lock.Locker, at time.Duration) {
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for {
+					lease, err := locker(i).Lock(ctx)
+					if err != nil || lease.Unlock(ctx) != nil {
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(at)
+		_ = c.Close()
+		all.Wait()
+	}
+	t.Run("client", func(t *testing.T) {
+		onRedis(t, func(r *rig) {
+			for round := range 50 {
+				c, err := lock.New(r.via, lock.Config{})
+				r.must(err)
+				atWork(c, func(i int) lock.Locker { return c.Mutex(fmt.Sprint(round, ":", i%6), lock.Options{TTL: time.Minute}) },
+					time.Duration(round)*100*time.Microsecond)
+			}
+			if keys := r.rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
+				r.Errorf("left behind: %q", keys)
+			}
+		})
+	})
+	t.Run("quorum", func(t *testing.T) {
+		nodesOnRedis(t, 3, func(r *nodes) {
+			for round := range 20 {
+				q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
+				r.warm(q)
+				atWork(q, func(i int) lock.Locker { return q.Redlock(fmt.Sprint(round, ":", i), lock.Options{TTL: time.Minute}) },
+					time.Duration(round)*200*time.Microsecond)
+			}
+			for _, rdb := range r.rdbs {
+				if keys := rdb.Keys(ctx, "*").Val(); len(keys) > 0 {
+					r.Errorf("left behind: %q", keys)
+				}
+			}
+		})
+	})
+}
+
+func TestCloseMayBeCalledFromObserve(t *testing.T) {
+	for _, kind := range []lock.EventKind{lock.Contended, lock.Acquired, lock.Renewed, lock.Released, lock.Lost, lock.Expired} {
+		inBubble(t, func(r *rig) {
+			var c *lock.Client
+			closed := make(chan error, 1)
+			c, err := lock.New(r.via, lock.Config{Observe: func(e lock.Event) {
+				if e.Kind == kind {
+					select {
+					case closed <- c.Close():
+					default:
+					}
+				}
+			}})
+			r.must(err)
+			defer c.Close()
+			m := c.Mutex("orders", lock.Options{TTL: time.Second})
+			if kind == lock.Lost {
+				time.AfterFunc(100*time.Millisecond, func() { r.rdb.Del(ctx, "orders") })
+			}
+			if kind == lock.Expired {
+				m = c.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}})
+			}
+			lease, err := m.Lock(ctx)
+			if err == nil && kind == lock.Contended {
+				_, _ = c.As("other").Mutex("orders", lock.Options{}).TryLock(ctx)
+			}
+			if err == nil && kind == lock.Released {
+				_ = lease.Unlock(ctx)
+			}
+			began := time.Now()
+			select {
+			case err := <-closed:
+				r.must(err)
+			case <-time.After(5 * time.Second):
+				r.Errorf("%v: Close has not returned after 5 s", kind)
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				r.Errorf("%v: Close took %v", kind, took)
+			}
+			runtime.KeepAlive(lease)
+		})
+	}
+}
+
+func TestAnIdentityEndsWithTheOneItComesFrom(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		root := r.client(lock.Config{})
+		a := root.As("a")
+		b := a.As("b")
+		held, err := b.Mutex("held", lock.Options{}).Lock(ctx)
+		r.must(err)
+		theirs, err := root.Mutex("theirs", lock.Options{}).Lock(ctx)
+		r.must(err)
+		waiter := make(chan error, 1)
+		go func() {
+			_, err := b.Mutex("theirs", lock.Options{}).Lock(ctx)
+			waiter <- err
+		}()
+		synctest.Wait()
+		r.must(a.Close())
+		if err := <-waiter; !errors.Is(err, lock.ErrClosed) {
+			r.Errorf("a waiter got %v, want ErrClosed", err)
+		}
+		if _, err := b.Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrClosed) {
+			r.Errorf("TryLock: got %v, want ErrClosed", err)
+		}
+		if _, err := a.As("c").Mutex("orders", lock.Options{}).Lock(ctx); !errors.Is(err, lock.ErrClosed) {
+			r.Errorf("Lock: got %v, want ErrClosed", err)
+		}
+		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrClosed) {
+			r.Errorf("the lease ended with %v, want ErrClosed", cause)
+		}
+		r.holds("held", "")
+		r.must(theirs.Unlock(ctx))
+	})
+}
+
+func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		root := r.client(lock.Config{})
+		held, err := root.Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		heap := func() int {
+			for range 3 {
+				runtime.GC()
+			}
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int(m.HeapAlloc)
+		}
+		before := heap()
+		const n = 100_000
+		for range n {
+			root.As("request")
+		}
+		if grown := heap() - before; grown > 20*n {
+			r.Errorf("%d identities that were never used take %d bytes each", n, grown/n)
+		}
+		short, cancel := context.WithCancel(ctx)
+		cancel()
+		for range 1000 { // those that wait have something that ends with the root
+			short, cancel := context.WithTimeout(ctx, time.Microsecond)
+			_, _ = root.As("request").Mutex("orders", lock.Options{}).Lock(short)
+			cancel()
+		}
+		_, _ = root.As("request").Mutex("orders", lock.Options{}).Lock(short)
+		r.must(held.Unlock(ctx))
+	})
+}
