@@ -174,12 +174,9 @@ const asking = "asking"
 // slotCount is how many slots a cluster has.
 const slotCount = 16384
 
-// slots is what a node says of the slots that are its own, and of those that are being
-// moved to it and away from it.
-type slots struct {
-	own     [slotCount]bool
-	in, out bool // some are being moved now
-}
+// slots are those that a node says are its own, and those that are being moved to it
+// and away from it.
+type slots struct{ own, in, out [slotCount]bool }
 
 // slotsOf reads CLUSTER NODES: the line of the node that was asked.
 func slotsOf(nodes string) *slots {
@@ -190,32 +187,57 @@ func slotsOf(nodes string) *slots {
 			continue
 		}
 		for _, part := range fields[8:] {
-			if strings.HasPrefix(part, "[") {
-				s.in = s.in || strings.Contains(part, "-<-")
-				s.out = s.out || strings.Contains(part, "->-")
-				continue
-			}
-			first, last, several := strings.Cut(part, "-")
-			if !several {
-				last = first
-			}
-			for n := number(first); n <= min(number(last), slotCount-1); n++ {
-				s.own[n] = true
-			}
+			s.take(part)
 		}
 	}
 	return s
 }
 
-// since reports whether keys may have come from other nodes, and gone to them, between
-// two answers.
-func (s *slots) since(before *slots) (arrived, left bool) {
-	arrived, left = s.in || before.in, s.out || before.out
-	for n := range s.own {
-		arrived = arrived || s.own[n] && !before.own[n]
-		left = left || !s.own[n] && before.own[n]
+// take reads one of "7", "7-9", "[7->-id]" and "[7-<-id]".
+func (s *slots) take(part string) {
+	to := &s.own
+	part, moving := strings.CutPrefix(part, "[")
+	first, rest, several := strings.Cut(part, "-")
+	last := first
+	switch {
+	case moving && strings.HasPrefix(rest, ">"):
+		to = &s.out
+	case moving:
+		to = &s.in
+	case several:
+		last = rest
 	}
-	return arrived, left
+	for n := max(number(first), 0); n <= min(number(last), slotCount-1); n++ {
+		to[n] = true
+	}
+}
+
+// slotMoves are the slots of which keys may have come to a node, and gone from it.
+type slotMoves struct{ came, went [slotCount]bool }
+
+// since returns the moves between two answers.
+func (s *slots) since(before *slots) *slotMoves {
+	m := &slotMoves{}
+	for n := range slotCount {
+		m.came[n] = s.in[n] || before.in[n] || s.own[n] && !before.own[n]
+		m.went[n] = s.out[n] || before.out[n] || !s.own[n] && before.own[n]
+	}
+	return m
+}
+
+// some reports whether keys have come; nil is no moves.
+func (m *slotMoves) some() bool { return m != nil && slices.Contains(m.came[:], true) }
+
+// passedThrough reports whether a key may have come in one of two times and gone in the
+// same or the other one.
+func passedThrough(a, b *slotMoves) bool {
+	for n := range slotCount {
+		came, went := a.came[n] || b != nil && b.came[n], a.went[n] || b != nil && b.went[n]
+		if came && went {
+			return true
+		}
+	}
+	return false
 }
 
 // claim makes a follower the owner of a lock that it has found, and returns what

@@ -124,13 +124,13 @@ func (f *Fleet) patience(ctx context.Context, station int) (context.Context, con
 }
 
 // askAgain takes another picture of those to which keys have moved while theirs was
-// taken, and adds it. From one to which keys come while others leave it, a lock may
-// have gone on before it was seen.
+// taken, and adds it. If a slot came and went again, a lock in it may have gone on
+// before it was seen.
 func (f *Fleet) askAgain(ctx context.Context, stations []Station, parts []part) {
 	var which []int
 	var some []Station
 	for i, p := range parts {
-		if p.err == nil && p.arrived {
+		if p.err == nil && p.moves.some() {
 			which, some = append(which, i), append(some, stations[i])
 		}
 	}
@@ -141,9 +141,9 @@ func (f *Fleet) askAgain(ctx context.Context, stations []Station, parts []part) 
 		first := parts[which[i]].Snapshot
 		p.Locks = onlyOnce(slices.Concat(p.Locks, first.Locks))
 		p.Cost.add(first.Cost)
-		if first.left || p.left {
+		if passedThrough(first.moves, p.moves) {
 			p.Complete = false
-			p.Problems = appendNew(p.Problems, fmt.Sprintf("keys were moved both to %s and away from it meanwhile, and may have been missed", p.addr))
+			p.Problems = appendNew(p.Problems, fmt.Sprintf("keys were moved to %s and away again meanwhile, and may have been missed", p.addr))
 		}
 		if !p.seen() {
 			p.Snapshot = first

@@ -130,7 +130,7 @@ func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
 }
 
 // growing has one more lock each time it is looked at.
-type growing struct{ looks int }
+type growing struct{ looks, goes int }
 
 func (g *growing) Snapshot(context.Context) (Snapshot, error) {
 	g.looks++
@@ -139,16 +139,19 @@ func (g *growing) Snapshot(context.Context) (Snapshot, error) {
 		locks = append(locks, fmt.Sprintf("l%d=1", i))
 	}
 	s := on("node1", began, 5, locks...)
-	s.arrived = g.looks == 1
+	s.moves = &slotMoves{}
+	s.moves.came[7], s.moves.went[g.goes] = g.looks == 1, g.looks == 2
 	return s, nil
 }
 
 func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
-	s := pictureOf(t, NewFleet(func(context.Context) ([]Station, error) {
-		return []Station{{Addr: "node1", Source: &growing{}}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "z=1")}}}, nil
-	}, FleetOptions{Mode: "cluster"}))
-	if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) {
-		t.Errorf("it shows %q", got)
+	for slot, complete := range map[int]bool{6: true, 7: false} {
+		s := pictureOf(t, NewFleet(func(context.Context) ([]Station, error) {
+			return []Station{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "z=1")}}}, nil
+		}, FleetOptions{Mode: "cluster"}))
+		if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) || s.Complete != complete {
+			t.Errorf("it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
+		}
 	}
 }
 
@@ -329,5 +332,25 @@ func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
 	}
 	if s = pictureOf(t, fleetOf(FleetOptions{Votes: true, MinConfidence: Possible}, all)); len(s.Locks) != 3 {
 		t.Errorf("with what is possible, found %+v", s.Locks)
+	}
+}
+
+func TestTheSlotsOfANodeAreRead(t *testing.T) {
+	const nodes = "a 127.0.0.1:1@2 master - 0 0 1 connected 100-200 [3->-b]\n" +
+		"b 127.0.0.1:3@4,host myself,master - 0 0 2 connected 5 7-9 16380-16383 [8->-c] [4-<-a]\n"
+	s := slotsOf(nodes)
+	for n, c := range map[int][3]bool{
+		3: {}, 4: {false, true, false}, 5: {true}, 6: {}, 7: {true}, 8: {true, false, true}, 9: {true}, 10: {}, 100: {}, 16379: {}, 16383: {true},
+	} {
+		if got := [3]bool{s.own[n], s.in[n], s.out[n]}; got != c {
+			t.Errorf("of slot %d it is read %v, want %v", n, got, c)
+		}
+	}
+	m := s.since(slotsOf("b 127.0.0.1:3@4 myself,master - 0 0 2 connected 5-8\n"))
+	if !m.came[4] || !m.came[9] || m.came[8] || !m.went[6] || !m.went[8] || m.went[5] || !m.some() || passedThrough(m, nil) {
+		t.Error("the moves are wrong")
+	}
+	for _, text := range []string{"", "b x myself", "b x myself,master - 0 0 2 connected -5 99999-999999 [", "b x myself,master - 0 0 2 connected 9-"} {
+		slotsOf(text)
 	}
 }

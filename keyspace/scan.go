@@ -102,9 +102,9 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 		s.opts.Progress(s.snapshot(p, picked(locks), p.complete()))
 	}
 	seen.add(doubtful.comeTrue())
-	arrived, left := s.slots(ctx, p).since(before)
+	moves := s.slots(ctx, p).since(before)
 	snap := s.snapshot(p, seen.locks(), p.complete() && p.sieve.astray == 0)
-	snap.arrived, snap.left = arrived, left
+	snap.moves = moves
 	return snap, nil
 }
 

@@ -25,9 +25,7 @@ type Snapshot struct {
 	Events  []Event  // what has happened since the snapshot before, in order
 	Notices []Notice // what has happened to the server, or to our view of it, since then
 
-	// Keys may have come from other nodes of the cluster, or gone to them, while they
-	// were looked at.
-	arrived, left bool
+	moves *slotMoves // between the nodes of the cluster while this one was looked at; nil = none
 }
 
 // FollowMode says how changes are learnt of.
