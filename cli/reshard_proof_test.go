@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// freeIfMine is how most clients release a lock.
+var freeIfMine = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
+
+// resharding is how big the proof is. The long one is for LOCKTOP_PROOF.
+func resharding() (slots, holds int) {
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		return 1500, 1000
+	}
+	return 100, 100
+}
+
+// keysIn returns so many keys whose slots are below one, one for each slot in turn.
+func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
+	t.Helper()
+	var keys []string
+	for from := 0; len(keys) < n; from += 10_000 {
+		p := rdb.Pipeline()
+		var all []*redis.IntCmd
+		for i := range 10_000 {
+			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("lock:job:", from+i)))
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, slot := range all {
+			if slot.Val() < int64(slots) && len(keys) < n {
+				keys = append(keys, fmt.Sprint("lock:job:", from+i))
+			}
+		}
+	}
+	return keys
+}
+
+// reshard moves slots to the last master, one after the other, keys and all.
+func reshard(ctx context.Context, c *server.Cluster, slots int) error {
+	for slot := range slots {
+		m, err := c.StartMove(ctx, slot, c.Nodes()[2])
+		if err != nil {
+			return err
+		}
+		err = m.Finish(ctx)
+		_ = m.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warmUp takes and releases locks until the watch has learnt from each of the nodes what
+// locks are called, and sees all.
+func warmUp(t *testing.T, c troubled, w *watch) {
+	t.Helper()
+	const locks = 30 // on all nodes
+	for round := range 100 {
+		key := func(i int) string { return fmt.Sprintf("lock:%c%d:%d", 'a'+i%26, round, i) }
+		for i := range locks {
+			c.lock(t, key(i))
+		}
+		time.Sleep(50 * time.Millisecond) // the hold
+		for i := range locks {
+			if err := c.rdb.Del(t.Context(), key(i)).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.lock(t, "lock:after")
+		time.Sleep(50 * time.Millisecond)
+		said, all := w.out.String(), true
+		for i := range locks {
+			all = all && strings.Contains(said, `"acquired","key":"`+key(i)) && strings.Contains(said, `"released","key":"`+key(i))
+		}
+		if all {
+			return
+		}
+	}
+	t.Fatal("the watch does not see all locks")
+}
+
+// held is a hold as its client knows it.
+type held struct {
+	key, token string
+}
+
+// Slots are moved from one master to another while clients take and release locks in
+// them. Each hold is told of once, with its begin and its end, and none is said to have
+// ended otherwise than it did.
+func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
+	slots, holds := resharding()
+	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
+	keys := keysIn(t, c.rdb, slots, 40)
+	for i := range 40 {
+		keys = append(keys, fmt.Sprint("lock:other:", i))
+	}
+	w := startWatch(t, append([]string{"--json"}, c.flags...)...)
+	warmUp(t, c, w)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		if err := reshard(ctx, c.Cluster, slots); err != nil {
+			t.Error(err)
+		}
+	}()
+	var mu sync.Mutex
+	var done []held
+	var failed atomic.Int64
+	var clients sync.WaitGroup
+	for n := range 8 {
+		clients.Go(func() {
+			for i := n; ctx.Err() == nil; i += 8 {
+				mu.Lock()
+				enough := len(done) >= holds
+				mu.Unlock()
+				select {
+				case <-moved:
+					if enough {
+						return
+					}
+				default:
+				}
+				h := held{keys[i%len(keys)], uuid.NewString()}
+				ok, err := c.rdb.SetNX(ctx, h.key, h.token, 30*time.Second).Result()
+				if err != nil || !ok {
+					failed.Add(1)
+					continue
+				}
+				time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond)
+				if n, err := freeIfMine.Run(ctx, c.rdb, []string{h.key}, h.token).Int(); err != nil || n != 1 {
+					t.Errorf("release %s: %d, %v", h.key, n, err)
+					continue
+				}
+				mu.Lock()
+				done = append(done, h)
+				mu.Unlock()
+			}
+		})
+	}
+	clients.Wait()
+	c.lock(t, "lock:known:last")
+	w.out.sees(t, `"key":"lock:known:last"`)
+	w.stop()
+	<-w.code
+	w.code <- 0
+
+	if strings.Contains(w.errors.String(), "lost") {
+		t.Errorf("it says %s", w.errors)
+	}
+	begun, ended, kinds := make(map[string]int), make(map[string]int), make(map[string]int)
+	for line := range strings.Lines(w.out.String()) {
+		var e jsonEvent
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		kinds[string(e.Event)]++
+		switch {
+		case e.Event == "acquired" || e.Event == "appeared":
+			begun[e.Holder]++
+		case e.Event.Ends():
+			ended[e.Holder]++
+		}
+	}
+	missed, twice := 0, 0
+	for _, h := range done {
+		if begun[h.token] == 0 || ended[h.token] == 0 {
+			missed++
+			if missed < 10 {
+				t.Logf("of %s by %s: begun %d, ended %d", h.key, h.token, begun[h.token], ended[h.token])
+			}
+		}
+		if begun[h.token] > 1 || ended[h.token] > 1 {
+			twice++
+			if twice < 10 {
+				t.Logf("of %s by %s: begun %d, ended %d", h.key, h.token, begun[h.token], ended[h.token])
+			}
+		}
+	}
+	t.Logf("%d holds while %d slots were moved: %d missed, %d told twice; events %v; %d attempts failed; %s", len(done), slots, missed, twice, kinds, failed.Load(), w.errors)
+	if missed*100 > len(done) || twice > 0 {
+		t.Errorf("of %d holds %d were missed and %d told twice", len(done), missed, twice)
+	}
+	for _, wrong := range []string{"gone", "expired", "stolen", "evicted", "flushed"} {
+		if kinds[wrong] > 0 {
+			t.Errorf("%d were said to be %s", kinds[wrong], wrong)
+		}
+	}
+}
+
+// Three slots are half moved, and everything that looks at locks looks at the cluster,
+// again and again: no server crashes, no lock is missed, and no picture claims to be
+// complete that is not.
+func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
+	rounds := 2
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		rounds = 100
+	}
+	const each, others = 10, 30
+	c := aClusterFor(t, server.ClusterOptions{}, 0, others)
+	var moving []string
+	for n, slot := range []int{100, 6000, 12000} {
+		tag := tagOf(t, c.rdb, int64(slot))
+		for i := range each {
+			key := fmt.Sprintf("lock:{%s}:%d", tag, i)
+			c.lock(t, key)
+			moving = append(moving, key)
+		}
+		c.HalfMoveForTest(t, slot, c.Nodes()[(n+1)%3], each/2)
+	}
+	want := 3*each + others
+	var pids []int
+	for _, node := range c.Nodes() {
+		pids = append(pids, node.PID())
+	}
+	for round := range rounds {
+		doc, got := c.list(t)
+		if len(doc.Locks) != want || !doc.Complete || got.code != exitFine {
+			t.Errorf("list: %d locks, complete %v, exit code %d, %s", len(doc.Locks), doc.Complete, got.code, got.errors)
+		}
+		for _, key := range []string{moving[round%len(moving)], moving[(round*7+3)%len(moving)], "lock:0"} {
+			if got := c.run(t, "inspect", key); got.code != exitFine || !strings.Contains(got.out, token) {
+				t.Errorf("inspect %s: exit code %d, %s", key, got.code, got.errors)
+			}
+		}
+		var diagnosis jsonDiagnosis
+		got = c.run(t, "doctor", "--json", "--for", "100ms")
+		if err := json.Unmarshal([]byte(got.out), &diagnosis); err != nil || diagnosis.Locks != want || !diagnosis.Complete || got.code != exitFine {
+			t.Errorf("doctor: %d locks, complete %v, exit code %d, %s %v", diagnosis.Locks, diagnosis.Complete, got.code, got.errors, err)
+		}
+		w := startWatch(t, append([]string{"--json"}, c.flags...)...)
+		for i, key := range moving {
+			w.out.sees(t, fmt.Sprintf(`"appeared","key":"%s"`, key))
+			if i == 0 {
+				w.out.sees(t, `"appeared","key":"lock:0"`)
+			}
+		}
+		w.stop()
+		<-w.code
+		w.code <- 0
+		if said := w.out.String(); strings.Count(said, `"appeared"`) > want || strings.Contains(said, "released") || strings.Contains(said, "gone") {
+			t.Errorf("watch: %s", said)
+		}
+		term := openTerminal(t, 140, 40, c.flags...)
+		term.want(fmt.Sprintf("%d locks", want), "scan 100%")
+		term.quit()
+	}
+	for i, node := range c.Nodes() {
+		if node.PID() != pids[i] {
+			t.Errorf("%s has crashed", node.Addr())
+		}
+	}
+	t.Logf("%d rounds, %d locks", rounds, want)
+}
