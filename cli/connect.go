@@ -269,6 +269,10 @@ func (c *connection) client(e endpoint) (*redis.Client, error) {
 	return redis.NewClient(o), nil
 }
 
+// pipelineBuffer is the size of the buffers of a connection: as many questions as
+// are asked at once should fit.
+const pipelineBuffer = 128 << 10
+
 // options are those of a client that looks on: few connections, no retries that
 // hide trouble, and nothing said to the server that an ACL might forbid.
 func (c *connection) options(e endpoint) (*redis.Options, error) {
@@ -286,6 +290,9 @@ func (c *connection) options(e endpoint) (*redis.Options, error) {
 		MaxRetries:            1, // for a connection that died in the pool
 		DialerRetries:         1,
 		PoolSize:              8,
+		PipelinePoolSize:      -1, // none: what is pipelined goes over the connections that there are
+		ReadBufferSize:        pipelineBuffer,
+		WriteBufferSize:       pipelineBuffer,
 		DisableIdentity:       true,
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,

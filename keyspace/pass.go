@@ -19,7 +19,8 @@ type pass struct {
 	now    time.Time // the server's clock at the last step
 	cost   Cost
 	way    time.Duration // what the last page took on its way, the server's work aside
-	atOnce bool          // the stages may ask the server at the same time
+	atOnce bool          // the stages may ask the server at the same time,
+	far    time.Duration // and so they may where the way to it takes at least this long; 0: never
 	link   link          // of the walks
 	open   func() link   // another
 	turn   turn
@@ -39,6 +40,15 @@ const (
 	maxCount    = 1000                   // more stalls everybody else for milliseconds
 	pageTime    = 500 * time.Microsecond // what it may take the server
 )
+
+// pageWork is what a page and the questions about its keys may take the server.
+const pageWork = 2 * time.Millisecond
+
+// farAway is how long the way to a server must take for the stages to ask it at the
+// same time, whatever the budget: a page for each round trip then is within it.
+func farAway(p *Pace) time.Duration {
+	return time.Duration(float64(pageWork) / p.Share())
+}
 
 // begin asks the server for its clock, the number of its keys, and what it
 // says of itself, and lines up a walk for each glob. All of that may be refused.
@@ -108,7 +118,7 @@ func (p *pass) complete() bool {
 // another.
 func (p *pass) step(ctx context.Context) ([]found, error) {
 	pages, n := 1, 1
-	if p.atOnce { // the first results come soon
+	if p.atOnce || p.far > 0 && p.way >= p.far { // the first results come soon
 		pages, n = min(max(1, 2*p.pages), manyPages), manySifters
 	}
 	next, sifters := p.turn.copy(), p.sieve.sifters(n, p.open)

@@ -48,10 +48,16 @@ func (f *Follower) busySoon(now time.Time) bool {
 	return true
 }
 
-// rest says until when not to walk, after a slice that began at a time.
+// rest says until when not to walk, after a slice that began at a time. As long as
+// not all locks are known, what passed on the way to the server does not count: a
+// walk on which each round trip is followed by a rest would take minutes.
 func (f *Follower) rest(began time.Time) {
 	now := time.Now()
-	f.restsTo = now.Add((sliceShare - 1) * now.Sub(began))
+	walked := now.Sub(began)
+	if !f.complete {
+		walked = max(0, walked-(f.cost.Took-f.cost.Busy))
+	}
+	f.restsTo = now.Add((sliceShare - 1) * walked)
 	if f.pass == nil || !f.pass.done() {
 		return
 	}

@@ -79,6 +79,7 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	seen, doubtful := make(picture), newHunches(s.opts.MinConfidence)
 	var giveUp time.Time // zero after a step that went well
 	for !p.done() {
+		p.far = farAway(s.opts.Pace)
 		p.accept(doubtful.atLeast(p.turn.visited))
 		if err := s.opts.Pace.wait(ctx, time.Now()); err != nil {
 			return s.snapshot(p, seen.locks(), false), err

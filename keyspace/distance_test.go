@@ -1,0 +1,88 @@
+package keyspace_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/server"
+)
+
+// farFrom puts 10,000 keys, 100 of them locks, on a server, and returns a client
+// whose round trips take a while.
+func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
+	t.Helper()
+	link := server.NewLink(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	})
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Dialer: link.Dial, PipelinePoolSize: -1})
+	t.Cleanup(func() { rdb.Close() })
+	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for i := range 10_000 {
+			if i%100 == 0 {
+				p.Set(t.Context(), fmt.Sprintf("lock:%d", i), "token:a", time.Hour)
+			} else {
+				p.Set(t.Context(), fmt.Sprintf("user:%d", i), "ann", 0)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.Delay(func() time.Duration { return roundTrip / 2 })
+	return rdb
+}
+
+// polite looks for locks within the usual budget.
+func polite() keyspace.ScanOptions {
+	o := justTokens()
+	o.Pace = keyspace.NewPace(keyspace.DefaultBudget)
+	return o
+}
+
+// A scan of a server that is far away asks about one page while the next one comes:
+// its steps are of several pages.
+func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
+	steps := func(roundTrip time.Duration) (n int) {
+		o := polite()
+		o.Progress = func(keyspace.Snapshot) { n++ }
+		snap, err := keyspace.NewScanner(farFrom(t, roundTrip), o).Scan(t.Context())
+		if err != nil || len(snap.Locks) != 100 || !snap.Complete {
+			t.Fatalf("%d locks, %v", len(snap.Locks), err)
+		}
+		return n
+	}
+	if n := steps(50 * time.Millisecond); n > 12 { // 22 of a page each
+		t.Errorf("%d steps", n)
+	}
+	if n := steps(0); n < 8 {
+		t.Errorf("%d steps for a server that is near, where a step of several pages is beyond the budget", n)
+	}
+}
+
+// What passes on the way to a server is no reason to rest, as long as not all locks
+// are known.
+func TestAFarServerIsKnownSoon(t *testing.T) {
+	live := keyspace.GoLive(keyspace.NewFollower(keyspace.NewScanner(farFrom(t, 50*time.Millisecond), polite())))
+	defer live.Close()
+	began := time.Now() // with a rest after each round trip it takes more than a minute
+	for {
+		snap, err := live.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Complete {
+			break
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Fatalf("%d of %d keys after %v", snap.Cost.Scanned, snap.Cost.Keys, took)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
