@@ -24,8 +24,14 @@ var errProtocol = errors.New("the server's reply makes no sense")
 // okReply is what a command that has nothing else to say returns.
 const okReply = "OK"
 
-// maxReply is the length of the longest string that a server keeps.
-const maxReply = 512 << 20
+// What our scripts are answered is far below these bounds: a server that exceeds
+// them is none.
+const (
+	maxLine     = 64 << 10 // bytes
+	maxReply    = 4 << 20  // bytes of a reply, or of a string in it
+	maxElements = 4 << 10  // of an array
+	maxDepth    = 8        // of arrays in arrays
+)
 
 // appendCommand appends a command to b.
 func appendCommand(b []byte, args []string) []byte {
@@ -48,7 +54,19 @@ func appendLength(b []byte, kind byte, n int) []byte {
 // there yet. A reply is a string, an int64, nil, a serverError, or a []any of
 // these.
 func parseReply(b []byte) (reply any, size int, err error) {
-	end := bytes.IndexByte(b, '\n')
+	reply, size, err = parseWithin(b, maxDepth)
+	if err == nil && size == 0 && len(b) > maxReply {
+		return nil, 0, errProtocol
+	}
+	return reply, size, err
+}
+
+// parseWithin is parseReply for arrays in so many arrays.
+func parseWithin(b []byte, depth int) (reply any, size int, err error) {
+	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
+	if end < 0 && len(b) >= maxLine {
+		return nil, 0, errProtocol
+	}
 	if end < 0 {
 		return nil, 0, nil
 	}
@@ -75,10 +93,10 @@ func parseReply(b []byte) (reply any, size int, err error) {
 		return nil, 0, errProtocol
 	case n < 0:
 		return nil, size, nil
-	case n > maxReply:
+	case n > maxReply || kind == '*' && (n > maxElements || depth == 0):
 		return nil, 0, errProtocol
 	case kind == '*':
-		return parseArray(b, size, int(n))
+		return parseArray(b, size, int(n), depth-1)
 	case len(b) < size+int(n)+2:
 		return nil, 0, nil
 	}
@@ -86,10 +104,10 @@ func parseReply(b []byte) (reply any, size int, err error) {
 }
 
 // parseArray returns the n replies that follow in b after size bytes.
-func parseArray(b []byte, size, n int) (reply any, _ int, err error) {
+func parseArray(b []byte, size, n, depth int) (reply any, _ int, err error) {
 	var all []any
 	for range n {
-		one, more, err := parseReply(b[size:])
+		one, more, err := parseWithin(b[size:], depth)
 		if err != nil || more == 0 {
 			return nil, 0, err
 		}

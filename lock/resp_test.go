@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -39,9 +40,10 @@ func TestReplyIsTakenWholeHoweverItArrives(t *testing.T) {
 }
 
 func TestNonsenseIsNoReply(t *testing.T) {
-	for _, raw := range []string{"\n", "x\n", "hello\r\n", ":\r\n", ":4x\r\n", "$x\r\n", "*1\r\n?\r\n", "$99999999999999999999\r\n", "$9223372036854775807\r\n"} {
+	for _, raw := range []string{"\n", "x\n", "hello\r\n", ":\r\n", ":4x\r\n", "$x\r\n", "*1\r\n?\r\n", "$99999999999999999999\r\n", "$9223372036854775807\r\n",
+		strings.Repeat("*1\r\n", maxDepth+1), "*4097\r\n", "$4194305\r\n", "+" + strings.Repeat("x", maxLine), "*2\r\n" + strings.Repeat("$4194304\r\n"+strings.Repeat("x", maxReply), 2)} {
 		if reply, size, err := parseReply([]byte(raw)); !errors.Is(err, errProtocol) {
-			t.Errorf("%q is %v of size %d, %v; want %v", raw, reply, size, err, errProtocol)
+			t.Errorf("%.40q is %v of size %d, %v; want %v", raw, reply, size, err, errProtocol)
 		}
 	}
 }
