@@ -50,6 +50,9 @@ var (
 	// ErrLoading: the server is starting, or busy with a script; it will be
 	// back.
 	ErrLoading = errors.New("server is not ready")
+	// ErrMisconfigured: the server does not write because it cannot save to disk. It
+	// matches ErrLoading, too.
+	ErrMisconfigured = fmt.Errorf("server cannot save its data: %w", ErrLoading)
 	// ErrOOM: the server's memory is full. Leases held already can still be
 	// renewed and released.
 	ErrOOM = errors.New("server is out of memory")
@@ -99,6 +102,7 @@ var replies = []struct {
 	{"NOREPLICAS", ErrNotReplicated},
 	{"MASTERDOWN", ErrLoading},
 	{"CLUSTERDOWN", ErrLoading},
+	{"MISCONF", ErrMisconfigured},
 	{"TRYAGAIN", ErrLoading},
 	{"BUSY", ErrLoading},
 	{"OOM", ErrOOM},
@@ -158,7 +162,7 @@ func transient(err error) bool {
 		return false
 	}
 	switch sentinelOf(err) {
-	case ErrLoading, ErrReadOnly, ErrNotReplicated:
+	case ErrLoading, ErrMisconfigured, ErrReadOnly, ErrNotReplicated, ErrOOM:
 		return true
 	}
 	return errors.Is(err, ErrNoQuorum) || outcomeUnknown(err) || neverSent(err)
