@@ -206,7 +206,7 @@ func (t *target) begin(r *request, token string, fence int64, sent time.Time) (*
 func (t *target) poll(ctx context.Context, r *request) (*Lease, error) {
 	for {
 		lease, err := r.try(ctx, r)
-		if !errors.Is(err, ErrHeld) {
+		if !errors.Is(err, ErrHeld) && !(r.held != nil && transient(err)) {
 			return lease, err
 		}
 		if t.opts.Wait.MaxTries > 0 && r.attempts >= t.opts.Wait.MaxTries {

@@ -18,6 +18,10 @@ import (
 // is done: one of another library, or any while we cannot listen.
 const foreignPoll = 250 * time.Millisecond
 
+// maxPause is how often to look, more or less, at a lock whose holder will tell: the
+// key may vanish without a word (DEL, FLUSHALL, eviction).
+const maxPause = 5 * time.Second
+
 // While the server cannot be reached, it is tried this often at first and at
 // last.
 const (
@@ -89,7 +93,7 @@ func (r *request) glanceBy(pause time.Duration) time.Duration {
 
 // pause returns how long to leave the server alone after an attempt that ended
 // with err, unless there is news. A holder of ours announces its release, so
-// there is nothing to see before its lease is over.
+// there is little to see before its lease is over.
 func pause(err error, hears bool, backoff time.Duration) time.Duration {
 	var held *HeldError
 	if !errors.As(err, &held) {
@@ -100,7 +104,7 @@ func pause(err error, hears bool, backoff time.Duration) time.Duration {
 	case held.TTL < 0:
 		return foreignPoll
 	case ours && hears:
-		return held.TTL + time.Millisecond
+		return min(held.TTL+time.Millisecond, between(maxPause/2, maxPause*3/2))
 	default:
 		return min(held.TTL+time.Millisecond, foreignPoll)
 	}
