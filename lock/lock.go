@@ -214,6 +214,7 @@ type transport struct {
 	notifier notifier
 	observe  func(Event)
 	scripted atomic.Bool    // the server has run a script of ours
+	writers  writers        // that wait for a read/write lock
 	tasks    tasks          // undos and renewals: they come and go
 	workers  sync.WaitGroup // run until alive ends
 

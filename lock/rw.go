@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -140,11 +141,41 @@ func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
 		}
 	}
 	r := &request{try: rw.wait, glance: claimLife / 3}
+	writers := &rw.writer.client.writers
+	writers.come(rw.writer.key)
 	lease, err := rw.writer.lock(ctx, r)
-	if err != nil && r.attempts > 0 {
-		rw.withdraw()
-	}
+	writers.leave(rw.writer.key, func() {
+		if err != nil && r.attempts > 0 {
+			rw.withdraw()
+		}
+	})
 	return lease, err
+}
+
+// writers counts, by key, those of a process that wait to write. They share a claim.
+type writers struct {
+	mu    sync.Mutex
+	byKey map[string]int
+}
+
+func (w *writers) come(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byKey == nil {
+		w.byKey = make(map[string]int)
+	}
+	w.byKey[key]++
+}
+
+// leave counts one out. After the last one it calls withdraw, before another comes.
+func (w *writers) leave(key string, withdraw func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byKey[key]--
+	if w.byKey[key] == 0 {
+		delete(w.byKey, key)
+		withdraw()
+	}
 }
 
 // try asks once, for somebody who does not wait.
