@@ -8,23 +8,23 @@
 -- queue, who has to watch the holder.
 -- Sending it twice with one token does no harm.
 local holder = redis.call('GET', KEYS[1])
+local fence = 0
 if holder == ARGV[4] then -- handed to us; works when memory is full
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
+  fence = KEYS[4] and redis.call('INCR', KEYS[4]) or 0
 elseif not holder then -- nobody handed it over
   holder = serve(ARGV[4]) or ARGV[4]
   if holder == '' then
     return {'', 1} -- ask again at once
   end
-  if holder == ARGV[4] then
+  if holder == ARGV[4] then -- the counter first: if it cannot be raised, the lock is not taken
+    fence = KEYS[4] and redis.call('INCR', KEYS[4]) or 0
     redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5])
   end
 end
 
 if holder == ARGV[4] then
-  if KEYS[4] then
-    return redis.call('INCR', KEYS[4])
-  end
-  return 0
+  return fence
 end
 
 if ARGV[6] ~= '0' then
@@ -35,7 +35,7 @@ if ARGV[6] ~= '0' then
   if not last then -- signs of life prolong it; nobody's queue is gone soon after the last
     redis.call('PEXPIRE', KEYS[2], ARGV[6] * 2)
     redis.call('PEXPIRE', KEYS[3], ARGV[6] * 2)
-    return {holder, redis.call('PTTL', KEYS[1]), 1}
+    return {string.sub(holder, 1, 512), redis.call('PTTL', KEYS[1]), 1}
   end
 end
-return {holder, redis.call('PTTL', KEYS[1])}
+return {string.sub(holder, 1, 512), redis.call('PTTL', KEYS[1])} -- others store what they like

@@ -29,7 +29,7 @@ func newQuestion(s *script, keys []string, args ...string) *question {
 
 // take asks for the lock, with its fencing token if it has one.
 func (c *copies) take(ttl time.Duration, fence []string) *question {
-	q := newQuestion(mutexAcquire, append([]string{c.key}, fence...), c.token, millis(ttl))
+	q := newQuestion(mutexAcquire, append([]string{c.key}, fence...), c.token, millis(ttl), "1")
 	q.note = noteTake
 	return q
 }

@@ -32,7 +32,10 @@ var (
 // is set forward by more than a TTL, give their vote away: when that happens to as
 // many nodes as a holder can spare, nobody notices; when it happens to one more, a
 // second holder gets in. [QuorumConfig.MinUptime] guards against the first; only
-// a resource that checks the numbers of [Lease.Fence] guards against both.
+// a resource that checks the numbers of [Lease.Fence] guards against both. For that
+// the counter of a server that has none begins at the server's time, in µs: then the
+// numbers rise also when servers have forgotten them, unless their clocks were set
+// back since.
 //
 // On the wire it is on each node what a [Mutex] is: `SET key token NX PX ttl`.
 type Redlock struct {

@@ -742,6 +742,7 @@ func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 		for _, i := range []int{0, 1, 2} {
 			r.must(r.rdbs[i].Set(ctx, "{orders}:fence", 10, 0).Err())
 		}
+		r.must(r.rdbs[3].Set(ctx, "{orders}:fence", 5, 0).Err())
 		r.freeze(4)
 		lease, err := q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
 		r.must(err)

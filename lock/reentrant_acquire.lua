@@ -18,12 +18,10 @@ end
 if ours == 0 and ARGV[3] ~= '1' then
   return {'', 0} -- a lost hold is not made anew
 end
+local fence = 0 -- first: if the counter cannot be raised, nothing is written
+if KEYS[2] then
+  fence = ours == 1 and tonumber(redis.call('GET', KEYS[2])) or redis.call('INCR', KEYS[2])
+end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if not KEYS[2] then
-  return 0
-end
-if ours == 1 then
-  return tonumber(redis.call('GET', KEYS[2])) or redis.call('INCR', KEYS[2])
-end
-return redis.call('INCR', KEYS[2])
+return fence

@@ -1,0 +1,279 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// DEL, FLUSHALL and eviction free a lock without a word to those who wait for it.
+func TestAWaiterFindsALockThatWasDeleted(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b, o := r.client(lock.Config{}), r.client(lock.Config{}), lock.Options{TTL: 6 * time.Hour}
+		for _, of := range []func(*lock.Client) lock.Locker{
+			func(c *lock.Client) lock.Locker { return c.Mutex("mutex", o) },
+			func(c *lock.Client) lock.Locker { return c.Reentrant("reentrant", o) },
+			func(c *lock.Client) lock.Locker { return c.RW("rw", o).Writer() },
+			func(c *lock.Client) lock.Locker { return c.RW("reads", o).Reader() },
+			func(c *lock.Client) lock.Locker { return c.Fair("fair", o) },
+		} {
+			held, err := of(a).Lock(ctx)
+			if held.Key() == "reads" {
+				r.must(held.Unlock(ctx))
+				held, err = a.RW("reads", o).Writer().Lock(ctx)
+			}
+			r.must(err)
+			time.AfterFunc(time.Minute, func() { r.rdb.Del(ctx, held.Key()) })
+			began := time.Now()
+			next, err := of(b).Lock(ctx)
+			r.must(err)
+			if took := time.Since(began) - time.Minute; took < 0 || took > 8*time.Second {
+				r.Errorf("%s: found %v after it was deleted", held.Key(), took)
+			}
+			r.must(next.Unlock(ctx))
+		}
+	})
+}
+
+func TestAPollingWaiterSitsOutARestart(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.must(r.rdb.Set(ctx, "orders", "stranger", 2*time.Second).Err())
+		got := make(chan error, 1)
+		go func() {
+			_, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Wait: lock.Wait{Poll: 50 * time.Millisecond}}).Lock(ctx)
+			got <- err
+		}()
+		time.Sleep(300 * time.Millisecond)
+		r.link.Refuse(errors.New("connection refused"))
+		r.link.Cut()
+		time.Sleep(300 * time.Millisecond)
+		r.link.Refuse(nil)
+		r.must(<-got)
+	})
+}
+
+func TestAWaiterSitsOutFullMemory(t *testing.T) {
+	onRedis(t, func(r *rig) {
+		a, b := r.client(lock.Config{}), r.client(lock.Config{})
+		held, err := a.Mutex("orders", lock.Options{}).Lock(ctx)
+		r.must(err)
+		got := make(chan error, 1)
+		go func() {
+			_, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
+			got <- err
+		}()
+		r.until("the waiter to listen", func() bool { return r.rdb.PubSubNumSub(ctx, "{orders}:free").Val()["{orders}:free"] > 0 })
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+		r.must(held.Unlock(ctx))
+		if _, err := a.Mutex("others", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrOOM) {
+			r.Errorf("the memory is full, and TryLock says %v", err)
+		}
+		select {
+		case err := <-got:
+			r.Fatalf("Lock ended its wait: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
+		r.must(<-got)
+	})
+}
+
+// A server that cannot save its data refuses to write, releases included.
+func TestAServerThatCannotSaveIsToldAndSatOut(t *testing.T) {
+	r := newRig(t, server.ForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))
+	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
+	a, b := r.client(lock.Config{}), r.client(lock.Config{})
+	held, err := a.Mutex("held", lock.Options{TTL: time.Minute}).Lock(ctx)
+	r.must(err)
+	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // where the file should go
+	r.must(r.rdb.ConfigSet(ctx, "save", "3600 1").Err())
+	r.rdb.BgSave(ctx)
+	r.until("the save to fail", func() bool {
+		return strings.Contains(r.rdb.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
+	})
+	if _, err := a.Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrMisconfigured) || !errors.Is(err, lock.ErrLoading) {
+		t.Errorf("TryLock: got %v, want ErrMisconfigured", err)
+	}
+	if err := held.Unlock(ctx); !errors.Is(err, lock.ErrMisconfigured) {
+		t.Errorf("Unlock: got %v, want ErrMisconfigured", err)
+	}
+	next := make(chan error, 1)
+	go func() {
+		_, err := b.Mutex("held", lock.Options{}).Lock(ctx)
+		next <- err
+	}()
+	r.must(r.rdb.ConfigSet(ctx, "stop-writes-on-bgsave-error", "no").Err())
+	r.must(<-next)
+}
+
+func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
+	onBoth(t, func(r *rig) {
+		c, o := r.client(lock.Config{}), lock.Options{TTL: time.Minute, Fence: true}
+		for key, l := range map[string]lock.Locker{
+			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o), "rw": c.RW("rw", o).Writer(),
+		} {
+			r.must(r.rdb.Set(ctx, "{"+key+"}:fence", "no number", 0).Err())
+			for _, try := range []func(context.Context) (*lock.Lease, error){l.TryLock, l.Lock} {
+				if _, err := try(ctx); err == nil {
+					r.Errorf("%s: locked without a number", key)
+				}
+			}
+			if r.rdb.Exists(ctx, key).Val() > 0 {
+				r.Errorf("%s: nobody has it, and it is held for %v", key, r.rdb.PTTL(ctx, key).Val())
+			}
+		}
+	})
+}
+
+// A server that logs a client in and then sends what never ends.
+func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
+	for name, nonsense := range map[string]string{
+		"nest": "*1\r\n", "line": "+x", "array": "*4096\r\n*4096\r\n:1\r\n:1\r\n", "bulk": "$4000000\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var conns sync.WaitGroup
+			conns.Go(func() {
+				for {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					conns.Go(func() { endless(conn, nonsense) })
+				}
+			})
+			rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String(), MaxRetries: -1})
+			c, err := lock.New(rdb, lock.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			short, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			_, err = c.Mutex("orders", lock.Options{TTL: 100 * time.Millisecond}).TryLock(short)
+			runtime.ReadMemStats(&after)
+			if err == nil || short.Err() != nil {
+				t.Errorf("TryLock said %v", err)
+			}
+			if grown := int64(after.Sys) - int64(before.Sys); grown > 32<<20 {
+				t.Errorf("it took %d MB", grown>>20)
+			}
+			_ = c.Close()
+			_ = rdb.Close()
+			_ = ln.Close()
+			conns.Wait()
+		})
+	}
+}
+
+// endless answers all that comes before a script, and then without an end.
+func endless(conn net.Conn, nonsense string) {
+	defer conn.Close()
+	block := []byte(strings.Repeat(nonsense, 1+(1<<18)/len(nonsense)))
+	for {
+		buf := make([]byte, 4096)
+		n, err := conn.Read(buf)
+		if err != nil {
+			return
+		}
+		said := strings.ToLower(string(buf[:n]))
+		switch {
+		case strings.Contains(said, "evalsha"):
+			for {
+				if _, err := conn.Write(block); err != nil {
+					return
+				}
+			}
+		case strings.Contains(said, "hello"):
+			fmt.Fprint(conn, "-ERR unknown command\r\n")
+		default:
+			fmt.Fprint(conn, strings.Repeat("+OK\r\n", strings.Count(said, "*")))
+		}
+	}
+}
+
+// Ten writers of one process give up again and again, beside one who does not.
+func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		reader := r.client(lock.Config{})
+		first, err := reader.RW("rates", lock.Options{}).Reader().Lock(ctx)
+		r.must(err)
+		patient := make(chan error, 1)
+		go func() {
+			lease, err := c.As("patient").RW("rates", lock.Options{}).Writer().Lock(ctx)
+			if err == nil {
+				err = lease.Unlock(ctx)
+			}
+			patient <- err
+		}()
+		time.Sleep(10 * time.Millisecond)
+		for range 10 {
+			short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			if _, err := c.As("impatient").RW("rates", lock.Options{}).Writer().Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+				r.Fatalf("got %v, want the deadline's error", err)
+			}
+			cancel()
+			time.Sleep(time.Millisecond) // for what goes on in the background
+			if _, err := reader.RW("rates", lock.Options{}).Reader().TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
+				r.Fatalf("a new reader got in before a writer that waits: %v", err)
+			}
+		}
+		r.must(first.Unlock(ctx))
+		r.must(<-patient)
+		lease, err := reader.RW("rates", lock.Options{}).Reader().TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+	})
+}
+
+// One node is away for some rounds, another one forgets, the first one of all is
+// away: never two at a time.
+func TestAFenceOfARedlockOutlivesAServersMemory(t *testing.T) {
+	nodesInBubble(t, 3, func(r *nodes) {
+		q := r.quorum(lock.QuorumConfig{NodeTimeout: 200 * time.Millisecond})
+		r.warm(q)
+		last := int64(0)
+		take := func(rounds int) {
+			for range rounds {
+				lease, err := q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
+				for err != nil {
+					lease, err = q.Redlock("orders", lock.Options{Fence: true}).Lock(ctx)
+				}
+				if lease.Fence() <= last {
+					r.Fatalf("fence %d after %d", lease.Fence(), last)
+				}
+				last = lease.Fence()
+				r.must(lease.Unlock(ctx))
+				time.Sleep(300 * time.Millisecond) // stragglers
+			}
+		}
+		take(5)
+		r.down(2)
+		take(5)
+		r.up()
+		r.must(r.rdbs[1].FlushAll(ctx).Err())
+		r.down(0)
+		take(1)
+		r.up()
+		take(1)
+	})
+}
