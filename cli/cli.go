@@ -44,10 +44,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitFine
 	}
-	if ctx.Err() != nil || errors.Is(err, tui.ErrInterrupted) {
+	f := faultOf(err)
+	judged := f.code == exitUnsafe || f.code == exitThreshold // which an interrupt does not undo
+	if !judged && (ctx.Err() != nil || errors.Is(err, tui.ErrInterrupted)) {
 		return exitInterrupted
 	}
-	f := faultOf(err)
 	p.notes.fault(f)
 	return f.code
 }

@@ -26,11 +26,10 @@ type loading struct {
 	demo    bool
 	force   bool
 
-	json      bool
-	files     outputFiles
-	metrics   string
-	check     bool
-	checkHTML string
+	json    bool
+	files   outputFiles
+	metrics string
+	check   bool
 }
 
 // knob is a flag that stands for a key of a scenario file.
@@ -94,7 +93,7 @@ func (o *loading) flags() []*pflag.FlagSet {
 	o.files.addTo(out)
 	out.StringVar(&o.metrics, "metrics", "", "`address` to serve the figures at for Prometheus, like 127.0.0.1:9121")
 	out.BoolVar(&o.check, "check", false, "keep a history and prove that it is that of a lock")
-	out.StringVar(&o.checkHTML, "check-html", "", "`file` to draw the history in, with where it breaks; implies --check")
+	out.StringVar(&o.files.check, "check-html", "", "`file` to draw the history in, with where it breaks; implies --check")
 	return []*pflag.FlagSet{load, out}
 }
 
@@ -116,8 +115,10 @@ Every key begins with the prefix and is gone at the end. A server that is not on
 this machine, and one with other keys under the prefix, needs
 --yes-load-this-server.
 
-Exit codes: 1 no client got a lock, 98 an overlap on a sound lock, 99 a
-threshold missed.`,
+Exit codes: 98 the lock broke a promise (whatever else happened, also after an
+interrupt), 1 no client got a lock, 99 a threshold missed, or the run shows less
+than it was to show: a server that was gone, a proof that is not complete, a
+scene that did not show what it is for; 130 interrupted.`,
 		Example: `  locktop load --demo
   locktop load hot-key --duration 20s
   locktop load redlock-minority --demo

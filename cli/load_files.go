@@ -15,7 +15,7 @@ import (
 )
 
 // outputFiles are the files that a load fills.
-type outputFiles struct{ events, trace, csv, hgrm, html string }
+type outputFiles struct{ events, trace, csv, hgrm, html, check string }
 
 func (o *outputFiles) addTo(set *pflag.FlagSet) {
 	set.StringVar(&o.events, "events", "", "`file` for everything that happens, one JSON object a line")
@@ -25,21 +25,21 @@ func (o *outputFiles) addTo(set *pflag.FlagSet) {
 	set.StringVar(&o.trace, "trace", "", "`file` for a timeline that Chrome and Perfetto show")
 }
 
-// openFiles are those that are filled while the load runs, and the names of the
-// others.
+// openFiles are those of a side.
 type openFiles struct {
 	outputFiles
 	events *bufio.Writer
 	trace  *loadgen.Trace
-	failed error // the first write that failed
+	atEnd  map[string]*os.File // those that are filled at the end, by name
+	failed error               // the first write that failed
 	close  []func() error
 }
 
 // open makes the files of a side; those after the first have its number in
-// their names.
+// their names. What cannot be made fails here, before the run.
 func (o outputFiles) open(side int) (*openFiles, error) {
-	f := &openFiles{outputFiles: o}
-	for _, name := range []*string{&f.outputFiles.events, &f.outputFiles.trace, &f.csv, &f.hgrm, &f.html} {
+	f := &openFiles{outputFiles: o, atEnd: make(map[string]*os.File)}
+	for _, name := range []*string{&f.outputFiles.events, &f.outputFiles.trace, &f.csv, &f.hgrm, &f.html, &f.check} {
 		*name = numbered(*name, side)
 	}
 	if name := f.outputFiles.events; name != "" {
@@ -55,6 +55,16 @@ func (o outputFiles) open(side int) (*openFiles, error) {
 			return nil, err
 		}
 		f.trace = loadgen.NewTrace(file)
+	}
+	for _, name := range []string{f.csv, f.hgrm, f.html, f.check} {
+		if name == "" {
+			continue
+		}
+		file, err := f.create(name)
+		if err != nil {
+			return nil, err
+		}
+		f.atEnd[name] = file
 	}
 	return f, nil
 }
@@ -101,16 +111,22 @@ func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
 	if f.trace != nil {
 		errs = append(errs, f.trace.Close())
 	}
-	for _, end := range f.close {
-		errs = append(errs, end())
+	drawn := func(w io.Writer) error {
+		if r.Proof == nil {
+			return nil
+		}
+		return r.Proof.WriteHTML(w)
 	}
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
-	}{{f.csv, r.WriteCSV}, {f.hgrm, run.WriteHistogram}, {f.html, r.WriteHTML}} {
+	}{{f.csv, r.WriteCSV}, {f.hgrm, run.WriteHistogram}, {f.html, r.WriteHTML}, {f.check, drawn}} {
 		if file.name != "" {
-			errs = append(errs, writeFile(file.name, file.write))
+			errs = append(errs, file.write(f.atEnd[file.name]))
 		}
+	}
+	for _, end := range f.close {
+		errs = append(errs, end())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write the outcome: %w", err)
@@ -121,13 +137,4 @@ func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
 // createPrivate makes a file that its owner alone may read: tokens may be in it.
 func createPrivate(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-}
-
-// writeFile makes a file and has it filled.
-func writeFile(name string, write func(io.Writer) error) error {
-	file, err := createPrivate(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(file), file.Close())
 }

@@ -69,7 +69,7 @@ func (o *loading) openSide(on *ground, scenario loadgen.Scenario, number int) (*
 		return nil, misuse("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
 	}
 	s := &side{run: run}
-	if o.check || o.checkHTML != "" {
+	if o.check || o.files.check != "" {
 		s.history = &loadgen.History{}
 		run.Record(s.history)
 	}
@@ -206,25 +206,23 @@ func (p *program) report(ctx context.Context, o *loading, sides []*side) error {
 			proof := s.history.Prove(proveWithin)
 			r.Proof = &proof
 		}
-		if err := p.printReport(o, s, r); err != nil {
-			return err
-		}
-		faults = append(faults, judged(r))
+		faults = append(faults, judged(r), p.printReport(o, r), s.files.finish(s.run, r))
 		reports = append(reports, r)
 	}
 	if len(reports) > 1 && !o.json {
 		if err := loadgen.WriteComparison(p.out, reports); err != nil {
-			return fmt.Errorf("print the report: %w", err)
+			faults = append(faults, fmt.Errorf("print the report: %w", err))
 		}
 	}
+	endless := sides[0].run.Scenario().Duration == 0
 	if ctx.Err() != nil {
-		return ctx.Err()
+		faults = append(faults, ctx.Err())
 	}
-	return worst(faults)
+	return worst(faults, endless)
 }
 
-// printReport prints a report and fills its files.
-func (p *program) printReport(o *loading, s *side, r loadgen.Report) error {
+// printReport prints a report.
+func (p *program) printReport(o *loading, r loadgen.Report) error {
 	var err error
 	if o.json {
 		err = writeJSON(p.out, r)
@@ -234,13 +232,7 @@ func (p *program) printReport(o *loading, s *side, r loadgen.Report) error {
 	if err != nil {
 		return fmt.Errorf("print the report: %w", err)
 	}
-	if err := s.files.finish(s.run, r); err != nil {
-		return err
-	}
-	if o.checkHTML == "" || r.Proof == nil {
-		return nil
-	}
-	return writeFile(o.checkHTML, r.Proof.WriteHTML)
+	return nil
 }
 
 // judged is the fault of a run, nil if there is none.
@@ -253,6 +245,8 @@ func judged(r loadgen.Report) error {
 		return &fault{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", r.Scenario.Lock, v.Text)}
 	case len(v.Missed) > 0:
 		return &fault{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
+	case len(v.Gaps) > 0:
+		return &fault{code: exitThreshold, err: fmt.Errorf("the run shows less than it was to show: %s", widget.Plain(strings.Join(v.Gaps, " ")))}
 	}
 	return nil
 }
@@ -270,13 +264,32 @@ func nobodyGotIn(m loadgen.Metrics) error {
 	return f
 }
 
-// worst returns the fault with the smallest of these exit codes: a violation
-// weighs more than a threshold.
-func worst(faults []error) error {
+// worst returns the fault that weighs most: a violation, whatever else happened; then
+// what could not be written; then an interrupt; then a run that shows nothing; then a
+// threshold. A run without an end of its own is always interrupted: there a threshold
+// weighs more.
+func worst(faults []error, endless bool) error {
+	weight := func(err error) int {
+		var f *fault
+		switch known := errors.As(err, &f); {
+		case err == nil:
+			return 0
+		case known && f.code == exitUnsafe:
+			return 6
+		case known && f.code == exitThreshold && endless:
+			return 4
+		case known && f.code == exitThreshold:
+			return 1
+		case known: // it shows nothing
+			return 2
+		case errors.Is(err, context.Canceled):
+			return 3
+		}
+		return 5
+	}
 	var found error
 	for _, err := range faults {
-		var f, before *fault
-		if errors.As(err, &f) && (!errors.As(found, &before) || f.code < before.code) {
+		if weight(err) > weight(found) {
 			found = err
 		}
 	}

@@ -136,3 +136,95 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 		}
 	}
 }
+
+// A violation counts whatever else happened. Here another program deletes locks that
+// are held.
+func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *testing.T) {
+	for name, args := range map[string][]string{
+		"interrupted":                     {"--duration", "10m"},
+		"interrupted, and no end":         {"--duration", "0"},
+		"interrupted, with a failed file": {"--html", "/dev/full"},
+	} {
+		cmd, out, rdb := loaded(t, append([]string{"--keys", "1", "--clients", "5", "--hold", "20ms", "--wait", "{poll: 5ms}", "--prefix", "p:"}, args...)...)
+		for range 30 {
+			for rdb.Del(t.Context(), "p:1").Val() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitUnsafe {
+			t.Errorf("%s: ended with %v, want exit code %d\n%s", name, err, exitUnsafe, out)
+		}
+	}
+}
+
+func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
+	for duration, want := range map[string]int{"0": exitThreshold, "10m": exitInterrupted} {
+		cmd, out, _ := loaded(t, "--duration", duration, "--threshold", "wait.p50 < 1ns")
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != want {
+			t.Errorf("--duration %s: ended with %v, want exit code %d\n%s", duration, err, want, out)
+		}
+	}
+}
+
+// What shows less than it seems to does not end with 0.
+func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a threshold of nothing", []string{"--duration", "300ms", "--threshold", "renewal-late.p99 < 1s"}, "there was not one sample"},
+		{"a scene that shows nothing", []string{"freeze", "--duration", "300ms"}, "did not show what it is for: late-work.count > 0, but it is 0"},
+	} {
+		got := locktop(t, append([]string{"load", "-u", "redis://" + addr}, c.args...)...)
+		if got.code != exitThreshold || !strings.Contains(got.out, c.want) || !strings.Contains(got.errors, c.want) {
+			t.Errorf("%s: exit code %d, want %d: %s%s", c.name, got.code, exitThreshold, got.out, got.errors)
+		}
+	}
+	got := locktop(t, "load", "-u", "redis://"+addr, "--duration", "10m", "--html", t.TempDir()+"/none/r.html")
+	if got.code != exitError || got.out != "" {
+		t.Errorf("a file that cannot be made: exit code %d, %s%s", got.code, got.out, got.errors)
+	}
+}
+
+func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
+	clearEnvironment(t)
+	for _, c := range []struct {
+		args []string
+		want int
+	}{{nil, exitThreshold}, {[]string{"--threshold", "outage.longest < 1m"}, exitFine}} {
+		child := server.ForTest(t)
+		done := make(chan outcome)
+		go func() {
+			done <- locktop(t, append([]string{"load", "-u", "redis://" + child.Addr(), "--duration", "6s", "--hold", "1ms"}, c.args...)...)
+		}()
+		rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
+		for len(rdb.Keys(t.Context(), "load:*").Val()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		_ = rdb.Close()
+		if err := child.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if err := child.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-done; got.code != c.want || c.want == exitThreshold && !strings.Contains(got.out, "A server did not answer for") {
+			t.Errorf("%q: exit code %d, want %d: %s%s", c.args, got.code, c.want, got.out, got.errors)
+		}
+	}
+}

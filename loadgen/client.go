@@ -90,17 +90,19 @@ func (c *client) round(halt, stay context.Context, next choice, came arrival) (o
 	asked := time.Now()
 	f.recorder.arrive(c.number, due, came.late)
 	f.note(Event{At: due, Kind: Arrived, Key: f.keys[next.key], Client: c.number + 1, Shared: next.shared})
-	f.oracle.want(next.key, asked)
 	f.janitor.touch(stay, next.key)
-	l, how, err := c.acquire(stay, next)
+	ctx, cancel := c.patient(stay)
+	defer cancel()
+	f.oracle.want(next.key, &attempt{client: c.number, asked: asked, ctx: ctx})
+	l, how, err := c.acquire(stay, ctx, next)
 	now := time.Now()
 	if err != nil {
-		f.oracle.unwant(next.key, now)
+		f.oracle.unwant(next.key, c.number, now)
 		f.recorder.giveUp(c.number, now, how, err)
 		c.noteEnd(how, next, now, now.Sub(due), nil, err)
 		return how, err
 	}
-	who := party{client: c.number, token: l.Token(), fence: l.Fence(), shared: next.shared, flaw: f.flaw}
+	who := party{client: c.number, token: l.Token(), fence: l.Fence(), shared: next.shared, flaw: f.flaw, asked: asked}
 	visit := f.oracle.enter(next.key, who, l, now)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.noteEnd(acquired, next, now, now.Sub(due), l, nil)
@@ -113,12 +115,18 @@ func (c *client) round(halt, stay context.Context, next choice, came arrival) (o
 func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate fate) (outcome, error) {
 	f := c.fleet
 	kept := l.Valid()
+	if inner, ok := l.(interface{ unwind(context.Context) bool }); ok && fate != crashing && fate != forgetting {
+		kept = inner.unwind(halt) && kept
+	}
 	left := time.Now()
 	if fate != crashing && fate != forgetting {
 		polite := fate != blindly && f.sound
 		f.oracle.write(v, polite, left)
 	}
 	f.oracle.leave(v, left)
+	if f.sound && !kept && fate != crashing && !told(l) {
+		f.oracle.untold(v, left)
+	}
 	how, err := outcome(abandoned), error(nil)
 	switch fate {
 	case crashing:
@@ -128,11 +136,33 @@ func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate 
 	default:
 		how, err = c.release(halt, l, v, kept)
 	}
+	if (how == lost || how == expired) && f.renewed {
+		f.oracle.lost(v, left)
+	}
 	now := time.Now()
 	f.history.ended(v, left, now, how)
 	f.recorder.end(c.number, how, left.Sub(v.began), err)
 	c.noteEnd(how, next, now, left.Sub(v.began), l, err)
 	return how, err
+}
+
+// tellWithin is how long a lease that is over may take to tell its holder, which
+// asks: the holder's timers may be late, but not for long once it runs.
+const tellWithin = time.Second
+
+// told reports whether a lease that is over tells its holder.
+func told(l lease) bool {
+	if l.Context().Err() != nil {
+		return true
+	}
+	soon := time.NewTimer(tellWithin)
+	defer soon.Stop()
+	select {
+	case <-l.Context().Done():
+		return true
+	case <-soon.C:
+		return false
+	}
 }
 
 // noteEnd puts the end of an attempt or of a hold into the journal.
@@ -154,15 +184,17 @@ func (c *client) noteEnd(how outcome, next choice, at time.Time, took time.Durat
 	c.fleet.note(e)
 }
 
-// acquire waits for a key for as long as the client stays and has patience. The
-// outcome says why there is no lease, if there is none.
-func (c *client) acquire(stay context.Context, next choice) (lease, outcome, error) {
-	ctx := stay
+// patient returns a context that ends when the client waits for a key no longer.
+func (c *client) patient(stay context.Context) (context.Context, context.CancelFunc) {
 	if patience := c.fleet.scenario.Load().Patience; patience > 0 {
-		bounded, cancel := context.WithTimeout(stay, patience)
-		defer cancel()
-		ctx = bounded
+		return context.WithTimeout(stay, patience)
 	}
+	return stay, func() {}
+}
+
+// acquire waits for a key until ctx ends, which is when the client's patience does,
+// or its stay. The outcome says why there is no lease, if there is none.
+func (c *client) acquire(stay, ctx context.Context, next choice) (lease, outcome, error) {
 	l, err := c.identity.lock(ctx, c.fleet.keys[next.key], next.shared)
 	switch {
 	case err == nil:

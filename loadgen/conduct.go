@@ -76,10 +76,14 @@ func (f *fleet) inject(fault Fault) {
 // begin and end note a fault that strikes a client, or a server if the number
 // is negative.
 func (f *fleet) begin(fault Fault, number int) {
+	if fault.Kind.strikes() {
+		f.disturbances.begin(string(fault.Kind), number, time.Now())
+	}
 	f.note(Event{At: time.Now(), Kind: Struck, Client: number + 1, Fault: fault.Kind, Took: fault.For, Text: fault.subject()})
 }
 
 func (f *fleet) end(fault Fault, number int) {
+	f.disturbances.end(string(fault.Kind), number, time.Now())
 	f.note(Event{At: time.Now(), Kind: Healed, Client: number + 1, Fault: fault.Kind, Text: fault.subject()})
 }
 

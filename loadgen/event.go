@@ -2,6 +2,8 @@ package loadgen
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,13 +26,26 @@ const (
 	Healed     EventKind = "healed"  // and is over
 	StageBegan EventKind = "stage"   // Text says which
 
-	Overlapped    EventKind = "overlap"        // two inside at once, for Took
-	LateWorked    EventKind = "late-work"      // work Took after the own deadline
-	WriteFenced   EventKind = "fenced"         // a stale write was refused
-	WriteAccepted EventKind = "corrupt"        // a stale write was not refused
-	ForeignUnlock EventKind = "foreign-unlock" // a release removed somebody else's lock
-	WasStuck      EventKind = "stuck"          // nobody could take a key, for Took
+	Overlapped     EventKind = "overlap"          // two inside at once by their leases, for Took
+	WorkOverlapped EventKind = "work-overlap"     // two worked at once, for Took; the lease of the first was over
+	WasUntold      EventKind = "untold"           // a lease was over and its holder was not told
+	LostAlone      EventKind = "unexplained-loss" // a lease that is renewed was lost, and nothing explains it
+	WasOvertaken   EventKind = "overtaken"        // a fair lock served somebody who came later, after Took in the queue
+	NumberFell     EventKind = "fence-order"      // a fencing number was not larger than the one before
+	LateWorked     EventKind = "late-work"        // work Took after the own deadline
+	WriteFenced    EventKind = "fenced"           // a stale write was refused
+	WriteAccepted  EventKind = "corrupt"          // a stale write was not refused
+	ForeignUnlock  EventKind = "foreign-unlock"   // a release removed somebody else's lock
+	WasStuck       EventKind = "stuck"            // nobody could take a key, for Took
 )
+
+// violationKinds are what an oracle finds, the worst first.
+func violationKinds() []EventKind {
+	return []EventKind{
+		Overlapped, ForeignUnlock, WasUntold, LostAlone, WasOvertaken, NumberFell,
+		WriteAccepted, WriteFenced, WorkOverlapped, LateWorked, WasStuck,
+	}
+}
 
 // Event is one moment of a run, timed in the process that made it happen: where
 // an inspector sees what the server tells it later, this is when it was.
@@ -57,6 +72,15 @@ func (e Event) Owner() string {
 }
 
 func ownerOf(client int) string { return fmt.Sprintf("client-%d", client) }
+
+// numberOf returns the client of a label, from 0; −1 if it is none of ours.
+func numberOf(owner string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(owner, "client-"))
+	if err != nil {
+		return -1
+	}
+	return n - 1
+}
 
 // HistoryEvents is how many events a run remembers.
 const HistoryEvents = 16_384

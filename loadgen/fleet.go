@@ -25,6 +25,7 @@ type fleet struct {
 	keys     []string
 	picker   *picker
 	sound    bool   // the lock tells its holder when its time is up
+	renewed  bool   // a lease lasts as long as its holder works
 	flaw     string // what to blame otherwise
 	commands atomic.Int64
 
@@ -34,6 +35,9 @@ type fleet struct {
 	schedule *schedule
 	history  *History
 	janitor  *janitor
+	numbers  map[string]int // of keys, by name
+
+	disturbances disturbances
 
 	ctx     context.Context // ends when the fleet is stopped
 	cancel  context.CancelFunc
@@ -76,6 +80,7 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 		keys:     s.Keys.names(),
 		picker:   newPicker(s.Keys),
 		sound:    s.Lock.Kind.Sound(),
+		renewed:  s.Lock.Kind.Sound() && !s.Lock.Renew.Off && s.Lock.Renew.Max == 0,
 		recorder: newRecorder(now),
 		journal:  newJournal(c.tell),
 		schedule: newSchedule(s.Rate, now, nil),
@@ -91,11 +96,19 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 	f.oracle = newOracle(f.keys, 3*s.Lock.TTL)
 	f.oracle.report = f.violated
 	f.oracle.handoff = f.recorder.handOver
+	f.oracle.inOrder = s.Lock.Kind == Fair
+	f.oracle.numbered = s.Lock.Fence
+	f.disturbances.aftermath = max(s.Lock.TTL, placeLife) + 500*time.Millisecond
+	f.numbers = make(map[string]int, len(f.keys))
+	for i, key := range f.keys {
+		f.numbers[key] = i
+	}
 	f.janitor = newJanitor(s, c.servers, f.oracle)
 	if c.shared {
 		f.janitor.spare()
 	}
 	f.tasks.Go(func() { f.janitor.work(ctx) })
+	f.tasks.Go(func() { f.watch(ctx) })
 	if err := f.resize(s.Clients); err != nil {
 		return nil, errors.Join(err, f.stop())
 	}
@@ -108,9 +121,17 @@ func (f *fleet) open(w *wire) (identity, error) {
 	return f.opener(opening{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
+// placeLife is for how long a client that gives no sign of life keeps its place in
+// the queue of a fair lock.
+const placeLife = 6 * time.Second
+
 // observe takes in what package lock tells.
 func (f *fleet) observe(e lock.Event) {
 	switch e.Kind {
+	case lock.Contended:
+		if key, known := f.numbers[e.Key]; known && f.oracle.inOrder {
+			f.oracle.queued(key, numberOf(e.Owner), e.At)
+		}
 	case lock.Acquired:
 		f.recorder.attempts.Add(int64(e.Attempts))
 	case lock.Renewed:
@@ -137,10 +158,13 @@ func (f *fleet) root(number int) (identity, error) {
 // note puts an event into the journal.
 func (f *fleet) note(e Event) { f.journal.note(e) }
 
+// settle decides what is suspected of the lock up to a moment.
+func (f *fleet) settle(until time.Time) { f.oracle.settle(until, f.disturbances.explain) }
+
 // violated puts a violation into the journal.
 func (f *fleet) violated(e Evidence) {
 	side := e.First
-	if e.Violation == Overlapped {
+	if e.Violation == Overlapped || e.Violation == WorkOverlapped || e.Violation == NumberFell {
 		side = e.Second
 	}
 	f.note(Event{
@@ -263,6 +287,7 @@ func (f *fleet) stop() error {
 		f.recorder.unserved(now.Sub(due))
 	}
 	f.tasks.Wait()
+	f.settle(time.Now())
 	f.recorder.spent(f.janitor.spent())
 	err = cmp.Or(err, f.hangUp())
 	f.janitor.clean()
@@ -291,6 +316,7 @@ func (f *fleet) metrics() Metrics {
 		m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
 	}
 	f.oracle.judge(&m, now)
+	f.disturbances.judge(&m)
 	return m
 }
 

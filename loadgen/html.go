@@ -50,10 +50,16 @@ func (p *page) put(format string, args ...any) {
 }
 
 func (p *page) verdict(v Verdict) {
-	if v.Safe {
-		p.put(`<p class="verdict">✓ %v</p>`, v.Text)
-	} else {
+	switch {
+	case !v.Safe:
 		p.put(`<p class="verdict unsafe">▲ %v</p>`, v.Text)
+	case !v.Harmless:
+		p.put(`<p class="verdict harm">● %v</p>`, v.Text)
+	default:
+		p.put(`<p class="verdict">✓ %v</p>`, v.Text)
+	}
+	for _, gap := range v.Gaps {
+		p.put(`<p class="verdict unsafe">▲ %v</p>`, gap)
 	}
 	for _, missed := range v.Missed {
 		p.put(`<p class="verdict unsafe">▲ threshold missed: %v</p>`, missed)
@@ -126,6 +132,9 @@ func (m Metrics) happened() []pair {
 func (m Metrics) forbidden() []pair {
 	return []pair{
 		{"overlaps", m.Overlap.Count}, {"longest overlap", rounded(m.Overlap.Longest)},
+		{"overlaps of work", m.WorkOverlap.Count}, {"longest overlap of work", rounded(m.WorkOverlap.Longest)},
+		{"leases over, holder not told", m.Untold}, {"leases lost without a fault", m.LostAlone},
+		{"overtaken in a queue", m.Overtaken}, {"numbers that did not rise", m.NumberFell},
 		{"late work", m.LateWork.Count}, {"stale writes refused", m.Fenced},
 		{"stale writes accepted", m.Corrupt}, {"foreign unlocks", m.Foreign}, {"stuck keys", m.Stuck},
 	}

@@ -191,12 +191,29 @@ type nested struct {
 	inner       []*lock.Lease
 }
 
+// unwind leaves as often as was entered, but for once, and reports whether the lock
+// was still held.
+func (n *nested) unwind(halt context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
+	defer cancel()
+	return n.leaveInner(ctx) == nil || n.Valid()
+}
+
+func (n *nested) leaveInner(ctx context.Context) error {
+	for len(n.inner) > 0 {
+		last := n.inner[len(n.inner)-1]
+		n.inner = n.inner[:len(n.inner)-1]
+		if err := last.Unlock(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Unlock leaves as often as was entered.
 func (n *nested) Unlock(ctx context.Context) error {
-	for _, l := range n.inner {
-		if err := l.Unlock(ctx); err != nil {
-			return errors.Join(err, n.Lease.Unlock(ctx))
-		}
+	if err := n.leaveInner(ctx); err != nil {
+		return errors.Join(err, n.Lease.Unlock(ctx))
 	}
 	return n.Lease.Unlock(ctx)
 }

@@ -49,7 +49,15 @@ type Metrics struct {
 	Fairness    Fairness
 	Server      ServerUse
 
-	Overlap  Overlap
+	Overlap     Overlap // of holds as long as their leases last: what the lock promises to exclude
+	WorkOverlap Overlap // of the work itself, from enter to leave, whatever the leases say: what fencing is for
+	Untold      int64   // leases that were over without their context ending
+	LostAlone   int64   // leases that were renewed, and were lost though nothing explains it
+	Overtaken   int64   // acquisitions of a fair lock by a client that came when another was in the queue already
+	NumberFell  int64   // fencing numbers that were not larger than the one before
+	Outage      Outage
+	Stall       Stall
+
 	LateWork Excess
 	Fenced   int64 // stale writes that the protected resource refused
 	Corrupt  int64 // stale writes that it accepted
@@ -105,7 +113,7 @@ type Excess struct {
 // Evidence is one violation, with both sides of it. In true time: all clients
 // are in one process.
 type Evidence struct {
-	Violation     EventKind // overlap late-work corrupt fenced foreign-unlock stuck
+	Violation     EventKind
 	Key           string
 	At            time.Time
 	Length        time.Duration

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -23,15 +24,27 @@ type oracle struct {
 	found    findings
 	evidence map[EventKind][]Evidence
 	wiped    wipe // the newest of all keys at once
+	suspects []suspect
 	report   func(Evidence)
 	handoff  func(time.Duration)
+	inOrder  bool // waiters are served in the order in which they came
+	numbered bool // every holder that excludes others has a larger number than the one before
 }
 
 // findings are what an oracle has counted.
 type findings struct {
-	overlap                         Overlap
-	late                            Excess
-	fenced, corrupt, stuck, foreign int64
+	overlap, work                           Overlap
+	late                                    Excess
+	fenced, corrupt, stuck, foreign         int64
+	untold, lostAlone, overtaken, unordered int64
+}
+
+// suspect is something that a lock must not do unless something else brought it
+// about. That may be known a little later only.
+type suspect struct {
+	Evidence
+	client int       // that it was done to; everybody: to the lock itself
+	since  time.Time // what explains it was not over long before
 }
 
 // wipe is a fault that takes locks away from their holders.
@@ -54,19 +67,31 @@ type party struct {
 	fence  int64
 	shared bool // only reads: others who only read may be inside
 	flaw   string
+	asked  time.Time
+}
+
+// attempt is that of a client which waits for a key.
+type attempt struct {
+	client int
+	asked  time.Time
+	ctx    context.Context // ends when the client waits no longer
+	queued time.Time       // when it was refused, and began to queue; zero before
 }
 
 // section is the critical section of one key, and what it protects.
 type section struct {
-	mu      sync.Mutex
-	name    string
-	inside  []*visit // in the order they came
-	waiting int
-	wanted  time.Time // since when somebody has been waiting without a hold ending
-	freed   time.Time // when the last visit that left was over
-	entered int64     // visits so far
-	fence   int64     // the largest number that the resource has seen
-	wiped   wipe      // the newest of this key alone
+	mu       sync.Mutex
+	name     string
+	inside   []*visit // in the order they came
+	waiting  int
+	queue    []*attempt // of those who wait, where their order matters
+	wanted   time.Time  // since when somebody has been waiting without a hold ending
+	freed    time.Time  // when the last visit that left was over
+	entered  int64      // visits so far
+	fence    int64      // the largest number that the resource has seen
+	number   int64      // of the newest holder that excludes others
+	numberAt time.Time  // when that one came
+	wiped    wipe       // the newest of this key alone
 
 	last   int // client of the newest visit
 	streak int // how often in a row
@@ -82,7 +107,9 @@ type visit struct {
 	number  int64
 	began   time.Time
 	fault   FaultKind // what struck the holder; guarded by section.mu
-	counted bool      // it came while another was inside; guarded by section.mu
+	beside  *visit    // the one whose time it came in; guarded by section.mu
+	granted bool      // beside had a lease then, as this one has; guarded by section.mu
+	told    bool      // the two were reported; guarded by section.mu
 	hold    int64     // in the history; 0 = not kept there
 }
 
@@ -104,25 +131,50 @@ func newOracle(names []string, patience time.Duration) *oracle {
 }
 
 // want notes that a client waits for a key.
-func (o *oracle) want(key int, now time.Time) {
+func (o *oracle) want(key int, a *attempt) {
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == 0 {
-		s.wanted = now
+		s.wanted = a.asked
 	}
 	s.waiting++
+	if o.inOrder {
+		s.queue = append(s.queue, a)
+	}
+}
+
+// queued notes that a client was refused, and begins to queue, if it still waits.
+func (o *oracle) queued(key, client int, now time.Time) {
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.attemptOf(client); i >= 0 && s.queue[i].queued.IsZero() {
+		s.queue[i].queued = now
+	}
+}
+
+func (s *section) attemptOf(client int) int {
+	return slices.IndexFunc(s.queue, func(a *attempt) bool { return a.client == client })
+}
+
+// unqueue notes that a client waits no longer.
+func (s *section) unqueue(client int) {
+	s.waiting--
+	if i := s.attemptOf(client); i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
 }
 
 // unwant notes that a client waits no longer, and has nothing.
-func (o *oracle) unwant(key int, now time.Time) {
+func (o *oracle) unwant(key, client int, now time.Time) {
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == 1 {
 		o.endDrought(s, now)
 	}
-	s.waiting--
+	s.unqueue(client)
 }
 
 // enter notes that a client, which waited, is inside a key's section from now
@@ -137,18 +189,121 @@ func (o *oracle) enter(key int, who party, lease validity, now time.Time) *visit
 		o.handoff(now.Sub(s.freed))
 	}
 	if i := slices.IndexFunc(s.inside, v.excludes); i >= 0 {
-		o.granted(s.inside[i], v)
+		o.grantedBeside(s.inside[i], v)
 	}
-	s.waiting--
+	o.worksBeside(v)
+	s.unqueue(who.client)
+	o.overtook(v)
 	s.wanted = now
 	s.run(who.client)
 	s.entered++
 	v.number = s.entered
 	if !who.shared {
+		o.numberOf(v)
 		s.fence = max(s.fence, who.fence)
 	}
 	s.inside = append(s.inside, v)
 	return v
+}
+
+// queueWithin is how long after its first refusal a client of a fair lock may take to
+// stand in the queue: it has to listen first. Until then it is in flight.
+const queueWithin = 2 * time.Second
+
+// overtook notes whether the holder was served before a client that stood in the
+// queue when the holder had not asked yet.
+func (o *oracle) overtook(v *visit) {
+	for _, a := range v.section.queue {
+		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.asked) && a.ctx.Err() == nil {
+			o.suspect(suspect{Evidence{
+				Violation: WasOvertaken, Key: v.section.name, At: v.began, Length: v.began.Sub(a.queued),
+				First: Side{Client: a.client + 1, From: a.asked, To: v.began}, Second: v.side(v.began),
+			}, a.client, a.asked})
+			return
+		}
+	}
+}
+
+// numberOf notes whether the number of a holder is larger than that of the one
+// before. A holder whose lease is over may have got its number long ago.
+func (o *oracle) numberOf(v *visit) {
+	s := v.section
+	if !o.numbered || !v.going() {
+		return
+	}
+	if s.entered > 1 && v.fence <= s.number {
+		o.suspect(suspect{Evidence{
+			Violation: NumberFell, Key: s.name, At: v.began, First: Side{Fence: s.number}, Second: v.side(v.began),
+		}, everybody, s.numberAt})
+	}
+	s.number, s.numberAt = v.fence, v.began
+}
+
+// suspect keeps what may turn out to be a violation.
+func (o *oracle) suspect(s suspect) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.suspects = append(o.suspects, s)
+}
+
+// settle counts what is suspected up to a moment, unless it is explained.
+func (o *oracle) settle(until time.Time, explained func(client int, since, at time.Time) bool) {
+	o.mu.Lock()
+	n := 0
+	for n < len(o.suspects) && !o.suspects[n].At.After(until) {
+		n++
+	}
+	ripe := o.suspects[:n]
+	o.suspects = slices.Clone(o.suspects[n:])
+	o.mu.Unlock()
+	for _, s := range ripe {
+		if explained(s.client, s.since, s.At) {
+			continue
+		}
+		o.mu.Lock()
+		switch s.Violation {
+		case WasOvertaken:
+			o.found.overtaken++
+		case NumberFell:
+			o.found.unordered++
+		default:
+			o.found.lostAlone++
+		}
+		o.mu.Unlock()
+		o.keep(s.Evidence)
+	}
+}
+
+// untold notes that a holder's lease is over, and that it was not told.
+func (o *oracle) untold(v *visit, now time.Time) {
+	o.mu.Lock()
+	o.found.untold++
+	o.mu.Unlock()
+	o.keep(Evidence{
+		Violation: WasUntold, Key: v.section.name, At: now, Length: max(now.Sub(v.lease.Deadline()), 0), First: v.side(now),
+	})
+}
+
+// lost notes that a lease that is kept alive was over before its holder was done.
+func (o *oracle) lost(v *visit, now time.Time) {
+	o.suspect(suspect{Evidence{
+		Violation: LostAlone, Key: v.section.name, At: now, Length: now.Sub(v.began), First: v.side(now),
+	}, v.client, v.began})
+}
+
+// worksBeside counts a visit during which another goes on, whatever their leases
+// say.
+func (o *oracle) worksBeside(v *visit) {
+	i := slices.IndexFunc(v.section.inside, v.conflicts)
+	if i < 0 {
+		return
+	}
+	if v.beside == nil {
+		v.beside = v.section.inside[i]
+	}
+	o.mu.Lock()
+	o.found.work.Count++
+	o.mu.Unlock()
 }
 
 // run counts acquisitions in a row.
@@ -164,9 +319,10 @@ func (s *section) run(client int) {
 }
 
 // excludes reports whether another, who came before, must not be inside.
-func (v *visit) excludes(other *visit) bool {
-	return !(v.shared && other.shared) && other.going()
-}
+func (v *visit) excludes(other *visit) bool { return v.conflicts(other) && other.going() }
+
+// conflicts reports whether the work of two must not be done at once.
+func (v *visit) conflicts(other *visit) bool { return !(v.shared && other.shared) }
 
 // endDrought counts the end of a time in which nobody could take the key.
 func (o *oracle) endDrought(s *section, now time.Time) {
@@ -264,15 +420,38 @@ func (o *oracle) leave(v *visit, now time.Time) {
 	}
 	s.busy += max(end.Sub(v.began), 0)
 	if together, other := v.longest(s.inside, now); together > 0 {
-		first, second := v, other
-		if second.number < first.number {
-			first, second = second, first
+		first, second := inOrder(v, other)
+		if !second.granted {
+			o.grantedBeside(first, second) // the lease of the first was over when the second came, and came to life again
 		}
-		if !second.counted {
-			o.granted(first, second) // the lease of the first was over when the second came, and came to life again
-		}
-		o.ended(first, second, together, now)
+		o.mu.Lock()
+		o.found.overlap.Total += together
+		o.found.overlap.Longest = max(o.found.overlap.Longest, together)
+		o.mu.Unlock()
 	}
+	if i := slices.IndexFunc(s.inside, v.conflicts); i >= 0 {
+		_, second := inOrder(v, s.inside[i])
+		together := now.Sub(second.began)
+		o.mu.Lock()
+		o.found.work.Total += together
+		o.found.work.Longest = max(o.found.work.Longest, together)
+		o.mu.Unlock()
+	}
+	for _, other := range s.inside {
+		if other.beside == v {
+			o.pairEnded(v, other, now)
+		}
+	}
+	if v.beside != nil {
+		o.pairEnded(v.beside, v, now)
+	}
+}
+
+func inOrder(a, b *visit) (first, second *visit) {
+	if b.number < a.number {
+		return b, a
+	}
+	return a, b
 }
 
 // unlocked notes that a release was answered with success that was decided upon
@@ -353,10 +532,10 @@ func (v *visit) blame() string {
 	return v.flaw
 }
 
-// granted counts an overlap of one visit with another that came later. The mutex
-// of their section must be held.
-func (o *oracle) granted(first, second *visit) {
-	second.counted = true
+// grantedBeside counts an overlap of one visit with another that came later. The
+// mutex of their section must be held.
+func (o *oracle) grantedBeside(first, second *visit) {
+	second.granted, second.beside = true, first
 	_, excused := second.section.causeOf(first, second, o.wipedAt())
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -366,17 +545,29 @@ func (o *oracle) granted(first, second *visit) {
 	}
 }
 
-// ended notes how long an overlap was.
-func (o *oracle) ended(first, second *visit, together time.Duration, now time.Time) {
+// pairEnded reports two that were inside at once, when the first of them leaves:
+// once for each that came later, as often as is counted.
+func (o *oracle) pairEnded(first, second *visit, now time.Time) {
+	if second.told {
+		return
+	}
+	second.told = true
 	cause, _ := first.section.causeOf(first, second, o.wipedAt())
-	o.mu.Lock()
-	o.found.overlap.Total += together
-	o.found.overlap.Longest = max(o.found.overlap.Longest, together)
-	o.mu.Unlock()
-	o.keep(Evidence{
-		Violation: Overlapped, Key: first.section.name, At: second.began, Length: together,
+	e := Evidence{
+		Violation: WorkOverlapped, Key: first.section.name, At: second.began, Length: now.Sub(second.began),
 		First: first.side(now), Second: second.side(now), Cause: cause,
-	})
+	}
+	if second.granted {
+		e.Violation, e.Length = Overlapped, max(earlier(first.end(now), second.end(now)).Sub(second.began), 0)
+	}
+	o.keep(e)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // keep remembers the first violations of each kind, and passes all of them on.
@@ -415,9 +606,11 @@ func (o *oracle) judge(m *Metrics, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	f := o.found
-	m.Overlap, m.LateWork, m.Fenced, m.Corrupt, m.Foreign = f.overlap, f.late, f.fenced, f.corrupt, f.foreign
+	m.Overlap, m.WorkOverlap, m.LateWork = f.overlap, f.work, f.late
+	m.Fenced, m.Corrupt, m.Foreign = f.fenced, f.corrupt, f.foreign
+	m.Untold, m.LostAlone, m.Overtaken, m.NumberFell = f.untold, f.lostAlone, f.overtaken, f.unordered
 	m.Stuck = f.stuck + dry
-	for _, kind := range []EventKind{Overlapped, ForeignUnlock, WriteAccepted, WriteFenced, LateWorked, WasStuck} {
+	for _, kind := range violationKinds() {
 		m.Evidence = append(m.Evidence, o.evidence[kind]...)
 	}
 }

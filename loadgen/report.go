@@ -25,6 +25,10 @@ func (r Report) Verdict() Verdict {
 	if r.Proof != nil {
 		v.Safe = v.Safe && (r.Proof.Sound || !r.Proof.Known || !r.Scenario.Lock.Kind.Sound())
 		v.Text += " By porcupine, " + r.Proof.String() + "."
+		v.Harmless = v.Harmless && r.Proof.Sound
+		if !r.Proof.Known || r.Proof.LeftOut > 0 {
+			v.Gaps = append(v.Gaps, "The proof is not complete: "+r.Proof.String()+".")
+		}
 	}
 	return v
 }
@@ -93,6 +97,9 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	fmt.Fprintf(t, "\n%s\n", v.Text)
 	for _, missed := range v.Missed {
 		fmt.Fprintf(t, "threshold missed: %s\n", missed)
+	}
+	for _, gap := range v.Gaps {
+		fmt.Fprintf(t, "%s\n", plain(gap))
 	}
 	if m.LastErr != "" {
 		fmt.Fprintf(t, "newest error: %s\n", plain(m.LastErr))
@@ -203,7 +210,10 @@ const evidenceShown = 3
 
 func (r Report) writeViolations(w io.Writer, plain func(string) string) {
 	m := r.Metrics
-	fmt.Fprintf(w, "\noverlaps\t%d, longest %s, together %s\n", m.Overlap.Count, rounded(m.Overlap.Longest), rounded(m.Overlap.Total))
+	fmt.Fprintf(w, "\noverlaps\t%d within leases, longest %s; %d of work, longest %s\n", m.Overlap.Count, rounded(m.Overlap.Longest),
+		m.WorkOverlap.Count, rounded(m.WorkOverlap.Longest))
+	fmt.Fprintf(w, "leases\t%d over without telling their holder, %d lost without a fault\n", m.Untold, m.LostAlone)
+	fmt.Fprintf(w, "order\t%d clients overtaken in a queue, %d fencing numbers that did not rise\n", m.Overtaken, m.NumberFell)
 	fmt.Fprintf(w, "late work\t%d times, longest %s\n", m.LateWork.Count, rounded(m.LateWork.Longest))
 	fmt.Fprintf(w, "stale writes\t%d refused by their number, %d accepted\n", m.Fenced, m.Corrupt)
 	fmt.Fprintf(w, "foreign unlocks\t%d\n", m.Foreign)
@@ -308,6 +318,7 @@ type jsonVerdict struct {
 	Expected bool     `json:"expected"`
 	Text     string   `json:"text"`
 	Missed   []string `json:"missed"`
+	Gaps     []string `json:"gaps"`
 	Check    string   `json:"check,omitempty"`
 }
 
@@ -327,10 +338,12 @@ func (r Report) document() jsonReport {
 			"throughput_per_s": m.Throughput(), "commands_per_hold": m.CommandsPerHold(),
 			"utilisation": m.Utilisation, "fairness_jain": m.Fairness.Jain,
 			"longest_wait_ms": ms(m.Fairness.Starved), "longest_streak": float64(m.Fairness.Streak),
+			"outage_ms": ms(m.Outage.Total), "outage_longest_ms": ms(m.Outage.Longest), "stall_longest_ms": ms(m.Stall.Longest),
+			"work_overlap_longest_ms": ms(m.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.WorkOverlap.Total),
 			"server_cpu_ms": ms(m.Server.CPU), "overlap_longest_ms": ms(m.Overlap.Longest), "overlap_total_ms": ms(m.Overlap.Total),
 		},
 		Latencies: map[string]jsonLat{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
-		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...)},
+		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
 		LastError: m.LastErr, Unclean: r.Unclean,
 	}
 	if r.Proof != nil {
@@ -379,7 +392,8 @@ func (m Metrics) counts() map[string]int64 {
 
 func (m Metrics) violations() map[string]int64 {
 	return map[string]int64{
-		"overlaps": m.Overlap.Count, "overlaps_excused": m.Overlap.Excused, "late_work": m.LateWork.Count,
+		"overlaps": m.Overlap.Count, "overlaps_excused": m.Overlap.Excused, "work_overlaps": m.WorkOverlap.Count,
+		"untold": m.Untold, "unexplained_losses": m.LostAlone, "overtaken": m.Overtaken, "fence_order": m.NumberFell, "late_work": m.LateWork.Count,
 		"fenced": m.Fenced, "corrupt": m.Corrupt, "stuck": m.Stuck, "foreign_unlocks": m.Foreign,
 	}
 }

@@ -161,5 +161,6 @@ func (c *client) die(stay context.Context) {
 	if root, err := f.root(c.number); err == nil { // it was opened when the client was admitted
 		c.identity = root.as(c.persona())
 	}
+	f.disturbances.end(string(Crash), c.number, time.Now())
 	f.recorder.revive(c.number)
 }

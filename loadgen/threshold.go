@@ -20,7 +20,11 @@ type measure struct {
 	name string
 	unit unit
 	of   func(Metrics) float64
+	from func(Metrics) int64 // how many samples it is made of; nil: it needs none
 }
+
+// known reports whether there is anything to compare.
+func (m measure) known(of Metrics) bool { return m.from == nil || m.from(of) > 0 }
 
 type unit uint8
 
@@ -33,16 +37,22 @@ const (
 // measures returns all of them, in the order in which they are listed.
 func measures() []measure {
 	count := func(name string, of func(Metrics) int64) measure {
-		return measure{name, number, func(m Metrics) float64 { return float64(of(m)) }}
+		return measure{name, number, func(m Metrics) float64 { return float64(of(m)) }, nil}
 	}
 	rate := func(name string, part, whole func(Metrics) int64) measure {
-		return measure{name, share, func(m Metrics) float64 { return ratio(float64(part(m)), float64(whole(m))) }}
+		return measure{name, share, func(m Metrics) float64 { return ratio(float64(part(m)), float64(whole(m))) }, whole}
 	}
 	arrivals := func(m Metrics) int64 { return m.Arrivals }
 	acquired := func(m Metrics) int64 { return m.Acquired }
 	all := []measure{
 		count("overlap.count", func(m Metrics) int64 { return m.Overlap.Count }),
-		{"overlap.longest", timed, func(m Metrics) float64 { return m.Overlap.Longest.Seconds() }},
+		{"overlap.longest", timed, func(m Metrics) float64 { return m.Overlap.Longest.Seconds() }, nil},
+		count("work-overlap.count", func(m Metrics) int64 { return m.WorkOverlap.Count }),
+		{"work-overlap.longest", timed, func(m Metrics) float64 { return m.WorkOverlap.Longest.Seconds() }, nil},
+		count("untold.count", func(m Metrics) int64 { return m.Untold }),
+		count("unexplained-loss.count", func(m Metrics) int64 { return m.LostAlone }),
+		count("overtaken.count", func(m Metrics) int64 { return m.Overtaken }),
+		count("fence-order.count", func(m Metrics) int64 { return m.NumberFell }),
 		count("late-work.count", func(m Metrics) int64 { return m.LateWork.Count }),
 		count("fenced.count", func(m Metrics) int64 { return m.Fenced }),
 		count("corrupt.count", func(m Metrics) int64 { return m.Corrupt }),
@@ -63,11 +73,14 @@ func measures() []measure {
 		rate("timeouts.rate", func(m Metrics) int64 { return m.TimedOut }, arrivals),
 		rate("errors.rate", func(m Metrics) int64 { return m.Errors }, arrivals),
 		rate("late.rate", func(m Metrics) int64 { return m.Late }, arrivals),
-		{"throughput", number, Metrics.Throughput},
-		{"commands.per-hold", number, Metrics.CommandsPerHold},
-		{"utilisation", share, func(m Metrics) float64 { return m.Utilisation }},
-		{"fairness.jain", number, func(m Metrics) float64 { return m.Fairness.Jain }},
-		{"fairness.starved", timed, func(m Metrics) float64 { return m.Fairness.Starved.Seconds() }},
+		{"throughput", number, Metrics.Throughput, nil},
+		{"commands.per-hold", number, Metrics.CommandsPerHold, acquired},
+		{"utilisation", share, func(m Metrics) float64 { return m.Utilisation }, acquired},
+		{"fairness.jain", number, func(m Metrics) float64 { return m.Fairness.Jain }, acquired},
+		{"fairness.starved", timed, func(m Metrics) float64 { return m.Fairness.Starved.Seconds() }, Metrics.Offered},
+		{"outage.total", timed, func(m Metrics) float64 { return m.Outage.Total.Seconds() }, nil},
+		{"outage.longest", timed, func(m Metrics) float64 { return m.Outage.Longest.Seconds() }, nil},
+		{"stall.longest", timed, func(m Metrics) float64 { return m.Stall.Longest.Seconds() }, nil},
 	}
 	for _, l := range []struct {
 		name string
@@ -79,14 +92,15 @@ func measures() []measure {
 		{"handoff", func(m Metrics) Latency { return m.Handoff }},
 		{"renewal-late", func(m Metrics) Latency { return m.RenewLate }},
 	} {
+		samples := func(m Metrics) int64 { return l.of(m).Count }
 		all = append(all,
-			measure{l.name + ".mean", timed, func(m Metrics) float64 { return l.of(m).Mean.Seconds() }},
-			measure{l.name + ".p50", timed, func(m Metrics) float64 { return l.of(m).P50.Seconds() }},
-			measure{l.name + ".p90", timed, func(m Metrics) float64 { return l.of(m).P90.Seconds() }},
-			measure{l.name + ".p95", timed, func(m Metrics) float64 { return l.of(m).P95.Seconds() }},
-			measure{l.name + ".p99", timed, func(m Metrics) float64 { return l.of(m).P99.Seconds() }},
-			measure{l.name + ".p99.9", timed, func(m Metrics) float64 { return l.of(m).P999.Seconds() }},
-			measure{l.name + ".max", timed, func(m Metrics) float64 { return l.of(m).Max.Seconds() }})
+			measure{l.name + ".mean", timed, func(m Metrics) float64 { return l.of(m).Mean.Seconds() }, samples},
+			measure{l.name + ".p50", timed, func(m Metrics) float64 { return l.of(m).P50.Seconds() }, samples},
+			measure{l.name + ".p90", timed, func(m Metrics) float64 { return l.of(m).P90.Seconds() }, samples},
+			measure{l.name + ".p95", timed, func(m Metrics) float64 { return l.of(m).P95.Seconds() }, samples},
+			measure{l.name + ".p99", timed, func(m Metrics) float64 { return l.of(m).P99.Seconds() }, samples},
+			measure{l.name + ".p99.9", timed, func(m Metrics) float64 { return l.of(m).P999.Seconds() }, samples},
+			measure{l.name + ".max", timed, func(m Metrics) float64 { return l.of(m).Max.Seconds() }, samples})
 	}
 	return all
 }
@@ -192,11 +206,15 @@ func (t Threshold) validate() error {
 	return nil
 }
 
-// Met reports whether the threshold holds of m.
+// Met reports whether the threshold holds of m. Of a figure without a single sample
+// none does.
 func (t Threshold) Met(m Metrics) bool {
 	of, known := measureOf(t.Metric)
 	if !known {
 		return false
+	}
+	if !of.known(m) {
+		return false // of nothing, nothing holds
 	}
 	v := of.of(m)
 	switch t.Op {
@@ -217,6 +235,9 @@ func (t Threshold) Met(m Metrics) bool {
 // Measured returns what m has for the threshold's figure, in words.
 func (t Threshold) Measured(m Metrics) string {
 	of, _ := measureOf(t.Metric)
+	if !of.known(m) {
+		return "unknown: there was not one sample"
+	}
 	v := of.of(m)
 	if of.unit == number {
 		return strconv.FormatFloat(v, 'f', -1, 32)

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -9,22 +10,69 @@ import (
 // Verdict is what a run showed, in words.
 type Verdict struct {
 	Safe     bool     // locks were taken, and nothing happened that the kind of lock rules out
+	Harmless bool     // nothing happened that may not happen to what a lock protects, whatever the kind promises
 	Text     string   // sentences
 	Missed   []string // thresholds that do not hold, with what was measured
 	Expected bool     // everything that the scenario expects to be seen was seen
+	Gaps     []string // why the run shows less than it was to show, in sentences
 }
 
 // Verdict says in words what the figures mean for a scenario.
 func (m Metrics) Verdict(s Scenario) Verdict {
+	unseen := Missed(s.Expect, m)
 	v := Verdict{
-		Safe:     m.Acquired > 0 && (!s.Lock.Kind.Sound() || m.Overlap.Count == m.Overlap.Excused && m.Foreign == 0),
-		Expected: len(Missed(s.Expect, m)) == 0,
+		Safe:     m.Acquired > 0 && (!s.Lock.Kind.Sound() || m.broken() == 0),
+		Harmless: m.harm() == 0,
+		Expected: len(unseen) == 0,
 	}
 	for _, t := range Missed(s.Thresholds, m) {
-		v.Missed = append(v.Missed, fmt.Sprintf("%s, but it is %s", t, t.Measured(m)))
+		v.Missed = append(v.Missed, t.missed(m))
+	}
+	for _, t := range unseen {
+		v.Gaps = append(v.Gaps, "The scene did not show what it is for: "+t.missed(m)+".")
+	}
+	if o := m.Outage; o != (Outage{}) && !slices.ContainsFunc(s.Thresholds, Threshold.onOutage) {
+		v.Gaps = append(v.Gaps, o.String())
 	}
 	v.Text = strings.Join(m.findings(s), " ")
 	return v
+}
+
+// missed says what a threshold wants and what it got.
+func (t Threshold) missed(m Metrics) string {
+	return fmt.Sprintf("%s, but it is %s", t, t.Measured(m))
+}
+
+// onOutage reports whether the threshold says how much of an outage is in order.
+func (t Threshold) onOutage() bool { return strings.HasPrefix(t.Metric, "outage.") }
+
+// String says it in a sentence.
+func (o Outage) String() string {
+	var all []string
+	if o.Total > 0 {
+		all = append(all, fmt.Sprintf("A server did not answer for %s in all, %s at the longest.", rounded(o.Total), rounded(o.Longest)))
+	}
+	if o.Lost > 0 {
+		all = append(all, fmt.Sprintf("A server was started anew, or replaced, %s.", times(int64(o.Lost))))
+	}
+	return strings.Join(all, " ")
+}
+
+// broken counts what a sound lock must not let happen.
+func (m Metrics) broken() int64 {
+	return m.Overlap.Count - m.Overlap.Excused + m.Foreign + m.Untold + m.LostAlone + m.Overtaken + m.NumberFell
+}
+
+// harm counts what may not happen to what a lock protects.
+func (m Metrics) harm() int64 {
+	return m.broken() + m.Overlap.Excused + m.WorkOverlap.Count + m.Corrupt + m.LateWork.Count + m.Stuck
+}
+
+func times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // findings are the sentences of a verdict.
@@ -32,7 +80,7 @@ func (m Metrics) findings(s Scenario) []string {
 	if m.Acquired == 0 {
 		return []string{fmt.Sprintf("No client got a lock in %d attempts, so nothing is known of its safety.", m.Arrivals)}
 	}
-	var all []string
+	all := []string{m.together(s)}
 	add := func(n int64, one, many string) {
 		switch {
 		case n == 1:
@@ -41,22 +89,46 @@ func (m Metrics) findings(s Scenario) []string {
 			all = append(all, fmt.Sprintf(many, n))
 		}
 	}
-	if m.Overlap.Count == 0 {
-		all = append(all, "No two clients were inside at once.")
-	} else {
-		times := fmt.Sprintf("%d times", m.Overlap.Count)
-		if m.Overlap.Count == 1 {
-			times = "once"
-		}
-		all = append(all, fmt.Sprintf("Two clients were inside at once %s, for %s at the longest%s.",
-			times, rounded(m.Overlap.Longest), m.blame(s)))
-	}
+	add(m.Untold, "One lease was over, and its holder was not told.", "%d leases were over, and their holders were not told.")
+	add(m.LostAlone, "One lease that was renewed was lost, and no fault explains it.", "%d leases that were renewed were lost, and no fault explains it.")
+	add(m.Overtaken, "One client was served before another that was in the queue first.", "%d times a client was served before another that was in the queue first.")
+	add(m.NumberFell, "One fencing number was not larger than the one before.", "%d fencing numbers were not larger than the one before.")
 	add(m.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %d times.")
 	add(m.Fenced, "One stale write was refused by its fencing number.", "%d stale writes were refused by their fencing numbers.")
 	add(m.Corrupt, "One stale write was accepted: the data is corrupt.", "%d stale writes were accepted: the data is corrupt.")
 	add(m.Foreign, "One release removed somebody else's lock.", "%d releases removed somebody else's lock.")
 	add(m.Stuck, "One key could not be taken by anybody.", "Keys could not be taken by anybody %d times.")
+	if short := m.Late + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
+		all = append(all, fmt.Sprintf("The generator was short of clients: %d of %d arrivals had to wait for one.", short, m.Offered()))
+	}
+	if m.Stall.Longest >= shortOfCPU {
+		all = append(all, fmt.Sprintf("The generator was short of CPU: it stood still for up to %s, %s in all.", rounded(m.Stall.Longest), rounded(m.Stall.Total)))
+	}
 	return all
+}
+
+// shortOfCPU is how late the generator's own timers may be without a word.
+const shortOfCPU = 50 * time.Millisecond
+
+// Together are the words of a verdict if no two clients were inside at once.
+const Together = "No two clients were inside at once."
+
+// together says whether two clients were inside at once.
+func (m Metrics) together(s Scenario) string {
+	work := fmt.Sprintf("two clients worked at once %s, for %s at the longest, whatever their leases said.",
+		times(m.WorkOverlap.Count), rounded(m.WorkOverlap.Longest))
+	switch {
+	case m.Overlap.Count == 0 && m.WorkOverlap.Count == 0:
+		return Together
+	case m.Overlap.Count == 0:
+		return "No two clients had valid leases at once, but " + work
+	}
+	text := fmt.Sprintf("Two clients were inside at once %s, for %s at the longest%s.",
+		times(m.Overlap.Count), rounded(m.Overlap.Longest), m.blame(s))
+	if m.WorkOverlap.Count > m.Overlap.Count {
+		text += " In all, " + work
+	}
+	return text
 }
 
 // blame names what brought the overlaps about, if it is no fault of the lock.

@@ -26,7 +26,8 @@ func (th *theatre) at(ms int) time.Time {
 // enters lets a client in at a time, with a lease up to a deadline.
 func (th *theatre) enters(who party, at, deadline int) *visit {
 	now := th.at(at)
-	th.want(0, now)
+	who.asked = now
+	th.want(0, &attempt{client: who.client, asked: now, ctx: th.t.Context()})
 	return th.enter(0, who, term{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
 }
 
@@ -103,12 +104,13 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 
 func TestReadersDoNotExcludeEachOther(t *testing.T) {
 	th := onStage(t)
-	th.enters(party{client: 1, shared: true}, 0, 1000)
+	first := th.enters(party{client: 1, shared: true}, 0, 1000)
 	second := th.enters(party{client: 2, shared: true}, 10, 1010)
 	th.saw(violations{})
 	th.enters(party{client: 3}, 20, 1020)
 	th.saw(violations{overlaps: 1})
 	th.leave(second, th.at(50))
+	th.leave(first, th.at(50))
 	if m := th.judged(); m.Overlap.Longest != 30*time.Millisecond || m.Evidence[0].Second.Reader || !m.Evidence[0].First.Reader {
 		t.Errorf("got %+v", m)
 	}
@@ -140,7 +142,7 @@ func TestAHandoffIsNoForeignUnlock(t *testing.T) {
 func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 	th := onStage(t)
 	v := th.enters(party{client: 1}, 0, 10_000)
-	th.want(0, th.at(100))
+	th.want(0, &attempt{client: 98, asked: th.at(100), ctx: t.Context()})
 	th.at(9_000)
 	th.saw(violations{}) // it is held
 	th.leave(v, th.at(10_000))
@@ -148,7 +150,7 @@ func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 	th.saw(violations{})
 	th.at(13_001)
 	th.saw(violations{stuck: 1})
-	th.unwant(0, th.at(20_000))
+	th.unwant(0, 98, th.at(20_000))
 	th.saw(violations{stuck: 1})
 	th.enters(party{client: 2}, 90_000, 100_000) // nobody wanted it meanwhile
 	th.saw(violations{stuck: 1})
@@ -160,7 +162,7 @@ func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th := onStage(t)
 	th.enters(party{client: 1}, 0, 1000) // frozen: never leaves
-	th.want(0, th.at(500))
+	th.want(0, &attempt{client: 98, asked: th.at(500), ctx: t.Context()})
 	th.at(3900)
 	th.saw(violations{})
 	th.at(4001)

@@ -21,8 +21,9 @@ import (
 // its faults. What is held back while it is cut arrives, in order, when it heals,
 // as with TCP. It counts the commands that go over it. Safe for concurrent use.
 type wire struct {
-	commands *atomic.Int64
-	pool     int // connections of a client over it; 0 = as the server's options say
+	commands  *atomic.Int64
+	pool      int  // connections of a client over it; 0 = as the server's options say
+	impatient bool // a client over it tries once, and not for longer than its context says
 
 	mu            sync.Mutex
 	sending       chan struct{} // closed: requests flow
@@ -110,6 +111,9 @@ func (w *wire) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 	case *redis.ClusterClient:
 		o := *c.Options()
 		o.PoolSize = cmp.Or(w.pool, o.PoolSize)
+		if w.impatient {
+			o.ContextTimeoutEnabled, o.MaxRetries = true, -1
+		}
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 		}
@@ -122,6 +126,9 @@ func (w *wire) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 func (w *wire) overOne(c *redis.Client) *redis.Client {
 	o := *c.Options()
 	o.PoolSize = cmp.Or(w.pool, o.PoolSize)
+	if w.impatient {
+		o.ContextTimeoutEnabled, o.MaxRetries = true, -1
+	}
 	o.Dialer = w.through(o.Dialer)
 	// These serve one client only.
 	o.PushNotificationProcessor = nil

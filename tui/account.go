@@ -77,6 +77,16 @@ func (a *account) happened(e *loadgen.Event, quorum int) {
 		a.say(e, fmt.Sprintf("%s releases %s, which was somebody else's by then", e.Owner(), e.Key))
 	case loadgen.WasStuck:
 		a.say(e, fmt.Sprintf("%s cannot be taken by anybody: its holder is gone and nothing ends it", e.Key))
+	case loadgen.WorkOverlapped:
+		a.say(e, fmt.Sprintf("two work on %s at once, for %s: the lease of the first is over", e.Key, span(e.Took)))
+	case loadgen.WasUntold:
+		a.say(e, fmt.Sprintf("the lease of %s on %s is over, and nothing tells it", e.Owner(), e.Key))
+	case loadgen.LostAlone:
+		a.say(e, fmt.Sprintf("%s loses %s, which is renewed, and no fault explains it", e.Owner(), e.Key))
+	case loadgen.WasOvertaken:
+		a.say(e, fmt.Sprintf("%s waits for %s, and others that came later are served", e.Owner(), e.Key))
+	case loadgen.NumberFell:
+		a.say(e, fmt.Sprintf("the number of %s for %s, %d, is not larger than the one before", e.Owner(), e.Key, e.Fence))
 	case loadgen.Overlapped:
 		a.say(e, fmt.Sprintf("two are inside %s at once, for %s", e.Key, span(e.Took)))
 	}
@@ -192,7 +202,10 @@ func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
 		return g.Alert, t.warn
 	case loadgen.WriteFenced:
 		return g.Check, t.good
-	case loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.WasStuck:
+	case loadgen.WorkOverlapped:
+		return g.Alert, t.warn
+	case loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.WasStuck,
+		loadgen.WasUntold, loadgen.LostAlone, loadgen.WasOvertaken, loadgen.NumberFell:
 		return g.Cross, t.bad
 	default:
 		return g.Point, t.text

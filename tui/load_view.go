@@ -157,6 +157,11 @@ func (s *state) outcomesBlock(w int) []string {
 		{"expired", m.Expired, t.warn, false},
 		{"lost", m.Lost, t.warn, false},
 		{"late work", m.LateWork.Count, t.warn, true},
+		{"at once", m.WorkOverlap.Count, t.warn, true},
+		{"untold", m.Untold, t.bad, true},
+		{"no reason", m.LostAlone, t.bad, true},
+		{"overtaken", m.Overtaken, t.bad, true},
+		{"number fell", m.NumberFell, t.bad, true},
 		{"fenced", m.Fenced, t.good, true},
 		{"corrupt", m.Corrupt, t.bad, true},
 		{"foreign", m.Foreign, t.bad, true},
@@ -270,8 +275,12 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients were inside at once ", g.Alert, times, span(o.Longest))
 	case s.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
+	case !s.metrics.Verdict(s.scenario).Safe:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, and still the lock broke a promise ", g.Alert)
 	case s.metrics.Corrupt > 0:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, and still %s accepted ", g.Alert, several(s.metrics.Corrupt, "stale write"))
+	case s.metrics.WorkOverlap.Count > 0:
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two worked at once %s ", g.Alert, several(s.metrics.WorkOverlap.Count, "time"))
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
@@ -296,15 +305,24 @@ func (s *state) verdictBlock(w int) []string {
 	}
 	if s.metrics.Acquired > 0 && s.h >= roomForWords {
 		verdict := s.metrics.Verdict(s.scenario)
-		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, "No two clients were inside at once."))
+		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, loadgen.Together))
 		for _, text := range wrap(s.glyphs, widget.Plain(rest), w-2, 2) {
 			all = append(all, line(s.theme.text, " "+text))
 		}
-		for _, text := range verdict.Missed {
+		for _, text := range append(verdict.Missed, s.gaps(verdict)...) {
 			all = append(all, line(s.theme.bad, " "+s.glyphs.Cross+" "+widget.Plain(text)))
 		}
 	}
 	return all
+}
+
+// gaps are why a run shows less than it was to show. A scene that is going on may
+// show it yet.
+func (s *state) gaps(v loadgen.Verdict) []string {
+	if s.metrics.Running {
+		return nil
+	}
+	return v.Gaps
 }
 
 // roomForWords is the height from which on the verdict is explained.

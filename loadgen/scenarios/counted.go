@@ -19,7 +19,7 @@ func counted() loadgen.Scenario {
 		Depth:    2,
 		Hold:     loadgen.Const(1500 * time.Millisecond),
 		Think:    loadgen.Exp(50 * time.Millisecond),
-		Expect:   expect("late-work.count > 0", "corrupt.count > 0"),
+		Expect:   expect("late-work.count > 0", "work-overlap.count > 0", "corrupt.count > 0"),
 		Duration: 8 * time.Second,
 	}
 }

@@ -1,0 +1,231 @@
+package loadgen
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// altered is an identity of package lock whose leases are not what they were.
+type altered struct {
+	identity
+	alter func(lease) lease
+}
+
+func openAltered(alter func(lease) lease) func(opening) (identity, error) {
+	return func(o opening) (identity, error) {
+		inner, err := open(o)
+		return altered{inner, alter}, err
+	}
+}
+
+func (a altered) as(who persona) identity { return altered{a.identity.as(who), a.alter} }
+
+func (a altered) lock(ctx context.Context, key string, shared bool) (lease, error) {
+	l, err := a.identity.lock(ctx, key, shared)
+	if err != nil {
+		return nil, err
+	}
+	return a.alter(l), nil
+}
+
+// silent is a lease whose context never ends.
+type silent struct{ lease }
+
+func (silent) Context() context.Context { return context.Background() }
+
+// seven is a lease with always the same number.
+type seven struct{ lease }
+
+func (seven) Fence() int64 { return 7 }
+
+// freedEarly is a lock that was entered more than once, and that the first release
+// frees.
+type freedEarly struct {
+	*nested
+	rdb *redis.Client
+}
+
+func (f freedEarly) unwind(ctx context.Context) bool {
+	f.rdb.Del(ctx, f.Key())
+	return f.nested.unwind(ctx)
+}
+
+// stack is a queue that serves those first who came last.
+type stack struct {
+	mu      sync.Mutex
+	held    map[string]bool
+	waiting map[string][]chan struct{}
+}
+
+// lifo is an identity whose waiters stand in a stack before they ask a Mutex.
+type lifo struct {
+	identity
+	who     string
+	stack   *stack
+	observe func(lock.Event)
+}
+
+func openLIFO(o opening) (identity, error) {
+	o.scenario.Lock.Kind = Mutex
+	inner, err := open(o)
+	return lifo{inner, "", &theStack, o.observe}, err
+}
+
+var theStack = stack{held: map[string]bool{}, waiting: map[string][]chan struct{}{}}
+
+func (l lifo) as(who persona) identity {
+	return lifo{l.identity.as(who), who.owner, l.stack, l.observe}
+}
+
+func (l lifo) lock(ctx context.Context, key string, shared bool) (lease, error) {
+	if err := l.stack.enter(ctx, key, func() {
+		l.observe(lock.Event{Kind: lock.Contended, At: time.Now(), Key: key, Owner: l.who})
+	}); err != nil {
+		return nil, err
+	}
+	inner, err := l.identity.lock(ctx, key, shared)
+	if err != nil {
+		l.stack.leave(key)
+		return nil, err
+	}
+	return popping{inner, func() { l.stack.leave(key) }}, nil
+}
+
+func (s *stack) enter(ctx context.Context, key string, queued func()) error {
+	s.mu.Lock()
+	if !s.held[key] {
+		s.held[key] = true
+		s.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	s.waiting[key] = append(s.waiting[key], turn)
+	s.mu.Unlock()
+	queued()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, other := range s.waiting[key] {
+		if other == turn {
+			s.waiting[key] = append(s.waiting[key][:i:i], s.waiting[key][i+1:]...)
+			return ctx.Err()
+		}
+	}
+	return nil // its turn came at the same time
+}
+
+func (s *stack) leave(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.waiting[key]
+	if len(all) == 0 {
+		s.held[key] = false
+		return
+	}
+	close(all[len(all)-1])
+	s.waiting[key] = all[:len(all)-1]
+}
+
+type popping struct {
+	lease
+	pop func()
+}
+
+func (p popping) Unlock(ctx context.Context) error {
+	defer p.pop()
+	return p.lease.Unlock(ctx)
+}
+
+// The four broken locks that an audit found to pass: each is one line away from a
+// sound one.
+func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
+	addr := server.ForTest(t).Addr()
+	deleting := closing(t, redis.NewClient(&redis.Options{Addr: addr}))
+	for _, c := range []struct {
+		name  string
+		s     Scenario
+		open  func(opening) (identity, error)
+		found func(Metrics) int64
+		says  string
+	}{
+		{
+			"a context that never ends",
+			Scenario{Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Hold: Const(700 * time.Millisecond)},
+			openAltered(func(l lease) lease { return silent{l} }),
+			func(m Metrics) int64 { return min(m.Untold, m.WorkOverlap.Count) },
+			"worked at once",
+		},
+		{
+			"a reentrant lock that its first release frees",
+			Scenario{Lock: Lock{Kind: Reentrant, TTL: 2 * time.Second}, Depth: 3},
+			openAltered(func(l lease) lease {
+				return freedEarly{l.(*nested), deleting}
+			}),
+			func(m Metrics) int64 { return m.LostAlone },
+			"no fault explains it",
+		},
+		{
+			"last come, first served",
+			Scenario{Lock: Lock{Kind: Fair}},
+			openLIFO,
+			func(m Metrics) int64 { return m.Overtaken },
+			"in the queue first",
+		},
+		{
+			"a number that never rises",
+			Scenario{Lock: Lock{Fence: true}},
+			openAltered(func(l lease) lease { return seven{l} }),
+			func(m Metrics) int64 { return m.NumberFell },
+			"not larger than the one before",
+		},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			s := c.s
+			s.Clients, s.Keys = 8, Keys{N: 1}
+			s.Hold, s.Think = s.Hold.or(Const(5*time.Millisecond)), Exp(5*time.Millisecond)
+			s.Duration = 6 * time.Second
+			on := Servers{Redis: connect(t, addr)}
+			r, err := newRun(on, s, c.open)
+			if err != nil {
+				t.Fatal(err)
+			}
+			running(t, r)
+			<-r.Done()
+			m := r.Metrics()
+			v := m.Verdict(s)
+			if c.found(m) == 0 || v.Safe || v.Harmless || strings.Contains(v.Text, Together) != (m.WorkOverlap.Count == 0) {
+				t.Errorf("not flagged: %s %+v", v.Text, m)
+			}
+			if !strings.Contains(v.Text, c.says) {
+				t.Errorf("the verdict is: %s", v.Text)
+			}
+			if len(m.Evidence) == 0 {
+				t.Error("there is no evidence")
+			}
+
+			// And the lock as it is keeps the same promise.
+			sound, err := New(on, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			running(t, sound)
+			<-sound.Done()
+			if m := sound.Metrics(); !m.Verdict(s).Safe || m.Acquired < 5 {
+				t.Errorf("%d acquired: %s %+v", m.Acquired, m.Verdict(s).Text, m.Evidence)
+			}
+		})
+	}
+}
