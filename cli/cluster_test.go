@@ -184,6 +184,46 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 	}
 }
 
+// The screen goes on with the masters that answer, and says which one does not; watch
+// tells it as an event, too.
+func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
+	c := aClusterFor(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
+	term := openTerminal(t, 160, 40, c.flags...)
+	term.want("5 locks")
+	w := startWatch(t, append([]string{"--for", "12s"}, c.flags...)...)
+	w.out.sees(t, "appeared "+c.moving(0))
+	dead := c.Nodes()[1]
+	c.KillForTest(t, dead)
+	w.out.sees(t, "finding server, critical: "+dead.Addr()+" cannot be looked at")
+	w.errors.sees(t, dead.Addr()+" does not answer")
+	term.want(dead.Addr()+" cannot be looked at", "5 locks")
+	term.press("4").want("down", dead.Addr())
+	term.quit()
+	c.lock(t, c.moving(7))
+	w.out.sees(t, "acquired "+c.moving(7))
+	w.exits(t, exitError)
+	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "gone") {
+		t.Errorf("nobody released anything:\n%s", said)
+	}
+}
+
+// What a replica shows that has lost its master is old.
+func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
+	clearEnvironment(t)
+	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
+	replica := r.Replicas()[0].Addr()
+	if got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica); got.code != exitFine {
+		t.Errorf("exit code %d, %s", got.code, got.out)
+	}
+	if err := r.Master().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica)
+		return got.code == exitFindings && strings.Contains(got.out, "master-link-down") && strings.Contains(got.out, r.Master().Addr())
+	})
+}
+
 // A master that hangs says nothing and refuses nothing.
 func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)

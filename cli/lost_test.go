@@ -14,10 +14,10 @@ import (
 )
 
 // manyKeys puts so many keys on a server, as far as they are in its slots, which a
-// look at 1% takes some seconds to walk over.
+// look at 3% takes some seconds to walk over.
 func manyKeys(t *testing.T, addr string) {
 	t.Helper()
-	const most = 60_000
+	const most = 180_000
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
 	p := rdb.Pipeline()
@@ -63,7 +63,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			r := build(t)
 			manyKeys(t, r.victim.Addr())
 			out, errs, code := newLines(), newLines(), make(chan int, 1)
-			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", "1s"}, r.flags)
+			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "3%", "--timeout", "1s"}, r.flags)
 			go func() { code <- Run(t.Context(), args, strings.NewReader(""), out, errs) }()
 			errs.sees(t, `"note":"[1-9].* to go`)
 			if err := r.victim.Kill(); err != nil {
@@ -106,7 +106,7 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	manyKeys(t, s.Addr())
 	out, errs, code := newLines(), newLines(), make(chan int, 1)
 	go func() {
-		code <- Run(t.Context(), []string{"list", "--json", "--progress", "--budget", "1%", "--timeout", "1s", "-u", "redis://" + s.Addr()}, strings.NewReader(""), out, errs)
+		code <- Run(t.Context(), []string{"list", "--json", "--progress", "--budget", "3%", "--timeout", "1s", "-u", "redis://" + s.Addr()}, strings.NewReader(""), out, errs)
 	}()
 	errs.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
 	if err := s.Kill(); err != nil {
