@@ -149,11 +149,41 @@ func (b *Breaker) do(ctx context.Context, d deed, seen Lock, sum *Audit) error {
 		sum.Outcome, sum.Err = Failed, errors.Join(failures...).Error()
 		return errors.Join(failures...)
 	default:
-		changed := &ChangedError{Key: seen.Key, Now: b.look(ctx, seen), Done: sum.Nodes, Of: len(places)}
-		sum.Outcome, sum.Now = Changed, changed.now()
-		return changed
+		return b.undone(ctx, seen, sum, len(places))
 	}
 	return nil
+}
+
+// undone says why scripts have not acted that no server has refused.
+func (b *Breaker) undone(ctx context.Context, seen Lock, sum *Audit, of int) error {
+	now, err := b.look(ctx, seen)
+	if err == nil && sum.Nodes == 0 && asSeen(now, seen) {
+		err = fmt.Errorf("a script of this user may not read it: %w", ErrNoPermission)
+	}
+	if err != nil {
+		undone := "nothing was done"
+		if of > 1 {
+			undone = fmt.Sprintf("done on %d of %d servers only", sum.Nodes, of)
+		}
+		err = fmt.Errorf("%s %q: %s: %w", sum.Act, seen.Key, undone, err)
+		sum.Outcome, sum.Err = Failed, err.Error()
+		return err
+	}
+	changed := &ChangedError{Key: seen.Key, Now: now, Done: sum.Nodes, Of: of}
+	sum.Outcome, sum.Now = Changed, changed.now()
+	return changed
+}
+
+// asSeen reports whether the holders of a lock are there as they were seen.
+func asSeen(now *Lock, seen Lock) bool {
+	if now == nil || now.Expires.IsZero() != seen.Expires.IsZero() {
+		return false
+	}
+	return !slices.ContainsFunc(seen.Holders, func(was Holder) bool {
+		h, there := now.holder(was.ID)
+		again := !h.Since.IsZero() && !h.Since.Equal(was.Since)
+		return !there || h.Count != was.Count || h.Mode != was.Mode || again
+	})
 }
 
 // doAt runs a deed on one server.
@@ -170,24 +200,28 @@ func (b *Breaker) doAt(ctx context.Context, node string, d deed) (bool, error) {
 	return acted == 1, fromScript(err)
 }
 
-// look reads a lock again, to say what has become of it; nil if it is gone, or
-// cannot be read.
-func (b *Breaker) look(ctx context.Context, seen Lock) *Lock {
+// look reads a lock again, to say what has become of it; nil if it is gone.
+func (b *Breaker) look(ctx context.Context, seen Lock) (*Lock, error) {
 	place := placesOf(seen)[0].node
 	rdb, known := b.nodes[place]
 	if !known {
-		return nil
+		return nil, fmt.Errorf("there is no connection to %s", place)
 	}
 	typ, err := rdb.Type(ctx, seen.Key).Result()
 	if err != nil {
-		return nil
+		return nil, fromScript(err)
 	}
 	r := reader{link: link{rdb: rdb, refused: &refusals{}}, formats: b.formats, atLeast: Possible, node: place, db: seen.DB}
 	found, err := r.take(ctx, []ref{{key: seen.Key, typ: typ}})
-	if err != nil || len(found) == 0 {
-		return nil
+	switch {
+	case err != nil:
+		return nil, fromScript(err)
+	case slices.Contains(r.denied, seen.Key):
+		return nil, fmt.Errorf("this user may not read it: %w", ErrNoPermission)
+	case len(found) == 0:
+		return nil, nil
 	}
-	return &found[0].lock
+	return &found[0].lock, nil
 }
 
 // place is a server, and what was seen there of a lock.
