@@ -134,3 +134,23 @@ func (c *countingStore) asked() int {
 	defer c.mu.Unlock()
 	return c.n
 }
+
+// Wherever the command is shown it is what is copied: no backslash of a key is
+// doubled, as Plain would, and the flags are in it that lead to the server.
+func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
+	const key, line = `App\Jobs\it's`, `redis-cli -h 10.0.0.9 -p 6380 -n 3 --tls EVAL 'return 1' 1 'App\Jobs\it'\''s' me`
+	w, _ := armed()
+	w.RedisCLI = []string{"--tls"}
+	w.Source = &server{locks: []keyspace.Lock{{
+		Key: key, Format: "set-nx", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Node: "10.0.0.9:6380", DB: 3,
+		Expires: after(time.Minute), Holders: []keyspace.Holder{{ID: "me", Count: 1}},
+	}}}
+	drive(t, w, func(d *driver) {
+		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("b")
+		if got := w.Clipboard.(*pocket).copied; got != line {
+			t.Errorf("copied is %s", got)
+		}
+		d.press("x", "b").want("still believes", line).press("enter")
+		d.press("enter").want("to break it safely", line)
+	})
+}
