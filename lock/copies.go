@@ -101,6 +101,8 @@ func (c *copies) undo() { c.handBack(c.free) }
 
 func (c *copies) channel() string { return c.free }
 
+func (c *copies) lockKey() string { return c.key }
+
 // handBack releases all copies, once. Nodes that do not answer in time are asked
 // until they have, or the copy has expired.
 func (c *copies) handBack(channel string) *handback {

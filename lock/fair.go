@@ -93,18 +93,18 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	r := &request{began: time.Now()}
+	over := f.waiting(ctx, r)
 	own := f.form.(*fairForm).own
 	line := f.client.notifier.rejoin(own)
 	if line == nil {
 		lease, err := f.attempt(ctx, r)
 		if !errors.Is(err, ErrHeld) {
-			return lease, err
+			return over(lease, err)
 		}
 		line = f.client.notifier.acquire(f.form.channel(), own)
 	}
 	defer f.client.notifier.release(line)
-	lease, err := f.queue(ctx, r, line)
-	return lease, r.told(ctx, err)
+	return over(f.queue(ctx, r, line))
 }
 
 // queue stands in the server's queue, again with a new token whenever it is not
@@ -201,12 +201,13 @@ func (q *queued) ask(ctx context.Context) (*Lease, error) {
 	}
 	q.asked = q.form.(*fairForm).ask(ctx, q.token, q.opts.TTL, life)
 	reply, err := q.asked.wait(ctx)
-	if err != nil {
-		return nil, describe("acquire", q.key, err)
+	var held *HeldError
+	var fence int64
+	if err == nil {
+		held, fence, err = heldBy(q.key, reply)
 	}
-	held, fence, err := heldBy(q.key, reply)
 	if err != nil {
-		return nil, describe("acquire", q.key, err)
+		return nil, q.failed(q.token, describe("acquire", q.key, err))
 	}
 	if held != nil {
 		q.request.held = held

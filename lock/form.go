@@ -26,6 +26,14 @@ type form interface {
 	release(ctx context.Context, token string, left int) pending
 	// channel is where releases are announced.
 	channel() string
+	// lockKey is the name of the lock.
+	lockKey() string
+}
+
+// looker is a form whose holder is asked for by one request. The reply is {token of a
+// holder, its PTTL in ms}; the token is empty if nobody holds the lock.
+type looker interface {
+	look(ctx context.Context) pending
 }
 
 // undoer is a form that knows better than [transport.undo] how to take back what

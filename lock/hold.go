@@ -280,9 +280,6 @@ func (h *hold) lose() error {
 
 // report tells the observer how the hold ended.
 func (h *hold) report(kind EventKind) {
-	if h.client.observe == nil {
-		return
-	}
 	h.client.tell(h.event(kind))
 }
 

@@ -11,11 +11,11 @@ import (
 
 // Lease is a lock that is ours for a time. It is safe for concurrent use, also
 // by goroutines other than the one that acquired it. A lease that is dropped
-// without being unlocked is no longer renewed once the garbage collector finds
-// it, and its lock is free when the TTL has passed.
+// without being unlocked, and its contexts with it, is no longer renewed once the
+// garbage collector finds it, and its lock is free when the TTL has passed.
 //
-// Nil and the zero value are no leases: they are not valid, and to extend or
-// unlock them is [ErrArgument].
+// Nil and the zero value are no leases: they are not valid, have no key and a context
+// that has ended, and to extend or unlock them is [ErrArgument].
 type Lease struct {
 	hold   *hold
 	ctx    context.Context         // nil = the hold's own
@@ -39,11 +39,21 @@ func newEntry(h *hold) *Lease {
 }
 
 // Key returns the name of the lock.
-func (l *Lease) Key() string { return l.hold.key }
+func (l *Lease) Key() string {
+	if l.none() {
+		return ""
+	}
+	return l.hold.key
+}
 
 // Token returns what the server stores as the holder. Whoever knows it can
 // release the lock.
-func (l *Lease) Token() string { return l.hold.token }
+func (l *Lease) Token() string {
+	if l.none() {
+		return ""
+	}
+	return l.hold.token
+}
 
 // Fence returns the fencing token: a number that is larger for every later
 // holder of the lock, whatever became of the earlier ones, as long as the server
@@ -51,11 +61,19 @@ func (l *Lease) Token() string { return l.hold.token }
 // have the resource refuse a number smaller than the largest it has seen: then a
 // holder that does not know yet that its time is up can do no harm. It is 0
 // unless [Options.Fence] is set.
-func (l *Lease) Fence() int64 { return l.hold.fence }
+func (l *Lease) Fence() int64 {
+	if l.none() {
+		return 0
+	}
+	return l.hold.fence
+}
 
 // Deadline returns when the lease ends unless it is renewed, on this process'
 // clock. It lies before the moment at which the lock is free on the server.
 func (l *Lease) Deadline() time.Time {
+	if l.none() {
+		return time.Time{}
+	}
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
 	return l.hold.deadline()
@@ -70,13 +88,48 @@ func (l *Lease) Valid() bool { return !l.none() && !l.over.Load() && l.hold.vali
 func (l *Lease) none() bool { return l == nil || l.hold == nil }
 
 // Context ends when the lease does. [context.Cause] then tells why: ErrReleased,
-// ErrLost, ErrMaxHold or ErrClosed. A lost lease never comes back to life.
+// ErrLost, ErrMaxHold or ErrClosed. A lost lease never comes back to life. As long as
+// the context is used, the lease is kept alive. See ContextFrom for one that carries
+// values.
 func (l *Lease) Context() context.Context {
+	if l.none() {
+		return noLease
+	}
+	return leaseContext{l.end(), l}
+}
+
+// ContextFrom returns a context that carries the values of parent and ends with it or
+// with the lease, whichever is first; [context.Cause] then tells that one's cause.
+func (l *Lease) ContextFrom(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	own := l.Context()
+	if own.Err() != nil {
+		cancel(context.Cause(own))
+	}
+	context.AfterFunc(own, func() { cancel(context.Cause(own)) })
+	return leaseContext{ctx, l}
+}
+
+// end returns the context that ends with the lease.
+func (l *Lease) end() context.Context {
 	if l.ctx != nil {
 		return l.ctx
 	}
 	return l.hold.context()
 }
+
+// leaseContext keeps its lease from being taken for dropped.
+type leaseContext struct {
+	context.Context
+	lease *Lease
+}
+
+// noLease is the context of what was never acquired.
+var noLease = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(fmt.Errorf("%w: no lease was acquired", ErrArgument))
+	return ctx
+}()
 
 // Extend gives the lease ttl from now, whatever was left of it. [ErrLost] means
 // that the lock is no longer ours; nothing was changed on the server. If ctx

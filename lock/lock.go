@@ -100,7 +100,7 @@ type Options struct {
 
 // Renew bounds the renewal of a lease.
 type Renew struct {
-	Every   time.Duration // default TTL/3; less than the TTL
+	Every   time.Duration // default TTL/3; at least 1 ms, and less than the TTL
 	Max     int           // renewals before the lease is left to run out; 0 = no bound
 	MaxHold time.Duration // the lease ends this long after it began, renewed or not; 0 = no bound
 	Off     bool          // no renewal: the lease ends TTL after it began, unless extended by hand
@@ -141,7 +141,15 @@ const (
 	defaultTTL = 10 * time.Second
 	minTTL     = 10 * time.Millisecond
 	maxTTL     = 365 * 24 * time.Hour
+	minEvery   = time.Millisecond
 )
+
+// Validate returns an error that matches [ErrArgument] if no lock can have these
+// options. Locks that have them all the same say so when they are used.
+func (o Options) Validate() error {
+	_, err := o.withDefaults()
+	return err
+}
 
 // withDefaults fills in what is missing and refuses what cannot work.
 func (o Options) withDefaults() (Options, error) {
@@ -154,8 +162,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Renew.Every == 0 {
 		o.Renew.Every = o.TTL / 3
 	}
-	if o.Renew.Every < 0 || o.Renew.Every >= o.TTL {
-		return o, fmt.Errorf("%w: renewal every %v; it must be positive and shorter than the TTL of %v", ErrArgument, o.Renew.Every, o.TTL)
+	if o.Renew.Every < minEvery || o.Renew.Every >= o.TTL {
+		return o, fmt.Errorf("%w: renewal every %v; it must be at least %v and shorter than the TTL of %v", ErrArgument, o.Renew.Every, minEvery, o.TTL)
 	}
 	if o.Renew.Max < 0 || o.Renew.MaxHold < 0 {
 		return o, fmt.Errorf("%w: negative bound on renewal", ErrArgument)
@@ -213,6 +221,8 @@ type transport struct {
 	keeper   keeper
 	notifier notifier
 	observe  func(Event)
+	counts   [eventKinds]atomic.Int64
+	waits    atomic.Int64   // calls of Lock
 	scripted atomic.Bool    // the server has run a script of ours
 	writers  writers        // that wait for a read/write lock
 	tasks    tasks          // undos and renewals: they come and go
@@ -243,6 +253,9 @@ func newClient(w wire, cfg Config) (*Client, error) {
 	}
 	if cfg.Owner == "" {
 		cfg.Owner = defaultOwner()
+	}
+	if err := checkOwner(cfg.Owner); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), w.close())
 	}
 	t := &transport{id: id.String(), wire: w, observe: cfg.Observe}
 	t.alive, t.stop = context.WithCancel(context.Background())
@@ -375,6 +388,7 @@ func (t *transport) releaseAll(match func(*hold) bool) error {
 			failed = describe("close: release", h.key, err)
 			continue
 		}
+		t.counts[Released].Add(1)
 		if t.observe != nil {
 			t.observe(h.event(Released))
 		}
@@ -399,6 +413,7 @@ func (t *transport) shut() error {
 // the tasks, but not while it is outside of the package: what happens there may be
 // Close, which waits for the tasks.
 func (t *transport) tell(e Event) {
+	t.counts[e.Kind].Add(1)
 	if t.observe != nil {
 		t.tasks.done()
 		defer t.tasks.join()

@@ -51,6 +51,24 @@ func (t *transport) checkCompanions(key string) error {
 	return nil
 }
 
+// Holder returns who holds the lock and for how long yet, nil if nobody does. It takes
+// nothing, and reads the server's word of a moment ago: use it for messages, not for
+// decisions.
+func (t *target) Holder(ctx context.Context) (*HeldError, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	reply, err := t.form.(looker).look(ctx).wait(ctx)
+	if err != nil {
+		return nil, describe("look at", t.key, err)
+	}
+	held, _, err := heldBy(t.key, reply)
+	if err != nil || held == nil || held.Token == "" {
+		return nil, err
+	}
+	return held, nil
+}
+
 // request is one call of Lock or TryLock.
 type request struct {
 	// try asks the server once.
@@ -83,8 +101,8 @@ func (t *target) lock(ctx context.Context, r *request) (*Lease, error) {
 		return nil, err
 	}
 	r.began = time.Now()
-	lease, err := t.await(ctx, r)
-	return lease, r.told(ctx, err)
+	over := t.waiting(ctx, r)
+	return over(t.await(ctx, r))
 }
 
 func (t *target) await(ctx context.Context, r *request) (*Lease, error) {
@@ -159,7 +177,7 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 		t.client.undo(t.form, token, sent.Add(t.opts.TTL), request)
 	}
 	if err != nil {
-		return nil, describe("acquire", t.key, err)
+		return nil, t.failed(token, describe("acquire", t.key, err))
 	}
 	if held != nil {
 		r.held = held
@@ -172,6 +190,28 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 		return nil, err
 	}
 	return t.begin(r, token, fence, sent)
+}
+
+// failed reports an attempt that ended in an error, which it returns.
+func (t *target) failed(token string, err error) error {
+	t.client.tell(Event{Kind: Failed, At: time.Now(), Key: t.key, Owner: t.client.owner, Token: token, Err: err})
+	return err
+}
+
+// waiting counts a call of Lock that is under way. What it returns is called with its
+// outcome, which it passes on.
+func (t *target) waiting(ctx context.Context, r *request) (over func(*Lease, error) (*Lease, error)) {
+	t.client.waits.Add(1)
+	return func(lease *Lease, err error) (*Lease, error) {
+		t.client.waits.Add(-1)
+		err = r.told(ctx, err)
+		if err != nil && t.client.tasks.begin() {
+			defer t.client.tasks.done()
+			now := time.Now()
+			t.client.tell(Event{Kind: GaveUp, At: now, Key: t.key, Owner: t.client.owner, Attempts: r.attempts, Waited: now.Sub(r.began), Err: err})
+		}
+		return lease, err
+	}
 }
 
 // sinceWritten returns when a request was written, to a connection that may have had
@@ -255,6 +295,7 @@ func (t *transport) undo(f form, token string, until time.Time, acquire pending)
 				answers++
 			}
 			if answers == 2 || !pauseFor(ctx, between(pause/2, pause)) {
+				t.tell(Event{Kind: Undone, At: time.Now(), Key: f.lockKey(), Token: token, Err: ctx.Err()})
 				return
 			}
 			pause = min(2*pause, maxUndoPause)

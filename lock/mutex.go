@@ -13,10 +13,13 @@ var (
 	mutexExtendSource string
 	//go:embed mutex_release.lua
 	mutexReleaseSource string
+	//go:embed mutex_look.lua
+	mutexLookSource string
 
 	mutexAcquire = newScript(mutexAcquireSource)
 	mutexExtend  = newScript(mutexExtendSource)
 	mutexRelease = newScript(mutexReleaseSource)
+	mutexLook    = newScript(mutexLookSource)
 )
 
 // Mutex is a lock with one holder at a time. It is not reentrant: its holder
@@ -117,6 +120,12 @@ func (f *mutexForm) release(ctx context.Context, token string, _ int) pending {
 }
 
 func (f *mutexForm) channel() string { return f.free }
+
+func (f *mutexForm) lockKey() string { return f.keys[0] }
+
+func (f *mutexForm) look(ctx context.Context) pending {
+	return mutexLook.send(ctx, f.wire, f.keys[:1])
+}
 
 // bid is an acquire by SET NX. Refused, it does not learn by whom: it asks again
 // by the script, which says so, or takes the lock if it has become free meanwhile.

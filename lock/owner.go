@@ -17,14 +17,22 @@ const maxOwner = 100
 
 // newToken returns a fresh token for an owner.
 func newToken(owner string) (string, error) {
-	if len(owner) > maxOwner {
-		return "", fmt.Errorf("lock: %w: the owner's label has %d bytes; it must be at most %d", ErrArgument, len(owner), maxOwner)
+	if err := checkOwner(owner); err != nil {
+		return "", fmt.Errorf("lock: %w", err)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return "", fmt.Errorf("lock: make a token: %w", err)
 	}
 	return owner + "~" + id.String(), nil
+}
+
+// checkOwner refuses a label that is too long.
+func checkOwner(owner string) error {
+	if len(owner) > maxOwner {
+		return fmt.Errorf("%w: the owner's label has %d bytes; it must be at most %d", ErrArgument, len(owner), maxOwner)
+	}
+	return nil
 }
 
 // tokenOwner returns the label inside a token, and whether the token is one of

@@ -57,7 +57,7 @@ func (c *copies) keep(ttl time.Duration) *question {
 
 // look asks who holds the lock.
 func (c *copies) look() *question {
-	q := newQuestion(redlockLook, []string{c.key})
+	q := newQuestion(mutexLook, []string{c.key})
 	q.note = func(c *copies, s *site, reply any, err error) error { return s.saw(c.key, reply, err, c.minUptime) }
 	return q
 }

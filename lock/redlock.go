@@ -9,12 +9,9 @@ import (
 )
 
 var (
-	//go:embed redlock_look.lua
-	redlockLookSource string
 	//go:embed redlock_raise.lua
 	redlockRaiseSource string
 
-	redlockLook  = newScript(redlockLookSource)
 	redlockRaise = newScript(redlockRaiseSource)
 )
 
@@ -87,6 +84,33 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	return newLease(h), nil
 }
 
+// Holder returns who holds the lock by most nodes and for how long yet, nil if nobody
+// does. It takes nothing. If a quorum cannot be asked the error matches [ErrNoQuorum].
+func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
+	if err := r.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.venue.meet(ctx, r.client.transport, r.venue.patience); err != nil {
+		return nil, describe("look at", r.key, err)
+	}
+	c := r.venue.newCopies()
+	e := &election{copies: c, ballots: make(ballots, len(c.nodes))}
+	e.askAll(e.look, unasked)
+	err := e.listen(ctx, func() bool { return e.ballots.count(asked) == 0 })
+	if err == nil && e.ballots.count(free) >= e.majority() {
+		return nil, nil
+	}
+	var reply any
+	if err == nil {
+		reply, err = e.verdict()
+	}
+	if err != nil {
+		return nil, describe("look at", r.key, err)
+	}
+	held, _, err := heldBy(r.key, reply)
+	return held, err
+}
+
 // Vote is what one node of a [Quorum] has to do with a lock.
 type Vote struct {
 	Addr string
@@ -98,6 +122,9 @@ type Vote struct {
 // other kinds nil. Nodes that were not waited for because the others had decided
 // come in within the node time-out, and every renewal brings news.
 func (l *Lease) Votes() []Vote {
+	if l.none() {
+		return nil
+	}
 	if c, ok := l.hold.form.(*copies); ok {
 		return c.votes()
 	}

@@ -14,10 +14,13 @@ var (
 	reentrantExtendSource string
 	//go:embed reentrant_release.lua
 	reentrantReleaseSource string
+	//go:embed reentrant_look.lua
+	reentrantLookSource string
 
 	reentrantAcquire = newScript(reentrantAcquireSource)
 	reentrantExtend  = newScript(reentrantExtendSource)
 	reentrantRelease = newScript(reentrantReleaseSource)
+	reentrantLook    = newScript(reentrantLookSource)
 )
 
 // Reentrant is a lock that its owner may take again while it holds it; it is
@@ -109,3 +112,9 @@ func (f *reentrantForm) release(ctx context.Context, token string, left int) pen
 }
 
 func (f *reentrantForm) channel() string { return f.free }
+
+func (f *reentrantForm) lockKey() string { return f.keys[0] }
+
+func (f *reentrantForm) look(ctx context.Context) pending {
+	return reentrantLook.send(ctx, f.wire, f.keys[:1])
+}

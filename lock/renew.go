@@ -157,7 +157,7 @@ func (h *hold) attend(now time.Time) *expiryRequest {
 	if err := h.ended(now); err != nil {
 		over := h.cause == nil
 		h.mu.Unlock()
-		if over && h.finish(err) && h.client.observe != nil {
+		if over && h.finish(err) {
 			e := h.event(Expired)
 			h.client.tasks.spawn(func() { h.client.tell(e) }) // it must not keep the others waiting
 		}
@@ -192,7 +192,7 @@ func (t *transport) renew(batch []renewal) {
 	for i, h := range batch {
 		reply, err := requests[i].wait(ctx)
 		if errors.Is(err, context.DeadlineExceeded) {
-			h.tryAgain(h.request)
+			h.notRenewed(h.request, err)
 			late = append(late, i)
 			continue
 		}
@@ -236,7 +236,7 @@ func (h *hold) renewed(q *expiryRequest, reply any, err error) {
 	}
 	h.mu.Unlock()
 	if err != nil {
-		h.tryAgain(q)
+		h.notRenewed(q, err)
 	}
 	if _, over := h.endExpiry(q, reply, err); over != nil || err != nil {
 		return
@@ -244,18 +244,19 @@ func (h *hold) renewed(q *expiryRequest, reply any, err error) {
 	h.client.tell(Event{Kind: Renewed, At: at, Key: h.key, Owner: h.client.owner, Token: h.token, Late: max(q.sent.Sub(due), 0)})
 }
 
-// tryAgain has another renewal be sent soon after one that failed, or that is not
+// notRenewed has another renewal be sent soon after one that failed, or that is not
 // answered yet.
-func (h *hold) tryAgain(q *expiryRequest) {
+func (h *hold) notRenewed(q *expiryRequest, err error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if q.passedBy {
-		return
-	}
-	if !h.renewAt.IsZero() {
+	again := !q.passedBy && h.cause == nil
+	if !q.passedBy && !h.renewAt.IsZero() {
 		h.renewAt = time.Now().Add(h.opts.TTL / 20)
 	}
 	h.giveWay(q)
+	h.mu.Unlock()
+	if again {
+		h.client.tell(Event{Kind: NotRenewed, At: time.Now(), Key: h.key, Owner: h.client.owner, Token: h.token, Err: describe("renew", h.key, err)})
+	}
 }
 
 // abandon notes that a lease was dropped: once nobody can unlock the hold, it is

@@ -59,6 +59,10 @@ func (c *Client) RW(key string, o Options) *RW {
 // Reader returns the side that is held together with other readers.
 func (rw *RW) Reader() Locker { return rwReader{rw} }
 
+// Holder returns the writer or, if there is none, one of the readers, nil if nobody
+// holds the lock. It takes nothing.
+func (rw *RW) Holder(ctx context.Context) (*HeldError, error) { return rw.writer.Holder(ctx) }
+
 // Writer returns the side that is held alone.
 func (rw *RW) Writer() Locker { return rwWriter{rw} }
 

@@ -19,12 +19,15 @@ var (
 	rwReleaseSource string
 	//go:embed rw_withdraw.lua
 	rwWithdrawSource string
+	//go:embed rw_look.lua
+	rwLookSource string
 
 	rwRead     = newScript(rwCommonSource + rwReadSource)
 	rwWrite    = newScript(rwCommonSource + rwWriteSource)
 	rwExtend   = newScript(rwCommonSource + rwExtendSource)
 	rwRelease  = newScript(rwCommonSource + rwReleaseSource)
 	rwWithdraw = newScript(rwCommonSource + rwWithdrawSource)
+	rwLook     = newScript(rwCommonSource + rwLookSource)
 )
 
 // rwMode is a side of the lock, as the scripts call it.
@@ -73,6 +76,12 @@ func (f *rwForm) release(ctx context.Context, token string, left int) pending {
 
 func (f *rwForm) withdraw(ctx context.Context, id string) pending {
 	return rwWithdraw.send(ctx, f.wire, f.keys[:1], "q", id, f.free, f.open)
+}
+
+func (f *rwForm) lockKey() string { return f.keys[0] }
+
+func (f *rwForm) look(ctx context.Context) pending {
+	return rwLook.send(ctx, f.wire, f.keys[:1], string(f.mode), "")
 }
 
 func (f *rwForm) channel() string {

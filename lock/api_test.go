@@ -1,0 +1,236 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/lock"
+)
+
+type contextKey struct{}
+
+func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		m := c.Mutex("orders", lock.Options{TTL: time.Second})
+		valued := context.WithValue(ctx, contextKey{}, "traced")
+		broken := errors.New("broken")
+		err := lock.Do(valued, m, func(ctx context.Context) error {
+			if ctx.Value(contextKey{}) != "traced" || ctx.Err() != nil || r.rdb.Exists(ctx, "orders").Val() != 1 {
+				r.Error("not within the lock, or without the caller's values")
+			}
+			return broken
+		})
+		if !errors.Is(err, broken) {
+			r.Errorf("got %v, want that of the function", err)
+		}
+		r.holds("orders", "")
+
+		// The lease is lost: the function hears of it, and so does the caller.
+		err = lock.Do(ctx, m, func(ctx context.Context) error {
+			r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, lock.ErrLost) {
+			r.Errorf("got %v, want ErrLost", err)
+		}
+		r.holds("orders", "stranger")
+		r.must(r.rdb.Del(ctx, "orders").Err())
+
+		// The caller goes: the lock is released all the same.
+		going, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		err = lock.Do(going, m, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("got %v, want the deadline's error", err)
+		}
+		r.holds("orders", "")
+
+		func() {
+			defer func() { _ = recover() }()
+			_ = lock.Do(ctx, m, func(context.Context) error { panic("no more") })
+		}()
+		r.holds("orders", "")
+
+		held, err := m.Lock(ctx)
+		r.must(err)
+		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		err = lock.Do(short, c.Mutex("orders", lock.Options{}), func(context.Context) error {
+			r.Error("run without the lock")
+			return nil
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) {
+			r.Errorf("got %v, want the deadline's error and ErrHeld", err)
+		}
+		r.must(held.Unlock(ctx))
+	})
+}
+
+// Whoever leads an election looks at the context alone.
+func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lead := func(key string) *lock.Lease {
+			lease, err := c.Mutex(key, lock.Options{TTL: time.Second}).Lock(ctx)
+			r.must(err)
+			return lease
+		}
+		plain := lead("plain").Context()
+		derived, cancel := context.WithCancel(lead("derived").Context())
+		defer cancel()
+		merged := lead("merged").ContextFrom(context.WithValue(ctx, contextKey{}, 1))
+		dropped := lead("dropped").Token()
+		for range 10 {
+			runtime.GC()
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		for name, ctx := range map[string]context.Context{"plain": plain, "derived": derived, "merged": merged} {
+			if ctx.Err() != nil {
+				r.Errorf("%s has ended: %v", name, context.Cause(ctx))
+			}
+		}
+		if got := r.rdb.Get(ctx, "dropped").Val(); got == dropped {
+			r.Error("a lease that nobody has any more is renewed")
+		}
+		runtime.KeepAlive(plain)
+		runtime.KeepAlive(derived)
+		runtime.KeepAlive(merged)
+	})
+}
+
+func TestAContextFromAnotherEndsWithEither(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
+		lease, err := m.Lock(ctx)
+		r.must(err)
+		parent, cancel := context.WithCancelCause(ctx)
+		why := errors.New("enough")
+		ofParent, ofLease := lease.ContextFrom(parent), lease.ContextFrom(ctx)
+		cancel(why)
+		if context.Cause(ofParent) != why || ofLease.Err() != nil {
+			r.Errorf("%v, %v; want the first one ended with its parent", context.Cause(ofParent), context.Cause(ofLease))
+		}
+		r.must(lease.Unlock(ctx))
+		<-ofLease.Done()
+		if !errors.Is(context.Cause(ofLease), lock.ErrReleased) {
+			r.Errorf("ended with %v, want ErrReleased", context.Cause(ofLease))
+		}
+	})
+}
+
+func TestHolderTellsWithoutTaking(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c, o := r.client(lock.Config{Owner: "us"}), lock.Options{TTL: time.Minute}
+		type lookable interface {
+			Holder(context.Context) (*lock.HeldError, error)
+		}
+		rw := c.RW("rw", o)
+		for key, of := range map[string]struct {
+			lookable
+			lock.Locker
+		}{
+			"mutex": {c.Mutex("mutex", o), c.Mutex("mutex", o)}, "fair": {c.Fair("fair", o), c.Fair("fair", o)},
+			"reentrant": {c.Reentrant("reentrant", o), c.Reentrant("reentrant", o)},
+			"rw":        {rw, rw.Writer()}, "rw, reading": {rw, rw.Reader()},
+		} {
+			if held, err := of.Holder(ctx); held != nil || err != nil {
+				r.Errorf("%s is free, and the holder is %v, %v", key, held, err)
+			}
+			lease, err := of.TryLock(ctx)
+			r.must(err)
+			held, err := of.Holder(ctx)
+			r.must(err)
+			if held == nil || held.Token != lease.Token() || held.Owner() != "us" || held.TTL < 59*time.Second || held.TTL > time.Minute {
+				r.Errorf("%s: the holder is %+v", key, held)
+			}
+			r.must(lease.Unlock(ctx))
+		}
+	})
+	nodesInBubble(t, 3, func(r *nodes) {
+		l := r.quorum(lock.QuorumConfig{}).Redlock("orders", lock.Options{})
+		if held, err := l.Holder(ctx); held != nil || err != nil {
+			r.Errorf("it is free, and the holder is %v, %v", held, err)
+		}
+		lease, err := l.Lock(ctx)
+		r.must(err)
+		time.Sleep(time.Millisecond)
+		if held, err := l.Holder(ctx); err != nil || held == nil || held.Token != lease.Token() {
+			r.Errorf("the holder is %v, %v", held, err)
+		}
+		r.down(0, 1)
+		if _, err := l.Holder(ctx); !errors.Is(err, lock.ErrNoQuorum) {
+			r.Errorf("got %v, want ErrNoQuorum", err)
+		}
+		r.up()
+	})
+}
+
+func TestWhatCannotWorkIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		if _, err := lock.New(r.via, lock.Config{Owner: strings.Repeat("x", 101)}); !errors.Is(err, lock.ErrArgument) {
+			r.Errorf("got %v, want ErrArgument", err)
+		}
+		for _, o := range []lock.Options{{TTL: 1}, {Renew: lock.Renew{Every: 1}}, {Renew: lock.Renew{Every: time.Hour}}, {Wait: lock.Wait{Jitter: 2}}} {
+			if err := o.Validate(); !errors.Is(err, lock.ErrArgument) {
+				r.Errorf("%+v: got %v, want ErrArgument", o, err)
+			}
+		}
+		r.must(lock.Options{}.Validate())
+		for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": {}} {
+			if lease.Key() != "" || lease.Token() != "" || lease.Fence() != 0 || !lease.Deadline().IsZero() ||
+				!errors.Is(context.Cause(lease.Context()), lock.ErrArgument) || lease.ContextFrom(ctx).Err() == nil || lease.Votes() != nil {
+				r.Errorf("%s is a lease: %v", name, context.Cause(lease.Context()))
+			}
+		}
+	})
+}
+
+func TestStatsAndEventsTellWhatGoesWrong(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var d diary
+		c := r.client(lock.Config{Observe: d.write})
+		m := c.Mutex("orders", lock.Options{TTL: time.Second})
+		lease, err := m.Lock(ctx)
+		r.must(err)
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.As("other").Mutex("orders", lock.Options{}).Lock(short); err == nil {
+			r.Fatal("two hold it")
+		}
+		if s := c.Stats(); s.Leases != 1 || s.Waiting != 0 || s.Acquired != 1 || s.Contended != 1 || s.GaveUp != 1 {
+			r.Errorf("%+v", s)
+		}
+		r.link.FreezeReplies()
+		time.Sleep(900 * time.Millisecond)
+		brief, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		_, err = c.Mutex("others", lock.Options{}).TryLock(brief)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("got %v, want the deadline's error", err)
+		}
+		<-lease.Context().Done()
+		r.link.Thaw()
+		time.Sleep(time.Second)
+		s := c.Stats()
+		if s.Failed != 1 || s.NotRenewed < 2 || s.Expired != 1 || s.Undone < 1 || s.Leases != 0 {
+			r.Errorf("%+v", s)
+		}
+		for kind, want := range map[lock.EventKind]int64{lock.Failed: s.Failed, lock.NotRenewed: s.NotRenewed, lock.Expired: s.Expired,
+			lock.Undone: s.Undone, lock.GaveUp: s.GaveUp, lock.Acquired: s.Acquired, lock.Contended: s.Contended} {
+			if int64(d.count(kind)) != want {
+				r.Errorf("%d events that say %v, and %d are counted", d.count(kind), kind, want)
+			}
+		}
+	})
+}
