@@ -1,20 +1,20 @@
 package loadgen
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 )
 
-// HistoryLimit is how many holds of one key a [History] keeps: what can be
-// proved in seconds.
-const HistoryLimit = 10_000
+// HistoryLimit is how many holds a [History] keeps. Each takes 64 bytes, and as much
+// again during the proof.
+const HistoryLimit = 4_000_000
 
 // History is what the clients of a run asked of the locks and what they were
 // answered, for a proof that the answers can be those of a lock: that there is an
@@ -24,15 +24,32 @@ const HistoryLimit = 10_000
 type History struct {
 	mu    sync.Mutex
 	zero  time.Time
-	ops   []porcupine.Operation
-	takes map[string]int
+	keys  map[string]int32
+	names []string
+	parts [][]answered // of partSize each, so that what grows is never copied
 	holds int64
 	over  int64 // holds that were left out
 }
 
+// partSize is how many holds one part of a history has room for.
+const partSize = 4096
+
+// answered is one hold of a history, in nanoseconds since its beginning.
+type answered struct {
+	asked, got  int64 // call and reply of the request for it
+	left, freed int64 // call and reply of its end
+	fence       int64
+	hold        int64 // counts from 1
+	key, client int32
+	shared      bool
+	released    bool // else it ended without a release
+}
+
+// never is when something happened that had not happened at the end.
+const never = math.MaxInt64
+
 // request is the input of an operation on one lock.
 type request struct {
-	key    string
 	what   EventKind // Acquired, Released, or Lost: it ended without a release
 	hold   int64
 	client int
@@ -47,91 +64,190 @@ func (h *History) acquired(v *visit, asked, now time.Time) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := v.section.name
-	if h.takes == nil {
-		h.takes, h.zero = make(map[string]int), asked
+	if h.keys == nil {
+		h.keys, h.zero = make(map[string]int32), asked
 	}
-	if h.takes[key] == HistoryLimit {
+	if h.holds == HistoryLimit {
 		h.over++
 		return
 	}
-	h.takes[key]++
+	name := v.section.name
+	key, known := h.keys[name]
+	if !known {
+		key = int32(len(h.names))
+		h.keys[name], h.names = key, append(h.names, name)
+	}
+	if h.holds%partSize == 0 {
+		h.parts = append(h.parts, make([]answered, 0, partSize))
+	}
 	h.holds++
 	v.hold = h.holds
-	h.add(v, Acquired, asked, now)
+	part := &h.parts[len(h.parts)-1]
+	*part = append(*part, answered{
+		asked: asked.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: never, freed: never,
+		fence: v.fence, hold: v.hold, key: key, client: int32(v.client), shared: v.shared,
+	})
 }
 
 // ended keeps the end of a hold.
 func (h *History) ended(v *visit, left, now time.Time, how outcome) {
-	if h == nil {
+	if h == nil || v.hold == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case v.hold == 0:
-	case how == released:
-		h.add(v, Released, left, now)
-	default:
-		// Without an answer it is over at some time after its holder was out, or
-		// its time was.
-		if d := v.lease.Deadline(); d.Before(left) {
-			left = d
-		}
-		h.add(v, Lost, left, time.Time{})
+	r := &h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize]
+	if how == released {
+		r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
+		return
 	}
-}
-
-func (h *History) add(v *visit, what EventKind, call, reply time.Time) {
-	op := porcupine.Operation{
-		ClientId: v.client,
-		Input:    request{v.section.name, what, v.hold, v.client, v.shared, v.fence},
-		Call:     call.Sub(h.zero).Nanoseconds(),
-		Return:   reply.Sub(h.zero).Nanoseconds(),
-	}
-	if reply.IsZero() {
-		op.Return = math.MaxInt64 // at the end, whenever that is
-	}
-	h.ops = append(h.ops, op)
+	// Without an answer it is over at some time after its holder was out, or its time
+	// was.
+	r.left = earlier(left, v.lease.Deadline()).Sub(h.zero).Nanoseconds()
 }
 
 // Proof is what became of a history.
 type Proof struct {
-	Holds   int64 // that were looked at
-	LeftOut int64 // over the limit of their key
-	Sound   bool  // the answers can be those of a lock
-	Known   bool  // the proof was finished in time
-	info    porcupine.LinearizationInfo
-	model   porcupine.Model
+	Holds   int64  // that were looked at
+	LeftOut int64  // over the limit
+	Sound   bool   // the answers can be those of a lock
+	Known   bool   // the proof was finished
+	Why     string // where the order breaks, "" if it does not
+
+	picture []answered // to draw
 }
 
-// Prove looks for an order of all requests in which a lock would have answered
-// the same. It gives up after a while.
+// Prove looks for an order of all requests in which a lock would have answered the
+// same. A lock is surely held from the reply to its acquisition until the call of its
+// release, and an order exists if none of these times meet that exclude each other:
+// then each acquisition can stand at its reply, and each release at its call. So one
+// pass over the holds in the order of time is enough. It gives up on what it cannot
+// decide so after a while.
 func (h *History) Prove(within time.Duration) Proof {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ops := slices.Clone(h.ops)
-	end := int64(0)
-	for _, op := range ops {
-		end = max(end, op.Call)
-		if op.Return < math.MaxInt64 {
-			end = max(end, op.Return)
+	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true}
+	all := slices.Concat(h.parts...)
+	slices.SortFunc(all, func(a, b answered) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.got, b.got), cmp.Compare(a.hold, b.hold))
+	})
+	for len(all) > 0 && p.Sound {
+		n := 1
+		for n < len(all) && all[n].key == all[0].key {
+			n++
 		}
+		h.proveKey(&p, all[:n], within)
+		all = all[n:]
 	}
-	for i := range ops {
-		ops[i].Return = min(ops[i].Return, end+1)
-		// A deadline read back may lie before the call it belongs to by a rounding.
-		ops[i].Return = max(ops[i].Return, ops[i].Call)
-	}
-	p := Proof{Holds: h.holds, LeftOut: h.over, model: lockModel()}
-	result, info := porcupine.CheckOperationsVerbose(p.model, ops, within)
-	p.info, p.Sound, p.Known = info, result == porcupine.Ok, result != porcupine.Unknown
 	return p
 }
 
-// WriteHTML draws the history, and where the order breaks if it does.
+// proveKey proves the history of one key, in the order of its replies.
+func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
+	if p.picture == nil {
+		p.picture = all[:min(len(all), pictured)]
+	}
+	var late []int
+	writer, reader := answered{left: math.MinInt64}, answered{left: math.MinInt64} // those that stay longest
+	number := int64(0)
+	for i, r := range all {
+		if r.left < r.got {
+			late = append(late, i) // it was over before its holder knew that it had it
+			continue
+		}
+		before := writer
+		if !r.shared && reader.left > before.left {
+			before = reader
+		}
+		switch {
+		case before.left > r.got:
+			h.breaks(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ownerOf(int(before.client)+1), h.names[r.key],
+				rounded(time.Duration(before.got)), rounded(time.Duration(before.left)), ownerOf(int(r.client)+1), rounded(time.Duration(r.got))))
+			return
+		case !r.shared && r.fence > 0 && r.fence <= number:
+			h.breaks(p, all, i, fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
+			return
+		case r.shared && r.left > reader.left:
+			reader = r
+		case !r.shared && r.left >= writer.left:
+			writer = r
+		}
+		if !r.shared {
+			number = max(number, r.fence)
+		}
+	}
+	for _, i := range late {
+		sound, known := fits(all, i, within)
+		p.Known = p.Known && known
+		if known && !sound {
+			h.breaks(p, all, i, fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
+				ownerOf(int(all[i].client)+1), h.names[all[i].key], rounded(time.Duration(all[i].got))))
+			return
+		}
+	}
+}
+
+// around is how many holds before and after one are looked at to place it.
+const around = 30
+
+// fits decides by porcupine whether a hold that was over before its holder knew of it
+// has a place between those around it.
+func fits(all []answered, i int, within time.Duration) (sound, known bool) {
+	result, _ := porcupine.CheckOperationsVerbose(lockModel(), operations(all[max(0, i-around):min(len(all), i+around)]), within)
+	return result == porcupine.Ok, result != porcupine.Unknown
+}
+
+// breaks notes where the order breaks.
+func (h *History) breaks(p *Proof, all []answered, i int, why string) {
+	p.Sound, p.Why = false, why
+	p.picture = all[max(0, i-pictured/2):min(len(all), i+pictured/2)]
+}
+
+// operations are holds the way porcupine takes them.
+func operations(all []answered) []porcupine.Operation {
+	end := int64(0)
+	for _, r := range all {
+		for _, at := range []int64{r.got, r.left, r.freed} {
+			if at != never {
+				end = max(end, at)
+			}
+		}
+	}
+	var ops []porcupine.Operation
+	add := func(r answered, what EventKind, call, reply int64) {
+		call = min(call, end+1)
+		ops = append(ops, porcupine.Operation{
+			ClientId: int(r.client), Input: request{what, r.hold, int(r.client), r.shared, r.fence},
+			// A deadline read back may lie before the call it belongs to by a rounding.
+			Call: call, Return: max(min(reply, end+1), call),
+		})
+	}
+	for _, r := range all {
+		add(r, Acquired, r.asked, r.got)
+		switch {
+		case r.left == never:
+		case r.released:
+			add(r, Released, r.left, r.freed)
+		default:
+			add(r, Lost, r.left, never)
+		}
+	}
+	return ops
+}
+
+// pictured is how many holds a picture has at most, and pictureWithin how long it may
+// take.
+const (
+	pictured      = 200
+	pictureWithin = 10 * time.Second
+)
+
+// WriteHTML draws a part of the history: where the order breaks if it does, else the
+// beginning.
 func (p Proof) WriteHTML(w io.Writer) error {
-	if err := porcupine.Visualize(p.model, p.info, w); err != nil {
+	model := lockModel()
+	_, info := porcupine.CheckOperationsVerbose(model, operations(p.picture), pictureWithin)
+	if err := porcupine.Visualize(model, info, w); err != nil {
 		return fmt.Errorf("draw the history: %w", err)
 	}
 	return nil
@@ -141,13 +257,13 @@ func (p Proof) WriteHTML(w io.Writer) error {
 func (p Proof) String() string {
 	leftOut := ""
 	if p.LeftOut > 0 {
-		leftOut = fmt.Sprintf(" (%d more were left out: %d a key are enough)", p.LeftOut, HistoryLimit)
+		leftOut = fmt.Sprintf(" (%d more were left out: %d are kept)", p.LeftOut, HistoryLimit)
 	}
 	switch {
+	case !p.Sound:
+		return fmt.Sprintf("the history of %d holds is not that of a lock%s: %s", p.Holds, leftOut, p.Why)
 	case !p.Known:
 		return fmt.Sprintf("the history of %d holds could not be checked in time%s", p.Holds, leftOut)
-	case !p.Sound:
-		return fmt.Sprintf("the history of %d holds is not that of a lock%s", p.Holds, leftOut)
 	}
 	return fmt.Sprintf("the history of %d holds is that of a lock%s", p.Holds, leftOut)
 }
@@ -162,8 +278,7 @@ type held struct {
 // lockModel is a lock that one process keeps in mind.
 func lockModel() porcupine.Model {
 	return porcupine.Model{
-		Partition: byKey,
-		Init:      func() any { return held{} },
+		Init: func() any { return held{} },
 		Step: func(state, input, _ any) (bool, any) {
 			return state.(held).after(input.(request))
 		},
@@ -206,23 +321,4 @@ func (s held) after(r request) (bool, any) {
 	ours := s.writer == r.hold
 	s.writer = 0
 	return ours, s
-}
-
-// byKey splits a history by lock.
-func byKey(ops []porcupine.Operation) [][]porcupine.Operation {
-	groups := make(map[string][]porcupine.Operation)
-	for _, op := range ops {
-		key := op.Input.(request).key
-		groups[key] = append(groups[key], op)
-	}
-	keys := make([]string, 0, len(groups))
-	for key := range groups {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, strings.Compare)
-	split := make([][]porcupine.Operation, len(keys))
-	for i, key := range keys {
-		split[i] = groups[key]
-	}
-	return split
 }

@@ -24,7 +24,7 @@ func (r Report) Verdict() Verdict {
 	v := r.Metrics.Verdict(r.Scenario)
 	if r.Proof != nil {
 		v.Safe = v.Safe && (r.Proof.Sound || !r.Proof.Known || !r.Scenario.Lock.Kind.Sound())
-		v.Text += " By porcupine, " + r.Proof.String() + "."
+		v.Text += " Checked: " + r.Proof.String() + "."
 		v.Harmless = v.Harmless && r.Proof.Sound
 		if !r.Proof.Known || r.Proof.LeftOut > 0 {
 			v.Gaps = append(v.Gaps, "The proof is not complete: "+r.Proof.String()+".")

@@ -1,0 +1,130 @@
+package loadgen
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// One pass over a history decides the same as porcupine does, which tries all orders.
+func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
+	broken, late := 0, 0
+	for seed := range uint64(600) {
+		random := rand.New(rand.NewPCG(seed, 11))
+		var h History
+		section := &section{name: "k"}
+		clock := &clock{}
+		at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
+		now := 0
+		for i := range 25 {
+			// Mostly one after the other; some meet, some numbers fall, some end unheard.
+			got := now + random.IntN(40)
+			left := got + 1 + random.IntN(30)
+			asked := got - random.IntN(60)
+			deadline := 1 << 30
+			if random.IntN(24) == 0 {
+				deadline = asked + random.IntN(left-asked)
+			}
+			if deadline < got {
+				late++
+			}
+			fence := int64(0)
+			if seed%2 == 0 {
+				fence = int64(i + 1)
+				if random.IntN(60) == 0 {
+					fence -= 2
+				}
+			}
+			v := &visit{party: party{client: i, fence: max(fence, 0), shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
+			h.acquired(v, at(asked), at(got))
+			switch how := random.IntN(80); {
+			case how == 0:
+			case deadline < left || how < 16:
+				h.ended(v, at(left), at(left), lost)
+			default:
+				h.ended(v, at(left), at(left+random.IntN(50)), released)
+			}
+			now = left
+			if random.IntN(50) == 0 {
+				now -= random.IntN(20)
+			}
+		}
+		got := h.Prove(time.Minute)
+		result, _ := porcupine.CheckOperationsVerbose(lockModel(), operations(slices.Concat(h.parts...)), time.Minute)
+		if want := result == porcupine.Ok; !got.Known || got.Sound != want {
+			t.Errorf("seed %d: sound %t (%s), porcupine says %t", seed, got.Sound, got.Why, want)
+		}
+		if !got.Sound {
+			broken++
+		}
+	}
+	if broken < 100 || broken > 500 || late < 100 {
+		t.Errorf("%d of 600 histories broken, %d holds over before their reply: they prove little", broken, late)
+	}
+}
+
+// All kinds of picture can be drawn: of what is sound, and of where it breaks.
+func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
+	var h History
+	for i, stay := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
+		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
+		v := &visit{party: party{client: i}, section: &section{name: "k"}, lease: always{}}
+		h.acquired(v, at(stay[0]), at(stay[0]))
+		h.ended(v, at(stay[1]), at(stay[1]), released)
+	}
+	p := h.Prove(time.Minute)
+	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20ms to 40ms, and client-3 got it at 30ms"; p.String() != want {
+		t.Errorf("got  %s\nwant %s", p, want)
+	}
+	var page counter
+	if err := p.WriteHTML(&page); err != nil || page < 1000 {
+		t.Errorf("%d bytes of a picture, %v", page, err)
+	}
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// crowded is a history of n holds of one key by a hundred clients that all wait.
+func crowded(n int) *History {
+	var h History
+	section := &section{name: "k"}
+	at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
+	for i := range n {
+		v := &visit{party: party{client: i % 100}, section: section, lease: always{}}
+		h.acquired(v, at(max(0, 10*i-1000)), at(10*i))
+		h.ended(v, at(10*i+9), at(10*i+19), released)
+	}
+	return &h
+}
+
+func TestAHistoryOfManyWhoWaitIsProvedAtOnce(t *testing.T) {
+	h := crowded(100_000)
+	began := time.Now()
+	if p := h.Prove(time.Minute); !p.Sound || !p.Known || p.Holds != 100_000 {
+		t.Error(p)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+func BenchmarkProve(b *testing.B) {
+	for _, n := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				crowded(n).Prove(time.Minute)
+			}
+		})
+	}
+}
