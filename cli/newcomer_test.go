@@ -30,7 +30,7 @@ func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 	term.press("m").want("freeze-fenced").press("e")
 	term.want("struck by a freeze", "1 frozen")
 	term.want("still believes it has", "comes in, too")
-	term.want("refused, its", "older than what was seen", "0 overlaps: the lock held")
+	term.want("refused, its", "older than what was seen", "0 overlaps of leases, but two worked at once")
 
 	term.press("m").want("redlock-minority").press("j").press("4")
 	term.want("3 of 5 servers answer, a majority is 3: locks are taken and released as before")

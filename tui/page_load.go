@@ -194,11 +194,15 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	}, []part{s.overlaps()})
 }
 
-// overlaps says whether two clients were inside at once.
+// overlaps says whether two clients had valid leases at once, and if not, whether
+// two worked at once.
 func (s *state) overlaps() part {
-	t, g, o := s.theme, s.glyphs, s.metrics.Overlap
-	if o.Count > 0 {
-		return part{style: t.alarm, text: " " + g.Alert + " " + several(o.Count, "overlap") + " "}
+	t, g, m := s.theme, s.glyphs, s.metrics
+	switch {
+	case m.Overlap.Count > 0:
+		return part{style: t.alarm, text: " " + g.Alert + " " + several(m.Overlap.Count, "overlap") + " "}
+	case m.WorkOverlap.Count > 0:
+		return part{style: t.warn, text: g.Alert + " no overlap of leases", rank: 1}
 	}
 	return part{style: t.good, text: g.Check + " no overlaps", rank: 1}
 }
