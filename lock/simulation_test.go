@@ -1,0 +1,679 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/lock"
+	"locktop/server"
+)
+
+// The simulation lets many clients of all kinds do random things under a fake clock, over
+// a network that delays, freezes and cuts, on servers that are emptied, and compares
+// what the leases say with what the servers have. See [simulated].
+
+// Environment variables of the simulation: how long it runs, and the seed of its first
+// episode. The choices of an episode depend on its seed alone.
+const (
+	simulateFor  = "LOCKTOP_SIMULATE"
+	simulateSeed = "LOCKTOP_SEED"
+)
+
+// An episode takes episodeLength of virtual time, times its scale: so do TTLs, holds and
+// pauses, while patience, the network, and what waiters do by themselves stay as they
+// are. Short ones have more that happens at once, long ones more that takes its time.
+const episodeLength = 15 * time.Minute
+
+var scales = []int{1, 20, 200}
+
+func scaleOf(seed uint64) time.Duration { return time.Duration(scales[seed%uint64(len(scales))]) }
+
+func TestSimulation(t *testing.T) {
+	length, seed := 3*time.Second, rand.Uint64N(1<<32)
+	if d, err := time.ParseDuration(os.Getenv(simulateFor)); err == nil {
+		length = d
+	}
+	if n, err := strconv.ParseUint(os.Getenv(simulateSeed), 10, 64); err == nil {
+		seed = n
+	}
+	began, virtual, episodes, steps := time.Now(), time.Duration(0), 0, 0
+	for ; time.Since(began) < length && !t.Failed(); episodes++ {
+		name := fmt.Sprint("seed=", seed+uint64(episodes))
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { steps += simulate(t, seed+uint64(episodes)) })
+		})
+		virtual += scaleOf(seed+uint64(episodes)) * episodeLength
+	}
+	took := time.Since(began)
+	t.Logf("%d episodes from seed %d, %v of virtual time in %v (%.0f h a minute), %d attempts",
+		episodes, seed, virtual, took.Round(time.Millisecond), virtual.Hours()/took.Minutes(), steps)
+}
+
+const (
+	simServers   = 4 // the last three are those of the Redlock
+	simProcesses = 3
+	simActors    = 10
+)
+
+// simulated is the world of an episode.
+type simulated struct {
+	*testing.T
+	scale   time.Duration
+	servers []*redis.Client // strangers without faults
+	epoch   time.Time
+	step    chan struct{} // something has happened: look
+
+	mu        sync.Mutex
+	processes [simProcesses]*simProcess
+	leases    map[*simLease]bool
+	fences    map[string]int64
+	forgotten map[string]int  // how often a key was taken away, by server and key
+	failed    map[string]bool // labels of attempts that came to nothing
+	waiting   map[*simWait]bool
+	free      map[string]time.Time // since when a key is free though somebody waits
+	faults    int                  // under way
+	healthy   time.Time            // since when there are none
+	attempts  int
+}
+
+// simProcess is a client, a quorum, and their network.
+type simProcess struct {
+	number, generation int
+	links              []*server.Link
+	via                []*redis.Client
+	client             *lock.Client
+	quorum             *lock.Quorum
+}
+
+// simLease is a lease with what is known of it.
+type simLease struct {
+	*lock.Lease
+	kind, owner string
+	shared      bool
+	lost        bool // the simulation has taken its key away
+	until       time.Time
+}
+
+// simWait is a call of Lock under way.
+type simWait struct {
+	kind, key string
+	since     time.Time
+	process   *simProcess
+}
+
+func simulate(t *testing.T, seed uint64) (attempts int) {
+	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
+		forgotten: map[string]int{}, failed: map[string]bool{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, healthy: time.Now()}
+	var embedded []*server.Embedded
+	for i := range simServers {
+		e := server.NewPiped()
+		embedded = append(embedded, e)
+		w.servers = append(w.servers, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: e.Dial, MaxRetries: -1, DisableIdentity: true}))
+	}
+	for i := range w.processes {
+		w.processes[i] = w.start(i, 0, embedded)
+	}
+	end, stop := context.WithTimeout(context.Background(), w.scale*episodeLength)
+	defer stop()
+	var actors, others sync.WaitGroup
+	for i := range simActors {
+		actors.Go(func() { w.act(end, rand.New(rand.NewPCG(seed, uint64(i))), i, embedded) })
+	}
+	actors.Go(func() { w.disturb(end, rand.New(rand.NewPCG(seed, 1000))) })
+	watched := make(chan struct{})
+	others.Go(func() { w.watch(watched) })
+	actors.Wait()
+	close(watched)
+	others.Wait()
+
+	// All is quiet for the longest TTL: nothing is left but counters.
+	time.Sleep(w.scale * 3 * time.Minute)
+	synctest.Wait()
+	w.lookAt(w.picture())
+	for i, rdb := range w.servers {
+		for _, key := range rdb.Keys(context.Background(), "*").Val() {
+			if !strings.HasSuffix(key, "fence") {
+				w.violated("all is quiet, and server %d has %q", i, key)
+			}
+		}
+		if ears := rdb.PubSubChannels(context.Background(), "*").Val(); len(ears) > 0 {
+			w.violated("all is quiet, and %q are listened to", ears)
+		}
+	}
+	for _, p := range w.processes {
+		w.end(p)
+	}
+	for i := range w.servers {
+		_ = w.servers[i].Close()
+		embedded[i].Close()
+	}
+	return w.attempts
+}
+
+// violated fails the episode.
+func (w *simulated) violated(format string, args ...any) {
+	w.Errorf("%v: %s", time.Since(w.epoch), fmt.Sprintf(format, args...))
+}
+
+func (w *simulated) start(number, generation int, embedded []*server.Embedded) *simProcess {
+	p := &simProcess{number: number, generation: generation}
+	for i, e := range embedded {
+		link := server.NewLink(e.Dial)
+		p.links = append(p.links, link)
+		p.via = append(p.via, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true}))
+	}
+	var err1, err2 error
+	p.client, err1 = lock.New(p.via[0], lock.Config{Owner: p.label(0)})
+	p.quorum, err2 = lock.NewQuorum(p.via[1:], lock.QuorumConfig{Config: lock.Config{Owner: p.label(0)}, NodeTimeout: 100 * time.Millisecond})
+	if err := errors.Join(err1, err2); err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+// end closes a process.
+func (w *simulated) end(p *simProcess) {
+	_ = p.client.Close()
+	_ = p.quorum.Close()
+	for i, link := range p.links {
+		link.Refuse(errors.New("gone"))
+		link.Cut()
+		link.Thaw()
+		_ = p.via[i].Close()
+	}
+}
+
+// label names an attempt of a process.
+func (p *simProcess) label(n int) string { return fmt.Sprintf("p%d.%d.%d", p.number, p.generation, n) }
+
+// locker returns a lock and what it is: any of the string kinds of one key exclude each
+// other.
+func (p *simProcess) locker(kind, label, key string, o lock.Options) (lock.Locker, string) {
+	c := p.client.As(label)
+	switch kind {
+	case "mutex":
+		return c.Mutex("s:"+key, o), "s:" + key
+	case "fair":
+		o.Wait = lock.Wait{}
+		return c.Fair("s:"+key, o), "s:" + key
+	case "reentrant":
+		return c.Reentrant("h:"+key, o), "h:" + key
+	case "read":
+		return c.RW("w:"+key, o).Reader(), "w:" + key
+	case "write":
+		return c.RW("w:"+key, o).Writer(), "w:" + key
+	}
+	return p.quorum.As(label).Redlock("q:"+key, o), "q:" + key
+}
+
+// act is the life of an actor.
+func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embedded []*server.Embedded) {
+	kinds := []string{"mutex", "mutex", "fair", "reentrant", "read", "write", "redlock"}
+	for n := 1; ; n++ {
+		if !sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(20*time.Second))) {
+			return
+		}
+		kind := kinds[choose.IntN(len(kinds))]
+		w.mu.Lock()
+		p := w.processes[choose.IntN(simProcesses)]
+		if kind == "read" { // readers are of one process, writers of another: see lookAt
+			p = w.processes[1]
+		} else if kind == "write" {
+			p = w.processes[0]
+		}
+		w.attempts++
+		w.mu.Unlock()
+		if choose.IntN(60) == 0 {
+			w.restart(p, embedded)
+			continue
+		}
+		ttl := w.scale * []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}[choose.IntN(3)]
+		o := lock.Options{TTL: ttl, Fence: true}
+		switch choose.IntN(5) {
+		case 0:
+			o.Renew = lock.Renew{Off: true}
+		case 1:
+			o.Renew = lock.Renew{Every: ttl / 8}
+		case 2:
+			o.Renew = lock.Renew{Max: 1 + choose.IntN(4)}
+		}
+		if choose.IntN(5) == 0 {
+			o.Wait = lock.Wait{Poll: 500 * time.Millisecond, Jitter: 0.5}
+		}
+		key := []string{"a", "{s:a}", "b"}[choose.IntN(3)]
+		label := p.label(number*100_000 + n)
+		locker, name := p.locker(kind, label, key, o)
+		w.attempt(end, choose, p, locker, kind, name, label)
+	}
+}
+
+// attempt locks and, if it gets the lock, does something with it.
+func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProcess, l lock.Locker, kind, key, label string) {
+	patience := []time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, 2 * time.Minute}[choose.IntN(6)]
+	ctx, cancel := context.WithTimeout(end, patience)
+	defer cancel()
+	w.mu.Lock()
+	before := w.forgotten[key]
+	w.mu.Unlock()
+	var lease *lock.Lease
+	var err error
+	if choose.IntN(3) == 0 {
+		lease, err = l.TryLock(ctx)
+	} else {
+		lease, err = w.await(ctx, l, &simWait{kind, key, time.Now(), p})
+	}
+	if (lease == nil) == (err == nil) {
+		w.violated("%s %q: %v and %v", kind, key, lease, err)
+	}
+	if err != nil {
+		w.mu.Lock()
+		w.failed[label] = true
+		w.mu.Unlock()
+		w.happened()
+		return
+	}
+	h := w.register(lease, kind, label, before)
+	w.hold(end, choose, l, h, ctx)
+}
+
+// await is Lock, noted.
+func (w *simulated) await(ctx context.Context, l lock.Locker, call *simWait) (*lock.Lease, error) {
+	w.mu.Lock()
+	w.waiting[call] = true
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.waiting, call)
+	}()
+	return l.Lock(ctx)
+}
+
+// register notes a lease that was just acquired, and checks its number.
+func (w *simulated) register(lease *lock.Lease, kind, label string, before int) *simLease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := &simLease{Lease: lease, kind: kind, owner: label, shared: kind == "read", lost: w.forgotten[lease.Key()] != before}
+	w.leases[h] = true
+	if last, valid := w.fences[lease.Key()], lease.Valid(); !h.shared && valid && !h.lost {
+		if lease.Fence() <= last {
+			w.violated("%s %q: fence %d after %d", kind, lease.Key(), lease.Fence(), last)
+		}
+		w.fences[lease.Key()] = lease.Fence()
+	}
+	for other := range w.leases {
+		w.apart(h, other)
+	}
+	w.happened()
+	return h
+}
+
+// apart checks that two leases do not exclude each other, or are not both valid.
+func (w *simulated) apart(a, b *simLease) {
+	if a == b || a.Key() != b.Key() || a.owner == b.owner || a.shared && b.shared || a.lost || b.lost {
+		return
+	}
+	if a.Valid() && b.Valid() {
+		w.violated("two hold %q: %s (%s) and %s (%s)", a.Key(), a.Token(), a.kind, b.Token(), b.kind)
+	}
+}
+
+// hold does something with a lease, and leaves it.
+func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, h *simLease, ctx context.Context) {
+	defer func() {
+		w.mu.Lock()
+		delete(w.leases, h)
+		w.mu.Unlock()
+		w.happened()
+	}()
+	var entries []*lock.Lease
+	for choose.IntN(3) > 0 {
+		sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(15*time.Second)))
+		short, cancel := context.WithTimeout(context.Background(), time.Duration(1+choose.IntN(3000))*time.Millisecond)
+		switch choose.IntN(4) {
+		case 0:
+			_ = h.Extend(short, w.scale*time.Duration(1+choose.IntN(60))*time.Second)
+		case 1:
+			_ = h.Extend(short, w.scale*time.Duration(50+choose.IntN(2000))*time.Millisecond)
+		case 2:
+			if h.kind == "reentrant" || h.kind == "read" || h.kind == "write" {
+				if entry, err := l.TryLock(short); err == nil {
+					entries = append(entries, entry)
+				}
+			}
+		}
+		cancel()
+		w.happened()
+	}
+	sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(10*time.Second)))
+	if choose.IntN(12) == 0 && h.kind != "reentrant" && h.kind != "read" && h.kind != "write" {
+		w.drop(h)
+		return
+	}
+	for _, entry := range append(entries, h.Lease) {
+		short, cancel := context.WithTimeout(context.Background(), []time.Duration{0, 10 * time.Millisecond, 5 * time.Second}[choose.IntN(3)])
+		_ = entry.Unlock(short)
+		cancel()
+	}
+}
+
+// drop forgets a lease: the collector finds it, and it ends within its time.
+func (w *simulated) drop(h *simLease) {
+	w.mu.Lock()
+	delete(w.leases, h)
+	w.mu.Unlock()
+	h.Lease = nil
+	runtime.GC()
+}
+
+// restart closes a process and starts it again. What it had is gone at once, if all its
+// servers can be reached.
+func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
+	w.mu.Lock()
+	if w.processes[p.number] != p {
+		w.mu.Unlock()
+		return
+	}
+	w.processes[p.number] = w.start(p.number, p.generation+1, embedded)
+	calm := w.faults == 0 && time.Since(w.healthy) > 5*time.Second
+	w.mu.Unlock()
+	prefix := fmt.Sprintf("p%d.%d.", p.number, p.generation)
+	err := errors.Join(p.client.Close(), p.quorum.Close())
+	w.mu.Lock()
+	calm = calm && w.faults == 0
+	w.mu.Unlock()
+	if calm {
+		for _, s := range w.picture() {
+			for key, token := range s.tokens() {
+				if strings.HasPrefix(token, prefix) {
+					w.violated("closed (%v), and %q is held by %s", err, key, token)
+				}
+			}
+		}
+	}
+	w.end(p)
+}
+
+// disturb has something go wrong now and then.
+func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
+	for sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(30*time.Second))) {
+		w.mu.Lock()
+		p := w.processes[choose.IntN(simProcesses)]
+		w.faults++
+		w.mu.Unlock()
+		lasting := time.Duration(choose.ExpFloat64() * float64(3*time.Second))
+		if choose.IntN(2) == 0 {
+			lasting *= w.scale
+		}
+		s := choose.IntN(simServers)
+		link := p.links[s]
+		switch choose.IntN(10) {
+		case 0, 1:
+			link.Delay(func() time.Duration { return rand.N(200 * time.Millisecond) })
+			sleep(end, 10*lasting)
+		case 2:
+			link.Freeze()
+			sleep(end, lasting)
+		case 3, 4:
+			link.FreezeReplies()
+			sleep(end, lasting)
+			if choose.IntN(2) == 0 {
+				link.Freeze()
+				sleep(end, 5*lasting)
+			}
+			if choose.IntN(2) == 0 {
+				link.Cut() // the replies are lost
+			}
+		case 5:
+			link.Refuse(errors.New("connection refused"))
+			link.Cut()
+			sleep(end, lasting)
+			link.Refuse(nil)
+		case 6:
+			link.Cut()
+		case 7:
+			w.servers[s].ScriptFlush(context.Background())
+		case 8:
+			w.takeAway(s, []string{"s:a", "h:b", "w:a", "s:{s:a}"}[choose.IntN(4)])
+		case 9:
+			w.takeAway(s, "")
+		}
+		link.Thaw()
+		w.mu.Lock()
+		w.faults--
+		w.healthy = time.Now()
+		w.mu.Unlock()
+		w.happened()
+	}
+}
+
+// takeAway deletes a key, or everything, and excuses those who held it. Of a Redlock's
+// copies one may go, if the other two are there: it bears that.
+func (w *simulated) takeAway(s int, key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range []string{"s:a", "s:{s:a}", "s:b", "h:a", "h:{s:a}", "h:b", "w:a", "w:{s:a}", "w:b", "q:a", "q:{s:a}", "q:b"} {
+		if gone := key == "" && (s > 0) == (k[0] == 'q') || key == k && s == 0; gone {
+			w.forgotten[k]++
+			for h := range w.leases {
+				if h.Key() == k {
+					h.lost = true
+				}
+			}
+			if key == "" && s == 0 {
+				delete(w.fences, k)
+			}
+		}
+	}
+	switch {
+	case key == "":
+		w.servers[s].FlushAll(context.Background())
+	case s == 0:
+		w.servers[s].Del(context.Background(), key)
+	}
+}
+
+// happened has the watch look.
+func (w *simulated) happened() {
+	select {
+	case w.step <- struct{}{}:
+	default:
+	}
+}
+
+// watch looks at everything after each step, and in between.
+func (w *simulated) watch(over chan struct{}) {
+	for {
+		timer := time.NewTimer(w.scale * 3 * time.Second)
+		select {
+		case <-over:
+			return
+		case <-w.step:
+		case <-timer.C:
+		}
+		timer.Stop()
+		synctest.Wait()
+		w.lookAt(w.picture())
+	}
+}
+
+// picture is what a server has.
+type picture struct {
+	strings map[string]string
+	hashes  map[string]map[string]string
+	ttls    map[string]time.Duration
+}
+
+// picture reads all servers, at one moment.
+func (w *simulated) picture() []picture {
+	var all []picture
+	for i, rdb := range w.servers {
+		kinds := "shw"
+		if i > 0 {
+			kinds = "q"
+		}
+		p := picture{map[string]string{}, map[string]map[string]string{}, map[string]time.Duration{}}
+		pipe := rdb.Pipeline()
+		values, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
+		for _, kind := range kinds {
+			for _, name := range []string{"a", "{s:a}", "b"} {
+				key := string(kind) + ":" + name
+				if kind == 's' || kind == 'q' {
+					values[key] = pipe.Get(context.Background(), key)
+				} else {
+					hashes[key] = pipe.HGetAll(context.Background(), key)
+				}
+				ttls[key] = pipe.PTTL(context.Background(), key)
+			}
+		}
+		_, _ = pipe.Exec(context.Background())
+		for key, v := range values {
+			p.strings[key] = v.Val()
+		}
+		for key, h := range hashes {
+			p.hashes[key] = h.Val()
+		}
+		for key, ttl := range ttls {
+			p.ttls[key] = ttl.Val()
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// tokens returns the holders, by key.
+func (p picture) tokens() map[string]string {
+	all := map[string]string{}
+	for key, token := range p.strings {
+		if token != "" {
+			all[key] = token
+		}
+	}
+	for key, fields := range p.hashes {
+		for field, value := range fields {
+			switch {
+			case strings.HasPrefix(field, "r:"):
+				all[key] = field[2:]
+			case field == "w":
+				all[key] = value[strings.LastIndexByte(value, ':')+1:]
+			case strings.Contains(field, "~"):
+				all[key] = field
+			}
+		}
+	}
+	return all
+}
+
+// keeps reports whether a server keeps the key of a lease for so long.
+func (p picture) keeps(h *simLease, left time.Duration, now time.Time) bool {
+	value, hash := p.strings[h.Key()], p.hashes[h.Key()]
+	deadline := func(value string) bool {
+		fields := strings.Split(value, ":")
+		if len(fields) < 2 {
+			return false
+		}
+		ms, _ := strconv.ParseInt(fields[1], 10, 64)
+		return time.UnixMilli(ms).Sub(now) >= left-time.Millisecond
+	}
+	switch h.kind {
+	case "read":
+		return deadline(hash["r:"+h.Token()])
+	case "write":
+		return strings.HasSuffix(hash["w"], h.Token()) && deadline(hash["w"])
+	case "reentrant":
+		return hash[h.Token()] != "" && p.ttls[h.Key()] >= left
+	}
+	return value == h.Token() && p.ttls[h.Key()] >= left
+}
+
+// lookAt compares the leases with what the servers have. Nothing else runs.
+func (w *simulated) lookAt(servers []picture) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for h := range w.leases {
+		for other := range w.leases {
+			w.apart(h, other)
+		}
+		left := h.Deadline().Sub(now)
+		if !h.Valid() {
+			if left <= 0 && h.Context().Err() == nil {
+				w.violated("the deadline of %s passed %v ago, and its context has not ended", h.Token(), -left)
+			}
+			continue
+		}
+		kept, needed := 0, 1
+		for i, s := range servers {
+			if (i > 0) == (h.kind == "redlock") && s.keeps(h, left, now) {
+				kept++
+			}
+		}
+		if h.kind == "redlock" {
+			needed = 2
+		}
+		if kept < needed && !h.lost {
+			w.violated("%s of %q is valid for %v, and kept by %d servers: %v %v", h.Token(), h.Key(), left, kept, servers[0].strings[h.Key()], servers[0].ttls[h.Key()])
+		}
+	}
+	calm := w.faults == 0 && now.Sub(w.healthy) > 10*time.Second
+	w.lookForLeftovers(servers, calm)
+	w.lookForSleepers(servers, calm, now)
+}
+
+// lookForLeftovers checks that attempts which came to nothing have left nothing.
+func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
+	for _, s := range servers {
+		for key, token := range s.tokens() {
+			label, _, _ := strings.Cut(token, "~")
+			if calm && w.failed[label] {
+				w.violated("%q is held by %s, an attempt that failed", key, token)
+			}
+		}
+	}
+}
+
+// lookForSleepers checks that whoever waits for a free lock gets in within the longest
+// pause between two looks at it, and that new readers do not pass a writer.
+func (w *simulated) lookForSleepers(servers []picture, calm bool, now time.Time) {
+	const bound = 9 * time.Second
+	for call := range w.waiting {
+		held := call.key[0] == 'q' // where split votes take their time
+		for _, s := range servers {
+			_, there := s.tokens()[call.key]
+			held = held || there
+		}
+		if held || !calm {
+			delete(w.free, call.key)
+			continue
+		}
+		if since, known := w.free[call.key]; !known || call.since.After(since) {
+			w.free[call.key] = now
+		} else if now.Sub(since) > bound {
+			w.violated("%s waits for %q since %v, which is free since %v", call.kind, call.key, now.Sub(call.since), now.Sub(since))
+		}
+	}
+}
+
+// sleep sleeps, unless end comes first.
+func sleep(end context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-end.Done():
+		return false
+	}
+}
