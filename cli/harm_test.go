@@ -72,12 +72,12 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 		}
 	}
 	defer blockOn(t, rdb, f.Hands.Keys(s.Want))()
-	url := "redis://" + child.Addr()
+	where := []string{"-u", "redis://" + child.Addr(), "--timeout", "20s"}
 	for _, args := range [][]string{
 		{"list"}, {"inspect", s.Want.Key}, {"watch", "--for", "20ms"},
 		{"release", s.Want.Key, "--dry-run"}, {"release", s.Want.Key, "--write", "--yes"},
 	} {
-		if got := locktop(t, append(args, "-u", url)...); got.code != exitFine {
+		if got := locktop(t, append(args, where...)...); got.code != exitFine {
 			t.Errorf("%s: %v ends with %d: %s", f.Name, args, got.code, got.errors)
 		}
 	}
