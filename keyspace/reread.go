@@ -190,6 +190,9 @@ func (f *Follower) update(was, now found, known bool, d *diff) {
 	if known && !d.blind || d.watched {
 		began = d.at
 	}
+	if known && was.lock.Node != now.lock.Node {
+		was.lock, d.moved = arrived(was.lock, now.lock), true
+	}
 	now.lock = carried(was.lock, now.lock, known, d.at, began, d.blur)
 	f.since(was, &now)
 	if known {
@@ -235,6 +238,31 @@ func (f *Follower) adopt(l found) (was found, known, ours bool) {
 		f.known[l.lock.Key] = was
 	}
 	return was, known, true
+}
+
+// transitMost is by how much a deadline may be later when its key has moved to another
+// node: MIGRATE sends what is left of the time to live, and not the deadline.
+const transitMost = time.Second
+
+// arrived returns the lock as it was on another node, with the deadlines that it has here
+// where they differ only by the time of the transit: it was not renewed.
+func arrived(was, now Lock) Lock {
+	here := func(was, now time.Time) time.Time {
+		if !was.IsZero() && !now.IsZero() && now.Sub(was).Abs() <= transitMost {
+			return now
+		}
+		return was
+	}
+	if !sharesHolder(was, now) {
+		return was
+	}
+	was.Expires, was.Holders = here(was.Expires, now.Expires), slices.Clone(was.Holders)
+	for i, h := range was.Holders {
+		if held, stays := now.holder(h.ID); stays {
+			was.Holders[i].Expires = here(h.Expires, held.Expires)
+		}
+	}
+	return was
 }
 
 // away reports whether a lock was read on another node of the cluster.
