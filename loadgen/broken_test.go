@@ -116,7 +116,7 @@ func (f flaw) open(o opening) (identity, error) {
 	alive, die := context.WithCancel(context.Background())
 	b := &broken{rdb: rdb, scenario: o.scenario, flaw: f.withDefaults(), alive: alive}
 	for _, n := range o.servers.Nodes {
-		b.nodes = append(b.nodes, o.wire.overOne(n))
+		b.nodes = append(b.nodes, o.wire.overNode(n, len(b.nodes)+1))
 	}
 	b.hangUp = func() error {
 		die()

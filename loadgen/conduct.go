@@ -2,9 +2,12 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // step is something that happens at a time of a scenario.
@@ -22,7 +25,8 @@ func (f *fleet) steps(over func()) []step {
 		all = append(all, step{at, func() { f.enterStage(i, stage) }})
 		at += stage.For
 	}
-	for _, fault := range s.Faults {
+	for i, fault := range s.Faults {
+		fault.number = i + 1
 		all = append(all, step{fault.At, func() { f.inject(fault) }})
 	}
 	if s.Duration > 0 {
@@ -61,11 +65,14 @@ func (f *fleet) enterStage(i int, stage Stage) {
 
 // inject lets a fault strike, or wait for its moment.
 func (f *fleet) inject(fault Fault) {
+	f.due(fault)
 	switch {
 	case fault.Kind.onClients():
 		for _, c := range f.victimsOf(fault) {
 			c.plight.add(fault)
 		}
+	case fault.Kind == Pause || fault.Kind == Stop:
+		f.tasks.Go(func() { f.stall(fault) })
 	case fault.Kind.onNode():
 		f.tasks.Go(func() { f.powerCut(fault) })
 	default:
@@ -76,6 +83,7 @@ func (f *fleet) inject(fault Fault) {
 // begin and end note a fault that strikes a client, or a server if the number
 // is negative.
 func (f *fleet) begin(fault Fault, number int) {
+	f.struck(fault)
 	if fault.Kind.strikes() {
 		f.disturbances.begin(string(fault.Kind), number, time.Now())
 	}
@@ -89,10 +97,116 @@ func (f *fleet) end(fault Fault, number int) {
 
 // subject names the server that a fault strikes.
 func (f Fault) subject() string {
-	if f.Kind.onNode() {
+	if f.Node > 0 {
 		return fmt.Sprintf("node %d", f.Node)
 	}
 	return ""
+}
+
+// FaultOutcome is what became of a fault of the scenario.
+type FaultOutcome struct {
+	Fault  Fault
+	Struck int    // how often it struck: once for each client, or server
+	Why    string // why it struck less often than it should have, "" if it did not
+}
+
+// due notes that the time of a fault has come, struck that it strikes. Those that are
+// not the scenario's have no number.
+func (f *fleet) due(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fault.number > 0 {
+		f.faults[fault.number-1].due = true
+	}
+}
+
+func (f *fleet) struck(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fault.number > 0 {
+		f.faults[fault.number-1].struck++
+	}
+}
+
+// strikes is what is known of a fault of the scenario.
+type strikes struct {
+	due    bool
+	struck int
+}
+
+// outcomes returns what became of the faults of the scenario so far.
+func (f *fleet) outcomes() []FaultOutcome {
+	s := f.scenario.Load()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []FaultOutcome
+	for i, fault := range s.Faults[:len(f.faults)] {
+		known := f.faults[i]
+		all = append(all, FaultOutcome{fault, known.struck, fault.why(known, s.Clients)})
+	}
+	return all
+}
+
+// why says why a fault struck less often than it should have.
+func (f Fault) why(known strikes, clients int) string {
+	moment := "no client came to its moment, between two attempts"
+	switch {
+	case f.Before != "":
+		moment = "no client came to its moment, before " + f.Before
+	case insideHold(f):
+		moment = "no client held a lock any more"
+	case !f.Kind.onClients():
+		moment = "no lock was held any more"
+	}
+	switch {
+	case known.struck >= max(f.Clients, 1):
+		return ""
+	case !known.due:
+		return "the run ended before its time"
+	case f.Client > clients || f.Clients > clients:
+		return fmt.Sprintf("there were only %d clients", clients)
+	}
+	return moment
+}
+
+// stall has servers stand still for a while: all of the run, or one node.
+func (f *fleet) stall(fault Fault) {
+	f.begin(fault, everybody)
+	servers := f.janitor.servers
+	if fault.Node > 0 {
+		servers = servers[fault.Node-1 : fault.Node]
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
+	defer cancel()
+	for i, rdb := range servers {
+		var err error
+		if fault.Kind == Pause {
+			err = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
+				return node.ClientPause(ctx, fault.For).Err()
+			})
+		} else {
+			err = f.servers.Power.(Stopper).Freeze(max(fault.Node, i+1))
+		}
+		if err != nil {
+			f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
+		}
+	}
+	pause(f.ctx, fault.For)
+	for i, rdb := range servers {
+		var err error
+		if fault.Kind == Pause { // a run that is over leaves nobody behind who waits
+			err = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error { return node.ClientUnpause(ctx).Err() })
+			if refused := redis.Error(nil); errors.As(err, &refused) {
+				err = nil // not before Redis 6.2
+			}
+		} else {
+			err = f.servers.Power.(Stopper).Continue(max(fault.Node, i+1))
+		}
+		if err != nil {
+			f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
+		}
+	}
+	f.end(fault, everybody)
 }
 
 // after heals a fault when its time is over, at the latest when the fleet stops.
@@ -141,7 +255,7 @@ func (f *fleet) strikeServer(fault Fault) {
 	switch fault.Kind {
 	case Flush:
 		f.oracle.wipe(-1, Flush, time.Now())
-		err = f.janitor.deleteAll(ctx)
+		err = f.janitor.flush(ctx)
 	case Steal:
 		key, held := f.oracle.held()
 		for !held && ctx.Err() == nil {
@@ -150,8 +264,11 @@ func (f *fleet) strikeServer(fault Fault) {
 		}
 		if held {
 			f.oracle.wipe(key, Steal, time.Now())
-			err = f.janitor.delete(ctx, f.keys[key:key+1])
+			err = f.janitor.steal(ctx, f.keys[key])
 		}
+	case Failover:
+		f.oracle.wipe(-1, Failover, time.Now())
+		err = f.servers.Failover(ctx)
 	case ScriptFlush:
 		for _, rdb := range f.janitor.servers {
 			err = rdb.ScriptFlush(ctx).Err()

@@ -85,7 +85,7 @@ func (d *disturbances) explain(client int, since, at time.Time) bool {
 	defer d.mu.Unlock()
 	for _, one := range d.all {
 		mine := one.client == client || one.client == everybody || client == everybody
-		if mine && one.from.Before(at) && (one.lasting || one.to.Add(d.aftermath).After(since)) {
+		if mine && !one.from.After(at) && (one.lasting || one.to.Add(d.aftermath).After(since)) {
 			return true
 		}
 	}

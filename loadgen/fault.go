@@ -29,6 +29,9 @@ const (
 	Flush        FaultKind = "flush"              // all locks of the run vanish
 	ScriptFlush  FaultKind = "script-flush"       // the server forgets its scripts
 	Steal        FaultKind = "steal"              // a stranger deletes a lock that is held
+	Pause        FaultKind = "pause"              // servers answer nobody for a while, by CLIENT PAUSE
+	Stop         FaultKind = "stop"               // servers do not run for a while, by SIGSTOP
+	Failover     FaultKind = "failover"           // a replica takes the place of its master
 	NodeDown     FaultKind = "node-down"          // a server dies, and comes back after For with what it had
 	RestartEmpty FaultKind = "node-restart-empty" // a server dies, and comes back after For with nothing
 )
@@ -37,7 +40,7 @@ const (
 func FaultKinds() []FaultKind {
 	return []FaultKind{
 		Crash, Freeze, Cut, CutReplies, Slow, Skew, Forget, Greedy,
-		Flush, ScriptFlush, Steal, NodeDown, RestartEmpty,
+		Flush, ScriptFlush, Steal, Pause, Stop, Failover, NodeDown, RestartEmpty,
 	}
 }
 
@@ -55,12 +58,14 @@ type Fault struct {
 	Kind    FaultKind
 	Clients int           // how many clients, taken at random; default 1
 	Client  int           // this one, counted from 1, instead of any
-	Node    int           // the server, counted from 1; default 1
+	Node    int           // the server, counted from 1: of node-down and node-restart-empty, default 1; of pause and stop, default all; between which and the client a cut is, default all
 	For     time.Duration // 0 = until the end; after a crash: no new client comes
 	Delay   time.Duration // slow: how much longer a packet takes
 	Jitter  time.Duration // slow: give or take
 	By      time.Duration // skew: how far the clock is ahead
 	Before  string        // crash, freeze: not in the middle of a hold but before this step of a historic form: EXPIRE, GET, GETSET, DEL, renew
+
+	number int // of the scenario's, from 1; 0 = another
 }
 
 func (f Fault) withDefaults() Fault {
@@ -88,6 +93,12 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("node must be 1 or more, not %d", f.Node)
 	case f.Kind == Slow && (f.Delay <= 0 || f.Delay > maxTime || f.Jitter < 0 || f.Jitter > f.Delay):
 		return fmt.Errorf("slow needs a delay above 0, and a jitter of at most the delay")
+	case f.Node > 0 && !f.Kind.onNode() && !slices.Contains([]FaultKind{Pause, Stop, Cut, CutReplies}, f.Kind):
+		return fmt.Errorf("node goes with node-down, node-restart-empty, pause, stop, cut and cut-replies, not with %s", f.Kind)
+	case f.Node > 0 && k != Redlock && f.Node > 1:
+		return fmt.Errorf("node: only a redlock has more than one; this is a %s", k)
+	case (f.Kind == Pause || f.Kind == Stop) && f.For == 0:
+		return fmt.Errorf("%s needs for: how long it lasts, like 2s", f.Kind)
 	case f.Kind == Skew && !k.clocked():
 		return fmt.Errorf("skew: clients of %s do not go by their clocks; those of classic/getset and classic/stamp-rw do", k)
 	case f.Kind == Skew && (f.By == 0 || f.By.Abs() > maxTime):

@@ -94,3 +94,99 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 		}
 	})
 }
+
+// A stranger that deletes a lock does not know the counter of its numbers: the writes
+// of those who come after are as good as before.
+func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
+	for _, kind := range []FaultKind{Steal, Flush} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb := piped(t)
+			r := started(t, rdb, Scenario{
+				Clients: 4, Keys: Keys{N: 1}, Seed: 3, Hold: Const(50 * time.Millisecond), Think: Const(10 * time.Millisecond),
+				Lock: Lock{Fence: true, TTL: time.Second}, Faults: []Fault{{At: 5 * time.Second, Kind: kind}},
+			})
+			time.Sleep(20 * time.Second)
+			m := r.Metrics()
+			checkSums(t, m)
+			if m.Faults[0].Struck != 1 || m.Lost+m.Expired == 0 {
+				t.Fatalf("%s: nothing was taken away: %+v", kind, m.Faults)
+			}
+			if m.Fenced > 0 || m.NumberFell > 0 || m.LostAlone > 0 {
+				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Fenced, m.NumberFell, m.LostAlone)
+			}
+		})
+	}
+}
+
+func TestAFaultThatNeverStruckIsReportedWithItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 5, Keys: Keys{N: 1}, Hold: Const(10 * time.Millisecond), Duration: 3 * time.Second,
+			Faults: []Fault{
+				{At: time.Second, Kind: Cut, For: time.Second},
+				{At: time.Second, Kind: Cut, Client: 9, For: time.Second},
+				{At: 40 * time.Second, Kind: Crash},
+				{At: 2 * time.Second, Kind: Greedy, Clients: 7, For: time.Second},
+			},
+		})
+		<-r.Done()
+		m := r.Metrics()
+		want := []FaultOutcome{
+			{Struck: 1}, {Why: "there were only 5 clients"}, {Why: "the run ended before its time"}, {Struck: 5, Why: "there were only 5 clients"},
+		}
+		var text strings.Builder
+		if err := (Report{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone); err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range m.Faults {
+			if f.Struck != want[i].Struck || f.Why != want[i].Why {
+				t.Errorf("fault %d: %+v, want %+v", i+1, f, want[i])
+			}
+			if !strings.Contains(text.String(), f.String()) {
+				t.Errorf("the report does not say %q", f)
+			}
+		}
+	})
+}
+
+func TestServersStandStillAndRunAgain(t *testing.T) {
+	set := server.IndependentForTest(t, 1)
+	rdb := connect(t, set.Nodes()[0].Addr())
+	for _, kind := range []FaultKind{Pause, Stop} {
+		r, err := New(Servers{Redis: rdb, Power: set}, Scenario{
+			Clients: 5, Keys: Keys{N: 1}, Hold: Const(5 * time.Millisecond), Duration: 4 * time.Second,
+			Faults: []Fault{{At: time.Second, Kind: kind, For: 1500 * time.Millisecond}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, r)
+		<-r.Done()
+		m := r.Metrics()
+		if m.Wait.Max < 1400*time.Millisecond || m.Faults[0].Struck != 1 || !m.Verdict(r.Scenario()).Safe {
+			t.Errorf("%s: longest wait %s, %+v, %s", kind, m.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
+		}
+		if m.Outage != (Outage{}) {
+			t.Errorf("%s: the fault counts as an outage: %+v", kind, m.Outage)
+		}
+		if after := m.Seconds[len(m.Seconds)-2]; after.Acquired == 0 {
+			t.Errorf("%s: nothing acquired afterwards", kind)
+		}
+	}
+}
+
+func TestFaultsThatNeedWhatIsNotThereAreRefused(t *testing.T) {
+	on := Servers{Redis: connect(t, "127.0.0.1:1")}
+	for want, f := range map[string]Fault{
+		"needs servers of our own": {Kind: Stop, For: time.Second},
+		"needs --sentinel":         {Kind: Failover},
+		"needs for":                {Kind: Pause},
+		"only a redlock has more":  {Kind: Cut, Node: 2},
+		"node goes with":           {Kind: Freeze, Node: 1},
+		"can be switched off":      {Kind: NodeDown},
+	} {
+		if _, err := New(on, Scenario{Faults: []Fault{f}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", f, err, want)
+		}
+	}
+}

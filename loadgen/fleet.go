@@ -50,6 +50,7 @@ type fleet struct {
 	mu      sync.Mutex
 	stopped bool
 	seats   []*seat // by client number; nil is free
+	faults  []strikes
 	random  *rand.Rand
 }
 
@@ -93,6 +94,7 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 		f.flaw = string(s.Lock.Kind)
 	}
 	f.scenario.Store(&s)
+	f.faults = make([]strikes, len(s.Faults))
 	f.oracle = newOracle(f.keys, 3*s.Lock.TTL)
 	f.oracle.report = f.violated
 	f.oracle.handoff = f.recorder.handOver
@@ -317,6 +319,7 @@ func (f *fleet) metrics() Metrics {
 	}
 	f.oracle.judge(&m, now)
 	f.disturbances.judge(&m)
+	m.Faults = f.outcomes()
 	return m
 }
 

@@ -131,7 +131,7 @@ func openQuorum(o opening) (identity, error) {
 	}
 	nodes := make([]*redis.Client, len(theirs))
 	for i, n := range theirs {
-		nodes[i] = o.wire.overOne(n)
+		nodes[i] = o.wire.overNode(n, i+1)
 	}
 	hangUp := func() error {
 		var errs []error

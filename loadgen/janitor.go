@@ -173,19 +173,37 @@ func (j *janitor) clean() {
 // deleteAll removes the keys that were ever wanted, with all that stands beside
 // them, but for those that were there before.
 func (j *janitor) deleteAll(ctx context.Context) error {
-	return j.delete(ctx, j.oracle.touched())
+	return j.delete(ctx, j.oracle.touched(), j.names)
+}
+
+// flush removes the locks themselves, with their queues, and leaves the counters of
+// fencing numbers.
+func (j *janitor) flush(ctx context.Context) error {
+	return j.delete(ctx, j.oracle.touched(), func(key string) []string {
+		return slices.DeleteFunc(j.names(key), func(name string) bool { return name == companion(key, "fence") })
+	})
+}
+
+// steal removes one lock, as a DEL by a stranger does: what stands beside it stays.
+func (j *janitor) steal(ctx context.Context, key string) error {
+	return j.delete(ctx, []string{key}, func(key string) []string {
+		if j.lock.Kind == "classic/two-key-rw" {
+			return j.names(key)
+		}
+		return []string{key}
+	})
 }
 
 // batch is how many locks are removed by one pipeline.
 const batch = 500
 
-func (j *janitor) delete(ctx context.Context, keys []string) error {
+func (j *janitor) delete(ctx context.Context, keys []string, names func(key string) []string) error {
 	var failed error
 	for _, rdb := range j.servers {
 		for part := range slices.Chunk(keys, batch) {
 			pipe := rdb.Pipeline()
 			for _, key := range part {
-				for _, name := range j.names(key) {
+				for _, name := range names(key) {
 					if !j.spared[name] {
 						pipe.Del(ctx, name)
 					}

@@ -49,12 +49,13 @@ type Metrics struct {
 	Fairness    Fairness
 	Server      ServerUse
 
-	Overlap     Overlap // of holds as long as their leases last: what the lock promises to exclude
-	WorkOverlap Overlap // of the work itself, from enter to leave, whatever the leases say: what fencing is for
-	Untold      int64   // leases that were over without their context ending
-	LostAlone   int64   // leases that were renewed, and were lost though nothing explains it
-	Overtaken   int64   // acquisitions of a fair lock by a client that came when another was in the queue already
-	NumberFell  int64   // fencing numbers that were not larger than the one before
+	Overlap     Overlap        // of holds as long as their leases last: what the lock promises to exclude
+	WorkOverlap Overlap        // of the work itself, from enter to leave, whatever the leases say: what fencing is for
+	Untold      int64          // leases that were over without their context ending
+	LostAlone   int64          // leases that were renewed, and were lost though nothing explains it
+	Overtaken   int64          // acquisitions of a fair lock by a client that came when another was in the queue already
+	NumberFell  int64          // fencing numbers that were not larger than the one before
+	Faults      []FaultOutcome // of the scenario, in its order
 	Outage      Outage
 	Stall       Stall
 

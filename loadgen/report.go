@@ -94,6 +94,9 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 		fmt.Fprintf(t, "%d of the waits ended without the lock: they count as long as they lasted, and would have been longer\n", m.Wait.Censored)
 	}
 	r.writeViolations(t, plain)
+	for _, f := range m.Faults {
+		fmt.Fprintf(t, "fault\t%s\n", plain(f.String()))
+	}
 	fmt.Fprintf(t, "\n%s\n", v.Text)
 	for _, missed := range v.Missed {
 		fmt.Fprintf(t, "threshold missed: %s\n", missed)
@@ -148,13 +151,22 @@ func (s Scenario) settings() []pair {
 	for _, stage := range s.Stages {
 		all = append(all, pair{"stage", stage.flow()})
 	}
-	for _, fault := range s.Faults {
-		all = append(all, pair{"fault", fault.flow()})
-	}
 	for _, threshold := range s.Thresholds {
 		all = append(all, pair{"threshold", threshold})
 	}
 	return all
+}
+
+// String says it in a line.
+func (f FaultOutcome) String() string {
+	text := fmt.Sprintf("%s struck %s", f.Fault.flow(), times(int64(f.Struck)))
+	if f.Struck == 0 {
+		text = f.Fault.flow() + " never struck"
+	}
+	if f.Why != "" {
+		text += ": " + f.Why
+	}
+	return text
 }
 
 // sharing says how the clients share connections.
@@ -268,6 +280,7 @@ type jsonReport struct {
 	Latencies  map[string]jsonLat `json:"latencies"`
 	Figures    map[string]float64 `json:"figures"`
 	Violations map[string]int64   `json:"violations"`
+	Faults     []jsonFault        `json:"faults"`
 	Evidence   []jsonEvidence     `json:"evidence"`
 	Seconds    []jsonSecond       `json:"seconds"`
 	Verdict    jsonVerdict        `json:"verdict"`
@@ -285,6 +298,14 @@ type jsonLat struct {
 	P99      float64 `json:"p99_ms"`
 	P999     float64 `json:"p99_9_ms"`
 	Max      float64 `json:"max_ms"`
+}
+
+type jsonFault struct {
+	Fault  string  `json:"fault"` // as a file has it
+	Kind   string  `json:"kind"`
+	At     float64 `json:"at_ms"`
+	Struck int     `json:"struck"`
+	Why    string  `json:"why,omitempty"`
 }
 
 type jsonEvidence struct {
@@ -342,12 +363,15 @@ func (r Report) document() jsonReport {
 			"work_overlap_longest_ms": ms(m.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.WorkOverlap.Total),
 			"server_cpu_ms": ms(m.Server.CPU), "overlap_longest_ms": ms(m.Overlap.Longest), "overlap_total_ms": ms(m.Overlap.Total),
 		},
-		Latencies: map[string]jsonLat{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
+		Latencies: map[string]jsonLat{}, Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
 		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
 		LastError: m.LastErr, Unclean: r.Unclean,
 	}
 	if r.Proof != nil {
 		doc.Verdict.Check = r.Proof.String()
+	}
+	for _, f := range m.Faults {
+		doc.Faults = append(doc.Faults, jsonFault{f.Fault.flow(), string(f.Fault.Kind), ms(f.Fault.At), f.Struck, f.Why})
 	}
 	for _, l := range m.latencies() {
 		doc.Latencies[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{

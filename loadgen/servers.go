@@ -22,6 +22,16 @@ type Servers struct {
 	// Power switches nodes off and on. Nil where nobody has the switch: the
 	// faults that need it are refused.
 	Power Power
+	// Failover has a replica take the place of its master. Nil where there is none.
+	Failover func(context.Context) error
+}
+
+// Stopper is a Power that can have servers stand still.
+type Stopper interface {
+	// Freeze has a server not run any more, as if it got no CPU.
+	Freeze(node int) error
+	// Continue lets it run again.
+	Continue(node int) error
 }
 
 // Power is the power switch of the servers of a run, which count from 1.
@@ -67,11 +77,16 @@ func (sv Servers) supports(s Scenario) error {
 
 func (sv Servers) canStrike(f Fault, s Scenario) error {
 	servers := len(sv.all(s.Lock.Kind))
+	_, stops := sv.Power.(Stopper)
 	switch {
+	case f.Kind == Stop && !stops:
+		return fmt.Errorf("%s needs servers of our own; --demo starts some", f.Kind)
+	case f.Kind == Failover && sv.Failover == nil:
+		return fmt.Errorf("%s needs --sentinel, or --cluster with replicas", f.Kind)
+	case f.Node > servers:
+		return fmt.Errorf("there is no node %d; there are %d", f.Node, servers)
 	case f.Kind.onNode() && sv.Power == nil:
 		return fmt.Errorf("%s needs servers that can be switched off; --demo starts some", f.Kind)
-	case f.Kind.onNode() && f.Node > servers:
-		return fmt.Errorf("there is no node %d; there are %d", f.Node, servers)
 	}
 	return nil
 }

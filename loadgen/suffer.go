@@ -102,25 +102,25 @@ func (c *client) struckInside(f Fault) bool {
 // sever cuts the client off for a while.
 func (c *client) sever(f Fault, repliesOnly bool) {
 	w := c.wire
-	w.cut(repliesOnly)
+	w.cut(f.Node, repliesOnly)
 	c.fleet.recorder.mark(c.number, Severed)
 	c.fleet.after(f, c.number, func() {
-		w.heal()
+		w.heal(f.Node)
 		c.fleet.recorder.unmark(c.number, Severed)
 	})
 }
 
-// freeze stops the client: it does nothing and hears nothing, nor does its
-// renewal.
+// freeze stops the client: it does nothing and hears nothing, and what its timers
+// and its renewal would send meanwhile is never sent.
 func (c *client) freeze(halt context.Context, f Fault) {
-	c.wire.cut(false)
+	c.wire.freeze()
 	c.fleet.recorder.mark(c.number, Frozen)
 	length := f.For
 	if length == 0 {
 		length = maxTime
 	}
 	pause(halt, length)
-	c.wire.heal()
+	c.wire.thaw()
 	c.fleet.recorder.unmark(c.number, Frozen)
 	c.fleet.end(f, c.number)
 }

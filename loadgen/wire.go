@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,15 +27,21 @@ type wire struct {
 	impatient bool // a client over it tries once, and not for longer than its context says
 
 	mu            sync.Mutex
-	sending       chan struct{} // closed: requests flow
-	hearing       chan struct{} // closed: replies flow
+	lanes         []*lane // by node; the first is that of a server that is no node
 	delay, jitter time.Duration
-	dead          bool
+	dead          chan struct{} // closed: the clients are
+	frozen        chan struct{} // closed: the clients run
 	ends          map[*end]struct{}
 }
 
+// lane is the part of a wire that leads to one server.
+type lane struct {
+	sending chan struct{} // closed: requests flow
+	hearing chan struct{} // closed: replies flow
+}
+
 func newWire(commands *atomic.Int64) *wire {
-	return &wire{commands: commands, sending: flowing(), hearing: flowing(), ends: make(map[*end]struct{})}
+	return &wire{commands: commands, frozen: flowing(), dead: make(chan struct{}), ends: make(map[*end]struct{})}
 }
 
 func flowing() chan struct{} {
@@ -53,45 +60,96 @@ func isFlowing(gate chan struct{}) bool {
 	}
 }
 
-// cut holds back what is sent and what is heard, or only what is heard.
-func (w *wire) cut(repliesOnly bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if isFlowing(w.hearing) {
-		w.hearing = make(chan struct{})
+// laneTo returns the lane to a node, counted from 1; 0 = the only server. The wire's
+// mutex must be held.
+func (w *wire) laneTo(node int) *lane {
+	for node >= len(w.lanes) {
+		w.lanes = append(w.lanes, &lane{flowing(), flowing()})
 	}
-	if !repliesOnly && isFlowing(w.sending) {
-		w.sending = make(chan struct{})
-	}
+	return w.lanes[node]
 }
 
-// heal lets everything flow, what was held back first.
-func (w *wire) heal() {
+// to returns the lanes to a node, or all if it is 0. The wire's mutex must be held.
+func (w *wire) to(node int) []*lane {
+	w.laneTo(node)
+	if node > 0 {
+		return w.lanes[node : node+1]
+	}
+	return w.lanes
+}
+
+// cut holds back what is sent and what is heard, or only what is heard, between the
+// clients and a node; 0 = all.
+func (w *wire) cut(node int, repliesOnly bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for e := range w.ends {
-		e.flush()
-	}
-	for _, gate := range []chan struct{}{w.sending, w.hearing} {
-		if !isFlowing(gate) {
-			close(gate)
+	for _, l := range w.to(node) {
+		if isFlowing(l.hearing) {
+			l.hearing = make(chan struct{})
+		}
+		if !repliesOnly && isFlowing(l.sending) {
+			l.sending = make(chan struct{})
 		}
 	}
 }
 
-// slow makes every packet take longer; 0 is as before.
+// heal lets everything flow to a node, or to all, what was held back first.
+func (w *wire) heal(node int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lanes := w.to(node)
+	for e := range w.ends {
+		if slices.Contains(lanes, e.lane) {
+			e.flush()
+		}
+	}
+	for _, l := range lanes {
+		for _, gate := range []chan struct{}{l.sending, l.hearing} {
+			if !isFlowing(gate) {
+				close(gate)
+			}
+		}
+	}
+}
+
+// freeze has the clients stand still: whatever their timers would send meanwhile is
+// never sent, and what comes for them stays on the way until thaw.
+func (w *wire) freeze() {
+	w.cut(0, true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if isFlowing(w.frozen) {
+		w.frozen = make(chan struct{})
+	}
+}
+
+func (w *wire) thaw() {
+	w.heal(0)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !isFlowing(w.frozen) {
+		close(w.frozen)
+	}
+}
+
+// slow makes every packet take longer, in both directions; 0 is as before.
 func (w *wire) slow(delay, jitter time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.delay, w.jitter = delay, jitter
 }
 
+// lag returns how long the next packet takes. The wire's mutex must be held.
+func (w *wire) lag() time.Duration { return w.delay - w.jitter + rand.N(2*w.jitter+1) }
+
 var errDead = errors.New("the client has crashed")
 
 // kill ends all connections, and lets none be made.
 func (w *wire) kill() {
 	w.mu.Lock()
-	w.dead = true
+	if !isFlowing(w.dead) {
+		close(w.dead)
+	}
 	ends := make([]*end, 0, len(w.ends))
 	for e := range w.ends {
 		ends = append(ends, e)
@@ -117,19 +175,22 @@ func (w *wire) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 		}
-		o.Dialer = w.through(o.Dialer)
+		o.Dialer = w.through(o.Dialer, 0)
 		return redis.NewClusterClient(&o), nil
 	}
 	return nil, fmt.Errorf("the load needs a redis.Client or a redis.ClusterClient, not a %T", rdb)
 }
 
-func (w *wire) overOne(c *redis.Client) *redis.Client {
+func (w *wire) overOne(c *redis.Client) *redis.Client { return w.overNode(c, 0) }
+
+// overNode is overOne for a server that is a node, counted from 1.
+func (w *wire) overNode(c *redis.Client, node int) *redis.Client {
 	o := *c.Options()
 	o.PoolSize = cmp.Or(w.pool, o.PoolSize)
 	if w.impatient {
 		o.ContextTimeoutEnabled, o.MaxRetries = true, -1
 	}
-	o.Dialer = w.through(o.Dialer)
+	o.Dialer = w.through(o.Dialer, node)
 	// These serve one client only.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -138,19 +199,21 @@ func (w *wire) overOne(c *redis.Client) *redis.Client {
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-func (w *wire) through(dial dialer) dialer {
+// through returns what dials over the wire to a node, counted from 1; 0 = the only
+// server.
+func (w *wire) through(dial dialer, node int) dialer {
+	w.mu.Lock()
+	l := w.laneTo(node)
+	w.mu.Unlock()
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		w.mu.Lock()
-		dead := w.dead
-		w.mu.Unlock()
-		if dead {
-			return nil, &net.OpError{Op: "dial", Net: network, Err: errDead}
+		if err := w.reach(ctx, l); err != nil {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		e := &end{Conn: conn, wire: w, moved: make(chan struct{}, 1), closed: make(chan struct{})}
+		e := &end{Conn: conn, wire: w, lane: l, moved: make(chan struct{}, 1), closed: make(chan struct{})}
 		w.mu.Lock()
 		w.ends[e] = struct{}{}
 		w.mu.Unlock()
@@ -158,12 +221,41 @@ func (w *wire) through(dial dialer) dialer {
 	}
 }
 
+// reach waits until a connection can be made: not through a wire that is cut, nor by
+// a client that stands still.
+func (w *wire) reach(ctx context.Context, l *lane) error {
+	for {
+		w.mu.Lock()
+		gates := []chan struct{}{l.sending, l.hearing, w.frozen}
+		w.mu.Unlock()
+		if isFlowing(w.dead) {
+			return errDead
+		}
+		shut := slices.IndexFunc(gates, func(gate chan struct{}) bool { return !isFlowing(gate) })
+		if shut < 0 {
+			return nil
+		}
+		select {
+		case <-gates[shut]:
+		case <-w.dead:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(dialWithin): // where nobody else puts an end to it
+			return os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// dialWithin bounds how long it takes to find out that a connection cannot be made.
+const dialWithin = 5 * time.Second
+
 // end is the client's end of a connection.
 type end struct {
 	net.Conn
 	wire     *wire
+	lane     *lane
 	deadline atomic.Int64  // of reads, in Unix nanoseconds; 0 = none
-	moved    chan struct{} // capacity 1: the deadline is another
+	moved    chan struct{} // capacity 1: the deadline is another, or something came
 
 	// The reader's.
 	arrived []byte // held back
@@ -171,22 +263,80 @@ type end struct {
 	due     time.Time
 
 	// wire.mu guards what follows.
-	held   []byte // written, and held back
-	closed chan struct{}
-	over   bool
+	held    []byte   // written, and held back
+	leaving []packet // written, and on its way: its sender is at work
+	inbox   []packet // read by the pump
+	pumping bool     // packets are read as they come, each to be delayed
+	closed  chan struct{}
+	over    bool
+}
+
+// packet is what was sent at once, and is due at a time.
+type packet struct {
+	due  time.Time
+	data []byte
+	err  error // comes after it
 }
 
 // Write implements [net.Conn].
 func (e *end) Write(p []byte) (int, error) {
-	e.wire.commands.Add(commandsIn(p))
-	e.wire.mu.Lock()
-	if !isFlowing(e.wire.sending) && !e.over {
+	w := e.wire
+	w.mu.Lock()
+	if frozen := w.frozen; !isFlowing(frozen) {
+		w.mu.Unlock()
+		select {
+		case <-frozen:
+			return 0, os.ErrDeadlineExceeded // it would not have run to write this
+		case <-e.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	w.commands.Add(commandsIn(p))
+	switch {
+	case e.over:
+	case w.delay > 0 || len(e.leaving) > 0:
+		e.leaving = append(e.leaving, packet{due: time.Now().Add(w.lag()), data: bytes.Clone(p)})
+		if len(e.leaving) == 1 {
+			go e.send()
+		}
+		w.mu.Unlock()
+		return len(p), nil
+	case !isFlowing(e.lane.sending):
 		e.held = append(e.held, p...)
-		e.wire.mu.Unlock()
+		w.mu.Unlock()
 		return len(p), nil
 	}
-	e.wire.mu.Unlock()
+	w.mu.Unlock()
 	return e.Conn.Write(p)
+}
+
+// send delivers what is on its way, in order, each packet when it is due.
+func (e *end) send() {
+	w := e.wire
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(e.leaving) > 0 {
+		next := e.leaving[0]
+		w.mu.Unlock()
+		time.Sleep(time.Until(next.due))
+		w.mu.Lock()
+		if len(e.leaving) == 0 {
+			return // dropped meanwhile
+		}
+		if isFlowing(e.lane.sending) {
+			w.mu.Unlock()
+			_, _ = e.Conn.Write(next.data) // one that broke is found out by its reader
+			w.mu.Lock()
+		} else {
+			e.held = append(e.held, next.data...)
+		}
+		if len(e.leaving) > 0 {
+			e.leaving = e.leaving[1:]
+		}
+	}
+	if e.over && len(e.held) == 0 {
+		e.hangUp()
+	}
 }
 
 // commandsIn counts the commands that begin in a piece of a stream of requests:
@@ -212,15 +362,9 @@ func commandsIn(p []byte) int64 {
 // a socket.
 func (e *end) Read(p []byte) (int, error) {
 	if len(e.arrived) == 0 && e.failed == nil {
-		n, err := e.Conn.Read(p)
-		e.wire.mu.Lock()
-		gate, delay, jitter := e.wire.hearing, e.wire.delay, e.wire.jitter
-		e.wire.mu.Unlock()
-		if delay == 0 && isFlowing(gate) || n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		if n, err, done := e.receive(p); done {
 			return n, err
 		}
-		e.arrived, e.failed = bytes.Clone(p[:n]), err
-		e.due = time.Now().Add(delay - jitter + rand.N(2*jitter+1))
 	}
 	if err := e.await(); err != nil {
 		return 0, err
@@ -235,12 +379,82 @@ func (e *end) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// receive takes in the next packet; done is whether it was read into p at once.
+func (e *end) receive(p []byte) (n int, err error, done bool) {
+	w := e.wire
+	w.mu.Lock()
+	if w.delay > 0 && !e.pumping {
+		e.pumping = true
+		_ = e.Conn.SetReadDeadline(time.Time{})
+		go e.pump()
+	}
+	pumping := e.pumping
+	w.mu.Unlock()
+	if pumping {
+		err := e.takeIn()
+		return 0, err, err != nil
+	}
+	n, err = e.Conn.Read(p)
+	w.mu.Lock()
+	delay, lag := w.delay, w.lag()
+	flows := isFlowing(e.lane.hearing)
+	w.mu.Unlock()
+	if delay == 0 && flows || n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err, true
+	}
+	e.arrived, e.failed, e.due = bytes.Clone(p[:n]), err, time.Now().Add(lag)
+	return 0, nil, false
+}
+
+// pump reads packets as they come, so that each is late by its own delay and not by
+// that of those before it.
+func (e *end) pump() {
+	buf := make([]byte, 16<<10)
+	var last time.Time
+	for {
+		n, err := e.Conn.Read(buf)
+		e.wire.mu.Lock()
+		due := time.Now().Add(e.wire.lag())
+		if due.Before(last) {
+			due = last // in order, as with TCP
+		}
+		last = due
+		e.inbox = append(e.inbox, packet{due, bytes.Clone(buf[:n]), err})
+		e.wire.mu.Unlock()
+		select {
+		case e.moved <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// takeIn waits for the next packet of the pump.
+func (e *end) takeIn() error {
+	for {
+		e.wire.mu.Lock()
+		if len(e.inbox) > 0 {
+			next := e.inbox[0]
+			e.inbox = e.inbox[1:]
+			e.wire.mu.Unlock()
+			e.arrived, e.failed, e.due = next.data, next.err, next.due
+			return nil
+		}
+		e.wire.mu.Unlock()
+		if err := e.pause(nil, maxTime); err != nil {
+			return err
+		}
+	}
+}
+
 // await waits until what has arrived is due and flows. It returns an error if the
 // deadline, which may move meanwhile, passes first, or the connection is closed.
 func (e *end) await() error {
 	for {
 		e.wire.mu.Lock()
-		gate := e.wire.hearing
+		gate := e.lane.hearing
 		e.wire.mu.Unlock()
 		lag := time.Until(e.due)
 		switch {
@@ -280,13 +494,17 @@ func (e *end) pause(gate chan struct{}, lag time.Duration) error {
 
 // SetDeadline implements [net.Conn].
 func (e *end) SetDeadline(t time.Time) error {
-	e.remember(t)
-	return e.Conn.SetDeadline(t)
+	return errors.Join(e.SetReadDeadline(t), e.Conn.SetWriteDeadline(t))
 }
 
 // SetReadDeadline implements [net.Conn].
 func (e *end) SetReadDeadline(t time.Time) error {
 	e.remember(t)
+	e.wire.mu.Lock()
+	defer e.wire.mu.Unlock()
+	if e.pumping {
+		return nil // the pump has none
+	}
 	return e.Conn.SetReadDeadline(t)
 }
 
@@ -311,9 +529,14 @@ func (e *end) Close() error {
 		e.over = true
 		close(e.closed)
 	}
-	if len(e.held) > 0 {
+	if len(e.held)+len(e.leaving) > 0 {
 		return nil
 	}
+	return e.hangUp()
+}
+
+// hangUp closes the connection itself. The wire's mutex must be held.
+func (e *end) hangUp() error {
 	delete(e.wire.ends, e)
 	return e.Conn.Close()
 }
@@ -326,19 +549,26 @@ func (e *end) flush() {
 	// A connection that broke meanwhile is found out by its reader.
 	_, _ = e.Conn.Write(e.held)
 	e.held = nil
-	if e.over {
-		delete(e.wire.ends, e)
-		_ = e.Conn.Close()
+	if e.over && len(e.leaving) == 0 {
+		_ = e.hangUp()
 	}
 }
 
 // drop ends the connection; what was held back never arrives.
 func (e *end) drop() {
 	e.wire.mu.Lock()
-	e.held = nil
+	e.held, e.leaving = nil, nil
 	e.wire.mu.Unlock()
 	_ = e.Close()
 }
 
-// NetConn returns the connection as it was dialed, for go-redis to look at.
-func (e *end) NetConn() net.Conn { return e.Conn }
+// NetConn returns the connection as it was dialed, for go-redis to look at; nil while
+// the pump reads from it, which a look would wait for.
+func (e *end) NetConn() net.Conn {
+	e.wire.mu.Lock()
+	defer e.wire.mu.Unlock()
+	if e.pumping {
+		return nil
+	}
+	return e.Conn
+}

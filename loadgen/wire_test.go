@@ -18,7 +18,7 @@ func across(t *testing.T) (w *wire, near, far net.Conn) {
 	var commands atomic.Int64
 	w = newWire(&commands)
 	far, ours := net.Pipe()
-	near, err := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil })(t.Context(), "tcp", "x")
+	near, err := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, 0)(t.Context(), "tcp", "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +49,14 @@ func TestWhatWasHeldBackArrivesWhenTheWireHeals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		heard := hear(far)
-		w.cut(false)
+		w.cut(0, false)
 		io.WriteString(near, "one")
 		io.WriteString(near, "two")
 		time.Sleep(time.Hour)
 		if len(heard) > 0 {
 			t.Fatal("a packet got through")
 		}
-		w.heal()
+		w.heal(0)
 		if got := <-heard; got != "onetwo" {
 			t.Errorf("got %q", got)
 		}
@@ -67,10 +67,10 @@ func TestClosingACutWireLosesNothingThatWasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		heard := hear(far)
-		w.cut(false)
+		w.cut(0, false)
 		io.WriteString(near, "last words")
 		near.Close()
-		w.heal()
+		w.heal(0)
 		if got := <-heard; got != "last words" {
 			t.Errorf("got %q", got)
 		}
@@ -83,7 +83,7 @@ func TestClosingACutWireLosesNothingThatWasWritten(t *testing.T) {
 func TestRequestsPassWhereOnlyRepliesAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
-		w.cut(true)
+		w.cut(0, true)
 		heard, replies := hear(far), hear(near)
 		io.WriteString(near, "request")
 		if got := <-heard; got != "request" {
@@ -94,7 +94,7 @@ func TestRequestsPassWhereOnlyRepliesAreCut(t *testing.T) {
 		if len(replies) > 0 {
 			t.Fatal("a reply got through")
 		}
-		w.heal()
+		w.heal(0)
 		if got := <-replies; got != "reply" {
 			t.Errorf("got %q", got)
 		}
@@ -104,7 +104,7 @@ func TestRequestsPassWhereOnlyRepliesAreCut(t *testing.T) {
 func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
-		w.cut(true)
+		w.cut(0, true)
 		near.SetReadDeadline(time.Now().Add(time.Second))
 		go io.WriteString(far, "reply")
 		began := time.Now()
@@ -122,7 +122,7 @@ func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 		w, near, far := across(t)
 		go io.WriteString(far, "first")
 		trouble := map[string]func(){
-			"cut":  func() { w.cut(true) },
+			"cut":  func() { w.cut(0, true) },
 			"slow": func() { w.slow(time.Minute, 0) },
 		}
 		for name, begin := range trouble {
@@ -132,7 +132,7 @@ func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 				t.Fatalf("%s: %d bytes, %v", name, n, err)
 			}
 		}
-		w.heal()
+		w.heal(0)
 		near.SetReadDeadline(time.Time{})
 		got := make([]byte, 5)
 		if _, err := io.ReadFull(near, got); err != nil || string(got) != "first" {
@@ -144,7 +144,7 @@ func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 func TestADeadlineMayMoveWhileSomebodyReadsACutWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
-		w.cut(true)
+		w.cut(0, true)
 		go io.WriteString(far, "reply")
 		time.AfterFunc(time.Second, func() { near.SetReadDeadline(time.Unix(1, 0)) })
 		began := time.Now()
@@ -174,14 +174,14 @@ func TestADeadWireIsDeadForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		heard := hear(far)
-		w.cut(false)
+		w.cut(0, false)
 		io.WriteString(near, "held back")
 		w.kill()
-		w.heal()
+		w.heal(0)
 		if got, more := <-heard; more {
 			t.Errorf("%q arrived from a client that is dead", got)
 		}
-		_, err := w.through((&net.Dialer{}).DialContext)(t.Context(), "tcp", "127.0.0.1:1")
+		_, err := w.through((&net.Dialer{}).DialContext, 0)(t.Context(), "tcp", "127.0.0.1:1")
 		if !errors.Is(err, errDead) {
 			t.Errorf("dialed: %v", err)
 		}
@@ -200,4 +200,118 @@ func TestCommandsAreCountedWhereTheyBegin(t *testing.T) {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
+}
+
+func TestAFrozenClientSendsNothingAlsoAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.freeze()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := io.WriteString(near, "what a timer would have sent")
+			failed <- err
+		}()
+		time.Sleep(time.Hour)
+		w.thaw()
+		if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("written while it stood still: %v", err)
+		}
+		io.WriteString(near, "awake")
+		if got := <-heard; got != "awake" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestASlowWireDelaysBothWaysAndManyPacketsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.slow(100*time.Millisecond, 0)
+		for name, ends := range map[string][2]net.Conn{"requests": {near, far}, "replies": {far, near}} {
+			began := time.Now()
+			go func() {
+				for range 10 {
+					io.WriteString(ends[0], "x")
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			for i := range 10 {
+				if _, err := io.ReadFull(ends[1], make([]byte, 1)); err != nil {
+					t.Fatal(err)
+				}
+				if took, want := time.Since(began), 100*time.Millisecond+time.Duration(i)*time.Millisecond; took != want {
+					t.Errorf("%s: packet %d came after %s, want %s", name, i, took, want)
+				}
+			}
+		}
+		io.WriteString(near, "last words")
+		near.Close()
+		got := make([]byte, 10)
+		if _, err := io.ReadFull(far, got); err != nil || string(got) != "last words" {
+			t.Errorf("closing lost what was on its way: %q, %v", got, err)
+		}
+	})
+}
+
+func TestNoConnectionIsMadeOverACutWireNorByAFrozenClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := across(t)
+		_, ours := net.Pipe()
+		defer ours.Close()
+		dial := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, 0)
+		for name, trouble := range map[string][2]func(){
+			"cut":         {func() { w.cut(0, false) }, func() { w.heal(0) }},
+			"cut replies": {func() { w.cut(0, true) }, func() { w.heal(0) }},
+			"frozen":      {w.freeze, w.thaw},
+		} {
+			trouble[0]()
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := dial(soon, "tcp", "x"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+			time.AfterFunc(time.Second, trouble[1])
+			if _, err := dial(t.Context(), "tcp", "x"); err != nil {
+				t.Errorf("%s, and healed: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var commands atomic.Int64
+		w := newWire(&commands)
+		var near, far [3]net.Conn
+		for node := 1; node <= 2; node++ {
+			theirs, ours := net.Pipe()
+			c, err := w.through(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, node)(t.Context(), "tcp", "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			near[node], far[node] = c, theirs
+			defer c.Close()
+		}
+		one, two := hear(far[1]), hear(far[2])
+		w.cut(2, false)
+		io.WriteString(near[1], "to one")
+		io.WriteString(near[2], "to two")
+		if got := <-one; got != "to one" {
+			t.Errorf("got %q", got)
+		}
+		time.Sleep(time.Hour)
+		if len(two) > 0 {
+			t.Fatal("a packet got through")
+		}
+		w.heal(1)
+		time.Sleep(time.Hour)
+		if len(two) > 0 {
+			t.Fatal("another node was healed")
+		}
+		w.heal(2)
+		if got := <-two; got != "to two" {
+			t.Errorf("got %q", got)
+		}
+	})
 }

@@ -50,6 +50,12 @@ func (i *Independent) Up(ctx context.Context, node int, empty bool) error {
 	return c.Restart(ctx)
 }
 
+// Freeze has a node, counted from 1, stand still until Continue.
+func (i *Independent) Freeze(node int) error { return i.fleet[node-1].Freeze() }
+
+// Continue lets a node run again.
+func (i *Independent) Continue(node int) error { return i.fleet[node-1].Continue() }
+
 // IndependentForTest starts servers that end with the test. Where redis-server
 // is missing it does what [ForTest] does.
 func IndependentForTest(t TB, n int) *Independent {
