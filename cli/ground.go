@@ -50,6 +50,16 @@ func (p *program) openGround(ctx context.Context, c *connection, o *loading, s l
 			return nil, err
 		}
 		g.Redis, g.close = cluster, func() { _ = cluster.Close(); t.close() }
+		g.Failover = clusterFailover(cluster)
+	}
+	if len(c.sentinels) > 0 {
+		master, err := c.followMaster(t.servers.endpoints()[0])
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		g.Redis, g.close = master, func() { _ = master.Close(); t.close() }
+		g.Failover = c.failover
 	}
 	return g, nil
 }
@@ -84,10 +94,15 @@ func (p *program) dialLocal(ctx context.Context, c *connection, force bool) (*ta
 		return nil, misuse(loadHint, "%s is not on this machine: a load there may slow down what others do", e)
 	}
 	t, err := p.dial(ctx, c)
-	if err != nil || force || !c.cluster {
+	if err != nil || force || !c.cluster && len(c.sentinels) == 0 {
 		return t, err
 	}
 	where, err := t.servers.where(ctx)
+	of := "the cluster"
+	if err == nil && len(c.sentinels) > 0 {
+		of = "the set that the Sentinels watch"
+		where, err = c.announced(ctx, e)
+	}
 	if err != nil {
 		t.close()
 		return nil, noConnection(e, err, c.timeout)
@@ -95,7 +110,7 @@ func (p *program) dialLocal(ctx context.Context, c *connection, force bool) (*ta
 	for _, node := range where {
 		if !node.local() {
 			t.close()
-			return nil, misuse(loadHint, "%s, a node of the cluster, is not on this machine: a load there may slow down what others do", node)
+			return nil, misuse(loadHint, "%s, a node of %s, is not on this machine: a load there may slow down what others do", node, of)
 		}
 	}
 	return t, nil

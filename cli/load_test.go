@@ -228,3 +228,34 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A load by Sentinel goes on after the master has changed, by a fault of the scenario.
+func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
+	clearEnvironment(t)
+	rig := server.WatchedForTest(t, server.WatchedOptions{})
+	file := t.TempDir() + "/failover.yaml"
+	text := "name: follow\nclients: 5\nhold: 5ms\nthink: 5ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"load", file, "--json"}
+	for _, s := range rig.Sentinels() {
+		args = append(args, "--sentinel", s)
+	}
+	got := locktop(t, append(args, "--master", server.WatchedName)...)
+	var doc struct {
+		Faults  []struct{ Struck int }
+		Seconds []struct{ Acquired int }
+		Verdict struct{ Text string }
+	}
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
+		t.Fatalf("%v: %s %s", err, got.out, got.errors)
+	}
+	after := 0
+	for _, s := range doc.Seconds[max(0, len(doc.Seconds)-4):] {
+		after += s.Acquired
+	}
+	if len(doc.Faults) != 1 || doc.Faults[0].Struck != 1 || after < 50 {
+		t.Errorf("faults %v, %d acquired at the end; exit code %d: %s%s", doc.Faults, after, got.code, got.out, got.errors)
+	}
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// This file is what a load needs of Sentinels and clusters beyond a connection: it
+// follows the master, and a fault makes another one.
+
+// followMaster returns a client that goes where the Sentinels say the master is.
+func (c *connection) followMaster(e endpoint) (*redis.Client, error) {
+	o, err := c.options(e)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: c.master, SentinelAddrs: c.sentinelAddresses(), DB: o.DB,
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true,
+	}), nil
+}
+
+// withSentinel calls f for the first Sentinel that answers it.
+func (c *connection) withSentinel(f func(*redis.SentinelClient) error) error {
+	var errs []error
+	for _, addr := range c.sentinelAddresses() {
+		o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
+		if err != nil {
+			return err
+		}
+		o.OnConnect = nil // a Sentinel does not know the commands
+		sentinel := redis.NewSentinelClient(o)
+		err = f(sentinel)
+		_ = sentinel.Close()
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("ask the Sentinel at %s: %w", addr, err))
+	}
+	return errors.Join(errs...)
+}
+
+// announced returns where the Sentinels say that the master and its replicas are: a
+// load may go to any of them.
+func (c *connection) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
+	like.network = "tcp"
+	err = c.withSentinel(func(sentinel *redis.SentinelClient) error {
+		master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+		if err != nil {
+			return err
+		}
+		replicas, err := sentinel.Replicas(ctx, c.master).Result()
+		if err != nil {
+			return err
+		}
+		like.addr = net.JoinHostPort(master[0], master[1])
+		all = []endpoint{like}
+		for _, r := range replicas {
+			like.addr = net.JoinHostPort(r["ip"], r["port"])
+			all = append(all, like)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// failoverPoll is how often to look whether there is another master.
+const failoverPoll = 20 * time.Millisecond
+
+// failover has the Sentinels put a replica in the place of the master.
+func (c *connection) failover(ctx context.Context) error {
+	return c.withSentinel(func(sentinel *redis.SentinelClient) error {
+		before, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+		if err == nil {
+			err = sentinel.Failover(ctx, c.master).Err()
+		}
+		if err != nil {
+			return err
+		}
+		for {
+			now, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+			if err == nil && (now[0] != before[0] || now[1] != before[1]) {
+				return nil
+			}
+			select {
+			case <-time.After(failoverPoll):
+			case <-ctx.Done():
+				return errors.Join(err, ctx.Err())
+			}
+		}
+	})
+}
+
+// clusterFailover has a replica of a cluster take the place of its master.
+func clusterFailover(cluster *redis.ClusterClient) func(context.Context) error {
+	return func(ctx context.Context) error {
+		slots, err := cluster.ClusterSlots(ctx).Result()
+		if err != nil {
+			return err
+		}
+		for _, part := range slots {
+			if len(part.Nodes) < 2 {
+				continue
+			}
+			replica := part.Nodes[1].Addr
+			found := errors.New("the cluster has no replica")
+			err := cluster.ForEachSlave(ctx, func(ctx context.Context, node *redis.Client) error {
+				if node.Options().Addr != replica {
+					return nil
+				}
+				found = node.ClusterFailover(ctx).Err()
+				return nil
+			})
+			return errors.Join(err, found)
+		}
+		return errors.New("the cluster has no replicas")
+	}
+}
