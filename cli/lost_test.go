@@ -63,7 +63,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			r := build(t)
 			manyKeys(t, r.victim.Addr())
 			out, errs, code := newLines(), newLines(), make(chan int, 1)
-			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "3%", "--timeout", "1s"}, r.flags)
+			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "3%", "--timeout", timeoutOfTrouble.String()}, r.flags)
 			go func() { code <- Run(t.Context(), args, strings.NewReader(""), out, errs) }()
 			errs.sees(t, `"note":"[1-9].* to go`)
 			if err := r.victim.Kill(); err != nil {
@@ -76,7 +76,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatal("it goes on and on")
 			}
-			if took := time.Since(began); took > 3*time.Second && name != "redlock" && name != "cluster" { // whose others are looked through first
+			if took := time.Since(began); took > 3*timeoutOfTrouble && name != "redlock" && name != "cluster" { // whose others are looked through first
 				t.Errorf("it took %v to say so", took)
 			}
 			last := errs.String()[strings.LastIndex(strings.TrimSpace(errs.String()), "\n")+1:]

@@ -260,6 +260,13 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		if said := w.out.String(); strings.Count(said, `"appeared"`) > want || strings.Contains(said, "released") || strings.Contains(said, "gone") {
 			t.Errorf("watch: %s", said)
 		}
+		// A lock with companions has to wait: a node creates no second key of a slot
+		// that is being moved to it (TRYAGAIN).
+		prefix := strings.TrimSuffix(moving[round*each%len(moving)], "0") + "load:"
+		load := []string{"load", "--kind", "mutex", "--prefix", prefix, "--duration", "300ms", "--keys", "5", "--clients", "5"}
+		if got := c.run(t, load...); got.code != exitFine {
+			t.Errorf("load: exit code %d, %s", got.code, got.errors)
+		}
 		term := openTerminal(t, 140, 40, c.flags...)
 		term.want(fmt.Sprintf("%d locks", want), "scan 100%")
 		term.quit()

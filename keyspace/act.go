@@ -197,7 +197,20 @@ func (b *Breaker) doAt(ctx context.Context, node string, d deed) (bool, error) {
 		argv[i] = a
 	}
 	acted, err := rdb.Eval(ctx, d.script, d.keys, argv...).Int()
+	if redis.HasErrorPrefix(err, "MOVED") {
+		acted, err = evalAsking(ctx, rdb, d, argv)
+	}
 	return acted == 1, fromScript(err)
+}
+
+// evalAsking runs a deed on a node of a cluster to which the slot of the lock is
+// being moved: the node serves the keys that it already has only after ASKING.
+func evalAsking(ctx context.Context, rdb redis.UniversalClient, d deed, argv []any) (int, error) {
+	p := rdb.Pipeline()
+	p.Do(ctx, asking)
+	acted := p.Eval(ctx, d.script, d.keys, argv...)
+	_, _ = p.Exec(ctx) // each command has its own error
+	return acted.Int()
 }
 
 // look reads a lock again, to say what has become of it; nil if it is gone.
