@@ -61,6 +61,10 @@ gobench: ## run the Go benchmarks of PACKAGE (./...)
 
 DURATION ?= 10m
 
+.PHONY: simulate
+simulate: ## let clients of package lock do random things for DURATION (10m) under a fake clock; SEED=N repeats choices
+	LOCKTOP_SIMULATE=$(DURATION) LOCKTOP_SEED=$(SEED) $(GO) test ./lock -run Simulation -v -timeout 0
+
 .PHONY: soak
 soak: ## fight over locks of all kinds for DURATION (10m) under random faults; SEED=N repeats a run (needs redis-server)
 	$(GO) run ./soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))
