@@ -43,6 +43,8 @@ func knobs() []knob {
 	return []knob{
 		{flag: "clients", key: "clients", usage: "`number` of clients (default 20)"},
 		{flag: "rate", key: "rate", usage: "arrivals on schedule, like `500/s`, whether clients are free or not"},
+		{flag: "arrivals", key: "arrivals", usage: "`how` arrivals at a rate are spaced: even or poisson (default even)"},
+		{flag: "warmup", key: "warmup", usage: "`time` at the start that is left out of the figures"},
 		{flag: "duration", key: "duration", usage: "`time` to run; 0 = until interrupted (default 30s)"},
 		{flag: "kind", key: "lock.kind", usage: "`kind` of lock: " + kindNames()},
 		{flag: "ttl", key: "lock.ttl", usage: "`time` to live of a lease (default 5s)"},

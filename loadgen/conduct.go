@@ -29,6 +29,9 @@ func (f *fleet) steps(over func()) []step {
 		fault.number = i + 1
 		all = append(all, step{fault.At, func() { f.inject(fault) }})
 	}
+	if s.Warmup > 0 {
+		all = append(all, step{s.Warmup, f.warm})
+	}
 	if s.Duration > 0 {
 		all = append(all, step{s.Duration, over})
 	}

@@ -270,3 +270,56 @@ func TestNumbersOfHoldersHaveATimeToLiveFromTheBeginning(t *testing.T) {
 		}
 	})
 }
+
+func TestTwoRunsOnOnePrefixRefuseEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := piped(t)
+		s := Scenario{Clients: 3, Keys: Keys{N: 2, Prefix: "{shared}:"}}
+		first := started(t, rdb, s)
+		time.Sleep(time.Minute)
+		second, err := New(Servers{Redis: rdb}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Start(); err == nil || !strings.Contains(err.Error(), "another run uses the prefix") {
+			t.Errorf("a second run on the same prefix: %v", err)
+		}
+		stop(t, first)
+		checkNoKeys(t, rdb)
+		if err := second.Start(); err != nil {
+			t.Errorf("after the first: %v", err)
+		}
+		if err := second.Close(); err != nil {
+			t.Error(err)
+		}
+		// One that was killed leaves its mark for a while only.
+		if err := rdb.SetNX(t.Context(), "{shared}:run", "dead", minGuard).Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(minGuard + time.Second)
+		started(t, rdb, s)
+	})
+}
+
+func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Ten come at once and hold for 1 s each: the first round waits for up to 9 s.
+		// From then on each comes again 9 s after its release, and waits for 0 s.
+		r := started(t, piped(t), Scenario{
+			Clients: 10, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(9100 * time.Millisecond),
+			Lock: Lock{Kind: Fair}, Warmup: 30 * time.Second, Duration: 90 * time.Second,
+		})
+		<-r.Done()
+		m := r.Metrics()
+		checkSums(t, m)
+		if m.Elapsed < 59*time.Second || m.Elapsed > 61*time.Second || len(m.Seconds) > 62 {
+			t.Errorf("the figures are of %s, %d seconds", m.Elapsed, len(m.Seconds))
+		}
+		if m.Wait.Max > time.Second || m.Fairness.Starved > time.Second {
+			t.Errorf("the waits of the warm-up count: %+v", m.Wait)
+		}
+		if m.Acquired < 57 || m.Acquired > 63 || m.CommandsPerHold() > 8 || m.Utilisation < 0.9 {
+			t.Errorf("%d acquired in 60 s, %.1f commands a hold, held %.2f of the time", m.Acquired, m.CommandsPerHold(), m.Utilisation)
+		}
+	})
+}

@@ -84,7 +84,7 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 		renewed:  s.Lock.Kind.Sound() && !s.Lock.Renew.Off && s.Lock.Renew.Max == 0,
 		recorder: newRecorder(now),
 		journal:  newJournal(c.tell),
-		schedule: newSchedule(s.Rate, now, nil),
+		schedule: newSchedule(s.Rate, now, s.spacing()),
 		history:  c.history,
 		ctx:      ctx,
 		cancel:   cancel,
@@ -108,6 +108,10 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 	f.janitor = newJanitor(s, c.servers, f.oracle)
 	if c.shared {
 		f.janitor.spare()
+		if err := f.janitor.claim(ctx); err != nil {
+			cancel()
+			return nil, err
+		}
 	}
 	f.tasks.Go(func() { f.janitor.work(ctx) })
 	f.tasks.Go(func() { f.watch(ctx) })
@@ -116,6 +120,22 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 	}
 	f.tasks.Go(func() { f.conduct(c.over) })
 	return f, nil
+}
+
+// spacing is the source of chance of the arrivals, nil if they come evenly.
+func (s *Scenario) spacing() *rand.Rand {
+	if s.Arrivals != Poisson {
+		return nil
+	}
+	return rand.New(rand.NewPCG(s.Seed, 1<<62))
+}
+
+// warm begins the figures: those up to now are of the warm-up.
+func (f *fleet) warm() {
+	f.recorder.reset(time.Now())
+	f.commands.Store(0)
+	f.janitor.restart()
+	f.oracle.restart()
 }
 
 // open returns a first identity over a wire.

@@ -2,6 +2,8 @@ package loadgen
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +23,10 @@ type janitor struct {
 	guard   time.Duration // time to live of what has none
 	idle    time.Duration // computing time of the servers before the run
 
+	prefix string
+	id     string
+	mark   string // the key that says whose the prefix is; "" = no need
+
 	spared map[string]bool // keys that were there before: somebody else's
 
 	touched []sync.Once // by key; nil: all keys have a time to live
@@ -36,7 +42,7 @@ const minGuard = 10 * time.Second
 func newJanitor(s Scenario, on Servers, o *oracle) *janitor {
 	j := &janitor{
 		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o,
-		guard: max(minGuard, 3*s.Lock.TTL),
+		guard: max(minGuard, 3*s.Lock.TTL), prefix: s.Keys.Prefix, id: fmt.Sprintf("%016x", rand.Uint64()),
 	}
 	if j.withoutTTL(j.keys[0]) != none {
 		j.touched = make([]sync.Once, s.Keys.N)
@@ -77,6 +83,29 @@ func (j *janitor) spare() {
 			}
 		}
 	}
+}
+
+// claim takes the prefix for this run: of two that share one, the first to end would
+// delete what the other holds. A server that does not answer is nobody's.
+func (j *janitor) claim(ctx context.Context) error {
+	j.mark = j.prefix + "run"
+	for _, rdb := range j.servers {
+		soon, cancel := context.WithTimeout(ctx, cleanWithin)
+		claimed, err := rdb.SetNX(soon, j.mark, j.id, minGuard).Result()
+		cancel()
+		if err == nil && !claimed {
+			j.mark = ""
+			return fmt.Errorf("another run uses the prefix %q: take another one, or wait until it is over (%s after it was killed)", j.prefix, minGuard)
+		}
+	}
+	return nil
+}
+
+// restart begins to measure what the servers need.
+func (j *janitor) restart() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.idle = j.computed(context.Background())
 }
 
 // firstTouch begins to guard a key. The counter of fencing numbers is made here,
@@ -138,7 +167,10 @@ func (j *janitor) work(ctx context.Context) {
 			for _, key := range keys {
 				pipe.PExpire(ctx, key, j.guard)
 			}
-			if len(keys) > 0 {
+			if j.mark != "" {
+				pipe.PExpire(ctx, j.mark, minGuard)
+			}
+			if len(keys) > 0 || j.mark != "" {
 				_, _ = pipe.Exec(ctx) // again in a second
 			}
 		}
@@ -168,6 +200,11 @@ func (j *janitor) clean() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
 	defer cancel()
 	_ = j.deleteAll(ctx)
+	for _, rdb := range j.servers {
+		if j.mark != "" {
+			_ = rdb.Del(ctx, j.mark).Err()
+		}
+	}
 }
 
 // deleteAll removes the keys that were ever wanted, with all that stands beside

@@ -615,6 +615,16 @@ func (o *oracle) judge(m *Metrics, now time.Time) {
 	}
 }
 
+// restart begins to measure how busy the keys are.
+func (o *oracle) restart() {
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		s.busy, s.best = 0, 0
+		s.mu.Unlock()
+	}
+}
+
 // held returns a key that somebody is inside of; ok is false if there is none.
 func (o *oracle) held() (key int, ok bool) {
 	for i := range o.sections {

@@ -82,6 +82,32 @@ func newRecorder(now time.Time) *recorder {
 	}
 }
 
+// reset begins the figures anew. Whoever waits has just arrived for them, and whoever
+// holds has just acquired.
+func (r *recorder) reset(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.totals
+	*t = Metrics{
+		Clients: t.Clients, Idle: t.Idle, Waiting: t.Waiting, Holding: t.Holding, Dead: t.Dead, LastErr: t.LastErr,
+		Arrivals: int64(t.Waiting + t.Holding), Acquired: int64(t.Holding),
+	}
+	for i := range r.clients {
+		r.clients[i].acquired = 0
+		if r.clients[i].state == Inside {
+			r.clients[i].acquired = 1
+		}
+	}
+	r.attempts.Store(0)
+	r.began, r.timeline = now, newTimeline()
+	for _, h := range []*histogram{r.wait, r.service, r.held, r.handoff, r.renewLate} {
+		h.reset()
+	}
+	for range t.Holding {
+		r.wait.add(0) // as long as they waited since
+	}
+}
+
 // join begins to count a client, which is thinking.
 func (r *recorder) join(client int) {
 	r.mu.Lock()

@@ -136,7 +136,7 @@ func (s Scenario) load() string {
 func (s Scenario) settings() []pair {
 	all := []pair{{"clients", fmt.Sprintf("%d, %s", s.Clients, s.sharing())}, {"keys", s.Keys.flow()}}
 	if s.Rate > 0 {
-		all = append(all, pair{"rate", rateText(s.Rate)})
+		all = append(all, pair{"rate", rateText(s.Rate) + ", " + string(s.Arrivals)})
 	}
 	all = append(all, pair{"lock", s.Lock.flow()}, pair{"hold", s.Hold}, pair{"think", s.Think})
 	if s.Reads > 0 {
@@ -147,6 +147,9 @@ func (s Scenario) settings() []pair {
 	}
 	if s.Patience > 0 {
 		all = append(all, pair{"patience", short(s.Patience)})
+	}
+	if s.Warmup > 0 {
+		all = append(all, pair{"warm-up", short(s.Warmup) + ", not in the figures"})
 	}
 	for _, stage := range s.Stages {
 		all = append(all, pair{"stage", stage.flow()})

@@ -58,6 +58,7 @@ type Scenario struct {
 
 	Clients  int           // how many at the start; default 20. With a rate: how many there are to take the arrivals
 	Rate     float64       // arrivals a second, on schedule (open model); 0: a client comes when it has thought (closed model)
+	Arrivals Arrivals      // how they are spaced; default even
 	Hold     Dist          // time inside the critical section; default exp:20ms
 	Think    Dist          // time between two attempts, without a rate; default exp:50ms
 	Reads    float64       // share of readers, 0 to 1; for kinds that know them
@@ -71,8 +72,18 @@ type Scenario struct {
 	Expect     []Threshold // what shows that a scene showed what it is for
 
 	Seed     uint64        // same seed, same sequence of choices per client; 0 = random
+	Warmup   time.Duration // the figures begin after this; what must not happen counts from the start
 	Duration time.Duration // 0 = until it is stopped, or as long as the stages are
 }
+
+// Arrivals says how the arrivals of the open model are spaced.
+type Arrivals string
+
+// How arrivals are spaced.
+const (
+	Even    Arrivals = "even"    // evenly
+	Poisson Arrivals = "poisson" // at random, independent of each other, at the rate on average
+)
 
 // Keys are what the clients fight over.
 type Keys struct {
@@ -119,6 +130,7 @@ func (s Scenario) WithDefaults() Scenario {
 	s.Keys.Prefix = cmp.Or(s.Keys.Prefix, freshPrefix())
 	s.Hold = s.Hold.or(Exp(20 * time.Millisecond))
 	s.Think = s.Think.or(Exp(50 * time.Millisecond))
+	s.Arrivals = cmp.Or(s.Arrivals, Even)
 	s.Depth = cmp.Or(s.Depth, 1)
 	s.Conns = cmp.Or(s.Conns, defaultConns)
 	s.Seed = cmp.Or(s.Seed, rand.Uint64())
@@ -171,6 +183,10 @@ func (s Scenario) Validate() error {
 		return fmt.Errorf("clients must be 1 to %d, not %d", MaxClients, s.Clients)
 	case !(s.Rate >= 0 && s.Rate <= MaxRate):
 		return fmt.Errorf("rate must be 0 to %d/s, not %g/s", MaxRate, s.Rate)
+	case s.Arrivals != Even && s.Arrivals != Poisson:
+		return fmt.Errorf("arrivals must be even or poisson, not %q", s.Arrivals)
+	case s.Warmup < 0 || s.Duration > 0 && s.Warmup >= s.Duration || s.Warmup > maxTime:
+		return fmt.Errorf("warmup must be shorter than the duration of %s, not %s", s.Duration, s.Warmup)
 	case s.Patience < 0 || s.Patience > maxTime:
 		return fmt.Errorf("patience must be 0 to %s, not %s", maxTime, s.Patience)
 	case !(s.Reads >= 0 && s.Reads <= 1):

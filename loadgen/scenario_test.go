@@ -12,7 +12,7 @@ func TestDefaultsFillInWhatIsMissingOnly(t *testing.T) {
 	want := Scenario{
 		Lock:    Lock{Kind: Mutex, TTL: 5 * time.Second, Renew: Renew{Every: 5 * time.Second / 3}},
 		Keys:    Keys{Pick: PickUniform, N: 3, Prefix: s.Keys.Prefix},
-		Clients: 7, Seed: s.Seed, Depth: 1, Conns: 100,
+		Clients: 7, Seed: s.Seed, Depth: 1, Conns: 100, Arrivals: Even,
 		Hold: Const(0), Think: Exp(50 * time.Millisecond),
 	}
 	if !reflect.DeepEqual(s, want) {

@@ -2,6 +2,8 @@ package loadgen
 
 import (
 	"context"
+	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,4 +115,49 @@ func TestWithoutARateClientsComeWhenTheyLike(t *testing.T) {
 			t.Error("who waits for an arrival is not sent away when the schedule ends")
 		}
 	})
+}
+
+func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second})
+		<-r.Done()
+		due := arrivalsOf(r)
+		// 2000 are expected, give or take 45 with 68 % confidence.
+		if len(due) < 1850 || len(due) > 2150 {
+			t.Errorf("%d arrivals in 100 s at 20/s", len(due))
+		}
+		slices.Sort(due)
+		var sum, squares float64
+		for i := 1; i < len(due); i++ {
+			gap := (due[i] - due[i-1]).Seconds()
+			sum += gap
+			squares += gap * gap
+		}
+		n := float64(len(due) - 1)
+		mean := sum / n
+		// Of exponential gaps the deviation is as large as the mean; of even ones 0.
+		if spread := math.Sqrt(squares/n-mean*mean) / mean; spread < 0.9 || spread > 1.1 {
+			t.Errorf("gaps of %.1f ms on average, deviation %.2f of that", 1000*mean, spread)
+		}
+	})
+}
+
+// What was due before the rate changed stays due when it was.
+func TestABacklogKeepsItsTimesWhenTheRateChanges(t *testing.T) {
+	began := time.Unix(0, 0)
+	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
+	s := newSchedule(10, began, nil)
+	s.set(1, at(1))
+	s.set(0, at(5.5))
+	n, oldest := s.backlog(at(100))
+	if n != 15 || !oldest.Equal(began) {
+		t.Errorf("%d in the backlog since %s, want 15 since the beginning", n, oldest.Sub(began))
+	}
+	due := s.unserved(at(100))
+	for i, want := range []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 3, 4, 5} {
+		if i >= len(due) || due[i].Sub(at(want)).Abs() > time.Microsecond {
+			t.Errorf("arrival %d: %v", i, due)
+			break
+		}
+	}
 }

@@ -69,6 +69,7 @@ func (s *Scenario) fields() []field {
 		{"keys", s.Keys.read},
 		{"clients", whole(&s.Clients)},
 		{"rate", arrivals(&s.Rate)},
+		{"arrivals", word(&s.Arrivals)},
 		{"hold", s.Hold.read},
 		{"think", s.Think.read},
 		{"reads", part(&s.Reads)},
@@ -94,6 +95,7 @@ func (s *Scenario) fields() []field {
 			s.Seed = seed
 			return wrong(n, err, "a whole number")
 		}},
+		{"warmup", duration(&s.Warmup)},
 		{"duration", duration(&s.Duration)},
 	}
 }
@@ -415,6 +417,9 @@ func (s Scenario) Marshal() []byte {
 	if s.Rate > 0 {
 		line("rate", rateText(s.Rate))
 	}
+	if s.Arrivals != Even {
+		line("arrivals", string(s.Arrivals))
+	}
 	line("hold", s.Hold.String())
 	line("think", s.Think.String())
 	if s.Reads > 0 {
@@ -430,6 +435,7 @@ func (s Scenario) Marshal() []byte {
 	if s.Seed > 0 {
 		line("seed", strconv.FormatUint(s.Seed, 10))
 	}
+	line("warmup", notZeroTime(s.Warmup))
 	line("duration", notZeroTime(s.Duration))
 	return b.Bytes()
 }
