@@ -159,25 +159,22 @@ func (l *progress) clear() {
 	}
 }
 
-// serveMetrics serves the figures of the runs at /metrics, those of further
-// sides at /metrics/2 and so on.
+// serveMetrics serves the figures of all sides at /metrics, told apart by labels.
 func serveMetrics(addr string, sides []*side) (stop func(), err error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, misuse("", "--metrics: %v", err)
 	}
 	mux := http.NewServeMux()
-	for i, s := range sides {
-		path := "/metrics"
-		if i > 0 {
-			path = fmt.Sprintf("/metrics/%d", i+1)
-		}
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-			// Whoever hung up wants no more.
-			_ = s.run.Metrics().WritePrometheus(w)
-		})
+	var runs []*loadgen.Run
+	for _, s := range sides {
+		runs = append(runs, s.run)
 	}
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		// Whoever hung up wants no more.
+		_ = loadgen.WritePrometheus(w, runs...)
+	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	done := make(chan struct{})
 	go func() {

@@ -23,8 +23,19 @@ func (r Report) WriteHTML(w io.Writer) error {
 	p.put(`<h1>%v</h1>`, title)
 	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Scenario.Lock, r.Scenario.load(), rounded(r.Metrics.Elapsed), r.Scenario.Seed)
 	p.verdict(r.Verdict())
-	p.charts(r.Seconds)
+	p.charts(r)
+	for _, m := range p.marks {
+		p.put(`<p class="legend">%v: %v</p>`, m.at, m.label)
+	}
 	p.latencies(r.Metrics)
+	p.put(`<h2>What was run</h2><table>`)
+	for _, setting := range r.Scenario.settings() {
+		p.put(`<tr><th>%v</th><td>%v</td></tr>`, setting.name, setting.value)
+	}
+	for _, f := range r.Metrics.Faults {
+		p.put(`<tr><th>fault</th><td>%v</td></tr>`, f)
+	}
+	p.put(`</table>`)
 	p.put(`<div class="columns">`)
 	p.figures("What happened", r.Metrics.happened())
 	p.figures("What must not happen", r.Metrics.forbidden())
@@ -39,7 +50,37 @@ func (r Report) WriteHTML(w io.Writer) error {
 // page is a page of HTML in the making. It is no template: package html/template
 // makes the linker keep every exported method of everything, a third of the
 // program.
-type page struct{ strings.Builder }
+type page struct {
+	strings.Builder
+	marks []mark
+}
+
+// mark is a moment of a run that a chart shows.
+type mark struct {
+	at    time.Duration
+	label string
+}
+
+// marks are when stages began and faults were due.
+func (r Report) marks() []mark {
+	var all []mark
+	at := time.Duration(0)
+	for i, stage := range r.Scenario.Stages {
+		all = append(all, mark{at - r.Scenario.Warmup, fmt.Sprintf("stage %d: %s", i+1, stage.flow())})
+		at += stage.For
+	}
+	for _, f := range r.Metrics.Faults {
+		if f.Struck > 0 {
+			all = append(all, mark{f.Fault.At - r.Scenario.Warmup, f.Fault.flow()})
+		}
+	}
+	return all
+}
+
+// whole are the seconds that were not cut short.
+func (r Report) whole() []Second {
+	return r.Seconds[:min(len(r.Seconds), int(r.Metrics.Elapsed/time.Second))]
+}
 
 // put writes a line. Its verbs are all %v, and what they stand for is text, not HTML.
 func (p *page) put(format string, args ...any) {
@@ -66,7 +107,9 @@ func (p *page) verdict(v Verdict) {
 	}
 }
 
-func (p *page) charts(seconds []Second) {
+func (p *page) charts(r Report) {
+	seconds := r.whole()
+	p.marks = r.marks()
 	p.chart("Acquired per second", curve(seconds,
 		func(s Second) float64 { return float64(s.Acquired) },
 		func(v float64) string { return fmt.Sprintf("%.0f/s", v) }))
@@ -77,7 +120,17 @@ func (p *page) charts(seconds []Second) {
 
 func (p *page) chart(title string, c chart) {
 	p.put(`<h2>%v (top: %v)</h2>`, title, c.Top)
-	p.put(`<svg viewBox="0 -4 600 128" role="img" aria-label="%v"><polyline points="%v"/></svg>`, title, c.Points)
+	p.put(`<svg viewBox="-6 -8 612 150" role="img" aria-label="%v"><polyline points="%v"/><path d="M0 120H600"/>`, title, c.Points)
+	for i := range c.Seconds {
+		if c.Seconds <= 12 || i%((c.Seconds+11)/12) == 0 {
+			p.put(`<text x="%v" y="136">%v s</text>`, fmt.Sprintf("%.1f", x(i, c.Seconds)), i+1)
+		}
+	}
+	for _, m := range p.marks {
+		at := fmt.Sprintf("%.1f", 600*min(1, max(0, (m.at.Seconds()-1)/float64(max(c.Seconds-1, 1)))))
+		p.put(`<path class="mark" d="M%v 0V120"><title>%v at %v</title></path>`, at, m.label, m.at)
+	}
+	p.put(`</svg>`)
 }
 
 func (p *page) latencies(m Metrics) {
@@ -142,9 +195,13 @@ func (m Metrics) forbidden() []pair {
 
 // chart is a curve over the seconds of a run, as points of an SVG of 600 by 120.
 type chart struct {
-	Points string
-	Top    string
+	Points  string
+	Top     string
+	Seconds int
 }
+
+// x is where a second of so many is drawn.
+func x(i, seconds int) float64 { return 600 * float64(i) / float64(max(seconds-1, 1)) }
 
 // curve draws a figure of each second.
 func curve(seconds []Second, of func(Second) float64, label func(float64) string) chart {
@@ -154,8 +211,7 @@ func curve(seconds []Second, of func(Second) float64, label func(float64) string
 	}
 	var points strings.Builder
 	for i, s := range seconds {
-		x := 600 * float64(i) / float64(max(len(seconds)-1, 1))
-		fmt.Fprintf(&points, "%.1f,%.1f ", x, 120*(1-ratio(of(s), top)))
+		fmt.Fprintf(&points, "%.1f,%.1f ", x(i, len(seconds)), 120*(1-ratio(of(s), top)))
 	}
-	return chart{Points: points.String(), Top: label(top)}
+	return chart{Points: points.String(), Top: label(top), Seconds: len(seconds)}
 }

@@ -29,3 +29,43 @@ func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
 		t.Errorf("the page has what it must not have:\n%s", page.String())
 	}
 }
+
+func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
+	for _, c := range []struct {
+		kind Kind
+		set  func(*Metrics)
+		tick bool
+	}{
+		{Mutex, func(*Metrics) {}, true},
+		{Mutex, func(m *Metrics) { m.Overlap.Count = 1 }, false},
+		{Mutex, func(m *Metrics) { m.WorkOverlap.Count = 1 }, false},
+		{"classic/blind-delete", func(m *Metrics) { m.Overlap.Count = 50 }, false},
+		{"classic/blind-delete", func(m *Metrics) { m.Foreign = 41 }, false},
+		{Mutex, func(m *Metrics) { m.Corrupt = 1 }, false},
+		{Mutex, func(m *Metrics) { m.Acquired = 0 }, false},
+	} {
+		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}, Stages: []Stage{{For: 2 * time.Second, Clients: 5}, {For: 3 * time.Second}}}}
+		r.Metrics.Acquired, r.Metrics.Elapsed = 10, 4500*time.Millisecond
+		r.Metrics.Faults = []FaultOutcome{{Fault: Fault{At: 3 * time.Second, Kind: Crash}, Struck: 1}, {Fault: Fault{Kind: Flush}, Why: "never"}}
+		r.Seconds = []Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}, {Acquired: 30}, {Acquired: 1}}
+		c.set(&r.Metrics)
+		var page strings.Builder
+		if err := r.WriteHTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(page.String(), "✓"); got != c.tick {
+			t.Errorf("%s: tick %t: %s", c.kind, got, r.Verdict().Text)
+		}
+		for _, want := range []string{
+			`>1 s</text>`, `>4 s</text>`, `stage 2: {for: 3s} at 2s`, `fault: crash} at 3s`, // an axis and its marks
+			`points="0.0,90.0 200.0,0.0 400.0,60.0 600.0,30.0 "`, // the last second was cut short
+		} {
+			if !strings.Contains(page.String(), want) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+		if strings.Contains(page.String(), "flush} at") || strings.Contains(page.String(), ">5 s<") {
+			t.Error("the page shows what did not happen")
+		}
+	}
+}

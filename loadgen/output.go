@@ -47,43 +47,132 @@ func (r *Run) WriteHistogram(w io.Writer) error {
 	return nil
 }
 
-// WritePrometheus writes the figures in the text format of Prometheus.
-func (m Metrics) WritePrometheus(w io.Writer) error {
-	out := bufio.NewWriter(w)
-	metric := func(name, kind, help string, lines ...string) {
-		fmt.Fprintf(out, "# HELP locktop_%s %s\n# TYPE locktop_%s %s\n", name, help, name, kind)
-		for _, line := range lines {
-			fmt.Fprintf(out, "locktop_%s%s\n", name, line)
+// bounds are those of the buckets that Prometheus gets, in seconds.
+func bounds() []float64 {
+	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+}
+
+// buckets returns how many values are at most each of the bounds, and the sum of all.
+func (h *histogram) buckets() (counts []int64, sum float64) {
+	counts = make([]int64, len(bounds()))
+	for _, bar := range h.hdr.Distribution() {
+		if bar.Count == 0 {
+			continue
+		}
+		sum += float64(bar.Count) * time.Duration(bar.From+(bar.To-bar.From)/2).Seconds()
+		for i, bound := range bounds() {
+			if time.Duration(bar.From).Seconds() <= bound {
+				counts[i] += bar.Count
+			}
 		}
 	}
-	labelled := func(label string, values map[string]int64) []string {
-		var lines []string
+	return counts, sum
+}
+
+// exposition is figures in the text format of Prometheus, of several runs.
+type exposition struct {
+	out  *bufio.Writer
+	runs []exposed
+}
+
+// exposed is a run with what tells it from the others.
+type exposed struct {
+	labels  string
+	metrics Metrics
+	fleet   *fleet
+}
+
+// WritePrometheus writes the figures of runs in the text format of Prometheus. The
+// labels scenario, kind and side, from 1, tell them apart.
+func WritePrometheus(w io.Writer, runs ...*Run) error {
+	e := exposition{out: bufio.NewWriter(w)}
+	for i, r := range runs {
+		s := r.Scenario()
+		r.mu.Lock()
+		f := r.fleet
+		r.mu.Unlock()
+		if f == nil {
+			continue
+		}
+		e.runs = append(e.runs, exposed{
+			fmt.Sprintf("scenario=%q,kind=%q,side=\"%d\"", name(s), s.Lock.Kind, i+1), f.metrics(), f,
+		})
+	}
+	e.family("load_total", "counter", "What the clients have done.", "what", func(m Metrics) map[string]float64 {
+		counts := m.counts()
+		for _, key := range []string{"waiting", "holding", "backlog", "offered"} {
+			delete(counts, key)
+		}
+		counts["cut_off"] = m.CutOff
+		return floats(counts)
+	})
+	e.family("load_violations_total", "counter", "What must not happen.", "violation", func(m Metrics) map[string]float64 {
+		violations := m.violations()
+		delete(violations, "overlaps_excused") // which are overlaps, too
+		return floats(violations)
+	})
+	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", one(func(m Metrics) float64 { return float64(m.Overlap.Excused) }))
+	e.family("load_clients", "gauge", "What the clients do now.", "state", func(m Metrics) map[string]float64 {
+		return map[string]float64{"waiting": float64(m.Waiting), "holding": float64(m.Holding), "thinking": float64(m.Idle), "dead": float64(m.Dead)}
+	})
+	e.family("load_backlog", "gauge", "Arrivals that no client was free for.", "", one(func(m Metrics) float64 { return float64(m.Backlog) }))
+	e.family("load_seconds", "gauge", "How long the load has been running.", "", one(func(m Metrics) float64 { return m.Elapsed.Seconds() }))
+	e.family("load_outage_seconds_total", "counter", "For how long servers did not answer.", "", one(func(m Metrics) float64 { return m.Outage.Total.Seconds() }))
+	for i, l := range (Metrics{}).latencies() {
+		e.histogram("load_"+underscored(l.name)+"_seconds", i)
+	}
+	return e.out.Flush()
+}
+
+func floats(counts map[string]int64) map[string]float64 {
+	all := make(map[string]float64)
+	for key, n := range counts {
+		all[key] = float64(n)
+	}
+	return all
+}
+
+// one is a family with one value and no label of its own.
+func one(of func(Metrics) float64) func(Metrics) map[string]float64 {
+	return func(m Metrics) map[string]float64 { return map[string]float64{"": of(m)} }
+}
+
+func underscored(name string) string { return strings.NewReplacer(" ", "_", "-", "_").Replace(name) }
+
+func (e exposition) head(name, kind, help string) {
+	fmt.Fprintf(e.out, "# HELP locktop_%s %s\n# TYPE locktop_%s %s\n", name, help, name, kind)
+}
+
+func (e exposition) family(name, kind, help, label string, of func(Metrics) map[string]float64) {
+	e.head(name, kind, help)
+	for _, r := range e.runs {
+		values := of(r.metrics)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			lines = append(lines, fmt.Sprintf("{%s=%q} %d", label, key, values[key]))
+			labels := r.labels
+			if label != "" {
+				labels += fmt.Sprintf(",%s=%q", label, key)
+			}
+			fmt.Fprintf(e.out, "locktop_%s{%s} %g\n", name, labels, values[key])
 		}
-		return lines
 	}
-	counts := m.counts()
-	gauges := map[string]int64{"waiting": int64(m.Waiting), "holding": int64(m.Holding), "thinking": int64(m.Idle), "dead": int64(m.Dead)}
-	for _, key := range []string{"waiting", "holding", "backlog", "offered"} {
-		delete(counts, key)
+}
+
+// histogram writes the i-th distribution of each run.
+func (e exposition) histogram(name string, i int) {
+	e.head(name, "histogram", "How long it took.")
+	for _, r := range e.runs {
+		rec := r.fleet.recorder
+		rec.mu.Lock()
+		h := []*histogram{rec.wait, rec.held, rec.service, rec.handoff, rec.renewLate}[i]
+		counts, sum := h.buckets()
+		total := h.hdr.TotalCount()
+		rec.mu.Unlock()
+		for b, bound := range bounds() {
+			fmt.Fprintf(e.out, "locktop_%s_bucket{%s,le=\"%g\"} %d\n", name, r.labels, bound, counts[b])
+		}
+		fmt.Fprintf(e.out, "locktop_%s_bucket{%s,le=\"+Inf\"} %d\n", name, r.labels, total)
+		fmt.Fprintf(e.out, "locktop_%s_sum{%s} %g\nlocktop_%s_count{%s} %d\n", name, r.labels, sum, name, r.labels, total)
 	}
-	counts["cut_off"] = m.CutOff
-	metric("load_total", "counter", "What the clients have done.", labelled("what", counts)...)
-	metric("load_violations_total", "counter", "What must not happen.", labelled("violation", m.violations())...)
-	metric("load_clients", "gauge", "What the clients do now.", labelled("state", gauges)...)
-	metric("load_backlog", "gauge", "Arrivals that no client was free for.", fmt.Sprintf(" %d", m.Backlog))
-	metric("load_seconds", "gauge", "How long the load has been running.", fmt.Sprintf(" %g", m.Elapsed.Seconds()))
-	for _, l := range m.latencies() {
-		name := "load_" + strings.NewReplacer(" ", "_", "-", "_").Replace(l.name) + "_seconds"
-		metric(name, "summary", "How long it took.",
-			fmt.Sprintf("{quantile=\"0.5\"} %g", l.latency.P50.Seconds()),
-			fmt.Sprintf("{quantile=\"0.9\"} %g", l.latency.P90.Seconds()),
-			fmt.Sprintf("{quantile=\"0.99\"} %g", l.latency.P99.Seconds()),
-			fmt.Sprintf("_sum %g", l.latency.Mean.Seconds()*float64(l.latency.Count)),
-			fmt.Sprintf("_count %d", l.latency.Count))
-	}
-	return out.Flush()
 }
 
 // jsonEvent is an event as a line of JSON.

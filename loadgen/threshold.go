@@ -66,11 +66,11 @@ func measures() []measure {
 		count("errors.count", func(m Metrics) int64 { return m.Errors }),
 		count("late.count", func(m Metrics) int64 { return m.Late }),
 		count("abandoned.count", func(m Metrics) int64 { return m.Abandoned }),
-		count("timeouts.count", func(m Metrics) int64 { return m.TimedOut }),
+		count("timed-out.count", func(m Metrics) int64 { return m.TimedOut }),
 		count("renewals.count", func(m Metrics) int64 { return m.Renewals }),
 		count("expired.count", func(m Metrics) int64 { return m.Expired }),
 		rate("lost.rate", func(m Metrics) int64 { return m.Lost + m.Expired }, acquired),
-		rate("timeouts.rate", func(m Metrics) int64 { return m.TimedOut }, arrivals),
+		rate("timed-out.rate", func(m Metrics) int64 { return m.TimedOut }, arrivals),
 		rate("errors.rate", func(m Metrics) int64 { return m.Errors }, arrivals),
 		rate("late.rate", func(m Metrics) int64 { return m.Late }, arrivals),
 		{"throughput", number, Metrics.Throughput, nil},
@@ -87,9 +87,9 @@ func measures() []measure {
 		of   func(Metrics) Latency
 	}{
 		{"wait", func(m Metrics) Latency { return m.Wait }},
-		{"service", func(m Metrics) Latency { return m.Service }},
+		{"release", func(m Metrics) Latency { return m.Service }},
 		{"held", func(m Metrics) Latency { return m.Held }},
-		{"handoff", func(m Metrics) Latency { return m.Handoff }},
+		{"hand-off", func(m Metrics) Latency { return m.Handoff }},
 		{"renewal-late", func(m Metrics) Latency { return m.RenewLate }},
 	} {
 		samples := func(m Metrics) int64 { return l.of(m).Count }
@@ -127,8 +127,14 @@ func (m Metrics) Throughput() float64 { return ratio(float64(m.Acquired), m.Elap
 // CommandsPerHold is what an acquisition costs with all that belongs to it.
 func (m Metrics) CommandsPerHold() float64 { return ratio(float64(m.Commands), float64(m.Acquired)) }
 
+// formerNames are names that figures had before they were called as in the report.
+func formerNames() *strings.Replacer {
+	return strings.NewReplacer("service.", "release.", "handoff.", "hand-off.", "timeouts.", "timed-out.", "_", "-")
+}
+
 func measureOf(name string) (measure, bool) {
 	all := measures()
+	name = formerNames().Replace(name)
 	i := slices.IndexFunc(all, func(m measure) bool { return m.name == name })
 	if i < 0 {
 		return measure{}, false
@@ -153,6 +159,7 @@ func ParseThreshold(text string) (Threshold, error) {
 			return t, t.validate()
 		}
 		var err error
+		t.Metric = m.name
 		t.Value, err = m.unit.parse(strings.TrimSpace(value))
 		if err != nil {
 			return Threshold{}, fmt.Errorf("threshold %q: %w", text, err)

@@ -1,0 +1,233 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"locktop/server"
+)
+
+// schema is as much of JSON Schema as ours need.
+type schema struct {
+	Type       any               `json:"type"`
+	Properties map[string]schema `json:"properties"`
+	Required   []string          `json:"required"`
+	Additional *bool             `json:"additionalProperties"`
+	Items      *schema           `json:"items"`
+	Enum       []any             `json:"enum"`
+	AnyOf      []schema          `json:"anyOf"`
+}
+
+func readSchema(t *testing.T, name string) schema {
+	t.Helper()
+	text, err := os.ReadFile("../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// check returns what is wrong with a value, "" if nothing is.
+func (s schema) check(v any, where string) string {
+	if len(s.AnyOf) > 0 {
+		var all []string
+		for _, one := range s.AnyOf {
+			wrong := one.check(v, where)
+			if wrong == "" {
+				return ""
+			}
+			all = append(all, wrong)
+		}
+		return strings.Join(all, ", and ")
+	}
+	if len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
+		return fmt.Sprintf("%s: %v is none of %v", where, v, s.Enum)
+	}
+	kind := map[bool]string{}
+	switch v := v.(type) {
+	case map[string]any:
+		kind[true] = "object"
+		for _, key := range s.Required {
+			if _, there := v[key]; !there {
+				return where + ": no " + key
+			}
+		}
+		for key, value := range v {
+			of, known := s.Properties[key]
+			if !known && s.Additional != nil && !*s.Additional {
+				return where + ": the schema does not know " + key
+			}
+			if wrong := of.check(value, where+"."+key); wrong != "" {
+				return wrong
+			}
+		}
+	case []any:
+		kind[true] = "array"
+		for i, value := range v {
+			if s.Items != nil {
+				if wrong := s.Items.check(value, fmt.Sprintf("%s[%d]", where, i)); wrong != "" {
+					return wrong
+				}
+			}
+		}
+	case string:
+		kind[true] = "string"
+	case bool:
+		kind[true] = "boolean"
+	case float64, int, uint64:
+		kind[true] = "number"
+	}
+	switch want := s.Type.(type) {
+	case string:
+		if want != kind[true] {
+			return fmt.Sprintf("%s is a %s, not a %s", where, kind[true], want)
+		}
+	case []any:
+		if !slices.Contains(want, any(kind[true])) {
+			return fmt.Sprintf("%s is a %s, none of %v", where, kind[true], want)
+		}
+	}
+	return ""
+}
+
+func TestTheSchemaOfScenariosKnowsTheKeysThatAFileCanHave(t *testing.T) {
+	s := readSchema(t, "scenario.schema.json")
+	var fields []string
+	for _, f := range (&Scenario{}).fields() {
+		fields = append(fields, f.key)
+	}
+	var faults []string
+	for _, f := range (&Fault{}).fields() {
+		faults = append(faults, f.key)
+	}
+	for what, pair := range map[string][2][]string{
+		"a scenario": {fields, keysOf(s.Properties)},
+		"a fault":    {faults, keysOf(s.Properties["faults"].Items.Properties)},
+	} {
+		slices.Sort(pair[0])
+		if !slices.Equal(pair[0], pair[1]) {
+			t.Errorf("%s: a file can have %v\nthe schema has %v", what, pair[0], pair[1])
+		}
+	}
+	for _, kind := range FaultKinds() {
+		if !slices.Contains(s.Properties["faults"].Items.Properties["fault"].Enum, any(string(kind))) {
+			t.Errorf("the schema does not know the fault %s", kind)
+		}
+	}
+	for name, c := range map[string]struct {
+		file  string
+		sound bool
+	}{
+		"the example":   {example, true},
+		"a wrong key":   {"clints: 3", false},
+		"a wrong fault": {"faults: [{at: 1s, fault: flood}]", false},
+		"a wrong type":  {"clients: many", false},
+	} {
+		var v map[string]any
+		if err := yaml.Unmarshal([]byte(c.file), &v); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := s.check(v, name); (wrong == "") != c.sound {
+			t.Errorf("%s: %s", name, wrong)
+		}
+	}
+}
+
+func keysOf(m map[string]schema) []string {
+	var all []string
+	for key := range m {
+		all = append(all, key)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestReportsAreAsTheirSchemaSays(t *testing.T) {
+	s := readSchema(t, "load-report.schema.json")
+	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
+		Clients: 5, Keys: Keys{N: 1}, Lock: Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
+		Hold: Const(20 * time.Millisecond), Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, For: time.Second}, {At: time.Hour, Kind: Flush}},
+		Thresholds: []Threshold{{"wait.p99", "<", 0}},
+	})
+	<-r.Done()
+	report := Report{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &Proof{}}
+	text, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v map[string]any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := s.check(v, "report"); wrong != "" {
+		t.Error(wrong)
+	}
+	if len(report.Metrics.Evidence) == 0 || len(report.Seconds) == 0 {
+		t.Errorf("the report has too little in it: %s", text)
+	}
+
+	// What it says of the run is a scenario that can be run again.
+	again, err := Parse([]byte(v["scenario"].(string)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(again.WithDefaults().Marshal()) != string(r.Scenario().Marshal()) {
+		t.Errorf("read back: %s\nwas run: %s", again.Marshal(), r.Scenario().Marshal())
+	}
+}
+
+// The text, the JSON, Prometheus and the thresholds count the same.
+func TestOutputsAgree(t *testing.T) {
+	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
+		Name: `a "name"`, Clients: 8, Keys: Keys{N: 1}, Hold: Const(2 * time.Millisecond), Patience: 5 * time.Millisecond, Duration: 1500 * time.Millisecond,
+	})
+	<-r.Done()
+	m := r.Metrics()
+	var prom strings.Builder
+	if err := WritePrometheus(&prom, r, r); err != nil {
+		t.Fatal(err)
+	}
+	labels := `scenario="a \"name\"",kind="mutex",side="2"`
+	for _, want := range []string{
+		fmt.Sprintf("locktop_load_total{%s,what=\"acquired\"} %d\n", labels, m.Acquired),
+		fmt.Sprintf("locktop_load_total{%s,what=\"timed_out\"} %d\n", labels, m.TimedOut),
+		fmt.Sprintf("locktop_load_wait_seconds_count{%s} %d\n", labels, m.Wait.Count),
+		fmt.Sprintf("locktop_load_wait_seconds_bucket{%s,le=\"+Inf\"} %d\n", labels, m.Wait.Count),
+		fmt.Sprintf("locktop_load_wait_seconds_bucket{%s,le=\"60\"} %d\n", labels, m.Wait.Count),
+		fmt.Sprintf("locktop_load_hand_off_seconds_count{%s} %d\n", labels, m.Handoff.Count),
+	} {
+		if !strings.Contains(prom.String(), want) {
+			t.Errorf("no %s in\n%s", want, prom.String())
+		}
+	}
+	if n := strings.Count(prom.String(), "# TYPE locktop_load_wait_seconds histogram\n"); n != 1 {
+		t.Errorf("the type of the waits is there %d times", n)
+	}
+	// Buckets count up, and half of the waits are in those up to the median.
+	last := int64(-1)
+	for line := range strings.Lines(prom.String()) {
+		var n int64
+		if rest, found := strings.CutPrefix(line, "locktop_load_wait_seconds_bucket{"+strings.Replace(labels, `"2"`, `"1"`, 1)); found {
+			if _, err := fmt.Sscanf(rest[strings.Index(rest, "} ")+2:], "%d", &n); err != nil || n < last {
+				t.Errorf("%d after %d: %s", n, last, line)
+			}
+			last = n
+		}
+	}
+	for _, name := range []string{"release.p99", "service.p99", "hand-off.p50", "handoff.p50", "timed-out.count", "timeouts.count", "timed_out.rate"} {
+		if _, err := ParseThreshold(name + " >= 0"); err != nil && !strings.Contains(err.Error(), "is no time") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
