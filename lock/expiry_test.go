@@ -190,6 +190,11 @@ func TestALateReplyToARenewalCounts(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Delay(func() time.Duration { return 100 * time.Millisecond })
 		c := r.client(lock.Config{})
+		for range 3 { // the greeting is not delayed
+			warm, err := c.Mutex("warm", lock.Options{TTL: time.Minute}).Lock(ctx)
+			r.must(err)
+			r.must(warm.Unlock(ctx))
+		}
 		lease, err := c.Mutex("orders", lock.Options{TTL: time.Second}).Lock(ctx)
 		r.must(err)
 		brief, err := c.Mutex("brief", lock.Options{TTL: 900 * time.Millisecond}).Lock(ctx)

@@ -64,7 +64,7 @@ func TestSimulation(t *testing.T) {
 const (
 	simServers   = 4 // the last three are those of the Redlock
 	simProcesses = 3
-	simActors    = 10
+	simActors    = 12
 )
 
 // simulated is the world of an episode.
@@ -79,8 +79,8 @@ type simulated struct {
 	processes [simProcesses]*simProcess
 	leases    map[*simLease]bool
 	fences    map[string]int64
-	forgotten map[string]int  // how often a key was taken away, by server and key
-	failed    map[string]bool // labels of attempts that came to nothing
+	forgotten map[string]int       // how often a key was taken away, by server and key
+	failed    map[string]time.Time // when attempts came to nothing, by label
 	waiting   map[*simWait]bool
 	free      map[string]time.Time // since when a key is free though somebody waits
 	faults    int                  // under way
@@ -115,7 +115,7 @@ type simWait struct {
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
 	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
-		forgotten: map[string]int{}, failed: map[string]bool{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, healthy: time.Now()}
+		forgotten: map[string]int{}, failed: map[string]time.Time{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -171,6 +171,7 @@ func (w *simulated) start(number, generation int, embedded []*server.Embedded) *
 	p := &simProcess{number: number, generation: generation}
 	for i, e := range embedded {
 		link := server.NewLink(e.Dial)
+		link.Delay(latency)
 		p.links = append(p.links, link)
 		p.via = append(p.via, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true}))
 	}
@@ -198,24 +199,45 @@ func (w *simulated) end(p *simProcess) {
 // label names an attempt of a process.
 func (p *simProcess) label(n int) string { return fmt.Sprintf("p%d.%d.%d", p.number, p.generation, n) }
 
-// locker returns a lock and what it is: any of the string kinds of one key exclude each
-// other.
-func (p *simProcess) locker(kind, label, key string, o lock.Options) (lock.Locker, string) {
+// Locks of one family have keys of one type: all strings exclude each other.
+const (
+	simFamilies = "shwq"
+	simKeys     = 2
+)
+
+// simKey is the name of a lock. The second one of a family differs from the first by
+// its braces.
+func simKey(family byte, n int) string {
+	return []string{string(family) + ":a", "{" + string(family) + ":a}"}[n]
+}
+
+// simNode reports whether a key is one of the Redlock's, on the servers of which there
+// are several.
+func simNode(key string) bool { return strings.Contains(key, "q:") }
+
+// locker returns a lock and its key.
+func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Locker, string) {
 	c := p.client.As(label)
 	switch kind {
 	case "mutex":
-		return c.Mutex("s:"+key, o), "s:" + key
+		key := simKey('s', n)
+		return c.Mutex(key, o), key
 	case "fair":
 		o.Wait = lock.Wait{}
-		return c.Fair("s:"+key, o), "s:" + key
+		key := simKey('s', n)
+		return c.Fair(key, o), key
 	case "reentrant":
-		return c.Reentrant("h:"+key, o), "h:" + key
+		key := simKey('h', n)
+		return c.Reentrant(key, o), key
 	case "read":
-		return c.RW("w:"+key, o).Reader(), "w:" + key
+		key := simKey('w', n)
+		return c.RW(key, o).Reader(), key
 	case "write":
-		return c.RW("w:"+key, o).Writer(), "w:" + key
+		key := simKey('w', n)
+		return c.RW(key, o).Writer(), key
 	}
-	return p.quorum.As(label).Redlock("q:"+key, o), "q:" + key
+	key := simKey('q', n)
+	return p.quorum.As(label).Redlock(key, o), key
 }
 
 // act is the life of an actor.
@@ -252,7 +274,7 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 		if choose.IntN(5) == 0 {
 			o.Wait = lock.Wait{Poll: 500 * time.Millisecond, Jitter: 0.5}
 		}
-		key := []string{"a", "{s:a}", "b"}[choose.IntN(3)]
+		key := choose.IntN(simKeys)
 		label := p.label(number*100_000 + n)
 		locker, name := p.locker(kind, label, key, o)
 		w.attempt(end, choose, p, locker, kind, name, label)
@@ -279,7 +301,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 	}
 	if err != nil {
 		w.mu.Lock()
-		w.failed[label] = true
+		w.failed[label] = time.Now()
 		w.mu.Unlock()
 		w.happened()
 		return
@@ -427,7 +449,8 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 		}
 		switch kind {
 		case 0, 1:
-			link.Delay(func() time.Duration { return rand.N(200 * time.Millisecond) })
+			slow := []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second}[choose.IntN(3)]
+			link.Delay(func() time.Duration { return rand.N(slow) })
 			sleep(end, 10*lasting)
 		case 2:
 			link.Freeze()
@@ -451,11 +474,12 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 		case 7:
 			w.servers[s].ScriptFlush(context.Background())
 		case 8:
-			w.takeAway(s, []string{"s:a", "h:b", "w:a", "s:{s:a}"}[choose.IntN(4)])
+			w.takeAway(0, w.wanted(choose))
 		case 9:
 			w.takeAway(s, "")
 		}
 		link.Thaw()
+		link.Delay(latency)
 		link.Refuse(nil)
 		w.mu.Lock()
 		w.faults--
@@ -465,22 +489,40 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 	}
 }
 
+// latency is that of a network in good health.
+func latency() time.Duration { return rand.N(2 * time.Millisecond) }
+
+// wanted chooses a key for which somebody waits, if there is one.
+func (w *simulated) wanted(choose *rand.Rand) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := simKey(simFamilies[choose.IntN(3)], choose.IntN(simKeys))
+	for call := range w.waiting {
+		if !simNode(call.key) {
+			key = call.key
+		}
+	}
+	return key
+}
+
 // takeAway deletes a key, or everything, and excuses those who held it. Of a Redlock's
 // copies one may go, if the other two are there: it bears that.
 func (w *simulated) takeAway(s int, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range []string{"s:a", "s:{s:a}", "s:b", "h:a", "h:{s:a}", "h:b", "w:a", "w:{s:a}", "w:b", "q:a", "q:{s:a}", "q:b"} {
-		if gone := key == "" && (s > 0) == (k[0] == 'q') || key == k && s == 0; gone {
-			w.forgotten[k]++
-			for h := range w.leases {
-				if h.Key() == k {
-					h.lost = true
-				}
+	for i := range len(simFamilies) * simKeys {
+		k := simKey(simFamilies[i/simKeys], i%simKeys)
+		if key != k && (key != "" || (s > 0) != simNode(k)) {
+			continue
+		}
+		w.forgotten[k]++
+		for h := range w.leases {
+			if h.Key() == k {
+				h.lost = true
 			}
-			if key == "" && s == 0 {
-				delete(w.fences, k)
-			}
+		}
+		if key == "" && s == 0 {
+			delete(w.fences, k)
 		}
 	}
 	switch {
@@ -526,17 +568,17 @@ type picture struct {
 func (w *simulated) picture() []picture {
 	var all []picture
 	for i, rdb := range w.servers {
-		kinds := "shw"
+		families := simFamilies[:3]
 		if i > 0 {
-			kinds = "q"
+			families = simFamilies[3:]
 		}
 		p := picture{map[string]string{}, map[string]map[string]string{}, map[string]time.Duration{}}
 		pipe := rdb.Pipeline()
 		values, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
-		for _, kind := range kinds {
-			for _, name := range []string{"a", "{s:a}", "b"} {
-				key := string(kind) + ":" + name
-				if kind == 's' || kind == 'q' {
+		for _, family := range []byte(families) {
+			for n := range simKeys {
+				key := simKey(family, n)
+				if family == 's' || family == 'q' {
 					values[key] = pipe.Get(context.Background(), key)
 				} else {
 					hashes[key] = pipe.HGetAll(context.Background(), key)
@@ -646,8 +688,8 @@ func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 	for _, s := range servers {
 		for key, token := range s.tokens() {
 			label, _, _ := strings.Cut(token, "~")
-			if calm && w.failed[label] {
-				w.violated("%q is held by %s, an attempt that failed", key, token)
+			if since, failed := w.failed[label]; calm && failed && time.Since(since) > 5*time.Second {
+				w.violated("%q is held by %s, an attempt that failed %v ago", key, token, time.Since(since))
 			}
 		}
 	}
@@ -658,7 +700,7 @@ func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 func (w *simulated) lookForSleepers(servers []picture, calm bool, now time.Time) {
 	const bound = 9 * time.Second
 	for call := range w.waiting {
-		held := call.key[0] == 'q' // where split votes take their time
+		held := simNode(call.key) // where split votes take their time
 		for _, s := range servers {
 			_, there := s.tokens()[call.key]
 			held = held || there
