@@ -251,7 +251,11 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
-		if own, ok := h.form.(undoer); ok && cause != ErrReleased && cause != ErrClosed {
+		own, quorum := h.form.(undoer)
+		switch {
+		case cause == ErrMaxHold: // its key may have long to live yet
+			h.client.undo(h.form, h.token, h.until(), nil)
+		case quorum && cause != ErrReleased && cause != ErrClosed:
 			own.undo() // lost, but not everywhere
 		}
 	}

@@ -102,7 +102,7 @@ type Options struct {
 type Renew struct {
 	Every   time.Duration // default TTL/3; at least 1 ms, and less than the TTL
 	Max     int           // renewals before the lease is left to run out; 0 = no bound
-	MaxHold time.Duration // the lease ends this long after it began, renewed or not; 0 = no bound
+	MaxHold time.Duration // the lease ends this long after it began, renewed or not, and the lock is free then; 0 = no bound
 	Off     bool          // no renewal: the lease ends TTL after it began, unless extended by hand
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"testing"
@@ -196,5 +197,47 @@ func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 		}
 		_, _ = root.As("request").Mutex("orders", lock.Options{}).Lock(short)
 		r.must(held.Unlock(ctx))
+	})
+}
+
+// A dialer may not heed its context.
+func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		hangs := make(chan struct{})
+		r.over(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			<-hangs
+			return nil, net.ErrClosed
+		})
+		c, err := lock.New(r.via, lock.Config{})
+		r.must(err)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := c.Mutex("orders", lock.Options{}).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("got %v, want the deadline's error", err)
+		}
+		began := time.Now()
+		_ = c.Close()
+		if took := time.Since(began); took > 5*time.Second {
+			r.Errorf("Close took %v", took)
+		}
+		close(hangs)
+	})
+}
+
+func TestALockIsFreeAfterItsLongestHold(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		o := lock.Options{TTL: time.Hour, Renew: lock.Renew{MaxHold: time.Minute}}
+		for key, l := range map[string]lock.Locker{
+			"mutex": c.Mutex("mutex", o), "reentrant": c.Reentrant("reentrant", o), "fair": c.Fair("fair", o), "rw": c.RW("rw", o).Writer(),
+		} {
+			lease, err := l.Lock(ctx)
+			r.must(err)
+			<-lease.Context().Done()
+			time.Sleep(time.Second)
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrMaxHold) || r.rdb.Exists(ctx, key).Val() > 0 {
+				r.Errorf("%s ended with %v, and its key lives for %v", key, cause, r.rdb.PTTL(ctx, key).Val())
+			}
+		}
 	})
 }

@@ -226,7 +226,15 @@ func (s *stream) close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
-	s.workers.Wait()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.workers.Wait()
+	}()
+	select {
+	case <-over:
+	case <-time.After(closePatience): // a dialer of the caller's that does not heed its context
+	}
 	return s.client.Close()
 }
 
