@@ -1,0 +1,336 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+// This file is a second witness of what a load says. It knows nothing of the load
+// generator but its events: the servers tell it what they were told, by MONITOR, and
+// it works out who held what.
+
+// grant is a hold as a server saw it.
+type grant struct {
+	token      string
+	from, to   time.Time
+	lasting    bool
+	overlapped bool
+}
+
+// monitored works out the holds of the locks on one server from what MONITOR says.
+type monitored struct {
+	conn  net.Conn
+	ended chan struct{}
+
+	mu     sync.Mutex
+	grants map[string][]*grant // by key, in order
+}
+
+// lockKey is the name of a lock, and not of what stands beside it.
+var lockKey = regexp.MustCompile(`^load:\{[0-9a-f]+\}:[0-9]+$`)
+
+// monitor begins to listen to a server.
+func monitor(t *testing.T, addr string) *monitored {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &monitored{conn: conn, ended: make(chan struct{}), grants: map[string][]*grant{}}
+	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 1<<20)
+	if !lines.Scan() || lines.Text() != "+OK" {
+		t.Fatalf("MONITOR: %s", lines.Text())
+	}
+	go func() {
+		defer close(m.ended)
+		for lines.Scan() {
+			m.hear(lines.Text())
+		}
+	}()
+	return m
+}
+
+// stop has the witness take in all that the server had to say.
+func (m *monitored) stop(t *testing.T, addr string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	defer rdb.Close()
+	if err := rdb.Echo(t.Context(), "the end").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_ = m.conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	<-m.ended
+	_ = m.conn.Close()
+}
+
+// hear takes in a line: +1700000000.123456 [0 lua] "SET" "key" "value".
+func (m *monitored) hear(line string) {
+	at, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
+	_, rest, _ = strings.Cut(rest, "] ")
+	var words []string
+	for rest != "" {
+		word, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return
+		}
+		rest = strings.TrimPrefix(rest[len(word):], " ")
+		word, _ = strconv.Unquote(word)
+		words = append(words, word)
+	}
+	if len(words) < 2 || !lockKey.MatchString(words[1]) {
+		return
+	}
+	seconds, micros, _ := strings.Cut(at, ".")
+	s, _ := strconv.ParseInt(seconds, 10, 64)
+	us, _ := strconv.ParseInt(micros, 10, 64)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.do(time.Unix(s, us*1000), strings.ToUpper(words[0]), words[1], words[2:])
+}
+
+// do works out what a command means for a lock.
+func (m *monitored) do(at time.Time, command, key string, args []string) {
+	switch command {
+	case "SET":
+		if !slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "NX") }) || m.free(key) {
+			m.begin(key, args[0], at)
+		}
+	case "SETNX":
+		if m.free(key) {
+			m.begin(key, "", at)
+		}
+	case "DEL":
+		m.end(key, "", at)
+	case "HSET":
+		for i := 0; i+1 < len(args); i += 2 {
+			field, value := args[i], args[i+1]
+			reader, reads := strings.CutPrefix(field, "r:")
+			switch {
+			case field == "w":
+				m.begin(key, value[strings.LastIndex(value, ":")+1:], at)
+			case reads:
+				m.join(key, reader, at)
+			case strings.HasPrefix(field, "client-"):
+				m.begin(key, field, at)
+			}
+		}
+	case "HDEL":
+		for _, field := range args {
+			if reader, reads := strings.CutPrefix(field, "r:"); reads {
+				m.end(key, reader, at)
+			}
+			if field == "w" {
+				for _, g := range m.grants[key] {
+					if g.lasting && !g.overlapped {
+						g.to, g.lasting = at, false
+					}
+				}
+			}
+		}
+	}
+}
+
+func (m *monitored) free(key string) bool {
+	return !slices.ContainsFunc(m.grants[key], func(g *grant) bool { return g.lasting })
+}
+
+// begin notes that a token alone has a lock; a hand-over takes it from another.
+func (m *monitored) begin(key, token string, at time.Time) {
+	if i := slices.IndexFunc(m.grants[key], func(g *grant) bool { return g.lasting && g.token == token && token != "" }); i >= 0 {
+		return // again, or renewed
+	}
+	m.end(key, "", at)
+	m.grants[key] = append(m.grants[key], &grant{token: token, from: at, lasting: true})
+}
+
+// join notes that a token reads beside others.
+func (m *monitored) join(key, token string, at time.Time) {
+	for _, g := range m.grants[key] {
+		if g.lasting && g.token == token {
+			return
+		}
+	}
+	m.grants[key] = append(m.grants[key], &grant{token: token, from: at, lasting: true, overlapped: true})
+}
+
+// end notes that a token has a lock no longer, or that nobody has.
+func (m *monitored) end(key, token string, at time.Time) {
+	for _, g := range m.grants[key] {
+		if g.lasting && (token == "" || g.token == token) {
+			g.to, g.lasting = at, false
+		}
+	}
+}
+
+// slack is how far the clock that a server keeps may be behind.
+const slack = 5 * time.Millisecond
+
+// holds returns the grant of a token that covers a time.
+func (m *monitored) holds(key, token string, from, to time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.grants[key], func(g *grant) bool {
+		return (token == "" || g.token == token) && !g.from.After(from.Add(slack)) && (g.lasting || !g.to.Before(to.Add(-slack)))
+	})
+}
+
+func (m *monitored) count() (n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, all := range m.grants {
+		n += int64(len(all))
+	}
+	return n
+}
+
+// stay is a hold as its client saw it.
+type stay struct {
+	key, token string
+	shared     bool
+	from, to   time.Time
+}
+
+func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
+	for _, kind := range loadgen.Kinds() {
+		t.Run(strings.ReplaceAll(string(kind), "/", "-"), func(t *testing.T) {
+			n := 1
+			if kind == loadgen.Redlock {
+				n = 5
+			}
+			set := server.IndependentForTest(t, n)
+			on := loadgen.Servers{Power: set}
+			var witnesses []*monitored
+			for _, child := range set.Nodes() {
+				rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
+				defer rdb.Close()
+				on.Nodes = append(on.Nodes, rdb)
+				witnesses = append(witnesses, monitor(t, child.Addr()))
+			}
+			on.Redis = on.Nodes[0]
+			s := loadgen.Scenario{
+				Lock: loadgen.Lock{Kind: kind, TTL: 2 * time.Second}, Keys: loadgen.Keys{N: 2}, Clients: 12,
+				Hold: loadgen.Exp(3 * time.Millisecond), Think: loadgen.Exp(3 * time.Millisecond), Duration: 2 * time.Second,
+			}
+			switch kind {
+			case loadgen.RW, "classic/two-key-rw", "classic/stamp-rw":
+				s.Reads = 0.6
+			case loadgen.Reentrant:
+				s.Depth = 2
+			}
+			run, err := loadgen.New(on, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var mu sync.Mutex
+			began := map[int]loadgen.Event{}
+			var stays []stay
+			told := 0
+			run.Listen(func(e loadgen.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch e.Kind {
+				case loadgen.Acquired:
+					began[e.Client] = e
+				case loadgen.Released, loadgen.Expired, loadgen.Lost, loadgen.Failed:
+					if e.Token == "" && e.Kind == loadgen.Failed {
+						return // an attempt, not a hold
+					}
+					a := began[e.Client]
+					stays = append(stays, stay{a.Key, a.Token, a.Shared, a.At, a.At.Add(e.Took)})
+				case loadgen.Overlapped:
+					told++
+				}
+			})
+			if err := run.Start(); err != nil {
+				t.Fatal(err)
+			}
+			<-run.Done()
+			if err := run.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for i, w := range witnesses {
+				w.stop(t, set.Nodes()[i].Addr())
+			}
+			m := run.Metrics()
+			if int64(len(stays)) != m.Acquired || m.Acquired < 50 {
+				t.Errorf("the report has %d holds, the events %d", m.Acquired, len(stays))
+			}
+			if overlaps := overlapping(stays); overlaps != m.WorkOverlap.Count || int64(told) != m.Overlap.Count {
+				t.Errorf("the report has %d overlaps of work and %d of leases, the events show %d and %d", m.WorkOverlap.Count, m.Overlap.Count, overlaps, told)
+			}
+			if kind == "classic/two-key-rw" || kind == "classic/stamp-rw" || kind == "classic/getset" || kind == "classic/counted" {
+				return // what they store is not one key with one holder
+			}
+			for _, h := range stays {
+				votes := 0
+				for _, w := range witnesses {
+					if w.holds(h.key, h.token, h.from, h.to) {
+						votes++
+					}
+				}
+				if votes <= n/2 {
+					t.Errorf("%s had %s from %s to %s: %d of %d servers say so", h.token, h.key, h.from.Format("05.000000"), h.to.Format("05.000000"), votes, n)
+				}
+			}
+			// Some are granted to clients that are called off at the end.
+			if granted := witnesses[0].count(); n == 1 && (granted < m.Acquired || granted > m.Acquired+int64(s.Clients)) {
+				t.Errorf("the report has %d holds, the server granted %d", m.Acquired, granted)
+			}
+		})
+	}
+}
+
+// overlapping counts the holds that began while another went on which excludes them.
+func overlapping(all []stay) (n int64) {
+	slices.SortFunc(all, func(a, b stay) int { return a.from.Compare(b.from) })
+	for i, h := range all {
+		for _, before := range all[:i] {
+			if before.key == h.key && before.to.After(h.from) && !(before.shared && h.shared) {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+func TestTheSecondWitnessSeesWhatIsWrong(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
+	m := &monitored{grants: map[string][]*grant{}}
+	for i, line := range []string{
+		`"SET" "load:{00000000}:1" "a" "NX" "PX" "500"`, `"SET" "load:{00000000}:1" "b" "NX" "PX" "500"`,
+		`"DEL" "load:{00000000}:1"`, `"SET" "load:{00000000}:1" "b" "NX" "PX" "500"`,
+	} {
+		m.hear(fmt.Sprintf(`+1.%06d [0 lua] %s`, 100_000*i, line))
+	}
+	for _, c := range []struct {
+		token    string
+		from, to int
+		want     bool
+	}{{"a", 10, 190, true}, {"a", 10, 250, false}, {"b", 150, 190, false}, {"b", 310, 900, true}} {
+		if got := m.holds("load:{00000000}:1", c.token, at(c.from), at(c.to)); got != c.want {
+			t.Errorf("%s from %d to %d: %t", c.token, c.from, c.to, got)
+		}
+	}
+	if n := overlapping([]stay{{"k", "", false, at(0), at(10)}, {"k", "", false, at(9), at(20)}, {"k", "", false, at(20), at(30)}}); n != 1 {
+		t.Errorf("%d overlaps", n)
+	}
+}
