@@ -1,0 +1,342 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
+	began := time.Unix(100, 0)
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	for how, of := range map[outcome]func(Metrics) int64{
+		timedOut:  func(m Metrics) int64 { return m.TimedOut },
+		refused:   func(m Metrics) int64 { return m.Refused },
+		failed:    func(m Metrics) int64 { return m.Errors },
+		calledOff: func(m Metrics) int64 { return m.CutOff },
+	} {
+		r := newRecorder(began)
+		r.join(0)
+		r.join(1)
+		r.arrive(0, at(1), false)
+		r.acquire(0, at(3), 2*time.Second)
+		r.arrive(1, at(2), true)
+		if m := r.metrics(at(4)); m.Fairness.Starved != 2*time.Second || m.Waiting != 1 || m.Late != 1 {
+			t.Errorf("while it waits: %+v", m)
+		}
+		if m := r.metrics(at(9)); m.Fairness.Starved != 7*time.Second {
+			t.Errorf("who waits since 7 s is not the longest: %s", m.Fairness.Starved)
+		}
+		r.giveUp(1, at(7), how, errors.New("because"))
+		m := r.metrics(at(20))
+		if of(m) != 1 || m.TimedOut+m.Refused+m.Errors+m.CutOff != 1 || m.Waiting != 0 || m.Idle != 1 {
+			t.Errorf("outcome %d: %+v", how, m)
+		}
+		if m.Fairness.Starved != 5*time.Second || m.Wait.Max != 5*time.Second || m.Wait.Count != 2 || m.Wait.Censored != 1 {
+			t.Errorf("outcome %d: it waited for 5 s: %+v %+v", how, m.Wait, m.Fairness)
+		}
+		if m.Fairness.Jain != 0.5 { // one of two got everything
+			t.Errorf("Jain %g", m.Fairness.Jain)
+		}
+	}
+}
+
+func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
+	for how, of := range map[outcome]func(Metrics) int64{
+		released: func(m Metrics) int64 { return m.Released }, expired: func(m Metrics) int64 { return m.Expired },
+		lost: func(m Metrics) int64 { return m.Lost }, abandoned: func(m Metrics) int64 { return m.Abandoned },
+		crashed: func(m Metrics) int64 { return m.Abandoned }, unconfirmed: func(m Metrics) int64 { return m.Unconfirmed },
+	} {
+		r := newRecorder(time.Unix(0, 0))
+		r.join(0)
+		r.arrive(0, time.Unix(0, 0), false)
+		r.acquire(0, time.Unix(1, 0), time.Second)
+		r.end(0, how, 3*time.Second, errors.New("because"))
+		m := r.metrics(time.Unix(5, 0))
+		if of(m) != 1 || m.Released+m.Expired+m.Lost+m.Abandoned+m.Unconfirmed != 1 || m.Held.Max != 3*time.Second || m.Holding != 0 || m.Idle != 1 {
+			t.Errorf("outcome %d: %+v", how, m)
+		}
+	}
+}
+
+func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
+	th := onStage(t)
+	var gaps []time.Duration
+	th.handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
+	first := th.enters(party{client: 1}, 0, 10_000)
+	th.want(0, &attempt{client: 2, asked: th.at(50), ctx: t.Context()})
+	th.leave(first, th.at(100))
+	second := th.enter(0, party{client: 2, asked: th.at(50)}, term{th.clock, th.at(20_000)}, th.at(130))
+	th.leave(second, th.at(200))
+	th.enters(party{client: 3}, 300, 30_000) // it came when the key was free
+	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
+		t.Errorf("hand-offs %v, want 30ms", gaps)
+	}
+	// Held for 100 + 70 ms, and since 300 ms.
+	th.at(500)
+	m := Metrics{Elapsed: 500 * time.Millisecond}
+	th.judge(&m, th.clock.now)
+	if m.Utilisation < 0.739 || m.Utilisation > 0.741 {
+		t.Errorf("held %.3f of the time, want 0.740", m.Utilisation)
+	}
+}
+
+func TestAStreakCountsWhileOthersWait(t *testing.T) {
+	th := onStage(t)
+	for i := range 3 {
+		th.leave(th.enters(party{client: 1}, 100*i, 10_000), th.at(100*i+50))
+	}
+	if m := th.judged(); m.Fairness.Streak != 0 {
+		t.Errorf("nobody else waits, but a streak of %d", m.Fairness.Streak)
+	}
+	th.want(0, &attempt{client: 9, asked: th.at(400), ctx: t.Context()})
+	for i := range 2 {
+		th.leave(th.enters(party{client: 2}, 500+100*i, 10_000), th.at(550+100*i))
+	}
+	if m := th.judged(); m.Fairness.Streak != 2 {
+		t.Errorf("a streak of %d, want 2", m.Fairness.Streak)
+	}
+}
+
+func TestWorkOverlapsAreCountedWhateverTheLeasesSay(t *testing.T) {
+	th := onStage(t)
+	first := th.enters(party{client: 1}, 0, 1000)
+	second := th.enters(party{client: 2}, 1500, 2500) // by right, while the first works on
+	reader := th.enters(party{client: 3, shared: true}, 1600, 2600)
+	th.leave(first, th.at(2000))
+	th.leave(second, th.at(2100))
+	th.leave(reader, th.at(2200))
+	m := th.judged()
+	if m.WorkOverlap.Count != 2 || m.WorkOverlap.Longest != 500*time.Millisecond || m.Overlap.Count != 1 || m.Overlap.Longest != 500*time.Millisecond {
+		t.Errorf("work %+v, leases %+v", m.WorkOverlap, m.Overlap)
+	}
+	kinds := map[EventKind]int{}
+	for _, e := range m.Evidence {
+		kinds[e.Violation]++
+	}
+	if kinds[WorkOverlapped] != 1 || kinds[Overlapped] != 1 {
+		t.Errorf("one of each is told: %v", kinds)
+	}
+}
+
+func TestAClientIsOvertakenOnlyByOneThatCameWhenItWasInTheQueue(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		refused, came int // ms
+		gone          bool
+		want          int64
+	}{
+		{"long in the queue", 100, 3000, false, 1},
+		{"in flight", 100, 2000, false, 0},
+		{"it came later", 2500, 2400, false, 0},
+		{"it waits no longer", 100, 3000, true, 0},
+	} {
+		th := onStage(t)
+		th.inOrder = true
+		ctx, leave := context.WithCancel(t.Context())
+		th.want(0, &attempt{client: 1, asked: th.at(50), ctx: ctx})
+		th.queued(0, 1, th.at(c.refused))
+		if c.gone {
+			leave()
+		}
+		th.enters(party{client: 2}, c.came, 10_000)
+		th.settle(th.clock.now, func(int, time.Time, time.Time) bool { return false })
+		if m := th.judged(); m.Overtaken != c.want || m.Verdict(Scenario{Lock: Lock{Kind: Fair}}).Safe == (c.want > 0) && m.Acquired > 0 {
+			t.Errorf("%s: %d", c.name, m.Overtaken)
+		}
+		leave()
+	}
+}
+
+func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
+	at := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
+	for _, c := range []struct {
+		name   string
+		client int
+		begin  func(*disturbances)
+		want   bool
+	}{
+		{"nothing", 1, func(*disturbances) {}, false},
+		{"its own fault", 1, func(d *disturbances) { d.begin("cut", 1, at(11)); d.end("cut", 1, at(12)) }, true},
+		{"one that lasts", 1, func(d *disturbances) { d.begin("cut", 1, at(1)) }, true},
+		{"somebody else's", 1, func(d *disturbances) { d.begin("cut", 2, at(11)); d.end("cut", 2, at(12)) }, false},
+		{"a server's", 1, func(d *disturbances) { d.begin("node-down", everybody, at(11)); d.end("node-down", everybody, at(12)) }, true},
+		{"long before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(7.9)) }, false},
+		{"just before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(8.1)) }, true},
+		{"later", 1, func(d *disturbances) { d.begin("cut", 1, at(15.1)) }, false},
+		{"a stall", 1, func(d *disturbances) { d.overslept(at(11), at(12)) }, true},
+		{"a silent server", 1, func(d *disturbances) { d.asked(at(10), at(11), at(12), time.Millisecond, nil) }, true},
+		{"a lock is for everybody", everybody, func(d *disturbances) { d.begin("cut", 2, at(11)) }, true},
+	} {
+		d := &disturbances{aftermath: 2 * time.Second}
+		c.begin(d)
+		if got := d.explain(c.client, at(10), at(15)); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+func TestAnOutageIsWhatNoFaultExplains(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
+	d := &disturbances{aftermath: time.Second}
+	d.asked(at(0), at(0), at(400), 10*time.Millisecond, nil) // too short for a word
+	d.asked(at(1000), at(1100), at(2100), 10*time.Millisecond, errors.New("refused"))
+	d.asked(at(2100), at(2100), at(2700), 10*time.Millisecond, nil)
+	if d.outage.Total != 1600*time.Millisecond || d.outage.Longest != 1100*time.Millisecond || d.outage.Error != "refused" {
+		t.Errorf("%+v", d.outage)
+	}
+	d.begin(string(NodeDown), everybody, at(5000))
+	d.asked(at(5000), at(5000), at(7000), 10*time.Millisecond, errors.New("down"))
+	d.replaced(at(5000), at(7000))
+	if d.outage.Total != 1600*time.Millisecond || d.outage.Lost != 0 {
+		t.Errorf("a fault of the scenario counts: %+v", d.outage)
+	}
+}
+
+func TestThresholdsCompareAsTheySay(t *testing.T) {
+	for op, want := range map[string][3]bool{ // of 1, 2 and 3 with 2
+		"==": {false, true, false}, "!=": {true, false, true}, "<": {true, false, false},
+		"<=": {true, true, false}, ">": {false, false, true}, ">=": {false, true, true},
+	} {
+		for i, v := range []int64{1, 2, 3} {
+			if got := (Threshold{"stuck.count", op, 2}).Met(Metrics{Stuck: v}); got != want[i] {
+				t.Errorf("%d %s 2: %t", v, op, got)
+			}
+		}
+	}
+}
+
+func TestEachFigureHasItsOwnName(t *testing.T) {
+	l := func(base int) Latency {
+		d := func(i int) time.Duration { return time.Duration(base+i) * time.Second }
+		return Latency{Count: 1, Mean: d(1), P50: d(2), P90: d(3), P95: d(4), P99: d(5), P999: d(6), Max: d(7)}
+	}
+	m := Metrics{Wait: l(10), Service: l(20), Held: l(30), Handoff: l(40), RenewLate: l(50)}
+	for name, base := range map[string]int{"wait": 10, "release": 20, "held": 30, "hand-off": 40, "renewal-late": 50} {
+		for i, what := range []string{"mean", "p50", "p90", "p95", "p99", "p99.9", "max"} {
+			of, known := measureOf(name + "." + what)
+			if !known || of.of(m) != float64(base+i+1) {
+				t.Errorf("%s.%s is %g, want %d", name, what, of.of(m), base+i+1)
+			}
+		}
+	}
+	for _, name := range MeasureNames() {
+		of, _ := measureOf(name)
+		if of.from != nil && (Threshold{name, ">=", 0}).Met(Metrics{}) {
+			t.Errorf("%s of nothing is met", name)
+		}
+	}
+}
+
+func TestTheHistogramHasEachPercentile(t *testing.T) {
+	h := newHistogram()
+	for i := 1; i <= 10_000; i++ {
+		h.add(time.Duration(i) * time.Millisecond)
+	}
+	l := h.latency()
+	for name, c := range map[string][2]time.Duration{
+		"p50": {l.P50, 5000}, "p90": {l.P90, 9000}, "p95": {l.P95, 9500}, "p99": {l.P99, 9900}, "p99.9": {l.P999, 9990}, "max": {l.Max, 10_000}, "mean": {l.Mean, 5000},
+	} {
+		want := c[1] * time.Millisecond
+		if diff := (c[0] - want).Abs(); diff > want/100 {
+			t.Errorf("%s is %s, want %s", name, c[0], want)
+		}
+	}
+}
+
+func TestAForeignUnlockOfASoundLockIsAViolation(t *testing.T) {
+	for kind, safe := range map[Kind]bool{Mutex: false, "classic/blind-delete": true} {
+		if v := (Metrics{Acquired: 1, Foreign: 1}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
+			t.Errorf("%s: %+v", kind, v)
+		}
+	}
+	for name, m := range map[string]Metrics{
+		"untold": {Untold: 1}, "lost": {LostAlone: 1}, "overtaken": {Overtaken: 1}, "number": {NumberFell: 1}, "overlap": {Overlap: Overlap{Count: 2, Excused: 1}},
+	} {
+		m.Acquired = 1
+		if m.Verdict(Scenario{}).Safe {
+			t.Errorf("%s counts as safe", name)
+		}
+	}
+	if !(Metrics{Acquired: 1, Overlap: Overlap{Count: 2, Excused: 2}}).Verdict(Scenario{}).Safe {
+		t.Error("what is excused counts as a violation")
+	}
+}
+
+func TestDistributionsHaveTheirParameters(t *testing.T) {
+	const n = 20_000
+	ms := time.Millisecond
+	for _, c := range []struct {
+		d              Dist
+		p50, p99, mean time.Duration
+	}{
+		{Const(20 * ms), 20 * ms, 20 * ms, 20 * ms},
+		{Exp(20 * ms), 13_863 * time.Microsecond, 92_103 * time.Microsecond, 20 * ms},
+		{Uniform(10*ms, 50*ms), 30 * ms, 49_600 * time.Microsecond, 30 * ms},
+		{LogNormal(20*ms, 400*ms), 20 * ms, 400 * ms, 0},
+		{Bimodal(5*ms, 500*ms, 0.05), 5 * ms, 500 * ms, 29_750 * time.Microsecond},
+	} {
+		r := rand.New(rand.NewPCG(1, 2))
+		h := newHistogram()
+		for range n {
+			h.add(c.d.draw(r))
+		}
+		near := func(got, want time.Duration, by float64) bool {
+			return (got - want).Abs() <= time.Duration(by*float64(want))
+		}
+		if l := h.latency(); !near(l.P50, c.p50, 0.04) || !near(l.P99, c.p99, 0.1) || c.mean > 0 && !near(l.Mean, c.mean, 0.05) {
+			t.Errorf("%s: p50 %s, p99 %s, mean %s", c.d, l.P50, l.P99, l.Mean)
+		}
+	}
+}
+
+func TestJitterGoesBothWays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := across(t)
+		w.slow(100*time.Millisecond, 30*time.Millisecond)
+		least, most := time.Hour, time.Duration(0)
+		for range 500 {
+			w.mu.Lock()
+			lag := w.lag()
+			w.mu.Unlock()
+			least, most = min(least, lag), max(most, lag)
+		}
+		if least < 70*time.Millisecond || least > 75*time.Millisecond || most > 130*time.Millisecond || most < 125*time.Millisecond {
+			t.Errorf("from %s to %s, want 70 to 130 ms", least, most)
+		}
+	})
+}
+
+func TestFilesAreInTheirUnits(t *testing.T) {
+	r := Report{Seconds: []Second{{Acquired: 7, Wait: Latency{P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Second, Max: 4 * time.Second}}}}
+	var file strings.Builder
+	if err := r.WriteCSV(&file); err != nil {
+		t.Fatal(err)
+	}
+	if want := "second,acquired,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,7,1.5,2,3000,4000\n"; file.String() != want {
+		t.Errorf("got  %s\nwant %s", file.String(), want)
+	}
+	h := newHistogram()
+	for _, ms := range []int{1, 40, 40, 400} {
+		h.add(time.Duration(ms) * time.Millisecond)
+	}
+	counts, sum := h.buckets()
+	for i, bound := range bounds() {
+		want := int64(0)
+		for _, at := range []float64{0.001, 0.04, 0.04, 0.4} {
+			if at <= bound {
+				want++
+			}
+		}
+		if counts[i] != want {
+			t.Errorf("%d waits up to %g s, want %d", counts[i], bound, want)
+		}
+	}
+	if sum < 0.475 || sum > 0.487 {
+		t.Errorf("the sum is %g s, want 0.481", sum)
+	}
+}
