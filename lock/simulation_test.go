@@ -81,6 +81,7 @@ type simulated struct {
 	fences    map[string]int64
 	forgotten map[string]int       // how often a key was taken away, by server and key
 	failed    map[string]time.Time // when attempts came to nothing, by label
+	wants     map[string]string    // the key of an attempt, by label
 	waiting   map[*simWait]bool
 	free      map[string]time.Time // since when a key is free though somebody waits
 	faults    int                  // under way
@@ -115,7 +116,7 @@ type simWait struct {
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
 	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
-		forgotten: map[string]int{}, failed: map[string]time.Time{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, healthy: time.Now()}
+		forgotten: map[string]int{}, failed: map[string]time.Time{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -242,7 +243,7 @@ func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Loc
 
 // act is the life of an actor.
 func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embedded []*server.Embedded) {
-	kinds := []string{"mutex", "mutex", "fair", "reentrant", "read", "write", "redlock"}
+	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "read", "write", "redlock"}
 	for n := 1; ; n++ {
 		if !sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(20*time.Second))) {
 			return
@@ -257,7 +258,7 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 		}
 		w.attempts++
 		w.mu.Unlock()
-		if choose.IntN(60) == 0 {
+		if choose.IntN(40) == 0 {
 			w.restart(p, embedded)
 			continue
 		}
@@ -288,6 +289,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 	defer cancel()
 	w.mu.Lock()
 	before := w.forgotten[key]
+	w.wants[label] = key
 	w.mu.Unlock()
 	var lease *lock.Lease
 	var err error
@@ -412,6 +414,23 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	calm := w.faults == 0 && time.Since(w.healthy) > 5*time.Second
 	w.mu.Unlock()
 	prefix := fmt.Sprintf("p%d.%d.", p.number, p.generation)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	for i, kind := range []string{"mutex", "fair", "reentrant", "write", "redlock"} { // it is at work
+		busy.Go(func() {
+			label := p.label(90_000_000 + i)
+			l, key := p.locker(kind, label, i%simKeys, lock.Options{TTL: w.scale * time.Minute, Fence: true})
+			w.mu.Lock()
+			w.wants[label] = key
+			w.mu.Unlock()
+			short, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if lease, err := l.TryLock(short); err == nil {
+				_ = lease.Unlock(short)
+			}
+		})
+	}
+	time.Sleep(rand.N(5 * time.Millisecond))
 	err := errors.Join(p.client.Close(), p.quorum.Close())
 	w.mu.Lock()
 	calm = calm && w.faults == 0
@@ -616,7 +635,7 @@ func (p picture) tokens() map[string]string {
 				all[key] = field[2:]
 			case field == "w" && lasts(value, 0):
 				all[key] = value[strings.LastIndexByte(value, ':')+1:]
-			case strings.Contains(field, "~"):
+			case strings.Contains(field, "~") && !strings.HasPrefix(field, "r:"):
 				all[key] = field
 			}
 		}
@@ -688,6 +707,9 @@ func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 	for _, s := range servers {
 		for key, token := range s.tokens() {
 			label, _, _ := strings.Cut(token, "~")
+			if wanted := w.wants[label]; wanted != key {
+				w.violated("%q is held by %s, who wants %q", key, token, wanted)
+			}
 			if since, failed := w.failed[label]; calm && failed && time.Since(since) > 5*time.Second {
 				w.violated("%q is held by %s, an attempt that failed %v ago", key, token, time.Since(since))
 			}
