@@ -104,7 +104,6 @@ type simLease struct {
 	kind, owner string
 	shared      bool
 	lost        bool // the simulation has taken its key away
-	until       time.Time
 }
 
 // simWait is a call of Lock under way.
