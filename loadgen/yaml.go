@@ -417,9 +417,7 @@ func (s Scenario) Marshal() []byte {
 	if s.Rate > 0 {
 		line("rate", rateText(s.Rate))
 	}
-	if s.Arrivals != Even {
-		line("arrivals", string(s.Arrivals))
-	}
+	line("arrivals", string(s.Arrivals))
 	line("hold", s.Hold.String())
 	line("think", s.Think.String())
 	if s.Reads > 0 {
