@@ -115,8 +115,8 @@ func (c *client) round(halt, stay context.Context, next choice, came arrival) (o
 func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate fate) (outcome, error) {
 	f := c.fleet
 	kept := l.Valid()
-	if inner, ok := l.(interface{ unwind(context.Context) bool }); ok && fate != crashing && fate != forgetting {
-		kept = inner.unwind(halt) && kept
+	if inner, ok := l.(interface{ unwind() bool }); ok && fate != crashing && fate != forgetting {
+		kept = inner.unwind() && kept
 	}
 	left := time.Now()
 	if fate != crashing && fate != forgetting {

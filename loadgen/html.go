@@ -77,8 +77,11 @@ func (r Report) marks() []mark {
 	return all
 }
 
-// whole are the seconds that were not cut short.
+// whole are the seconds that were not cut short, if there is one.
 func (r Report) whole() []Second {
+	if r.Metrics.Elapsed < time.Second {
+		return r.Seconds
+	}
 	return r.Seconds[:min(len(r.Seconds), int(r.Metrics.Elapsed/time.Second))]
 }
 

@@ -191,10 +191,10 @@ type nested struct {
 	inner       []*lock.Lease
 }
 
-// unwind leaves as often as was entered, but for once, and reports whether the lock
-// was still held.
-func (n *nested) unwind(halt context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
+// unwind leaves as often as was entered, but for once, for no longer than the lease
+// lasts, and reports whether the lock was still held.
+func (n *nested) unwind() bool {
+	ctx, cancel := context.WithTimeout(n.Context(), releaseWithin)
 	defer cancel()
 	return n.leaveInner(ctx) == nil || n.Valid()
 }

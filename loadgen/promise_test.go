@@ -53,9 +53,9 @@ type freedEarly struct {
 	rdb *redis.Client
 }
 
-func (f freedEarly) unwind(ctx context.Context) bool {
-	f.rdb.Del(ctx, f.Key())
-	return f.nested.unwind(ctx)
+func (f freedEarly) unwind() bool {
+	f.rdb.Del(f.Context(), f.Key())
+	return f.nested.unwind()
 }
 
 // stack is a queue that serves those first who came last.
