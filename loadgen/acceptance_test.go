@@ -34,7 +34,7 @@ func hardship(kind Kind) Scenario {
 		Faults: []Fault{
 			{At: 500 * time.Millisecond, Kind: Crash, Clients: 2, For: 2 * time.Second},
 			{At: 1500 * time.Millisecond, Kind: Cut, Clients: 2, For: 2 * time.Second},
-			{At: 2500 * time.Millisecond, Kind: CutReplies, For: 1500 * time.Millisecond},
+			{At: 2500 * time.Millisecond, Kind: CutReplies, Clients: 3, For: 1500 * time.Millisecond},
 			{At: 3 * time.Second, Kind: Slow, Clients: 3, Delay: 30 * time.Millisecond, Jitter: 20 * time.Millisecond, For: 2 * time.Second},
 			{At: 3500 * time.Millisecond, Kind: ScriptFlush},
 			{At: 4 * time.Second, Kind: Greedy, Clients: 2, For: time.Second},

@@ -85,6 +85,24 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	}
 }
 
+func TestUtilisationIsTheMeanOfTheKeysThatWereWanted(t *testing.T) {
+	clock := &clock{time.Unix(0, 0)}
+	at := func(ms int) time.Time {
+		clock.now = time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond)
+		return clock.now
+	}
+	o := newOracle([]string{"a", "b", "nobody's"}, time.Hour)
+	a := o.enter(0, party{}, always{}, at(0))
+	b := o.enter(1, party{}, always{}, at(0))
+	o.leave(a, at(100))
+	o.leave(b, at(300))
+	m := Metrics{Elapsed: 400 * time.Millisecond}
+	o.judge(&m, at(400))
+	if m.Utilisation != 0.5 {
+		t.Errorf("held for 1/4 and 3/4 of the time: %g", m.Utilisation)
+	}
+}
+
 func TestAStreakCountsWhileOthersWait(t *testing.T) {
 	th := onStage(t)
 	for i := range 3 {
