@@ -252,7 +252,7 @@ func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hanging.Continue()
-	for _, command := range [][]string{{"list"}, {"inspect", c.moving(0)}, {"doctor", "--for", "500ms"}, {"watch", "--for", "2s"}} {
+	for _, command := range [][]string{{"list"}, {"inspect", c.moving(0)}, {"doctor", "--for", "500ms"}, {"watch", "--for", (2 * timeoutOfTrouble).String()}} {
 		began := time.Now()
 		got := c.run(t, command...)
 		if took := time.Since(began); took > 3*timeoutOfTrouble {

@@ -63,19 +63,32 @@ func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
 		if kind == Redlock {
 			on = five
 		}
-		all.Go(func() { endure(t, on, hardship(kind)) })
+		all.Go(func() {
+			// By chance, a short run may be spared one of its faults.
+			for try := 1; ; try++ {
+				spared := endure(t, on, hardship(kind))
+				if len(spared) == 0 || t.Failed() {
+					return
+				}
+				if try == 5 {
+					t.Errorf("%s: five runs had no %v: the test proves nothing about it", kind, spared)
+					return
+				}
+			}
+		})
 	}
 	all.Wait()
 }
 
-func endure(t *testing.T, on Servers, s Scenario) {
+// endure runs a scenario, checks that the lock held, and returns what it was spared.
+func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 	r, err := New(on, s)
 	if err == nil {
 		err = r.Start()
 	}
 	if err != nil {
 		t.Error(err)
-		return
+		return nil
 	}
 	<-r.Done()
 	if err := r.Close(); err != nil {
@@ -94,16 +107,17 @@ func endure(t *testing.T, on Servers, s Scenario) {
 	}
 	for _, f := range s.Faults {
 		if struck[f.Kind] == 0 {
-			t.Errorf("%s: %s never struck: the test proves nothing about it", s.Lock.Kind, f.Kind)
+			spared = append(spared, string(f.Kind))
 		}
 	}
 	if m.Abandoned == 0 {
-		t.Errorf("%s: nobody crashed in a hold", s.Lock.Kind)
+		spared = append(spared, "crash in a hold")
 	}
 	keys, err := on.Redis.Keys(context.Background(), r.Scenario().Keys.Prefix+"*").Result()
 	if err != nil || len(keys) > 0 {
 		t.Errorf("%s: keys left behind: %q %v", s.Lock.Kind, keys, err)
 	}
+	return spared
 }
 
 // careless is an identity that locks like a Mutex and unlocks by DEL.

@@ -173,7 +173,7 @@ func (o *owner) run(ctx context.Context) error {
 			return nil
 		}
 		held, since = now, time.Now()
-		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+		time.Sleep(time.Duration(rand.IntN(6000)) * time.Microsecond)
 	}
 }
 
