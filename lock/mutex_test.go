@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -405,6 +406,7 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 		lease, err = c.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
 		r.must(err)
 		<-lease.Context().Done()
+		synctest.Wait() // events are told by a goroutine of their own
 		if got, want := diary.story(), "[acquired contended renewed released acquired expired]"; got != want {
 			r.Errorf("the story is %s, want %s", got, want)
 		}
