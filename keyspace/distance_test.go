@@ -82,7 +82,7 @@ func TestAFarServerIsKnownSoon(t *testing.T) {
 		if snap.Complete {
 			break
 		}
-		if took := time.Since(began); took > 30*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Fatalf("%d of %d keys after %v", snap.Cost.Scanned, snap.Cost.Keys, took)
 		}
 		time.Sleep(10 * time.Millisecond)
