@@ -224,8 +224,9 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 			}
 		}
 	}
-	// The connection of the test itself says hello, too.
-	if diff := m.Commands - sent; diff < -5 || diff > 5 {
+	// The connections of the test itself say hello, too, and from Redis 7.2 on which
+	// library they are of.
+	if diff := m.Commands - sent; diff < -10 || diff > 10 {
 		t.Errorf("%d commands by our count, %d by the server's: %v", m.Commands, sent, calls)
 	}
 	// Attempts that are called off at the end are nobody's, but are undone.

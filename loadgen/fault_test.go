@@ -102,7 +102,8 @@ func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rdb := piped(t)
 			r := started(t, rdb, Scenario{
-				Clients: 4, Keys: Keys{N: 1}, Seed: 3, Hold: Const(50 * time.Millisecond), Think: Const(10 * time.Millisecond),
+				Clients: 4, Keys: Keys{N: 1}, Seed: 3, Hold: Const(70 * time.Millisecond), Think: Const(10 * time.Millisecond),
+				// Not at the end of a hold: in fake time these are at multiples of 70 ms.
 				Lock: Lock{Fence: true, TTL: time.Second}, Faults: []Fault{{At: 5 * time.Second, Kind: kind}},
 			})
 			time.Sleep(20 * time.Second)
