@@ -150,23 +150,13 @@ func (s *stream) pass(out []byte, queue []*command) {
 // dial has go-redis connect and log in, with all the ways it knows, and takes
 // the connection over.
 func (s *stream) dial() (*session, error) {
-	var conn net.Conn
-	var forget func() bool
+	first := &firstConn{alive: s.alive, dial: s.options.Dialer}
 	o := s.options
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := s.options.Dialer(ctx, network, addr)
-		if err == nil {
-			conn, forget = c, context.AfterFunc(s.alive, func() { c.Close() })
-		}
-		return c, err
-	}
+	o.Dialer = first.Dial
 	client := redis.NewClient(&o)
 	login := client.Conn()
 	hangUp := func() {
-		if conn != nil {
-			forget()
-			conn.Close()
-		}
+		first.Close()
 		login.Close()
 		client.Close()
 	}
@@ -175,6 +165,7 @@ func (s *stream) dial() (*session, error) {
 		hangUp()
 		return nil, s.cause(err)
 	}
+	conn := first.Conn()
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		hangUp()
 		return nil, s.cause(err)
@@ -182,6 +173,54 @@ func (s *stream) dial() (*session, error) {
 	x := newSession(s, conn, hangUp)
 	s.workers.Go(x.serve)
 	return x, nil
+}
+
+// firstConn is a dialer for exactly one connection. go-redis dials in a goroutine
+// that may outlive the call that asked for it, so its methods may be called
+// concurrently.
+type firstConn struct {
+	alive context.Context
+	dial  func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	mu     sync.Mutex
+	conn   net.Conn
+	forget func() bool // stops watching alive
+	closed bool
+}
+
+// Dial connects. The connection ends with alive at the latest. Once Dial has
+// returned a connection, it returns errors.
+func (f *firstConn) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := f.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed || f.conn != nil {
+		c.Close()
+		return nil, net.ErrClosed
+	}
+	f.conn, f.forget = c, context.AfterFunc(f.alive, func() { c.Close() })
+	return c, nil
+}
+
+// Conn returns the connection, nil if there is none.
+func (f *firstConn) Conn() net.Conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.conn
+}
+
+// Close ends the connection, also one that a running Dial is about to make.
+func (f *firstConn) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if f.conn != nil {
+		f.forget()
+		f.conn.Close()
+	}
 }
 
 // cause returns why a connection ended with err: by its fault or by ours.

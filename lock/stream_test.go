@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -171,4 +173,41 @@ func TestCloseWaitsForNothing(t *testing.T) {
 			r.Errorf("Close took %v", took)
 		}
 	})
+}
+
+// A dial may take longer than the client lives. Its connection is closed then.
+func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
+	near, far := net.Pipe()
+	t.Cleanup(func() { far.Close() })
+	entered, made := make(chan struct{}), make(chan struct{})
+	rdb := redis.NewClient(&redis.Options{
+		MaxRetries: -1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			close(entered)
+			<-made
+			return near, nil
+		},
+	})
+	t.Cleanup(func() { rdb.Close() })
+	c, err := lock.New(rdb, lock.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := make(chan error, 1)
+	go func() {
+		_, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+		tried <- err
+	}()
+	<-entered
+	go close(made) // races with Close, as a connection on its way does
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-tried; err == nil {
+		t.Error("a closed client gave a lock")
+	}
+	far.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection made after Close gave %v, want EOF", err)
+	}
 }
