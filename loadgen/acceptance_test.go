@@ -96,7 +96,7 @@ func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 	}
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Overlap.Count+m.LateWork.Count+m.Corrupt+m.Foreign+m.Stuck != 0 || m.Acquired < 100 || !m.Verdict(s).Safe {
+	if m.Overlap.Count+m.LateWork.Count+m.Corrupt+m.Foreign+m.Stuck != 0 || m.Acquired < 30 || !m.Verdict(s).Safe {
 		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Evidence)
 	}
 	struck := map[FaultKind]int{}

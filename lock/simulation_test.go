@@ -84,6 +84,7 @@ type simulated struct {
 	wants     map[string]string    // the key of an attempt, by label
 	waiting   map[*simWait]bool
 	free      map[string]time.Time // since when a key is free though somebody waits
+	claims    map[string]simClaim  // what a writer that waits had at the last look, by key
 	faults    int                  // under way
 	healthy   time.Time            // since when there are none
 	attempts  int
@@ -92,6 +93,7 @@ type simulated struct {
 // simProcess is a client, a quorum, and their network.
 type simProcess struct {
 	number, generation int
+	began              time.Time
 	links              []*server.Link
 	via                []*redis.Client
 	client             *lock.Client
@@ -106,6 +108,14 @@ type simLease struct {
 	lost        bool // the simulation has taken its key away
 }
 
+// simClaim is the claim of a process's writers to be the next.
+type simClaim struct {
+	id        string
+	fence     string // of the last writer
+	forgotten int
+	at        time.Time
+}
+
 // simWait is a call of Lock under way.
 type simWait struct {
 	kind, key string
@@ -115,7 +125,7 @@ type simWait struct {
 
 func simulate(t *testing.T, seed uint64) (attempts int) {
 	w := &simulated{T: t, scale: scaleOf(seed), epoch: time.Now(), step: make(chan struct{}, 1), leases: map[*simLease]bool{}, fences: map[string]int64{},
-		forgotten: map[string]int{}, failed: map[string]time.Time{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, healthy: time.Now()}
+		forgotten: map[string]int{}, failed: map[string]time.Time{}, wants: map[string]string{}, waiting: map[*simWait]bool{}, free: map[string]time.Time{}, claims: map[string]simClaim{}, healthy: time.Now()}
 	var embedded []*server.Embedded
 	for i := range simServers {
 		e := server.NewPiped()
@@ -168,7 +178,7 @@ func (w *simulated) violated(format string, args ...any) {
 }
 
 func (w *simulated) start(number, generation int, embedded []*server.Embedded) *simProcess {
-	p := &simProcess{number: number, generation: generation}
+	p := &simProcess{number: number, generation: generation, began: time.Now()}
 	for i, e := range embedded {
 		link := server.NewLink(e.Dial)
 		link.Delay(latency)
@@ -197,7 +207,10 @@ func (w *simulated) end(p *simProcess) {
 }
 
 // label names an attempt of a process.
-func (p *simProcess) label(n int) string { return fmt.Sprintf("p%d.%d.%d", p.number, p.generation, n) }
+func (p *simProcess) label(n int) string { return p.prefix() + strconv.Itoa(n) }
+
+// prefix is what the labels of a process begin with.
+func (p *simProcess) prefix() string { return fmt.Sprintf("p%d.%d.", p.number, p.generation) }
 
 // Locks of one family have keys of one type: all strings exclude each other.
 const (
@@ -209,6 +222,14 @@ const (
 // its braces.
 func simKey(family byte, n int) string {
 	return []string{string(family) + ":a", "{" + string(family) + ":a}"}[n]
+}
+
+// simFence is the name of the fence counter of a lock.
+func simFence(key string) string {
+	if strings.HasPrefix(key, "{") {
+		return key + "::fence"
+	}
+	return "{" + key + "}:fence"
 }
 
 // simNode reports whether a key is one of the Redlock's, on the servers of which there
@@ -365,12 +386,19 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 	for choose.IntN(3) > 0 {
 		sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(15*time.Second)))
 		short, cancel := context.WithTimeout(context.Background(), time.Duration(1+choose.IntN(3000))*time.Millisecond)
-		switch choose.IntN(4) {
+		longer := w.scale * time.Duration(1+choose.IntN(60)) * time.Second
+		shorter := w.scale * time.Duration(50+choose.IntN(2000)) * time.Millisecond
+		switch choose.IntN(5) {
 		case 0:
-			_ = h.Extend(short, w.scale*time.Duration(1+choose.IntN(60))*time.Second)
+			_ = h.Extend(short, longer)
 		case 1:
-			_ = h.Extend(short, w.scale*time.Duration(50+choose.IntN(2000))*time.Millisecond)
-		case 2:
+			_ = h.Extend(short, shorter)
+		case 2: // both at once: their replies may be taken in in any order
+			var both sync.WaitGroup
+			both.Go(func() { _ = h.Extend(short, longer) })
+			_ = h.Extend(short, shorter)
+			both.Wait()
+		case 3:
 			if h.kind == "reentrant" || h.kind == "read" || h.kind == "write" {
 				if entry, err := l.TryLock(short); err == nil {
 					entries = append(entries, entry)
@@ -412,7 +440,7 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	w.processes[p.number] = w.start(p.number, p.generation+1, embedded)
 	calm := w.faults == 0 && time.Since(w.healthy) > 5*time.Second
 	w.mu.Unlock()
-	prefix := fmt.Sprintf("p%d.%d.", p.number, p.generation)
+	prefix := p.prefix()
 	var busy sync.WaitGroup
 	defer busy.Wait()
 	for i, kind := range []string{"mutex", "fair", "reentrant", "write", "redlock"} { // it is at work
@@ -429,8 +457,18 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 			}
 		})
 	}
-	time.Sleep(rand.N(5 * time.Millisecond))
+	var renewing []*lock.Lease
+	if rand.N(4) == 0 {
+		renewing = w.renewing(p)
+	} else {
+		time.Sleep(rand.N(5 * time.Millisecond))
+	}
 	err := errors.Join(p.client.Close(), p.quorum.Close())
+	for _, lease := range renewing {
+		if lease.Context().Err() == nil {
+			w.violated("closed, and the context of %s has not ended", lease.Key())
+		}
+	}
 	w.mu.Lock()
 	calm = calm && w.faults == 0
 	w.mu.Unlock()
@@ -446,6 +484,31 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	w.end(p)
 }
 
+// renewing takes many locks, which a process renews together, and returns at an instant
+// at which it does so.
+func (w *simulated) renewing(p *simProcess) []*lock.Lease {
+	const every, beats = 6400 * time.Millisecond, 64 // a lock is renewed up to every/20 early
+	var mu sync.Mutex
+	var leases []*lock.Lease
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			short, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			o := lock.Options{TTL: time.Minute, Renew: lock.Renew{Every: every}}
+			if lease, err := p.client.Mutex(fmt.Sprint("renewing:", i), o).TryLock(short); err == nil {
+				mu.Lock()
+				leases = append(leases, lease)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	due := time.Since(p.began) + every - rand.N(every/20)
+	time.Sleep(due.Truncate(every/beats) - time.Since(p.began))
+	return leases
+}
+
 // disturb has something go wrong now and then.
 func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 	for sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(30*time.Second))) {
@@ -459,7 +522,7 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 		}
 		s := choose.IntN(simServers)
 		link := p.links[s]
-		kind := choose.IntN(10)
+		kind := choose.IntN(11)
 		if kind <= 4 {
 			// go-redis connects a subscriber under a mutex: were the network slow then,
 			// whoever waits for the mutex would stop the fake clock for ever.
@@ -495,6 +558,8 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 			w.takeAway(0, w.wanted(choose))
 		case 9:
 			w.takeAway(s, "")
+		case 10:
+			w.breakFences(end, lasting)
 		}
 		link.Thaw()
 		link.Delay(latency)
@@ -551,6 +616,19 @@ func (w *simulated) takeAway(s int, key string) {
 	}
 }
 
+// breakFences has all fence counters be what cannot be counted up, for a time.
+func (w *simulated) breakFences(end context.Context, lasting time.Duration) {
+	ctx, rdb := context.Background(), w.servers[0]
+	before := map[string]string{}
+	for _, key := range rdb.Keys(ctx, "*fence").Val() {
+		before[key] = rdb.GetSet(ctx, key, "broken").Val()
+	}
+	sleep(end, lasting)
+	for key, value := range before {
+		rdb.Set(ctx, key, value, 0)
+	}
+}
+
 // happened has the watch look.
 func (w *simulated) happened() {
 	select {
@@ -580,6 +658,7 @@ type picture struct {
 	strings map[string]string
 	hashes  map[string]map[string]string
 	ttls    map[string]time.Duration
+	fences  map[string]string
 }
 
 // picture reads all servers, at one moment.
@@ -590,9 +669,9 @@ func (w *simulated) picture() []picture {
 		if i > 0 {
 			families = simFamilies[3:]
 		}
-		p := picture{map[string]string{}, map[string]map[string]string{}, map[string]time.Duration{}}
+		p := picture{map[string]string{}, map[string]map[string]string{}, map[string]time.Duration{}, map[string]string{}}
 		pipe := rdb.Pipeline()
-		values, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
+		values, fences, hashes, ttls := map[string]*redis.StringCmd{}, map[string]*redis.StringCmd{}, map[string]*redis.MapStringStringCmd{}, map[string]*redis.DurationCmd{}
 		for _, family := range []byte(families) {
 			for n := range simKeys {
 				key := simKey(family, n)
@@ -602,11 +681,15 @@ func (w *simulated) picture() []picture {
 					hashes[key] = pipe.HGetAll(context.Background(), key)
 				}
 				ttls[key] = pipe.PTTL(context.Background(), key)
+				fences[key] = pipe.Get(context.Background(), simFence(key))
 			}
 		}
 		_, _ = pipe.Exec(context.Background())
 		for key, v := range values {
 			p.strings[key] = v.Val()
+		}
+		for key, v := range fences {
+			p.fences[key] = v.Val()
 		}
 		for key, h := range hashes {
 			p.hashes[key] = h.Val()
@@ -699,6 +782,7 @@ func (w *simulated) lookAt(servers []picture) {
 	calm := w.faults == 0 && now.Sub(w.healthy) > 10*time.Second
 	w.lookForLeftovers(servers, calm)
 	w.lookForSleepers(servers, calm, now)
+	w.lookForClaims(servers[0], calm, now)
 }
 
 // lookForLeftovers checks that attempts which came to nothing have left nothing.
@@ -734,6 +818,33 @@ func (w *simulated) lookForSleepers(servers []picture, calm bool, now time.Time)
 			w.free[call.key] = now
 		} else if now.Sub(since) > bound {
 			w.violated("%s waits for %q since %v, which is free since %v", call.kind, call.key, now.Sub(call.since), now.Sub(since))
+		}
+	}
+}
+
+// lookForClaims checks that a writer that goes on waiting keeps its claim, whatever
+// other writers of its process do, until a writer gets in.
+func (w *simulated) lookForClaims(s picture, calm bool, now time.Time) {
+	for n := range simKeys {
+		key := simKey('w', n)
+		before, claimed := w.claims[key]
+		delete(w.claims, key)
+		if !calm {
+			continue
+		}
+		claim := simClaim{fence: s.fences[key], forgotten: w.forgotten[key], at: now}
+		if deadline, id, found := strings.Cut(s.hashes[key]["q"], ":"); found && lasts("1:"+deadline, 0) {
+			claim.id = id
+			w.claims[key] = claim
+			continue
+		}
+		if !claimed || before.fence != claim.fence || before.forgotten != claim.forgotten {
+			continue
+		}
+		for call := range w.waiting {
+			if call.kind == "write" && call.key == key && call.since.Before(before.at) && strings.HasPrefix(before.id, call.process.prefix()) {
+				w.violated("a writer waits for %q since %v, and its claim %s is gone", key, now.Sub(call.since), before.id)
+			}
 		}
 	}
 }
