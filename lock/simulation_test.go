@@ -326,6 +326,12 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 		w.failed[label] = time.Now()
 		w.mu.Unlock()
 		w.happened()
+		if kind == "write" { // it may withdraw the claim of its process: see lookForClaims
+			for range 5 {
+				time.Sleep(time.Millisecond)
+				w.happened()
+			}
+		}
 		return
 	}
 	h := w.register(lease, kind, label, before)
