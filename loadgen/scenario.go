@@ -89,7 +89,7 @@ const (
 type Keys struct {
 	Pick   Pick    // default uniform
 	N      int     // how many; default 3
-	Skew   float64 // zipf: above 1, default 1.1; hotspot: share of the arrivals that want the first key, default 0.9
+	Skew   float64 // zipf: above 0, default 1.1; hotspot: share of the arrivals that want the first key, default 0.9
 	Prefix string  // in front of every key; default "load:{<random>}:"
 }
 
@@ -260,8 +260,8 @@ func (k Keys) validate() error {
 		return fmt.Errorf("keys: pick must be one of %s, not %q", list(Picks()), k.Pick)
 	case k.N < 1 || k.N > MaxKeys:
 		return fmt.Errorf("keys must be 1 to %d, not %d", MaxKeys, k.N)
-	case k.Pick == PickZipf && !(k.Skew > 1 && k.Skew <= 10):
-		return fmt.Errorf("keys: the skew of zipf must be above 1 and at most 10, not %g", k.Skew)
+	case k.Pick == PickZipf && !(k.Skew > 0 && k.Skew <= 10):
+		return fmt.Errorf("keys: the skew of zipf must be above 0 and at most 10, not %g", k.Skew)
 	case k.Pick == PickHotspot && !(k.Skew >= 0 && k.Skew <= 1):
 		return fmt.Errorf("keys: the skew of hotspot must be 0 to 1, not %g", k.Skew)
 	}

@@ -59,7 +59,7 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 		"keys":                    {Keys: Keys{N: -1}},
 		"keys ":                   {Keys: Keys{N: MaxKeys + 1}},
 		"keys: pick":              {Keys: Keys{Pick: "all"}},
-		"keys: the skew of zipf":  {Keys: Keys{Pick: PickZipf, Skew: 1}},
+		"keys: the skew of zipf":  {Keys: Keys{Pick: PickZipf, Skew: -1}},
 		"lock: kind":              {Lock: Lock{Kind: "sempahore"}},
 		"ttl":                     {Lock: Lock{TTL: 9 * time.Millisecond}},
 		"ttl ":                    {Lock: Lock{TTL: -time.Second}},

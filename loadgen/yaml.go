@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,12 +22,22 @@ type field struct {
 // Parse reads a scenario file. An error is one line that names the line of the
 // file and the key that is wrong, and says what would be right.
 func Parse(file []byte) (Scenario, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(file, &doc); err != nil {
+	var doc, more yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(file))
+	err := documents.Decode(&doc)
+	if errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0 {
+		return Scenario{}, errors.New("the file is empty; a scenario begins with a name: …")
+	}
+	if err == nil {
+		if err = documents.Decode(&more); err == nil {
+			return Scenario{}, fmt.Errorf("line %d: a second document begins; a file is one scenario", more.Line)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
 		return Scenario{}, errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
 	}
-	if len(doc.Content) == 0 {
-		return Scenario{}, errors.New("the file is empty; a scenario begins with a name: …")
+	if err := refuseAliases(&doc); err != nil {
+		return Scenario{}, err
 	}
 	var s Scenario
 	if err := mapping(doc.Content[0], "", s.fields()); err != nil {
@@ -36,6 +47,19 @@ func Parse(file []byte) (Scenario, error) {
 		return Scenario{}, placed(doc.Content[0], err)
 	}
 	return s, nil
+}
+
+// refuseAliases returns an error if a value is an alias of another one.
+func refuseAliases(n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode {
+		return fmt.Errorf("line %d: *%s: a scenario has no aliases; write the value again", n.Line, n.Value)
+	}
+	for _, inner := range n.Content {
+		if err := refuseAliases(inner); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // placed names the line of the key that an error begins with, if it is there.
@@ -67,18 +91,18 @@ func (s *Scenario) fields() []field {
 			return err
 		})},
 		{"keys", s.Keys.read},
-		{"clients", whole(&s.Clients)},
+		{"clients", count(&s.Clients)},
 		{"rate", arrivals(&s.Rate)},
 		{"arrivals", word(&s.Arrivals)},
 		{"hold", s.Hold.read},
 		{"think", s.Think.read},
 		{"reads", part(&s.Reads)},
-		{"depth", whole(&s.Depth)},
+		{"depth", count(&s.Depth)},
 		{"patience", duration(&s.Patience)},
-		{"conns", whole(&s.Conns)},
+		{"conns", count(&s.Conns)},
 		{"stages", sequence(func(n *yaml.Node) error {
 			var st Stage
-			err := mapping(n, "stages", []field{{"for", duration(&st.For)}, {"clients", whole(&st.Clients)}, {"rate", arrivals(&st.Rate)}})
+			err := mapping(n, "stages", []field{{"for", duration(&st.For)}, {"clients", count(&st.Clients)}, {"rate", arrivals(&st.Rate)}})
 			s.Stages = append(s.Stages, st)
 			return err
 		})},
@@ -187,9 +211,9 @@ const defaultPoll = 50 * time.Millisecond
 
 func (k *Keys) read(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
-		return whole(&k.N)(n)
+		return count(&k.N)(n)
 	}
-	return mapping(n, "keys", []field{{"pick", word(&k.Pick)}, {"n", whole(&k.N)}, {"skew", real(&k.Skew)}, {"prefix", text(&k.Prefix)}})
+	return mapping(n, "keys", []field{{"pick", word(&k.Pick)}, {"n", count(&k.N)}, {"skew", real(&k.Skew)}, {"prefix", text(&k.Prefix)}})
 }
 
 // read takes the form of ParseDist, or a mapping.
@@ -210,8 +234,37 @@ func (d *Dist) read(n *yaml.Node) error {
 	}); err != nil {
 		return err
 	}
+	if err := d.Shape.wants(n); err != nil {
+		return err
+	}
 	if err := d.validate(); err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	return nil
+}
+
+// wants returns an error unless a mapping has exactly the keys of its shape.
+func (s Shape) wants(n *yaml.Node) error {
+	keys := map[Shape][]string{
+		ShapeConst: {"mean"}, ShapeExp: {"mean"}, ShapeUniform: {"min", "max"},
+		ShapeLogNormal: {"p50", "p99"}, ShapeBimodal: {"fast", "slow", "share"},
+	}[s]
+	if keys == nil {
+		return nil // validate says which shapes there are
+	}
+	given := 0
+	for i := 0; i < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Value == "dist" {
+			continue
+		}
+		if !slices.Contains(keys, key.Value) {
+			return fmt.Errorf("line %d: %s has no %s; it has %s", key.Line, s, key.Value, strings.Join(keys, " "))
+		}
+		given++
+	}
+	if given < len(keys) {
+		return fmt.Errorf("line %d: %s needs %s", n.Line, s, strings.Join(keys, " "))
 	}
 	return nil
 }
@@ -333,6 +386,18 @@ func word[T ~string](to *T) func(*yaml.Node) error {
 func whole(to *int) func(*yaml.Node) error {
 	return func(n *yaml.Node) error {
 		v, err := strconv.Atoi(n.Value)
+		*to = v
+		return wrong(n, err, "a whole number")
+	}
+}
+
+// count reads what zero makes no sense for: it would mean the default.
+func count(to *int) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		v, err := strconv.Atoi(n.Value)
+		if err == nil && v < 1 {
+			return fmt.Errorf("line %d: %d is too few; write at least 1", n.Line, v)
+		}
 		*to = v
 		return wrong(n, err, "a whole number")
 	}

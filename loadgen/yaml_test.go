@@ -105,6 +105,19 @@ func TestAWrongFileIsToldByLineAndKeyAndWhatWouldBeRight(t *testing.T) {
 		{"thresholds: [wait.p99 < fast]", `line 1: thresholds: threshold "wait.p99 < fast": "fast" is no time`},
 		{"- a\n- b", "line 1: not a mapping; its keys are name caption"},
 		{"name: [a", "line 1: did not find expected"},
+		{"name: a\n---\nname: b", "line 2: a second document begins; a file is one scenario"},
+		{"name: a\n--- [", "line 2: did not find expected"},
+		{"hold: &h 5ms\nthink: *h", "line 2: *h: a scenario has no aliases; write the value again"},
+		{"lock: &l {kind: mutex}\nkeys:\n  <<: *l", "line 3: *l: a scenario has no aliases"},
+		{"clients: 0", "line 1: clients: 0 is too few; write at least 1"},
+		{"keys: 0", "line 1: keys: 0 is too few; write at least 1"},
+		{"keys: {n: -1}", "line 1: keys: n: -1 is too few; write at least 1"},
+		{"conns: 0", "line 1: conns: 0 is too few; write at least 1"},
+		{"stages:\n- {for: 1s, clients: 0}", "line 2: stages: clients: 0 is too few; write at least 1"},
+		{"hold: {dist: exp, min: 5ms, max: 60ms}", "line 1: hold: exp has no min; it has mean"},
+		{"hold: {dist: exp, p50: 5ms}", "line 1: hold: exp has no p50; it has mean"},
+		{"hold: {dist: exp}", "line 1: hold: exp needs mean"},
+		{"hold: {dist: bimodal, fast: 1ms, slow: 2ms}", "line 1: hold: bimodal needs fast slow share"},
 	} {
 		_, err := Parse([]byte(c.file))
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
