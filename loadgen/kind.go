@@ -90,9 +90,10 @@ type Lock struct {
 // Renew says how leases are kept alive while they are held. The zero value
 // renews every third of the TTL, for as long as the holder works.
 type Renew struct {
-	Off   bool
-	Every time.Duration // default TTL/3
-	Max   int           // renewals before the lease is left to run out; 0 = no bound
+	Off    bool
+	Every  time.Duration // default TTL/PerTTL
+	PerTTL int           // intervals in a TTL, if Every is 0; default 3
+	Max    int           // renewals before the lease is left to run out; 0 = no bound
 }
 
 // Wait says how clients wait for a lock that is held. The zero value listens
@@ -112,7 +113,8 @@ func (l Lock) withDefaults() Lock {
 	l.Kind = cmp.Or(l.Kind, Mutex)
 	l.TTL = cmp.Or(l.TTL, 5*time.Second)
 	if !l.Renew.Off {
-		l.Renew.Every = cmp.Or(l.Renew.Every, l.TTL/3)
+		l.Renew.Every = cmp.Or(l.Renew.Every, l.TTL/time.Duration(cmp.Or(l.Renew.PerTTL, 3)))
+		l.Renew.PerTTL = 0
 	}
 	if !l.Kind.Sound() && l.Wait.Poll == 0 {
 		l.Wait.Poll = classicPoll

@@ -144,42 +144,17 @@ func (l *Lock) read(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		return word(&l.Kind)(n)
 	}
-	every := ""
-	if err := mapping(n, "lock", []field{
+	return mapping(n, "lock", []field{
 		{"kind", word(&l.Kind)},
 		{"ttl", duration(&l.TTL)},
-		{"renew", func(n *yaml.Node) error { return l.Renew.read(n, &every) }},
+		{"renew", l.Renew.read},
 		{"wait", l.Wait.read},
 		{"fence", func(n *yaml.Node) error { return wrong(n, n.Decode(&l.Fence), "true or false") }},
-	}); err != nil {
-		return err
-	}
-	return l.resolve(n, every)
-}
-
-// resolve works out a renewal that was given as a part of the TTL.
-func (l *Lock) resolve(n *yaml.Node, every string) error {
-	by, isPart := strings.CutPrefix(every, "ttl/")
-	if every == "" {
-		return nil
-	}
-	d, err := time.ParseDuration(every)
-	if isPart {
-		var divisor int
-		divisor, err = strconv.Atoi(by)
-		if err == nil && divisor > 1 {
-			d = l.withDefaults().TTL / time.Duration(divisor)
-		}
-	}
-	if err != nil || d <= 0 {
-		return fmt.Errorf("line %d: renew: every: %q is no time; write one like 500ms or ttl/3", n.Line, every)
-	}
-	l.Renew.Every = d
-	return nil
+	})
 }
 
 // read takes on, off, or a mapping.
-func (r *Renew) read(n *yaml.Node, every *string) error {
+func (r *Renew) read(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		on, known := map[string]bool{"on": true, "true": true, "off": false, "false": false}[n.Value]
 		if !known {
@@ -188,7 +163,22 @@ func (r *Renew) read(n *yaml.Node, every *string) error {
 		r.Off = !on
 		return nil
 	}
-	return mapping(n, "renew", []field{{"every", text(every)}, {"max", whole(&r.Max)}})
+	return mapping(n, "renew", []field{{"every", r.readEvery}, {"max", whole(&r.Max)}})
+}
+
+// readEvery takes a time, or a part of the TTL, which need not be known yet.
+func (r *Renew) readEvery(n *yaml.Node) error {
+	r.Every, r.PerTTL = 0, 0
+	var err error
+	if by, isPart := strings.CutPrefix(n.Value, "ttl/"); isPart {
+		r.PerTTL, err = strconv.Atoi(by)
+	} else {
+		r.Every, err = time.ParseDuration(n.Value)
+	}
+	if err != nil || r.Every <= 0 && r.PerTTL <= 1 {
+		return fmt.Errorf("line %d: %q is no time; write one like 500ms or ttl/3", n.Line, n.Value)
+	}
+	return nil
 }
 
 // read takes notify, poll, or a mapping.
@@ -529,8 +519,12 @@ func (l Lock) flow() string {
 	switch {
 	case l.Renew.Off:
 		renew = "off"
-	case l.Renew.Every > 0 || l.Renew.Max > 0:
-		renew = flow("every", notZeroTime(l.Renew.Every), "max", notZero(l.Renew.Max))
+	case l.Renew.Every > 0 || l.Renew.PerTTL > 0 || l.Renew.Max > 0:
+		every := notZeroTime(l.Renew.Every)
+		if every == "" && l.Renew.PerTTL > 0 {
+			every = fmt.Sprint("ttl/", l.Renew.PerTTL)
+		}
+		renew = flow("every", every, "max", notZero(l.Renew.Max))
 	}
 	if l.Wait.Poll > 0 {
 		wait = flow("poll", short(l.Wait.Poll), "jitter", strconv.FormatFloat(l.Wait.Jitter, 'g', -1, 64), "tries", notZero(l.Wait.Tries))

@@ -45,7 +45,7 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 	got := parsed(t, example)
 	want := Scenario{
 		Name: "hot-key", Caption: "One. Two.", Watch: "the queue",
-		Lock: Lock{Kind: Fair, TTL: 6 * time.Second, Renew: Renew{Every: 2 * time.Second, Max: 4}, Fence: true},
+		Lock: Lock{Kind: Fair, TTL: 6 * time.Second, Renew: Renew{PerTTL: 3, Max: 4}, Fence: true},
 		Versus: []Lock{
 			{Kind: Mutex, Wait: Wait{Poll: 50 * time.Millisecond, Jitter: 0.2, Tries: 5}, Renew: Renew{Off: true}},
 			{Kind: Reentrant},
@@ -64,6 +64,17 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// A part of the TTL is one of the TTL that counts in the end.
+func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
+	s := parsed(t, "lock: {kind: mutex, ttl: 9s, renew: {every: ttl/3}}")
+	if err := s.Set("lock.ttl", "3s"); err != nil {
+		t.Fatal(err)
+	}
+	if every := s.WithDefaults().Lock.Renew.Every; every != time.Second {
+		t.Errorf("a lease of 3s is renewed every %v", every)
 	}
 }
 
