@@ -401,8 +401,12 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 			_ = h.Extend(short, shorter)
 		case 2: // both at once: their replies may be taken in in any order
 			var both sync.WaitGroup
-			both.Go(func() { _ = h.Extend(short, longer) })
-			_ = h.Extend(short, shorter)
+			first, second := longer, shorter
+			if choose.IntN(2) == 0 {
+				first, second = shorter, longer
+			}
+			both.Go(func() { _ = h.Extend(short, second) })
+			_ = h.Extend(short, first)
 			both.Wait()
 		case 3:
 			if h.kind == "reentrant" || h.kind == "read" || h.kind == "write" {
