@@ -47,10 +47,14 @@ looks 10 times a second, and a hold that is shorter may not be seen: locktop
 doctor says which it is, and why. A server that goes away is waited for; if it
 does not answer when --for is over, the exit code is 1.
 
+"stolen" is told only where it is proved: another holder has the same deadline, or
+the library announces its releases and did not. With other libraries a DEL and a
+SET by a stranger look like a release and the next hold, and are told as these.
+
 What becomes wrong as time goes by, or endangers all locks, is told once: as a
 finding, with what to do.`,
 		Example: `  locktop watch --match 'lock:orders:*'
-  locktop watch --events expired,stolen
+  locktop watch --events expired,deleted,stolen
   locktop watch --events finding --json
   locktop watch --for 10s --json | jq -r .event | sort | uniq -c`,
 		Args:                  noArguments,

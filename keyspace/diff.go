@@ -141,7 +141,7 @@ func (d *diff) change(was, l Lock) {
 	d.queue(was, l)
 }
 
-// inherited reports whether an exclusive hold passed to somebody else under
+// inherited reports whether an exclusive hold passed to another holder under
 // the same deadline. Whoever releases a lock takes its deadline along, so
 // nobody did. A lock that was released and taken again for the same time has a
 // deadline that is later by as long as the first had held it, at the least: that
@@ -190,7 +190,7 @@ func successor(was, l Lock) (string, bool) {
 // ending says how a hold ended that is gone.
 func (d *diff) ending(h Holder) EventKind {
 	switch d.witness {
-	case Flushed, Evicted, Released:
+	case Flushed, Evicted, Released, Stolen:
 		return d.witness
 	}
 	switch {

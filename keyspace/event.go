@@ -16,7 +16,7 @@ const (
 	HandedOver  EventKind = "handed-over"  // a holder went, and the one who was next in the queue holds the lock
 	Expired     EventKind = "expired"      // a holder went at its deadline
 	Deleted     EventKind = "deleted"      // the lock went before its deadline, and its library would have told the waiters
-	Stolen      EventKind = "stolen"       // another holder stands there under the same deadline: nobody had let go
+	Stolen      EventKind = "stolen"       // another holder stands there and nobody had let go: it has the same deadline, or its library would have told of the release
 	Evicted     EventKind = "evicted"      // the server was short of memory and threw the lock away
 	Flushed     EventKind = "flushed"      // the whole database was emptied
 	Gone        EventKind = "gone"         // a holder went while nobody could look: why, and when, is not known

@@ -32,8 +32,8 @@ type Follower struct {
 	habits     habits
 	agenda     agenda
 	attendance attendance
-	doubts     map[string]time.Time // locks that are gone; why will be known by then
-	announced  generations[bool]    // locks whose releases are announced; true = also while nobody waits
+	doubts     map[string]doubt  // locks that have lost their holder; why will be known soon
+	announced  generations[bool] // locks, and families of them, whose releases are announced; true = also while nobody waits
 
 	blind    bool // nobody knows what happened since the last look
 	failures int  // looks that failed, in a row
@@ -67,7 +67,7 @@ func NewFollower(s *Scanner) *Follower {
 	return &Follower{
 		scanner: s, reader: reader, trusted: trusted, track: newTracker(s),
 		known: make(picture), hunches: newHunches(s.opts.MinConfidence), claims: make(map[string]string),
-		dull: make(map[string]time.Time), doubts: make(map[string]time.Time), denied: make(map[string]bool),
+		dull: make(map[string]time.Time), doubts: make(map[string]doubt), denied: make(map[string]bool),
 	}
 }
 

@@ -114,6 +114,15 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	do(t, rdb, "DEL", "lock:a")
 	l.wait(t, "a deletion", l.has(keyspace.Deleted, "lock:a"))
 
+	take("lock:new", "token:n") // others of its family were announced, so it would have been
+	do(t, rdb, "DEL", "lock:new")
+	l.wait(t, "a deletion of a lock that was never released", l.has(keyspace.Deleted, "lock:new"))
+
+	take("lock:a", "token:victim")
+	do(t, rdb, "EVAL", "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'token:thief', 'PX', 70000) return 1", 1, "lock:a")
+	l.wait(t, "a theft under another deadline", l.has(keyspace.Stolen, "lock:a"))
+	release("lock:a")
+
 	take("lock:b", "token:4")
 	time.Sleep(300 * time.Millisecond) // it is held for so long that a hold after a release would have another deadline
 	do(t, rdb, "SET", "lock:b", "token:5", "KEEPTTL")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -61,6 +62,7 @@ type heard struct {
 	toWaiter map[string]bool      // those of which it was announced to one waiter alone
 	evicted  map[string]bool      // keys that the server says it threw away
 	flushed  bool                 // all keys are gone
+	mark     int                  // the last that came back: all that the server said before it was sent has been heard
 }
 
 // note marks a key as changed.
@@ -244,6 +246,10 @@ func (e *ear) hear(ctx context.Context) error {
 		}
 		e.mu.Lock()
 		e.last = time.Now()
+		if pong, ok := m.(*redis.Pong); ok {
+			mark, _ := strconv.Atoi(pong.Payload) // that of prove has none
+			e.heard.mark = max(e.heard.mark, mark)
+		}
 		e.mu.Unlock()
 		if message, ok := m.(*redis.Message); ok {
 			e.take(message)

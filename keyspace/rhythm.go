@@ -15,7 +15,7 @@ const (
 	checkEvery = time.Second            // the same where notifications come, which may be lost
 	together   = 2 * time.Millisecond   // between two looks, while events are told: what comes within it is read at once
 	again      = 5 * time.Millisecond   // after it, what should be gone by now is read again
-	doubtFor   = 30 * time.Millisecond  // an announcement may come later than the look that misses the lock
+	doubtFor   = 5 * time.Millisecond   // between two looks at a lock that is gone, as long as it may still be announced
 	retryFirst = 100 * time.Millisecond // after a failure, then doubled …
 	retryLast  = 2 * time.Second        // … up to this
 	modeLasts  = 3 * time.Second        // after which a way to learn of changes counts as another

@@ -1,9 +1,11 @@
 package keyspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,6 +40,9 @@ type tracker struct {
 	notify  bool  // keyspace notifications come instead
 
 	strays map[string]bool // known locks that no prefix covers
+	marks  int             // that were sent to ears
+	marked bool            // since the last news
+	passed int             // the last that was among the news
 }
 
 // newTracker returns a tracker for the server of s.
@@ -164,15 +169,29 @@ func (t *tracker) put(h heard) {
 		mark(&t.kept.evicted, key)
 	}
 	t.kept.flushed = t.kept.flushed || h.flushed
+	t.kept.mark = max(t.kept.mark, h.mark)
+}
+
+// mark has the server send a mark back to the ear, behind all that it has said to it
+// so far. Between two calls of news it is the same one.
+func (t *tracker) mark(ctx context.Context) int {
+	if !t.marked {
+		t.marks++
+		t.marked = true
+		_ = t.ear.ps.Ping(ctx, strconv.Itoa(t.marks)) // it fails if the ear is over, which is noticed
+	}
+	return t.marks
 }
 
 // news takes what was heard since the last call.
 func (t *tracker) news() heard {
+	t.marked = false
 	if t.ear != nil {
 		t.put(t.ear.news())
 	}
 	h := t.kept
 	t.kept = heard{}
+	t.passed = max(t.passed, h.mark)
 	return h
 }
 

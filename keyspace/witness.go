@@ -6,9 +6,16 @@ import (
 	"time"
 )
 
+// doubt is a lock that has lost its holder without an announcement that it is free.
+type doubt struct {
+	ear   *ear
+	mark  int  // once it has come back, the ear has heard all that was said before
+	taken bool // another holder stood there when it was noticed
+}
+
 // witness says what is known of why holds ended that were there before and are
-// not any more: Flushed, Evicted, Released, Deleted, or nothing. It is not sure
-// while it may still be announced; then the lock is to be looked at again.
+// not any more: Flushed, Evicted, Released, Deleted, Stolen, or nothing. It is not
+// sure while it may still be announced; then the lock is to be looked at again.
 func (f *Follower) witness(ctx context.Context, was, now found, h heard, evicting *evictions) (why EventKind, sure bool, err error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h Holder) bool {
@@ -23,8 +30,7 @@ func (f *Follower) witness(ctx context.Context, was, now found, h heard, evictin
 	case h.evicted[key]:
 		return Evicted, true, nil
 	case h.released[key]:
-		always, known := f.announced.find(was.lock.ID())
-		f.announced.put(was.lock.ID(), (always || !known) && !h.toWaiter[key])
+		f.announces(was.lock, h.toWaiter[key])
 		return Released, true, nil
 	case f.blind || overdueBy(was.lock, f.reader.now.Add(f.track.slack())):
 		return "", true, nil
@@ -32,20 +38,51 @@ func (f *Follower) witness(ctx context.Context, was, now found, h heard, evictin
 	if evicted, err := evicting.happened(ctx, f); err != nil || evicted && now.lock.Key == "" {
 		return Evicted, true, err
 	}
-	always, announces := f.announced.find(was.lock.ID())
+	always, announces := f.announcing(was.lock)
 	if !announces || !always && !awaited(was.lock, f.reader.now) || !f.track.hears(f.reader.formats.named(was.lock.Format)) {
 		return "", true, nil
 	}
-	until, doubted := f.doubts[key]
+	d, doubted := f.doubts[key]
 	switch {
 	case !doubted:
-		f.doubts[key] = f.reader.now.Add(doubtFor)
-		f.agenda.put(key, f.doubts[key])
-		return "", false, nil
-	case f.reader.now.Before(until):
-		return "", false, nil
+		f.doubts[key] = doubt{f.track.ear, f.track.mark(ctx), supplanted(was.lock, now.lock)}
+	case d.ear != f.track.ear: // what it would have heard is lost
+		return "", true, nil
+	case d.mark <= f.track.passed && d.taken:
+		return Stolen, true, nil
+	case d.mark <= f.track.passed:
+		return Deleted, true, nil
 	}
-	return Deleted, true, nil
+	f.agenda.put(key, f.reader.now.Add(doubtFor))
+	return "", false, nil
+}
+
+// announces notes that the release of a lock was announced, to all or to one waiter.
+func (f *Follower) announces(l Lock, toWaiter bool) {
+	always, known := f.announced.find(l.ID())
+	f.announced.put(l.ID(), (always || !known) && !toWaiter)
+	if format := f.reader.formats.named(l.Format); format != nil && format.Announces != nil && format.Announces.ToWaiter == nil {
+		f.announced.put(kindred(l), true)
+	}
+}
+
+// announcing reports whether releases of a lock are announced, and whether that is so
+// also while nobody waits. Of a lock that was not seen released yet, others of its
+// format and of its family tell, if all releases of that format are announced alike.
+func (f *Follower) announcing(l Lock) (always, known bool) {
+	if always, known = f.announced.find(l.ID()); known {
+		return always, true
+	}
+	return f.announced.find(kindred(l))
+}
+
+// kindred stands for all locks of one format and of one family on a server.
+func kindred(l Lock) ID { return ID{Node: l.Node, DB: l.DB, Key: l.Format + "\x00" + family(l.Key)} }
+
+// supplanted reports whether an exclusive holder stands where another one stood.
+func supplanted(was, now Lock) bool {
+	before, next := soleHolder(was), soleHolder(now)
+	return before != "" && next != "" && before != next && was.Holders[0].Mode != Read && now.Holders[0].Mode != Read
 }
 
 // awaited reports whether somebody who is not taken for dead waits for a lock.

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/lock"
+	"locktop/server"
+)
+
+// theftRun is how many locks are held and how many of them are stolen.
+type theftRun struct {
+	holds  int64 // by honest clients, 1 ms each
+	thefts int
+}
+
+// theftsOf is a short run; with LOCKTOP_PROOF it is 20,000 holds and 200 thefts.
+func theftsOf() theftRun {
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		return theftRun{holds: 20_000, thefts: 200}
+	}
+	return theftRun{holds: 1000, thefts: 10}
+}
+
+// The built program watches ten clients of package lock that take turns at two keys
+// for 1 ms each, while a stranger deletes some locks that are held and takes them. It
+// tells the thefts, and no proper release is told as one.
+func TestWatchTellsTheftsAndNoOthers(t *testing.T) {
+	clearEnvironment(t)
+	o := theftsOf()
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
+	defer rdb.Close()
+	seen := watchAsAProgram(t, rdb)
+	keys := []string{"lock:race:1", "lock:race:2"}
+
+	var honest atomic.Int64
+	var clients sync.WaitGroup
+	robbing, over := context.WithCancel(t.Context())
+	defer over()
+	for n := range 10 {
+		client := newLockClient(t, rdb, fmt.Sprintf("client-%d", n))
+		clients.Go(func() {
+			for i := n; honest.Load() < o.holds || robbing.Err() == nil; i++ {
+				lease, err := client.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
+				if err != nil {
+					t.Errorf("client-%d: %v", n, err)
+					return
+				}
+				time.Sleep(time.Millisecond)  // the work that the lock is held for
+				_ = lease.Unlock(t.Context()) // that a stranger has deleted it is not its fault
+				honest.Add(1)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	victims := make(map[string]bool)
+	victim := newLockClient(t, rdb, "victim")
+	for i := range o.thefts {
+		lease, err := victim.Mutex(keys[i%len(keys)], lock.Options{}).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if err := steal(t.Context(), rdb, lease.Key(), fmt.Sprintf("thief~01a2005e-013e-7cdc-b26f-%012x", i), i%2 == 0); err != nil {
+			t.Fatal(err)
+		}
+		victims[lease.Token()] = true
+		_ = lease.Unlock(t.Context())
+		time.Sleep(20 * time.Millisecond)
+	}
+	over()
+	clients.Wait()
+	compareThefts(t, seen, victims, honest.Load())
+}
+
+func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
+	t.Helper()
+	client, err := lock.New(rdb, lock.Config{Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// steal deletes a lock and takes it, in one transaction or one after the other. The
+// thief holds it for 60 ms. An honest client may be faster than the second command.
+func steal(ctx context.Context, rdb *redis.Client, key, token string, atOnce bool) error {
+	if !atOnce {
+		if err := rdb.Del(ctx, key).Err(); err != nil {
+			return err
+		}
+		return rdb.SetNX(ctx, key, token, 60*time.Millisecond).Err()
+	}
+	p := rdb.TxPipeline()
+	p.Del(ctx, key)
+	p.Set(ctx, key, token, 60*time.Millisecond)
+	_, err := p.Exec(ctx)
+	return err
+}
+
+// robbed returns the holders of whom a theft was told.
+func (w *witnessed) robbed() map[string]bool {
+	told := make(map[string]bool)
+	for c := range w.all() {
+		if c.Event == keyspace.Stolen || c.Event == keyspace.Deleted {
+			told[c.Holder] = true
+		}
+	}
+	return told
+}
+
+// compareThefts compares the thefts that were told with those that were done.
+func compareThefts(t *testing.T, seen *witnessed, victims map[string]bool, honest int64) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); len(seen.robbed()) < len(victims) && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	told := seen.robbed()
+	t.Logf("%d honest holds, %d thefts, %d told", honest, len(victims), len(told))
+	for holder := range told {
+		if !victims[holder] {
+			t.Errorf("a theft was told of %s, who was not robbed", holder)
+		}
+	}
+	if len(told) < len(victims)*195/200 {
+		t.Errorf("%d of %d thefts were told", len(told), len(victims))
+	}
+}
