@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// inTmux starts a tmux with nothing but its defaults, and makes this process look
+// like a program in it.
+func inTmux(t *testing.T) (tmux func(args ...string) string) {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		t.Skip("needs tmux: apt-get install tmux")
+	}
+	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "tmux")
+	tmux = func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("tmux", append([]string{"-S", socket}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("tmux %q: %v: %s", args, err, out)
+		}
+		return strings.TrimSuffix(string(out), "\n")
+	}
+	tmux("-f", "/dev/null", "new-session", "-d", "sleep", "600")
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", socket, "kill-server").Run()
+		_ = os.RemoveAll(dir)
+	})
+	t.Setenv("TMUX", tmux("display-message", "-p", "#{socket_path},#{pid},0"))
+	return tmux
+}
+
+func TestTmuxTakesWhatIsCopied(t *testing.T) {
+	tmux := inTmux(t)
+	var out bytes.Buffer
+	const text = "redis-cli EVAL 'return 1' \n-- and \x27more"
+	if err := (clipboard{&out}).Copy(text); err != nil {
+		t.Fatal(err)
+	}
+	if got := tmux("show-buffer"); got != text {
+		t.Errorf("tmux has %q, want %q", got, text)
+	}
+	if out.Len() > 0 {
+		t.Errorf("its terminal was told %q besides", out.String())
+	}
+}
+
+func TestATmuxThatDoesNotAnswerIsSentBothSequences(t *testing.T) {
+	t.Setenv("TMUX", filepath.Join(t.TempDir(), "gone")+",1,0")
+	var out bytes.Buffer
+	if err := (clipboard{&out}).Copy("key"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\x1b]52;c;a2V5\x07" + "\x1bPtmux;\x1b\x1b]52;c;a2V5\x07\x1b\\"; out.String() != want {
+		t.Errorf("sent %q, want %q", out.String(), want)
+	}
+}
