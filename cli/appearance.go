@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -44,11 +45,25 @@ func (a *appearance) check() error {
 	return nil
 }
 
-// dress gives a world the look that was asked for. NO_COLOR counts where no
-// theme was named.
+// dress gives a world the look that was asked for. What was not asked for
+// depends on the terminal: it has no colour under NO_COLOR, ASCII without colour in
+// a locale of another character set than UTF-8, and no styles at all if it is dumb.
 func (a *appearance) dress(w *tui.World) {
 	w.Theme, w.Glyphs, w.Calm, w.NoMouse, w.Every = a.theme, a.glyphs, a.calm, a.noMouse, a.every
-	if w.Theme == "" && os.Getenv("NO_COLOR") != "" {
+	w.Dumb = os.Getenv("TERM") == "dumb"
+	ascii := !speaksUTF8(os.Getenv)
+	if w.Theme == "" && (ascii || os.Getenv("NO_COLOR") != "") {
 		w.Theme = "mono"
 	}
+	if w.Glyphs == "" && ascii {
+		w.Glyphs = "ascii"
+	}
+}
+
+// speaksUTF8 reports whether the locale of an environment has UTF-8 as its character
+// set. An environment that names no locale says nothing against it.
+func speaksUTF8(env func(string) string) bool {
+	locale := cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"))
+	set := strings.ReplaceAll(strings.ToLower(locale), "-", "")
+	return locale == "" || strings.Contains(set, "utf8")
 }

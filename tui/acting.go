@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -111,10 +112,16 @@ func (a *app) ask(d deed) dialog {
 type question struct {
 	app  *app
 	deed deed
+	top  int // the first line in sight
 }
 
 func (q *question) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
-	if k.String() != "y" {
+	switch k.String() {
+	case "y":
+	case "up", "down":
+		q.scroll(s, map[string]int{"up": -1, "down": 1}[k.String()])
+		return q, nil
+	default:
 		s.tell("nothing was done")
 		return nil, nil
 	}
@@ -123,8 +130,38 @@ func (q *question) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 }
 
 func (q *question) view(s *state, lines []string) []string {
+	text, room := q.text(s), q.room(s)
+	top := max(0, min(q.top, len(text)-room)) // the window may have grown
+	note := ""
+	if room < len(text) {
+		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
+	}
+	panel := []string{s.rule(q.deed.verb()+" "+s.these(q.deed.locks)+"?", note)}
+	panel = append(panel, text[top:min(top+room, len(text))]...)
+	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
+	l.Put(s.theme.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(s.theme.key, "y").Put(s.theme.text, "  "+q.deed.verb()+" it")
+	hints := []hint{{"y", q.deed.verb() + " it"}, {"any other key", "leaves it as it is"}}
+	if note != "" {
+		hints = append(hints, hint{"↑ ↓", "scroll"})
+	}
+	return s.hints(overlay(s, lines, append(panel, l.String())), hints...)
+}
+
+func (q *question) scroll(s *state, lines int) {
+	q.top = max(0, min(q.top+lines, len(q.text(s))-q.room(s)))
+}
+
+// room is the number of lines for the text of the question: what its title, its
+// answers and the line below leave.
+func (q *question) room(s *state) int {
+	return max(1, s.h-s.frame().top()-4)
+}
+
+// text is what the deed would bring about, and all of the command: who reads a part
+// does not know what will run.
+func (q *question) text(s *state) []string {
 	t := s.theme
-	panel := []string{s.rule(q.deed.verb()+" "+s.these(q.deed.locks)+"?", "")}
+	var panel []string
 	line := func(st widget.Style, text string) {
 		for _, part := range wrap(s.glyphs, text, s.w-2*margin, 3) {
 			panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(st, part).String())
@@ -139,12 +176,12 @@ func (q *question) view(s *state, lines []string) []string {
 	}
 	if len(q.deed.locks) == 1 && !s.veil.drawn {
 		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0])
-		line(t.dim, inOneLine(command))
+		for part := range strings.SplitSeq(command, "\n") {
+			panel = append(panel, s.broken(s.w, margin, t.dim, part)...)
+		}
 	}
-	line(t.text, "It is done only if the lock is still as it is shown here, and it is written down before.")
-	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
-	l.Put(t.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(t.key, "y").Put(t.text, "  "+q.deed.verb()+" it")
-	return s.hints(overlay(s, lines, append(panel, l.String())), hint{"y", q.deed.verb() + " it"}, hint{"any other key", "leaves it as it is"})
+	line(t.text, "It is done only if the lock is still as it is shown here, and it is logged first.")
+	return panel
 }
 
 // verb is what is done, in a word or two.

@@ -3,12 +3,14 @@ package tui
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"locktop/keyspace"
+	"locktop/tui/widget"
 )
 
 // breaker remembers what it was asked to do.
@@ -151,5 +153,61 @@ func TestAfterAnActTheServerIsLookedAtAtOnce(t *testing.T) {
 		if v.looks != before+1 {
 			t.Errorf("%d looks after the act", v.looks-before)
 		}
+	})
+}
+
+// longScript has an act on a Redisson lock run a script that no window of 24 lines
+// has room for.
+func longScript(w *World) string {
+	script := "local a = {" + strings.Repeat(`redis.call("GET", KEYS[1]), `, 80) + "} return  2"
+	for i := range w.Formats {
+		if w.Formats[i].Name == "redisson" {
+			w.Formats[i].Hands.Break = script
+		}
+	}
+	return script
+}
+
+func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
+	w, b := armed()
+	longScript(&w)
+	drive(t, w, func(d *driver) {
+		l := d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l keyspace.Lock) bool { return l.Format == "redisson" })]
+		command, why := d.app.safeCommand(keyspace.Break, l)
+		if why != "" {
+			t.Fatal(why)
+		}
+		for _, size := range [][2]int{{80, 24}, {140, 60}} {
+			d.size(size[0], size[1]).press("/").enter("orders").press("enter", "x", "b").want("break lock:orders:4711?", "leave it")
+			read := map[string]bool{}
+			for range 200 {
+				for line := range strings.SplitSeq(d.screen(), "\n") {
+					read[strings.TrimSpace(line)] = true
+				}
+				d.press("down")
+			}
+			for _, part := range widget.Break(command, size[0]-margin-1) {
+				if !read[strings.TrimSpace(part)] {
+					t.Errorf("%v: cannot be read: %q\n%s", size, part, d.screen())
+				}
+			}
+			d.want("it is logged").press("up", "down", "esc").want("nothing was done")
+			d.press("esc")
+			b.want(t)
+		}
+	})
+}
+
+func TestTheMenuOfCopiesShowsWhatTheCommandIs(t *testing.T) {
+	w, _ := armed()
+	drive(t, w, func(d *driver) {
+		d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
+		command, _ := d.app.safeCommand(keyspace.Break, d.app.locks().last)
+		for _, part := range widget.Break(command, 80-margin-1) {
+			d.want(strings.TrimSpace(part))
+		}
+		longScript(&w)
+		d.size(80, 24).press("esc", "y", "down", "down").want("more lines")
+		d.press("esc", "p", "y", "down", "down").wantNot("redis-cli")
 	})
 }

@@ -47,6 +47,9 @@ func newApp(ctx context.Context, w World) *app {
 	a.veil = newCurtain()
 	a.theme, _ = themeNamed(w.Theme)
 	a.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
+	if w.Dumb {
+		a.theme, a.glyphs = bareTheme(), widget.ASCII()
+	}
 	return a
 }
 
@@ -67,6 +70,8 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.w, a.h = msg.Width, msg.Height
 	case tickMsg:
 		return a, a.tick(msg)
+	case tea.ResumeMsg:
+		return a, a.resume()
 	case tea.KeyMsg:
 		return a, a.typed(msg)
 	case tea.MouseMsg:
@@ -151,6 +156,15 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 		cmds = append(cmds, look(a.ctx, a.source, before, a.jumps))
 	}
 	return tea.Batch(cmds...)
+}
+
+// resume switches the mouse on again after a suspension: bubbletea switches it off
+// then, and does not remember that it was on.
+func (a *app) resume() tea.Cmd {
+	if !a.world.mouse() {
+		return nil
+	}
+	return tea.EnableMouseCellMotion
 }
 
 // led goes on from another point of view. The past of the one before is of no

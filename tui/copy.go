@@ -45,6 +45,9 @@ func (s *state) safeCommand(act keyspace.Act, l keyspace.Lock) (command, why str
 // copyOf is the choice to copy a text, or says why it cannot be copied.
 func (a *app) copyOf(key, label, text, why string) choice {
 	c := choice{key: key, label: label, detail: a.shownText(text), refuse: why}
+	if !a.veil.drawn && why == "" {
+		c.exact = text
+	}
 	if a.world.Clipboard == nil {
 		c.refuse = "there is no clipboard here"
 	}

@@ -65,7 +65,7 @@ func (s *state) says(about keyspace.ID, text string) string {
 	case about == (keyspace.ID{}):
 		s.maskServers(&hidden)
 	case !ok:
-		return "…"
+		return s.glyphs.Ellipsis
 	default:
 		s.maskLock(&hidden, &l)
 	}

@@ -80,7 +80,7 @@ func (d *helpDialog) section(s *state, title string, wanted func(place) bool) []
 			continue
 		}
 		l := widget.NewLine(s.w).Skip(s.theme.text, 4).Put(s.theme.key, s.glyphs.Word(b.label)).To(s.theme.text, 16)
-		lines = append(lines, l.Put(s.theme.text, s.glyphs.FitEnd(b.help, l.Rest())).String())
+		lines = append(lines, l.Put(s.theme.text, s.glyphs.FitEnd(s.glyphs.Word(b.help), l.Rest())).String())
 	}
 	if len(lines) == 1 {
 		return nil

@@ -19,7 +19,7 @@ func TestOverlapsAreSaidInWordsAndSeenFromAfar(t *testing.T) {
 		g.m.Overlap = loadgen.Overlap{Count: 3, Longest: 12 * time.Millisecond}
 		g.mu.Unlock()
 		d.wait(2*beat).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
-		if !strings.Contains(d.app.View(), "\x1b[0;1;37;41m ▲ 3 OVERLAPS") {
+		if !strings.Contains(d.app.View(), "\x1b[0;1;7;31m ▲ 3 OVERLAPS") {
 			t.Error("overlaps are not drawn as an alarm")
 		}
 		g.mu.Lock()

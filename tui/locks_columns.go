@@ -52,14 +52,14 @@ func lockColumns() []column {
 		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 7}, "format", false, formatCell, byFormat},
 		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, byOwner},
 		{widget.Column{Title: "×", Min: 2, Priority: 4, Right: true}, "count", false, countCell, byCount},
-		{widget.Column{Title: "WAIT", Min: 4, Priority: 2, Right: true}, "waiters", false, waitCell, byWaiters},
+		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, byWaiters},
 		{widget.Column{Title: "HELD", Min: 7, Priority: 5, Right: true}, "hold time", false, heldCell, byHeld},
 		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
 		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 6}, "", false, barCell, nil},
 		{widget.Column{Title: "STATE", Min: 9}, "state", false, stateCell, byState},
 		{widget.Column{Title: "FENCE", Min: 6, Priority: 8, Right: true}, "fence", true, fenceCell, byFence},
-		{widget.Column{Title: "RENEWED", Min: 7, Priority: 8, Right: true}, "renewals", true, renewedCell, byRenewals},
-		{widget.Column{Title: "DB", Min: 2, Priority: 10, Right: true}, "database", true, dbCell, byDB},
+		{widget.Column{Title: "RENEWED", Min: 8, Priority: 8, Right: true}, "renewals", true, renewedCell, byRenewals},
+		{widget.Column{Title: "DB", Min: 3, Priority: 10, Right: true}, "database", true, dbCell, byDB},
 		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 9}, "node", true, nodeCell, byNode},
 	}
 }

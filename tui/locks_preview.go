@@ -15,7 +15,8 @@ func (p *locksPage) preview(s *state, w int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return []string{s.ruleOf(w, "", "")}
 	}
-	v := lockView{&p.last, s.clock(), s}
+	page := p.page()
+	v := page.lock(s)
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, s.key(v.Key), kind)}
 	if p.gone {

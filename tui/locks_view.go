@@ -93,13 +93,18 @@ func (p *locksPage) view(s *state, w, h int) []string {
 	return lines
 }
 
+// page is the selected lock as its own page has it.
+func (p *locksPage) page() lockPage {
+	return lockPage{id: p.chosen, last: p.last, seen: p.seen, gone: p.gone}
+}
+
 // inspector draws the selected lock as its own page does, in h lines.
 func (p *locksPage) inspector(s *state, h int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return nil
 	}
 	const edge = 2
-	page := lockPage{id: p.chosen, last: p.last, gone: p.gone}
+	page := p.page()
 	lines := append([]string{s.ruleOf(besideWidth-edge, s.key(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
 	lines = lines[:min(h, len(lines))]
 	for i := range lines {

@@ -24,6 +24,7 @@ type choice struct {
 	label  string
 	detail string
 	about  string                           // more words, while it is the one that Enter takes
+	exact  string                           // text to be read to its end, while it is the one that Enter takes
 	refuse string                           // why it cannot be chosen; "": it can
 	pick   func(s *state) (dialog, tea.Cmd) // what to go on with
 }
@@ -75,11 +76,11 @@ func (m *menu) view(s *state, lines []string) []string {
 	for _, c := range m.choices {
 		label = max(label, widget.Width(c.label))
 	}
-	about := wrap(s.glyphs, m.choices[m.at].about, s.w-2*margin, 3)
+	about := m.explained(s, len(lines)-len(panel))
 	room := len(lines) - len(panel) - len(about) - 3
 	first, end := m.inSight(min(room, max(room-menuLeaves, menuLeast)))
 	if shown := end - first; shown < len(m.choices) {
-		panel[0] = s.rule(m.title, fmt.Sprintf("%d of %d · Esc closes", shown, len(m.choices)))
+		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d of %d", shown, len(m.choices)), "Esc closes"))
 	}
 	for i, c := range m.choices[first:end] {
 		panel = append(panel, m.choice(s, c, first+i == m.at, label))
@@ -87,10 +88,26 @@ func (m *menu) view(s *state, lines []string) []string {
 	if len(about) > 0 {
 		panel = append(panel, strings.Repeat(" ", s.w))
 	}
-	for _, line := range about {
-		panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, line).String())
-	}
+	panel = append(panel, about...)
 	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "select"}, hint{"Enter", "take"}, hint{"Esc", "close"})
+}
+
+// explained is what there is to say of the choice that Enter takes, in a panel that
+// has so many lines left.
+func (m *menu) explained(s *state, left int) []string {
+	c := m.choices[m.at]
+	var lines []string
+	for _, text := range wrap(s.glyphs, c.about, s.w-2*margin, 3) {
+		lines = append(lines, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, text).String())
+	}
+	for text := range strings.SplitSeq(c.exact, "\n") {
+		lines = append(lines, s.broken(s.w, margin, s.theme.text, text)...)
+	}
+	if most := max(1, left-len(m.choices)-3); len(lines) > most {
+		more := several(len(lines)-most+1, "more line")
+		lines = append(lines[:most-1], widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.dim, "and "+more).String())
+	}
+	return lines
 }
 
 // letters are the keys of the choices, as people write them.

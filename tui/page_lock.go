@@ -15,6 +15,7 @@ import (
 type lockPage struct {
 	id   keyspace.ID
 	last keyspace.Lock // as it was last seen
+	seen time.Time     // when that was, on the server's clock
 	gone bool          // it is not there now
 	top  int           // the first line in sight
 }
@@ -41,12 +42,20 @@ func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// look finds the lock in the picture.
+// look finds the lock in the picture. A lock that is not there is shown as it was
+// last seen: an event may have seen it later than the page has.
 func (p *lockPage) look(s *state) {
 	l, ok := s.shown().find(p.id)
 	p.gone = !ok
 	if ok {
-		p.last = l
+		p.last, p.seen = l, s.clock()
+		return
+	}
+	past := s.past()
+	for _, i := range s.journal.latest(p.id, len(past), 1) {
+		if past[i].At.After(p.seen) {
+			p.last, p.seen = past[i].Lock, past[i].At
+		}
 	}
 }
 
@@ -69,7 +78,13 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	}, []part{{style: s.theme.dim, text: "Esc back", rank: 2}})
 }
 
-func (p *lockPage) lock(s *state) lockView { return lockView{&p.last, s.clock(), s} }
+// lock is the lock at the time for which it is shown.
+func (p *lockPage) lock(s *state) lockView {
+	if p.gone && !p.seen.IsZero() {
+		return lockView{&p.last, p.seen, s}
+	}
+	return lockView{&p.last, s.clock(), s}
+}
 
 func (p *lockPage) view(s *state, w, h int) []string {
 	all := p.text(s, w)

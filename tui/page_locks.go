@@ -23,6 +23,7 @@ type locksPage struct {
 	moved  bool          // the user has chosen; until then it is the first
 	chosen keyspace.ID   // the selected lock: a key, not a row
 	last   keyspace.Lock // as it was last seen
+	seen   time.Time     // when that was, on the server's clock
 	gone   bool          // it is not among the rows now
 	row    int           // where it is, or was
 	top    int           // the first row in sight
@@ -259,7 +260,7 @@ func (p *locksPage) follow(s *state) {
 	}
 	for row, i := range p.rows {
 		if locks[i].ID() == p.chosen {
-			p.row, p.last, p.gone = row, locks[i], false
+			p.row, p.last, p.seen, p.gone = row, locks[i], s.clock(), false
 			return
 		}
 	}
@@ -272,7 +273,7 @@ func (p *locksPage) follow(s *state) {
 }
 
 func (p *locksPage) choose(s *state, row int) {
-	p.row, p.gone = row, false
+	p.row, p.seen, p.gone = row, s.clock(), false
 	p.last = s.shown().locks[p.rows[row]]
 	p.chosen = p.last.ID()
 }

@@ -38,6 +38,7 @@ type World struct {
 	Glyphs  string        // one of widget.GlyphSets; default "block"
 	Calm    bool          // no motion but that of figures
 	NoMouse bool          // leave the mouse to the terminal
+	Dumb    bool          // the terminal can move its cursor and no more: no styles, no modes, no second screen
 	Input   io.Reader     // default os.Stdin
 	Output  io.Writer     // default os.Stdout
 }
@@ -56,6 +57,7 @@ func Run(ctx context.Context, w World) error {
 		w.Output = os.Stdout
 	}
 	t := newTerminal(w.Output)
+	t.dumb = w.Dumb
 	defer t.close()
 	a := newApp(looking, w)
 	_, err := tea.NewProgram(canvas{a, t}, options(ctx, w, t)...).Run()
@@ -81,8 +83,11 @@ func options(ctx context.Context, w World, t *terminal) []tea.ProgramOption {
 	if w.Input != nil {
 		options = append(options, tea.WithInput(w.Input))
 	}
-	if !w.NoMouse {
+	if w.mouse() {
 		options = append(options, tea.WithMouseCellMotion())
 	}
 	return options
 }
+
+// mouse reports whether the screen answers the mouse.
+func (w World) mouse() bool { return !w.NoMouse && !w.Dumb }

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/keyspace"
 )
@@ -127,5 +130,56 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	}
 	if !strings.Contains(string(out), "Run returned: run the screen: ") {
 		t.Errorf("Run did not report the panic: %q", out)
+	}
+}
+
+// placing is what a dumb terminal is told besides text: where to write, and to erase.
+var placing = regexp.MustCompile(`\x1b\[[0-9;]*[HJK]`)
+
+func TestADumbTerminalGetsTextAlone(t *testing.T) {
+	in, keys := io.Pipe()
+	out := newTape()
+	w := world()
+	w.Input, w.Output, w.Dumb = in, out, true
+	go func() { _, _ = io.WriteString(keys, "q") }()
+	if err := Run(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	drive(t, w, func(d *driver) {
+		for _, key := range []string{"1", "2", "4", "5", "6", "?"} {
+			text += d.press(key).app.View()
+		}
+	})
+	text += screenOf(t, func(term *terminal) {
+		term.dumb = true
+		says(t, term, enterScreen)
+		term.show("a frame\nof two lines", 12)
+		synctest.Wait()
+		says(t, term, leaveScreen)
+	})
+	if !strings.HasSuffix(text, "of two lines\x1b[2;1H\r\n") {
+		t.Errorf("the shell does not go on below the last frame: %q", text[len(text)-60:])
+	}
+	for _, r := range placing.ReplaceAllString(text, "") {
+		if r != '\r' && r != '\n' && (r < ' ' || r > '~' && r < 0x3000) { // keys may be of any script
+			t.Fatalf("it was told %q", r)
+		}
+	}
+}
+
+func TestTheMouseIsBackAfterASuspension(t *testing.T) {
+	for _, c := range []struct {
+		w    World
+		want tea.Msg
+	}{{World{}, tea.EnableMouseCellMotion()}, {World{NoMouse: true}, nil}, {World{Dumb: true}, nil}} {
+		_, cmd := newApp(t.Context(), c.w).Update(tea.ResumeMsg{})
+		var got tea.Msg
+		if cmd != nil {
+			got = cmd()
+		}
+		if got != c.want {
+			t.Errorf("mouse off %v, dumb %v: the terminal is told %T, want %T", c.w.NoMouse, c.w.Dumb, got, c.want)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/tui/widget"
 )
 
 func TestEverySizeIsFilledExactly(t *testing.T) {
@@ -276,5 +277,13 @@ func BenchmarkArrivalOf10000Locks(b *testing.B) {
 	msg := lookedMsg{at: midnight, picture: newPicture(crowd(10_000), midnight, a.live)}
 	for b.Loop() {
 		a.Update(msg)
+	}
+}
+
+func TestTheTitleOfTheSortedColumnIsNotCut(t *testing.T) {
+	for _, c := range lockColumns() {
+		if c.less != nil && c.Min < widget.Width(c.Title)+1 {
+			t.Errorf("%s: %d cells have no room for the arrow", c.Title, c.Min)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package tui
 import (
 	"bytes"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 // the last. It is safe for concurrent use.
 type terminal struct {
 	out  io.Writer
+	dumb bool                    // it is told nothing but where the cursor goes
 	next atomic.Pointer[drawing] // made last
 	wake chan struct{}           // there is one, or it is over
 	over chan struct{}
@@ -84,7 +86,11 @@ func (t *terminal) put(next drawing) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	_, err := io.WriteString(t.out, beginFrame+b.String()+endFrame)
+	text := beginFrame + b.String() + endFrame
+	if t.dumb {
+		text = b.String()
+	}
+	_, err := io.WriteString(t.out, text)
 	return err
 }
 
@@ -101,6 +107,18 @@ const (
 	endFrame   = ansi.ResetModeSynchronizedOutput
 )
 
+// modes are sequences that switch something on or off in a terminal.
+var modes = regexp.MustCompile(`\x1b\[\?[0-9;]+[hl]`)
+
+// plainly is what a dumb terminal is told of a text that bubbletea writes. The last
+// frame stays on it when the screen is left.
+func (t *terminal) plainly(s string) string {
+	if strings.Contains(s, leaveScreen) {
+		return ansi.CursorPosition(1, max(1, len(t.shown.lines))) + "\r\n"
+	}
+	return modes.ReplaceAllString(s, "")
+}
+
 // Write passes on what bubbletea writes, but for its frames.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -114,7 +132,14 @@ func (t *terminal) Write(p []byte) (int, error) {
 	case strings.Contains(s, leaveScreen):
 		t.ours = false
 	}
-	return t.out.Write(p)
+	if t.dumb {
+		s = t.plainly(s)
+	}
+	if s == "" {
+		return len(p), nil
+	}
+	_, err := io.WriteString(t.out, s)
+	return len(p), err
 }
 
 // forBubbletea returns what bubbletea is to write to. If it goes to a file it is

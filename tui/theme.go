@@ -92,7 +92,7 @@ func systemTheme() theme {
 		calm:   widget.SGR("2;32"),
 		warn:   widget.SGR("33"),
 		bad:    widget.SGR("1;31"),
-		alarm:  widget.SGR("1;37;41"),
+		alarm:  widget.SGR("1;7;31"), // the background stands on red: every palette makes those two readable
 		read:   widget.SGR("36"),
 		write:  widget.SGR("35"),
 		chart:  widget.SGR("32"),
@@ -235,6 +235,9 @@ func monoTheme() theme {
 		owners: []owner{{widget.SGR("1;7"), widget.Style{}}},
 	}
 }
+
+// bareTheme does without any escape sequence.
+func bareTheme() theme { return theme{owners: make([]owner, 1)} }
 
 // faded is the theme of a picture that is no longer true: all in one faint
 // colour, only the selection still stands out.

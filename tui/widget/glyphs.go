@@ -135,6 +135,6 @@ func ASCII() Glyphs {
 		Point:    ".",
 		None:     "-",
 		Times:    "x",
-		Spell:    strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down").Replace,
+		Spell:    strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down", "…", "..").Replace,
 	}
 }

@@ -1,0 +1,44 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
+	v := &server{locks: []keyspace.Lock{mutex("other", "x", time.Minute), mutex("a", "first", time.Minute)}}
+	drive(t, World{Source: v}, func(d *driver) {
+		second := mutex("a", "second", 2*time.Minute)
+		second.Holders[0].Since = time.Time{}
+		d.wait(2 * time.Second)
+		v.set(func(v *server) { v.locks[1] = second })
+		d.wait(time.Second)
+		v.set(func(v *server) { v.locks = v.locks[:1] })
+		d.wait(time.Second)
+		d.press("6", "/").enter("appeared").press("enter", "down", "enter").want("not there now")
+		if line := d.line("  holder"); !strings.Contains(line, "second") {
+			t.Errorf("it was held last by second, and is shown as %q", line)
+		}
+	})
+}
+
+func TestTheHoldOfALockThatIsGoneGrowsNoMore(t *testing.T) {
+	v := &server{locks: []keyspace.Lock{mutex("a", "first", time.Minute)}}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.wait(time.Second)
+		v.set(func(v *server) { v.locks = nil })
+		d.wait(time.Second).want("not there now")
+		was := d.line("  holder")
+		if later := d.wait(20 * time.Second).line("  holder"); later != was {
+			t.Errorf("on the page of locks %q became %q", was, later)
+		}
+		d.press("6", "enter").want("not there now")
+		was = d.line("  holder")
+		if later := d.wait(20 * time.Second).line("  holder"); later != was {
+			t.Errorf("on its own page %q became %q", was, later)
+		}
+	})
+}
