@@ -12,8 +12,8 @@ import (
 const dramatiqTTL = 15 * time.Minute
 
 // dramatiq is its ConcurrentRateLimiter: the number of permits that are out, under
-// whatever name. Nobody can be told to hold them, and any counter that expires
-// looks like that.
+// whatever name. Who holds them it does not tell, so they are shown as one holder;
+// and any counter that expires looks like that.
 func dramatiq() keyspace.Format {
 	return keyspace.Format{
 		Name:    "dramatiq",
@@ -34,6 +34,9 @@ func dramatiq() keyspace.Format {
 				return keyspace.Lock{}, keyspace.No
 			}
 			l := keyspace.Lock{Kind: keyspace.Semaphore, Why: []string{fmt.Sprintf("%d permits would be out", out)}}
+			if out > 0 {
+				l.Holders = []keyspace.Holder{dramatiqHolder(out)}
+			}
 			return l, keyspace.Possible
 		},
 		Samples: []keyspace.Sample{{
@@ -41,9 +44,15 @@ func dramatiq() keyspace.Format {
 			Commands: [][]string{{"SET", "pdf-workers", "2", "PX", "900000"}},
 			Want: keyspace.Lock{
 				Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-				Why: []string{"2 permits would be out"},
+				Why:     []string{"2 permits would be out"},
+				Holders: []keyspace.Holder{dramatiqHolder(2)},
 			},
 			TTL: dramatiqTTL,
 		}},
 	}
+}
+
+// dramatiqHolder stands for all who have a permit.
+func dramatiqHolder(out int) keyspace.Holder {
+	return keyspace.Holder{ID: "permits", Label: "permits", Count: out}
 }

@@ -46,6 +46,7 @@ func owned() []keyspace.Format {
 func named() []keyspace.Format {
 	return []keyspace.Format{
 		rueidislock(),
+		valkeylock(),
 		asynq(),
 		xiaoxuxiansheng(),
 		machinery(),
@@ -54,6 +55,7 @@ func named() []keyspace.Format {
 		hangfire(),
 		bull(),
 		redisLockNPM(),
+		simpleRedisMutex(),
 		nodeResque(),
 		redbeat(),
 		celeryOnce(),

@@ -184,7 +184,10 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 		[]string{"SET", "redisson_lock_token:{lock:a}", "7"},
 		[]string{"SET", "redisson_unlock_latch:{lock:a}:" + hex32, "0", "PX", "5000"},
 		[]string{"SET", "{lock:a}:" + client + ":1:rwlock_timeout:1", "1", "PX", "5000"},
-		[]string{"SET", "lock:fence", "7"}, // a lock of that name
+		[]string{"SET", "@simple-redis-mutex:fencing-tokens", "7"},
+		[]string{"SET", "@simple-redis-mutex:lock-a:next-id", "7"},
+		[]string{"SET", "locks:fencing-token", "7"},
+		[]string{"SET", "lock:fence", client}, // a lock of that name
 	)
 	if got := keys(scan(t, rdb)); !slices.Equal(got, []string{"lock:fence"}) {
 		t.Errorf("found %q", got)

@@ -511,6 +511,13 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 			{"SET", "rueidislock:0:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
 			{"SET", "rueidislock:2:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
 		}, nil},
+		{"valkeylock", "valkeylock:0:r", [][]string{
+			{"SET", "valkeylock:0:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+			{"SET", "valkeylock:2:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+		}, nil},
+		{"simple-redis-mutex", "@simple-redis-mutex:lock-a", [][]string{
+			{"SET", "@simple-redis-mutex:lock-a", "0.8130532169470143", "PX", "5000"}, {"SET", "@simple-redis-mutex:fencing-tokens", "7"},
+		}, []string{`string "@simple-redis-mutex:fencing-tokens" 7 never=true`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"})

@@ -69,6 +69,41 @@ func otherwise(key string) bool {
 	return false
 }
 
+// counterName reports whether the last word of a name, but for numbers, says that
+// its value is a counter or a version, also where others say that it is a lock's:
+// "lock:failed_attempts", "lock_version".
+func counterName(key string) bool {
+	switch lastWord(key) {
+	case "count", "counts", "counter", "counters", "total", "totals", "attempts", "retries", "tries", "failed", "failures", "fails", "errors",
+		"timeouts", "waiters", "waiting", "acquired", "acquisitions", "released", "releases", "contended", "conflicts", "hits", "misses",
+		"seq", "sequence", "serial", "version", "versions", "ver", "rev", "revision", "epoch", "term", "id", "ids":
+		return true
+	}
+	return false
+}
+
+// fenceName reports whether a name says that its value numbers the holders of locks.
+func fenceName(key string) bool {
+	for word := range words(key) {
+		switch strings.ToLower(word) {
+		case "fence", "fences", "fencing", "fencingtoken", "fencingtokens":
+			return true
+		}
+	}
+	return false
+}
+
+// lastWord is the last word of a key that is no number, in small letters.
+func lastWord(key string) string {
+	last := ""
+	for word := range words(key) {
+		if !digits(word, 1, len(word)) {
+			last = word
+		}
+	}
+	return strings.ToLower(last)
+}
+
 // words yields the runs of ASCII letters and digits in a key, and of bytes
 // beyond ASCII.
 func words(key string) iter.Seq[string] {

@@ -91,9 +91,10 @@ func ends(suffix string) func(string) bool {
 }
 
 // opaque is a sample of a mutex that is one string and whose holder tells
-// nothing of itself; ttl 0 = for ever.
-func opaque(name, key, value string, sure keyspace.Confidence, ttl time.Duration) keyspace.Sample {
+// nothing of itself, with what more commands store beside it; ttl 0 = for ever.
+func opaque(name, key, value string, sure keyspace.Confidence, ttl time.Duration, more ...[]string) keyspace.Sample {
 	s := held(name, key, value, "", ttl)
+	s.Commands = append(s.Commands, more...)
 	s.Want.Confidence = sure
 	return s
 }

@@ -68,9 +68,8 @@ func redisPyFamily(sure func(string, bool) keyspace.Confidence) keyspace.Format 
 // timedHex reads a UUID v1 without dashes that tells a plausible time.
 func timedHex(value string, now time.Time) (keyspace.Holder, bool) {
 	id, ok := undashed(value)
-	if !ok || id.Version() != 1 || !byTime(id) {
+	if !ok || !timely(id, now) {
 		return keyspace.Holder{}, false
 	}
-	made := madeAt(id, now)
-	return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
+	return keyspace.Holder{ID: value, Count: 1, Since: madeAt(id, now)}, true
 }

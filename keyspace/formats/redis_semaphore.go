@@ -11,7 +11,7 @@ import (
 // with the caller's suffix.
 func redisSemaphoreMutex() keyspace.Format {
 	r := reading{sure: leased(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
-		t := uuidToken(v)
+		t := uuidToken(v, time.Time{})
 		plain := len(v) == 36 || t.label != ""
 		return keyspace.Holder{ID: v, Label: t.label, Count: 1}, t.known && len(v) >= 36 && plain
 	}}

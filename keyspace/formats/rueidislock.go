@@ -9,19 +9,34 @@ import (
 	"locktop/keyspace"
 )
 
-// rueidislock is the lock of Go's rueidis: the same 24 raw bytes in several
-// keys of one server or cluster, and whoever has the majority of them holds.
-// The first of the keys that is there stands for the lock.
+// rueidislock is the lock of Go's rueidis.
 func rueidislock() keyspace.Format {
+	f := rueidis("rueidislock:")
+	f.Name = "rueidislock"
+	f.Library = "rueidislock"
+	f.Source = "github.com/redis/rueidis: rueidislock/lock.go"
+	return f
+}
+
+// valkeylock is the lock of Go's valkey-go, a fork of rueidis.
+func valkeylock() keyspace.Format {
+	f := rueidis("valkeylock:")
+	f.Name = "valkeylock"
+	f.Library = "valkeylock (valkey-go)"
+	f.Source = "github.com/valkey-io/valkey-go: valkeylock/lock.go"
+	return f
+}
+
+// rueidis is what both have in common: the same 24 raw bytes in several keys of one
+// server or cluster, and whoever has the majority of them holds. The first of the
+// keys that is there stands for the lock.
+func rueidis(prefix majorityPrefix) keyspace.Format {
 	return keyspace.Format{
-		Name:    "rueidislock",
-		Library: "rueidislock",
-		Source:  "github.com/redis/rueidis: rueidislock/lock.go",
-		Tells:   "the name begins with rueidislock: and a number, and the value is 24 raw bytes",
-		Type:    "string",
-		Begins:  []string{rueidisPrefix},
+		Tells:  "the name begins with " + string(prefix) + " and a number, and the value is 24 raw bytes",
+		Type:   "string",
+		Begins: []string{string(prefix)},
 		Match: func(key string) bool {
-			_, _, ok := rueidisName(key)
+			_, _, ok := prefix.name(key)
 			return ok
 		},
 		Glance: func(_, first string) keyspace.Confidence {
@@ -32,30 +47,32 @@ func rueidislock() keyspace.Format {
 		},
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			var all []keyspace.Companion
-			own, name, _ := rueidisName(e.Key)
+			own, name, _ := prefix.name(e.Key)
 			for i := range rueidisKeys {
 				if i != own {
-					all = append(all, keyspace.Companion{Key: rueidisKey(i, name), Type: "string"})
+					all = append(all, keyspace.Companion{Key: prefix.key(i, name), Type: "string"})
 				}
 			}
 			return all
 		},
-		Decode:  decodeRueidislock,
-		Hands:   rueidisHands(),
-		Samples: rueidislockSamples(),
+		Decode:  prefix.decode,
+		Hands:   prefix.hands(),
+		Samples: prefix.samples(),
 	}
 }
 
-const (
-	rueidisPrefix = "rueidislock:"
-	rueidisKeys   = 5 // a majority of three at the most; two of three is the default
-)
+const rueidisKeys = 5 // a majority of three at the most; two of three is the default
 
-func rueidisKey(i int, name string) string { return rueidisPrefix + strconv.Itoa(i) + ":" + name }
+// majorityPrefix is what the names of all keys of such locks begin with.
+type majorityPrefix string
 
-// rueidisName takes a key apart into its number and the name of the lock.
-func rueidisName(key string) (i int, name string, ok bool) {
-	rest, ours := strings.CutPrefix(key, rueidisPrefix)
+func (p majorityPrefix) key(i int, name string) string {
+	return string(p) + strconv.Itoa(i) + ":" + name
+}
+
+// name takes a key apart into its number and the name of the lock.
+func (p majorityPrefix) name(key string) (i int, name string, ok bool) {
+	rest, ours := strings.CutPrefix(key, string(p))
 	number, name, named := strings.Cut(rest, ":")
 	if !ours || !named || name == "" || !digits(number, 1, 1) {
 		return 0, "", false
@@ -63,15 +80,15 @@ func rueidisName(key string) (i int, name string, ok bool) {
 	return int(number[0] - '0'), name, true
 }
 
-func decodeRueidislock(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	own, name, ok := rueidisName(e.Key)
+func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	own, name, ok := p.name(e.Key)
 	if !ok || !isRaw(e.Value, 24) {
 		return keyspace.Lock{}, keyspace.No
 	}
 	votes := map[string]int{e.Value: 1}
 	holder, keys := e.Value, 1
 	for i := range rueidisKeys {
-		other, there := e.Related[rueidisKey(i, name)]
+		other, there := e.Related[p.key(i, name)]
 		switch {
 		case !there || i == own:
 			continue
@@ -91,11 +108,11 @@ func decodeRueidislock(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	return l, keyspace.Certain
 }
 
-func rueidislockSamples() []keyspace.Sample {
+func (p majorityPrefix) samples() []keyspace.Sample {
 	const token = "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes"
-	s := opaque("held by all of its three keys", "rueidislock:0:rates:refresh", token, keyspace.Certain, 5*time.Second)
+	s := opaque("held by all of its three keys", p.key(0, "rates:refresh"), token, keyspace.Certain, 5*time.Second)
 	for i := 1; i < 3; i++ {
-		s.Commands = append(s.Commands, []string{"SET", rueidisKey(i, "rates:refresh"), token, "PX", "5000"})
+		s.Commands = append(s.Commands, []string{"SET", p.key(i, "rates:refresh"), token, "PX", "5000"})
 	}
 	s.Want.Why = []string{"3 of its 3 keys have the same value"}
 	return []keyspace.Sample{s}
@@ -107,14 +124,14 @@ var rueidisBreak string
 //go:embed rueidislock_extend.lua
 var rueidisExtend string
 
-func rueidisHands() *keyspace.Hands {
+func (p majorityPrefix) hands() *keyspace.Hands {
 	return &keyspace.Hands{
 		Keys: func(l keyspace.Lock) []string {
-			own, name, _ := rueidisName(l.Key)
+			own, name, _ := p.name(l.Key)
 			keys := []string{l.Key}
 			for i := range rueidisKeys {
 				if i != own {
-					keys = append(keys, rueidisKey(i, name))
+					keys = append(keys, p.key(i, name))
 				}
 			}
 			return keys

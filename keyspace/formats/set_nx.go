@@ -20,7 +20,7 @@ func setNX() keyspace.Format {
 		Tells:   "the value, the name and the TTL are those of a lock",
 		Type:    "string",
 		Glance: func(key, first string) keyspace.Confidence {
-			return tokenOf(first).confidence(key, true)
+			return setNXConfidence(key, first, true, time.Time{})
 		},
 		Decode:  decodeSetNX,
 		Hands:   setNXHands(),
@@ -28,9 +28,23 @@ func setNX() keyspace.Format {
 	}
 }
 
+// setNXConfidence is what a value makes of a key of that name. The number of a
+// fence is no lock whatever its name; a counter or a version may be one at the most.
+func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Confidence {
+	sure := tokenOf(value, now).confidence(key, expires)
+	switch number := digits(value, 1, numberMost); {
+	case number && fenceName(key):
+		return keyspace.No
+	case number && counterName(key), counted(value, expires):
+		return min(sure, keyspace.Possible)
+	default:
+		return sure
+	}
+}
+
 func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	t := tokenOf(e.Value)
-	sure := t.confidence(e.Key, !e.Expires.IsZero())
+	t := tokenOf(e.Value, e.Now)
+	sure := setNXConfidence(e.Key, e.Value, !e.Expires.IsZero(), e.Now)
 	if sure == keyspace.No || e.Truncated() {
 		return keyspace.Lock{}, keyspace.No
 	}

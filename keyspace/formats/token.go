@@ -19,9 +19,9 @@ type token struct {
 }
 
 // tokenOf recognises the tokens that libraries make and that people write by
-// hand.
-func tokenOf(value string) token {
-	if t := uuidToken(value); t.known {
+// hand. The time is zero at a glance.
+func tokenOf(value string, now time.Time) token {
+	if t := uuidToken(value, now); t.known {
 		return t
 	}
 	n := len(value)
@@ -39,9 +39,9 @@ func tokenOf(value string) token {
 
 // uuidToken recognises a UUID with or without dashes, alone or with a time, a
 // thread or a name behind.
-func uuidToken(value string) token {
+func uuidToken(value string, now time.Time) token {
 	if id, ok := undashed(value); ok {
-		if byTime(id) && id.Version() == 1 {
+		if timely(id, now) {
 			return token{known: true, alone: keyspace.Likely, rare: true, id: id} // redis-py and its family
 		}
 		return token{known: true, alone: keyspace.Possible}
@@ -72,6 +72,15 @@ func uuidToken(value string) token {
 	default:
 		return token{}
 	}
+}
+
+// numberMost is the length of a number that is no time in seconds.
+const numberMost = 9
+
+// counted reports whether a key that never expires counts something, by its value: a
+// number that is no mark and no time.
+func counted(value string, expires bool) bool {
+	return !expires && digits(value, 1, numberMost) && value != "0" && value != "1"
 }
 
 // byHand recognises what people store without a library: a mark, a time, or
@@ -132,6 +141,21 @@ func undashed(s string) (uuid.UUID, bool) {
 func byTime(id uuid.UUID) bool {
 	return id.Variant() == uuid.RFC4122 && (id.Version() == 1 || id.Version() == 7)
 }
+
+// timely reports whether a UUID is of version 1 and was made so lately that a lock may
+// still have it: one of 64 values of 32 hexadecimal digits looks like such a UUID,
+// and one of a million tells a time within these days. The time is zero at a glance.
+func timely(id uuid.UUID, now time.Time) bool {
+	if id.Version() != 1 || !byTime(id) {
+		return false
+	}
+	made := madeAt(id, now)
+	return now.IsZero() || !made.IsZero() && now.Sub(made) < tokenMost
+}
+
+// tokenMost is how old the token of a lock is at the most, if nothing but its time
+// speaks for it.
+const tokenMost = 60 * 24 * time.Hour
 
 // madeAt returns when a UUID was made, on the clock of whoever made it; zero
 // if it does not tell, or tells nonsense: no lock is older than Redis, and none

@@ -73,7 +73,7 @@ func TestWhatATokenMakesOfAKey(t *testing.T) {
 		{"orders:1", "1", true, keyspace.No},
 		{"orders:1", "", true, keyspace.No},
 	} {
-		if got := tokenOf(c.value).confidence(c.key, c.expires); got != c.want {
+		if got := tokenOf(c.value, time.Time{}).confidence(c.key, c.expires); got != c.want {
 			t.Errorf("%s = %s, expires=%v: %v, want %v", c.key, c.value, c.expires, got, c.want)
 		}
 	}

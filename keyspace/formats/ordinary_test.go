@@ -1,0 +1,83 @@
+package formats_test
+
+import (
+	"crypto/md5"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// Caches keep digests, and counters have names with the word lock in them. None of
+// them is likely to be a lock, however many there are.
+func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	p := rdb.Pipeline()
+	for i := range 20_000 {
+		p.Set(t.Context(), fmt.Sprintf("page:%d", i), fmt.Sprintf("%x", md5.Sum([]byte(strconv.Itoa(i)))), time.Hour)
+	}
+	counters := []string{
+		"lock:failed_attempts", "lock_version", "lock:counter", "locks:total", "lock:42:retries", "mutex:acquired", "lock.waiters:7",
+		"leader:epoch", "leader:term", "lease:seq", "semaphore:count", "lock-revision", "singleton:version", "locks:fencing-token", "lock:fence:7",
+	}
+	for i, key := range counters {
+		p.Set(t.Context(), key, 1+i, 0)
+		p.Set(t.Context(), "short:"+key, 1+i, time.Minute)
+	}
+	if _, err := p.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range scan(t, rdb).Locks {
+		if l.Confidence >= keyspace.Likely {
+			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Why)
+		}
+	}
+	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+		if l.Key == "locks:fencing-token" || l.Key == "lock:fence:7" {
+			t.Errorf("%s, which numbers holders, is possibly a %s", l.Key, l.Format)
+		}
+	}
+}
+
+// What the same rules must not lose: tokens of the last weeks, marks, times, and locks
+// whose names end in a word that others count by.
+func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	now := clock(t, rdb)
+	week := formats.At(keyspace.Sample{Commands: [][]string{{"SET", "job:nightly", "{v1hex-604800000/5e}"}}}, now)
+	want := []string{"job:nightly", "lock:42", "lock:page:7", "lock:report", "lock:sync", "lock_version", "scheduler:leader"}
+	load(t, rdb, week.Commands...)
+	load(t, rdb,
+		[]string{"SET", "lock:report", "1"},
+		[]string{"SET", "lock:page:7", "1", "PX", "30000"},
+		[]string{"SET", "lock:42", "42", "PX", "30000"},
+		[]string{"SET", "lock:sync", strconv.FormatInt(now.Unix(), 10)},
+		[]string{"SET", "lock_version", client, "PX", "30000"},
+		[]string{"SET", "scheduler:leader", "4242", "PX", "30000"},
+	)
+	got := keys(scan(t, rdb))
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
+// Who has the permits of dramatiq is not known, but that they are out is.
+func TestPermitsThatAreOutAreHeld(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	load(t, rdb, []string{"SET", "pdf-workers", "2", "PX", "60000"})
+	want := map[string]keyspace.State{"pdf-workers": keyspace.Held}
+	snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	for _, l := range snap.Locks {
+		if l.State() != want[l.Key] {
+			t.Errorf("%s is %s, want %s", l.Key, l.State(), want[l.Key])
+		}
+		delete(want, l.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("it does not see %v", want)
+	}
+}

@@ -1,0 +1,59 @@
+package formats
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// What simple-redis-mutex stores, and where it tells of a release.
+const (
+	simpleMutexPrefix  = "@simple-redis-mutex:lock-"
+	simpleMutexFences  = "@simple-redis-mutex:fencing-tokens"
+	simpleMutexChannel = "@simple-redis-mutex:locks-releases"
+)
+
+// simpleRedisMutex is the lock of npm's simple-redis-mutex: a random number, as
+// JavaScript writes it, or, in old versions, 100 hexadecimal digits. One counter
+// numbers the holds of all locks; it and the tickets of old versions stay when no lock
+// is held.
+func simpleRedisMutex() keyspace.Format {
+	r := reading{token: shaped(simpleMutexToken), sure: always(keyspace.Certain)}
+	return keyspace.Format{
+		Name:    "simple-redis-mutex",
+		Library: "simple-redis-mutex",
+		Source:  "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
+		Tells:   "the name begins with " + simpleMutexPrefix + ", and the value is a random number",
+		Type:    "string",
+		Begins:  []string{simpleMutexPrefix},
+		Companion: func(key string) bool {
+			ticket := strings.HasSuffix(key, ":next-id") || strings.HasSuffix(key, ":last-out-id")
+			return key == simpleMutexFences || ticket && strings.HasPrefix(key, simpleMutexPrefix)
+		},
+		Glance: r.glance,
+		Decode: r.decode,
+		Hands:  simpleMutexHands(),
+		Samples: []keyspace.Sample{
+			opaque("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
+				[]string{"SET", simpleMutexFences, "7"}),
+		},
+	}
+}
+
+func simpleMutexToken(value string) bool {
+	rest, fraction := strings.CutPrefix(value, "0.")
+	return fraction && only(rest, "-") || isHex(value, 100)
+}
+
+// simpleMutexHands tells the waiters of a release in JSON, as the library does.
+func simpleMutexHands() *keyspace.Hands {
+	h := tokenHands()
+	h.Seen = func(l keyspace.Lock) []string {
+		token := l.Holders[0].ID
+		return []string{token, simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, token)}
+	}
+	h.Wakes = "hear of it on " + simpleMutexChannel
+	return h
+}
