@@ -44,7 +44,9 @@ func (p *program) watchCommand() *cobra.Command {
 The server tells which keys have changed, where it can (Redis 6 and later); an
 event is printed some milliseconds after it happens. Where it cannot, locktop
 looks 10 times a second, and a hold that is shorter may not be seen: locktop
-doctor says which it is, and why. A server that goes away is waited for; if it
+doctor says which it is, and why. The first locks under a new prefix, or of a new
+shape such as RANDOM:lock, are found by a pass over all keys, about once a second
+and less often where there are millions; later ones as soon as they come. A server that goes away is waited for; if it
 does not answer when --for is over, the exit code is 1.
 
 "stolen" is told only where it is proved: another holder has the same deadline, or

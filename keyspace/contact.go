@@ -101,6 +101,10 @@ func (f *Follower) following() Follow {
 		follow.Lag = pollEvery
 	}
 	follow.Blind = append(follow.Blind, f.attendance.blind(f.reader.refused.has(rolling))...)
+	if follow.Mode == Push && f.complete {
+		late := (walkEvery + f.passed).Round(100 * time.Millisecond)
+		follow.Blind = append(follow.Blind, fmt.Sprintf("holds shorter than %v may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", late))
+	}
 	if n := len(f.denied); n > 0 {
 		follow.Blind = append(follow.Blind, fmt.Sprintf("%d known locks may not be read by this user any more", n))
 	}

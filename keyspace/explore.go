@@ -14,7 +14,7 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 		if err != nil {
 			return err
 		}
-		f.pass = p
+		f.pass, f.passFrom = p, time.Now()
 		p.sieve.trusted, p.reader.trusted = f.trusted, f.trusted
 		f.meet(p.server, time.Now())
 	} else {
@@ -37,6 +37,7 @@ func (f *Follower) explore(ctx context.Context, until time.Time) error {
 	}
 	if p.done() {
 		f.hunches.ended()
+		f.passed = time.Since(f.passFrom)
 	}
 	f.complete = f.complete || p.complete()
 	f.cost = p.cost

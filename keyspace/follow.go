@@ -20,7 +20,9 @@ type Follower struct {
 	pass     *pass // nil between two walks
 	restsTo  time.Time
 	called   time.Time
-	complete bool // the keyspace was walked over since the last error
+	passed   time.Duration // from the begin of the last walk to its end
+	passFrom time.Time     // when the walk under way began
+	complete bool          // the keyspace was walked over since the last error
 
 	known      picture
 	sorted     []Lock   // those that are known, as a snapshot has them; nil = not worked out yet

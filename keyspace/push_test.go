@@ -270,3 +270,55 @@ func compareDeeds(t *testing.T, l *log, all map[deed]time.Time) {
 		t.Errorf("p99 is %v, want 50ms at the most", p99)
 	}
 }
+
+// Names that begin with something random have the rest in common. Once that is learnt,
+// their holds are told like all others, however short.
+func TestHoldsUnderNamesOfOneShapeAreSeen(t *testing.T) {
+	rdb := realServer(t)
+	for i := range 1000 {
+		do(t, rdb, "SET", fmt.Sprintf("cache:%d", i), "x")
+	}
+	l := listened(t, rdb, justTokens())
+	name := func(i int) string { return fmt.Sprintf("%x:lock", 0xabcdef*(i%1000+1)) }
+	hold := func(i int, lasts time.Duration) string {
+		token := fmt.Sprintf("token:%d", i)
+		do(t, rdb, "SET", name(i), token, "PX", lasts.Milliseconds())
+		return token
+	}
+	for i := range 20 {
+		hold(i, time.Hour)
+	}
+	for i, inARow := 2000, 0; inARow < 5; i++ { // until it is learnt
+		if i == 2100 {
+			t.Fatal("it does not learn the shape")
+		}
+		token := hold(i, 300*time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
+		inARow++
+		if !l.acquired(token) {
+			inARow = 0
+		}
+	}
+	const holds = 100
+	var tokens []string
+	for i := range holds {
+		tokens = append(tokens, hold(5000+7*i, 300*time.Millisecond))
+		time.Sleep(30 * time.Millisecond)
+	}
+	time.Sleep(300 * time.Millisecond)
+	seen := 0
+	for _, token := range tokens {
+		if l.acquired(token) {
+			seen++
+		}
+	}
+	t.Logf("%d of %d were seen", seen, holds)
+	if seen < 95 {
+		t.Errorf("%d of %d holds were seen", seen, holds)
+	}
+}
+
+// acquired reports whether a hold with this token was told.
+func (l *log) acquired(token string) bool {
+	return slices.ContainsFunc(l.all(), func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == token })
+}

@@ -17,7 +17,7 @@ const (
 
 // promising reports whether an unknown key is worth a look.
 func (f *Follower) promising(key string) bool {
-	if f.scanner.index.belongs(key) || !f.scanner.selects(key) {
+	if f.scanner.index.belongs(key) || !f.scanner.selects(key) || f.track.every && !f.track.covers(key) {
 		return false
 	}
 	if at, known := f.dull[key]; known {

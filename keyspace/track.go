@@ -17,6 +17,8 @@ const (
 	earFirst  = 500 * time.Millisecond // before the next attempt to get one, then doubled …
 	earLast   = 15 * time.Second       // … up to this
 	pushSlack = 10 * time.Millisecond
+	everyMost = 2000                   // changes a second of all keys, above which we hear of prefixes only …
+	everyRest = time.Minute            // … for so long
 	toldLate  = 100 * time.Millisecond // the latest that we take in a message about a change
 )
 
@@ -40,6 +42,11 @@ type tracker struct {
 	notify  bool  // keyspace notifications come instead
 
 	strays map[string]bool // known locks that no prefix covers
+	shapes patterns        // of names that no prefixes cover
+	every  bool            // the ear hears of all keys, for the sake of such names
+	quiet  time.Time       // until then it does not
+	second time.Time       // in which …
+	heardN int             // … so many changes were heard
 	marks  int             // that were sent to ears
 	marked bool            // since the last news
 	passed int             // the last that was among the news
@@ -58,14 +65,48 @@ func newTracker(s *Scanner) tracker {
 
 // learn makes the next ear hear of a lock and of what it keeps beside it.
 func (t *tracker) learn(l found) {
-	changed := t.prefixes.learn(l.lock.Key)
+	changed := t.learnName(l.lock.Key)
 	for _, c := range l.claims {
-		changed = t.prefixes.learn(c.Key) || changed
+		changed = t.learnName(c.Key) || changed
 	}
 	t.outgrew = t.outgrew || changed
 	delete(t.strays, l.lock.Key)
-	if !t.prefixes.cover(l.lock.Key) || slices.ContainsFunc(l.claims, func(c Companion) bool { return !t.prefixes.cover(c.Key) }) {
+	if !t.covers(l.lock.Key) || slices.ContainsFunc(l.claims, func(c Companion) bool { return !t.covers(c.Key) }) {
 		t.strays[l.lock.Key] = true
+	}
+}
+
+// learnName makes the next ear hear of a key, and reports whether it hears of more
+// than this one then. A name whose pattern is known takes no prefix.
+func (t *tracker) learnName(key string) bool {
+	for first := range t.shapes.learn(key) {
+		delete(t.prefixes, first) // which leaves room for others
+	}
+	return !t.shapes.cover(key) && t.prefixes.learn(key)
+}
+
+// covers reports whether a key is one that the next ear hears of: by its prefix, or by its
+// pattern while it hears of all keys.
+func (t *tracker) covers(key string) bool {
+	return t.prefixes.cover(key) || t.every && t.shapes.cover(key)
+}
+
+// listenToAll decides whether the next ear is to hear of all keys: where names have a
+// pattern that no prefixes cover, as long as not too much is written.
+func (t *tracker) listenToAll(known picture, now time.Time) {
+	if now.Sub(t.second) > time.Second {
+		if t.every && !t.second.IsZero() && float64(t.heardN) > everyMost*now.Sub(t.second).Seconds() {
+			t.quiet = now.Add(everyRest)
+		}
+		t.second, t.heardN = now, 0
+	}
+	if every := len(t.shapes.learnt) > 0 && now.After(t.quiet); every != t.every {
+		t.every, t.outgrew = every, true
+		t.second, t.heardN = now, 0
+		clear(t.strays)
+		for _, l := range known {
+			t.learn(l)
+		}
 	}
 }
 
@@ -77,16 +118,21 @@ func (t *tracker) attend(known picture) {
 	}
 	t.bury()
 	t.welcome()
+	t.listenToAll(known, time.Now())
 	if t.coming != nil || time.Since(t.tried) < max(t.pause, settle) {
 		return
 	}
-	if t.ear == nil || t.outgrew && len(t.prefixes) > 0 {
+	if t.ear == nil || t.outgrew && (t.every || len(t.prefixes) > 0) {
 		t.tried, t.outgrew = time.Now(), false
 		wanted := t.wanted
 		if t.notify {
 			wanted = append(slices.Clone(wanted), t.events)
 		}
-		t.coming = listen(t.options, t.prefixes.disjoint(), wanted)
+		asked := t.prefixes.disjoint()
+		if t.every {
+			asked = []string{""}
+		}
+		t.coming = listen(t.options, asked, wanted)
 	}
 }
 
@@ -189,6 +235,7 @@ func (t *tracker) news() heard {
 	if t.ear != nil {
 		t.put(t.ear.news())
 	}
+	t.heardN += len(t.kept.keys)
 	h := t.kept
 	t.kept = heard{}
 	t.passed = max(t.passed, h.mark)
@@ -258,7 +305,7 @@ func (t *tracker) blind(formats catalogue) []string {
 		return all
 	}
 	if n := len(t.strays); n > 0 && t.mode() == Push {
-		all = append(all, fmt.Sprintf("%d locks are looked at every %v only: their names have too little in common", n, pollEvery))
+		all = append(all, fmt.Sprintf("%d locks are looked at every %v only: their names have too little in common, or too much else is written", n, pollEvery))
 	}
 	for _, name := range t.ear.silent() {
 		for _, f := range formats {

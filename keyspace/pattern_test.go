@@ -1,0 +1,64 @@
+package keyspace
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestTheShapeOfANameIsWhatStaysOfIt(t *testing.T) {
+	for key, want := range map[string]string{
+		"k3f9a:lock":           "*lock",
+		"acme:order:4711:lock": "*order:*:lock",
+		"acme.eu-2.mutex":      "*eu-*.mutex",
+		"lock:users:88":        "*users:*",
+		"lock:88":              "",
+		"8743c9c0-0795":        "",
+		"nightly":              "",
+		"":                     "",
+		":":                    "",
+		"{user-1}:lock":        "**}:lock",
+		"a:b7:c:":              "**:c:",
+		"{a}":                  "",
+		"7f:lock:é":            "*lock:é",
+		"\xff\x00:lock":        "*lock",
+	} {
+		if got := patternOf(key); got != want {
+			t.Errorf("%q has the shape %q, want %q", key, got, want)
+		}
+	}
+}
+
+// A shape takes the place of the prefixes that it was learnt from, until more is
+// written than may be listened to.
+func TestAShapeTakesThePlaceOfPrefixes(t *testing.T) {
+	tr := tracker{prefixes: make(prefixes), strays: make(map[string]bool)}
+	known := make(picture)
+	learn := func(key string) {
+		known[key] = found{lock: Lock{Key: key}}
+		tr.learn(known[key])
+	}
+	learn("orders:1:lock")
+	for i := range 100 {
+		learn(fmt.Sprintf("r%d:lock", i))
+	}
+	now := time.Now()
+	tr.listenToAll(known, now)
+	if !tr.every || !tr.outgrew || len(tr.prefixes) != 1 || len(tr.strays) != 0 || !tr.covers("new:lock") || tr.covers("new:cache") {
+		t.Errorf("all: %v, prefixes %v, %d strays", tr.every, tr.prefixes, len(tr.strays))
+	}
+	tr.heardN = everyMost
+	tr.listenToAll(known, now.Add(2*time.Second))
+	if !tr.every {
+		t.Error("half of what it may hear is too much")
+	}
+	tr.heardN = 10 * everyMost
+	tr.listenToAll(known, now.Add(4*time.Second))
+	if tr.every || len(tr.strays) != 100 || tr.covers("new:lock") {
+		t.Errorf("it listens to all of a busy server, with %d strays", len(tr.strays))
+	}
+	tr.listenToAll(known, now.Add(4*time.Second+everyRest+time.Second))
+	if !tr.every {
+		t.Error("it does not try again")
+	}
+}
