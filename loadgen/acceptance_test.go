@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -204,6 +205,14 @@ var topLevel = []string{"eval", "evalsha", "subscribe", "unsubscribe", "hello", 
 func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	ctx := t.Context()
+	// What the server computed before is not the run's.
+	before := int64(0)
+	for before < 300 {
+		if err := rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err(); err != nil {
+			t.Fatal(err)
+		}
+		before = computed(t, rdb)
+	}
 	if err := rdb.ConfigResetStat(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +233,9 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 			}
 		}
 	}
+	if ran := m.Server.CPU.Milliseconds(); ran < 1 || ran > computed(t, rdb)-before {
+		t.Errorf("%d ms of computing in the run, of %d since it began", ran, computed(t, rdb)-before)
+	}
 	// The connections of the test itself say hello, too, and from Redis 7.2 on which
 	// library they are of.
 	if diff := m.Commands - sent; diff < -10 || diff > 10 {
@@ -239,6 +251,23 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	if diff := scripts - want; diff < 0 || diff > inFlight {
 		t.Errorf("%d scripts ran, %d attempts + %d releases + %d renewals", scripts, m.Attempts, m.Released, m.Renewals)
 	}
+}
+
+// computed returns the server's time on processors so far, in ms.
+func computed(t *testing.T, rdb *redis.Client) int64 {
+	t.Helper()
+	sum := 0.0
+	for line := range strings.Lines(rdb.Info(t.Context(), "cpu").Val()) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_sys" || name == "used_cpu_user" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += seconds
+		}
+	}
+	return int64(1000 * sum)
 }
 
 // commandStats returns how often the server says it was called.

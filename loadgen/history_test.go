@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,18 +81,32 @@ func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20ms to 40ms, and client-3 got it at 30ms"; p.String() != want {
 		t.Errorf("got  %s\nwant %s", p, want)
 	}
-	var page counter
-	if err := p.WriteHTML(&page); err != nil || page < 1000 {
-		t.Errorf("%d bytes of a picture, %v", page, err)
+	var page strings.Builder
+	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "client-3 acquire") || strings.Contains(page.String(), "client-0") {
+		t.Errorf("%d bytes of a picture, %v:\n%s", page.Len(), err, page.String())
 	}
 }
 
-// counter counts what is written to it.
-type counter int
-
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
+// A proof that fails is told of every lock, and makes a sound one unsafe. One that is
+// not finished proves nothing, either way.
+func TestAProofCountsInTheVerdict(t *testing.T) {
+	for _, c := range []struct {
+		kind           Kind
+		proof          Proof
+		safe, harmless bool
+		gaps           int
+	}{
+		{Mutex, Proof{Known: true, Sound: true}, true, true, 0},
+		{Mutex, Proof{Known: true}, false, false, 0},
+		{Mutex, Proof{Sound: true}, true, true, 1},
+		{"classic/getset", Proof{Known: true}, true, false, 0},
+		{Mutex, Proof{Known: true, Sound: true, LeftOut: 1}, true, true, 1},
+	} {
+		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}}, Metrics: Metrics{Acquired: 1}, Proof: &c.proof}
+		if v := r.Verdict(); v.Safe != c.safe || v.Harmless != c.harmless || len(v.Gaps) != c.gaps {
+			t.Errorf("%s with %+v: safe %v, harmless %v, %q", c.kind, c.proof, v.Safe, v.Harmless, v.Gaps)
+		}
+	}
 }
 
 // crowded is a history of n holds of one key by a hundred clients that all wait.
