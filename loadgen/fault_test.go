@@ -1,7 +1,9 @@
 package loadgen
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,5 +192,57 @@ func TestFaultsThatNeedWhatIsNotThereAreRefused(t *testing.T) {
 		if _, err := New(on, Scenario{Faults: []Fault{f}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", f, err, want)
 		}
+	}
+}
+
+// switchboard notes when a node was switched off and on. The node runs all the time.
+type switchboard struct {
+	mu       sync.Mutex
+	down, up time.Time
+	empty    bool
+}
+
+func (s *switchboard) Down(int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = time.Now()
+	return nil
+}
+
+func (s *switchboard) Up(_ context.Context, _ int, empty bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.up, s.empty = time.Now(), empty
+	return nil
+}
+
+func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
+	for _, c := range []struct {
+		fault Fault
+		want  time.Duration
+		empty bool
+	}{
+		{Fault{Kind: NodeDown, For: 2 * time.Second}, 2 * time.Second, false},
+		{Fault{Kind: NodeDown}, 9 * time.Second, false}, // to the end of the run
+		{Fault{Kind: RestartEmpty, For: 2 * time.Second}, 2 * time.Second, true},
+		{Fault{Kind: RestartEmpty}, 0, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb, power := piped(t), &switchboard{}
+			c.fault.At, c.fault.Node = time.Second, 1
+			r, err := New(Servers{Redis: rdb, Nodes: []*redis.Client{rdb}, Power: power}, Scenario{
+				Lock: Lock{Kind: Redlock}, Clients: 2, Duration: 10 * time.Second, Faults: []Fault{c.fault},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			running(t, r)
+			<-r.Done()
+			power.mu.Lock()
+			defer power.mu.Unlock()
+			if got := power.up.Sub(power.down); got < c.want || got > c.want+100*time.Millisecond || power.empty != c.empty {
+				t.Errorf("%v: the node was down for %v, and emptied: %v", c.fault, got, power.empty)
+			}
+		})
 	}
 }

@@ -41,6 +41,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 	p.figures("What must not happen", r.Metrics.forbidden())
 	p.put(`</div>`)
 	p.evidence(r.Metrics)
+	p.put(`</html>`)
 	if _, err := io.WriteString(w, p.String()); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

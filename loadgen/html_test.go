@@ -1,6 +1,8 @@
 package loadgen
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,5 +69,42 @@ func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
 		if strings.Contains(page.String(), "flush} at") || strings.Contains(page.String(), ">5 s<") {
 			t.Error("the page shows what did not happen")
 		}
+	}
+}
+
+// The page is complete: it has all sections, and each element that begins ends.
+func TestThePageIsCompleteAndWellFormed(t *testing.T) {
+	r := Report{
+		Scenario: Scenario{Name: "all", Lock: Lock{Kind: Mutex}},
+		Seconds:  []Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}},
+		Proof:    &Proof{Known: true, Sound: true},
+	}
+	r.Metrics = Metrics{Acquired: 10, Elapsed: 3 * time.Second}
+	r.Metrics.Wait = Latency{Count: 10, Max: time.Second}
+	r.Metrics.Evidence = []Evidence{{Violation: Overlapped, Key: "k", Length: time.Millisecond}}
+	r.Metrics.Faults = []FaultOutcome{{Fault: Fault{At: time.Second, Kind: Crash}, Struck: 1}}
+	var page strings.Builder
+	if err := r.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, heading := range []string{"Acquired per second", "Wait p99 per second", "Latencies", "Evidence"} {
+		if !strings.Contains(page.String(), "<h2>"+heading) {
+			t.Errorf("the page has no %s", heading)
+		}
+	}
+	open := []string{}
+	for _, tag := range regexp.MustCompile(`<(/?)([a-z][a-z0-9]*)[^>]*?(/?)>`).FindAllStringSubmatch(page.String(), -1) {
+		switch name := tag[2]; {
+		case tag[3] == "/" || slices.Contains([]string{"meta", "br", "link"}, name):
+		case tag[1] == "":
+			open = append(open, name)
+		case len(open) == 0 || open[len(open)-1] != name:
+			t.Fatalf("</%s> ends inside %q", name, open)
+		default:
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("%q never end", open)
 	}
 }

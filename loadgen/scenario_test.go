@@ -95,6 +95,8 @@ func TestScenariosInOrderAreAccepted(t *testing.T) {
 		{},
 		{Clients: MaxClients, Keys: Keys{N: MaxKeys}, Lock: Lock{TTL: minTTL}, Hold: Exp(maxTime), Think: Const(0), Patience: 1},
 		{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: -time.Second}}},
+		{Faults: []Fault{{Kind: Pause, Node: 1, For: time.Second}}}, // the only one there is
+		{Lock: Lock{Kind: Redlock}, Faults: []Fault{{Kind: Pause, Node: 2, For: time.Second}}},
 	} {
 		if err := s.Validate(); err != nil {
 			t.Errorf("%+v: %v", s, err)
@@ -115,6 +117,19 @@ func TestTimesForPeopleHaveThreeDigits(t *testing.T) {
 	} {
 		if got := rounded(d).String(); got != want {
 			t.Errorf("%d ns is %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestHowClientsComeIsSaidInAFewWords(t *testing.T) {
+	for want, s := range map[string]Scenario{
+		"5 clients on one key":   {Clients: 5, Keys: Keys{N: 1}},
+		"5 clients on 2 keys":    {Clients: 5, Keys: Keys{N: 2}},
+		"6 clients on one key":   {Clients: 6, Keys: Keys{N: 2, Pick: PickOne}},
+		"7 arrivals/s on 3 keys": {Clients: 5, Rate: 7, Keys: Keys{N: 3}},
+	} {
+		if got := s.load(); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
