@@ -334,9 +334,7 @@ func (f *fleet) metrics() Metrics {
 	now = m.Began.Add(m.Elapsed)
 	backlog, oldest := f.schedule.backlog(now)
 	m.Backlog = backlog
-	if backlog > 0 {
-		m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
-	}
+	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
 	f.oracle.judge(&m, now)
 	f.disturbances.judge(&m)
 	m.Faults = f.outcomes()

@@ -166,7 +166,7 @@ func (s *schedule) sleep(stay context.Context, d time.Duration, changed chan str
 }
 
 // backlog returns how many arrivals are due and have no client, and since when the
-// first of them is.
+// first of them is: now if there is none.
 func (s *schedule) backlog(now time.Time) (n int64, oldest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
