@@ -98,10 +98,14 @@ func (f *fleet) end(fault Fault, number int) {
 	f.note(Event{At: time.Now(), Kind: Healed, Client: number + 1, Fault: fault.Kind, Text: fault.subject()})
 }
 
-// subject names the server that a fault strikes.
+// subject names the server that a fault strikes, or the command before which it
+// strikes a client.
 func (f Fault) subject() string {
-	if f.Node > 0 {
+	switch {
+	case f.Node > 0:
 		return fmt.Sprintf("node %d", f.Node)
+	case f.Before != "":
+		return "before " + f.Before
 	}
 	return ""
 }

@@ -58,6 +58,10 @@ func (k Kind) reentrant() bool {
 	return k == Reentrant || k == RW || k == "classic/counted"
 }
 
+// Renews reports whether a holder of the kind renews its lease. Of the historic
+// forms only one does.
+func (k Kind) Renews() bool { return k.Sound() || k == "classic/counted" }
+
 // clocked reports whether clients of the kind go by their own clocks.
 func (k Kind) clocked() bool {
 	return k == "classic/getset" || k == "classic/stamp-rw"

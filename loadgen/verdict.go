@@ -115,20 +115,37 @@ const Together = "No two clients were inside at once."
 
 // together says whether two clients were inside at once.
 func (m Metrics) together(s Scenario) string {
-	work := fmt.Sprintf("two clients worked at once %s, for %s at the longest, whatever their leases said.",
-		times(m.WorkOverlap.Count), rounded(m.WorkOverlap.Longest))
+	work := fmt.Sprintf("two clients worked at once %s, whatever their leases said.", m.WorkOverlap.howOften())
 	switch {
 	case m.Overlap.Count == 0 && m.WorkOverlap.Count == 0:
 		return Together
 	case m.Overlap.Count == 0:
 		return "No two clients had valid leases at once, but " + work
 	}
-	text := fmt.Sprintf("Two clients were inside at once %s, for %s at the longest%s.",
-		times(m.Overlap.Count), rounded(m.Overlap.Longest), m.blame(s))
+	text := fmt.Sprintf("Two clients held the lock at once %s%s.", m.Overlap.howOften(), m.blame(s))
 	if m.WorkOverlap.Count > m.Overlap.Count {
 		text += " In all, " + work
 	}
 	return text
+}
+
+// howOften says how often, and for how long: "once, for 138 ms".
+func (o Overlap) howOften() string {
+	if o.Count == 1 {
+		return "once, for " + spoken(o.Longest)
+	}
+	return fmt.Sprintf("%d times, for up to %s", o.Count, spoken(o.Longest))
+}
+
+// spoken is a time in a sentence, as the screen writes it: 0.4 ms, 138 ms, 2.1 s.
+func spoken(d time.Duration) string {
+	switch ms := d.Round(time.Millisecond); {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
+	case ms < time.Second:
+		return fmt.Sprintf("%d ms", ms/time.Millisecond)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
 // blame names what brought the overlaps about, if it is no fault of the lock.
@@ -139,7 +156,7 @@ func (m Metrics) blame(s Scenario) string {
 	case s.Lock.Kind.Sound():
 		return ": the lock broke its promise"
 	}
-	return fmt.Sprintf(": that is the flaw of %s", s.Lock.Kind)
+	return fmt.Sprintf(": this is the known flaw of %s", s.Lock.Kind)
 }
 
 // rounded is a time for people: three digits.

@@ -11,7 +11,7 @@ func counted() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "counted",
 		Caption: "The lock is renewed twice and the work takes longer than that. " +
-			"Nobody tells the holder, whose counter still says that it is inside, and it writes beside the next one.",
+			"The holder is not told: its counter still says that it is inside, and it writes beside the next holder.",
 		Watch:    "late work and corrupt writes",
 		Lock:     loadgen.Lock{Kind: "classic/counted", TTL: 600 * time.Millisecond, Renew: loadgen.Renew{Max: 2}},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},

@@ -11,8 +11,8 @@ func crash() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "crash",
 		Caption: "Three holders die without releasing their locks. " +
-			"Nobody can take those locks for what is left of their leases, and not for a moment longer.",
-		Watch:   "the dead clients, and the wait of the others: two seconds at the most on their behalf",
+			"No other client can acquire those locks for what is left of their leases, and not for a moment longer.",
+		Watch:   "the dead clients, and how long the others wait: 2 s at most",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: 2 * time.Second},
 		Clients: 12,
 		Hold:    loadgen.Exp(100 * time.Millisecond),

@@ -12,7 +12,7 @@ func freeze() loadgen.Scenario {
 		Name: "freeze",
 		Caption: "A holder gets no CPU for longer than its lease lasts, wakes up in the middle of its work, and writes. " +
 			"The lock did what it promised, and the data is corrupt all the same: no lease can stop a client that does not run.",
-		Watch:   "late work and corrupt writes: two work at once, though their leases never overlap",
+		Watch:   "late work and corrupt writes, though the leases never overlap",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 6,

@@ -12,7 +12,7 @@ func freezeFenced() loadgen.Scenario {
 		Name: "freeze-fenced",
 		Caption: "The same holder freezes, wakes up and writes, but every holder has a number and the resource refuses those below the largest it has seen. " +
 			"The late write bounces.",
-		Watch:   "fenced writes where the scene without numbers has corrupt ones",
+		Watch:   "fenced writes where the scene freeze has corrupt ones",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second, Fence: true},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 6,

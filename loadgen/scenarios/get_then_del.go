@@ -11,8 +11,8 @@ func getThenDel() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "get-then-del",
 		Caption: "A client asks whose the lock is, hears that it is its own, and stalls before it sends the DEL. " +
-			"Meanwhile the lock has run out and belongs to somebody else, whose it deletes.",
-		Watch:   "a foreign unlock by a client that did look",
+			"Meanwhile the lock has expired and belongs to another client, and the DEL removes their lock.",
+		Watch:   "a foreign unlock by a client that checked the owner first",
 		Lock:    loadgen.Lock{Kind: "classic/get-then-del", TTL: 400 * time.Millisecond},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 8,

@@ -11,8 +11,8 @@ func hotKey() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "hot-key",
 		Caption: "Two hundred clients on a hundred connections want fifty locks, and most of them want the first few. " +
-			"Nobody is ever inside with somebody else, but the queue for the hot key sets how long everybody waits.",
-		Watch:    "wait p99 against p50, and how busy the first key is",
+			"No two clients ever hold the same lock, but the queue for the hot key sets how long everybody waits.",
+		Watch:    "wait p99 against p50, and how long the first key is held",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex},
 		Keys:     loadgen.Keys{Pick: loadgen.PickZipf, N: 50, Skew: 1.1},
 		Clients:  200,

@@ -10,8 +10,8 @@ import (
 func redlockMajority() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "redlock-majority",
-		Caption: "Three of five servers die, and two are no majority: nobody gets a lock until they are back. " +
-			"That is what a quorum is for: rather nobody than two.",
+		Caption: "Three of five servers die, and two are no majority: no client gets a lock until they are back. " +
+			"That is what a quorum is for: better no holder than two.",
 		Watch:    "errors instead of locks, and no overlap when the servers return",
 		Lock:     loadgen.Lock{Kind: loadgen.Redlock, TTL: 2 * time.Second},
 		Clients:  10,

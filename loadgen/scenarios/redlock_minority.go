@@ -11,8 +11,8 @@ func redlockMinority() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "redlock-minority",
 		Caption: "Two of five servers die and come back. " +
-			"Three are still a majority, so locks are taken and released as if nothing had happened.",
-		Watch:   "two columns of the quorum go dark, and the throughput does not",
+			"Three are still a majority, so locks are still acquired and released, but more slowly: a client that misses one of the three has to try again.",
+		Watch:   "two of five servers go down, and locks are still acquired",
 		Lock:    loadgen.Lock{Kind: loadgen.Redlock, TTL: 2 * time.Second},
 		Clients: 10,
 		Hold:    loadgen.Exp(20 * time.Millisecond),

@@ -11,8 +11,8 @@ func renewal() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "renewal",
 		Caption: "The work takes three seconds and the lease one. " +
-			"It is renewed three times a second, so nobody loses a lock, and after a crash it would still be free within a second.",
-		Watch:    "the TTL that never runs out",
+			"It is renewed three times a second, so no client loses its lock, and after a crash it would still be free within a second.",
+		Watch:    "the TTL that never runs out, and the renewals",
 		Lock:     loadgen.Lock{Kind: loadgen.Mutex, TTL: time.Second},
 		Keys:     loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients:  3,

@@ -11,8 +11,8 @@ func setnxCrash() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "setnx-crash",
 		Caption: "A client takes a lock with SETNX and dies before it has sent EXPIRE. " +
-			"The key never expires, and nobody will ever have that lock again.",
-		Watch:   "a lock that never expires, and a queue that only grows",
+			"The key never expires, so no client can ever acquire that lock again.",
+		Watch:   "a key without a TTL, and a queue that only grows",
 		Lock:    loadgen.Lock{Kind: "classic/setnx-expire", TTL: 500 * time.Millisecond},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 6,
