@@ -37,7 +37,7 @@ var imports = map[string][]string{
 
 // testImports is what the tests of a package may import besides.
 var testImports = map[string][]string{
-	"tui":          {"recording"}, // a recording shows what the screen showed
+	"tui":          {"recording", "keyspace/formats", "loadgen/scenarios"}, // the screen is tried on recordings, and on the scenes as they run
 	"lock/classic": {"lock"},      // what breaks a historic form is staged on the sound kinds, too
 }
 

@@ -17,7 +17,7 @@ import (
 type audience struct {
 	main    *keyspace.Live
 	quorum  *keyspace.Fleet
-	load    *loadgen.Run
+	load    *loadgen.Group
 	ledger  *ledger
 	clients []*redis.Client // to look through
 	close   func()

@@ -20,7 +20,7 @@ import (
 // answered by what would have come anyway.
 func BenchmarkKeyToFrame(b *testing.B) {
 	t := openPseudoTerminal(b, 160, 60, "demo")
-	t.until("what do you want to see")
+	t.until("Choose a scene")
 	t.press("\x1b")
 	t.quiet(200 * time.Millisecond) // together with the next it would be another key
 	t.press("3")                    // the load begins

@@ -17,26 +17,26 @@ func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 		t.Skip("plays scenes in a terminal: run it without -short")
 	}
 	term := openTerminal(t, 120, 40, "demo")
-	term.want("what do you want to see?", "a … s choose", "Esc close").press("Escape")
+	term.want("Choose a scene", "press a letter", "Esc close").press("Escape")
 	term.want("job:nightly", "stuck", "OWNER", "TTL")
 
 	term.press("3").want("f fault").press("f").want("a holder is gone without releasing").press("c")
 	term.want("dies without releasing load:", "before the lease", "1 dead")
 	term.wait("the lease runs out", func(screen string) bool {
 		words := strings.Join(strings.Fields(screen), " ")
-		return strings.Contains(words, "the crash") && strings.Contains(words, "comes in")
+		return strings.Contains(words, "the crash") && strings.Contains(words, "acquires it")
 	})
 
 	term.press("m").want("freeze-fenced").press("e")
-	term.want("struck by a freeze", "1 frozen")
-	term.want("still believes it has", "comes in, too")
-	term.want("refused, its", "older than what was seen", "0 overlaps of leases, but two worked at once")
+	term.want("freezes while holding", "1 frozen")
+	term.want("still believes it has", "acquires it as well")
+	term.want("refused, its", "older than the newest", "0 overlaps of leases, but two clients worked at the same time")
 
-	term.press("m").want("redlock-minority").press("j").press("4")
+	term.press("m").want("redlock-minority").press("l").press("4")
 	term.want("3 of 5 servers answer, a majority is 3: locks are taken and released as before")
 	term.press("j").press("j").press("d")
 	term.want("2 of 5 servers answer, a majority is 3: nobody can take a lock")
-	term.press("3").want("2 of 5 are left, too few", "0 overlaps: the lock held")
+	term.press("3").want("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: the lock held")
 	if term.pressed > 13 {
 		t.Errorf("%d keys were pressed, want 13 at most", term.pressed)
 	}

@@ -17,7 +17,7 @@ import (
 type stage struct {
 	target
 	quorum *ground
-	load   *loadgen.Run
+	load   *loadgen.Group
 }
 
 // staging says what to put on the stage.
@@ -82,7 +82,7 @@ func (st *stage) start(ctx context.Context, clients int) error {
 		return err
 	}
 	servers := loadgen.Servers{Redis: st.rdb, Nodes: st.quorum.Nodes, Power: st.quorum.Power}
-	if st.load, err = loadgen.New(servers, demoLoad(clients)); err != nil {
+	if st.load, err = loadgen.NewGroup(servers, demoLoad(clients)); err != nil {
 		return err
 	}
 	// What it could not release goes with the servers.

@@ -29,7 +29,7 @@ func shots() []shot {
 			title: "locktop demo",
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
-				{until: `what do you want to see`},
+				{until: `Choose a scene`},
 				{keys: []string{"Escape"}, until: `(?s)(\d\d s +\d+\.\d s.*){4}`},
 			},
 		},
@@ -38,7 +38,7 @@ func shots() []shot {
 			title: "locktop demo",
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
-				{until: `what do you want to see`},
+				{until: `Choose a scene`},
 				{keys: []string{"Escape"}, until: `orders:4711`}, // which the menu hides
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
@@ -52,9 +52,9 @@ func shots() []shot {
 			args:  []string{"demo", "blind-delete", "--theme", "dark"},
 			steps: []step{
 				{until: `\d OVERLAPS`},
-				{until: `in the end`},
+				{until: `final`},
 				{keys: []string{"2"}, until: `free, with waiters`},
-				{keys: []string{"+", "+"}, until: `(?s)10 s  up to now.*load:.*!.*orders:4711`},
+				{keys: []string{"+", "+"}, until: `(?s)10 s  ending now.*load:.*!.*orders:4711`},
 			},
 		},
 		{
@@ -63,7 +63,7 @@ func shots() []shot {
 			args:  []string{"demo", "blind-delete", "--theme", "dark"},
 			steps: []step{
 				{until: `\d OVERLAPS`},
-				{until: `in the end`},
+				{until: `final`},
 			},
 		},
 		{
@@ -80,7 +80,7 @@ func shots() []shot {
 			title: "locktop demo",
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
-				{until: `what do you want to see`},
+				{until: `Choose a scene`},
 				{keys: []string{"Escape"}, until: `orders:4711`}, // which the menu hides
 				{keys: []string{"5"}, until: `what to do`},
 			},
@@ -91,7 +91,7 @@ func shots() []shot {
 			args:  []string{"demo", "freeze", "--theme", "dark"},
 			steps: []step{
 				{until: `acquired +\d`},
-				{keys: []string{"2", "+", "+"}, until: `10 s  up to now`},
+				{keys: []string{"2", "+", "+"}, until: `10 s  ending now`},
 			},
 			film: 24,
 		},

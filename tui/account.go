@@ -5,25 +5,30 @@ import (
 	"strings"
 	"time"
 
+	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/tui/widget"
 )
 
-// account tells what a fault led to, in sentences: who was struck, who came in
-// after it, and what became of the work of the one that did not know. It is made
-// from the events of the load.
+// account tells what a fault led to, in sentences: which client was struck, which
+// acquired the lock after it, and what became of the work of the one that did not
+// know. It is made from the events of the load.
 type account struct {
 	lines []line             // the newest last
 	holds map[string]hold    // who has which key, by the key
 	ill   map[int]affliction // what is wrong with a client, by its number
 	down  map[string]bool    // nodes that are down
+	ghost map[string]bool    // tokens of holds that their clients do not know of
 }
 
 // line is one sentence of an account.
 type line struct {
-	at   time.Time // our clock
-	kind loadgen.EventKind
-	text string
+	at      time.Time // our clock
+	kind    loadgen.EventKind
+	text    string
+	key     string        // of what is folded into one line
+	n       int           // how often it happened
+	longest time.Duration // of those
 }
 
 // hold is a client's possession of a key, as the account follows it.
@@ -31,14 +36,16 @@ type hold struct {
 	client int
 	token  string
 	fence  int64
+	beside int               // the client that still had it, 0: none
 	left   time.Time         // when its holder went or stopped, without releasing; zero: it is there
 	how    loadgen.FaultKind // what happened to it then
+	where  string            // between which commands
 }
 
 // affliction is a fault that goes on.
 type affliction struct {
 	kind  loadgen.FaultKind
-	since time.Time
+	where string // between which commands it struck, "" if anywhere
 }
 
 // linesKept is how many sentences an account has at most.
@@ -48,7 +55,7 @@ const linesKept = 64
 // load's Redlock.
 func (a *account) tell(events []loadgen.Event, anew bool, quorum int) {
 	if anew || a.holds == nil {
-		*a = account{holds: map[string]hold{}, ill: map[int]affliction{}, down: map[string]bool{}}
+		*a = account{holds: map[string]hold{}, ill: map[int]affliction{}, down: map[string]bool{}, ghost: map[string]bool{}}
 	}
 	for i := range events {
 		a.happened(&events[i], quorum)
@@ -70,26 +77,72 @@ func (a *account) happened(e *loadgen.Event, quorum int) {
 	case loadgen.Healed:
 		a.healed(e, quorum)
 	case loadgen.WriteFenced:
-		a.say(e, fmt.Sprintf("%s writes to %s: refused, its number %d is older than what was seen", late(e), e.Key, e.Fence))
+		a.fold(e, fmt.Sprintf("%s writes to %s: refused, its fencing number %d is older than the newest", late(e), e.Key, e.Fence),
+			"stale writes to %s are refused %d times")
 	case loadgen.WriteAccepted:
-		a.say(e, fmt.Sprintf("%s writes to %s over what others wrote since: nothing checks numbers, the data is corrupt", late(e), e.Key))
+		a.fold(e, fmt.Sprintf("%s writes to %s over what others wrote since: no fencing check, the data is now corrupt", late(e), e.Key),
+			"stale writes to %s are accepted %d times: no fencing check, the data is now corrupt")
 	case loadgen.ForeignUnlock:
-		a.say(e, fmt.Sprintf("%s releases %s, which was somebody else's by then", e.Owner(), e.Key))
+		a.fold(e, fmt.Sprintf("%s releases %s, which was another client's by then", e.Owner(), e.Key),
+			"clients release %s %d times when it is another client's")
 	case loadgen.WasStuck:
-		a.say(e, fmt.Sprintf("%s cannot be taken by anybody: its holder is gone and nothing ends it", e.Key))
+		a.stuck(e)
 	case loadgen.WorkOverlapped:
-		a.say(e, fmt.Sprintf("two work on %s at once, for %s: the lease of the first is over", e.Key, span(e.Took)))
+		a.fold(e, fmt.Sprintf("two clients work on %s at the same time, for %s: the lease of the first is over", e.Key, span(e.Took)),
+			"two clients work on %s at the same time, %d times, up to %s: the lease of the first is over")
 	case loadgen.WasUntold:
-		a.say(e, fmt.Sprintf("the lease of %s on %s is over, and nothing tells it", e.Owner(), e.Key))
+		a.fold(e, fmt.Sprintf("the lease of %s on %s is over, and %s is not told", e.Owner(), e.Key, e.Owner()),
+			"leases on %s are over and their holders are not told, %d times")
 	case loadgen.LostAlone:
-		a.say(e, fmt.Sprintf("%s loses %s, which is renewed, and no fault explains it", e.Owner(), e.Key))
+		a.fold(e, fmt.Sprintf("%s loses %s, which is renewed, and no fault explains it", e.Owner(), e.Key),
+			"leases on %s that are renewed are lost %d times, and no fault explains it")
 	case loadgen.WasOvertaken:
-		a.say(e, fmt.Sprintf("%s waits for %s, and others that came later are served", e.Owner(), e.Key))
+		a.fold(e, fmt.Sprintf("%s waits for %s, and clients that came later are served", e.Owner(), e.Key),
+			"clients that came later are served first on %s, %d times")
 	case loadgen.NumberFell:
-		a.say(e, fmt.Sprintf("the number of %s for %s, %d, is not larger than the one before", e.Owner(), e.Key, e.Fence))
+		a.fold(e, fmt.Sprintf("the fencing number of %s for %s, %d, is not larger than the one before", e.Owner(), e.Key, e.Fence),
+			"fencing numbers for %s are not larger than the one before, %d times")
 	case loadgen.Overlapped:
-		a.say(e, fmt.Sprintf("two are inside %s at once, for %s", e.Key, span(e.Took)))
+		pair := "two clients"
+		if h := a.holds[e.Key]; h.token == e.Token && h.beside > 0 {
+			pair = fmt.Sprintf("client-%d and %s", h.beside, e.Owner())
+		}
+		a.fold(e, fmt.Sprintf("%s held %s at the same time, for %s", pair, e.Key, span(e.Took)),
+			"two clients held %s at the same time %d times, up to %s")
 	}
+}
+
+// stuck says that nobody can have a key.
+func (a *account) stuck(e *loadgen.Event) {
+	if h := a.holds[e.Key]; h.how == loadgen.Crash && h.where != "" {
+		a.fold(e, fmt.Sprintf("%s can never be acquired again: client-%d died %s, so the key has no TTL", e.Key, h.client, h.where), "")
+		return
+	}
+	a.fold(e, fmt.Sprintf("%s could not be acquired for %s, though clients wait", e.Key, span(e.Took)), "%s could not be acquired %d times, up to %s")
+}
+
+// fold says something that may happen many times a second: once, with how often,
+// until the next fault strikes, so that it does not push the rest out of sight.
+// many has verbs for the key, the number and, if it is one that lasts, the time.
+func (a *account) fold(e *loadgen.Event, once, many string) {
+	for i := len(a.lines) - 1; i >= 0 && a.lines[i].kind != loadgen.Struck; i-- {
+		l := &a.lines[i]
+		if l.kind != e.Kind || l.key != e.Key {
+			continue
+		}
+		l.n++
+		l.longest = max(l.longest, e.Took)
+		switch strings.Count(many, "%") {
+		case 2:
+			l.text = fmt.Sprintf(many, e.Key, l.n)
+		case 3:
+			l.text = fmt.Sprintf(many, e.Key, l.n, span(l.longest))
+		}
+		return
+	}
+	a.say(e, once)
+	l := &a.lines[len(a.lines)-1]
+	l.key, l.n, l.longest = e.Key, 1, e.Took
 }
 
 // late is a client that works past its lease: a fault kept it, or the work did.
@@ -107,20 +160,20 @@ func (a *account) acquired(e *loadgen.Event) {
 	if e.Shared {
 		return
 	}
-	a.holds[e.Key] = hold{client: e.Client, token: e.Token, fence: e.Fence}
+	a.holds[e.Key] = hold{client: e.Client, token: e.Token, fence: e.Fence, beside: before.client}
 	if before.left.IsZero() || before.client == e.Client {
 		return
 	}
 	number := ""
 	if e.Fence > 0 && before.fence > 0 {
-		number = fmt.Sprintf(", its number is %d after %d", e.Fence, before.fence)
+		number = fmt.Sprintf(", with fencing number %d after %d", e.Fence, before.fence)
 	}
 	after := span(e.At.Sub(before.left))
 	if before.how == loadgen.Crash {
-		a.say(e, fmt.Sprintf("the lease of client-%d on %s has run out: %s comes in, %s after the crash%s", before.client, e.Key, e.Owner(), after, number))
+		a.say(e, fmt.Sprintf("the lease of client-%d on %s has run out: %s acquires it, %s after the crash%s", before.client, e.Key, e.Owner(), after, number))
 		return
 	}
-	a.say(e, fmt.Sprintf("client-%d still believes it has %s, but its lease has run out: %s comes in, too%s", before.client, e.Key, e.Owner(), number))
+	a.say(e, fmt.Sprintf("client-%d still believes it has %s, but its lease has run out: %s acquires it as well%s", before.client, e.Key, e.Owner(), number))
 }
 
 // abandoned notes that a holder has gone without releasing.
@@ -133,13 +186,16 @@ func (a *account) abandoned(e *loadgen.Event) {
 	if x.kind == "" {
 		return
 	}
-	h.left, h.how = e.At, x.kind
+	h.client, h.left, h.how, h.where = e.Client, e.At, x.kind, x.where
 	a.holds[e.Key] = h
-	verb := "dies"
-	if x.kind == loadgen.Forget {
-		verb = "forgets what it holds"
+	switch {
+	case x.kind == loadgen.Forget:
+		a.say(e, fmt.Sprintf("%s forgets %s and goes on renewing it: nobody else gets it", e.Owner(), e.Key))
+	case x.where != "":
+		a.say(e, fmt.Sprintf("%s dies %s: %s has no TTL, so nothing will ever free it", e.Owner(), x.where, e.Key))
+	default:
+		a.say(e, fmt.Sprintf("%s dies without releasing %s: nobody gets it before the lease runs out", e.Owner(), e.Key))
 	}
-	a.say(e, fmt.Sprintf("%s %s without releasing %s: nobody gets in before the lease runs out", e.Owner(), verb, e.Key))
 }
 
 // struck says what a fault strikes.
@@ -149,18 +205,79 @@ func (a *account) struck(e *loadgen.Event, quorum int) {
 		a.down[e.Text] = true
 		a.say(e, fmt.Sprintf("%s goes down: %s", e.Text, a.majority(quorum)))
 		return
-	case loadgen.Steal, loadgen.Flush, loadgen.Greedy, loadgen.Slow:
-		a.say(e, strings.TrimSpace(fmt.Sprintf("%s %s", e.Fault, e.Owner())))
+	}
+	if e.Client > 0 {
+		a.ill[e.Client] = affliction{e.Fault, e.Text}
+	}
+	if text := injected(e); text != "" {
+		a.say(e, text)
 		return
 	}
-	a.ill[e.Client] = affliction{e.Fault, e.At}
 	for key, h := range a.holds {
 		if h.client == e.Client && stops(e.Fault) {
 			h.left, h.how = e.At, e.Fault
 			a.holds[key] = h
-			a.say(e, fmt.Sprintf("%s is struck by a %s while it holds %s; nothing renews its lease", e.Owner(), e.Fault, key))
+			verb := "freezes"
+			if e.Fault == loadgen.Cut {
+				verb = "is cut off from the server"
+			}
+			if e.Text != "" { // a historic form
+				a.say(e, fmt.Sprintf("%s %s %s while holding %s", e.Owner(), verb, e.Text, key))
+				continue
+			}
+			a.say(e, fmt.Sprintf("%s %s while holding %s; its lease is no longer renewed", e.Owner(), verb, key))
 		}
 	}
+}
+
+// injected is a sentence about a fault that is one by itself, "" if what it leads
+// to tells the rest.
+func injected(e *loadgen.Event) string {
+	switch e.Fault {
+	case loadgen.Steal:
+		return "fault injected: another program deletes a lock that is held"
+	case loadgen.Flush:
+		return "fault injected: all locks of the load are deleted"
+	case loadgen.ScriptFlush:
+		return "fault injected: the server forgets its scripts"
+	case loadgen.Greedy:
+		return fmt.Sprintf("fault injected: %s comes back at once after every release", e.Owner())
+	case loadgen.Slow:
+		return fmt.Sprintf("fault injected: every packet of %s is delayed", e.Owner())
+	case loadgen.Skew:
+		return fmt.Sprintf("fault injected: the clock of %s is wrong from now on", e.Owner())
+	case loadgen.CutReplies:
+		return fmt.Sprintf("fault injected: requests of %s arrive, the replies to it are lost", e.Owner())
+	}
+	return ""
+}
+
+// grants says when the server has a holder that does not know that it holds: the
+// reply that would tell it was lost. locks are what the newest look has found.
+func (a *account) grants(at time.Time, locks []keyspace.Lock) {
+	if len(a.ill) == 0 {
+		return
+	}
+	for i := range locks {
+		l := &locks[i]
+		for _, h := range l.Holders {
+			if !a.ghost[h.ID] && a.unaware(h.Label, l.Key, h.ID) {
+				a.ghost[h.ID] = true
+				a.say(&loadgen.Event{At: at, Kind: loadgen.Abandoned}, fmt.Sprintf("the server granted %s to %s, which still waits for the reply: nobody else gets it", l.Key, h.Label))
+			}
+		}
+	}
+}
+
+// unaware reports whether the server has a client as the holder of a key with a
+// token that the client does not know, because it gets no replies.
+func (a *account) unaware(owner, key, token string) bool {
+	for client, x := range a.ill {
+		if x.kind == loadgen.CutReplies && owner == (loadgen.Event{Client: client}).Owner() {
+			return a.holds[key].token != token
+		}
+	}
+	return false
 }
 
 // stops reports whether a client struck by a fault cannot renew what it holds,
@@ -173,22 +290,25 @@ func (a *account) healed(e *loadgen.Event, quorum int) {
 	case loadgen.NodeDown, loadgen.RestartEmpty:
 		delete(a.down, e.Text)
 		a.say(e, fmt.Sprintf("%s is back: %s", e.Text, a.majority(quorum)))
+	case loadgen.CutReplies:
+		a.say(e, e.Owner()+" gets replies again")
+		fallthrough
 	default:
 		delete(a.ill, e.Client)
 	}
 }
 
-// majority says how many servers are left, and whether that is enough.
+// majority says how many servers are up, and whether that is enough.
 func (a *account) majority(quorum int) string {
-	up := quorum - len(a.down)
-	if up > quorum/2 {
-		return fmt.Sprintf("%d of %d are left, and %d are a majority", up, quorum, quorum/2+1)
+	up, most := quorum-len(a.down), quorum/2+1
+	if up >= most {
+		return fmt.Sprintf("%d of %d nodes up (majority: %d)", up, quorum, most)
 	}
-	return fmt.Sprintf("%d of %d are left, too few: nobody gets a lock before %d answer", up, quorum, quorum/2+1)
+	return fmt.Sprintf("%d of %d nodes up (majority: %d): no lock can be acquired until %d respond", up, quorum, most, most)
 }
 
 func (a *account) say(e *loadgen.Event, text string) {
-	a.lines = append(a.lines, line{e.At, e.Kind, text})
+	a.lines = append(a.lines, line{at: e.At, kind: e.Kind, text: text})
 	if len(a.lines) > 2*linesKept {
 		a.lines = append([]line(nil), a.lines[len(a.lines)-linesKept:]...)
 	}

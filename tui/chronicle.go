@@ -116,7 +116,7 @@ func (c *chronicle) halt(at time.Time) {
 
 // told takes in one thing that the load tells of a key.
 func (n *lane) told(e *loadgen.Event, owner int) {
-	at := e.At
+	at, who := e.At, e.Owner()+" "+e.Token // some historic forms give one token to several clients
 	waiting := 0
 	if len(n.queue) > 0 {
 		waiting = n.queue[len(n.queue)-1].n
@@ -132,13 +132,20 @@ func (n *lane) told(e *loadgen.Event, owner int) {
 		if e.Shared {
 			mode = keyspace.Read
 		}
-		n.begin(stretch{who: e.Token, name: e.Owner(), owner: owner, mode: mode, from: at})
+		n.begin(stretch{who: who, name: e.Owner(), owner: owner, mode: mode, from: at})
 	case loadgen.Released:
-		n.over(e.Token, at, keyspace.Released)
+		n.over(who, at, keyspace.Released)
 	case loadgen.Expired:
-		n.over(e.Token, at, keyspace.Expired)
-	case loadgen.Lost, loadgen.Abandoned:
-		n.over(e.Token, at, keyspace.Gone)
+		n.over(who, at, keyspace.Expired)
+	case loadgen.Abandoned:
+		if e.Token == "" { // it died while it acquired, and what it left stays
+			n.waiting(at, max(0, waiting-1))
+			n.begin(stretch{who: who, name: e.Owner(), owner: owner, from: at})
+			return
+		}
+		n.over(who, at, keyspace.Gone)
+	case loadgen.Lost:
+		n.over(who, at, keyspace.Gone)
 	case loadgen.Overlapped:
 		n.overlaps = append(n.overlaps, clash{from: at, to: at.Add(e.Took), what: e.Text})
 		n.overlaps = n.overlaps[max(0, len(n.overlaps)-stretchesKept):]

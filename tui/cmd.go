@@ -58,7 +58,7 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 // event that was seen in the run that began at a moment.
 func measure(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
 	return guarded(func() tea.Msg {
-		msg := measuredMsg{metrics: load.Metrics(), scenario: load.Scenario(), changes: changes}
+		msg := measuredMsg{metrics: load.Metrics(), scenario: load.Scenario(), beside: load.Beside(), changes: changes}
 		msg.anew = !msg.metrics.Began.Equal(began)
 		if msg.anew {
 			seen = 0
@@ -69,11 +69,11 @@ func measure(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
 }
 
 func startLoad(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"the load runs", load.Start()} })
+	return guarded(func() tea.Msg { return doneMsg{"the clients are running", load.Start()} })
 }
 
 func stopLoad(load Load) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{"the load has stopped, all its locks are released", load.Stop()} })
+	return guarded(func() tea.Msg { return doneMsg{"the clients have stopped; all their locks are released", load.Stop()} })
 }
 
 // apply makes the load follow a scenario, and starts it if that is wanted.
@@ -88,7 +88,7 @@ func apply(load Load, s loadgen.Scenario, start bool) tea.Cmd {
 }
 
 func strike(load Load, f loadgen.Fault) tea.Cmd {
-	return guarded(func() tea.Msg { return doneMsg{string(f.Kind) + " strikes", load.Inject(f)} })
+	return guarded(func() tea.Msg { return doneMsg{"fault injected: " + string(f.Kind), load.Inject(f)} })
 }
 
 // act does a deed to one lock after the other, and goes on after one that was

@@ -43,7 +43,14 @@ type driver struct {
 // drive lets play use a screen of 100×30 that has looked at its world once.
 func drive(t *testing.T, w World, play func(d *driver)) {
 	t.Helper()
+	driveNew(t, func(*testing.T) World { return w }, play)
+}
+
+// driveNew is drive with a world that is made inside the bubble.
+func driveNew(t *testing.T, open func(t *testing.T) World, play func(d *driver)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		w := open(t)
 		ctx, stop := context.WithCancel(context.Background())
 		defer func() { // whatever happens, what is under way comes to its end
 			stop()
@@ -408,6 +415,7 @@ type generator struct {
 	s       *loadgen.Scenario // that was asked for
 	struck  []loadgen.Fault
 	events  []loadgen.Event
+	others  []loadgen.Compared
 }
 
 func (g *generator) Start() error { return g.run(true) }
@@ -452,6 +460,12 @@ func (g *generator) Metrics() loadgen.Metrics {
 	return g.m
 }
 
+func (g *generator) Beside() []loadgen.Compared {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.others
+}
+
 func (g *generator) Scenario() loadgen.Scenario {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -460,7 +474,7 @@ func (g *generator) Scenario() loadgen.Scenario {
 	}
 	return loadgen.Scenario{
 		Name: "hot-key", Caption: "Twenty clients fight over three keys. Each holds one for a moment, then thinks.",
-		Clients: g.clients, Keys: loadgen.Keys{N: 3}, Lock: loadgen.Lock{TTL: 5 * time.Second},
+		Clients: g.clients, Keys: loadgen.Keys{N: 3, Prefix: "load:{0}:"}, Lock: loadgen.Lock{TTL: 5 * time.Second},
 		Hold: loadgen.Exp(20 * time.Millisecond), Think: loadgen.Const(50 * time.Millisecond),
 	}.WithDefaults()
 }

@@ -13,7 +13,7 @@ func face(at place) string {
 	case onTimeline:
 		return "free, with waiters"
 	case onLoad:
-		return "outcomes"
+		return "settings"
 	case onNodes:
 		return "SHARE"
 	case onFindings:

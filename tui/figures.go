@@ -17,10 +17,10 @@ func span(d time.Duration) string {
 		return "0 s"
 	case d < 10*time.Millisecond:
 		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d/time.Millisecond)
-	case d < 10*time.Second:
-		return tenths(d)
+	case d.Round(time.Millisecond) < time.Second:
+		return fmt.Sprintf("%d ms", d.Round(time.Millisecond)/time.Millisecond)
+	case d < 10*time.Second-50*time.Millisecond:
+		return fmt.Sprintf("%.1f s", d.Seconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", d/time.Second)
 	case d < time.Hour:
@@ -94,6 +94,14 @@ func several[N int | int64](n N, what string) string {
 		return "1 " + what
 	}
 	return count(n) + " " + what + "s"
+}
+
+// severalWere is several with the verb that goes with it.
+func severalWere[N int | int64](n N, what string) string {
+	if n == 1 {
+		return several(n, what) + " was"
+	}
+	return several(n, what) + " were"
 }
 
 // wrap breaks a text into lines of w cells, n at most. What does not fit into

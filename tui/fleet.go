@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -12,10 +13,11 @@ import (
 type fleet struct {
 	load     Load // nil: there is none
 	metrics  loadgen.Metrics
-	scenario loadgen.Scenario // as it was last asked for
-	seen     uint64           // the newest event
-	faults   []episode        // that struck lately
-	account  account          // of what they led to
+	beside   []loadgen.Compared // the runs that it is compared with
+	scenario loadgen.Scenario   // as it was last asked for
+	seen     uint64             // the newest event
+	faults   []episode          // that struck lately
+	account  account            // of what they led to
 
 	measuring bool // a measurement is under way
 	changing  bool // a change of the scenario is under way
@@ -47,9 +49,12 @@ func (f *fleet) measure() tea.Cmd {
 // believed, so that keys pressed in a row add up.
 func (f *fleet) measured(msg measuredMsg) {
 	f.measuring = false
-	f.metrics = msg.metrics
+	f.metrics, f.beside = msg.metrics, msg.beside
 	if !f.changing && msg.changes == f.changes {
 		f.scenario = msg.scenario
+	}
+	if msg.anew {
+		f.over(msg.metrics.Began)
 	}
 	if n := len(msg.events); n > 0 {
 		f.seen = msg.events[n-1].Seq
@@ -59,7 +64,20 @@ func (f *fleet) measured(msg measuredMsg) {
 	for i := range msg.events {
 		f.struck(&msg.events[i])
 	}
+	if !msg.metrics.Running {
+		f.over(msg.metrics.Began.Add(msg.metrics.Elapsed))
+	}
 	f.account.tell(msg.events, msg.anew, len(f.quorum))
+}
+
+// over ends the faults that go on, and forgets those that no timeline reaches.
+func (f *fleet) over(at time.Time) {
+	for i := range f.faults {
+		if f.faults[i].to.IsZero() {
+			f.faults[i].to = at
+		}
+	}
+	f.faults = slices.DeleteFunc(f.faults, func(x episode) bool { return at.Sub(x.to) > pastKept })
 }
 
 // struck remembers the faults among the events.

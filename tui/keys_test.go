@@ -118,12 +118,12 @@ func stories() []story {
 		{onTimeline, "enter", func(d *driver) {
 			d.press("enter").want("newest first", "cache:rebuild").press("esc").want("free, with waiters")
 		}},
-		{onTimeline, "+", func(d *driver) { d.want("1 m 00").press("+").want("30 s  up to now") }},
-		{onTimeline, "=", func(d *driver) { d.press("=", "=", "=", "=").want("2.0 s").press("=").want("no further") }},
+		{onTimeline, "+", func(d *driver) { d.want("1 m 00").press("+").want("30 s  ending now") }},
+		{onTimeline, "=", func(d *driver) { d.press("=", "=", "=", "=").want("2.0 s").press("=").want("already at the limit") }},
 		{onTimeline, "-", func(d *driver) { d.press("-").want("2 m 00") }},
-		{onTimeline, "left", func(d *driver) { d.press("left").want("up to 15 s ago").press("esc").want("up to now") }},
+		{onTimeline, "left", func(d *driver) { d.press("left").want("ending 15 s ago").press("esc").want("ending now") }},
 		{onTimeline, "right", func(d *driver) {
-			d.press("left", "left", "right").want("up to 15 s ago").press("right").want("up to now")
+			d.press("left", "left", "right").want("ending 15 s ago").press("right").want("ending now")
 		}},
 		{onTimeline, "[", func(d *driver) { d.press("[").want("no violation before this time") }},
 		{onTimeline, "]", func(d *driver) { d.press("]").want("no violation after this time") }},
@@ -144,7 +144,7 @@ func stories() []story {
 			d.want("● running").press("s").wait(2 * beat).want("○ stopped").press("s").wait(2 * beat).want("● running")
 		}},
 		{onLoad, "enter", func(d *driver) { d.press("j", "enter").enter("33").press("enter").want("33 clients") }},
-		{onLoad, "f", func(d *driver) { d.press("f").want("what goes wrong", "a holder is gone").press("esc") }},
+		{onLoad, "f", func(d *driver) { d.press("f").want("Inject a fault", "a holder is gone").press("esc") }},
 		{onLoad, "n", func(d *driver) { d.press("n").want("no scenes here") }},
 		{onLoad, "b", func(d *driver) { d.press("b").want("no scenes here") }},
 		{onLoad, "m", func(d *driver) { d.press("m").want("no scenes here") }},
@@ -293,7 +293,7 @@ func TestAKeyWaitsForWhereTheOneBeforeItLeads(t *testing.T) {
 	w := world()
 	w.Load, w.Scenes = &generator{}, scenes()
 	drive(t, w, func(d *driver) {
-		d.want("what do you want to see?")
+		d.want("Choose a scene")
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("a1")})
 		if at := d.settle().app.page().place(); at != onLocks {
 			t.Errorf("a scene and 1 lead to %v", at)

@@ -53,7 +53,7 @@ func allKnobs() []knob {
 		},
 		{
 			name:  "keys",
-			value: func(s loadgen.Scenario) string { return fmt.Sprintf("%s, %s", count(s.Keys.N), s.Keys.Pick) },
+			value: func(s loadgen.Scenario) string { return keysAndPick(s.Keys) },
 			turn:  func(s *loadgen.Scenario, d int) { s.Keys.N = step(s.Keys.N, d) },
 			typed: func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
 		},
@@ -70,13 +70,14 @@ func allKnobs() []knob {
 			},
 		},
 		{
-			name: "renewal",
+			name:  "renewal",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Renews() },
 			value: func(s loadgen.Scenario) string {
 				switch {
 				case s.Lock.Renew.Off:
 					return "off"
 				case s.Lock.Renew.Max > 0:
-					return several(s.Lock.Renew.Max, "time") + " at most"
+					return "at most " + several(s.Lock.Renew.Max, "time")
 				default:
 					return "on"
 				}
@@ -89,9 +90,9 @@ func allKnobs() []knob {
 			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
 			value: func(s loadgen.Scenario) string {
 				if s.Lock.Wait.Poll > 0 {
-					return "asks every " + setting(s.Lock.Wait.Poll)
+					return "polls every " + setting(s.Lock.Wait.Poll)
 				}
-				return "is told"
+				return "notified"
 			},
 			turn: func(s *loadgen.Scenario, _ int) {
 				if s.Lock.Wait.Poll > 0 {
@@ -129,6 +130,26 @@ func allKnobs() []knob {
 			},
 		},
 		{
+			name: "rate",
+			value: func(s loadgen.Scenario) string {
+				if s.Rate == 0 {
+					return "none: clients come back after think"
+				}
+				return fmt.Sprintf("%g arrivals/s", s.Rate)
+			},
+			turn: func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
+			typed: func(s *loadgen.Scenario, text string) (err error) {
+				s.Rate, err = strconv.ParseFloat(strings.TrimSuffix(text, "/s"), 64)
+				return err
+			},
+		},
+		{
+			name:  "connections",
+			value: func(s loadgen.Scenario) string { return "at most " + count(s.Conns) },
+			turn:  func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
+			typed: func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },
+		},
+		{
 			name:  "reads",
 			shown: func(s loadgen.Scenario) bool { return s.Reads > 0 || s.Lock.Kind == loadgen.RW },
 			value: func(s loadgen.Scenario) string { return fmt.Sprintf("%.0f%%", 100*s.Reads) },
@@ -140,10 +161,10 @@ func allKnobs() []knob {
 			},
 		},
 		{
-			name: "patience",
+			name: "wait limit",
 			value: func(s loadgen.Scenario) string {
 				if s.Patience == 0 {
-					return "for ever"
+					return "none"
 				}
 				return setting(s.Patience)
 			},
@@ -151,6 +172,14 @@ func allKnobs() []knob {
 			typed: func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text) },
 		},
 	}
+}
+
+// keysAndPick is how many keys there are, and which of them a client wants.
+func keysAndPick(k loadgen.Keys) string {
+	if k.N == 1 {
+		return "1 key"
+	}
+	return several(k.N, "key") + ", " + string(k.Pick)
 }
 
 // ofKind is how a lock of another kind is locked, with what both have.
@@ -194,6 +223,20 @@ func turned(d loadgen.Dist, direction int) loadgen.Dist {
 		return loadgen.Const(next)
 	}
 	return d.Scaled(float64(next) / float64(now))
+}
+
+// rateAfter is the next higher, or lower, rate of those that people choose; below
+// the lowest there is none.
+func rateAfter(rate float64, direction int) float64 {
+	switch {
+	case rate == 0 && direction < 0:
+		return 0
+	case rate <= 10 && direction < 0:
+		return 0
+	case rate == 0:
+		return 10
+	}
+	return min(float64(scaled(time.Duration(rate)*time.Millisecond, direction)/time.Millisecond), loadgen.MaxRate)
 }
 
 // patienceAfter makes for ever, which is 0, the longest patience.

@@ -2,11 +2,13 @@ package tui
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
 )
 
 func TestOverlapsAreSaidInWordsAndSeenFromAfar(t *testing.T) {
@@ -66,7 +68,7 @@ func TestClientsStayWithinTheirBounds(t *testing.T) {
 	g := &generator{}
 	g.setClients(1)
 	w.Load = g
-	drive(t, w, func(d *driver) { d.press("3", "-").want("no further: clients is 1") })
+	drive(t, w, func(d *driver) { d.press("3", "-").want("already at the limit: clients is 1") })
 }
 
 // broken is a load whose server is gone.
@@ -166,7 +168,7 @@ func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
 func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
 	typed := map[string]string{
 		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
-		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "patience": "2s",
+		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "wait limit": "2s", "rate": "50/s", "connections": "7",
 	}
 	for _, k := range allKnobs() {
 		t.Run(k.name, func(t *testing.T) {
@@ -183,7 +185,7 @@ func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
 				}
 				was := k.value(g.Scenario())
 				d.press("right")
-				if now := k.value(g.Scenario()); now == was && k.name != "patience" {
+				if now := k.value(g.Scenario()); now == was && k.name != "wait limit" {
 					t.Errorf("→ left it at %s", now)
 				}
 				d.press("left")
@@ -204,8 +206,8 @@ func TestAFaultStrikesTheChosenClient(t *testing.T) {
 	w, g := world(), busy()
 	w.Load = g
 	drive(t, w, func(d *driver) {
-		d.press("3", "f").want("strikes a client at random", "three leases").press("z").want("freeze strikes")
-		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("strikes client-2").press("c").want("crash strikes")
+		d.press("3", "f").want("strikes a client at random", "three leases").press("z").want("fault injected: freeze")
+		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("strikes client-2").press("c").want("fault injected: crash")
 		if got := g.struck; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
 			t.Errorf("struck: %+v", got)
 		}
@@ -222,7 +224,7 @@ func TestTheMenuOfTheDemoPlaysScenes(t *testing.T) {
 		w.Scenes = append(w.Scenes, s)
 	}
 	drive(t, w, func(d *driver) {
-		d.want("what do you want to see?", "see freeze").press("b").wait(beat).want("All about freeze.", "scene 2 of 3")
+		d.want("Choose a scene", "see freeze").press("b").wait(beat).want("All about freeze.", "scene 2 of 3")
 		d.press("n").wait(beat).want("All about crash.", "scene 3 of 3").press("n").wait(beat).want("scene 1 of 3").press("b", "b").wait(2 * beat).want("scene 2 of 3")
 	})
 	drive(t, w, func(d *driver) { d.press("esc").want("OWNER").press("3", "n").want("scene 1 of 3") })
@@ -254,10 +256,124 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 		if n := strings.Count(line, "!"); n < 6 || n > 9 {
 			t.Errorf("%d cells of an overlap of one second in ten:\n%s", n, line)
 		}
-		d.press("]").want("two were inside at once for 1.0 s")
+		d.press("]").want("two clients held it at the same time for 1.0 s")
 		for d.app.pages[1].(*timelinePage).cursor.chosen.Key != "load:1" {
 			d.press("j")
 		}
-		d.want("exact, told by the clients")
+		d.want("exact: reported by the load's own clients")
+	})
+}
+
+// overlapped is a load whose clients have overlapped so many times on a key, 100 ms
+// each, one second apart.
+func overlapped(times int) (World, *generator) {
+	w, g := world(), busy()
+	w.Load = g
+	for i := range times {
+		at := after(time.Duration(i)*time.Second + 100*time.Millisecond)
+		for _, e := range []loadgen.Event{
+			{At: at, Kind: loadgen.Acquired, Key: "load:1", Client: 1, Token: "a"},
+			{At: at, Kind: loadgen.Acquired, Key: "load:1", Client: 2, Token: "a"},
+			{At: at, Kind: loadgen.Overlapped, Key: "load:1", Took: 100 * time.Millisecond, Client: 2, Token: "a"},
+			{At: at.Add(100 * time.Millisecond), Kind: loadgen.Released, Key: "load:1", Client: 1, Token: "a"},
+			{At: at.Add(100 * time.Millisecond), Kind: loadgen.Released, Key: "load:1", Client: 2, Token: "a"},
+		} {
+			e.Seq = uint64(len(g.events) + 1)
+			g.events = append(g.events, e)
+		}
+	}
+	return w, g
+}
+
+// TestOverlapsAreSeenAtAnyZoom: an overlap shorter than a cell is not hidden by the
+// letters of the holds that share the cell.
+func TestOverlapsAreSeenAtAnyZoom(t *testing.T) {
+	w, _ := overlapped(10)
+	drive(t, w, func(d *driver) {
+		d.wait(10 * time.Second).press("2")
+		for _, key := range []string{"+", "-", "-", "-", "-"} {
+			if line := d.line("load:1 "); !strings.Contains(line, "!") {
+				t.Errorf("no overlap at %s:\n%s", span(d.app.pages[1].(*timelinePage).span()), line)
+			}
+			d.press(key)
+		}
+	})
+}
+
+// TestJumpsGoFromViolationToViolation: the first goes to the last one in sight, and
+// each further one to the one before.
+func TestJumpsGoFromViolationToViolation(t *testing.T) {
+	w, _ := overlapped(3)
+	drive(t, w, func(d *driver) {
+		d.wait(3 * time.Second).press("2")
+		p := d.app.pages[1].(*timelinePage)
+		for _, want := range []int{2, 1, 0} {
+			d.press("[").want("two clients held it at the same time for 100 ms")
+			if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Duration(want)*time.Second {
+				t.Errorf("[ led to the overlap at %s, want %d s", got, want)
+			}
+		}
+		d.press("[").want("no violation before this time")
+		d.press("]")
+		if got := p.jumped.Sub(midnight).Truncate(time.Second); got != time.Second {
+			t.Errorf("] led to the overlap at %s, want 1 s", got)
+		}
+	})
+}
+
+// TestClientsOfOneTokenAreToldApart: some historic forms give one token to all.
+func TestClientsOfOneTokenAreToldApart(t *testing.T) {
+	w, _ := overlapped(2)
+	drive(t, w, func(d *driver) {
+		d.wait(2 * time.Second).press("2")
+		for d.app.pages[1].(*timelinePage).cursor.chosen.Key != "load:1" {
+			d.press("j")
+		}
+		d.want("client-1 100 ms", "client-2 100 ms")
+	})
+}
+
+// TestAFaultOfAnEarlierRunDoesNotMarkTheNext: a crash has no end of its own.
+func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
+	w, g := played()
+	drive(t, w, func(d *driver) {
+		g.happen(acquired(5, "load:1", 0), fault(loadgen.Struck, loadgen.Crash, 5, ""))
+		d.wait(20 * time.Second).press("2").want("▲crash", "░ fault")
+		g.mu.Lock()
+		g.events, g.m.Began = nil, time.Now()
+		g.mu.Unlock()
+		d.wait(beat)
+		if x := d.app.faults[0]; x.to.IsZero() {
+			t.Errorf("the crash of the run before goes on: %+v", x)
+		}
+		d.wait(pastKept + time.Minute)
+		g.mu.Lock()
+		g.m.Running, g.m.Elapsed = false, time.Since(g.m.Began)
+		g.mu.Unlock()
+		d.wait(beat)
+		if n := len(d.app.faults); n != 0 {
+			t.Errorf("%d faults are kept that no timeline reaches", n)
+		}
+	})
+}
+
+func TestLanesAreInTheOrderInWhichPeopleCount(t *testing.T) {
+	names := []string{"load:10", "load:2", "load:1", "a:7", "load:02", "load:", "load:2:b"}
+	slices.SortFunc(names, byNumber)
+	if got := strings.Join(names, " "); got != "a:7 load: load:1 load:2 load:2:b load:02 load:10" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestMovingInAMenuStartsNothing: j and k move, as everywhere else.
+func TestMovingInAMenuStartsNothing(t *testing.T) {
+	w, g := world(), busy()
+	w.Load, w.Scenes = g, scenarios.All()
+	drive(t, w, func(d *driver) {
+		d.size(120, 40).want("▌  a  hot-key").press("j").want("▌  b  herd").press("k").want("▌  a  hot-key").press("esc")
+		d.press("3", "f").want("▌  c  crash").press("j").want("▌  z  freeze").press("k").want("▌  c  crash")
+		if g.s != nil || len(g.struck) > 0 {
+			t.Errorf("it began %v, and %v struck", g.s, g.struck)
+		}
 	})
 }

@@ -1,18 +1,12 @@
 package tui
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"locktop/loadgen"
 	"locktop/tui/widget"
-)
-
-const (
-	outcomes   = 9 // lines of the outcomes, at the least
-	captionMax = 6 // lines of the caption, at the most
 )
 
 // aside is the width of the left column, with the blanks behind it.
@@ -35,28 +29,64 @@ func (p *loadPage) view(s *state, w, h int) []string {
 		all := p.figures(s, w)
 		return all[:min(h, len(all))]
 	}
-	narrow := aside(w)
-	leftSide := append(p.form(s, narrow-2), s.outcomesBlock(narrow-2)...)
-	rightSide := p.right(s, w-narrow, h)
-	for i := range leftSide {
-		leftSide[i] += "  "
-	}
-	all := widget.Beside(leftSide, narrow, rightSide, w-narrow)
+	all, middle, told := p.layout(s, w, h)
+	all = append(all, p.middle(s, w, middle)...)
+	all = append(all, told...)
 	return all[:min(h, len(all))]
 }
 
-// right stacks what moves. The charts and the clients share the lines that the
-// rest leaves.
+// layout divides h lines: what the scene is about is at the top, what happened at
+// the bottom, the form and the charts between them.
+func (p *loadPage) layout(s *state, w, h int) (story []string, middle int, told []string) {
+	story = p.story(s, w)
+	told = s.accountBlock(w, min(8, max(4, h/4), h-len(story)-middleLeast))
+	return story, max(0, h-len(story)-len(told)), told
+}
+
+// middleLeast is the height of the form and the charts, at the least.
+const middleLeast = 7
+
+// middle draws the form, the outcomes where there is room for them, and what
+// moves, in h lines.
+func (p *loadPage) middle(s *state, w, h int) []string {
+	narrow := aside(w)
+	leftSide := p.form(s, narrow-2, h)
+	for i := range leftSide {
+		leftSide[i] += "  "
+	}
+	rightSide := p.right(s, w-narrow-s.ledgerWidth(w), h)
+	if v := s.ledgerWidth(w); v > 0 {
+		block := s.outcomesBlock(v - 2)
+		for i := range block {
+			block[i] += "  "
+		}
+		rightSide = widget.Beside(block, v, rightSide, w-narrow-v)
+	}
+	all := widget.Beside(leftSide, narrow, rightSide, w-narrow)
+	for len(all) < h {
+		all = append(all, strings.Repeat(" ", w))
+	}
+	return all[:max(0, h)]
+}
+
+// ledgerWidth is the width of the column of outcomes.
+func (s *state) ledgerWidth(w int) int {
+	if w < roomForOutcomes {
+		return 0
+	}
+	return 30
+}
+
+// right stacks the charts and the clients.
 func (p *loadPage) right(s *state, w, h int) []string {
-	verdict := s.verdictBlock(w)
-	grid := p.clientsBlock(s, w, min(max(4, h/3), 2+rowsOf(len(s.metrics.Cells), w-2)))
-	told := s.accountBlock(w, min(8, max(0, h-len(verdict)-len(grid)-9)))
-	spare := max(0, h-len(verdict)-len(grid)-len(told)-1) // the last line stays empty
+	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.metrics.Cells), w-2)))
+	spare := max(0, h-len(grid))
 	wait := s.waitBlock(w, spare*2/5)
-	all := s.chartBlock(w, max(4, spare-len(wait)))
+	if spare-len(wait) < 4 {
+		wait = nil
+	}
+	all := s.chartBlock(w, spare-len(wait))
 	all = append(all, wait...)
-	all = append(all, verdict...)
-	all = append(all, told...)
 	return append(all, grid...)
 }
 
@@ -95,65 +125,72 @@ func (s *state) figure(w int, name string, st widget.Style, value string) string
 	return l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String()
 }
 
-// caption is what the scene is about, in as many lines as the form leaves.
-func (p *loadPage) caption(s *state, w int) []string {
-	room := s.frame().body - outcomes - len(knobs(s.scenario)) - 3
-	return wrap(s.glyphs, widget.Plain(s.scenario.Caption), w-1, max(0, min(captionMax, room)))
+// formWindow are the fields in sight of a form of h lines.
+func (p *loadPage) formWindow(s *state, h int) (first, last int) {
+	n, room := len(knobs(s.scenario)), max(0, h-1)
+	first = max(0, min(p.field-room/2, n-room))
+	return first, min(n, first+room)
 }
 
-// formTop is the line in which the form begins.
-func (p *loadPage) formTop(s *state) int { return 2 + len(p.caption(s, aside(s.w)-2)) }
-
-// form draws what is run: what it is about, and each of its fields.
-func (p *loadPage) form(s *state, w int) []string {
+// form draws the settings of the scenario, as many as h lines have room for.
+func (p *loadPage) form(s *state, w, h int) []string {
 	t := s.theme
-	all := []string{s.ruleOf(w, cmp.Or(widget.Plain(s.scenario.Name), "scenario"), "")}
-	for _, text := range p.caption(s, w) {
-		all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(t.text, text).String())
+	fields := knobs(s.scenario)
+	first, last := p.formWindow(s, h)
+	note := ""
+	if last-first < len(fields) {
+		note = fmt.Sprintf("%d of %d", last-first, len(fields))
 	}
-	all = append(all, strings.Repeat(" ", w))
-	for i, k := range knobs(s.scenario) {
+	all := []string{s.ruleOf(w, "settings", note)}
+	for i := first; i < last; i++ {
+		k := fields[i]
 		l := widget.NewLine(w)
 		st, cursor := t.text, " "
 		if i == p.field {
 			st, cursor = t.strong, s.glyphs.Cursor
 		}
-		l.Put(t.key, cursor).Put(t.dim, k.name).To(widget.Style{}, 12)
+		l.Put(t.key, cursor).Put(t.dim, k.name).To(widget.Style{}, 13)
 		value := widget.Plain(k.value(s.scenario))
 		if i == p.field {
 			value = s.glyphs.Word("← ") + value + s.glyphs.Word(" →")
 		}
 		all = append(all, l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String())
 	}
-	return append(all, strings.Repeat(" ", w))
+	return all
 }
 
 func dist(d loadgen.Dist) string {
 	switch d.Shape {
 	case loadgen.ShapeConst:
-		return setting(d.Mean) + ", always"
+		return "exactly " + setting(d.Mean)
 	case loadgen.ShapeExp:
 		return setting(d.Mean) + " on average"
 	}
 	return d.String()
 }
 
-// outcomesBlock draws how the attempts ended. Outcomes that there were none of
-// are left out, but for those that people look for.
-func (s *state) outcomesBlock(w int) []string {
+// outcome is how so many attempts ended.
+type outcome struct {
+	name, value string
+	style       widget.Style
+	none        bool
+}
+
+// outcomes are how the attempts ended. Outcomes that there were none of are left
+// out, but for those that people look for.
+func (s *state) outcomes() []outcome {
 	m, t := s.metrics, s.theme
-	all := []string{
-		s.ruleOf(w, "outcomes", ""),
-		s.figure(w, "attempts", t.strong, count(m.Arrivals)),
-		s.figure(w, "acquired", t.good, count(m.Acquired)),
-		s.figure(w, "released", t.text, count(m.Released)),
-	}
+	var all []outcome
 	for _, f := range []struct {
 		name  string
 		n     int64
 		st    widget.Style
 		quiet bool // not worth a line while it is zero
 	}{
+		{"arrivals", m.Arrivals, t.strong, false},
+		{"acquired", m.Acquired, t.good, false},
+		{"released", m.Released, t.text, false},
+		{"renewals", m.Renewals, t.text, true},
 		{"expired", m.Expired, t.warn, false},
 		{"lost", m.Lost, t.warn, false},
 		{"late work", m.LateWork.Count, t.warn, true},
@@ -173,14 +210,20 @@ func (s *state) outcomesBlock(w int) []string {
 		{"errors", m.Errors, t.bad, false},
 	} {
 		if f.n > 0 || !f.quiet {
-			all = append(all, s.figure(w, f.name, s.ifAny(f.n, f.st), count(f.n)))
+			all = append(all, outcome{f.name, count(f.n), s.ifAny(f.n, f.st), f.n == 0})
 		}
 	}
 	if m.Fairness.Jain > 0 {
-		all = append(all, s.figure(w, "fairness", t.text, fmt.Sprintf("%.2f, longest %s", m.Fairness.Jain, span(m.Fairness.Starved))))
+		all = append(all, outcome{"fairness", fmt.Sprintf("%.2f, longest %s", m.Fairness.Jain, span(m.Fairness.Starved)), t.text, false})
 	}
-	if m.LastErr != "" {
-		all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(t.bad, s.glyphs.FitEnd(widget.Plain(m.LastErr), w-1)).String())
+	return all
+}
+
+// outcomesBlock draws the outcomes, one a line.
+func (s *state) outcomesBlock(w int) []string {
+	all := []string{s.ruleOf(w, "outcomes", "")}
+	for _, f := range s.outcomes() {
+		all = append(all, s.figure(w, f.name, f.style, f.value))
 	}
 	return all
 }
@@ -272,22 +315,26 @@ func (s *state) verdict() (widget.Style, string) {
 	switch {
 	case o.Count > 0:
 		times := strings.ToUpper(several(o.Count, "overlap"))
-		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients were inside at once ", g.Alert, times, span(o.Longest))
+		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held the lock at the same time ", g.Alert, times, span(o.Longest))
 	case s.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
 	case !s.metrics.Verdict(s.scenario).Safe:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, and still the lock broke a promise ", g.Alert)
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but the lock broke a promise ", g.Alert)
+	case s.metrics.Stuck > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but nobody can acquire the lock any more ", g.Alert)
 	case s.metrics.Corrupt > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, and still %s accepted ", g.Alert, several(s.metrics.Corrupt, "stale write"))
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.metrics.Corrupt, "stale write"))
+	case s.metrics.Foreign > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, several(s.metrics.Foreign, "release")+" removed")
 	case s.metrics.WorkOverlap.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two worked at once %s ", g.Alert, several(s.metrics.WorkOverlap.Count, "time"))
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time %s ", g.Alert, several(s.metrics.WorkOverlap.Count, "time"))
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
 }
 
 // verdictBlock draws the verdict: an overlap in a bar that nobody overlooks, and
-// what the run has shown in sentences.
+// what the run has shown in sentences. In a low window it is one line.
 func (s *state) verdictBlock(w int) []string {
 	st, words := s.verdict()
 	line := func(st widget.Style, text string) string {
@@ -295,7 +342,11 @@ func (s *state) verdictBlock(w int) []string {
 	}
 	note := "so far"
 	if !s.metrics.Running {
-		note = "in the end"
+		note = "final"
+	}
+	if s.h < roomForWords {
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, note).Skip(widget.Style{}, 1)
+		return []string{l.Put(st, s.glyphs.FitEnd(words, l.Rest())).String()}
 	}
 	all := []string{s.ruleOf(w, "verdict", note)}
 	if s.metrics.Overlap.Count > 0 {
@@ -303,7 +354,7 @@ func (s *state) verdictBlock(w int) []string {
 	} else {
 		all = append(all, line(st, words))
 	}
-	if s.metrics.Acquired > 0 && s.h >= roomForWords {
+	if s.metrics.Acquired > 0 {
 		verdict := s.metrics.Verdict(s.scenario)
 		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, loadgen.Together))
 		for _, text := range wrap(s.glyphs, widget.Plain(rest), w-2, 2) {
@@ -368,10 +419,11 @@ func (s *state) legend(w int) string {
 		counts[c]++
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
-	for _, c := range []loadgen.Cell{loadgen.Inside, loadgen.Queued, loadgen.Thinking, loadgen.Frozen, loadgen.Severed, loadgen.Dead} {
-		if n := counts[c]; n > 0 || c <= loadgen.Inside {
+	for _, c := range []loadgen.Cell{loadgen.Frozen, loadgen.Severed, loadgen.Dead, loadgen.Inside, loadgen.Queued, loadgen.Thinking} {
+		n := count(counts[c])
+		if (n != "0" || c <= loadgen.Inside) && widget.Width(n+c.String())+3 <= l.Rest() {
 			glyph, st := s.ofCell(c)
-			l.Put(st, glyph).Put(s.theme.text, fmt.Sprintf(" %s ", count(n))).Put(s.theme.dim, c.String()).Skip(widget.Style{}, 3)
+			l.Put(st, glyph).Put(s.theme.text, " "+n+" ").Put(s.theme.dim, c.String()).Skip(widget.Style{}, 3)
 		}
 	}
 	return l.String()

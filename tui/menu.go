@@ -39,9 +39,9 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	switch name {
 	case "esc", "q":
 		return nil, nil
-	case "up", "shift+tab":
+	case "up", "k", "shift+tab":
 		m.at = (m.at + len(m.choices) - 1) % len(m.choices)
-	case "down", "tab":
+	case "down", "j", "tab":
 		m.at = (m.at + 1) % len(m.choices)
 	case "enter":
 		return m.take(s, m.choices[m.at])
@@ -89,7 +89,7 @@ func (m *menu) view(s *state, lines []string) []string {
 		panel = append(panel, strings.Repeat(" ", s.w))
 	}
 	panel = append(panel, about...)
-	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "select"}, hint{"Enter", "take"}, hint{"Esc", "close"})
+	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
 }
 
 // explained is what there is to say of the choice that Enter takes, in a panel that
@@ -113,7 +113,7 @@ func (m *menu) explained(s *state, left int) []string {
 // letters are the keys of the choices, as people write them.
 func (m *menu) letters() string {
 	if n := len(m.choices); n > 3 {
-		return m.choices[0].key + " … " + m.choices[n-1].key
+		return "press a letter"
 	}
 	var keys []string
 	for _, c := range m.choices {

@@ -22,6 +22,7 @@ type lookedMsg struct {
 type measuredMsg struct {
 	metrics  loadgen.Metrics
 	scenario loadgen.Scenario
+	beside   []loadgen.Compared
 	events   []loadgen.Event // since those that were seen
 	anew     bool            // another run than the one that was seen
 	changes  int             // of the scenario, before it was asked

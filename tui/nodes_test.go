@@ -63,7 +63,7 @@ func TestNodesOfTheDemoCanBeTakenDown(t *testing.T) {
 	w, g := elected(world()), busy()
 	w.Load = g
 	drive(t, w, func(d *driver) {
-		d.press("4", "j", "j", "d").want("node-down strikes").press("e").want("node-restart-empty strikes")
+		d.press("4", "j", "j", "d").want("fault injected: node-down").press("e").want("fault injected: node-restart-empty")
 		if len(g.struck) != 2 || g.struck[0].Kind != loadgen.NodeDown || g.struck[0].Node != 3 || g.struck[1].Kind != loadgen.RestartEmpty {
 			t.Errorf("struck: %+v", g.struck)
 		}

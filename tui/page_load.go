@@ -75,7 +75,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.dialog = s.scenesMenu()
 	case back:
 		p.client = 0
-		s.refuse("nothing to go back from: no pause")
+		s.refuse("nothing to leave")
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (p *loadPage) change(s *state, k knob, next loadgen.Scenario) tea.Cmd {
 		return nil
 	}
 	if k.value(next) == k.value(s.scenario) {
-		s.refuse("no further: " + k.name + " is " + k.value(next))
+		s.refuse("already at the limit: " + k.name + " is " + k.value(next))
 		return nil
 	}
 	s.tell(k.name + ": " + k.value(next))
@@ -137,8 +137,12 @@ func (p *loadPage) choose(s *state, by int) {
 
 // click selects a field of the form.
 func (p *loadPage) click(s *state, m clickMsg) {
-	first := p.formTop(s)
-	if row := m.y - first; m.x < aside(s.w) && row >= 0 && row < len(knobs(s.scenario)) && s.load != nil {
+	if s.load == nil || m.x >= aside(s.w) {
+		return
+	}
+	story, middle, _ := p.layout(s, s.w, s.frame().body)
+	first, last := p.formWindow(s, middle)
+	if row := first + m.y - len(story) - 1; row >= first && row < last {
 		p.field = row
 	}
 }

@@ -238,13 +238,13 @@ func (s *state) whoIsWho(w int, id keyspace.ID, v window) []string {
 		return nil
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
-	seen := map[string]bool{}
+	seen := map[int]bool{} // by owner: some historic forms give one token to several clients
 	for i := len(n.stretches) - 1; i >= 0; i-- {
 		h := &n.stretches[i]
-		if seen[h.who] || !v.shows(h.from, h.to) {
+		if seen[h.owner] || !v.shows(h.from, h.to) {
 			continue
 		}
-		seen[h.who] = true
+		seen[h.owner] = true
 		letter, look := s.theme.ofOwner(h.owner)
 		name := s.who(h.name)
 		if len(name) > 20 {

@@ -18,6 +18,9 @@ type timelinePage struct {
 	lanes  []keyspace.ID
 	zoom   int           // index into zooms
 	back   time.Duration // how far the right edge is in the past
+
+	jumped     time.Time     // where the last jump led to, on our clock
+	jumpedBack time.Duration // and back after it: nobody has panned since
 }
 
 // zooms are the times that fit the screen.
@@ -72,7 +75,7 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		s.refuse("no lock to open")
 	case back:
 		if p.back == 0 {
-			s.refuse("nothing to go back from: this is now")
+			s.refuse("nothing to leave: this is now")
 		}
 		p.back = 0
 	}
@@ -84,14 +87,14 @@ func (p *timelinePage) span() time.Duration { return zooms()[p.zoom] }
 func (p *timelinePage) zoomTo(s *state, zoom int) {
 	p.zoom = max(0, min(zoom, len(zooms())-1))
 	if zoom != p.zoom {
-		s.refuse("no further: " + span(p.span()) + " it is")
+		s.refuse("already at the limit: " + span(p.span()))
 	}
 }
 
 func (p *timelinePage) pan(s *state, by time.Duration) {
 	p.back = max(0, min(p.back+by, pastKept))
 	if p.back == 0 && by < 0 {
-		s.tell("the right edge is now")
+		s.tell("now at the live edge")
 	}
 }
 
@@ -101,21 +104,24 @@ func (p *timelinePage) window(s *state, w int) window {
 	return window{to.Add(-p.span()), to, max(1, w)}
 }
 
-// jump shows the violation before, or after, the middle of the window.
+// jump shows the violation before, or after, the one that the last jump has shown;
+// else the last, or the first, of those in sight or beyond.
 func (p *timelinePage) jump(s *state, direction int) {
 	now := s.clock().Add(-s.shown().offset) // ours, which the load is on
 	view := p.window(s, 1)
-	view.from = view.from.Add(-s.shown().offset)
-	middle := view.from.Add(p.span() / 2)
+	from := map[int]time.Time{-1: view.to, 1: view.from}[direction].Add(-s.shown().offset)
+	if !p.jumped.IsZero() && p.back == p.jumpedBack {
+		from = p.jumped
+	}
 	var best clash
 	var where string
 	for key, n := range s.chronicle.exact {
 		for _, c := range n.overlaps {
-			ahead := time.Duration(direction) * c.from.Sub(middle)
-			if ahead <= p.span()/100 {
+			ahead := time.Duration(direction) * c.from.Sub(from)
+			if ahead <= 0 {
 				continue
 			}
-			if best.from.IsZero() || ahead < time.Duration(direction)*best.from.Sub(middle) {
+			if best.from.IsZero() || ahead < time.Duration(direction)*best.from.Sub(from) {
 				best, where = c, key
 			}
 		}
@@ -129,7 +135,8 @@ func (p *timelinePage) jump(s *state, direction int) {
 		p.cursor.choose(row, len(p.lanes), p.key)
 		p.cursor.reveal(len(p.lanes), p.height(s))
 	}
-	s.tell("two were inside at once for " + span(best.to.Sub(best.from)))
+	p.jumped, p.jumpedBack = best.from, p.back
+	s.tell("two clients held it at the same time for " + span(best.to.Sub(best.from)))
 }
 
 // arrange lists the lanes in which something happens: those of the load, then
@@ -155,10 +162,31 @@ func (p *timelinePage) arrange(s *state) {
 		return 1
 	}
 	slices.SortFunc(p.lanes, func(a, b keyspace.ID) int {
-		return cmp.Or(exact(a)-exact(b), strings.Compare(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
+		return cmp.Or(exact(a)-exact(b), byNumber(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
 	})
 	p.cursor.follow(len(p.lanes), p.key)
 	p.cursor.reveal(len(p.lanes), p.height(s))
+}
+
+// byNumber compares names as people count: load:2 is before load:10.
+func byNumber(a, b string) int {
+	digits := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
+	for a != "" && b != "" {
+		m, n := digits(a), digits(b)
+		if m != "" && n != "" {
+			x, y := strings.TrimLeft(m, "0"), strings.TrimLeft(n, "0")
+			if c := cmp.Or(len(x)-len(y), strings.Compare(x, y), len(m)-len(n)); c != 0 {
+				return c
+			}
+			a, b = a[len(m):], b[len(n):]
+			continue
+		}
+		if a[0] != b[0] {
+			return cmp.Compare(a[0], b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return len(a) - len(b)
 }
 
 func (p *timelinePage) key(row int) keyspace.ID { return p.lanes[row] }
@@ -194,9 +222,9 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	if s.load != nil {
 		judged = s.overlaps()
 	}
-	edge := "up to now"
+	edge := "ending now"
 	if p.back > 0 {
-		edge = "up to " + span(p.back) + " ago"
+		edge = "ending " + span(p.back) + " ago"
 	}
 	spread(l, g, []part{
 		{style: t.strong, text: span(p.span())},
@@ -209,9 +237,9 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 // source says where what is drawn comes from.
 func (p *timelinePage) source(s *state) string {
 	if len(p.lanes) > 0 && s.chronicle.exact[p.cursor.chosen.Key] != nil {
-		return "exact, told by the clients of the load"
+		return "exact: reported by the load's own clients"
 	}
-	return "as seen by looking: what is shorter than a look is not there"
+	return "sampled: holds shorter than one poll are missed"
 }
 
 func (p *timelinePage) view(s *state, w, h int) []string {
@@ -219,7 +247,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 	v := p.window(s, w-margin-names-2)
 	lines := []string{p.axis(s, w, names, v)}
 	if len(p.lanes) == 0 {
-		lines = append(lines, s.paragraph(w, "", "nobody has held anything yet")...)
+		lines = append(lines, s.paragraph(w, "", "no lock has been held yet")...)
 	}
 	n := min(p.height(s), h-1)
 	for i := range max(0, min(n, len(p.lanes)-p.cursor.top)) {
@@ -307,7 +335,7 @@ func (p *timelinePage) legend(s *state, w int, v window) []string {
 		style widget.Style
 		glyph string
 		word  string
-	}{{t.text, g.Across[8], "held"}, {t.text, g.Shared, "shared"}, {t.warn, g.Dashed, "free, with waiters"}, {t.alarm, g.Clash, "overlap"}} {
+	}{{t.text, g.Across[8], "held"}, {t.text, g.Shared, "shared"}, {t.warn, g.Dashed, "free, with waiters"}, {t.alarm, g.Clash, "overlap"}, {t.band, g.Behind, "fault"}} {
 		l.Put(sign.style, sign.glyph).Put(t.dim, " "+sign.word).Skip(widget.Style{}, 3)
 	}
 	return append(lines, l.String())

@@ -25,6 +25,7 @@ type Load interface {
 	Metrics() loadgen.Metrics
 	Events(seen uint64) []loadgen.Event // since the event of that number
 	Scenario() loadgen.Scenario
+	Beside() []loadgen.Compared // the runs that it is compared with
 }
 
 // Breaker changes locks that others hold, each only if it still is as it was

@@ -87,6 +87,7 @@ func (s *state) land(p *picture) {
 	s.history.Add(p.told())
 	s.journal.add(p.events)
 	s.chronicle.add(p.change, p.events)
+	s.account.grants(p.snap.At.Add(-p.offset), p.locks)
 	if s.leases == nil {
 		s.leases = make(map[keyspace.ID]lease, len(p.locks))
 	}

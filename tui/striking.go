@@ -12,11 +12,11 @@ import (
 
 // striking is the menu of faults.
 func (p *loadPage) striking(s *state) *menu {
-	who := "a client at random"
+	who := "a client at random; on the page, h and l choose one"
 	if p.client > 0 {
-		who = fmt.Sprintf("client-%d", p.client)
+		who = fmt.Sprintf("client-%d; on the page, h and l choose another one", p.client)
 	}
-	m := &menu{title: "what goes wrong", about: []string{"It strikes " + who + "; h and l choose another one."}}
+	m := &menu{title: "Inject a fault", about: []string{"It strikes " + who + "."}}
 	for _, f := range faults(s.scenario) {
 		f.fault.Client = p.client
 		if !s.metrics.Running {
@@ -45,32 +45,35 @@ func faults(s loadgen.Scenario) []mishap {
 	past := "for " + setting(long) + ", three leases"
 	nodes := ""
 	if s.Lock.Kind != loadgen.Redlock {
-		nodes = "only a redlock stands on servers that can be spared"
+		nodes = "only a redlock has servers to spare"
 	}
 	return []mishap{
 		{"c", loadgen.Fault{Kind: loadgen.Crash, For: long}, "a holder is gone without releasing; its lock has to expire", ""},
 		{"z", loadgen.Fault{Kind: loadgen.Freeze, For: long}, "a holder gets no CPU " + past, ""},
 		{"x", loadgen.Fault{Kind: loadgen.Cut, For: long}, "no packet of a holder gets through " + past, ""},
-		{"r", loadgen.Fault{Kind: loadgen.CutReplies, For: brief}, "requests arrive, answers do not: a holder that does not know it", ""},
+		{"r", loadgen.Fault{Kind: loadgen.CutReplies, For: brief}, "requests arrive, replies are lost: a holder that does not know it", ""},
 		{"l", loadgen.Fault{Kind: loadgen.Slow, For: long, Delay: 200 * time.Millisecond, Jitter: 100 * time.Millisecond}, "every packet of a client takes 200 ms longer", ""},
 		{"o", loadgen.Fault{Kind: loadgen.Forget, For: long}, "a holder never releases, and goes on renewing", ""},
 		{"g", loadgen.Fault{Kind: loadgen.Greedy, For: long}, "a client comes back at once after every release", ""},
-		{"s", loadgen.Fault{Kind: loadgen.Steal}, "a stranger deletes a lock that is held", ""},
-		{"v", loadgen.Fault{Kind: loadgen.Flush}, "all locks of the run vanish", ""},
+		{"s", loadgen.Fault{Kind: loadgen.Steal}, "another program deletes a lock that is held", ""},
+		{"v", loadgen.Fault{Kind: loadgen.Flush}, "all locks of the run are deleted", ""},
 		{"1", loadgen.Fault{Kind: loadgen.NodeDown, Node: 1, For: long}, "the first server dies, and comes back with what it had", nodes},
 		{"4", loadgen.Fault{Kind: loadgen.NodeDown, Node: 4, For: long}, "the fourth server, too", nodes},
 		{"5", loadgen.Fault{Kind: loadgen.NodeDown, Node: 5, For: long}, "and the fifth", nodes},
-		{"e", loadgen.Fault{Kind: loadgen.RestartEmpty, Node: 1, For: time.Second}, "the first server forgets everything", nodes},
+		{"e", loadgen.Fault{Kind: loadgen.RestartEmpty, Node: 1, For: time.Second}, "the first server restarts empty", nodes},
 	}
 }
 
+// sceneKeys are the keys of the scenes, in their order, without those that move in
+// a menu or leave it.
+const sceneKeys = "abcdefghilmnoprstuvwxyz"
+
 // scenesMenu is where the demo begins: what there is to see.
 func (f *fleet) scenesMenu() *menu {
-	m := &menu{title: "what do you want to see?", about: []string{"Each takes some seconds and ends with a verdict. n and b go on and back, m is this menu again, f makes things go wrong; Esc only looks around."}}
+	m := &menu{title: "Choose a scene", about: []string{"Each scene lasts a few seconds and ends with a verdict. On page 3: n/b next/previous scene, m this menu, f inject a fault. Esc: just look around."}}
 	for i, scene := range f.scenes {
-		key := fmt.Sprintf("%c", 'a'+i)
 		m.choices = append(m.choices, choice{
-			key: key, label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption),
+			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption),
 			pick: func(s *state) (dialog, tea.Cmd) {
 				s.next = turnMsg{onLoad}
 				return nil, s.play(i)

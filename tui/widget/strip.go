@@ -27,7 +27,8 @@ const (
 )
 
 // Strip draws spans in w cells. Where spans meet in a cell, the later one in the
-// list wins; but a label is not overwritten by what merely goes on.
+// list wins; but a label is not overwritten by what merely goes on, other than by a
+// clash, which must be seen at any zoom.
 func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 	cells := make([]Cell, max(w, 0))
 	labelled := make([]bool, len(cells))
@@ -37,7 +38,7 @@ func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 			switch {
 			case x == max(from, 0) && s.Label != "":
 				cells[x], labelled[x] = Cell{s.On, s.Label}, true
-			case labelled[x]:
+			case labelled[x] && s.Kind != Clash:
 			case x == to-1:
 				cells[x] = Cell{s.Fill, g.end(s)}
 			default:

@@ -1,0 +1,271 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+	"locktop/loadgen"
+	"locktop/tui/widget"
+)
+
+// busyOver is the time of which the story says how long a key was held.
+const busyOver = 10 * time.Second
+
+// story draws, over the whole width, what a scene is about: its caption, what to
+// watch and the figures that show it, the keys as the server has them, and the
+// verdict. In a low window the caption is its first sentence, and the outcomes
+// are in one line.
+func (p *loadPage) story(s *state, w int) []string {
+	body := s.frame().body
+	name, note := widget.Plain(s.scenario.Name), ""
+	if s.scene >= 0 {
+		note = fmt.Sprintf("scene %d of %d", s.scene+1, len(s.scenes))
+	}
+	if name == "" {
+		name = "scenario"
+	}
+	all := []string{s.ruleOf(w, name, note)}
+	if body >= roomForCaption {
+		for _, text := range sentences(s.glyphs, widget.Plain(s.scenario.Caption), w-2, max(2, body/8)) {
+			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.text, text).String())
+		}
+	}
+	all = append(all, s.watchLines(w)...)
+	all = append(all, s.sidesBlock(w)...)
+	all = append(all, s.keyLines(w, max(1, body/16))...)
+	if w < roomForOutcomes {
+		all = append(all, s.outcomesLine(w))
+	}
+	if s.metrics.LastErr != "" {
+		for _, text := range wrap(s.glyphs, "last error: "+s.loadSays(s.metrics.LastErr), w-2, 2) {
+			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.bad, text).String())
+		}
+	}
+	return append(all, s.verdictBlock(w)...)
+}
+
+// roomForCaption is the height of the body from which on there is a caption,
+// roomForOutcomes the width from which on the outcomes have a column.
+const (
+	roomForCaption  = 16
+	roomForOutcomes = 110
+)
+
+// sentences wraps a text into n lines at most: all of it or, where that is too
+// long, its first sentence.
+func sentences(g widget.Glyphs, text string, w, n int) []string {
+	if all := wrap(g, text, w, n+1); len(all) <= n {
+		return all
+	}
+	first, _, _ := strings.Cut(text, ". ")
+	return wrap(g, strings.TrimSuffix(first, ".")+".", w, n)
+}
+
+// watchLines say what to watch, with the figures that the scenario expects.
+func (s *state) watchLines(w int) []string {
+	var all []string
+	if s.scenario.Watch != "" {
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.key, "watch ").Put(s.theme.strong, s.glyphs.FitEnd(widget.Plain(s.scenario.Watch), w-8))
+		all = append(all, l.String())
+	}
+	l := widget.NewLine(w).Skip(widget.Style{}, 1)
+	for _, f := range s.watched() {
+		if l.Rest() < widget.Width(f.text)+4 {
+			all = append(all, l.String())
+			l = widget.NewLine(w).Skip(widget.Style{}, 1)
+		}
+		l.Put(f.style, f.text).Skip(widget.Style{}, 3)
+	}
+	if l.Rest() < w-1 {
+		all = append(all, l.String())
+	}
+	return all
+}
+
+// watched are the figures that a scenario expects something of, with a mark when
+// they are as expected, and those that its kind of lock is about.
+func (s *state) watched() []part {
+	g, t, m := s.glyphs, s.theme, s.metrics
+	var all []part
+	for _, x := range slices.Concat(s.scenario.Expect, s.scenario.Thresholds) {
+		name := strings.TrimSuffix(x.Metric, ".count")
+		if len(loadgen.Missed([]loadgen.Threshold{x}, m)) == 0 {
+			all = append(all, part{style: t.good, text: g.Check + " " + name + " " + x.Measured(m)})
+			continue
+		}
+		all = append(all, part{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
+	}
+	if s.scenario.Lock.Kind == loadgen.Redlock && len(s.quorum) > 0 {
+		up := len(s.quorum) - len(s.account.down)
+		st := t.good
+		if up <= len(s.quorum)/2 {
+			st = t.bad
+		}
+		all = append(all, part{style: st, text: fmt.Sprintf("%d of %d servers up, majority %d", up, len(s.quorum), len(s.quorum)/2+1)})
+	}
+	return all
+}
+
+// sidesBlock compares the run with those beside it, a line each.
+func (s *state) sidesBlock(w int) []string {
+	if len(s.beside) == 0 {
+		return nil
+	}
+	t := s.theme
+	columns := []string{"acquired", "commands per hold", "wait p50", "wait p99", "overlaps"}
+	row := func(st widget.Style, name string, cells []string) string {
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(st, s.glyphs.Fit(name, 20))
+		for i, text := range cells {
+			l.Put(st, s.glyphs.FitRight(text, widget.Width(columns[i])+2))
+		}
+		return l.String()
+	}
+	all := []string{row(t.dim, "compared", columns)}
+	for _, c := range append([]loadgen.Compared{{Lock: s.scenario.Lock, Metrics: s.metrics}}, s.beside...) {
+		m := c.Metrics
+		all = append(all, row(t.text, c.Lock.String(), []string{
+			count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), span(m.Wait.P50), span(m.Wait.P99), count(m.Overlap.Count),
+		}))
+	}
+	return all
+}
+
+// keyLines are the first keys of the load, as the newest look at the server has
+// them: who holds them, how often entered, for how much longer, and who waits.
+func (s *state) keyLines(w, n int) []string {
+	var all []string
+	for i := range min(n, s.scenario.Keys.N) {
+		key := fmt.Sprintf("%s%d", s.scenario.Keys.Prefix, i+1)
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, s.key(key)+" ")
+		s.keyLine(l, key)
+		all = append(all, l.String())
+	}
+	return all
+}
+
+func (s *state) keyLine(l *widget.Line, key string) {
+	t := s.theme
+	lane := s.chronicle.exact[key]
+	found := s.loadLock(key)
+	readers := 0
+	if lane != nil {
+		readers = lane.readers()
+	}
+	switch {
+	case readers > 1:
+		l.Put(t.text, "held by ").Put(t.strong, several(readers, "reader"))
+	case found != nil && len(found.Holders) > 0:
+		l.Put(t.text, "held by ").Put(t.strong, s.holders(found))
+		ttl, st := "  no TTL", t.bad
+		if left, ok := found.TTL(s.clock()); ok {
+			ttl, st = "  TTL "+span(left), t.text
+		}
+		l.Put(st, ttl)
+		if n := votes(found); n > 0 {
+			l.Put(t.text, fmt.Sprintf("  on %d of %d servers", n, len(found.Votes)))
+		}
+	case lane != nil && lane.holder() != "":
+		l.Put(t.text, "held by ").Put(t.strong, s.who(lane.holder()))
+		if s.account.holds[key].where != "" {
+			l.Put(t.bad, ", which is dead  no TTL")
+		}
+	default:
+		l.Put(t.dim, "free")
+	}
+	if lane == nil {
+		return
+	}
+	l.Put(t.text, "  "+count(lane.waiters())+" waiting")
+	now := s.now
+	since := now.Add(-min(busyOver, max(s.metrics.Elapsed, time.Second)))
+	l.Put(t.dim, fmt.Sprintf("  held %.0f%% of the last %s", 100*lane.busy(since, now), setting(now.Sub(since).Round(time.Second))))
+}
+
+// loadLock is what the newest look has found under a key of the load.
+func (s *state) loadLock(key string) *keyspace.Lock {
+	p := s.shown()
+	for i := range p.locks {
+		if p.locks[i].Key == key {
+			return &p.locks[i]
+		}
+	}
+	return nil
+}
+
+// holders names the first holder of a lock, with its count, and how many there
+// are besides.
+func (s *state) holders(l *keyspace.Lock) string {
+	h := &l.Holders[0]
+	text := s.who(h.Name())
+	if h.Count > 1 {
+		text += s.glyphs.Word(fmt.Sprintf(" ×%d", h.Count))
+	}
+	if s.account.unaware(h.Label, l.Key, h.ID) {
+		text += ", which does not know it"
+	}
+	if more := len(l.Holders) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// holder is who holds the lock of a lane now, "" if nobody does.
+func (n *lane) holder() string {
+	if k := len(n.stretches); k > 0 && n.stretches[k-1].to.IsZero() {
+		return n.stretches[k-1].name
+	}
+	return ""
+}
+
+// readers is how many share the lock now.
+func (n *lane) readers() int {
+	sharing := 0
+	for i := range n.stretches {
+		if x := &n.stretches[i]; x.mode == keyspace.Read && x.to.IsZero() {
+			sharing++
+		}
+	}
+	return sharing
+}
+
+// waiters is how many wait now.
+func (n *lane) waiters() int {
+	if k := len(n.queue); k > 0 {
+		return n.queue[k-1].n
+	}
+	return 0
+}
+
+// busy is the share of a time for which the lock was held.
+func (n *lane) busy(from, to time.Time) float64 {
+	var held time.Duration
+	end := from // of what is counted already
+	for i := range n.stretches {
+		x := &n.stretches[i]
+		a, b := x.from, x.until(to)
+		if a.Before(end) {
+			a = end
+		}
+		if b.After(a) {
+			held += b.Sub(a)
+			end = b
+		}
+	}
+	return float64(held) / float64(to.Sub(from))
+}
+
+// outcomesLine is the outcomes in one line.
+func (s *state) outcomesLine(w int) string {
+	l := widget.NewLine(w).Skip(widget.Style{}, 1)
+	for i, f := range s.outcomes() {
+		text := f.name + " " + f.value
+		if i > 2 && f.none || l.Rest() < widget.Width(text)+2 {
+			continue
+		}
+		l.Put(f.style, text).Skip(widget.Style{}, 2)
+	}
+	return l.String()
+}

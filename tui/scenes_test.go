@@ -1,0 +1,164 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
+	redisserver "locktop/server"
+)
+
+// nodes are servers inside the test's bubble that can be cut off, which for their
+// clients is the same as to be down.
+type nodes struct {
+	clients []*redis.Client
+	links   []*redisserver.Link
+}
+
+func fiveNodes(t *testing.T, n int) *nodes {
+	t.Helper()
+	logging.Disable() // go-redis reports on every connection it cannot have
+	all := &nodes{}
+	for i := range n {
+		e := redisserver.NewPiped()
+		link := redisserver.NewLink(e.Dial)
+		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true, MaxRetries: -1})
+		t.Cleanup(func() {
+			_ = rdb.Close()
+			link.Cut()
+			e.Close()
+		})
+		all.clients, all.links = append(all.clients, rdb), append(all.links, link)
+	}
+	return all
+}
+
+func (n *nodes) Down(node int) error {
+	n.links[node-1].Refuse(errors.New("the node is down"))
+	n.links[node-1].Cut()
+	return nil
+}
+
+func (n *nodes) Up(_ context.Context, node int, _ bool) error {
+	n.links[node-1].Refuse(nil)
+	return nil
+}
+
+// stage is a world in which a scene plays for real: on servers in the bubble, with
+// the clients of the load, and looked at by a scanner.
+func stage(t *testing.T, s loadgen.Scenario) World {
+	t.Helper()
+	five := fiveNodes(t, 5)
+	load, err := loadgen.NewGroup(loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}, loadgen.Scenario{Clients: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = load.Close() })
+	var stations []keyspace.Station
+	for i, rdb := range five.clients {
+		scanner := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()})
+		stations = append(stations, keyspace.Station{Addr: string(rune('a'+i)) + ":1", Source: sourceFunc(scanner.Scan)})
+	}
+	var source Source = stations[0].Source
+	if s.Lock.Kind == loadgen.Redlock {
+		roster := func(context.Context) ([]keyspace.Station, error) { return stations, nil }
+		source = keyspace.NewFleet(roster, keyspace.FleetOptions{Mode: "redlock", Votes: true})
+	}
+	return World{Source: source, Load: load, Scenes: []loadgen.Scenario{s}, Scene: s.Name, Quorum: []string{"a:1", "b:1", "c:1", "d:1", "e:1"}, Title: "demo"}
+}
+
+// What the caption of a scene claims, as the screen shows it at some moment.
+var claims = map[string][]string{
+	"hot-key":          {"✓ 0 overlaps", " waiting held "},
+	"herd":             {"commands per hold", "mutex, poll 5ms", "mutex, notify", "fair"},
+	"crash":            {"dies without releasing", "after the crash", "dead"},
+	"freeze":           {"freezes while holding", "acquires it as well", "no fencing check, the data is now corrupt", "0 overlaps, but", "frozen"},
+	"freeze-fenced":    {"freezes while holding", "refused, its fencing number", "0 overlaps of leases, but two clients worked"},
+	"renewal":          {"TTL", "✓ renewals", "✓ 0 overlaps"},
+	"renewal-bounded":  {"✓ expired", "✓ late-work 0", "✓ 0 overlaps"},
+	"readers-writers":  {" readers ", "✓ 0 overlaps"},
+	"reentrant":        {" ×3", "✓ 0 overlaps"},
+	"redlock-minority": {"3 of 5 servers up, majority 3", "3 of 5 nodes up (majority: 3)", "✓ 0 overlaps"},
+	"redlock-majority": {"2 of 5 servers up, majority 3", "no lock can be acquired until 3 respond", "5 of 5 servers up", "✓ 0 overlaps"},
+	"phantom":          {"the replies to it are lost", "the server granted", "which does not know it", "✓ 0 overlaps"},
+	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "nobody can acquire the lock any more"},
+	"getset-skew":      {"the clock of client-", "held load", "OVERLAP", "the known flaw of classic/getset"},
+	"blind-delete":     {"another client's", "OVERLAP"},
+	"get-then-del":     {"freezes before DEL while holding", "another client's"},
+	"counted":          {"works past its lease", "no fencing check, the data is now corrupt"},
+	"two-key-rw":       {"OVERLAP", "the known flaw of classic/two-key-rw"},
+	"stamp-rw":         {"OVERLAP", "the known flaw of classic/stamp-rw"},
+}
+
+// What the screen does not show at the end of a scene.
+var denials = map[string][]string{
+	"blind-delete": {"renewal on"},
+	"setnx-crash":  {"renewal on", "the lock held", "before the lease runs out"},
+	"getset-skew":  {"renewal on"},
+}
+
+// words is the screen without line breaks.
+func words(d *driver) string { return strings.Join(strings.Fields(d.screen()), " ") }
+
+// shortScene is how long a scene without faults plays here: it shows from the
+// beginning what it is for.
+const shortScene = 1200 * time.Millisecond
+
+func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
+	for _, s := range scenarios.All() {
+		if len(s.Faults) == 0 {
+			s.Duration = min(s.Duration, shortScene)
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			driveNew(t, func(t *testing.T) World { return stage(t, s) }, func(d *driver) {
+				d.size(120, 40).press("3")
+				missing := slices.Clone(claims[s.Name])
+				for !d.app.metrics.Running {
+					d.wait(beat / 5)
+				}
+				for d.app.metrics.Running {
+					d.wait(beat / 5)
+					missing = slices.DeleteFunc(missing, func(text string) bool { return strings.Contains(words(d), text) })
+				}
+				d.wait(beat).want("final").wantNot("(expected", "did not show what it is for").wantNot(denials[s.Name]...)
+				if len(missing) > 0 {
+					t.Errorf("never on the screen: %q; the last one:\n%s", missing, d.screen())
+				}
+			})
+		})
+	}
+}
+
+// TestASceneIsUnderstoodInASmallWindow: at 80×24 there are the first sentence of
+// the caption, all of what to watch, and the verdict.
+func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
+	for _, s := range scenarios.All() {
+		w := world()
+		g := busy()
+		full := s.WithDefaults()
+		g.s, g.clients = &full, full.Clients
+		w.Load = g
+		drive(t, w, func(d *driver) {
+			for _, size := range [][2]int{{80, 24}, {100, 26}, {120, 35}, {160, 45}} {
+				d.size(size[0], size[1]).press("3").wait(beat)
+				first, _, _ := strings.Cut(s.Caption, ". ")
+				for _, text := range []string{first + ".", "watch " + s.Watch, "0 overlaps", "settings"} {
+					if !strings.Contains(words(d), text) {
+						t.Errorf("%s at %v: no %q on the screen:\n%s", s.Name, size, text, d.screen())
+					}
+				}
+			}
+		})
+	}
+}
