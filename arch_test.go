@@ -38,7 +38,7 @@ var imports = map[string][]string{
 // testImports is what the tests of a package may import besides.
 var testImports = map[string][]string{
 	"tui":          {"recording", "keyspace/formats", "loadgen/scenarios"}, // the screen is tried on recordings, and on the scenes as they run
-	"lock/classic": {"lock"},      // what breaks a historic form is staged on the sound kinds, too
+	"lock/classic": {"lock"},                                               // what breaks a historic form is staged on the sound kinds, too
 }
 
 // guarded names the libraries, and the clock, that only some places may touch.

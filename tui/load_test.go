@@ -338,7 +338,7 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
 		g.happen(acquired(5, "load:1", 0), fault(loadgen.Struck, loadgen.Crash, 5, ""))
-		d.wait(20 * time.Second).press("2").want("▲crash", "░ fault")
+		d.wait(20*time.Second).press("2").want("▲crash", "░ fault")
 		g.mu.Lock()
 		g.events, g.m.Began = nil, time.Now()
 		g.mu.Unlock()
