@@ -18,6 +18,7 @@ func (p *program) rootCommand() *cobra.Command {
 	var s selection
 	var look appearance
 	var may rights
+	own := &ownLoad{program: p}
 	root := &cobra.Command{
 		Use:   "locktop",
 		Short: "Every distributed lock in a Redis keyspace, live",
@@ -25,7 +26,7 @@ func (p *program) rootCommand() *cobra.Command {
 since when, how deep, for how much longer, and who waits.
 
 Without flags it looks at LOCKTOP_URL, REDIS_URL, or redis://127.0.0.1:6379.
-It only reads.`,
+It only reads, unless --write or --load says otherwise.`,
 		Example: `  locktop demo                              look around, no server needed
   locktop -u rediss://redis.internal:6380   the screen on a server
   locktop list --stuck                      what is wrong, once
@@ -36,10 +37,10 @@ It only reads.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.screenOn(cmd.Context(), &c, &s, &look, may)
+			return p.screenOn(cmd.Context(), &c, &s, &look, may, own)
 		},
 	}
-	cmdFlags(root, c.flags(), s.flags(), look.flags(), may.flags())
+	cmdFlags(root, c.flags(), s.flags(), look.flags(), may.flags(), own.flags())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
@@ -75,11 +76,11 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // screenOn shows the screen on the server that c names.
-func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance, may rights) error {
+func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance, may rights, own *ownLoad) error {
 	if err := c.configure(s, look, &may); err != nil {
 		return err
 	}
-	if err := errors.Join(s.check(), look.check(), may.check(c)); err != nil {
+	if err := errors.Join(s.check(), look.check(), may.check(c), own.check(c, may)); err != nil {
 		return err
 	}
 	if err := p.needsTerminal(); err != nil {
@@ -99,7 +100,19 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection, loo
 		defer log.close()
 		g.log = log
 	}
-	return p.screen(ctx, look, g.world(ctx, t))
+	w := g.world(ctx, t)
+	own.connection = *c
+	own.connection.askPass = false // it has been asked for
+	if own.offered(may) {
+		w.Loader, w.Scenes = own, ownScenes()
+		defer own.close()
+	}
+	if own.now {
+		if w.Load, err = own.Open(ctx); err != nil {
+			return err
+		}
+	}
+	return p.screen(ctx, look, w)
 }
 
 // screen shows w until the user leaves it or ctx ends.

@@ -37,6 +37,9 @@ func newApp(ctx context.Context, w World) *app {
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.where = widget.Plain(w.Title)
 	a.load, a.scenes, a.scene, a.quorum = w.Load, w.Scenes, -1, w.Quorum
+	if w.Loader != nil {
+		a.begin = beginLoad(ctx, w.Loader)
+	}
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.dialog = a.scenesMenu()
 	}
@@ -109,6 +112,13 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			a.refuse(plainReason(msg.err))
 		}
 		return a, a.applied()
+	case loadMsg:
+		if msg.err != nil {
+			a.refuse(widget.Plain(msg.err.Error()))
+		}
+		if msg.load != nil {
+			a.load = msg.load
+		}
 	case doneMsg:
 		a.done(msg)
 	case actedMsg:

@@ -68,6 +68,17 @@ func measure(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
 	})
 }
 
+// beginLoad opens a load on the server that is looked at, and starts it.
+func beginLoad(ctx context.Context, l Loader) tea.Cmd {
+	return guarded(func() tea.Msg {
+		load, err := l.Open(ctx)
+		if err != nil {
+			return loadMsg{err: err}
+		}
+		return loadMsg{load, load.Start()}
+	})
+}
+
 func startLoad(load Load) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"the clients are running", load.Start()} })
 }

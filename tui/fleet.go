@@ -11,7 +11,8 @@ import (
 
 // fleet is what the screen knows of the load, and wants of it.
 type fleet struct {
-	load     Load // nil: there is none
+	load     Load    // nil: there is none
+	begin    tea.Cmd // opens one; nil: there is none to be had
 	metrics  loadgen.Metrics
 	beside   []loadgen.Compared // the runs that it is compared with
 	scenario loadgen.Scenario   // as it was last asked for

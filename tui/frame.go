@@ -64,6 +64,8 @@ func (a *app) rights() part {
 		return part{style: a.theme.bad, text: "REPLAY, damaged", rank: 1}
 	case a.playing != nil:
 		return part{style: a.theme.good, text: "REPLAY", rank: 1}
+	case a.world.Breaker == nil && a.load != nil && a.begin != nil:
+		return part{style: a.theme.warn, text: "READ-ONLY + LOAD", rank: 3}
 	case a.world.Breaker == nil:
 		return part{style: a.theme.good, text: "READ-ONLY", rank: 3}
 	case a.world.Production:

@@ -20,10 +20,12 @@ func aside(w int) int {
 func (p *loadPage) view(s *state, w, h int) []string {
 	switch {
 	case s.load == nil:
-		all := s.paragraph(w, "", "There is no load on this server.", "",
-			"locktop only looks at it, and changes nothing.", "",
-			"`locktop demo` starts a Redis of its own, with clients that fight over",
-			"locks; here is where you would drive them.")
+		all := s.paragraph(w, "", "There is no load on this server.", "", "locktop only reads from it.", "",
+			"`locktop demo` starts a Redis of its own, with clients that compete",
+			"for locks; this page is where you drive them.")
+		if s.begin != nil {
+			all = append(all, s.paragraph(w, "", "", "This server is on your machine: s runs clients on it, after a question.")...)
+		}
 		return all[:min(h, len(all))]
 	case s.frame().compact:
 		all := p.figures(s, w)

@@ -77,6 +77,9 @@ func formatCell(v lockView, _ int) widget.Cell {
 }
 
 func ownerCell(v lockView, _ int) widget.Cell {
+	if prefix := v.state.scenario.Keys.Prefix; v.state.load != nil && prefix != "" && strings.HasPrefix(v.Key, prefix) {
+		return widget.Cell{Style: v.state.theme.chart, Text: "load " + v.owner()} // our own client
+	}
 	return widget.Cell{Style: v.state.theme.text, Text: v.owner()}
 }
 

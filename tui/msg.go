@@ -42,6 +42,12 @@ type storedMsg struct {
 	err   error
 }
 
+// loadMsg has the load that was opened on the server that is looked at.
+type loadMsg struct {
+	load Load
+	err  error
+}
+
 // appliedMsg says that the load follows what was asked for, or why it does not.
 type appliedMsg struct{ err error }
 

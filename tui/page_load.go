@@ -24,18 +24,23 @@ func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
 	case clickMsg:
 		p.click(s, msg)
 	case action:
-		if s.load == nil {
+		switch {
+		case s.load != nil:
+			return p.act(s, msg)
+		case s.begin == nil:
 			s.refuse(noLoad)
-			return nil
+		case msg == startStop:
+			s.dialog = p.offer(s)
+		default:
+			s.refuse("no clients run here; s starts some, after a question")
 		}
-		return p.act(s, msg)
 	}
 	return nil
 }
 
 const noScenes = "there are no scenes here; `locktop demo` comes with some"
 
-const noLoad = "this server is only looked at; `locktop demo` comes with clients"
+const noLoad = "no load here; use `locktop demo`"
 
 func (p *loadPage) act(s *state, a action) tea.Cmd {
 	switch a {
@@ -78,6 +83,24 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.refuse("nothing to leave")
 	}
 	return nil
+}
+
+// offer asks whether clients shall run on the server that is looked at.
+func (p *loadPage) offer(s *state) *menu {
+	return &menu{
+		title: "Run clients on this server?",
+		about: []string{
+			"They compete for locks on " + s.address() + ", which slows down what others do there. All their keys begin with load:{random}: and are deleted when the clients stop. No other key is touched.",
+		},
+		at: 1,
+		choices: []choice{
+			{key: "y", label: "run", detail: "start 20 clients", pick: func(s *state) (dialog, tea.Cmd) {
+				s.tell("starting the clients " + s.glyphs.Ellipsis)
+				return nil, s.begin
+			}},
+			{key: "n", label: "do not run", detail: "only look", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }},
+		},
+	}
 }
 
 // knob is the selected field of the form.

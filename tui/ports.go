@@ -28,6 +28,12 @@ type Load interface {
 	Beside() []loadgen.Compared // the runs that it is compared with
 }
 
+// Loader opens a load on the server that is looked at; the user is asked before.
+// Nil: there is no load to be had there.
+type Loader interface {
+	Open(context.Context) (Load, error)
+}
+
 // Breaker changes locks that others hold, each only if it still is as it was
 // seen, and writes down what it does. Nil: the screen only reads.
 type Breaker interface {

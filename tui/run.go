@@ -20,6 +20,7 @@ type World struct {
 	Scenes     []loadgen.Scenario // to choose from at the beginning, and to go through
 	Scene      string             // the one to begin with; "" = there is a menu
 	Quorum     []string           // the addresses of the load's Redlock, as it counts them
+	Loader     Loader             // opens one where Load is nil; nil: there is none to be had
 	Load       Load               // nil: there is none, and the Load page says so
 	Formats    []keyspace.Format  // for commands that change a lock safely
 	RedisCLI   []string           // flags of redis-cli in such commands, besides the address: --tls …

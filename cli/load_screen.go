@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"locktop/loadgen"
+	"locktop/loadgen/scenarios"
+	"locktop/tui"
+)
+
+// ownLoad opens the load of the screen on the server that the screen looks at, with
+// connections of its own. It refuses what locktop load refuses.
+type ownLoad struct {
+	program    *program
+	connection connection
+	now        bool // the user has asked for it on the command line
+
+	ground *ground
+	load   *loadgen.Group
+}
+
+func (o *ownLoad) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Load", pflag.ContinueOnError)
+	set.BoolVar(&o.now, "load", false, "run clients on this server from the Load page, under a prefix of their own; only on this machine")
+	return set
+}
+
+// check refuses where a load has no place.
+func (o *ownLoad) check(c *connection, may rights) error {
+	switch {
+	case !o.now:
+		return nil
+	case may.production:
+		return misuse("", "--load and --production contradict each other")
+	case len(c.redlock) > 0:
+		return misuse("locktop load --redlock does", "--load runs on one server")
+	case c.db.all:
+		return misuse("say which with -n", "--load runs in one database")
+	}
+	e, err := c.resolve()
+	if err == nil && !e.local() {
+		err = misuse("locktop load --yes-load-this-server does, without the screen", "%s is not on this machine: a load there may slow down what others do", e)
+	}
+	return err
+}
+
+// offered reports whether the screen may ask whether it shall run a load.
+func (o *ownLoad) offered(may rights) bool {
+	c := &o.connection
+	if may.production || len(c.redlock) > 0 || c.db.all {
+		return false
+	}
+	e, err := c.resolve()
+	return err == nil && e.local()
+}
+
+// Open implements [tui.Loader].
+func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
+	quiet := *o.program
+	quiet.notes = notes{to: io.Discard} // what there is to warn of was said before the screen
+	s := demoLoad(20)
+	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
+		"Every key begins with the prefix and is deleted when the clients stop."
+	var flags loading
+	g, err := quiet.openGround(ctx, &o.connection, &flags, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.admits(ctx, s, false); err != nil {
+		g.close()
+		return nil, err
+	}
+	o.load, err = loadgen.NewGroup(g.Servers, s)
+	if err != nil {
+		g.close()
+		return nil, err
+	}
+	o.ground = g
+	return o.load, nil
+}
+
+// close ends the clients and deletes their keys.
+func (o *ownLoad) close() {
+	if o.load != nil {
+		_ = o.load.Close() // what could not be released ends with its lease
+		o.ground.close()
+	}
+}
+
+// ownScenes are the scenes that one server is enough for.
+func ownScenes() []loadgen.Scenario {
+	return slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.Redlock })
+}

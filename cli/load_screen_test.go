@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// The Load page drives clients on a server of one's own: after the flag at once, else
+// after a question. They leave nothing behind, and touch nothing else.
+func TestTheScreenRunsALoadOnAServerOfOnesOwn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the program in a terminal: run it without -short")
+	}
+	child := server.ForTest(t)
+	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
+	defer rdb.Close()
+	if err := rdb.Set(t.Context(), "lock:mine", "somebody", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{{"--load"}, nil} {
+		term := openTerminal(t, 120, 40, append([]string{"-u", "redis://" + child.Addr()}, flags...)...)
+		if flags == nil {
+			term.want("lock:mine").press("3").want("s runs clients on it, after a question")
+			if keys := rdb.Keys(t.Context(), "load:*").Val(); len(keys) > 0 {
+				t.Errorf("before the question is answered there are %q", keys)
+			}
+			term.press("s").want("Run clients on this server?", "do not run").press("y").want("own server", "connections", "rate")
+		} else {
+			term.want("Choose a scene", "READ-ONLY + LOAD").press("Escape").press("3").want("nothing has run yet").press("s")
+		}
+		term.want("● running", "20 clients", "0 overlaps: the lock held")
+		term.press("f").want("Inject a fault").press("c").want("dies without releasing load:", "1 dead")
+		term.press("1").want("load client-", "lock:mine")
+		term.quit()
+		if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) != 1 || keys[0] != "lock:mine" {
+			t.Errorf("%q: the server is left with %q", flags, keys)
+		}
+	}
+}
+
+func TestTheLoadOfTheScreenIsRefusedWhereItHasNoPlace(t *testing.T) {
+	clearEnvironment(t)
+	for _, c := range []struct{ args, want string }{
+		{"-u redis://10.1.2.3:6379 --load", "is not on this machine"},
+		{"-u redis://127.0.0.1:1 --load --production", "contradict"},
+		{"-u redis://127.0.0.1:1 --load -n all", "one database"},
+		{"--redlock redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3 --load", "one server"},
+	} {
+		var out, messages strings.Builder
+		code := Run(t.Context(), strings.Fields(c.args), strings.NewReader(""), &out, &messages)
+		if code != exitUsage || !strings.Contains(messages.String(), c.want) {
+			t.Errorf("%s: exit code %d, %q, want %q", c.args, code, messages.String(), c.want)
+		}
+	}
+}
