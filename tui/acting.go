@@ -26,6 +26,10 @@ func (a *app) openActing() {
 	}
 	switch {
 	case a.world.Breaker == nil:
+		if a.playing != nil {
+			a.refuse("a recording cannot be changed; y copies a safe command")
+			return
+		}
 		a.refuse("this screen only reads: start locktop with --write to act, or copy a safe command with y")
 	case a.still != nil && a.still.rewound:
 		a.refuse("this is a picture of the past; F shows what there is now")

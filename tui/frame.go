@@ -196,7 +196,7 @@ func (s *state) foot(p page) string {
 		return l.String()
 	}
 	for _, b := range bindings() {
-		if b.word == "" || b.place&p.place() == 0 {
+		if b.word == "" || b.place&p.place() == 0 || !s.offers(b) {
 			continue
 		}
 		label := s.glyphs.Word(b.label)
@@ -206,4 +206,16 @@ func (s *state) foot(p page) string {
 		l.Skip(widget.Style{}, 1).Put(t.key, label).Put(t.dim, " "+b.word).Skip(widget.Style{}, 1)
 	}
 	return l.String()
+}
+
+// offers reports whether there is anything for a key to act on: a load for those of
+// the Load page, servers that can be taken down for those of the Nodes page.
+func (s *state) offers(b binding) bool {
+	switch b.place {
+	case onLoad:
+		return s.load != nil || s.begin != nil && b.action == startStop
+	case onNodes:
+		return len(s.quorum) > 0
+	}
+	return true
 }

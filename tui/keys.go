@@ -141,7 +141,7 @@ func bindings() []binding {
 	return []binding{
 		{help, anywhere, []string{"?"}, "?", "help", "show or hide this list"},
 
-		{enter, onLocks | onTimeline | onFindings | onEvents | onLoad, []string{"enter"}, "Enter", "open", "open the lock; on load, type a value for the field"},
+		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock"},
 		{search, onLocks | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, kind or state"},
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
@@ -161,10 +161,11 @@ func bindings() []binding {
 		{previousFault, onTimeline, []string{"["}, "[ ]", "violations", "to the violation before, to the next"},
 		{nextFault, onTimeline, []string{"]"}, "", "", ""},
 
+		{enter, onLoad, []string{"enter"}, "Enter", "type", "type a value for the selected field"},
 		{startStop, onLoad, []string{"s"}, "s", "start/stop", "start the clients; stop them and release what they hold"},
 		{more, onLoad, []string{"+", "="}, "+ -", "clients", "more clients, fewer clients, at once"},
 		{fewer, onLoad, []string{"-"}, "", "", ""},
-		{faultMenu, onLoad, []string{"f"}, "f", "fault", "make something go wrong: a crash, a freeze, a cut …"},
+		{faultMenu, onLoad, []string{"f"}, "f", "fault", "inject a fault: a crash, a freeze, a cut …"},
 		{nextScene, onLoad, []string{"n"}, "n b", "scene", "the next scene, the one before"},
 		{previousScene, onLoad, []string{"b"}, "", "", ""},
 		{sceneMenu, onLoad, []string{"m"}, "m", "scenes", "the menu of scenes, with what there is to see in each"},
@@ -190,7 +191,7 @@ func bindings() []binding {
 		{last, onLists, []string{"G", "end"}, "", "", ""},
 
 		{pause, anywhere, []string{" "}, "space", "pause", "hold the picture still; sampling goes on"},
-		{rewind, anywhere, []string{"<", ","}, "< >", "rewind", "a second back in time, a second forward"},
+		{rewind, anywhere, []string{"<", ","}, "< >", "rewind", "a second back in time, a second forward; in a recording five seconds"},
 		{forward, anywhere, []string{">", "."}, "", "", ""},
 		{live, anywhere, []string{"F"}, "F", "", "back to now"},
 		{openLocks, anywhere, []string{"1"}, "1 … 6", "", "locks, timeline, load, nodes, findings, events"},

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -376,4 +377,89 @@ func TestMovingInAMenuStartsNothing(t *testing.T) {
 			t.Errorf("it began %v, and %v struck", g.s, g.struck)
 		}
 	})
+}
+
+// TestKeysWithNothingToActOnAreNotOffered: without servers that can be taken down, the
+// Nodes page does not offer to.
+func TestKeysWithNothingToActOnAreNotOffered(t *testing.T) {
+	plain, _ := armed()
+	drive(t, plain, func(d *driver) {
+		d.size(120, 35).press("4").wantNot("d down", "e empty")
+		d.press("3").want("Enter type", "s start/stop").wantNot("Enter open")
+	})
+	drive(t, elected(plain), func(d *driver) { d.size(120, 35).press("4").want("d down", "e empty") })
+	plain.Load = nil
+	drive(t, plain, func(d *driver) { d.press("3").wantNot("s start/stop", "f fault") })
+}
+
+// TestAShortRunFillsTheChart: a second of a run of ten has several columns, and a mark
+// stands where a fault struck.
+func TestAShortRunFillsTheChart(t *testing.T) {
+	w, g := played()
+	s := g.Scenario()
+	s.Duration = 10 * time.Second
+	g.s = &s
+	g.m.Began, g.m.Elapsed, g.m.Seconds = midnight, 10*time.Second, make([]loadgen.Second, 11)
+	for i := range g.m.Seconds {
+		g.m.Seconds[i].Acquired = 100
+	}
+	drive(t, w, func(d *driver) {
+		g.mu.Lock()
+		g.events = append(g.events, loadgen.Event{Seq: 1, At: after(5 * time.Second), Kind: loadgen.Struck, Fault: loadgen.Crash, Client: 3})
+		g.mu.Unlock()
+		d.size(120, 40).press("3").wait(2 * beat)
+		chart := d.line("acquired per second")
+		left := strings.Index(d.screen(), chart)
+		bars := strings.Split(d.screen()[left:], "\n")[2]
+		if n := strings.Count(bars, "█"); n != 40 {
+			t.Errorf("ten seconds have %d columns, want 40: %s", n, bars)
+		}
+		foot := d.line("s ago")
+		if !strings.Contains(foot, "10 s ago") || strings.Contains(foot, "0 10") {
+			t.Errorf("the axis reads %q", foot)
+		}
+		at := len([]rune(foot[:strings.Index(foot, "▲")]))
+		if at < 96 || at > 100 {
+			t.Errorf("the fault is marked in column %d, want the middle of 78 … 118: %s", at, foot)
+		}
+	})
+}
+
+// TestAnErrorIsReadInFull: what the server answered is the reason, and stands at the end.
+func TestAnErrorIsReadInFull(t *testing.T) {
+	w, g := played()
+	g.m.LastErr = "lock: acquire \"load:{1b8e3b0f}:1\": not enough servers answered in time: 2 of 5, and 3 are needed"
+	drive(t, w, func(d *driver) {
+		for _, size := range [][2]int{{80, 24}, {120, 35}} {
+			d.size(size[0], size[1]).press("3")
+			if !strings.Contains(words(d), g.m.LastErr) {
+				t.Errorf("at %v the error is cut:\n%s", size, d.screen())
+			}
+		}
+	})
+}
+
+// opener opens a load when it is asked to, as on a server of one's own.
+type opener struct {
+	load *generator
+	err  error
+}
+
+func (o *opener) Open(context.Context) (Load, error) {
+	if o.err != nil {
+		return nil, o.err
+	}
+	return o.load, nil
+}
+
+func TestALoadOnOnesOwnServerNeedsAYes(t *testing.T) {
+	w := world()
+	w.Load, w.Loader = nil, &opener{load: &generator{}}
+	drive(t, w, func(d *driver) {
+		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s starts some")
+		d.press("s").want("Run clients on this server?").press("enter").want("s runs clients on it").wantNot("LOAD")
+		d.press("s", "y").wait(beat).want("settings", "READ-ONLY + LOAD", "running")
+	})
+	w.Loader = &opener{err: errors.New("10.0.0.7 is not on this machine")}
+	drive(t, w, func(d *driver) { d.press("3", "s", "y").want("is not on this machine", "There is no load") })
 }

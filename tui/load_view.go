@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -243,16 +244,45 @@ const axis = 8
 
 // chartBlock draws the throughput of the last seconds in h lines.
 func (s *state) chartBlock(w, h int) []string {
-	values := make([]float64, 0, loadgen.HistorySeconds)
+	each := s.columns(w)
+	var values []float64
 	for _, second := range fullSeconds(s.metrics) {
-		values = append(values, float64(second.Acquired))
+		values = append(values, slices.Repeat([]float64{float64(second.Acquired)}, each)...)
 	}
 	all := []string{s.ruleOf(w, "acquired per second", count(rate(s.metrics))+"/s")}
 	all = append(all, s.chart(w, h-2, values, s.theme.chart, short)...)
-	ago := fmt.Sprintf("%d s ago", max(0, w-axis-1))
-	foot := widget.NewLine(w).Put(s.theme.dim, s.glyphs.FitRight("0", axis-1)).Skip(widget.Style{}, 1)
-	foot.Put(s.theme.dim, ago).To(widget.Style{}, w-4).Put(s.theme.dim, "now")
+	foot := widget.NewLine(w).Skip(widget.Style{}, axis).Put(s.theme.dim, fmt.Sprintf("%d s ago ", max(0, w-axis-1)/each))
+	for _, x := range s.faultColumns(w, each) {
+		foot.To(widget.Style{}, x)
+		if x < w-5 && foot.Rest() == w-x {
+			foot.Put(s.theme.warn, s.glyphs.Alert)
+		}
+	}
+	foot.To(widget.Style{}, w-4).Put(s.theme.dim, "now")
 	return append(all, foot.String())
+}
+
+// columns is how many columns of a chart stand for a second: more than one where
+// all of a short run has room then.
+func (s *state) columns(w int) int {
+	planned := int(s.scenario.Duration / time.Second)
+	if planned == 0 {
+		return 1
+	}
+	return max(1, min(8, (w-axis-1)/planned))
+}
+
+// faultColumns are where in a chart of w columns faults of the run began.
+func (s *state) faultColumns(w, each int) []int {
+	var all []int
+	for _, x := range s.faults {
+		ago := s.metrics.Elapsed.Truncate(time.Second) - x.from.Sub(s.metrics.Began)
+		if at := w - 1 - int(ago*time.Duration(each)/time.Second); x.from.After(s.metrics.Began) && at >= axis && at < w {
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // chart draws values in h lines, with labels at the top and in the middle.
@@ -270,6 +300,8 @@ func (s *state) chart(w, h int, values []float64, st widget.Style, label func(fl
 		switch {
 		case i == 0:
 			text = label(top)
+		case i == h-1:
+			text = "0"
 		case i == h/2 && h%2 == 0:
 			text = label(top / 2)
 		}
@@ -303,9 +335,9 @@ func (s *state) waitBlock(w, h int) []string {
 		all[0] = s.ruleOf(w, "wait", "")
 		return all
 	}
-	values := make([]float64, 0, loadgen.HistorySeconds)
+	var values []float64
 	for _, second := range fullSeconds(m) {
-		values = append(values, float64(second.Wait.P99)/float64(time.Millisecond))
+		values = append(values, slices.Repeat([]float64{float64(second.Wait.P99) / float64(time.Millisecond)}, s.columns(w))...)
 	}
 	ms := func(v float64) string { return setting(time.Duration(v * float64(time.Millisecond))) }
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)

@@ -62,7 +62,7 @@ func (a *app) startAnew() {
 func (a *app) setSpeed(factor float64) {
 	a.world.Player.SetSpeed(factor)
 	a.follow()
-	a.tell(fmt.Sprintf("%g%s as fast as it was", factor, a.glyphs.Times))
+	a.tell(fmt.Sprintf("playback %g%s", factor, a.glyphs.Times))
 }
 
 // nextSpeed is the next of the speeds in a direction.
