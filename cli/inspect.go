@@ -105,7 +105,7 @@ func writeInspection(w io.Writer, c *connection, g glimpse, l keyspace.Lock) err
 	if g.databases && len(g.Locks) > 1 {
 		line("", "it is in databases %s: -n says which to show", g.whichDatabases())
 	}
-	line("state", "%s, %s", l.State(), deadline(l, g.At))
+	line("state", "%s, %s", l.State(g.At), deadline(l, g.At))
 	line("format", "%s, a %s lock of %s (%s)", l.Format, l.Kind, libraryOf(l), l.Confidence)
 	for i, why := range l.Why {
 		line(first(i, "because"), "%s", widget.Plain(why))

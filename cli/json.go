@@ -153,7 +153,7 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		Format:      l.Format,
 		Confidence:  l.Confidence.String(),
 		Mode:        modeOf(l),
-		State:       l.State(),
+		State:       l.State(at),
 		Holders:     []jsonHolder{},
 		Waiters:     []jsonWaiter{},
 		WaiterCount: l.Crowd(),

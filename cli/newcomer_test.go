@@ -18,7 +18,7 @@ func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 	}
 	term := openTerminal(t, 120, 40, "demo")
 	term.want("Choose a scene", "press a letter", "Esc close").press("Escape")
-	term.want("job:nightly", "stuck", "OWNER", "TTL")
+	term.want("job:nightly", "never", "OWNER", "TTL")
 
 	term.press("3").want("f fault").press("f").want("a holder is gone without releasing").press("c")
 	term.want("dies without releasing load:", "before the lease", "1 dead")

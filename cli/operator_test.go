@@ -116,7 +116,7 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	term.press("1").want("by damage")
 	term.pressed = 0
 	term.press("/").enter("report:weekly").want("1 of 10,007").press("Enter")
-	term.press("x").want("break it").press("b").want("still believes that it holds the lock").press("y").want("done: break lock:report:weekly")
+	term.press("x").want("break it").press("b").want("will still believe it holds the lock").press("y").want("broke lock:report:weekly")
 	if term.pressed > 6 {
 		t.Errorf("%d keys were pressed, want 6 at most", term.pressed)
 	}
@@ -126,7 +126,7 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	}
 
 	term.press("Escape").want("10,006 locks", "6 findings").press("/").enter("billing").want("1 of 10,006").press("Enter")
-	term.press("x").want("give it a deadline").press("d").want("unless").press("y").want("done: give a deadline to billing:close")
+	term.press("x").want("set a deadline").press("d").want("unless").press("y").want("set a deadline of 30 s for billing:close")
 	ttl, err := rdb.PTTL(context.Background(), "billing:close").Result()
 	if err != nil || ttl <= 0 || ttl > 30*time.Second {
 		t.Errorf("it ends in %v, %v; want half a minute at most", ttl, err)

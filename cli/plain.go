@@ -24,7 +24,7 @@ func writePlain(w io.Writer, p picture) error {
 // sentence says everything about a lock that the table does.
 func sentence(l keyspace.Lock, p picture) string {
 	parts := []string{
-		fmt.Sprintf("%s is %s", named(l.ID(), p.databases), heldBy(l)),
+		fmt.Sprintf("%s is %s", named(l.ID(), p.databases), heldBy(l, p.At)),
 		fmt.Sprintf("%s %s", l.Format, l.Kind),
 		deadline(l, p.At),
 	}
@@ -41,7 +41,7 @@ func sentence(l keyspace.Lock, p picture) string {
 const namesTold = 10
 
 // heldBy names the holders, with its count where it holds more than once.
-func heldBy(l keyspace.Lock) string {
+func heldBy(l keyspace.Lock, at time.Time) string {
 	if len(l.Holders) == 0 {
 		return "free"
 	}
@@ -58,7 +58,7 @@ func heldBy(l keyspace.Lock) string {
 		names = append(names, name)
 	}
 	held := "held"
-	switch l.State() {
+	switch l.State(at) {
 	case keyspace.Reading:
 		held = "read"
 	case keyspace.Writing:

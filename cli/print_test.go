@@ -51,7 +51,7 @@ func threeLocks() picture {
 func TestTheTableHasALockALine(t *testing.T) {
 	want := `LOCK              KIND       FORMAT       OWNER                                    COUNT  WAIT  TTL    STATE  FINDINGS
 lock:orders:4711  reentrant  redisson     8743c9c0-0795-4907-87fd-6c719a6b4586:52  3      2     13.5s  held
-job:nightly       mutex      set-nx       cron-2                                   1      0     never  stuck  never-expires
+job:nightly       mutex      set-nx       cron-2                                   1      0     never  held   never-expires
 rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     7.5s   read
 3 locks among 1204 keys, 1 with findings
 `
@@ -83,7 +83,7 @@ rw:catalog is read by api-1:1 and api-2:7 2 times, redisson-rw rw, expires in 7.
 func TestCSVIsWhatSpreadsheetsRead(t *testing.T) {
 	want := `key,kind,format,confidence,mode,state,holders,count,waiter_count,ttl_ms,fence,node,db,findings
 lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b4586:52,3,2,13500,0,,0,
-job:nightly,mutex,set-nx,no,,stuck,token,1,0,-1,0,,0,never-expires
+job:nightly,mutex,set-nx,no,,held,token,1,0,-1,0,,0,never-expires
 rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,
 `
 	if got := printed(t, writeCSV, threeLocks()); got != want {

@@ -160,7 +160,7 @@ func (o *releasing) do(ctx context.Context, b *keyspace.Breaker, seen keyspace.L
 
 // consequence says what is going to happen.
 func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
-	who := heldBy(seen) + ", " + deadline(seen, at)
+	who := heldBy(seen, at) + ", " + deadline(seen, at)
 	if o.act() == keyspace.Expire {
 		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, o.giveTTL)
 	}

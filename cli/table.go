@@ -32,7 +32,7 @@ func columns(p picture) []column {
 		{"COUNT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
 		{"WAIT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Crowd()) }, 0},
 		{"TTL", func(p picture, l keyspace.Lock) string { return left(l, p.At) }, 0},
-		{"STATE", func(_ picture, l keyspace.Lock) string { return string(l.State()) }, 0},
+		{"STATE", func(p picture, l keyspace.Lock) string { return string(l.State(p.At)) }, 0},
 		{"FINDINGS", func(p picture, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},
 	}
 	if !p.databases {

@@ -60,7 +60,7 @@ func (f Format) related(e Entry) []Companion {
 // lock decodes an entry that the format takes.
 func (f Format) lock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)
-	l.Key, l.Format, l.Confidence = e.Key, f.Name, sure
+	l.Key, l.Format, l.Confidence, l.NoTTL = e.Key, f.Name, sure, f.NoTTL
 	if f.Tells != "" {
 		l.Why = append([]string{f.Tells}, l.Why...)
 	}

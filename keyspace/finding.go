@@ -3,6 +3,7 @@ package keyspace
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -91,4 +92,15 @@ type damage struct {
 // waited is how much time is lost to a lock, to compare it with others.
 func (l Lock) waited(now time.Time) time.Duration {
 	return time.Duration(l.Crowd()) * l.Age(now)
+}
+
+// short is a round duration without the units that are zero: 10m, 1h30m.
+func short(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
 }

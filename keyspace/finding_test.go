@@ -16,6 +16,10 @@ func TestFindings(t *testing.T) {
 		l.Typical = d
 		return l
 	}
+	noTTL := func(l keyspace.Lock) keyspace.Lock {
+		l.NoTTL = true
+		return l
+	}
 	for _, c := range []struct {
 		name string
 		lock keyspace.Lock
@@ -25,9 +29,13 @@ func TestFindings(t *testing.T) {
 	}{
 		{"no deadline", mutex(holder("a", 0)), 2000, "never-expires", "for 2s without a deadline"},
 		{"no deadline, begin unknown", mutex(keyspace.Holder{ID: "a"}), 2000, "never-expires", "Held without a deadline"},
+		{"no deadline by design", noTTL(mutex(holder("a", 0))), 599_000, "", ""},
+		{"no deadline by design, for long", noTTL(mutex(holder("a", 0))), 601_000, "never-expires overdue", "10m1s"},
+		{"no deadline by design, much longer than usual", typical(noTTL(mutex(holder("a", 0))), 2*time.Second), 41_000, "never-expires overdue", "41s"},
+		{"no deadline by design, and its client is gone", noTTL(mutex(keyspace.Holder{ID: "a", Label: "a", Left: t0})), 6000, "never-expires holder-gone", " "},
 		{"a far deadline", mutex(holder("a", hour)), 2000, "", ""},
 		{"no deadline, but nobody holds it", waitedFor(mutex(), "w"), 2000, "", ""},
-		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10m1s."},
+		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10m1s, where more than 10m is long."},
 		{"held for almost ten minutes", mutex(holder("a", hour)), 599_000, "", ""},
 		{"held for ten minutes, begin unknown", mutex(keyspace.Holder{ID: "a", Expires: at(hour)}), 601_000, "", ""},
 		{"one of the readers has been there for long", mutex(keyspace.Holder{ID: "b", Since: at(600_000), Expires: at(hour)}, holder("a", hour)), 601_000, "overdue", "10m1s"},
@@ -189,5 +197,37 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 	}
 	if s.Locks[0].Key != "a quiet" {
 		t.Error("the snapshot was changed")
+	}
+}
+
+func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
+	endless := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1, Since: t0}}}
+	renewed := func(l keyspace.Lock) keyspace.Lock {
+		l.Expires = at(3_600_000)
+		return l
+	}
+	usual := endless
+	usual.Typical = time.Second
+	gone := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1, Left: at(1000)}}}
+	unknown := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1}}}
+	for _, c := range []struct {
+		name string
+		lock keyspace.Lock
+		at   int // ms after the hold began
+		want keyspace.State
+	}{
+		{"just acquired", endless, 1000, keyspace.Held},
+		{"for as long as many", endless, 599_000, keyspace.Held},
+		{"for long", endless, 601_000, keyspace.Stuck},
+		{"for long, and it will expire", renewed(endless), 601_000, keyspace.Held},
+		{"as long as usual", usual, 29_000, keyspace.Held},
+		{"much longer than usual", usual, 31_000, keyspace.Stuck},
+		{"its client was away for a moment", gone, 3000, keyspace.Held},
+		{"its client is gone", gone, 7000, keyspace.Stuck},
+		{"since nobody knows when", unknown, 601_000, keyspace.Held},
+	} {
+		if got := c.lock.State(at(c.at)); got != c.want {
+			t.Errorf("%s: it is %s, want %s", c.name, got, c.want)
+		}
 	}
 }

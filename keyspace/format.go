@@ -45,6 +45,13 @@ type Format struct {
 	// Confidence No means: not mine. Companions and subscribers may make it
 	// surer than it was without.
 	Decode func(Entry) (Lock, Confidence)
+	// NoTTL tells that the library gives its locks no deadline, by design.
+	NoTTL bool
+	// Waits tells that Decode finds those who wait, or their number. Without it a
+	// lock that shows no waiters may have some.
+	Waits bool
+	// Blocks tells that those who wait do so in a command that blocks, such as BLPOP.
+	Blocks bool
 	// Hands is how locks of this format are acted on from outside. Nil: hands
 	// off.
 	Hands *Hands

@@ -38,12 +38,12 @@ type State string
 
 // The states of the JSON contract.
 const (
-	Held    State = "held"    // somebody holds it, and it will expire
+	Held    State = "held"    // somebody holds it
 	Reading State = "read"    // held by readers
 	Writing State = "write"   // held by a writer
 	Free    State = "free"    // nobody holds it
 	Waiting State = "waiting" // nobody holds it, somebody waits
-	Stuck   State = "stuck"   // held, and nothing will ever end it by itself
+	Stuck   State = "stuck"   // held without a deadline for longer than is usual, or by a client that is gone
 	Partial State = "partial" // on fewer nodes than a quorum
 )
 
@@ -91,6 +91,7 @@ type Lock struct {
 	Limit      int      // how many a semaphore lets in, 0 = not known
 	Fence      int64    // last fencing token issued, 0 = none
 	Why        []string // what speaks for its being a lock of that format, each a clause for people
+	NoTTL      bool     // its library gives it no deadline, by design
 	Node       string   // host:port of the server
 	DB         int
 
@@ -157,8 +158,11 @@ type ID struct {
 // ID returns the lock's identity, which outlives changes of owner.
 func (l Lock) ID() ID { return ID{l.Node, l.DB, l.Key} }
 
-// State sums the lock up in one word.
-func (l Lock) State() State {
+// Endless reports whether the lock is held, and only its holder can end that.
+func (l Lock) Endless() bool { return len(l.Holders) > 0 && l.Expires.IsZero() }
+
+// State sums the lock up in one word, at a time.
+func (l Lock) State(now time.Time) State {
 	switch {
 	case len(l.Holders) == 0 && l.Crowd() > 0:
 		return Waiting
@@ -166,7 +170,7 @@ func (l Lock) State() State {
 		return Free
 	case len(l.Votes) > 0 && !l.elected():
 		return Partial
-	case l.Expires.IsZero():
+	case l.Endless() && l.abandoned(now):
 		return Stuck
 	case l.Holders[0].Mode == Read:
 		return Reading

@@ -65,7 +65,7 @@ func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	pipe := s.rdb.Pipeline()
 	clock := pipe.Time(ctx)
 	size := pipe.DBSize(ctx)
-	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory"), pipe.Info(ctx, "stats")}
+	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory"), pipe.Info(ctx, "stats"), pipe.Info(ctx, "clients")}
 	_, err := p.link.exec(ctx, pipe)
 	if err == nil {
 		err = clock.Err()

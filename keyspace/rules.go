@@ -72,9 +72,10 @@ func rules() []rule {
 	}
 }
 
-// neverExpires finds locks that nothing will end if their holder dies.
+// neverExpires finds locks that nothing will end if their holder dies. Where a library
+// gives no deadline by design, that alone is nothing to look into.
 func neverExpires(l *Lock, now time.Time) string {
-	if l.State() != Stuck {
+	if !l.Endless() || l.NoTTL && !l.abandoned(now) {
 		return ""
 	}
 	age := l.Age(now)
@@ -82,6 +83,12 @@ func neverExpires(l *Lock, now time.Time) string {
 		return "Held without a deadline: if its holder dies, nothing will ever free it."
 	}
 	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, nothing will ever free it.", rough(age))
+}
+
+// abandoned reports whether there is evidence that nobody will release the lock:
+// it is held for longer than is usual, or a client that held it is gone.
+func (l *Lock) abandoned(now time.Time) bool {
+	return overdue(l, now) != "" || holderGone(l, now) != ""
 }
 
 // What is long for a hold.
@@ -99,7 +106,7 @@ func overdue(l *Lock, now time.Time) string {
 	case l.Typical > 0 && age > unusual*l.Typical && age > unusualHold:
 		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", rough(age), rough(l.Typical))
 	case age > longHold:
-		return fmt.Sprintf("Held for %s.", rough(age))
+		return fmt.Sprintf("Held for %s, where more than %s is long.", rough(age), short(longHold))
 	}
 	return ""
 }
@@ -138,7 +145,7 @@ func renewedForever(l *Lock, now time.Time) string {
 // waitersNoHolder finds locks that are free, and those who want them do not know.
 func waitersNoHolder(l *Lock, now time.Time) string {
 	free := now.Sub(l.FreeFrom)
-	if l.State() != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
+	if l.State(now) != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
 		return ""
 	}
 	return fmt.Sprintf("Free for %s while %d wait: they have not been woken.", rough(free), l.Crowd())
@@ -183,7 +190,7 @@ func waitingFor(w Waiter, now time.Time) string {
 
 // writerStarved finds writers that readers keep out.
 func writerStarved(l *Lock, now time.Time) string {
-	if l.State() != Reading {
+	if l.State(now) != Reading {
 		return ""
 	}
 	for _, w := range l.Waiters {
@@ -207,7 +214,7 @@ func reentryLeak(l *Lock, _ time.Time) string {
 // enough, there is nothing wrong.
 func minority(l *Lock, now time.Time) string {
 	tokens, votes, silent := counted(l)
-	if l.State() != Partial || tokens != 1 || votes+silent >= quorum(len(l.Votes)) || arriving(l, now) {
+	if l.State(now) != Partial || tokens != 1 || votes+silent >= quorum(len(l.Votes)) || arriving(l, now) {
 		return ""
 	}
 	return fmt.Sprintf("On %d of %d servers, which is no majority: left over, or an acquire that failed.", votes, len(l.Votes))
@@ -216,7 +223,7 @@ func minority(l *Lock, now time.Time) string {
 // split finds Redlocks of which several have copies, and nobody enough.
 func split(l *Lock, now time.Time) string {
 	tokens, most, silent := counted(l)
-	if l.State() != Partial || tokens < 2 || most+silent >= quorum(len(l.Votes)) || arriving(l, now) {
+	if l.State(now) != Partial || tokens < 2 || most+silent >= quorum(len(l.Votes)) || arriving(l, now) {
 		return ""
 	}
 	return fmt.Sprintf("%d tokens on %d servers, and none has a majority: nobody can get it until they expire.", tokens, len(l.Votes))

@@ -127,6 +127,7 @@ type Server struct {
 	Policy      string        // maxmemory-policy: what the server throws away when memory is short
 	MaxMemory   int64         // bytes; 0 = no limit
 	Evicted     int64         // keys thrown away since it was started
+	Blocked     int64         // clients that wait in a command that blocks, such as BLPOP
 	Replicas    int           // connected ones
 	MinReplicas bool          // it refuses writes when too few replicas would have them
 	Skew        time.Duration // its clock minus ours, as far as it is followed
@@ -165,6 +166,8 @@ func (s *Server) describe(info string) {
 			s.Policy = value
 		case "evicted_keys":
 			s.Evicted = number(value)
+		case "blocked_clients":
+			s.Blocked = number(value)
 		case "connected_slaves":
 			s.Replicas = int(number(value))
 		case "min_slaves_good_slaves":

@@ -2,7 +2,9 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
@@ -42,6 +44,7 @@ func (a *app) openActing() {
 type deed struct {
 	act   keyspace.Act
 	locks []keyspace.Lock
+	ttl   time.Duration // that an Expire or an Extend gives
 }
 
 // acting is the menu of acts, the mildest first.
@@ -51,30 +54,49 @@ func (a *app) acting(locks []keyspace.Lock) *menu {
 		key, label, detail string
 		act                keyspace.Act
 	}{
-		{"d", "give it a deadline", "in " + setting(giveTTL) + " it ends by itself, unless somebody renews it", keyspace.Expire},
-		{"e", "extend it", "its holder has " + setting(giveTTL) + " from now on", keyspace.Extend},
-		{"b", "break it", "end the hold now; whoever waits comes in, while the holder may still be working", keyspace.Break},
+		{"d", "set a deadline", "it ends in " + setting(giveTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
+		{"e", "extend it", "its holder has " + setting(giveTTL) + ", or another time that you choose, from now on", keyspace.Extend},
+		{"b", "break it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.Break},
 	} {
-		d := deed{c.act, locks}
-		m.choices = append(m.choices, choice{
-			key: c.key, label: c.label, detail: c.detail, refuse: a.cannot(d),
-			pick: func(s *state) (dialog, tea.Cmd) { return a.ask(d), nil },
-		})
+		able, why := a.able(c.act, locks)
+		d := deed{c.act, able, giveTTL}
+		next := choice{key: c.key, label: c.label, detail: c.detail, pick: func(*state) (dialog, tea.Cmd) { return a.ask(d), nil }}
+		switch {
+		case len(able) == 0:
+			next.refuse = why
+		case why != "":
+			next.detail = fmt.Sprintf("%d of %d; %s", len(able), len(locks), why)
+		}
+		m.choices = append(m.choices, next)
 	}
 	return m
 }
 
-// cannot says why a deed is impossible, "" if it is not.
-func (a *app) cannot(d deed) string {
-	for _, l := range d.locks {
-		if d.act == keyspace.Expire && l.State() != keyspace.Stuck {
-			return "it has a deadline already"
-		}
-		if _, why := a.safeCommand(d.act, l); why != "" {
-			return why
+// able are the locks to which an act is possible, and why it is not to the first of
+// the others, "" if there are none.
+func (a *app) able(act keyspace.Act, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
+	for _, l := range locks {
+		reason := a.cannot(act, l)
+		switch {
+		case reason == "":
+			able = append(able, l)
+		case why != "":
+		case len(locks) == 1:
+			why = reason
+		default:
+			why = a.key(l.Key) + ": " + reason
 		}
 	}
-	return ""
+	return able, why
+}
+
+// cannot says why an act on a lock is impossible, "" if it is not.
+func (a *app) cannot(act keyspace.Act, l keyspace.Lock) string {
+	if act == keyspace.Expire && !l.Endless() {
+		return "it has a deadline already"
+	}
+	_, why := a.safeCommand(act, l, giveTTL)
+	return why
 }
 
 // these names the locks that are meant.
@@ -96,7 +118,7 @@ func (a *app) ask(d deed) dialog {
 	if len(d.locks) > 1 {
 		name = fmt.Sprint(len(d.locks))
 	}
-	p := newPrompt("this is production; type "+name+" to go on: ", "")
+	p := newPrompt("production: type "+name+" to confirm: ", "")
 	p.note = func(text string) (string, bool) {
 		if text == name {
 			return "Enter goes on to the question", false
@@ -107,6 +129,7 @@ func (a *app) ask(d deed) dialog {
 		if text == name {
 			return q
 		}
+		a.refuse("nothing was done: the name typed is not " + name)
 		return nil
 	}
 	return p
@@ -124,6 +147,9 @@ func (q *question) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	case "y":
 	case "up", "down":
 		q.scroll(s, map[string]int{"up": -1, "down": 1}[k.String()])
+		return q, nil
+	case "+", "=", "-":
+		q.change(map[bool]int{true: -1, false: 1}[k.String() == "-"])
 		return q, nil
 	default:
 		s.tell("nothing was done")
@@ -145,10 +171,28 @@ func (q *question) view(s *state, lines []string) []string {
 	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
 	l.Put(s.theme.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(s.theme.key, "y").Put(s.theme.text, "  "+q.deed.verb()+" it")
 	hints := []hint{{"y", q.deed.verb() + " it"}, {"any other key", "leaves it as it is"}}
+	if q.deed.act != keyspace.Break {
+		hints = append(hints, hint{"+ -", "longer, shorter"})
+	}
 	if note != "" {
 		hints = append(hints, hint{"↑ ↓", "scroll"})
 	}
 	return s.hints(overlay(s, lines, append(panel, l.String())), hints...)
+}
+
+// terms are the times to live to choose from.
+func terms() []time.Duration {
+	return []time.Duration{
+		5 * time.Second, 10 * time.Second, giveTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
+		10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+	}
+}
+
+// change chooses another time to live. Breaking a lock gives none.
+func (q *question) change(steps int) {
+	all := terms()
+	i := slices.Index(all, q.deed.ttl) + steps
+	q.deed.ttl = all[max(0, min(i, len(all)-1))]
 }
 
 func (q *question) scroll(s *state, lines int) {
@@ -179,7 +223,7 @@ func (q *question) text(s *state) []string {
 		line(t.warn, q.deed.consequence(lockView{&q.deed.locks[i], s.clock(), s}))
 	}
 	if len(q.deed.locks) == 1 && !s.veil.drawn {
-		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0])
+		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0], q.deed.ttl)
 		for part := range strings.SplitSeq(command, "\n") {
 			panel = append(panel, s.broken(s.w, margin, t.dim, part)...)
 		}
@@ -192,7 +236,7 @@ func (q *question) text(s *state) []string {
 func (d deed) verb() string {
 	switch d.act {
 	case keyspace.Expire:
-		return "give a deadline to"
+		return "set a deadline for"
 	case keyspace.Extend:
 		return "extend"
 	default:
@@ -200,26 +244,50 @@ func (d deed) verb() string {
 	}
 }
 
+// did is what has been done, in a word or two.
+func (d deed) did() string {
+	switch d.act {
+	case keyspace.Expire:
+		return "set a deadline of " + setting(d.ttl) + " for"
+	case keyspace.Extend:
+		return "gave " + setting(d.ttl) + " from now on to"
+	default:
+		return "broke"
+	}
+}
+
 // consequence says what the deed brings about for one lock.
 func (d deed) consequence(v lockView) string {
-	holder := "nobody holds it by now"
+	holder := "its holder"
 	if len(v.Holders) > 0 {
-		holder = v.owner()
+		holder = "its holder (" + v.owner() + ")"
 	}
-	ends := "it never ends by itself"
+	ends := "It never ends by itself"
 	if rest, ok := v.TTL(v.now); ok {
-		ends = "it would end by itself in " + left(rest)
+		ends = "It would end by itself in " + left(rest)
 	}
 	name := v.state.key(v.Key)
 	switch d.act {
 	case keyspace.Expire:
-		return fmt.Sprintf("%s ends in %s, unless %s renews it; nobody loses it at once.", name, setting(giveTTL), holder)
+		return fmt.Sprintf("%s: ends in %s, unless %s renews it; nobody loses it at once.", name, setting(d.ttl), holder)
 	case keyspace.Extend:
-		return fmt.Sprintf("%s stays with %s for %s from now on; %s wait for longer.", name, holder, setting(giveTTL), several(v.Crowd(), "waiter"))
+		return fmt.Sprintf("%s: stays with %s for %s from now on; %s.", name, holder, setting(d.ttl), v.crowd("waits longer", "wait longer"))
 	default:
-		return fmt.Sprintf("%s: lets %s in; %s still believes that it holds the lock, and works on. %s.",
-			name, several(v.Crowd(), "waiter"), holder, upperFirst(ends))
+		return fmt.Sprintf("%s: %s; %s will still believe it holds the lock and keep working. %s.",
+			name, v.crowd("can acquire it", "can acquire it"), holder, ends)
 	}
 }
 
-func upperFirst(s string) string { return string(s[0]-'a'+'A') + s[1:] }
+// crowd is how many wait, and what they do; one of them, or several.
+func (v lockView) crowd(one, many string) string {
+	switch n := v.Crowd(); {
+	case n == 0 && v.blind():
+		return "waiters are not known"
+	case n == 0:
+		return "no waiters"
+	case n == 1:
+		return "1 waiter " + one
+	default:
+		return several(n, "waiter") + " " + many
+	}
+}

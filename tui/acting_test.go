@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
+
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -20,11 +22,17 @@ type breaker struct {
 	err  error
 }
 
-func (b *breaker) do(act keyspace.Act, l keyspace.Lock) (keyspace.Audit, error) {
+func (b *breaker) do(act keyspace.Act, l keyspace.Lock, ttl ...time.Duration) (keyspace.Audit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
-		b.done = append(b.done, string(act)+" "+l.Key)
+		done := string(act) + " " + l.Key
+		for _, d := range ttl {
+			if d != giveTTL {
+				done += " " + d.String()
+			}
+		}
+		b.done = append(b.done, done)
 	}
 	return keyspace.Audit{}, b.err
 }
@@ -33,12 +41,12 @@ func (b *breaker) Break(_ context.Context, l keyspace.Lock) (keyspace.Audit, err
 	return b.do(keyspace.Break, l)
 }
 
-func (b *breaker) Extend(_ context.Context, l keyspace.Lock, _ time.Duration) (keyspace.Audit, error) {
-	return b.do(keyspace.Extend, l)
+func (b *breaker) Extend(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.Audit, error) {
+	return b.do(keyspace.Extend, l, ttl)
 }
 
-func (b *breaker) Expire(_ context.Context, l keyspace.Lock, _ time.Duration) (keyspace.Audit, error) {
-	return b.do(keyspace.Expire, l)
+func (b *breaker) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.Audit, error) {
+	return b.do(keyspace.Expire, l, ttl)
 }
 
 // hands are formats that can be acted on.
@@ -72,7 +80,7 @@ func TestOnlyAYesActs(t *testing.T) {
 	for _, answer := range []string{"enter", "esc", "b", "x", "n", " ", "q"} {
 		w, b := armed()
 		drive(t, w, func(d *driver) {
-			d.press("j", "x", "b").want("break lock:orders:4711?", "lets 11 waiters in", "pay-7:52 still believes", "end by itself in 13.2 s")
+			d.press("j", "x", "b").want("break lock:orders:4711?", "11 waiters can acquire it", "its holder (pay-7:52) will still believe", "end by itself in 13.2 s")
 			d.press(answer).want("nothing was done").wantNot("break lock:orders:4711?")
 			b.want(t)
 			if d.quit {
@@ -82,7 +90,7 @@ func TestOnlyAYesActs(t *testing.T) {
 	}
 	w, b := armed()
 	drive(t, w, func(d *driver) {
-		d.press("j", "x", "b", "y").want("done: break lock:orders:4711")
+		d.press("j", "x", "b", "y").want("broke lock:orders:4711")
 		b.want(t, "break lock:orders:4711")
 	})
 }
@@ -90,8 +98,8 @@ func TestOnlyAYesActs(t *testing.T) {
 func TestTheMilderRemedyIsOfferedFirst(t *testing.T) {
 	w, b := armed()
 	drive(t, w, func(d *driver) {
-		d.press("x").wantOrder("act on job:nightly", "give it a deadline", "break it")
-		d.press("d").want("nobody loses it at once").press("y").want("done: give a deadline to job:nightly")
+		d.press("x").wantOrder("act on job:nightly", "set a deadline", "break it")
+		d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
 		b.want(t, "expire job:nightly")
 		d.press("j", "x", "d").want("it has a deadline already").press("x", "e", "y")
 		b.want(t, "expire job:nightly", "extend lock:orders:4711")
@@ -125,7 +133,7 @@ func TestProductionHasTheNameTyped(t *testing.T) {
 	w, b := armed()
 	w.Production = true
 	drive(t, w, func(d *driver) {
-		d.want("PRODUCTION").press("x", "b").want("type job:nightly to go on").enter("job").press("enter").wantNot("break job:nightly?")
+		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").wantNot("break job:nightly?")
 		d.press("x", "b").enter("job:nightly").press("enter").want("break job:nightly?").press("enter").want("nothing was done")
 		b.want(t)
 		d.press("x", "b").enter("job:nightly").press("enter", "y")
@@ -173,7 +181,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 	longScript(&w)
 	drive(t, w, func(d *driver) {
 		l := d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l keyspace.Lock) bool { return l.Format == "redisson" })]
-		command, why := d.app.safeCommand(keyspace.Break, l)
+		command, why := d.app.safeCommand(keyspace.Break, l, giveTTL)
 		if why != "" {
 			t.Fatal(why)
 		}
@@ -202,12 +210,55 @@ func TestTheMenuOfCopiesShowsWhatTheCommandIs(t *testing.T) {
 	w, _ := armed()
 	drive(t, w, func(d *driver) {
 		d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
-		command, _ := d.app.safeCommand(keyspace.Break, d.app.locks().last)
+		command, _ := d.app.safeCommand(keyspace.Break, d.app.locks().last, giveTTL)
 		for _, part := range widget.Break(command, 80-margin-1) {
 			d.want(strings.TrimSpace(part))
 		}
 		longScript(&w)
 		d.size(80, 24).press("esc", "y", "down", "down").want("more lines")
 		d.press("esc", "p", "y", "down", "down").wantNot("redis-cli")
+	})
+}
+
+func TestOfTaggedLocksThoseThatCanBeActedOnAre(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a deadline already")
+		d.press("d").want("set a deadline for job:nightly?").press("y")
+		b.want(t, "expire job:nightly")
+		d.press("t", "home", "t", "x").press("d").want("it has a deadline already")
+	})
+}
+
+func TestADeadlineIsChosen(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m 00").press("-", "-").want("ends in 10 s", "10000")
+		d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m 00 for job:nightly")
+		b.want(t, "expire job:nightly 1m0s")
+		d.press("x", "b").wantNot("longer, shorter").press("+", "y")
+		b.want(t, "expire job:nightly 1m0s", "break job:nightly")
+	})
+}
+
+func TestAMenuTakesTheMouse(t *testing.T) {
+	w, _ := armed()
+	drive(t, w, func(d *driver) {
+		for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 4}} {
+			d.size(size[0], size[1]).press("x", "down", "up")
+			d.deliver(tea.MouseMsg{Button: tea.MouseButtonWheelDown})
+			d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, Y: 0})
+			for y, line := range strings.Split(d.screen(), "\n") {
+				if strings.Contains(line, "extend it") {
+					d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, X: 5, Y: y})
+					break
+				}
+			}
+			d.settle()
+			if _, asked := d.app.dialog.(*question); !asked {
+				t.Errorf("%v: a click on a choice opened %T\n%s", size, d.app.dialog, d.screen())
+			}
+			d.press("esc")
+		}
 	})
 }

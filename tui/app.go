@@ -288,6 +288,8 @@ func (a *app) do(act action) tea.Cmd {
 		return tea.Quit
 	case suspend:
 		return tea.Suspend
+	case redraw:
+		return tea.ClearScreen
 	case help:
 		a.dialog = &helpDialog{page: a.page().place()}
 	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:
@@ -355,7 +357,7 @@ func (a *app) acted(msg actedMsg) {
 	var changed *keyspace.ChangedError
 	switch {
 	case msg.err == nil:
-		a.tell(fmt.Sprintf("done: %s %s", msg.deed.verb(), a.these(msg.deed.locks)))
+		a.tell(msg.deed.did() + " " + a.these(msg.deed.locks))
 	case errors.As(msg.err, &changed):
 		a.refuse(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), a.says(msg.deed.locks[0].ID(), changed.Error())))
 	default:
@@ -438,7 +440,7 @@ func (a *app) turnTo(i int) {
 // mouse hands clicks and the wheel to the page, in its own lines.
 func (a *app) mouse(msg tea.MouseMsg) tea.Cmd {
 	if a.dialog != nil {
-		return nil
+		return a.mouseIn(msg)
 	}
 	top := a.state.frame().top()
 	switch {
@@ -454,6 +456,24 @@ func (a *app) mouse(msg tea.MouseMsg) tea.Cmd {
 		return a.page().update(&a.state, clickMsg{msg.X, msg.Y - top})
 	}
 	return nil
+}
+
+// mouseIn hands clicks and the wheel to a menu; other dialogs do not answer them.
+func (a *app) mouseIn(msg tea.MouseMsg) tea.Cmd {
+	m, ok := a.dialog.(*menu)
+	if !ok {
+		return nil
+	}
+	var cmd tea.Cmd
+	switch {
+	case msg.Button == tea.MouseButtonWheelUp:
+		a.dialog, cmd = m.update(&a.state, tea.KeyMsg{Type: tea.KeyUp})
+	case msg.Button == tea.MouseButtonWheelDown:
+		a.dialog, cmd = m.update(&a.state, tea.KeyMsg{Type: tea.KeyDown})
+	case msg.Button == tea.MouseButtonLeft && msg.Action == tea.MouseActionPress:
+		a.dialog, cmd = m.click(&a.state, msg.Y)
+	}
+	return cmd
 }
 
 // View implements tea.Model: exactly as many lines as the window has, each

@@ -112,9 +112,9 @@ func act(ctx context.Context, b Breaker, d deed) tea.Cmd {
 			var err error
 			switch d.act {
 			case keyspace.Expire:
-				_, err = b.Expire(ctx, l, giveTTL)
+				_, err = b.Expire(ctx, l, d.ttl)
 			case keyspace.Extend:
-				_, err = b.Extend(ctx, l, giveTTL)
+				_, err = b.Extend(ctx, l, d.ttl)
 			default:
 				_, err = b.Break(ctx, l)
 			}

@@ -10,7 +10,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// giveTTL is the deadline that the safe command gives to a lock that has none.
+// giveTTL is the time to live that is offered first.
 const giveTTL = 30 * time.Second
 
 // copying asks what of a lock to copy. Nothing of it reaches the clipboard but
@@ -23,19 +23,19 @@ func (a *app) copying(l keyspace.Lock) *menu {
 		token, none = widget.Plain(l.Holders[0].ID), ""
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
-	breaking, why := a.safeCommand(keyspace.Break, l)
+	breaking, why := a.safeCommand(keyspace.Break, l, giveTTL)
 	m.choices = append(m.choices, a.copyOf("b", "command that breaks it", breaking, why))
-	if l.State() == keyspace.Stuck {
-		expiring, why := a.safeCommand(keyspace.Expire, l)
-		m.choices = append(m.choices, a.copyOf("d", "command that gives it a deadline", expiring, why))
+	if l.Endless() {
+		expiring, why := a.safeCommand(keyspace.Expire, l, giveTTL)
+		m.choices = append(m.choices, a.copyOf("d", "command that sets a deadline", expiring, why))
 	}
 	return m
 }
 
 // safeCommand is a command for somebody who may change the lock, or why there
 // is none. It is printable ASCII.
-func (s *state) safeCommand(act keyspace.Act, l keyspace.Lock) (command, why string) {
-	command, err := keyspace.SafeCommand(s.formats, act, l, giveTTL, s.redisCLI...)
+func (s *state) safeCommand(act keyspace.Act, l keyspace.Lock, ttl time.Duration) (command, why string) {
+	command, err := keyspace.SafeCommand(s.formats, act, l, ttl, s.redisCLI...)
 	if err != nil {
 		return "", widget.Plain(err.Error())
 	}

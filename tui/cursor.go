@@ -55,6 +55,10 @@ func stride(a action, n, h int) (steps int, ok bool) {
 		return -max(1, h), true
 	case pageDown:
 		return max(1, h), true
+	case halfUp:
+		return -max(1, h/2), true
+	case halfDown:
+		return max(1, h/2), true
 	case first:
 		return -n, true
 	case last:

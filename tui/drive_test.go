@@ -37,7 +37,7 @@ type driver struct {
 	msgs    chan tea.Msg
 	pressed map[place]map[string]bool
 
-	quit, suspended bool
+	quit, suspended, cleared bool
 }
 
 // drive lets play use a screen of 100×30 that has looked at its world once.
@@ -98,6 +98,7 @@ func (d *driver) deliver(msg tea.Msg) {
 	case tea.SuspendMsg:
 		d.suspended = true
 	default:
+		d.cleared = d.cleared || msg == tea.ClearScreen()
 		_, cmd := d.app.Update(msg)
 		d.run(cmd)
 		d.checkShape()
@@ -306,16 +307,17 @@ func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { r
 
 // server is a keyspace that tests change while the screen looks at it.
 type server struct {
-	mu     sync.Mutex
-	locks  []keyspace.Lock
-	nodes  []keyspace.Node
-	evicts string // its maxmemory-policy; "": its memory is not bounded
-	err    error
-	ahead  time.Duration // of the server's clock
-	block  chan struct{} // looks wait for it to be closed
-	looks  int           // so far
-	inUse  int           // at once, now
-	peak   int           // at once, at most
+	mu      sync.Mutex
+	locks   []keyspace.Lock
+	nodes   []keyspace.Node
+	blocked int64  // clients in a blocking command
+	evicts  string // its maxmemory-policy; "": its memory is not bounded
+	err     error
+	ahead   time.Duration // of the server's clock
+	block   chan struct{} // looks wait for it to be closed
+	looks   int           // so far
+	inUse   int           // at once, now
+	peak    int           // at once, at most
 }
 
 func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
@@ -339,6 +341,7 @@ func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		return cmp.Or(strings.Compare(a.Node, b.Node), a.DB-b.DB, strings.Compare(a.Key, b.Key))
 	})
 	about := keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"}
+	about.Blocked = v.blocked
 	if v.evicts != "" {
 		about.MaxMemory, about.Policy = 1<<20, v.evicts
 	}

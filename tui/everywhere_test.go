@@ -33,6 +33,12 @@ func everywhereStories() []story {
 	numbered := []place{onLocks, onTimeline, onLoad, onNodes, onFindings, onEvents}
 	for i, at := range append(numbered, onLock) {
 		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
+		tell(at, "f1", func(d *driver) { d.press("f1").want("everywhere") })
+		tell(at, "ctrl+l", func(d *driver) {
+			if !d.press("ctrl+l").cleared {
+				d.t.Error("the screen was not drawn again")
+			}
+		})
 		tell(at, "q", func(d *driver) { d.press("q"); wantQuit(d) })
 		tell(at, "Q", func(d *driver) {
 			d.press("Q")
@@ -62,12 +68,12 @@ func everywhereStories() []story {
 		tell(at, " ", func(d *driver) { d.press(" ").want("PAUSED 00:00").press(" ").want("● live") })
 		for _, key := range []string{"<", ","} {
 			tell(at, key, func(d *driver) {
-				d.wait(2 * rewindStep).press(key).want("REWOUND to 00:00:01").press("F").want("● live")
+				d.wait(2 * rewindStep).press(key).want("showing 00:00:01").press("F").want("● live")
 			})
 		}
 		for _, key := range []string{">", "."} {
 			tell(at, key, func(d *driver) {
-				d.wait(3*rewindStep).press("<", "<").want("REWOUND to 00:00:01").press(key).want("REWOUND to 00:00:02").press(key).want("● live")
+				d.wait(3*rewindStep).press("<", "<").want("showing 00:00:01").press(key).want("showing 00:00:02").press(key).want("● live")
 				d.press(key).want("this is now")
 			})
 		}

@@ -3,6 +3,7 @@ package tui
 import (
 	"regexp"
 	"strings"
+	"time"
 
 	"locktop/keyspace"
 	"locktop/tui/widget"
@@ -42,12 +43,12 @@ func parseFilter(text string) filter {
 // active reports whether the filter leaves anything out.
 func (f filter) active() bool { return f.fault == "" && (f.word != "" || f.expr != nil) }
 
-func (f filter) match(l *keyspace.Lock) bool {
-	return !f.active() || f.finds(l) != f.invert
+func (f filter) match(l *keyspace.Lock, now time.Time) bool {
+	return !f.active() || f.finds(l, now) != f.invert
 }
 
-func (f filter) finds(l *keyspace.Lock) bool {
-	if f.in(widget.Plain(l.Key)) || f.in(string(l.Kind)) || f.in(l.Format) || f.in(string(l.State())) {
+func (f filter) finds(l *keyspace.Lock, now time.Time) bool {
+	if f.in(widget.Plain(l.Key)) || f.in(string(l.Kind)) || f.in(l.Format) || f.in(string(l.State(now))) {
 		return true
 	}
 	for i := range l.Holders {

@@ -113,7 +113,7 @@ func (a *app) clickTab(x int) {
 // address is where we are connected, as it may be shown.
 func (s *state) address() string {
 	if s.veil.drawn {
-		return "somewhere"
+		return "(hidden)"
 	}
 	return s.where
 }
@@ -139,7 +139,7 @@ func (s *state) mode() part {
 	case s.still != nil:
 		text := " PAUSED " + stopwatch(s.now.Sub(s.still.since))
 		if s.still.rewound {
-			text = " REWOUND to " + s.still.clock.Local().Format("15:04:05")
+			text = " showing " + s.still.clock.Local().Format("15:04:05")
 		}
 		if n := s.missed(); n > 0 {
 			text += ", +" + several(n, "event")
@@ -149,6 +149,8 @@ func (s *state) mode() part {
 		return part{style: t.bad, text: g.Cross + " lost", rank: 1}
 	case s.live == nil:
 		return part{style: t.warn, text: g.Dotted + " connecting", rank: 1}
+	case s.link.busy && s.now.Sub(s.link.asked) >= doubtAfter:
+		return part{style: t.warn, text: g.Dotted + " no answer " + span(s.now.Sub(s.link.asked)), rank: 1}
 	default:
 		return part{style: t.good, text: g.Dot + " live", rank: 1}
 	}

@@ -29,11 +29,14 @@ const (
 	veil
 	ledger
 	save
+	redraw
 
 	up
 	down
 	pageUp
 	pageDown
+	halfUp
+	halfDown
 	first
 	last
 	enter
@@ -139,17 +142,17 @@ type binding struct {
 // made from it, in this order.
 func bindings() []binding {
 	return []binding{
-		{help, anywhere, []string{"?"}, "?", "help", "show or hide this list"},
+		{help, anywhere, []string{"?", "f1"}, "?", "help", "show or hide this list"},
 
 		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock"},
 		{search, onLocks | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, kind or state"},
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
-		{invert, onLocks, []string{"i"}, "i", "invert", "turn the order round"},
+		{invert, onLocks, []string{"i"}, "i", "reverse", "reverse the order"},
 		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
 		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
-		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "break the lock, or give it a deadline: the only key that changes anything"},
+		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: break the lock, extend it or set a deadline; no other key changes anything"},
 		{copyIt, onLocks | onLock | onFindings, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard"},
 		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},
 		{slower, onLocks, []string{"-"}, "", "", ""},
@@ -187,10 +190,12 @@ func bindings() []binding {
 		{down, onLists, []string{"j", "down"}, "", "", ""},
 		{pageUp, onLists, []string{"pgup", "ctrl+b"}, "PgUp PgDn", "", "up and down by a page"},
 		{pageDown, onLists, []string{"pgdown", "ctrl+f"}, "", "", ""},
+		{halfUp, onLists, []string{"ctrl+u"}, "^U ^D", "", "up and down by half a page"},
+		{halfDown, onLists, []string{"ctrl+d"}, "", "", ""},
 		{first, onLists, []string{"g", "home"}, "g G", "", "to the first, to the last"},
 		{last, onLists, []string{"G", "end"}, "", "", ""},
 
-		{pause, anywhere, []string{" "}, "space", "pause", "hold the picture still; sampling goes on"},
+		{pause, anywhere, []string{" "}, "space", "pause", "freeze the display; sampling continues"},
 		{rewind, anywhere, []string{"<", ","}, "< >", "rewind", "a second back in time, a second forward; in a recording five seconds"},
 		{forward, anywhere, []string{">", "."}, "", "", ""},
 		{live, anywhere, []string{"F"}, "F", "", "back to now"},
@@ -206,7 +211,8 @@ func bindings() []binding {
 		{veil, anywhere, []string{"p"}, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
 		{ledger, anywhere, []string{"@"}, "@", "", "every Redis command that was sent: how often, how long"},
 		{save, anywhere, []string{"ctrl+s"}, "^S", "", "save the frame as text, with colours, or as SVG"},
-		{suspend, anywhere, []string{"ctrl+z"}, "^Z", "", "to the shell; fg comes back"},
+		{redraw, anywhere, []string{"ctrl+l"}, "^L", "", "draw the screen again"},
+		{suspend, anywhere, []string{"ctrl+z"}, "^Z", "", "suspend; fg resumes"},
 		{quit, anywhere, []string{"q", "ctrl+c"}, "q", "quit", "quit; Q leaves the last picture on the terminal"},
 		{quitAndLeave, anywhere, []string{"Q"}, "", "", ""},
 	}

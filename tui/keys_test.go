@@ -71,6 +71,8 @@ func stories() []story {
 		{onLocks, "ctrl+f", func(d *driver) { d.size(60, 12).press("ctrl+f"); selected(d, "東京") }},
 		{onLocks, "pgup", func(d *driver) { d.press("G", "pgup"); selected(d, "job:nightly") }},
 		{onLocks, "ctrl+b", func(d *driver) { d.press("G", "ctrl+b"); selected(d, "job:nightly") }},
+		{onLocks, "ctrl+d", func(d *driver) { d.press("ctrl+d"); selected(d, "東京") }},
+		{onLocks, "ctrl+u", func(d *driver) { d.press("ctrl+d", "ctrl+u"); selected(d, "job:nightly") }},
 		{onLocks, "esc", func(d *driver) {
 			d.press("/").enter("rw").press("enter", " ").want("PAUSED", "2 of 8")
 			d.press("esc").want("2 of 8").wantNot("PAUSED").press("esc").wantNot("2 of 8")
@@ -100,7 +102,7 @@ func stories() []story {
 		{onLock, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onFindings, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onLock, "y", func(d *driver) {
-			d.press("y").want("copy from job:nightly", "command that gives it a deadline").press("esc")
+			d.press("y").want("copy from job:nightly", "command that sets a deadline").press("esc")
 		}},
 		{onLock, "j", func(d *driver) { scrolls(d, "j") }},
 		{onLock, "down", func(d *driver) { scrolls(d, "down") }},
@@ -110,6 +112,8 @@ func stories() []story {
 		{onLock, "end", func(d *driver) { scrolls(d, "end") }},
 		{onLock, "pgdown", func(d *driver) { scrolls(d, "pgdown") }},
 		{onLock, "ctrl+f", func(d *driver) { scrolls(d, "ctrl+f") }},
+		{onLock, "ctrl+d", func(d *driver) { scrolls(d, "ctrl+d") }},
+		{onLock, "ctrl+u", func(d *driver) { scrollsBack(d, "ctrl+u") }},
 		{onLock, "g", func(d *driver) { scrollsBack(d, "g") }},
 		{onLock, "home", func(d *driver) { scrollsBack(d, "home") }},
 		{onLock, "pgup", func(d *driver) { scrollsBack(d, "pgup") }},
@@ -195,7 +199,7 @@ func listStories() []story {
 				}
 			}})
 		}
-		for _, key := range []string{"G", "end", "pgdown", "ctrl+f"} {
+		for _, key := range []string{"G", "end", "pgdown", "ctrl+f", "ctrl+d"} {
 			all = append(all, story{at, key, func(d *driver) {
 				from := row(d)
 				d.press(key)
@@ -204,10 +208,10 @@ func listStories() []story {
 				}
 			}})
 		}
-		for _, key := range []string{"g", "home", "pgup", "ctrl+b"} {
+		for _, key := range []string{"g", "home", "pgup", "ctrl+b", "ctrl+u"} {
 			all = append(all, story{at, key, func(d *driver) {
 				from := row(d)
-				d.press("G", "g", "pgdown", key)
+				d.press("G", "g", map[bool]string{true: "ctrl+d", false: "pgdown"}[key == "ctrl+u"], key)
 				if row(d) != from {
 					d.t.Errorf("%s did not come back", key)
 				}

@@ -13,7 +13,8 @@ import (
 
 const (
 	retryAfter = time.Second     // from a failed look to the next
-	patience   = 3 * time.Second // with a look that is not answered, before it is said
+	patience   = 3 * time.Second // with a look that is not answered, before the picture counts as lost
+	doubtAfter = time.Second     // before it is said that an answer is late
 )
 
 // link is how the looks at the server go. There is one look at a time, so no

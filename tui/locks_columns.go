@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,14 @@ type column struct {
 // columns are the columns of the table, from left to right.
 func (p *locksPage) columns() []column {
 	all := lockColumns()
-	if p.wide {
+	if p.wide { // what was asked for goes last where there is no room
+		for i := range all {
+			if c := &all[i]; c.wide {
+				c.Priority -= 6
+			} else if c.Priority > 2 {
+				c.Priority += 10
+			}
+		}
 		return all
 	}
 	kept := all[:0]
@@ -48,19 +56,19 @@ func (p *locksPage) columns() []column {
 func lockColumns() []column {
 	return []column{
 		{widget.Column{Title: "LOCK", Min: 16, Max: 44}, "key", false, keyCell, byKey},
-		{widget.Column{Title: "KIND", Min: 9, Priority: 3}, "kind", false, kindCell, byKind},
-		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 7}, "format", false, formatCell, byFormat},
+		{widget.Column{Title: "KIND", Min: 9, Priority: 5}, "kind", false, kindCell, byKind},
+		{widget.Column{Title: "FORMAT", Min: 11, Max: 16, Priority: 8}, "format", false, formatCell, byFormat},
 		{widget.Column{Title: "OWNER", Min: 12, Max: 26, Priority: 1}, "owner", false, ownerCell, byOwner},
-		{widget.Column{Title: "×", Min: 2, Priority: 4, Right: true}, "count", false, countCell, byCount},
+		{widget.Column{Title: "×", Min: 2, Priority: 6, Right: true}, "count", false, countCell, byCount},
 		{widget.Column{Title: "WAIT", Min: 5, Priority: 2, Right: true}, "waiters", false, waitCell, byWaiters},
-		{widget.Column{Title: "HELD", Min: 7, Priority: 5, Right: true}, "hold time", false, heldCell, byHeld},
+		{widget.Column{Title: "HELD", Min: 8, Priority: 3, Right: true}, "hold time", false, heldCell, byHeld},
 		{widget.Column{Title: "TTL", Min: 7, Right: true}, "time left", false, ttlCell, byTTL},
-		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 6}, "", false, barCell, nil},
+		{widget.Column{Title: "", Min: 8, Max: 18, Priority: 7}, "", false, barCell, nil},
 		{widget.Column{Title: "STATE", Min: 9}, "state", false, stateCell, byState},
-		{widget.Column{Title: "FENCE", Min: 6, Priority: 8, Right: true}, "fence", true, fenceCell, byFence},
-		{widget.Column{Title: "RENEWED", Min: 8, Priority: 8, Right: true}, "renewals", true, renewedCell, byRenewals},
+		{widget.Column{Title: "FENCE", Min: 6, Priority: 9, Right: true}, "fence", true, fenceCell, byFence},
+		{widget.Column{Title: "RENEWED", Min: 8, Priority: 9, Right: true}, "renewals", true, renewedCell, byRenewals},
 		{widget.Column{Title: "DB", Min: 3, Priority: 10, Right: true}, "database", true, dbCell, byDB},
-		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 9}, "node", true, nodeCell, byNode},
+		{widget.Column{Title: "NODE", Min: 15, Max: 24, Priority: 10}, "node", true, nodeCell, byNode},
 	}
 }
 
@@ -108,7 +116,12 @@ func countCell(v lockView, _ int) widget.Cell {
 
 func waitCell(v lockView, _ int) widget.Cell {
 	n := v.Crowd()
-	if n == 0 {
+	switch {
+	case n == 0 && v.blocked() > 0:
+		return widget.Cell{Style: v.state.theme.warn, Text: "?"}
+	case n == 0 && v.blind():
+		return widget.Cell{Style: v.state.theme.dim, Text: "?"}
+	case n == 0:
 		return widget.Cell{Style: v.state.theme.dim, Text: "0"}
 	}
 	return widget.Cell{Style: v.state.theme.warn, Text: count(n)}
@@ -116,10 +129,56 @@ func waitCell(v lockView, _ int) widget.Cell {
 
 func heldCell(v lockView, _ int) widget.Cell {
 	age := v.Age(v.now)
-	if age == 0 {
+	switch least := v.heldAtLeast(); {
+	case age == 0 && least > 0:
+		return widget.Cell{Style: v.state.theme.text, Text: v.state.glyphs.AtLeast + span(least)}
+	case age == 0:
 		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
 	}
 	return widget.Cell{Style: v.state.theme.text, Text: span(age)}
+}
+
+// heldAtLeast is how long the lock has been held since the screen first saw that,
+// for locks that do not tell when the hold began; 0 for less than a second.
+func (v lockView) heldAtLeast() time.Duration {
+	first := v.state.leases[v.ID()].first
+	if first.IsZero() || len(v.Holders) == 0 || v.now.Sub(first) < time.Second {
+		return 0
+	}
+	return v.now.Sub(first)
+}
+
+// held is how long the lock has been held, as far as known.
+func (v lockView) held() time.Duration { return cmp.Or(v.Age(v.now), v.heldAtLeast()) }
+
+// format is what is known of how the lock is stored; nil if nothing is.
+func (v lockView) format() *keyspace.Format {
+	i := slices.IndexFunc(v.state.formats, func(f keyspace.Format) bool { return f.Name == v.Format })
+	if i < 0 {
+		return nil
+	}
+	return &v.state.formats[i]
+}
+
+// blind reports whether the lock may have waiters that it does not show.
+func (v lockView) blind() bool {
+	f := v.format()
+	return f != nil && !f.Waits
+}
+
+// blocked is the number of clients that block on the lock's server, where those
+// that wait for such a lock do.
+func (v lockView) blocked() int64 {
+	if f := v.format(); f == nil || !f.Blocks || len(v.Holders) == 0 {
+		return 0
+	}
+	snap := &v.state.shown().snap
+	for i := range snap.Nodes {
+		if snap.Nodes[i].Addr == v.Node {
+			return snap.Nodes[i].Blocked
+		}
+	}
+	return snap.Server.Blocked
 }
 
 func ttlCell(v lockView, _ int) widget.Cell {
@@ -162,7 +221,7 @@ func (v lockView) urgency(calm widget.Style) widget.Style {
 }
 
 func stateCell(v lockView, _ int) widget.Cell {
-	st := v.State()
+	st := v.State(v.now)
 	glyph, style := v.state.ofState(st)
 	return widget.Cell{Style: style, Text: glyph + " " + string(st)}
 }
@@ -193,7 +252,7 @@ func byKey(a, b lockView) int    { return strings.Compare(a.Key, b.Key) }
 func byKind(a, b lockView) int   { return cmp.Compare(a.Kind, b.Kind) }
 func byFormat(a, b lockView) int { return strings.Compare(a.Format, b.Format) }
 func byOwner(a, b lockView) int  { return strings.Compare(a.firstHolder(), b.firstHolder()) }
-func byState(a, b lockView) int  { return cmp.Compare(a.State(), b.State()) }
+func byState(a, b lockView) int  { return cmp.Compare(a.State(a.now), b.State(b.now)) }
 func byNode(a, b lockView) int   { return strings.Compare(a.Node, b.Node) }
 func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 
@@ -201,7 +260,7 @@ func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 
 func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
 func byWaiters(a, b lockView) int  { return cmp.Compare(b.Crowd(), a.Crowd()) }
-func byHeld(a, b lockView) int     { return cmp.Compare(b.Age(b.now), a.Age(a.now)) }
+func byHeld(a, b lockView) int     { return cmp.Compare(b.held(), a.held()) }
 func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
 func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }
 

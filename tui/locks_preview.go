@@ -92,6 +92,8 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	held := ""
 	if !h.Since.IsZero() {
 		held = fmt.Sprintf("held %s, since %s", span(v.now.Sub(h.Since)), h.Since.Local().Format("15:04:05"))
+	} else if least := v.heldAtLeast(); least > 0 && h.ID == v.state.leases[v.ID()].holder {
+		held = "held for at least " + span(least)
 	}
 	token := ""
 	if h.Label != "" && h.Label != h.ID {
@@ -117,8 +119,12 @@ func (v lockView) waiters() string {
 	const most = 4
 	n := v.Crowd()
 	switch {
+	case n == 0 && v.blocked() > 0:
+		return "not recorded by this lock type; " + several(v.blocked(), "client") + " of the server wait in BLPOP or the like"
+	case n == 0 && v.blind():
+		return "not recorded by this lock type"
 	case n == 0:
-		return "nobody, as far as this kind of lock shows"
+		return "none"
 	case len(v.Waiters) == 0:
 		return count(n) + " whose names it does not show"
 	}
@@ -142,7 +148,7 @@ func (v lockView) waiters() string {
 // story is what watching the lock has told, and where it is.
 func (v lockView) story() string {
 	s := v.state
-	renewed := "not renewed while we looked"
+	renewed := "no renewals since locktop started"
 	if v.Renewals > 0 {
 		renewed = fmt.Sprintf("renewed %s%s, last %s ago", count(v.Renewals), s.glyphs.Times, span(v.now.Sub(v.Renewed)))
 	}

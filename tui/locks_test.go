@@ -3,6 +3,7 @@ package tui
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,10 +41,10 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 	drive(t, World{Source: v}, func(d *driver) {
 		d.press("j").want("── b ─")
 		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], v.locks[2]} })
-		d.wait(2*beat).want("── b ─", "not there now").wantNot("▌")
+		d.wait(2*beat).want("── b ─", "not there now").wantNot("▌  a", "▌  c")
 		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]} })
 		d.wait(2 * beat).wantNot("not there now")
-		if !strings.Contains(d.line("▌"), "b") || !strings.Contains(d.line("▌"), "q") {
+		if !strings.Contains(d.line("▌  b"), "q") {
 			t.Errorf("the cursor did not come back:\n%s", d.screen())
 		}
 	})
@@ -249,3 +250,100 @@ func TestALookThatPanicsPanicsInTheEventLoop(t *testing.T) {
 }
 
 func startPanic() tea.Msg { panic("at the disco") }
+
+func TestAHoldThatBeganBeforeTheScreenIsHeldAtLeastSoLong(t *testing.T) {
+	quiet := mutex("quiet", "x", time.Hour)
+	quiet.Holders[0].Since = time.Time{}
+	v := &server{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.wait(3 * time.Minute)
+		if line := d.line(" quiet "); !strings.Contains(line, "≥3 m 00") {
+			t.Errorf("it has been held for at least three minutes: %q", line)
+		}
+		if line := d.line(" told "); !strings.Contains(line, " 3 m 02") || strings.Contains(line, "≥") {
+			t.Errorf("its hold is known: %q", line)
+		}
+		d.press(":").enter("sort hold time").press("enter", "j").want("held for at least 3 m 00")
+		d.line("▌  quiet")
+		v.set(func(v *server) {
+			v.locks[1].Holders = []keyspace.Holder{{ID: "z", Count: 1}}
+			v.locks[1].Expires = after(2 * time.Hour)
+		})
+		d.wait(30 * time.Second)
+		if line := d.line(" quiet "); !strings.Contains(line, "≥29 s") && !strings.Contains(line, "≥30 s") {
+			t.Errorf("another holder has held it for half a minute: %q", line)
+		}
+	})
+}
+
+// shows are formats of which one shows waiters and one has them block.
+func shows() []keyspace.Format {
+	return []keyspace.Format{{Name: "set-nx"}, {Name: "redisson", Waits: true}, {Name: "blpop", Blocks: true}}
+}
+
+func TestWaitersThatCannotBeSeenAreNotCountedAsNone(t *testing.T) {
+	seen, blocking := mutex("seen", "y", time.Hour), mutex("blocking", "z", time.Hour)
+	seen.Format, blocking.Format = "redisson", "blpop"
+	v := &server{locks: []keyspace.Lock{mutex("unseen", "x", time.Hour), seen, blocking}}
+	drive(t, World{Source: v, Formats: shows()}, func(d *driver) {
+		for name, want := range map[string]string{" unseen ": " ? ", " seen ": " 0 ", " blocking ": " ? "} {
+			if line := d.line(name); !strings.Contains(line, want) {
+				t.Errorf("%q does not say %q", line, want)
+			}
+		}
+		d.press("/").enter("^seen").press("backspace", "backspace", "backspace", "backspace", "backspace").enter("~^seen").press("enter").want("waiting   none")
+		d.press("/", "ctrl+u").enter("unseen").press("enter").want("not recorded by this lock type").wantNot("BLPOP")
+		d.press("/", "ctrl+u").enter("blocking").press("enter").wantNot("of the server wait")
+		v.set(func(v *server) { v.blocked = 3 })
+		d.wait(2 * beat).want("3 clients of the server wait in BLPOP")
+	})
+}
+
+func TestALateAnswerIsNoLongerLive(t *testing.T) {
+	v := office()
+	drive(t, World{Source: v}, func(d *driver) {
+		block := make(chan struct{})
+		v.set(func(v *server) { v.block = block })
+		d.wait(1500*time.Millisecond).want("no answer 1.").wantNot("● live", "✗ lost")
+		d.wait(3 * time.Second).want("✗ lost")
+		v.set(func(v *server) { v.block = nil })
+		close(block)
+		d.wait(time.Second).want("● live")
+	})
+}
+
+func TestALockThatAFilterFoundStaysSelected(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.press("/").enter("sku9").press("enter", "esc").wantNot("1 of 8")
+		if line := d.line("▌"); !strings.Contains(line, "sku9") {
+			t.Errorf("the selection went to %q", line)
+		}
+	})
+}
+
+func TestKeysGetTheRoomThatThereIs(t *testing.T) {
+	const key = "job-lock:default:nightly-jobs"
+	v := &server{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
+	drive(t, World{Source: v}, func(d *driver) {
+		for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
+			if d.size(size[0], size[1]); strings.Count(d.screen(), key) < 2 { // in the table and in the preview
+				t.Errorf("%v: the key is cut\n%s", size, d.screen())
+			}
+		}
+		d.want("FORMAT")
+		for _, w := range []int{80, 110, 120} {
+			d.size(w, 30).wantNot("FENCE").press("w").want("FENCE").press("w")
+		}
+	})
+}
+
+func TestAFilterSelectsWhatItFindsWhenTheSelectedLockIsGone(t *testing.T) {
+	v := office()
+	drive(t, World{Source: v}, func(d *driver) {
+		d.press("/").enter("sku9").press("enter", "esc")
+		v.set(func(v *server) {
+			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })
+		})
+		d.wait(time.Second).want("not there now").press("/").enter("fair").press("enter").wantNot("not there now").want("── fair:mail")
+	})
+}

@@ -146,6 +146,9 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	return lines
 }
 
+// roomForAll is the width from which on a table beside a lock has all its columns.
+const roomForAll = 140
+
 // layout lays the columns out in w cells.
 func (p *locksPage) layout(s *state, w int) widget.Table {
 	columns := p.columns()
@@ -155,11 +158,17 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 		if c.Title == "×" {
 			shapes[i].Title = s.glyphs.Times
 		}
-		if p.beside(s) { // which tells the format, and has a bar: names need the room
-			shapes[i].Off = c.Title == "" || c.name == "format"
-			if c.name != "key" {
-				shapes[i].Max = 0
+		switch {
+		case c.name == "key": // the room that it takes
+			shapes[i].Max = max(p.longest, c.Min)
+			if !p.wide {
+				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*3/10))
 			}
+		case c.name == "owner":
+			shapes[i].Max = max(min(p.owners, c.Max), c.Min)
+		case p.beside(s) && w < roomForAll: // it tells the format, and has a bar: names need the room
+			shapes[i].Off = c.Title == "" || c.name == "format"
+			shapes[i].Max = 0
 		}
 	}
 	return widget.NewTable(s.glyphs, shapes, w-margin-1, s.gap())
@@ -249,7 +258,7 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 
 func (v lockView) compact(w int, selected bool) string {
 	s := v.state
-	glyph, style := s.ofState(v.State())
+	glyph, style := s.ofState(v.State(v.now))
 	ttl := ttlCell(v, 0)
 	text, key := s.theme.text, s.theme.strong
 	if selected {

@@ -66,7 +66,29 @@ const (
 )
 
 func (m *menu) view(s *state, lines []string) []string {
-	panel := []string{s.rule(m.title, "Esc closes")}
+	panel, _, _, _ := m.panel(s)
+	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
+}
+
+// click takes the choice at a line of the window.
+func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
+	panel, at, first, end := m.panel(s)
+	bottom := s.h
+	if s.frame().foot {
+		bottom--
+	}
+	top := bottom - min(len(panel)+1, bottom) // overlay puts an empty line below it
+	if i := y - top - at; i >= 0 && first+i < end {
+		m.at = first + i
+		return m.take(s, m.choices[m.at])
+	}
+	return m, nil
+}
+
+// panel is the menu in lines: those from line at on are the choices from first to
+// before end.
+func (m *menu) panel(s *state) (panel []string, at, first, end int) {
+	panel = []string{s.rule(m.title, "Esc closes")}
 	for _, text := range m.about {
 		for _, line := range wrap(s.glyphs, text, s.w-2*margin, 4) {
 			panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, line).String())
@@ -76,20 +98,20 @@ func (m *menu) view(s *state, lines []string) []string {
 	for _, c := range m.choices {
 		label = max(label, widget.Width(c.label))
 	}
-	about := m.explained(s, len(lines)-len(panel))
-	room := len(lines) - len(panel) - len(about) - 3
-	first, end := m.inSight(min(room, max(room-menuLeaves, menuLeast)))
+	about := m.explained(s, s.h-len(panel))
+	room := s.h - len(panel) - len(about) - 3
+	first, end = m.inSight(min(room, max(room-menuLeaves, menuLeast)))
 	if shown := end - first; shown < len(m.choices) {
 		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d of %d", shown, len(m.choices)), "Esc closes"))
 	}
+	at = len(panel)
 	for i, c := range m.choices[first:end] {
 		panel = append(panel, m.choice(s, c, first+i == m.at, label))
 	}
 	if len(about) > 0 {
 		panel = append(panel, strings.Repeat(" ", s.w))
 	}
-	panel = append(panel, about...)
-	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
+	return append(panel, about...), at, first, end
 }
 
 // explained is what there is to say of the choice that Enter takes, in a panel that
@@ -100,8 +122,10 @@ func (m *menu) explained(s *state, left int) []string {
 	for _, text := range wrap(s.glyphs, c.about, s.w-2*margin, 3) {
 		lines = append(lines, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, text).String())
 	}
-	for text := range strings.SplitSeq(c.exact, "\n") {
-		lines = append(lines, s.broken(s.w, margin, s.theme.text, text)...)
+	if c.exact != "" {
+		for text := range strings.SplitSeq(c.exact, "\n") {
+			lines = append(lines, s.broken(s.w, margin, s.theme.text, text)...)
+		}
 	}
 	if most := max(1, left-len(m.choices)-3); len(lines) > most {
 		more := several(len(lines)-most+1, "more line")

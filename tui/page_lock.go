@@ -67,8 +67,8 @@ func (p *lockPage) scroll(s *state, steps int) {
 
 func (p *lockPage) summary(s *state, l *widget.Line) {
 	v := p.lock(s)
-	glyph, style := s.ofState(v.State())
-	word := string(v.State())
+	glyph, style := s.ofState(v.State(v.now))
+	word := string(v.State(v.now))
 	if p.gone {
 		glyph, style, word = s.glyphs.Ring, s.theme.dim, "not there now"
 	}
@@ -110,12 +110,12 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 	if s.veil.drawn || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
 	}
-	act, word := keyspace.Break, "to break it safely"
-	if p.last.State() == keyspace.Stuck {
-		act, word = keyspace.Expire, "to give it a deadline"
+	act, word := keyspace.Break, "command to break it safely"
+	if p.last.Endless() {
+		act, word = keyspace.Expire, "command to set a deadline"
 	}
-	lines := []string{s.ruleOf(w, word, "y copies it")}
-	command, why := s.safeCommand(act, p.last)
+	lines := []string{s.ruleOf(w, word, "y to copy")}
+	command, why := s.safeCommand(act, p.last, giveTTL)
 	if why != "" {
 		return append(lines, s.item(w, "", s.theme.dim, why))
 	}
@@ -138,7 +138,7 @@ func (p *lockPage) now(v lockView, w int) []string {
 	lines = append(lines, v.queue(w)...)
 	lines = append(lines, s.items(w, "so far", s.theme.text, v.story(), 3)...)
 	for i, why := range v.Why {
-		lines = append(lines, s.items(w, []string{"known by", ""}[min(i, 1)], s.theme.dim, widget.Plain(why), 3)...)
+		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.theme.dim, widget.Plain(why), 3)...)
 	}
 	return lines
 }
@@ -172,8 +172,8 @@ func (v lockView) timeLeft(w int) string {
 func (v lockView) queue(w int) []string {
 	s := v.state
 	n := v.Crowd()
-	if len(v.Waiters) == 0 {
-		return s.items(w, "waiting", s.theme.dim, v.waiters(), 2)
+	if n == 0 || len(v.Waiters) == 0 {
+		return s.items(w, "waiting", s.theme.dim, v.waiters(), 3)
 	}
 	label := "waiting"
 	var lines []string

@@ -28,6 +28,8 @@ type locksPage struct {
 	row    int           // where it is, or was
 	top    int           // the first row in sight
 	tags   map[keyspace.ID]bool
+
+	longest, owners int // cells of a key and an owner so far: columns grow, and do not shrink again
 }
 
 func newLocksPage() *locksPage { return &locksPage{sort: byDamage, tags: map[keyspace.ID]bool{}} }
@@ -94,6 +96,7 @@ func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.cho
 
 // forget lets go of what was selected and tagged: other locks are looked at.
 func (p *locksPage) forget() {
+	p.longest, p.owners = 0, 0
 	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]bool{}
 }
 
@@ -182,12 +185,20 @@ func (p *locksPage) ask(s *state) {
 	d.typed = func(text string) {
 		p.filter = parseFilter(text)
 		p.arrange(s)
+		if p.gone && len(p.rows) > 0 { // what the filter finds is wanted more than a lock that is gone
+			p.choose(s, 0)
+			p.reveal(s)
+		}
 	}
 	d.note = func(string) (string, bool) {
 		if p.filter.fault != "" {
 			return p.filter.fault, true
 		}
 		return p.found(s), false
+	}
+	d.finish = func(string) tea.Cmd {
+		p.moved = p.moved || len(p.rows) > 0 // the lock that was found stays selected without the filter
+		return nil
 	}
 	s.dialog = d
 }
@@ -226,11 +237,13 @@ func (p *locksPage) arrange(s *state) {
 	pic := s.shown()
 	p.rows = p.rows[:0]
 	for i := range pic.locks {
-		if p.filter.match(&pic.locks[i]) {
+		p.longest = max(p.longest, widget.Width(s.key(pic.locks[i].Key)))
+		p.owners = max(p.owners, widget.Width(lockView{&pic.locks[i], pic.snap.At, s}.owner()))
+		if p.filter.match(&pic.locks[i], pic.snap.At) {
 			p.rows = append(p.rows, i)
 		}
 	}
-	p.sortRows(pic)
+	p.sortRows(s)
 	p.follow(s)
 	p.reveal(s)
 }
@@ -238,10 +251,11 @@ func (p *locksPage) arrange(s *state) {
 // sortRows puts the rows in order. The locks of a picture stand in the order of
 // the damage they do, which is also the order of those that are equal in the
 // column.
-func (p *locksPage) sortRows(pic *picture) {
+func (p *locksPage) sortRows(s *state) {
+	pic := s.shown()
 	if p.sort != byDamage {
 		less := p.columns()[p.sort].less
-		of := func(i int) lockView { return lockView{Lock: &pic.locks[i], now: pic.snap.At} }
+		of := func(i int) lockView { return lockView{&pic.locks[i], pic.snap.At, s} }
 		slices.SortStableFunc(p.rows, func(a, b int) int { return less(of(a), of(b)) })
 	}
 	if p.turned {

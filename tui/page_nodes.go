@@ -317,7 +317,7 @@ func (s *state) election(w, names int, l *keyspace.Lock) string {
 	}
 	most := votes(l)
 	st, sign := t.good, g.Check
-	if l.State() == keyspace.Partial || most == 0 {
+	if l.State(s.clock()) == keyspace.Partial || most == 0 {
 		st, sign = t.warn, g.Half
 	}
 	line.Skip(widget.Style{}, 2).Put(st, g.Fit(count(most)+"/"+count(len(l.Votes))+" "+sign, 8))

@@ -51,6 +51,8 @@ type notice struct {
 type lease struct {
 	expires time.Time
 	length  time.Duration
+	holder  string    // the first one
+	first   time.Time // when the screen first saw that it holds the lock
 }
 
 // shown is the picture on the screen: the newest, or the one that is held
@@ -108,17 +110,30 @@ const moved = 50 * time.Millisecond
 // somebody took or renewed the lock since the last look; on the first look the
 // start of the hold is the best there is.
 func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
+	next := old.heldBy(l, now)
 	left, ok := l.TTL(now)
 	if !ok {
-		return lease{}
+		next.expires, next.length = time.Time{}, 0
+		return next
 	}
 	if !old.expires.IsZero() && l.Expires.Sub(old.expires).Abs() < moved {
-		return old
+		return next
 	}
 	if old.expires.IsZero() && l.Renewals == 0 {
 		left += l.Age(now)
 	}
-	return lease{l.Expires, left}
+	next.expires, next.length = l.Expires, left
+	return next
+}
+
+// heldBy is the lease with who holds the lock first, and since when that is known.
+func (old lease) heldBy(l *keyspace.Lock, now time.Time) lease {
+	if len(l.Holders) == 0 {
+		old.holder, old.first = "", time.Time{}
+	} else if id := l.Holders[0].ID; old.first.IsZero() || id != old.holder {
+		old.holder, old.first = id, now
+	}
+	return old
 }
 
 // stale reports whether the picture is older than it looks.

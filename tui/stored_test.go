@@ -150,7 +150,7 @@ func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 		if got := w.Clipboard.(*pocket).copied; got != line {
 			t.Errorf("copied is %s", got)
 		}
-		d.press("x", "b").want("still believes", line).press("enter")
+		d.press("x", "b").want("still believe", line).press("enter")
 		d.press("enter").want("to break it safely", line)
 	})
 }

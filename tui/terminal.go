@@ -131,6 +131,8 @@ func (t *terminal) Write(p []byte) (int, error) {
 		t.ours, t.shown = true, drawing{}
 	case strings.Contains(s, leaveScreen):
 		t.ours = false
+	case strings.Contains(s, ansi.EraseEntireScreen):
+		t.shown = drawing{} // and shown again with the next frame
 	}
 	if t.dumb {
 		s = t.plainly(s)

@@ -107,7 +107,7 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 					t.Run(f.Name+"/"+sample.Name, func(t *testing.T) {
 						load(t, rdb, []string{"FLUSHALL"})
 						sample = formats.At(sample, clock(t, rdb))
-						sample.Want.Format = f.Name
+						sample.Want.Format, sample.Want.NoTTL = f.Name, f.NoTTL
 						load(t, rdb, sample.Commands...)
 						snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: sample.Want.Confidence})
 						if len(snap.Locks) != 1 {
@@ -264,4 +264,22 @@ func bare(l keyspace.Lock) string {
 		l.Waiters[i].Since, l.Waiters[i].Expires = time.Time{}, time.Time{}
 	}
 	return fmt.Sprintf("%+v", l)
+}
+
+func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
+	for _, f := range formats.All() {
+		shows := false
+		for _, s := range f.Samples {
+			shows = shows || len(s.Want.Waiters) > 0 || s.Want.Waiting > 0
+			if f.NoTTL && s.TTL > 0 && f.Name != "python-redis-lock" {
+				t.Errorf("%s: a library that sets no TTL left %q with one", f.Name, s.Name)
+			}
+		}
+		if shows && !f.Waits && f.Name != "locktop" { // that shows only the waiters of fair locks
+			t.Errorf("%s: a sample has waiters, and the format does not say that it shows them", f.Name)
+		}
+		if f.Waits && !shows && f.Channels == nil && f.Name != "medallion-writer" { // whose waiting writer no sample has
+			t.Errorf("%s: no sample has waiters, and nothing is subscribed to, and the format says that it shows them", f.Name)
+		}
+	}
 }

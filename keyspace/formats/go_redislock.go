@@ -77,6 +77,7 @@ func goRedislockFair() keyspace.Format {
 	queue := func(key string) string { return key + ":queue" }
 	return keyspace.Format{
 		Name:    "go-redislock-fair",
+		Waits:   true,
 		Library: "jefferyjob/go-redislock",
 		Source:  "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
 		Tells:   "the name is in braces, and the value is one of the zset :queue beside it",

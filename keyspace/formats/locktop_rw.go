@@ -16,6 +16,7 @@ import (
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
 		Name:    "locktop-rw",
+		Waits:   true,
 		Library: "locktop",
 		Source:  "package locktop/lock: RW; the fields are explained in rw_common.lua",
 		Tells:   "the hash has the fields of locktop's read/write lock",

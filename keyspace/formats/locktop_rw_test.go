@@ -45,7 +45,7 @@ func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
 	l, sure := rates(t, now, "v", "1", "q", "1763651002000:"+rwToken, "r:"+rwToken, "1:1763650999000")
-	if sure != keyspace.Certain || l.State() != keyspace.Waiting || len(l.Waiters) != 1 || l.Waiters[0].ID != rwToken {
+	if sure != keyspace.Certain || l.State(time.Time{}) != keyspace.Waiting || len(l.Waiters) != 1 || l.Waiters[0].ID != rwToken {
 		t.Errorf("decoded %+v, %v", l, sure)
 	}
 }

@@ -15,6 +15,7 @@ import (
 func magento() keyspace.Format {
 	return keyspace.Format{
 		Name:    "magento",
+		Waits:   true,
 		Library: "Cm_RedisSession (Magento)",
 		Source:  "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
 		Tells:   "the hash is a session with the fields lock and pid",

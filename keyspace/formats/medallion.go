@@ -56,6 +56,7 @@ func medallionReadersLock() keyspace.Format {
 	writer := func(key string) string { return strings.TrimSuffix(key, medallionReaders) + medallionWriter }
 	return keyspace.Format{
 		Name:    "medallion-readers",
+		Waits:   true,
 		Library: "DistributedLock (.NET)",
 		Source:  "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
 		Tells:   "the name ends in .readers, and the set holds machine_process_UUID",
@@ -119,6 +120,7 @@ func medallionWriterLock() keyspace.Format {
 	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
 		Name:    "medallion-writer",
+		Waits:   true,
 		Library: "DistributedLock (.NET)",
 		Source:  "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
 		Tells:   "the name ends in .writer, and the value is machine_process_UUID",

@@ -72,8 +72,8 @@ func TestPermitsThatAreOutAreHeld(t *testing.T) {
 	want := map[string]keyspace.State{"pdf-workers": keyspace.Held}
 	snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
 	for _, l := range snap.Locks {
-		if l.State() != want[l.Key] {
-			t.Errorf("%s is %s, want %s", l.Key, l.State(), want[l.Key])
+		if l.State(snap.At) != want[l.Key] {
+			t.Errorf("%s is %s, want %s", l.Key, l.State(snap.At), want[l.Key])
 		}
 		delete(want, l.Key)
 	}

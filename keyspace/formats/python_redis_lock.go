@@ -14,6 +14,8 @@ func pythonRedisLock() keyspace.Format {
 	r := reading{token: shaped(eighteenBytes), sure: always(keyspace.Likely)}
 	return keyspace.Format{
 		Name:      "python-redis-lock",
+		NoTTL:     true,
+		Blocks:    true,
 		Library:   "python-redis-lock",
 		Source:    "github.com/ionelmc/python-redis-lock: src/redis_lock/__init__.py",
 		Tells:     "the name begins with lock:, and the value is base64 of 18 bytes",

@@ -15,6 +15,8 @@ import (
 func redisSemaphoreRB() keyspace.Format {
 	return keyspace.Format{
 		Name:    "redis-semaphore-rb",
+		NoTTL:   true,
+		Blocks:  true,
 		Library: "redis-semaphore (Ruby)",
 		Source:  "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
 		Tells:   "the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times",

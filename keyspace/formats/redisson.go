@@ -16,6 +16,7 @@ import (
 func redisson() keyspace.Format {
 	return keyspace.Format{
 		Name:    "redisson",
+		Waits:   true,
 		Library: "Redisson",
 		Source:  "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
 		Tells:   "the hash has one field, a client's UUID and a thread, that holds a count",

@@ -12,6 +12,7 @@ import (
 func redissonCount() keyspace.Format {
 	return keyspace.Format{
 		Name:    "redisson-count",
+		Waits:   true,
 		Library: "Redisson",
 		Source:  "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
 		Tells:   "the value is a small number, and the key has no TTL",

@@ -22,6 +22,7 @@ func redissonPermits() keyspace.Format {
 	const a, b = "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"
 	return keyspace.Format{
 		Name:    "redisson-permits",
+		Waits:   true,
 		Library: "Redisson",
 		Source:  "github.com/redisson/redisson: RedissonPermitExpirableSemaphore",
 		Tells:   "the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes",

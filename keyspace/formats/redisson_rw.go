@@ -17,6 +17,7 @@ import (
 func redissonRW() keyspace.Format {
 	return keyspace.Format{
 		Name:    "redisson-rw",
+		Waits:   true,
 		Library: "Redisson",
 		Source:  "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
 		Tells:   "the hash has a mode, and clients' UUIDs and threads that hold counts",

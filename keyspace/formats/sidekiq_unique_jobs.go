@@ -13,6 +13,7 @@ import (
 func sidekiqUniqueJobs() keyspace.Format {
 	return keyspace.Format{
 		Name:    "sidekiq-unique-jobs",
+		Waits:   true,
 		Library: "sidekiq-unique-jobs",
 		Source:  "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
 		Tells:   "the name is uniquejobs:, a digest and :LOCKED",

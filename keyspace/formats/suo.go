@@ -14,6 +14,7 @@ import (
 func suo() keyspace.Format {
 	return keyspace.Format{
 		Name:    "suo",
+		NoTTL:   true,
 		Library: "suo",
 		Source:  "github.com/nickelser/suo: lib/suo/client/redis.rb",
 		Tells:   "the value is a MessagePack array of times and tokens",

@@ -13,6 +13,7 @@ func walrus() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return isRaw(v, 32) }), sure: always(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "walrus",
+		Blocks:    true,
 		Library:   "walrus",
 		Source:    "github.com/coleifer/walrus: walrus/lock.py",
 		Tells:     "the name begins with lock:, and the value is 32 raw bytes",

@@ -32,6 +32,7 @@ type Glyphs struct {
 	Point    string // something at rest
 	None     string // there is no value
 	Times    string
+	AtLeast  string              // of a value that may be more
 	Fine     bool                // charts have two columns to a cell
 	Spell    func(string) string // writes arrows and the like with what the set has; nil leaves them
 }
@@ -76,6 +77,7 @@ func Blocks() Glyphs {
 		Point:    "·",
 		None:     "–",
 		Times:    "×",
+		AtLeast:  "≥",
 	}
 }
 
@@ -135,6 +137,7 @@ func ASCII() Glyphs {
 		Point:    ".",
 		None:     "-",
 		Times:    "x",
+		AtLeast:  ">",
 		Spell:    strings.NewReplacer("←", "<", "→", ">", "↑", "Up", "↓", "Down", "…", "..").Replace,
 	}
 }
