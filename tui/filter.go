@@ -11,7 +11,8 @@ import (
 
 // filter picks locks by what is on the screen of them.
 //
-//	word    part of the key, an owner, the kind, format or state, in any case
+//	word    part of the key, an owner, the kind, format or state, in any case;
+//	        or of a finding on it: finding is all locks that have one
 //	!word   all others
 //	~expr   a regular expression, in any case
 type filter struct {
@@ -43,8 +44,9 @@ func parseFilter(text string) filter {
 // active reports whether the filter leaves anything out.
 func (f filter) active() bool { return f.fault == "" && (f.word != "" || f.expr != nil) }
 
-func (f filter) match(l *keyspace.Lock, now time.Time) bool {
-	return !f.active() || f.finds(l, now) != f.invert
+// match reports whether a lock passes. about are the kinds of the findings on it.
+func (f filter) match(l *keyspace.Lock, now time.Time, about string) bool {
+	return !f.active() || (f.finds(l, now) || about != "" && f.in(about)) != f.invert
 }
 
 func (f filter) finds(l *keyspace.Lock, now time.Time) bool {

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +64,31 @@ func TestACursorTellsServersApart(t *testing.T) {
 		if line := d.line("▌"); !strings.Contains(line, "10.0.0.2") {
 			t.Errorf("the cursor went back: %q", line)
 		}
+	})
+}
+
+func TestManyFindingsOfAKindAreOneRow(t *testing.T) {
+	v := office()
+	for i := range 500 {
+		l := mutex(fmt.Sprintf("job:%03d", i), "x", time.Hour)
+		l.Holders[0].Since = before(time.Hour)
+		v.locks = append(v.locks, l)
+	}
+	drive(t, World{Source: v}, func(d *driver) {
+		d.press("5").wantOrder("without a deadline", "501 × overdue").wantNot("job:017")
+		for range 5 {
+			d.press("j")
+		}
+		d.want("▶ 501 × overdue").press("y").want("no lock to copy from")
+		d.press("enter").want("▼ 501 × overdue", "job:004").press("j", "j", "enter").want("newest first").press("esc")
+		d.press("home", "j", "enter").want("▶ 501 × overdue").wantNot("job:004")
+		d.press("/").enter("job:00").want("10 of 502").press("enter")
+	})
+}
+
+func TestTheLocksWithFindingsCanBeFiltered(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.press("/").enter("finding").want("1 of 8", "job:nightly").wantNot("rw:catalog")
+		d.press("ctrl+u").enter("!finding").want("7 of 8").press("ctrl+u").enter("never-exp").want("1 of 8")
 	})
 }

@@ -14,8 +14,19 @@ type findingsPage struct {
 	cursor cursor[findingID]
 	moved  bool // the user has chosen; until then it is the worst
 	filter filter
-	rows   []keyspace.Finding
+	rows   []findingRow
+	found  int             // that the filter left
+	opened map[string]bool // kinds of findings that are listed one by one
 }
+
+// findingRow is a finding, or many of one kind: the first of them stands for all.
+type findingRow struct {
+	keyspace.Finding
+	many int // 0: it is one
+}
+
+// foldFrom is how many findings of one kind are shown in one row.
+const foldFrom = 5
 
 // findingID tells findings apart.
 type findingID struct {
@@ -61,6 +72,10 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 		p.filter = filter{}
 		p.arrange(s)
 	case enter:
+		if len(p.rows) > 0 && p.rows[p.cursor.row].many > 0 {
+			p.unfold(s, p.rows[p.cursor.row].ID)
+			return nil
+		}
 		if l, ok := p.subject(s); ok {
 			s.next = showMsg{l}
 			return nil
@@ -75,7 +90,7 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 }
 
 func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
-	if len(p.rows) == 0 {
+	if len(p.rows) == 0 || p.rows[p.cursor.row].many > 0 {
 		return keyspace.Lock{}, false
 	}
 	id := p.rows[p.cursor.row].Lock
@@ -92,20 +107,13 @@ func (p *findingsPage) ask(s *state) dialog {
 		if p.filter.fault != "" {
 			return p.filter.fault, true
 		}
-		return count(len(p.rows)) + " of " + count(len(s.shown().findings)), false
+		return count(p.found) + " of " + count(len(s.shown().findings)), false
 	}
 	return d
 }
 
 func (p *findingsPage) arrange(s *state) {
-	all := s.shown().findings
-	p.rows = p.rows[:0]
-	for i := range all {
-		if p.filter.finding(&all[i]) {
-			p.rows = append(p.rows, all[i])
-		}
-	}
-	slices.SortStableFunc(p.rows, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
+	p.fold(slices.DeleteFunc(slices.Clone(s.shown().findings), func(f keyspace.Finding) bool { return !p.filter.finding(&f) }))
 	if p.moved {
 		p.cursor.follow(len(p.rows), p.key)
 	} else {
@@ -114,8 +122,47 @@ func (p *findingsPage) arrange(s *state) {
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 
+// fold makes the rows: the severest first, and those of one kind behind each other.
+func (p *findingsPage) fold(found []keyspace.Finding) {
+	p.found = len(found)
+	kinds := map[string][]keyspace.Finding{}
+	var order []keyspace.Finding // the first of each kind
+	for _, f := range found {
+		if kinds[f.ID] == nil {
+			order = append(order, f)
+		}
+		kinds[f.ID] = append(kinds[f.ID], f)
+	}
+	slices.SortStableFunc(order, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
+	p.rows = p.rows[:0]
+	for _, first := range order {
+		kind := kinds[first.ID]
+		if len(kind) >= foldFrom {
+			p.rows = append(p.rows, findingRow{first, len(kind)})
+		}
+		if len(kind) < foldFrom || p.opened[first.ID] {
+			for _, f := range kind {
+				p.rows = append(p.rows, findingRow{f, 0})
+			}
+		}
+	}
+}
+
+// unfold lists the findings of a kind one by one, or in one row again.
+func (p *findingsPage) unfold(s *state, kind string) {
+	if p.opened == nil {
+		p.opened = map[string]bool{}
+	}
+	p.opened[kind] = !p.opened[kind]
+	p.moved = true
+	p.arrange(s)
+}
+
 func (p *findingsPage) key(row int) findingID {
 	f := &p.rows[row]
+	if f.many > 0 {
+		return findingID{id: "all " + f.ID}
+	}
 	return findingID{f.ID, f.Lock, f.Server}
 }
 
@@ -146,7 +193,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	parts := []part{{style: s.theme.strong, text: several(len(found), "finding")}}
 	for v := keyspace.Critical; ; v-- {
 		if glyph, st := s.ofSeverity(v); counts[v] > 0 {
-			parts = append(parts, part{style: st, text: glyph + " " + count(counts[v]) + " " + v.String(), rank: 2})
+			parts = append(parts, part{style: st, text: glyph + " " + severities(counts[v], v), rank: 2})
 		}
 		if v == keyspace.Info {
 			break
@@ -154,7 +201,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	}
 	filtered := ""
 	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + count(len(p.rows)) + " of " + count(len(found))
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + count(p.found) + " of " + count(len(found))
 	}
 	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
 }
@@ -201,7 +248,19 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	} else {
 		l.Put(text, cursor).Put(st, glyph).Skip(text, 1)
 	}
-	l.Put(key, s.glyphs.Fit(s.about(*f), keys)).Skip(key, 4)
+	about := s.about(f.Finding)
+	if f.many > 0 {
+		sign := s.glyphs.Play
+		if p.opened[f.ID] {
+			sign = s.glyphs.Down
+		}
+		about = sign + " " + count(f.many) + " " + s.glyphs.Times + " " + f.ID
+	}
+	l.Put(key, s.glyphs.Fit(about, keys)).Skip(key, 4)
+	if f.many > 0 {
+		l.Put(text, s.glyphs.FitEnd("such as "+s.about(f.Finding)+": "+s.says(f.Lock, f.Text), max(0, l.Rest()-1)))
+		return
+	}
 	l.Put(text, s.glyphs.FitEnd(s.says(f.Lock, f.Text), max(0, l.Rest()-1)))
 }
 
@@ -232,4 +291,12 @@ func (p *findingsPage) nothing(s *state) string {
 		return "no finding matches the filter; Esc clears it"
 	}
 	return "nothing is wrong, as far as looking can tell"
+}
+
+// severities counts findings of a severity: 1 critical, 500 warnings.
+func severities(n int, v keyspace.Severity) string {
+	if v == keyspace.Warning {
+		return several(n, v.String())
+	}
+	return count(n) + " " + v.String()
 }

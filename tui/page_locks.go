@@ -235,11 +235,18 @@ func (p *locksPage) order() string {
 // or the order changes. The selection stays on its lock.
 func (p *locksPage) arrange(s *state) {
 	pic := s.shown()
+	about := map[keyspace.ID]string{}
+	if p.filter.active() {
+		for i := range pic.findings {
+			id := pic.findings[i].Lock
+			about[id] += " finding " + pic.findings[i].ID
+		}
+	}
 	p.rows = p.rows[:0]
 	for i := range pic.locks {
 		p.longest = max(p.longest, widget.Width(s.key(pic.locks[i].Key)))
 		p.owners = max(p.owners, widget.Width(lockView{&pic.locks[i], pic.snap.At, s}.owner()))
-		if p.filter.match(&pic.locks[i], pic.snap.At) {
+		if p.filter.match(&pic.locks[i], pic.snap.At, about[pic.locks[i].ID()]) {
 			p.rows = append(p.rows, i)
 		}
 	}
