@@ -23,10 +23,10 @@ type appearance struct {
 func (a *appearance) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Screen", pflag.ContinueOnError)
 	set.SortFlags = false
-	set.StringVar(&a.theme, "theme", "", "colours: `name` of "+strings.Join(tui.Themes(), ", "))
-	set.StringVar(&a.glyphs, "glyphs", "", "what to draw with: `name` of "+strings.Join(widget.GlyphSets(), ", "))
+	set.StringVar(&a.theme, "theme", "", "`name` of the colours, one of "+strings.Join(tui.Themes(), ", "))
+	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the characters to draw with, one of "+strings.Join(widget.GlyphSets(), ", "))
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two looks at the server")
-	set.BoolVar(&a.calm, "no-animation", false, "nothing moves by itself but figures")
+	set.BoolVar(&a.calm, "no-animation", false, "switch animations off")
 	set.BoolVar(&a.noMouse, "no-mouse", false, "leave the mouse to the terminal")
 	return set
 }

@@ -93,7 +93,7 @@ func (c *connection) connect(ctx context.Context, seeds []endpoint) (*target, er
 	v := &servers{connect: c.client, locate: c.locator(seeds)}
 	t := &target{
 		many:    c.mode() != "" || c.db.all,
-		fleet:   keyspace.FleetOptions{Mode: c.mode(), Votes: len(c.redlock) > 0},
+		fleet:   keyspace.FleetOptions{Mode: c.mode(), Votes: len(c.redlock) > 1},
 		servers: v,
 		timeout: c.timeout,
 		close:   v.close,
@@ -344,6 +344,9 @@ func (p *program) warn(c *connection, e endpoint) {
 	if c.given("pass") {
 		p.notes.warning("a password on the command line can be read by every user of this machine: use --askpass or REDISCLI_AUTH")
 	}
+	if len(c.redlock) == 1 {
+		p.notes.warning("--redlock is given once: the locks of one server are no Redlocks; give it once for each server")
+	}
 	if c.security.insecure {
 		p.notes.warning("--insecure: the server's certificate is not verified")
 	}
@@ -358,6 +361,18 @@ func (p *program) warn(c *connection, e endpoint) {
 func noConnection(e endpoint, err error, timeout time.Duration) *fault {
 	f := &fault{code: exitNoConnect}
 	said, fromServer := errors.AsType[redis.Error](err)
+	if asked, ok := errors.AsType[*sentinelError](err); ok {
+		f.err = asked
+		if redis.HasErrorPrefix(asked.err, "unknown command") || strings.Contains(asked.err.Error(), "unknown command") {
+			f.hint = "that is no Sentinel; the port of a Sentinel is 26379, if nobody has chosen another"
+		}
+		return f
+	}
+	if strings.HasPrefix(err.Error(), "redis: can't parse") {
+		f.err = fmt.Errorf("connect %s: what answers there does not speak the protocol of Redis", e)
+		f.hint = "is that the right port?"
+		return f
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		f.err = err
@@ -380,6 +395,8 @@ func hintFor(e endpoint, err error) string {
 		return "is the server running there? `locktop demo` needs none"
 	case certificate(err):
 		return "--cacert names the authority to trust, --sni the name on the certificate"
+	case e.tls && strings.HasPrefix(err.Error(), "no answer within"):
+		return "does the server speak TLS there? try it without --tls, or with redis://"
 	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) && !e.tls:
 		return "does the server expect TLS? try --tls or rediss://"
 	default:

@@ -86,6 +86,35 @@ func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
 	o.cannotConnect(t, "redis://"+c.Addr(), "50ms")
 }
 
+// A plain server waits for the rest of what TLS begins with.
+func TestTLSAtAPlainServerIsExplained(t *testing.T) {
+	clearEnvironment(t)
+	c := server.ForTest(t)
+	o := locktop(t, "list", "-u", "rediss://"+c.Addr(), "--timeout", "300ms")
+	o.cannotConnect(t, "rediss://"+c.Addr(), "does the server speak TLS there?")
+}
+
+func TestAPlainServerIsNoSentinel(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	o := locktop(t, "list", "--sentinel", addr)
+	want := "locktop: ask the Sentinel at " + addr + ": "
+	if o.code != exitNoConnect || !strings.HasPrefix(o.errors, want) || !strings.Contains(o.errors, "(that is no Sentinel; ") || strings.Contains(o.errors, `\x20`) {
+		t.Errorf("%+v", o)
+	}
+}
+
+// One server is no Redlock, and its locks are what they are.
+func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	send(t, addr, "SET", "lock:a", token, "PX", "60000")
+	o := locktop(t, "list", "--csv", "--redlock", "redis://"+addr)
+	if !strings.Contains(o.out, "lock:a,mutex,set-nx,") || !strings.Contains(o.errors, "--redlock is given once") {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 	clearEnvironment(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +133,7 @@ func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 		}
 	}()
 	o := locktop(t, "list", "-u", "redis://"+l.Addr().String())
-	o.cannotConnect(t, "redis://"+l.Addr().String(), "")
+	o.cannotConnect(t, "redis://"+l.Addr().String(), "does not speak the protocol of Redis (is that the right port?)")
 	if strings.Contains(o.errors, "\x1b") {
 		t.Errorf("an escape sequence of the server got through: %q", o.errors)
 	}

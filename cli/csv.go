@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"locktop/keyspace"
 	"locktop/tui/widget"
@@ -15,16 +16,25 @@ import (
 func writeCSV(w io.Writer, p picture) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "count",
-		"waiter_count", "ttl_ms", "fence", "node", "db", "findings"}}
+		"waiter_count", "ttl_ms", "fence", "node", "db", "findings", "held_ms"}}
 	for _, l := range p.Locks {
 		rows = append(rows, []string{
 			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(l)), string(l.State(p.At)),
 			cell(holderIDs(l)), strconv.Itoa(l.Count()), strconv.Itoa(l.Crowd()),
 			strconv.FormatInt(ttl(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
-			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.findings[l.ID()]),
+			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.findings[l.ID()]), heldCell(l, p.At),
 		})
 	}
 	return out.WriteAll(rows) // flushes
+}
+
+// heldCell is for how long a lock has been held; empty if that is not known.
+func heldCell(l keyspace.Lock, at time.Time) string {
+	age := l.Age(at)
+	if age == 0 {
+		return ""
+	}
+	return strconv.FormatInt(age.Milliseconds(), 10)
 }
 
 func holderIDs(l keyspace.Lock) string {

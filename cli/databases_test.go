@@ -33,7 +33,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 		{[]string{"list", "--plain"}, []string{`^lock:a \(database 0\) is held`, `^lock:a \(database 3\)`, `^lock:a \(database 11\)`}},
 		{[]string{"list", "--csv"}, []string{`^lock:a,.*,0,never`, `^lock:a,.*,3,never`, `^lock:a,.*,11,never`}},
 		{[]string{"list", "--json"}, []string{`"db":0,`, `"db":3,`, `"db":11,`}},
-		{[]string{"doctor", "--for", "1ms"}, []string{`lock:a \(database 0\) never-exp`, `lock:a \(database 3\) never-exp`, `lock:a \(database 11\) never-exp`}},
+		{[]string{"doctor", "--for", "1ms"}, []string{`lock:a \(database 0\): Held`, `lock:a \(database 3\): Held`, `lock:a \(database 11\): Held`}},
 		{[]string{"watch", "--for", "1s"}, []string{`appeared lock:a \(database 0\) by`, `lock:a \(database 3\) by`, `lock:a \(database 11\) by`}},
 		{[]string{"watch", "--for", "1s", "--events", "finding"}, []string{`finding lock:a \(database 0\), c`, `lock:a \(database 3\), c`, `lock:a \(database 11\), c`}},
 		{[]string{"watch", "--for", "1s", "--json"}, []string{`"node":"` + addr + `","db":0}`, `"node":"` + addr + `","db":3}`, `"db":11}`}},

@@ -20,7 +20,7 @@ func (p *program) demoCommand() *cobra.Command {
 	o := staging{clients: 20}
 	cmd := &cobra.Command{
 		Use:   "demo [SCENE] [flags]",
-		Short: "The screen on a Redis of its own, busy at once",
+		Short: "The screen on a built-in Redis with traffic",
 		Long: `Shows the screen on a Redis inside this program: no server is needed and none
 is touched. The locks are as the libraries leave them, taken, renewed and lost
 by a cast of owners; the clients of the Load page compete for theirs. It begins

@@ -39,7 +39,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	var o examining
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
-		Short: "What is wrong, and what cannot be seen",
+		Short: "Diagnose problems and blind spots",
 		Long: `Looks for a while, and says what is wrong with the locks, what endangers all of
 them, what this user may not do, and what cannot be seen and why. Its exit code
 is 3 if something is wrong; a server that does not answer is one of the findings.`,
@@ -57,7 +57,7 @@ is 3 if something is wrong; a server that does not answer is one of the findings
 
 func (p *program) doctor(ctx context.Context, c *connection, s *selection, o examining) error {
 	if o.duration < 0 {
-		return misuse("", "--for: a time that is over")
+		return misuse("", "--for must not be negative")
 	}
 	t, err := p.reach(ctx, c, s)
 	if err != nil {
@@ -162,10 +162,10 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	}
 	fmt.Fprintf(&out, "  followed by %s%s\n", d.snap.Follow.Mode, lagOf(d.snap.Follow))
 	chapter(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
-	for _, f := range d.findings {
-		fmt.Fprintf(&out, "  %s: %s %s\n    %s\n    %s\n", f.Severity, named(f.Lock, d.databases), f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
+	for _, group := range grouped(d.findings) {
+		d.writeGroup(&out, group)
 	}
-	chapter(&out, "Server", len(d.risks) == 0, "nothing endangers all locks")
+	chapter(&out, "Server", len(d.risks) == 0, "no server-wide risks")
 	for _, f := range d.risks {
 		fmt.Fprintf(&out, "  %s: %s\n    %s\n    %s\n", f.Severity, f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	}
@@ -177,6 +177,51 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	out.WriteString(terminalTest(coloured))
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// examplesMost is how many findings of a kind are printed for people; JSON has all.
+const examplesMost = 5
+
+// grouped puts findings of one kind and severity together, in the order in which the
+// kinds come first.
+func grouped(all []keyspace.Finding) [][]keyspace.Finding {
+	type kind struct {
+		id       string
+		severity keyspace.Severity
+	}
+	at := make(map[kind]int)
+	var groups [][]keyspace.Finding
+	for _, f := range all {
+		k := kind{f.ID, f.Severity}
+		i, known := at[k]
+		if !known {
+			i = len(groups)
+			at[k] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], f)
+	}
+	return groups
+}
+
+// writeGroup prints findings of one kind: how many there are, the first of them, and
+// what to do, once if it is the same for all.
+func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
+	first := group[0]
+	fmt.Fprintf(out, "  %s: %s: %s\n", first.Severity, first.ID, counted(len(group), "lock"))
+	same := !slices.ContainsFunc(group, func(f keyspace.Finding) bool { return f.Remedy != first.Remedy })
+	for _, f := range group[:min(len(group), examplesMost)] {
+		fmt.Fprintf(out, "    %s: %s\n", named(f.Lock, d.databases), widget.Plain(f.Text))
+		if !same {
+			fmt.Fprintf(out, "      %s\n", widget.Plain(f.Remedy))
+		}
+	}
+	if more := len(group) - examplesMost; more > 0 {
+		fmt.Fprintf(out, "    and %d more: locktop list --stuck, or locktop doctor --json\n", more)
+	}
+	if same {
+		fmt.Fprintf(out, "    %s\n", widget.Plain(first.Remedy))
+	}
 }
 
 func chapter(out *strings.Builder, title string, empty bool, nothing string) {
@@ -192,7 +237,7 @@ func nodeLine(n keyspace.Node) string {
 		return fmt.Sprintf("%s cannot be looked at: %s", n.Addr, widget.Plain(n.Trouble))
 	}
 	return fmt.Sprintf("%s: %s, %s, %d keys, %s, answers in %s, its clock minus ours %s",
-		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(n.Role), n.Keys, counted(n.Locks, "lock"), instant(n.Ping), n.Skew.Round(time.Millisecond))
+		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), n.Keys, counted(n.Locks, "lock"), instant(n.Ping), n.Skew.Round(time.Millisecond))
 }
 
 func lagOf(f keyspace.Follow) string {

@@ -22,6 +22,19 @@ const (
 	exitInterrupted = 130
 )
 
+// exitCodes explains them to people.
+const exitCodes = `  0    fine
+  1    something failed on the way; what is known was printed
+  2    a wrong command line
+  3    something is wrong with a lock: list --fail-if-stuck, doctor
+  4    there is no such lock
+  5    the lock was not as it had been seen, and nothing was done
+  6    no connection to the server
+  98   load: an overlap on a lock that should exclude it
+  99   load: a threshold was missed
+  130  interrupted
+`
+
 // fault is an error that knows its exit code and, where there is something the
 // user can do about it, a hint.
 type fault struct {

@@ -40,7 +40,7 @@ func (p *program) formatsCommand() *cobra.Command {
 	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:   "formats [flags]",
-		Short: "What is recognised",
+		Short: "List known lock formats",
 		Long: `Lists the ways of storing a lock that are recognised, in the order in which
 they are tried. A key that several are equally sure of belongs to the first.`,
 		Example: `  locktop formats

@@ -108,8 +108,8 @@ func (g glimpse) lock(key string) (keyspace.Lock, error) {
 	case !g.Complete:
 		return keyspace.Lock{}, incomplete(g.Snapshot)
 	case g.typ == "none":
-		return keyspace.Lock{}, noLock("nobody holds it, or it is called otherwise: locktop list --match", "there is no key %q", key)
+		return keyspace.Lock{}, noLock("nobody holds it, or it has another name: locktop list --match", "there is no key %q", key)
 	default:
-		return keyspace.Lock{}, noLock("--lock GLOB says that a key is a lock, whatever it holds", "%q is no lock that is known: a %s", key, g.typ)
+		return keyspace.Lock{}, noLock("--lock GLOB says that a key is a lock, whatever it holds", "%q is a %s that matches no known lock format", key, g.typ)
 	}
 }

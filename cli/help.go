@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"locktop/tui"
+	"locktop/tui/widget"
 )
 
 // section is the annotation that puts a flag under a heading of the help.
@@ -20,9 +23,16 @@ func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 		set.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{section: {set.Name()}} })
 		cmd.Flags().AddFlagSet(set)
 	}
-	if cmd.Flags().Lookup("format") != nil {
+	for name, values := range map[string]func() []string{
+		"format": formatNames, "theme": tui.Themes, "glyphs": widget.GlyphSets, "events": eventNames, "kind": kindNames,
+	} {
+		if cmd.Flags().Lookup(name) == nil {
+			continue
+		}
 		// The error would be that the flag does not exist.
-		_ = cmd.RegisterFlagCompletionFunc("format", completeFormats)
+		_ = cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return values(), cobra.ShellCompDirectiveNoFileComp
+		})
 	}
 }
 
@@ -58,6 +68,9 @@ func printUsage(out io.Writer, cmd *cobra.Command) {
 	for _, set := range sections(cmd) {
 		fmt.Fprintf(out, "\n%s:\n%s", set.Name(), set.FlagUsages())
 	}
+	if !cmd.HasParent() {
+		fmt.Fprintf(out, "\nExit codes:\n%s", exitCodes)
+	}
 	if cmd.HasExample() {
 		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
 	}
@@ -91,6 +104,9 @@ func sections(cmd *cobra.Command) []*pflag.FlagSet {
 func flagError(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if near := flagsLike(cmd, e.GetSpecifiedName()); len(near) > 0 && e.GetSpecifiedShortnames() == "" {
+			hint = "did you mean --" + strings.Join(near, ", --") + "?"
+		}
 		if e.GetSpecifiedShortnames() != "" {
 			return misuse(hint, "unknown flag -%s", e.GetSpecifiedName())
 		}
@@ -105,11 +121,21 @@ func flagError(cmd *cobra.Command, err error) error {
 	return misuse(hint, "a flag that begins neither with - and a letter nor with -- and a name")
 }
 
+// flagsLike returns the names of flags that are spelt like this one.
+func flagsLike(cmd *cobra.Command, name string) []string {
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	like := alike(name, known)
+	return like[:min(len(like), hintsMost)]
+}
+
 // typeName says what a flag takes in words of people.
 func typeName(f *pflag.Flag) string {
 	switch f.Value.Type() {
-	case "int", "uint16":
+	case "int":
 		return "number"
+	case "uint16":
+		return "number from 0 to 65535"
 	case "database":
 		return "number of a database, or all"
 	case "budget":

@@ -23,7 +23,7 @@ func (p *program) inspectCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect KEY [flags]",
-		Short: "One lock: decoded, raw, explained",
+		Short: "Explain one lock",
 		Long: `Prints all that can be seen of one lock: who holds it and who waits, what is
 wrong with it, what the server has under its keys, why it was recognised, and the
 exact command that would break it safely. Only that key is looked at.`,

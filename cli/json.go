@@ -60,6 +60,7 @@ type jsonLock struct {
 	Waiters     []jsonWaiter   `json:"waiters"`
 	WaiterCount int            `json:"waiter_count"`
 	TTLms       int64          `json:"ttl_ms"`
+	HeldMS      int64          `json:"held_ms,omitempty"` // for how long it has been held; absent: not known
 	Fence       int64          `json:"fence"`
 	Node        string         `json:"node"`
 	DB          int            `json:"db"`
@@ -158,6 +159,7 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		Waiters:     []jsonWaiter{},
 		WaiterCount: l.Crowd(),
 		TTLms:       ttl(l.Expires, at),
+		HeldMS:      l.Age(at).Milliseconds(),
 		Fence:       l.Fence,
 		Node:        text(l.Node),
 		DB:          l.DB,

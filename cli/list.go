@@ -33,19 +33,21 @@ func (p *program) listCommand() *cobra.Command {
 	var s selection
 	var o listing
 	cmd := &cobra.Command{
-		Use:   "list [flags]",
-		Short: "Every lock, once",
-		Long: `Looks through the whole keyspace once and prints every lock in it.
+		Use:   "list [GLOB...] [flags]",
+		Short: "List all locks once",
+		Long: `Looks through the whole keyspace once and prints every lock in it. With GLOB it
+prints only those whose keys are like one of them, as with --match.
 
 If a server did not answer, or was lost on the way, what the others have is
 printed all the same; stderr says which server is missing, "complete" in the JSON
 is false, and the exit code is 1.`,
 		Example: `  locktop list
   locktop list --json | jq '.locks[] | select(.ttl_ms == -1) | .key'
-  locktop list --match 'lock:*' --fail-if-stuck   # for cron: exit code 3`,
-		Args:                  noArguments,
+  locktop list 'lock:*' --fail-if-stuck           # for cron: exit code 3`,
+		Args:                  cobra.ArbitraryArgs,
 		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.match = append(s.match, args...)
 			return p.list(cmd.Context(), &c, &s, o)
 		},
 	}

@@ -46,7 +46,7 @@ func knobs() []knob {
 		{flag: "arrivals", key: "arrivals", usage: "`how` arrivals at a rate are spaced: even or poisson (default even)"},
 		{flag: "warmup", key: "warmup", usage: "`time` at the start that is left out of the figures"},
 		{flag: "duration", key: "duration", usage: "`time` to run; 0 = until interrupted (default 30s)"},
-		{flag: "kind", key: "lock.kind", usage: "`kind` of lock: " + kindNames()},
+		{flag: "kind", key: "lock.kind", usage: "`kind` of lock: " + strings.Join(kindNames(), ", ")},
 		{flag: "ttl", key: "lock.ttl", usage: "`time` to live of a lease (default 5s)"},
 		{flag: "renew", key: "lock.renew", usage: "`how` leases are renewed: on, off or {every: ttl/3, max: 4} (default on)"},
 		{flag: "wait", key: "lock.wait", usage: "`how` clients wait: notify, poll or {poll: 50ms, jitter: 0.5, tries: 20} (default notify)"},
@@ -64,12 +64,12 @@ func knobs() []knob {
 	}
 }
 
-func kindNames() string {
+func kindNames() []string {
 	var names []string
 	for _, k := range loadgen.Kinds() {
 		names = append(names, string(k))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // defaultDuration is how long a load runs that nobody gave an end.
@@ -104,7 +104,7 @@ func (p *program) loadCommand() *cobra.Command {
 	var o loading
 	cmd := &cobra.Command{
 		Use:   "load [SCENARIO|FILE] [flags]",
-		Short: "Clients that fight over locks, and a verdict",
+		Short: "Run competing clients and judge the result",
 		Long: `Lets simulated clients fight over locks and reports how it went: how long they
 waited, what it cost, and whether two were ever inside at once.
 

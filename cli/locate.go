@@ -96,6 +96,18 @@ func (c *connection) bySentinel(like endpoint) func(context.Context, *servers) (
 	}
 }
 
+// sentinelError is why a Sentinel does not say where the master is.
+type sentinelError struct {
+	addr string
+	err  error
+}
+
+func (e *sentinelError) Error() string {
+	return fmt.Sprintf("ask the Sentinel at %s: %s", e.addr, strings.TrimSpace(e.err.Error()))
+}
+
+func (e *sentinelError) Unwrap() error { return e.err }
+
 // askSentinel asks one Sentinel.
 func (c *connection) askSentinel(ctx context.Context, addr string) (string, error) {
 	o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
@@ -110,7 +122,7 @@ func (c *connection) askSentinel(ctx context.Context, addr string) (string, erro
 	case errors.Is(err, redis.Nil):
 		return "", misuse("", "the Sentinel at %s knows no master %q", addr, c.master)
 	case err != nil:
-		return "", fmt.Errorf("ask the Sentinel at %s: %w", addr, err)
+		return "", &sentinelError{addr, err}
 	}
 	if c.preferReplica {
 		if at, ok := replicaOf(ctx, sentinel, c.master); ok {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -22,6 +23,7 @@ func (p *program) manCommand() *cobra.Command {
 				return err
 			}
 			about.DisableAutoGenTag = true // it names the generator, and a date
+			about.Long = cmp.Or(about.Long, about.Short+".") + "\n\n# EXIT CODES\n\n" + strings.ReplaceAll("\n"+strings.TrimSpace(exitCodes), "\n", "\n\n") + "\n"
 			header := &doc.GenManHeader{Section: "1", Source: "locktop " + build(), Manual: "locktop"}
 			if err := doc.GenMan(about, header, p.out); err != nil {
 				return fmt.Errorf("write the manual page: %w", err)

@@ -34,7 +34,7 @@ func threeLocks() picture {
 	}
 	nightly := keyspace.Lock{
 		Key: "job:nightly", Format: "set-nx", Kind: keyspace.Mutex,
-		Holders: []keyspace.Holder{{ID: "token", Label: "cron-2", Count: 1}},
+		Holders: []keyspace.Holder{{ID: "token", Label: "cron-2", Count: 1, Since: noon.Add(-2 * time.Minute)}},
 	}
 	catalog := keyspace.Lock{
 		Key: "rw:catalog", Format: "redisson-rw", Kind: keyspace.RW, Expires: noon.Add(7500 * time.Millisecond),
@@ -49,11 +49,11 @@ func threeLocks() picture {
 }
 
 func TestTheTableHasALockALine(t *testing.T) {
-	want := `LOCK              KIND       FORMAT       OWNER                                    COUNT  WAIT  TTL    STATE  FINDINGS
-lock:orders:4711  reentrant  redisson     8743c9c0-0795-4907-87fd-6c719a6b4586:52  3      2     13.5s  held
-job:nightly       mutex      set-nx       cron-2                                   1      0     never  held   never-expires
-rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     7.5s   read
-3 locks among 1204 keys, 1 with findings
+	want := `LOCK              KIND       FORMAT       OWNER                                    COUNT  WAIT  HELD   TTL    STATE  FINDINGS
+lock:orders:4711  reentrant  redisson     8743c9c0-0795-4907-87fd-6c719a6b4586:52  3      2     ?      13.5s  held
+job:nightly       mutex      set-nx       cron-2                                   1      0     2m00s  never  held   never-expires
+rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     ?      7.5s   read
+3 locks in 1204 keys, 1 with findings
 `
 	if got := printed(t, tableOf(0), threeLocks()); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -70,6 +70,18 @@ func TestTheTableFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// One long key does not make all rows as long where nothing has to fit.
+func TestALongKeySticksOut(t *testing.T) {
+	p := threeLocks()
+	long := strings.Repeat("long:", 30)
+	p.Locks[1].Key = long
+	for line := range strings.Lines(printed(t, tableOf(0), p)) {
+		if isLong := strings.HasPrefix(line, long+"  mutex"); widget.Width(line) > 160 && !isLong {
+			t.Errorf("%d cells: %s", widget.Width(line), line)
+		}
+	}
+}
+
 func TestPlainSaysALockInASentence(t *testing.T) {
 	want := `lock:orders:4711 is held by 8743c9c0-0795-4907-87fd-6c719a6b4586:52 3 times, redisson reentrant, expires in 13.5s, 2 waiting
 job:nightly is held by cron-2, set-nx mutex, never expires, critical: It has no TTL.
@@ -81,10 +93,10 @@ rw:catalog is read by api-1:1 and api-2:7 2 times, redisson-rw rw, expires in 7.
 }
 
 func TestCSVIsWhatSpreadsheetsRead(t *testing.T) {
-	want := `key,kind,format,confidence,mode,state,holders,count,waiter_count,ttl_ms,fence,node,db,findings
-lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b4586:52,3,2,13500,0,,0,
-job:nightly,mutex,set-nx,no,,held,token,1,0,-1,0,,0,never-expires
-rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,
+	want := `key,kind,format,confidence,mode,state,holders,count,waiter_count,ttl_ms,fence,node,db,findings,held_ms
+lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b4586:52,3,2,13500,0,,0,,
+job:nightly,mutex,set-nx,no,,held,token,1,0,-1,0,,0,never-expires,120000
+rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,,
 `
 	if got := printed(t, writeCSV, threeLocks()); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

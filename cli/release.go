@@ -58,7 +58,7 @@ What is done is written down before and after, in
 $XDG_STATE_HOME/locktop/audit.jsonl or ~/.local/state/locktop/audit.jsonl; where
 that cannot be written, nothing is done.`,
 		Example: `  locktop release job:nightly --dry-run                    the command, for somebody who may
-  locktop release job:nightly --write --give-ttl 1m        the milder way
+  locktop release job:nightly --write --give-ttl 1m        the gentler way
   locktop release lock:orders:7 --write --token 5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10 --yes`,
 		Args:                  k.take,
 		DisableFlagsInUseLine: true,
@@ -95,6 +95,10 @@ func (p *program) release(ctx context.Context, c *connection, s *selection, o *r
 	}
 	if seen, err = o.chosen(seen); err != nil {
 		return err
+	}
+	if o.act() == keyspace.Expire && !seen.Expires.IsZero() {
+		return &fault{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", shortKey(key), left(seen, g.At)),
+			hint: "--give-ttl is for locks that never expire"}
 	}
 	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL, c.redisCLI()...)
 	if err != nil {
@@ -164,11 +168,11 @@ func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
 	if o.act() == keyspace.Expire {
 		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, o.giveTTL)
 	}
-	waiters := "nobody is seen to wait"
+	waiters := "no waiters visible"
 	if n := seen.Crowd(); n > 0 {
 		waiters = counted(n, "waiter") + " may get it next"
 	}
-	return fmt.Sprintf("%s is %s; its holder is not told, and still believes to hold it; %s", shortKey(seen.Key), who, waiters)
+	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", shortKey(seen.Key), who, waiters)
 }
 
 // done says what has happened.
@@ -196,7 +200,7 @@ func (p *program) confirm(o *releasing, seen keyspace.Lock, at time.Time) error 
 	if o.production {
 		yes = widget.Plain(seen.Key)
 	}
-	p.notes.ask("%s.\nGo on? %s = yes, anything else = no: ", o.consequence(seen, at), yes)
+	p.notes.ask("%s.\nType %s to confirm, anything else to cancel: ", o.consequence(seen, at), yes)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)

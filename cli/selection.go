@@ -30,7 +30,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
 	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks; locktop formats lists them")
 	set.StringArrayVar(&s.lock, "lock", nil, "keys like this `glob` are locks, whatever they hold; may be repeated")
-	set.BoolVar(&s.all, "all", false, "also what is only possibly a lock")
+	set.BoolVar(&s.all, "all", false, "include possible locks")
 	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
 	set.Var(&s.budget, "budget", "`share` of the server's time that looking may take, as 2% or full")
 	return set
@@ -152,9 +152,4 @@ func formatNames() []string {
 		names = append(names, f.Name)
 	}
 	return slices.Compact(names)
-}
-
-// completeFormats lets the shell complete --format.
-func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return formatNames(), cobra.ShellCompDirectiveNoFileComp
 }

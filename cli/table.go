@@ -28,9 +28,10 @@ func columns(p picture) []column {
 		{"DB", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0},
 		{"KIND", func(_ picture, l keyspace.Lock) string { return string(l.Kind) }, 0},
 		{"FORMAT", func(_ picture, l keyspace.Lock) string { return l.Format }, 0},
-		{"OWNER", func(_ picture, l keyspace.Lock) string { return owner(l) }, 12},
+		{"OWNER", func(_ picture, l keyspace.Lock) string { return owner(l) }, 9},
 		{"COUNT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
 		{"WAIT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Crowd()) }, 0},
+		{"HELD", func(p picture, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0},
 		{"TTL", func(p picture, l keyspace.Lock) string { return left(l, p.At) }, 0},
 		{"STATE", func(p picture, l keyspace.Lock) string { return string(l.State(p.At)) }, 0},
 		{"FINDINGS", func(p picture, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},
@@ -40,6 +41,10 @@ func columns(p picture) []column {
 	}
 	return all
 }
+
+// longestPadded is how wide the column of keys is where it need not fit anything;
+// longer keys stick out.
+const longestPadded = 40
 
 // writeTable prints one lock a line under headings, no line wider than width if
 // it can be helped; 0 is as wide as it takes.
@@ -57,11 +62,17 @@ func writeTable(w io.Writer, p picture, width int) error {
 		rows = append(rows, row)
 	}
 
-	widths := narrow(cols, natural(rows), width)
+	wide := natural(rows)
+	if width == 0 { // nobody looks at it: one long key does not make all rows as long
+		wide[0] = min(wide[0], longestPadded)
+	}
+	widths := narrow(cols, wide, width)
 	var out strings.Builder
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = widget.Fit(cell, widths[i])
+			if width > 0 || i > 0 || widget.Width(cell) <= widths[i] {
+				row[i] = widget.Fit(cell, widths[i])
+			}
 		}
 		out.WriteString(strings.TrimRight(strings.Join(row, "  "), " "))
 		out.WriteByte('\n')
@@ -73,7 +84,7 @@ func writeTable(w io.Writer, p picture, width int) error {
 
 // total is the line under the table.
 func total(p picture) string {
-	s := fmt.Sprintf("%s among %s", counted(len(p.Locks), "lock"), counted(int(p.Cost.Scanned), "key"))
+	s := fmt.Sprintf("%s in %s", counted(len(p.Locks), "lock"), counted(int(p.Cost.Scanned), "key"))
 	if n := p.troubled(); n > 0 {
 		s += fmt.Sprintf(", %d with findings", n)
 	}

@@ -38,8 +38,10 @@ func (p *program) watchCommand() *cobra.Command {
 	var o watching
 	cmd := &cobra.Command{
 		Use:   "watch [flags]",
-		Short: "What happens to the locks, as it happens",
-		Long: `Prints what happens to the locks, one event a line, until it is interrupted.
+		Short: "Print changes of locks as they happen",
+		Long: `Prints what happens to the locks, one event a line, until it is interrupted. Of
+a lock that changes several times within a few milliseconds only the last change
+may be printed.
 
 The server tells which keys have changed, where it can (Redis 6 and later); an
 event is printed some milliseconds after it happens. Where it cannot, locktop
@@ -187,7 +189,7 @@ func (o *watching) check() error {
 		return misuse("", "--json and --plain exclude each other")
 	}
 	if o.duration < 0 {
-		return misuse("", "--for: a time that is over")
+		return misuse("", "--for must not be negative")
 	}
 	return nil
 }

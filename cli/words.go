@@ -95,6 +95,18 @@ func left(l keyspace.Lock, at time.Time) string {
 	}
 }
 
+// heldSpan is for how long a lock has been held; "?" if its token does not tell.
+func heldSpan(l keyspace.Lock, at time.Time) string {
+	switch age := l.Age(at); {
+	case len(l.Holders) == 0:
+		return "-"
+	case age == 0:
+		return "?"
+	default:
+		return span(age)
+	}
+}
+
 // span is a duration with as much precision as means something at its size.
 func span(d time.Duration) string {
 	switch {
