@@ -2,6 +2,7 @@ package tui
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +69,15 @@ func (f filter) event(e *keyspace.Event) bool {
 	}
 	found := f.in(string(e.Kind)) || f.in(widget.Plain(e.Lock.Key)) || f.in(e.Lock.Format) ||
 		f.in(widget.Plain(e.Holder.Name())) || f.in(widget.Plain(e.Waiter.ID))
+	return found != f.invert
+}
+
+// lane picks lanes of the timeline by their lock and by those who held it.
+func (f filter) lane(key string, n *lane) bool {
+	if !f.active() {
+		return true
+	}
+	found := f.in(widget.Plain(key)) || n != nil && slices.ContainsFunc(n.stretches, func(x stretch) bool { return f.in(widget.Plain(x.name)) })
 	return found != f.invert
 }
 

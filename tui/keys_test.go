@@ -129,6 +129,11 @@ func stories() []story {
 		{onTimeline, "right", func(d *driver) {
 			d.press("left", "left", "right").want("ending 15 s ago").press("right").want("ending now")
 		}},
+		{onTimeline, "/", func(d *driver) {
+			d.want("8 lanes").press("/").enter("api-9").want("1 of 8").press("enter").want("1 of 8 lanes /api-9", "rw:catalog").wantNot("job:nightly")
+			d.press("/").press("ctrl+u").enter("!rw:").want("6 of 8").press("enter").want("job:nightly").wantNot("rw:index")
+			d.press("esc").want("rw:index", "8 lanes").press("esc").want("nothing to leave")
+		}},
 		{onTimeline, "[", func(d *driver) { d.press("[").want("no violation before this time") }},
 		{onTimeline, "]", func(d *driver) { d.press("]").want("no violation after this time") }},
 

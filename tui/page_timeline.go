@@ -16,6 +16,8 @@ import (
 type timelinePage struct {
 	cursor cursor[keyspace.ID]
 	lanes  []keyspace.ID
+	all    int // lanes, with those that the filter leaves out
+	filter filter
 	zoom   int           // index into zooms
 	back   time.Duration // how far the right edge is in the past
 
@@ -67,6 +69,8 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		p.jump(s, -1)
 	case nextFault:
 		p.jump(s, 1)
+	case search:
+		s.dialog = p.ask(s)
 	case enter:
 		if len(p.lanes) > 0 {
 			s.next = showMsg{p.shown(s)}
@@ -74,10 +78,15 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		}
 		s.refuse("no lock to open")
 	case back:
-		if p.back == 0 {
-			s.refuse("nothing to leave: this is now")
+		switch {
+		case p.back > 0:
+			p.back = 0
+		case p.filter.text != "":
+			p.filter = filter{}
+			p.arrange(s)
+		default:
+			s.refuse("nothing to leave: this is now, without a filter")
 		}
-		p.back = 0
 	}
 	return nil
 }
@@ -164,8 +173,26 @@ func (p *timelinePage) arrange(s *state) {
 	slices.SortFunc(p.lanes, func(a, b keyspace.ID) int {
 		return cmp.Or(exact(a)-exact(b), byNumber(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
 	})
+	p.all = len(p.lanes)
+	p.lanes = slices.DeleteFunc(p.lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.chronicle.of(id)) })
 	p.cursor.follow(len(p.lanes), p.key)
 	p.cursor.reveal(len(p.lanes), p.height(s))
+}
+
+// ask opens the filter for typing.
+func (p *timelinePage) ask(s *state) dialog {
+	d := newPrompt("/", p.filter.text)
+	d.typed = func(text string) {
+		p.filter = parseFilter(text)
+		p.arrange(s)
+	}
+	d.note = func(string) (string, bool) {
+		if p.filter.fault != "" {
+			return p.filter.fault, true
+		}
+		return count(len(p.lanes)) + " of " + count(p.all), false
+	}
+	return d
 }
 
 // byNumber compares names as people count: load:2 is before load:10.
@@ -226,10 +253,14 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	if p.back > 0 {
 		edge = "ending " + span(p.back) + " ago"
 	}
+	lanes := several(p.all, "lane")
+	if p.filter.active() {
+		lanes = count(len(p.lanes)) + " of " + lanes + " /" + widget.Plain(p.filter.text)
+	}
 	spread(l, g, []part{
 		{style: t.strong, text: span(p.span())},
 		{style: t.text, text: edge},
-		{style: t.text, text: several(len(p.lanes), "lane"), rank: 2},
+		{style: t.text, text: lanes, rank: 2},
 		{style: t.dim, text: p.source(s), rank: 4},
 	}, []part{judged})
 }
@@ -247,7 +278,11 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 	v := p.window(s, w-margin-names-2)
 	lines := []string{p.axis(s, w, names, v)}
 	if len(p.lanes) == 0 {
-		lines = append(lines, s.paragraph(w, "", "no lock has been held yet")...)
+		empty := "no lock has been held yet"
+		if p.all > 0 {
+			empty = "no lane matches the filter; Esc shows all"
+		}
+		lines = append(lines, s.paragraph(w, "", empty)...)
 	}
 	n := min(p.height(s), h-1)
 	for i := range max(0, min(n, len(p.lanes)-p.cursor.top)) {
