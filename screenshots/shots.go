@@ -43,7 +43,7 @@ func shots() []shot {
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
-				{keys: []string{"Enter"}, until: `(?s)stored as.*half within.*newest first.*(renewed|released|expired).*(acquired|appeared)`},
+				{keys: []string{"Enter"}, until: `(?s)stored as.*p50.*newest first.*(renewed|released|expired).*(acquired|appeared)`},
 			},
 		},
 		{

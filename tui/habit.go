@@ -16,7 +16,7 @@ func (s *state) usually(id keyspace.ID, w int) []string {
 	if len(r.Ended) == 0 && r.Renewed == 0 {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, "while we looked", s.ends(r))}
+	lines := []string{s.ruleOf(w, "since start", s.ends(r))}
 	if r.HoldTimes.Total > 0 {
 		lines = append(lines, s.scatter("held", &r.HoldTimes, w))
 	}
@@ -78,8 +78,8 @@ func (s *state) scatter(label string, h *keyspace.Histogram, w int) string {
 func (s *state) lengths(h *keyspace.Histogram) string {
 	return s.sentence(
 		count(int64(h.Total))+s.glyphs.Times,
-		"half within "+span(h.Quantile(0.5)),
-		"99 of 100 within "+span(h.Quantile(0.99)),
+		"p50 "+span(h.Quantile(0.5)),
+		"p99 "+span(h.Quantile(0.99)),
 		"longest "+span(h.Longest),
 	)
 }

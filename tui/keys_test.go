@@ -76,7 +76,7 @@ func stories() []story {
 		{onLocks, "esc", func(d *driver) {
 			d.press("/").enter("rw").press("enter", " ").want("PAUSED", "2 of 8")
 			d.press("esc").want("2 of 8").wantNot("PAUSED").press("esc").wantNot("2 of 8")
-			d.press("esc").want("nothing to go back from")
+			d.press("esc").want("nothing to leave")
 		}},
 
 		{onLocks, "enter", func(d *driver) {

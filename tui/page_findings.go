@@ -67,7 +67,7 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 		s.dialog = p.ask(s)
 	case back:
 		if p.filter.text == "" {
-			s.refuse("nothing to go back from: no pause, no filter")
+			s.refuse("nothing to leave: no pause, no filter")
 		}
 		p.filter = filter{}
 		p.arrange(s)

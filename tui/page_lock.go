@@ -273,7 +273,7 @@ func (p *lockPage) happened(s *state, w int) []string {
 		lines = append(lines, l.String())
 	}
 	if len(lines) == 1 {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "none while we looked").String())
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "none since start").String())
 	}
 	return append(lines, strings.Repeat(" ", w))
 }

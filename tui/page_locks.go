@@ -173,7 +173,7 @@ func (p *locksPage) goBack(s *state) {
 	case len(p.tags) > 0:
 		p.tags = map[keyspace.ID]bool{}
 	default:
-		s.refuse("nothing to go back from: no pause, no filter, no tags")
+		s.refuse("nothing to leave: no pause, no filter, no tags")
 		return
 	}
 	p.arrange(s)

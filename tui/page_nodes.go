@@ -51,7 +51,7 @@ func (p *nodesPage) act(s *state, a action) tea.Cmd {
 	case nodeEmpty:
 		return p.strike(s, loadgen.Fault{Kind: loadgen.RestartEmpty, For: time.Second})
 	case back:
-		s.refuse("nothing to go back from: no pause")
+		s.refuse("nothing to leave: no pause")
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestTheLockPageTellsHowLongItIsHeld(t *testing.T) {
 	w := world()
 	w.Source = v
 	drive(t, w, func(d *driver) {
-		d.size(100, 60).press("/").enter("sku9").press("enter", "enter").wantNot("while we looked ──")
+		d.size(100, 60).press("/").enter("sku9").press("enter", "enter").wantNot("since start ──")
 		held := v.locks
 		for range 3 {
 			v.set(func(v *server) { v.locks = held[:3] })
@@ -72,7 +72,7 @@ func TestTheLockPageTellsHowLongItIsHeld(t *testing.T) {
 			})
 			d.wait(4 * beat)
 		}
-		d.want("while we looked", "held", "free", "half within", "owners", "9f3c2b1a ×3")
+		d.want("since start", "held", "free", "p50", "owners", "9f3c2b1a ×3")
 	})
 }
 
