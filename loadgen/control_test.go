@@ -323,3 +323,37 @@ func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
 		}
 	})
 }
+
+func TestAStageChangesClientsAndRateOrLeavesThemAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 2, Rate: 1, Stages: []Stage{
+			{For: 10 * time.Second}, {For: 10 * time.Second, Clients: 6}, {For: 10 * time.Second, Rate: 9},
+		}})
+		time.Sleep(time.Millisecond)
+		for i, want := range []struct {
+			clients  int
+			arrivals int64
+		}{{2, 10}, {6, 10}, {6, 90}} {
+			before := r.Metrics().Arrivals
+			time.Sleep(9 * time.Second)
+			m := r.Metrics()
+			time.Sleep(time.Second)
+			if came := r.Metrics().Arrivals - before; m.Clients != want.clients || came < want.arrivals-2 || came > want.arrivals+2 {
+				t.Errorf("stage %d: %d clients and %d arrivals, want %+v", i+1, m.Clients, came, want)
+			}
+		}
+		<-r.Done()
+	})
+}
+
+func TestTheReportSaysWhatWasNotReleased(t *testing.T) {
+	for unclean, want := range map[string]bool{"": false, "server is gone": true} {
+		var text strings.Builder
+		if err := (Report{Unclean: unclean}).WriteText(&text, func(s string) string { return s }); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(text.String(), "not released: "+unclean); got != want {
+			t.Errorf("%q: told %v in\n%s", unclean, got, text.String())
+		}
+	}
+}

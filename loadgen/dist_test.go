@@ -76,3 +76,11 @@ func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 		t.Errorf("%d of %d above three times the mean, want about 4979", above, n)
 	}
 }
+
+func TestAShareIsWrittenAsAPercentage(t *testing.T) {
+	for share, want := range map[float64]string{0: "0%", 0.07: "7%", 0.5: "50%", 1: "100%", 0.125: "12.5%", 1.0 / 3: "0.3333333333333333"} {
+		if got := percent(share); got != want {
+			t.Errorf("%g is %s, want %s", share, got, want)
+		}
+	}
+}

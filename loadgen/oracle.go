@@ -125,7 +125,6 @@ func newOracle(names []string, patience time.Duration) *oracle {
 	}
 	for i := range o.sections {
 		o.sections[i].name = names[i]
-		o.sections[i].last = -1
 	}
 	return o
 }

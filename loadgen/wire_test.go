@@ -102,17 +102,30 @@ func TestRequestsPassWhereOnlyRepliesAreCut(t *testing.T) {
 }
 
 func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, near, far := across(t)
-		w.cut(0, true)
-		near.SetReadDeadline(time.Now().Add(time.Second))
-		go io.WriteString(far, "reply")
-		began := time.Now()
-		_, err := near.Read(make([]byte, 10))
-		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
-	})
+	for _, replies := range []string{"reply", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			w, near, far := across(t)
+			w.cut(0, true)
+			near.SetReadDeadline(time.Now().Add(time.Second))
+			if replies != "" {
+				go io.WriteString(far, replies)
+			}
+			began := time.Now()
+			_, err := near.Read(make([]byte, 10))
+			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+			w.heal(0) // and is told of it once only
+			near.SetReadDeadline(time.Time{})
+			if replies == "" {
+				go io.WriteString(far, "reply")
+			}
+			got := make([]byte, 5)
+			if _, err := io.ReadFull(near, got); err != nil || string(got) != "reply" {
+				t.Errorf("%q, %v after the wire has healed", got, err)
+			}
+		})
+	}
 }
 
 // A client that gives up on a reply may read on, and finds it in its place: one
