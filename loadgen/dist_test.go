@@ -84,3 +84,32 @@ func TestAShareIsWrittenAsAPercentage(t *testing.T) {
 		}
 	}
 }
+
+// With a skew of 0 the first key of a hotspot is the one that nobody wants, unless it is
+// the only one.
+func TestAHotspotIsTheFirstKey(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		skew float64
+		want []int
+	}{{1, 0, []int{1000}}, {2, 0, []int{0, 1000}}, {2, 1, []int{1000, 0}}, {3, 0.5, []int{500, 250, 250}}} {
+		random, picker := rand.New(rand.NewPCG(1, 2)), newPicker(Keys{Pick: PickHotspot, N: c.n, Skew: c.skew})
+		got := make([]int, c.n)
+		for range 1000 {
+			got[picker.pick(random)]++
+		}
+		for i, want := range c.want {
+			if diff := got[i] - want; diff < -100 || diff > 100 {
+				t.Errorf("%d keys with skew %g: got %v, want about %v", c.n, c.skew, got, c.want)
+			}
+		}
+	}
+}
+
+func TestAnEventOfNoClientHasNoOwner(t *testing.T) {
+	for client, want := range map[int]string{0: "", 1: "client-1", 30: "client-30"} {
+		if got := (Event{Client: client}).Owner(); got != want {
+			t.Errorf("the owner of client %d is %q, want %q", client, got, want)
+		}
+	}
+}
