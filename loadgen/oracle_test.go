@@ -248,3 +248,15 @@ func BenchmarkOracleWithThousandInside(b *testing.B) {
 		o.leave(o.enter(0, party{}, always{}, time.Now()), time.Now())
 	}
 }
+
+// Every violation is passed on. Only the first of a kind are kept with their evidence.
+func TestTheOracleReportsEveryViolation(t *testing.T) {
+	o, reported := newOracle([]string{"k"}, time.Second), 0
+	o.report = func(Evidence) { reported++ }
+	for range maxEvidence + 5 {
+		o.keep(Evidence{Violation: Overlapped, Key: "k"})
+	}
+	if reported != maxEvidence+5 || len(o.evidence[Overlapped]) != maxEvidence {
+		t.Errorf("%d were reported, %d are kept", reported, len(o.evidence[Overlapped]))
+	}
+}

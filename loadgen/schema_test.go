@@ -225,6 +225,15 @@ func TestOutputsAgree(t *testing.T) {
 			last = n
 		}
 	}
+	for range 2 {
+		var hgrm strings.Builder
+		if err := r.WriteHistogram(&hgrm); err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("Total count    = %12d]", m.Wait.Count); !strings.Contains(hgrm.String(), want) {
+			t.Errorf("no %q in\n%s", want, hgrm.String())
+		}
+	}
 	for _, name := range []string{"release.p99", "service.p99", "hand-off.p50", "handoff.p50", "timed-out.count", "timeouts.count", "timed_out.rate"} {
 		if _, err := ParseThreshold(name + " >= 0"); err != nil && !strings.Contains(err.Error(), "is no time") {
 			t.Errorf("%s: %v", name, err)
