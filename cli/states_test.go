@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	googleuuid "github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"locktop/keyspace"
@@ -284,7 +285,11 @@ func random(shape string) string {
 	case "uuid4hex":
 		return strings.ReplaceAll(uuid("4"), "-", "")
 	case "uuid1hex":
-		return "8a1c2e4ec5f411f0a1b2" + digits(12)
+		id, err := googleuuid.NewUUID() // of now: old ones are taken for digests
+		if err != nil {
+			return ""
+		}
+		return hex.EncodeToString(id[:])
 	case "sidekiq_jid":
 		return digits(24)
 	case "sha256", "hex64":

@@ -636,7 +636,7 @@ func (w *simulated) breakFences(end context.Context, lasting time.Duration) {
 	ctx, rdb := context.Background(), w.servers[0]
 	before := map[string]string{}
 	for _, key := range rdb.Keys(ctx, "*fence").Val() {
-		before[key] = rdb.GetSet(ctx, key, "broken").Val()
+		before[key] = rdb.SetArgs(ctx, key, "broken", redis.SetArgs{Get: true}).Val()
 	}
 	sleep(end, lasting)
 	for key, value := range before {
