@@ -35,7 +35,7 @@ func TestTheScreenRunsALoadOnAServerOfOnesOwn(t *testing.T) {
 		}
 		term.want("● running", "20 clients", "0 overlaps: the lock held")
 		term.press("f").want("Inject a fault").press("c").want("dies without releasing load:", "1 dead")
-		term.press("1").want("load client-", "lock:mine")
+		term.press("1").want("load c", "lock:mine")
 		term.quit()
 		if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) != 1 || keys[0] != "lock:mine" {
 			t.Errorf("%q: the server is left with %q", flags, keys)
