@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/charmbracelet/x/term"
 
 	"locktop/keyspace"
+	"locktop/keyspace/formats"
 	"locktop/tui/widget"
 )
 
@@ -30,7 +32,7 @@ func columns(p picture) []column {
 		{"FORMAT", func(_ picture, l keyspace.Lock) string { return l.Format }, 0},
 		{"OWNER", func(_ picture, l keyspace.Lock) string { return owner(l) }, 9},
 		{"COUNT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
-		{"WAIT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Crowd()) }, 0},
+		{"WAIT", func(_ picture, l keyspace.Lock) string { return waiting(l) }, 0},
 		{"HELD", func(p picture, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0},
 		{"TTL", func(p picture, l keyspace.Lock) string { return left(l, p.At) }, 0},
 		{"STATE", func(p picture, l keyspace.Lock) string { return string(l.State(p.At)) }, 0},
@@ -40,6 +42,23 @@ func columns(p picture) []column {
 		all = slices.Delete(all, 1, 2)
 	}
 	return all
+}
+
+// showWaiters has the names of the formats that show who waits.
+var showWaiters = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	for _, f := range formats.All() {
+		names[f.Name] = f.Waits
+	}
+	return names
+})
+
+// waiting is the number of clients that wait, "?" where the format does not show them.
+func waiting(l keyspace.Lock) string {
+	if l.Crowd() == 0 && !showWaiters()[l.Format] {
+		return "?"
+	}
+	return strconv.Itoa(l.Crowd())
 }
 
 // longestPadded is how wide the column of keys is where it need not fit anything;
