@@ -146,7 +146,7 @@ func (l *Lock) read(n *yaml.Node) error {
 	}
 	return mapping(n, "lock", []field{
 		{"kind", word(&l.Kind)},
-		{"ttl", duration(&l.TTL)},
+		{"ttl", lasting(&l.TTL)},
 		{"renew", l.Renew.read},
 		{"wait", l.Wait.read},
 		{"fence", func(n *yaml.Node) error { return wrong(n, n.Decode(&l.Fence), "true or false") }},
@@ -414,6 +414,16 @@ func duration(to *time.Duration) func(*yaml.Node) error {
 		v, err := time.ParseDuration(n.Value)
 		*to = v
 		return wrong(n, err, "a time like 500ms or 2m")
+	}
+}
+
+// lasting reads a time for which zero makes no sense: it would mean the default.
+func lasting(to *time.Duration) func(*yaml.Node) error {
+	return func(n *yaml.Node) error {
+		if err := duration(to)(n); err != nil || *to > 0 {
+			return err
+		}
+		return fmt.Errorf("line %d: %s is too short; write a time like 500ms or 2m", n.Line, n.Value)
 	}
 }
 

@@ -120,6 +120,7 @@ func TestAWrongFileIsToldByLineAndKeyAndWhatWouldBeRight(t *testing.T) {
 		{"name: a\n--- [", "line 2: did not find expected"},
 		{"hold: &h 5ms\nthink: *h", "line 2: *h: a scenario has no aliases; write the value again"},
 		{"lock: &l {kind: mutex}\nkeys:\n  <<: *l", "line 3: *l: a scenario has no aliases"},
+		{"lock: {ttl: 0s}", "line 1: lock: ttl: 0s is too short; write a time like 500ms or 2m"},
 		{"clients: 0", "line 1: clients: 0 is too few; write at least 1"},
 		{"keys: 0", "line 1: keys: 0 is too few; write at least 1"},
 		{"keys: {n: -1}", "line 1: keys: n: -1 is too few; write at least 1"},
