@@ -24,6 +24,23 @@ type filter struct {
 	fault  string // why the expression cannot be read, "" if it can
 }
 
+// prompt opens the filter for typing. It calls changed after each change, and shows
+// what found returns, or what is wrong with the filter.
+func (f *filter) prompt(changed func(), found func() string) *prompt {
+	d := newPrompt("/", f.text)
+	d.typed = func(text string) {
+		*f = parseFilter(text)
+		changed()
+	}
+	d.note = func(string) (string, bool) {
+		if f.fault != "" {
+			return f.fault, true
+		}
+		return found(), false
+	}
+	return d
+}
+
 // parseFilter reads what was typed. A filter with a fault matches everything.
 func parseFilter(text string) filter {
 	f := filter{text: text}

@@ -63,18 +63,7 @@ func (p *eventsPage) subject(s *state) (keyspace.Lock, bool) {
 }
 
 func (p *eventsPage) ask(s *state) dialog {
-	d := newPrompt("/", p.filter.text)
-	d.typed = func(text string) {
-		p.filter = parseFilter(text)
-		p.arrange(s)
-	}
-	d.note = func(string) (string, bool) {
-		if p.filter.fault != "" {
-			return p.filter.fault, true
-		}
-		return count(len(p.rows)) + " of " + count(len(s.past())), false
-	}
-	return d
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return count(len(p.rows)) + " of " + count(len(s.past())) })
 }
 
 // arrange works out the rows anew. While the first row is selected, it stays

@@ -98,18 +98,7 @@ func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
 }
 
 func (p *findingsPage) ask(s *state) dialog {
-	d := newPrompt("/", p.filter.text)
-	d.typed = func(text string) {
-		p.filter = parseFilter(text)
-		p.arrange(s)
-	}
-	d.note = func(string) (string, bool) {
-		if p.filter.fault != "" {
-			return p.filter.fault, true
-		}
-		return count(p.found) + " of " + count(len(s.shown().findings)), false
-	}
-	return d
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return count(p.found) + " of " + count(len(s.shown().findings)) })
 }
 
 func (p *findingsPage) arrange(s *state) {

@@ -181,21 +181,13 @@ func (p *locksPage) goBack(s *state) {
 
 // ask opens the filter for typing. It works with every letter.
 func (p *locksPage) ask(s *state) {
-	d := newPrompt("/", p.filter.text)
-	d.typed = func(text string) {
-		p.filter = parseFilter(text)
+	d := p.filter.prompt(func() {
 		p.arrange(s)
 		if p.gone && len(p.rows) > 0 { // what the filter finds is wanted more than a lock that is gone
 			p.choose(s, 0)
 			p.reveal(s)
 		}
-	}
-	d.note = func(string) (string, bool) {
-		if p.filter.fault != "" {
-			return p.filter.fault, true
-		}
-		return p.found(s), false
-	}
+	}, func() string { return p.found(s) })
 	d.finish = func(string) tea.Cmd {
 		p.moved = p.moved || len(p.rows) > 0 // the lock that was found stays selected without the filter
 		return nil

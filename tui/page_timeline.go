@@ -181,18 +181,7 @@ func (p *timelinePage) arrange(s *state) {
 
 // ask opens the filter for typing.
 func (p *timelinePage) ask(s *state) dialog {
-	d := newPrompt("/", p.filter.text)
-	d.typed = func(text string) {
-		p.filter = parseFilter(text)
-		p.arrange(s)
-	}
-	d.note = func(string) (string, bool) {
-		if p.filter.fault != "" {
-			return p.filter.fault, true
-		}
-		return count(len(p.lanes)) + " of " + count(p.all), false
-	}
-	return d
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return count(len(p.lanes)) + " of " + count(p.all) })
 }
 
 // byNumber compares names as people count: load:2 is before load:10.
