@@ -135,6 +135,7 @@ func (p *lockPage) now(v lockView, w int) []string {
 	}
 	lines = append(lines, v.timeLeft(w))
 	lines = append(lines, v.holders(w, holdersListed, 3)...)
+	lines = append(lines, v.owners(w)...)
 	lines = append(lines, v.queue(w)...)
 	lines = append(lines, s.items(w, "so far", s.theme.text, v.story(), 3)...)
 	for i, why := range v.Why {

@@ -1,0 +1,81 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+
+	"locktop/keyspace"
+)
+
+// ownership is what one owner has to do with beside a lock that it holds.
+type ownership struct {
+	holds []string // keys of other locks
+	waits []string // keys that it waits for, with their holders
+	stuck bool     // it waits for a client that waits for it
+}
+
+// namesListed is how many keys of an owner are listed.
+const namesListed = 6
+
+// elsewhere finds the other locks that a holder of a lock has, or waits for. Libraries
+// that make a new token for each hold cannot be followed from lock to lock.
+func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
+	s := v.state
+	locks := s.shown().locks
+	for i := range locks {
+		other := &locks[i]
+		if other.Key == v.Key && other.ID() == v.ID() {
+			continue
+		}
+		if slices.ContainsFunc(other.Holders, func(theirs keyspace.Holder) bool { return theirs.Name() == h.Name() }) {
+			o.holds = append(o.holds, s.key(other.Key))
+		}
+		if !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
+			continue
+		}
+		text := s.key(other.Key)
+		for j := range other.Holders {
+			theirs := &other.Holders[j]
+			if j == 0 {
+				text += ", which " + s.who(theirs.Name()) + " holds"
+			}
+			o.stuck = o.stuck || slices.ContainsFunc(v.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, theirs) })
+		}
+		o.waits = append(o.waits, text)
+	}
+	return o
+}
+
+// waitsAs reports whether a waiter is the same client as a holder: by what the library
+// stores of both, or by the label that a token of package lock begins with.
+func waitsAs(w keyspace.Waiter, h *keyspace.Holder) bool {
+	return w.ID == h.ID || h.Label != "" && strings.HasPrefix(w.ID, h.Label+"~")
+}
+
+// owners says what the first holders have beside the lock, and what they wait for.
+func (v lockView) owners(w int) []string {
+	s := v.state
+	var lines []string
+	for i := range v.Holders[:min(len(v.Holders), 3)] {
+		h := &v.Holders[i]
+		o := v.elsewhere(h)
+		if len(o.holds) > 0 {
+			lines = append(lines, s.items(w, "owner", s.theme.text, s.who(h.Name())+" also holds "+listed(o.holds), 2)...)
+		}
+		if len(o.waits) > 0 {
+			lines = append(lines, s.items(w, "owner", s.theme.warn, s.who(h.Name())+" waits for "+listed(o.waits), 2)...)
+		}
+		if o.stuck {
+			lines = append(lines, s.items(w, "deadlock", s.theme.bad, "each of the two waits for the other", 1)...)
+		}
+	}
+	return lines
+}
+
+// listed joins the first of some names.
+func listed(names []string) string {
+	if more := len(names) - namesListed; more > 0 {
+		return strings.Join(names[:namesListed], ", ") + " and " + count(more) + " more"
+	}
+	return strings.Join(names, ", ")
+}

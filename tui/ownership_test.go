@@ -1,0 +1,44 @@
+package tui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// The page of a lock tells what its holder has beside it, and whom it waits for.
+func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
+	pay := keyspace.Holder{ID: "pay-5~0f6a", Label: "pay-5", Count: 1}
+	ship := keyspace.Holder{ID: "8743c9c0:7", Count: 1}
+	w := world()
+	locks := []keyspace.Lock{
+		{Key: "lock:a", Format: "locktop", Holders: []keyspace.Holder{pay}, Waiters: []keyspace.Waiter{{ID: ship.ID}}},
+		{Key: "lock:b", Format: "redisson", Holders: []keyspace.Holder{ship}, Waiters: []keyspace.Waiter{{ID: "pay-5~77aa"}, {ID: "pay-55~1"}}},
+		{Key: "lock:c", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-5~beef", Label: "pay-5", Count: 1}}},
+		{Key: "lock:d", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-55~1", Label: "pay-55", Count: 1}}},
+	}
+	for i := range locks {
+		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
+	}
+	w.Source = &server{locks: locks}
+	drive(t, w, func(d *driver) {
+		d.size(100, 50).wait(2*beat).press("/").enter("lock:a").press("enter", "enter")
+		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "each of the two waits for the other")
+		d.press("esc", "esc", "/").enter("lock:c").press("enter", "enter")
+		d.want("pay-5 also holds lock:a", "pay-5 waits for lock:b").wantNot("each of the two")
+		d.press("esc", "esc", "/").enter("lock:d").press("enter", "enter")
+		d.want("pay-55 waits for lock:b").wantNot("also holds")
+	})
+}
+
+func TestALongListOfKeysIsCut(t *testing.T) {
+	var keys []string
+	for i := range 9 {
+		keys = append(keys, fmt.Sprint("k", i))
+	}
+	if got := listed(keys); got != "k0, k1, k2, k3, k4, k5 and 3 more" {
+		t.Error(got)
+	}
+}
