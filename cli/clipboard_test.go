@@ -13,9 +13,7 @@ import (
 // like a program in it.
 func inTmux(t *testing.T) (tmux func(args ...string) string) {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("needs tmux: apt-get install tmux")
-	}
+	needTmux(t)
 	dir, err := os.MkdirTemp("", "locktop") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/server"
 )
 
 // terminal is a terminal in which somebody uses locktop: a tmux of its own.
@@ -17,13 +19,22 @@ type terminal struct {
 	pressed int // keys, so far, without those that were typed into a prompt
 }
 
+// needTmux skips a test without tmux. Where nothing real may be skipped, the test fails.
+func needTmux(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		if os.Getenv(server.RequireRedis) != "" {
+			t.Fatal(err)
+		}
+		t.Skip("needs tmux: apt-get install tmux, brew install tmux")
+	}
+}
+
 // openTerminal runs locktop in a terminal of w columns and h lines, until the
 // test is over. Without tmux the test is skipped.
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("needs tmux: apt-get install tmux")
-	}
+	needTmux(t)
 	program, err := exec.LookPath("locktop")
 	if err != nil {
 		t.Fatal(err)
