@@ -108,7 +108,7 @@ func keysOf(doc jsonDocument) []string {
 func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 20)
 	to := c.Nodes()[2]
-	c.HalfMoveForTest(t, 0, to, 5)
+	c.HalfMigrationForTest(t, 0, to, 5)
 	doc, got := c.list(t)
 	keys := keysOf(doc)
 	if unique := slices.Compact(slices.Clone(keys)); len(keys) != 32 || len(unique) != 32 {
@@ -151,7 +151,7 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 0)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	c.HalfMoveForTest(t, 0, c.Nodes()[2], 5)
+	c.HalfMigrationForTest(t, 0, c.Nodes()[2], 5)
 	for i := range 12 {
 		got := c.run(t, "release", c.moving(i), "--write", "--yes")
 		if got.code != exitFine {
@@ -299,12 +299,12 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	defer cancel()
 	to := []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]}
 	for _, node := range to {
-		m, err := c.StartMove(ctx, 0, node)
+		m, err := c.StartMigration(ctx, 0, node)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for {
-			n, err := m.Keys(ctx, 1)
+			n, err := m.MoveKeys(ctx, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,9 +12,9 @@ func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
-	rig := server.WatchedForTest(t, server.WatchedOptions{Replicas: 1})
+	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	master := rig.Master().Addr()
-	args := []string{"--timeout", "500ms", "--master", server.WatchedName}
+	args := []string{"--timeout", "500ms", "--master", server.SentinelMaster}
 	for _, addr := range rig.Sentinels() {
 		args = append(args, "--sentinel", addr)
 	}

@@ -187,7 +187,7 @@ func (g *ground) startEmbedded(n int) error {
 		if err != nil {
 			return err
 		}
-		link := server.NewLink(e.Dial)
+		link := server.NewProxy(e.Dial)
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
 		inside := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
 		power = append(power, plug{link, inside})
@@ -202,7 +202,7 @@ func (g *ground) startEmbedded(n int) error {
 type links []plug
 
 type plug struct {
-	link   *server.Link
+	link   *server.Proxy
 	inside *redis.Client // past the link
 }
 

@@ -88,13 +88,13 @@ func moveSlot(ctx context.Context, rig *rigs.Cluster, slot int) error {
 			to = masters[(i+1)%len(masters)]
 		}
 	}
-	move, err := rig.StartMove(ctx, slot, to)
+	move, err := rig.StartMigration(ctx, slot, to)
 	if err != nil {
 		return err
 	}
 	defer move.Close()
 	for {
-		n, err := move.Keys(ctx, 1)
+		n, err := move.MoveKeys(ctx, 1)
 		if err != nil {
 			return err
 		}

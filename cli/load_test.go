@@ -232,7 +232,7 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 // A load by Sentinel goes on after the master has changed, by a fault of the scenario.
 func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	clearEnvironment(t)
-	rig := server.WatchedForTest(t, server.WatchedOptions{})
+	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	file := t.TempDir() + "/failover.yaml"
 	text := "name: follow\nclients: 5\nhold: 5ms\nthink: 5ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -242,7 +242,7 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	for _, s := range rig.Sentinels() {
 		args = append(args, "--sentinel", s)
 	}
-	got := locktop(t, append(args, "--master", server.WatchedName)...)
+	got := locktop(t, append(args, "--master", server.SentinelMaster)...)
 	var doc struct {
 		Faults  []struct{ Struck int }
 		Seconds []struct{ Acquired int }

@@ -46,8 +46,8 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			return rig{[]string{"--cluster", "-u", "redis://" + c.Addrs()[0]}, c.Nodes()[1]}
 		},
 		"sentinel": func(t *testing.T) rig {
-			w := server.WatchedForTest(t, server.WatchedOptions{})
-			flags := []string{"--master", server.WatchedName}
+			w := server.SentinelGroupForTest(t, server.SentinelOptions{})
+			flags := []string{"--master", server.SentinelMaster}
 			for _, s := range w.Sentinels() {
 				flags = append(flags, "--sentinel", s)
 			}

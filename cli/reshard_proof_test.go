@@ -54,7 +54,7 @@ func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
 // reshard moves slots to the last master, one after the other, keys and all.
 func reshard(ctx context.Context, c *server.Cluster, slots int) error {
 	for slot := range slots {
-		m, err := c.StartMove(ctx, slot, c.Nodes()[2])
+		m, err := c.StartMigration(ctx, slot, c.Nodes()[2])
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 			c.lock(t, key)
 			moving = append(moving, key)
 		}
-		c.HalfMoveForTest(t, slot, c.Nodes()[(n+1)%3], each/2)
+		c.HalfMigrationForTest(t, slot, c.Nodes()[(n+1)%3], each/2)
 	}
 	want := 3*each + others
 	var pids []int

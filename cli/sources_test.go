@@ -123,9 +123,9 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 
 func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 	clearEnvironment(t)
-	rig := server.WatchedForTest(t, server.WatchedOptions{Replicas: 1})
+	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
-	flags := []string{"--master", server.WatchedName}
+	flags := []string{"--master", server.SentinelMaster}
 	for _, s := range rig.Sentinels() {
 		flags = append(flags, "--sentinel", s)
 	}

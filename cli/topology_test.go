@@ -78,15 +78,15 @@ func moveHalf(t *testing.T, rig *server.Cluster, rdb *redis.ClusterClient, key s
 	if to == owner {
 		to = rig.Nodes()[1]
 	}
-	rig.HalfMoveForTest(t, int(slot), to, 1)
+	rig.HalfMigrationForTest(t, int(slot), to, 1)
 }
 
 func behindSentinels(t *testing.T) topology {
-	rig := server.WatchedForTest(t, server.WatchedOptions{Replicas: 1})
+	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	addr := rig.Master().Addr()
 	aLockOfEachType(t, addr)
 	s := topology{
-		flags:    []string{"--master", server.WatchedName},
+		flags:    []string{"--master", server.SentinelMaster},
 		stranger: redis.NewClient(&redis.Options{Addr: addr}),
 		chatter:  []string{"publish", "replconf", "psync"},
 	}

@@ -123,13 +123,13 @@ func TestALookMissesNoLockThatMoves(t *testing.T) {
 
 // moveSlowly moves a slot to the second master, a key at a time.
 func moveSlowly(ctx context.Context, c *server.Cluster, slot int) error {
-	m, err := c.StartMove(ctx, slot, c.Nodes()[1])
+	m, err := c.StartMigration(ctx, slot, c.Nodes()[1])
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	for n := 1; n > 0; {
-		if n, err = m.Keys(ctx, 1); err != nil {
+		if n, err = m.MoveKeys(ctx, 1); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
 	for i := range 5 {
 		do(t, rdb, "SET", key(i), "token:"+fmt.Sprint(i), "PX", 3_600_000)
 	}
-	c.HalfMoveForTest(t, 0, c.Nodes()[1], 2)
+	c.HalfMigrationForTest(t, 0, c.Nodes()[1], 2)
 	o := justTokens()
 	for _, addr := range c.Addrs() {
 		do(t, connect(t, redis.Options{Addr: addr}), "ACL", "SETUSER", "reader", "on", ">c4nary", "~*", "+@all", "-asking")

@@ -17,7 +17,7 @@ import (
 // whose round trips take a while.
 func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 	t.Helper()
-	link := server.NewLink(func(ctx context.Context, network, addr string) (net.Conn, error) {
+	link := server.NewProxy(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	})
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Dialer: link.Dial, PipelinePoolSize: -1})

@@ -15,11 +15,11 @@ import (
 
 // linked returns a client of a server in the test's bubble, and the network
 // between them.
-func linked(t testing.TB) (*redis.Client, *server.Link) {
+func linked(t testing.TB) (*redis.Client, *server.Proxy) {
 	t.Helper()
 	s := server.NewPiped()
 	t.Cleanup(s.Close)
-	link := server.NewLink(s.Dial)
+	link := server.NewProxy(s.Dial)
 	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: link.Dial})), link
 }
 

@@ -332,7 +332,7 @@ func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
 func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
-	link := server.NewLink(redis.NewDialer(&redis.Options{}))
+	link := server.NewProxy(redis.NewDialer(&redis.Options{}))
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	t.Cleanup(func() { rdb.Close() })
 	var d diary

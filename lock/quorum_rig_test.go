@@ -17,7 +17,7 @@ import (
 // nodes is a set of independent servers to lock over, as a test sees it.
 type nodes struct {
 	*testing.T
-	links    []*server.Link  // between our clients and each server
+	links    []*server.Proxy // between our clients and each server
 	rdbs     []*redis.Client // a stranger on each
 	via      []*redis.Client // what lock.NewQuorum is given
 	children []*server.Child // nil in a bubble
@@ -57,7 +57,7 @@ func nodesOnBoth(t *testing.T, n int, f func(*nodes)) {
 }
 
 func (r *nodes) add(addr string, dial server.Dialer) {
-	link := server.NewLink(dial)
+	link := server.NewProxy(dial)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
 	via := redis.NewClient(&redis.Options{Addr: addr, Dialer: link.Dial, DisableIdentity: true})
 	r.links, r.rdbs, r.via = append(r.links, link), append(r.rdbs, rdb), append(r.via, via)

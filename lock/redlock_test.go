@@ -1028,4 +1028,4 @@ func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 	})
 }
 
-var _ server.Dialer = (*server.Link)(nil).Dial
+var _ server.Dialer = (*server.Proxy)(nil).Dial

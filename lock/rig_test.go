@@ -21,7 +21,7 @@ import (
 // rig is a Redis to lock on, as a test sees it.
 type rig struct {
 	*testing.T
-	link *server.Link  // between locktop's clients and the server
+	link *server.Proxy // between locktop's clients and the server
 	rdb  *redis.Client // a stranger, on a connection of its own
 	via  *redis.Client // what lock.New is given
 	fake bool          // the clock
@@ -85,7 +85,7 @@ func onBoth(t *testing.T, f func(*rig)) {
 }
 
 func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
-	r := &rig{T: t, link: server.NewLink(dial)}
+	r := &rig{T: t, link: server.NewProxy(dial)}
 	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
 	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, DisableIdentity: true})
 	t.Cleanup(func() {

@@ -17,14 +17,14 @@ import (
 // watchedRig is a master with replicas that Sentinels watch over.
 type watchedRig struct {
 	*rig
-	nodes *server.Watched
+	nodes *server.SentinelGroup
 	rdb   *redis.Client
 }
 
-func onSentinels(t *testing.T, o server.WatchedOptions) *watchedRig {
+func onSentinels(t *testing.T, o server.SentinelOptions) *watchedRig {
 	t.Helper()
-	r := &watchedRig{rig: &rig{T: t}, nodes: server.WatchedForTest(t, o)}
-	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.WatchedName, SentinelAddrs: r.nodes.Sentinels()})
+	r := &watchedRig{rig: &rig{T: t}, nodes: server.SentinelGroupForTest(t, o)}
+	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.SentinelMaster, SentinelAddrs: r.nodes.Sentinels()})
 	r.via = r.rdb
 	t.Cleanup(func() { r.rdb.Close() })
 	return r
@@ -69,7 +69,7 @@ func (r *watchedRig) renewedElsewhere(lease *lock.Lease, d *diary) {
 // Scenario 103: the master dies.
 func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	t.Parallel()
-	r := onSentinels(t, server.WatchedOptions{})
+	r := onSentinels(t, server.SentinelOptions{})
 	var d diary
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 2}
@@ -101,7 +101,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 // without knowing.
 func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	t.Parallel()
-	r := onSentinels(t, server.WatchedOptions{Args: []string{"--min-replicas-to-write", "1"}})
+	r := onSentinels(t, server.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
 	var d diary
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
 	lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)

@@ -94,7 +94,7 @@ type simulated struct {
 type simProcess struct {
 	number, generation int
 	began              time.Time
-	links              []*server.Link
+	links              []*server.Proxy
 	via                []*redis.Client
 	client             *lock.Client
 	quorum             *lock.Quorum
@@ -180,7 +180,7 @@ func (w *simulated) violated(format string, args ...any) {
 func (w *simulated) start(number, generation int, embedded []*server.Embedded) *simProcess {
 	p := &simProcess{number: number, generation: generation, began: time.Now()}
 	for i, e := range embedded {
-		link := server.NewLink(e.Dial)
+		link := server.NewProxy(e.Dial)
 		link.Delay(latency)
 		p.links = append(p.links, link)
 		p.via = append(p.via, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true}))

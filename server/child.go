@@ -136,14 +136,14 @@ func (c *Child) start(ctx context.Context) error {
 		return fmt.Errorf("start a redis child: %w", err)
 	}
 	select {
-	case <-proc.journal.ready:
+	case <-proc.output.ready:
 		c.proc = proc
 		return nil
 	case <-proc.done:
-		if proc.journal.portTaken() {
+		if proc.output.portTaken() {
 			return fmt.Errorf("start a redis child on %s: %w", c.Addr(), errPortTaken)
 		}
-		return fmt.Errorf("start a redis child: it ended at once: %s", proc.journal.last())
+		return fmt.Errorf("start a redis child: it ended at once: %s", proc.output.lastLine())
 	case <-ctx.Done():
 		return errors.Join(fmt.Errorf("start a redis child: %w", context.Cause(ctx)), proc.kill())
 	}
@@ -242,8 +242,8 @@ func (c *Child) Erase() error {
 }
 
 // Freeze stalls the server until Continue: its connections stay open and
-// nothing is answered. When Freeze returns the server has already come to a
-// halt (only on Linux is this certain). On Windows it is always an error.
+// nothing is answered. On Linux the server has stopped when Freeze returns;
+// elsewhere it may still run for a moment. On Windows Freeze always fails.
 func (c *Child) Freeze() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

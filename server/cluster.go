@@ -23,8 +23,8 @@ type ClusterOptions struct {
 // Cluster is a Redis Cluster of children: see [Child]. The masters share the
 // slots evenly, in order.
 type Cluster struct {
-	fleet   // the masters at the start, then the replicas
-	masters int
+	children // the masters at the start, then the replicas
+	masters  int
 }
 
 // slots is how many a cluster has.
@@ -53,8 +53,8 @@ func (c *Cluster) start(ctx context.Context, o ClusterOptions) error {
 			return err
 		}
 	}
-	clients := make([]*redis.Client, len(c.fleet))
-	for i, node := range c.fleet {
+	clients := make([]*redis.Client, len(c.children))
+	for i, node := range c.children {
 		clients[i] = dial(node)
 		defer clients[i].Close()
 	}
@@ -101,7 +101,7 @@ func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error
 // meet introduces all to all, and waits until they know each other.
 func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 	for i, rdb := range clients {
-		for _, other := range c.fleet[i+1:] {
+		for _, other := range c.children[i+1:] {
 			if err := rdb.Do(ctx, "cluster", "meet", "127.0.0.1", portOf(other.Addr())).Err(); err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 }
 
 // replicate hands the replicas to the masters in turn, and waits until they are
-// in step and every node has heard of it.
+// in sync and every node has heard of it.
 func (c *Cluster) replicate(ctx context.Context, clients []*redis.Client) error {
 	for i := c.masters; i < len(clients); i++ {
 		id, err := clients[i%c.masters].Do(ctx, "cluster", "myid").Text()
@@ -125,8 +125,8 @@ func (c *Cluster) replicate(ctx context.Context, clients []*redis.Client) error 
 			return err
 		}
 	}
-	return awaitAll(ctx, clients, "the replicas to be in step", func(i int, rdb *redis.Client) (bool, error) {
-		if ok, err := inStep(ctx, rdb); i >= c.masters && !ok {
+	return awaitAll(ctx, clients, "the replicas to be in sync", func(i int, rdb *redis.Client) (bool, error) {
+		if ok, err := inSync(ctx, rdb); i >= c.masters && !ok {
 			return false, err
 		}
 		nodes, err := rdb.ClusterNodes(ctx).Result()
@@ -143,9 +143,9 @@ func awaitCluster(ctx context.Context, clients []*redis.Client) error {
 }
 
 // awaitAll waits until it is true of every node.
-func awaitAll(ctx context.Context, clients []*redis.Client, what string, true func(i int, rdb *redis.Client) (bool, error)) error {
+func awaitAll(ctx context.Context, clients []*redis.Client, what string, cond func(i int, rdb *redis.Client) (bool, error)) error {
 	for i, rdb := range clients {
-		if err := await(ctx, what, func() (bool, error) { return true(i, rdb) }); err != nil {
+		if err := await(ctx, what, func() (bool, error) { return cond(i, rdb) }); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (c *Cluster) Stop() error { return c.stop() }
 func (c *Cluster) Addrs() []string { return c.addrs() }
 
 // Nodes returns all nodes: the masters of the start first, then the replicas.
-func (c *Cluster) Nodes() []*Child { return c.fleet }
+func (c *Cluster) Nodes() []*Child { return c.children }
 
 // Node returns the node that listens at addr, nil if none does.
 func (c *Cluster) Node(addr string) *Child { return c.at(addr) }

@@ -22,7 +22,7 @@ import (
 type Embedded struct {
 	redis *miniredis.Miniredis
 	addr  string
-	wires sync.WaitGroup // what carries the connections made by Dial
+	pipes sync.WaitGroup // goroutines that move the bytes of connections made by Dial
 
 	mu     sync.Mutex
 	closed bool
@@ -75,7 +75,7 @@ func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial the embedded redis: %w", err)
 	}
-	return e.wire(conn), nil
+	return e.bufferedPipe(conn), nil
 }
 
 // Close hangs up on all clients, forgets all keys and returns when nothing of
@@ -88,5 +88,5 @@ func (e *Embedded) Close() {
 	}
 	e.closed = true
 	e.redis.Close()
-	e.wires.Wait()
+	e.pipes.Wait()
 }

@@ -10,7 +10,7 @@ import (
 // keep what they have on disk, so that one that is switched off and on again
 // has not forgotten.
 type Independent struct {
-	fleet
+	children
 }
 
 // StartIndependent starts n servers. ctx bounds the start. What they have
@@ -30,15 +30,15 @@ func StartIndependent(ctx context.Context, n int) (*Independent, error) {
 func (i *Independent) Stop() error { return i.stop() }
 
 // Nodes returns the servers.
-func (i *Independent) Nodes() []*Child { return i.fleet }
+func (i *Independent) Nodes() []*Child { return i.children }
 
 // Down ends a server, counted from 1, as a crash would.
-func (i *Independent) Down(node int) error { return i.fleet[node-1].Kill() }
+func (i *Independent) Down(node int) error { return i.children[node-1].Kill() }
 
 // Up brings a server that is down back, with what it had or with nothing. One
 // that is not down is left as it is.
 func (i *Independent) Up(ctx context.Context, node int, empty bool) error {
-	c := i.fleet[node-1]
+	c := i.children[node-1]
 	if c.PID() != 0 {
 		return nil
 	}
@@ -51,10 +51,10 @@ func (i *Independent) Up(ctx context.Context, node int, empty bool) error {
 }
 
 // Freeze has a node, counted from 1, stand still until Continue.
-func (i *Independent) Freeze(node int) error { return i.fleet[node-1].Freeze() }
+func (i *Independent) Freeze(node int) error { return i.children[node-1].Freeze() }
 
 // Continue lets a node run again.
-func (i *Independent) Continue(node int) error { return i.fleet[node-1].Continue() }
+func (i *Independent) Continue(node int) error { return i.children[node-1].Continue() }
 
 // IndependentForTest starts servers that end with the test. Where redis-server
 // is missing it does what [ForTest] does.

@@ -12,18 +12,18 @@ var errNotRunning = errors.New("it does not run")
 
 // process is one run of a redis-server.
 type process struct {
-	cmd     *exec.Cmd
-	journal *journal
-	done    chan struct{} // closed when the process is gone and was waited for
+	cmd    *exec.Cmd
+	output *outputTail
+	done   chan struct{} // closed when the process is gone and was waited for
 }
 
 // spawn starts a redis-server that dies with this process where the system
 // knows how to arrange that.
 func spawn(path string, args []string, dir string) (*process, error) {
-	p := &process{cmd: exec.Command(path, args...), journal: newJournal(), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, args...), output: newOutputTail(), done: make(chan struct{})}
 	p.cmd.Dir = dir
-	p.cmd.Stdout = p.journal
-	p.cmd.Stderr = p.journal
+	p.cmd.Stdout = p.output
+	p.cmd.Stderr = p.output
 	p.cmd.WaitDelay = time.Second // a grandchild may hold the pipe open
 	dieWithParent(p.cmd)
 
@@ -46,7 +46,7 @@ func (p *process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	_ = p.cmd.Wait() // how it ended is told by the journal, if anyone asks
+	_ = p.cmd.Wait() // how it ended stands in its output
 	close(p.done)
 }
 

@@ -20,7 +20,7 @@ func (p *process) freeze() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return p.awaitHalt()
+	return p.awaitStopped()
 }
 
 func (p *process) resume() error {

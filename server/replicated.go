@@ -15,14 +15,14 @@ type ReplicatedOptions struct {
 	Args     []string // further arguments of each server
 }
 
-// Replicated is a master and its replicas, all children: see [Child]. Nobody
-// watches over them; see [Watched] for that.
+// Replicated is a master and its replicas, all children: see [Child]. There
+// is no failover; see [SentinelGroup] for that.
 type Replicated struct {
-	fleet // the first is the master at the start
+	children // the first is the master at the start
 }
 
 // StartReplicated starts a master with replicas and returns when these are in
-// step with it. ctx bounds the start.
+// sync with it. ctx bounds the start.
 func StartReplicated(ctx context.Context, o ReplicatedOptions) (*Replicated, error) {
 	r := &Replicated{}
 	if err := r.start(ctx, o); err != nil {
@@ -53,15 +53,15 @@ func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 func (r *Replicated) Stop() error { return r.stop() }
 
 // Nodes returns all servers, the first master first.
-func (r *Replicated) Nodes() []*Child { return r.fleet }
+func (r *Replicated) Nodes() []*Child { return r.children }
 
 // Master returns the server that was the master at the start.
-func (r *Replicated) Master() *Child { return r.fleet[0] }
+func (r *Replicated) Master() *Child { return r.children[0] }
 
 // Replicas returns the servers that were replicas at the start.
-func (r *Replicated) Replicas() []*Child { return r.fleet[1:] }
+func (r *Replicated) Replicas() []*Child { return r.children[1:] }
 
-// Follow makes a server the replica of another, and returns when it is in step
+// Follow makes a server the replica of another, and returns when it is in sync
 // with it.
 func (r *Replicated) Follow(ctx context.Context, replica, master *Child) error {
 	rdb, observed := dial(replica), dial(master)
@@ -70,7 +70,7 @@ func (r *Replicated) Follow(ctx context.Context, replica, master *Child) error {
 	if err := rdb.ReplicaOf(ctx, "127.0.0.1", portOf(master.Addr())).Err(); err != nil {
 		return fmt.Errorf("make %s follow %s: %w", replica.Addr(), master.Addr(), err)
 	}
-	return await(ctx, "a replica to be in step", func() (bool, error) { return inStep(ctx, rdb) })
+	return await(ctx, "a replica to be in sync", func() (bool, error) { return inSync(ctx, rdb) })
 }
 
 // Promote makes a replica a master.
@@ -83,8 +83,9 @@ func (r *Replicated) Promote(ctx context.Context, replica *Child) error {
 	return nil
 }
 
-// inStep reports whether a replica has what its master has, and is told of more.
-func inStep(ctx context.Context, replica *redis.Client) (bool, error) {
+// inSync reports whether a replica has all data of its master and receives further
+// writes.
+func inSync(ctx context.Context, replica *redis.Client) (bool, error) {
 	info, err := replica.Info(ctx, "replication").Result()
 	return hasLine(info, "master_link_status:up") && hasLine(info, "master_sync_in_progress:0"), err
 }

@@ -23,7 +23,7 @@ import (
 // clients is the same as to be down.
 type nodes struct {
 	clients []*redis.Client
-	links   []*redisserver.Link
+	links   []*redisserver.Proxy
 }
 
 func fiveNodes(t *testing.T, n int) *nodes {
@@ -32,7 +32,7 @@ func fiveNodes(t *testing.T, n int) *nodes {
 	all := &nodes{}
 	for i := range n {
 		e := redisserver.NewPiped()
-		link := redisserver.NewLink(e.Dial)
+		link := redisserver.NewProxy(e.Dial)
 		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true, MaxRetries: -1})
 		t.Cleanup(func() {
 			_ = rdb.Close()

@@ -30,7 +30,7 @@ type rig struct {
 	dial server.Dialer
 	fake bool // the clock
 
-	link *server.Link  // between the clients of package lock and the server
+	link *server.Proxy // between the clients of package lock and the server
 	rdb  *redis.Client // what the historic forms, and strangers, lock with
 	via  *redis.Client // what lock.New is given
 }
@@ -55,7 +55,7 @@ func onBoth(t *testing.T, f func(*rig)) {
 }
 
 func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
-	r := &rig{T: t, addr: addr, dial: dial, link: server.NewLink(dial)}
+	r := &rig{T: t, addr: addr, dial: dial, link: server.NewProxy(dial)}
 	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
 	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, ReadTimeout: time.Hour, DisableIdentity: true})
 	t.Cleanup(func() {

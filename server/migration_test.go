@@ -24,7 +24,7 @@ func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 		}
 	}
 	from, to := c.Nodes()[0], c.Nodes()[2]
-	m := c.HalfMoveForTest(t, slot, to, 3)
+	m := c.HalfMigrationForTest(t, slot, to, 3)
 	if here, there := client(t, from.Addr()).DBSize(t.Context()).Val(), client(t, to.Addr()).DBSize(t.Context()).Val(); here != 1 || there != 3 {
 		t.Errorf("%d keys are left and %d have moved", here, there)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestServerHasHaltedWhenFreezeReturns(t *testing.T) {
+func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
 	c := ForTest(t)
 	for range 200 { // the signal is usually faster than we are
 		if err := c.Freeze(); err != nil {

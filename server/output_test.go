@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-func TestJournalSeesReadinessHoweverTheOutputIsCut(t *testing.T) {
-	j := newJournal()
+func TestOutputTailSeesReadinessHoweverTheOutputIsCut(t *testing.T) {
+	j := newOutputTail()
 	for _, r := range strings.Repeat("# Warning: overcommit\n", 500) + "* Ready to accept connections\n" {
 		select {
 		case <-j.ready:
@@ -26,17 +26,17 @@ func TestJournalSeesReadinessHoweverTheOutputIsCut(t *testing.T) {
 	}
 }
 
-func TestJournalKeepsTheLastWords(t *testing.T) {
-	j := newJournal()
-	_, _ = io.WriteString(j, strings.Repeat("chatter\n", journalSize))
+func TestOutputTailKeepsTheEnd(t *testing.T) {
+	j := newOutputTail()
+	_, _ = io.WriteString(j, strings.Repeat("chatter\n", tailSize))
 	_, _ = io.WriteString(j, "bind: Address already in use\n")
-	if got := j.last(); got != "bind: Address already in use" {
+	if got := j.lastLine(); got != "bind: Address already in use" {
 		t.Errorf("the last words are %q", got)
 	}
 	if !j.portTaken() {
 		t.Error("it did not notice that the port was taken")
 	}
-	if len(j.tail) > journalSize {
+	if len(j.tail) > tailSize {
 		t.Errorf("it keeps %d bytes", len(j.tail))
 	}
 }

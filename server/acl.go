@@ -8,19 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DebugForTest is [ForTest] for a test that sends DEBUG. Redis 7.0 and later
-// allow DEBUG by an option that Redis 6 refuses to start with and does not need.
-func DebugForTest(t TB, args ...string) *Child {
-	t.Helper()
-	return forTest(t, func(ctx context.Context) (*Child, error) {
-		c, err := StartChild(ctx, ChildOptions{Args: append([]string{"--enable-debug-command", "local"}, args...)})
-		if err != nil && strings.Contains(err.Error(), "Bad directive") {
-			return StartChild(ctx, ChildOptions{Args: args})
-		}
-		return c, err
-	}, func(c *Child) error { return fleet{c}.stop() })
-}
-
 // SetUser gives a user these ACL rules, as far as the server has words for them:
 // a rule of pub/sub channels is left out where the server does not restrict
 // channels (Redis 6.0), %R~ becomes ~ where keys have no permissions of their own

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SlotMove is the migration of one slot of a [Cluster] from its master to another.
+// SlotMigration is the migration of one slot of a [Cluster] from its master to another.
 // It is for one goroutine.
-type SlotMove struct {
+type SlotMigration struct {
 	slot     int
 	from, to *redis.Client
 	port     string // of the target
@@ -20,16 +20,16 @@ type SlotMove struct {
 	others   []*redis.Client
 }
 
-// StartMove opens the migration of a slot to another master: the target imports
+// StartMigration opens the migration of a slot to another master: the target imports
 // it, its owner migrates it, and all keys are still where they were. ctx bounds the
 // call alone.
-func (c *Cluster) StartMove(ctx context.Context, slot int, to *Child) (*SlotMove, error) {
+func (c *Cluster) StartMigration(ctx context.Context, slot int, to *Child) (*SlotMigration, error) {
 	owner, err := c.Owner(ctx, slot)
 	if err != nil {
 		return nil, err
 	}
-	m := &SlotMove{slot: slot, from: dial(owner), to: dial(to), port: portOf(to.Addr())}
-	for _, node := range c.fleet[:c.masters] {
+	m := &SlotMigration{slot: slot, from: dial(owner), to: dial(to), port: portOf(to.Addr())}
+	for _, node := range c.children[:c.masters] {
 		if node != owner && node != to && node.PID() != 0 {
 			m.others = append(m.others, dial(node))
 		}
@@ -40,7 +40,7 @@ func (c *Cluster) StartMove(ctx context.Context, slot int, to *Child) (*SlotMove
 	return m, nil
 }
 
-func (m *SlotMove) open(ctx context.Context) error {
+func (m *SlotMigration) open(ctx context.Context) error {
 	for i, rdb := range []*redis.Client{m.from, m.to} {
 		id, err := rdb.Do(ctx, "cluster", "myid").Text()
 		if err != nil {
@@ -54,9 +54,9 @@ func (m *SlotMove) open(ctx context.Context) error {
 	return m.from.Do(ctx, "cluster", "setslot", m.slot, "migrating", m.ids[1]).Err()
 }
 
-// Keys moves so many keys of the slot, or as many as the owner still has, and
+// MoveKeys moves so many keys of the slot, or as many as the owner still has, and
 // returns their number.
-func (m *SlotMove) Keys(ctx context.Context, most int) (int, error) {
+func (m *SlotMigration) MoveKeys(ctx context.Context, most int) (int, error) {
 	keys, err := m.from.ClusterGetKeysInSlot(ctx, m.slot, most).Result()
 	if err != nil || len(keys) == 0 {
 		return 0, err
@@ -72,9 +72,9 @@ func (m *SlotMove) Keys(ctx context.Context, most int) (int, error) {
 }
 
 // Finish moves the keys that are left and hands the slot over.
-func (m *SlotMove) Finish(ctx context.Context) error {
+func (m *SlotMigration) Finish(ctx context.Context) error {
 	for {
-		n, err := m.Keys(ctx, 100)
+		n, err := m.MoveKeys(ctx, 100)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (m *SlotMove) Finish(ctx context.Context) error {
 }
 
 // Close hangs up. The migration stays as it is.
-func (m *SlotMove) Close() error {
+func (m *SlotMigration) Close() error {
 	var errs []error
 	for _, rdb := range append([]*redis.Client{m.from, m.to}, m.others...) {
 		errs = append(errs, rdb.Close())
@@ -102,7 +102,7 @@ func (m *SlotMove) Close() error {
 // Owner returns the node that serves a slot, as the first node that answers says.
 func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
 	var failed error
-	for _, node := range c.fleet {
+	for _, node := range c.children {
 		if node.PID() == 0 {
 			continue
 		}
@@ -126,7 +126,7 @@ func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
 // AwaitFailed waits until the nodes that run agree that another one has failed.
 // ctx bounds the wait.
 func (c *Cluster) AwaitFailed(ctx context.Context, failed *Child) error {
-	for _, node := range c.fleet {
+	for _, node := range c.children {
 		if node.PID() == 0 || node == failed {
 			continue
 		}
@@ -148,16 +148,16 @@ func (c *Cluster) AwaitFailed(ctx context.Context, failed *Child) error {
 	return nil
 }
 
-// moveTimeout bounds what a test waits for a cluster to settle.
-const moveTimeout = 30 * time.Second
+// migrationTimeout bounds what a test waits for a cluster to settle.
+const migrationTimeout = 30 * time.Second
 
-// HalfMoveForTest opens the migration of a slot to another master, moves so many
+// HalfMigrationForTest opens the migration of a slot to another master, moves so many
 // of its keys, and leaves it like that.
-func (c *Cluster) HalfMoveForTest(t TB, slot int, to *Child, keys int) *SlotMove {
+func (c *Cluster) HalfMigrationForTest(t TB, slot int, to *Child, keys int) *SlotMigration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), moveTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)
 	defer cancel()
-	m, err := c.StartMove(ctx, slot, to)
+	m, err := c.StartMigration(ctx, slot, to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (c *Cluster) HalfMoveForTest(t TB, slot int, to *Child, keys int) *SlotMove
 	if keys == 0 {
 		return m
 	}
-	if n, err := m.Keys(ctx, keys); err != nil || n != keys {
+	if n, err := m.MoveKeys(ctx, keys); err != nil || n != keys {
 		t.Fatal("moved", n, "of", keys, "keys:", err)
 	}
 	return m
@@ -174,7 +174,7 @@ func (c *Cluster) HalfMoveForTest(t TB, slot int, to *Child, keys int) *SlotMove
 // KillForTest kills a node, and waits until the others know.
 func (c *Cluster) KillForTest(t TB, node *Child) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), moveTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)
 	defer cancel()
 	if err := node.Kill(); err != nil {
 		t.Fatal(err)

@@ -12,57 +12,57 @@ import (
 	"locktop/server"
 )
 
-// linked runs f in a bubble with a client that reaches an embedded server
-// through a link.
-func linked(t *testing.T, f func(t *testing.T, link *server.Link, rdb *redis.Client)) {
+// withProxy runs f in a bubble with a client that reaches an embedded server
+// through a proxy.
+func withProxy(t *testing.T, f func(t *testing.T, proxy *server.Proxy, rdb *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
-		link := server.NewLink(e.Dial)
-		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, MaxRetries: -1, ReadTimeout: time.Hour,
+		proxy := server.NewProxy(e.Dial)
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: proxy.Dial, MaxRetries: -1, ReadTimeout: time.Hour,
 			ContextTimeoutEnabled: true, DisableIdentity: true})
 		defer e.Close()
 		defer rdb.Close()
-		defer link.Thaw()
-		f(t, link, rdb)
+		defer proxy.Thaw()
+		f(t, proxy, rdb)
 	})
 }
 
-func TestAFrozenLinkDeliversWhenItThaws(t *testing.T) {
-	linked(t, func(t *testing.T, link *server.Link, rdb *redis.Client) {
+func TestAFrozenProxyDeliversWhenItThaws(t *testing.T) {
+	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
 		ctx := context.Background()
 		rdb.Ping(ctx)
-		link.Freeze()
+		proxy.Freeze()
 		answered := make(chan error, 1)
 		go func() { answered <- rdb.Set(ctx, "k", "v", 0).Err() }()
 		time.Sleep(time.Minute)
 		select {
 		case err := <-answered:
-			t.Fatalf("an answer came through a frozen link: %v", err)
+			t.Fatalf("an answer came through a frozen proxy: %v", err)
 		default:
 		}
-		link.Thaw()
+		proxy.Thaw()
 		if err := <-answered; err != nil {
 			t.Fatalf("after the thaw: %v", err)
 		}
 	})
 }
 
-func TestADelayedLinkDeliversLater(t *testing.T) {
-	linked(t, func(t *testing.T, link *server.Link, rdb *redis.Client) {
+func TestADelayedProxyDeliversLater(t *testing.T) {
+	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
 		ctx := context.Background()
 		rdb.Ping(ctx)
-		for range 4 { // those of a greeting are not delayed
+		for range 4 { // the first packets are not delayed
 			rdb.Ping(ctx)
 		}
-		link.Delay(func() time.Duration { return time.Second })
+		proxy.Delay(func() time.Duration { return time.Second })
 		began := time.Now()
 		if err := rdb.Ping(ctx).Err(); err != nil || time.Since(began) != 2*time.Second {
 			t.Errorf("%v after %v, want an answer after a second each way", err, time.Since(began))
 		}
 		go func() {
 			time.Sleep(500 * time.Millisecond)
-			link.Thaw()
+			proxy.Thaw()
 		}()
 		began = time.Now()
 		if err := rdb.Ping(ctx).Err(); err != nil || time.Since(began) != 500*time.Millisecond {
@@ -72,35 +72,35 @@ func TestADelayedLinkDeliversLater(t *testing.T) {
 }
 
 func TestAFrozenReplyHidesADoneDeed(t *testing.T) {
-	linked(t, func(t *testing.T, link *server.Link, rdb *redis.Client) {
+	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		rdb.Ping(ctx)
-		link.FreezeReplies()
+		proxy.FreezeReplies()
 		if err := rdb.Set(ctx, "k", "v", 0).Err(); err == nil {
 			t.Fatal("a reply came through")
 		}
-		link.Thaw()
+		proxy.Thaw()
 		if v := rdb.Get(context.Background(), "k").Val(); v != "v" {
 			t.Fatalf("the server has %q, want what was set unheard", v)
 		}
 	})
 }
 
-func TestACutOrRefusedLinkFails(t *testing.T) {
-	linked(t, func(t *testing.T, link *server.Link, rdb *redis.Client) {
+func TestACutOrRefusedProxyFails(t *testing.T) {
+	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
 		ctx := context.Background()
 		rdb.Ping(ctx)
-		link.Cut()
+		proxy.Cut()
 		if rdb.Ping(ctx).Err() == nil {
 			t.Error("a cut connection still answers")
 		}
 		no := errors.New("no route")
-		link.Refuse(no)
+		proxy.Refuse(no)
 		if err := rdb.Ping(ctx).Err(); !errors.Is(err, no) {
 			t.Errorf("refused dial ended with %v", err)
 		}
-		link.Refuse(nil)
+		proxy.Refuse(nil)
 		if err := rdb.Ping(ctx).Err(); err != nil {
 			t.Errorf("after the refusal: %v", err)
 		}

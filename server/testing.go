@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -31,7 +32,20 @@ func ForTest(t TB, args ...string) *Child {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Child, error) {
 		return StartChild(ctx, ChildOptions{Args: args})
-	}, func(c *Child) error { return fleet{c}.stop() })
+	}, func(c *Child) error { return children{c}.stop() })
+}
+
+// DebugForTest is [ForTest] for a test that sends DEBUG. Redis 7.0 and later
+// allow DEBUG by an option that Redis 6 refuses to start with and does not need.
+func DebugForTest(t TB, args ...string) *Child {
+	t.Helper()
+	return forTest(t, func(ctx context.Context) (*Child, error) {
+		c, err := StartChild(ctx, ChildOptions{Args: append([]string{"--enable-debug-command", "local"}, args...)})
+		if err != nil && strings.Contains(err.Error(), "Bad directive") {
+			return StartChild(ctx, ChildOptions{Args: args})
+		}
+		return c, err
+	}, func(c *Child) error { return children{c}.stop() })
 }
 
 // EmbeddedForTest starts an embedded server on a loopback port that ends with

@@ -12,9 +12,9 @@ import (
 )
 
 // eventually waits for others to bring something about.
-func eventually(t *testing.T, what string, true func() bool) {
+func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(20 * time.Second); !true(); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(20 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("still waiting for %s", what)
 		}
@@ -49,12 +49,12 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := client(t, r.Replicas()[0].Addr()).Get(t.Context(), "k").Val(); got != "w" {
-		t.Errorf("in step with the new master it has %q", got)
+		t.Errorf("in sync with the new master it has %q", got)
 	}
 }
 
 func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
-	w := server.WatchedForTest(t, server.WatchedOptions{})
+	w := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
 	t.Cleanup(func() { sentinel.Close() })
 	if err := w.Master().Kill(); err != nil {
@@ -62,7 +62,7 @@ func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 	}
 	old := w.Master().Addr()
 	eventually(t, "the failover", func() bool {
-		at, err := sentinel.GetMasterAddrByName(t.Context(), server.WatchedName).Result()
+		at, err := sentinel.GetMasterAddrByName(t.Context(), server.SentinelMaster).Result()
 		return err == nil && strings.Join(at, ":") != old
 	})
 }
@@ -102,7 +102,7 @@ func TestClusterReplacesAMasterThatDies(t *testing.T) {
 	})
 }
 
-func TestRigsEndWithTheTest(t *testing.T) {
+func TestGroupsEndWithTheTest(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
 	var addrs []string
 	v := run(func(t server.TB) {
@@ -114,7 +114,7 @@ func TestRigsEndWithTheTest(t *testing.T) {
 				addrs = append(addrs, node.Addr())
 			}
 		}
-		w := server.WatchedForTest(t, server.WatchedOptions{})
+		w := server.SentinelGroupForTest(t, server.SentinelOptions{})
 		addrs = append(append(addrs, w.Sentinels()...), w.Master().Addr())
 	})
 	if v.failed != "" || len(addrs) != 9 {
@@ -130,14 +130,14 @@ func TestRigsEndWithTheTest(t *testing.T) {
 	}
 }
 
-func TestRigThatCannotStartIsAnErrorAndLeavesNothing(t *testing.T) {
+func TestGroupThatCannotStartIsAnErrorAndLeavesNothing(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := server.StartCluster(ended, server.ClusterOptions{}); err == nil {
 		t.Error("a cluster started after its context's end")
 	}
-	if _, err := server.StartWatched(t.Context(), server.WatchedOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
+	if _, err := server.StartSentinelGroup(t.Context(), server.SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
 		t.Error("servers started with an argument that does not exist")
 	}
 }

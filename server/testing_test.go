@@ -9,23 +9,23 @@ import (
 	"locktop/server"
 )
 
-// verdict is a test that records how it was ended. Like testing.T it ends the
+// fakeTB is a test that records how it was ended. Like testing.T it ends the
 // goroutine that calls Skip or Fatal.
-type verdict struct {
+type fakeTB struct {
 	skipped, failed string
 	cleanups        []func()
 }
 
-func (v *verdict) Helper()          {}
-func (v *verdict) Cleanup(f func()) { v.cleanups = append(v.cleanups, f) }
-func (v *verdict) Skip(args ...any) { v.skipped = fmt.Sprint(args...); runtime.Goexit() }
-func (v *verdict) Fatal(args ...any) {
+func (v *fakeTB) Helper()          {}
+func (v *fakeTB) Cleanup(f func()) { v.cleanups = append(v.cleanups, f) }
+func (v *fakeTB) Skip(args ...any) { v.skipped = fmt.Sprint(args...); runtime.Goexit() }
+func (v *fakeTB) Fatal(args ...any) {
 	v.failed = fmt.Sprint(args...)
 	runtime.Goexit()
 }
 
-func run(test func(server.TB)) *verdict {
-	v := &verdict{}
+func run(test func(server.TB)) *fakeTB {
+	v := &fakeTB{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

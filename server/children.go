@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// children is a group of redis-servers that are started and stopped together.
+type children []*Child
+
+// add starts one more child.
+func (cs *children) add(ctx context.Context, o ChildOptions) (*Child, error) {
+	c, err := StartChild(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	*cs = append(*cs, c)
+	return c, nil
+}
+
+// stop kills all children, which is quicker than many shutdowns, and removes
+// their directories.
+func (cs children) stop() error {
+	var errs []error
+	for _, c := range cs {
+		errs = append(errs, c.Kill(), c.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// at returns the child that listens on addr, nil if none does.
+func (cs children) at(addr string) *Child {
+	for _, c := range cs {
+		if c.Addr() == addr {
+			return c
+		}
+	}
+	return nil
+}
+
+// addrs returns the addresses of the children.
+func (cs children) addrs() []string {
+	addrs := make([]string, len(cs))
+	for i, c := range cs {
+		addrs[i] = c.Addr()
+	}
+	return addrs
+}
+
+// awaitPause is the time between two calls of the condition of await.
+const awaitPause = 10 * time.Millisecond
+
+// await calls cond until it returns true, or ctx ends. The error names what was
+// waited for.
+func await(ctx context.Context, what string, cond func() (bool, error)) error {
+	for {
+		ok, err := cond()
+		if ok {
+			return nil
+		}
+		select {
+		case <-time.After(awaitPause):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
+
+// dial returns a client of a child, to set up its replication or its cluster.
+func dial(c *Child) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: c.Addr(), MaxRetries: -1, DisableIdentity: true})
+}
+
+// portOf returns the port of an address, as Redis commands expect it.
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+// hasLine reports whether a line of an INFO reply begins with line.
+func hasLine(info, line string) bool {
+	return slices.ContainsFunc(strings.Split(info, "\r\n"), func(s string) bool { return strings.HasPrefix(s, line) })
+}

@@ -1,0 +1,199 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// Dialer is a client's dialer, as go-redis' options take it.
+type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Proxy stands between a client and a server and injects network faults. A frozen
+// direction keeps the bytes, in order, and delivers them after Thaw, as TCP does
+// across a partition. Closing a frozen connection loses nothing that was written
+// before. A Proxy works on real sockets and inside a synctest bubble. Safe for
+// concurrent use.
+type Proxy struct {
+	dial Dialer
+
+	mu       sync.Mutex
+	requests chan struct{} // closed = flowing, open = frozen
+	replies  chan struct{}
+	conns    map[net.Conn]struct{}
+	refuse   error
+	delay    func() time.Duration // of a packet; nil = none
+	flush    chan struct{}        // closed to deliver delayed packets at once
+}
+
+// NewProxy returns a proxy without faults that connects with dial.
+func NewProxy(dial Dialer) *Proxy {
+	flowing := make(chan struct{})
+	close(flowing)
+	return &Proxy{dial: dial, requests: flowing, replies: flowing, conns: make(map[net.Conn]struct{}), flush: make(chan struct{})}
+}
+
+// Freeze holds back everything in both directions, on connections that exist
+// and on new ones.
+func (p *Proxy) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests, p.replies = frozen(p.requests), frozen(p.replies)
+}
+
+// FreezeReplies lets requests arrive and holds back the replies: the server runs
+// the commands, and the client does not learn the result.
+func (p *Proxy) FreezeReplies() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replies = frozen(p.replies)
+}
+
+// undelayedPackets is how many packets of a connection, each way, are never delayed.
+// Some clients log in under a mutex, which would stop the clock of a synctest bubble.
+const undelayedPackets = 4
+
+// Delay delays every packet from now on, except the first few of a connection. delay
+// is called when a packet is sent. A packet never overtakes an earlier one. nil ends
+// the delay of new packets.
+func (p *Proxy) Delay(delay func() time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = delay
+}
+
+// due returns when a packet that is sent now arrives.
+func (p *Proxy) due() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.delay == nil {
+		return time.Time{}
+	}
+	return time.Now().Add(p.delay())
+}
+
+// waitDue waits until due, or until Thaw.
+func (p *Proxy) waitDue(due time.Time) {
+	p.mu.Lock()
+	flush := p.flush
+	p.mu.Unlock()
+	if wait := time.Until(due); !due.IsZero() && wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-flush:
+		}
+	}
+}
+
+// Thaw delivers what was held back or delayed, and ends all freezing and delay.
+func (p *Proxy) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = nil
+	close(p.flush)
+	p.flush = make(chan struct{})
+	for _, gate := range []chan struct{}{p.requests, p.replies} {
+		select {
+		case <-gate:
+		default:
+			close(gate)
+		}
+	}
+}
+
+// frozen returns an open gate in the place of a closed one.
+func frozen(gate chan struct{}) chan struct{} {
+	select {
+	case <-gate:
+		return make(chan struct{})
+	default:
+		return gate
+	}
+}
+
+// Cut breaks all connections; what was held back on them is lost.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// Refuse makes every new connection fail with err; nil accepts connections again.
+func (p *Proxy) Refuse(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = err
+}
+
+// Dial is a [Dialer]: it connects through the proxy.
+func (p *Proxy) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	p.mu.Lock()
+	refuse := p.refuse
+	p.mu.Unlock()
+	if refuse != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: refuse}
+	}
+	far, err := p.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	near, ours := net.Pipe()
+	p.mu.Lock()
+	p.conns[far], p.conns[ours] = struct{}{}, struct{}{}
+	p.mu.Unlock()
+	go p.forward(ours, far, func() chan struct{} { return p.requests })
+	go p.forward(far, ours, func() chan struct{} { return p.replies })
+	return near, nil
+}
+
+// forward copies bytes from one connection to the other while the gate is open.
+// Everything that was read before one side closed is delivered before the other side
+// closes.
+func (p *Proxy) forward(from, to net.Conn, gate func() chan struct{}) {
+	type packet struct {
+		bytes []byte
+		due   time.Time
+	}
+	packets := make(chan packet, 1024)
+	go func() {
+		defer close(packets)
+		for i := 0; ; i++ {
+			buf := make([]byte, 4096)
+			n, err := from.Read(buf)
+			if n > 0 {
+				pkt := packet{bytes: buf[:n]}
+				if i >= undelayedPackets {
+					pkt.due = p.due()
+				}
+				packets <- pkt
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for pkt := range packets {
+		p.mu.Lock()
+		open := gate()
+		p.mu.Unlock()
+		<-open
+		p.waitDue(pkt.due)
+		if _, err := to.Write(pkt.bytes); err != nil {
+			break
+		}
+	}
+	to.Close()
+	p.mu.Lock()
+	delete(p.conns, from)
+	delete(p.conns, to)
+	p.mu.Unlock()
+	for range packets { // let the reader end
+		from.Close()
+	}
+	from.Close()
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// SentinelOptions configure a [SentinelGroup]. The
+// zero value is a master, two replicas and three Sentinels.
+type SentinelOptions struct {
+	Replicas  int           // default 2
+	DownAfter time.Duration // silence after which a server counts as down; default 1 s
+	Args      []string      // further arguments of each server, not of the Sentinels
+}
+
+// SentinelGroup is a master and its replicas, with three Sentinels that promote a
+// replica when the master fails.
+type SentinelGroup struct {
+	*Replicated
+	sentinels children
+}
+
+const (
+	// SentinelMaster is the name under which the Sentinels monitor the master.
+	SentinelMaster = "locktop"
+	sentinelCount  = 3
+	majority       = sentinelCount/2 + 1
+	failoverTime   = 3 * time.Second // before another Sentinel may try
+)
+
+// StartSentinelGroup starts the servers and the Sentinels, and returns when these know
+// all servers and each other. ctx bounds the start.
+func StartSentinelGroup(ctx context.Context, o SentinelOptions) (*SentinelGroup, error) {
+	if o.Replicas == 0 {
+		o.Replicas = 2
+	}
+	if o.DownAfter == 0 {
+		o.DownAfter = time.Second
+	}
+	r, err := StartReplicated(ctx, ReplicatedOptions{Replicas: o.Replicas, Args: o.Args})
+	if err != nil {
+		return nil, err
+	}
+	g := &SentinelGroup{Replicated: r}
+	if err := g.startSentinels(ctx, o); err != nil {
+		return nil, errors.Join(err, g.Stop())
+	}
+	return g, nil
+}
+
+func (g *SentinelGroup) startSentinels(ctx context.Context, o SentinelOptions) error {
+	config := strings.Join([]string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s %d", SentinelMaster, portOf(g.Master().Addr()), majority),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", SentinelMaster, o.DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s %d", SentinelMaster, failoverTime.Milliseconds()),
+		fmt.Sprintf("sentinel parallel-syncs %s %d", SentinelMaster, o.Replicas),
+		"",
+	}, "\n")
+	for range sentinelCount {
+		if _, err := g.sentinels.add(ctx, ChildOptions{Args: []string{"--sentinel"}, Config: config}); err != nil {
+			return err
+		}
+	}
+	for _, s := range g.sentinels {
+		if err := awaitDiscovery(ctx, s, o.Replicas); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitDiscovery waits until a Sentinel knows the replicas and the other Sentinels.
+func awaitDiscovery(ctx context.Context, sentinel *Child, replicas int) error {
+	rdb := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr(), MaxRetries: -1, DisableIdentity: true})
+	defer rdb.Close()
+	return await(ctx, "the sentinels to know each other", func() (bool, error) {
+		m, err := rdb.Master(ctx, SentinelMaster).Result()
+		return m["num-slaves"] == fmt.Sprint(replicas) && m["num-other-sentinels"] == fmt.Sprint(sentinelCount-1), err
+	})
+}
+
+// Stop ends Sentinels and servers.
+func (g *SentinelGroup) Stop() error { return errors.Join(g.sentinels.stop(), g.Replicated.Stop()) }
+
+// Sentinels returns where the Sentinels listen.
+func (g *SentinelGroup) Sentinels() []string { return g.sentinels.addrs() }
+
+// SentinelGroupForTest starts servers and Sentinels that end with the test. Where
+// redis-server is missing it does what [ForTest] does.
+func SentinelGroupForTest(t TB, o SentinelOptions) *SentinelGroup {
+	t.Helper()
+	return forTest(t, func(ctx context.Context) (*SentinelGroup, error) { return StartSentinelGroup(ctx, o) }, (*SentinelGroup).Stop)
+}
