@@ -77,7 +77,7 @@ func (h *hold) endExpiry(q *expiryRequest, reply any, err error) (whole bool, _ 
 		// The server revived what is already over here: take it back, unless the
 		// release is on its way, which would find nothing and take that for a loss.
 		if h.cause != ErrReleased && h.cause != ErrClosed {
-			h.client.undo(h.form, h.token, now.Add(q.ttl), nil)
+			h.target.client.undo(h.target.form, h.token, now.Add(q.ttl), nil)
 		}
 		return false, err
 	}
@@ -89,7 +89,7 @@ func (h *hold) endExpiry(q *expiryRequest, reply any, err error) (whole bool, _ 
 // askExpiry notes that a request for ttl is sent at now.
 func (h *hold) askExpiry(now time.Time, ttl time.Duration) *expiryRequest {
 	if ttl == 0 {
-		ttl = max(h.opts.TTL, min(lasting(h.deadline().Sub(now)), maxTTL))
+		ttl = max(h.target.opts.TTL, min(lasting(h.deadline().Sub(now)), maxTTL))
 	}
 	q := &expiryRequest{sent: now, ttl: ttl, over: make(chan struct{})}
 	h.asking, h.expiries = q, append(h.expiries, q)
@@ -97,7 +97,7 @@ func (h *hold) askExpiry(now time.Time, ttl time.Duration) *expiryRequest {
 		h.sent, h.ttl = now, ttl
 		h.renewAt = h.nextRenewal()
 	}
-	h.client.keeper.move(h)
+	h.target.client.keeper.move(h)
 	return q
 }
 
@@ -110,7 +110,7 @@ func (h *hold) giveWay(q *expiryRequest) {
 	close(q.over)
 	if h.asking == q {
 		h.asking = nil
-		h.client.keeper.move(h)
+		h.target.client.keeper.move(h)
 	}
 }
 
@@ -133,6 +133,6 @@ func (h *hold) granted(q *expiryRequest) (whole bool) {
 	}
 	h.sent, h.ttl = q.sent, ttl
 	h.renewAt = h.nextRenewal()
-	h.client.keeper.move(h)
+	h.target.client.keeper.move(h)
 	return ttl == q.ttl
 }

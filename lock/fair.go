@@ -153,7 +153,8 @@ func processOf(id string) string { return id[len(id)-12:] }
 
 // wait waits for the lock until ctx ends. Without it, it leaves the queue.
 func (q *queued) wait(ctx context.Context) (lease *Lease, err error) {
-	f := &flight{client: q.client, form: q.form, token: q.token, until: time.Now().Add(q.opts.TTL)}
+	f := &q.request.flight
+	*f = flight{target: &q.target, token: q.token, until: time.Now().Add(q.opts.TTL)}
 	if !q.client.tasks.takeOff(f) {
 		return nil, describe("acquire", q.key, ErrClosed)
 	}

@@ -12,14 +12,11 @@ import (
 // deadline, what can be lost. The caller's share in it is a [Lease]; kinds that
 // can be entered again have several leases on one hold.
 type hold struct {
-	client *Client
-	form   form
-	key    string
+	target *target // the lock, and how it is held
 	token  string
 	fence  int64
-	opts   Options
 	began  time.Time // when the reply came
-	order  gate      // who sends a request that carries entries; nil if it cannot be entered again
+	order  gate      // admits one request that carries a count of entries at a time; nil if the lock is not reentrant
 
 	mu       sync.Mutex
 	ctx      context.Context // ends with the hold; nil before somebody asks for it
@@ -39,8 +36,7 @@ type hold struct {
 }
 
 func newHold(t *target, token string, fence int64, sent time.Time) *hold {
-	h := &hold{client: t.client, form: t.form, key: t.key, token: token, fence: fence, opts: t.opts,
-		began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
+	h := &hold{target: t, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
 	h.renewAt = h.nextRenewal()
 	return h
 }
@@ -75,22 +71,22 @@ func (h *hold) why() error {
 // extend implements [Lease.Extend]. After a request that was lost on its way it asks
 // until the server must have had that.
 func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
-	if !h.client.tasks.begin() {
-		return fmt.Errorf("extend lock %q: %w", h.key, cmp.Or(h.why(), ErrClosed))
+	if !h.target.client.tasks.begin() {
+		return fmt.Errorf("extend lock %q: %w", h.target.key, cmp.Or(h.why(), ErrClosed))
 	}
-	defer h.client.tasks.done()
+	defer h.target.client.tasks.done()
 	for range 1 + pastAfter {
 		q, err := h.beginExpiry(ctx, ttl)
 		if err != nil {
-			return fmt.Errorf("extend lock %q: %w", h.key, err)
+			return fmt.Errorf("extend lock %q: %w", h.target.key, err)
 		}
-		reply, err := h.form.extend(ctx, h.token, ttl).wait(ctx)
+		reply, err := h.target.form.extend(ctx, h.token, ttl).wait(ctx)
 		whole, over := h.endExpiry(q, reply, err)
 		switch {
 		case err != nil:
-			return describe("extend", h.key, err)
+			return describe("extend", h.target.key, err)
 		case over != nil:
-			return fmt.Errorf("extend lock %q: %w", h.key, over)
+			return fmt.Errorf("extend lock %q: %w", h.target.key, over)
 		case whole:
 			return nil
 		}
@@ -116,9 +112,9 @@ func (h *hold) enter(ctx context.Context) error {
 		return err
 	}
 	var held *HeldError
-	reply, err := h.form.acquire(ctx, h.token, q.ttl, h.addEntry()).wait(ctx)
+	reply, err := h.target.form.acquire(ctx, h.token, q.ttl, h.addEntry()).wait(ctx)
 	if err == nil {
-		held, _, err = heldBy(h.key, reply)
+		held, _, err = heldBy(h.target.key, reply)
 	}
 	granted := int64(1)
 	if held != nil {
@@ -127,7 +123,7 @@ func (h *hold) enter(ctx context.Context) error {
 	_, over := h.endExpiry(q, granted, err)
 	if err != nil {
 		h.entryFailed()
-		return describe("enter", h.key, err)
+		return describe("enter", h.target.key, err)
 	}
 	return over
 }
@@ -135,15 +131,15 @@ func (h *hold) enter(ctx context.Context) error {
 // enterAgain takes a further lease of the hold, for a request.
 func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	r.attempts++
-	if !h.client.tasks.begin() {
-		return nil, describe("enter", h.key, ErrClosed)
+	if !h.target.client.tasks.begin() {
+		return nil, describe("enter", h.target.key, ErrClosed)
 	}
-	defer h.client.tasks.done()
+	defer h.target.client.tasks.done()
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	h.client.tell(Event{Kind: Acquired, At: now, Key: h.key, Owner: h.client.owner, Token: h.token,
+	h.target.client.tell(Event{Kind: Acquired, At: now, Key: h.target.key, Owner: h.target.client.owner, Token: h.token,
 		Attempts: r.attempts, Waited: now.Sub(r.began)})
 	return newEntry(h), nil
 }
@@ -165,35 +161,35 @@ func (h *hold) entryFailed() {
 	left := h.entries
 	h.mu.Unlock()
 	if left == 0 && h.finish(ErrReleased) {
-		h.client.undo(h.form, h.token, h.until(), nil)
+		h.target.client.undo(h.target.form, h.token, h.until(), nil)
 	}
 }
 
 // leave gives back one entry, and with the last one the lock.
 func (h *hold) leave(ctx context.Context) error {
-	if !h.client.tasks.begin() {
-		return fmt.Errorf("unlock %q: %w", h.key, cmp.Or(h.why(), ErrClosed))
+	if !h.target.client.tasks.begin() {
+		return fmt.Errorf("unlock %q: %w", h.target.key, cmp.Or(h.why(), ErrClosed))
 	}
-	defer h.client.tasks.done()
+	defer h.target.client.tasks.done()
 	done := h.inOrder(ctx)
 	left, asking, err := h.dropEntry()
 	if err != nil {
 		done()
-		return fmt.Errorf("unlock %q: %w", h.key, err)
+		return fmt.Errorf("unlock %q: %w", h.target.key, err)
 	}
-	reply, err := h.form.release(ctx, h.token, left).wait(ctx)
+	reply, err := h.target.form.release(ctx, h.token, left).wait(ctx)
 	done()
 	if left == 0 && transient(err) {
-		h.client.undo(h.form, h.token, h.until(), nil)
+		h.target.client.undo(h.target.form, h.token, h.until(), nil)
 	}
 	if err != nil {
-		return describe("unlock", h.key, err)
+		return describe("unlock", h.target.key, err)
 	}
 	if asking != nil { // it travelled ahead of the release, so its reply is here too
 		select {
 		case <-asking.over:
 		case <-ctx.Done():
-			return describe("unlock", h.key, ctx.Err())
+			return describe("unlock", h.target.key, ctx.Err())
 		}
 	}
 	if reply != nil {
@@ -201,20 +197,20 @@ func (h *hold) leave(ctx context.Context) error {
 			h.report(Released)
 		}
 		if next, handed := reply.(string); handed {
-			h.client.tell(Event{Kind: HandedOver, At: time.Now(), Key: h.key, Owner: h.client.owner, Token: next})
+			h.target.client.tell(Event{Kind: HandedOver, At: time.Now(), Key: h.target.key, Owner: h.target.client.owner, Token: next})
 		}
 		return nil
 	}
 	h.finish(ErrLost) // the other entries; the last one ended on this side already
 	h.report(Lost)
-	return fmt.Errorf("unlock %q: %w", h.key, ErrLost)
+	return fmt.Errorf("unlock %q: %w", h.target.key, ErrLost)
 }
 
 // until returns when the last key that the server may have for it has expired.
 func (h *hold) until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ttl := max(h.ttl, h.opts.TTL)
+	ttl := max(h.ttl, h.target.opts.TTL)
 	for _, q := range h.expiries {
 		ttl = max(ttl, q.ttl)
 	}
@@ -251,10 +247,10 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
-		own, quorum := h.form.(undoer)
+		own, quorum := h.target.form.(undoer)
 		switch {
 		case cause == ErrMaxHold: // its key may have long to live yet
-			h.client.undo(h.form, h.token, h.until(), nil)
+			h.target.client.undo(h.target.form, h.token, h.until(), nil)
 		case quorum && cause != ErrReleased && cause != ErrClosed:
 			own.undo() // lost, but not everywhere
 		}
@@ -264,7 +260,7 @@ func (h *hold) finish(cause error) bool {
 
 // close has a hold that is over end everywhere on this side.
 func (h *hold) close() {
-	h.client.keeper.remove(h)
+	h.target.client.keeper.remove(h)
 	h.mu.Lock()
 	cause, cancel := h.cause, h.cancel
 	h.mu.Unlock()
@@ -284,13 +280,13 @@ func (h *hold) lose() error {
 
 // report tells the observer how the hold ended.
 func (h *hold) report(kind EventKind) {
-	h.client.tell(h.event(kind))
+	h.target.client.tell(h.event(kind))
 }
 
 // event is one of those that end the hold.
 func (h *hold) event(kind EventKind) Event {
 	now := time.Now()
-	return Event{Kind: kind, At: now, Key: h.key, Owner: h.client.owner, Token: h.token, Held: now.Sub(h.began)}
+	return Event{Kind: kind, At: now, Key: h.target.key, Owner: h.target.client.owner, Token: h.token, Held: now.Sub(h.began)}
 }
 
 // What follows needs h.mu.
@@ -308,7 +304,7 @@ func lasting(d time.Duration) time.Duration {
 // deadline is the end of the hold: its time, or its longest hold.
 func (h *hold) deadline() time.Time {
 	d := h.sent.Add(usable(h.ttl))
-	if limit := h.opts.Renew.MaxHold; limit > 0 && h.began.Add(limit).Before(d) {
+	if limit := h.target.opts.Renew.MaxHold; limit > 0 && h.began.Add(limit).Before(d) {
 		return h.began.Add(limit)
 	}
 	return d
@@ -331,7 +327,7 @@ func (h *hold) ended(now time.Time) error {
 
 // overdue returns what it means that the deadline has passed.
 func (h *hold) overdue() error {
-	r := h.opts.Renew
+	r := h.target.opts.Renew
 	if r.Max > 0 && h.renewals >= r.Max || r.MaxHold > 0 && time.Since(h.began) >= r.MaxHold {
 		return ErrMaxHold
 	}

@@ -10,7 +10,7 @@ func TestTheKeeperLosesSightOfNoHold(t *testing.T) {
 	var k keeper
 	k.init()
 	now := time.Now()
-	h := &hold{client: &Client{}, sent: now, ttl: time.Minute, renewAt: now.Add(time.Second), slot: -1}
+	h := &hold{target: &target{client: &Client{}}, sent: now, ttl: time.Minute, renewAt: now.Add(time.Second), slot: -1}
 	k.add(h)
 	if due, _ := k.takeDue(now.Add(2 * time.Second)); len(due) != 1 || due[0] != h {
 		t.Fatalf("%d are due, want the one", len(due))

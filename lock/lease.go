@@ -43,7 +43,7 @@ func (l *Lease) Key() string {
 	if l.none() {
 		return ""
 	}
-	return l.hold.key
+	return l.hold.target.key
 }
 
 // Token returns what the server stores as the holder. Whoever knows it can
@@ -139,10 +139,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return fmt.Errorf("extend lock: %w: no lease was acquired", ErrArgument)
 	}
 	if err := checkTTL(ttl); err != nil {
-		return fmt.Errorf("extend lock %q: %w", l.hold.key, err)
+		return fmt.Errorf("extend lock %q: %w", l.hold.target.key, err)
 	}
 	if l.over.Load() {
-		return fmt.Errorf("extend lock %q: %w", l.hold.key, l.why())
+		return fmt.Errorf("extend lock %q: %w", l.hold.target.key, l.why())
 	}
 	return l.hold.extend(ctx, ttl)
 }
@@ -157,7 +157,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 		return fmt.Errorf("unlock: %w: no lease was acquired", ErrArgument)
 	}
 	if l.over.Swap(true) {
-		return fmt.Errorf("unlock %q: %w", l.hold.key, l.why())
+		return fmt.Errorf("unlock %q: %w", l.hold.target.key, l.why())
 	}
 	l.drop.Stop()
 	err := l.hold.leave(ctx)

@@ -353,9 +353,9 @@ func (c *Client) Close() error {
 		return nil
 	}
 	for _, f := range c.tasks.flights(c) {
-		c.undo(f.form, f.token, f.until, nil)
+		c.undo(f.target.form, f.token, f.until, nil)
 	}
-	err := c.transport.releaseAll(func(h *hold) bool { return h.client.isOf(c) })
+	err := c.transport.releaseAll(func(h *hold) bool { return h.target.client.isOf(c) })
 	if c.parent != nil {
 		return err
 	}
@@ -380,12 +380,12 @@ func (t *transport) releaseAll(match func(*hold) bool) error {
 	requests := make([]pending, len(holds))
 	for i, h := range holds {
 		h.finish(ErrClosed)
-		requests[i] = h.form.release(ctx, h.token, 0)
+		requests[i] = h.target.form.release(ctx, h.token, 0)
 	}
 	var failed error
 	for i, h := range holds {
 		if _, err := requests[i].wait(ctx); err != nil {
-			failed = describe("close: release", h.key, err)
+			failed = describe("close: release", h.target.key, err)
 			continue
 		}
 		t.counts[Released].Add(1)

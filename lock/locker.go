@@ -83,7 +83,8 @@ type request struct {
 
 	began    time.Time
 	attempts int
-	held     error // the newest refusal; nil = none yet
+	held     error  // the newest refusal; nil = none yet
+	flight   flight // the attempt that is under way
 }
 
 // tryLock is TryLock for all kinds.
@@ -160,11 +161,11 @@ func (t *target) acquireBy(ctx context.Context, r *request, send func(token stri
 	}
 	r.attempts++
 	sent := time.Now()
-	f := &flight{client: t.client, form: t.form, token: token, until: sent.Add(t.opts.TTL)}
-	if !t.client.tasks.takeOff(f) {
+	r.flight = flight{target: t, token: token, until: sent.Add(t.opts.TTL)}
+	if !t.client.tasks.takeOff(&r.flight) {
 		return nil, describe("acquire", t.key, ErrClosed)
 	}
-	defer t.client.tasks.land(f)
+	defer t.client.tasks.land(&r.flight)
 	var held *HeldError
 	var fence int64
 	request := send(token)

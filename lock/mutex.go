@@ -105,10 +105,8 @@ func (f *mutexForm) ask(ctx context.Context, token string, ttl time.Duration) *c
 // bid asks for a lock without a fence as acquire does, at half the cost to the
 // server if it is free, and by one more round trip if it is not.
 func (f *mutexForm) bid(ctx context.Context, token string, ttl time.Duration) pending {
-	return &bid{
-		call:   sendPlain(ctx, f.wire, "set", f.keys[0], token, "nx", "px", ttl.Milliseconds()),
-		refuse: func(ctx context.Context) *call { return f.ask(ctx, token, ttl) },
-	}
+	c := sendPlain(ctx, f.wire, "set", f.keys[0], token, "nx", "px", ttl.Milliseconds())
+	return &bid{call: c, form: f, token: token, ttl: ttl}
 }
 
 func (f *mutexForm) extend(ctx context.Context, token string, ttl time.Duration) pending {
@@ -132,7 +130,9 @@ func (f *mutexForm) look(ctx context.Context) pending {
 // SET NX does not know its own token; but it is never sent twice.
 type bid struct {
 	*call
-	refuse func(context.Context) *call
+	form  *mutexForm
+	token string
+	ttl   time.Duration
 }
 
 // wait implements [pending].
@@ -144,6 +144,6 @@ func (b *bid) wait(ctx context.Context) (any, error) {
 	case reply == okReply:
 		return int64(0), nil
 	}
-	b.call = b.refuse(ctx)
+	b.call = b.form.ask(ctx, b.token, b.ttl)
 	return b.call.wait(ctx)
 }

@@ -125,7 +125,7 @@ func (l *Lease) Votes() []Vote {
 	if l.none() {
 		return nil
 	}
-	if c, ok := l.hold.form.(*copies); ok {
+	if c, ok := l.hold.target.form.(*copies); ok {
 		return c.votes()
 	}
 	return nil

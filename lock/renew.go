@@ -138,11 +138,11 @@ type renewal struct {
 // batches parts renewals into those that go together: with the same patience and, as
 // the nodes of a cluster must not wait for each other, over one connection.
 func (t *transport) batches(all []renewal) [][]renewal {
-	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.opts.TTL, b.opts.TTL) })
+	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.target.opts.TTL, b.target.opts.TTL) })
 	var parts [][]renewal
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && !t.wire.clustered() && all[n].opts.TTL == all[0].opts.TTL {
+		for n < len(all) && !t.wire.clustered() && all[n].target.opts.TTL == all[0].target.opts.TTL {
 			n++
 		}
 		parts, all = append(parts, all[:n]), all[n:]
@@ -159,7 +159,7 @@ func (h *hold) attend(now time.Time) *expiryRequest {
 		h.mu.Unlock()
 		if over && h.finish(err) {
 			e := h.event(Expired)
-			h.client.tasks.spawn(func() { h.client.tell(e) }) // it must not keep the others waiting
+			h.target.client.tasks.spawn(func() { h.target.client.tell(e) }) // it must not keep the others waiting
 		}
 		return nil
 	}
@@ -167,11 +167,11 @@ func (h *hold) attend(now time.Time) *expiryRequest {
 	if h.dropped >= h.entries {
 		h.renewAt = time.Time{}
 	}
-	h.client.keeper.move(h)
+	h.target.client.keeper.move(h)
 	if h.renewAt.IsZero() || now.Before(h.nextRequest()) {
 		return nil
 	}
-	return h.askExpiry(now, h.opts.TTL)
+	return h.askExpiry(now, h.target.opts.TTL)
 }
 
 // renew prolongs a batch of holds in one pipeline. What is not answered in time is
@@ -183,7 +183,7 @@ func (t *transport) renew(batch []renewal) {
 	defer cancel()
 	requests := make([]pending, len(batch))
 	for i, h := range batch {
-		requests[i] = h.form.extend(ctx, h.token, h.request.ttl)
+		requests[i] = h.target.form.extend(ctx, h.token, h.request.ttl)
 	}
 	for _, p := range requests {
 		_ = p.settle(ctx) // all of them first: what must be sent again goes together, too
@@ -217,7 +217,7 @@ const silence = time.Second
 // renewalPatience is how long to wait for the replies to a batch before the next try:
 // a sixth of the TTL, so that there is time for another one.
 func renewalPatience(batch []renewal, now time.Time) time.Duration {
-	patience := batch[0].opts.TTL / 6
+	patience := batch[0].target.opts.TTL / 6
 	for _, h := range batch {
 		h.mu.Lock()
 		patience = min(patience, h.deadline().Sub(now))
@@ -241,7 +241,7 @@ func (h *hold) renewed(q *expiryRequest, reply any, err error) {
 	if _, over := h.endExpiry(q, reply, err); over != nil || err != nil {
 		return
 	}
-	h.client.tell(Event{Kind: Renewed, At: at, Key: h.key, Owner: h.client.owner, Token: h.token, Late: max(q.sent.Sub(due), 0)})
+	h.target.client.tell(Event{Kind: Renewed, At: at, Key: h.target.key, Owner: h.target.client.owner, Token: h.token, Late: max(q.sent.Sub(due), 0)})
 }
 
 // notRenewed has another renewal be sent soon after one that failed, or that is not
@@ -250,12 +250,12 @@ func (h *hold) notRenewed(q *expiryRequest, err error) {
 	h.mu.Lock()
 	again := !q.passedBy && h.cause == nil
 	if !q.passedBy && !h.renewAt.IsZero() {
-		h.renewAt = time.Now().Add(h.opts.TTL / 20)
+		h.renewAt = time.Now().Add(h.target.opts.TTL / 20)
 	}
 	h.giveWay(q)
 	h.mu.Unlock()
 	if again {
-		h.client.tell(Event{Kind: NotRenewed, At: time.Now(), Key: h.key, Owner: h.client.owner, Token: h.token, Err: describe("renew", h.key, err)})
+		h.target.client.tell(Event{Kind: NotRenewed, At: time.Now(), Key: h.target.key, Owner: h.target.client.owner, Token: h.token, Err: describe("renew", h.target.key, err)})
 	}
 }
 
@@ -279,7 +279,7 @@ const beats = 64
 // to a twentieth early, so that holds taken together drift apart, and at most a beat
 // before that. Zero when the bounds forbid another.
 func (h *hold) nextRenewal() time.Time {
-	r := h.opts.Renew
+	r := h.target.opts.Renew
 	if r.Off || r.Max > 0 && h.renewals >= r.Max {
 		return time.Time{}
 	}
@@ -287,15 +287,15 @@ func (h *hold) nextRenewal() time.Time {
 	if every >= usable(h.ttl) { // shortened by Extend
 		every = h.ttl / 3
 	}
-	at := h.sent.Add(max(h.ttl-h.opts.TTL, 0) + every - rand.N(every/20+1))
-	return h.client.keeper.beat(at, max(every/beats, 1))
+	at := h.sent.Add(max(h.ttl-h.target.opts.TTL, 0) + every - rand.N(every/20+1))
+	return h.target.client.keeper.beat(at, max(every/beats, 1))
 }
 
 // nextRequest returns when to renew a hold that is to be renewed, if not before its
 // deadline. A request that is under way is left a sixth of the TTL.
 func (h *hold) nextRequest() time.Time {
 	if q := h.asking; q != nil {
-		return later(h.renewAt, q.sent.Add(h.opts.TTL/6))
+		return later(h.renewAt, q.sent.Add(h.target.opts.TTL/6))
 	}
 	return h.renewAt
 }

@@ -18,8 +18,7 @@ type tasks struct {
 
 // flight is an attempt at a lock that is under way: a task that Close has taken back.
 type flight struct {
-	client *Client
-	form   form
+	target *target
 	token  string
 	until  time.Time // by then what it may have taken has expired
 
@@ -27,11 +26,11 @@ type flight struct {
 }
 
 // takeOff counts a flight, until it has landed, unless its client or the tasks are
-// closed.
+// closed. The record is the caller's, who may use it again after land.
 func (t *tasks) takeOff(f *flight) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || f.client.isClosed() {
+	if t.closed || f.target.client.isClosed() {
 		return false
 	}
 	t.running++
@@ -44,6 +43,7 @@ func (t *tasks) takeOff(f *flight) bool {
 
 func (t *tasks) land(f *flight) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if f.before != nil {
 		f.before.after = f.after
 	}
@@ -52,18 +52,18 @@ func (t *tasks) land(f *flight) {
 	} else {
 		t.last = f.before
 	}
-	t.mu.Unlock()
-	t.done()
+	*f = flight{}
+	t.ended()
 }
 
-// flights returns those of a client, of which there will be no more.
-func (t *tasks) flights(c *Client) []*flight {
+// flights returns copies of those of a client, of which there will be no more.
+func (t *tasks) flights(c *Client) []flight {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []*flight
+	var all []flight
 	for f := t.last; f != nil; f = f.before {
-		if f.client.isOf(c) {
-			all = append(all, f)
+		if f.target.client.isOf(c) {
+			all = append(all, *f)
 		}
 	}
 	return all
@@ -102,6 +102,11 @@ func (t *tasks) join() {
 func (t *tasks) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.ended()
+}
+
+// ended counts out a task. Called with t.mu held.
+func (t *tasks) ended() {
 	t.running--
 	if t.running <= 0 && t.waiting != nil {
 		close(t.waiting)
