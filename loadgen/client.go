@@ -99,13 +99,13 @@ func (c *client) round(halt, stay context.Context, next choice, came arrival) (o
 	if err != nil {
 		f.oracle.unwant(next.key, c.number, now)
 		f.recorder.giveUp(c.number, now, how, err)
-		c.noteEnd(how, next, now, now.Sub(due), nil, err)
+		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
 	who := party{client: c.number, token: l.Token(), fence: l.Fence(), shared: next.shared, flaw: f.flaw, asked: asked}
 	visit := f.oracle.enter(next.key, who, l, now)
 	f.recorder.acquire(c.number, now, now.Sub(due))
-	c.noteEnd(acquired, next, now, now.Sub(due), l, nil)
+	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
 	f.history.acquired(visit, asked, now)
 	fate := c.work(halt, l, visit, next.hold)
 	return c.end(halt, l, visit, next, fate)
@@ -124,8 +124,11 @@ func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate 
 		f.oracle.write(v, polite, left)
 	}
 	f.oracle.leave(v, left)
-	if f.sound && !kept && fate != crashing && !told(l) {
-		f.oracle.untold(v, left)
+	deadline, told := l.Deadline(), time.Time{}
+	if f.sound && !kept && fate != crashing {
+		if told = whenTold(l); told.IsZero() {
+			f.oracle.untold(v, left)
+		}
 	}
 	how, err := outcome(abandoned), error(nil)
 	switch fate {
@@ -142,7 +145,7 @@ func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate 
 	now := time.Now()
 	f.history.ended(v, left, now, how)
 	f.recorder.end(c.number, how, left.Sub(v.began), err)
-	c.noteEnd(how, next, now, left.Sub(v.began), l, err)
+	c.note(how, next, Event{At: now, Took: left.Sub(v.began), Deadline: deadline, Told: told}, l, err)
 	return how, err
 }
 
@@ -150,31 +153,27 @@ func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate 
 // asks: the holder's timers may be late, but not for long once it runs.
 const tellWithin = time.Second
 
-// told reports whether a lease that is over tells its holder.
-func told(l lease) bool {
-	if l.Context().Err() != nil {
-		return true
-	}
+// whenTold returns when a lease that is over tells its holder, who asks from now on;
+// zero if it does not.
+func whenTold(l lease) time.Time {
 	soon := time.NewTimer(tellWithin)
 	defer soon.Stop()
 	select {
 	case <-l.Context().Done():
-		return true
 	case <-soon.C:
-		return false
 	}
+	if l.Context().Err() == nil {
+		return time.Time{}
+	}
+	return time.Now()
 }
 
-// noteEnd puts the end of an attempt or of a hold into the journal.
-func (c *client) noteEnd(how outcome, next choice, at time.Time, took time.Duration, l lease, err error) {
-	kind := how.event()
-	if kind == "" {
+// note puts the end of an attempt or of a hold into the journal.
+func (c *client) note(how outcome, next choice, e Event, l lease, err error) {
+	if e.Kind = how.event(); e.Kind == "" {
 		return
 	}
-	e := Event{
-		At: at, Kind: kind, Key: c.fleet.keys[next.key], Client: c.number + 1,
-		Shared: next.shared, Took: took,
-	}
+	e.Key, e.Client, e.Shared = c.fleet.keys[next.key], c.number+1, next.shared
 	if l != nil {
 		e.Token, e.Fence = l.Token(), l.Fence()
 	}

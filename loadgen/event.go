@@ -61,6 +61,9 @@ type Event struct {
 	Fault  FaultKind
 	Took   time.Duration
 	Text   string // may hold bytes from the server
+
+	Deadline time.Time // of a hold that begins or ends: until when its lease lasts, by the lease
+	Told     time.Time // of a hold that ends: when its holder learned that the lease was over; zero if it did not before it left
 }
 
 // Owner returns the label of the event's client, "" if it has none.

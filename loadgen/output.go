@@ -188,12 +188,16 @@ type jsonEvent struct {
 	Fault  FaultKind `json:"fault,omitempty"`
 	Took   float64   `json:"took_ms,omitempty"`
 	Text   string    `json:"text,omitempty"`
+
+	Deadline time.Time `json:"deadline,omitzero"`
+	Told     time.Time `json:"told,omitzero"`
 }
 
 // MarshalJSON writes the event as `locktop load --events` does.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jsonEvent{
 		e.Seq, e.At.UTC(), e.Kind, e.Key, e.Owner(), e.Token, e.Fence, e.Shared, e.Fault, ms(e.Took), e.Text,
+		e.Deadline.UTC(), e.Told.UTC(),
 	})
 }
 

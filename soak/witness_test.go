@@ -29,6 +29,7 @@ type grant struct {
 	from, to   time.Time
 	lasting    bool
 	overlapped bool
+	expires    time.Time // zero = never
 }
 
 // monitored works out the holds of the locks on one server from what MONITOR says.
@@ -108,10 +109,16 @@ func (m *monitored) hear(line string) {
 
 // do works out what a command means for a lock.
 func (m *monitored) do(at time.Time, command, key string, args []string) {
+	m.lapse(key, at)
 	switch command {
+	case "PEXPIRE":
+		m.lives(key, args[0], at)
 	case "SET":
 		if !slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "NX") }) || m.free(key) {
 			m.begin(key, args[0], at)
+			if i := slices.IndexFunc(args, func(a string) bool { return strings.EqualFold(a, "PX") }); i > 0 {
+				m.lives(key, args[i+1], at)
+			}
 		}
 	case "SETNX":
 		if m.free(key) {
@@ -144,6 +151,25 @@ func (m *monitored) do(at time.Time, command, key string, args []string) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// lives notes for how many milliseconds a key is kept.
+func (m *monitored) lives(key, ms string, at time.Time) {
+	n, _ := strconv.Atoi(ms)
+	for _, g := range m.grants[key] {
+		if g.lasting {
+			g.expires = at.Add(time.Duration(n) * time.Millisecond)
+		}
+	}
+}
+
+// lapse ends what ran out before a moment, which no command tells.
+func (m *monitored) lapse(key string, at time.Time) {
+	for _, g := range m.grants[key] {
+		if g.lasting && !g.expires.IsZero() && g.expires.Before(at) {
+			g.to, g.lasting = g.expires, false
 		}
 	}
 }
@@ -206,6 +232,16 @@ type stay struct {
 	key, token string
 	shared     bool
 	from, to   time.Time
+	deadline   time.Time // by the lease
+	told, at   time.Time // when the holder learned that the lease is over; when the hold was done with
+}
+
+// leased is until when the lease lasted, if the client was inside for so long.
+func (s stay) leased() time.Time {
+	if s.deadline.Before(s.to) {
+		return s.deadline
+	}
+	return s.to
 }
 
 func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
@@ -228,6 +264,10 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 			s := loadgen.Scenario{
 				Lock: loadgen.Lock{Kind: kind, TTL: 2 * time.Second}, Keys: loadgen.Keys{N: 2}, Clients: 12,
 				Hold: loadgen.Exp(3 * time.Millisecond), Think: loadgen.Exp(3 * time.Millisecond), Duration: 2 * time.Second,
+			}
+			if kind.Sound() { // one holder outlives its lease
+				s.Lock.TTL, s.Lock.Renew.Off = 500*time.Millisecond, true
+				s.Faults = []loadgen.Fault{{At: 300 * time.Millisecond, Kind: loadgen.Freeze, For: 900 * time.Millisecond}}
 			}
 			switch kind {
 			case loadgen.RW, "classic/two-key-rw", "classic/stamp-rw":
@@ -254,7 +294,7 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 						return // an attempt, not a hold
 					}
 					a := began[e.Client]
-					stays = append(stays, stay{a.Key, a.Token, a.Shared, a.At, a.At.Add(e.Took)})
+					stays = append(stays, stay{a.Key, a.Token, a.Shared, a.At, a.At.Add(e.Took), e.Deadline, e.Told, e.At})
 				case loadgen.Overlapped:
 					told++
 				}
@@ -273,8 +313,23 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 			if int64(len(stays)) != m.Acquired || m.Acquired < 50 {
 				t.Errorf("the report has %d holds, the events %d", m.Acquired, len(stays))
 			}
-			if overlaps := overlapping(stays); overlaps != m.WorkOverlap.Count || int64(told) != m.Overlap.Count {
-				t.Errorf("the report has %d overlaps of work and %d of leases, the events show %d and %d", m.WorkOverlap.Count, m.Overlap.Count, overlaps, told)
+			work := overlapping(stays, func(s stay) time.Time { return s.to })
+			leases := overlapping(stays, stay.leased)
+			if work != m.WorkOverlap.Count || leases != m.Overlap.Count || int64(told) != m.Overlap.Count {
+				t.Errorf("the report has %d overlaps of work and %d of leases, the events show %d and %d, and tell of %d",
+					m.WorkOverlap.Count, m.Overlap.Count, work, leases, told)
+			}
+			outlived := 0
+			for _, h := range stays {
+				if h.deadline.Before(h.to) {
+					outlived++
+				}
+				if wrong := h.clocks(kind.Sound()); wrong != "" {
+					t.Errorf("%s had %s from %s: %s", h.token, h.key, h.from.Format("05.000000"), wrong)
+				}
+			}
+			if kind.Sound() && outlived == 0 {
+				t.Error("no holder outlived its lease")
 			}
 			if kind == "classic/two-key-rw" || kind == "classic/stamp-rw" || kind == "classic/getset" || kind == "classic/counted" {
 				return // what they store is not one key with one holder
@@ -282,7 +337,7 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 			for _, h := range stays {
 				votes := 0
 				for _, w := range witnesses {
-					if w.holds(h.key, h.token, h.from, h.to) {
+					if w.holds(h.key, h.token, h.from, h.leased()) {
 						votes++
 					}
 				}
@@ -298,12 +353,28 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 	}
 }
 
+// clocks returns what is wrong with the times of a hold, "" if nothing is.
+func (s stay) clocks(tells bool) string {
+	switch {
+	case s.deadline.Before(s.from):
+		return "its lease was over before it began"
+	case s.told.IsZero() && tells && s.deadline.Before(s.to):
+		return "its lease was over, and its holder was not told"
+	case s.told.IsZero():
+	case s.told.Before(s.deadline):
+		return "its holder was told that the lease was over before it was"
+	case s.told.After(s.at):
+		return "its holder was told after it was done with"
+	}
+	return ""
+}
+
 // overlapping counts the holds that began while another went on which excludes them.
-func overlapping(all []stay) (n int64) {
+func overlapping(all []stay, end func(stay) time.Time) (n int64) {
 	slices.SortFunc(all, func(a, b stay) int { return a.from.Compare(b.from) })
 	for i, h := range all {
 		for _, before := range all[:i] {
-			if before.key == h.key && before.to.After(h.from) && !(before.shared && h.shared) {
+			if before.key == h.key && end(before).After(h.from) && !(before.shared && h.shared) {
 				n++
 				break
 			}
@@ -330,7 +401,20 @@ func TestTheSecondWitnessSeesWhatIsWrong(t *testing.T) {
 			t.Errorf("%s from %d to %d: %t", c.token, c.from, c.to, got)
 		}
 	}
-	if n := overlapping([]stay{{"k", "", false, at(0), at(10)}, {"k", "", false, at(9), at(20)}, {"k", "", false, at(20), at(30)}}); n != 1 {
-		t.Errorf("%d overlaps", n)
+	all := []stay{{key: "k", from: at(0), to: at(10), deadline: at(5)}, {key: "k", from: at(9), to: at(20), deadline: at(99)}, {key: "k", from: at(20), to: at(30)}}
+	if work, leases := overlapping(all, func(s stay) time.Time { return s.to }), overlapping(all, stay.leased); work != 1 || leases != 0 {
+		t.Errorf("%d overlaps of work, %d of leases", work, leases)
+	}
+	for i, s := range []stay{
+		{from: at(10), to: at(20), deadline: at(9)}, {from: at(10), to: at(20), deadline: at(15)},
+		{from: at(10), to: at(20), deadline: at(15), told: at(14)}, {from: at(10), to: at(20), deadline: at(15), told: at(30), at: at(29)},
+	} {
+		if s.clocks(true) == "" {
+			t.Errorf("nothing is wrong with hold %d", i)
+		}
+	}
+	m.lapse("load:{00000000}:1", at(900))
+	if m.holds("load:{00000000}:1", "b", at(310), at(850)) || !m.holds("load:{00000000}:1", "b", at(310), at(790)) {
+		t.Error("what ran out is held still")
 	}
 }

@@ -1,0 +1,144 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The three clocks of a hold: until when the lease lasts, when its holder learned that
+// it was over, and when the client was inside.
+func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *testing.T) {
+	second := time.Second
+	for name, c := range map[string]struct {
+		lock     Lock
+		hold     time.Duration
+		fault    Fault
+		alter    func(lease) lease
+		how      EventKind
+		deadline time.Duration // after the acquisition
+		told     time.Duration // after the acquisition; 0: it was not
+		left     time.Duration // after the acquisition
+	}{
+		"released in time":        {Lock{TTL: 3 * second}, 100 * time.Millisecond, Fault{}, nil, Released, 3 * second, 0, 100 * time.Millisecond},
+		"run out":                 {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 9 * second, Fault{}, nil, Expired, 3 * second, 3 * second, 3 * second},
+		"frozen":                  {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 9 * second, Fault{At: second, Kind: Freeze, For: 5 * second}, nil, Expired, 3 * second, 6 * second, 6 * second},
+		"frozen before it is due": {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 2 * second, Fault{At: second, Kind: Freeze, For: 5 * second}, nil, Expired, 3 * second, 6 * second, 6 * second},
+		"not told":                {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 4 * second, Fault{}, func(l lease) lease { return silent{l} }, Expired, 3 * second, 0, 4 * second},
+		"crashed":                 {Lock{TTL: 3 * second}, 9 * second, Fault{At: second, Kind: Crash}, nil, Abandoned, 0, 0, second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := Scenario{Clients: 1, Keys: Keys{N: 1}, Lock: c.lock, Hold: Const(c.hold), Think: Const(time.Hour)}
+				if c.fault.Kind != "" {
+					s.Faults = []Fault{c.fault}
+				}
+				how := open
+				if c.alter != nil {
+					how = openAltered(c.alter)
+				}
+				r, err := newRun(Servers{Redis: piped(t)}, s, how)
+				if err != nil {
+					t.Fatal(err)
+				}
+				running(t, r)
+				time.Sleep(20 * second)
+				var began, ended Event
+				for _, e := range r.Events(0) {
+					switch e.Kind {
+					case Acquired:
+						began = e
+					case Released, Expired, Lost, Abandoned:
+						ended = e
+					}
+				}
+				since := func(at time.Time) time.Duration {
+					if at.IsZero() {
+						return 0
+					}
+					return at.Sub(began.At)
+				}
+				near := func(got, want time.Duration) bool { return (got - want).Abs() < 50*time.Millisecond }
+				if !near(since(began.Deadline), c.lock.TTL) || !began.Told.IsZero() {
+					t.Errorf("as it begins: until %s, told %s", since(began.Deadline), began.Told)
+				}
+				if ended.Kind != c.how || !near(since(ended.Deadline), c.deadline) && c.how != Abandoned || !near(since(ended.Told), c.told) || !near(ended.Took, c.left) {
+					t.Errorf("%s: until %s, told after %s, left after %s", ended.Kind, since(ended.Deadline), since(ended.Told), ended.Took)
+				}
+				if m := r.Metrics(); (m.Untold > 0) != (c.alter != nil) {
+					t.Errorf("%d were not told", m.Untold)
+				}
+
+				var line map[string]string
+				text, _ := json.Marshal(ended)
+				_ = json.Unmarshal(text, &line) // numbers are left out
+				if at, _ := time.Parse(time.RFC3339Nano, line["deadline"]); !at.Equal(ended.Deadline) {
+					t.Errorf("deadline %s in %s", ended.Deadline, text)
+				}
+				if at, _ := time.Parse(time.RFC3339Nano, line["told"]); !at.Equal(ended.Told) {
+					t.Errorf("told %s in %s", ended.Told, text)
+				}
+			})
+		})
+	}
+}
+
+// A lease that is taken away tells its holder before it would have been over.
+func TestWhoLosesALeaseIsToldBeforeItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 1, Keys: Keys{N: 1}, Lock: Lock{TTL: 9 * time.Second}, Hold: Const(time.Hour), Think: Const(time.Hour),
+			Faults: []Fault{{At: time.Second, Kind: Steal}},
+		})
+		time.Sleep(9 * time.Second)
+		for _, e := range r.Events(0) {
+			if e.Kind == Lost && (e.Told.IsZero() || !e.Told.Before(e.Deadline) || e.Told.After(e.At)) {
+				t.Errorf("told %s, deadline %s, now %s", e.Told, e.Deadline, e.At)
+			}
+		}
+		if m := r.Metrics(); m.Lost != 1 {
+			t.Errorf("%d lost", m.Lost)
+		}
+	})
+}
+
+func TestEventsAreAsTheirSchemaSays(t *testing.T) {
+	s := readSchema(t, "load-event.schema.json")
+	kinds := map[any]bool{}
+	for _, kind := range s.Properties["event"].Enum {
+		kinds[kind] = true
+	}
+	for _, kind := range append(violationKinds(), Arrived, Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned, Struck, Healed, StageBegan) {
+		if !kinds[string(kind)] {
+			t.Errorf("the schema does not know %s", kind)
+		}
+		delete(kinds, string(kind))
+	}
+	if len(kinds) > 0 {
+		t.Errorf("the schema knows %v", kinds)
+	}
+	at := time.Unix(1, 2)
+	for name, e := range map[string]Event{
+		"full":  {1, at, Expired, "k", 1, "t", 2, true, Freeze, time.Second, "text", at, at},
+		"empty": {Seq: 1, At: at, Kind: StageBegan},
+	} {
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v map[string]any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := s.check(v, name); wrong != "" {
+			t.Error(wrong)
+		}
+		if name == "full" && len(v) != len(s.Properties) {
+			t.Errorf("%d keys, the schema has %d: %s", len(v), len(s.Properties), text)
+		}
+		if name == "empty" && len(v) != len(s.Required) {
+			t.Errorf("what is empty is written: %s", text)
+		}
+	}
+}
