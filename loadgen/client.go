@@ -40,6 +40,7 @@ type client struct {
 func (c *client) run(halt, stay context.Context) error {
 	var unreleased error
 	failures := 0
+	pause(stay, c.fleet.scenario.Load().firstThink(c.number))
 	for stay.Err() == nil {
 		if err := c.suffer(stay); err != nil {
 			unreleased = err

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
@@ -141,4 +142,55 @@ func TestEventsAreAsTheirSchemaSays(t *testing.T) {
 			t.Errorf("what is empty is written: %s", text)
 		}
 	}
+}
+
+// Clients of the closed model that came at once would come at once for ever.
+func TestClientsOfTheClosedModelComeOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 10, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(time.Second),
+		})
+		began := time.Now()
+		time.Sleep(2950 * time.Millisecond)
+		arrived := map[time.Duration]int{}
+		for _, e := range r.Events(0) {
+			if e.Kind == Arrived {
+				arrived[e.At.Sub(began).Round(50*time.Millisecond)]++
+			}
+		}
+		for tenth := range 29 {
+			if at := time.Duration(tenth) * 100 * time.Millisecond; arrived[at] != 1 {
+				t.Errorf("%d clients came after %s", arrived[at], at)
+			}
+		}
+		r.SetClients(20) // who comes later comes in between
+		time.Sleep(2 * time.Second)
+		if m := r.Metrics(); m.Arrivals < 29+20+10 || m.Arrivals > 29+20+21 {
+			t.Errorf("%d arrivals", m.Arrivals)
+		}
+	})
+}
+
+func TestWithARateNoClientThinksBeforeItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{
+			Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),
+		})
+		time.Sleep(990 * time.Millisecond)
+		if m := r.Metrics(); m.Arrivals != 10 || m.Late != 0 || m.Backlog != 0 {
+			t.Errorf("%d arrivals, %d of them late, %d without a client", m.Arrivals, m.Late, m.Backlog)
+		}
+	})
+}
+
+func TestAClientThatIsToldToGoDoesNotThinkFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, piped(t), Scenario{Clients: 2, Think: Const(time.Hour)})
+		time.Sleep(time.Second)
+		began := time.Now()
+		stop(t, r)
+		if took := time.Since(began); took > time.Second || context.Cause(t.Context()) != nil {
+			t.Errorf("it took %s", took)
+		}
+	})
 }

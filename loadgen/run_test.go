@@ -166,7 +166,7 @@ func TestRemovedClientFinishesItsHold(t *testing.T) {
 
 func TestRemovedClientWaitsNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour)})
+		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour), Think: Const(0)})
 		time.Sleep(time.Second)
 		r.SetClients(2)
 		time.Sleep(time.Second)
@@ -347,11 +347,9 @@ func TestWaitIsTimedFromTheArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The first holds for 3 s; the other comes 1 s later, and waits 2 s.
 		r := started(t, piped(t), Scenario{
-			Clients: 1, Keys: Keys{N: 1}, Hold: Const(3 * time.Second), Think: Const(time.Hour),
+			Clients: 2, Keys: Keys{N: 1}, Hold: Const(3 * time.Second), Think: Const(2 * time.Second),
 		})
-		time.Sleep(time.Second)
-		r.SetClients(2)
-		time.Sleep(3 * time.Second)
+		time.Sleep(4 * time.Second)
 		m := r.Metrics()
 		if m.Acquired != 2 || m.Wait.Max < 2*time.Second || m.Wait.Max > 2100*time.Millisecond {
 			t.Errorf("got %+v", m)

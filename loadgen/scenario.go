@@ -147,6 +147,16 @@ func (s Scenario) WithDefaults() Scenario {
 	return s
 }
 
+// firstThink returns how long a client, counted from 0, thinks before it comes first: those
+// of the closed model come one after the other within one time to think. Without
+// that they would all come at once, and with a constant time to think again and again.
+func (s *Scenario) firstThink(client int) time.Duration {
+	if s.Rate > 0 {
+		return 0
+	}
+	return s.Think.Typical() / time.Duration(max(s.Clients, client+1)) * time.Duration(client)
+}
+
 // Sides returns the scenarios to run beside each other: s with its own lock, and
 // with each of those that it is compared with.
 func (s Scenario) Sides() []Scenario {
