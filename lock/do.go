@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// unlockPatience bounds how long Do waits for the release.
-const unlockPatience = 5 * time.Second
+// unlockTimeout bounds how long Do waits for the release.
+const unlockTimeout = 5 * time.Second
 
 // Do locks, calls f with a context that ends with ctx or with the lease, whichever is
 // first, and unlocks, also if f panics. It waits for the lock as [Locker].Lock does.
@@ -19,7 +19,7 @@ func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) (err e
 		return err
 	}
 	defer func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockPatience)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 		defer cancel()
 		err = errors.Join(err, lease.Unlock(bounded))
 	}()

@@ -61,7 +61,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	n := func(k EventKind) int64 { return c.counts[k].Load() }
 	return Stats{
-		Leases: len(c.keeper.all(func(*hold) bool { return true })), Waiting: int(c.waits.Load()),
+		Leases: len(c.renewer.all(func(*hold) bool { return true })), Waiting: int(c.waits.Load()),
 		Acquired: n(Acquired), Renewed: n(Renewed), Released: n(Released), HandedOver: n(HandedOver), Contended: n(Contended),
 		GaveUp: n(GaveUp), Failed: n(Failed), NotRenewed: n(NotRenewed), Lost: n(Lost), Expired: n(Expired), Undone: n(Undone),
 	}

@@ -13,17 +13,17 @@ import (
 type expiryRequest struct {
 	sent time.Time // before it was sent
 	ttl  time.Duration
-	over chan struct{} // closed when the next one may be sent
+	next chan struct{} // closed when the next one may be sent
 
-	passedBy bool // the next one may be sent
-	adrift   bool // nobody waits for the reply any more, and it may be carried out yet
-	overtook int  // requests sent later that were answered since it is adrift
+	nextAllowed bool // the next one may be sent
+	unanswered  bool // nobody waits for the reply any more, and it may be carried out yet
+	overtakenBy int  // requests sent later that were answered since it is adrift
 }
 
-// pastAfter is how many later requests must have been answered before one that went
+// settledAfter is how many later requests must have been answered before one that went
 // down with its connection counts as carried out or never: the server may still have
 // had it in a buffer when the first of them came.
-const pastAfter = 2
+const settledAfter = 2
 
 // beginExpiry notes that a request for ttl is sent next, when no other one is under
 // way. A ttl of 0 is what leaves the deadline as it is, but no less than that of the
@@ -32,16 +32,16 @@ func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryReque
 	for {
 		h.mu.Lock()
 		now := time.Now()
-		if err := h.ended(now); err != nil {
+		if err := h.endedAt(now); err != nil {
 			h.mu.Unlock()
 			return nil, err
 		}
-		if h.asking == nil {
-			q := h.askExpiry(now, ttl)
+		if h.inFlight == nil {
+			q := h.noteExpiry(now, ttl)
 			h.mu.Unlock()
 			return q, nil
 		}
-		over := h.asking.over
+		over := h.inFlight.next
 		h.mu.Unlock()
 		select {
 		case <-over:
@@ -57,11 +57,11 @@ func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryReque
 // one.
 func (h *hold) endExpiry(q *expiryRequest, reply any, err error) (whole bool, _ error) {
 	h.mu.Lock()
-	h.giveWay(q)
+	h.allowNext(q)
 	if errors.Is(err, ErrNoQuorum) || outcomeUnknown(err) {
-		q.adrift = true
+		q.unanswered = true
 	} else {
-		h.expiries = slices.DeleteFunc(h.expiries, func(other *expiryRequest) bool { return other == q })
+		h.unsettled = slices.DeleteFunc(h.unsettled, func(other *expiryRequest) bool { return other == q })
 	}
 	if err != nil {
 		h.mu.Unlock()
@@ -69,70 +69,70 @@ func (h *hold) endExpiry(q *expiryRequest, reply any, err error) (whole bool, _ 
 	}
 	if reply != int64(1) {
 		h.mu.Unlock()
-		return false, h.lose()
+		return false, h.markLost()
 	}
 	defer h.mu.Unlock()
 	now := time.Now()
-	if err := h.ended(now); err != nil {
+	if err := h.endedAt(now); err != nil {
 		// The server revived what is already over here: take it back, unless the
 		// release is on its way, which would find nothing and take that for a loss.
 		if h.cause != ErrReleased && h.cause != ErrClosed {
-			h.target.client.undo(h.target.form, h.token, now.Add(q.ttl), nil)
+			h.base.client.undo(h.base.protocol, h.token, now.Add(q.ttl), nil)
 		}
 		return false, err
 	}
-	return h.granted(q), nil
+	return h.applyGrant(q), nil
 }
 
 // What follows needs h.mu.
 
-// askExpiry notes that a request for ttl is sent at now.
-func (h *hold) askExpiry(now time.Time, ttl time.Duration) *expiryRequest {
+// noteExpiry notes that a request for ttl is sent at now.
+func (h *hold) noteExpiry(now time.Time, ttl time.Duration) *expiryRequest {
 	if ttl == 0 {
-		ttl = max(h.target.opts.TTL, min(lasting(h.deadline().Sub(now)), maxTTL))
+		ttl = max(h.base.opts.TTL, min(ttlWithUsable(h.deadline().Sub(now)), maxTTL))
 	}
-	q := &expiryRequest{sent: now, ttl: ttl, over: make(chan struct{})}
-	h.asking, h.expiries = q, append(h.expiries, q)
-	if now.Add(usable(ttl)).Before(h.deadline()) {
+	q := &expiryRequest{sent: now, ttl: ttl, next: make(chan struct{})}
+	h.inFlight, h.unsettled = q, append(h.unsettled, q)
+	if now.Add(usableTTL(ttl)).Before(h.deadline()) {
 		h.sent, h.ttl = now, ttl
 		h.renewAt = h.nextRenewal()
 	}
-	h.target.client.keeper.move(h)
+	h.base.client.renewer.update(h)
 	return q
 }
 
-// giveWay lets the next request be sent.
-func (h *hold) giveWay(q *expiryRequest) {
-	if q.passedBy {
+// allowNext lets the next request be sent.
+func (h *hold) allowNext(q *expiryRequest) {
+	if q.nextAllowed {
 		return
 	}
-	q.passedBy = true
-	close(q.over)
-	if h.asking == q {
-		h.asking = nil
-		h.target.client.keeper.move(h)
+	q.nextAllowed = true
+	close(q.next)
+	if h.inFlight == q {
+		h.inFlight = nil
+		h.base.client.renewer.update(h)
 	}
 }
 
-// granted counts the deadline from a request that the server has answered, unless
+// applyGrant counts the deadline from a request that the server has answered, unless
 // from a later one already. Others that are open may be carried out, or have been,
 // after it: then what they ask for counts. It reports whether none of them did.
-func (h *hold) granted(q *expiryRequest) (whole bool) {
-	h.expiries = slices.DeleteFunc(h.expiries, func(other *expiryRequest) bool {
-		if other.adrift && other.sent.Before(q.sent) {
-			other.overtook++
+func (h *hold) applyGrant(q *expiryRequest) (whole bool) {
+	h.unsettled = slices.DeleteFunc(h.unsettled, func(other *expiryRequest) bool {
+		if other.unanswered && other.sent.Before(q.sent) {
+			other.overtakenBy++
 		}
-		return other.overtook >= pastAfter
+		return other.overtakenBy >= settledAfter
 	})
 	if q.sent.Before(h.sent) {
 		return true
 	}
 	ttl := q.ttl
-	for _, other := range h.expiries {
+	for _, other := range h.unsettled {
 		ttl = min(ttl, other.ttl)
 	}
 	h.sent, h.ttl = q.sent, ttl
 	h.renewAt = h.nextRenewal()
-	h.target.client.keeper.move(h)
+	h.base.client.renewer.update(h)
 	return ttl == q.ttl
 }

@@ -12,31 +12,31 @@ import (
 // deadline, what can be lost. The caller's share in it is a [Lease]; kinds that
 // can be entered again have several leases on one hold.
 type hold struct {
-	target *target // the lock, and how it is held
-	token  string
-	fence  int64
-	began  time.Time // when the reply came
-	order  gate      // admits one request that carries a count of entries at a time; nil if the lock is not reentrant
+	base  *base // the lock, and how it is held
+	token string
+	fence int64
+	began time.Time // when the reply came
+	order gate      // admits one request that carries a count of entries at a time; nil if the lock is not reentrant
 
-	mu       sync.Mutex
-	ctx      context.Context // ends with the hold; nil before somebody asks for it
-	cancel   context.CancelCauseFunc
-	entries  int              // leases that were not unlocked; 0 = over
-	dropped  int              // of these, how many nobody can unlock any more
-	sent     time.Time        // before the request that the deadline counts from
-	ttl      time.Duration    // what that request is good for
-	asking   *expiryRequest   // the last, while no other one may be sent; else nil
-	expiries []*expiryRequest // those of which it is not known what became of them
-	renewals int
-	renewAt  time.Time // zero = no more
-	cause    error     // why it ended; nil while it is ours
+	mu            sync.Mutex
+	ctx           context.Context // ends with the hold; nil before somebody asks for it
+	cancel        context.CancelCauseFunc
+	entries       int              // leases that were not unlocked; 0 = over
+	droppedLeases int              // of these, how many nobody can unlock any more
+	sent          time.Time        // before the request that the deadline counts from
+	ttl           time.Duration    // what that request is good for
+	inFlight      *expiryRequest   // the last, while no other one may be sent; else nil
+	unsettled     []*expiryRequest // those of which it is not known what became of them
+	renewals      int
+	renewAt       time.Time // zero = no more
+	cause         error     // why it ended; nil while it is ours
 
 	slot int // place in the keeper's heap, −1 = none; the keeper's
 	due  time.Time
 }
 
-func newHold(t *target, token string, fence int64, sent time.Time) *hold {
-	h := &hold{target: t, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
+func newHold(t *base, token string, fence int64, sent time.Time) *hold {
+	h := &hold{base: t, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
 	h.renewAt = h.nextRenewal()
 	return h
 }
@@ -45,7 +45,7 @@ func newHold(t *target, token string, fence int64, sent time.Time) *hold {
 func (h *hold) valid() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.ended(time.Now()) == nil
+	return h.endedAt(time.Now()) == nil
 }
 
 // context returns one that ends with the hold.
@@ -61,8 +61,8 @@ func (h *hold) context() context.Context {
 	return h.ctx
 }
 
-// why returns why the hold ended.
-func (h *hold) why() error {
+// endCause returns why the hold ended.
+func (h *hold) endCause() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
@@ -71,22 +71,22 @@ func (h *hold) why() error {
 // extend implements [Lease.Extend]. After a request that was lost on its way it asks
 // until the server must have had that.
 func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
-	if !h.target.client.tasks.begin() {
-		return fmt.Errorf("extend lock %q: %w", h.target.key, cmp.Or(h.why(), ErrClosed))
+	if !h.base.client.tasks.begin() {
+		return fmt.Errorf("extend lock %q: %w", h.base.key, cmp.Or(h.endCause(), ErrClosed))
 	}
-	defer h.target.client.tasks.done()
-	for range 1 + pastAfter {
+	defer h.base.client.tasks.done()
+	for range 1 + settledAfter {
 		q, err := h.beginExpiry(ctx, ttl)
 		if err != nil {
-			return fmt.Errorf("extend lock %q: %w", h.target.key, err)
+			return fmt.Errorf("extend lock %q: %w", h.base.key, err)
 		}
-		reply, err := h.target.form.extend(ctx, h.token, ttl).wait(ctx)
+		reply, err := h.base.protocol.extend(ctx, h.token, ttl).wait(ctx)
 		whole, over := h.endExpiry(q, reply, err)
 		switch {
 		case err != nil:
-			return describe("extend", h.target.key, err)
+			return describe("extend", h.base.key, err)
 		case over != nil:
-			return fmt.Errorf("extend lock %q: %w", h.target.key, over)
+			return fmt.Errorf("extend lock %q: %w", h.base.key, over)
 		case whole:
 			return nil
 		}
@@ -94,10 +94,10 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// inOrder waits until no other request of this hold that carries entries is
+// orderEntries waits until no other request of this hold that carries entries is
 // under way: one that has to be sent again would overtake them. The order is
 // given up when ctx ends; the next count to arrive puts things right.
-func (h *hold) inOrder(ctx context.Context) (done func()) {
+func (h *hold) orderEntries(ctx context.Context) (done func()) {
 	if h.order == nil || h.order.enter(ctx) != nil {
 		return func() {}
 	}
@@ -106,15 +106,15 @@ func (h *hold) inOrder(ctx context.Context) (done func()) {
 
 // enter adds an entry. The hold is renewed by it.
 func (h *hold) enter(ctx context.Context) error {
-	defer h.inOrder(ctx)()
+	defer h.orderEntries(ctx)()
 	q, err := h.beginExpiry(ctx, 0)
 	if err != nil {
 		return err
 	}
 	var held *HeldError
-	reply, err := h.target.form.acquire(ctx, h.token, q.ttl, h.addEntry()).wait(ctx)
+	reply, err := h.base.protocol.acquire(ctx, h.token, q.ttl, h.addEntry()).wait(ctx)
 	if err == nil {
-		held, _, err = heldBy(h.target.key, reply)
+		held, _, err = parseAcquire(h.base.key, reply)
 	}
 	granted := int64(1)
 	if held != nil {
@@ -122,8 +122,8 @@ func (h *hold) enter(ctx context.Context) error {
 	}
 	_, over := h.endExpiry(q, granted, err)
 	if err != nil {
-		h.entryFailed()
-		return describe("enter", h.target.key, err)
+		h.undoEntry()
+		return describe("enter", h.base.key, err)
 	}
 	return over
 }
@@ -131,15 +131,15 @@ func (h *hold) enter(ctx context.Context) error {
 // enterAgain takes a further lease of the hold, for a request.
 func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	r.attempts++
-	if !h.target.client.tasks.begin() {
-		return nil, describe("enter", h.target.key, ErrClosed)
+	if !h.base.client.tasks.begin() {
+		return nil, describe("enter", h.base.key, ErrClosed)
 	}
-	defer h.target.client.tasks.done()
+	defer h.base.client.tasks.done()
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	h.target.client.tell(Event{Kind: Acquired, At: now, Key: h.target.key, Owner: h.target.client.owner, Token: h.token,
+	h.base.client.emit(Event{Kind: Acquired, At: now, Key: h.base.key, Owner: h.base.client.owner, Token: h.token,
 		Attempts: r.attempts, Waited: now.Sub(r.began)})
 	return newEntry(h), nil
 }
@@ -152,82 +152,82 @@ func (h *hold) addEntry() int {
 	return h.entries
 }
 
-// entryFailed takes an entry off that nobody got. If the server counts it, the next
+// undoEntry takes an entry off that nobody got. If the server counts it, the next
 // request says otherwise; if all others have left meanwhile, there is none, and the
 // lock is given back.
-func (h *hold) entryFailed() {
+func (h *hold) undoEntry() {
 	h.mu.Lock()
 	h.entries--
 	left := h.entries
 	h.mu.Unlock()
 	if left == 0 && h.finish(ErrReleased) {
-		h.target.client.undo(h.target.form, h.token, h.until(), nil)
+		h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
 	}
 }
 
-// leave gives back one entry, and with the last one the lock.
-func (h *hold) leave(ctx context.Context) error {
-	if !h.target.client.tasks.begin() {
-		return fmt.Errorf("unlock %q: %w", h.target.key, cmp.Or(h.why(), ErrClosed))
+// exit gives back one entry, and with the last one the lock.
+func (h *hold) exit(ctx context.Context) error {
+	if !h.base.client.tasks.begin() {
+		return fmt.Errorf("unlock %q: %w", h.base.key, cmp.Or(h.endCause(), ErrClosed))
 	}
-	defer h.target.client.tasks.done()
-	done := h.inOrder(ctx)
-	left, asking, err := h.dropEntry()
+	defer h.base.client.tasks.done()
+	done := h.orderEntries(ctx)
+	left, asking, err := h.removeEntry()
 	if err != nil {
 		done()
-		return fmt.Errorf("unlock %q: %w", h.target.key, err)
+		return fmt.Errorf("unlock %q: %w", h.base.key, err)
 	}
-	reply, err := h.target.form.release(ctx, h.token, left).wait(ctx)
+	reply, err := h.base.protocol.release(ctx, h.token, left).wait(ctx)
 	done()
 	if left == 0 && transient(err) {
-		h.target.client.undo(h.target.form, h.token, h.until(), nil)
+		h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
 	}
 	if err != nil {
-		return describe("unlock", h.target.key, err)
+		return describe("unlock", h.base.key, err)
 	}
 	if asking != nil { // it travelled ahead of the release, so its reply is here too
 		select {
-		case <-asking.over:
+		case <-asking.next:
 		case <-ctx.Done():
-			return describe("unlock", h.target.key, ctx.Err())
+			return describe("unlock", h.base.key, ctx.Err())
 		}
 	}
 	if reply != nil {
 		if left == 0 {
-			h.report(Released)
+			h.emitEnd(Released)
 		}
 		if next, handed := reply.(string); handed {
-			h.target.client.tell(Event{Kind: HandedOver, At: time.Now(), Key: h.target.key, Owner: h.target.client.owner, Token: next})
+			h.base.client.emit(Event{Kind: HandedOver, At: time.Now(), Key: h.base.key, Owner: h.base.client.owner, Token: next})
 		}
 		return nil
 	}
 	h.finish(ErrLost) // the other entries; the last one ended on this side already
-	h.report(Lost)
-	return fmt.Errorf("unlock %q: %w", h.target.key, ErrLost)
+	h.emitEnd(Lost)
+	return fmt.Errorf("unlock %q: %w", h.base.key, ErrLost)
 }
 
-// until returns when the last key that the server may have for it has expired.
-func (h *hold) until() time.Time {
+// expiresBy returns when the last key that the server may have for it has expired.
+func (h *hold) expiresBy() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ttl := max(h.ttl, h.target.opts.TTL)
-	for _, q := range h.expiries {
+	ttl := max(h.ttl, h.base.opts.TTL)
+	for _, q := range h.unsettled {
 		ttl = max(ttl, q.ttl)
 	}
 	return time.Now().Add(ttl)
 }
 
-// dropEntry takes one entry off; with the last one the hold ends on this side.
-func (h *hold) dropEntry() (left int, asking *expiryRequest, err error) {
+// removeEntry takes one entry off; with the last one the hold ends on this side.
+func (h *hold) removeEntry() (left int, asking *expiryRequest, err error) {
 	h.mu.Lock()
-	if err := h.ended(time.Now()); err != nil {
+	if err := h.endedAt(time.Now()); err != nil {
 		h.mu.Unlock()
 		return 0, nil, err
 	}
 	h.entries--
 	left = h.entries
 	if left == 0 {
-		h.cause, asking = ErrReleased, h.asking
+		h.cause, asking = ErrReleased, h.inFlight
 	}
 	h.mu.Unlock()
 	if left == 0 {
@@ -247,10 +247,10 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
-		own, quorum := h.target.form.(undoer)
+		own, quorum := h.base.protocol.(undoer)
 		switch {
 		case cause == ErrMaxHold: // its key may have long to live yet
-			h.target.client.undo(h.target.form, h.token, h.until(), nil)
+			h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
 		case quorum && cause != ErrReleased && cause != ErrClosed:
 			own.undo() // lost, but not everywhere
 		}
@@ -260,7 +260,7 @@ func (h *hold) finish(cause error) bool {
 
 // close has a hold that is over end everywhere on this side.
 func (h *hold) close() {
-	h.target.client.keeper.remove(h)
+	h.base.client.renewer.remove(h)
 	h.mu.Lock()
 	cause, cancel := h.cause, h.cancel
 	h.mu.Unlock()
@@ -269,65 +269,65 @@ func (h *hold) close() {
 	}
 }
 
-// lose ends a hold whose token the server no longer knows, and returns why it
+// markLost ends a hold whose token the server no longer knows, and returns why it
 // is over.
-func (h *hold) lose() error {
+func (h *hold) markLost() error {
 	if h.finish(ErrLost) {
-		h.report(Lost)
+		h.emitEnd(Lost)
 	}
-	return h.why()
+	return h.endCause()
 }
 
-// report tells the observer how the hold ended.
-func (h *hold) report(kind EventKind) {
-	h.target.client.tell(h.event(kind))
+// emitEnd tells the observer how the hold ended.
+func (h *hold) emitEnd(kind EventKind) {
+	h.base.client.emit(h.event(kind))
 }
 
 // event is one of those that end the hold.
 func (h *hold) event(kind EventKind) Event {
 	now := time.Now()
-	return Event{Kind: kind, At: now, Key: h.target.key, Owner: h.target.client.owner, Token: h.token, Held: now.Sub(h.began)}
+	return Event{Kind: kind, At: now, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Held: now.Sub(h.began)}
 }
 
 // What follows needs h.mu.
 
-// usable is the part of a TTL that a holder may rely on: the rest allows for a
+// usableTTL is the part of a TTL that a holder may rely on: the rest allows for a
 // server whose clock runs up to 1 % fast, and for its expiring by whole
 // milliseconds.
-func usable(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+func usableTTL(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// lasting is a TTL, in whole milliseconds, of which at least d is usable.
-func lasting(d time.Duration) time.Duration {
+// ttlWithUsable is a TTL, in whole milliseconds, of which at least d is usable.
+func ttlWithUsable(d time.Duration) time.Duration {
 	return (d + d/99 + 4*time.Millisecond).Truncate(time.Millisecond)
 }
 
 // deadline is the end of the hold: its time, or its longest hold.
 func (h *hold) deadline() time.Time {
-	d := h.sent.Add(usable(h.ttl))
-	if limit := h.target.opts.Renew.MaxHold; limit > 0 && h.began.Add(limit).Before(d) {
+	d := h.sent.Add(usableTTL(h.ttl))
+	if limit := h.base.opts.Renew.MaxHold; limit > 0 && h.began.Add(limit).Before(d) {
 		return h.began.Add(limit)
 	}
 	return d
 }
 
-// over reports whether the deadline has passed at now, by the monotonic or by
+// pastDeadline reports whether the deadline has passed at now, by the monotonic or by
 // the wall clock: the former stands still while the machine is suspended.
-func (h *hold) over(now time.Time) bool {
+func (h *hold) pastDeadline(now time.Time) bool {
 	d := h.deadline()
 	return !now.Before(d) || !now.Round(0).Before(d.Round(0))
 }
 
-// ended returns why the hold is over at now, nil if it is not.
-func (h *hold) ended(now time.Time) error {
-	if h.cause == nil && h.over(now) {
-		return h.overdue()
+// endedAt returns why the hold is over at now, nil if it is not.
+func (h *hold) endedAt(now time.Time) error {
+	if h.cause == nil && h.pastDeadline(now) {
+		return h.deadlineCause()
 	}
 	return h.cause
 }
 
-// overdue returns what it means that the deadline has passed.
-func (h *hold) overdue() error {
-	r := h.target.opts.Renew
+// deadlineCause returns what it means that the deadline has passed.
+func (h *hold) deadlineCause() error {
+	r := h.base.opts.Renew
 	if r.Max > 0 && h.renewals >= r.Max || r.MaxHold > 0 && time.Since(h.began) >= r.MaxHold {
 		return ErrMaxHold
 	}

@@ -23,8 +23,8 @@ func TestOfTwoClocksTheOneThatHasAdvancedFurtherDecides(t *testing.T) {
 		if now.Sub(sent) != c.monotonic || now.Round(0).Sub(sent.Round(0)) != c.wall {
 			t.Fatalf("%s: the clocks show %v and %v", name, now.Round(0).Sub(sent.Round(0)), now.Sub(sent))
 		}
-		h := &hold{target: &target{}, sent: sent, ttl: 10 * time.Second}
-		if h.over(now) != c.over {
+		h := &hold{base: &base{}, sent: sent, ttl: 10 * time.Second}
+		if h.pastDeadline(now) != c.over {
 			t.Errorf("%s: over is %v", name, !c.over)
 		}
 	}

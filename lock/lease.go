@@ -17,17 +17,17 @@ import (
 // Nil and the zero value are no leases: they are not valid, have no key and a context
 // that has ended, and to extend or unlock them is [ErrArgument].
 type Lease struct {
-	hold   *hold
-	ctx    context.Context         // nil = the hold's own
-	cancel context.CancelCauseFunc // of ctx
-	over   atomic.Bool             // Unlock was called
-	drop   runtime.Cleanup
+	hold     *hold
+	ctx      context.Context         // nil = the hold's own
+	cancel   context.CancelCauseFunc // of ctx
+	unlocked atomic.Bool             // Unlock was called
+	cleanup  runtime.Cleanup
 }
 
 // newLease returns the only lease of a hold.
 func newLease(h *hold) *Lease {
 	l := &Lease{hold: h}
-	l.drop = runtime.AddCleanup(l, (*hold).abandon, h)
+	l.cleanup = runtime.AddCleanup(l, (*hold).leaseDropped, h)
 	return l
 }
 
@@ -40,16 +40,16 @@ func newEntry(h *hold) *Lease {
 
 // Key returns the name of the lock.
 func (l *Lease) Key() string {
-	if l.none() {
+	if l.isZero() {
 		return ""
 	}
-	return l.hold.target.key
+	return l.hold.base.key
 }
 
 // Token returns what the server stores as the holder. Whoever knows it can
 // release the lock.
 func (l *Lease) Token() string {
-	if l.none() {
+	if l.isZero() {
 		return ""
 	}
 	return l.hold.token
@@ -62,7 +62,7 @@ func (l *Lease) Token() string {
 // holder that does not know yet that its time is up can do no harm. It is 0
 // unless [Options.Fence] is set.
 func (l *Lease) Fence() int64 {
-	if l.none() {
+	if l.isZero() {
 		return 0
 	}
 	return l.hold.fence
@@ -71,7 +71,7 @@ func (l *Lease) Fence() int64 {
 // Deadline returns when the lease ends unless it is renewed, on this process'
 // clock. It lies before the moment at which the lock is free on the server.
 func (l *Lease) Deadline() time.Time {
-	if l.none() {
+	if l.isZero() {
 		return time.Time{}
 	}
 	l.hold.mu.Lock()
@@ -82,20 +82,20 @@ func (l *Lease) Deadline() time.Time {
 // Valid reports whether the lock is ours at this moment, by the clock alone:
 // no I/O, no waiting for a timer. Ask it right before doing what the lock
 // protects.
-func (l *Lease) Valid() bool { return !l.none() && !l.over.Load() && l.hold.valid() }
+func (l *Lease) Valid() bool { return !l.isZero() && !l.unlocked.Load() && l.hold.valid() }
 
-// none reports whether nobody acquired the lease.
-func (l *Lease) none() bool { return l == nil || l.hold == nil }
+// isZero reports whether nobody acquired the lease.
+func (l *Lease) isZero() bool { return l == nil || l.hold == nil }
 
 // Context ends when the lease does. [context.Cause] then tells why: ErrReleased,
 // ErrLost, ErrMaxHold or ErrClosed. A lost lease never comes back to life. As long as
 // the context is used, the lease is kept alive. See ContextFrom for one that carries
 // values.
 func (l *Lease) Context() context.Context {
-	if l.none() {
+	if l.isZero() {
 		return noLease
 	}
-	return leaseContext{l.end(), l}
+	return leaseContext{l.endContext(), l}
 }
 
 // ContextFrom returns a context that carries the values of parent and ends with it or
@@ -110,8 +110,8 @@ func (l *Lease) ContextFrom(parent context.Context) context.Context {
 	return leaseContext{ctx, l}
 }
 
-// end returns the context that ends with the lease.
-func (l *Lease) end() context.Context {
+// endContext returns the context that ends with the lease.
+func (l *Lease) endContext() context.Context {
 	if l.ctx != nil {
 		return l.ctx
 	}
@@ -135,14 +135,14 @@ var noLease = func() context.Context {
 // that the lock is no longer ours; nothing was changed on the server. If ctx
 // ends before the reply, the lease keeps the earlier of the two deadlines.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	if l.none() {
+	if l.isZero() {
 		return fmt.Errorf("extend lock: %w: no lease was acquired", ErrArgument)
 	}
 	if err := checkTTL(ttl); err != nil {
-		return fmt.Errorf("extend lock %q: %w", l.hold.target.key, err)
+		return fmt.Errorf("extend lock %q: %w", l.hold.base.key, err)
 	}
-	if l.over.Load() {
-		return fmt.Errorf("extend lock %q: %w", l.hold.target.key, l.why())
+	if l.unlocked.Load() {
+		return fmt.Errorf("extend lock %q: %w", l.hold.base.key, l.endCause())
 	}
 	return l.hold.extend(ctx, ttl)
 }
@@ -153,24 +153,24 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // follows. If ctx ends before the reply, also if it ended long ago, the release
 // goes on in the background and the error matches ctx.Err().
 func (l *Lease) Unlock(ctx context.Context) error {
-	if l.none() {
+	if l.isZero() {
 		return fmt.Errorf("unlock: %w: no lease was acquired", ErrArgument)
 	}
-	if l.over.Swap(true) {
-		return fmt.Errorf("unlock %q: %w", l.hold.target.key, l.why())
+	if l.unlocked.Swap(true) {
+		return fmt.Errorf("unlock %q: %w", l.hold.base.key, l.endCause())
 	}
-	l.drop.Stop()
-	err := l.hold.leave(ctx)
+	l.cleanup.Stop()
+	err := l.hold.exit(ctx)
 	if l.cancel != nil {
 		l.cancel(ErrReleased)
 	}
 	return err
 }
 
-// why returns why a lease is over that was unlocked, or is being unlocked.
-func (l *Lease) why() error {
+// endCause returns why a lease is over that was unlocked, or is being unlocked.
+func (l *Lease) endCause() error {
 	if l.ctx != nil {
 		return cmp.Or(context.Cause(l.ctx), ErrReleased)
 	}
-	return cmp.Or(l.hold.why(), ErrReleased)
+	return cmp.Or(l.hold.endCause(), ErrReleased)
 }

@@ -199,34 +199,34 @@ func checkTTL(ttl time.Duration) error {
 
 // Client is an identity that locks. It is safe for concurrent use.
 type Client struct {
-	*transport
-	owner  string
-	parent *Client // As was called of it; nil = New made this one
-	turns  turns
+	*core
+	owner       string
+	parent      *Client // As was called of it; nil = New made this one
+	localQueues localQueues
 
 	over atomic.Bool // Close was called
 
-	mu      sync.Mutex
-	waiters int             // callers of closing; what follows is theirs
-	ended   context.Context // ends with Close
-	end     context.CancelFunc
-	through func() // no more waits for the end of parent
+	mu           sync.Mutex
+	waiters      int             // callers of closing; what follows is theirs
+	ended        context.Context // ends with Close
+	end          context.CancelFunc
+	stopWatching func() // no more waits for the end of parent
 }
 
-// transport is what identities share: the connections, the clock work of all
+// core is what identities share: the connections, the clock work of all
 // leases, and the waiters' ears.
-type transport struct {
-	id       string // a UUID of its own
-	wire     wire
-	keeper   keeper
-	notifier notifier
-	observe  func(Event)
-	counts   [eventKinds]atomic.Int64
-	waits    atomic.Int64   // calls of Lock
-	scripted atomic.Bool    // the server has run a script of ours
-	writers  writers        // that wait for a read/write lock
-	tasks    tasks          // undos and renewals: they come and go
-	workers  sync.WaitGroup // run until alive ends
+type core struct {
+	id        string // a UUID of its own
+	transport transport
+	renewer   renewer
+	notifier  notifier
+	observe   func(Event)
+	counts    [eventKinds]atomic.Int64
+	waits     atomic.Int64   // calls of Lock
+	scripted  atomic.Bool    // the server has run a script of ours
+	writers   waitingWriters // that wait for a read/write lock
+	tasks     taskGroup      // undos and renewals: they come and go
+	workers   sync.WaitGroup // run until alive ends
 
 	alive context.Context // ends when everything must be over
 	stop  context.CancelFunc
@@ -238,7 +238,7 @@ type transport struct {
 // lock's commands must not be sent twice behind its back; rdb stays the
 // caller's. Hooks of rdb are not called. Nothing is dialed before it is needed.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
-	w, err := newWire(rdb)
+	w, err := newTransport(rdb)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 }
 
 // newClient returns a client that locks over a wire, which becomes its own.
-func newClient(w wire, cfg Config) (*Client, error) {
+func newClient(w transport, cfg Config) (*Client, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock: make an id: %w", err), w.close())
@@ -257,19 +257,19 @@ func newClient(w wire, cfg Config) (*Client, error) {
 	if err := checkOwner(cfg.Owner); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), w.close())
 	}
-	t := &transport{id: id.String(), wire: w, observe: cfg.Observe}
+	t := &core{id: id.String(), transport: w, observe: cfg.Observe}
 	t.alive, t.stop = context.WithCancel(context.Background())
-	t.keeper.init()
+	t.renewer.init()
 	t.notifier.init(t)
-	t.workers.Go(t.keep)
-	return &Client{transport: t, owner: cfg.Owner}, nil
+	t.workers.Go(t.runRenewer)
+	return &Client{core: t, owner: cfg.Owner}, nil
 }
 
 // As returns another identity over the same connections: what it holds is held
 // against c as against a stranger. It ends with c, and need not be closed before: an
 // identity that is dropped costs nothing.
 func (c *Client) As(owner string) *Client {
-	return &Client{transport: c.transport, owner: owner, parent: c}
+	return &Client{core: c.core, owner: owner, parent: c}
 }
 
 // isClosed reports whether the identity has ended, with Close of its own or of one
@@ -305,28 +305,28 @@ func (c *Client) closing() (ended context.Context, through func()) {
 			from, through = c.parent.closing()
 		}
 		c.ended, c.end = context.WithCancel(from)
-		c.through = through
+		c.stopWatching = through
 		if c.over.Load() {
 			c.end()
 		}
 	}
 	c.waiters++
-	return c.ended, c.waited
+	return c.ended, c.doneClosing
 }
 
-// waited counts out a caller of closing.
-func (c *Client) waited() {
+// doneClosing counts out a caller of closing.
+func (c *Client) doneClosing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiters--
 	if c.waiters == 0 {
 		c.end()
-		c.through()
+		c.stopWatching()
 	}
 }
 
-// shutOut lets nothing begin any more. It returns false if it was called before.
-func (c *Client) shutOut() bool {
+// markClosed lets nothing begin any more. It returns false if it was called before.
+func (c *Client) markClosed() bool {
 	if c.over.Swap(true) {
 		return false
 	}
@@ -338,9 +338,9 @@ func (c *Client) shutOut() bool {
 	return true
 }
 
-// closePatience bounds how long Close waits for a server that does not answer,
+// closeTimeout bounds how long Close waits for a server that does not answer,
 // once for releases and once for undos.
-const closePatience = time.Second
+const closeTimeout = time.Second
 
 // Close ends what the client and its identities do: those who wait get [ErrClosed],
 // what is held is released, with ErrClosed as the cause of its leases' end, and what
@@ -349,43 +349,43 @@ const closePatience = time.Second
 // [Config.Observe], from where it may be called: within a few seconds even if the
 // server does not answer. Closing it again does nothing.
 func (c *Client) Close() error {
-	if !c.shutOut() {
+	if !c.markClosed() {
 		return nil
 	}
-	for _, f := range c.tasks.flights(c) {
-		c.undo(f.target.form, f.token, f.until, nil)
+	for _, f := range c.tasks.attempts(c) {
+		c.undo(f.base.protocol, f.token, f.until, nil)
 	}
-	err := c.transport.releaseAll(func(h *hold) bool { return h.target.client.isOf(c) })
+	err := c.core.releaseAll(func(h *hold) bool { return h.base.client.isOf(c) })
 	if c.parent != nil {
 		return err
 	}
-	timer := time.NewTimer(closePatience)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.tasks.idle():
 	case <-timer.C:
 	}
-	return cmp.Or(err, c.transport.shut())
+	return cmp.Or(err, c.core.shutDown())
 }
 
 // releaseAll ends the holds that match and releases them in one pipeline. It
 // returns one of the errors.
-func (t *transport) releaseAll(match func(*hold) bool) error {
-	holds := t.keeper.all(match)
+func (t *core) releaseAll(match func(*hold) bool) error {
+	holds := t.renewer.all(match)
 	if len(holds) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.alive, closePatience)
+	ctx, cancel := context.WithTimeout(t.alive, closeTimeout)
 	defer cancel()
-	requests := make([]pending, len(holds))
+	requests := make([]future, len(holds))
 	for i, h := range holds {
 		h.finish(ErrClosed)
-		requests[i] = h.target.form.release(ctx, h.token, 0)
+		requests[i] = h.base.protocol.release(ctx, h.token, 0)
 	}
 	var failed error
 	for i, h := range holds {
 		if _, err := requests[i].wait(ctx); err != nil {
-			failed = describe("close: release", h.target.key, err)
+			failed = describe("close: release", h.base.key, err)
 			continue
 		}
 		t.counts[Released].Add(1)
@@ -396,11 +396,11 @@ func (t *transport) releaseAll(match func(*hold) bool) error {
 	return failed
 }
 
-// shut ends everything and waits for it.
-func (t *transport) shut() error {
+// shutDown ends everything and waits for it.
+func (t *core) shutDown() error {
 	t.stop()
 	t.tasks.close()
-	err := t.wire.close()
+	err := t.transport.close()
 	<-t.tasks.idle()
 	t.workers.Wait()
 	if err != nil {
@@ -409,14 +409,14 @@ func (t *transport) shut() error {
 	return nil
 }
 
-// tell reports an event; it costs nothing when nobody observes. The caller is one of
+// emit reports an event; it costs nothing when nobody observes. The caller is one of
 // the tasks, but not while it is outside of the package: what happens there may be
 // Close, which waits for the tasks.
-func (t *transport) tell(e Event) {
+func (t *core) emit(e Event) {
 	t.counts[e.Kind].Add(1)
 	if t.observe != nil {
 		t.tasks.done()
-		defer t.tasks.join()
+		defer t.tasks.add()
 		t.observe(e)
 	}
 }

@@ -13,13 +13,13 @@ var (
 	mutexExtendSource string
 	//go:embed mutex_release.lua
 	mutexReleaseSource string
-	//go:embed mutex_look.lua
-	mutexLookSource string
+	//go:embed mutex_peek.lua
+	mutexPeekSource string
 
 	mutexAcquire = newScript(mutexAcquireSource)
 	mutexExtend  = newScript(mutexExtendSource)
 	mutexRelease = newScript(mutexReleaseSource)
-	mutexLook    = newScript(mutexLookSource)
+	mutexPeek    = newScript(mutexPeekSource)
 )
 
 // Mutex is a lock with one holder at a time. It is not reentrant: its holder
@@ -31,7 +31,7 @@ var (
 //
 // A Mutex is something to lock by, not a lock that is held: many goroutines may
 // use one at once.
-type Mutex struct{ target }
+type Mutex struct{ base }
 
 var _ Locker = (*Mutex)(nil)
 
@@ -39,7 +39,7 @@ var _ Locker = (*Mutex)(nil)
 // nothing. Options that cannot work are reported as [ErrArgument] by Lock and
 // TryLock.
 func (c *Client) Mutex(key string, o Options) *Mutex {
-	return &Mutex{c.newTarget(key, o, newMutexForm(c.wire, key, o.Fence))}
+	return &Mutex{c.newBase(key, o, newMutexProtocol(c.transport, key, o.Fence))}
 }
 
 // TryLock implements [Locker].
@@ -59,7 +59,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	ask := m.acquire
 	if r.attempts == 0 && !r.contended && !m.opts.Fence && m.client.scripted.Load() {
-		ask = m.bid
+		ask = m.trySet
 	}
 	h, err := ask(ctx, r)
 	if err != nil {
@@ -71,72 +71,72 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	return newLease(h), nil
 }
 
-func (m *Mutex) bid(ctx context.Context, r *request) (*hold, error) {
-	return m.acquireBy(ctx, r, func(token string) pending { return m.form.(*mutexForm).bid(ctx, token, m.opts.TTL) })
+func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
+	return m.acquireBy(ctx, r, func(token string) future { return m.protocol.(*mutexProtocol).trySet(ctx, token, m.opts.TTL) })
 }
 
-// mutexForm is a string that holds the token.
-type mutexForm struct {
-	wire wire
-	keys []string // the lock; its fence, if it has one
-	free string
+// mutexProtocol is a string that holds the token.
+type mutexProtocol struct {
+	transport   transport
+	keys        []string // the lock; its fence, if it has one
+	freeChannel string
 }
 
-func newMutexForm(w wire, key string, fence bool) *mutexForm {
-	return &mutexForm{wire: w, keys: keysOf(key, fence), free: name(key, "free")}
+func newMutexProtocol(w transport, key string, fence bool) *mutexProtocol {
+	return &mutexProtocol{transport: w, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
 }
 
 // keysOf returns the keys of a lock: itself and, if it is fenced, its counter.
 func keysOf(key string, fence bool) []string {
 	if fence {
-		return []string{key, name(key, "fence")}
+		return []string{key, companionKey(key, "fence")}
 	}
 	return []string{key}
 }
 
-func (f *mutexForm) acquire(ctx context.Context, token string, ttl time.Duration, _ int) pending {
-	return f.ask(ctx, token, ttl)
+func (f *mutexProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
+	return f.acquireScript(ctx, token, ttl)
 }
 
-func (f *mutexForm) ask(ctx context.Context, token string, ttl time.Duration) *call {
-	return mutexAcquire.send(ctx, f.wire, f.keys, token, ttl.Milliseconds())
+func (f *mutexProtocol) acquireScript(ctx context.Context, token string, ttl time.Duration) *call {
+	return mutexAcquire.send(ctx, f.transport, f.keys, token, ttl.Milliseconds())
 }
 
-// bid asks for a lock without a fence as acquire does, at half the cost to the
+// trySet asks for a lock without a fence as acquire does, at half the cost to the
 // server if it is free, and by one more round trip if it is not.
-func (f *mutexForm) bid(ctx context.Context, token string, ttl time.Duration) pending {
-	c := sendPlain(ctx, f.wire, "set", f.keys[0], token, "nx", "px", ttl.Milliseconds())
-	return &bid{call: c, form: f, token: token, ttl: ttl}
+func (f *mutexProtocol) trySet(ctx context.Context, token string, ttl time.Duration) future {
+	c := sendPlain(ctx, f.transport, "set", f.keys[0], token, "nx", "px", ttl.Milliseconds())
+	return &trySetCall{call: c, protocol: f, token: token, ttl: ttl}
 }
 
-func (f *mutexForm) extend(ctx context.Context, token string, ttl time.Duration) pending {
-	return mutexExtend.send(ctx, f.wire, f.keys[:1], token, ttl.Milliseconds())
+func (f *mutexProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+	return mutexExtend.send(ctx, f.transport, f.keys[:1], token, ttl.Milliseconds())
 }
 
-func (f *mutexForm) release(ctx context.Context, token string, _ int) pending {
-	return mutexRelease.send(ctx, f.wire, f.keys[:1], token, f.free)
+func (f *mutexProtocol) release(ctx context.Context, token string, _ int) future {
+	return mutexRelease.send(ctx, f.transport, f.keys[:1], token, f.freeChannel)
 }
 
-func (f *mutexForm) channel() string { return f.free }
+func (f *mutexProtocol) channel() string { return f.freeChannel }
 
-func (f *mutexForm) lockKey() string { return f.keys[0] }
+func (f *mutexProtocol) lockKey() string { return f.keys[0] }
 
-func (f *mutexForm) look(ctx context.Context) pending {
-	return mutexLook.send(ctx, f.wire, f.keys[:1])
+func (f *mutexProtocol) peek(ctx context.Context) future {
+	return mutexPeek.send(ctx, f.transport, f.keys[:1])
 }
 
-// bid is an acquire by SET NX. Refused, it does not learn by whom: it asks again
+// trySetCall is an acquire by SET NX. Refused, it does not learn by whom: it asks again
 // by the script, which says so, or takes the lock if it has become free meanwhile.
 // SET NX does not know its own token; but it is never sent twice.
-type bid struct {
+type trySetCall struct {
 	*call
-	form  *mutexForm
-	token string
-	ttl   time.Duration
+	protocol *mutexProtocol
+	token    string
+	ttl      time.Duration
 }
 
 // wait implements [pending].
-func (b *bid) wait(ctx context.Context) (any, error) {
+func (b *trySetCall) wait(ctx context.Context) (any, error) {
 	reply, err := b.call.wait(ctx)
 	switch {
 	case err != nil:
@@ -144,6 +144,6 @@ func (b *bid) wait(ctx context.Context) (any, error) {
 	case reply == okReply:
 		return int64(0), nil
 	}
-	b.call = b.form.ask(ctx, b.token, b.ttl)
+	b.call = b.protocol.acquireScript(ctx, b.token, b.ttl)
 	return b.call.wait(ctx)
 }

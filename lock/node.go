@@ -15,26 +15,26 @@ import (
 
 // node is one of the servers of a quorum.
 type node struct {
-	wire
-	addr     string
-	silent   atomic.Bool // did not answer what it was last asked
-	scripted atomic.Bool // has run a script of ours
+	transport
+	addr         string
+	unresponsive atomic.Bool // did not answer what it was last asked
+	scripted     atomic.Bool // has run a script of ours
 
-	introduced *atomic.Int64 // counts each time that a node told which server it is
+	identified *atomic.Int64 // counts each time that a node told which server it is
 
 	mu      sync.Mutex
 	runID   string    // of the server process; empty = not known
 	upSince time.Time // at the latest; zero = not known
 }
 
-// dialPatience is how many dials may fail before go-redis stops to dial when it is
+// nodePoolSize is how many dials may fail before go-redis stops to dial when it is
 // asked to and only probes once a second. It takes the size of a pool for that
 // number; a node needs two connections.
-const dialPatience = 1000
+const nodePoolSize = 1000
 
 func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
-	n := &node{addr: rdb.Options().Addr, introduced: introduced}
-	o := optionsOf(rdb)
+	n := &node{addr: rdb.Options().Addr, identified: introduced}
+	o := cloneOptions(rdb)
 	first := o.OnConnect
 	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
 		if first != nil {
@@ -42,23 +42,23 @@ func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
 				return err
 			}
 		}
-		return n.introduce(ctx, conn)
+		return n.identify(ctx, conn)
 	}
-	o.PoolSize, o.PipelinePoolSize, o.MinIdleConns = dialPatience, dialPatience, 0
+	o.PoolSize, o.PipelinePoolSize, o.MinIdleConns = nodePoolSize, nodePoolSize, 0
 	template := redis.NewClient(&o) // never used but for its options
 	defer template.Close()
-	w, err := newWire(template)
+	w, err := newTransport(template)
 	if err != nil {
 		return nil, err
 	}
-	n.wire = w
+	n.transport = w
 	return n, nil
 }
 
-// introduce learns which server it is and since when it has been up. It comes
+// identify learns which server it is and since when it has been up. It comes
 // first on every connection, so it is known of whoever answers. A server that
 // will not say is taken as it is.
-func (n *node) introduce(ctx context.Context, conn *redis.Conn) error {
+func (n *node) identify(ctx context.Context, conn *redis.Conn) error {
 	info, err := conn.Info(ctx, "server").Result()
 	var refused redis.Error
 	if err != nil && !errors.As(err, &refused) {
@@ -76,7 +76,7 @@ func (n *node) introduce(ctx context.Context, conn *redis.Conn) error {
 			n.upSince = bootTime(value)
 		}
 	}
-	n.introduced.Add(1)
+	n.identified.Add(1)
 	return nil
 }
 
@@ -90,15 +90,15 @@ func bootTime(uptime string) time.Time {
 	return time.Now().Add(-time.Duration(seconds-1) * time.Second)
 }
 
-// identity returns the run id of the server, empty if it is not known.
-func (n *node) identity() string {
+// serverID returns the run id of the server, empty if it is not known.
+func (n *node) serverID() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.runID
 }
 
-// tooYoung returns an error if the server must not grant a lock yet.
-func (n *node) tooYoung(minUptime time.Duration) error {
+// checkUptime returns an error if the server must not grant a lock yet.
+func (n *node) checkUptime(minUptime time.Duration) error {
 	if minUptime == 0 {
 		return nil
 	}
@@ -113,17 +113,17 @@ func (n *node) tooYoung(minUptime time.Duration) error {
 	return nil
 }
 
-// call finds out whether the node answers.
-func (n *node) call(ctx context.Context, patience time.Duration) {
+// ping finds out whether the node answers.
+func (n *node) ping(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	n.heard(n.send(ctx, &command{args: []string{"ping"}}).wait(ctx))
+	n.noteReply(n.send(ctx, &command{args: []string{"ping"}}).wait(ctx))
 }
 
-// heard notes whether the node had anything to say to a request that ended with
+// noteReply notes whether the node had anything to say to a request that ended with
 // err.
-func (n *node) heard(err error) {
-	if !errors.Is(err, errHandedBack) {
-		n.silent.Store(outcomeUnknown(err) || neverSent(err))
+func (n *node) noteReply(err error) {
+	if !errors.Is(err, errReleasing) {
+		n.unresponsive.Store(outcomeUnknown(err) || neverSent(err))
 	}
 }

@@ -10,112 +10,112 @@ import (
 // notifier owns the one connection on which a transport hears of releases. It
 // is opened when somebody first waits.
 type notifier struct {
-	t *transport
+	core *core
 
 	mu      sync.Mutex
-	lines   map[string]*line // by each channel; also those nobody uses, until they are unsubscribed
-	dirty   []*line
+	queues  map[string]*waitQueue // by each channel; also those nobody uses, until they are unsubscribed
+	dirty   []*waitQueue
 	changed chan struct{} // dirty is not empty
 	started bool
 }
 
-func (n *notifier) init(t *transport) {
-	n.t = t
-	n.lines = make(map[string]*line)
+func (n *notifier) init(t *core) {
+	n.core = t
+	n.queues = make(map[string]*waitQueue)
 	n.changed = make(chan struct{}, 1)
 }
 
 // acquire returns the line of a channel, counting the caller as a user. Who waits
 // for a fair lock names another channel, on which this process alone listens.
-func (n *notifier) acquire(channel, own string) *line {
+func (n *notifier) acquire(channel, own string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := n.lines[channel]
+	l := n.queues[channel]
 	if l == nil {
-		l = &line{channel: channel}
-		n.lines[channel] = l
+		l = &waitQueue{channel: channel}
+		n.queues[channel] = l
 	}
-	if l.own == "" && own != "" {
-		l.own = own
-		n.lines[own] = l
+	if l.processChannel == "" && own != "" {
+		l.processChannel = own
+		n.queues[own] = l
 	}
 	l.users++
-	n.touch(l)
+	n.markDirty(l)
 	if !n.started {
 		n.started = true
-		n.t.workers.Go(n.listen)
+		n.core.workers.Go(n.listen)
 	}
 	return l
 }
 
-// rejoin returns the line with a channel of its own if it is listened to already,
+// reuse returns the line with a channel of its own if it is listened to already,
 // counting the caller as a user; nil if there is none.
-func (n *notifier) rejoin(own string) *line {
+func (n *notifier) reuse(own string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := n.lines[own]
-	if l == nil || !l.hearsNames() {
+	l := n.queues[own]
+	if l == nil || !l.subscribedBoth() {
 		return nil
 	}
 	l.users++
 	return l
 }
 
-// linger is how long a line nobody uses is kept: who wanted a lock that others
+// unsubscribeDelay is how long a line nobody uses is kept: who wanted a lock that others
 // want, too, is often back soon.
-const linger = time.Second
+const unsubscribeDelay = time.Second
 
 // release counts a user out. The subscription ends some time after the last.
-func (n *notifier) release(l *line) {
+func (n *notifier) release(l *waitQueue) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l.users--
 	if l.users > 0 {
 		return
 	}
-	l.unused++
-	if spell := l.unused; n.t.alive.Err() == nil {
-		time.AfterFunc(linger, func() { n.retire(l, spell) })
+	l.idleSpells++
+	if spell := l.idleSpells; n.core.alive.Err() == nil {
+		time.AfterFunc(unsubscribeDelay, func() { n.unsubscribeIfIdle(l, spell) })
 	}
 }
 
-// retire gives a line up, unless it was used again since.
-func (n *notifier) retire(l *line, spell int) {
+// unsubscribeIfIdle gives a line up, unless it was used again since.
+func (n *notifier) unsubscribeIfIdle(l *waitQueue, spell int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if l.users == 0 && l.unused == spell {
-		n.touch(l)
+	if l.users == 0 && l.idleSpells == spell {
+		n.markDirty(l)
 	}
 }
 
-// touch has the notifier's goroutine look at a line. Called with n.mu held.
-func (n *notifier) touch(l *line) {
+// markDirty has the notifier's goroutine look at a line. Called with n.mu held.
+func (n *notifier) markDirty(l *waitQueue) {
 	if !l.dirty {
 		l.dirty = true
 		n.dirty = append(n.dirty, l)
 	}
-	wake(n.changed)
+	notify(n.changed)
 }
 
 // listen makes the subscriptions be what the lines need, and passes on what
 // arrives. go-redis reconnects and subscribes anew by itself, and says so.
 func (n *notifier) listen() {
-	ps := n.t.wire.subscriber(n.t.alive)
+	ps := n.core.transport.subscribe(n.core.alive)
 	defer ps.Close()
 	messages := ps.ChannelWithSubscriptions()
 	for {
 		select {
-		case <-n.t.alive.Done():
-			n.closeLines()
+		case <-n.core.alive.Done():
+			n.closeQueues()
 			return
 		case <-n.changed:
 			n.subscribe(ps)
 		case m, open := <-messages:
 			if !open {
-				n.closeLines()
+				n.closeQueues()
 				return
 			}
-			n.hear(m)
+			n.dispatch(m)
 		}
 	}
 }
@@ -123,68 +123,68 @@ func (n *notifier) listen() {
 // subscribe sends what is missing between what is and what should be. An error
 // only means that we stay deaf until the connection is back: waiters poll.
 func (n *notifier) subscribe(ps *redis.PubSub) {
-	add, drop := n.pending()
+	add, drop := n.changes()
 	if len(add) > 0 {
-		_ = ps.Subscribe(n.t.alive, add...)
+		_ = ps.Subscribe(n.core.alive, add...)
 	}
 	if len(drop) > 0 {
-		_ = ps.Unsubscribe(n.t.alive, drop...)
+		_ = ps.Unsubscribe(n.core.alive, drop...)
 	}
 }
 
-// pending marks and returns the channels to be added and dropped.
-func (n *notifier) pending() (add, drop []string) {
+// changes marks and returns the channels to be added and dropped.
+func (n *notifier) changes() (add, drop []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range n.dirty {
 		l.dirty = false
 		switch {
 		case l.users > 0:
-			add = append(add, l.channels()[len(l.asked):]...)
-			l.asked = l.channels()
+			add = append(add, l.channels()[len(l.subscriptions):]...)
+			l.subscriptions = l.channels()
 		default:
 			l.close()
 			for _, channel := range l.channels() {
-				delete(n.lines, channel)
+				delete(n.queues, channel)
 			}
-			drop = append(drop, l.asked...)
+			drop = append(drop, l.subscriptions...)
 		}
 	}
 	n.dirty = n.dirty[:0]
 	return add, drop
 }
 
-// hear passes on one thing that arrived.
-func (n *notifier) hear(m any) {
+// dispatch passes on one thing that arrived.
+func (n *notifier) dispatch(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
-		if l := n.line(m.Channel); l != nil {
-			l.hear(m.Channel, m.Payload)
+		if l := n.queue(m.Channel); l != nil {
+			l.onMessage(m.Channel, m.Payload)
 		}
 	case *redis.Subscription:
-		if l := n.line(m.Channel); l != nil && m.Kind == "subscribe" {
-			l.confirmed(m.Channel)
+		if l := n.queue(m.Channel); l != nil && m.Kind == "subscribe" {
+			l.onSubscribed(m.Channel)
 		}
 	}
 }
 
-// hand passes on that a fair lock was handed to a waiter, if it is one of ours.
-func (n *notifier) hand(own, token string, g grant) {
-	if l := n.line(own); l != nil && l.hand(token, g) {
-		l.hear(own, nextInLine) // the next one, if ours, too
+// handTo passes on that a fair lock was handed to a waiter, if it is one of ours.
+func (n *notifier) handTo(own, token string, g grant) {
+	if l := n.queue(own); l != nil && l.handTo(token, g) {
+		l.onMessage(own, nextMessage) // the next one, if ours, too
 	}
 }
 
-func (n *notifier) line(channel string) *line {
+func (n *notifier) queue(channel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.lines[channel]
+	return n.queues[channel]
 }
 
-func (n *notifier) closeLines() {
+func (n *notifier) closeQueues() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, l := range n.lines {
+	for _, l := range n.queues {
 		l.close()
 	}
 }

@@ -42,7 +42,7 @@ type QuorumConfig struct {
 // It is safe for concurrent use.
 type Quorum struct {
 	client  *Client
-	nodes   *ensemble
+	nodes   *nodeSet
 	timeout time.Duration // 0 = by the TTL
 }
 
@@ -56,15 +56,15 @@ func NewQuorum(nodes []*redis.Client, cfg QuorumConfig) (*Quorum, error) {
 	if err := checkNodes(nodes, cfg); err != nil {
 		return nil, fmt.Errorf("lock: new quorum: %w", err)
 	}
-	e := &ensemble{minUptime: cfg.MinUptime, met: make(chan struct{})}
+	e := &nodeSet{minUptime: cfg.MinUptime, ready: make(chan struct{})}
 	for _, rdb := range nodes {
-		n, err := newNode(rdb, &e.introduced)
+		n, err := newNode(rdb, &e.identified)
 		if err != nil {
 			return nil, errors.Join(err, e.close())
 		}
 		e.nodes = append(e.nodes, n)
 	}
-	e.wire = e.nodes[0].wire
+	e.transport = e.nodes[0].transport
 	client, err := newClient(e, cfg.Config)
 	if err != nil {
 		return nil, err
@@ -107,30 +107,30 @@ const (
 	maxNodeTimeout = 50 * time.Millisecond
 )
 
-// patience returns how long a node may take to answer for a lock of that TTL.
-func (q *Quorum) patience(ttl time.Duration) time.Duration {
+// nodeTimeout returns how long a node may take to answer for a lock of that TTL.
+func (q *Quorum) nodeTimeout(ttl time.Duration) time.Duration {
 	if q.timeout > 0 {
 		return q.timeout
 	}
 	return min(max(ttl/50, minNodeTimeout), maxNodeTimeout)
 }
 
-// ensemble is the nodes of a quorum, in their order. As a wire it is that of the
+// nodeSet is the nodes of a quorum, in their order. As a wire it is that of the
 // first node, where waiters listen; closing it closes all.
-type ensemble struct {
-	wire
+type nodeSet struct {
+	transport
 	nodes     []*node
 	minUptime time.Duration
 
-	meeting sync.Once
-	met     chan struct{} // closed once all nodes have been heard of, or not in time
+	connectOnce sync.Once
+	ready       chan struct{} // closed once all nodes have been heard of, or not in time
 
-	introduced atomic.Int64 // how often a node told which server it is
-	distinct   atomic.Int64 // up to which of these no two were the same
+	identified atomic.Int64 // how often a node told which server it is
+	verified   atomic.Int64 // up to which of these no two were the same
 }
 
 // close implements [wire].
-func (e *ensemble) close() error {
+func (e *nodeSet) close() error {
 	errs := make([]error, len(e.nodes))
 	var all sync.WaitGroup
 	for i, n := range e.nodes { // together: one that hangs takes seconds
@@ -141,60 +141,60 @@ func (e *ensemble) close() error {
 }
 
 // majority is how many nodes make a quorum.
-func (e *ensemble) majority() int { return len(e.nodes)/2 + 1 }
+func (e *nodeSet) majority() int { return len(e.nodes)/2 + 1 }
 
-// meet has every node called once, before the first lock is asked for: by then
+// connectAll has every node called once, before the first lock is asked for: by then
 // the connections stand, nodes that do not answer are known, and so are
 // addresses that lead to the same server.
-func (e *ensemble) meet(ctx context.Context, t *transport, patience time.Duration) error {
+func (e *nodeSet) connectAll(ctx context.Context, t *core, patience time.Duration) error {
 	select {
-	case <-e.met:
-		return e.twins()
+	case <-e.ready:
+		return e.checkDuplicates()
 	default:
 	}
-	e.meeting.Do(func() {
+	e.connectOnce.Do(func() {
 		var calls sync.WaitGroup
 		for _, n := range e.nodes {
 			calls.Add(1)
-			t.tasks.spawn(func() { defer calls.Done(); n.call(t.alive, patience) })
+			t.tasks.spawn(func() { defer calls.Done(); n.ping(t.alive, patience) })
 		}
-		t.tasks.spawn(func() { calls.Wait(); close(e.met) })
+		t.tasks.spawn(func() { calls.Wait(); close(e.ready) })
 	})
 	select {
-	case <-e.met:
+	case <-e.ready:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-t.alive.Done():
 		return ErrClosed
 	}
-	return e.twins()
+	return e.checkDuplicates()
 }
 
-// twins returns an error if two nodes are known to be the same server.
-func (e *ensemble) twins() error {
-	introduced := e.introduced.Load()
-	if introduced == e.distinct.Load() {
+// checkDuplicates returns an error if two nodes are known to be the same server.
+func (e *nodeSet) checkDuplicates() error {
+	introduced := e.identified.Load()
+	if introduced == e.verified.Load() {
 		return nil
 	}
 	seen := make(map[string]*node, len(e.nodes))
 	for _, n := range e.nodes {
-		id := n.identity()
+		id := n.serverID()
 		if other := seen[id]; other != nil && id != "" {
 			return fmt.Errorf("%w: %s and %s are the same server", ErrArgument, other.addr, n.addr)
 		}
 		seen[id] = n
 	}
-	e.distinct.Store(introduced)
+	e.verified.Store(introduced)
 	return nil
 }
 
-// order returns the nodes in the order in which to ask them: those that did not
+// askOrder returns the nodes in the order in which to ask them: those that did not
 // answer the last time come last.
-func (e *ensemble) order() []int {
+func (e *nodeSet) askOrder() []int {
 	order := make([]int, 0, len(e.nodes))
 	for _, silent := range []bool{false, true} {
 		for i, n := range e.nodes {
-			if n.silent.Load() == silent {
+			if n.unresponsive.Load() == silent {
 				order = append(order, i)
 			}
 		}
@@ -202,7 +202,7 @@ func (e *ensemble) order() []int {
 	return order
 }
 
-// between returns a random time from the first up to the second.
-func between(least, most time.Duration) time.Duration {
+// randomBetween returns a random time from the first up to the second.
+func randomBetween(least, most time.Duration) time.Duration {
 	return least + rand.N(most-least)
 }

@@ -36,8 +36,8 @@ var (
 //
 // On the wire it is on each node what a [Mutex] is: `SET key token NX PX ttl`.
 type Redlock struct {
-	target
-	venue *venue
+	base
+	redlock *redlockKey
 }
 
 var _ Locker = (*Redlock)(nil)
@@ -46,10 +46,10 @@ var _ Locker = (*Redlock)(nil)
 // It sends nothing. Options that cannot work are reported as [ErrArgument] by Lock
 // and TryLock.
 func (q *Quorum) Redlock(key string, o Options) *Redlock {
-	t := q.client.newTarget(key, o, nil)
-	v := &venue{ensemble: q.nodes, transport: q.client.transport, key: key, fence: keysOf(key, o.Fence)[1:],
-		free: name(key, "free"), patience: q.patience(t.opts.TTL)}
-	t.form = &copies{venue: v} // those that are asked for have sites
+	t := q.client.newBase(key, o, nil)
+	v := &redlockKey{nodeSet: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
+		freeChannel: companionKey(key, "free"), nodeTimeout: q.nodeTimeout(t.opts.TTL)}
+	t.protocol = &redlockAttempt{redlockKey: v} // those that are asked for have sites
 	return &Redlock{t, v}
 }
 
@@ -70,14 +70,14 @@ func (r *Redlock) Lock(ctx context.Context) (*Lease, error) {
 
 // attempt asks the nodes once, with copies of its own.
 func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
-	req.glance = between(r.venue.patience, 5*r.venue.patience)
-	if err := r.venue.meet(ctx, r.client.transport, r.venue.patience); err != nil {
+	req.pollEvery = randomBetween(r.redlock.nodeTimeout, 5*r.redlock.nodeTimeout)
+	if err := r.redlock.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
 		return nil, describe("acquire", r.key, err)
 	}
-	t, c := r.target, r.venue.newCopies()
-	t.form = c
+	t, c := r.base, r.redlock.newAttempt()
+	t.protocol = c
 	free := req.attempts == 0 && !req.contended
-	h, err := t.acquireBy(ctx, req, func(token string) pending { return c.elect(token, t.opts.TTL, free) })
+	h, err := t.acquireBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.TTL, free) })
 	if err != nil {
 		return nil, err
 	}
@@ -87,27 +87,27 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 // Holder returns who holds the lock by most nodes and for how long yet, nil if nobody
 // does. It takes nothing. If a quorum cannot be asked the error matches [ErrNoQuorum].
 func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
-	if err := r.ready(ctx); err != nil {
+	if err := r.check(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.venue.meet(ctx, r.client.transport, r.venue.patience); err != nil {
+	if err := r.redlock.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
 		return nil, describe("look at", r.key, err)
 	}
-	c := r.venue.newCopies()
-	e := &election{copies: c, ballots: make(ballots, len(c.nodes))}
-	e.askAll(e.look, unasked)
-	err := e.listen(ctx, func() bool { return e.ballots.count(asked) == 0 })
-	if err == nil && e.ballots.count(free) >= e.majority() {
+	c := r.redlock.newAttempt()
+	e := &acquireRound{redlockAttempt: c, results: make(nodeResults, len(c.nodes))}
+	e.askAll(e.sendPeek, unasked)
+	err := e.await(ctx, func() bool { return e.results.count(asked) == 0 })
+	if err == nil && e.results.count(free) >= e.majority() {
 		return nil, nil
 	}
 	var reply any
 	if err == nil {
-		reply, err = e.verdict()
+		reply, err = e.outcome()
 	}
 	if err != nil {
 		return nil, describe("look at", r.key, err)
 	}
-	held, _, err := heldBy(r.key, reply)
+	held, _, err := parseAcquire(r.key, reply)
 	return held, err
 }
 
@@ -122,10 +122,10 @@ type Vote struct {
 // other kinds nil. Nodes that were not waited for because the others had decided
 // come in within the node time-out, and every renewal brings news.
 func (l *Lease) Votes() []Vote {
-	if l.none() {
+	if l.isZero() {
 		return nil
 	}
-	if c, ok := l.hold.target.form.(*copies); ok {
+	if c, ok := l.hold.base.protocol.(*redlockAttempt); ok {
 		return c.votes()
 	}
 	return nil

@@ -14,13 +14,13 @@ var (
 	reentrantExtendSource string
 	//go:embed reentrant_release.lua
 	reentrantReleaseSource string
-	//go:embed reentrant_look.lua
-	reentrantLookSource string
+	//go:embed reentrant_peek.lua
+	reentrantPeekSource string
 
 	reentrantAcquire = newScript(reentrantAcquireSource)
 	reentrantExtend  = newScript(reentrantExtendSource)
 	reentrantRelease = newScript(reentrantReleaseSource)
-	reentrantLook    = newScript(reentrantLookSource)
+	reentrantPeek    = newScript(reentrantPeekSource)
 )
 
 // Reentrant is a lock that its owner may take again while it holds it; it is
@@ -35,10 +35,10 @@ var (
 // the count and sets the expiry. It and clients that use that form exclude each
 // other and agree on counts. All leases of an owner share one deadline.
 type Reentrant struct {
-	target
+	base
 
-	entering gate
-	held     owned
+	entryGate gate
+	held      currentHold
 }
 
 var _ Locker = (*Reentrant)(nil)
@@ -47,8 +47,8 @@ var _ Locker = (*Reentrant)(nil)
 // Options that cannot work are reported as [ErrArgument] by Lock and TryLock.
 func (c *Client) Reentrant(key string, o Options) *Reentrant {
 	return &Reentrant{
-		target:   c.newTarget(key, o, newReentrantForm(c.wire, key, o.Fence)),
-		entering: newGate(),
+		base:      c.newBase(key, o, newReentrantProtocol(c.transport, key, o.Fence)),
+		entryGate: newGate(),
 	}
 }
 
@@ -59,7 +59,7 @@ func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) {
 
 // Lock implements [Locker]. The owner never waits for itself.
 func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
-	if r.held.current() != nil { // not behind those of our own process who wait for us
+	if r.held.get() != nil { // not behind those of our own process who wait for us
 		lease, err := r.TryLock(ctx)
 		if !errors.Is(err, ErrHeld) {
 			return lease, err
@@ -70,11 +70,11 @@ func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
 
 // attempt enters the lock again if it is ours, else asks for it.
 func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
-	if err := r.entering.enter(ctx); err != nil {
+	if err := r.entryGate.enter(ctx); err != nil {
 		return nil, describe("acquire", r.key, err)
 	}
-	defer r.entering.leave()
-	if h := r.held.current(); h != nil {
+	defer r.entryGate.leave()
+	if h := r.held.get(); h != nil {
 		lease, err := h.enterAgain(ctx, req)
 		if err == nil || h.valid() {
 			return lease, err
@@ -88,33 +88,33 @@ func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 	return newEntry(h), nil
 }
 
-// reentrantForm is a hash of holder → count.
-type reentrantForm struct {
-	wire wire
-	keys []string // the lock; its fence, if it has one
-	free string
+// reentrantProtocol is a hash of holder → count.
+type reentrantProtocol struct {
+	transport   transport
+	keys        []string // the lock; its fence, if it has one
+	freeChannel string
 }
 
-func newReentrantForm(w wire, key string, fence bool) *reentrantForm {
-	return &reentrantForm{wire: w, keys: keysOf(key, fence), free: name(key, "free")}
+func newReentrantProtocol(w transport, key string, fence bool) *reentrantProtocol {
+	return &reentrantProtocol{transport: w, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
 }
 
-func (f *reentrantForm) acquire(ctx context.Context, token string, ttl time.Duration, entries int) pending {
-	return reentrantAcquire.send(ctx, f.wire, f.keys, token, ttl.Milliseconds(), entries)
+func (f *reentrantProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
+	return reentrantAcquire.send(ctx, f.transport, f.keys, token, ttl.Milliseconds(), entries)
 }
 
-func (f *reentrantForm) extend(ctx context.Context, token string, ttl time.Duration) pending {
-	return reentrantExtend.send(ctx, f.wire, f.keys[:1], token, ttl.Milliseconds())
+func (f *reentrantProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+	return reentrantExtend.send(ctx, f.transport, f.keys[:1], token, ttl.Milliseconds())
 }
 
-func (f *reentrantForm) release(ctx context.Context, token string, left int) pending {
-	return reentrantRelease.send(ctx, f.wire, f.keys[:1], token, left, f.free)
+func (f *reentrantProtocol) release(ctx context.Context, token string, left int) future {
+	return reentrantRelease.send(ctx, f.transport, f.keys[:1], token, left, f.freeChannel)
 }
 
-func (f *reentrantForm) channel() string { return f.free }
+func (f *reentrantProtocol) channel() string { return f.freeChannel }
 
-func (f *reentrantForm) lockKey() string { return f.keys[0] }
+func (f *reentrantProtocol) lockKey() string { return f.keys[0] }
 
-func (f *reentrantForm) look(ctx context.Context) pending {
-	return reentrantLook.send(ctx, f.wire, f.keys[:1])
+func (f *reentrantProtocol) peek(ctx context.Context) future {
+	return reentrantPeek.send(ctx, f.transport, f.keys[:1])
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// claimLife is how long a waiting writer keeps new readers and other writers out
+// claimTTL is how long a waiting writer keeps new readers and other writers out
 // without asking again.
-const claimLife = 3 * time.Second
+const claimTTL = 3 * time.Second
 
 // RW is a lock that many readers hold together, or one writer alone. Each of its
 // sides, [RW.Reader] and [RW.Writer], is a [Locker].
@@ -35,24 +35,24 @@ const claimLife = 3 * time.Second
 // writer, 0 if there was none. On the wire the lock is a hash, see rw_common.lua.
 type RW struct {
 	reader, writer rwSide
-	entering       gate
+	entryGate      gate
 }
 
 // rwSide is what an owner has of one of the two locks.
 type rwSide struct {
-	target
-	hash *rwForm // the target's form
-	held owned
+	base
+	hash *rwProtocol // the target's form
+	held currentHold
 }
 
 // RW returns a new owner of the read/write lock of that name. It sends nothing.
 // Options that cannot work are reported as [ErrArgument] by Lock and TryLock.
 func (c *Client) RW(key string, o Options) *RW {
-	reader, writer := newRWForm(c.wire, key, readMode, o.Fence), newRWForm(c.wire, key, writeMode, o.Fence)
+	reader, writer := newRWProtocol(c.transport, key, readMode, o.Fence), newRWProtocol(c.transport, key, writeMode, o.Fence)
 	return &RW{
-		reader:   rwSide{target: c.newTarget(key, o, reader), hash: reader},
-		writer:   rwSide{target: c.newTarget(key, o, writer), hash: writer},
-		entering: newGate(),
+		reader:    rwSide{base: c.newBase(key, o, reader), hash: reader},
+		writer:    rwSide{base: c.newBase(key, o, writer), hash: writer},
+		entryGate: newGate(),
 	}
 }
 
@@ -66,18 +66,18 @@ func (rw *RW) Holder(ctx context.Context) (*HeldError, error) { return rw.writer
 // Writer returns the side that is held alone.
 func (rw *RW) Writer() Locker { return rwWriter{rw} }
 
-// inside reports whether the owner holds either side.
-func (rw *RW) inside() bool {
-	return rw.reader.held.current() != nil || rw.writer.held.current() != nil
+// holdsAny reports whether the owner holds either side.
+func (rw *RW) holdsAny() bool {
+	return rw.reader.held.get() != nil || rw.writer.held.get() != nil
 }
 
-// take takes a side for its owner: again if it has it, else by what ask does.
-func (rw *RW) take(ctx context.Context, r *request, side *rwSide, ask func() (*hold, error)) (*Lease, error) {
-	if err := rw.entering.enter(ctx); err != nil {
+// acquire takes a side for its owner: again if it has it, else by what ask does.
+func (rw *RW) acquire(ctx context.Context, r *request, side *rwSide, ask func() (*hold, error)) (*Lease, error) {
+	if err := rw.entryGate.enter(ctx); err != nil {
 		return nil, describe("acquire", side.key, err)
 	}
-	defer rw.entering.leave()
-	if h := side.held.current(); h != nil {
+	defer rw.entryGate.leave()
+	if h := side.held.get(); h != nil {
 		lease, err := h.enterAgain(ctx, r)
 		if err == nil || h.valid() {
 			return lease, err
@@ -95,35 +95,35 @@ func (rw *RW) take(ctx context.Context, r *request, side *rwSide, ask func() (*h
 type rwReader struct{ *RW }
 
 func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
-	return rw.reader.tryLock(ctx, &request{try: rw.try})
+	return rw.reader.tryLock(ctx, &request{try: rw.tryOnce})
 }
 
 func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
-	if rw.inside() { // not behind those of our own process who wait for us
+	if rw.holdsAny() { // not behind those of our own process who wait for us
 		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
 	}
-	return rw.reader.lock(ctx, &request{try: rw.wait, shared: true})
+	return rw.reader.lock(ctx, &request{try: rw.tryWaiting, shared: true})
 }
 
-// try asks once, for somebody who does not wait.
-func (rw rwReader) try(ctx context.Context, r *request) (*Lease, error) {
+// tryOnce asks once, for somebody who does not wait.
+func (rw rwReader) tryOnce(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, -time.Millisecond)
 }
 
-// wait asks once, for somebody who has been waiting since the request began.
-func (rw rwReader) wait(ctx context.Context, r *request) (*Lease, error) {
+// tryWaiting asks once, for somebody who has been waiting since the request began.
+func (rw rwReader) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, time.Since(r.began))
 }
 
 func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
-	return rw.take(ctx, r, &rw.reader, func() (*hold, error) {
+	return rw.acquire(ctx, r, &rw.reader, func() (*hold, error) {
 		within := "" // our own write lock
-		if h := rw.writer.held.current(); h != nil {
+		if h := rw.writer.held.get(); h != nil {
 			within = h.token
 		}
-		return rw.reader.acquireBy(ctx, r, func(token string) pending {
+		return rw.reader.acquireBy(ctx, r, func(token string) future {
 			return rw.reader.hash.ask(ctx, token, rw.reader.opts.TTL, 1, within, waited)
 		})
 	})
@@ -133,22 +133,22 @@ func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration
 type rwWriter struct{ *RW }
 
 func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
-	return rw.writer.tryLock(ctx, &request{try: rw.try})
+	return rw.writer.tryLock(ctx, &request{try: rw.tryOnce})
 }
 
 // Lock keeps others out from its first refusal on, until it has had its turn or
 // ctx ends.
 func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
-	if rw.inside() { // not behind those of our own process who wait for us
+	if rw.holdsAny() { // not behind those of our own process who wait for us
 		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
 	}
-	r := &request{try: rw.wait, glance: claimLife / 3}
+	r := &request{try: rw.tryWaiting, pollEvery: claimTTL / 3}
 	writers := &rw.writer.client.writers
-	writers.come(rw.writer.key)
+	writers.add(rw.writer.key)
 	lease, err := rw.writer.lock(ctx, r)
-	writers.leave(rw.writer.key, func() {
+	writers.remove(rw.writer.key, func() {
 		if err != nil && r.attempts > 0 {
 			rw.withdraw()
 		}
@@ -156,13 +156,13 @@ func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
 	return lease, err
 }
 
-// writers counts, by key, those of a process that wait to write. They share a claim.
-type writers struct {
+// waitingWriters counts, by key, those of a process that wait to write. They share a claim.
+type waitingWriters struct {
 	mu    sync.Mutex
 	byKey map[string]int
 }
 
-func (w *writers) come(key string) {
+func (w *waitingWriters) add(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.byKey == nil {
@@ -171,8 +171,8 @@ func (w *writers) come(key string) {
 	w.byKey[key]++
 }
 
-// leave counts one out. After the last one it calls withdraw, before another comes.
-func (w *writers) leave(key string, withdraw func()) {
+// remove counts one out. After the last one it calls withdraw, before another comes.
+func (w *waitingWriters) remove(key string, withdraw func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.byKey[key]--
@@ -182,44 +182,44 @@ func (w *writers) leave(key string, withdraw func()) {
 	}
 }
 
-// try asks once, for somebody who does not wait.
-func (rw rwWriter) try(ctx context.Context, r *request) (*Lease, error) {
+// tryOnce asks once, for somebody who does not wait.
+func (rw rwWriter) tryOnce(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, "")
 }
 
-// wait asks once and, if it is refused, claims to be the next.
-func (rw rwWriter) wait(ctx context.Context, r *request) (*Lease, error) {
-	return rw.attempt(ctx, r, rw.claimant())
+// tryWaiting asks once and, if it is refused, claims to be the next.
+func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
+	return rw.attempt(ctx, r, rw.claimID())
 }
 
 func (rw rwWriter) attempt(ctx context.Context, r *request, id string) (*Lease, error) {
-	return rw.take(ctx, r, &rw.writer, func() (*hold, error) {
-		if rw.reader.held.current() != nil {
+	return rw.acquire(ctx, r, &rw.writer, func() (*hold, error) {
+		if rw.reader.held.get() != nil {
 			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
 		}
-		life := max(claimLife, 3*rw.writer.opts.Wait.Poll)
+		life := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
 		for {
-			h, err := rw.writer.acquireBy(ctx, r, func(token string) pending {
+			h, err := rw.writer.acquireBy(ctx, r, func(token string) future {
 				return rw.writer.hash.ask(ctx, token, rw.writer.opts.TTL, 1, id, life)
 			})
-			if !unfinished(err) {
+			if !mustRetry(err) {
 				return h, err
 			}
 		}
 	})
 }
 
-// unfinished reports whether a writer was refused only because there were too
+// mustRetry reports whether a writer was refused only because there were too
 // many dead readers to be removed at once.
-func unfinished(err error) bool {
+func mustRetry(err error) bool {
 	var held *HeldError
 	return errors.As(err, &held) && held.Token == "" && held.TTL == 0
 }
 
-// claimant is the id under which the process waits. Its writers stand in one
+// claimID is the id under which the process waits. Its writers stand in one
 // line, and whoever is at its front acts for all: if each had a claim of its
 // own, the line could wake one whom the claim of another behind it keeps out.
-func (rw rwWriter) claimant() string {
+func (rw rwWriter) claimID() string {
 	return rw.writer.client.owner + "~" + rw.writer.client.id
 }
 
@@ -227,9 +227,9 @@ func (rw rwWriter) claimant() string {
 // claim ends by itself.
 func (rw rwWriter) withdraw() {
 	c := rw.writer.client
-	withdrawal := rw.writer.hash.withdraw(c.alive, rw.claimant())
+	withdrawal := rw.writer.hash.withdraw(c.alive, rw.claimID())
 	c.tasks.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.alive, claimLife)
+		ctx, cancel := context.WithTimeout(c.alive, claimTTL)
 		defer cancel()
 		_, _ = withdrawal.wait(ctx)
 	})

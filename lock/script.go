@@ -20,32 +20,32 @@ func newScript(source string) *script {
 
 // call is a command under way, be it a script's or a plain one.
 type call struct {
-	wire   wire
-	script *script // nil = a plain command
-	cmd    *command
-	reply  reply
-	first  command // most calls get by with one
+	transport transport
+	script    *script // nil = a plain command
+	cmd       *command
+	reply     reply
+	first     command // most calls get by with one
 }
 
-// roomyCall is a call with the room that most need for their arguments.
-type roomyCall struct {
+// inlineCall is a call with the room that most need for their arguments.
+type inlineCall struct {
 	call
-	space [6]string
+	args [6]string
 }
 
 // send puts a call of the script on its way. Arguments are strings and integers.
-func (s *script) send(ctx context.Context, w wire, keys []string, args ...any) *call {
-	c := &roomyCall{call: call{wire: w, script: s}}
-	argv := append(c.space[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
+func (s *script) send(ctx context.Context, w transport, keys []string, args ...any) *call {
+	c := &inlineCall{call: call{transport: w, script: s}}
+	argv := append(c.args[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
 	argv = append(argv, keys...)
-	c.push(ctx, &c.first, appendArgs(argv, args))
+	c.send(ctx, &c.first, appendArgs(argv, args))
 	return &c.call
 }
 
 // sendPlain puts a command on its way that needs no script.
-func sendPlain(ctx context.Context, w wire, args ...any) *call {
-	c := &roomyCall{call: call{wire: w}}
-	c.push(ctx, &c.first, appendArgs(c.space[:0], args))
+func sendPlain(ctx context.Context, w transport, args ...any) *call {
+	c := &inlineCall{call: call{transport: w}}
+	c.send(ctx, &c.first, appendArgs(c.args[:0], args))
 	return &c.call
 }
 
@@ -64,31 +64,31 @@ func appendArgs(argv []string, args []any) []string {
 	return argv
 }
 
-func (c *call) push(ctx context.Context, cmd *command, args []string) {
+func (c *call) send(ctx context.Context, cmd *command, args []string) {
 	cmd.args = args
-	c.cmd, c.reply = cmd, c.wire.send(ctx, cmd)
+	c.cmd, c.reply = cmd, c.transport.send(ctx, cmd)
 }
 
-// again sends the script once more.
-func (c *call) again(ctx context.Context, verb, script string) {
+// resend sends the script once more.
+func (c *call) resend(ctx context.Context, verb, script string) {
 	args := slices.Clone(c.cmd.args)
 	args[0], args[1] = verb, script
-	c.push(ctx, new(command), args)
+	c.send(ctx, new(command), args)
 }
 
-// settle implements [pending]. If the server does not know the script (after a
+// resendIfNeeded implements [pending]. If the server does not know the script (after a
 // start, a failover or SCRIPT FLUSH), it sends the call again, with the source.
-func (c *call) settle(ctx context.Context) error {
+func (c *call) resendIfNeeded(ctx context.Context) error {
 	err := c.reply.wait(ctx)
 	if err == nil {
 		return nil
 	}
 	if redis.HasErrorPrefix(err, "NOSCRIPT") && c.script != nil {
-		c.again(ctx, "eval", c.script.source)
+		c.resend(ctx, "eval", c.script.source)
 		return nil
 	}
 	if errors.Is(sentinelOf(err), ErrReadOnly) {
-		c.wire.redial()
+		c.transport.dropStale()
 	}
 	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") && c.script != nil {
 		return nil
@@ -96,8 +96,8 @@ func (c *call) settle(ctx context.Context) error {
 	return err
 }
 
-// over waits until nothing more comes of what was sent last.
-func (c *call) over(ctx context.Context) { _ = c.reply.wait(ctx) }
+// waitLast waits until nothing more comes of what was sent last.
+func (c *call) waitLast(ctx context.Context) { _ = c.reply.wait(ctx) }
 
 // writtenAt returns when the command was written that came to something, zero if that
 // is not known. It is called after wait.
@@ -106,8 +106,8 @@ func (c *call) writtenAt() time.Time { return c.cmd.written }
 // While a lock's keys move to another node of a cluster, a call is sent this
 // often, for so long.
 const (
-	movePause = 2 * time.Millisecond
-	moveLimit = 5 * time.Second
+	tryAgainInterval = 2 * time.Millisecond
+	tryAgainLimit    = 5 * time.Second
 )
 
 // wait implements [pending]. Half of a lock's keys may be on their way to another
@@ -115,7 +115,7 @@ const (
 func (c *call) wait(ctx context.Context) (any, error) {
 	var began time.Time
 	for {
-		if err := c.settle(ctx); err != nil {
+		if err := c.resendIfNeeded(ctx); err != nil {
 			return nil, err
 		}
 		err := c.reply.wait(ctx)
@@ -126,11 +126,11 @@ func (c *call) wait(ctx context.Context) (any, error) {
 			began = time.Now()
 		}
 		switch {
-		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Since(began) > moveLimit:
+		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Since(began) > tryAgainLimit:
 			return nil, err
-		case !pauseFor(ctx, movePause):
+		case !sleep(ctx, tryAgainInterval):
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		c.again(ctx, "evalsha", c.script.sha)
+		c.resend(ctx, "evalsha", c.script.sha)
 	}
 }

@@ -14,13 +14,13 @@ import (
 // deadline) wakes its front alone: a message to a process makes one attempt,
 // not a herd. Order is kept inside a process only.
 
-// foreignPoll is how often to look at a lock whose holder will not tell when it
+// foreignPollInterval is how often to look at a lock whose holder will not tell when it
 // is done: one of another library, or any while we cannot listen.
-const foreignPoll = 250 * time.Millisecond
+const foreignPollInterval = 250 * time.Millisecond
 
-// maxPause is how often to look, more or less, at a lock whose holder will tell: the
+// maxPollInterval is how often to look, more or less, at a lock whose holder will tell: the
 // key may vanish without a word (DEL, FLUSHALL, eviction).
-const maxPause = 5 * time.Second
+const maxPollInterval = 5 * time.Second
 
 // While the server cannot be reached, it is tried this often at first and at
 // last.
@@ -29,14 +29,14 @@ const (
 	maxBackoff = time.Second
 )
 
-// stand tries once, and stands in line after that until the lock is ours or ctx
+// waitAndAcquire tries once, and stands in line after that until the lock is ours or ctx
 // ends.
-func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, error) {
-	line, me := turn.rejoin() // first, so that no news is missed between the attempt and the queue
+func (t *base) waitAndAcquire(ctx context.Context, r *request, turn *localQueue) (*Lease, error) {
+	line, me := turn.reuseSubscription() // first, so that no news is missed between the attempt and the queue
 	r.contended = line != nil
 	lease, err := r.try(ctx, r)
 	if line == nil && errors.Is(err, ErrHeld) {
-		line, me = turn.join(&t.client.notifier, t.form.channel())
+		line, me = turn.subscribe(&t.client.notifier, t.protocol.channel())
 	}
 	if line == nil {
 		return lease, err
@@ -46,24 +46,24 @@ func (t *target) stand(ctx context.Context, r *request, turn *turn) (*Lease, err
 		if errors.Is(err, ErrHeld) {
 			held, backoff = err, minBackoff
 		}
-		line.retryIn(r.glanceBy(pause(err, line.hears(), backoff)))
-		if err = t.hark(ctx, me.news); err != nil {
+		line.wakeAfter(r.capPoll(pollInterval(err, line.subscribed(), backoff)))
+		if err = t.waitForWake(ctx, me.wakeup); err != nil {
 			err = fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
 			break
 		}
 		lease, err = r.try(ctx, r)
 		backoff = min(2*backoff, maxBackoff)
 	}
-	err = t.outwaited(ctx, held, err)
+	err = t.waitError(ctx, held, err)
 	if err == nil {
-		line.retryIn(r.glanceBy(pause(&HeldError{Token: lease.Token(), TTL: t.opts.TTL}, line.hears(), 0)))
+		line.wakeAfter(r.capPoll(pollInterval(&HeldError{Token: lease.Token(), TTL: t.opts.TTL}, line.subscribed(), 0)))
 	}
 	line.leave(me, err == nil && !r.shared)
 	return lease, err
 }
 
-// hark waits for news. It prefers to end.
-func (t *target) hark(ctx context.Context, news chan struct{}) error {
+// waitForWake waits for news. It prefers to end.
+func (t *base) waitForWake(ctx context.Context, news chan struct{}) error {
 	closing, through := t.client.closing()
 	defer through()
 	select {
@@ -71,30 +71,30 @@ func (t *target) hark(ctx context.Context, news chan struct{}) error {
 	case <-ctx.Done():
 	case <-closing.Done():
 	}
-	return endOf(ctx, t.client)
+	return stopCause(ctx, t.client)
 }
 
-// outwaited returns what a last try that ended with err, or was cut short by the
+// waitError returns what a last try that ended with err, or was cut short by the
 // end of ctx, means to somebody who waited for a holder.
-func (t *target) outwaited(ctx context.Context, held, err error) error {
+func (t *base) waitError(ctx context.Context, held, err error) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(held, ErrHeld) || errors.Is(err, ErrHeld) {
 		return err
 	}
 	return fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
 }
 
-// glanceBy returns a pause that is not too long for the request.
-func (r *request) glanceBy(pause time.Duration) time.Duration {
-	if r.glance > 0 {
-		return min(pause, r.glance)
+// capPoll returns a pause that is not too long for the request.
+func (r *request) capPoll(pause time.Duration) time.Duration {
+	if r.pollEvery > 0 {
+		return min(pause, r.pollEvery)
 	}
 	return pause
 }
 
-// pause returns how long to leave the server alone after an attempt that ended
+// pollInterval returns how long to leave the server alone after an attempt that ended
 // with err, unless there is news. A holder of ours announces its release, so
 // there is little to see before its lease is over.
-func pause(err error, hears bool, backoff time.Duration) time.Duration {
+func pollInterval(err error, hears bool, backoff time.Duration) time.Duration {
 	var held *HeldError
 	if !errors.As(err, &held) {
 		return backoff
@@ -102,10 +102,10 @@ func pause(err error, hears bool, backoff time.Duration) time.Duration {
 	_, ours := tokenOwner(held.Token)
 	switch {
 	case held.TTL < 0:
-		return foreignPoll
+		return foreignPollInterval
 	case ours && hears:
-		return min(held.TTL+time.Millisecond, between(maxPause/2, maxPause*3/2))
+		return min(held.TTL+time.Millisecond, randomBetween(maxPollInterval/2, maxPollInterval*3/2))
 	default:
-		return min(held.TTL+time.Millisecond, foreignPoll)
+		return min(held.TTL+time.Millisecond, foreignPollInterval)
 	}
 }

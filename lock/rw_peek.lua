@@ -1,4 +1,4 @@
--- rw_look: who holds the lock: the writer or, if there is none, a reader.
+-- rw_peek: who holds the lock: the writer or, if there is none, a reader.
 -- Returns {its token, ms until its deadline}; the token is empty if nobody does.
 local deadline, writer = hold(redis.call('HGET', key, 'w'))
 if deadline then

@@ -1,4 +1,4 @@
--- fair_beat: a sign of life of waiters; a lock that is free goes to the first.
+-- fair_heartbeat: a sign of life of waiters; a lock that is free goes to the first.
 -- ARGV[4]  how long a waiter lives without a sign of life, ms
 -- ARGV[5…] their tokens
 -- Returns the tokens that are not in the queue: their turn came, or they were

@@ -54,20 +54,20 @@ func defaultOwner() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// name returns the name of a lock's companion, in the same cluster slot as the
+// companionKey returns the name of a lock's companion, in the same cluster slot as the
 // lock: "key::part" if the key has a {tag}, else "{key}:part". No two keys share a
 // name, "a" and "{a}" neither: what stands before the part ends with a colon in the
 // first case only.
-func name(key, part string) string {
+func companionKey(key, part string) string {
 	if hasTag(key) {
 		return key + "::" + part
 	}
 	return "{" + key + "}:" + part
 }
 
-// companionable reports whether name makes names in the slot of the lock: a key
+// canHaveCompanions reports whether name makes names in the slot of the lock: a key
 // without a tag must become one, between braces, as a whole.
-func companionable(key string) bool {
+func canHaveCompanions(key string) bool {
 	return hasTag(key) || key != "" && !strings.Contains(key, "}")
 }
 

@@ -7,22 +7,22 @@ import (
 
 // Close finds a hold also while the keeper looks after it.
 func TestTheKeeperLosesSightOfNoHold(t *testing.T) {
-	var k keeper
+	var k renewer
 	k.init()
 	now := time.Now()
-	h := &hold{target: &target{client: &Client{}}, sent: now, ttl: time.Minute, renewAt: now.Add(time.Second), slot: -1}
+	h := &hold{base: &base{client: &Client{}}, sent: now, ttl: time.Minute, renewAt: now.Add(time.Second), slot: -1}
 	k.add(h)
-	if due, _ := k.takeDue(now.Add(2 * time.Second)); len(due) != 1 || due[0] != h {
+	if due, _ := k.popDue(now.Add(2 * time.Second)); len(due) != 1 || due[0] != h {
 		t.Fatalf("%d are due, want the one", len(due))
 	}
 	if all := k.all(func(*hold) bool { return true }); len(all) != 1 {
 		t.Errorf("Close finds %d holds, want the one", len(all))
 	}
-	if due, next := k.takeDue(now.Add(3 * time.Second)); len(due) != 0 || next > time.Hour {
+	if due, next := k.popDue(now.Add(3 * time.Second)); len(due) != 0 || next > time.Hour {
 		t.Errorf("it is due twice; the next look is in %v", next)
 	}
-	k.move(h)
-	if due, _ := k.takeDue(now.Add(4 * time.Second)); len(due) != 1 {
+	k.update(h)
+	if due, _ := k.popDue(now.Add(4 * time.Second)); len(due) != 1 {
 		t.Error("it is not due again")
 	}
 	k.remove(h)

@@ -3,9 +3,9 @@ package lock
 import "testing"
 
 // told reports whether a waiter was woken, and takes the news from it.
-func told(me *place) bool {
+func told(me *waiter) bool {
 	select {
-	case <-me.news:
+	case <-me.wakeup:
 		return true
 	default:
 		return false
@@ -13,34 +13,34 @@ func told(me *place) bool {
 }
 
 func TestNewsWakesTheFrontAlone(t *testing.T) {
-	l := &line{}
+	l := &waitQueue{}
 	front, next := l.join(""), l.join("")
-	l.news()
+	l.wakeFirst()
 	if !told(front) || told(next) {
 		t.Error("want the front woken and nobody else")
 	}
 }
 
 func TestNewsThatComesWhileTheFrontTriesIsKept(t *testing.T) {
-	l := &line{}
+	l := &waitQueue{}
 	front := l.join("")
-	l.news()
+	l.wakeFirst()
 	told(front) // it is trying now
-	l.news()
-	l.news()
+	l.wakeFirst()
+	l.wakeFirst()
 	if !told(front) || told(front) {
 		t.Error("want one more try")
 	}
 }
 
 func TestASubscriptionWakesTheFront(t *testing.T) {
-	l := &line{channel: "free"}
+	l := &waitQueue{channel: "free"}
 	front := l.join("")
-	if l.hears() {
+	if l.subscribed() {
 		t.Error("hears before it is subscribed")
 	}
-	l.confirmed("free")
-	if !l.hears() || !told(front) {
+	l.onSubscribed("free")
+	if !l.subscribed() || !told(front) {
 		t.Error("want the front to look for what came before the subscription")
 	}
 }
@@ -53,10 +53,10 @@ func TestWhoLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 		"won with more news":   {won: true, pending: true, wake: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &line{}
+			l := &waitQueue{}
 			front, next := l.join(""), l.join("")
 			if c.pending {
-				l.news()
+				l.wakeFirst()
 			}
 			l.leave(front, c.won)
 			if told(next) != c.wake {
@@ -67,29 +67,29 @@ func TestWhoLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 }
 
 func TestWhoJoinsALineThatListensLooksOnce(t *testing.T) {
-	n := &notifier{lines: map[string]*line{"free": {heard: true}}, changed: make(chan struct{}, 1), started: true}
-	turn := &turn{}
-	if _, me := turn.join(n, "free"); !told(me) {
+	n := &notifier{queues: map[string]*waitQueue{"free": {freeConfirmed: true}}, changed: make(chan struct{}, 1), started: true}
+	turn := &localQueue{}
+	if _, me := turn.subscribe(n, "free"); !told(me) {
 		t.Error("what came between the try and the queue is missed")
 	}
-	if _, me := turn.rejoin(); told(me) {
+	if _, me := turn.reuseSubscription(); told(me) {
 		t.Error("an early place in the queue misses nothing: no need to look")
 	}
 }
 
 func TestAHandOverWakesTheOneItNames(t *testing.T) {
 	const named, stranger = "a~0199f3a4-6f00-7000-8000-000000000001", "b~0199f3a4-6f00-7000-8000-000000000002"
-	l := &line{channel: "free"}
+	l := &waitQueue{channel: "free"}
 	front, me := l.join(""), l.join(named)
-	l.hear("free:ours", named)
+	l.onMessage("free:ours", named)
 	if told(front) || !told(me) {
 		t.Error("want the named one woken, and nobody else")
 	}
-	l.hear("free:ours", stranger)
+	l.onMessage("free:ours", stranger)
 	if told(front) || told(me) {
 		t.Error("woken by what was handed to one who has left")
 	}
-	l.hear("free", "some:key")
+	l.onMessage("free", "some:key")
 	if !told(front) || told(me) {
 		t.Error("want the front woken when the lock is free")
 	}
@@ -103,7 +103,7 @@ func TestKeysHashLikeTheirCompanions(t *testing.T) {
 		"a{}b":          "{a{}b}:free",
 		"":              "{}:free",
 	} {
-		if got := name(key, "free"); got != want {
+		if got := companionKey(key, "free"); got != want {
 			t.Errorf("name(%q) = %q, want %q", key, got, want)
 		}
 	}

@@ -8,33 +8,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// portable is a form that can say its requests over another wire. Only locks of
+// movable is a form that can say its requests over another wire. Only locks of
 // such a form can wait for replicas.
-type portable interface {
-	over(w wire) form
+type movable interface {
+	on(w transport) protocol
 }
 
-func (f *mutexForm) over(w wire) form {
+func (f *mutexProtocol) on(w transport) protocol {
 	other := *f
-	other.wire = w
+	other.transport = w
 	return &other
 }
 
-func (f *reentrantForm) over(w wire) form {
+func (f *reentrantProtocol) on(w transport) protocol {
 	other := *f
-	other.wire = w
+	other.transport = w
 	return &other
 }
 
-func (f *fairForm) over(w wire) form {
+func (f *fairProtocol) on(w transport) protocol {
 	other := *f
-	other.wire = w
+	other.transport = w
 	return &other
 }
 
-func (f *rwForm) over(w wire) form {
+func (f *rwProtocol) on(w transport) protocol {
 	other := *f
-	other.wire = w
+	other.transport = w
 	return &other
 }
 
@@ -47,13 +47,13 @@ func (f *rwForm) over(w wire) form {
 // stops its connection, where nobody else may be then. So the lock is prolonged
 // once more, with WAIT right behind, on a connection taken for the purpose; the
 // acquire itself stays on the ordered stream, on which it can be undone.
-func (t *target) replicate(ctx context.Context, token string, sent time.Time) (time.Time, error) {
+func (t *base) replicate(ctx context.Context, token string, sent time.Time) (time.Time, error) {
 	if t.opts.Replicas == 0 {
 		return sent, nil
 	}
 	sent = time.Now()
-	w := &witness{transport: t.client.transport, wire: t.client.wire, key: t.key, opts: t.opts}
-	reply, err := t.form.(portable).over(w).extend(ctx, token, t.opts.TTL).wait(ctx)
+	w := &waitTransport{core: t.client.core, transport: t.client.transport, key: t.key, opts: t.opts}
+	reply, err := t.protocol.(movable).on(w).extend(ctx, token, t.opts.TTL).wait(ctx)
 	switch {
 	case err != nil:
 		err = describe("replicate", t.key, err)
@@ -64,42 +64,42 @@ func (t *target) replicate(ctx context.Context, token string, sent time.Time) (t
 	default:
 		return sent, nil
 	}
-	t.client.undo(t.form, token, sent.Add(t.opts.TTL), nil)
+	t.client.undo(t.protocol, token, sent.Add(t.opts.TTL), nil)
 	return sent, err
 }
 
-// witness is a wire that sends each command with WAIT behind it.
-type witness struct {
-	wire
-	*transport
+// waitTransport is a wire that sends each command with WAIT behind it.
+type waitTransport struct {
+	transport
+	*core
 	key  string
 	opts Options
 	acks int64 // how many replicas have what was written last; read it after the reply
 }
 
-// witnessSlack is how much later than WAIT the network may be.
-const witnessSlack = time.Second
+// waitSlack is how much later than WAIT the network may be.
+const waitSlack = time.Second
 
-func (w *witness) send(ctx context.Context, cmd *command) reply {
-	t := &testimony{alive: w.alive, done: make(chan struct{})}
+func (w *waitTransport) send(ctx context.Context, cmd *command) reply {
+	t := &waitReply{alive: w.alive, done: make(chan struct{})}
 	w.tasks.spawn(func() {
 		defer close(t.done)
 		acks := redis.NewIntCmd(ctx, "wait", w.opts.Replicas, w.opts.ReplicaTimeout.Milliseconds())
 		sent := cmd.cmd(ctx)
-		t.err = w.wire.chain(ctx, w.key, w.opts.ReplicaTimeout+witnessSlack, sent, acks)
+		t.err = w.transport.pipelineOn(ctx, w.key, w.opts.ReplicaTimeout+waitSlack, sent, acks)
 		cmd.value, w.acks = sent.Val(), acks.Val()
 	})
 	return t
 }
 
-// testimony is the reply to a command with WAIT behind it.
-type testimony struct {
+// waitReply is the reply to a command with WAIT behind it.
+type waitReply struct {
 	alive context.Context // without it nothing is sent any more
 	done  chan struct{}
 	err   error // after done
 }
 
-func (t *testimony) wait(ctx context.Context) error {
+func (t *waitReply) wait(ctx context.Context) error {
 	select {
 	case <-t.done:
 		return t.err

@@ -12,15 +12,15 @@ import (
 // maxHops is how often a chain follows a slot to another node.
 const maxHops = 3
 
-// chain sends commands to the node that has key: see [wire].
-func chain(ctx context.Context, client redis.UniversalClient, key string, patience time.Duration, cmds []redis.Cmder) error {
+// execOnMaster sends commands to the node that has key: see [wire].
+func execOnMaster(ctx context.Context, client redis.UniversalClient, key string, patience time.Duration, cmds []redis.Cmder) error {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
-		return link(ctx, client.(*redis.Client).WithTimeout(patience), false, cmds)
+		return execPipeline(ctx, client.(*redis.Client).WithTimeout(patience), false, cmds)
 	}
 	node, err := cluster.MasterForKey(ctx, key)
 	for hop, asking := 0, false; err == nil; hop++ {
-		err = link(ctx, node.WithTimeout(patience), asking, cmds)
+		err = execPipeline(ctx, node.WithTimeout(patience), asking, cmds)
 		var addr string
 		if addr, asking = redirected(err); addr == "" || hop == maxHops {
 			break
@@ -30,9 +30,9 @@ func chain(ctx context.Context, client redis.UniversalClient, key string, patien
 	return err
 }
 
-// link sends commands to a node, one right behind the other, and returns the
+// execPipeline sends commands to a node, one right behind the other, and returns the
 // first one's error or, without one, the first error of all.
-func link(ctx context.Context, node *redis.Client, asking bool, cmds []redis.Cmder) error {
+func execPipeline(ctx context.Context, node *redis.Client, asking bool, cmds []redis.Cmder) error {
 	pipe := node.Pipeline()
 	if asking {
 		_ = pipe.Process(ctx, redis.NewStatusCmd(ctx, "asking"))

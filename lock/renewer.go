@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// keeper knows when each hold needs attention: its next renewal or its
+// renewer knows when each hold needs attention: its next renewal or its
 // deadline, whichever is first. One goroutine serves all holds of a transport.
-type keeper struct {
-	mu    sync.Mutex
-	holds holdHeap
-	until time.Time     // nothing is due before; the goroutine sleeps so long
-	wake  chan struct{} // until has moved
-	began time.Time
+type renewer struct {
+	mu     sync.Mutex
+	holds  holdHeap
+	wakeAt time.Time     // nothing is due before; the goroutine sleeps so long
+	wake   chan struct{} // until has moved
+	epoch  time.Time
 }
 
-func (k *keeper) init() { k.wake, k.began = make(chan struct{}, 1), time.Now() }
+func (k *renewer) init() { k.wake, k.epoch = make(chan struct{}, 1), time.Now() }
 
-// beat returns the last multiple of grain, since the keeper began, that is not
+// alignToSlot returns the last multiple of grain, since the keeper began, that is not
 // after at: what is due at about the same time is due together, and goes in one
 // batch.
-func (k *keeper) beat(at time.Time, grain time.Duration) time.Time {
-	return at.Add(-(at.Sub(k.began) % grain))
+func (k *renewer) alignToSlot(at time.Time, grain time.Duration) time.Time {
+	return at.Add(-(at.Sub(k.epoch) % grain))
 }
 
-func (k *keeper) add(h *hold) {
+func (k *renewer) add(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h.due = h.nextDue()
 	heap.Push(&k.holds, h)
-	k.poke(h)
+	k.wakeIfSooner(h)
 }
 
-// move puts a hold where its new times want it. Called with h.mu held.
-func (k *keeper) move(h *hold) {
+// update puts a hold where its new times want it. Called with h.mu held.
+func (k *renewer) update(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if h.slot < 0 {
@@ -47,10 +47,10 @@ func (k *keeper) move(h *hold) {
 	}
 	h.due = h.nextDue()
 	heap.Fix(&k.holds, h.slot)
-	k.poke(h)
+	k.wakeIfSooner(h)
 }
 
-func (k *keeper) remove(h *hold) {
+func (k *renewer) remove(h *hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if h.slot >= 0 {
@@ -58,24 +58,24 @@ func (k *keeper) remove(h *hold) {
 	}
 }
 
-// poke wakes the goroutine if it would sleep too long for h. Holds that end
+// wakeIfSooner wakes the goroutine if it would sleep too long for h. Holds that end
 // early do not move the moment back: with short holds the goroutine would do
 // nothing but wake up.
-func (k *keeper) poke(h *hold) {
-	if h.due.Before(k.until) {
-		k.until = h.due
-		wake(k.wake)
+func (k *renewer) wakeIfSooner(h *hold) {
+	if h.due.Before(k.wakeAt) {
+		k.wakeAt = h.due
+		notify(k.wake)
 	}
 }
 
-// takeDue returns the holds that need attention at now, and says how long the next
+// popDue returns the holds that need attention at now, and says how long the next
 // one can wait. They stay in the heap, where Close finds them, as if they were due
 // much later.
-func (k *keeper) takeDue(now time.Time) (due []*hold, next time.Duration) {
+func (k *renewer) popDue(now time.Time) (due []*hold, next time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if now.Before(k.until) {
-		return nil, k.until.Sub(now)
+	if now.Before(k.wakeAt) {
+		return nil, k.wakeAt.Sub(now)
 	}
 	for len(k.holds) > 0 && !k.holds[0].due.After(now) {
 		h := k.holds[0]
@@ -83,15 +83,15 @@ func (k *keeper) takeDue(now time.Time) (due []*hold, next time.Duration) {
 		heap.Fix(&k.holds, 0)
 		due = append(due, h)
 	}
-	k.until = now.Add(time.Hour)
-	if len(k.holds) > 0 && k.holds[0].due.Before(k.until) {
-		k.until = k.holds[0].due
+	k.wakeAt = now.Add(time.Hour)
+	if len(k.holds) > 0 && k.holds[0].due.Before(k.wakeAt) {
+		k.wakeAt = k.holds[0].due
 	}
-	return due, k.until.Sub(now)
+	return due, k.wakeAt.Sub(now)
 }
 
 // all returns the holds for which keep reports true.
-func (k *keeper) all(keep func(*hold) bool) []*hold {
+func (k *renewer) all(keep func(*hold) bool) []*hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var some []*hold
@@ -103,23 +103,23 @@ func (k *keeper) all(keep func(*hold) bool) []*hold {
 	return some
 }
 
-// keep is the keeper's goroutine: it ends what is over and sends what is due,
+// runRenewer is the keeper's goroutine: it ends what is over and sends what is due,
 // all that is due at one moment in one batch.
-func (t *transport) keep() {
+func (t *core) runRenewer() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-t.alive.Done():
 			return
-		case <-t.keeper.wake:
+		case <-t.renewer.wake:
 		case <-timer.C:
 		}
-		due, next := t.keeper.takeDue(time.Now())
+		due, next := t.renewer.popDue(time.Now())
 		timer.Reset(next) // first: what moves in the heap may wake us sooner
 		var batch []renewal
 		for _, h := range due {
-			if q := h.attend(time.Now()); q != nil {
+			if q := h.handleDue(time.Now()); q != nil {
 				batch = append(batch, renewal{h, q})
 			}
 		}
@@ -137,12 +137,12 @@ type renewal struct {
 
 // batches parts renewals into those that go together: with the same patience and, as
 // the nodes of a cluster must not wait for each other, over one connection.
-func (t *transport) batches(all []renewal) [][]renewal {
-	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.target.opts.TTL, b.target.opts.TTL) })
+func (t *core) batches(all []renewal) [][]renewal {
+	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.base.opts.TTL, b.base.opts.TTL) })
 	var parts [][]renewal
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && !t.wire.clustered() && all[n].target.opts.TTL == all[0].target.opts.TTL {
+		for n < len(all) && !t.transport.clustered() && all[n].base.opts.TTL == all[0].base.opts.TTL {
 			n++
 		}
 		parts, all = append(parts, all[:n]), all[n:]
@@ -150,74 +150,74 @@ func (t *transport) batches(all []renewal) [][]renewal {
 	return parts
 }
 
-// attend looks after one hold and says when to do so again, unless it is over. It
+// handleDue looks after one hold and says when to do so again, unless it is over. It
 // returns the request for its renewal if that is to be sent now, else nil.
-func (h *hold) attend(now time.Time) *expiryRequest {
+func (h *hold) handleDue(now time.Time) *expiryRequest {
 	h.mu.Lock()
-	if err := h.ended(now); err != nil {
+	if err := h.endedAt(now); err != nil {
 		over := h.cause == nil
 		h.mu.Unlock()
 		if over && h.finish(err) {
 			e := h.event(Expired)
-			h.target.client.tasks.spawn(func() { h.target.client.tell(e) }) // it must not keep the others waiting
+			h.base.client.tasks.spawn(func() { h.base.client.emit(e) }) // it must not keep the others waiting
 		}
 		return nil
 	}
 	defer h.mu.Unlock()
-	if h.dropped >= h.entries {
+	if h.droppedLeases >= h.entries {
 		h.renewAt = time.Time{}
 	}
-	h.target.client.keeper.move(h)
+	h.base.client.renewer.update(h)
 	if h.renewAt.IsZero() || now.Before(h.nextRequest()) {
 		return nil
 	}
-	return h.askExpiry(now, h.target.opts.TTL)
+	return h.noteExpiry(now, h.base.opts.TTL)
 }
 
 // renew prolongs a batch of holds in one pipeline. What is not answered in time is
 // tried again while they last, on another connection if there was time enough; an
 // answer that comes later still counts.
-func (t *transport) renew(batch []renewal) {
+func (t *core) renew(batch []renewal) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.alive, renewalPatience(batch, began))
+	ctx, cancel := context.WithTimeout(t.alive, renewalTimeout(batch, began))
 	defer cancel()
-	requests := make([]pending, len(batch))
+	requests := make([]future, len(batch))
 	for i, h := range batch {
-		requests[i] = h.target.form.extend(ctx, h.token, h.request.ttl)
+		requests[i] = h.base.protocol.extend(ctx, h.token, h.request.ttl)
 	}
 	for _, p := range requests {
-		_ = p.settle(ctx) // all of them first: what must be sent again goes together, too
+		_ = p.resendIfNeeded(ctx) // all of them first: what must be sent again goes together, too
 	}
 	var late []int
 	for i, h := range batch {
 		reply, err := requests[i].wait(ctx)
 		if errors.Is(err, context.DeadlineExceeded) {
-			h.notRenewed(h.request, err)
+			h.onNotRenewed(h.request, err)
 			late = append(late, i)
 			continue
 		}
-		h.renewed(h.request, reply, err)
+		h.onRenewed(h.request, reply, err)
 	}
-	if len(late) > 0 && time.Since(began) >= silence {
-		t.wire.redial()
+	if len(late) > 0 && time.Since(began) >= redialAfter {
+		t.transport.dropStale()
 	}
 	for _, i := range late {
 		h := batch[i]
 		limit, cancel := context.WithDeadline(t.alive, h.request.sent.Add(h.request.ttl))
 		reply, err := requests[i].wait(limit)
 		cancel()
-		h.renewed(h.request, reply, err)
+		h.onRenewed(h.request, reply, err)
 	}
 }
 
-// silence is how long a server may leave a renewal without an answer before its
+// redialAfter is how long a server may leave a renewal without an answer before its
 // connections are given up. It may stand still, and another have taken its place.
-const silence = time.Second
+const redialAfter = time.Second
 
-// renewalPatience is how long to wait for the replies to a batch before the next try:
+// renewalTimeout is how long to wait for the replies to a batch before the next try:
 // a sixth of the TTL, so that there is time for another one.
-func renewalPatience(batch []renewal, now time.Time) time.Duration {
-	patience := batch[0].target.opts.TTL / 6
+func renewalTimeout(batch []renewal, now time.Time) time.Duration {
+	patience := batch[0].base.opts.TTL / 6
 	for _, h := range batch {
 		h.mu.Lock()
 		patience = min(patience, h.deadline().Sub(now))
@@ -226,8 +226,8 @@ func renewalPatience(batch []renewal, now time.Time) time.Duration {
 	return max(patience, time.Millisecond)
 }
 
-// renewed takes in the outcome of a renewal.
-func (h *hold) renewed(q *expiryRequest, reply any, err error) {
+// onRenewed takes in the outcome of a renewal.
+func (h *hold) onRenewed(q *expiryRequest, reply any, err error) {
 	at := time.Now() // before an Unlock that waits for this goes on
 	h.mu.Lock()
 	due := h.renewAt
@@ -236,41 +236,41 @@ func (h *hold) renewed(q *expiryRequest, reply any, err error) {
 	}
 	h.mu.Unlock()
 	if err != nil {
-		h.notRenewed(q, err)
+		h.onNotRenewed(q, err)
 	}
 	if _, over := h.endExpiry(q, reply, err); over != nil || err != nil {
 		return
 	}
-	h.target.client.tell(Event{Kind: Renewed, At: at, Key: h.target.key, Owner: h.target.client.owner, Token: h.token, Late: max(q.sent.Sub(due), 0)})
+	h.base.client.emit(Event{Kind: Renewed, At: at, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Late: max(q.sent.Sub(due), 0)})
 }
 
-// notRenewed has another renewal be sent soon after one that failed, or that is not
+// onNotRenewed has another renewal be sent soon after one that failed, or that is not
 // answered yet.
-func (h *hold) notRenewed(q *expiryRequest, err error) {
+func (h *hold) onNotRenewed(q *expiryRequest, err error) {
 	h.mu.Lock()
-	again := !q.passedBy && h.cause == nil
-	if !q.passedBy && !h.renewAt.IsZero() {
-		h.renewAt = time.Now().Add(h.target.opts.TTL / 20)
+	again := !q.nextAllowed && h.cause == nil
+	if !q.nextAllowed && !h.renewAt.IsZero() {
+		h.renewAt = time.Now().Add(h.base.opts.TTL / 20)
 	}
-	h.giveWay(q)
+	h.allowNext(q)
 	h.mu.Unlock()
 	if again {
-		h.target.client.tell(Event{Kind: NotRenewed, At: time.Now(), Key: h.target.key, Owner: h.target.client.owner, Token: h.token, Err: describe("renew", h.target.key, err)})
+		h.base.client.emit(Event{Kind: NotRenewed, At: time.Now(), Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Err: describe("renew", h.base.key, err)})
 	}
 }
 
-// abandon notes that a lease was dropped: once nobody can unlock the hold, it is
+// leaseDropped notes that a lease was dropped: once nobody can unlock the hold, it is
 // no longer renewed. The keeper finds out when it comes by; a cleanup had better
 // not wake anybody.
-func (h *hold) abandon() {
+func (h *hold) leaseDropped() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.dropped++
+	h.droppedLeases++
 }
 
-// beats is how many instants there are between two renewals of a hold at which
+// renewalSlots is how many instants there are between two renewals of a hold at which
 // the next may be sent.
-const beats = 64
+const renewalSlots = 64
 
 // What follows needs h.mu.
 
@@ -279,23 +279,23 @@ const beats = 64
 // to a twentieth early, so that holds taken together drift apart, and at most a beat
 // before that. Zero when the bounds forbid another.
 func (h *hold) nextRenewal() time.Time {
-	r := h.target.opts.Renew
+	r := h.base.opts.Renew
 	if r.Off || r.Max > 0 && h.renewals >= r.Max {
 		return time.Time{}
 	}
 	every := r.Every
-	if every >= usable(h.ttl) { // shortened by Extend
+	if every >= usableTTL(h.ttl) { // shortened by Extend
 		every = h.ttl / 3
 	}
-	at := h.sent.Add(max(h.ttl-h.target.opts.TTL, 0) + every - rand.N(every/20+1))
-	return h.target.client.keeper.beat(at, max(every/beats, 1))
+	at := h.sent.Add(max(h.ttl-h.base.opts.TTL, 0) + every - rand.N(every/20+1))
+	return h.base.client.renewer.alignToSlot(at, max(every/renewalSlots, 1))
 }
 
 // nextRequest returns when to renew a hold that is to be renewed, if not before its
 // deadline. A request that is under way is left a sixth of the TTL.
 func (h *hold) nextRequest() time.Time {
-	if q := h.asking; q != nil {
-		return later(h.renewAt, q.sent.Add(h.target.opts.TTL/6))
+	if q := h.inFlight; q != nil {
+		return later(h.renewAt, q.sent.Add(h.base.opts.TTL/6))
 	}
 	return h.renewAt
 }

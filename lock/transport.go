@@ -9,25 +9,25 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// wire carries commands to the server in the order in which they were handed
+// transport carries commands to the server in the order in which they were handed
 // in, many callers' commands together, on one connection a node. The order is
 // what makes it safe to give up on an acquire: its undo arrives behind it.
-type wire interface {
+type transport interface {
 	// send puts cmd on its way. It does not wait for the network, unless so
 	// much is under way that there is no room; then it waits for ctx at most.
 	send(ctx context.Context, cmd *command) reply
-	// chain sends commands to the node that has key, one right behind the other
+	// pipelineOn sends commands to the node that has key, one right behind the other
 	// on one connection that nobody else uses meanwhile, and waits for the replies,
 	// each for patience at most. It returns the first error reply, or why there
 	// are none.
-	chain(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error
-	// redial gives up connections to servers that turned out not to be masters.
-	redial()
+	pipelineOn(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error
+	// dropStale gives up connections to servers that turned out not to be masters.
+	dropStale()
 	// clustered reports whether keys are spread over nodes, so that the keys of
 	// one command must share a slot.
 	clustered() bool
-	// subscriber opens the connection on which messages arrive.
-	subscriber(ctx context.Context) *redis.PubSub
+	// subscribe opens the connection on which messages arrive.
+	subscribe(ctx context.Context) *redis.PubSub
 	// close ends the wire; commands in flight fail.
 	close() error
 }
@@ -37,24 +37,24 @@ type command struct {
 	args  []string
 	value any // of the reply: a string, an int64, nil, or a []any of these
 
-	// listener is told of the outcome instead of being waited for. Nil = somebody
+	// callback is told of the outcome instead of being waited for. Nil = somebody
 	// waits. Only streams know listeners.
-	listener listener
+	callback callback
 
 	// The stream's.
-	written  time.Time     // before it was; zero = not known
-	done     chan struct{} // closed once value or err is set; nil with a listener
-	err      error
-	alone    *session // on which it was written while nothing else was under way; else nil
-	attended bool     // its waiter reads the reply; guarded by alone.mu
+	written     time.Time     // before it was; zero = not known
+	done        chan struct{} // closed once value or err is set; nil with a listener
+	err         error
+	soloConn    *pipeConn // on which it was written while nothing else was under way; else nil
+	callerReads bool      // its waiter reads the reply; guarded by alone.mu
 }
 
-// listener hears of the outcome of a command.
-type listener interface {
-	// heard is called once, when the command has its value or its error, by whoever
+// callback hears of the outcome of a command.
+type callback interface {
+	// done is called once, when the command has its value or its error, by whoever
 	// found that out. In case of an error, as which nil counts, that may be the
 	// sender, who must not be waited for.
-	heard()
+	done()
 }
 
 // cmd returns the command as go-redis wants it.
@@ -74,19 +74,19 @@ type reply interface {
 	wait(ctx context.Context) error
 }
 
-// newWire returns a wire of its own to where rdb points: it has rdb's address
+// newTransport returns a wire of its own to where rdb points: it has rdb's address
 // and credentials but not its habits. A library that sends a lock's command
 // again behind our back makes a lost reply look like somebody else's lock.
-func newWire(rdb redis.UniversalClient) (wire, error) {
+func newTransport(rdb redis.UniversalClient) (transport, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
-		o := optionsOf(c)
+		o := cloneOptions(c)
 		o.MaxRetries = -1
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
-		links := &links{}
-		links.over(&o.Dialer)
-		return newStream(redis.NewClient(&o), links), nil
+		links := &connTracker{}
+		links.wrap(&o.Dialer)
+		return newPipe(redis.NewClient(&o), links), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
 		o.MaxRetries = -1
@@ -95,22 +95,22 @@ func newWire(rdb redis.UniversalClient) (wire, error) {
 		o.ClusterStateReloadInterval = time.Second
 		// A replica would answer for a lock, with what it was some time ago.
 		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-		o.MaintNotificationsConfig = unannounced()
+		o.MaintNotificationsConfig = noMaintNotifications()
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 		}
-		links := &links{}
-		links.over(&o.Dialer)
-		return newPipelined(redis.NewClusterClient(&o), links)
+		links := &connTracker{}
+		links.wrap(&o.Dialer)
+		return newClusterTransport(redis.NewClusterClient(&o), links)
 	default:
 		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
 	}
 }
 
-// optionsOf returns options for another client like rdb, not sharing what serves
+// cloneOptions returns options for another client like rdb, not sharing what serves
 // one client only. A client keeps its options as it has understood them, with 0 for
 // what was switched off by −1; taken as they are, 0 would mean the default again.
-func optionsOf(rdb *redis.Client) redis.Options {
+func cloneOptions(rdb *redis.Client) redis.Options {
 	o := *rdb.Options()
 	for _, limit := range []*time.Duration{&o.ReadTimeout, &o.WriteTimeout, &o.MinRetryBackoff, &o.MaxRetryBackoff} {
 		if *limit <= 0 {
@@ -121,28 +121,28 @@ func optionsOf(rdb *redis.Client) redis.Options {
 		o.MaxRetries = -1
 	}
 	o.PushNotificationProcessor = nil
-	o.MaintNotificationsConfig = unannounced()
+	o.MaintNotificationsConfig = noMaintNotifications()
 	return o
 }
 
-// unannounced has a client do without notice of maintenance: it is of no use to a
+// noMaintNotifications has a client do without notice of maintenance: it is of no use to a
 // connection that we speak on ourselves. The configuration of the client that the
 // options are from is no other's to read: it writes to it when it connects.
-func unannounced() *maintnotifications.Config {
+func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// pipelined is the wire to a cluster, over go-redis' full-duplex AutoPipeline,
+// clusterTransport is the wire to a cluster, over go-redis' full-duplex AutoPipeline,
 // which is marked experimental: nothing outside this file knows of it.
-type pipelined struct {
-	links  *links
-	client *redis.ClusterClient
-	pipe   *redis.AutoPipeliner
+type clusterTransport struct {
+	tracker *connTracker
+	client  *redis.ClusterClient
+	pipe    *redis.AutoPipeliner
 }
 
-// newPipelined returns a wire over client, whose connections are links. Both are
+// newClusterTransport returns a wire over client, whose connections are links. Both are
 // the wire's from now on.
-func newPipelined(client *redis.ClusterClient, links *links) (*pipelined, error) {
+func newClusterTransport(client *redis.ClusterClient, links *connTracker) (*clusterTransport, error) {
 	o := redis.DefaultAutoPipelineOptions()
 	o.FullDuplex = true
 	pipe, err := client.AsyncAutoPipelineWithOptions(o)
@@ -150,22 +150,22 @@ func newPipelined(client *redis.ClusterClient, links *links) (*pipelined, error)
 		client.Close()
 		return nil, fmt.Errorf("lock: open pipeline: %w", err)
 	}
-	return &pipelined{links, client, pipe}, nil
+	return &clusterTransport{links, client, pipe}, nil
 }
 
-func (p *pipelined) send(ctx context.Context, cmd *command) reply {
+func (p *clusterTransport) send(ctx context.Context, cmd *command) reply {
 	sent := cmd.cmd(ctx)
-	return &pipedReply{p.pipe.Submit(ctx, once{sent}), cmd, sent}
+	return &clusterReply{p.pipe.Submit(ctx, noRetry{sent}), cmd, sent}
 }
 
-// pipedReply is the reply to a command as go-redis knows it.
-type pipedReply struct {
+// clusterReply is the reply to a command as go-redis knows it.
+type clusterReply struct {
 	redis.AutoFuture
 	command *command
 	sent    *redis.Cmd
 }
 
-func (r *pipedReply) wait(ctx context.Context) error {
+func (r *clusterReply) wait(ctx context.Context) error {
 	err := r.WaitContext(ctx)
 	if err == nil {
 		r.command.value = r.sent.Val()
@@ -173,26 +173,28 @@ func (r *pipedReply) wait(ctx context.Context) error {
 	return err
 }
 
-// once is a command that is not sent again: a cluster's client would, whatever
+// noRetry is a command that is not sent again: a cluster's client would, whatever
 // its MaxRetries. It still follows a slot to another node, since the one that
 // sends it there has not executed it.
-type once struct{ *redis.Cmd }
+type noRetry struct{ *redis.Cmd }
 
 // NoRetry implements [redis.Cmder].
-func (once) NoRetry() bool { return true }
+func (noRetry) NoRetry() bool { return true }
 
-func (p *pipelined) chain(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error {
-	return chain(ctx, p.client, key, patience, cmds)
+func (p *clusterTransport) pipelineOn(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error {
+	return execOnMaster(ctx, p.client, key, patience, cmds)
 }
 
-// redial has nothing to do: a cluster's nodes tell who is master.
-func (p *pipelined) redial() {}
+// dropStale has nothing to do: a cluster's nodes tell who is master.
+func (p *clusterTransport) dropStale() {}
 
-func (p *pipelined) clustered() bool { return true }
+func (p *clusterTransport) clustered() bool { return true }
 
-func (p *pipelined) subscriber(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }
+func (p *clusterTransport) subscribe(ctx context.Context) *redis.PubSub {
+	return p.client.Subscribe(ctx)
+}
 
-func (p *pipelined) close() error {
-	p.links.close() // or a node that does not answer would be waited for
+func (p *clusterTransport) close() error {
+	p.tracker.close() // or a node that does not answer would be waited for
 	return p.client.Close()
 }

@@ -9,30 +9,30 @@ import (
 // stood still does.
 type extension struct {
 	*round
-	kept int
-	gone int // copies that are known not to stand
+	extended int
+	lost     int // copies that are known not to stand
 }
 
 // count implements [tally].
-func (x *extension) count(a answer) {
+func (x *extension) count(a nodeReply) {
 	switch {
 	case a.err == nil:
-		x.kept++
-	case errors.Is(a.err, errGone) || errors.Is(a.err, errHandedBack):
-		x.gone++
+		x.extended++
+	case errors.Is(a.err, errCopyGone) || errors.Is(a.err, errReleasing):
+		x.lost++
 	}
 }
 
-// settle implements [pending]: what has to be sent again is sent without waiting.
-func (x *extension) settle(context.Context) error { return nil }
+// resendIfNeeded implements [pending]: what has to be sent again is sent without waiting.
+func (x *extension) resendIfNeeded(context.Context) error { return nil }
 
 // wait implements [pending]. The lock is lost for certain once too many copies are
 // gone; as long as nodes just do not answer, another try may succeed.
 func (x *extension) wait(ctx context.Context) (any, error) {
 	majority := x.majority()
-	kept := func() bool { return x.kept >= majority }
-	lost := func() bool { return len(x.nodes)-x.gone < majority }
-	err := x.listen(ctx, func() bool { return kept() || lost() })
+	kept := func() bool { return x.extended >= majority }
+	lost := func() bool { return len(x.nodes)-x.lost < majority }
+	err := x.await(ctx, func() bool { return kept() || lost() })
 	switch {
 	case err != nil:
 		return nil, err
@@ -41,5 +41,5 @@ func (x *extension) wait(ctx context.Context) (any, error) {
 	case lost():
 		return int64(0), nil
 	}
-	return nil, x.noQuorum()
+	return nil, x.noQuorumError()
 }

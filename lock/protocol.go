@@ -5,55 +5,55 @@ import (
 	"time"
 )
 
-// form is how one lock of one kind stands in Redis: the requests that take it,
+// protocol is how one lock of one kind stands in Redis: the requests that take it,
 // keep it and give it back. Its methods put a request on its way, in the order
 // in which they are called; [pending] waits for what comes of it.
 //
 // A hold is one token's possession of the lock. Kinds that can be entered again
 // count entries; the count travels as it should become, never as a step, so that
 // a request may be lost or repeated without harm.
-type form interface {
+type protocol interface {
 	// acquire asks for the lock, or for another entry of a token that has it.
 	// The reply is an integer (the fencing token, 0 = none) if it is ours now,
 	// else {token of a holder, its PTTL in ms}.
-	acquire(ctx context.Context, token string, ttl time.Duration, entries int) pending
+	acquire(ctx context.Context, token string, ttl time.Duration, entries int) future
 	// extend asks for ttl from now. The reply is 1, or 0 if the token has lost
 	// the lock.
-	extend(ctx context.Context, token string, ttl time.Duration) pending
+	extend(ctx context.Context, token string, ttl time.Duration) future
 	// release gives back all but left entries. The reply is 1 if the lock is
 	// free, the next holder's token if it was handed over, 0 if entries are left,
 	// nil if the token has lost the lock.
-	release(ctx context.Context, token string, left int) pending
+	release(ctx context.Context, token string, left int) future
 	// channel is where releases are announced.
 	channel() string
 	// lockKey is the name of the lock.
 	lockKey() string
 }
 
-// looker is a form whose holder is asked for by one request. The reply is {token of a
+// peeker is a form whose holder is asked for by one request. The reply is {token of a
 // holder, its PTTL in ms}; the token is empty if nobody holds the lock.
-type looker interface {
-	look(ctx context.Context) pending
+type peeker interface {
+	peek(ctx context.Context) future
 }
 
 // undoer is a form that knows better than [transport.undo] how to take back what
 // may stand of it.
 type undoer interface{ undo() }
 
-// pending is a request under way.
-type pending interface {
-	// settle waits until only wait is left to be called. Of many requests that
+// future is a request under way.
+type future interface {
+	// resendIfNeeded waits until only wait is left to be called. Of many requests that
 	// were sent together, settle all before waiting for each: what has to be
 	// sent again goes together then, too.
-	settle(ctx context.Context) error
+	resendIfNeeded(ctx context.Context) error
 	// wait returns the reply. When ctx ends first, or the connection, the
 	// request may still be carried out.
 	wait(ctx context.Context) (reply any, err error)
 }
 
-// heldBy reads the reply to an acquire: the holder who stands in the way, or
+// parseAcquire reads the reply to an acquire: the holder who stands in the way, or
 // nil and the fencing token. What is neither grants nothing.
-func heldBy(key string, reply any) (held *HeldError, fence int64, err error) {
+func parseAcquire(key string, reply any) (held *HeldError, fence int64, err error) {
 	switch reply := reply.(type) {
 	case int64:
 		return nil, reply, nil

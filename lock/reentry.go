@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// owned is the hold that an owner may enter again.
-type owned struct {
+// currentHold is the hold that an owner may enter again.
+type currentHold struct {
 	mu   sync.Mutex
 	hold *hold // nil = none, as far as we know
 }
 
-// current returns the hold, nil if there is none or it is over.
-func (o *owned) current() *hold {
+// get returns the hold, nil if there is none or it is over.
+func (o *currentHold) get() *hold {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.hold != nil && !o.hold.valid() {
@@ -21,7 +21,7 @@ func (o *owned) current() *hold {
 	return o.hold
 }
 
-func (o *owned) set(h *hold) {
+func (o *currentHold) set(h *hold) {
 	h.order = newGate()
 	o.mu.Lock()
 	defer o.mu.Unlock()
