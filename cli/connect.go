@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/pflag"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -380,7 +381,7 @@ func noConnection(e endpoint, err error, timeout time.Duration) *fault {
 	case fromServer:
 		err = said
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("no answer within %v", timeout)
+		err = fmt.Errorf("no answer within %s", humanize.Setting(timeout))
 	}
 	f.err = fmt.Errorf("connect %s: %w", e, err)
 	f.hint = hintFor(e, err)

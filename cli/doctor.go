@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -77,7 +78,7 @@ func (p *program) doctor(ctx context.Context, c *connection, s *selection, o exa
 		return fmt.Errorf("print the diagnosis: %w", err)
 	}
 	if n := d.wrong(); n > 0 {
-		text := counted(n, "finding")
+		text := humanize.Plural(n, "finding")
 		if m := missing(snap.Nodes); m != "" {
 			text += "; " + m
 		}
@@ -156,7 +157,7 @@ func (d diagnosis) wrong() int {
 // write prints the diagnosis for people.
 func (d diagnosis) write(w io.Writer, coloured bool) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s\n", widget.Plain(d.title), counted(len(d.snap.Locks), "lock"))
+	fmt.Fprintf(&out, "%s: %s\n", widget.Plain(d.title), humanize.Plural(len(d.snap.Locks), "lock"))
 	for _, n := range d.snap.Nodes {
 		fmt.Fprintf(&out, "  %s\n", nodeLine(n))
 	}
@@ -208,7 +209,7 @@ func grouped(all []keyspace.Finding) [][]keyspace.Finding {
 // what to do, once if it is the same for all.
 func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
 	first := group[0]
-	fmt.Fprintf(out, "  %s: %s: %s\n", first.Severity, first.ID, counted(len(group), "lock"))
+	fmt.Fprintf(out, "  %s: %s: %s\n", first.Severity, first.ID, humanize.Plural(len(group), "lock"))
 	same := !slices.ContainsFunc(group, func(f keyspace.Finding) bool { return f.Remedy != first.Remedy })
 	for _, f := range group[:min(len(group), examplesMost)] {
 		fmt.Fprintf(out, "    %s: %s\n", named(f.Lock, d.databases), widget.Plain(f.Text))
@@ -217,7 +218,7 @@ func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
 		}
 	}
 	if more := len(group) - examplesMost; more > 0 {
-		fmt.Fprintf(out, "    and %d more: locktop list --stuck, or locktop doctor --json\n", more)
+		fmt.Fprintf(out, "    and %s more: locktop list --stuck, or locktop doctor --json\n", humanize.Count(more))
 	}
 	if same {
 		fmt.Fprintf(out, "    %s\n", widget.Plain(first.Remedy))
@@ -236,15 +237,26 @@ func nodeLine(n keyspace.Node) string {
 	if !n.Up {
 		return fmt.Sprintf("%s cannot be looked at: %s", n.Addr, widget.Plain(n.Trouble))
 	}
-	return fmt.Sprintf("%s: %s, %s, %d keys, %s, answers in %s, its clock minus ours %s",
-		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), n.Keys, counted(n.Locks, "lock"), instant(n.Ping), n.Skew.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %s, %s, %s, %s, answers in %s, its clock %s",
+		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), humanize.Plural(n.Keys, "key"), humanize.Plural(n.Locks, "lock"), humanize.Precise(n.Ping), skew(n.Skew))
+}
+
+// skew says how far a server's clock is from the clock of this machine.
+func skew(d time.Duration) string {
+	switch d = d.Round(time.Millisecond); {
+	case d < 0:
+		return "is " + humanize.Duration(-d) + " behind ours"
+	case d > 0:
+		return "is " + humanize.Duration(d) + " ahead of ours"
+	}
+	return "agrees with ours"
 }
 
 func lagOf(f keyspace.Follow) string {
 	if f.Lag == 0 {
 		return ""
 	}
-	return ", at most " + instant(f.Lag) + " behind"
+	return ", at most " + humanize.Precise(f.Lag) + " behind"
 }
 
 // colours reports whether what is written to w may have colours.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/server"
 	"locktop/tui/widget"
@@ -118,7 +119,7 @@ func (p *program) dialLocal(ctx context.Context, c *connection, force bool) (*ta
 
 // dialNodes connects to the servers of a Redlock.
 func (p *program) dialNodes(ctx context.Context, c *connection, o *loading) (*ground, error) {
-	g := &ground{title: counted(len(o.redlock), "node"), close: func() {}}
+	g := &ground{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
 	for _, url := range o.redlock {
 		one := *c
 		one.url = url
@@ -171,7 +172,7 @@ func (g *ground) startChildren(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	g.title, g.Power = counted(n, "redis-server")+" of its own", set
+	g.title, g.Power = humanize.Plural(n, "redis-server")+" of its own", set
 	g.close = func() { _ = set.Stop() }
 	for _, child := range set.Nodes() {
 		g.add(redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}), func() {})
@@ -180,7 +181,7 @@ func (g *ground) startChildren(ctx context.Context, n int) error {
 }
 
 func (g *ground) startEmbedded(n int) error {
-	g.title = counted(n, "server") + " inside locktop, not for figures: these need redis-server"
+	g.title = humanize.Plural(n, "server") + " inside locktop, not for figures: these need redis-server"
 	var power links
 	for range n {
 		e, err := server.StartEmbedded()

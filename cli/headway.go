@@ -9,6 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/term"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -78,9 +79,9 @@ func (g *headway) line(now time.Time) string {
 		scanned, keys, busy = scanned+c.Scanned, keys+c.Keys, busy+c.Busy
 	}
 	passed := now.Sub(g.begun)
-	s := fmt.Sprintf("%d of %s, %s", scanned, counted(int(keys), "key"), counted(g.locks, "lock"))
+	s := fmt.Sprintf("%s of %s, %s", humanize.Count(scanned), humanize.Plural(keys, "key"), humanize.Plural(g.locks, "lock"))
 	if scanned > 0 && keys > scanned {
-		s += fmt.Sprintf(", %s to go", span(time.Duration(float64(passed)*float64(keys-scanned)/float64(scanned))))
+		s += fmt.Sprintf(", %s to go", humanize.Duration(time.Duration(float64(passed)*float64(keys-scanned)/float64(scanned))))
 	}
 	return s + fmt.Sprintf(", %.0f%% of the server's time", 100*busy.Seconds()/passed.Seconds())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/tui/widget"
@@ -174,10 +175,10 @@ func holderLine(h keyspace.Holder, at time.Time) string {
 		parts = append(parts, fmt.Sprintf("%d times", h.Count))
 	}
 	if !h.Since.IsZero() {
-		parts = append(parts, "since "+span(max(0, at.Sub(h.Since)))+" ago")
+		parts = append(parts, "since "+humanize.Duration(at.Sub(h.Since))+" ago")
 	}
 	if !h.Expires.IsZero() {
-		parts = append(parts, "for "+span(max(0, h.Expires.Sub(at)))+" more")
+		parts = append(parts, "for "+humanize.Left(h.Expires.Sub(at))+" more")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -188,7 +189,7 @@ func waiterLine(w keyspace.Waiter, at time.Time) string {
 		s += ", " + string(w.Mode)
 	}
 	if !w.Since.IsZero() {
-		s += ", for " + span(max(0, at.Sub(w.Since)))
+		s += ", for " + humanize.Duration(at.Sub(w.Since))
 	}
 	return s
 }
@@ -202,7 +203,7 @@ func voteLine(v keyspace.Vote, at time.Time) string {
 	case v.Expires.IsZero():
 		return v.Node + ": " + shortKey(v.Token) + ", never expires"
 	default:
-		return v.Node + ": " + shortKey(v.Token) + ", for " + span(max(0, v.Expires.Sub(at))) + " more"
+		return v.Node + ": " + shortKey(v.Token) + ", for " + humanize.Left(v.Expires.Sub(at)) + " more"
 	}
 }
 
@@ -218,7 +219,7 @@ func writeRaw(out *strings.Builder, r raw) {
 	e := r.entry
 	ttl := "no TTL"
 	if !e.Expires.IsZero() {
-		ttl = "TTL " + span(max(0, e.Expires.Sub(e.Now)))
+		ttl = "TTL " + humanize.Left(e.Expires.Sub(e.Now))
 	}
 	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", shortKey(e.Key), e.Type, ttl, r.node)
 	if e.Type == "string" {
@@ -248,5 +249,5 @@ func beyond(all, shown int64, noun string) string {
 	if all <= shown {
 		return ""
 	}
-	return " … and " + counted(int(all-shown), "more "+noun)
+	return " … and " + humanize.Plural(all-shown, "more "+noun)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"locktop/humanize"
 )
 
 // listing is how list prints.
@@ -89,7 +91,7 @@ func (p *program) list(ctx context.Context, c *connection, s *selection, o listi
 		return incomplete(snap)
 	}
 	if n := found.troubled(); n > 0 && o.failIfStuck {
-		return &fault{code: exitFindings, err: fmt.Errorf("something is wrong with %s", counted(n, "lock"))}
+		return &fault{code: exitFindings, err: fmt.Errorf("something is wrong with %s", humanize.Plural(n, "lock"))}
 	}
 	return nil
 }

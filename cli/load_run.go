@@ -12,6 +12,7 @@ import (
 
 	"github.com/charmbracelet/x/term"
 
+	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/tui/widget"
 )
@@ -87,7 +88,7 @@ func (o *loading) openSide(on *ground, scenario loadgen.Scenario, number int) (*
 func (p *program) announce(on *ground, s loadgen.Scenario) {
 	end := "until it is interrupted"
 	if s.Duration > 0 {
-		end = "for " + s.Duration.String()
+		end = "for " + humanize.Setting(s.Duration)
 	}
 	p.notes.note("%s on %s, %s, keys %s*, seed %d", s.Lock, on.title, end, s.Keys.Prefix, s.Seed)
 	if s.Watch != "" {
@@ -140,11 +141,11 @@ func (l *progress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics) {
 	if compared {
 		fmt.Fprintf(&text, "%s: ", s.Lock)
 	}
-	fmt.Fprintf(&text, "%s, %d clients, %d/s, wait p50 %s p99 %s, %d holding, %d waiting, %s",
-		span(m.Elapsed), m.Clients, rate, m.Wait.P50.Round(10*time.Microsecond), m.Wait.P99.Round(10*time.Microsecond),
-		m.Holding, m.Waiting, counted(int(m.Overlap.Count), "overlap"))
+	fmt.Fprintf(&text, "%s, %s, %s/s, wait p50 %s p99 %s, %s holding, %s waiting, %s",
+		humanize.Duration(m.Elapsed), humanize.Plural(m.Clients, "client"), humanize.Count(rate), humanize.Precise(m.Wait.P50), humanize.Precise(m.Wait.P99),
+		humanize.Count(m.Holding), humanize.Count(m.Waiting), humanize.Plural(m.Overlap.Count, "overlap"))
 	if m.Errors > 0 {
-		fmt.Fprintf(&text, ", %s", counted(int(m.Errors), "error"))
+		fmt.Fprintf(&text, ", %s", humanize.Plural(m.Errors, "error"))
 	}
 	if l.live && !compared {
 		fmt.Fprintf(l.notes.to, "\r\x1b[K%s", widget.Plain(text.String()))
@@ -251,7 +252,7 @@ func judged(r loadgen.Report) error {
 // nobodyGotIn is the fault of a run that shows nothing, because no client ever got a
 // lock.
 func nobodyGotIn(m loadgen.Metrics) error {
-	f := &fault{code: exitError, err: fmt.Errorf("no client got a lock in %s", counted(int(m.Arrivals), "attempt"))}
+	f := &fault{code: exitError, err: fmt.Errorf("no client got a lock in %s", humanize.Plural(m.Arrivals, "attempt"))}
 	if m.LastErr != "" {
 		f.err = fmt.Errorf("%w: %s", f.err, widget.Plain(m.LastErr))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -29,7 +30,7 @@ func sentence(l keyspace.Lock, p picture) string {
 		deadline(l, p.At),
 	}
 	if n := l.Crowd(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d waiting", n))
+		parts = append(parts, fmt.Sprintf("%s waiting", humanize.Count(n)))
 	}
 	for _, f := range p.findings[l.ID()] {
 		parts = append(parts, fmt.Sprintf("%s: %s", f.Severity, widget.Plain(f.Text)))
@@ -48,12 +49,12 @@ func heldBy(l keyspace.Lock, at time.Time) string {
 	var names []string
 	for _, h := range l.Holders {
 		if len(names) == namesTold {
-			names = append(names, fmt.Sprintf("%d others", len(l.Holders)-namesTold))
+			names = append(names, fmt.Sprintf("%s others", humanize.Count(len(l.Holders)-namesTold)))
 			break
 		}
 		name := nameOf(h)
 		if h.Count > 1 {
-			name += fmt.Sprintf(" %d times", h.Count)
+			name += fmt.Sprintf(" %s", humanize.Times(h.Count))
 		}
 		names = append(names, name)
 	}
@@ -71,7 +72,7 @@ func heldBy(l keyspace.Lock, at time.Time) string {
 
 func deadline(l keyspace.Lock, at time.Time) string {
 	if d, ok := l.TTL(at); ok {
-		return "expires in " + span(max(0, d))
+		return "expires in " + humanize.Left(d)
 	}
 	return "never expires"
 }

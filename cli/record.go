@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/recording"
 	"locktop/tui"
@@ -79,7 +80,7 @@ func (p *program) record(ctx context.Context, c *connection, s *selection, o tak
 	if err := rec.run(recCtx); err != nil {
 		return err
 	}
-	p.notes.note("%s in %s", counted(rec.pictures, "picture"), name)
+	p.notes.note("%s in %s", humanize.Plural(rec.pictures, "picture"), name)
 	return ctx.Err()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/tui/widget"
@@ -166,11 +167,11 @@ func (o *releasing) do(ctx context.Context, b *keyspace.Breaker, seen keyspace.L
 func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
 	who := heldBy(seen, at) + ", " + deadline(seen, at)
 	if o.act() == keyspace.Expire {
-		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, o.giveTTL)
+		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, humanize.Setting(o.giveTTL))
 	}
 	waiters := "no waiters visible"
 	if n := seen.Crowd(); n > 0 {
-		waiters = counted(n, "waiter") + " may get it next"
+		waiters = humanize.Plural(n, "waiter") + " may get it next"
 	}
 	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", shortKey(seen.Key), who, waiters)
 }
@@ -178,7 +179,7 @@ func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
 // done says what has happened.
 func (o *releasing) done(seen keyspace.Lock) string {
 	if o.act() == keyspace.Expire {
-		return fmt.Sprintf("%s expires in %s", shortKey(seen.Key), o.giveTTL)
+		return fmt.Sprintf("%s expires in %s", shortKey(seen.Key), humanize.Setting(o.giveTTL))
 	}
 	return shortKey(seen.Key) + " is released"
 }

@@ -96,7 +96,7 @@ func TestALockWithoutADeadlineIsGivenOne(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token)
 	out, said, code := ran(t, "release", "lock:a", "--yes", "--write", "--give-ttl", "30s", "-u", "redis://"+addr)
-	if code != exitFine || out != "lock:a expires in 30s\n" || value(t, addr, "lock:a") != token {
+	if code != exitFine || out != "lock:a expires in 30 s\n" || value(t, addr, "lock:a") != token {
 		t.Errorf("code %d: %s%s", code, out, said)
 	}
 	_, said, code = ran(t, "release", "lock:a", "--yes", "--write", "--give-ttl", "1m", "-u", "redis://"+addr)

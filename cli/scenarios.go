@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"locktop/humanize"
 	"locktop/loadgen/scenarios"
 )
 
@@ -38,7 +39,7 @@ func (p *program) listScenarios() error {
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "SCENARIO\tLOCK\tRUNS\tWATCH\n")
 	for _, s := range scenarios.All() {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, s.Lock.Kind, s.Duration, s.Watch)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, s.Lock.Kind, humanize.Setting(s.Duration), s.Watch)
 	}
 	return t.Flush()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/charmbracelet/x/term"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/tui/widget"
@@ -103,9 +104,9 @@ func writeTable(w io.Writer, p picture, width int) error {
 
 // total is the line under the table.
 func total(p picture) string {
-	s := fmt.Sprintf("%s in %s", counted(len(p.Locks), "lock"), counted(int(p.Cost.Scanned), "key"))
+	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
 	if n := p.troubled(); n > 0 {
-		s += fmt.Sprintf(", %d with findings", n)
+		s += fmt.Sprintf(", %s with findings", humanize.Count(n))
 	}
 	return s
 }

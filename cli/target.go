@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -81,7 +82,7 @@ func (t *target) presence(rdb *redis.Client) func(context.Context) error {
 		}
 		err := answers(ctx, rdb, t.timeout)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return fmt.Errorf("no answer within %v", t.timeout)
+			return fmt.Errorf("no answer within %s", humanize.Setting(t.timeout))
 		}
 		return err
 	}

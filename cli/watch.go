@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -149,16 +150,16 @@ func eventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 		fmt.Fprintf(&s, " to %s", e.Holder.Mode)
 	}
 	if e.Holder.Count > 1 {
-		fmt.Fprintf(&s, " %d times", e.Holder.Count)
+		fmt.Fprintf(&s, " %s", humanize.Times(e.Holder.Count))
 	}
 	if e.Held > 0 {
-		fmt.Fprintf(&s, ", held for %s", span(e.Held))
+		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
 	}
 	if !e.Kind.Ends() {
 		fmt.Fprintf(&s, ", %s", deadline(e.Lock, e.At))
 	}
 	if n := e.Lock.Crowd(); n > 0 {
-		fmt.Fprintf(&s, ", %d waiting", n)
+		fmt.Fprintf(&s, ", %s waiting", humanize.Count(n))
 	}
 	if e.Lock.Fence > 0 {
 		fmt.Fprintf(&s, ", fence %d", e.Lock.Fence)

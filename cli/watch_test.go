@@ -105,12 +105,12 @@ func TestWatchTellsWhatHappensToALock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			send(t, addr, "SET", "lock:there", token, "PX", "60000")
 			w := startWatch(t, "-u", "redis://"+addr)
-			w.out.sees(t, `^\d\d:\d\d:\d\d\.\d{3} appeared lock:there by .*, expires in (59\.\ds|1m00s), `)
+			w.out.sees(t, `^\d\d:\d\d:\d\d\.\d{3} appeared lock:there by .*, expires in (59\.\d s|1 m 00), `)
 
 			send(t, addr, "SET", "lock:a", token, "NX", "PX", "60000")
 			w.out.sees(t, ` acquired lock:a by .*, expires in `)
 			send(t, addr, "PEXPIRE", "lock:a", "120000")
-			w.out.sees(t, ` renewed lock:a by .*, expires in (1m59s|2m00s)`)
+			w.out.sees(t, ` renewed lock:a by .*, expires in (1 m 59|2 m 00)`)
 			send(t, addr, "DEL", "lock:a")
 			w.out.sees(t, ` released lock:a by .*, held for `)
 
@@ -284,10 +284,10 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "locktop: lost redis://redis.test: refused; trying again until it is back\n" +
-			"locktop: back on redis://redis.test after 1.5s\n" +
+			"locktop: back on redis://redis.test after 1.5 s\n" +
 			"locktop: redis://redis.test: a database was emptied\n" +
 			"locktop: lost redis://redis.test: refused; trying again until it is back\n" +
-			"locktop: back on redis://redis.test after 500ms: it was started again\n"
+			"locktop: back on redis://redis.test after 500 ms: it was started again\n"
 		if said.String() != want {
 			t.Errorf("got\n%swant\n%s", said, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -125,7 +126,7 @@ func (w *watcher) complain() error {
 func (w *watcher) lacks() error {
 	text := missing(w.source.Known().Nodes)
 	if !w.lost.IsZero() {
-		text = fmt.Sprintf("%s has not answered for %s", w.title, span(time.Since(w.lost)))
+		text = fmt.Sprintf("%s has not answered for %s", w.title, humanize.Duration(time.Since(w.lost)))
 	}
 	if text == "" {
 		return nil
@@ -157,7 +158,7 @@ func (w *watcher) note(n keyspace.Notice) {
 		if n.Text != "" {
 			also = ": " + n.Text
 		}
-		w.notes.note("back on %s after %s%s", w.title, span(n.At.Sub(w.lost)), also)
+		w.notes.note("back on %s after %s%s", w.title, humanize.Duration(n.At.Sub(w.lost)), also)
 		w.lost = time.Time{}
 	default:
 		w.notes.note("%s: %s", w.title, n.Text)

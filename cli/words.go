@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -19,7 +20,7 @@ func owner(l keyspace.Lock) string {
 	}
 	name := nameOf(l.Holders[0])
 	if more := len(l.Holders) - 1; more > 0 {
-		name += fmt.Sprintf(" +%d", more)
+		name += fmt.Sprintf(" +%s", humanize.Count(more))
 	}
 	return name
 }
@@ -85,14 +86,10 @@ func findingIDs(found []keyspace.Finding) string {
 // left is the time a lock has left, in few cells.
 func left(l keyspace.Lock, at time.Time) string {
 	d, ok := l.TTL(at)
-	switch {
-	case !ok:
+	if !ok {
 		return "never"
-	case d < 0:
-		return "0s"
-	default:
-		return span(d)
 	}
+	return humanize.Left(d)
 }
 
 // heldSpan is for how long a lock has been held; "?" if its token does not tell.
@@ -103,43 +100,6 @@ func heldSpan(l keyspace.Lock, at time.Time) string {
 	case age == 0:
 		return "?"
 	default:
-		return span(age)
+		return humanize.Duration(age)
 	}
-}
-
-// span is a duration with as much precision as means something at its size.
-func span(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d.Round(100*time.Millisecond) < time.Minute:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Hour:
-		s := int(d.Round(time.Second).Seconds())
-		return fmt.Sprintf("%dm%02ds", s/60, s%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}
-
-// instant is a duration of which parts of a millisecond mean something.
-func instant(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
-	case d < 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond).String()
-	default:
-		return span(d)
-	}
-}
-
-// counted is "1 lock", "2 locks".
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

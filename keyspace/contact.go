@@ -3,6 +3,8 @@ package keyspace
 import (
 	"fmt"
 	"time"
+
+	"locktop/humanize"
 )
 
 // meet notes what the server says of itself.
@@ -18,7 +20,7 @@ func (f *Follower) meet(s Server, now time.Time) {
 	case s.Port == was.Port && s.Uptime < passed+rounding:
 		f.news = &Notice{Kind: ServerRestarted, Text: "it was started again"}
 	default:
-		f.news = &Notice{Kind: ServerFailover, Text: fmt.Sprintf("another server has taken its place, which is up for %v", s.Uptime)}
+		f.news = &Notice{Kind: ServerFailover, Text: fmt.Sprintf("another server has taken its place, which is up for %s", humanize.Duration(s.Uptime))}
 	}
 }
 
@@ -103,7 +105,7 @@ func (f *Follower) following() Follow {
 	follow.Blind = append(follow.Blind, f.attendance.blind(f.reader.refused.has(rolling))...)
 	if follow.Mode == Push && f.complete {
 		late := (walkEvery + f.passed).Round(100 * time.Millisecond)
-		follow.Blind = append(follow.Blind, fmt.Sprintf("holds shorter than %v may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", late))
+		follow.Blind = append(follow.Blind, fmt.Sprintf("holds shorter than %s may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", humanize.Duration(late)))
 	}
 	if n := len(f.denied); n > 0 {
 		follow.Blind = append(follow.Blind, fmt.Sprintf("%d known locks may not be read by this user any more", n))

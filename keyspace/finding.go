@@ -3,7 +3,6 @@ package keyspace
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -46,18 +45,6 @@ func Findings(s Snapshot) []Finding {
 	return all
 }
 
-// rough drops what nobody wants to know of a duration.
-func rough(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Minute:
-		return d.Round(time.Second)
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond)
-	default:
-		return d.Round(time.Millisecond)
-	}
-}
-
 // ByDamage returns the locks of a snapshot, those that do most damage first:
 // by the severest of their findings, then by how many wait times how long the
 // lock is held, then in the order of the snapshot.
@@ -92,15 +79,4 @@ type damage struct {
 // waited is how much time is lost to a lock, to compare it with others.
 func (l Lock) waited(now time.Time) time.Duration {
 	return time.Duration(l.Crowd()) * l.Age(now)
-}
-
-// short is a round duration without the units that are zero: 10m, 1h30m.
-func short(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-2]
-		}
-	}
-	return s
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"locktop/humanize"
 )
 
 // Source is where pictures of one database of one server come from: a Live that
@@ -98,7 +100,7 @@ func (f *Fleet) ask(ctx context.Context, stations []Station) []part {
 			snap, err := m.Source.Snapshot(within)
 			f.late[i] = err != nil && within.Err() != nil
 			if f.late[i] && ctx.Err() == nil {
-				err = fmt.Errorf("no answer within %v", f.opts.Timeout)
+				err = fmt.Errorf("no answer within %s", humanize.Setting(f.opts.Timeout))
 			}
 			parts[i] = part{Snapshot: snap, addr: m.Addr, err: err, heard: time.Now()}
 		})

@@ -176,7 +176,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 			if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete || h.waited != want {
 				t.Errorf("it shows %q after %v, want %v", got, h.waited, want)
 			}
-			if s.Problems[0] != "node1 is missing: no answer within 1s" {
+			if s.Problems[0] != "node1 is missing: no answer within 1 s" {
 				t.Errorf("it says %q", s.Problems)
 			}
 		}

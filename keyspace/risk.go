@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"locktop/humanize"
 )
 
 // clockApart is how far clocks may differ before that matters to locks.
@@ -118,13 +120,13 @@ func clockSkew(all []Server) []Finding {
 	case len(all) > 1 && apart > clockApart:
 		return []Finding{{
 			ID: "clock-skew", Severity: Warning,
-			Text:   fmt.Sprintf("The clock of %s is %s ahead of that of %s.", fast.Addr, rough(apart), slow.Addr),
+			Text:   fmt.Sprintf("The clock of %s is %s ahead of that of %s.", fast.Addr, humanize.Duration(apart), slow.Addr),
 			Remedy: "Set the clocks of all servers by the same source; a Redlock is only as good as they agree.",
 		}}
 	case len(all) == 1 && fast.Skew.Abs() > clockApart:
 		return []Finding{{
 			ID: "clock-skew", Severity: Info,
-			Text:   fmt.Sprintf("The clocks of %s and of this machine differ by %s.", fast.Addr, rough(fast.Skew.Abs())),
+			Text:   fmt.Sprintf("The clocks of %s and of this machine differ by %s.", fast.Addr, humanize.Duration(fast.Skew.Abs())),
 			Remedy: "Compare both with a third; locks whose deadlines clients compute by their own clocks last too long, or too short.",
 		}}
 	}

@@ -3,6 +3,8 @@ package keyspace
 import (
 	"fmt"
 	"time"
+
+	"locktop/humanize"
 )
 
 // rule looks for one thing that can be wrong with a lock.
@@ -82,7 +84,7 @@ func neverExpires(l *Lock, now time.Time) string {
 	if age == 0 {
 		return "Held without a deadline: if its holder dies, nothing will ever free it."
 	}
-	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, nothing will ever free it.", rough(age))
+	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, nothing will ever free it.", humanize.Duration(age))
 }
 
 // abandoned reports whether there is evidence that nobody will release the lock:
@@ -104,9 +106,9 @@ func overdue(l *Lock, now time.Time) string {
 	age := l.Age(now)
 	switch {
 	case l.Typical > 0 && age > unusual*l.Typical && age > unusualHold:
-		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", rough(age), rough(l.Typical))
+		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", humanize.Duration(age), humanize.Duration(l.Typical))
 	case age > longHold:
-		return fmt.Sprintf("Held for %s, where more than %s is long.", rough(age), short(longHold))
+		return fmt.Sprintf("Held for %s, where more than %s is long.", humanize.Duration(age), humanize.Setting(longHold))
 	}
 	return ""
 }
@@ -118,7 +120,7 @@ func stampPassed(l *Lock, now time.Time) string {
 	if len(l.Holders) == 0 || !expires || left > -stampGrace {
 		return ""
 	}
-	return fmt.Sprintf("Its deadline passed %s ago, and it is still there: its holder has gone without releasing it.", rough(-left))
+	return fmt.Sprintf("Its deadline passed %s ago, and it is still there: its holder has gone without releasing it.", humanize.Duration(-left))
 }
 
 // Thresholds of what is only wrong if it lasts, or happens again.
@@ -139,7 +141,7 @@ func renewedForever(l *Lock, now time.Time) string {
 	if l.Renewals < manyRenewed {
 		return ""
 	}
-	return fmt.Sprintf("Renewed %d times, the last time %s ago: its holder may hang while its watchdog does not.", l.Renewals, rough(now.Sub(l.Renewed)))
+	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog does not.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))
 }
 
 // waitersNoHolder finds locks that are free, and those who want them do not know.
@@ -148,7 +150,7 @@ func waitersNoHolder(l *Lock, now time.Time) string {
 	if l.State(now) != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
 		return ""
 	}
-	return fmt.Sprintf("Free for %s while %d wait: they have not been woken.", rough(free), l.Crowd())
+	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.Crowd()))
 }
 
 // zombieHead finds queues whose first waiter has died.
@@ -161,9 +163,9 @@ func zombieHead(l *Lock, now time.Time) string {
 		return ""
 	}
 	if len(l.Waiters) == 1 {
-		return fmt.Sprintf("The only waiter in its queue has been dead for %s.", rough(dead))
+		return fmt.Sprintf("The only waiter in its queue has been dead for %s.", humanize.Duration(dead))
 	}
-	return fmt.Sprintf("The first of its queue has been dead for %s: %d others wait behind it.", rough(dead), len(l.Waiters)-1)
+	return fmt.Sprintf("The first of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), othersWait(len(l.Waiters)-1))
 }
 
 // starving finds waiters whom others have overtaken again and again.
@@ -177,7 +179,7 @@ func starving(l *Lock, now time.Time) string {
 	if worst.Passed < passedOver {
 		return ""
 	}
-	return fmt.Sprintf("%s was overtaken by %d who came later%s.", worst.ID, worst.Passed, waitingFor(worst, now))
+	return fmt.Sprintf("%s was overtaken by %s who came later%s.", worst.ID, humanize.Count(worst.Passed), waitingFor(worst, now))
 }
 
 // waitingFor says for how long somebody has been waiting, if that is known.
@@ -185,7 +187,7 @@ func waitingFor(w Waiter, now time.Time) string {
 	if w.Since.IsZero() {
 		return ""
 	}
-	return ", in " + rough(now.Sub(w.Since)).String()
+	return ", in " + humanize.Duration(now.Sub(w.Since))
 }
 
 // writerStarved finds writers that readers keep out.
@@ -195,10 +197,24 @@ func writerStarved(l *Lock, now time.Time) string {
 	}
 	for _, w := range l.Waiters {
 		if w.Mode == Write && !w.Since.IsZero() && now.Sub(w.Since) > writerWaits {
-			return fmt.Sprintf("A writer has been waiting for %s while %d readers hold it.", rough(now.Sub(w.Since)), len(l.Holders))
+			return fmt.Sprintf("A writer has been waiting for %s while %s.", humanize.Duration(now.Sub(w.Since)), readersHold(len(l.Holders)))
 		}
 	}
 	return ""
+}
+
+func othersWait(n int) string {
+	if n == 1 {
+		return "1 other waits"
+	}
+	return humanize.Count(n) + " others wait"
+}
+
+func readersHold(n int) string {
+	if n == 1 {
+		return "a reader holds it"
+	}
+	return humanize.Count(n) + " readers hold it"
 }
 
 // reentryLeak finds holders that enter again and again, and never leave.
@@ -206,7 +222,7 @@ func reentryLeak(l *Lock, _ time.Time) string {
 	if l.Grown < onlyGrows {
 		return ""
 	}
-	return fmt.Sprintf("Entered again %d times without being left once; its count is %d.", l.Grown, l.Count())
+	return fmt.Sprintf("Entered again %s without being left once; its count is %s.", humanize.Times(l.Grown), humanize.Count(l.Count()))
 }
 
 // minority finds copies of a Redlock that are too few to hold it. While an
@@ -267,7 +283,7 @@ func outlived(l *Lock, _ time.Time) string {
 func holderGone(l *Lock, now time.Time) string {
 	for _, h := range l.Holders {
 		if !h.Left.IsZero() && now.Sub(h.Left) > leftTooLong && !l.Renewed.After(h.Left) {
-			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), rough(now.Sub(h.Left)))
+			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), humanize.Duration(now.Sub(h.Left)))
 		}
 	}
 	return ""

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/humanize"
 )
 
 // How a tracker goes about its connections.
@@ -297,15 +299,15 @@ func (t *tracker) blind(formats catalogue) []string {
 	var all []string
 	switch t.mode() {
 	case Polling:
-		all = append(all, fmt.Sprintf("holds shorter than %v may not be seen, because the server does not tell of changes: %v", pollEvery, t.why))
+		all = append(all, fmt.Sprintf("holds shorter than %s may not be seen, because the server does not tell of changes: %v", humanize.Setting(pollEvery), t.why))
 	case Notify:
-		all = append(all, fmt.Sprintf("what happens while notifications are lost is seen up to %v late", checkEvery))
+		all = append(all, fmt.Sprintf("what happens while notifications are lost is seen up to %s late", humanize.Setting(checkEvery)))
 	}
 	if t.ear == nil {
 		return all
 	}
 	if n := len(t.strays); n > 0 && t.mode() == Push {
-		all = append(all, fmt.Sprintf("%d locks are looked at every %v only: their names have too little in common, or too much else is written", n, pollEvery))
+		all = append(all, fmt.Sprintf("%s locks are looked at every %s only: their names have too little in common, or too much else is written", humanize.Count(n), humanize.Setting(pollEvery)))
 	}
 	for _, name := range t.ear.silent() {
 		for _, f := range formats {

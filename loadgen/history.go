@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"locktop/humanize"
 )
 
 // HistoryLimit is how many holds a [History] keeps. Each takes 64 bytes, and as much
@@ -162,7 +164,7 @@ func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 		switch {
 		case before.left > r.got:
 			h.breaks(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ownerOf(int(before.client)+1), h.names[r.key],
-				rounded(time.Duration(before.got)), rounded(time.Duration(before.left)), ownerOf(int(r.client)+1), rounded(time.Duration(r.got))))
+				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ownerOf(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
 			return
 		case !r.shared && r.fence > 0 && r.fence <= number:
 			h.breaks(p, all, i, fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
@@ -181,7 +183,7 @@ func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 		p.Known = p.Known && known
 		if known && !sound {
 			h.breaks(p, all, i, fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
-				ownerOf(int(all[i].client)+1), h.names[all[i].key], rounded(time.Duration(all[i].got))))
+				ownerOf(int(all[i].client)+1), h.names[all[i].key], humanize.Precise(time.Duration(all[i].got))))
 			return
 		}
 	}

@@ -78,7 +78,7 @@ func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 		h.ended(v, at(stay[1]), at(stay[1]), released)
 	}
 	p := h.Prove(time.Minute)
-	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20ms to 40ms, and client-3 got it at 30ms"; p.String() != want {
+	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms"; p.String() != want {
 		t.Errorf("got  %s\nwant %s", p, want)
 	}
 	var page strings.Builder

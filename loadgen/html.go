@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"locktop/humanize"
 )
 
 //go:embed report.css
@@ -21,7 +23,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 	p.put(`<title>locktop load: %v</title>`, title)
 	p.WriteString("<style>\n" + reportStyle + "</style>\n")
 	p.put(`<h1>%v</h1>`, title)
-	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Scenario.Lock, r.Scenario.load(), rounded(r.Metrics.Elapsed), r.Scenario.Seed)
+	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Scenario.Lock, r.Scenario.load(), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
 	p.verdict(r.Verdict())
 	p.charts(r)
 	for _, m := range p.marks {
@@ -119,7 +121,7 @@ func (p *page) charts(r Report) {
 		func(v float64) string { return fmt.Sprintf("%.0f/s", v) }))
 	p.chart("Wait p99 per second", curve(seconds,
 		func(s Second) float64 { return s.Wait.P99.Seconds() },
-		func(v float64) string { return rounded(time.Duration(v * float64(time.Second))).String() }))
+		func(v float64) string { return humanize.Precise(time.Duration(v * float64(time.Second))) }))
 }
 
 func (p *page) chart(title string, c chart) {
@@ -145,7 +147,7 @@ func (p *page) latencies(m Metrics) {
 			continue
 		}
 		p.put(`<tr><th>%v</th><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td><td class="n">%v</td></tr>`,
-			l.name, l.latency.Count, rounded(l.latency.Mean), rounded(l.latency.P50), rounded(l.latency.P90), rounded(l.latency.P95), rounded(l.latency.P99), rounded(l.latency.P999), rounded(l.latency.Max))
+			l.name, humanize.Count(l.latency.Count), humanize.Precise(l.latency.Mean), humanize.Precise(l.latency.P50), humanize.Precise(l.latency.P90), humanize.Precise(l.latency.P95), humanize.Precise(l.latency.P99), humanize.Precise(l.latency.P999), humanize.Precise(l.latency.Max))
 	}
 	p.put(`</table>`)
 }
@@ -153,7 +155,7 @@ func (p *page) latencies(m Metrics) {
 func (p *page) figures(title string, all []pair) {
 	p.put(`<div><h2>%v</h2><table>`, title)
 	for _, one := range all {
-		p.put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, one.value)
+		p.put(`<tr><th>%v</th><td class="n">%v</td></tr>`, one.name, forPeople(one.value))
 	}
 	p.put(`</table></div>`)
 }
@@ -169,6 +171,14 @@ func (p *page) evidence(m Metrics) {
 	p.put(`</ul>`)
 }
 
+// forPeople writes a count with its thousands apart.
+func forPeople(figure any) any {
+	if n, ok := figure.(int64); ok {
+		return humanize.Count(n)
+	}
+	return figure
+}
+
 // pair is a figure and what it is of.
 type pair struct {
 	name  string
@@ -181,15 +191,15 @@ func (m Metrics) happened() []pair {
 		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
 		{"abandoned", m.Abandoned}, {"timed out", m.TimedOut}, {"refused", m.Refused},
 		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Waiting)}, {"late", m.Late},
-		{"without a client", m.Backlog}, {"longest wait", rounded(m.Fairness.Starved)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
+		{"without a client", m.Backlog}, {"longest wait", humanize.Precise(m.Fairness.Starved)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
 		{"commands a hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
 	}
 }
 
 func (m Metrics) forbidden() []pair {
 	return []pair{
-		{"overlaps", m.Overlap.Count}, {"longest overlap", rounded(m.Overlap.Longest)},
-		{"overlaps of work", m.WorkOverlap.Count}, {"longest overlap of work", rounded(m.WorkOverlap.Longest)},
+		{"overlaps", m.Overlap.Count}, {"longest overlap", humanize.Precise(m.Overlap.Longest)},
+		{"overlaps of work", m.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(m.WorkOverlap.Longest)},
 		{"leases over, holder not told", m.Untold}, {"leases lost without a fault", m.LostAlone},
 		{"overtaken in a queue", m.Overtaken}, {"numbers that did not rise", m.NumberFell},
 		{"late work", m.LateWork.Count}, {"stale writes refused", m.Fenced},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"locktop/humanize"
 )
 
 // Report is a run that is over.
@@ -62,36 +64,36 @@ func (c *Chronicle) Seconds() []Second { return c.seconds }
 // WriteText writes the report for people. Plain makes text that came from the
 // server safe to look at.
 func (r Report) WriteText(w io.Writer, plain func(string) string) error {
-	m, v := r.Metrics, r.Verdict()
+	m, v, n := r.Metrics, r.Verdict(), humanize.Count[int64]
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", strings.TrimSpace(fmt.Sprintf("%s: %s, %s", plain(name(r.Scenario)), r.Scenario.Lock, r.Scenario.load())))
-	fmt.Fprintf(t, "\nran\t%s, seed %d\n", rounded(m.Elapsed), r.Scenario.Seed)
+	fmt.Fprintf(t, "\nran\t%s, seed %d\n", humanize.Precise(m.Elapsed), r.Scenario.Seed)
 	for _, setting := range r.Scenario.settings() {
 		fmt.Fprintf(t, "%s\t%s\n", setting.name, plain(fmt.Sprint(setting.value)))
 	}
 	fmt.Fprintln(t)
-	fmt.Fprintf(t, "offered\t%d = %d arrivals + %d without a client\n", m.Offered(), m.Arrivals, m.Backlog)
-	fmt.Fprintf(t, "arrivals\t%d = %d acquired + %d timed out + %d refused + %d errors + %d still waiting\n",
-		m.Arrivals, m.Acquired, m.TimedOut, m.Refused, m.Errors, m.CutOff+int64(m.Waiting))
-	fmt.Fprintf(t, "acquired\t%d = %d released + %d expired + %d lost + %d unconfirmed + %d abandoned + %d holding\n",
-		m.Acquired, m.Released, m.Expired, m.Lost, m.Unconfirmed, m.Abandoned, m.Holding)
+	fmt.Fprintf(t, "offered\t%s = %s arrivals + %s without a client\n", n(m.Offered()), n(m.Arrivals), n(m.Backlog))
+	fmt.Fprintf(t, "arrivals\t%s = %s acquired + %s timed out + %s refused + %s errors + %s still waiting\n",
+		n(m.Arrivals), n(m.Acquired), n(m.TimedOut), n(m.Refused), n(m.Errors), n(m.CutOff+int64(m.Waiting)))
+	fmt.Fprintf(t, "acquired\t%s = %s released + %s expired + %s lost + %s unconfirmed + %s abandoned + %s holding\n",
+		n(m.Acquired), n(m.Released), n(m.Expired), n(m.Lost), n(m.Unconfirmed), n(m.Abandoned), n(int64(m.Holding)))
 	if r.Scenario.Rate > 0 {
-		fmt.Fprintf(t, "late\t%d arrivals had to wait for a client, %d never got one\n", m.Late, m.Backlog)
+		fmt.Fprintf(t, "late\t%s arrivals had to wait for a client, %s never got one\n", n(m.Late), n(m.Backlog))
 	}
 	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold%s\n", m.Throughput(), m.CommandsPerHold(), m.costText())
-	fmt.Fprintf(t, "fairness\t%.2f (1 = all alike), longest wait %s, %d in a row by one client\n",
-		m.Fairness.Jain, rounded(m.Fairness.Starved), m.Fairness.Streak)
+	fmt.Fprintf(t, "fairness\t%.2f (1 = all alike), longest wait %s, %s in a row by one client\n",
+		m.Fairness.Jain, humanize.Precise(m.Fairness.Starved), n(int64(m.Fairness.Streak)))
 	fmt.Fprintf(t, "keys\theld %.0f%% of the time\n", 100*m.Utilisation)
 	fmt.Fprint(t, "\n\tcount\tmean\tp50\tp90\tp95\tp99\tp99.9\tmax\n")
 	for _, row := range m.latencies() {
 		l := row.latency
 		if l.Count > 0 {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.name, l.Count, rounded(l.Mean),
-				rounded(l.P50), rounded(l.P90), rounded(l.P95), rounded(l.P99), rounded(l.P999), rounded(l.Max))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.name, n(l.Count), humanize.Precise(l.Mean),
+				humanize.Precise(l.P50), humanize.Precise(l.P90), humanize.Precise(l.P95), humanize.Precise(l.P99), humanize.Precise(l.P999), humanize.Precise(l.Max))
 		}
 	}
 	if m.Wait.Censored > 0 {
-		fmt.Fprintf(t, "%d of the waits ended without the lock: they count as long as they lasted, and would have been longer\n", m.Wait.Censored)
+		fmt.Fprintf(t, "%s of the waits ended without the lock: they count as long as they lasted, and would have been longer\n", n(m.Wait.Censored))
 	}
 	r.writeViolations(t, plain)
 	for _, f := range m.Faults {
@@ -122,19 +124,19 @@ func name(s Scenario) string {
 
 // load says in a few words how the clients come.
 func (s Scenario) load() string {
-	keys := fmt.Sprintf("%d keys", s.Keys.N)
+	keys := humanize.Plural(s.Keys.N, "key")
 	if s.Keys.N == 1 || s.Keys.Pick == PickOne {
 		keys = "one key"
 	}
 	if s.Rate > 0 {
 		return fmt.Sprintf("%g arrivals/s on %s", s.Rate, keys)
 	}
-	return fmt.Sprintf("%d clients on %s", s.Clients, keys)
+	return fmt.Sprintf("%s on %s", humanize.Plural(s.Clients, "client"), keys)
 }
 
 // settings are what makes a run what it is, in words.
 func (s Scenario) settings() []pair {
-	all := []pair{{"clients", fmt.Sprintf("%d, %s", s.Clients, s.sharing())}, {"keys", s.Keys.flow()}}
+	all := []pair{{"clients", fmt.Sprintf("%s, %s", humanize.Count(s.Clients), s.sharing())}, {"keys", s.Keys.flow()}}
 	if s.Rate > 0 {
 		all = append(all, pair{"rate", rateText(s.Rate) + ", " + string(s.Arrivals)})
 	}
@@ -146,10 +148,10 @@ func (s Scenario) settings() []pair {
 		all = append(all, pair{"depth", s.Depth})
 	}
 	if s.Patience > 0 {
-		all = append(all, pair{"patience", short(s.Patience)})
+		all = append(all, pair{"patience", humanize.Setting(s.Patience)})
 	}
 	if s.Warmup > 0 {
-		all = append(all, pair{"warm-up", short(s.Warmup) + ", not in the figures"})
+		all = append(all, pair{"warm-up", humanize.Setting(s.Warmup) + ", not in the figures"})
 	}
 	for _, stage := range s.Stages {
 		all = append(all, pair{"stage", stage.flow()})
@@ -162,7 +164,7 @@ func (s Scenario) settings() []pair {
 
 // String says it in a line.
 func (f FaultOutcome) String() string {
-	text := fmt.Sprintf("%s struck %s", f.Fault.flow(), times(int64(f.Struck)))
+	text := fmt.Sprintf("%s struck %s", f.Fault.flow(), humanize.Times(f.Struck))
 	if f.Struck == 0 {
 		text = f.Fault.flow() + " never struck"
 	}
@@ -190,7 +192,7 @@ func (m Metrics) costText() string {
 		text = fmt.Sprintf(", %.2f attempts a hold", ratio(float64(m.Attempts), float64(m.Acquired)))
 	}
 	if m.Server.CPU > 0 {
-		text += fmt.Sprintf(", %s of the server's CPU a hold", rounded(m.Server.CPU/time.Duration(m.Acquired)))
+		text += fmt.Sprintf(", %s of the server's CPU a hold", humanize.Precise(m.Server.CPU/time.Duration(m.Acquired)))
 	}
 	return text
 }
@@ -214,8 +216,8 @@ func WriteComparison(w io.Writer, reports []Report) error {
 	fmt.Fprint(t, "\nside by side\tholds/s\tcommands a hold\twait p50\tp99\tmax\thand-off p50\toverlaps\n")
 	for _, r := range reports {
 		m := r.Metrics
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%d\n", r.Scenario.Lock, m.Throughput(), m.CommandsPerHold(),
-			rounded(m.Wait.P50), rounded(m.Wait.P99), rounded(m.Wait.Max), rounded(m.Handoff.P50), m.Overlap.Count)
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\n", r.Scenario.Lock, m.Throughput(), m.CommandsPerHold(),
+			humanize.Precise(m.Wait.P50), humanize.Precise(m.Wait.P99), humanize.Precise(m.Wait.Max), humanize.Precise(m.Handoff.P50), humanize.Count(m.Overlap.Count))
 	}
 	return t.Flush()
 }
@@ -224,15 +226,15 @@ func WriteComparison(w io.Writer, reports []Report) error {
 const evidenceShown = 3
 
 func (r Report) writeViolations(w io.Writer, plain func(string) string) {
-	m := r.Metrics
-	fmt.Fprintf(w, "\noverlaps\t%d within leases, longest %s; %d of work, longest %s\n", m.Overlap.Count, rounded(m.Overlap.Longest),
-		m.WorkOverlap.Count, rounded(m.WorkOverlap.Longest))
-	fmt.Fprintf(w, "leases\t%d over without telling their holder, %d lost without a fault\n", m.Untold, m.LostAlone)
-	fmt.Fprintf(w, "order\t%d clients overtaken in a queue, %d fencing numbers that did not rise\n", m.Overtaken, m.NumberFell)
-	fmt.Fprintf(w, "late work\t%d times, longest %s\n", m.LateWork.Count, rounded(m.LateWork.Longest))
-	fmt.Fprintf(w, "stale writes\t%d refused by their number, %d accepted\n", m.Fenced, m.Corrupt)
-	fmt.Fprintf(w, "foreign unlocks\t%d\n", m.Foreign)
-	fmt.Fprintf(w, "stuck keys\t%d\n", m.Stuck)
+	m, n := r.Metrics, humanize.Count[int64]
+	fmt.Fprintf(w, "\noverlaps\t%s within leases, longest %s; %s of work, longest %s\n", n(m.Overlap.Count), humanize.Precise(m.Overlap.Longest),
+		n(m.WorkOverlap.Count), humanize.Precise(m.WorkOverlap.Longest))
+	fmt.Fprintf(w, "leases\t%s over without telling their holder, %s lost without a fault\n", n(m.Untold), n(m.LostAlone))
+	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing numbers that did not rise\n", n(m.Overtaken), n(m.NumberFell))
+	fmt.Fprintf(w, "late work\t%s times, longest %s\n", n(m.LateWork.Count), humanize.Precise(m.LateWork.Longest))
+	fmt.Fprintf(w, "stale writes\t%s refused by their number, %s accepted\n", n(m.Fenced), n(m.Corrupt))
+	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(m.Foreign))
+	fmt.Fprintf(w, "stuck keys\t%s\n", n(m.Stuck))
 	shown := map[EventKind]int{}
 	for _, e := range m.Evidence {
 		if shown[e.Violation]++; shown[e.Violation] > evidenceShown {
@@ -245,16 +247,16 @@ func (r Report) writeViolations(w io.Writer, plain func(string) string) {
 // sentence is the evidence for people.
 func (e Evidence) sentence(began time.Time, plain func(string) string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s at %s on %s", e.Violation, rounded(e.At.Sub(began)), plain(e.Key))
+	fmt.Fprintf(&b, "%s at %s on %s", e.Violation, humanize.Precise(e.At.Sub(began)), plain(e.Key))
 	if e.Length > 0 {
-		fmt.Fprintf(&b, ", for %s", rounded(e.Length))
+		fmt.Fprintf(&b, ", for %s", humanize.Precise(e.Length))
 	}
 	for i, side := range []Side{e.First, e.Second} {
 		if side.Client == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "%s %s inside %s to %s, deadline %s", []string{":", ";"}[i], ownerOf(side.Client),
-			rounded(side.From.Sub(began)), rounded(side.To.Sub(began)), rounded(side.Deadline.Sub(began)))
+			humanize.Precise(side.From.Sub(began)), humanize.Precise(side.To.Sub(began)), humanize.Precise(side.Deadline.Sub(began)))
 		if side.Fence > 0 {
 			fmt.Fprintf(&b, ", number %d", side.Fence)
 		}

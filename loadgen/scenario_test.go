@@ -104,23 +104,6 @@ func TestScenariosInOrderAreAccepted(t *testing.T) {
 	}
 }
 
-func TestTimesForPeopleHaveThreeDigits(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		999:                       "999ns",
-		123_456:                   "123µs",
-		1_234_567:                 "1.23ms",
-		12_345_678:                "12.3ms",
-		999_499_999:               "999ms",
-		1_234_567_890:             "1.23s",
-		61*time.Second + 3e8:      "1m1.3s",
-		3*time.Hour + 400_000_000: "3h0m0s",
-	} {
-		if got := rounded(d).String(); got != want {
-			t.Errorf("%d ns is %s, want %s", d, got, want)
-		}
-	}
-}
-
 func TestHowClientsComeIsSaidInAFewWords(t *testing.T) {
 	for want, s := range map[string]Scenario{
 		"5 clients on one key":   {Clients: 5, Keys: Keys{N: 1}},

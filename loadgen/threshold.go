@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"locktop/humanize"
 )
 
 // Threshold is something that must hold of a run: "wait.p99 < 250ms".
@@ -252,7 +254,7 @@ func (t Threshold) Measured(m Metrics) string {
 	if of.unit == share {
 		return fmt.Sprintf("%.3g%%", 100*v)
 	}
-	return of.unit.format(v)
+	return humanize.Precise(time.Duration(v * float64(time.Second)))
 }
 
 // Missed returns those of the thresholds that do not hold of m.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"locktop/humanize"
 )
 
 // Verdict is what a run showed, in words.
@@ -50,10 +52,10 @@ func (t Threshold) onOutage() bool { return strings.HasPrefix(t.Metric, "outage.
 func (o Outage) String() string {
 	var all []string
 	if o.Total > 0 {
-		all = append(all, fmt.Sprintf("A server did not answer for %s in all, %s at the longest.", rounded(o.Total), rounded(o.Longest)))
+		all = append(all, fmt.Sprintf("A server did not answer for %s in all, %s at the longest.", humanize.Precise(o.Total), humanize.Precise(o.Longest)))
 	}
 	if o.Lost > 0 {
-		all = append(all, fmt.Sprintf("A server was started anew, or replaced, %s.", times(int64(o.Lost))))
+		all = append(all, fmt.Sprintf("A server was started anew, or replaced, %s.", humanize.Times(o.Lost)))
 	}
 	return strings.Join(all, " ")
 }
@@ -68,17 +70,10 @@ func (m Metrics) harm() int64 {
 	return m.broken() + m.Overlap.Excused + m.WorkOverlap.Count + m.Corrupt + m.LateWork.Count + m.Stuck
 }
 
-func times(n int64) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // findings are the sentences of a verdict.
 func (m Metrics) findings(s Scenario) []string {
 	if m.Acquired == 0 {
-		return []string{fmt.Sprintf("No client got a lock in %d attempts, so nothing is known of its safety.", m.Arrivals)}
+		return []string{fmt.Sprintf("No client got a lock in %s, so nothing is known of its safety.", humanize.Plural(m.Arrivals, "attempt"))}
 	}
 	all := []string{m.together(s)}
 	add := func(n int64, one, many string) {
@@ -86,23 +81,23 @@ func (m Metrics) findings(s Scenario) []string {
 		case n == 1:
 			all = append(all, one)
 		case n > 1:
-			all = append(all, fmt.Sprintf(many, n))
+			all = append(all, fmt.Sprintf(many, humanize.Count(n)))
 		}
 	}
-	add(m.Untold, "One lease was over, and its holder was not told.", "%d leases were over, and their holders were not told.")
-	add(m.LostAlone, "One lease that was renewed was lost, and no fault explains it.", "%d leases that were renewed were lost, and no fault explains it.")
-	add(m.Overtaken, "One client was served before another that was in the queue first.", "%d times a client was served before another that was in the queue first.")
-	add(m.NumberFell, "One fencing number was not larger than the one before.", "%d fencing numbers were not larger than the one before.")
-	add(m.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %d times.")
-	add(m.Fenced, "One stale write was refused by its fencing number.", "%d stale writes were refused by their fencing numbers.")
-	add(m.Corrupt, "One stale write was accepted: the data is corrupt.", "%d stale writes were accepted: the data is corrupt.")
-	add(m.Foreign, "One release removed somebody else's lock.", "%d releases removed somebody else's lock.")
-	add(m.Stuck, "One key could not be taken by anybody.", "Keys could not be taken by anybody %d times.")
+	add(m.Untold, "One lease was over, and its holder was not told.", "%s leases were over, and their holders were not told.")
+	add(m.LostAlone, "One lease that was renewed was lost, and no fault explains it.", "%s leases that were renewed were lost, and no fault explains it.")
+	add(m.Overtaken, "One client was served before another that was in the queue first.", "%s times a client was served before another that was in the queue first.")
+	add(m.NumberFell, "One fencing number was not larger than the one before.", "%s fencing numbers were not larger than the one before.")
+	add(m.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %s times.")
+	add(m.Fenced, "One stale write was refused by its fencing number.", "%s stale writes were refused by their fencing numbers.")
+	add(m.Corrupt, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
+	add(m.Foreign, "One release removed somebody else's lock.", "%s releases removed somebody else's lock.")
+	add(m.Stuck, "One key could not be taken by anybody.", "Keys could not be taken by anybody %s times.")
 	if short := m.Late + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
-		all = append(all, fmt.Sprintf("The generator was short of clients: %d of %d arrivals had to wait for one.", short, m.Offered()))
+		all = append(all, fmt.Sprintf("The generator was short of clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
 	}
 	if m.Stall.Longest >= shortOfCPU {
-		all = append(all, fmt.Sprintf("The generator was short of CPU: it stood still for up to %s, %s in all.", rounded(m.Stall.Longest), rounded(m.Stall.Total)))
+		all = append(all, fmt.Sprintf("The generator was short of CPU: it stood still for up to %s, %s in all.", humanize.Precise(m.Stall.Longest), humanize.Precise(m.Stall.Total)))
 	}
 	return all
 }
@@ -132,20 +127,9 @@ func (m Metrics) together(s Scenario) string {
 // howOften says how often, and for how long: "once, for 138 ms".
 func (o Overlap) howOften() string {
 	if o.Count == 1 {
-		return "once, for " + spoken(o.Longest)
+		return "once, for " + humanize.Duration(o.Longest)
 	}
-	return fmt.Sprintf("%d times, for up to %s", o.Count, spoken(o.Longest))
-}
-
-// spoken is a time in a sentence, as the screen writes it: 0.4 ms, 138 ms, 2.1 s.
-func spoken(d time.Duration) string {
-	switch ms := d.Round(time.Millisecond); {
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
-	case ms < time.Second:
-		return fmt.Sprintf("%d ms", ms/time.Millisecond)
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
+	return fmt.Sprintf("%s, for up to %s", humanize.Times(o.Count), humanize.Duration(o.Longest))
 }
 
 // blame names what brought the overlaps about, if it is no fault of the lock.
@@ -157,14 +141,4 @@ func (m Metrics) blame(s Scenario) string {
 		return ": the lock broke its promise"
 	}
 	return fmt.Sprintf(": this is the known flaw of %s", s.Lock.Kind)
-}
-
-// rounded is a time for people: three digits.
-func rounded(d time.Duration) time.Duration {
-	for unit := time.Duration(1); unit < time.Hour; unit *= 10 {
-		if d < 1000*unit {
-			return d.Round(unit)
-		}
-	}
-	return d.Round(time.Second)
 }

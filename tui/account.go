@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/tui/widget"
@@ -88,7 +89,7 @@ func (a *account) happened(e *loadgen.Event, quorum int) {
 	case loadgen.WasStuck:
 		a.stuck(e)
 	case loadgen.WorkOverlapped:
-		a.fold(e, fmt.Sprintf("two clients work on %s at the same time, for %s: the lease of the first is over", e.Key, span(e.Took)),
+		a.fold(e, fmt.Sprintf("two clients work on %s at the same time, for %s: the lease of the first is over", e.Key, humanize.Duration(e.Took)),
 			"two clients work on %s at the same time, %d times, up to %s: the lease of the first is over")
 	case loadgen.WasUntold:
 		a.fold(e, fmt.Sprintf("the lease of %s on %s is over, and %s is not told", e.Owner(), e.Key, e.Owner()),
@@ -107,7 +108,7 @@ func (a *account) happened(e *loadgen.Event, quorum int) {
 		if h := a.holds[e.Key]; h.token == e.Token && h.beside > 0 {
 			pair = fmt.Sprintf("client-%d and %s", h.beside, e.Owner())
 		}
-		a.fold(e, fmt.Sprintf("%s held %s at the same time, for %s", pair, e.Key, span(e.Took)),
+		a.fold(e, fmt.Sprintf("%s held %s at the same time, for %s", pair, e.Key, humanize.Duration(e.Took)),
 			"two clients held %s at the same time %d times, up to %s")
 	}
 }
@@ -118,7 +119,7 @@ func (a *account) stuck(e *loadgen.Event) {
 		a.fold(e, fmt.Sprintf("%s can never be acquired again: client-%d died %s, so the key has no TTL", e.Key, h.client, h.where), "")
 		return
 	}
-	a.fold(e, fmt.Sprintf("%s could not be acquired for %s, though clients wait", e.Key, span(e.Took)), "%s could not be acquired %d times, up to %s")
+	a.fold(e, fmt.Sprintf("%s could not be acquired for %s, though clients wait", e.Key, humanize.Duration(e.Took)), "%s could not be acquired %d times, up to %s")
 }
 
 // fold says something that may happen many times a second: once, with how often,
@@ -136,7 +137,7 @@ func (a *account) fold(e *loadgen.Event, once, many string) {
 		case 2:
 			l.text = fmt.Sprintf(many, e.Key, l.n)
 		case 3:
-			l.text = fmt.Sprintf(many, e.Key, l.n, span(l.longest))
+			l.text = fmt.Sprintf(many, e.Key, l.n, humanize.Duration(l.longest))
 		}
 		return
 	}
@@ -168,7 +169,7 @@ func (a *account) acquired(e *loadgen.Event) {
 	if e.Fence > 0 && before.fence > 0 {
 		number = fmt.Sprintf(", with fencing number %d after %d", e.Fence, before.fence)
 	}
-	after := span(e.At.Sub(before.left))
+	after := humanize.Duration(e.At.Sub(before.left))
 	if before.how == loadgen.Crash {
 		a.say(e, fmt.Sprintf("the lease of client-%d on %s has run out: %s acquires it, %s after the crash%s", before.client, e.Key, e.Owner(), after, number))
 		return

@@ -8,6 +8,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -54,8 +55,8 @@ func (a *app) acting(locks []keyspace.Lock) *menu {
 		key, label, detail string
 		act                keyspace.Act
 	}{
-		{"d", "set a deadline", "it ends in " + setting(giveTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
-		{"e", "extend it", "its holder has " + setting(giveTTL) + ", or another time that you choose, from now on", keyspace.Extend},
+		{"d", "set a deadline", "it ends in " + humanize.Setting(giveTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
+		{"e", "extend it", "its holder has " + humanize.Setting(giveTTL) + ", or another time that you choose, from now on", keyspace.Extend},
 		{"b", "break it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.Break},
 	} {
 		able, why := a.able(c.act, locks)
@@ -104,7 +105,7 @@ func (s *state) these(locks []keyspace.Lock) string {
 	if len(locks) == 1 {
 		return s.key(locks[0].Key)
 	}
-	return several(len(locks), "tagged lock")
+	return humanize.Plural(len(locks), "tagged lock")
 }
 
 // ask asks whether to do it. Where the server is marked as one of production,
@@ -217,7 +218,7 @@ func (q *question) text(s *state) []string {
 	}
 	for i := range q.deed.locks {
 		if i == 5 {
-			line(t.dim, fmt.Sprintf("and %s more", count(len(q.deed.locks)-i)))
+			line(t.dim, fmt.Sprintf("and %s more", humanize.Count(len(q.deed.locks)-i)))
 			break
 		}
 		line(t.warn, q.deed.consequence(lockView{&q.deed.locks[i], s.clock(), s}))
@@ -248,9 +249,9 @@ func (d deed) verb() string {
 func (d deed) did() string {
 	switch d.act {
 	case keyspace.Expire:
-		return "set a deadline of " + setting(d.ttl) + " for"
+		return "set a deadline of " + humanize.Setting(d.ttl) + " for"
 	case keyspace.Extend:
-		return "gave " + setting(d.ttl) + " from now on to"
+		return "gave " + humanize.Setting(d.ttl) + " from now on to"
 	default:
 		return "broke"
 	}
@@ -264,14 +265,14 @@ func (d deed) consequence(v lockView) string {
 	}
 	ends := "It never ends by itself"
 	if rest, ok := v.TTL(v.now); ok {
-		ends = "It would end by itself in " + left(rest)
+		ends = "It would end by itself in " + humanize.Left(rest)
 	}
 	name := v.state.key(v.Key)
 	switch d.act {
 	case keyspace.Expire:
-		return fmt.Sprintf("%s: ends in %s, unless %s renews it; nobody loses it at once.", name, setting(d.ttl), holder)
+		return fmt.Sprintf("%s: ends in %s, unless %s renews it; nobody loses it at once.", name, humanize.Setting(d.ttl), holder)
 	case keyspace.Extend:
-		return fmt.Sprintf("%s: stays with %s for %s from now on; %s.", name, holder, setting(d.ttl), v.crowd("waits longer", "wait longer"))
+		return fmt.Sprintf("%s: stays with %s for %s from now on; %s.", name, holder, humanize.Setting(d.ttl), v.crowd("waits longer", "wait longer"))
 	default:
 		return fmt.Sprintf("%s: %s; %s will still believe it holds the lock and keep working. %s.",
 			name, v.crowd("can acquire it", "can acquire it"), holder, ends)
@@ -288,6 +289,6 @@ func (v lockView) crowd(one, many string) string {
 	case n == 1:
 		return "1 waiter " + one
 	default:
-		return several(n, "waiter") + " " + many
+		return humanize.Plural(n, "waiter") + " " + many
 	}
 }

@@ -233,8 +233,8 @@ func TestOfTaggedLocksThoseThatCanBeActedOnAre(t *testing.T) {
 func TestADeadlineIsChosen(t *testing.T) {
 	w, b := armed()
 	drive(t, w, func(d *driver) {
-		d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m 00").press("-", "-").want("ends in 10 s", "10000")
-		d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m 00 for job:nightly")
+		d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")
+		d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m for job:nightly")
 		b.want(t, "expire job:nightly 1m0s")
 		d.press("x", "b").wantNot("longer, shorter").press("+", "y")
 		b.want(t, "expire job:nightly 1m0s", "break job:nightly")

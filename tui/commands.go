@@ -9,6 +9,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/tui/widget"
 )
 
@@ -264,10 +265,10 @@ func (v View) String() string {
 func (a *app) setEvery(text string) (tea.Cmd, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < beat || d > time.Hour {
-		return nil, fmt.Errorf("a duration from %v on, like 1s", beat)
+		return nil, fmt.Errorf("a duration from %s on, like 1s", humanize.Setting(beat))
 	}
 	a.link.every = d
-	a.tell("a look every " + setting(d))
+	a.tell("a look every " + humanize.Setting(d))
 	return nil, nil
 }
 

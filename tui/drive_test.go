@@ -19,6 +19,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/x/ansi"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
 )
@@ -388,7 +389,7 @@ func office() *server {
 	orders.Holders[0].Label, orders.Holders[0].Count, orders.Holders[0].Since = "pay-7:52", 3, before(41*time.Second)
 	orders.Renewals, orders.Renewed, orders.Fence = 4, before(3200*time.Millisecond), 812
 	for i := range 11 {
-		orders.Waiters = append(orders.Waiters, keyspace.Waiter{ID: "api-" + count(i+2), Since: before(time.Duration(11-i) * time.Second)})
+		orders.Waiters = append(orders.Waiters, keyspace.Waiter{ID: "api-" + humanize.Count(i+2), Since: before(time.Duration(11-i) * time.Second)})
 	}
 	nightly := mutex("job:nightly", "cron-2", 0)
 	nightly.Holders[0].Since = before(3*time.Hour + 12*time.Minute)

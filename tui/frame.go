@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"locktop/humanize"
 	"locktop/tui/widget"
 )
 
@@ -137,12 +138,12 @@ func (s *state) mode() part {
 	case s.playing != nil:
 		return part{style: t.chip, text: s.playing.position(s), rank: 1}
 	case s.still != nil:
-		text := " PAUSED " + stopwatch(s.now.Sub(s.still.since))
+		text := " PAUSED " + humanize.Clock(s.now.Sub(s.still.since))
 		if s.still.rewound {
 			text = " showing " + s.still.clock.Local().Format("15:04:05")
 		}
 		if n := s.missed(); n > 0 {
-			text += ", +" + several(n, "event")
+			text += ", +" + humanize.Plural(n, "event")
 		}
 		return part{style: t.chip, text: text + " ", rank: 1}
 	case s.link.down():
@@ -150,7 +151,7 @@ func (s *state) mode() part {
 	case s.live == nil:
 		return part{style: t.warn, text: g.Dotted + " connecting", rank: 1}
 	case s.link.busy && s.now.Sub(s.link.asked) >= doubtAfter:
-		return part{style: t.warn, text: g.Dotted + " no answer " + span(s.now.Sub(s.link.asked)), rank: 1}
+		return part{style: t.warn, text: g.Dotted + " no answer " + humanize.Duration(s.now.Sub(s.link.asked)), rank: 1}
 	default:
 		return part{style: t.good, text: g.Dot + " live", rank: 1}
 	}
@@ -174,13 +175,13 @@ func (s *state) lost() string {
 	k, g := s.link, s.glyphs
 	switch {
 	case k.silent && k.answered.IsZero():
-		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, span(s.now.Sub(k.asked)))
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.asked)))
 	case k.silent:
-		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, span(s.now.Sub(k.answered)))
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.answered)))
 	case k.answered.IsZero():
 		return fmt.Sprintf("%s no connection: %s, trying again", g.Cross, k.reason)
 	default:
-		return fmt.Sprintf("%s connection lost %s ago: %s, trying again", g.Cross, span(s.now.Sub(k.answered)), k.reason)
+		return fmt.Sprintf("%s connection lost %s ago: %s, trying again", g.Cross, humanize.Duration(s.now.Sub(k.answered)), k.reason)
 	}
 }
 

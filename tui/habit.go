@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -43,7 +44,7 @@ func (s *state) ends(r keyspace.Record) string {
 	})
 	var facts []string
 	for _, k := range kinds {
-		facts = append(facts, count(r.Ended[k])+" "+string(k))
+		facts = append(facts, humanize.Count(r.Ended[k])+" "+string(k))
 	}
 	return s.sentence(facts...)
 }
@@ -77,10 +78,10 @@ func (s *state) scatter(label string, h *keyspace.Histogram, w int) string {
 // lengths are the durations of a histogram in words.
 func (s *state) lengths(h *keyspace.Histogram) string {
 	return s.sentence(
-		count(int64(h.Total))+s.glyphs.Times,
-		"p50 "+span(h.Quantile(0.5)),
-		"p99 "+span(h.Quantile(0.99)),
-		"longest "+span(h.Longest),
+		humanize.Count(int64(h.Total))+s.glyphs.Times,
+		"p50 "+humanize.Duration(h.Quantile(0.5)),
+		"p99 "+humanize.Duration(h.Quantile(0.99)),
+		"longest "+humanize.Duration(h.Longest),
 	)
 }
 

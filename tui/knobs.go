@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/loadgen"
 )
 
@@ -44,9 +45,9 @@ func allKnobs() []knob {
 			name: "clients",
 			value: func(s loadgen.Scenario) string {
 				if s.Conns > 0 && s.Clients > s.Conns { // further ones queue in memory, like goroutines of one process
-					return count(s.Clients) + " on " + several(s.Conns, "connection")
+					return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
 				}
-				return count(s.Clients)
+				return humanize.Count(s.Clients)
 			},
 			turn:  func(s *loadgen.Scenario, d int) { s.Clients = step(s.Clients, d) },
 			typed: func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
@@ -59,7 +60,7 @@ func allKnobs() []knob {
 		},
 		{
 			name:  "lease",
-			value: func(s loadgen.Scenario) string { return setting(s.Lock.TTL) },
+			value: func(s loadgen.Scenario) string { return humanize.Setting(s.Lock.TTL) },
 			turn: func(s *loadgen.Scenario, d int) {
 				s.Lock.TTL = scaled(s.Lock.TTL, d)
 				s.Lock.Renew.Every = 0
@@ -77,7 +78,7 @@ func allKnobs() []knob {
 				case s.Lock.Renew.Off:
 					return "off"
 				case s.Lock.Renew.Max > 0:
-					return "at most " + several(s.Lock.Renew.Max, "time")
+					return "at most " + humanize.Plural(s.Lock.Renew.Max, "time")
 				default:
 					return "on"
 				}
@@ -90,7 +91,7 @@ func allKnobs() []knob {
 			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
 			value: func(s loadgen.Scenario) string {
 				if s.Lock.Wait.Poll > 0 {
-					return "polls every " + setting(s.Lock.Wait.Poll)
+					return "polls every " + humanize.Setting(s.Lock.Wait.Poll)
 				}
 				return "notified"
 			},
@@ -145,7 +146,7 @@ func allKnobs() []knob {
 		},
 		{
 			name:  "connections",
-			value: func(s loadgen.Scenario) string { return "at most " + count(s.Conns) },
+			value: func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) },
 			turn:  func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
 			typed: func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },
 		},
@@ -166,7 +167,7 @@ func allKnobs() []knob {
 				if s.Patience == 0 {
 					return "none"
 				}
-				return setting(s.Patience)
+				return humanize.Setting(s.Patience)
 			},
 			turn:  func(s *loadgen.Scenario, d int) { s.Patience = patienceAfter(s.Patience, d) },
 			typed: func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text) },
@@ -179,7 +180,7 @@ func keysAndPick(k loadgen.Keys) string {
 	if k.N == 1 {
 		return "1 key"
 	}
-	return several(k.N, "key") + ", " + string(k.Pick)
+	return humanize.Plural(k.N, "key") + ", " + string(k.Pick)
 }
 
 // ofKind is how a lock of another kind is locked, with what both have.

@@ -7,6 +7,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/tui/widget"
 )
 
@@ -41,7 +42,7 @@ func (d *ledgerDialog) view(s *state, lines []string) []string {
 	for _, c := range all {
 		sum += c.Count
 	}
-	panel := []string{s.rule("commands sent", several(sum, "command")+" so far; any other key closes")}
+	panel := []string{s.rule("commands sent", humanize.Plural(sum, "command")+" so far; any other key closes")}
 	table := widget.NewTable(s.glyphs, ledgerColumns(), s.w-margin-1, s.gap())
 	head := widget.NewLine(s.w).Skip(widget.Style{}, margin)
 	table.Header(head, s.theme.head, s.theme.sorted, -1, "")
@@ -71,12 +72,12 @@ func (s *state) counted(c CommandCount, column int) widget.Cell {
 	case 0:
 		return widget.Cell{Style: t.strong, Text: widget.Plain(c.Name)}
 	case 1:
-		return widget.Cell{Style: t.text, Text: count(c.Count)}
+		return widget.Cell{Style: t.text, Text: humanize.Count(c.Count)}
 	case 2:
-		return widget.Cell{Style: s.ifAny(c.Errors, t.warn), Text: count(c.Errors)}
+		return widget.Cell{Style: s.ifAny(c.Errors, t.warn), Text: humanize.Count(c.Errors)}
 	case 3:
-		return widget.Cell{Style: t.text, Text: count(int64(c.Took/time.Microsecond) / max(1, c.Count))}
+		return widget.Cell{Style: t.text, Text: humanize.Count(int64(c.Took/time.Microsecond) / max(1, c.Count))}
 	default:
-		return widget.Cell{Style: t.dim, Text: span(s.now.Sub(c.Last))}
+		return widget.Cell{Style: t.dim, Text: humanize.Duration(s.now.Sub(c.Last))}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/tui/widget"
@@ -127,7 +128,7 @@ func (s *state) sidesBlock(w int) []string {
 	for _, c := range append([]loadgen.Compared{{Lock: s.scenario.Lock, Metrics: s.metrics}}, s.beside...) {
 		m := c.Metrics
 		all = append(all, row(t.text, c.Lock.String(), []string{
-			count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), span(m.Wait.P50), span(m.Wait.P99), count(m.Overlap.Count),
+			humanize.Count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), humanize.Duration(m.Wait.P50), humanize.Duration(m.Wait.P99), humanize.Count(m.Overlap.Count),
 		}))
 	}
 	return all
@@ -156,12 +157,12 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	}
 	switch {
 	case readers > 1:
-		l.Put(t.text, "held by ").Put(t.strong, several(readers, "reader"))
+		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
 	case found != nil && len(found.Holders) > 0:
 		l.Put(t.text, "held by ").Put(t.strong, s.holders(found))
 		ttl, st := "  no TTL", t.bad
 		if left, ok := found.TTL(s.clock()); ok {
-			ttl, st = "  TTL "+span(left), t.text
+			ttl, st = "  TTL "+humanize.Duration(left), t.text
 		}
 		l.Put(st, ttl)
 		if n := votes(found); n > 0 {
@@ -178,10 +179,10 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	if lane == nil {
 		return
 	}
-	l.Put(t.text, "  "+count(lane.waiters())+" waiting")
+	l.Put(t.text, "  "+humanize.Count(lane.waiters())+" waiting")
 	now := s.now
 	since := now.Add(-min(busyOver, max(s.metrics.Elapsed, time.Second)))
-	l.Put(t.dim, fmt.Sprintf("  held %.0f%% of the last %s", 100*lane.busy(since, now), setting(now.Sub(since).Round(time.Second))))
+	l.Put(t.dim, fmt.Sprintf("  held %.0f%% of the last %s", 100*lane.busy(since, now), humanize.Setting(now.Sub(since).Round(time.Second))))
 }
 
 // loadLock is what the newest look has found under a key of the load.

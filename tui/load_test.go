@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 )
@@ -294,7 +295,7 @@ func TestOverlapsAreSeenAtAnyZoom(t *testing.T) {
 		d.wait(10 * time.Second).press("2")
 		for _, key := range []string{"+", "-", "-", "-", "-"} {
 			if line := d.line("load:1 "); !strings.Contains(line, "!") {
-				t.Errorf("no overlap at %s:\n%s", span(d.app.pages[1].(*timelinePage).span()), line)
+				t.Errorf("no overlap at %s:\n%s", humanize.Duration(d.app.pages[1].(*timelinePage).span()), line)
 			}
 			d.press(key)
 		}

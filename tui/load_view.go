@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/tui/widget"
 )
@@ -165,9 +166,9 @@ func (p *loadPage) form(s *state, w, h int) []string {
 func dist(d loadgen.Dist) string {
 	switch d.Shape {
 	case loadgen.ShapeConst:
-		return "exactly " + setting(d.Mean)
+		return "exactly " + humanize.Setting(d.Mean)
 	case loadgen.ShapeExp:
-		return setting(d.Mean) + " on average"
+		return humanize.Setting(d.Mean) + " on average"
 	}
 	return d.String()
 }
@@ -213,11 +214,11 @@ func (s *state) outcomes() []outcome {
 		{"errors", m.Errors, t.bad, false},
 	} {
 		if f.n > 0 || !f.quiet {
-			all = append(all, outcome{f.name, count(f.n), s.ifAny(f.n, f.st), f.n == 0})
+			all = append(all, outcome{f.name, humanize.Count(f.n), s.ifAny(f.n, f.st), f.n == 0})
 		}
 	}
 	if m.Fairness.Jain > 0 {
-		all = append(all, outcome{"fairness", fmt.Sprintf("%.2f, longest %s", m.Fairness.Jain, span(m.Fairness.Starved)), t.text, false})
+		all = append(all, outcome{"fairness", fmt.Sprintf("%.2f, longest %s", m.Fairness.Jain, humanize.Duration(m.Fairness.Starved)), t.text, false})
 	}
 	return all
 }
@@ -249,7 +250,7 @@ func (s *state) chartBlock(w, h int) []string {
 	for _, second := range fullSeconds(s.metrics) {
 		values = append(values, slices.Repeat([]float64{float64(second.Acquired)}, each)...)
 	}
-	all := []string{s.ruleOf(w, "acquired per second", count(rate(s.metrics))+"/s")}
+	all := []string{s.ruleOf(w, "acquired per second", humanize.Count(rate(s.metrics))+"/s")}
 	all = append(all, s.chart(w, h-2, values, s.theme.chart, short)...)
 	foot := widget.NewLine(w).Skip(widget.Style{}, axis).Put(s.theme.dim, fmt.Sprintf("%d s ago ", max(0, w-axis-1)/each))
 	for _, x := range s.faultColumns(w, each) {
@@ -328,7 +329,7 @@ func (s *state) waitBlock(w, h int) []string {
 		name string
 		d    time.Duration
 	}{{"p50", m.Wait.P50}, {"p99", m.Wait.P99}, {"max", m.Wait.Max}} {
-		l.Put(t.dim, f.name+" ").Put(t.strong, s.glyphs.Fit(span(f.d), 10))
+		l.Put(t.dim, f.name+" ").Put(t.strong, s.glyphs.Fit(humanize.Duration(f.d), 10))
 	}
 	all := []string{s.ruleOf(w, "wait", "p99 per second"), l.String()}
 	if h < 4 {
@@ -339,7 +340,7 @@ func (s *state) waitBlock(w, h int) []string {
 	for _, second := range fullSeconds(m) {
 		values = append(values, slices.Repeat([]float64{float64(second.Wait.P99) / float64(time.Millisecond)}, s.columns(w))...)
 	}
-	ms := func(v float64) string { return setting(time.Duration(v * float64(time.Millisecond))) }
+	ms := func(v float64) string { return humanize.Setting(time.Duration(v * float64(time.Millisecond))) }
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)
 }
 
@@ -348,8 +349,8 @@ func (s *state) verdict() (widget.Style, string) {
 	t, g, o := s.theme, s.glyphs, s.metrics.Overlap
 	switch {
 	case o.Count > 0:
-		times := strings.ToUpper(several(o.Count, "overlap"))
-		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held the lock at the same time ", g.Alert, times, span(o.Longest))
+		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
+		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held the lock at the same time ", g.Alert, times, humanize.Duration(o.Longest))
 	case s.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
 	case !s.metrics.Verdict(s.scenario).Safe:
@@ -359,9 +360,9 @@ func (s *state) verdict() (widget.Style, string) {
 	case s.metrics.Corrupt > 0:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.metrics.Corrupt, "stale write"))
 	case s.metrics.Foreign > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, several(s.metrics.Foreign, "release")+" removed")
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.metrics.Foreign, "release")+" removed")
 	case s.metrics.WorkOverlap.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time %s ", g.Alert, several(s.metrics.WorkOverlap.Count, "time"))
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time %s ", g.Alert, humanize.Plural(s.metrics.WorkOverlap.Count, "time"))
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
@@ -424,7 +425,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	room := max(0, w/size) * (h - 2)
 	note := ""
 	if len(cells) > room {
-		note = count(len(cells)-room) + " more"
+		note = humanize.Count(len(cells)-room) + " more"
 		cells = cells[:room]
 	}
 	if p.client > 0 && p.client <= len(s.metrics.Cells) {
@@ -454,7 +455,7 @@ func (s *state) legend(w int) string {
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
 	for _, c := range []loadgen.Cell{loadgen.Frozen, loadgen.Severed, loadgen.Dead, loadgen.Inside, loadgen.Queued, loadgen.Thinking} {
-		n := count(counts[c])
+		n := humanize.Count(counts[c])
 		if (n != "0" || c <= loadgen.Inside) && widget.Width(n+c.String())+3 <= l.Rest() {
 			glyph, st := s.ofCell(c)
 			l.Put(st, glyph).Put(s.theme.text, " "+n+" ").Put(s.theme.dim, c.String()).Skip(widget.Style{}, 3)
@@ -491,8 +492,8 @@ func (p *loadPage) figures(s *state, w int) []string {
 	return []string{
 		l.String(),
 		widget.NewLine(w).Put(st, words).String(),
-		s.figure(w, "wait p50", t.text, span(m.Wait.P50)),
-		s.figure(w, "wait p99", t.text, span(m.Wait.P99)),
+		s.figure(w, "wait p50", t.text, humanize.Duration(m.Wait.P50)),
+		s.figure(w, "wait p99", t.text, humanize.Duration(m.Wait.P99)),
 		s.legend(w),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -124,18 +125,18 @@ func waitCell(v lockView, _ int) widget.Cell {
 	case n == 0:
 		return widget.Cell{Style: v.state.theme.dim, Text: "0"}
 	}
-	return widget.Cell{Style: v.state.theme.warn, Text: count(n)}
+	return widget.Cell{Style: v.state.theme.warn, Text: humanize.Count(n)}
 }
 
 func heldCell(v lockView, _ int) widget.Cell {
 	age := v.Age(v.now)
 	switch least := v.heldAtLeast(); {
 	case age == 0 && least > 0:
-		return widget.Cell{Style: v.state.theme.text, Text: v.state.glyphs.AtLeast + span(least)}
+		return widget.Cell{Style: v.state.theme.text, Text: v.state.glyphs.AtLeast + humanize.Duration(least)}
 	case age == 0:
 		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
 	}
-	return widget.Cell{Style: v.state.theme.text, Text: span(age)}
+	return widget.Cell{Style: v.state.theme.text, Text: humanize.Duration(age)}
 }
 
 // heldAtLeast is how long the lock has been held since the screen first saw that,
@@ -190,7 +191,7 @@ func ttlCell(v lockView, _ int) widget.Cell {
 	case !ok:
 		return widget.Cell{Style: t.bad, Text: "never"}
 	default:
-		return widget.Cell{Style: v.urgency(t.text), Text: left(rest)}
+		return widget.Cell{Style: v.urgency(t.text), Text: humanize.Left(rest)}
 	}
 }
 
@@ -234,7 +235,7 @@ func fenceCell(v lockView, _ int) widget.Cell {
 }
 
 func renewedCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.text, Text: count(v.Renewals) + v.state.glyphs.Times}
+	return widget.Cell{Style: v.state.theme.text, Text: humanize.Count(v.Renewals) + v.state.glyphs.Times}
 }
 
 func dbCell(v lockView, _ int) widget.Cell {
@@ -243,7 +244,7 @@ func dbCell(v lockView, _ int) widget.Cell {
 
 func nodeCell(v lockView, _ int) widget.Cell {
 	if n := len(v.Votes); n > 0 {
-		return widget.Cell{Style: v.state.theme.dim, Text: several(n, "node")}
+		return widget.Cell{Style: v.state.theme.dim, Text: humanize.Plural(n, "node")}
 	}
 	return widget.Cell{Style: v.state.theme.dim, Text: v.state.place(v.Node)}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -75,7 +76,7 @@ func (v lockView) holders(w, most, lines int) []string {
 	for i := range v.Holders[:min(len(v.Holders), most)] {
 		text := v.holder(&v.Holders[i])
 		if more := len(v.Holders) - most; more > 0 && i == most-1 {
-			text += fmt.Sprintf("  and %s more", count(more))
+			text += fmt.Sprintf("  and %s more", humanize.Count(more))
 		}
 		all = append(all, s.items(w, "holder", s.theme.strong, text, lines)...)
 	}
@@ -91,9 +92,9 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	}
 	held := ""
 	if !h.Since.IsZero() {
-		held = fmt.Sprintf("held %s, since %s", span(v.now.Sub(h.Since)), h.Since.Local().Format("15:04:05"))
+		held = fmt.Sprintf("held %s, since %s", humanize.Duration(v.now.Sub(h.Since)), h.Since.Local().Format("15:04:05"))
 	} else if least := v.heldAtLeast(); least > 0 && h.ID == v.state.leases[v.ID()].holder {
-		held = "held for at least " + span(least)
+		held = "held for at least " + humanize.Duration(least)
 	}
 	token := ""
 	if h.Label != "" && h.Label != h.ID {
@@ -107,9 +108,9 @@ func (v lockView) until(expires time.Time) string {
 	if expires.IsZero() {
 		return "never expires"
 	}
-	text := left(expires.Sub(v.now)) + " left"
+	text := humanize.Left(expires.Sub(v.now)) + " left"
 	if whole := v.state.leases[v.ID()].length; whole > 0 && expires.Equal(v.Expires) {
-		text += " of " + span(whole.Round(100*time.Millisecond))
+		text += " of " + humanize.Duration(whole.Round(100*time.Millisecond))
 	}
 	return text
 }
@@ -120,13 +121,13 @@ func (v lockView) waiters() string {
 	n := v.Crowd()
 	switch {
 	case n == 0 && v.blocked() > 0:
-		return "not recorded by this lock type; " + several(v.blocked(), "client") + " of the server wait in BLPOP or the like"
+		return "not recorded by this lock type; " + humanize.Plural(v.blocked(), "client") + " of the server wait in BLPOP or the like"
 	case n == 0 && v.blind():
 		return "not recorded by this lock type"
 	case n == 0:
 		return "none"
 	case len(v.Waiters) == 0:
-		return count(n) + " whose names it does not show"
+		return humanize.Count(n) + " whose names it does not show"
 	}
 	var names []string
 	shown := min(len(v.Waiters), most)
@@ -134,13 +135,13 @@ func (v lockView) waiters() string {
 		waiter := &v.Waiters[i]
 		name := v.state.who(waiter.ID)
 		if !waiter.Since.IsZero() {
-			name += " (" + span(v.now.Sub(waiter.Since)) + ")"
+			name += " (" + humanize.Duration(v.now.Sub(waiter.Since)) + ")"
 		}
 		names = append(names, name)
 	}
 	text := strings.Join(names, ", ")
 	if n > shown {
-		text += fmt.Sprintf(" and %s more", count(n-shown))
+		text += fmt.Sprintf(" and %s more", humanize.Count(n-shown))
 	}
 	return text
 }
@@ -150,16 +151,16 @@ func (v lockView) story() string {
 	s := v.state
 	renewed := "no renewals since locktop started"
 	if v.Renewals > 0 {
-		renewed = fmt.Sprintf("renewed %s%s, last %s ago", count(v.Renewals), s.glyphs.Times, span(v.now.Sub(v.Renewed)))
+		renewed = fmt.Sprintf("renewed %s%s, last %s ago", humanize.Count(v.Renewals), s.glyphs.Times, humanize.Duration(v.now.Sub(v.Renewed)))
 	}
 	fence := ""
 	if v.Fence != 0 {
-		fence = "fence " + count(v.Fence)
+		fence = "fence " + humanize.Count(v.Fence)
 	}
 	at := fmt.Sprintf("database %d", v.DB)
 	switch {
 	case len(v.Votes) > 0:
-		at = fmt.Sprintf("%d of %s", votes(v.Lock), several(len(v.Votes), "node"))
+		at = fmt.Sprintf("%d of %s", votes(v.Lock), humanize.Plural(len(v.Votes), "node"))
 	case v.Node != "":
 		at = s.place(v.Node) + " " + at
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -237,7 +238,7 @@ func (p *locksPage) nothing(s *state) []string {
 	case !s.shown().snap.Complete:
 		return []string{"", "no locks so far; still looking"}
 	default:
-		keys := several(s.shown().snap.Cost.Keys, "key")
+		keys := humanize.Plural(s.shown().snap.Cost.Keys, "key")
 		return []string{"", "no locks among " + keys, "", "`locktop demo` shows a server that has some"}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/tui/widget"
 )
 
@@ -128,7 +129,7 @@ func (m *menu) explained(s *state, left int) []string {
 		}
 	}
 	if most := max(1, left-len(m.choices)-3); len(lines) > most {
-		more := several(len(lines)-most+1, "more line")
+		more := humanize.Plural(len(lines)-most+1, "more line")
 		lines = append(lines[:most-1], widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.dim, "and "+more).String())
 	}
 	return lines

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -75,7 +76,7 @@ func (v lockView) owners(w int) []string {
 // listed joins the first of some names.
 func listed(names []string) string {
 	if more := len(names) - namesListed; more > 0 {
-		return strings.Join(names[:namesListed], ", ") + " and " + count(more) + " more"
+		return strings.Join(names[:namesListed], ", ") + " and " + humanize.Count(more) + " more"
 	}
 	return strings.Join(names, ", ")
 }

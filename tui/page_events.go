@@ -3,6 +3,7 @@ package tui
 import (
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -63,7 +64,7 @@ func (p *eventsPage) subject(s *state) (keyspace.Lock, bool) {
 }
 
 func (p *eventsPage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return count(len(p.rows)) + " of " + count(len(s.past())) })
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.past())) })
 }
 
 // arrange works out the rows anew. While the first row is selected, it stays
@@ -95,16 +96,16 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 	for _, e := range s.past() {
 		counts[e.Kind]++
 	}
-	parts := []part{{style: s.theme.strong, text: several(len(s.past()), "event")}}
+	parts := []part{{style: s.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
 	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
 		glyph, st := s.ofEvent(k)
 		if counts[k] > 0 {
-			parts = append(parts, part{style: st, text: glyph + " " + count(counts[k]) + " " + string(k), rank: 2 + i})
+			parts = append(parts, part{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), rank: 2 + i})
 		}
 	}
 	filtered := ""
 	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + count(len(p.rows)) + " of " + count(len(s.past()))
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.past()))
 	}
 	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
 }

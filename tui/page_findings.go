@@ -5,6 +5,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -98,7 +99,7 @@ func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
 }
 
 func (p *findingsPage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return count(p.found) + " of " + count(len(s.shown().findings)) })
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(p.found) + " of " + humanize.Count(len(s.shown().findings)) })
 }
 
 func (p *findingsPage) arrange(s *state) {
@@ -179,7 +180,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	for _, f := range found {
 		counts[f.Severity]++
 	}
-	parts := []part{{style: s.theme.strong, text: several(len(found), "finding")}}
+	parts := []part{{style: s.theme.strong, text: humanize.Plural(len(found), "finding")}}
 	for v := keyspace.Critical; ; v-- {
 		if glyph, st := s.ofSeverity(v); counts[v] > 0 {
 			parts = append(parts, part{style: st, text: glyph + " " + severities(counts[v], v), rank: 2})
@@ -190,7 +191,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	}
 	filtered := ""
 	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + count(p.found) + " of " + count(len(found))
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(p.found) + " of " + humanize.Count(len(found))
 	}
 	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
 }
@@ -243,7 +244,7 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 		if p.opened[f.ID] {
 			sign = s.glyphs.Down
 		}
-		about = sign + " " + count(f.many) + " " + s.glyphs.Times + " " + f.ID
+		about = sign + " " + humanize.Count(f.many) + " " + s.glyphs.Times + " " + f.ID
 	}
 	l.Put(key, s.glyphs.Fit(about, keys)).Skip(key, 4)
 	if f.many > 0 {
@@ -285,7 +286,7 @@ func (p *findingsPage) nothing(s *state) string {
 // severities counts findings of a severity: 1 critical, 500 warnings.
 func severities(n int, v keyspace.Severity) string {
 	if v == keyspace.Warning {
-		return several(n, v.String())
+		return humanize.Plural(n, v.String())
 	}
-	return count(n) + " " + v.String()
+	return humanize.Count(n) + " " + v.String()
 }

@@ -6,6 +6,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/tui/widget"
 )
@@ -213,10 +214,10 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	}
 	spread(l, g, []part{
 		running,
-		{style: t.text, text: stopwatch(m.Elapsed), rank: 3},
-		{style: t.strong, text: several(s.scenario.Clients, "client")},
-		{style: t.strong, text: count(rate(m)) + "/s", rank: 2},
-		{style: t.text, text: "p99 " + span(m.Wait.P99), rank: 4},
+		{style: t.text, text: humanize.Clock(m.Elapsed), rank: 3},
+		{style: t.strong, text: humanize.Plural(s.scenario.Clients, "client")},
+		{style: t.strong, text: humanize.Count(rate(m)) + "/s", rank: 2},
+		{style: t.text, text: "p99 " + humanize.Duration(m.Wait.P99), rank: 4},
 		{style: t.key, text: scene, rank: 5},
 	}, []part{s.overlaps()})
 }
@@ -227,7 +228,7 @@ func (s *state) overlaps() part {
 	t, g, m := s.theme, s.glyphs, s.metrics
 	switch {
 	case m.Overlap.Count > 0:
-		return part{style: t.alarm, text: " " + g.Alert + " " + several(m.Overlap.Count, "overlap") + " "}
+		return part{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(m.Overlap.Count, "overlap") + " "}
 	case m.WorkOverlap.Count > 0:
 		return part{style: t.warn, text: g.Alert + " no overlap of leases", rank: 1}
 	}

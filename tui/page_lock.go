@@ -7,6 +7,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -162,7 +163,7 @@ func (v lockView) timeLeft(w int) string {
 	case !ok:
 		return l.Put(s.theme.bad, "never expires").String()
 	}
-	l.Put(v.urgency(s.theme.text), s.glyphs.Fit(left(rest), 9))
+	l.Put(v.urgency(s.theme.text), s.glyphs.Fit(humanize.Left(rest), 9))
 	const wide = 40
 	l.Put(v.urgency(s.theme.calm), s.glyphs.Fit(s.glyphs.Bar(v.remaining(), min(wide, l.Rest()-1)), min(wide, l.Rest()-1)))
 	return l.String()
@@ -182,14 +183,14 @@ func (v lockView) queue(w int) []string {
 		waiter := &v.Waiters[i]
 		since := ""
 		if !waiter.Since.IsZero() {
-			since = "for " + span(v.now.Sub(waiter.Since))
+			since = "for " + humanize.Duration(v.now.Sub(waiter.Since))
 		}
 		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.who(waiter.ID), string(waiter.Mode), since))
 		lines = append(lines, s.item(w, label, s.theme.warn, text))
 		label = ""
 	}
 	if n > waitersListed {
-		lines = append(lines, s.item(w, "", s.theme.dim, fmt.Sprintf("and %s more", count(n-waitersListed))))
+		lines = append(lines, s.item(w, "", s.theme.dim, fmt.Sprintf("and %s more", humanize.Count(n-waitersListed))))
 	}
 	return lines
 }
@@ -200,7 +201,7 @@ func (p *lockPage) wrong(s *state, w int) []string {
 	if len(found) == 0 {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, "findings", several(len(found), "finding"))}
+	lines := []string{s.ruleOf(w, "findings", humanize.Plural(len(found), "finding"))}
 	for _, f := range found {
 		glyph, style := s.ofSeverity(f.Severity)
 		for i, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Text), w-margin-13, 3) {
@@ -251,7 +252,7 @@ func (s *state) whoIsWho(w int, id keyspace.ID, v window) []string {
 		if len(name) > 20 {
 			name = s.glyphs.Fit(name, 20)
 		}
-		text := fmt.Sprintf(" %s %s", name, span(h.until(v.to).Sub(h.from)))
+		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.from)))
 		if l.Rest() < widget.Width(text)+4 {
 			l.Put(s.theme.dim, s.glyphs.Ellipsis)
 			break
@@ -307,13 +308,13 @@ const eventOwner = 22
 func (s *state) details(e *keyspace.Event) string {
 	held, depth, ttl := "", "", ""
 	if e.Held > 0 {
-		held = "held for " + span(e.Held)
+		held = "held for " + humanize.Duration(e.Held)
 	}
 	if e.Holder.Count > 1 {
 		depth = fmt.Sprintf("%s%d", s.glyphs.Times, e.Holder.Count)
 	}
 	if rest, ok := e.Lock.TTL(e.At); ok && held == "" && rest > 0 {
-		ttl = left(rest.Round(100*time.Millisecond)) + " left"
+		ttl = humanize.Left(rest.Round(100*time.Millisecond)) + " left"
 	}
 	return s.sentence(string(e.Holder.Mode), depth, held, ttl)
 }

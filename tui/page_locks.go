@@ -7,6 +7,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -128,11 +129,11 @@ func (p *locksPage) tagged(s *state) []keyspace.Lock {
 // setPace changes how often the server is looked at.
 func (p *locksPage) setPace(s *state, every time.Duration) {
 	if every < beat || every > time.Minute {
-		s.refuse("a look every " + setting(s.link.every) + " it is: no further")
+		s.refuse("a look every " + humanize.Setting(s.link.every) + " it is: no further")
 		return
 	}
 	s.link.every = every
-	s.tell("a look every " + setting(every))
+	s.tell("a look every " + humanize.Setting(every))
 }
 
 // click selects a row, or sorts by a column.
@@ -197,7 +198,7 @@ func (p *locksPage) ask(s *state) {
 
 // found says how many locks the filter left.
 func (p *locksPage) found(s *state) string {
-	return count(len(p.rows)) + " of " + count(len(s.shown().locks))
+	return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.shown().locks))
 }
 
 // sortBy moves the order by steps columns; left of the first is damage.
@@ -321,8 +322,8 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		return
 	}
 	parts := []part{
-		{style: t.strong, text: several(len(pic.locks), "lock")},
-		{style: t.text, text: count(pic.waiting()) + " waiting", rank: 2},
+		{style: t.strong, text: humanize.Plural(len(pic.locks), "lock")},
+		{style: t.text, text: humanize.Count(pic.waiting()) + " waiting", rank: 2},
 	}
 	parts = append(parts, s.findings(pic)...)
 	filtered := ""
@@ -334,7 +335,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		{style: t.key, text: p.tagCount(), rank: 2},
 		{style: t.dim, text: "by " + p.order(), rank: 5},
 		{style: t.dim, text: scanned(pic.snap), rank: 6},
-		{style: t.dim, text: "cost " + span(pic.snap.Cost.Took), rank: 7},
+		{style: t.dim, text: "cost " + humanize.Duration(pic.snap.Cost.Took), rank: 7},
 	})
 }
 
@@ -342,7 +343,7 @@ func (p *locksPage) tagCount() string {
 	if len(p.tags) == 0 {
 		return ""
 	}
-	return count(len(p.tags)) + " tagged"
+	return humanize.Count(len(p.tags)) + " tagged"
 }
 
 // findings are the parts of a line that say what is wrong, the worst first.
@@ -361,7 +362,7 @@ func (s *state) findings(pic *picture) []part {
 	}
 	glyph, style := s.ofSeverity(worst[0].Severity)
 	return []part{
-		{style: style, text: glyph + " " + several(len(worst), "finding")},
+		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
 		{style: s.theme.text, text: text, rank: 3, flex: 30},
 	}
 }

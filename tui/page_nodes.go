@@ -8,6 +8,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
 	"locktop/tui/widget"
@@ -132,18 +133,18 @@ func (p *nodesPage) summary(s *state, l *widget.Line) {
 	}
 	health := part{style: t.good, text: g.Check + " all answer"}
 	if down > 0 {
-		health = part{style: t.bad, text: g.Cross + " " + count(down) + " down"}
+		health = part{style: t.bad, text: g.Cross + " " + humanize.Count(down) + " down"}
 	}
 	follow := ""
 	if snap.Follow.Mode != "" {
 		follow = "followed by " + string(snap.Follow.Mode)
 	}
 	spread(l, g, []part{
-		{style: t.strong, text: several(len(p.rows), "node")},
+		{style: t.strong, text: humanize.Plural(len(p.rows), "node")},
 		health,
 		{style: t.text, text: widget.Plain(snap.Server.Mode), rank: 1},
 		{style: t.dim, text: follow, rank: 3},
-		{style: t.dim, text: several(snap.Cost.Keys, "key"), rank: 2},
+		{style: t.dim, text: humanize.Plural(snap.Cost.Keys, "key"), rank: 2},
 	}, nil)
 }
 
@@ -191,7 +192,7 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 	none := widget.Cell{Style: t.dim, Text: g.None}
 	switch {
 	case column == 0 && number > 0:
-		return widget.Cell{Style: t.strong, Text: count(number) + "  " + s.place(n.Addr)}
+		return widget.Cell{Style: t.strong, Text: humanize.Count(number) + "  " + s.place(n.Addr)}
 	case column == 0:
 		return widget.Cell{Style: t.strong, Text: s.place(n.Addr)}
 	case column == 1 && n.Up:
@@ -205,11 +206,11 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 	case column == 3 && n.Version != "":
 		return widget.Cell{Style: t.dim, Text: widget.Plain(n.Software())}
 	case column == 4 && n.Ping > 0:
-		return widget.Cell{Style: t.text, Text: span(n.Ping)}
+		return widget.Cell{Style: t.text, Text: humanize.Duration(n.Ping)}
 	case column == 5:
-		return widget.Cell{Style: t.text, Text: count(n.Keys)}
+		return widget.Cell{Style: t.text, Text: humanize.Count(n.Keys)}
 	case column == 6:
-		return widget.Cell{Style: t.text, Text: count(n.Locks)}
+		return widget.Cell{Style: t.text, Text: humanize.Count(n.Locks)}
 	case column == 7:
 		return widget.Cell{Style: t.calm, Text: g.Bar(float64(n.Locks)/float64(max(1, all)), w)}
 	default:
@@ -294,7 +295,7 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 	}
 	head := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 2)
 	for i := range servers {
-		head.Put(s.theme.head, s.glyphs.Fit(count(i+1), voteWidth))
+		head.Put(s.theme.head, s.glyphs.Fit(humanize.Count(i+1), voteWidth))
 	}
 	lines = append(lines, head.Put(s.theme.head, "  VOTES   VALID FOR").String())
 	if len(locks) == 0 {
@@ -320,9 +321,9 @@ func (s *state) election(w, names int, l *keyspace.Lock) string {
 	if l.State(s.clock()) == keyspace.Partial || most == 0 {
 		st, sign = t.warn, g.Half
 	}
-	line.Skip(widget.Style{}, 2).Put(st, g.Fit(count(most)+"/"+count(len(l.Votes))+" "+sign, 8))
+	line.Skip(widget.Style{}, 2).Put(st, g.Fit(humanize.Count(most)+"/"+humanize.Count(len(l.Votes))+" "+sign, 8))
 	if rest, ok := v.TTL(v.now); ok && len(l.Holders) > 0 {
-		line.Put(v.urgency(t.text), g.FitRight(left(rest), 7)).Skip(widget.Style{}, 1)
+		line.Put(v.urgency(t.text), g.FitRight(humanize.Left(rest), 7)).Skip(widget.Style{}, 1)
 		line.Put(v.urgency(t.calm), g.Bar(v.remaining(), max(0, min(16, line.Rest()-1))))
 	}
 	return line.String()

@@ -8,6 +8,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -96,7 +97,7 @@ func (p *timelinePage) span() time.Duration { return zooms()[p.zoom] }
 func (p *timelinePage) zoomTo(s *state, zoom int) {
 	p.zoom = max(0, min(zoom, len(zooms())-1))
 	if zoom != p.zoom {
-		s.refuse("already at the limit: " + span(p.span()))
+		s.refuse("already at the limit: " + humanize.Duration(p.span()))
 	}
 }
 
@@ -145,7 +146,7 @@ func (p *timelinePage) jump(s *state, direction int) {
 		p.cursor.reveal(len(p.lanes), p.height(s))
 	}
 	p.jumped, p.jumpedBack = best.from, p.back
-	s.tell("two clients held it at the same time for " + span(best.to.Sub(best.from)))
+	s.tell("two clients held it at the same time for " + humanize.Duration(best.to.Sub(best.from)))
 }
 
 // arrange lists the lanes in which something happens: those of the load, then
@@ -181,7 +182,7 @@ func (p *timelinePage) arrange(s *state) {
 
 // ask opens the filter for typing.
 func (p *timelinePage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return count(len(p.lanes)) + " of " + count(p.all) })
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(len(p.lanes)) + " of " + humanize.Count(p.all) })
 }
 
 // byNumber compares names as people count: load:2 is before load:10.
@@ -240,14 +241,14 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	}
 	edge := "ending now"
 	if p.back > 0 {
-		edge = "ending " + span(p.back) + " ago"
+		edge = "ending " + humanize.Duration(p.back) + " ago"
 	}
-	lanes := several(p.all, "lane")
+	lanes := humanize.Plural(p.all, "lane")
 	if p.filter.active() {
-		lanes = count(len(p.lanes)) + " of " + lanes + " /" + widget.Plain(p.filter.text)
+		lanes = humanize.Count(len(p.lanes)) + " of " + lanes + " /" + widget.Plain(p.filter.text)
 	}
 	spread(l, g, []part{
-		{style: t.strong, text: span(p.span())},
+		{style: t.strong, text: humanize.Duration(p.span())},
 		{style: t.text, text: edge},
 		{style: t.text, text: lanes, rank: 2},
 		{style: t.dim, text: p.source(s), rank: 4},

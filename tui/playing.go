@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -82,7 +83,7 @@ func (p *Playing) position(s *state) string {
 	if p.Paused {
 		sign = s.glyphs.Paused
 	}
-	text := fmt.Sprintf(" %s %s / %s ", sign, stopwatch(p.At.Sub(p.First)), stopwatch(p.Last.Sub(p.First)))
+	text := fmt.Sprintf(" %s %s / %s ", sign, humanize.Clock(p.At.Sub(p.First)), humanize.Clock(p.Last.Sub(p.First)))
 	if p.Speed != 1 {
 		text += fmt.Sprintf("%g%s ", p.Speed, s.glyphs.Times)
 	}

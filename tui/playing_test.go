@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/recording"
 )
@@ -55,7 +56,7 @@ func recorded(t *testing.T) *recording.Reader {
 func busyDay(d *driver, v *server) {
 	for i := range 10 {
 		v.set(func(v *server) {
-			v.locks = append(office().locks[:8-i%3:8-i%3], mutex("lock:turn", "worker-"+count(i), time.Duration(4*i)*time.Second))
+			v.locks = append(office().locks[:8-i%3:8-i%3], mutex("lock:turn", "worker-"+humanize.Count(i), time.Duration(4*i)*time.Second))
 		})
 		d.wait(3 * time.Second)
 	}

@@ -3,6 +3,7 @@ package tui
 import (
 	"time"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -61,7 +62,7 @@ func (s *state) windTo(at time.Time) {
 		s.tell("this is now")
 		return
 	case at.Before(oldest):
-		s.tell("no older picture is kept: this one is " + span(newest.Sub(oldest)) + " old")
+		s.tell("no older picture is kept: this one is " + humanize.Duration(newest.Sub(oldest)) + " old")
 		at = oldest
 	}
 	if s.still == nil {

@@ -7,6 +7,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -81,7 +82,7 @@ func (s *state) storedKey(k *Stored, w int) []string {
 	e := &k.Entry
 	ttl := "no TTL"
 	if !e.Expires.IsZero() {
-		ttl = "TTL " + left(e.Expires.Sub(s.clock()))
+		ttl = "TTL " + humanize.Left(e.Expires.Sub(s.clock()))
 	}
 	lines := s.broken(w, margin, s.theme.strong, s.sentence(widget.Plain(e.Key), widget.Plain(e.Type), ttl, s.place(k.Node)))
 	if e.Type == "string" {
@@ -115,7 +116,7 @@ func (s *state) beyond(w int, more int64, what string) []string {
 	if more <= 0 {
 		return nil
 	}
-	return []string{widget.NewLine(w).Skip(widget.Style{}, margin+2).Put(s.theme.dim, "and "+several(more, "more "+what)).String()}
+	return []string{widget.NewLine(w).Skip(widget.Style{}, margin+2).Put(s.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
 }
 
 // broken draws a text that must be readable to its end: in as many lines as it

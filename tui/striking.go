@@ -6,6 +6,7 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 
+	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/tui/widget"
 )
@@ -42,7 +43,7 @@ type mishap struct {
 func faults(s loadgen.Scenario) []mishap {
 	long := 3 * s.Lock.TTL
 	brief := max(2*time.Second, s.Lock.TTL)
-	past := "for " + setting(long) + ", three leases"
+	past := "for " + humanize.Setting(long) + ", three leases"
 	nodes := ""
 	if s.Lock.Kind != loadgen.Redlock {
 		nodes = "only a redlock has servers to spare"
