@@ -32,20 +32,20 @@ type base struct {
 }
 
 // newBase checks the options; what cannot work is told when it is used.
-func (c *Client) newBase(key string, o Options, form protocol) base {
+func (c *Client) newBase(key string, o Options, p protocol) base {
 	o, err := o.withDefaults()
 	if err == nil && o.Fence {
 		err = c.checkCompanions(key)
 	}
-	if _, ok := form.(movable); err == nil && o.Replicas > 0 && !ok {
+	if _, ok := p.(movable); err == nil && o.Replicas > 0 && !ok {
 		err = fmt.Errorf("%w: this kind of lock does not wait for replicas", ErrArgument)
 	}
-	return base{client: c, key: key, opts: o, protocol: form, argErr: err}
+	return base{client: c, key: key, opts: o, protocol: p, argErr: err}
 }
 
 // checkCompanions refuses a key beside which a cluster has no place for others.
-func (t *core) checkCompanions(key string) error {
-	if t.transport.clustered() && !canHaveCompanions(key) {
+func (c *core) checkCompanions(key string) error {
+	if c.transport.clustered() && !canHaveCompanions(key) {
 		return fmt.Errorf("%w: on a cluster the key %q, with a closing brace but no {tag}, cannot have others in its slot, as this lock needs", ErrArgument, key)
 	}
 	return nil
@@ -54,15 +54,15 @@ func (t *core) checkCompanions(key string) error {
 // Holder returns who holds the lock and for how long yet, nil if nobody does. It takes
 // nothing, and reads the server's word of a moment ago: use it for messages, not for
 // decisions.
-func (t *base) Holder(ctx context.Context) (*HeldError, error) {
-	if err := t.check(ctx); err != nil {
+func (b *base) Holder(ctx context.Context) (*HeldError, error) {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
-	reply, err := t.protocol.(peeker).peek(ctx).wait(ctx)
+	reply, err := b.protocol.(peeker).peek(ctx).wait(ctx)
 	if err != nil {
-		return nil, describe("look at", t.key, err)
+		return nil, describe("look at", b.key, err)
 	}
-	held, _, err := parseAcquire(t.key, reply)
+	held, _, err := parseAcquire(b.key, reply)
 	if err != nil || held == nil || held.Token == "" {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ type request struct {
 }
 
 // tryLock is TryLock for all kinds.
-func (t *base) tryLock(ctx context.Context, r *request) (*Lease, error) {
-	if err := t.check(ctx); err != nil {
+func (b *base) tryLock(ctx context.Context, r *request) (*Lease, error) {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	r.began = time.Now()
@@ -97,31 +97,31 @@ func (t *base) tryLock(ctx context.Context, r *request) (*Lease, error) {
 }
 
 // lock is Lock for all kinds whose waiters poll or listen.
-func (t *base) lock(ctx context.Context, r *request) (*Lease, error) {
-	if err := t.check(ctx); err != nil {
+func (b *base) lock(ctx context.Context, r *request) (*Lease, error) {
+	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
 	r.began = time.Now()
-	over := t.countWait(ctx, r)
-	return over(t.acquireWaiting(ctx, r))
+	end := b.countWait(ctx, r)
+	return end(b.acquireWaiting(ctx, r))
 }
 
-func (t *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
-	if t.opts.Wait.Poll > 0 {
-		return t.poll(ctx, r)
+func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
+	if b.opts.Wait.Poll > 0 {
+		return b.poll(ctx, r)
 	}
-	spot := queueKey{t.key, t.protocol.channel()}
-	if r.shared && !t.client.localQueues.busy(spot) {
+	key := queueKey{b.key, b.protocol.channel()}
+	if r.shared && !b.client.localQueues.busy(key) {
 		if lease, err := r.try(ctx, r); !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
 	}
-	turn, err := t.client.localQueues.acquire(ctx, t.client, spot)
+	local, err := b.client.localQueues.acquire(ctx, b.client, key)
 	if err != nil {
-		return nil, fmt.Errorf("lock: wait for %q: %w", t.key, err)
+		return nil, fmt.Errorf("lock: wait for %q: %w", b.key, err)
 	}
-	defer t.client.localQueues.release(turn)
-	return t.waitAndAcquire(ctx, r, turn)
+	defer b.client.localQueues.release(local)
+	return b.waitAndAcquire(ctx, r, local)
 }
 
 // withHolder adds the holder that was seen last to the error of a wait that ended with
@@ -134,82 +134,82 @@ func (r *request) withHolder(ctx context.Context, err error) error {
 }
 
 // check refuses what must not reach the server.
-func (t *base) check(ctx context.Context) error {
+func (b *base) check(ctx context.Context) error {
 	switch {
-	case t.argErr != nil:
-		return fmt.Errorf("lock %q: %w", t.key, t.argErr)
-	case t.client.isClosed():
-		return fmt.Errorf("lock %q: %w", t.key, ErrClosed)
+	case b.argErr != nil:
+		return fmt.Errorf("lock %q: %w", b.key, b.argErr)
+	case b.client.isClosed():
+		return fmt.Errorf("lock %q: %w", b.key, ErrClosed)
 	case ctx.Err() != nil:
-		return fmt.Errorf("lock %q: %w", t.key, ctx.Err())
+		return fmt.Errorf("lock %q: %w", b.key, ctx.Err())
 	}
 	return nil
 }
 
 // acquire asks the server once.
-func (t *base) acquire(ctx context.Context, r *request) (*hold, error) {
-	return t.acquireBy(ctx, r, func(token string) future { return t.protocol.acquire(ctx, token, t.opts.TTL, 1) })
+func (b *base) acquire(ctx context.Context, r *request) (*hold, error) {
+	return b.acquireBy(ctx, r, func(token string) future { return b.protocol.acquire(ctx, token, b.opts.TTL, 1) })
 }
 
 // acquireBy asks the server once by what send sends, with a token of its own. If
 // no reply comes, the attempt is undone in the background: nobody would ever
 // release it.
-func (t *base) acquireBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
-	token, err := newToken(t.client.owner)
+func (b *base) acquireBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
+	token, err := newToken(b.client.owner)
 	if err != nil {
 		return nil, err
 	}
 	r.attempts++
 	sent := time.Now()
-	r.current = attempt{base: t, token: token, until: sent.Add(t.opts.TTL)}
-	if !t.client.tasks.beginAttempt(&r.current) {
-		return nil, describe("acquire", t.key, ErrClosed)
+	r.current = attempt{base: b, token: token, until: sent.Add(b.opts.TTL)}
+	if !b.client.tasks.beginAttempt(&r.current) {
+		return nil, describe("acquire", b.key, ErrClosed)
 	}
-	defer t.client.tasks.endAttempt(&r.current)
+	defer b.client.tasks.endAttempt(&r.current)
 	var held *HeldError
 	var fence int64
 	request := send(token)
 	reply, err := request.wait(ctx)
 	if err == nil {
-		held, fence, err = parseAcquire(t.key, reply)
+		held, fence, err = parseAcquire(b.key, reply)
 		sent = sinceWritten(request, sent)
 	}
 	if outcomeUnknown(err) {
-		t.client.undo(t.protocol, token, sent.Add(t.opts.TTL), request)
+		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), request)
 	}
 	if err != nil {
-		return nil, t.emitFailure(token, describe("acquire", t.key, err))
+		return nil, b.emitFailure(token, describe("acquire", b.key, err))
 	}
 	if held != nil {
 		r.held = held
 		if r.attempts == 1 {
-			t.client.emit(Event{Kind: Contended, At: time.Now(), Key: t.key, Owner: t.client.owner})
+			b.client.emit(Event{Kind: Contended, At: time.Now(), Key: b.key, Owner: b.client.owner})
 		}
 		return nil, held
 	}
-	if sent, err = t.replicate(ctx, token, sent); err != nil {
+	if sent, err = b.replicate(ctx, token, sent); err != nil {
 		return nil, err
 	}
-	return t.startHold(r, token, fence, sent)
+	return b.startHold(r, token, fence, sent)
 }
 
 // emitFailure reports an attempt that ended in an error, which it returns.
-func (t *base) emitFailure(token string, err error) error {
-	t.client.emit(Event{Kind: Failed, At: time.Now(), Key: t.key, Owner: t.client.owner, Token: token, Err: err})
+func (b *base) emitFailure(token string, err error) error {
+	b.client.emit(Event{Kind: Failed, At: time.Now(), Key: b.key, Owner: b.client.owner, Token: token, Err: err})
 	return err
 }
 
 // countWait counts a call of Lock that is under way. What it returns is called with its
 // outcome, which it passes on.
-func (t *base) countWait(ctx context.Context, r *request) (over func(*Lease, error) (*Lease, error)) {
-	t.client.waits.Add(1)
+func (b *base) countWait(ctx context.Context, r *request) (end func(*Lease, error) (*Lease, error)) {
+	b.client.waits.Add(1)
 	return func(lease *Lease, err error) (*Lease, error) {
-		t.client.waits.Add(-1)
+		b.client.waits.Add(-1)
 		err = r.withHolder(ctx, err)
-		if err != nil && t.client.tasks.begin() {
-			defer t.client.tasks.done()
+		if err != nil && b.client.tasks.begin() {
+			defer b.client.tasks.done()
 			now := time.Now()
-			t.client.emit(Event{Kind: GaveUp, At: now, Key: t.key, Owner: t.client.owner, Attempts: r.attempts, Waited: now.Sub(r.began), Err: err})
+			b.client.emit(Event{Kind: GaveUp, At: now, Key: b.key, Owner: b.client.owner, Attempts: r.attempts, Waited: now.Sub(r.began), Err: err})
 		}
 		return lease, err
 	}
@@ -226,36 +226,36 @@ func sinceWritten(request future, sent time.Time) time.Time {
 
 // startHold takes possession of a lock that was granted to a request sent then. A
 // grant that took too long to arrive is worth nothing any more.
-func (t *base) startHold(r *request, token string, fence int64, sent time.Time) (*hold, error) {
-	h := newHold(t, token, fence, sent)
+func (b *base) startHold(r *request, token string, fence int64, sent time.Time) (*hold, error) {
+	h := newHold(b, token, fence, sent)
 	if h.pastDeadline(h.began) {
-		t.client.undo(t.protocol, token, sent.Add(t.opts.TTL), nil)
-		return nil, fmt.Errorf("lock: acquire %q: the answer came after %v, too late for a TTL of %v: %w", t.key, h.began.Sub(sent), t.opts.TTL, ErrLost)
+		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
+		return nil, fmt.Errorf("lock: acquire %q: the answer came after %v, too late for a TTL of %v: %w", b.key, h.began.Sub(sent), b.opts.TTL, ErrLost)
 	}
-	t.client.renewer.add(h)
-	if t.client.isClosed() { // meanwhile: Close may have missed this one
+	b.client.renewer.add(h)
+	if b.client.isClosed() { // meanwhile: Close may have missed this one
 		h.finish(ErrClosed)
-		t.client.undo(t.protocol, token, sent.Add(t.opts.TTL), nil)
-		return nil, describe("acquire", t.key, ErrClosed)
+		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
+		return nil, describe("acquire", b.key, ErrClosed)
 	}
-	t.client.emit(Event{Kind: Acquired, At: h.began, Key: t.key, Owner: t.client.owner, Token: token,
+	b.client.emit(Event{Kind: Acquired, At: h.began, Key: b.key, Owner: b.client.owner, Token: token,
 		Attempts: r.attempts, Waited: h.began.Sub(r.began)})
 	return h, nil
 }
 
 // poll tries again and again, as Wait says.
-func (t *base) poll(ctx context.Context, r *request) (*Lease, error) {
+func (b *base) poll(ctx context.Context, r *request) (*Lease, error) {
 	for {
 		lease, err := r.try(ctx, r)
 		if !errors.Is(err, ErrHeld) && !(r.held != nil && transient(err)) {
 			return lease, err
 		}
-		if t.opts.Wait.MaxTries > 0 && r.attempts >= t.opts.Wait.MaxTries {
+		if b.opts.Wait.MaxTries > 0 && r.attempts >= b.opts.Wait.MaxTries {
 			return nil, err
 		}
-		t.client.sleep(ctx, t.opts.Wait.pause())
-		if end := stopCause(ctx, t.client); end != nil {
-			return nil, fmt.Errorf("lock: wait for %q: %w: %w", t.key, err, end)
+		b.client.sleep(ctx, b.opts.Wait.pause())
+		if cause := stopCause(ctx, b.client); cause != nil {
+			return nil, fmt.Errorf("lock: wait for %q: %w: %w", b.key, err, cause)
 		}
 	}
 }
@@ -276,27 +276,27 @@ const (
 // still sat in the server's buffers. A cluster's client takes an acquire to another
 // node that the first one names, and undos overtake it on the way: only those count
 // that are sent when the acquire, if it is given, is over.
-func (t *core) undo(f protocol, token string, until time.Time, acquire future) {
-	if own, ok := f.(undoer); ok {
+func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
+	if own, ok := p.(undoer); ok {
 		own.undo()
 		return
 	}
-	first := f.release(t.alive, token, 0)
-	t.tasks.spawn(func() {
-		ctx, cancel := context.WithDeadline(t.alive, until)
+	first := p.release(c.alive, token, 0)
+	c.tasks.spawn(func() {
+		ctx, cancel := context.WithDeadline(c.alive, until)
 		defer cancel()
-		p := first
-		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && t.transport.clustered() {
+		release := first
+		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && c.transport.clustered() {
 			a.waitLast(ctx)
-			p = f.release(t.alive, token, 0)
+			release = p.release(c.alive, token, 0)
 		}
 		pause := undoPause
-		for answers := 0; ; p = f.release(t.alive, token, 0) {
-			if _, err := p.wait(ctx); err == nil || !transient(err) {
+		for answers := 0; ; release = p.release(c.alive, token, 0) {
+			if _, err := release.wait(ctx); err == nil || !transient(err) {
 				answers++
 			}
 			if answers == 2 || !sleep(ctx, randomBetween(pause/2, pause)) {
-				t.emit(Event{Kind: Undone, At: time.Now(), Key: f.lockKey(), Token: token, Err: ctx.Err()})
+				c.emit(Event{Kind: Undone, At: time.Now(), Key: p.lockKey(), Token: token, Err: ctx.Err()})
 				return
 			}
 			pause = min(2*pause, maxUndoPause)

@@ -34,44 +34,44 @@ type trackedConn struct {
 }
 
 // wrap makes the links take the place of a dialer.
-func (l *connTracker) wrap(dialer *func(ctx context.Context, network, addr string) (net.Conn, error)) {
-	l.dial, l.open = *dialer, make(map[*trackedConn]struct{})
-	*dialer = l.connect
+func (t *connTracker) wrap(dialer *func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	t.dial, t.open = *dialer, make(map[*trackedConn]struct{})
+	*dialer = t.connect
 }
 
-func (l *connTracker) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	to, err := l.dial(ctx, network, addr)
+func (t *connTracker) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialed, err := t.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &trackedConn{Conn: to, tracker: l, since: time.Now()}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		_ = to.Close()
+	conn := &trackedConn{Conn: dialed, tracker: t, since: time.Now()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		_ = dialed.Close()
 		return nil, redis.ErrClosed
 	}
-	l.open[c] = struct{}{}
-	return c, nil
+	t.open[conn] = struct{}{}
+	return conn, nil
 }
 
 // close ends all connections, and lets no new one be: whoever closes the wire has
 // waited long enough for a server that does not answer.
-func (l *connTracker) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	for c := range l.open {
+func (t *connTracker) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for c := range t.open {
 		_ = c.Conn.Close()
 	}
 }
 
 // redial closes the connections that are not new. Commands on their way over
 // them fail, and what comes next is sent over new ones.
-func (l *connTracker) redial() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.open {
+func (t *connTracker) redial() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.open {
 		if time.Since(c.since) >= staleAge {
 			_ = c.Conn.Close() // its reader finds out, and closes c
 		}

@@ -13,14 +13,14 @@ import (
 const maxHops = 3
 
 // execOnMaster sends commands to the node that has key: see [wire].
-func execOnMaster(ctx context.Context, client redis.UniversalClient, key string, patience time.Duration, cmds []redis.Cmder) error {
+func execOnMaster(ctx context.Context, client redis.UniversalClient, key string, timeout time.Duration, cmds []redis.Cmder) error {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
-		return execPipeline(ctx, client.(*redis.Client).WithTimeout(patience), false, cmds)
+		return execPipeline(ctx, client.(*redis.Client).WithTimeout(timeout), false, cmds)
 	}
 	node, err := cluster.MasterForKey(ctx, key)
 	for hop, asking := 0, false; err == nil; hop++ {
-		err = execPipeline(ctx, node.WithTimeout(patience), asking, cmds)
+		err = execPipeline(ctx, node.WithTimeout(timeout), asking, cmds)
 		var addr string
 		if addr, asking = redirected(err); addr == "" || hop == maxHops {
 			break

@@ -37,14 +37,14 @@ func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryReque
 			return nil, err
 		}
 		if h.inFlight == nil {
-			q := h.noteExpiry(now, ttl)
+			req := h.noteExpiry(now, ttl)
 			h.mu.Unlock()
-			return q, nil
+			return req, nil
 		}
-		over := h.inFlight.next
+		next := h.inFlight.next
 		h.mu.Unlock()
 		select {
-		case <-over:
+		case <-next:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -55,13 +55,13 @@ func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryReque
 // the hold is over, nil if it is not; whole = false means that the deadline stays
 // nearer than the request makes it, because it is not known what became of an earlier
 // one.
-func (h *hold) endExpiry(q *expiryRequest, reply any, err error) (whole bool, _ error) {
+func (h *hold) endExpiry(req *expiryRequest, reply any, err error) (full bool, _ error) {
 	h.mu.Lock()
-	h.allowNext(q)
+	h.allowNext(req)
 	if errors.Is(err, ErrNoQuorum) || outcomeUnknown(err) {
-		q.unanswered = true
+		req.unanswered = true
 	} else {
-		h.unsettled = slices.DeleteFunc(h.unsettled, func(other *expiryRequest) bool { return other == q })
+		h.unsettled = slices.DeleteFunc(h.unsettled, func(other *expiryRequest) bool { return other == req })
 	}
 	if err != nil {
 		h.mu.Unlock()
@@ -77,11 +77,11 @@ func (h *hold) endExpiry(q *expiryRequest, reply any, err error) (whole bool, _ 
 		// The server revived what is already over here: take it back, unless the
 		// release is on its way, which would find nothing and take that for a loss.
 		if h.cause != ErrReleased && h.cause != ErrClosed {
-			h.base.client.undo(h.base.protocol, h.token, now.Add(q.ttl), nil)
+			h.base.client.undo(h.base.protocol, h.token, now.Add(req.ttl), nil)
 		}
 		return false, err
 	}
-	return h.applyGrant(q), nil
+	return h.applyGrant(req), nil
 }
 
 // What follows needs h.mu.
@@ -91,24 +91,24 @@ func (h *hold) noteExpiry(now time.Time, ttl time.Duration) *expiryRequest {
 	if ttl == 0 {
 		ttl = max(h.base.opts.TTL, min(ttlWithUsable(h.deadline().Sub(now)), maxTTL))
 	}
-	q := &expiryRequest{sent: now, ttl: ttl, next: make(chan struct{})}
-	h.inFlight, h.unsettled = q, append(h.unsettled, q)
+	req := &expiryRequest{sent: now, ttl: ttl, next: make(chan struct{})}
+	h.inFlight, h.unsettled = req, append(h.unsettled, req)
 	if now.Add(usableTTL(ttl)).Before(h.deadline()) {
 		h.sent, h.ttl = now, ttl
 		h.renewAt = h.nextRenewal()
 	}
 	h.base.client.renewer.update(h)
-	return q
+	return req
 }
 
 // allowNext lets the next request be sent.
-func (h *hold) allowNext(q *expiryRequest) {
-	if q.nextAllowed {
+func (h *hold) allowNext(req *expiryRequest) {
+	if req.nextAllowed {
 		return
 	}
-	q.nextAllowed = true
-	close(q.next)
-	if h.inFlight == q {
+	req.nextAllowed = true
+	close(req.next)
+	if h.inFlight == req {
 		h.inFlight = nil
 		h.base.client.renewer.update(h)
 	}
@@ -117,22 +117,22 @@ func (h *hold) allowNext(q *expiryRequest) {
 // applyGrant counts the deadline from a request that the server has answered, unless
 // from a later one already. Others that are open may be carried out, or have been,
 // after it: then what they ask for counts. It reports whether none of them did.
-func (h *hold) applyGrant(q *expiryRequest) (whole bool) {
+func (h *hold) applyGrant(req *expiryRequest) (full bool) {
 	h.unsettled = slices.DeleteFunc(h.unsettled, func(other *expiryRequest) bool {
-		if other.unanswered && other.sent.Before(q.sent) {
+		if other.unanswered && other.sent.Before(req.sent) {
 			other.overtakenBy++
 		}
 		return other.overtakenBy >= settledAfter
 	})
-	if q.sent.Before(h.sent) {
+	if req.sent.Before(h.sent) {
 		return true
 	}
-	ttl := q.ttl
+	ttl := req.ttl
 	for _, other := range h.unsettled {
 		ttl = min(ttl, other.ttl)
 	}
-	h.sent, h.ttl = q.sent, ttl
+	h.sent, h.ttl = req.sent, ttl
 	h.renewAt = h.nextRenewal()
 	h.base.client.renewer.update(h)
-	return ttl == q.ttl
+	return ttl == req.ttl
 }

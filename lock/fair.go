@@ -61,9 +61,9 @@ var _ Locker = (*Fair)(nil)
 // are reported as [ErrArgument] by Lock and TryLock; [Options.Wait] is one of
 // them, since waiters of a fair lock are told.
 func (c *Client) Fair(key string, o Options) *Fair {
-	form := newFairProtocol(c.core, key, o.Fence)
-	f := &Fair{c.newBase(key, o, form)}
-	form.grant = grantTTL(f.opts)
+	p := newFairProtocol(c.core, key, o.Fence)
+	f := &Fair{c.newBase(key, o, p)}
+	p.grant = grantTTL(f.opts)
 	if f.argErr == nil && o.Wait != (Wait{}) {
 		f.argErr = fmt.Errorf("%w: a fair lock has its own way to wait", ErrArgument)
 	}
@@ -93,31 +93,31 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	r := &request{began: time.Now()}
-	over := f.countWait(ctx, r)
-	own := f.protocol.(*fairProtocol).processChannel
-	line := f.client.notifier.reuse(own)
-	if line == nil {
+	end := f.countWait(ctx, r)
+	channel := f.protocol.(*fairProtocol).processChannel
+	queue := f.client.notifier.reuse(channel)
+	if queue == nil {
 		lease, err := f.attempt(ctx, r)
 		if !errors.Is(err, ErrHeld) {
-			return over(lease, err)
+			return end(lease, err)
 		}
-		line = f.client.notifier.acquire(f.protocol.channel(), own)
+		queue = f.client.notifier.acquire(f.protocol.channel(), channel)
 	}
-	defer f.client.notifier.release(line)
-	return over(f.waitInQueue(ctx, r, line))
+	defer f.client.notifier.release(queue)
+	return end(f.waitInQueue(ctx, r, queue))
 }
 
 // waitInQueue stands in the server's queue, again with a new token whenever it is not
 // known what became of the old one.
-func (f *Fair) waitInQueue(ctx context.Context, r *request, line *waitQueue) (*Lease, error) {
+func (f *Fair) waitInQueue(ctx context.Context, r *request, queue *waitQueue) (*Lease, error) {
 	backoff := minBackoff
 	for waited := false; ; waited = true {
-		q, err := f.newWaiter(r, line)
+		w, err := f.newWaiter(r, queue)
 		if err != nil {
 			return nil, err
 		}
-		lease, err := q.wait(ctx)
-		if err == nil || !transient(err) || !waited && q.held == nil || stopCause(ctx, f.client) != nil {
+		lease, err := w.wait(ctx)
+		if err == nil || !transient(err) || !waited && w.held == nil || stopCause(ctx, f.client) != nil {
 			return lease, err
 		}
 		if !sleep(ctx, backoff) {
@@ -137,13 +137,13 @@ type fairWaiter struct {
 	held        error  // the newest refusal; nil = none yet
 }
 
-func (f *Fair) newWaiter(r *request, line *waitQueue) (*fairWaiter, error) {
+func (f *Fair) newWaiter(r *request, queue *waitQueue) (*fairWaiter, error) {
 	token, err := newToken(f.client.owner)
 	if err != nil {
 		return nil, err
 	}
 	token = strings.TrimSuffix(token, processOf(token)) + processOf(f.client.id)
-	return &fairWaiter{Fair: f, request: r, queue: line, token: token}, nil
+	return &fairWaiter{Fair: f, request: r, queue: queue, token: token}, nil
 }
 
 // processOf returns the end of an id, or of a token. Those who wait for a fair
@@ -152,106 +152,106 @@ func (f *Fair) newWaiter(r *request, line *waitQueue) (*fairWaiter, error) {
 func processOf(id string) string { return id[len(id)-12:] }
 
 // wait waits for the lock until ctx ends. Without it, it leaves the queue.
-func (q *fairWaiter) wait(ctx context.Context) (lease *Lease, err error) {
-	f := &q.request.current
-	*f = attempt{base: &q.base, token: q.token, until: time.Now().Add(q.opts.TTL)}
-	if !q.client.tasks.beginAttempt(f) {
-		return nil, describe("acquire", q.key, ErrClosed)
+func (w *fairWaiter) wait(ctx context.Context) (lease *Lease, err error) {
+	a := &w.request.current
+	*a = attempt{base: &w.base, token: w.token, until: time.Now().Add(w.opts.TTL)}
+	if !w.client.tasks.beginAttempt(a) {
+		return nil, describe("acquire", w.key, ErrClosed)
 	}
-	defer q.client.tasks.endAttempt(f)
-	me := q.queue.join(q.token)
-	stopBeating := q.queue.startHeartbeat(q.client, q.protocol.(*fairProtocol))
+	defer w.client.tasks.endAttempt(a)
+	place := w.queue.join(w.token)
+	stopBeating := w.queue.startHeartbeat(w.client, w.protocol.(*fairProtocol))
 	defer func() {
 		stopBeating()
-		q.queue.leave(me, err == nil)
+		w.queue.leave(place, err == nil)
 	}()
 	for {
-		if lease, err = q.tryAcquire(ctx, me); !errors.Is(err, ErrHeld) {
-			err = q.waitError(ctx, q.held, err)
+		if lease, err = w.tryAcquire(ctx, place); !errors.Is(err, ErrHeld) {
+			err = w.waitError(ctx, w.held, err)
 			break
 		}
-		q.held = err
-		if err = q.waitTurn(ctx, me); err != nil {
-			err = fmt.Errorf("lock: wait for %q: %w: %w", q.key, q.held, err)
+		w.held = err
+		if err = w.waitTurn(ctx, place); err != nil {
+			err = fmt.Errorf("lock: wait for %q: %w: %w", w.key, w.held, err)
 			break
 		}
 	}
 	if err != nil {
-		q.client.undo(q.protocol, q.token, time.Now().Add(q.opts.TTL), q.lastRequest)
+		w.client.undo(w.protocol, w.token, time.Now().Add(w.opts.TTL), w.lastRequest)
 	}
 	return lease, err
 }
 
 // tryAcquire takes the lock if it is our turn. Who was granted it need not ask.
-func (q *fairWaiter) tryAcquire(ctx context.Context, me *waiter) (*Lease, error) {
-	g := q.queue.grantFor(me)
-	if g.ttl == 0 || g.ttl != grantTTL(q.opts) || time.Since(g.sent) > g.ttl/2 {
-		return q.askServer(ctx)
+func (w *fairWaiter) tryAcquire(ctx context.Context, place *waiter) (*Lease, error) {
+	g := w.queue.grantFor(place)
+	if g.ttl == 0 || g.ttl != grantTTL(w.opts) || time.Since(g.sent) > g.ttl/2 {
+		return w.askServer(ctx)
 	}
-	return q.startLease(0, g.sent)
+	return w.startLease(0, g.sent)
 }
 
 // askServer takes the lock if it is our turn, and queues if not. Until it can be told
 // of its turn, a token does not queue: it would be passed over.
-func (q *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
-	q.request.attempts++
+func (w *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
+	w.request.attempts++
 	sent := time.Now()
-	life := waiterTTL
-	if !q.queue.subscribedBoth() && q.held == nil {
-		life = 0
+	ttl := waiterTTL
+	if !w.queue.subscribedBoth() && w.held == nil {
+		ttl = 0
 	}
-	q.lastRequest = q.protocol.(*fairProtocol).enqueue(ctx, q.token, q.opts.TTL, life)
-	reply, err := q.lastRequest.wait(ctx)
+	w.lastRequest = w.protocol.(*fairProtocol).enqueue(ctx, w.token, w.opts.TTL, ttl)
+	reply, err := w.lastRequest.wait(ctx)
 	var held *HeldError
 	var fence int64
 	if err == nil {
-		held, fence, err = parseAcquire(q.key, reply)
+		held, fence, err = parseAcquire(w.key, reply)
 	}
 	if err != nil {
-		return nil, q.emitFailure(q.token, describe("acquire", q.key, err))
+		return nil, w.emitFailure(w.token, describe("acquire", w.key, err))
 	}
 	if held != nil {
-		q.request.held = held
-		if q.request.attempts == 1 {
-			q.client.emit(Event{Kind: Contended, At: time.Now(), Key: q.key, Owner: q.client.owner})
+		w.request.held = held
+		if w.request.attempts == 1 {
+			w.client.emit(Event{Kind: Contended, At: time.Now(), Key: w.key, Owner: w.client.owner})
 		}
-		if q.mustPoll(reply) {
-			q.queue.wakeAfter(pollInterval(held, q.queue.subscribedBoth(), 0))
+		if w.mustPoll(reply) {
+			w.queue.wakeAfter(pollInterval(held, w.queue.subscribedBoth(), 0))
 		}
 		return nil, held
 	}
-	if sent, err = q.replicate(ctx, q.token, sent); err != nil {
+	if sent, err = w.replicate(ctx, w.token, sent); err != nil {
 		return nil, err
 	}
-	return q.startLease(fence, sent)
+	return w.startLease(fence, sent)
 }
 
 // startLease begins a hold of the lock, which is ours by a request that was sent then.
-func (q *fairWaiter) startLease(fence int64, sent time.Time) (*Lease, error) {
-	h, err := q.startHold(q.request, q.token, fence, sent)
+func (w *fairWaiter) startLease(fence int64, sent time.Time) (*Lease, error) {
+	h, err := w.startHold(w.request, w.token, fence, sent)
 	if err != nil {
 		return nil, err
 	}
-	q.queue.wakeAfter(pollInterval(&HeldError{Token: q.token, TTL: q.opts.TTL}, q.queue.subscribedBoth(), 0))
+	w.queue.wakeAfter(pollInterval(&HeldError{Token: w.token, TTL: w.opts.TTL}, w.queue.subscribedBoth(), 0))
 	return newLease(h), nil
 }
 
 // mustPoll reports whether a waiter that was refused has to look after the holder:
 // the first in the queue, and who is not in it. The others will be told when they
 // are the first.
-func (q *fairWaiter) mustPoll(refusal any) bool {
+func (w *fairWaiter) mustPoll(refusal any) bool {
 	fields, _ := refusal.([]any)
-	return len(fields) > 2 || q.held != nil || !q.queue.subscribedBoth()
+	return len(fields) > 2 || w.held != nil || !w.queue.subscribedBoth()
 }
 
 // waitTurn waits until it is time to ask again. Who cannot be told has to look.
-func (q *fairWaiter) waitTurn(ctx context.Context, me *waiter) error {
-	if q.queue.subscribedBoth() {
-		return q.waitForWake(ctx, me.wakeup)
+func (w *fairWaiter) waitTurn(ctx context.Context, place *waiter) error {
+	if w.queue.subscribedBoth() {
+		return w.waitForWake(ctx, place.wakeup)
 	}
-	timer := time.AfterFunc(foreignPollInterval, func() { notify(me.wakeup) })
+	timer := time.AfterFunc(foreignPollInterval, func() { notify(place.wakeup) })
 	defer timer.Stop()
-	return q.waitForWake(ctx, me.wakeup)
+	return w.waitForWake(ctx, place.wakeup)
 }
 
 // fairProtocol is a string that holds the token, with a queue beside it.
@@ -279,23 +279,23 @@ func newFairProtocol(t *core, key string, fence bool) *fairProtocol {
 }
 
 // send sends a script with what all have in common, and more.
-func (f *fairProtocol) send(ctx context.Context, s *script, keys []string, args ...any) future {
-	return s.send(ctx, f.transport, keys, append([]any{f.freeChannel, claimTimeout.Milliseconds(), f.publishCounts}, args...)...)
+func (p *fairProtocol) send(ctx context.Context, s *script, keys []string, args ...any) future {
+	return s.send(ctx, p.transport, keys, append([]any{p.freeChannel, claimTimeout.Milliseconds(), p.publishCounts}, args...)...)
 }
 
 // enqueue asks for the lock and, for a life longer than 0, for a place in the queue.
-func (f *fairProtocol) enqueue(ctx context.Context, token string, ttl, life time.Duration) future {
-	return f.send(ctx, fairAcquire, f.keys, token, ttl.Milliseconds(), life.Milliseconds())
+func (p *fairProtocol) enqueue(ctx context.Context, token string, ttl, queueTTL time.Duration) future {
+	return p.send(ctx, fairAcquire, p.keys, token, ttl.Milliseconds(), queueTTL.Milliseconds())
 }
 
-func (f *fairProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
-	return f.enqueue(ctx, token, ttl, 0)
+func (p *fairProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
+	return p.enqueue(ctx, token, ttl, 0)
 }
 
-func (f *fairProtocol) release(ctx context.Context, token string, _ int) future {
-	g := grant{sent: time.Now(), ttl: f.grant}
-	ttl := cmp.Or(f.grant, claimTimeout)
-	return &handover{f.send(ctx, fairRelease, f.keys[:3], token, processOf(f.core.id), ttl.Milliseconds()), f, g}
+func (p *fairProtocol) release(ctx context.Context, token string, _ int) future {
+	g := grant{sent: time.Now(), ttl: p.grant}
+	ttl := cmp.Or(p.grant, claimTimeout)
+	return &handover{p.send(ctx, fairRelease, p.keys[:3], token, processOf(p.core.id), ttl.Milliseconds()), p, g}
 }
 
 // grant is a lock that was handed over within a process for more than the time of
@@ -326,9 +326,9 @@ type handover struct {
 func (h *handover) wait(ctx context.Context) (any, error) {
 	reply, err := h.future.wait(ctx)
 	if err != nil && ctx.Err() != nil {
-		t := h.protocol.core
-		t.tasks.spawn(func() {
-			if late, err := h.future.wait(t.alive); err == nil {
+		c := h.protocol.core
+		c.tasks.spawn(func() {
+			if late, err := h.future.wait(c.alive); err == nil {
 				h.deliver(late)
 			}
 		})
@@ -344,11 +344,11 @@ func (h *handover) deliver(reply any) {
 }
 
 // heartbeat gives a sign of life for tokens in the queue.
-func (f *fairProtocol) heartbeat(ctx context.Context, tokens []string) future {
+func (p *fairProtocol) heartbeat(ctx context.Context, tokens []string) future {
 	args := make([]any, 0, 1+len(tokens))
 	args = append(args, waiterTTL.Milliseconds())
 	for _, token := range tokens {
 		args = append(args, token)
 	}
-	return f.send(ctx, fairHeartbeat, f.keys[:3], args...)
+	return p.send(ctx, fairHeartbeat, p.keys[:3], args...)
 }

@@ -35,8 +35,8 @@ type hold struct {
 	due  time.Time
 }
 
-func newHold(t *base, token string, fence int64, sent time.Time) *hold {
-	h := &hold{base: t, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: t.opts.TTL, slot: -1}
+func newHold(b *base, token string, fence int64, sent time.Time) *hold {
+	h := &hold{base: b, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: b.opts.TTL, slot: -1}
 	h.renewAt = h.nextRenewal()
 	return h
 }
@@ -76,18 +76,18 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	}
 	defer h.base.client.tasks.done()
 	for range 1 + settledAfter {
-		q, err := h.beginExpiry(ctx, ttl)
+		req, err := h.beginExpiry(ctx, ttl)
 		if err != nil {
 			return fmt.Errorf("extend lock %q: %w", h.base.key, err)
 		}
 		reply, err := h.base.protocol.extend(ctx, h.token, ttl).wait(ctx)
-		whole, over := h.endExpiry(q, reply, err)
+		full, ended := h.endExpiry(req, reply, err)
 		switch {
 		case err != nil:
 			return describe("extend", h.base.key, err)
-		case over != nil:
-			return fmt.Errorf("extend lock %q: %w", h.base.key, over)
-		case whole:
+		case ended != nil:
+			return fmt.Errorf("extend lock %q: %w", h.base.key, ended)
+		case full:
 			return nil
 		}
 	}
@@ -107,12 +107,12 @@ func (h *hold) orderEntries(ctx context.Context) (done func()) {
 // enter adds an entry. The hold is renewed by it.
 func (h *hold) enter(ctx context.Context) error {
 	defer h.orderEntries(ctx)()
-	q, err := h.beginExpiry(ctx, 0)
+	req, err := h.beginExpiry(ctx, 0)
 	if err != nil {
 		return err
 	}
 	var held *HeldError
-	reply, err := h.base.protocol.acquire(ctx, h.token, q.ttl, h.addEntry()).wait(ctx)
+	reply, err := h.base.protocol.acquire(ctx, h.token, req.ttl, h.addEntry()).wait(ctx)
 	if err == nil {
 		held, _, err = parseAcquire(h.base.key, reply)
 	}
@@ -120,12 +120,12 @@ func (h *hold) enter(ctx context.Context) error {
 	if held != nil {
 		granted = 0 // somebody else's by now
 	}
-	_, over := h.endExpiry(q, granted, err)
+	_, ended := h.endExpiry(req, granted, err)
 	if err != nil {
 		h.undoEntry()
 		return describe("enter", h.base.key, err)
 	}
-	return over
+	return ended
 }
 
 // enterAgain takes a further lease of the hold, for a request.
@@ -172,7 +172,7 @@ func (h *hold) exit(ctx context.Context) error {
 	}
 	defer h.base.client.tasks.done()
 	done := h.orderEntries(ctx)
-	left, asking, err := h.removeEntry()
+	left, inFlight, err := h.removeEntry()
 	if err != nil {
 		done()
 		return fmt.Errorf("unlock %q: %w", h.base.key, err)
@@ -185,9 +185,9 @@ func (h *hold) exit(ctx context.Context) error {
 	if err != nil {
 		return describe("unlock", h.base.key, err)
 	}
-	if asking != nil { // it travelled ahead of the release, so its reply is here too
+	if inFlight != nil { // it travelled ahead of the release, so its reply is here too
 		select {
-		case <-asking.next:
+		case <-inFlight.next:
 		case <-ctx.Done():
 			return describe("unlock", h.base.key, ctx.Err())
 		}
@@ -211,14 +211,14 @@ func (h *hold) expiresBy() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ttl := max(h.ttl, h.base.opts.TTL)
-	for _, q := range h.unsettled {
-		ttl = max(ttl, q.ttl)
+	for _, req := range h.unsettled {
+		ttl = max(ttl, req.ttl)
 	}
 	return time.Now().Add(ttl)
 }
 
 // removeEntry takes one entry off; with the last one the hold ends on this side.
-func (h *hold) removeEntry() (left int, asking *expiryRequest, err error) {
+func (h *hold) removeEntry() (left int, inFlight *expiryRequest, err error) {
 	h.mu.Lock()
 	if err := h.endedAt(time.Now()); err != nil {
 		h.mu.Unlock()
@@ -227,13 +227,13 @@ func (h *hold) removeEntry() (left int, asking *expiryRequest, err error) {
 	h.entries--
 	left = h.entries
 	if left == 0 {
-		h.cause, asking = ErrReleased, h.inFlight
+		h.cause, inFlight = ErrReleased, h.inFlight
 	}
 	h.mu.Unlock()
 	if left == 0 {
 		h.close()
 	}
-	return left, asking, nil
+	return left, inFlight, nil
 }
 
 // finish ends the hold for a reason other than its release. It returns false if

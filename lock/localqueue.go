@@ -26,89 +26,89 @@ type localQueue struct {
 }
 
 // acquire waits until it is the caller's turn.
-func (ts *localQueues) acquire(ctx context.Context, c *Client, at queueKey) (*localQueue, error) {
-	t, mine := ts.enter(at)
-	if mine == nil {
-		return t, nil
+func (l *localQueues) acquire(ctx context.Context, c *Client, key queueKey) (*localQueue, error) {
+	q, ready := l.enter(key)
+	if ready == nil {
+		return q, nil
 	}
-	closing, through := c.closing()
-	defer through()
+	closing, done := c.closing()
+	defer done()
 	select {
-	case <-mine:
-		return t, nil
+	case <-ready:
+		return q, nil
 	case <-ctx.Done():
 	case <-closing.Done():
 	}
-	ts.quit(t, mine)
+	l.quit(q, ready)
 	return nil, stopCause(ctx, c)
 }
 
 // release lets the next one through.
-func (ts *localQueues) release(t *localQueue) { ts.quit(t, nil) }
+func (l *localQueues) release(q *localQueue) { l.quit(q, nil) }
 
 // busy reports whether somebody has a turn there, or waits for one.
-func (ts *localQueues) busy(at queueKey) bool {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.byKey[at] != nil
+func (l *localQueues) busy(key queueKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byKey[key] != nil
 }
 
 // enter joins the queue, with what tells the caller when it is his turn; nil if
 // it is now.
-func (ts *localQueues) enter(at queueKey) (t *localQueue, mine chan struct{}) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t = ts.byKey[at]
-	if t == nil {
-		if ts.byKey == nil {
-			ts.byKey = make(map[queueKey]*localQueue)
+func (l *localQueues) enter(key queueKey) (q *localQueue, ready chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q = l.byKey[key]
+	if q == nil {
+		if l.byKey == nil {
+			l.byKey = make(map[queueKey]*localQueue)
 		}
-		t = &localQueue{key: at}
-		ts.byKey[at] = t
+		q = &localQueue{key: key}
+		l.byKey[key] = q
 	} else {
-		mine = make(chan struct{})
-		t.waiting = append(t.waiting, mine)
+		ready = make(chan struct{})
+		q.waiting = append(q.waiting, ready)
 	}
-	t.refs++
-	return t, mine
+	q.refs++
+	return q, ready
 }
 
 // quit leaves the queue. If it is the caller's turn, which may be since he gave
 // up, the next one is let through.
-func (ts *localQueues) quit(t *localQueue, mine chan struct{}) {
-	ts.mu.Lock()
-	t.refs--
-	last := t.refs == 0
-	if at := slices.Index(t.waiting, mine); at >= 0 {
-		t.waiting = slices.Delete(t.waiting, at, at+1)
+func (l *localQueues) quit(q *localQueue, ready chan struct{}) {
+	l.mu.Lock()
+	q.refs--
+	last := q.refs == 0
+	if i := slices.Index(q.waiting, ready); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
 	} else if last {
-		delete(ts.byKey, t.key)
+		delete(l.byKey, q.key)
 	} else {
-		close(t.waiting[0])
-		t.waiting = slices.Delete(t.waiting, 0, 1)
+		close(q.waiting[0])
+		q.waiting = slices.Delete(q.waiting, 0, 1)
 	}
-	ts.mu.Unlock()
-	if last && t.waitQueue != nil {
-		t.notifier.release(t.waitQueue)
+	l.mu.Unlock()
+	if last && q.waitQueue != nil {
+		q.notifier.release(q.waitQueue)
 	}
 }
 
 // reuseSubscription stands in the line that an earlier guest has opened; nil if none has.
 // A line is kept until the last guest has gone, so that a busy key is not
 // subscribed to over and over.
-func (t *localQueue) reuseSubscription() (*waitQueue, *waiter) {
-	if t.waitQueue == nil {
+func (q *localQueue) reuseSubscription() (*waitQueue, *waiter) {
+	if q.waitQueue == nil {
 		return nil, nil
 	}
-	return t.waitQueue, t.waitQueue.join("")
+	return q.waitQueue, q.waitQueue.join("")
 }
 
 // subscribe opens the line of the key and stands in it.
-func (t *localQueue) subscribe(n *notifier, channel string) (*waitQueue, *waiter) {
-	t.notifier, t.waitQueue = n, n.acquire(channel, "")
-	me := t.waitQueue.join("")
-	if t.waitQueue.subscribed() {
-		notify(me.wakeup) // for others it listens already: what came before we joined, we have missed
+func (q *localQueue) subscribe(n *notifier, channel string) (*waitQueue, *waiter) {
+	q.notifier, q.waitQueue = n, n.acquire(channel, "")
+	w := q.waitQueue.join("")
+	if q.waitQueue.subscribed() {
+		notify(w.wakeup) // for others it listens already: what came before we joined, we have missed
 	}
-	return t.waitQueue, me
+	return q.waitQueue, w
 }

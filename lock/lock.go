@@ -204,7 +204,7 @@ type Client struct {
 	parent      *Client // As was called of it; nil = New made this one
 	localQueues localQueues
 
-	over atomic.Bool // Close was called
+	closed atomic.Bool // Close was called
 
 	mu           sync.Mutex
 	waiters      int             // callers of closing; what follows is theirs
@@ -238,31 +238,31 @@ type core struct {
 // lock's commands must not be sent twice behind its back; rdb stays the
 // caller's. Hooks of rdb are not called. Nothing is dialed before it is needed.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
-	w, err := newTransport(rdb)
+	t, err := newTransport(rdb)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(w, cfg)
+	return newClient(t, cfg)
 }
 
 // newClient returns a client that locks over a wire, which becomes its own.
-func newClient(w transport, cfg Config) (*Client, error) {
+func newClient(t transport, cfg Config) (*Client, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock: make an id: %w", err), w.close())
+		return nil, errors.Join(fmt.Errorf("lock: make an id: %w", err), t.close())
 	}
 	if cfg.Owner == "" {
 		cfg.Owner = defaultOwner()
 	}
 	if err := checkOwner(cfg.Owner); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), w.close())
+		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), t.close())
 	}
-	t := &core{id: id.String(), transport: w, observe: cfg.Observe}
-	t.alive, t.stop = context.WithCancel(context.Background())
-	t.renewer.init()
-	t.notifier.init(t)
-	t.workers.Go(t.runRenewer)
-	return &Client{core: t, owner: cfg.Owner}, nil
+	c := &core{id: id.String(), transport: t, observe: cfg.Observe}
+	c.alive, c.stop = context.WithCancel(context.Background())
+	c.renewer.init()
+	c.notifier.init(c)
+	c.workers.Go(c.runRenewer)
+	return &Client{core: c, owner: cfg.Owner}, nil
 }
 
 // As returns another identity over the same connections: what it holds is held
@@ -276,7 +276,7 @@ func (c *Client) As(owner string) *Client {
 // that it comes from.
 func (c *Client) isClosed() bool {
 	for ; c != nil; c = c.parent {
-		if c.over.Load() {
+		if c.closed.Load() {
 			return true
 		}
 	}
@@ -296,17 +296,17 @@ func (c *Client) isOf(other *Client) bool {
 // closing returns a context that ends with the identity, for a caller that waits for
 // that and calls through afterwards. An identity for which nobody waits is not known
 // to the one that it comes from, and may be dropped.
-func (c *Client) closing() (ended context.Context, through func()) {
+func (c *Client) closing() (ended context.Context, done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiters == 0 {
-		from, through := c.alive, func() {}
+		from, done := c.alive, func() {}
 		if c.parent != nil {
-			from, through = c.parent.closing()
+			from, done = c.parent.closing()
 		}
 		c.ended, c.end = context.WithCancel(from)
-		c.stopWatching = through
-		if c.over.Load() {
+		c.stopWatching = done
+		if c.closed.Load() {
 			c.end()
 		}
 	}
@@ -327,7 +327,7 @@ func (c *Client) doneClosing() {
 
 // markClosed lets nothing begin any more. It returns false if it was called before.
 func (c *Client) markClosed() bool {
-	if c.over.Swap(true) {
+	if c.closed.Swap(true) {
 		return false
 	}
 	c.mu.Lock()
@@ -352,8 +352,8 @@ func (c *Client) Close() error {
 	if !c.markClosed() {
 		return nil
 	}
-	for _, f := range c.tasks.attempts(c) {
-		c.undo(f.base.protocol, f.token, f.until, nil)
+	for _, a := range c.tasks.attempts(c) {
+		c.undo(a.base.protocol, a.token, a.until, nil)
 	}
 	err := c.core.releaseAll(func(h *hold) bool { return h.base.client.isOf(c) })
 	if c.parent != nil {
@@ -370,12 +370,12 @@ func (c *Client) Close() error {
 
 // releaseAll ends the holds that match and releases them in one pipeline. It
 // returns one of the errors.
-func (t *core) releaseAll(match func(*hold) bool) error {
-	holds := t.renewer.all(match)
+func (c *core) releaseAll(match func(*hold) bool) error {
+	holds := c.renewer.all(match)
 	if len(holds) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.alive, closeTimeout)
+	ctx, cancel := context.WithTimeout(c.alive, closeTimeout)
 	defer cancel()
 	requests := make([]future, len(holds))
 	for i, h := range holds {
@@ -388,21 +388,21 @@ func (t *core) releaseAll(match func(*hold) bool) error {
 			failed = describe("close: release", h.base.key, err)
 			continue
 		}
-		t.counts[Released].Add(1)
-		if t.observe != nil {
-			t.observe(h.event(Released))
+		c.counts[Released].Add(1)
+		if c.observe != nil {
+			c.observe(h.event(Released))
 		}
 	}
 	return failed
 }
 
 // shutDown ends everything and waits for it.
-func (t *core) shutDown() error {
-	t.stop()
-	t.tasks.close()
-	err := t.transport.close()
-	<-t.tasks.idle()
-	t.workers.Wait()
+func (c *core) shutDown() error {
+	c.stop()
+	c.tasks.close()
+	err := c.transport.close()
+	<-c.tasks.idle()
+	c.workers.Wait()
 	if err != nil {
 		return fmt.Errorf("lock: close: %w", err)
 	}
@@ -412,11 +412,11 @@ func (t *core) shutDown() error {
 // emit reports an event; it costs nothing when nobody observes. The caller is one of
 // the tasks, but not while it is outside of the package: what happens there may be
 // Close, which waits for the tasks.
-func (t *core) emit(e Event) {
-	t.counts[e.Kind].Add(1)
-	if t.observe != nil {
-		t.tasks.done()
-		defer t.tasks.add()
-		t.observe(e)
+func (c *core) emit(e Event) {
+	c.counts[e.Kind].Add(1)
+	if c.observe != nil {
+		c.tasks.done()
+		defer c.tasks.add()
+		c.observe(e)
 	}
 }

@@ -82,8 +82,8 @@ type mutexProtocol struct {
 	freeChannel string
 }
 
-func newMutexProtocol(w transport, key string, fence bool) *mutexProtocol {
-	return &mutexProtocol{transport: w, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
+func newMutexProtocol(t transport, key string, fence bool) *mutexProtocol {
+	return &mutexProtocol{transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
 }
 
 // keysOf returns the keys of a lock: itself and, if it is fenced, its counter.
@@ -94,35 +94,35 @@ func keysOf(key string, fence bool) []string {
 	return []string{key}
 }
 
-func (f *mutexProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
-	return f.acquireScript(ctx, token, ttl)
+func (p *mutexProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
+	return p.acquireScript(ctx, token, ttl)
 }
 
-func (f *mutexProtocol) acquireScript(ctx context.Context, token string, ttl time.Duration) *call {
-	return mutexAcquire.send(ctx, f.transport, f.keys, token, ttl.Milliseconds())
+func (p *mutexProtocol) acquireScript(ctx context.Context, token string, ttl time.Duration) *call {
+	return mutexAcquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds())
 }
 
 // trySet asks for a lock without a fence as acquire does, at half the cost to the
 // server if it is free, and by one more round trip if it is not.
-func (f *mutexProtocol) trySet(ctx context.Context, token string, ttl time.Duration) future {
-	c := sendPlain(ctx, f.transport, "set", f.keys[0], token, "nx", "px", ttl.Milliseconds())
-	return &trySetCall{call: c, protocol: f, token: token, ttl: ttl}
+func (p *mutexProtocol) trySet(ctx context.Context, token string, ttl time.Duration) future {
+	c := sendPlain(ctx, p.transport, "set", p.keys[0], token, "nx", "px", ttl.Milliseconds())
+	return &trySetCall{call: c, protocol: p, token: token, ttl: ttl}
 }
 
-func (f *mutexProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
-	return mutexExtend.send(ctx, f.transport, f.keys[:1], token, ttl.Milliseconds())
+func (p *mutexProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+	return mutexExtend.send(ctx, p.transport, p.keys[:1], token, ttl.Milliseconds())
 }
 
-func (f *mutexProtocol) release(ctx context.Context, token string, _ int) future {
-	return mutexRelease.send(ctx, f.transport, f.keys[:1], token, f.freeChannel)
+func (p *mutexProtocol) release(ctx context.Context, token string, _ int) future {
+	return mutexRelease.send(ctx, p.transport, p.keys[:1], token, p.freeChannel)
 }
 
-func (f *mutexProtocol) channel() string { return f.freeChannel }
+func (p *mutexProtocol) channel() string { return p.freeChannel }
 
-func (f *mutexProtocol) lockKey() string { return f.keys[0] }
+func (p *mutexProtocol) lockKey() string { return p.keys[0] }
 
-func (f *mutexProtocol) peek(ctx context.Context) future {
-	return mutexPeek.send(ctx, f.transport, f.keys[:1])
+func (p *mutexProtocol) peek(ctx context.Context) future {
+	return mutexPeek.send(ctx, p.transport, p.keys[:1])
 }
 
 // trySetCall is an acquire by SET NX. Refused, it does not learn by whom: it asks again
@@ -136,14 +136,14 @@ type trySetCall struct {
 }
 
 // wait implements [pending].
-func (b *trySetCall) wait(ctx context.Context) (any, error) {
-	reply, err := b.call.wait(ctx)
+func (c *trySetCall) wait(ctx context.Context) (any, error) {
+	reply, err := c.call.wait(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case reply == okReply:
 		return int64(0), nil
 	}
-	b.call = b.protocol.acquireScript(ctx, b.token, b.ttl)
-	return b.call.wait(ctx)
+	c.call = c.protocol.acquireScript(ctx, c.token, c.ttl)
+	return c.call.wait(ctx)
 }

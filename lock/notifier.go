@@ -19,46 +19,46 @@ type notifier struct {
 	started bool
 }
 
-func (n *notifier) init(t *core) {
-	n.core = t
+func (n *notifier) init(c *core) {
+	n.core = c
 	n.queues = make(map[string]*waitQueue)
 	n.changed = make(chan struct{}, 1)
 }
 
 // acquire returns the line of a channel, counting the caller as a user. Who waits
 // for a fair lock names another channel, on which this process alone listens.
-func (n *notifier) acquire(channel, own string) *waitQueue {
+func (n *notifier) acquire(channel, processChannel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := n.queues[channel]
-	if l == nil {
-		l = &waitQueue{channel: channel}
-		n.queues[channel] = l
+	q := n.queues[channel]
+	if q == nil {
+		q = &waitQueue{channel: channel}
+		n.queues[channel] = q
 	}
-	if l.processChannel == "" && own != "" {
-		l.processChannel = own
-		n.queues[own] = l
+	if q.processChannel == "" && processChannel != "" {
+		q.processChannel = processChannel
+		n.queues[processChannel] = q
 	}
-	l.users++
-	n.markDirty(l)
+	q.users++
+	n.markDirty(q)
 	if !n.started {
 		n.started = true
 		n.core.workers.Go(n.listen)
 	}
-	return l
+	return q
 }
 
 // reuse returns the line with a channel of its own if it is listened to already,
 // counting the caller as a user; nil if there is none.
-func (n *notifier) reuse(own string) *waitQueue {
+func (n *notifier) reuse(processChannel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := n.queues[own]
-	if l == nil || !l.subscribedBoth() {
+	q := n.queues[processChannel]
+	if q == nil || !q.subscribedBoth() {
 		return nil
 	}
-	l.users++
-	return l
+	q.users++
+	return q
 }
 
 // unsubscribeDelay is how long a line nobody uses is kept: who wanted a lock that others
@@ -66,33 +66,33 @@ func (n *notifier) reuse(own string) *waitQueue {
 const unsubscribeDelay = time.Second
 
 // release counts a user out. The subscription ends some time after the last.
-func (n *notifier) release(l *waitQueue) {
+func (n *notifier) release(q *waitQueue) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l.users--
-	if l.users > 0 {
+	q.users--
+	if q.users > 0 {
 		return
 	}
-	l.idleSpells++
-	if spell := l.idleSpells; n.core.alive.Err() == nil {
-		time.AfterFunc(unsubscribeDelay, func() { n.unsubscribeIfIdle(l, spell) })
+	q.idlePeriods++
+	if period := q.idlePeriods; n.core.alive.Err() == nil {
+		time.AfterFunc(unsubscribeDelay, func() { n.unsubscribeIfIdle(q, period) })
 	}
 }
 
 // unsubscribeIfIdle gives a line up, unless it was used again since.
-func (n *notifier) unsubscribeIfIdle(l *waitQueue, spell int) {
+func (n *notifier) unsubscribeIfIdle(q *waitQueue, period int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if l.users == 0 && l.idleSpells == spell {
-		n.markDirty(l)
+	if q.users == 0 && q.idlePeriods == period {
+		n.markDirty(q)
 	}
 }
 
 // markDirty has the notifier's goroutine look at a line. Called with n.mu held.
-func (n *notifier) markDirty(l *waitQueue) {
-	if !l.dirty {
-		l.dirty = true
-		n.dirty = append(n.dirty, l)
+func (n *notifier) markDirty(q *waitQueue) {
+	if !q.dirty {
+		q.dirty = true
+		n.dirty = append(n.dirty, q)
 	}
 	notify(n.changed)
 }
@@ -136,18 +136,18 @@ func (n *notifier) subscribe(ps *redis.PubSub) {
 func (n *notifier) changes() (add, drop []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, l := range n.dirty {
-		l.dirty = false
+	for _, q := range n.dirty {
+		q.dirty = false
 		switch {
-		case l.users > 0:
-			add = append(add, l.channels()[len(l.subscriptions):]...)
-			l.subscriptions = l.channels()
+		case q.users > 0:
+			add = append(add, q.channels()[len(q.subscriptions):]...)
+			q.subscriptions = q.channels()
 		default:
-			l.close()
-			for _, channel := range l.channels() {
+			q.close()
+			for _, channel := range q.channels() {
 				delete(n.queues, channel)
 			}
-			drop = append(drop, l.subscriptions...)
+			drop = append(drop, q.subscriptions...)
 		}
 	}
 	n.dirty = n.dirty[:0]
@@ -158,20 +158,20 @@ func (n *notifier) changes() (add, drop []string) {
 func (n *notifier) dispatch(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
-		if l := n.queue(m.Channel); l != nil {
-			l.onMessage(m.Channel, m.Payload)
+		if q := n.queue(m.Channel); q != nil {
+			q.onMessage(m.Channel, m.Payload)
 		}
 	case *redis.Subscription:
-		if l := n.queue(m.Channel); l != nil && m.Kind == "subscribe" {
-			l.onSubscribed(m.Channel)
+		if q := n.queue(m.Channel); q != nil && m.Kind == "subscribe" {
+			q.onSubscribed(m.Channel)
 		}
 	}
 }
 
 // handTo passes on that a fair lock was handed to a waiter, if it is one of ours.
-func (n *notifier) handTo(own, token string, g grant) {
-	if l := n.queue(own); l != nil && l.handTo(token, g) {
-		l.onMessage(own, nextMessage) // the next one, if ours, too
+func (n *notifier) handTo(processChannel, token string, g grant) {
+	if q := n.queue(processChannel); q != nil && q.handTo(token, g) {
+		q.onMessage(processChannel, nextMessage) // the next one, if ours, too
 	}
 }
 
@@ -184,7 +184,7 @@ func (n *notifier) queue(channel string) *waitQueue {
 func (n *notifier) closeQueues() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, l := range n.queues {
-		l.close()
+	for _, q := range n.queues {
+		q.close()
 	}
 }

@@ -39,119 +39,119 @@ type pipe struct {
 
 // newPipe returns a stream over connections as client would make them: they
 // are links. client is the stream's from now on.
-func newPipe(client *redis.Client, links *connTracker) *pipe {
-	s := &pipe{tracker: links, client: client, options: cloneOptions(client), wakeWriter: make(chan struct{}, 1)}
-	s.options.Protocol = 2 // a reply is all that comes
-	s.options.ClientSideCache, s.options.ClientSideCacheConfig = nil, nil
-	s.options.Limiter = nil
-	s.options.MinIdleConns, s.options.PipelinePoolSize = 0, -1
-	s.alive, s.stop = context.WithCancel(context.Background())
-	s.workers.Go(s.write)
-	return s
+func newPipe(client *redis.Client, tracker *connTracker) *pipe {
+	p := &pipe{tracker: tracker, client: client, options: cloneOptions(client), wakeWriter: make(chan struct{}, 1)}
+	p.options.Protocol = 2 // a reply is all that comes
+	p.options.ClientSideCache, p.options.ClientSideCacheConfig = nil, nil
+	p.options.Limiter = nil
+	p.options.MinIdleConns, p.options.PipelinePoolSize = 0, -1
+	p.alive, p.stop = context.WithCancel(context.Background())
+	p.workers.Go(p.write)
+	return p
 }
 
 // maxSoloWrite is how much a caller who is alone writes by himself, into the empty
 // buffer of a socket: it fits, so he does not have to wait.
 const maxSoloWrite = 8 << 10
 
-func (s *pipe) send(_ context.Context, c *command) reply {
+func (p *pipe) send(_ context.Context, c *command) reply {
 	if c.callback == nil {
 		c.done = make(chan struct{})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		c.complete(nil, redis.ErrClosed)
 		return c
 	}
-	s.out = appendCommand(s.out, c.args)
-	if x := s.conn; x != nil && s.lastSolo && !s.writing && len(s.out) <= maxSoloWrite && x.idle() {
+	p.out = appendCommand(p.out, c.args)
+	if conn := p.conn; conn != nil && p.lastSolo && !p.writing && len(p.out) <= maxSoloWrite && conn.idle() {
 		if c.callback == nil {
-			c.soloConn, c.callerReads = x, true
+			c.soloConn, c.callerReads = conn, true
 		}
-		x.write(s.out, c)
-		s.out = s.out[:0]
+		conn.write(p.out, c)
+		p.out = p.out[:0]
 		if c.callback != nil {
-			x.wakeReader()
+			conn.wakeReader()
 		}
 		return c
 	}
-	s.queue = append(s.queue, c)
-	if !s.writing {
-		s.writing = true
-		notify(s.wakeWriter)
+	p.queue = append(p.queue, c)
+	if !p.writing {
+		p.writing = true
+		notify(p.wakeWriter)
 	}
 	return c
 }
 
 // write is the writer's goroutine.
-func (s *pipe) write() {
-	defer s.failQueued()
+func (p *pipe) write() {
+	defer p.failQueued()
 	var out []byte
 	var queue []*command
 	for {
 		select {
-		case <-s.wakeWriter:
-		case <-s.alive.Done():
+		case <-p.wakeWriter:
+		case <-p.alive.Done():
 			return
 		}
-		for more := true; more; more = s.moreQueued() {
+		for more := true; more; more = p.moreQueued() {
 			// Replies come in bunches, and so do the callers whom they wake. Let all
 			// of them hand in what they have: one write for all costs both sides a
 			// fraction.
 			runtime.Gosched()
-			out, queue = s.drain(out, queue)
-			s.flush(out, queue)
+			out, queue = p.drain(out, queue)
+			p.flush(out, queue)
 		}
 	}
 }
 
 // drain returns what is to be written, and leaves room for what comes next: what
 // was written before.
-func (s *pipe) drain(written []byte, passed []*command) (out []byte, queue []*command) {
+func (p *pipe) drain(written []byte, passed []*command) (out []byte, queue []*command) {
 	clear(passed)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out, queue = s.out, s.queue
-	s.out, s.queue = written[:0], passed[:0]
-	s.lastSolo = len(queue) == 1
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out, queue = p.out, p.queue
+	p.out, p.queue = written[:0], passed[:0]
+	p.lastSolo = len(queue) == 1
 	return out, queue
 }
 
 // moreQueued reports whether something came meanwhile; if not, the writer is through.
-func (s *pipe) moreQueued() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writing = len(s.queue) > 0
-	return s.writing
+func (p *pipe) moreQueued() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing = len(p.queue) > 0
+	return p.writing
 }
 
 // flush writes commands to the connection, a new one if need be.
-func (s *pipe) flush(out []byte, queue []*command) {
-	s.mu.Lock()
-	x := s.conn
-	s.mu.Unlock()
-	if x == nil || x.ended() {
+func (p *pipe) flush(out []byte, queue []*command) {
+	p.mu.Lock()
+	conn := p.conn
+	p.mu.Unlock()
+	if conn == nil || conn.ended() {
 		var err error
-		if x, err = s.dial(); err != nil {
+		if conn, err = p.dial(); err != nil {
 			for _, c := range queue {
 				c.complete(nil, err)
 			}
 			return
 		}
-		s.mu.Lock()
-		s.conn = x
-		s.mu.Unlock()
+		p.mu.Lock()
+		p.conn = conn
+		p.mu.Unlock()
 	}
-	x.write(out, queue...)
-	x.wakeReader()
+	conn.write(out, queue...)
+	conn.wakeReader()
 }
 
 // dial has go-redis connect and log in, with all the ways it knows, and takes
 // the connection over.
-func (s *pipe) dial() (*pipeConn, error) {
-	first := &singleDialer{alive: s.alive, dial: s.options.Dialer}
-	o := s.options
+func (p *pipe) dial() (*pipeConn, error) {
+	first := &singleDialer{alive: p.alive, dial: p.options.Dialer}
+	o := p.options
 	o.Dialer = first.Dial
 	client := redis.NewClient(&o)
 	login := client.Conn()
@@ -161,18 +161,18 @@ func (s *pipe) dial() (*pipeConn, error) {
 		client.Close()
 	}
 	// A user who may not PING has logged in all the same.
-	if err := login.Ping(s.alive).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
+	if err := login.Ping(p.alive).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
 		hangUp()
-		return nil, s.closeCause(err)
+		return nil, p.closeCause(err)
 	}
 	conn := first.Conn()
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		hangUp()
-		return nil, s.closeCause(err)
+		return nil, p.closeCause(err)
 	}
-	x := newPipeConn(s, conn, hangUp)
-	s.workers.Go(x.readLoop)
-	return x, nil
+	pc := newPipeConn(p, conn, hangUp)
+	p.workers.Go(pc.readLoop)
+	return pc, nil
 }
 
 // singleDialer is a dialer for exactly one connection. go-redis dials in a goroutine
@@ -190,91 +190,91 @@ type singleDialer struct {
 
 // Dial connects. The connection ends with alive at the latest. Once Dial has
 // returned a connection, it returns errors.
-func (f *singleDialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := f.dial(ctx, network, addr)
+func (d *singleDialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := d.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed || f.conn != nil {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.conn != nil {
 		c.Close()
 		return nil, net.ErrClosed
 	}
-	f.conn, f.stopWatching = c, context.AfterFunc(f.alive, func() { c.Close() })
+	d.conn, d.stopWatching = c, context.AfterFunc(d.alive, func() { c.Close() })
 	return c, nil
 }
 
 // Conn returns the connection, nil if there is none.
-func (f *singleDialer) Conn() net.Conn {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.conn
+func (d *singleDialer) Conn() net.Conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.conn
 }
 
 // Close ends the connection, also one that a running Dial is about to make.
-func (f *singleDialer) Close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	if f.conn != nil {
-		f.stopWatching()
-		f.conn.Close()
+func (d *singleDialer) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.conn != nil {
+		d.stopWatching()
+		d.conn.Close()
 	}
 }
 
 // closeCause returns why a connection ended with err: by its fault or by ours.
-func (s *pipe) closeCause(err error) error {
-	if s.alive.Err() != nil {
+func (p *pipe) closeCause(err error) error {
+	if p.alive.Err() != nil {
 		return redis.ErrClosed
 	}
 	return err
 }
 
 // failQueued ends what will not be written any more.
-func (s *pipe) failQueued() {
-	s.mu.Lock()
-	queue := s.queue
-	s.queue, s.out = nil, nil
-	s.mu.Unlock()
+func (p *pipe) failQueued() {
+	p.mu.Lock()
+	queue := p.queue
+	p.queue, p.out = nil, nil
+	p.mu.Unlock()
 	for _, c := range queue {
 		c.complete(nil, redis.ErrClosed)
 	}
 }
 
-func (s *pipe) pipelineOn(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error {
-	return execOnMaster(ctx, s.client, key, patience, cmds)
+func (p *pipe) pipelineOn(ctx context.Context, key string, timeout time.Duration, cmds ...redis.Cmder) error {
+	return execOnMaster(ctx, p.client, key, timeout, cmds)
 }
 
-func (s *pipe) dropStale() {
-	s.tracker.redial()
-	s.mu.Lock()
-	x := s.conn
-	s.mu.Unlock()
-	if x != nil && time.Since(x.since) >= staleAge {
-		x.fail(errStaleMaster)
+func (p *pipe) dropStale() {
+	p.tracker.redial()
+	p.mu.Lock()
+	conn := p.conn
+	p.mu.Unlock()
+	if conn != nil && time.Since(conn.since) >= staleAge {
+		conn.fail(errStaleMaster)
 	}
 }
 
-func (s *pipe) clustered() bool { return false }
+func (p *pipe) clustered() bool { return false }
 
-func (s *pipe) subscribe(ctx context.Context) *redis.PubSub { return s.client.Subscribe(ctx) }
+func (p *pipe) subscribe(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }
 
-func (s *pipe) close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.stop()
-	over := make(chan struct{})
+func (p *pipe) close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop()
+	stopped := make(chan struct{})
 	go func() {
-		defer close(over)
-		s.workers.Wait()
+		defer close(stopped)
+		p.workers.Wait()
 	}()
 	select {
-	case <-over:
+	case <-stopped:
 	case <-time.After(closeTimeout): // a dialer of the caller's that does not heed its context
 	}
-	return s.client.Close()
+	return p.client.Close()
 }
 
 // complete hands the waiter, or the listener, its reply.
@@ -301,9 +301,9 @@ func (c *command) wait(ctx context.Context) error {
 	if c.callback != nil {
 		return c.err
 	}
-	if x := c.soloConn; x != nil && !c.finished() {
+	if conn := c.soloConn; conn != nil && !c.finished() {
 		c.soloConn = nil // who waits again leaves the reading to the session
-		x.readFor(ctx, c)
+		conn.readFor(ctx, c)
 	}
 	if c.finished() {
 		return c.err

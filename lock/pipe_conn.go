@@ -36,194 +36,194 @@ type pipeConn struct {
 	interrupting bool // the reader's deadline was moved into the past, to make him leave
 }
 
-func newPipeConn(s *pipe, conn net.Conn, hangUp func()) *pipeConn {
+func newPipeConn(p *pipe, conn net.Conn, hangUp func()) *pipeConn {
 	return &pipeConn{
-		pipe: s, conn: conn, since: time.Now(), hangUp: hangUp,
+		pipe: p, conn: conn, since: time.Now(), hangUp: hangUp,
 		reading: make(chan struct{}, 1), unread: make(chan struct{}, 1), done: make(chan struct{}),
 		in: make([]byte, 0, 16<<10),
 	}
 }
 
 // idle reports whether nothing is under way, on a connection that works.
-func (x *pipeConn) idle() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.err == nil && len(x.inFlight) == 0
+func (pc *pipeConn) idle() bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.err == nil && len(pc.inFlight) == 0
 }
 
-func (x *pipeConn) ended() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.err != nil
+func (pc *pipeConn) ended() bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.err != nil
 }
 
 // write sends commands. Calls must not overlap.
-func (x *pipeConn) write(out []byte, commands ...*command) {
+func (pc *pipeConn) write(out []byte, commands ...*command) {
 	now := time.Now()
 	for _, c := range commands {
 		c.written = now
 	}
-	x.mu.Lock()
-	err := x.err
+	pc.mu.Lock()
+	err := pc.err
 	if err == nil {
-		if len(x.inFlight) == 0 {
-			x.armReadDeadline()
+		if len(pc.inFlight) == 0 {
+			pc.armReadDeadline()
 		}
-		x.inFlight = append(x.inFlight, commands...)
+		pc.inFlight = append(pc.inFlight, commands...)
 	}
-	x.mu.Unlock()
+	pc.mu.Unlock()
 	if err != nil {
 		for _, c := range commands {
 			c.complete(nil, err)
 		}
 		return
 	}
-	if limit := x.pipe.options.WriteTimeout; limit > 0 {
-		err = x.conn.SetWriteDeadline(time.Now().Add(limit))
+	if limit := pc.pipe.options.WriteTimeout; limit > 0 {
+		err = pc.conn.SetWriteDeadline(time.Now().Add(limit))
 	}
 	if err == nil {
-		_, err = x.conn.Write(out)
+		_, err = pc.conn.Write(out)
 	}
 	if err != nil {
-		x.fail(err)
+		pc.fail(err)
 	}
 }
 
 // armReadDeadline has the connection fail unless something comes in time. Called with
 // x.mu held. That it fails shows when reading.
-func (x *pipeConn) armReadDeadline() {
-	if limit := x.pipe.options.ReadTimeout; limit > 0 {
-		_ = x.conn.SetReadDeadline(time.Now().Add(limit))
+func (pc *pipeConn) armReadDeadline() {
+	if limit := pc.pipe.options.ReadTimeout; limit > 0 {
+		_ = pc.conn.SetReadDeadline(time.Now().Add(limit))
 	}
 }
 
 // wakeReader has the session's goroutine read the replies that nobody reads.
-func (x *pipeConn) wakeReader() { notify(x.unread) }
+func (pc *pipeConn) wakeReader() { notify(pc.unread) }
 
 // idleProbeAfter is how long a session is unused before it listens for the end of the
 // connection, so that a server that went away is noticed before the next command.
 const idleProbeAfter = time.Second
 
 // readLoop is the session's goroutine.
-func (x *pipeConn) readLoop() {
+func (pc *pipeConn) readLoop() {
 	timer := time.NewTimer(idleProbeAfter)
 	defer timer.Stop()
 	for {
 		resting := false
 		select {
-		case <-x.unread:
+		case <-pc.unread:
 		case <-timer.C:
 			resting = true
-		case <-x.done:
+		case <-pc.done:
 			return
-		case <-x.pipe.alive.Done():
-			x.fail(redis.ErrClosed)
+		case <-pc.pipe.alive.Done():
+			pc.fail(redis.ErrClosed)
 			return
 		}
 		select {
-		case x.reading <- struct{}{}:
-		case <-x.done:
+		case pc.reading <- struct{}{}:
+		case <-pc.done:
 			return
 		}
 		if resting {
-			x.probeIdle()
+			pc.probeIdle()
 		}
-		for x.needsReader() && x.readOnce() == nil {
+		for pc.needsReader() && pc.readOnce() == nil {
 		}
-		<-x.reading
+		<-pc.reading
 		timer.Reset(idleProbeAfter)
 	}
 }
 
 // probeIdle reads whatever comes, be it the end.
-func (x *pipeConn) probeIdle() {
-	x.mu.Lock()
-	if len(x.inFlight) == 0 {
-		_ = x.conn.SetReadDeadline(time.Time{})
+func (pc *pipeConn) probeIdle() {
+	pc.mu.Lock()
+	if len(pc.inFlight) == 0 {
+		_ = pc.conn.SetReadDeadline(time.Time{})
 	}
-	x.mu.Unlock()
-	_ = x.readOnce()
+	pc.mu.Unlock()
+	_ = pc.readOnce()
 }
 
 // needsReader reports whether there is a reply that nobody reads by himself.
-func (x *pipeConn) needsReader() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.inFlight) > 1 || len(x.inFlight) == 1 && !x.inFlight[0].callerReads
+func (pc *pipeConn) needsReader() bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return len(pc.inFlight) > 1 || len(pc.inFlight) == 1 && !pc.inFlight[0].callerReads
 }
 
 // readFor reads until c, which is alone, has its reply or ctx ends; it may be that
 // somebody else reads it.
-func (x *pipeConn) readFor(ctx context.Context, c *command) {
+func (pc *pipeConn) readFor(ctx context.Context, c *command) {
 	select {
-	case x.reading <- struct{}{}:
+	case pc.reading <- struct{}{}:
 	case <-c.done:
 		return
 	case <-ctx.Done():
-		x.handOver(c)
+		pc.handOver(c)
 		return
 	}
-	recall := context.AfterFunc(ctx, func() { x.interrupt(c) })
-	for !c.finished() && ctx.Err() == nil && x.readOnce() == nil {
+	recall := context.AfterFunc(ctx, func() { pc.interrupt(c) })
+	for !c.finished() && ctx.Err() == nil && pc.readOnce() == nil {
 	}
 	recall()
-	x.handOver(c)
-	<-x.reading
+	pc.handOver(c)
+	<-pc.reading
 }
 
 // interrupt makes the one who reads for c leave.
-func (x *pipeConn) interrupt(c *command) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (pc *pipeConn) interrupt(c *command) {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
 	if c.callerReads {
-		x.interrupting = true
-		_ = x.conn.SetReadDeadline(time.Unix(1, 0))
+		pc.interrupting = true
+		_ = pc.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
 // handOver notes that nobody reads for c any more. What is still under way is for
 // the session's goroutine.
-func (x *pipeConn) handOver(c *command) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (pc *pipeConn) handOver(c *command) {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
 	c.callerReads = false
-	if x.interrupting {
-		x.interrupting = false
-		x.armReadDeadline()
+	if pc.interrupting {
+		pc.interrupting = false
+		pc.armReadDeadline()
 	}
-	if len(x.inFlight) > 0 {
-		x.wakeReader()
+	if len(pc.inFlight) > 0 {
+		pc.wakeReader()
 	}
 }
 
 // readOnce waits for something to come, and hands out the replies that are
 // complete. The caller is the reader.
-func (x *pipeConn) readOnce() error {
-	if len(x.in) == cap(x.in) {
-		x.in = append(x.in, 0)[:len(x.in)]
+func (pc *pipeConn) readOnce() error {
+	if len(pc.in) == cap(pc.in) {
+		pc.in = append(pc.in, 0)[:len(pc.in)]
 	}
-	n, err := x.conn.Read(x.in[len(x.in):cap(x.in)])
-	x.in = x.in[:len(x.in)+n]
+	n, err := pc.conn.Read(pc.in[len(pc.in):cap(pc.in)])
+	pc.in = pc.in[:len(pc.in)+n]
 	if n > 0 {
-		err = x.deliver()
-	} else if errors.Is(err, os.ErrDeadlineExceeded) && x.interrupted() {
+		err = pc.deliver()
+	} else if errors.Is(err, os.ErrDeadlineExceeded) && pc.interrupted() {
 		return nil
 	}
 	if err != nil {
-		x.fail(err)
+		pc.fail(err)
 	}
 	return err
 }
 
-func (x *pipeConn) interrupted() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.interrupting
+func (pc *pipeConn) interrupted() bool {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.interrupting
 }
 
 // deliver hands out the replies that are complete.
-func (x *pipeConn) deliver() error {
-	replies, rest := x.replies[:0], x.in
+func (pc *pipeConn) deliver() error {
+	replies, rest := pc.replies[:0], pc.in
 	for {
 		reply, size, err := parseReply(rest)
 		if err != nil {
@@ -234,8 +234,8 @@ func (x *pipeConn) deliver() error {
 		}
 		replies, rest = append(replies, reply), rest[size:]
 	}
-	x.in = x.in[:copy(x.in, rest)]
-	answered := x.popAnswered(len(replies))
+	pc.in = pc.in[:copy(pc.in, rest)]
+	answered := pc.popAnswered(len(replies))
 	if len(answered) < len(replies) {
 		return errUnexpectedReply
 	}
@@ -244,40 +244,40 @@ func (x *pipeConn) deliver() error {
 	}
 	clear(replies)
 	clear(answered)
-	x.replies, x.answered = replies, answered
+	pc.replies, pc.answered = replies, answered
 	return nil
 }
 
 // popAnswered takes off the first n commands that are under way. The others have
 // all their time again.
-func (x *pipeConn) popAnswered(n int) []*command {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if n > len(x.inFlight) {
+func (pc *pipeConn) popAnswered(n int) []*command {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	if n > len(pc.inFlight) {
 		return nil
 	}
-	first := append(x.answered[:0], x.inFlight[:n]...)
-	x.inFlight = slices.Delete(x.inFlight, 0, n)
-	if n > 0 && len(x.inFlight) > 0 && !x.interrupting {
-		x.armReadDeadline()
+	first := append(pc.answered[:0], pc.inFlight[:n]...)
+	pc.inFlight = slices.Delete(pc.inFlight, 0, n)
+	if n > 0 && len(pc.inFlight) > 0 && !pc.interrupting {
+		pc.armReadDeadline()
 	}
 	return first
 }
 
 // fail ends the session: what is under way will not be answered any more.
-func (x *pipeConn) fail(err error) {
-	err = x.pipe.closeCause(err)
-	x.mu.Lock()
-	if x.err != nil {
-		x.mu.Unlock()
+func (pc *pipeConn) fail(err error) {
+	err = pc.pipe.closeCause(err)
+	pc.mu.Lock()
+	if pc.err != nil {
+		pc.mu.Unlock()
 		return
 	}
-	x.err = err
-	lost := x.inFlight
-	x.inFlight = nil
-	x.mu.Unlock()
-	close(x.done)
-	x.hangUp()
+	pc.err = err
+	lost := pc.inFlight
+	pc.inFlight = nil
+	pc.mu.Unlock()
+	close(pc.done)
+	pc.hangUp()
 	for _, c := range lost {
 		c.complete(nil, err)
 	}

@@ -95,26 +95,26 @@ type reentrantProtocol struct {
 	freeChannel string
 }
 
-func newReentrantProtocol(w transport, key string, fence bool) *reentrantProtocol {
-	return &reentrantProtocol{transport: w, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
+func newReentrantProtocol(t transport, key string, fence bool) *reentrantProtocol {
+	return &reentrantProtocol{transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
 }
 
-func (f *reentrantProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
-	return reentrantAcquire.send(ctx, f.transport, f.keys, token, ttl.Milliseconds(), entries)
+func (p *reentrantProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
+	return reentrantAcquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds(), entries)
 }
 
-func (f *reentrantProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
-	return reentrantExtend.send(ctx, f.transport, f.keys[:1], token, ttl.Milliseconds())
+func (p *reentrantProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+	return reentrantExtend.send(ctx, p.transport, p.keys[:1], token, ttl.Milliseconds())
 }
 
-func (f *reentrantProtocol) release(ctx context.Context, token string, left int) future {
-	return reentrantRelease.send(ctx, f.transport, f.keys[:1], token, left, f.freeChannel)
+func (p *reentrantProtocol) release(ctx context.Context, token string, left int) future {
+	return reentrantRelease.send(ctx, p.transport, p.keys[:1], token, left, p.freeChannel)
 }
 
-func (f *reentrantProtocol) channel() string { return f.freeChannel }
+func (p *reentrantProtocol) channel() string { return p.freeChannel }
 
-func (f *reentrantProtocol) lockKey() string { return f.keys[0] }
+func (p *reentrantProtocol) lockKey() string { return p.keys[0] }
 
-func (f *reentrantProtocol) peek(ctx context.Context) future {
-	return reentrantPeek.send(ctx, f.transport, f.keys[:1])
+func (p *reentrantProtocol) peek(ctx context.Context) future {
+	return reentrantPeek.send(ctx, p.transport, p.keys[:1])
 }

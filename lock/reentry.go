@@ -12,20 +12,20 @@ type currentHold struct {
 }
 
 // get returns the hold, nil if there is none or it is over.
-func (o *currentHold) get() *hold {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.hold != nil && !o.hold.valid() {
-		o.hold = nil
+func (c *currentHold) get() *hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hold != nil && !c.hold.valid() {
+		c.hold = nil
 	}
-	return o.hold
+	return c.hold
 }
 
-func (o *currentHold) set(h *hold) {
+func (c *currentHold) set(h *hold) {
 	h.order = newGate()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.hold = h
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold = h
 }
 
 // gate lets one goroutine at a time through.

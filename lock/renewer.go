@@ -21,81 +21,81 @@ type renewer struct {
 	epoch  time.Time
 }
 
-func (k *renewer) init() { k.wake, k.epoch = make(chan struct{}, 1), time.Now() }
+func (r *renewer) init() { r.wake, r.epoch = make(chan struct{}, 1), time.Now() }
 
 // alignToSlot returns the last multiple of grain, since the keeper began, that is not
 // after at: what is due at about the same time is due together, and goes in one
 // batch.
-func (k *renewer) alignToSlot(at time.Time, grain time.Duration) time.Time {
-	return at.Add(-(at.Sub(k.epoch) % grain))
+func (r *renewer) alignToSlot(at time.Time, grain time.Duration) time.Time {
+	return at.Add(-(at.Sub(r.epoch) % grain))
 }
 
-func (k *renewer) add(h *hold) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *renewer) add(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	h.due = h.nextDue()
-	heap.Push(&k.holds, h)
-	k.wakeIfSooner(h)
+	heap.Push(&r.holds, h)
+	r.wakeIfSooner(h)
 }
 
 // update puts a hold where its new times want it. Called with h.mu held.
-func (k *renewer) update(h *hold) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *renewer) update(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if h.slot < 0 {
 		return
 	}
 	h.due = h.nextDue()
-	heap.Fix(&k.holds, h.slot)
-	k.wakeIfSooner(h)
+	heap.Fix(&r.holds, h.slot)
+	r.wakeIfSooner(h)
 }
 
-func (k *renewer) remove(h *hold) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *renewer) remove(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if h.slot >= 0 {
-		heap.Remove(&k.holds, h.slot)
+		heap.Remove(&r.holds, h.slot)
 	}
 }
 
 // wakeIfSooner wakes the goroutine if it would sleep too long for h. Holds that end
 // early do not move the moment back: with short holds the goroutine would do
 // nothing but wake up.
-func (k *renewer) wakeIfSooner(h *hold) {
-	if h.due.Before(k.wakeAt) {
-		k.wakeAt = h.due
-		notify(k.wake)
+func (r *renewer) wakeIfSooner(h *hold) {
+	if h.due.Before(r.wakeAt) {
+		r.wakeAt = h.due
+		notify(r.wake)
 	}
 }
 
 // popDue returns the holds that need attention at now, and says how long the next
 // one can wait. They stay in the heap, where Close finds them, as if they were due
 // much later.
-func (k *renewer) popDue(now time.Time) (due []*hold, next time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if now.Before(k.wakeAt) {
-		return nil, k.wakeAt.Sub(now)
+func (r *renewer) popDue(now time.Time) (due []*hold, next time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Before(r.wakeAt) {
+		return nil, r.wakeAt.Sub(now)
 	}
-	for len(k.holds) > 0 && !k.holds[0].due.After(now) {
-		h := k.holds[0]
+	for len(r.holds) > 0 && !r.holds[0].due.After(now) {
+		h := r.holds[0]
 		h.due = now.Add(maxTTL)
-		heap.Fix(&k.holds, 0)
+		heap.Fix(&r.holds, 0)
 		due = append(due, h)
 	}
-	k.wakeAt = now.Add(time.Hour)
-	if len(k.holds) > 0 && k.holds[0].due.Before(k.wakeAt) {
-		k.wakeAt = k.holds[0].due
+	r.wakeAt = now.Add(time.Hour)
+	if len(r.holds) > 0 && r.holds[0].due.Before(r.wakeAt) {
+		r.wakeAt = r.holds[0].due
 	}
-	return due, k.wakeAt.Sub(now)
+	return due, r.wakeAt.Sub(now)
 }
 
 // all returns the holds for which keep reports true.
-func (k *renewer) all(keep func(*hold) bool) []*hold {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *renewer) all(keep func(*hold) bool) []*hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var some []*hold
-	for _, h := range k.holds {
+	for _, h := range r.holds {
 		if keep(h) {
 			some = append(some, h)
 		}
@@ -105,17 +105,17 @@ func (k *renewer) all(keep func(*hold) bool) []*hold {
 
 // runRenewer is the keeper's goroutine: it ends what is over and sends what is due,
 // all that is due at one moment in one batch.
-func (t *core) runRenewer() {
+func (c *core) runRenewer() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-t.alive.Done():
+		case <-c.alive.Done():
 			return
-		case <-t.renewer.wake:
+		case <-c.renewer.wake:
 		case <-timer.C:
 		}
-		due, next := t.renewer.popDue(time.Now())
+		due, next := c.renewer.popDue(time.Now())
 		timer.Reset(next) // first: what moves in the heap may wake us sooner
 		var batch []renewal
 		for _, h := range due {
@@ -123,8 +123,8 @@ func (t *core) runRenewer() {
 				batch = append(batch, renewal{h, q})
 			}
 		}
-		for _, part := range t.batches(batch) {
-			t.tasks.spawn(func() { t.renew(part) })
+		for _, part := range c.batches(batch) {
+			c.tasks.spawn(func() { c.renew(part) })
 		}
 	}
 }
@@ -137,12 +137,12 @@ type renewal struct {
 
 // batches parts renewals into those that go together: with the same patience and, as
 // the nodes of a cluster must not wait for each other, over one connection.
-func (t *core) batches(all []renewal) [][]renewal {
+func (c *core) batches(all []renewal) [][]renewal {
 	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.base.opts.TTL, b.base.opts.TTL) })
 	var parts [][]renewal
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && !t.transport.clustered() && all[n].base.opts.TTL == all[0].base.opts.TTL {
+		for n < len(all) && !c.transport.clustered() && all[n].base.opts.TTL == all[0].base.opts.TTL {
 			n++
 		}
 		parts, all = append(parts, all[:n]), all[n:]
@@ -155,9 +155,9 @@ func (t *core) batches(all []renewal) [][]renewal {
 func (h *hold) handleDue(now time.Time) *expiryRequest {
 	h.mu.Lock()
 	if err := h.endedAt(now); err != nil {
-		over := h.cause == nil
+		expired := h.cause == nil
 		h.mu.Unlock()
-		if over && h.finish(err) {
+		if expired && h.finish(err) {
 			e := h.event(Expired)
 			h.base.client.tasks.spawn(func() { h.base.client.emit(e) }) // it must not keep the others waiting
 		}
@@ -177,9 +177,9 @@ func (h *hold) handleDue(now time.Time) *expiryRequest {
 // renew prolongs a batch of holds in one pipeline. What is not answered in time is
 // tried again while they last, on another connection if there was time enough; an
 // answer that comes later still counts.
-func (t *core) renew(batch []renewal) {
+func (c *core) renew(batch []renewal) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.alive, renewalTimeout(batch, began))
+	ctx, cancel := context.WithTimeout(c.alive, renewalTimeout(batch, began))
 	defer cancel()
 	requests := make([]future, len(batch))
 	for i, h := range batch {
@@ -199,11 +199,11 @@ func (t *core) renew(batch []renewal) {
 		h.onRenewed(h.request, reply, err)
 	}
 	if len(late) > 0 && time.Since(began) >= redialAfter {
-		t.transport.dropStale()
+		c.transport.dropStale()
 	}
 	for _, i := range late {
 		h := batch[i]
-		limit, cancel := context.WithDeadline(t.alive, h.request.sent.Add(h.request.ttl))
+		limit, cancel := context.WithDeadline(c.alive, h.request.sent.Add(h.request.ttl))
 		reply, err := requests[i].wait(limit)
 		cancel()
 		h.onRenewed(h.request, reply, err)
@@ -217,17 +217,17 @@ const redialAfter = time.Second
 // renewalTimeout is how long to wait for the replies to a batch before the next try:
 // a sixth of the TTL, so that there is time for another one.
 func renewalTimeout(batch []renewal, now time.Time) time.Duration {
-	patience := batch[0].base.opts.TTL / 6
+	timeout := batch[0].base.opts.TTL / 6
 	for _, h := range batch {
 		h.mu.Lock()
-		patience = min(patience, h.deadline().Sub(now))
+		timeout = min(timeout, h.deadline().Sub(now))
 		h.mu.Unlock()
 	}
-	return max(patience, time.Millisecond)
+	return max(timeout, time.Millisecond)
 }
 
 // onRenewed takes in the outcome of a renewal.
-func (h *hold) onRenewed(q *expiryRequest, reply any, err error) {
+func (h *hold) onRenewed(req *expiryRequest, reply any, err error) {
 	at := time.Now() // before an Unlock that waits for this goes on
 	h.mu.Lock()
 	due := h.renewAt
@@ -236,23 +236,23 @@ func (h *hold) onRenewed(q *expiryRequest, reply any, err error) {
 	}
 	h.mu.Unlock()
 	if err != nil {
-		h.onNotRenewed(q, err)
+		h.onNotRenewed(req, err)
 	}
-	if _, over := h.endExpiry(q, reply, err); over != nil || err != nil {
+	if _, ended := h.endExpiry(req, reply, err); ended != nil || err != nil {
 		return
 	}
-	h.base.client.emit(Event{Kind: Renewed, At: at, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Late: max(q.sent.Sub(due), 0)})
+	h.base.client.emit(Event{Kind: Renewed, At: at, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Late: max(req.sent.Sub(due), 0)})
 }
 
 // onNotRenewed has another renewal be sent soon after one that failed, or that is not
 // answered yet.
-func (h *hold) onNotRenewed(q *expiryRequest, err error) {
+func (h *hold) onNotRenewed(req *expiryRequest, err error) {
 	h.mu.Lock()
-	again := !q.nextAllowed && h.cause == nil
-	if !q.nextAllowed && !h.renewAt.IsZero() {
+	again := !req.nextAllowed && h.cause == nil
+	if !req.nextAllowed && !h.renewAt.IsZero() {
 		h.renewAt = time.Now().Add(h.base.opts.TTL / 20)
 	}
-	h.allowNext(q)
+	h.allowNext(req)
 	h.mu.Unlock()
 	if again {
 		h.base.client.emit(Event{Kind: NotRenewed, At: time.Now(), Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Err: describe("renew", h.base.key, err)})
@@ -294,8 +294,8 @@ func (h *hold) nextRenewal() time.Time {
 // nextRequest returns when to renew a hold that is to be renewed, if not before its
 // deadline. A request that is under way is left a sixth of the TTL.
 func (h *hold) nextRequest() time.Time {
-	if q := h.inFlight; q != nil {
-		return later(h.renewAt, q.sent.Add(h.base.opts.TTL/6))
+	if req := h.inFlight; req != nil {
+		return later(h.renewAt, req.sent.Add(h.base.opts.TTL/6))
 	}
 	return h.renewAt
 }

@@ -14,26 +14,26 @@ type movable interface {
 	on(w transport) protocol
 }
 
-func (f *mutexProtocol) on(w transport) protocol {
-	other := *f
+func (p *mutexProtocol) on(w transport) protocol {
+	other := *p
 	other.transport = w
 	return &other
 }
 
-func (f *reentrantProtocol) on(w transport) protocol {
-	other := *f
+func (p *reentrantProtocol) on(w transport) protocol {
+	other := *p
 	other.transport = w
 	return &other
 }
 
-func (f *fairProtocol) on(w transport) protocol {
-	other := *f
+func (p *fairProtocol) on(w transport) protocol {
+	other := *p
 	other.transport = w
 	return &other
 }
 
-func (f *rwProtocol) on(w transport) protocol {
-	other := *f
+func (p *rwProtocol) on(w transport) protocol {
+	other := *p
 	other.transport = w
 	return &other
 }
@@ -47,24 +47,24 @@ func (f *rwProtocol) on(w transport) protocol {
 // stops its connection, where nobody else may be then. So the lock is prolonged
 // once more, with WAIT right behind, on a connection taken for the purpose; the
 // acquire itself stays on the ordered stream, on which it can be undone.
-func (t *base) replicate(ctx context.Context, token string, sent time.Time) (time.Time, error) {
-	if t.opts.Replicas == 0 {
+func (b *base) replicate(ctx context.Context, token string, sent time.Time) (time.Time, error) {
+	if b.opts.Replicas == 0 {
 		return sent, nil
 	}
 	sent = time.Now()
-	w := &waitTransport{core: t.client.core, transport: t.client.transport, key: t.key, opts: t.opts}
-	reply, err := t.protocol.(movable).on(w).extend(ctx, token, t.opts.TTL).wait(ctx)
+	w := &waitTransport{core: b.client.core, transport: b.client.transport, key: b.key, opts: b.opts}
+	reply, err := b.protocol.(movable).on(w).extend(ctx, token, b.opts.TTL).wait(ctx)
 	switch {
 	case err != nil:
-		err = describe("replicate", t.key, err)
+		err = describe("replicate", b.key, err)
 	case reply != int64(1):
-		err = fmt.Errorf("lock: acquire %q: %w", t.key, ErrLost)
-	case w.acks < int64(t.opts.Replicas):
-		err = fmt.Errorf("lock: acquire %q: %w: %d of %d confirmed it within %v", t.key, ErrNotReplicated, w.acks, t.opts.Replicas, t.opts.ReplicaTimeout)
+		err = fmt.Errorf("lock: acquire %q: %w", b.key, ErrLost)
+	case w.acks < int64(b.opts.Replicas):
+		err = fmt.Errorf("lock: acquire %q: %w: %d of %d confirmed it within %v", b.key, ErrNotReplicated, w.acks, b.opts.Replicas, b.opts.ReplicaTimeout)
 	default:
 		return sent, nil
 	}
-	t.client.undo(t.protocol, token, sent.Add(t.opts.TTL), nil)
+	b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
 	return sent, err
 }
 
@@ -81,15 +81,15 @@ type waitTransport struct {
 const waitSlack = time.Second
 
 func (w *waitTransport) send(ctx context.Context, cmd *command) reply {
-	t := &waitReply{alive: w.alive, done: make(chan struct{})}
+	r := &waitReply{alive: w.alive, done: make(chan struct{})}
 	w.tasks.spawn(func() {
-		defer close(t.done)
+		defer close(r.done)
 		acks := redis.NewIntCmd(ctx, "wait", w.opts.Replicas, w.opts.ReplicaTimeout.Milliseconds())
 		sent := cmd.cmd(ctx)
-		t.err = w.transport.pipelineOn(ctx, w.key, w.opts.ReplicaTimeout+waitSlack, sent, acks)
+		r.err = w.transport.pipelineOn(ctx, w.key, w.opts.ReplicaTimeout+waitSlack, sent, acks)
 		cmd.value, w.acks = sent.Val(), acks.Val()
 	})
-	return t
+	return r
 }
 
 // waitReply is the reply to a command with WAIT behind it.
@@ -99,13 +99,13 @@ type waitReply struct {
 	err   error // after done
 }
 
-func (t *waitReply) wait(ctx context.Context) error {
+func (r *waitReply) wait(ctx context.Context) error {
 	select {
-	case <-t.done:
-		return t.err
+	case <-r.done:
+		return r.err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.alive.Done():
+	case <-r.alive.Done():
 		return ErrClosed
 	}
 }

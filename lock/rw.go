@@ -41,8 +41,8 @@ type RW struct {
 // rwSide is what an owner has of one of the two locks.
 type rwSide struct {
 	base
-	hash *rwProtocol // the target's form
-	held currentHold
+	rwProtocol *rwProtocol // the target's form
+	held       currentHold
 }
 
 // RW returns a new owner of the read/write lock of that name. It sends nothing.
@@ -50,8 +50,8 @@ type rwSide struct {
 func (c *Client) RW(key string, o Options) *RW {
 	reader, writer := newRWProtocol(c.transport, key, readMode, o.Fence), newRWProtocol(c.transport, key, writeMode, o.Fence)
 	return &RW{
-		reader:    rwSide{base: c.newBase(key, o, reader), hash: reader},
-		writer:    rwSide{base: c.newBase(key, o, writer), hash: writer},
+		reader:    rwSide{base: c.newBase(key, o, reader), rwProtocol: reader},
+		writer:    rwSide{base: c.newBase(key, o, writer), rwProtocol: writer},
 		entryGate: newGate(),
 	}
 }
@@ -119,12 +119,12 @@ func (rw rwReader) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 
 func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
 	return rw.acquire(ctx, r, &rw.reader, func() (*hold, error) {
-		within := "" // our own write lock
+		ownWriteToken := "" // our own write lock
 		if h := rw.writer.held.get(); h != nil {
-			within = h.token
+			ownWriteToken = h.token
 		}
 		return rw.reader.acquireBy(ctx, r, func(token string) future {
-			return rw.reader.hash.ask(ctx, token, rw.reader.opts.TTL, 1, within, waited)
+			return rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.TTL, 1, ownWriteToken, waited)
 		})
 	})
 }
@@ -192,15 +192,15 @@ func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, rw.claimID())
 }
 
-func (rw rwWriter) attempt(ctx context.Context, r *request, id string) (*Lease, error) {
+func (rw rwWriter) attempt(ctx context.Context, r *request, claimID string) (*Lease, error) {
 	return rw.acquire(ctx, r, &rw.writer, func() (*hold, error) {
 		if rw.reader.held.get() != nil {
 			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
 		}
-		life := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
+		ttl := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
 		for {
 			h, err := rw.writer.acquireBy(ctx, r, func(token string) future {
-				return rw.writer.hash.ask(ctx, token, rw.writer.opts.TTL, 1, id, life)
+				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.TTL, 1, claimID, ttl)
 			})
 			if !mustRetry(err) {
 				return h, err
@@ -227,7 +227,7 @@ func (rw rwWriter) claimID() string {
 // claim ends by itself.
 func (rw rwWriter) withdraw() {
 	c := rw.writer.client
-	withdrawal := rw.writer.hash.withdraw(c.alive, rw.claimID())
+	withdrawal := rw.writer.rwProtocol.withdraw(c.alive, rw.claimID())
 	c.tasks.spawn(func() {
 		ctx, cancel := context.WithTimeout(c.alive, claimTTL)
 		defer cancel()

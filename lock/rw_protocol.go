@@ -43,50 +43,55 @@ type rwProtocol struct {
 	transport     transport
 	keys          []string // the lock; its fence, if it has one
 	mode          rwMode
-	acquireScript *script
 	writerChannel string // tells writers that somebody has left
 	readerChannel string // tells readers that a writer has left, or waits no longer
 }
 
-func newRWProtocol(w transport, key string, mode rwMode, fence bool) *rwProtocol {
-	f := &rwProtocol{transport: w, keys: keysOf(key, fence), mode: mode, acquireScript: rwRead, writerChannel: companionKey(key, "free"), readerChannel: companionKey(key, "open")}
-	if mode == writeMode {
-		f.acquireScript = rwWrite
+func newRWProtocol(t transport, key string, mode rwMode, fence bool) *rwProtocol {
+	return &rwProtocol{transport: t, keys: keysOf(key, fence), mode: mode, writerChannel: companionKey(key, "free"), readerChannel: companionKey(key, "open")}
+}
+
+// read asks for the read side. ownWriteToken is the token of the owner's own write lock,
+// within which the owner may read; empty = none. waited is how long the owner has been
+// waiting; negative = the owner does not wait.
+func (p *rwProtocol) read(ctx context.Context, token string, ttl time.Duration, entries int, ownWriteToken string, waited time.Duration) future {
+	return rwRead.send(ctx, p.transport, p.keys, string(readMode), token, ttl.Milliseconds(), entries, ownWriteToken, waited.Milliseconds())
+}
+
+// write asks for the write side. If the server refuses, it keeps others out for claimTTL in the
+// name of claimID; empty = no claim.
+func (p *rwProtocol) write(ctx context.Context, token string, ttl time.Duration, entries int, claimID string, claimTTL time.Duration) future {
+	return rwWrite.send(ctx, p.transport, p.keys, string(writeMode), token, ttl.Milliseconds(), entries, claimID, claimTTL.Milliseconds())
+}
+
+func (p *rwProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
+	if p.mode == writeMode {
+		return p.write(ctx, token, ttl, entries, "", 0)
 	}
-	return f
+	return p.read(ctx, token, ttl, entries, "", -time.Millisecond)
 }
 
-// ask sends what the scripts that take a side have in common: who is an own
-// token or id, and d a time, that mean something else for each.
-func (f *rwProtocol) ask(ctx context.Context, token string, ttl time.Duration, entries int, who string, d time.Duration) future {
-	return f.acquireScript.send(ctx, f.transport, f.keys, string(f.mode), token, ttl.Milliseconds(), entries, who, d.Milliseconds())
+func (p *rwProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+	return rwExtend.send(ctx, p.transport, p.keys[:1], string(p.mode), token, ttl.Milliseconds())
 }
 
-func (f *rwProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
-	return f.ask(ctx, token, ttl, entries, "", -time.Millisecond)
+func (p *rwProtocol) release(ctx context.Context, token string, left int) future {
+	return rwRelease.send(ctx, p.transport, p.keys[:1], string(p.mode), token, left, p.writerChannel, p.readerChannel)
 }
 
-func (f *rwProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
-	return rwExtend.send(ctx, f.transport, f.keys[:1], string(f.mode), token, ttl.Milliseconds())
+func (p *rwProtocol) withdraw(ctx context.Context, id string) future {
+	return rwWithdraw.send(ctx, p.transport, p.keys[:1], "q", id, p.writerChannel, p.readerChannel)
 }
 
-func (f *rwProtocol) release(ctx context.Context, token string, left int) future {
-	return rwRelease.send(ctx, f.transport, f.keys[:1], string(f.mode), token, left, f.writerChannel, f.readerChannel)
+func (p *rwProtocol) lockKey() string { return p.keys[0] }
+
+func (p *rwProtocol) peek(ctx context.Context) future {
+	return rwPeek.send(ctx, p.transport, p.keys[:1], string(p.mode), "")
 }
 
-func (f *rwProtocol) withdraw(ctx context.Context, id string) future {
-	return rwWithdraw.send(ctx, f.transport, f.keys[:1], "q", id, f.writerChannel, f.readerChannel)
-}
-
-func (f *rwProtocol) lockKey() string { return f.keys[0] }
-
-func (f *rwProtocol) peek(ctx context.Context) future {
-	return rwPeek.send(ctx, f.transport, f.keys[:1], string(f.mode), "")
-}
-
-func (f *rwProtocol) channel() string {
-	if f.mode == writeMode {
-		return f.writerChannel
+func (p *rwProtocol) channel() string {
+	if p.mode == writeMode {
+		return p.writerChannel
 	}
-	return f.readerChannel
+	return p.readerChannel
 }

@@ -34,8 +34,8 @@ type inlineCall struct {
 }
 
 // send puts a call of the script on its way. Arguments are strings and integers.
-func (s *script) send(ctx context.Context, w transport, keys []string, args ...any) *call {
-	c := &inlineCall{call: call{transport: w, script: s}}
+func (s *script) send(ctx context.Context, t transport, keys []string, args ...any) *call {
+	c := &inlineCall{call: call{transport: t, script: s}}
 	argv := append(c.args[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
 	argv = append(argv, keys...)
 	c.send(ctx, &c.first, appendArgs(argv, args))
@@ -43,8 +43,8 @@ func (s *script) send(ctx context.Context, w transport, keys []string, args ...a
 }
 
 // sendPlain puts a command on its way that needs no script.
-func sendPlain(ctx context.Context, w transport, args ...any) *call {
-	c := &inlineCall{call: call{transport: w}}
+func sendPlain(ctx context.Context, t transport, args ...any) *call {
+	c := &inlineCall{call: call{transport: t}}
 	c.send(ctx, &c.first, appendArgs(c.args[:0], args))
 	return &c.call
 }

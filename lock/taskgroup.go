@@ -27,32 +27,32 @@ type attempt struct {
 
 // beginAttempt counts a flight, until it has landed, unless its client or the tasks are
 // closed. The record is the caller's, who may use it again after land.
-func (t *taskGroup) beginAttempt(f *attempt) bool {
+func (t *taskGroup) beginAttempt(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || f.base.client.isClosed() {
+	if t.closed || a.base.client.isClosed() {
 		return false
 	}
 	t.running++
-	f.prev, t.last = t.last, f
-	if f.prev != nil {
-		f.prev.next = f
+	a.prev, t.last = t.last, a
+	if a.prev != nil {
+		a.prev.next = a
 	}
 	return true
 }
 
-func (t *taskGroup) endAttempt(f *attempt) {
+func (t *taskGroup) endAttempt(a *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f.prev != nil {
-		f.prev.next = f.next
+	if a.prev != nil {
+		a.prev.next = a.next
 	}
-	if f.next != nil {
-		f.next.prev = f.prev
+	if a.next != nil {
+		a.next.prev = a.prev
 	} else {
-		t.last = f.prev
+		t.last = a.prev
 	}
-	*f = attempt{}
+	*a = attempt{}
 	t.doneLocked()
 }
 
@@ -61,9 +61,9 @@ func (t *taskGroup) attempts(c *Client) []attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []attempt
-	for f := t.last; f != nil; f = f.prev {
-		if f.base.client.isOf(c) {
-			all = append(all, *f)
+	for a := t.last; a != nil; a = a.prev {
+		if a.base.client.isOf(c) {
+			all = append(all, *a)
 		}
 	}
 	return all
@@ -169,8 +169,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // sleep sleeps for d, or until ctx or the client ends.
 func (c *Client) sleep(ctx context.Context, d time.Duration) {
-	closing, through := c.closing()
-	defer through()
+	closing, done := c.closing()
+	defer done()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -84,9 +84,9 @@ func newTransport(rdb redis.UniversalClient) (transport, error) {
 		o.MaxRetries = -1
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
-		links := &connTracker{}
-		links.wrap(&o.Dialer)
-		return newPipe(redis.NewClient(&o), links), nil
+		tracker := &connTracker{}
+		tracker.wrap(&o.Dialer)
+		return newPipe(redis.NewClient(&o), tracker), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
 		o.MaxRetries = -1
@@ -99,9 +99,9 @@ func newTransport(rdb redis.UniversalClient) (transport, error) {
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 		}
-		links := &connTracker{}
-		links.wrap(&o.Dialer)
-		return newClusterTransport(redis.NewClusterClient(&o), links)
+		tracker := &connTracker{}
+		tracker.wrap(&o.Dialer)
+		return newClusterTransport(redis.NewClusterClient(&o), tracker)
 	default:
 		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
 	}
@@ -142,7 +142,7 @@ type clusterTransport struct {
 
 // newClusterTransport returns a wire over client, whose connections are links. Both are
 // the wire's from now on.
-func newClusterTransport(client *redis.ClusterClient, links *connTracker) (*clusterTransport, error) {
+func newClusterTransport(client *redis.ClusterClient, tracker *connTracker) (*clusterTransport, error) {
 	o := redis.DefaultAutoPipelineOptions()
 	o.FullDuplex = true
 	pipe, err := client.AsyncAutoPipelineWithOptions(o)
@@ -150,7 +150,7 @@ func newClusterTransport(client *redis.ClusterClient, links *connTracker) (*clus
 		client.Close()
 		return nil, fmt.Errorf("lock: open pipeline: %w", err)
 	}
-	return &clusterTransport{links, client, pipe}, nil
+	return &clusterTransport{tracker, client, pipe}, nil
 }
 
 func (p *clusterTransport) send(ctx context.Context, cmd *command) reply {
@@ -181,8 +181,8 @@ type noRetry struct{ *redis.Cmd }
 // NoRetry implements [redis.Cmder].
 func (noRetry) NoRetry() bool { return true }
 
-func (p *clusterTransport) pipelineOn(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error {
-	return execOnMaster(ctx, p.client, key, patience, cmds)
+func (p *clusterTransport) pipelineOn(ctx context.Context, key string, timeout time.Duration, cmds ...redis.Cmder) error {
+	return execOnMaster(ctx, p.client, key, timeout, cmds)
 }
 
 // dropStale has nothing to do: a cluster's nodes tell who is master.

@@ -31,14 +31,14 @@ const (
 
 // waitAndAcquire tries once, and stands in line after that until the lock is ours or ctx
 // ends.
-func (t *base) waitAndAcquire(ctx context.Context, r *request, turn *localQueue) (*Lease, error) {
-	line, me := turn.reuseSubscription() // first, so that no news is missed between the attempt and the queue
-	r.contended = line != nil
+func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue) (*Lease, error) {
+	queue, w := local.reuseSubscription() // first, so that no news is missed between the attempt and the queue
+	r.contended = queue != nil
 	lease, err := r.try(ctx, r)
-	if line == nil && errors.Is(err, ErrHeld) {
-		line, me = turn.subscribe(&t.client.notifier, t.protocol.channel())
+	if queue == nil && errors.Is(err, ErrHeld) {
+		queue, w = local.subscribe(&b.client.notifier, b.protocol.channel())
 	}
-	if line == nil {
+	if queue == nil {
 		return lease, err
 	}
 	held, backoff := err, minBackoff
@@ -46,41 +46,41 @@ func (t *base) waitAndAcquire(ctx context.Context, r *request, turn *localQueue)
 		if errors.Is(err, ErrHeld) {
 			held, backoff = err, minBackoff
 		}
-		line.wakeAfter(r.capPoll(pollInterval(err, line.subscribed(), backoff)))
-		if err = t.waitForWake(ctx, me.wakeup); err != nil {
-			err = fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
+		queue.wakeAfter(r.capPoll(pollInterval(err, queue.subscribed(), backoff)))
+		if err = b.waitForWake(ctx, w.wakeup); err != nil {
+			err = fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 			break
 		}
 		lease, err = r.try(ctx, r)
 		backoff = min(2*backoff, maxBackoff)
 	}
-	err = t.waitError(ctx, held, err)
+	err = b.waitError(ctx, held, err)
 	if err == nil {
-		line.wakeAfter(r.capPoll(pollInterval(&HeldError{Token: lease.Token(), TTL: t.opts.TTL}, line.subscribed(), 0)))
+		queue.wakeAfter(r.capPoll(pollInterval(&HeldError{Token: lease.Token(), TTL: b.opts.TTL}, queue.subscribed(), 0)))
 	}
-	line.leave(me, err == nil && !r.shared)
+	queue.leave(w, err == nil && !r.shared)
 	return lease, err
 }
 
 // waitForWake waits for news. It prefers to end.
-func (t *base) waitForWake(ctx context.Context, news chan struct{}) error {
-	closing, through := t.client.closing()
-	defer through()
+func (b *base) waitForWake(ctx context.Context, wakeup chan struct{}) error {
+	closing, done := b.client.closing()
+	defer done()
 	select {
-	case <-news:
+	case <-wakeup:
 	case <-ctx.Done():
 	case <-closing.Done():
 	}
-	return stopCause(ctx, t.client)
+	return stopCause(ctx, b.client)
 }
 
 // waitError returns what a last try that ended with err, or was cut short by the
 // end of ctx, means to somebody who waited for a holder.
-func (t *base) waitError(ctx context.Context, held, err error) error {
+func (b *base) waitError(ctx context.Context, held, err error) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(held, ErrHeld) || errors.Is(err, ErrHeld) {
 		return err
 	}
-	return fmt.Errorf("lock: wait for %q: %w: %w", t.key, held, err)
+	return fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 }
 
 // capPoll returns a pause that is not too long for the request.
@@ -94,7 +94,7 @@ func (r *request) capPoll(pause time.Duration) time.Duration {
 // pollInterval returns how long to leave the server alone after an attempt that ended
 // with err, unless there is news. A holder of ours announces its release, so
 // there is little to see before its lease is over.
-func pollInterval(err error, hears bool, backoff time.Duration) time.Duration {
+func pollInterval(err error, subscribed bool, backoff time.Duration) time.Duration {
 	var held *HeldError
 	if !errors.As(err, &held) {
 		return backoff
@@ -103,7 +103,7 @@ func pollInterval(err error, hears bool, backoff time.Duration) time.Duration {
 	switch {
 	case held.TTL < 0:
 		return foreignPollInterval
-	case ours && hears:
+	case ours && subscribed:
 		return min(held.TTL+time.Millisecond, randomBetween(maxPollInterval/2, maxPollInterval*3/2))
 	default:
 		return min(held.TTL+time.Millisecond, foreignPollInterval)

@@ -11,7 +11,7 @@ type waitQueue struct {
 	channel        string
 	processChannel string // where fair locks are handed to waiters of this process; empty = none waits. Guarded by notifier.mu, like the next three
 	users          int
-	idleSpells     int      // how often it was left by the last of them
+	idlePeriods    int      // how often it was left by the last of them
 	subscriptions  []string // SUBSCRIBE was sent
 	dirty          bool     // users and asked may disagree
 
@@ -35,31 +35,31 @@ type waiter struct {
 
 // join puts the caller at the end. Waiters for a fair lock give the token that
 // stands in the server's queue for them.
-func (l *waitQueue) join(token string) *waiter {
-	me := &waiter{wakeup: make(chan struct{}, 1), token: token}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = append(l.queue, me)
-	return me
+func (q *waitQueue) join(token string) *waiter {
+	w := &waiter{wakeup: make(chan struct{}, 1), token: token}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = append(q.queue, w)
+	return w
 }
 
 // leave takes the caller out. Unless it has the lock for itself now, the next
 // one is woken to see for itself: the caller may have taken news with it.
-func (l *waitQueue) leave(me *waiter, won bool) {
-	l.mu.Lock()
-	l.queue = slices.DeleteFunc(l.queue, func(p *waiter) bool { return p == me })
-	l.mu.Unlock()
-	if !won || len(me.wakeup) > 0 {
-		l.wakeFirst()
+func (q *waitQueue) leave(w *waiter, won bool) {
+	q.mu.Lock()
+	q.queue = slices.DeleteFunc(q.queue, func(other *waiter) bool { return other == w })
+	q.mu.Unlock()
+	if !won || len(w.wakeup) > 0 {
+		q.wakeFirst()
 	}
 }
 
 // wakeFirst wakes the front.
-func (l *waitQueue) wakeFirst() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) > 0 {
-		notify(l.queue[0].wakeup)
+func (q *waitQueue) wakeFirst() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) > 0 {
+		notify(q.queue[0].wakeup)
 	}
 }
 
@@ -70,112 +70,112 @@ const nextMessage = "next"
 // onMessage takes in a message. Most say that the lock is free; those to ourselves
 // name the waiter it was handed to, or say that one of ours comes next: then there
 // is nothing to see until the one before has had the time to claim the lock.
-func (l *waitQueue) onMessage(channel, message string) {
+func (q *waitQueue) onMessage(channel, message string) {
 	switch {
-	case channel == l.channel:
-		l.wakeFirst()
+	case channel == q.channel:
+		q.wakeFirst()
 	case message == nextMessage:
-		l.wakeAfter(claimTimeout + time.Millisecond)
+		q.wakeAfter(claimTimeout + time.Millisecond)
 	default:
-		l.wakeToken(message)
+		q.wakeToken(message)
 	}
 }
 
 // wakeToken wakes the waiter with that token, if it has not left.
-func (l *waitQueue) wakeToken(token string) { l.handTo(token, grant{}) }
+func (q *waitQueue) wakeToken(token string) { q.handTo(token, grant{}) }
 
 // handTo wakes the waiter with that token, if it has not left, with what it was
 // granted.
-func (l *waitQueue) handTo(token string, g grant) (here bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.queue, func(p *waiter) bool { return p.token == token })
+func (q *waitQueue) handTo(token string, g grant) (here bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.queue, func(w *waiter) bool { return w.token == token })
 	if i < 0 {
 		return false
 	}
 	if g.ttl > 0 {
-		l.queue[i].grant = g
+		q.queue[i].grant = g
 	}
-	notify(l.queue[i].wakeup)
+	notify(q.queue[i].wakeup)
 	return true
 }
 
 // grantFor returns what a waiter was granted.
-func (l *waitQueue) grantFor(me *waiter) grant {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return me.grant
+func (q *waitQueue) grantFor(w *waiter) grant {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return w.grant
 }
 
 // tokens returns the tokens of those who wait for a fair lock.
-func (l *waitQueue) tokens() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *waitQueue) tokens() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var tokens []string
-	for _, p := range l.queue {
-		if p.token != "" {
-			tokens = append(tokens, p.token)
+	for _, w := range q.queue {
+		if w.token != "" {
+			tokens = append(tokens, w.token)
 		}
 	}
 	return tokens
 }
 
 // channels returns those that the line listens to. Called with notifier.mu held.
-func (l *waitQueue) channels() []string {
-	if l.processChannel == "" {
-		return []string{l.channel}
+func (q *waitQueue) channels() []string {
+	if q.processChannel == "" {
+		return []string{q.channel}
 	}
-	return []string{l.channel, l.processChannel}
+	return []string{q.channel, q.processChannel}
 }
 
 // onSubscribed notes that from now on nothing is missed on a channel. The front looks
 // whether something was, and so does everybody who waits to be named.
-func (l *waitQueue) onSubscribed(channel string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if channel == l.channel {
-		l.freeConfirmed = true
+func (q *waitQueue) onSubscribed(channel string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if channel == q.channel {
+		q.freeConfirmed = true
 	} else {
-		l.processConfirmed = true
+		q.processConfirmed = true
 	}
-	for i, p := range l.queue {
-		if p.token != "" && l.freeConfirmed && l.processConfirmed || p.token == "" && i == 0 {
-			notify(p.wakeup)
+	for i, w := range q.queue {
+		if w.token != "" && q.freeConfirmed && q.processConfirmed || w.token == "" && i == 0 {
+			notify(w.wakeup)
 		}
 	}
 }
 
-func (l *waitQueue) subscribed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.freeConfirmed
+func (q *waitQueue) subscribed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.freeConfirmed
 }
 
 // subscribedBoth reports whether waiters for a fair lock can be told of their turn.
-func (l *waitQueue) subscribedBoth() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.freeConfirmed && l.processConfirmed
+func (q *waitQueue) subscribedBoth() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.freeConfirmed && q.processConfirmed
 }
 
 // wakeAfter wakes the front after d, unless told otherwise meanwhile.
-func (l *waitQueue) wakeAfter(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *waitQueue) wakeAfter(d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	switch {
-	case l.closed:
-	case l.timer == nil:
-		l.timer = time.AfterFunc(d, l.wakeFirst)
+	case q.closed:
+	case q.timer == nil:
+		q.timer = time.AfterFunc(d, q.wakeFirst)
 	default:
-		l.timer.Reset(d)
+		q.timer.Reset(d)
 	}
 }
 
-func (l *waitQueue) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	if l.timer != nil {
-		l.timer.Stop()
+func (q *waitQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
 	}
 }
