@@ -13,23 +13,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// node is one of the servers of a quorum.
+// node is one server of a quorum.
 type node struct {
 	transport
 	addr         string
-	unresponsive atomic.Bool // did not answer what it was last asked
-	scripted     atomic.Bool // has run a script of ours
+	unresponsive atomic.Bool // did not answer the last command
+	scripted     atomic.Bool // has run one of our scripts
 
-	identified *atomic.Int64 // counts each time that a node told which server it is
+	identified *atomic.Int64 // of the nodeSet
 
 	mu      sync.Mutex
 	runID   string    // of the server process; empty = not known
-	upSince time.Time // at the latest; zero = not known
+	upSince time.Time // the latest possible start; zero = not known
 }
 
-// nodePoolSize is how many dials may fail before go-redis stops to dial when it is
-// asked to and only probes once a second. It takes the size of a pool for that
-// number; a node needs two connections.
+// nodePoolSize is the number of failed dials after which go-redis only probes once a
+// second. go-redis uses the size of the pool for it; a node needs two connections.
 const nodePoolSize = 1000
 
 func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
@@ -45,7 +44,7 @@ func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
 		return n.identify(ctx, conn)
 	}
 	o.PoolSize, o.PipelinePoolSize, o.MinIdleConns = nodePoolSize, nodePoolSize, 0
-	template := redis.NewClient(&o) // never used but for its options
+	template := redis.NewClient(&o) // only its options are used
 	defer template.Close()
 	w, err := newTransport(template)
 	if err != nil {
@@ -55,9 +54,8 @@ func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
 	return n, nil
 }
 
-// identify learns which server it is and since when it has been up. It comes
-// first on every connection, so it is known of whoever answers. A server that
-// will not say is taken as it is.
+// identify asks for the run ID and the uptime of the server, first on every
+// connection. A server that refuses INFO is accepted without them.
 func (n *node) identify(ctx context.Context, conn *redis.Conn) error {
 	info, err := conn.Info(ctx, "server").Result()
 	var refused redis.Error
@@ -80,8 +78,8 @@ func (n *node) identify(ctx context.Context, conn *redis.Conn) error {
 	return nil
 }
 
-// bootTime returns the latest moment at which a server with that uptime may have
-// started: the server counts by the ticks of its clock, so it may be a second off.
+// bootTime returns the latest moment at which a server with this uptime, in seconds,
+// may have started. The server counts clock ticks, so the uptime may be 1 s off.
 func bootTime(uptime string) time.Time {
 	seconds, err := strconv.ParseInt(uptime, 10, 64)
 	if err != nil {
@@ -90,14 +88,14 @@ func bootTime(uptime string) time.Time {
 	return time.Now().Add(-time.Duration(seconds-1) * time.Second)
 }
 
-// serverID returns the run id of the server, empty if it is not known.
+// serverID returns the run ID of the server; empty if it is not known.
 func (n *node) serverID() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.runID
 }
 
-// checkUptime returns an error if the server must not grant a lock yet.
+// checkUptime returns an error if the server has been up for less than minUptime.
 func (n *node) checkUptime(minUptime time.Duration) error {
 	if minUptime == 0 {
 		return nil
@@ -105,23 +103,22 @@ func (n *node) checkUptime(minUptime time.Duration) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.upSince.IsZero() {
-		return errors.New("it does not tell since when it has been up")
+		return errors.New("it does not tell its uptime")
 	}
 	if up := time.Since(n.upSince); up < minUptime {
-		return fmt.Errorf("it has been up for %v only, less than %v", up.Truncate(time.Second), minUptime)
+		return fmt.Errorf("it has been up for %v, less than %v", up.Truncate(time.Second), minUptime)
 	}
 	return nil
 }
 
-// ping finds out whether the node answers.
-func (n *node) ping(ctx context.Context, patience time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// ping notes whether the node answers within timeout.
+func (n *node) ping(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	n.noteReply(n.send(ctx, &command{args: []string{"ping"}}).wait(ctx))
 }
 
-// noteReply notes whether the node had anything to say to a request that ended with
-// err.
+// noteReply notes whether the node answered a command that ended with err.
 func (n *node) noteReply(err error) {
 	if !errors.Is(err, errReleasing) {
 		n.unresponsive.Store(outcomeUnknown(err) || neverSent(err))

@@ -2,101 +2,104 @@ package lock
 
 import "context"
 
-// nodeCall is what one node is asked in a round. A plain answer is taken in by
-// whoever reads it from the wire; anything else takes a goroutine.
+// nodeCall is the command of a round to one node. The goroutine that reads a plain
+// reply from the connection handles it; an error takes a goroutine of its own.
 type nodeCall struct {
 	call
-	round       *round
-	node        int
-	nodeCommand *nodeCommand
+	round   *round
+	node    int
+	command *nodeCommand
 
 	// Guarded by round.mu.
-	answered bool // by the node, or by its silence
-	late     bool // given up, but seen through when the answer comes: one of the tasks until then
+	replied bool // also by a time-out
+	late    bool // it timed out, and counts as a task until the reply is handled
 }
 
-func (q *nodeCall) send() {
-	q.transport, q.script = q.route(), q.nodeCommand.script
-	q.first.args, q.first.callback = q.nodeCommand.argv, q
-	q.cmd, q.reply = &q.first, &q.first // before it is sent: it may be answered at once
-	if refused, ok := q.transport.send(q.round.core.alive, &q.first).(failedReply); ok {
-		q.first.complete(nil, refused)
+func (c *nodeCall) send() {
+	c.transport, c.script = c.route(), c.command.script
+	c.first.args, c.first.callback = c.command.argv, c
+	c.cmd, c.reply = &c.first, &c.first // first: the reply may come before send returns
+	if refused, ok := c.transport.send(c.core().alive, &c.first).(failedReply); ok {
+		c.first.complete(nil, refused)
 	}
 }
 
-func (q *nodeCall) state() *nodeState { return &q.round.states[q.node] }
+func (c *nodeCall) core() *core { return c.round.attempt.redlock.core }
 
-// route returns the wire to the node. The last word takes the one that cannot be shut.
-func (q *nodeCall) route() transport {
-	if q.nodeCommand.afterReply != nil {
-		return q.state().node
+func (c *nodeCall) state() *nodeState { return &c.round.attempt.states[c.node] }
+
+// route returns the transport to the node: for a release the node itself, since
+// the state of a node refuses commands after closeAcquires.
+func (c *nodeCall) route() transport {
+	if c.command.afterReply != nil {
+		return c.state().node
 	}
-	return q.state()
+	return c.state()
 }
 
-// done implements [listener].
-func (q *nodeCall) done() {
-	if q.first.err != nil {
-		q.round.core.tasks.add()
-		go q.followUp()
+// done implements [callback].
+func (c *nodeCall) done() {
+	if c.first.err != nil {
+		c.core().tasks.add()
+		go c.followUp()
 		return
 	}
-	r := q.round
+	r := c.round
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.accept(q, q.first.value, nil) {
-		defer r.releaseTimer()
+	if r.accept(c, c.first.value, nil) {
+		defer r.endIfReplied()
 	}
-	if q.nodeCommand.afterReply != nil && q.state().mayHold() {
-		r.core.tasks.add()
-		go q.followUp()
+	if c.command.afterReply != nil && c.state().mayHold() {
+		c.core().tasks.add()
+		go c.followUp()
 	}
 }
 
-// timeOut stops waiting for the answer. Called with round.mu held.
-func (q *nodeCall) timeOut() {
-	if q.nodeCommand.afterReply != nil {
-		q.late = true
-		q.round.core.tasks.add()
+// timeOut ends the wait for the reply. round.mu is held.
+func (c *nodeCall) timeOut() {
+	if c.command.afterReply != nil {
+		c.late = true
+		c.core().tasks.add()
 	}
-	q.round.accept(q, nil, context.DeadlineExceeded)
-	q.round.releaseTimer()
+	c.round.accept(c, nil, context.DeadlineExceeded)
+	c.round.endIfReplied()
 }
 
-// followUp goes after what is not plainly an answer, and after what an answer leaves
-// to do.
-func (q *nodeCall) followUp() {
-	defer q.round.core.tasks.done()
-	ctx, cancel := context.WithDeadline(q.round.core.alive, q.round.ends)
-	reply, err := q.wait(ctx)
+// followUp handles an error reply, and calls afterReply.
+func (c *nodeCall) followUp() {
+	tasks := &c.core().tasks
+	defer tasks.done()
+	ctx, cancel := context.WithDeadline(c.core().alive, c.round.ends)
+	reply, err := c.wait(ctx)
 	cancel()
-	q.finish(reply, err)
-	if q.nodeCommand.afterReply == nil {
+	c.finish(reply, err)
+	if c.command.afterReply == nil {
 		return
 	}
-	q.nodeCommand.afterReply(q)
-	if q.late {
-		q.round.core.tasks.done()
+	c.command.afterReply(c)
+	if c.late {
+		tasks.done()
 	}
 }
 
-// finish takes the answer in, unless time is up.
-func (q *nodeCall) finish(reply any, err error) {
-	q.round.mu.Lock()
-	defer q.round.mu.Unlock()
-	if q.round.accept(q, reply, err) {
-		q.round.releaseTimer()
+// finish takes the reply, unless the call timed out.
+func (c *nodeCall) finish(reply any, err error) {
+	c.round.mu.Lock()
+	defer c.round.mu.Unlock()
+	if c.round.accept(c, reply, err) {
+		c.round.endIfReplied()
 	}
 }
 
-// wait implements [pending]. What was refused without a word is asked again.
-func (q *nodeCall) wait(ctx context.Context) (any, error) {
-	reply, err := q.call.wait(ctx)
-	if err != nil || reply != nil || q.nodeCommand.fallback == nil {
+// wait returns the reply; after a nil reply it sends the fallback, if there is one.
+func (c *nodeCall) wait(ctx context.Context) (any, error) {
+	reply, err := c.call.wait(ctx)
+	if err != nil || reply != nil || c.command.fallback == nil {
 		return reply, err
 	}
-	other := q.nodeCommand.fallback()
-	c := &call{transport: q.transport, script: other.script}
-	c.send(ctx, &c.first, other.argv)
-	return c.wait(ctx)
+	other := c.command.fallback()
+	second := &call{transport: c.transport, script: other.script}
+	second.send(ctx, &second.first, other.argv)
+	return second.wait(ctx)
 }

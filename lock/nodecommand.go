@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// nodeCommand is what nodes are asked in a round, the same of each.
+// nodeCommand is a command of a round, the same for each node.
 type nodeCommand struct {
-	script *script  // nil = a plain command
-	argv   []string // the command as it travels
-	// onReply takes down at the site what came of it, and returns why the answer is
-	// not what was hoped for.
-	onReply func(c *redlockAttempt, s *nodeState, reply any, err error) error
-	// fallback is asked of a node that answered nil; may be nil.
+	script *script // nil = a plain command
+	argv   []string
+	// onReply updates the state of the node that replied, and returns why the reply
+	// does not count as success.
+	onReply func(s *nodeState, reply any, err error) error
+	// fallback returns the command to send after a nil reply. It may be nil.
 	fallback func() *nodeCommand
-	// afterReply sees to what is left to do when an answer has come, however late. It is
-	// called on a goroutine of its own, and only if the site is suspect or the answer
-	// not a plain one. Nil = nothing.
+	// afterReply runs on a goroutine of its own after the reply, however late, if
+	// the reply is an error or the node may still have a copy. It may be nil.
 	afterReply func(*nodeCall)
 }
 
@@ -27,55 +26,55 @@ func newScriptCommand(s *script, keys []string, args ...string) *nodeCommand {
 	return &nodeCommand{script: s, argv: append(argv, args...)}
 }
 
-// acquireCmd asks for the lock, with its fencing token if it has one.
-func (c *redlockAttempt) acquireCmd(ttl time.Duration, fence []string) *nodeCommand {
-	q := newScriptCommand(mutexAcquire, append([]string{c.key}, fence...), c.token, millis(ttl), "1")
-	q.onReply = onAcquireReply
-	return q
+// acquireCmd takes the lock and, with fenceKeys, its fencing token.
+func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string) *nodeCommand {
+	cmd := newScriptCommand(mutexAcquire, append([]string{a.redlock.key}, fenceKeys...), a.token, millis(ttl), "1")
+	cmd.onReply = a.onAcquireReply
+	return cmd
 }
 
-// trySetCmd asks for the lock without a fence as take does, at half the cost to the node
-// if it is free there, and by one more round trip if it is not.
-func (c *redlockAttempt) trySetCmd(ttl time.Duration) *nodeCommand {
+// trySetCmd takes a lock without a fence. If the lock is free, it costs the node
+// half of acquireCmd; if not, it takes another round trip.
+func (a *redlockAttempt) trySetCmd(ttl time.Duration) *nodeCommand {
 	return &nodeCommand{
-		argv:     []string{"set", c.key, c.token, "nx", "px", millis(ttl)},
-		onReply:  onAcquireReply,
-		fallback: func() *nodeCommand { return c.acquireCmd(ttl, nil) },
+		argv:     []string{"set", a.redlock.key, a.token, "nx", "px", millis(ttl)},
+		onReply:  a.onAcquireReply,
+		fallback: func() *nodeCommand { return a.acquireCmd(ttl, nil) },
 	}
 }
 
-func onAcquireReply(c *redlockAttempt, s *nodeState, reply any, err error) error {
-	return s.onAcquire(c.key, reply, err, c.minUptime)
+func (a *redlockAttempt) onAcquireReply(s *nodeState, reply any, err error) error {
+	return s.onAcquire(a.redlock.key, reply, err, a.redlock.set.minUptime)
 }
 
-// extendCmd asks to prolong the copy.
-func (c *redlockAttempt) extendCmd(ttl time.Duration) *nodeCommand {
-	q := newScriptCommand(mutexExtend, []string{c.key}, c.token, millis(ttl))
-	q.onReply = func(_ *redlockAttempt, s *nodeState, reply any, err error) error { return s.onExtend(reply, err) }
-	return q
+// extendCmd sets the TTL of the copy.
+func (a *redlockAttempt) extendCmd(ttl time.Duration) *nodeCommand {
+	cmd := newScriptCommand(mutexExtend, []string{a.redlock.key}, a.token, millis(ttl))
+	cmd.onReply = (*nodeState).onExtend
+	return cmd
 }
 
-// peekCmd asks who holds the lock.
-func (c *redlockAttempt) peekCmd() *nodeCommand {
-	q := newScriptCommand(mutexPeek, []string{c.key})
-	q.onReply = func(c *redlockAttempt, s *nodeState, reply any, err error) error {
-		return s.onPeek(c.key, reply, err, c.minUptime)
+// peekCmd asks for the holder.
+func (a *redlockAttempt) peekCmd() *nodeCommand {
+	cmd := newScriptCommand(mutexPeek, []string{a.redlock.key})
+	cmd.onReply = func(s *nodeState, reply any, err error) error {
+		return s.onPeek(a.redlock.key, reply, err, a.redlock.set.minUptime)
 	}
-	return q
+	return cmd
 }
 
-// raiseFenceCmd asks to count on from a fencing token.
-func (c *redlockAttempt) raiseFenceCmd(fence int64) *nodeCommand {
-	q := newScriptCommand(redlockRaise, c.fenceKeys, strconv.FormatInt(fence, 10))
-	q.onReply = func(_ *redlockAttempt, _ *nodeState, _ any, err error) error { return err }
-	return q
+// raiseFenceCmd raises the fence counter to at least fence.
+func (a *redlockAttempt) raiseFenceCmd(fence int64) *nodeCommand {
+	cmd := newScriptCommand(redlockRaise, a.redlock.fenceKeys, strconv.FormatInt(fence, 10))
+	cmd.onReply = func(_ *nodeState, _ any, err error) error { return err }
+	return cmd
 }
 
-// releaseCmd gives the copy back.
-func (c *redlockAttempt) releaseCmd(channel string) *nodeCommand {
-	q := newScriptCommand(mutexRelease, []string{c.key}, c.token, channel)
-	q.onReply = func(_ *redlockAttempt, s *nodeState, _ any, err error) error { return s.onRelease(err) }
-	return q
+// releaseCmd deletes the copy and publishes that on channel.
+func (a *redlockAttempt) releaseCmd(channel string) *nodeCommand {
+	cmd := newScriptCommand(mutexRelease, []string{a.redlock.key}, a.token, channel)
+	cmd.onReply = func(s *nodeState, _ any, err error) error { return s.onRelease(err) }
+	return cmd
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// nodeState is where one copy of a [Redlock] stands, or may stand. As a wire it is the
-// node's, until it is shut.
+// nodeState is the copy of a [Redlock] on one node. As a transport it refuses
+// commands after closeAcquires.
 type nodeState struct {
-	*node
+	transport // the node's
+	node      *node
 
 	mu       sync.Mutex
-	closed   bool  // shut
-	inFlight int   // requests that may have made a copy, or may yet
-	held     bool  // the copy was there when the node last answered
-	err      error // why it is not, or why the node does not answer
+	closed   bool  // closeAcquires was called
+	inFlight int   // acquires whose outcome is not known
+	held     bool  // the node had the copy when it last answered
+	err      error // why it has none, or why the node does not answer
 }
 
 var (
@@ -25,22 +26,23 @@ var (
 	errReleasing = fmt.Errorf("%w: the lock was given back", ErrClosed)
 )
 
-// failedReply is the reply to what was not sent.
+// failedReply is the reply to a command that was not sent.
 type failedReply struct{ error }
 
-func (u failedReply) wait(context.Context) error { return u.error }
+func (r failedReply) wait(context.Context) error { return r.error }
 
-// send implements [wire]. A script that has to be sent again comes by here, too.
+// send implements [transport]. Scripts that are sent again come through it, too.
 func (s *nodeState) send(ctx context.Context, cmd *command) reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return failedReply{errReleasing}
 	}
-	return s.node.send(ctx, cmd)
+	return s.transport.send(ctx, cmd)
 }
 
-// closeAcquires lets nothing pass any more. It reports whether the site is suspect.
+// closeAcquires makes send refuse all commands, and returns whether the node may
+// have a copy.
 func (s *nodeState) closeAcquires() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,30 +50,30 @@ func (s *nodeState) closeAcquires() bool {
 	return s.held || s.inFlight > 0
 }
 
-// probablyHeld reports whether the copy was there when the node last answered, or the
-// node was asked for it and has not answered since.
+// probablyHeld reports whether the node had a copy when it last answered, or has not
+// answered an acquire yet.
 func (s *nodeState) probablyHeld() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held || s.inFlight > 0 && s.err != errCopyGone
 }
 
-// mayHold reports whether a copy may stand there, or come to stand there yet.
+// mayHold reports whether the node may have a copy, or may still create one.
 func (s *nodeState) mayHold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held || s.inFlight > 0
 }
 
-// onSend notes that a request which can make a copy is about to be sent.
+// onSend notes that an acquire is about to be sent.
 func (s *nodeState) onSend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inFlight++
 }
 
-// onAcquire notes what came of it. A node that is too young has a copy then, but no
-// vote: it returns why.
+// onAcquire notes the reply to an acquire. It returns why the node has no vote: a
+// node that is not up long enough may have a copy and no vote.
 func (s *nodeState) onAcquire(key string, reply any, err error, minUptime time.Duration) error {
 	var held *HeldError
 	if err == nil {
@@ -88,12 +90,12 @@ func (s *nodeState) onAcquire(key string, reply any, err error, minUptime time.D
 	}
 	s.held, s.err = err == nil, err
 	if err == nil {
-		s.err = s.checkUptime(minUptime)
+		s.err = s.node.checkUptime(minUptime)
 	}
 	return s.err
 }
 
-// onExtend notes what came of an extension, and returns why it is none.
+// onExtend notes the reply to an extension, and returns why the copy was not extended.
 func (s *nodeState) onExtend(reply any, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,17 +109,17 @@ func (s *nodeState) onExtend(reply any, err error) error {
 	return s.err
 }
 
-// onPeek notes what came of a look, and returns why we would not get the lock there.
+// onPeek notes the reply to a peek, and returns why the node would not grant the lock.
 func (s *nodeState) onPeek(key string, reply any, err error, minUptime time.Duration) error {
 	if err == nil {
-		holder, _, nonsense := parseAcquire(key, reply)
+		holder, _, invalid := parseAcquire(key, reply)
 		switch {
-		case nonsense != nil:
-			err = nonsense
+		case invalid != nil:
+			err = invalid
 		case holder != nil && holder.Token != "":
 			err = holder
 		default:
-			err = s.checkUptime(minUptime)
+			err = s.node.checkUptime(minUptime)
 		}
 	}
 	s.mu.Lock()
@@ -126,7 +128,7 @@ func (s *nodeState) onPeek(key string, reply any, err error, minUptime time.Dura
 	return err
 }
 
-// onRelease notes what came of the release, and returns why it came to nothing.
+// onRelease notes the reply to a release, and returns its error.
 func (s *nodeState) onRelease(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,9 +136,9 @@ func (s *nodeState) onRelease(err error) error {
 	return err
 }
 
-// vote returns what is known of the node.
+// vote returns what the node said last.
 func (s *nodeState) vote() Vote {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Vote{Addr: s.addr, Held: s.held, Err: s.err}
+	return Vote{Addr: s.node.addr, Held: s.held, Err: s.err}
 }

@@ -42,13 +42,18 @@ type undoer interface{ undo() }
 
 // future is a request under way.
 type future interface {
-	// resendIfNeeded waits until only wait is left to be called. Of many requests that
-	// were sent together, settle all before waiting for each: what has to be
-	// sent again goes together then, too.
-	resendIfNeeded(ctx context.Context) error
 	// wait returns the reply. When ctx ends first, or the connection, the
 	// request may still be carried out.
 	wait(ctx context.Context) (reply any, err error)
+}
+
+// resender is a future whose request may have to be sent a second time. To have the
+// second requests of a batch travel together, call resendIfNeeded for all futures of
+// the batch before wait.
+type resender interface {
+	// resendIfNeeded waits for the first reply, and sends the request again if that
+	// reply asks for it. It does not wait for the second reply.
+	resendIfNeeded(ctx context.Context) error
 }
 
 // parseAcquire reads the reply to an acquire: the holder who stands in the way, or

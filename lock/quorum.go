@@ -13,63 +13,61 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// QuorumConfig says who locks over several servers, and what is asked of them.
-// The zero value works.
+// QuorumConfig configures a [Quorum]. The zero value works.
 type QuorumConfig struct {
 	Config
-	// NodeTimeout is how long one node may take to answer; then the others decide
-	// without it. It must be far shorter than any TTL, and longer than it takes to
-	// connect. Default: a fiftieth of the TTL, but 5 ms at least and 50 ms at most.
+	// NodeTimeout bounds the wait for one node; after it the other nodes decide. It
+	// must be far shorter than any TTL, and longer than it takes to connect. Default:
+	// a fiftieth of the TTL, but at least 5 ms and at most 50 ms.
 	NodeTimeout time.Duration
-	// MinUptime keeps a node from granting locks until it has been up this long,
-	// with a second's allowance. A node that forgets its locks in a crash may
-	// otherwise grant one that is held. Set it to the longest TTL that anybody
-	// uses, unless every node writes to disk before it answers. It takes the right
-	// to call INFO.
+	// MinUptime ignores the vote of a node that has been up for less than this time,
+	// give or take 1 s. Otherwise a node that lost its data in a crash may grant a
+	// lock that is held. Set it to the longest TTL in use, unless every node writes
+	// to disk before it answers. It needs the permission to call INFO.
 	MinUptime time.Duration
 }
 
-// Quorum is an identity that locks over several independent servers at once: a
-// [Redlock] is held by whoever has more than half of them. It goes on working
-// while fewer than half are down. Four nodes do not survive more than three do,
-// so an odd number is the sensible one; even numbers and one node work too.
+// Quorum is an identity that locks on several independent servers at once, by
+// [Redlock]. It works while fewer than half of the servers are down. Four nodes
+// survive no more failures than three, so use an odd number. Even numbers and one
+// node work, too.
 //
-// The nodes must not replicate each other. List them in the same order
-// everywhere: the first that answers settles who goes first when many clients
-// start at once. With another order locks are as safe, but clients may have to
-// try more often.
+// The nodes must not replicate each other. List them in the same order in all
+// clients: the first node that answers decides which of many clients goes first.
+// With different orders locks are as safe, but clients may need more attempts.
 //
-// It is safe for concurrent use.
+// A Quorum is safe for concurrent use.
 type Quorum struct {
 	client  *Client
 	nodes   *nodeSet
 	timeout time.Duration // 0 = by the TTL
 }
 
-// NewQuorum returns an identity that locks over nodes: single servers, or masters
-// behind Sentinel. Of each it takes address, credentials and dialer, and opens
-// connections of its own; the clients stay the caller's. Nothing is dialed before
-// it is needed. Equal addresses are refused with [ErrArgument]; two addresses of
-// one server are told by all locks, also with ErrArgument, once the server has
-// been reached by both and if it may be asked for INFO.
+// NewQuorum returns an identity that locks on nodes: single servers, or masters
+// behind Sentinel. It takes address, credentials and dialer of each client and opens
+// connections of its own when it needs them. The clients stay the caller's.
+//
+// NewQuorum refuses equal addresses with [ErrArgument]. If two addresses lead to one
+// server, all locks return ErrArgument once both are connected, provided that the
+// user may call INFO.
 func NewQuorum(nodes []*redis.Client, cfg QuorumConfig) (*Quorum, error) {
 	if err := checkNodes(nodes, cfg); err != nil {
 		return nil, fmt.Errorf("lock: new quorum: %w", err)
 	}
-	e := &nodeSet{minUptime: cfg.MinUptime, ready: make(chan struct{})}
+	s := &nodeSet{minUptime: cfg.MinUptime, ready: make(chan struct{})}
 	for _, rdb := range nodes {
-		n, err := newNode(rdb, &e.identified)
+		n, err := newNode(rdb, &s.identified)
 		if err != nil {
-			return nil, errors.Join(err, e.close())
+			return nil, errors.Join(err, s.close())
 		}
-		e.nodes = append(e.nodes, n)
+		s.nodes = append(s.nodes, n)
 	}
-	e.transport = e.nodes[0].transport
-	client, err := newClient(e, cfg.Config)
+	s.transport = s.nodes[0].transport
+	client, err := newClient(s, cfg.Config)
 	if err != nil {
 		return nil, err
 	}
-	return &Quorum{client: client, nodes: e, timeout: cfg.NodeTimeout}, nil
+	return &Quorum{client: client, nodes: s, timeout: cfg.NodeTimeout}, nil
 }
 
 func checkNodes(nodes []*redis.Client, cfg QuorumConfig) error {
@@ -81,25 +79,24 @@ func checkNodes(nodes []*redis.Client, cfg QuorumConfig) error {
 	}
 	for i, rdb := range nodes {
 		addr := rdb.Options().Addr
-		twin := func(other *redis.Client) bool { return other.Options().Addr == addr }
-		if addr != sentinelAddr && slices.ContainsFunc(nodes[:i], twin) {
+		equal := func(other *redis.Client) bool { return other.Options().Addr == addr }
+		if addr != sentinelAddr && slices.ContainsFunc(nodes[:i], equal) {
 			return fmt.Errorf("%w: %s is listed twice", ErrArgument, addr)
 		}
 	}
 	return nil
 }
 
-// sentinelAddr is what go-redis has for an address where Sentinel says where the
-// server is.
+// sentinelAddr is the address of a go-redis client that finds its server by Sentinel.
 const sentinelAddr = "FailoverClient"
 
-// As returns another identity over the same connections: what it holds is held
-// against q as against a stranger. It ends with q.
+// As returns another identity on the same connections. q cannot take a lock that the
+// other identity holds. The other identity ends with q.
 func (q *Quorum) As(owner string) *Quorum {
 	return &Quorum{client: q.client.As(owner), nodes: q.nodes, timeout: q.timeout}
 }
 
-// Close ends what the identity does, as [Client.Close] does.
+// Close ends the identity, as [Client.Close] does.
 func (q *Quorum) Close() error { return q.client.Close() }
 
 const (
@@ -107,7 +104,7 @@ const (
 	maxNodeTimeout = 50 * time.Millisecond
 )
 
-// nodeTimeout returns how long a node may take to answer for a lock of that TTL.
+// nodeTimeout returns the time-out of one node for a lock with this TTL.
 func (q *Quorum) nodeTimeout(ttl time.Duration) time.Duration {
 	if q.timeout > 0 {
 		return q.timeout
@@ -115,86 +112,86 @@ func (q *Quorum) nodeTimeout(ttl time.Duration) time.Duration {
 	return min(max(ttl/50, minNodeTimeout), maxNodeTimeout)
 }
 
-// nodeSet is the nodes of a quorum, in their order. As a wire it is that of the
-// first node, where waiters listen; closing it closes all.
+// nodeSet is the nodes of a quorum, in their order. As a transport it is that of the
+// first node, to which waiters subscribe; close closes all nodes.
 type nodeSet struct {
 	transport
 	nodes     []*node
 	minUptime time.Duration
 
 	connectOnce sync.Once
-	ready       chan struct{} // closed once all nodes have been heard of, or not in time
+	ready       chan struct{} // closed once each node has answered or timed out
 
-	identified atomic.Int64 // how often a node told which server it is
-	verified   atomic.Int64 // up to which of these no two were the same
+	identified atomic.Int64 // counts the answers of nodes to identify
+	verified   atomic.Int64 // the value of identified at the last check without duplicates
 }
 
-// close implements [wire].
-func (e *nodeSet) close() error {
-	errs := make([]error, len(e.nodes))
+// close implements [transport].
+func (s *nodeSet) close() error {
+	errs := make([]error, len(s.nodes))
 	var all sync.WaitGroup
-	for i, n := range e.nodes { // together: one that hangs takes seconds
+	for i, n := range s.nodes { // concurrently: a node that does not answer takes seconds
 		all.Go(func() { errs[i] = n.close() })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// majority is how many nodes make a quorum.
-func (e *nodeSet) majority() int { return len(e.nodes)/2 + 1 }
+// majority returns the number of nodes in a quorum.
+func (s *nodeSet) majority() int { return len(s.nodes)/2 + 1 }
 
-// connectAll has every node called once, before the first lock is asked for: by then
-// the connections stand, nodes that do not answer are known, and so are
-// addresses that lead to the same server.
-func (e *nodeSet) connectAll(ctx context.Context, t *core, patience time.Duration) error {
+// connectAll sends one command to every node before the first attempt: after it the
+// connections are open, and nodes that do not answer and addresses of the same
+// server are known.
+func (s *nodeSet) connectAll(ctx context.Context, c *core, timeout time.Duration) error {
 	select {
-	case <-e.ready:
-		return e.checkDuplicates()
+	case <-s.ready:
+		return s.checkDuplicates()
 	default:
 	}
-	e.connectOnce.Do(func() {
+	s.connectOnce.Do(func() {
 		var calls sync.WaitGroup
-		for _, n := range e.nodes {
+		for _, n := range s.nodes {
 			calls.Add(1)
-			t.tasks.spawn(func() { defer calls.Done(); n.ping(t.alive, patience) })
+			c.tasks.spawn(func() { defer calls.Done(); n.ping(c.alive, timeout) })
 		}
-		t.tasks.spawn(func() { calls.Wait(); close(e.ready) })
+		c.tasks.spawn(func() { calls.Wait(); close(s.ready) })
 	})
 	select {
-	case <-e.ready:
+	case <-s.ready:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.alive.Done():
+	case <-c.alive.Done():
 		return ErrClosed
 	}
-	return e.checkDuplicates()
+	return s.checkDuplicates()
 }
 
-// checkDuplicates returns an error if two nodes are known to be the same server.
-func (e *nodeSet) checkDuplicates() error {
-	introduced := e.identified.Load()
-	if introduced == e.verified.Load() {
+// checkDuplicates returns an error if two nodes are the same server.
+func (s *nodeSet) checkDuplicates() error {
+	identified := s.identified.Load()
+	if identified == s.verified.Load() {
 		return nil
 	}
-	seen := make(map[string]*node, len(e.nodes))
-	for _, n := range e.nodes {
+	seen := make(map[string]*node, len(s.nodes))
+	for _, n := range s.nodes {
 		id := n.serverID()
 		if other := seen[id]; other != nil && id != "" {
 			return fmt.Errorf("%w: %s and %s are the same server", ErrArgument, other.addr, n.addr)
 		}
 		seen[id] = n
 	}
-	e.verified.Store(introduced)
+	s.verified.Store(identified)
 	return nil
 }
 
-// askOrder returns the nodes in the order in which to ask them: those that did not
-// answer the last time come last.
-func (e *nodeSet) askOrder() []int {
-	order := make([]int, 0, len(e.nodes))
-	for _, silent := range []bool{false, true} {
-		for i, n := range e.nodes {
-			if n.unresponsive.Load() == silent {
+// askOrder returns the indexes of the nodes in the order in which to ask them. Nodes
+// that did not answer last time come last.
+func (s *nodeSet) askOrder() []int {
+	order := make([]int, 0, len(s.nodes))
+	for _, unresponsive := range []bool{false, true} {
+		for i, n := range s.nodes {
+			if n.unresponsive.Load() == unresponsive {
 				order = append(order, i)
 			}
 		}
@@ -202,7 +199,7 @@ func (e *nodeSet) askOrder() []int {
 	return order
 }
 
-// randomBetween returns a random time from the first up to the second.
-func randomBetween(least, most time.Duration) time.Duration {
-	return least + rand.N(most-least)
+// randomBetween returns a random duration in [low, high).
+func randomBetween(low, high time.Duration) time.Duration {
+	return low + rand.N(high-low)
 }

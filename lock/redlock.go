@@ -15,26 +15,24 @@ var (
 	redlockRaise = newScript(redlockRaiseSource)
 )
 
-// Redlock is a lock over independent servers: it is held by whoever has its token
-// on more than half of them, with time left. Losing fewer than half of the servers
-// neither stops it nor frees it. It is not reentrant.
+// Redlock is a lock over independent servers. Its holder is the token that is stored
+// on more than half of them, with time left. The loss of fewer than half of the
+// servers neither stops the lock nor frees it. It is not reentrant. The algorithm is
+// that of https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
 //
-// Its deadline counts from before the first node was asked. It is extended by a
-// quorum or not at all, and a lease that cannot be extended in time is lost and
-// its copies are released. A node that came back empty gets its copy again as long
-// as the lease is valid.
+// The deadline counts from before the first command. A quorum extends it, or nothing
+// does. A lease that is not extended in time is lost, and its copies are released. A
+// node that restarted empty gets its copy again as long as the lease is valid.
 //
-// It rests on servers that keep what they granted and on clocks of about the same
-// speed. A server that forgets (a restart without its data), and one whose clock
-// is set forward by more than a TTL, give their vote away: when that happens to as
-// many nodes as a holder can spare, nobody notices; when it happens to one more, a
-// second holder gets in. [QuorumConfig.MinUptime] guards against the first; only
-// a resource that checks the numbers of [Lease.Fence] guards against both. For that
-// the counter of a server that has none begins at the server's time, in µs: then the
-// numbers rise also when servers have forgotten them, unless their clocks were set
-// back since.
+// The lock is safe as long as servers keep what they granted and all clocks run at
+// about the same speed. A server gives its vote away when it restarts without its
+// data, or when its clock is set forward by more than a TTL. The holder can spare
+// some nodes; one more such node lets a second holder in. [QuorumConfig.MinUptime]
+// prevents the first case. Only a resource that checks [Lease.Fence] is safe in both
+// cases: a node without a fence counter begins with its time in µs, so fences rise
+// even after nodes lost their counters, unless their clocks were set back.
 //
-// On the wire it is on each node what a [Mutex] is: `SET key token NX PX ttl`.
+// Each node stores what a [Mutex] stores: `SET key token NX PX ttl`.
 type Redlock struct {
 	base
 	redlock *redlockKey
@@ -42,36 +40,35 @@ type Redlock struct {
 
 var _ Locker = (*Redlock)(nil)
 
-// Redlock returns the lock of that name; the key is used as it is on every node.
-// It sends nothing. Options that cannot work are reported as [ErrArgument] by Lock
-// and TryLock.
+// Redlock returns the lock with this key, which is the same on every node. It sends
+// nothing. Lock and TryLock return [ErrArgument] for options that cannot work.
 func (q *Quorum) Redlock(key string, o Options) *Redlock {
 	t := q.client.newBase(key, o, nil)
-	v := &redlockKey{nodeSet: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
+	k := &redlockKey{set: q.nodes, core: q.client.core, key: key, fenceKeys: keysOf(key, o.Fence)[1:],
 		freeChannel: companionKey(key, "free"), nodeTimeout: q.nodeTimeout(t.opts.TTL)}
-	t.protocol = &redlockAttempt{redlockKey: v} // those that are asked for have sites
-	return &Redlock{t, v}
+	t.protocol = &redlockAttempt{redlock: k} // each call makes an attempt of its own
+	return &Redlock{t, k}
 }
 
-// TryLock implements [Locker]. It takes two round trips, one to the first node and
-// one to the others, and another with a fence if the nodes' counters have drifted
-// apart. If a quorum cannot be asked the error matches [ErrNoQuorum], which is not
-// [ErrHeld]: the lock may well be free.
+// TryLock implements [Locker]. It takes two round trips: one to the first node, one
+// to the others. A fence takes a third one if the counters of the nodes differ. If
+// too few nodes answer, the error matches [ErrNoQuorum] and not [ErrHeld]: the lock
+// may be free.
 func (r *Redlock) TryLock(ctx context.Context) (*Lease, error) {
 	return r.tryLock(ctx, &request{try: r.attempt})
 }
 
-// Lock implements [Locker]. It listens for the release on the first node, and
-// tries again by itself after a random time of a few node time-outs, so that a
-// node more or less does not matter.
+// Lock implements [Locker]. It subscribes to releases on the first node. It also
+// tries again after a random time of one to five node time-outs, so it works without
+// that node.
 func (r *Redlock) Lock(ctx context.Context) (*Lease, error) {
 	return r.lock(ctx, &request{try: r.attempt})
 }
 
-// attempt asks the nodes once, with copies of its own.
+// attempt asks the nodes once.
 func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	req.pollEvery = randomBetween(r.redlock.nodeTimeout, 5*r.redlock.nodeTimeout)
-	if err := r.redlock.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
+	if err := r.redlock.set.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
 		return nil, describe("acquire", r.key, err)
 	}
 	t, c := r.base, r.redlock.newAttempt()
@@ -84,25 +81,26 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	return newLease(h), nil
 }
 
-// Holder returns who holds the lock by most nodes and for how long yet, nil if nobody
-// does. It takes nothing. If a quorum cannot be asked the error matches [ErrNoQuorum].
+// Holder returns the token that holds the lock on the most nodes and for how long yet,
+// nil if the lock is free. It acquires nothing. If too few nodes answer, the error
+// matches [ErrNoQuorum].
 func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
 	if err := r.check(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.redlock.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
+	if err := r.redlock.set.connectAll(ctx, r.client.core, r.redlock.nodeTimeout); err != nil {
 		return nil, describe("look at", r.key, err)
 	}
-	c := r.redlock.newAttempt()
-	e := &acquireRound{redlockAttempt: c, results: make(nodeResults, len(c.nodes))}
-	e.askAll(e.sendPeek, unasked)
-	err := e.await(ctx, func() bool { return e.results.count(asked) == 0 })
-	if err == nil && e.results.count(free) >= e.majority() {
+	set := r.redlock.set
+	round := &acquireRound{attempt: r.redlock.newAttempt(), results: make(nodeResults, len(set.nodes))}
+	round.askAll(round.sendPeek, unasked)
+	err := round.await(ctx, func() bool { return round.results.count(asked) == 0 })
+	if err == nil && round.results.count(free) >= set.majority() {
 		return nil, nil
 	}
 	var reply any
 	if err == nil {
-		reply, err = e.outcome()
+		reply, err = round.outcome()
 	}
 	if err != nil {
 		return nil, describe("look at", r.key, err)
@@ -111,16 +109,16 @@ func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
 	return held, err
 }
 
-// Vote is what one node of a [Quorum] has to do with a lock.
+// Vote is the state of a lock on one node of a [Quorum].
 type Vote struct {
 	Addr string
-	Held bool  // our token was there when the node last answered
-	Err  error // why not, a [*HeldError] for instance, or why the node did not answer; may be nil before it did
+	Held bool  // the node had our token when it last answered
+	Err  error // why it had not, for instance a [*HeldError], or why the node did not answer; nil before its first answer
 }
 
-// Votes returns, for a [Redlock], what is known of each node, in their order; for
-// other kinds nil. Nodes that were not waited for because the others had decided
-// come in within the node time-out, and every renewal brings news.
+// Votes returns the vote of each node of a [Redlock], in the order of its quorum, and
+// nil for other kinds of locks. A node that was not needed for the decision has its
+// vote within the node time-out. Every renewal updates the votes.
 func (l *Lease) Votes() []Vote {
 	if l.isZero() {
 		return nil
@@ -132,11 +130,11 @@ func (l *Lease) Votes() []Vote {
 }
 
 // NoQuorumError says which nodes did not take part in a decision. It matches
-// [ErrNoQuorum] and what those nodes' errors match.
+// [ErrNoQuorum] and the errors of these nodes.
 type NoQuorumError struct {
 	Key    string
 	Needed int    // nodes that make a quorum
-	Votes  []Vote // by node; those with neither Held nor Err were not asked, or not waited for
+	Votes  []Vote // by node; without Held and Err: not asked, or not waited for
 }
 
 func (e *NoQuorumError) Error() string {
@@ -149,7 +147,7 @@ func (e *NoQuorumError) Error() string {
 		ErrNoQuorum, len(failures), len(e.Votes), e.Needed, strings.Join(words, "; "))
 }
 
-// Unwrap returns ErrNoQuorum and the errors of the nodes that had no say.
+// Unwrap returns ErrNoQuorum and the errors of the nodes that did not take part.
 func (e *NoQuorumError) Unwrap() []error {
 	errs := []error{ErrNoQuorum}
 	for _, v := range e.failures() {
@@ -158,8 +156,8 @@ func (e *NoQuorumError) Unwrap() []error {
 	return errs
 }
 
-// failures returns the nodes that had no say: one where somebody else holds the
-// lock had.
+// failures returns the nodes that did not take part. A node on which another token
+// holds the lock did.
 func (e *NoQuorumError) failures() []Vote {
 	var out []Vote
 	for _, v := range e.Votes {

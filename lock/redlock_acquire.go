@@ -9,75 +9,74 @@ import (
 	"time"
 )
 
-// acquireRound is an attempt to get the votes of a quorum.
+// acquireRound asks a quorum of nodes for the lock.
 //
-// One node is asked first, and the others together once it has agreed. When many
-// start at once, this arbiter picks one of them, who then meets no rival; asked
-// all together, the nodes would split their votes. If the arbiter does not answer,
-// the next node takes its place. If it says that somebody else has the lock, the
-// others are only looked at: usually they agree. If they do not, even a little
-// later, the arbiter's word is one vote of many, and the free ones are asked.
+// It asks one node first, and the others together once that node has granted the
+// lock. When many clients start at once, this first node picks one of them, which
+// then has no rival on the others; if all nodes were asked at once, they would
+// split their votes. If the first node does not answer, the next one takes its
+// place. If another token holds the lock there, the round only peeks at the other
+// nodes: usually that token has a quorum. If it has none, not even a little later,
+// the round asks the free nodes.
 //
-// All of this is about how soon somebody wins. That nobody else does at the same
-// time rests on the majority alone.
+// The order only decides how soon a client wins. That no two clients win at once
+// rests on the majority alone.
 type acquireRound struct {
-	*redlockAttempt
+	attempt    *redlockAttempt
 	ttl        time.Duration
 	optimistic bool   // the lock is probably free
-	round      *round // of the nodes that are being asked
+	round      *round // the newest one
 	results    nodeResults
 	order      []int
-	firstNode  int // −1 = nobody is left to ask
+	firstNode  int // −1 = no node is left to ask
 
-	trySetCommand, acquireCommand, peekCommand *nodeCommand // once asked
+	trySetCommand, acquireCommand, peekCommand *nodeCommand // nil before their first use
 }
 
-func newAcquireRound(c *redlockAttempt, ttl time.Duration, eager bool) *acquireRound {
-	e := &acquireRound{redlockAttempt: c, ttl: ttl, optimistic: eager, results: make(nodeResults, len(c.nodes)), order: c.nodeSet.askOrder()}
-	e.askNext()
-	return e
+func newAcquireRound(a *redlockAttempt, ttl time.Duration, optimistic bool) *acquireRound {
+	set := a.redlock.set
+	r := &acquireRound{attempt: a, ttl: ttl, optimistic: optimistic, results: make(nodeResults, len(set.nodes)), order: set.askOrder()}
+	r.askNext()
+	return r
 }
 
-// resendIfNeeded implements [pending]. An election cannot be settled without its answers.
-func (e *acquireRound) resendIfNeeded(context.Context) error { return nil }
-
-// wait implements [pending]. Unless the election is won the copies are handed back,
-// without a word to those who wait: they would keep waking each other by failing.
-func (e *acquireRound) wait(ctx context.Context) (any, error) {
-	err := e.run(ctx)
-	if err == nil && e.results.count(granted) >= e.majority() {
-		err = e.raiseFence(ctx)
+// wait implements [future]. Without a quorum it releases the copies and publishes
+// nothing: waiters would only wake each other by failing.
+func (r *acquireRound) wait(ctx context.Context) (any, error) {
+	set := r.attempt.redlock.set
+	err := r.run(ctx)
+	if err == nil && r.results.count(granted) >= set.majority() {
+		err = r.raiseFence(ctx)
 		if err == nil {
-			err = e.checkDuplicates() // some may have been met just now
+			err = set.checkDuplicates() // a node may have connected only now
 		}
 		if err == nil {
-			return e.results.topFence(), nil
+			return r.results.topFence(), nil
 		}
 	}
-	e.releaseCopies("")
+	r.attempt.releaseCopies("")
 	if err != nil {
 		return nil, err
 	}
-	return e.outcome()
+	return r.outcome()
 }
 
-// run asks until it is certain how the election ends. Whoever is the arbiter has
-// been asked already.
-func (e *acquireRound) run(ctx context.Context) error {
-	for overruled := false; e.firstNode >= 0; e.askNext() {
-		if err := e.await(ctx, func() bool { return e.results[e.firstNode].state != asked }); err != nil {
+// run asks nodes until the outcome is certain. The first node has been asked before.
+func (r *acquireRound) run(ctx context.Context) error {
+	for checked := false; r.firstNode >= 0; r.askNext() {
+		if err := r.await(ctx, func() bool { return r.results[r.firstNode].state != asked }); err != nil {
 			return err
 		}
-		switch e.results[e.firstNode].state {
+		switch r.results[r.firstNode].state {
 		case granted:
-			e.askAll(e.sendAcquire, unasked)
-			return e.await(ctx, e.decided)
+			r.askAll(r.sendAcquire, unasked)
+			return r.await(ctx, r.decided)
 		case heldByOther:
-			if overruled {
-				return nil // it is not one stray copy
+			if checked {
+				return nil // a second node is held: this is no stray copy
 			}
-			overruled, e.optimistic = true, false
-			if err := e.checkHolder(ctx); err != nil {
+			checked, r.optimistic = true, false
+			if err := r.checkHolder(ctx); err != nil {
 				return err
 			}
 		}
@@ -85,175 +84,178 @@ func (e *acquireRound) run(ctx context.Context) error {
 	return nil
 }
 
-// askNext asks the next node for the lock, unless there is none or it is no use.
-func (e *acquireRound) askNext() {
-	e.firstNode = -1
-	if e.hopeless() {
+// askNext asks the next node for the lock, if a quorum is still possible.
+func (r *acquireRound) askNext() {
+	r.firstNode = -1
+	if r.hopeless() {
 		return
 	}
-	next := func(i int) bool { return e.results[i].state == unasked }
-	if at := slices.IndexFunc(e.order, next); at >= 0 {
-		e.firstNode = e.order[at]
-		e.round = e.newRound(e, 1)
-		e.sendAcquire(e.firstNode)
-		e.round.allSent()
+	next := func(i int) bool { return r.results[i].state == unasked }
+	if at := slices.IndexFunc(r.order, next); at >= 0 {
+		r.firstNode = r.order[at]
+		r.round = r.attempt.newRound(r, 1)
+		r.sendAcquire(r.firstNode)
+		r.round.allSent()
 	}
 }
 
-// checkHolder looks whether whoever has the lock at the arbiter has a quorum. If not,
-// it may be about to get one: only if it still has not after a node time-out, the
-// free nodes can be asked.
-func (e *acquireRound) checkHolder(ctx context.Context) error {
-	e.askAll(e.sendPeek, unasked)
-	if err := e.await(ctx, e.decided); err != nil || e.hopeless() {
+// checkHolder finds out whether the holder on the first node has a quorum. A holder
+// without one may be about to get it: only if it still has none after nodeTimeout,
+// the free nodes can be asked.
+func (r *acquireRound) checkHolder(ctx context.Context) error {
+	r.askAll(r.sendPeek, unasked)
+	if err := r.await(ctx, r.decided); err != nil || r.hopeless() {
 		return err
 	}
-	for pause := e.nodeTimeout/64 + 1; pause < e.nodeTimeout; pause *= 2 {
+	limit := r.attempt.redlock.nodeTimeout
+	for pause := limit/64 + 1; pause < limit; pause *= 2 {
 		if !sleep(ctx, randomBetween(pause, 2*pause)) {
 			return ctx.Err()
 		}
-		e.askAll(e.sendPeek, asked, heldByOther, free)
-		known := func() bool { return e.decided() && e.results[e.firstNode].state != asked }
-		if err := e.await(ctx, known); err != nil || e.hopeless() {
+		r.askAll(r.sendPeek, asked, heldByOther, free)
+		known := func() bool { return r.decided() && r.results[r.firstNode].state != asked }
+		if err := r.await(ctx, known); err != nil || r.hopeless() {
 			return err
 		}
 	}
-	e.askFree()
+	r.askFree()
 	return nil
 }
 
-// askFree lets the free nodes be asked, and after them those that have not said
-// whether they are.
-func (e *acquireRound) askFree() {
+// askFree marks the free nodes, and after them those that have not answered, as not
+// asked yet.
+func (r *acquireRound) askFree() {
 	unfree := func(i int) int {
-		if e.results[i].state == free {
+		if r.results[i].state == free {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(e.order, func(a, b int) int { return unfree(a) - unfree(b) })
-	for i := range e.results {
-		if s := e.results[i].state; s == asked || s == free {
-			e.results[i] = nodeResult{}
+	slices.SortStableFunc(r.order, func(a, b int) int { return unfree(a) - unfree(b) })
+	for i := range r.results {
+		if s := r.results[i].state; s == asked || s == free {
+			r.results[i] = nodeResult{}
 		}
 	}
 }
 
-// askAll puts a question to the nodes in these states, together.
-func (e *acquireRound) askAll(question func(node int), in ...nodeOutcome) {
-	e.round = e.newRound(e, e.results.count(in...))
-	for i := range e.results {
-		if slices.Contains(in, e.results[i].state) {
-			question(i)
+// askAll calls send for all nodes in these states, as one round.
+func (r *acquireRound) askAll(send func(node int), in ...nodeOutcome) {
+	r.round = r.attempt.newRound(r, r.results.count(in...))
+	for i := range r.results {
+		if slices.Contains(in, r.results[i].state) {
+			send(i)
 		}
 	}
-	e.round.allSent()
+	r.round.allSent()
 }
 
-// sendAcquire asks a node for the lock: by a bid, if it is probably free, and the node is
-// known to run the script that gives it back.
-func (e *acquireRound) sendAcquire(i int) {
-	s := &e.states[i]
+// sendAcquire asks a node for the lock: by SET NX if the lock is probably free and
+// the node has run the release script before.
+func (r *acquireRound) sendAcquire(i int) {
+	s := &r.attempt.states[i]
 	s.onSend()
-	e.results[i] = nodeResult{state: asked}
-	if e.optimistic && len(e.fenceKeys) == 0 && s.scripted.Load() {
-		if e.trySetCommand == nil {
-			e.trySetCommand = e.trySetCmd(e.ttl)
+	r.results[i] = nodeResult{state: asked}
+	if r.optimistic && len(r.attempt.redlock.fenceKeys) == 0 && s.node.scripted.Load() {
+		if r.trySetCommand == nil {
+			r.trySetCommand = r.attempt.trySetCmd(r.ttl)
 		}
-		e.round.ask(i, e.trySetCommand)
+		r.round.send(i, r.trySetCommand)
 		return
 	}
-	if e.acquireCommand == nil {
-		e.acquireCommand = e.redlockAttempt.acquireCmd(e.ttl, e.fenceKeys)
+	if r.acquireCommand == nil {
+		r.acquireCommand = r.attempt.acquireCmd(r.ttl, r.attempt.redlock.fenceKeys)
 	}
-	e.round.ask(i, e.acquireCommand)
+	r.round.send(i, r.acquireCommand)
 }
 
-func (e *acquireRound) sendPeek(i int) {
-	e.results[i] = nodeResult{state: asked}
-	if e.peekCommand == nil {
-		e.peekCommand = e.redlockAttempt.peekCmd()
+// sendPeek asks a node for the holder.
+func (r *acquireRound) sendPeek(i int) {
+	r.results[i] = nodeResult{state: asked}
+	if r.peekCommand == nil {
+		r.peekCommand = r.attempt.peekCmd()
 	}
-	e.round.ask(i, e.peekCommand)
+	r.round.send(i, r.peekCommand)
 }
 
-// count implements [tally].
-func (e *acquireRound) count(a nodeReply) { e.results[a.node] = newNodeResult(a) }
+// count implements [counter].
+func (r *acquireRound) count(reply nodeReply) { r.results[reply.node] = newNodeResult(reply) }
 
-// await takes answers in until it is enough.
-func (e *acquireRound) await(ctx context.Context, enough func() bool) error {
-	return e.round.await(ctx, enough)
+// await waits until enough returns true.
+func (r *acquireRound) await(ctx context.Context, enough func() bool) error {
+	return r.round.await(ctx, enough)
 }
 
-// hopeless reports whether the nodes that may still agree are too few.
-func (e *acquireRound) hopeless() bool {
-	return e.results.count(unasked, asked, free, granted) < e.majority()
+// hopeless reports whether too few nodes can still grant the lock.
+func (r *acquireRound) hopeless() bool {
+	return r.results.count(unasked, asked, free, granted) < r.attempt.redlock.set.majority()
 }
 
-// decided reports whether further answers would not change the outcome.
-func (e *acquireRound) decided() bool {
-	spare := len(e.nodes) - e.majority()
-	return e.results.count(granted) >= e.majority() || e.results.count(free) >= e.majority() ||
-		e.results.count(heldByOther) > spare || e.results.count(failed) > spare || e.results.count(asked) == 0
+// decided reports whether further replies cannot change the outcome.
+func (r *acquireRound) decided() bool {
+	set := r.attempt.redlock.set
+	spare := len(set.nodes) - set.majority()
+	return r.results.count(granted) >= set.majority() || r.results.count(free) >= set.majority() ||
+		r.results.count(heldByOther) > spare || r.results.count(failed) > spare || r.results.count(asked) == 0
 }
 
-// outcome tells why the election was not won: the lock is held, if a quorum could
-// be had but for its holders.
-func (e *acquireRound) outcome() (any, error) {
-	if e.results.count(failed) > len(e.nodes)-e.majority() {
-		return nil, e.round.noQuorumError()
+// outcome returns why the round has no quorum: the lock is held, unless too many
+// nodes failed.
+func (r *acquireRound) outcome() (any, error) {
+	set := r.attempt.redlock.set
+	if r.results.count(failed) > len(set.nodes)-set.majority() {
+		return nil, r.round.noQuorumError()
 	}
-	token, ttl := e.results.holder(e.majority())
+	token, ttl := r.results.holder(set.majority())
 	return []any{token, ttl.Milliseconds()}, nil
 }
 
-// raiseFence sees to it that a quorum counts on from the fencing token that is
-// handed out: whoever is next gets votes from at least one of these nodes.
-// Without it the largest of a quorum's counters may be smaller than that of the
-// quorum before.
-func (e *acquireRound) raiseFence(ctx context.Context) error {
-	if len(e.fenceKeys) == 0 {
+// raiseFence raises the counter of a quorum to the fencing token that the caller
+// gets. The next holder needs the vote of at least one of these nodes. Otherwise the
+// largest counter of its quorum could be smaller than the largest of this one.
+func (r *acquireRound) raiseFence(ctx context.Context) error {
+	if len(r.attempt.redlock.fenceKeys) == 0 {
 		return nil
 	}
-	top := e.results.topFence()
+	top := r.results.topFence()
 	raise := &fenceRaise{}
-	r, question := e.newRound(raise, len(e.states)), e.raiseFenceCmd(top)
-	for i, b := range e.results {
-		if b.fence == top {
-			r.record(nodeReply{node: i})
-		} else if b.state != failed {
-			r.ask(i, question)
+	round, cmd := r.attempt.newRound(raise, len(r.results)), r.attempt.raiseFenceCmd(top)
+	for i, result := range r.results {
+		if result.fence == top {
+			round.record(nodeReply{node: i})
+		} else if result.state != failed {
+			round.send(i, cmd)
 		}
 	}
-	r.allSent()
-	enough := func() bool { return raise.raised >= e.majority() }
-	if err := r.await(ctx, enough); err != nil {
+	round.allSent()
+	enough := func() bool { return raise.raised >= r.attempt.redlock.set.majority() }
+	if err := round.await(ctx, enough); err != nil {
 		return err
 	}
 	if !enough() {
-		return r.noQuorumError()
+		return round.noQuorumError()
 	}
 	return nil
 }
 
-// fenceRaise counts the nodes that count on from a fencing token.
+// fenceRaise counts the nodes whose counter is at least a fencing token.
 type fenceRaise struct{ raised int }
 
-// count implements [tally].
-func (r *fenceRaise) count(a nodeReply) {
-	if a.err == nil {
-		r.raised++
+// count implements [counter].
+func (f *fenceRaise) count(reply nodeReply) {
+	if reply.err == nil {
+		f.raised++
 	}
 }
 
-// nodeResult is what one node makes of it.
+// nodeResult is what one node replied.
 type nodeResult struct {
 	state  nodeOutcome
-	holder *HeldError // who has the lock there, if it was taken
+	holder *HeldError // with heldByOther
 	fence  int64
 }
 
-// nodeResults are those of all nodes.
+// nodeResults are the results by node.
 type nodeResults []nodeResult
 
 type nodeOutcome uint8
@@ -262,24 +264,24 @@ const (
 	unasked nodeOutcome = iota
 	asked               // no answer yet
 	granted
-	heldByOther // somebody else has the lock there
-	failed      // did not answer, or has no vote
-	free        // has not been asked for the lock, but nobody has it there
+	heldByOther // another token holds the lock on the node
+	failed      // no answer in time, an error, or a node without a vote
+	free        // not asked for the lock; no token holds it there
 )
 
-// newNodeResult reads an answer: to a take it is an integer, the fencing token.
-func newNodeResult(a nodeReply) nodeResult {
-	fence, grant := a.reply.(int64)
+// newNodeResult reads a reply. The reply to an acquire is the fencing token.
+func newNodeResult(reply nodeReply) nodeResult {
+	fence, grant := reply.reply.(int64)
 	switch {
-	case a.err != nil:
-		return failedResult(a.err)
+	case reply.err != nil:
+		return failedResult(reply.err)
 	case grant:
 		return nodeResult{state: granted, fence: fence}
 	}
 	return nodeResult{state: free}
 }
 
-// failedResult reads why a node does not agree.
+// failedResult reads the error of a reply.
 func failedResult(err error) nodeResult {
 	var held *HeldError
 	if errors.As(err, &held) {
@@ -288,7 +290,7 @@ func failedResult(err error) nodeResult {
 	return nodeResult{state: failed}
 }
 
-// count returns how many nodes are in one of these states.
+// count returns the number of nodes in one of these states.
 func (all nodeResults) count(states ...nodeOutcome) int {
 	n := 0
 	for _, b := range all {
@@ -299,8 +301,8 @@ func (all nodeResults) count(states ...nodeOutcome) int {
 	return n
 }
 
-// holder returns who has the most nodes, and for how long it may rely on having
-// a quorum of them.
+// holder returns the token that holds the lock on the most nodes, and for how long
+// it has a quorum yet.
 func (all nodeResults) holder(majority int) (token string, ttl time.Duration) {
 	copies := make(map[string][]time.Duration)
 	for _, b := range all {
@@ -316,9 +318,8 @@ func (all nodeResults) holder(majority int) (token string, ttl time.Duration) {
 	return token, quorumTTL(copies[token], majority)
 }
 
-// quorumTTL returns how long the longest-lived copies that make a quorum will
-// all be there, less the allowance for drift: what their holder may rely on.
-// Negative = for ever.
+// quorumTTL returns for how long a quorum of copies exists, less the allowance for
+// clock drift. Negative = for ever.
 func quorumTTL(ttls []time.Duration, majority int) time.Duration {
 	lasting := func(ttl time.Duration) time.Duration {
 		if ttl < 0 {

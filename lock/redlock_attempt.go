@@ -6,121 +6,122 @@ import (
 	"time"
 )
 
-// redlockKey is where the copies of a [Redlock] stand, the same for all attempts at it.
+// redlockKey is the key of a [Redlock] on the nodes of its quorum. All attempts
+// share it.
 type redlockKey struct {
-	*nodeSet
+	set         *nodeSet
 	core        *core
 	key         string
-	fenceKeys   []string // the key of the counter; empty without one
+	fenceKeys   []string // the fence counter; empty if the lock has no fence
 	freeChannel string
-	nodeTimeout time.Duration // with one node
+	nodeTimeout time.Duration // bounds the wait for one node
 }
 
-// redlockAttempt are what stands on the nodes for one attempt at a [Redlock] and, if it
-// succeeds, for the hold: the same token on each. They are a form that serves one
-// token only. Nothing in here waits for a node longer than its time-out.
+// redlockAttempt implements [protocol] for one token: the attempt that acquires it
+// and, on success, the hold. It never waits for a node longer than nodeTimeout.
 //
-// Once they were handed back, nothing that could make a copy is sent any more, and
-// the release travels behind all that was: it has the last word.
+// After releaseCopies it sends no command that can create a copy, and the release
+// is behind all commands that it sent before.
 type redlockAttempt struct {
-	*redlockKey
-	states []nodeState // by node
-	token  string      // set by acquire, which comes first; guarded by mu for whoever else hands back
+	redlock *redlockKey
+	states  []nodeState // by node
+	token   string      // set by startAcquire, which comes first; guarded by mu for callers of undo
 
 	mu        sync.Mutex
-	expiresBy time.Time     // by then the last copy has expired
-	releasing *releaseRound // nil = they are kept
+	expiresBy time.Time     // no copy outlives this moment
+	releasing *releaseRound // nil before releaseCopies
 }
 
-func (v *redlockKey) newAttempt() *redlockAttempt {
-	c := &redlockAttempt{redlockKey: v, states: make([]nodeState, len(v.nodes))}
-	for i, n := range v.nodes {
-		c.states[i].node = n
+func (k *redlockKey) newAttempt() *redlockAttempt {
+	a := &redlockAttempt{redlock: k, states: make([]nodeState, len(k.set.nodes))}
+	for i, n := range k.set.nodes {
+		a.states[i].transport, a.states[i].node = n, n
 	}
-	return c
+	return a
 }
 
-// acquire implements [form]. It asks the first node; waiting for the reply asks
-// the others.
-func (c *redlockAttempt) acquire(_ context.Context, token string, ttl time.Duration, _ int) future {
-	return c.startAcquire(token, ttl, false)
+// acquire implements [protocol]. It sends the first command; the wait for the
+// reply sends the others.
+func (a *redlockAttempt) acquire(_ context.Context, token string, ttl time.Duration, _ int) future {
+	return a.startAcquire(token, ttl, false)
 }
 
-// startAcquire is acquire of a lock that is probably free, or not.
-func (c *redlockAttempt) startAcquire(token string, ttl time.Duration, free bool) future {
-	c.mu.Lock()
-	c.token = token
-	c.mu.Unlock()
-	c.extendExpiry(ttl)
-	return newAcquireRound(c, ttl, free)
+// startAcquire is acquire. With free set it assumes that the lock is free.
+func (a *redlockAttempt) startAcquire(token string, ttl time.Duration, free bool) future {
+	a.mu.Lock()
+	a.token = token
+	a.mu.Unlock()
+	a.extendExpiry(ttl)
+	return newAcquireRound(a, ttl, free)
 }
 
-// extendExpiry notes that a copy may be made now that lives for ttl.
-func (c *redlockAttempt) extendExpiry(ttl time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if end := time.Now().Add(ttl); end.After(c.expiresBy) {
-		c.expiresBy = end
+// extendExpiry notes that a copy with this TTL may be created now.
+func (a *redlockAttempt) extendExpiry(ttl time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if end := time.Now().Add(ttl); end.After(a.expiresBy) {
+		a.expiresBy = end
 	}
 }
 
-// extend implements [form]. A copy is prolonged where it stood, or may have, and
-// only those nodes decide. On the others, which could not be asked before or came
-// back empty, it is put anew, to count the next time: so a node that lost it does
-// not stay without, but what most nodes lost is not revived.
-func (c *redlockAttempt) extend(_ context.Context, _ string, ttl time.Duration) future {
-	c.extendExpiry(ttl)
+// extend implements [protocol]. It extends the copy on each node that has one, or
+// may have one; only these nodes decide. On the other nodes it creates the copy
+// again, which counts from the next extension on. So one node that lost its copy
+// gets it back, but a lock that most nodes lost stays lost.
+func (a *redlockAttempt) extend(_ context.Context, _ string, ttl time.Duration) future {
+	a.extendExpiry(ttl)
 	x := &extension{}
-	x.round = c.newRound(x, len(c.states))
-	repair := c.newRound(ignoreReplies{}, len(c.states))
-	keep, take := c.extendCmd(ttl), c.acquireCmd(ttl, nil)
-	for i := range c.states {
-		if c.states[i].probablyHeld() {
-			x.ask(i, keep)
+	x.round = a.newRound(x, len(a.states))
+	repair := a.newRound(ignoreReplies{}, len(a.states))
+	extend, acquire := a.extendCmd(ttl), a.acquireCmd(ttl, nil)
+	for i := range a.states {
+		if a.states[i].probablyHeld() {
+			x.round.send(i, extend)
 		} else {
-			x.record(nodeReply{node: i, err: errCopyGone})
-			c.states[i].onSend()
-			repair.ask(i, take)
+			x.round.record(nodeReply{node: i, err: errCopyGone})
+			a.states[i].onSend()
+			repair.send(i, acquire)
 		}
 	}
-	x.allSent()
+	x.round.allSent()
 	repair.allSent()
 	return x
 }
 
-// ignoreReplies is the tally of a round whose answers decide nothing.
+// ignoreReplies is the counter of a round whose replies decide nothing.
 type ignoreReplies struct{}
 
 func (ignoreReplies) count(nodeReply) {}
 
-// release implements [form].
-func (c *redlockAttempt) release(context.Context, string, int) future {
-	return c.releaseCopies(c.freeChannel)
+// release implements [protocol].
+func (a *redlockAttempt) release(context.Context, string, int) future {
+	return a.releaseCopies(a.redlock.freeChannel)
 }
 
 // undo implements [undoer].
-func (c *redlockAttempt) undo() { c.releaseCopies(c.freeChannel) }
+func (a *redlockAttempt) undo() { a.releaseCopies(a.redlock.freeChannel) }
 
-func (c *redlockAttempt) channel() string { return c.freeChannel }
+func (a *redlockAttempt) channel() string { return a.redlock.freeChannel }
 
-func (c *redlockAttempt) lockKey() string { return c.key }
+func (a *redlockAttempt) lockKey() string { return a.redlock.key }
 
-// releaseCopies releases all copies, once. Nodes that do not answer in time are asked
-// until they have, or the copy has expired.
-func (c *redlockAttempt) releaseCopies(channel string) *releaseRound {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.releasing == nil {
-		c.releasing = newReleaseRound(c, channel, c.expiresBy)
+// releaseCopies releases all copies and publishes the release on channel, if it is
+// not empty. Only the first call sends something. A node that does not answer in
+// time gets the command again until it answers or its copy has expired.
+func (a *redlockAttempt) releaseCopies(channel string) *releaseRound {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.releasing == nil {
+		a.releasing = newReleaseRound(a, channel, a.expiresBy)
 	}
-	return c.releasing
+	return a.releasing
 }
 
-// votes returns what is known of each node.
-func (c *redlockAttempt) votes() []Vote {
-	votes := make([]Vote, len(c.states))
-	for i := range c.states {
-		votes[i] = c.states[i].vote()
+// votes returns what each node said last.
+func (a *redlockAttempt) votes() []Vote {
+	votes := make([]Vote, len(a.states))
+	for i := range a.states {
+		votes[i] = a.states[i].vote()
 	}
 	return votes
 }

@@ -5,41 +5,38 @@ import (
 	"errors"
 )
 
-// extension is the prolonging of copies. It succeeds if a quorum of those that
-// stood still does.
+// extension extends the copies of an attempt. It succeeds if a quorum of nodes had
+// a copy and extended it.
 type extension struct {
-	*round
+	round    *round
 	extended int
-	lost     int // copies that are known not to stand
+	gone     int // nodes without a copy
 }
 
-// count implements [tally].
-func (x *extension) count(a nodeReply) {
+// count implements [counter].
+func (x *extension) count(reply nodeReply) {
 	switch {
-	case a.err == nil:
+	case reply.err == nil:
 		x.extended++
-	case errors.Is(a.err, errCopyGone) || errors.Is(a.err, errReleasing):
-		x.lost++
+	case errors.Is(reply.err, errCopyGone) || errors.Is(reply.err, errReleasing):
+		x.gone++
 	}
 }
 
-// resendIfNeeded implements [pending]: what has to be sent again is sent without waiting.
-func (x *extension) resendIfNeeded(context.Context) error { return nil }
-
-// wait implements [pending]. The lock is lost for certain once too many copies are
-// gone; as long as nodes just do not answer, another try may succeed.
+// wait implements [future]. The lock is lost once too few nodes have a copy. If
+// nodes only do not answer, a later extension may succeed.
 func (x *extension) wait(ctx context.Context) (any, error) {
-	majority := x.majority()
-	kept := func() bool { return x.extended >= majority }
-	lost := func() bool { return len(x.nodes)-x.lost < majority }
-	err := x.await(ctx, func() bool { return kept() || lost() })
+	set := x.round.attempt.redlock.set
+	extended := func() bool { return x.extended >= set.majority() }
+	lost := func() bool { return len(set.nodes)-x.gone < set.majority() }
+	err := x.round.await(ctx, func() bool { return extended() || lost() })
 	switch {
 	case err != nil:
 		return nil, err
-	case kept():
+	case extended():
 		return int64(1), nil
 	case lost():
 		return int64(0), nil
 	}
-	return nil, x.noQuorumError()
+	return nil, x.round.noQuorumError()
 }

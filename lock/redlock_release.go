@@ -5,50 +5,52 @@ import (
 	"time"
 )
 
-// releaseRound is the release of copies, which goes on behind whoever asked for it.
+// releaseRound releases all copies of an attempt. It goes on in the background
+// when its caller stops waiting.
 type releaseRound struct {
-	*round
-	channel   string    // where it is announced; empty = nowhere
-	expiresBy time.Time // by then the last copy has expired
+	round     *round
+	channel   string    // the release is published here; empty = nowhere
+	expiresBy time.Time // no copy outlives this moment
 
 	released int
-	gone     int // copies that are known not to stand
+	gone     int // nodes without a copy
 }
 
-// newReleaseRound sends the releases, to all nodes where a copy may stand.
-func newReleaseRound(c *redlockAttempt, channel string, until time.Time) *releaseRound {
-	b := &releaseRound{channel: channel, expiresBy: until}
-	b.round = c.newRound(b, len(c.states))
-	leave := c.releaseCmd(channel)
-	leave.afterReply = b.retryUntilExpired
-	for i := range c.states {
-		if s := &c.states[i]; s.closeAcquires() {
-			b.ask(i, leave)
+// newReleaseRound sends the release to every node that may have a copy.
+func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *releaseRound {
+	r := &releaseRound{channel: channel, expiresBy: expiresBy}
+	r.round = a.newRound(r, len(a.states))
+	release := a.releaseCmd(channel)
+	release.afterReply = r.retryUntilExpired
+	for i := range a.states {
+		if a.states[i].closeAcquires() {
+			r.round.send(i, release)
 		} else {
-			b.record(nodeReply{node: i})
+			r.round.record(nodeReply{node: i})
 		}
 	}
-	b.allSent()
-	return b
+	r.round.allSent()
+	return r
 }
 
-// count implements [tally].
-func (b *releaseRound) count(a nodeReply) {
+// count implements [counter].
+func (r *releaseRound) count(reply nodeReply) {
 	switch {
-	case a.err == nil && a.reply != nil:
-		b.released++
-	case a.err == nil:
-		b.gone++
+	case reply.err == nil && reply.reply != nil:
+		r.released++
+	case reply.err == nil:
+		r.gone++
 	}
 }
 
-// retryUntilExpired repeats the release of one copy until it is answered, or the copy
-// has expired or turns out never to have been. If the answer to an earlier request
-// is missing, the release must be answered twice: after a broken connection it may
-// have overtaken that request, which still sat in the server's buffers.
-func (b *releaseRound) retryUntilExpired(q *nodeCall) {
-	s, request := q.state(), &q.call
-	ctx, cancel := context.WithDeadline(b.core.alive, b.expiresBy)
+// retryUntilExpired sends the release of one copy again until the node answers or
+// the copy has expired. If the reply to an earlier acquire is missing, two answers
+// are needed: after a broken connection the first release may have overtaken that
+// acquire, which was still in a buffer of the server.
+func (r *releaseRound) retryUntilExpired(c *nodeCall) {
+	a, s, request := r.round.attempt, c.state(), &c.call
+	core := a.redlock.core
+	ctx, cancel := context.WithDeadline(core.alive, r.expiresBy)
 	defer cancel()
 	for answers, pause := 0, undoPause; ; pause = min(2*pause, maxUndoPause) {
 		_, err := request.wait(ctx)
@@ -59,19 +61,16 @@ func (b *releaseRound) retryUntilExpired(q *nodeCall) {
 		if answers == 2 || !s.mayHold() || !sleep(ctx, pause) {
 			return
 		}
-		request = mutexRelease.send(ctx, s.node, []string{b.key}, b.token, b.channel)
+		request = mutexRelease.send(ctx, s.node, []string{a.redlock.key}, a.token, r.channel)
 	}
 }
 
-// resendIfNeeded implements [pending]: what has to be sent again is sent without waiting.
-func (b *releaseRound) resendIfNeeded(context.Context) error { return nil }
-
-// wait implements [pending].
-func (b *releaseRound) wait(ctx context.Context) (any, error) {
-	majority := b.majority()
-	freed := func() bool { return b.released >= majority }
-	lost := func() bool { return len(b.nodes)-b.gone < majority }
-	err := b.await(ctx, func() bool { return freed() || lost() })
+// wait implements [future].
+func (r *releaseRound) wait(ctx context.Context) (any, error) {
+	set := r.round.attempt.redlock.set
+	freed := func() bool { return r.released >= set.majority() }
+	lost := func() bool { return len(set.nodes)-r.gone < set.majority() }
+	err := r.round.await(ctx, func() bool { return freed() || lost() })
 	switch {
 	case err != nil:
 		return nil, err
@@ -80,5 +79,5 @@ func (b *releaseRound) wait(ctx context.Context) (any, error) {
 	case lost():
 		return nil, nil
 	}
-	return nil, b.noQuorumError()
+	return nil, r.round.noQuorumError()
 }

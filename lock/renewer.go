@@ -186,7 +186,9 @@ func (c *core) renew(batch []renewal) {
 		requests[i] = h.base.protocol.extend(ctx, h.token, h.request.ttl)
 	}
 	for _, p := range requests {
-		_ = p.resendIfNeeded(ctx) // all of them first: what must be sent again goes together, too
+		if r, ok := p.(resender); ok {
+			_ = r.resendIfNeeded(ctx)
+		}
 	}
 	var late []int
 	for i, h := range batch {

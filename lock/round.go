@@ -8,153 +8,154 @@ import (
 	"time"
 )
 
-// round is a question that is put to some nodes, each of which answers once, if
-// only by its time-out. Answers are counted by whoever reads them from the wire,
-// until whoever asked has heard enough; those that come later are only noted at
-// their sites. So a round takes one timer, and wakes the one who asked once.
+// round sends commands to the nodes of a quorum, at most one to each. Every node
+// replies exactly once: a node that has not answered after nodeTimeout counts as
+// replied with an error. The goroutine that reads a reply from the connection
+// counts it, until the caller of await has enough replies; later replies only
+// update the node's state. So a round needs one timer and wakes its caller once.
 type round struct {
-	*redlockAttempt
+	attempt *redlockAttempt
 	counter counter
-	ends    time.Time  // who has not answered by then is silent
-	calls   []nodeCall // of those that were asked; with room for all, as they stay where they are
-	running bool       // it is one of the tasks, until all have answered
+	ends    time.Time  // the nodes time out at this moment
+	calls   []nodeCall // never reallocated: pointers to its elements are in use
+	running bool       // it counts as a task until all nodes have replied
 
 	mu          sync.Mutex
 	timer       *time.Timer
-	outstanding int           // answers still to come
-	enough      func() bool   // nil = nobody listens yet
-	decided     chan struct{} // closed once it was enough
-	done        bool          // it was
+	outstanding int           // replies to come
+	enough      func() bool   // nil before await
+	decided     chan struct{} // closed once enough returns true
+	done        bool          // decided is closed
 }
 
-// counter is what the answers to a round are counted for.
+// counter counts the replies of a round.
 type counter interface {
-	// count takes an answer in. Calls do not overlap, and none comes once it was
-	// enough.
+	// count takes a reply. Calls do not overlap. None follows once the caller of
+	// await has enough replies.
 	count(nodeReply)
 }
 
-// nodeReply is what one node had to say.
+// nodeReply is the reply of one node.
 type nodeReply struct {
 	node  int
 	reply any
-	err   error // a [*HeldError] if somebody else holds the lock there
+	err   error // a [*HeldError] if another token holds the lock on the node
 }
 
-// newRound begins a round: ask so many nodes at most, say that they have been
-// asked, and listen.
-func (c *redlockAttempt) newRound(t counter, room int) *round {
-	return &round{redlockAttempt: c, counter: t, ends: time.Now().Add(c.nodeTimeout),
-		calls: make([]nodeCall, 0, room), running: c.core.tasks.begin()}
+// newRound returns a round for at most size nodes. Call send for each node, then
+// allSent, then await.
+func (a *redlockAttempt) newRound(c counter, size int) *round {
+	return &round{attempt: a, counter: c, ends: time.Now().Add(a.redlock.nodeTimeout),
+		calls: make([]nodeCall, 0, size), running: a.redlock.core.tasks.begin()}
 }
 
-// ask puts a question to a node, unless everything is over.
-func (r *round) ask(i int, what *nodeCommand) {
+// send sends a command to node i, unless the client is closed.
+func (r *round) send(i int, cmd *nodeCommand) {
 	if !r.running {
 		return
 	}
 	r.mu.Lock()
 	r.outstanding++
 	r.mu.Unlock()
-	r.calls = append(r.calls, nodeCall{round: r, node: i, nodeCommand: what})
+	r.calls = append(r.calls, nodeCall{round: r, node: i, command: cmd})
 	r.calls[len(r.calls)-1].send()
 }
 
-// record counts an answer that is known without asking.
-func (r *round) record(a nodeReply) {
+// record counts a reply that is known without a command.
+func (r *round) record(reply nodeReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counter.count(a)
+	r.counter.count(reply)
 }
 
-// allSent says that no more nodes will be asked. Time runs out for those that were.
+// allSent ends the calls of send and starts the time-out of the nodes.
 func (r *round) allSent() {
 	if !r.running {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timer = time.AfterFunc(r.nodeTimeout, r.timeUp)
-	r.releaseTimer()
+	r.timer = time.AfterFunc(r.attempt.redlock.nodeTimeout, r.timeOut)
+	r.endIfReplied()
 }
 
-// releaseTimer ends what the round costs if all nodes have answered that will ever be
-// asked. Called with r.mu held.
-func (r *round) releaseTimer() {
+// endIfReplied stops the timer and ends the task if all nodes have replied. r.mu is
+// held.
+func (r *round) endIfReplied() {
 	if r.outstanding == 0 && r.timer != nil {
 		r.timer.Stop()
-		r.core.tasks.done()
+		r.attempt.redlock.core.tasks.done()
 	}
 }
 
-// timeUp has those that have not answered counted as silent.
-func (r *round) timeUp() {
+// timeOut ends the wait for the nodes that have not answered.
+func (r *round) timeOut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.calls {
-		if q := &r.calls[i]; !q.answered {
-			q.timeOut()
+		if c := &r.calls[i]; !c.replied {
+			c.timeOut()
 		}
 	}
 }
 
-// await waits until it is enough, which it is at the latest when all nodes have
-// answered, or until ctx ends. It may be called again, with the same question.
+// await waits until enough returns true, all nodes have replied, or ctx ends. Later
+// calls wait for the condition of the first.
 func (r *round) await(ctx context.Context, enough func() bool) error {
 	select {
 	case <-r.decision(enough):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.core.alive.Done():
+	case <-r.attempt.redlock.core.alive.Done():
 		return ErrClosed
 	}
 }
 
-// decision returns what is closed once it is enough.
+// decision returns a channel that is closed once enough returns true.
 func (r *round) decision(enough func() bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.decided == nil {
 		r.enough, r.decided = enough, make(chan struct{})
-		r.checkDone()
+		r.checkEnough()
 	}
 	return r.decided
 }
 
-// checkDone looks whether it is enough. Called with r.mu held.
-func (r *round) checkDone() {
+// checkEnough closes decided if there are enough replies. r.mu is held.
+func (r *round) checkEnough() {
 	if r.running && !r.done && r.enough != nil && (r.outstanding == 0 || r.enough()) {
 		r.done = true
 		close(r.decided)
 	}
 }
 
-// accept takes in what a node said, or that it said nothing. It returns false if
-// it had been given up. Called with r.mu held; call rest afterwards if it is true.
-func (r *round) accept(q *nodeCall, reply any, err error) bool {
-	if q.answered {
+// accept takes the reply to a call, or its error. It returns false if the call
+// timed out before. r.mu is held; call endIfReplied after accept returned true.
+func (r *round) accept(c *nodeCall, reply any, err error) bool {
+	if c.replied {
 		return false
 	}
-	q.answered = true
-	n := r.nodes[q.node]
+	c.replied = true
+	n := r.attempt.redlock.set.nodes[c.node]
 	n.noteReply(err)
-	if err == nil && q.script != nil && !n.scripted.Load() {
+	if err == nil && c.script != nil && !n.scripted.Load() {
 		n.scripted.Store(true)
 	}
 	if reply == okReply {
-		reply = int64(0) // a plain command's way to say what a script says so
+		reply = int64(0) // SET says OK where the script says 0, for no fence
 	}
-	err = q.nodeCommand.onReply(r.redlockAttempt, q.state(), reply, r.wrapErr(err))
+	err = c.command.onReply(c.state(), reply, r.wrapErr(err))
 	r.outstanding--
 	if !r.done {
-		r.counter.count(nodeReply{q.node, reply, err})
-		r.checkDone()
+		r.counter.count(nodeReply{c.node, reply, err})
+		r.checkEnough()
 	}
 	return true
 }
 
-// wrapErr says what an error amounts to.
+// wrapErr adds the sentinel that an error matches, or the time-out.
 func (r *round) wrapErr(err error) error {
 	if err == nil {
 		return nil
@@ -163,12 +164,13 @@ func (r *round) wrapErr(err error) error {
 		return fmt.Errorf("%w: %w", sentinel, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %v: %w", r.nodeTimeout, err)
+		return fmt.Errorf("no answer within %v: %w", r.attempt.redlock.nodeTimeout, err)
 	}
 	return err
 }
 
-// noQuorumError tells why a question was not decided.
+// noQuorumError returns the error of a round that too few nodes answered.
 func (r *round) noQuorumError() error {
-	return &NoQuorumError{Key: r.key, Needed: r.majority(), Votes: r.votes()}
+	k := r.attempt.redlock
+	return &NoQuorumError{Key: k.key, Needed: k.set.majority(), Votes: r.attempt.votes()}
 }

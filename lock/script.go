@@ -76,7 +76,7 @@ func (c *call) resend(ctx context.Context, verb, script string) {
 	c.send(ctx, new(command), args)
 }
 
-// resendIfNeeded implements [pending]. If the server does not know the script (after a
+// resendIfNeeded implements [resender]. If the server does not know the script (after a
 // start, a failover or SCRIPT FLUSH), it sends the call again, with the source.
 func (c *call) resendIfNeeded(ctx context.Context) error {
 	err := c.reply.wait(ctx)
