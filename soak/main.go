@@ -31,7 +31,7 @@ func main() {
 	seed := flag.Uint64("seed", uint64(rand.Uint32()), "where all choices come from")
 	flag.Parse()
 	logging.Disable() // go-redis would tell of every connection that a fault cuts
-	sum, err := soak(ctx, everything(), *seed, *duration, os.Stdout, os.Stderr)
+	sum, err := soak(ctx, allKinds(), *seed, *duration, os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "soak: %v\n", err)
 	}
@@ -44,16 +44,16 @@ func main() {
 // proved in a few seconds.
 const roundLength = time.Minute
 
-// soak plays rounds until their time is over, or ctx ends, and returns what they
-// showed. The line of figures goes to out, what happens meanwhile to progress.
-func soak(ctx context.Context, all lineup, seed uint64, duration time.Duration, out, progress io.Writer) (*tally, error) {
+// soak runs rounds until duration is over, or ctx ends, and returns their results. The
+// summary line goes to out, progress messages go to progress.
+func soak(ctx context.Context, all kindSet, seed uint64, duration time.Duration, out, progress io.Writer) (*tally, error) {
 	rounds := max(1, int(duration/roundLength))
 	length := duration / time.Duration(rounds)
 	fmt.Fprintf(progress, "soak: %d rounds of %s, seed %d\n", rounds, length, seed)
 	sum := newTally(progress)
 	for i := range rounds {
 		one := seed + uint64(i)
-		if err := play(ctx, all, one, length, sum); err != nil {
+		if err := runRound(ctx, all, one, length, sum); err != nil {
 			return nil, fmt.Errorf("round %d (-seed %d -duration %s): %w", i+1, one, length, err)
 		}
 		if ctx.Err() != nil {

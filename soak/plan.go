@@ -7,59 +7,61 @@ import (
 	"locktop/loadgen"
 )
 
-// The times of a round. A fault is given time to be over before the round is:
-// what a round leaves behind can be told only of servers in good health.
+// Times of a round. All faults end before the round ends, because leftovers can be
+// counted only on servers that work.
 const (
-	firstFault = time.Second
-	settling   = ttl + 2*time.Second
-	minGap     = 2 * time.Second
-	maxGap     = 9 * time.Second
-	minLength  = 200 * time.Millisecond
-	maxLength  = 4 * time.Second // longer than a lease lasts
+	firstFault   = time.Second
+	recoveryTime = ttl + 2*time.Second
+	minGap       = 2 * time.Second
+	maxGap       = 9 * time.Second
+	minLength    = 200 * time.Millisecond
+	maxLength    = 4 * time.Second // longer than a lease lasts
 )
 
-// blow is a fault that strikes servers: what it is, when, which, and how long.
-type blow struct {
-	at    time.Duration
-	kind  blowKind
-	nodes []int // counted from 0
-	lasts time.Duration
+// serverFault is one planned fault of some servers.
+type serverFault struct {
+	at       time.Duration
+	kind     serverFaultKind
+	nodes    []int // counted from 0
+	duration time.Duration
 }
 
-// blowKind is a way to strike a server.
-type blowKind string
+// serverFaultKind is a kind of server fault.
+type serverFaultKind string
 
 const (
-	kill         blowKind = "kill"         // and a restart with what it had
-	stop         blowKind = "stop"         // SIGSTOP, then SIGCONT
-	pause        blowKind = "pause"        // CLIENT PAUSE of everything
-	pauseWrites  blowKind = "pause-writes" // CLIENT PAUSE of writes
-	forgetScript blowKind = "script-flush" // SCRIPT FLUSH
+	kill         serverFaultKind = "kill"         // then a restart with its data
+	stop         serverFaultKind = "stop"         // SIGSTOP, then SIGCONT
+	pause        serverFaultKind = "pause"        // CLIENT PAUSE of everything
+	pauseWrites  serverFaultKind = "pause-writes" // CLIENT PAUSE of writes
+	flushScripts serverFaultKind = "script-flush" // SCRIPT FLUSH
 )
 
-func blowKinds() []blowKind { return []blowKind{kill, stop, pause, pauseWrites, forgetScript} }
+func serverFaultKinds() []serverFaultKind {
+	return []serverFaultKind{kill, stop, pause, pauseWrites, flushScripts}
+}
 
-// blows are the faults of some servers in a round: the same seed, the same blows.
-func blows(seed uint64, length time.Duration, servers int) []blow {
+// serverFaults plans the server faults of a round. The same seed gives the same plan.
+func serverFaults(seed uint64, length time.Duration, servers int) []serverFault {
 	r := rand.New(rand.NewPCG(seed, 1))
-	var all []blow
-	kinds := shuffled(r, blowKinds())
+	var all []serverFault
+	kinds := shuffled(r, serverFaultKinds())
 	for at := firstFault; ; at += uniform(r, minGap, maxGap) {
-		b := blow{at: at, kind: kinds[len(all)%len(kinds)], lasts: uniform(r, minLength, maxLength)}
+		b := serverFault{at: at, kind: kinds[len(all)%len(kinds)], duration: uniform(r, minLength, maxLength)}
 		// With two nodes of five a Redlock goes on; with three it must say so.
 		b.nodes = r.Perm(servers)[:1+r.IntN(max(servers/2+1, 1))]
-		if b.kind == forgetScript {
-			b.lasts = 0
+		if b.kind == flushScripts {
+			b.duration = 0
 		}
-		if at += b.lasts; at > length-settling {
+		if at += b.duration; at > length-recoveryTime {
 			return all
 		}
 		all = append(all, b)
 	}
 }
 
-// troubles are the faults that strike the clients of a kind in a round.
-func troubles(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.Fault {
+// clientFaults plans the faults of the clients of one kind in a round.
+func clientFaults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.Fault {
 	r := rand.New(rand.NewPCG(seed, 2))
 	kinds := []loadgen.FaultKind{loadgen.Crash, loadgen.Cut, loadgen.CutReplies, loadgen.Slow, loadgen.Greedy}
 	if l.Fence {
@@ -75,7 +77,7 @@ func troubles(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.Fault
 			f.Delay = uniform(r, 5*time.Millisecond, 80*time.Millisecond)
 			f.Jitter = f.Delay / 2
 		}
-		if at+f.For > length-settling {
+		if at+f.For > length-recoveryTime {
 			return all
 		}
 		all = append(all, f)

@@ -11,41 +11,41 @@ import (
 	"locktop/loadgen"
 )
 
-// ttl is that of all leases.
+// ttl is the time to live of all leases.
 const ttl = 3 * time.Second
 
-// lineup are the kinds that play beside each other: those of one server, and
-// those of five.
-type lineup struct {
-	one, five []loadgen.Lock
-	hold      loadgen.Dist // time inside
+// kindSet lists the kinds of locks that run at the same time, on one server and on
+// five.
+type kindSet struct {
+	oneServer, fiveServers []loadgen.Lock
+	hold                   loadgen.Dist // time in the critical section
 }
 
-// everything are all sound kinds. Now and then a client works for longer than a
-// renewal takes to be due.
-func everything() lineup {
-	return lineup{
+// allKinds lists all sound kinds. A few clients hold longer than the renewal
+// interval.
+func allKinds() kindSet {
+	return kindSet{
 		hold: loadgen.Bimodal(4*time.Millisecond, 2*time.Second, 0.02),
-		one: []loadgen.Lock{
+		oneServer: []loadgen.Lock{
 			{Kind: loadgen.Mutex, TTL: ttl},
 			{Kind: loadgen.Mutex, TTL: ttl, Fence: true},
 			{Kind: loadgen.Reentrant, TTL: ttl},
 			{Kind: loadgen.RW, TTL: ttl},
 			{Kind: loadgen.Fair, TTL: ttl, Fence: true},
 		},
-		five: []loadgen.Lock{
+		fiveServers: []loadgen.Lock{
 			{Kind: loadgen.Redlock, TTL: ttl},
 			{Kind: loadgen.Redlock, TTL: ttl, Fence: true},
 		},
 	}
 }
 
-// scenario is what the clients of a lock do in a round.
+// scenario returns the load of the clients of one kind in a round.
 func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration) loadgen.Scenario {
 	s := loadgen.Scenario{
 		Lock: l, Clients: 10, Keys: loadgen.Keys{N: 6},
 		Hold: hold, Think: loadgen.Exp(10 * time.Millisecond), Patience: 2 * ttl,
-		Faults: troubles(seed, length, l), Seed: seed, Duration: length,
+		Faults: clientFaults(seed, length, l), Seed: seed, Duration: length,
 	}
 	switch l.Kind {
 	case loadgen.RW:
@@ -56,80 +56,80 @@ func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Durati
 	return s
 }
 
-// course is one kind in one round.
-type course struct {
+// kindRun is the run of one kind in one round.
+type kindRun struct {
 	run     *loadgen.Run
-	ledger  *ledger
+	log     *incidentLog
 	history loadgen.History
 }
 
-// play plays a round, and adds what it showed to the tally. All choices follow
-// from the seed.
-func play(ctx context.Context, all lineup, seed uint64, length time.Duration, sum *tally) error {
+// runRound runs a round and adds its results to the tally. All choices follow from the
+// seed.
+func runRound(ctx context.Context, all kindSet, seed uint64, length time.Duration, sum *tally) error {
 	before := runtime.NumGoroutine()
-	var grounds []*ground
+	var testbeds []*testbed
 	defer func() {
-		for _, g := range grounds {
-			_ = g.close()
+		for _, t := range testbeds {
+			_ = t.close()
 		}
 	}()
-	var playing sync.WaitGroup
+	var running sync.WaitGroup
 	errs := make(chan error, 2)
-	for servers, locks := range map[int][]loadgen.Lock{1: all.one, 5: all.five} {
-		g, err := openGround(ctx, servers)
+	for servers, locks := range map[int][]loadgen.Lock{1: all.oneServer, 5: all.fiveServers} {
+		t, err := openTestbed(ctx, servers)
 		if err != nil {
 			return err
 		}
-		grounds = append(grounds, g)
-		playing.Go(func() { errs <- playOn(ctx, g, locks, all.hold, seed+uint64(servers)<<32, length, sum) })
+		testbeds = append(testbeds, t)
+		running.Go(func() { errs <- runKinds(ctx, t, locks, all.hold, seed+uint64(servers)<<32, length, sum) })
 	}
-	playing.Wait()
-	for range grounds {
+	running.Wait()
+	for range testbeds {
 		if err := <-errs; err != nil {
 			return err
 		}
 	}
-	for _, g := range grounds {
-		if err := g.close(); err != nil {
+	for _, t := range testbeds {
+		if err := t.close(); err != nil {
 			return err
 		}
 	}
-	grounds = nil
-	sum.rest(before)
+	testbeds = nil
+	sum.endRound(before)
 	return nil
 }
 
-// playOn plays the part of a round that takes place on one ground.
-func playOn(ctx context.Context, g *ground, locks []loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration, sum *tally) error {
-	var courses []*course
-	var ledgers []*ledger
+// runKinds runs the kinds of one testbed in a round.
+func runKinds(ctx context.Context, t *testbed, locks []loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Duration, sum *tally) error {
+	var runs []*kindRun
+	var logs []*incidentLog
 	defer func() {
-		for _, c := range courses {
+		for _, c := range runs {
 			_ = c.run.Close()
 		}
 	}()
 	for i, l := range locks {
-		run, err := loadgen.New(g.servers(), scenario(l, hold, seed+uint64(i), length))
+		run, err := loadgen.New(t.servers(), scenario(l, hold, seed+uint64(i), length))
 		if err != nil {
 			return err
 		}
-		c := &course{run: run, ledger: newLedger(len(g.clients))}
+		c := &kindRun{run: run, log: newIncidentLog(len(t.clients))}
 		if l.Kind != loadgen.Redlock {
-			c.ledger = newLedger(1)
+			c.log = newIncidentLog(1)
 		}
 		run.Record(&c.history)
-		run.Listen(c.ledger.hear)
+		run.Listen(c.log.onEvent)
 		if err := run.Start(); err != nil {
 			return err
 		}
-		courses, ledgers = append(courses, c), append(ledgers, c.ledger)
+		runs, logs = append(runs, c), append(logs, c.log)
 	}
 	began := time.Now()
 	watched, unwatch := context.WithCancel(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { g.watch(watched, ledgers) })
-	err := g.strike(ctx, blows(seed, length, len(g.clients)), ledgers)
-	for _, c := range courses {
+	watching.Go(func() { t.watchStalls(watched, logs) })
+	err := t.injectAll(ctx, serverFaults(seed, length, len(t.clients)), logs)
+	for _, c := range runs {
 		select {
 		case <-c.run.Done():
 		case <-ctx.Done():
@@ -138,14 +138,14 @@ func playOn(ctx context.Context, g *ground, locks []loadgen.Lock, hold loadgen.D
 	}
 	unwatch()
 	watching.Wait()
-	for _, c := range courses {
+	for _, c := range runs {
 		sum.add(c, began)
 	}
 	if err != nil {
 		return fmt.Errorf("with seed %d: %w", seed, err)
 	}
-	if err := g.hangUp(); err != nil {
+	if err := t.closeClients(); err != nil {
 		return err
 	}
-	return sum.inspect(ctx, g)
+	return sum.countLeftovers(ctx, t)
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
-	sum, err := soak(t.Context(), everything(), 1, 12*time.Second, &out, &progress)
+	sum, err := soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +49,9 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
-	broken := lineup{
-		one:  []loadgen.Lock{{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond}},
-		hold: loadgen.Bimodal(30*time.Millisecond, 150*time.Millisecond, 0.3),
+	broken := kindSet{
+		oneServer: []loadgen.Lock{{Kind: "classic/blind-delete", TTL: 100 * time.Millisecond}},
+		hold:      loadgen.Bimodal(30*time.Millisecond, 150*time.Millisecond, 0.3),
 	}
 	sum, err := soak(t.Context(), broken, 1, 4*time.Second, &out, &progress)
 	if err != nil {
@@ -62,16 +62,16 @@ func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
 	}
 }
 
-func TestTheSameSeedStrikesTheSameBlows(t *testing.T) {
+func TestTheSameSeedPlansTheSameFaults(t *testing.T) {
 	const length = time.Minute
 	fenced := loadgen.Lock{Kind: loadgen.Mutex, Fence: true}
-	if a, b := blows(7, length, 5), blows(7, length, 5); !reflect.DeepEqual(a, b) {
+	if a, b := serverFaults(7, length, 5), serverFaults(7, length, 5); !reflect.DeepEqual(a, b) {
 		t.Errorf("%v\n%v", a, b)
 	}
-	if a, b := troubles(7, length, fenced), troubles(7, length, fenced); !reflect.DeepEqual(a, b) {
+	if a, b := clientFaults(7, length, fenced), clientFaults(7, length, fenced); !reflect.DeepEqual(a, b) {
 		t.Errorf("%v\n%v", a, b)
 	}
-	if reflect.DeepEqual(blows(7, length, 5), blows(8, length, 5)) || reflect.DeepEqual(troubles(7, length, fenced), troubles(8, length, fenced)) {
+	if reflect.DeepEqual(serverFaults(7, length, 5), serverFaults(8, length, 5)) || reflect.DeepEqual(clientFaults(7, length, fenced), clientFaults(8, length, fenced)) {
 		t.Error("another seed changes nothing")
 	}
 }
@@ -81,21 +81,21 @@ func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 	for seed := range uint64(200) {
 		struck := map[string]bool{}
 		end := time.Duration(0)
-		for _, b := range blows(seed, time.Minute, 5) {
-			if b.at < end || b.at+b.lasts > time.Minute-settling || len(b.nodes) < 1 || len(b.nodes) > 3 {
+		for _, b := range serverFaults(seed, time.Minute, 5) {
+			if b.at < end || b.at+b.duration > time.Minute-recoveryTime || len(b.nodes) < 1 || len(b.nodes) > 3 {
 				t.Fatalf("seed %d: %+v, after %s", seed, b, end)
 			}
-			end = b.at + b.lasts
+			end = b.at + b.duration
 			struck[string(b.kind)] = true
 		}
-		for _, f := range troubles(seed, time.Minute, loadgen.Lock{}) {
-			if f.At+f.For > time.Minute-settling {
+		for _, f := range clientFaults(seed, time.Minute, loadgen.Lock{}) {
+			if f.At+f.For > time.Minute-recoveryTime {
 				t.Fatalf("seed %d: %+v", seed, f)
 			}
 			struck[string(f.Kind)] = true
 		}
 		// A holder that freezes spoils what no number protects.
-		if len(struck) != len(blowKinds())+5 || struck[string(loadgen.Freeze)] {
+		if len(struck) != len(serverFaultKinds())+5 || struck[string(loadgen.Freeze)] {
 			t.Fatalf("seed %d: only %v", seed, struck)
 		}
 	}
@@ -107,43 +107,43 @@ func at(seconds float64) time.Time {
 }
 
 func TestALostLeaseIsExplainedByAFaultOfItsOwnTimeAlone(t *testing.T) {
-	struck := func(client int, from, to float64) func(*ledger) {
-		return func(l *ledger) {
-			l.hear(loadgen.Event{Kind: loadgen.Struck, Fault: loadgen.Cut, Client: client, At: at(from)})
-			l.hear(loadgen.Event{Kind: loadgen.Healed, Fault: loadgen.Cut, Client: client, At: at(to)})
+	struck := func(client int, from, to float64) func(*incidentLog) {
+		return func(l *incidentLog) {
+			l.onEvent(loadgen.Event{Kind: loadgen.Struck, Fault: loadgen.Cut, Client: client, At: at(from)})
+			l.onEvent(loadgen.Event{Kind: loadgen.Healed, Fault: loadgen.Cut, Client: client, At: at(to)})
 		}
 	}
-	down := func(nodes int, from, to float64) func(*ledger) {
-		return func(l *ledger) {
-			l.begin(window{kind: "kill", from: at(from), to: at(to), nodes: nodes})
+	down := func(nodes int, from, to float64) func(*incidentLog) {
+		return func(l *incidentLog) {
+			l.begin(faultWindow{kind: "kill", from: at(from), to: at(to), nodes: nodes})
 		}
 	}
 	// Client 1 had a lease from 10 s to 12 s.
 	for _, c := range []struct {
 		name      string
 		servers   int
-		faults    []func(*ledger)
+		faults    []func(*incidentLog)
 		explained bool
 	}{
 		{"no fault", 1, nil, false},
-		{"its own", 1, []func(*ledger){struck(1, 11, 11.5)}, true},
-		{"one that lasts", 1, []func(*ledger){struck(1, 5, 20)}, true},
-		{"somebody else's", 1, []func(*ledger){struck(2, 11, 11.5)}, false},
-		{"one that came later", 1, []func(*ledger){struck(1, 12.1, 13)}, false},
-		{"one that was over long before", 1, []func(*ledger){struck(1, 1, 10-aftermath.Seconds()-0.1)}, false},
-		{"one that was over just before", 1, []func(*ledger){struck(1, 1, 9)}, true},
-		{"the server's", 1, []func(*ledger){down(1, 11, 11.5)}, true},
-		{"two of five servers", 5, []func(*ledger){down(2, 11, 11.5)}, false},
-		{"three of five servers", 5, []func(*ledger){down(3, 11, 11.5)}, true},
-		{"two of five servers, and another", 5, []func(*ledger){down(2, 8, 9), down(1, 11, 11.5)}, true},
+		{"its own", 1, []func(*incidentLog){struck(1, 11, 11.5)}, true},
+		{"one that lasts", 1, []func(*incidentLog){struck(1, 5, 20)}, true},
+		{"somebody else's", 1, []func(*incidentLog){struck(2, 11, 11.5)}, false},
+		{"one that came later", 1, []func(*incidentLog){struck(1, 12.1, 13)}, false},
+		{"one that was over long before", 1, []func(*incidentLog){struck(1, 1, 10-faultEffect.Seconds()-0.1)}, false},
+		{"one that was over just before", 1, []func(*incidentLog){struck(1, 1, 9)}, true},
+		{"the server's", 1, []func(*incidentLog){down(1, 11, 11.5)}, true},
+		{"two of five servers", 5, []func(*incidentLog){down(2, 11, 11.5)}, false},
+		{"three of five servers", 5, []func(*incidentLog){down(3, 11, 11.5)}, true},
+		{"two of five servers, and another", 5, []func(*incidentLog){down(2, 8, 9), down(1, 11, 11.5)}, true},
 	} {
-		l := newLedger(c.servers)
+		l := newIncidentLog(c.servers)
 		for _, strike := range c.faults {
 			strike(l)
 		}
-		l.hear(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(10)})
-		l.hear(loadgen.Event{Kind: loadgen.Lost, Client: 1, At: at(12)})
-		a := l.close()
+		l.onEvent(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(10)})
+		l.onEvent(loadgen.Event{Kind: loadgen.Lost, Client: 1, At: at(12)})
+		a := l.summarize()
 		if explained := a.lost == 1; explained != c.explained || a.lost+len(a.unexplained) != 1 {
 			t.Errorf("%s: %d explained, %d not", c.name, a.lost, len(a.unexplained))
 		}
@@ -151,48 +151,48 @@ func TestALostLeaseIsExplainedByAFaultOfItsOwnTimeAlone(t *testing.T) {
 }
 
 func TestALeaseThatIsLostToAStallIsNotCountedAsAFaults(t *testing.T) {
-	l := newLedger(1)
+	l := newIncidentLog(1)
 	l.stall(at(11), at(14), 1)
-	l.hear(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(10)})
-	l.hear(loadgen.Event{Kind: loadgen.Lost, Client: 1, At: at(14)})
-	l.hear(loadgen.Event{Kind: loadgen.Arrived, Client: 2, At: at(30)})
-	l.hear(loadgen.Event{Kind: loadgen.Failed, Client: 2, At: at(31)})
-	if a := l.close(); a.stalled != 1 || a.lost != 0 || a.failed != 1 || a.alone != 1 || len(a.unexplained) > 0 {
+	l.onEvent(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(10)})
+	l.onEvent(loadgen.Event{Kind: loadgen.Lost, Client: 1, At: at(14)})
+	l.onEvent(loadgen.Event{Kind: loadgen.Arrived, Client: 2, At: at(30)})
+	l.onEvent(loadgen.Event{Kind: loadgen.Failed, Client: 2, At: at(31)})
+	if a := l.summarize(); a.stalled != 1 || a.lost != 0 || a.failed != 1 || a.unexplainedFailures != 1 || len(a.unexplained) > 0 {
 		t.Errorf("%+v", a)
 	}
 }
 
 // The one that takes a dead client's place answers for itself.
 func TestACrashExplainsNothingOfWhoeverComesAfterIt(t *testing.T) {
-	l := newLedger(1)
-	l.hear(loadgen.Event{Kind: loadgen.Struck, Fault: loadgen.Crash, Client: 1, At: at(1)})
-	l.hear(loadgen.Event{Kind: loadgen.Arrived, Client: 1, At: at(5)})
-	l.hear(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(20)})
-	l.hear(loadgen.Event{Kind: loadgen.Expired, Client: 1, At: at(25)})
-	if a := l.close(); a.lost != 0 || len(a.unexplained) != 1 {
+	l := newIncidentLog(1)
+	l.onEvent(loadgen.Event{Kind: loadgen.Struck, Fault: loadgen.Crash, Client: 1, At: at(1)})
+	l.onEvent(loadgen.Event{Kind: loadgen.Arrived, Client: 1, At: at(5)})
+	l.onEvent(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(20)})
+	l.onEvent(loadgen.Event{Kind: loadgen.Expired, Client: 1, At: at(25)})
+	if a := l.summarize(); a.lost != 0 || len(a.unexplained) != 1 {
 		t.Errorf("%+v", a)
 	}
 }
 
-func TestCalmIsWhatNoServersFaultExplains(t *testing.T) {
-	l := newLedger(1)
-	l.begin(window{kind: "kill", from: at(10), to: at(12), nodes: 1})
-	l.begin(window{kind: "stop", from: at(13), to: at(15), nodes: 1}) // in the aftermath of the other
-	l.begin(window{kind: "cut", from: at(30), to: at(40), client: 1})
-	if got, want := l.calm(at(0), at(100)), 100*time.Second-5*time.Second-aftermath; got != want {
-		t.Errorf("calm for %s, want %s", got, want)
+func TestFaultFreeTimeIsWhatNoServerFaultExplains(t *testing.T) {
+	l := newIncidentLog(1)
+	l.begin(faultWindow{kind: "kill", from: at(10), to: at(12), nodes: 1})
+	l.begin(faultWindow{kind: "stop", from: at(13), to: at(15), nodes: 1}) // within faultEffect of the other
+	l.begin(faultWindow{kind: "cut", from: at(30), to: at(40), client: 1})
+	if got, want := l.faultFree(at(0), at(100)), 100*time.Second-5*time.Second-faultEffect; got != want {
+		t.Errorf("free of faults for %s, want %s", got, want)
 	}
 }
 
 func TestWhatIsLeftOnAServerIsSeen(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
-	g, err := openGround(t.Context(), 1)
+	g, err := openTestbed(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.close()
 	addr := g.set.Nodes()[0].Addr()
-	if left, err := leftOn(t.Context(), addr); err != nil || len(left) > 0 {
+	if left, err := leftoversOn(t.Context(), addr); err != nil || len(left) > 0 {
 		t.Fatalf("on a fresh server: %q, %v", left, err)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -205,7 +205,7 @@ func TestWhatIsLeftOnAServerIsSeen(t *testing.T) {
 	if _, err := heard.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	left, err := leftOn(context.Background(), addr)
+	left, err := leftoversOn(context.Background(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	"locktop/loadgen"
+)
+
+// faultEffect is how long after the end of a fault a lease may still be lost to it:
+// the fault may have prevented the last renewal.
+const faultEffect = ttl + 500*time.Millisecond
+
+// faultWindow is the time in which a fault was active.
+type faultWindow struct {
+	kind     string
+	from, to time.Time // to is zero while it lasts
+	client   int       // the affected client, counted from 1; 0 = all
+	nodes    int       // number of affected servers
+}
+
+// stalled is the kind of a window in which the machine ran other programs. It is not
+// an injected fault and is counted separately.
+const stalled = "stall"
+
+// incident is an event that only a fault may cause.
+type incident struct {
+	event loadgen.Event
+	since time.Time // when the hold or the request began
+}
+
+// incidentLog records the faults and the incidents of the clients of one kind, and
+// explains the incidents by the faults. Safe for concurrent use.
+type incidentLog struct {
+	majority int // number of affected servers from which a lease may be lost
+
+	mu          sync.Mutex
+	faults      []faultWindow
+	incidents   []incident
+	since       map[int]time.Time // by client: its newest arrival or acquisition
+	faultCounts map[string]int    // faults, by kind
+}
+
+func newIncidentLog(servers int) *incidentLog {
+	return &incidentLog{majority: servers/2 + 1, since: make(map[int]time.Time), faultCounts: make(map[string]int)}
+}
+
+// onEvent records an event of the clients.
+func (l *incidentLog) onEvent(e loadgen.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch e.Kind {
+	case loadgen.Arrived, loadgen.Acquired:
+		l.since[e.Client] = e.At
+		l.end(string(loadgen.Crash), e.Client, e.At) // a new client has replaced the crashed one
+	case loadgen.Lost, loadgen.Expired, loadgen.Failed:
+		l.incidents = append(l.incidents, incident{e, l.since[e.Client]})
+	case loadgen.WasStuck:
+		l.incidents = append(l.incidents, incident{e, e.At.Add(-e.Took)})
+	case loadgen.Struck:
+		l.begin(faultWindow{kind: string(e.Fault), from: e.At, client: e.Client})
+	case loadgen.Healed:
+		l.end(string(e.Fault), e.Client, e.At)
+	}
+}
+
+func (l *incidentLog) begin(w faultWindow) {
+	l.faultCounts[w.kind]++
+	l.faults = append(l.faults, w)
+}
+
+// end ends the oldest active fault of this kind and client, if there is one.
+func (l *incidentLog) end(kind string, client int, at time.Time) {
+	for i := range l.faults {
+		if w := &l.faults[i]; w.kind == kind && w.client == client && w.to.IsZero() {
+			w.to = at
+			return
+		}
+	}
+}
+
+// serverFault records the begin of a fault of some servers. The caller calls over at
+// its end.
+func (l *incidentLog) serverFault(kind string, nodes int) (over func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begin(faultWindow{kind: kind, from: time.Now(), nodes: nodes})
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.end(kind, 0, time.Now())
+	}
+}
+
+// stall records that some servers, or the whole machine, did not run for a while.
+func (l *incidentLog) stall(from, to time.Time, nodes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begin(faultWindow{kind: stalled, from: from, to: to, nodes: nodes})
+}
+
+// summary counts the lost leases and the failed requests of the clients.
+type summary struct {
+	lost, stalled               int // leases, to a fault or to a stall of the machine
+	failed, unexplainedFailures int // requests, and those of them that failed without either
+	unexplained                 []incident
+}
+
+// summarize returns the summary. A request may fail at any time: the client gets an
+// error. A lease must not be lost, and a key must not be stuck, without a cause.
+func (l *incidentLog) summarize() summary {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var a summary
+	for _, m := range l.incidents {
+		fault, stall := l.explains(m, false), l.explains(m, true)
+		switch {
+		case m.event.Kind == loadgen.Failed:
+			a.failed++
+			if !stall {
+				a.unexplainedFailures++
+			}
+		case !stall:
+			a.unexplained = append(a.unexplained, m)
+		case m.event.Kind == loadgen.WasStuck:
+		case fault:
+			a.lost++
+		default:
+			a.stalled++
+		}
+	}
+	return a
+}
+
+// explains reports whether the faults during an incident affected enough servers to
+// cause it, or its client. A fault of any client explains a stuck key.
+func (l *incidentLog) explains(m incident, stalls bool) bool {
+	nodes := 0
+	for _, w := range l.faults {
+		if w.kind == stalled && !stalls || !w.from.Before(m.event.At) || !w.to.IsZero() && !w.to.Add(faultEffect).After(m.since) {
+			continue
+		}
+		if w.client > 0 && (w.client == m.event.Client || m.event.Kind == loadgen.WasStuck) {
+			return true
+		}
+		nodes += w.nodes
+	}
+	return nodes >= l.majority
+}
+
+// faultFree returns how much of a time no server fault could explain an incident.
+func (l *incidentLog) faultFree(from, to time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := to.Sub(from)
+	for _, w := range l.faults {
+		if w.nodes < l.majority || w.kind == stalled {
+			continue
+		}
+		end := to
+		if !w.to.IsZero() && w.to.Add(faultEffect).Before(to) {
+			end = w.to.Add(faultEffect)
+		}
+		if w.from.After(from) {
+			from = w.from
+		}
+		if end.After(from) {
+			free -= end.Sub(from)
+			from = end
+		}
+	}
+	return free
+}
