@@ -15,8 +15,8 @@ import (
 // audience looks at the stage: at the server of the cast always, at those of the
 // Redlock while the load plays on them.
 type audience struct {
-	main    *keyspace.Live
-	quorum  *keyspace.Fleet
+	main    *keyspace.BackgroundWatcher
+	quorum  *keyspace.MultiSource
 	load    *loadgen.Group
 	ledger  *ledger
 	clients []*redis.Client // to look through
@@ -26,18 +26,18 @@ type audience struct {
 // watch takes seats for an audience, which must be closed.
 func (st *stage) watch(s *selection) *audience {
 	eye := looker(st.rdb)
-	a := &audience{main: keyspace.GoLive(keyspace.NewFollower(s.scanner(eye, 0))), load: st.load, ledger: keep(eye)}
-	followers := []*keyspace.Follower{}
+	a := &audience{main: keyspace.StartWatcher(keyspace.NewWatcher(s.scanner(eye, 0))), load: st.load, ledger: keep(eye)}
+	followers := []*keyspace.Watcher{}
 	a.clients = []*redis.Client{eye}
-	var stations []keyspace.Station
+	var stations []keyspace.NamedSource
 	for _, n := range st.quorum.Nodes {
 		eye := looker(n)
-		f := keyspace.NewFollower(s.scanner(eye, 0))
+		f := keyspace.NewWatcher(s.scanner(eye, 0))
 		followers, a.clients = append(followers, f), append(a.clients, eye)
-		stations = append(stations, keyspace.Station{Addr: n.Options().Addr, Source: f})
+		stations = append(stations, keyspace.NamedSource{Addr: n.Options().Addr, Source: f})
 	}
-	roster := func(context.Context) ([]keyspace.Station, error) { return stations, nil }
-	a.quorum = keyspace.NewFleet(roster, keyspace.FleetOptions{Mode: "redlock", Votes: true})
+	roster := func(context.Context) ([]keyspace.NamedSource, error) { return stations, nil }
+	a.quorum = keyspace.NewMultiSource(roster, keyspace.MultiOptions{Mode: "redlock", Redlock: true})
 	a.close = func() {
 		a.main.Close()
 		for _, f := range followers {

@@ -26,7 +26,7 @@ type auditLine struct {
 	At      string           `json:"at"`
 	User    string           `json:"user,omitempty"` // of this machine
 	Server  string           `json:"server"`
-	Act     keyspace.Act     `json:"act"`
+	Act     keyspace.Action  `json:"act"`
 	Outcome keyspace.Outcome `json:"outcome"`
 	Key     string           `json:"key"`
 	KeyB64  string           `json:"key_b64,omitempty"` // of a key that is no valid UTF-8
@@ -80,7 +80,7 @@ func ownersOnly(f *os.File, path string) error {
 }
 
 // Write implements keyspace.Journal.
-func (l *auditLog) Write(a keyspace.Audit) error {
+func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	var line bytes.Buffer
 	if err := writeJSON(&line, lineOf(a)); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
@@ -96,9 +96,9 @@ func (l *auditLog) Write(a keyspace.Audit) error {
 	return nil
 }
 
-func lineOf(a keyspace.Audit) auditLine {
+func lineOf(a keyspace.AuditRecord) auditLine {
 	line := auditLine{
-		ID: a.ID, At: stamp(a.At), User: os.Getenv("USER"), Server: text(a.Lock.Node), Act: a.Act, Outcome: a.Outcome,
+		ID: a.ID, At: stamp(a.At), User: os.Getenv("USER"), Server: text(a.Lock.Node), Act: a.Action, Outcome: a.Outcome,
 		Key: text(a.Lock.Key), KeyB64: binary(a.Lock.Key), DB: a.Lock.DB, Format: a.Format, TTLms: a.TTL.Milliseconds(),
 		Nodes: a.Nodes, Now: text(a.Now), Error: text(a.Err),
 	}

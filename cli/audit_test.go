@@ -17,13 +17,13 @@ func TestWhatIsDoneIsWrittenDownForItsOwnerAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Write(keyspace.Audit{ID: "1", Act: keyspace.Break, Lock: keyspace.ID{Key: "a\x1b[2J\n"}, Outcome: keyspace.Intended}); err != nil {
+		if err := l.Write(keyspace.AuditRecord{ID: "1", Action: keyspace.ForceRelease, Lock: keyspace.ID{Key: "a\x1b[2J\n"}, Outcome: keyspace.Intended}); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.close(); err != nil {
 			t.Fatal(err)
 		}
-		if l.Write(keyspace.Audit{}) == nil {
+		if l.Write(keyspace.AuditRecord{}) == nil {
 			t.Error("a log that is closed takes another line")
 		}
 	}
@@ -47,7 +47,7 @@ func TestWhatIsDoneIsWrittenDownForItsOwnerAlone(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Key != "a\x1b[2J\n" || got.Act != keyspace.Break || got.Outcome != keyspace.Intended || strings.Contains(string(text), "\x1b") {
+	if got.Key != "a\x1b[2J\n" || got.Act != keyspace.ForceRelease || got.Outcome != keyspace.Intended || strings.Contains(string(text), "\x1b") {
 		t.Errorf("written is %q", lines[0])
 	}
 }

@@ -18,7 +18,7 @@ func (b *budget) String() string {
 	case *b == 1:
 		return "full"
 	case *b == 0:
-		return strconv.FormatFloat(100*keyspace.DefaultBudget, 'f', -1, 64) + "%"
+		return strconv.FormatFloat(100*keyspace.DefaultShare, 'f', -1, 64) + "%"
 	default:
 		return strconv.FormatFloat(100*float64(*b), 'f', -1, 64) + "%"
 	}
@@ -42,9 +42,9 @@ func (b *budget) Set(s string) error {
 func (b *budget) Type() string { return "budget" }
 
 // pace returns a new pace of that budget.
-func (b *budget) pace() *keyspace.Pace {
+func (b *budget) pace() *keyspace.Budget {
 	if *b == 0 {
-		return keyspace.NewPace(keyspace.DefaultBudget)
+		return keyspace.NewBudget(keyspace.DefaultShare)
 	}
-	return keyspace.NewPace(float64(*b))
+	return keyspace.NewBudget(float64(*b))
 }

@@ -94,7 +94,7 @@ func (c *connection) connect(ctx context.Context, seeds []endpoint) (*target, er
 	v := &servers{connect: c.client, locate: c.locator(seeds)}
 	t := &target{
 		many:    c.mode() != "" || c.db.all,
-		fleet:   keyspace.FleetOptions{Mode: c.mode(), Votes: len(c.redlock) > 1},
+		fleet:   keyspace.MultiOptions{Mode: c.mode(), Redlock: len(c.redlock) > 1},
 		servers: v,
 		timeout: c.timeout,
 		close:   v.close,

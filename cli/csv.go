@@ -20,7 +20,7 @@ func writeCSV(w io.Writer, p picture) error {
 	for _, l := range p.Locks {
 		rows = append(rows, []string{
 			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(l)), string(l.State(p.At)),
-			cell(holderIDs(l)), strconv.Itoa(l.Count()), strconv.Itoa(l.Crowd()),
+			cell(holderIDs(l)), strconv.Itoa(l.Count()), strconv.Itoa(l.WaiterCount()),
 			strconv.FormatInt(ttl(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
 			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.findings[l.ID()]), heldCell(l, p.At),
 		})

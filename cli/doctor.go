@@ -131,7 +131,7 @@ type diagnosis struct {
 }
 
 func diagnosisOf(title string, found picture, snap keyspace.Snapshot) diagnosis {
-	d := diagnosis{title: title, snap: snap, risks: keyspace.Risks(snap), databases: found.databases}
+	d := diagnosis{title: title, snap: snap, risks: keyspace.ServerFindings(snap), databases: found.databases}
 	for _, l := range found.Locks {
 		d.findings = append(d.findings, found.findings[l.ID()]...)
 	}
@@ -252,7 +252,7 @@ func skew(d time.Duration) string {
 	return "agrees with ours"
 }
 
-func lagOf(f keyspace.Follow) string {
+func lagOf(f keyspace.WatchStatus) string {
 	if f.Lag == 0 {
 		return ""
 	}
@@ -294,8 +294,8 @@ type jsonDiagnosis struct {
 }
 
 type jsonFollow struct {
-	Mode  keyspace.FollowMode `json:"mode"`
-	LagMS int64               `json:"lag_ms"`
+	Mode  keyspace.WatchMode `json:"mode"`
+	LagMS int64              `json:"lag_ms"`
 }
 
 func (d diagnosis) json() jsonDiagnosis {

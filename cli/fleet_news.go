@@ -97,7 +97,7 @@ func (n *fleetNews) troubles(nodes []keyspace.Node) []keyspace.Notice {
 		if !node.Up {
 			text = node.Addr + " does not answer: " + node.Trouble
 		}
-		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.FollowChanged, Node: node.Addr, Text: text})
+		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Node: node.Addr, Text: text})
 	}
 	return all
 }

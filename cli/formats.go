@@ -82,16 +82,16 @@ func (p *program) printFormats(asJSON, asMarkdown bool) error {
 
 func formatOf(f keyspace.Format) jsonFormat {
 	j := jsonFormat{
-		Name: f.Name, Library: f.Library, Source: f.Source, Type: f.Type, Tells: f.Tells,
+		Name: f.Name, Library: f.Library, Source: f.Source, Type: f.Type, Tells: f.Signature,
 		Waiters: f.Channels != nil,
 	}
-	if f.Hands != nil {
-		j.Breaks, j.Extends, j.Wakes = true, f.Hands.Extend != "", f.Hands.Wakes
+	if f.Actions != nil {
+		j.Breaks, j.Extends, j.Wakes = true, f.Actions.Extend != "", f.Actions.WakeHint
 	}
 	sure := keyspace.No
 	for _, s := range f.Samples {
 		sure = max(sure, s.Want.Confidence)
-		j.Waiters = j.Waiters || s.Want.Crowd() > 0
+		j.Waiters = j.Waiters || s.Want.WaiterCount() > 0
 		if !slices.Contains(j.Kinds, s.Want.Kind) {
 			j.Kinds = append(j.Kinds, s.Want.Kind)
 		}

@@ -32,7 +32,7 @@ func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
 		if j.Name != f.Name || len(j.Samples) != len(f.Samples) || len(j.Kinds) == 0 || j.Tells == "" || j.Confidence == "no" {
 			t.Errorf("%s is in the JSON as %+v", f.Name, j)
 		}
-		if !strings.HasPrefix(table[i], f.Name+" ") || !strings.Contains(table[i], f.Tells) {
+		if !strings.HasPrefix(table[i], f.Name+" ") || !strings.Contains(table[i], f.Signature) {
 			t.Errorf("%s is in the table as %q", f.Name, table[i])
 		}
 	}

@@ -31,11 +31,11 @@ type raw struct {
 func (t *target) glance(ctx context.Context, s *selection, key string) (glimpse, error) {
 	var mu sync.Mutex
 	g := glimpse{typ: "none"}
-	fleet := keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+	fleet := keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		o := s.options(e.db, nil)
 		o.Match, o.MinConfidence = nil, keyspace.Possible
 		o.Cluster = t.cluster
-		return one{keyspace.NewScanner(rdb, o), t.presence(rdb), key, func(sight keyspace.Sight) {
+		return one{keyspace.NewScanner(rdb, o), t.presence(rdb), key, func(sight keyspace.Inspection) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, entry := range sight.Entries {
@@ -73,7 +73,7 @@ type one struct {
 	*keyspace.Scanner
 	present func(context.Context) error
 	key     string
-	see     func(keyspace.Sight)
+	see     func(keyspace.Inspection)
 }
 
 // Snapshot looks at the key.
@@ -81,7 +81,7 @@ func (o one) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if err := o.present(ctx); err != nil {
 		return keyspace.Snapshot{}, err
 	}
-	sight, err := o.See(ctx, o.key)
+	sight, err := o.Inspect(ctx, o.key)
 	if err == nil {
 		o.see(sight)
 	}

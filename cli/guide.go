@@ -14,7 +14,7 @@ type guide struct {
 	connection connection
 	selection  selection
 	rights     rights
-	log        keyspace.Journal
+	log        keyspace.AuditLog
 
 	mu   sync.Mutex
 	open *target

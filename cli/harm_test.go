@@ -39,7 +39,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 		i := slices.IndexFunc(f.Samples, func(s keyspace.Sample) bool {
 			return len(s.Want.Holders) > 0 && s.Want.Confidence != keyspace.Possible
 		})
-		if f.Hands == nil || i < 0 {
+		if f.Actions == nil || i < 0 {
 			continue
 		}
 		tried++
@@ -71,7 +71,7 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 			t.Fatalf("%s: %v: %v", f.Name, command, err)
 		}
 	}
-	defer blockOn(t, rdb, f.Hands.Keys(s.Want))()
+	defer blockOn(t, rdb, f.Actions.Keys(s.Want))()
 	where := []string{"-u", "redis://" + child.Addr(), "--timeout", "20s"}
 	for _, args := range [][]string{
 		{"list"}, {"inspect", s.Want.Key}, {"watch", "--for", "20ms"},

@@ -54,7 +54,7 @@ func unseen(err error) *fault {
 // cutOff reports whether an error is that no server could be reached, and not that
 // one has refused something.
 func cutOff(err error) bool {
-	if all, ok := errors.AsType[keyspace.Silence](err); ok {
+	if all, ok := errors.AsType[keyspace.NoAnswerError](err); ok {
 		return !slices.ContainsFunc(all, func(one error) bool { return !cutOff(one) })
 	}
 	_, network := errors.AsType[net.Error](err)

@@ -83,7 +83,7 @@ type remedy struct {
 }
 
 func (c *connection) remedyFor(l keyspace.Lock) remedy {
-	command, err := keyspace.SafeCommand(formats.All(), keyspace.Break, l, 0, c.redisCLI()...)
+	command, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, l, 0, c.redisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
 		return remedy{why: "nobody holds it"}
@@ -117,7 +117,7 @@ func writeInspection(w io.Writer, c *connection, g glimpse, l keyspace.Lock) err
 	for i, wt := range l.Waiters {
 		line(first(i, "waiting"), "%s", waiterLine(wt, g.At))
 	}
-	if n := l.Crowd() - len(l.Waiters); n > 0 {
+	if n := l.WaiterCount() - len(l.Waiters); n > 0 {
 		line(first(len(l.Waiters), "waiting"), "%d whose names cannot be seen", n)
 	}
 	if l.Fence > 0 {

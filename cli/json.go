@@ -157,7 +157,7 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		State:       l.State(at),
 		Holders:     []jsonHolder{},
 		Waiters:     []jsonWaiter{},
-		WaiterCount: l.Crowd(),
+		WaiterCount: l.WaiterCount(),
 		TTLms:       ttl(l.Expires, at),
 		HeldMS:      l.Age(at).Milliseconds(),
 		Fence:       l.Fence,

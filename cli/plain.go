@@ -29,7 +29,7 @@ func sentence(l keyspace.Lock, p picture) string {
 		fmt.Sprintf("%s %s", l.Format, l.Kind),
 		deadline(l, p.At),
 	}
-	if n := l.Crowd(); n > 0 {
+	if n := l.WaiterCount(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%s waiting", humanize.Count(n)))
 	}
 	for _, f := range p.findings[l.ID()] {
@@ -60,9 +60,9 @@ func heldBy(l keyspace.Lock, at time.Time) string {
 	}
 	held := "held"
 	switch l.State(at) {
-	case keyspace.Reading:
+	case keyspace.ReadHeld:
 		held = "read"
-	case keyspace.Writing:
+	case keyspace.WriteHeld:
 		held = "written"
 	case keyspace.Partial:
 		held = "held in part"

@@ -147,19 +147,19 @@ func (o *releasing) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
 }
 
 // act is what is going to be done.
-func (o *releasing) act() keyspace.Act {
+func (o *releasing) act() keyspace.Action {
 	if o.giveTTL > 0 {
 		return keyspace.Expire
 	}
-	return keyspace.Break
+	return keyspace.ForceRelease
 }
 
-func (o *releasing) do(ctx context.Context, b *keyspace.Breaker, seen keyspace.Lock) error {
+func (o *releasing) do(ctx context.Context, b *keyspace.ForceReleaser, seen keyspace.Lock) error {
 	if o.act() == keyspace.Expire {
 		_, err := b.Expire(ctx, seen, o.giveTTL)
 		return err
 	}
-	_, err := b.Break(ctx, seen)
+	_, err := b.ForceRelease(ctx, seen)
 	return err
 }
 
@@ -170,7 +170,7 @@ func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
 		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, humanize.Setting(o.giveTTL))
 	}
 	waiters := "no waiters visible"
-	if n := seen.Crowd(); n > 0 {
+	if n := seen.WaiterCount(); n > 0 {
 		waiters = humanize.Plural(n, "waiter") + " may get it next"
 	}
 	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", shortKey(seen.Key), who, waiters)
@@ -217,7 +217,7 @@ func errorOf(err error) error {
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
 		return &fault{code: exitChanged, err: err, hint: "look again before you decide again"}
-	case errors.Is(err, keyspace.ErrHandsOff):
+	case errors.Is(err, keyspace.ErrNotSupported):
 		return &fault{code: exitError, err: err}
 	case errors.Is(err, keyspace.ErrReadOnly):
 		return &fault{code: exitError, err: err, hint: "release it on the master: name that, or use --sentinel or --cluster"}

@@ -33,7 +33,7 @@ func (r *rights) check(c *connection) error {
 }
 
 // breakerOf changes the locks of the servers, and writes down what it does.
-func breakerOf(ctx context.Context, v *servers, log keyspace.Journal) *keyspace.Breaker {
+func breakerOf(ctx context.Context, v *servers, log keyspace.AuditLog) *keyspace.ForceReleaser {
 	nodes := make(map[string]redis.UniversalClient)
 	where, err := v.where(ctx)
 	if err != nil { // then those that are known
@@ -44,5 +44,5 @@ func breakerOf(ctx context.Context, v *servers, log keyspace.Journal) *keyspace.
 			nodes[e.addr] = rdb
 		}
 	}
-	return keyspace.NewBreaker(nodes, formats.All(), log)
+	return keyspace.NewForceReleaser(nodes, formats.All(), log)
 }

@@ -82,8 +82,8 @@ func alike(name string, known []string) []string {
 
 // options look for what is selected. Formats are left to [selection.wants]:
 // which format a key has is only known when all of them were tried.
-func (s *selection) options(db int, pace *keyspace.Pace) keyspace.ScanOptions {
-	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match, Pace: pace}
+func (s *selection) options(db int, pace *keyspace.Budget) keyspace.ScanOptions {
+	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match, Budget: pace}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}

@@ -23,8 +23,8 @@ type servers struct {
 
 	mu      sync.Mutex
 	clients map[endpoint]*redis.Client
-	paces   map[string]*keyspace.Pace // by address: databases of one server share its time
-	known   []endpoint                // as located last
+	paces   map[string]*keyspace.Budget // by address: databases of one server share its time
+	known   []endpoint                  // as located last
 	asked   time.Time
 }
 
@@ -86,14 +86,14 @@ func (v *servers) onOpen(f func(*redis.Client)) {
 }
 
 // pace returns the pace of a server, which the databases on it share.
-func (v *servers) pace(e endpoint, b *budget) *keyspace.Pace {
+func (v *servers) pace(e endpoint, b *budget) *keyspace.Budget {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p, ok := v.paces[e.addr]
 	if !ok {
 		p = b.pace()
 		if v.paces == nil {
-			v.paces = make(map[string]*keyspace.Pace)
+			v.paces = make(map[string]*keyspace.Budget)
 		}
 		v.paces[e.addr] = p
 	}

@@ -114,12 +114,12 @@ func (st *stage) addrs() []string {
 }
 
 // breaker changes locks of the demo, which are nobody's.
-func (st *stage) breaker(log keyspace.Journal) *keyspace.Breaker {
+func (st *stage) breaker(log keyspace.AuditLog) *keyspace.ForceReleaser {
 	servers := map[string]redis.UniversalClient{st.rdb.Options().Addr: st.rdb}
 	for _, n := range st.quorum.Nodes {
 		servers[n.Options().Addr] = n
 	}
-	return keyspace.NewBreaker(servers, formats.All(), log)
+	return keyspace.NewForceReleaser(servers, formats.All(), log)
 }
 
 // looker returns a client for looking at a server, which does not wait for one

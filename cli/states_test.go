@@ -165,7 +165,7 @@ func loadSamples(t *testing.T, rdb *redis.Client) []state {
 			want := sample.Want
 			e := expectation{want.Key, []string{
 				"format=" + f.Name, "confidence=" + want.Confidence.String(), "kind=" + string(want.Kind),
-				fmt.Sprintf("holders.len=%d", len(want.Holders)), fmt.Sprintf("waiter_count=%d", want.Crowd()),
+				fmt.Sprintf("holders.len=%d", len(want.Holders)), fmt.Sprintf("waiter_count=%d", want.WaiterCount()),
 			}}
 			s := state{name: f.Name + ": " + sample.Name}
 			if want.Confidence == keyspace.Possible {

@@ -44,7 +44,7 @@ func (v *shelves) Stored(ctx context.Context, l keyspace.Lock) ([]tui.Stored, er
 		if !ok {
 			continue
 		}
-		sight, err := v.scanner(rdb, at).See(ctx, l.Key)
+		sight, err := v.scanner(rdb, at).Inspect(ctx, l.Key)
 		if err != nil {
 			failed = append(failed, err)
 		}

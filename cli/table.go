@@ -49,17 +49,17 @@ func columns(p picture) []column {
 var showWaiters = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
 	for _, f := range formats.All() {
-		names[f.Name] = f.Waits
+		names[f.Name] = f.ShowsWaiters
 	}
 	return names
 })
 
 // waiting is the number of clients that wait, "?" where the format does not show them.
 func waiting(l keyspace.Lock) string {
-	if l.Crowd() == 0 && !showWaiters()[l.Format] {
+	if l.WaiterCount() == 0 && !showWaiters()[l.Format] {
 		return "?"
 	}
-	return strconv.Itoa(l.Crowd())
+	return strconv.Itoa(l.WaiterCount())
 }
 
 // longestPadded is how wide the column of keys is where it need not fit anything;

@@ -19,7 +19,7 @@ type target struct {
 	db      int
 	title   string // where it is, free of credentials
 	many    bool   // servers or databases
-	fleet   keyspace.FleetOptions
+	fleet   keyspace.MultiOptions
 	servers *servers
 	timeout time.Duration
 	cluster *keyspace.Cluster // nil if it is none
@@ -28,10 +28,10 @@ type target struct {
 
 // look is a picture of all servers that is taken once, when it is asked for.
 // How far it has got is told to g, which may be nil.
-func (t *target) look(s *selection, g *headway) *keyspace.Fleet {
-	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+func (t *target) look(s *selection, g *headway) *keyspace.MultiSource {
+	return keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		o := t.options(s, e)
-		o.Patience = t.timeout
+		o.RetryTimeout = t.timeout
 		o.Progress = g.of(e)
 		return once{keyspace.NewScanner(rdb, o), t.presence(rdb)}
 	}), t.together(s))
@@ -42,14 +42,14 @@ func (t *target) look(s *selection, g *headway) *keyspace.Fleet {
 func (t *target) options(s *selection, e endpoint) keyspace.ScanOptions {
 	o := s.options(e.db, t.servers.pace(e, &s.budget))
 	o.Cluster = t.cluster
-	if t.fleet.Votes {
+	if t.fleet.Redlock {
 		o.MinConfidence = keyspace.Possible
 	}
 	return o
 }
 
 // together is what the servers are to each other.
-func (t *target) together(s *selection) keyspace.FleetOptions {
+func (t *target) together(s *selection) keyspace.MultiOptions {
 	o := t.fleet
 	o.MinConfidence = keyspace.Likely
 	if s.all {
@@ -89,18 +89,18 @@ func (t *target) presence(rdb *redis.Client) func(context.Context) error {
 }
 
 // follow keeps an eye on all servers, until the target is closed.
-func (t *target) follow(s *selection) *keyspace.Fleet {
+func (t *target) follow(s *selection) *keyspace.MultiSource {
 	o := t.together(s)
 	o.Timeout = t.timeout
-	return keyspace.NewFleet(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+	return keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		scanner := keyspace.NewScanner(rdb, t.options(s, e))
-		return keyspace.GoLive(keyspace.NewFollower(scanner))
+		return keyspace.StartWatcher(keyspace.NewWatcher(scanner))
 	}), o)
 }
 
 // roster says which servers there are, each with the source that start makes of
 // its client. Sources of servers that have gone are closed.
-func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) keyspace.Roster {
+func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) keyspace.SourceLister {
 	var mu sync.Mutex
 	running := make(map[endpoint]keyspace.Source)
 	end := func(e endpoint) {
@@ -118,7 +118,7 @@ func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) key
 		}
 		closeClients()
 	}
-	return func(ctx context.Context) ([]keyspace.Station, error) {
+	return func(ctx context.Context) ([]keyspace.NamedSource, error) {
 		where, err := t.servers.where(ctx)
 		if err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) key
 		mu.Lock()
 		defer mu.Unlock()
 		here := make(map[endpoint]bool)
-		var all []keyspace.Station
+		var all []keyspace.NamedSource
 		for _, e := range where {
 			rdb, err := t.servers.client(e)
 			if err != nil {
@@ -136,7 +136,7 @@ func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) key
 				running[e] = start(rdb, e)
 			}
 			here[e] = true
-			all = append(all, keyspace.Station{Addr: e.addr, Source: running[e]})
+			all = append(all, keyspace.NamedSource{Addr: e.addr, Source: running[e]})
 		}
 		for e := range running {
 			if !here[e] {

@@ -158,7 +158,7 @@ func eventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	if !e.Kind.Ends() {
 		fmt.Fprintf(&s, ", %s", deadline(e.Lock, e.At))
 	}
-	if n := e.Lock.Crowd(); n > 0 {
+	if n := e.Lock.WaiterCount(); n > 0 {
 		fmt.Fprintf(&s, ", %s waiting", humanize.Count(n))
 	}
 	if e.Lock.Fence > 0 {

@@ -83,7 +83,7 @@ func (w *witnessed) take(c change, now time.Time) {
 // the program of it.
 func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	t.Helper()
-	standing := change{keyspace.Appeared, "lock:standing", token}
+	standing := change{keyspace.Discovered, "lock:standing", token}
 	if err := rdb.Set(t.Context(), standing.Key, token, time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}

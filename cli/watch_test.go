@@ -245,7 +245,7 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 			stuck := keyspace.Lock{Key: "job:nightly", Holders: []keyspace.Holder{{ID: "b"}}}
 			source := &aging{
 				known: keyspace.Snapshot{Locks: []keyspace.Lock{stuck, late}, Server: keyspace.Server{Addr: "redis.test:6379", MaxMemory: 1 << 20, Policy: "volatile-ttl"}},
-				found: []keyspace.Event{{At: time.Now(), Kind: keyspace.Appeared, Lock: stuck}},
+				found: []keyspace.Event{{At: time.Now(), Kind: keyspace.Discovered, Lock: stuck}},
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()

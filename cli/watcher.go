@@ -10,7 +10,7 @@ import (
 	"locktop/keyspace"
 )
 
-// happenings is where a watcher learns what happens; a keyspace.Follower is one.
+// happenings is where a watcher learns what happens; a keyspace.Watcher is one.
 type happenings interface {
 	Next(context.Context) ([]keyspace.Event, []keyspace.Notice, error)
 	Known() keyspace.Snapshot
@@ -21,7 +21,7 @@ func (t *target) happenings(s *selection) (source happenings, end func()) {
 	if t.many {
 		return &fleetNews{fleet: t.follow(s), down: make(map[string]bool)}, func() {}
 	}
-	f := keyspace.NewFollower(s.scanner(t.rdb, t.db))
+	f := keyspace.NewWatcher(s.scanner(t.rdb, t.db))
 	return f, f.Close
 }
 
@@ -107,7 +107,7 @@ func (w *watcher) complain() error {
 		found = append(found, picked.findings[l.ID()]...)
 	}
 	still := make(map[complaint]bool)
-	for _, f := range append(found, keyspace.Risks(known)...) {
+	for _, f := range append(found, keyspace.ServerFindings(known)...) {
 		c := complaintOf(f)
 		still[c] = true
 		if w.told[c] {

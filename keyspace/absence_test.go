@@ -13,7 +13,7 @@ func TestNobodyIsMissedWhoWasSeenBeforeTheServerWasLost(t *testing.T) {
 	l := Lock{Key: "a", Holders: []Holder{{ID: "1", Label: "worker-3", Count: 1}}}
 	present, absent := map[string]bool{"worker-3": true}, map[string]bool{"other": true}
 	for _, lost := range []bool{false, true} {
-		f := &Follower{scanner: &Scanner{}}
+		f := &Watcher{scanner: &Scanner{}}
 		came := make(map[hold]bool)
 		f.attendance.mark(l, present, came, now)
 		f.attendance.came = came

@@ -20,8 +20,8 @@ import (
 
 // What a caller decides on when nothing was done.
 var (
-	ErrChanged  = errors.New("the lock is not as it was seen")
-	ErrHandsOff = errors.New("locks of this format cannot be changed from outside")
+	ErrChanged      = errors.New("the lock is not as it was seen")
+	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
 )
 
 // ChangedError says what has become of a lock that is not as it was seen. It is
@@ -64,65 +64,65 @@ func (e *ChangedError) now() string {
 	return "now held by " + strings.Join(names, " and ")
 }
 
-// Breaker changes locks that others hold. Each act is written down before it is
+// ForceReleaser changes locks that others hold. Each act is written down before it is
 // done, looks again at the lock in the same step in which it acts, and is
 // written down with its outcome. It may be used from several goroutines.
-type Breaker struct {
+type ForceReleaser struct {
 	nodes   map[string]redis.UniversalClient
 	formats catalogue
-	journal Journal
+	log     AuditLog
 	now     func() time.Time
 }
 
-// NewBreaker returns a breaker that writes down in j what it does, and reaches
+// NewForceReleaser returns a releaser that writes down in j what it does, and reaches
 // the server of a lock under the name that the lock bears: Lock.Node, and
 // Vote.Node for those of a Redlock. The clients stay the caller's, and must be
 // set to the database of the locks.
-func NewBreaker(nodes map[string]redis.UniversalClient, formats []Format, j Journal) *Breaker {
-	return &Breaker{nodes: nodes, formats: formats, journal: j, now: time.Now}
+func NewForceReleaser(nodes map[string]redis.UniversalClient, formats []Format, j AuditLog) *ForceReleaser {
+	return &ForceReleaser{nodes: nodes, formats: formats, log: j, now: time.Now}
 }
 
-// Break ends the holds of a lock as it was seen, all of them: to end only some,
+// ForceRelease ends the holds of a lock as it was seen, all of them: to end only some,
 // leave the others out of seen.Holders. The holders are not told; they go on
 // until they look.
 //
 // It returns an ErrChanged, and does nothing, if the holders are not there any
-// more as they were seen, and an ErrHandsOff if this kind of lock cannot be
+// more as they were seen, and an ErrNotSupported if this kind of lock cannot be
 // broken. A Redlock is broken on every server that has the same token; that is
 // done once a majority of them has done it. A server that is a replica returns an
 // ErrReadOnly, and one whose ACL forbids it an ErrNoPermission.
-func (b *Breaker) Break(ctx context.Context, seen Lock) (Audit, error) {
-	return b.act(ctx, Break, seen, 0)
+func (fr *ForceReleaser) ForceRelease(ctx context.Context, seen Lock) (AuditRecord, error) {
+	return fr.act(ctx, ForceRelease, seen, 0)
 }
 
 // Extend gives the holds of a lock as it was seen a new deadline, ttl from now.
-func (b *Breaker) Extend(ctx context.Context, seen Lock, ttl time.Duration) (Audit, error) {
-	return b.act(ctx, Extend, seen, ttl)
+func (fr *ForceReleaser) Extend(ctx context.Context, seen Lock, ttl time.Duration) (AuditRecord, error) {
+	return fr.act(ctx, Extend, seen, ttl)
 }
 
 // Expire gives a lock a deadline that would never expire. It is an ErrChanged
 // if it has one by now.
-func (b *Breaker) Expire(ctx context.Context, seen Lock, ttl time.Duration) (Audit, error) {
-	return b.act(ctx, Expire, seen, ttl)
+func (fr *ForceReleaser) Expire(ctx context.Context, seen Lock, ttl time.Duration) (AuditRecord, error) {
+	return fr.act(ctx, Expire, seen, ttl)
 }
 
 // act does what has been decided on, and writes it down.
-func (b *Breaker) act(ctx context.Context, what Act, seen Lock, ttl time.Duration) (Audit, error) {
-	d, err := b.formats.deed(what, seen, ttl)
+func (fr *ForceReleaser) act(ctx context.Context, what Action, seen Lock, ttl time.Duration) (AuditRecord, error) {
+	d, err := fr.formats.deed(what, seen, ttl)
 	if err != nil {
-		return Audit{}, err
+		return AuditRecord{}, err
 	}
-	intent := Audit{
-		ID: uuid.NewString(), At: b.now(), Act: what, Lock: seen.ID(), Format: seen.Format,
+	intent := AuditRecord{
+		ID: uuid.NewString(), At: fr.now(), Action: what, Lock: seen.ID(), Format: seen.Format,
 		Holders: digests(seen.Holders), TTL: ttl, Outcome: Intended,
 	}
-	if err := b.journal.Write(intent); err != nil {
-		return Audit{}, fmt.Errorf("nothing was done, because it could not be written down: %w", err)
+	if err := fr.log.Write(intent); err != nil {
+		return AuditRecord{}, fmt.Errorf("nothing was done, because it could not be written down: %w", err)
 	}
 	outcome := intent
-	err = b.do(ctx, d, seen, &outcome)
-	outcome.At = b.now()
-	if lost := b.journal.Write(outcome); lost != nil {
+	err = fr.do(ctx, d, seen, &outcome)
+	outcome.At = fr.now()
+	if lost := fr.log.Write(outcome); lost != nil {
 		err = errors.Join(err, fmt.Errorf("write down that it is %s: %w", outcome.Outcome, lost))
 	}
 	return outcome, err
@@ -130,11 +130,11 @@ func (b *Breaker) act(ctx context.Context, what Act, seen Lock, ttl time.Duratio
 
 // do sends the deed to every server that is concerned, and sums up what came of
 // it.
-func (b *Breaker) do(ctx context.Context, d deed, seen Lock, sum *Audit) error {
+func (fr *ForceReleaser) do(ctx context.Context, d deed, seen Lock, sum *AuditRecord) error {
 	places := placesOf(seen)
 	var failures []error
 	for _, p := range places {
-		done, err := b.doAt(ctx, p.node, d.with(p.seen))
+		done, err := fr.doAt(ctx, p.node, d.with(p.seen))
 		switch {
 		case err != nil:
 			failures = append(failures, fmt.Errorf("%s %q at %s: %w", d.act, seen.Key, p.node, err))
@@ -149,14 +149,14 @@ func (b *Breaker) do(ctx context.Context, d deed, seen Lock, sum *Audit) error {
 		sum.Outcome, sum.Err = Failed, errors.Join(failures...).Error()
 		return errors.Join(failures...)
 	default:
-		return b.undone(ctx, seen, sum, len(places))
+		return fr.undone(ctx, seen, sum, len(places))
 	}
 	return nil
 }
 
 // undone says why scripts have not acted that no server has refused.
-func (b *Breaker) undone(ctx context.Context, seen Lock, sum *Audit, of int) error {
-	now, err := b.look(ctx, seen)
+func (fr *ForceReleaser) undone(ctx context.Context, seen Lock, sum *AuditRecord, of int) error {
+	now, err := fr.look(ctx, seen)
 	if err == nil && sum.Nodes == 0 && asSeen(now, seen) {
 		err = fmt.Errorf("a script of this user may not read it: %w", ErrNoPermission)
 	}
@@ -165,7 +165,7 @@ func (b *Breaker) undone(ctx context.Context, seen Lock, sum *Audit, of int) err
 		if of > 1 {
 			undone = fmt.Sprintf("done on %d of %d servers only", sum.Nodes, of)
 		}
-		err = fmt.Errorf("%s %q: %s: %w", sum.Act, seen.Key, undone, err)
+		err = fmt.Errorf("%s %q: %s: %w", sum.Action, seen.Key, undone, err)
 		sum.Outcome, sum.Err = Failed, err.Error()
 		return err
 	}
@@ -187,8 +187,8 @@ func asSeen(now *Lock, seen Lock) bool {
 }
 
 // doAt runs a deed on one server.
-func (b *Breaker) doAt(ctx context.Context, node string, d deed) (bool, error) {
-	rdb, known := b.nodes[node]
+func (fr *ForceReleaser) doAt(ctx context.Context, node string, d deed) (bool, error) {
+	rdb, known := fr.nodes[node]
 	if !known {
 		return false, fmt.Errorf("there is no connection to it")
 	}
@@ -214,9 +214,9 @@ func evalAsking(ctx context.Context, rdb redis.UniversalClient, d deed, argv []a
 }
 
 // look reads a lock again, to say what has become of it; nil if it is gone.
-func (b *Breaker) look(ctx context.Context, seen Lock) (*Lock, error) {
+func (fr *ForceReleaser) look(ctx context.Context, seen Lock) (*Lock, error) {
 	place := placesOf(seen)[0].node
-	rdb, known := b.nodes[place]
+	rdb, known := fr.nodes[place]
 	if !known {
 		return nil, fmt.Errorf("there is no connection to %s", place)
 	}
@@ -224,7 +224,7 @@ func (b *Breaker) look(ctx context.Context, seen Lock) (*Lock, error) {
 	if err != nil {
 		return nil, fromScript(err)
 	}
-	r := reader{link: link{rdb: rdb, refused: &refusals{}}, formats: b.formats, atLeast: Possible, node: place, db: seen.DB}
+	r := reader{link: link{rdb: rdb, refused: &refusals{}}, formats: fr.formats, atLeast: Possible, node: place, db: seen.DB}
 	found, err := r.take(ctx, []ref{{key: seen.Key, typ: typ}})
 	switch {
 	case err != nil:
@@ -263,11 +263,11 @@ func placesOf(seen Lock) []place {
 
 // deed is an act as it is sent.
 type deed struct {
-	act    Act
+	act    Action
 	script string
 	keys   []string
 	argv   []string
-	hands  *Hands
+	hands  *Actions
 	ttl    time.Duration
 }
 
@@ -276,28 +276,28 @@ type deed struct {
 const onlyIfNever = "if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end\n"
 
 // deed returns what to send.
-func (c catalogue) deed(what Act, seen Lock, ttl time.Duration) (deed, error) {
+func (c catalogue) deed(what Action, seen Lock, ttl time.Duration) (deed, error) {
 	i := slices.IndexFunc(c, func(f Format) bool { return f.Name == seen.Format })
 	switch {
 	case i < 0:
 		return deed{}, fmt.Errorf("%s %q: there is no format %q", what, seen.Key, seen.Format)
-	case c[i].Hands == nil:
-		return deed{}, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, c[i].Library, ErrHandsOff)
+	case c[i].Actions == nil:
+		return deed{}, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, c[i].Library, ErrNotSupported)
 	case len(seen.Holders) == 0:
 		return deed{}, &ChangedError{Key: seen.Key}
 	case what == Expire && !seen.Expires.IsZero():
 		return deed{}, &ChangedError{Key: seen.Key, Now: &seen}
 	}
-	hands := c[i].Hands
-	d := deed{act: what, script: hands.Break, hands: hands, ttl: ttl}
-	if what != Break {
+	hands := c[i].Actions
+	d := deed{act: what, script: hands.ForceRelease, hands: hands, ttl: ttl}
+	if what != ForceRelease {
 		if ttl < time.Millisecond {
 			return deed{}, fmt.Errorf("%s %q: the time to live must be at least 1ms", what, seen.Key)
 		}
 		d.script = hands.Extend
 	}
 	if d.script == "" {
-		return deed{}, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, c[i].Library, ErrHandsOff)
+		return deed{}, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, c[i].Library, ErrNotSupported)
 	}
 	if what == Expire {
 		d.script = onlyIfNever + d.script
@@ -307,18 +307,18 @@ func (c catalogue) deed(what Act, seen Lock, ttl time.Duration) (deed, error) {
 
 // with returns the deed for what was seen.
 func (d deed) with(seen Lock) deed {
-	d.keys, d.argv = d.hands.Keys(seen), d.hands.Seen(seen)
-	if d.act != Break {
+	d.keys, d.argv = d.hands.Keys(seen), d.hands.Args(seen)
+	if d.act != ForceRelease {
 		d.argv = append(slices.Clone(d.argv), fmt.Sprint(d.ttl.Milliseconds()))
 	}
 	return d
 }
 
 // SafeCommand returns a command line for redis-cli and a POSIX shell that does the
-// same as a Breaker, for somebody who may. It names the server, and has these flags
+// same as a ForceReleaser, for somebody who may. It names the server, and has these flags
 // of redis-cli besides. It is one line of printable ASCII, or one for each server of
-// a Redlock; it works for any key and token. It fails as the Breaker would.
-func SafeCommand(formats []Format, what Act, seen Lock, ttl time.Duration, flags ...string) (string, error) {
+// a Redlock; it works for any key and token. It fails as the ForceReleaser would.
+func SafeCommand(formats []Format, what Action, seen Lock, ttl time.Duration, flags ...string) (string, error) {
 	d, err := catalogue(formats).deed(what, seen, ttl)
 	if err != nil {
 		return "", err

@@ -23,7 +23,7 @@ func (c catalogue) surest(e Entry) (Format, Confidence) {
 
 // mayBe reports whether a key of this name may be one of the format.
 func (f *Format) mayBe(key string) bool {
-	if f.Begins != nil && !begins(key, f.Begins) {
+	if f.Prefixes != nil && !begins(key, f.Prefixes) {
 		return false
 	}
 	return f.Match == nil || f.Match(key)
@@ -61,8 +61,8 @@ func (f Format) related(e Entry) []Companion {
 func (f Format) lock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)
 	l.Key, l.Format, l.Confidence, l.NoTTL = e.Key, f.Name, sure, f.NoTTL
-	if f.Tells != "" {
-		l.Why = append([]string{f.Tells}, l.Why...)
+	if f.Signature != "" {
+		l.Why = append([]string{f.Signature}, l.Why...)
 	}
 	inherit(&l, e)
 	return l, sure

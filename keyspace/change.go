@@ -6,80 +6,80 @@ import (
 	"time"
 )
 
-// Change is what a snapshot says that the one before it does not: enough to
+// Delta is what a snapshot says that the one before it does not: enough to
 // make the one from the other, and mostly much less. It is a value like they.
-type Change struct {
+type Delta struct {
 	Snapshot      // the later one, but only with the locks that came or changed
 	Gone     []ID // of the earlier one, in its order
 }
 
-// Between returns the change from one snapshot to the next. Two readings of one
+// DeltaOf returns the change from one snapshot to the next. Two readings of one
 // deadline that differ by some milliseconds are no change.
-func Between(old, now Snapshot) Change {
-	c := Change{Snapshot: now}
-	c.Locks = nil
+func DeltaOf(old, now Snapshot) Delta {
+	d := Delta{Snapshot: now}
+	d.Locks = nil
 	if n := len(now.Locks); n > 0 && n == len(old.Locks) && &now.Locks[0] == &old.Locks[0] {
-		return c // they share what nobody changes
+		return d // they share what nobody changes
 	}
 	was := old.Locks
 	for i := range now.Locks {
 		l := &now.Locks[i]
 		id := l.ID()
 		for len(was) > 0 && was[0].ID().compare(id) < 0 {
-			c.Gone = append(c.Gone, was[0].ID())
+			d.Gone = append(d.Gone, was[0].ID())
 			was = was[1:]
 		}
 		if len(was) > 0 && was[0].ID() == id {
-			same := alike(&was[0], l)
+			same := sameLock(&was[0], l)
 			was = was[1:]
 			if same {
 				continue
 			}
 		}
-		c.Locks = append(c.Locks, *l)
+		d.Locks = append(d.Locks, *l)
 	}
 	for i := range was {
-		c.Gone = append(c.Gone, was[i].ID())
+		d.Gone = append(d.Gone, was[i].ID())
 	}
-	return c
+	return d
 }
 
-// Join makes one change of several that follow each other, at least one.
-func Join(changes []Change) Change {
-	c := changes[len(changes)-1]
+// MergeDeltas makes one change of several that follow each other, at least one.
+func MergeDeltas(deltas []Delta) Delta {
+	d := deltas[len(deltas)-1]
 	last := make(map[ID]*Lock) // nil: gone
-	for i := range changes {
-		for j := range changes[i].Locks {
-			l := &changes[i].Locks[j]
+	for i := range deltas {
+		for j := range deltas[i].Locks {
+			l := &deltas[i].Locks[j]
 			last[l.ID()] = l
 		}
-		for _, id := range changes[i].Gone {
+		for _, id := range deltas[i].Gone {
 			last[id] = nil
 		}
 	}
-	c.Locks, c.Gone = nil, nil
+	d.Locks, d.Gone = nil, nil
 	for _, id := range slices.SortedFunc(maps.Keys(last), ID.compare) {
 		if l := last[id]; l != nil {
-			c.Locks = append(c.Locks, *l)
+			d.Locks = append(d.Locks, *l)
 		} else {
-			c.Gone = append(c.Gone, id)
+			d.Gone = append(d.Gone, id)
 		}
 	}
-	return c
+	return d
 }
 
 // Empty reports whether no lock came, changed or went.
-func (c Change) Empty() bool { return len(c.Locks) == 0 && len(c.Gone) == 0 }
+func (d Delta) Empty() bool { return len(d.Locks) == 0 && len(d.Gone) == 0 }
 
-// After returns the later snapshot, made from the earlier one.
-func (c Change) After(old Snapshot) Snapshot {
-	now := c.Snapshot
-	if c.Empty() {
+// Apply returns the later snapshot, made from the earlier one.
+func (d Delta) Apply(old Snapshot) Snapshot {
+	now := d.Snapshot
+	if d.Empty() {
 		now.Locks = old.Locks
 		return now
 	}
-	now.Locks = make([]Lock, 0, len(old.Locks)+len(c.Locks))
-	gone, news := c.Gone, c.Locks
+	now.Locks = make([]Lock, 0, len(old.Locks)+len(d.Locks))
+	gone, news := d.Gone, d.Locks
 	for i := range old.Locks {
 		id := old.Locks[i].ID()
 		for len(news) > 0 && news[0].ID().compare(id) < 0 {
@@ -102,10 +102,10 @@ func (c Change) After(old Snapshot) Snapshot {
 
 // Diff returns what happened from old, which the change was made from, to the
 // later snapshot. It is [Diff] of the two, and looks at what changed alone.
-func (c Change) Diff(old Snapshot) []Event {
-	was, now := old, c.Snapshot
+func (d Delta) Diff(old Snapshot) []Event {
+	was, now := old, d.Snapshot
 	was.Locks = nil
-	gone, news := c.Gone, c.Locks
+	gone, news := d.Gone, d.Locks
 	for i := range old.Locks {
 		id := old.Locks[i].ID()
 		for len(news) > 0 && news[0].ID().compare(id) < 0 {
@@ -121,8 +121,8 @@ func (c Change) Diff(old Snapshot) []Event {
 	return Diff(was, now)
 }
 
-// alike reports whether two looks at a lock say the same.
-func alike(a, b *Lock) bool {
+// sameLock reports whether two looks at a lock say the same.
+func sameLock(a, b *Lock) bool {
 	return a.Format == b.Format && a.NoTTL == b.NoTTL && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
 		a.Waiting == b.Waiting && a.Left == b.Left && a.Limit == b.Limit && slices.Equal(a.Why, b.Why) &&
 		sameTime(a.Expires, b.Expires) && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.Typical == b.Typical &&

@@ -31,18 +31,18 @@ func TestAChangeMakesTheLaterSnapshotFromTheEarlier(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	at := time.Unix(1_700_000_000, 0)
 	first, was := Snapshot{}, Snapshot{}
-	var all []Change
+	var all []Delta
 	for range 200 {
 		now := randomly(r, at)
-		c := Between(was, now)
-		if got := c.After(was); !reflect.DeepEqual(got, now) {
+		c := DeltaOf(was, now)
+		if got := c.Apply(was); !reflect.DeepEqual(got, now) {
 			t.Fatalf("made %v, want %v", got, now)
 		}
 		if got, want := events(c.Diff(was)), events(Diff(was, now)); !slices.Equal(got, want) {
 			t.Fatalf("the change tells %v, the snapshots %v", got, want)
 		}
 		all = append(all, c)
-		if got := Join(all).After(first); !reflect.DeepEqual(got, now) {
+		if got := MergeDeltas(all).Apply(first); !reflect.DeepEqual(got, now) {
 			t.Fatalf("%d changes joined make %v, want %v", len(all), got, now)
 		}
 		was = now
@@ -62,16 +62,16 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	l := Lock{Key: "a", Expires: at, Holders: []Holder{{ID: "x", Expires: at}}}
 	later := Lock{Key: "a", Expires: at.Add(jitter), Holders: []Holder{{ID: "x", Expires: at.Add(jitter)}}}
-	if c := Between(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 0 {
+	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 0 {
 		t.Errorf("a deadline read again is a change: %v", c.Locks)
 	}
 	later.Expires = at.Add(2 * jitter)
-	if c := Between(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 1 {
+	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 1 {
 		t.Error("a renewal is no change")
 	}
 }
 
-// TestEveryFieldOfALockCanChange names the field that alike has forgotten.
+// TestEveryFieldOfALockCanChange names the field that sameLock has forgotten.
 func TestEveryFieldOfALockCanChange(t *testing.T) {
 	holder := Lock{Holders: []Holder{{}}}
 	waiter := Lock{Waiters: []Waiter{{}}}
@@ -99,7 +99,7 @@ func TestEveryFieldOfALockCanChange(t *testing.T) {
 				}
 			}
 			fill(c.part(&other).Field(i))
-			if alike(&c.base, &other) {
+			if sameLock(&c.base, &other) {
 				t.Errorf("%s.%s is not compared", name, field.Name)
 			}
 		}

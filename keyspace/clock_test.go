@@ -8,7 +8,7 @@ import (
 // What the server's clock said to another question, a while ago, says nothing of
 // the difference of the clocks now.
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
-	f := NewFollower(&Scanner{})
+	f := NewWatcher(&Scanner{})
 	f.reader.now = time.Now().Add(-time.Hour)
 	if err := f.refresh(t.Context(), nil, heard{}); err != nil {
 		t.Fatal(err)

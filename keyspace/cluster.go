@@ -13,7 +13,7 @@ import (
 )
 
 // Cluster is what the scanners of the masters of one Redis Cluster share: the way
-// from each to all others, and which follower has which lock. With it a scanner
+// from each to all others, and which watcher has which lock. With it a scanner
 // reads keys where the nodes say they are (ASK, MOVED), and a lock that moves from
 // one master to another while it is followed is one lock all the time. It is safe
 // for concurrent use.
@@ -23,15 +23,15 @@ type Cluster struct {
 	mu       sync.Mutex
 	silent   map[string]time.Time // nodes that did not answer, and when
 	owners   map[string]owner     // by key
-	taken    map[*Follower][]string
-	prefixes prefixes // of all locks that any follower has seen
+	taken    map[*Watcher][]string
+	prefixes prefixes // of all locks that any watcher has seen
 	learnt   int      // how often these have changed
 }
 
-// owner is the follower that has a lock, and what it last knew of it.
+// owner is the watcher that has a lock, and what it last knew of it.
 type owner struct {
-	follower *Follower
-	last     found
+	watcher *Watcher
+	last    found
 }
 
 // NewCluster returns a cluster whose nodes are reached through node: a client for
@@ -39,7 +39,7 @@ type owner struct {
 func NewCluster(node func(addr string) (redis.UniversalClient, error)) *Cluster {
 	return &Cluster{
 		node: node, silent: make(map[string]time.Time),
-		owners: make(map[string]owner), taken: make(map[*Follower][]string), prefixes: make(prefixes),
+		owners: make(map[string]owner), taken: make(map[*Watcher][]string), prefixes: make(prefixes),
 	}
 }
 
@@ -240,31 +240,31 @@ func passedThrough(a, b *slotMoves) bool {
 	return false
 }
 
-// claim makes a follower the owner of a lock that it has found, and returns what
+// claim makes a watcher the owner of a lock that it has found, and returns what
 // another one knows of it; ok is false if none does: then the lock is new.
-func (c *Cluster) claim(key string, f *Follower) (was found, ok bool) {
+func (c *Cluster) claim(key string, w *Watcher) (was found, ok bool) {
 	if c == nil {
 		return found{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o, known := c.owners[key]
-	if !known || o.follower == f {
+	if !known || o.watcher == w {
 		return found{}, false
 	}
-	c.owners[key] = owner{f, o.last}
-	c.taken[o.follower] = append(c.taken[o.follower], key)
+	c.owners[key] = owner{w, o.last}
+	c.taken[o.watcher] = append(c.taken[o.watcher], key)
 	return o.last, true
 }
 
-// note keeps what a follower knows of its lock.
-func (c *Cluster) note(f *Follower, l found) {
+// note keeps what a watcher knows of its lock.
+func (c *Cluster) note(w *Watcher, l found) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owners[l.lock.Key] = owner{f, l}
+	c.owners[l.lock.Key] = owner{w, l}
 	changed := c.prefixes.learn(l.lock.Key)
 	for _, beside := range l.claims {
 		changed = c.prefixes.learn(beside.Key) || changed
@@ -274,58 +274,58 @@ func (c *Cluster) note(f *Follower, l found) {
 	}
 }
 
-// others reports whether a lock belongs to another follower by now.
-func (c *Cluster) others(key string, f *Follower) bool {
+// others reports whether a lock belongs to another watcher by now.
+func (c *Cluster) others(key string, w *Watcher) bool {
 	if c == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o, known := c.owners[key]
-	return known && o.follower != f
+	return known && o.watcher != w
 }
 
-// lostTo lists the locks of a follower that others have claimed since it was asked
+// lostTo lists the locks of a watcher that others have claimed since it was asked
 // last.
-func (c *Cluster) lostTo(f *Follower) []string {
+func (c *Cluster) lostTo(w *Watcher) []string {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keys := slices.DeleteFunc(c.taken[f], func(key string) bool { return c.owners[key].follower == f })
-	delete(c.taken, f)
+	keys := slices.DeleteFunc(c.taken[w], func(key string) bool { return c.owners[key].watcher == w })
+	delete(c.taken, w)
 	return keys
 }
 
-// drop forgets a lock of a follower, which is gone.
-func (c *Cluster) drop(f *Follower, key string) {
+// drop forgets a lock of a watcher, which is gone.
+func (c *Cluster) drop(w *Watcher, key string) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owners[key].follower == f {
+	if c.owners[key].watcher == w {
 		delete(c.owners, key)
 	}
 }
 
-// leave forgets all locks of a follower, which ends.
-func (c *Cluster) leave(f *Follower) {
+// leave forgets all locks of a watcher, which ends.
+func (c *Cluster) leave(w *Watcher) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, o := range c.owners {
-		if o.follower == f {
+		if o.watcher == w {
 			delete(c.owners, key)
 		}
 	}
-	delete(c.taken, f)
+	delete(c.taken, w)
 }
 
-// teach adds the prefixes of all locks to those of one follower, and returns how
+// teach adds the prefixes of all locks to those of one watcher, and returns how
 // often they have changed.
 func (c *Cluster) teach(t *tracker, known int) int {
 	if c == nil {

@@ -77,15 +77,15 @@ func TestALookMissesNoLockThatMoves(t *testing.T) {
 		fillSlots(t, node.Addr(), 3000)
 	}
 	o := justTokens()
-	o.Patience = time.Second
+	o.RetryTimeout = time.Second
 	all := scanners(t, c, o)
-	f := keyspace.NewFleet(func(context.Context) ([]keyspace.Station, error) {
-		var stations []keyspace.Station
+	f := keyspace.NewMultiSource(func(context.Context) ([]keyspace.NamedSource, error) {
+		var stations []keyspace.NamedSource
 		for i, s := range all {
-			stations = append(stations, keyspace.Station{Addr: c.Addrs()[i], Source: onceOver{s}})
+			stations = append(stations, keyspace.NamedSource{Addr: c.Addrs()[i], Source: onceOver{s}})
 		}
 		return stations, nil
-	}, keyspace.FleetOptions{Mode: "cluster"})
+	}, keyspace.MultiOptions{Mode: "cluster"})
 	looks := 0
 	for slot := range 8 {
 		key := tagged(t, c, slot)
@@ -111,7 +111,7 @@ func TestALookMissesNoLockThatMoves(t *testing.T) {
 				t.Errorf("complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
 			}
 			for i, sc := range all {
-				sight, err := sc.See(t.Context(), key(i))
+				sight, err := sc.Inspect(t.Context(), key(i))
 				if err != nil || len(sight.Locks) != 1 || sight.Locks[0].Holders[0].ID != "token:"+fmt.Sprint(i) {
 					t.Errorf("of %s is seen %+v, %v", key(i), sight, err)
 				}
@@ -194,7 +194,7 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	c.KillForTest(t, c.Nodes()[1])
 	do(t, rdb, "CONFIG", "RESETSTAT")
 	o := justTokens()
-	o.Patience = 500 * time.Millisecond
+	o.RetryTimeout = 500 * time.Millisecond
 	began := time.Now()
 	s, err := scanners(t, c, o)[0].Scan(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") || s.Complete || s.Cost.Keys != 1 {

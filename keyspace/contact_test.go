@@ -22,7 +22,7 @@ func TestARestartIsToldFromAFailover(t *testing.T) {
 		"another port":                     {Server{RunID: "b", Port: "6380", Role: "master", Uptime: time.Second}, time.Minute, ServerFailover},
 		"a replica now":                    {Server{RunID: "a", Port: "6379", Role: "slave", Uptime: time.Hour}, time.Second, ServerFailover},
 	} {
-		f := &Follower{server: was, met: now.Add(-tt.passed)}
+		f := &Watcher{server: was, met: now.Add(-tt.passed)}
 		f.meet(tt.is, now)
 		var got NoticeKind
 		if f.news != nil {

@@ -86,7 +86,7 @@ func (d *diff) add(kind EventKind, l Lock, h Holder) {
 
 // appear reports a lock that was not in the look before.
 func (d *diff) appear(l Lock) {
-	kind := Appeared
+	kind := Discovered
 	if d.watched {
 		kind = Acquired
 	}
@@ -94,7 +94,7 @@ func (d *diff) appear(l Lock) {
 		d.add(kind, l, h)
 	}
 	for _, w := range l.Waiters {
-		d.wait(WaiterCame, l, w)
+		d.wait(WaiterJoined, l, w)
 	}
 }
 
@@ -104,7 +104,7 @@ func (d *diff) vanish(l Lock) {
 		d.end(l, h, d.ending(h))
 	}
 	for _, w := range l.Waiters {
-		d.wait(WaiterWent, l, w)
+		d.wait(WaiterLeft, l, w)
 	}
 }
 
@@ -118,7 +118,7 @@ func (d *diff) change(was, l Lock) {
 		}
 		kind := d.ending(h)
 		switch {
-		case kind == Gone, d.witness == Released:
+		case kind == Vanished, d.witness == Released:
 		case stolen:
 			kind = Stolen
 		case passed && kind == Released:
@@ -132,7 +132,7 @@ func (d *diff) change(was, l Lock) {
 		case stayed:
 			d.stay(l, before, h)
 		case d.blind && h.ID != next:
-			d.add(Appeared, l, h)
+			d.add(Discovered, l, h)
 		default:
 			d.add(Acquired, l, h)
 		}
@@ -197,7 +197,7 @@ func (d *diff) ending(h Holder) EventKind {
 	case !h.Expires.IsZero() && !d.at.Before(h.Expires.Add(-d.slack)):
 		return Expired
 	case d.blind:
-		return Gone
+		return Vanished
 	case d.witness == Deleted:
 		return Deleted
 	default:
@@ -223,7 +223,7 @@ func (d *diff) stay(l Lock, was, h Holder) {
 	case h.Count > was.Count:
 		d.add(Reentered, l, h)
 	case h.Count < was.Count:
-		d.add(Left, l, h)
+		d.add(Exited, l, h)
 	}
 	if h.Mode != was.Mode {
 		d.add(ModeChanged, l, h)
@@ -253,12 +253,12 @@ func (d *diff) deadline(was, l Lock) {
 func (d *diff) queue(was, l Lock) {
 	for _, w := range l.Waiters {
 		if !waits(was, w.ID) {
-			d.wait(WaiterCame, l, w)
+			d.wait(WaiterJoined, l, w)
 		}
 	}
 	for _, w := range was.Waiters {
 		if _, holds := l.holder(w.ID); !holds && !waits(l, w.ID) {
-			d.wait(WaiterWent, l, w)
+			d.wait(WaiterLeft, l, w)
 		}
 	}
 }

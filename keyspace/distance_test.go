@@ -42,7 +42,7 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 // polite looks for locks within the usual budget.
 func polite() keyspace.ScanOptions {
 	o := justTokens()
-	o.Pace = keyspace.NewPace(keyspace.DefaultBudget)
+	o.Budget = keyspace.NewBudget(keyspace.DefaultShare)
 	return o
 }
 
@@ -70,8 +70,8 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 // are known.
 func TestAFarServerIsKnownSoon(t *testing.T) {
 	o := polite()
-	o.Pace = keyspace.NewPace(0.5) // on a busy machine the server's own time would be most of it
-	live := keyspace.GoLive(keyspace.NewFollower(keyspace.NewScanner(farFrom(t, 50*time.Millisecond), o)))
+	o.Budget = keyspace.NewBudget(0.5) // on a busy machine the server's own time would be most of it
+	live := keyspace.StartWatcher(keyspace.NewWatcher(keyspace.NewScanner(farFrom(t, 50*time.Millisecond), o)))
 	defer live.Close()
 	began := time.Now() // with a rest after each round trip it takes more than a minute
 	for {

@@ -7,23 +7,23 @@ type EventKind string
 
 // What can happen to a lock.
 const (
-	Appeared    EventKind = "appeared"     // found held; when the hold began is not known
-	Acquired    EventKind = "acquired"     // a holder came
-	Reentered   EventKind = "reentered"    // a holder's count rose
-	Left        EventKind = "left"         // a holder's count fell, it still holds
-	Renewed     EventKind = "renewed"      // the expiry moved later under the same holder
-	Released    EventKind = "released"     // a holder went before its deadline
-	HandedOver  EventKind = "handed-over"  // a holder went, and the one who was next in the queue holds the lock
-	Expired     EventKind = "expired"      // a holder went at its deadline
-	Deleted     EventKind = "deleted"      // the lock went before its deadline, and its library would have told the waiters
-	Stolen      EventKind = "stolen"       // another holder stands there and nobody had let go: it has the same deadline, or its library would have told of the release
-	Evicted     EventKind = "evicted"      // the server was short of memory and threw the lock away
-	Flushed     EventKind = "flushed"      // the whole database was emptied
-	Gone        EventKind = "gone"         // a holder went while nobody could look: why, and when, is not known
-	ModeChanged EventKind = "mode-changed" // a holder went from write to read or back
-	WaiterCame  EventKind = "waiter-joined"
-	WaiterWent  EventKind = "waiter-left"
-	TTLLost     EventKind = "ttl-lost" // it would have expired, and now it never will
+	Discovered   EventKind = "appeared"     // found held; when the hold began is not known
+	Acquired     EventKind = "acquired"     // a holder came
+	Reentered    EventKind = "reentered"    // a holder's count rose
+	Exited       EventKind = "left"         // a holder's count fell, it still holds
+	Renewed      EventKind = "renewed"      // the expiry moved later under the same holder
+	Released     EventKind = "released"     // a holder went before its deadline
+	HandedOver   EventKind = "handed-over"  // a holder went, and the one who was next in the queue holds the lock
+	Expired      EventKind = "expired"      // a holder went at its deadline
+	Deleted      EventKind = "deleted"      // the lock went before its deadline, and its library would have told the waiters
+	Stolen       EventKind = "stolen"       // another holder stands there and nobody had let go: it has the same deadline, or its library would have told of the release
+	Evicted      EventKind = "evicted"      // the server was short of memory and threw the lock away
+	Flushed      EventKind = "flushed"      // the whole database was emptied
+	Vanished     EventKind = "gone"         // a holder went while nobody could look: why, and when, is not known
+	ModeChanged  EventKind = "mode-changed" // a holder went from write to read or back
+	WaiterJoined EventKind = "waiter-joined"
+	WaiterLeft   EventKind = "waiter-left"
+	TTLLost      EventKind = "ttl-lost" // it would have expired, and now it never will
 )
 
 // Event is one thing that happened to one lock.
@@ -48,16 +48,16 @@ func (e Event) Ended() time.Time {
 // EventKinds lists all kinds, in the order in which they are explained.
 func EventKinds() []EventKind {
 	return []EventKind{
-		Appeared, Acquired, Reentered, Left, Renewed,
-		Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Gone,
-		ModeChanged, WaiterCame, WaiterWent, TTLLost,
+		Discovered, Acquired, Reentered, Exited, Renewed,
+		Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Vanished,
+		ModeChanged, WaiterJoined, WaiterLeft, TTLLost,
 	}
 }
 
 // Ends reports whether an event of this kind is the end of a hold.
 func (k EventKind) Ends() bool {
 	switch k {
-	case Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Gone:
+	case Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Vanished:
 		return true
 	default:
 		return false

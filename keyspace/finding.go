@@ -45,10 +45,10 @@ func Findings(s Snapshot) []Finding {
 	return all
 }
 
-// ByDamage returns the locks of a snapshot, those that do most damage first:
+// SortBySeverity returns the locks of a snapshot, those that do most damage first:
 // by the severest of their findings, then by how many wait times how long the
 // lock is held, then in the order of the snapshot.
-func ByDamage(s Snapshot, findings []Finding) []Lock {
+func SortBySeverity(s Snapshot, findings []Finding) []Lock {
 	severest := make(map[ID]int)
 	for _, f := range findings {
 		severest[f.Lock] = max(severest[f.Lock], int(f.Severity)+1)
@@ -78,5 +78,5 @@ type damage struct {
 
 // waited is how much time is lost to a lock, to compare it with others.
 func (l Lock) waited(now time.Time) time.Duration {
-	return time.Duration(l.Crowd()) * l.Age(now)
+	return time.Duration(l.WaiterCount()) * l.Age(now)
 }

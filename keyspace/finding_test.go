@@ -120,7 +120,7 @@ func redlock(tokens ...string) keyspace.Lock {
 
 // Each risk stands beside the nearest server that is safe from it. Scenario 97 is
 // that of a clock which steps.
-func TestRisks(t *testing.T) {
+func TestServerFindings(t *testing.T) {
 	one := func(s keyspace.Server) keyspace.Snapshot {
 		s.Addr = "one"
 		return keyspace.Snapshot{Server: s}
@@ -154,13 +154,13 @@ func TestRisks(t *testing.T) {
 		{"two clocks hardly differ", clocks(0, 400*time.Millisecond), "", ""},
 		{"two clocks agree, and ours is wrong", clocks(time.Hour, time.Hour), "", ""},
 		{"ours or its clock is wrong", clocks(-time.Second), "clock-skew", "differ by 1.0 s"},
-		{"pushes are not allowed", keyspace.Snapshot{Follow: keyspace.Follow{Mode: keyspace.Polling, Blind: []string{"NOPERM no client|tracking"}}}, "no-notify-right", "may not ask"},
-		{"pushes do not exist", keyspace.Snapshot{Follow: keyspace.Follow{Mode: keyspace.Polling, Blind: []string{"ERR unknown command"}}}, "", ""},
-		{"pushes come, other things are not allowed", keyspace.Snapshot{Follow: keyspace.Follow{Mode: keyspace.Push, Blind: []string{"NOPERM no psubscribe"}}}, "", ""},
+		{"pushes are not allowed", keyspace.Snapshot{Follow: keyspace.WatchStatus{Mode: keyspace.Polling, Blind: []string{"NOPERM no client|tracking"}}}, "no-notify-right", "may not ask"},
+		{"pushes do not exist", keyspace.Snapshot{Follow: keyspace.WatchStatus{Mode: keyspace.Polling, Blind: []string{"ERR unknown command"}}}, "", ""},
+		{"pushes come, other things are not allowed", keyspace.Snapshot{Follow: keyspace.WatchStatus{Mode: keyspace.Push, Blind: []string{"NOPERM no psubscribe"}}}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ids []string
-			for _, f := range keyspace.Risks(c.snap) {
+			for _, f := range keyspace.ServerFindings(c.snap) {
 				ids = append(ids, f.ID)
 				if f.Lock != (keyspace.ID{}) || f.Remedy == "" || !strings.Contains(f.Text, c.says) {
 					t.Errorf("got %+v", f)
@@ -188,7 +188,7 @@ func TestDamageOrdersBySeverityThenByWhatWaitingCosts(t *testing.T) {
 		named("f quiet, too", mutex(keyspace.Holder{ID: "x", Since: at(600_000), Expires: at(hour)})),
 	}}
 	var got []string
-	for _, l := range keyspace.ByDamage(s, keyspace.Findings(s)) {
+	for _, l := range keyspace.SortBySeverity(s, keyspace.Findings(s)) {
 		got = append(got, l.Key)
 	}
 	want := []string{"e stuck", "d overdue", "c two wait", "b one waits", "a quiet", "f quiet, too"}

@@ -11,135 +11,135 @@ import (
 	"locktop/humanize"
 )
 
-// Source is where pictures of one database of one server come from: a Live that
+// Source is where pictures of one database of one server come from: a BackgroundWatcher that
 // follows it, or a Scanner that looks once.
 type Source interface {
 	Snapshot(context.Context) (Snapshot, error)
 }
 
-// Station is a server, or a database of one, that belongs to a fleet.
-type Station struct {
+// NamedSource is a server, or a database of one, that belongs to a MultiSource.
+type NamedSource struct {
 	Addr   string // host:port
 	Source Source
 }
 
-// Roster says who belongs to a fleet. It is asked for every picture, and may
+// SourceLister says who belongs to a MultiSource. It is asked for every picture, and may
 // answer otherwise each time: servers come, go, and take each other's place.
-type Roster func(context.Context) ([]Station, error)
+type SourceLister func(context.Context) ([]NamedSource, error)
 
-// Fleet makes one picture of several servers, or of several databases. What one
+// MultiSource makes one picture of several servers, or of several databases. What one
 // of them does not tell is missing from the picture, and said in its Nodes and
 // Problems.
 //
 // All times of the picture are on the clock of the first server that answers.
-// A Fleet is for one caller at a time.
-type Fleet struct {
-	roster Roster
-	opts   FleetOptions
+// A MultiSource is for one caller at a time.
+type MultiSource struct {
+	list   SourceLister
+	opts   MultiOptions
 	clocks map[string]time.Duration // of the servers, minus ours
-	late   []bool                   // stations that have kept the others waiting
+	late   []bool                   // sources that have kept the others waiting
 	last   Snapshot
 }
 
-// FleetOptions say what the servers are to each other.
-type FleetOptions struct {
-	Mode  string // of the picture's Server, if not the servers' own; in a cluster a key exists once
-	Votes bool   // they are the independent servers of a Redlock
+// MultiOptions say what the servers are to each other.
+type MultiOptions struct {
+	Mode    string // of the picture's Server, if not the servers' own; in a cluster a key exists once
+	Redlock bool   // they are the independent servers of a Redlock
 	// MinConfidence is how sure a lock of a Redlock must be, all its votes
 	// considered. Sources should tell what is Possible: that several servers
 	// have one value under one key makes it Likely.
 	MinConfidence Confidence
-	// Timeout is how long one of several stations may keep the others waiting. One
+	// Timeout is how long one of several sources may keep the others waiting. One
 	// that does is missing from the picture, and not waited for again until it
 	// answers. 0: for ever, as one that walks over its keyspace once needs.
 	Timeout time.Duration
 }
 
-// NewFleet returns a fleet. Nothing is sent yet.
-func NewFleet(r Roster, o FleetOptions) *Fleet {
-	return &Fleet{roster: r, opts: o, clocks: make(map[string]time.Duration)}
+// NewMultiSource returns a MultiSource. Nothing is sent yet.
+func NewMultiSource(r SourceLister, o MultiOptions) *MultiSource {
+	return &MultiSource{list: r, opts: o, clocks: make(map[string]time.Duration)}
 }
 
-// Snapshot asks all stations at once and joins what they say. It is an error
+// Snapshot asks all sources at once and joins what they say. It is an error
 // only if none of them answers; what some have said before they fell silent is in
 // the snapshot then. Masters of a cluster to which keys have moved meanwhile are
 // asked again: what left another one before it was seen there is on them.
-func (f *Fleet) Snapshot(ctx context.Context) (Snapshot, error) {
-	members, err := f.roster(ctx)
+func (m *MultiSource) Snapshot(ctx context.Context) (Snapshot, error) {
+	sources, err := m.list(ctx)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if len(members) == 0 {
+	if len(sources) == 0 {
 		return Snapshot{}, fmt.Errorf("there is no server to ask")
 	}
-	parts := f.ask(ctx, members)
-	f.askAgain(ctx, members, parts)
+	parts := m.ask(ctx, sources)
+	m.askAgain(ctx, sources, parts)
 	if err := silence(parts); err != nil {
-		return join(parts, f.opts), err
+		return join(parts, m.opts), err
 	}
-	s := join(parts, f.opts)
-	if f.opts.Votes {
-		s = continued(f.last, s)
-		s.Events = Diff(f.last, s)
+	s := join(parts, m.opts)
+	if m.opts.Redlock {
+		s = continued(m.last, s)
+		s.Events = Diff(m.last, s)
 	}
-	f.last = s
+	m.last = s
 	return s, nil
 }
 
 // ask takes a picture of each member, and puts their times on one clock.
-func (f *Fleet) ask(ctx context.Context, stations []Station) []part {
-	parts := make([]part, len(stations))
-	if len(f.late) != len(stations) {
-		f.late = make([]bool, len(stations))
+func (m *MultiSource) ask(ctx context.Context, sources []NamedSource) []part {
+	parts := make([]part, len(sources))
+	if len(m.late) != len(sources) {
+		m.late = make([]bool, len(sources))
 	}
 	var all sync.WaitGroup
-	for i, m := range stations {
+	for i, s := range sources {
 		all.Go(func() {
-			within, cancel := f.patience(ctx, i)
+			within, cancel := m.patience(ctx, i)
 			defer cancel()
-			snap, err := m.Source.Snapshot(within)
-			f.late[i] = err != nil && within.Err() != nil
-			if f.late[i] && ctx.Err() == nil {
-				err = fmt.Errorf("no answer within %s", humanize.Setting(f.opts.Timeout))
+			snap, err := s.Source.Snapshot(within)
+			m.late[i] = err != nil && within.Err() != nil
+			if m.late[i] && ctx.Err() == nil {
+				err = fmt.Errorf("no answer within %s", humanize.Setting(m.opts.Timeout))
 			}
-			parts[i] = part{Snapshot: snap, addr: m.Addr, err: err, heard: time.Now()}
+			parts[i] = part{Snapshot: snap, addr: s.Addr, err: err, heard: time.Now()}
 		})
 	}
 	all.Wait()
-	f.setClocks(parts)
+	m.setClocks(parts)
 	return parts
 }
 
-// lateWait is how long a station is waited for that has kept the others waiting.
+// lateWait is how long a source is waited for that has kept the others waiting.
 const lateWait = 5 * time.Millisecond
 
-// patience bounds what one of several stations may take.
-func (f *Fleet) patience(ctx context.Context, station int) (context.Context, context.CancelFunc) {
+// patience bounds what one of several sources may take.
+func (m *MultiSource) patience(ctx context.Context, station int) (context.Context, context.CancelFunc) {
 	switch {
-	case f.opts.Timeout == 0 || len(f.late) < 2:
+	case m.opts.Timeout == 0 || len(m.late) < 2:
 		return ctx, func() {}
-	case f.late[station]:
+	case m.late[station]:
 		return context.WithTimeout(ctx, lateWait)
 	default:
-		return context.WithTimeout(ctx, f.opts.Timeout)
+		return context.WithTimeout(ctx, m.opts.Timeout)
 	}
 }
 
 // askAgain takes another picture of those to which keys have moved while theirs was
 // taken, and adds it. If a slot came and went again, a lock in it may have gone on
 // before it was seen.
-func (f *Fleet) askAgain(ctx context.Context, stations []Station, parts []part) {
+func (m *MultiSource) askAgain(ctx context.Context, sources []NamedSource, parts []part) {
 	var which []int
-	var some []Station
+	var some []NamedSource
 	for i, p := range parts {
 		if p.err == nil && p.moves.some() {
-			which, some = append(which, i), append(some, stations[i])
+			which, some = append(which, i), append(some, sources[i])
 		}
 	}
 	if len(some) == 0 {
 		return
 	}
-	for i, p := range f.ask(ctx, some) {
+	for i, p := range m.ask(ctx, some) {
 		first := parts[which[i]].Snapshot
 		p.Locks = onlyOnce(slices.Concat(p.Locks, first.Locks))
 		p.Cost.add(first.Cost)
@@ -161,14 +161,14 @@ const sameClock = 100 * time.Millisecond
 // setClocks learns how far apart the clocks of the servers are, and takes the
 // first for all. What a server said is old when it is here, never young: of what
 // it says of its clock, the latest counts, unless it has been set back.
-func (f *Fleet) setClocks(parts []part) {
+func (m *MultiSource) setClocks(parts []part) {
 	for _, p := range parts {
 		if p.err != nil {
 			continue
 		}
-		ahead, known := f.clocks[p.addr]
+		ahead, known := m.clocks[p.addr]
 		if now := p.At.Sub(p.heard); !known || now > ahead || now < ahead-5*time.Second {
-			f.clocks[p.addr] = now
+			m.clocks[p.addr] = now
 		}
 	}
 	first := slices.IndexFunc(parts, func(p part) bool { return p.err == nil })
@@ -176,13 +176,13 @@ func (f *Fleet) setClocks(parts []part) {
 		if parts[i].err != nil {
 			continue
 		}
-		if ahead := f.clocks[parts[i].addr] - f.clocks[parts[first].addr]; ahead.Abs() > sameClock {
+		if ahead := m.clocks[parts[i].addr] - m.clocks[parts[first].addr]; ahead.Abs() > sameClock {
 			parts[i].Snapshot = parts[i].moved(-ahead)
 		}
 	}
 }
 
-// part is what one member of a fleet says.
+// part is what one member of a MultiSource says.
 type part struct {
 	Snapshot
 	addr  string
@@ -192,7 +192,7 @@ type part struct {
 
 // silence returns an error if nobody says anything: what each says instead.
 func silence(parts []part) error {
-	var all Silence
+	var all NoAnswerError
 	for _, p := range parts {
 		if p.err == nil {
 			return nil
@@ -205,12 +205,12 @@ func silence(parts []part) error {
 	return all
 }
 
-// Silence is why none of several servers has answered: the error of each, in one
+// NoAnswerError is why none of several servers has answered: the error of each, in one
 // line.
-type Silence []error
+type NoAnswerError []error
 
 // Error names all servers.
-func (s Silence) Error() string {
+func (s NoAnswerError) Error() string {
 	texts := make([]string, len(s))
 	for i, err := range s {
 		texts[i] = err.Error()
@@ -219,10 +219,10 @@ func (s Silence) Error() string {
 }
 
 // Unwrap returns the errors of the servers.
-func (s Silence) Unwrap() []error { return s }
+func (s NoAnswerError) Unwrap() []error { return s }
 
 // join makes one picture of all parts.
-func join(parts []part, o FleetOptions) Snapshot {
+func join(parts []part, o MultiOptions) Snapshot {
 	var s Snapshot
 	s.Complete = true
 	for _, p := range parts {
@@ -235,7 +235,7 @@ func join(parts []part, o FleetOptions) Snapshot {
 	if o.Mode == "cluster" {
 		s.tellOnce(parts)
 	}
-	if o.Votes {
+	if o.Redlock {
 		s.Locks, s.Events = elect(parts, o.MinConfidence), nil
 		slices.SortFunc(s.Locks, byPlace)
 	}
@@ -248,7 +248,7 @@ func join(parts []part, o FleetOptions) Snapshot {
 }
 
 // gathered returns the locks of all parts, in order. Those of one server are its
-// own: so [Between] sees at once that nothing has changed.
+// own: so [DeltaOf] sees at once that nothing has changed.
 func gathered(parts []part) []Lock {
 	if len(parts) == 1 {
 		return parts[0].Locks

@@ -36,20 +36,20 @@ func on(addr string, at time.Time, seconds int, locks ...string) Snapshot {
 	return s
 }
 
-// stations are servers node1, node2 … that say this.
-func stations(sources ...fixed) []Station {
-	all := make([]Station, len(sources))
+// sources are servers node1, node2 … that say this.
+func stations(sources ...fixed) []NamedSource {
+	all := make([]NamedSource, len(sources))
 	for i, s := range sources {
-		all[i] = Station{fmt.Sprintf("node%d", i+1), s}
+		all[i] = NamedSource{fmt.Sprintf("node%d", i+1), s}
 	}
 	return all
 }
 
-func fleetOf(o FleetOptions, all []Station) *Fleet {
-	return NewFleet(func(context.Context) ([]Station, error) { return all, nil }, o)
+func fleetOf(o MultiOptions, all []NamedSource) *MultiSource {
+	return NewMultiSource(func(context.Context) ([]NamedSource, error) { return all, nil }, o)
 }
 
-func pictureOf(t *testing.T, f *Fleet) Snapshot {
+func pictureOf(t *testing.T, f *MultiSource) Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context())
 	if err != nil {
@@ -67,7 +67,7 @@ func keysOf(s Snapshot) []string {
 }
 
 func TestAFleetShowsTheLocksOfAllItsServers(t *testing.T) {
-	s := pictureOf(t, fleetOf(FleetOptions{Mode: "cluster"}, stations(
+	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(
 		fixed{snap: on("node1", began, 5, "b=1")},
 		fixed{snap: on("node2", began, 5, "a=2", "c=3")},
 	)))
@@ -84,7 +84,7 @@ func TestAFleetShowsTheLocksOfAllItsServers(t *testing.T) {
 
 func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	down := fixed{err: errors.New("connection refused")}
-	s := pictureOf(t, fleetOf(FleetOptions{}, stations(down, fixed{snap: on("node2", began, 5, "a=2")})))
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(down, fixed{snap: on("node2", began, 5, "a=2")})))
 	if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete {
 		t.Errorf("it shows %q, complete: %v", got, s.Complete)
 	}
@@ -94,7 +94,7 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Trouble != "connection refused" {
 		t.Errorf("the node is %+v", n)
 	}
-	if _, err := fleetOf(FleetOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
+	if _, err := fleetOf(MultiOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
 		t.Errorf("when nobody answers the error is %v", err)
 	}
 }
@@ -103,14 +103,14 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 	half := fixed{snap: on("node1", began, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
-	s := pictureOf(t, fleetOf(FleetOptions{}, stations(half, fixed{snap: on("node2", began, 5, "a=2")})))
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(half, fixed{snap: on("node2", began, 5, "a=2")})))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
 		t.Errorf("it shows %q, complete: %v", got, s.Complete)
 	}
 	if want := []string{"node1 is seen only in part, its keys are 9: EOF"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
-	s, err := fleetOf(FleetOptions{}, stations(half, half)).Snapshot(t.Context())
+	s, err := fleetOf(MultiOptions{}, stations(half, half)).Snapshot(t.Context())
 	if err == nil || err.Error() != "node1: EOF; node2: EOF" || s.Complete || len(s.Locks) == 0 {
 		t.Errorf("when all are lost it shows %q, %v", keysOf(s), err)
 	}
@@ -120,7 +120,7 @@ func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 // counts.
 func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
 	before, after := on("node1", began, 5, "a=1", "b=1"), on("node2", began.Add(50*time.Millisecond), 5, "a=2")
-	s := pictureOf(t, fleetOf(FleetOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
+	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
 		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
 	}
@@ -146,9 +146,9 @@ func (g *growing) Snapshot(context.Context) (Snapshot, error) {
 
 func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 	for slot, complete := range map[int]bool{6: true, 7: false} {
-		s := pictureOf(t, NewFleet(func(context.Context) ([]Station, error) {
-			return []Station{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "z=1")}}}, nil
-		}, FleetOptions{Mode: "cluster"}))
+		s := pictureOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "z=1")}}}, nil
+		}, MultiOptions{Mode: "cluster"}))
 		if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) || s.Complete != complete {
 			t.Errorf("it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
 		}
@@ -168,9 +168,9 @@ func (h *hanging) Snapshot(ctx context.Context) (Snapshot, error) {
 func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{}
-		f := NewFleet(func(context.Context) ([]Station, error) {
-			return []Station{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "a=2")}}}, nil
-		}, FleetOptions{Timeout: time.Second})
+		f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "a=2")}}}, nil
+		}, MultiOptions{Timeout: time.Second})
 		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
 			s := pictureOf(t, f)
 			if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete || h.waited != want {
@@ -186,7 +186,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 	other := on("node1", began, 5, "c=1", "d=1")
 	other.Locks[0].DB, other.Locks[1].DB = 3, 3
-	s := pictureOf(t, fleetOf(FleetOptions{}, []Station{
+	s := pictureOf(t, fleetOf(MultiOptions{}, []NamedSource{
 		{"node1", fixed{snap: on("node1", began, 5, "a=1")}}, {"node1", fixed{snap: other}},
 	}))
 	if len(s.Nodes) != 1 || s.Nodes[0].Keys != 20 || s.Nodes[0].Locks != 3 || len(s.Locks) != 3 {
@@ -198,7 +198,7 @@ func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 // goes.
 func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 	ahead := on("node2", began.Add(time.Hour), 5, "b=2")
-	f := fleetOf(FleetOptions{}, stations(fixed{snap: on("node1", began, 5, "a=1")}, fixed{snap: ahead}))
+	f := fleetOf(MultiOptions{}, stations(fixed{snap: on("node1", began, 5, "a=1")}, fixed{snap: ahead}))
 	for range 3 {
 		s := pictureOf(t, f)
 		for _, l := range s.Locks {
@@ -228,7 +228,7 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 	has := func(seconds int, token string) fixed { return fixed{snap: on("", began, seconds, "a="+token)} }
 	for _, c := range []struct {
 		name    string
-		servers []Station
+		servers []NamedSource
 		state   State
 		holders string
 		left    time.Duration
@@ -244,7 +244,7 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		{"for ever on one of them", stations(never("x"), has(3, "x"), has(6, "x"), nothing, nothing), Held, "x", 3 * time.Second, "xxx.."},
 		{"not looked through", stations(has(5, "x"), has(5, "x"), nothing, nothing, walking), Partial, "x", 5 * time.Second, "xx..?"},
 	} {
-		s := pictureOf(t, fleetOf(FleetOptions{Mode: "redlock", Votes: true}, c.servers))
+		s := pictureOf(t, fleetOf(MultiOptions{Mode: "redlock", Redlock: true}, c.servers))
 		if len(s.Locks) != 1 {
 			t.Errorf("%s: %d locks", c.name, len(s.Locks))
 			continue
@@ -292,7 +292,7 @@ func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 		return fixed{snap: s}
 	}
 	all := stations(has(-3*time.Second, 1, Likely), has(-5*time.Second, 2, Certain), has(-4*time.Second, 1, Likely))
-	l := pictureOf(t, fleetOf(FleetOptions{Votes: true}, all)).Locks[0]
+	l := pictureOf(t, fleetOf(MultiOptions{Redlock: true}, all)).Locks[0]
 	h := l.Holders[0]
 	if !h.Since.Equal(began.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != Certain {
 		t.Errorf("found %+v, %v", h, l.Confidence)
@@ -302,7 +302,7 @@ func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
 	free, held := fixed{snap: on("", began, 5)}, fixed{snap: on("", began.Add(time.Second), 5, "a=x")}
 	all := stations(free, free, free)
-	f := fleetOf(FleetOptions{Votes: true}, all)
+	f := fleetOf(MultiOptions{Redlock: true}, all)
 	pictureOf(t, f)
 	copy(all, stations(held, held, held))
 	s := pictureOf(t, f)
@@ -326,11 +326,11 @@ func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
 		return fixed{snap: s}
 	}
 	all := stations(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
-	s := pictureOf(t, fleetOf(FleetOptions{Votes: true, MinConfidence: Likely}, all))
+	s := pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: Likely}, all))
 	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != Likely || !slices.Contains(s.Locks[0].Why, "2 of 3 servers have the same value") {
 		t.Errorf("found %+v", s.Locks)
 	}
-	if s = pictureOf(t, fleetOf(FleetOptions{Votes: true, MinConfidence: Possible}, all)); len(s.Locks) != 3 {
+	if s = pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: Possible}, all)); len(s.Locks) != 3 {
 		t.Errorf("with what is possible, found %+v", s.Locks)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Follower keeps an eye on the locks that a scanner finds. It is told by the
+// Watcher keeps an eye on the locks that a scanner finds. It is told by the
 // server which keys have changed, where that can be had, and looks again and
 // again where not; at a lock's deadline it looks by itself. Meanwhile it goes
 // on walking over the keyspace to find others. Locks come in as they are found.
 //
-// A Follower is for one caller at a time. It must be closed.
-type Follower struct {
+// A Watcher is for one caller at a time. It must be closed.
+type Watcher struct {
 	scanner *Scanner
 	reader  reader
 	track   tracker
@@ -49,7 +49,7 @@ type Follower struct {
 	server   Server
 	met      time.Time // when it said so
 	news     *Notice   // what the server has said of itself since the last look
-	mode     FollowMode
+	mode     WatchMode
 	modeAt   time.Time       // when it was last so
 	fell     bool            // from push to something worse
 	hidden   int             // of the denied, at the last look
@@ -61,12 +61,12 @@ type Follower struct {
 	notices []Notice
 }
 
-// NewFollower returns a follower of what s finds. Nothing is sent yet.
-func NewFollower(s *Scanner) *Follower {
+// NewWatcher returns a watcher of what s finds. Nothing is sent yet.
+func NewWatcher(s *Scanner) *Watcher {
 	trusted := make(trust)
 	reader := s.reader()
 	reader.trusted = trusted
-	return &Follower{
+	return &Watcher{
 		scanner: s, reader: reader, trusted: trusted, track: newTracker(s),
 		known: make(picture), hunches: newHunches(s.opts.MinConfidence), claims: make(map[string]string),
 		dull: make(map[string]time.Time), doubts: make(map[string]doubt), denied: make(map[string]bool),
@@ -74,9 +74,9 @@ func NewFollower(s *Scanner) *Follower {
 }
 
 // Close hangs up what listens for changes. The client of the scanner stays.
-func (f *Follower) Close() {
-	f.track.close()
-	f.scanner.opts.Cluster.leave(f)
+func (w *Watcher) Close() {
+	w.track.close()
+	w.scanner.opts.Cluster.leave(w)
 }
 
 // Snapshot looks at all known locks again, walks on for a while, and returns the
@@ -86,12 +86,12 @@ func (f *Follower) Close() {
 //
 // On error nothing of what is known is forgotten, and the next call goes on.
 // But the picture is then incomplete until the whole keyspace was walked over
-// again: nobody knows what happened meanwhile, and what is gone by then is Gone.
-func (f *Follower) Snapshot(ctx context.Context) (Snapshot, error) {
-	if err := f.look(ctx, true); err != nil {
+// again: nobody knows what happened meanwhile, and what is gone by then is Vanished.
+func (w *Watcher) Snapshot(ctx context.Context) (Snapshot, error) {
+	if err := w.look(ctx, true); err != nil {
 		return Snapshot{}, err
 	}
-	return f.picture(), nil
+	return w.picture(), nil
 }
 
 // Next waits until there may be something new, looks at that, and returns what
@@ -101,95 +101,95 @@ func (f *Follower) Snapshot(ctx context.Context) (Snapshot, error) {
 // On error the next call waits a while before it tries again; notices say that
 // the server is lost, and when it is back. It returns an error of ctx as soon as
 // ctx ends.
-func (f *Follower) Next(ctx context.Context) ([]Event, []Notice, error) {
-	if err := f.wait(ctx); err != nil {
+func (w *Watcher) Next(ctx context.Context) ([]Event, []Notice, error) {
+	if err := w.wait(ctx); err != nil {
 		return nil, nil, err
 	}
-	err := f.look(ctx, false)
-	events, notices := f.events, f.notices
-	f.events, f.notices = nil, nil
+	err := w.look(ctx, false)
+	events, notices := w.events, w.notices
+	w.events, w.notices = nil, nil
 	return events, notices, err
 }
 
 // Known returns the picture as it is known now, without a look at the server.
 // What has happened is not in it.
-func (f *Follower) Known() Snapshot {
-	if f.sorted == nil {
-		f.sorted = f.known.locks()
+func (w *Watcher) Known() Snapshot {
+	if w.sorted == nil {
+		w.sorted = w.known.locks()
 	}
-	s := Snapshot{At: f.reader.now, Complete: f.complete, Locks: f.sorted}
-	if f.pass != nil {
-		s = f.scanner.snapshot(f.pass, s.Locks, f.complete)
+	s := Snapshot{At: w.reader.now, Complete: w.complete, Locks: w.sorted}
+	if w.pass != nil {
+		s = w.scanner.snapshot(w.pass, s.Locks, w.complete)
 	}
-	s.Server.Skew = f.offset
+	s.Server.Skew = w.offset
 	for i := range s.Nodes {
-		s.Nodes[i].Skew = f.offset
+		s.Nodes[i].Skew = w.offset
 	}
-	s.Cost, s.Follow = f.cost, f.following()
-	if f.reader.now.After(s.At) {
-		s.At = f.reader.now
+	s.Cost, s.Follow = w.cost, w.following()
+	if w.reader.now.After(s.At) {
+		s.At = w.reader.now
 	}
 	return s
 }
 
 // picture returns what is known, and what has happened since the last time.
-func (f *Follower) picture() Snapshot {
-	s := f.Known()
-	s.Events, s.Notices = f.events, f.notices
-	f.events, f.notices = nil, nil
+func (w *Watcher) picture() Snapshot {
+	s := w.Known()
+	s.Events, s.Notices = w.events, w.notices
+	w.events, w.notices = nil, nil
 	return s
 }
 
 // look does one round: what has to be read again is read again, and the walk
 // goes on if it is its time.
-func (f *Follower) look(ctx context.Context, all bool) error {
-	f.reader.reckon()
-	f.lookedAt = time.Now()
-	err := f.round(ctx, all)
-	if f.failures == 0 && lost(err) {
+func (w *Watcher) look(ctx context.Context, all bool) error {
+	w.reader.reckon()
+	w.lookedAt = time.Now()
+	err := w.round(ctx, all)
+	if w.failures == 0 && lost(err) {
 		// To be cut off says nothing; to be refused, or let in again, does.
-		f.pass, f.track.hungUp, f.track.resync, f.restsTo = nil, true, true, time.Time{}
-		err = f.round(ctx, all)
+		w.pass, w.track.hungUp, w.track.resync, w.restsTo = nil, true, true, time.Time{}
+		err = w.round(ctx, all)
 	}
 	if err != nil {
-		f.failed(err)
+		w.failed(err)
 		return err
 	}
-	f.succeeded()
+	w.succeeded()
 	return nil
 }
 
-func (f *Follower) round(ctx context.Context, all bool) error {
-	f.handOver()
+func (w *Watcher) round(ctx context.Context, all bool) error {
+	w.handOver()
 	if !all {
-		f.taught = f.scanner.opts.Cluster.teach(&f.track, f.taught)
-		f.track.attend(f.known)
+		w.taught = w.scanner.opts.Cluster.teach(&w.track, w.taught)
+		w.track.attend(w.known)
 	}
-	if err := f.reread(ctx, all); err != nil {
+	if err := w.reread(ctx, all); err != nil {
 		return err
 	}
 	now := time.Now()
-	if !all && (now.Before(f.restsTo) || f.busySoon(now)) {
-		spent := f.reader.reckon()
-		f.cost.Commands, f.cost.Took, f.cost.Busy = spent.Commands, spent.Took, spent.Busy
+	if !all && (now.Before(w.restsTo) || w.busySoon(now)) {
+		spent := w.reader.reckon()
+		w.cost.Commands, w.cost.Took, w.cost.Busy = spent.Commands, spent.Took, spent.Busy
 		return nil
 	}
-	if err := f.ponder(ctx); err != nil {
+	if err := w.ponder(ctx); err != nil {
 		return err
 	}
-	if err := f.callRoll(ctx); err != nil {
+	if err := w.callRoll(ctx); err != nil {
 		return err
 	}
-	until := now.Add(f.slice())
-	if !all && f.complete {
+	until := now.Add(w.slice())
+	if !all && w.complete {
 		until = now.Add(min(until.Sub(now), sliceNews))
 	}
-	err := f.explore(ctx, until)
-	f.rest(now)
-	if err == nil || !refused(err) || !f.complete {
+	err := w.explore(ctx, until)
+	w.rest(now)
+	if err == nil || !refused(err) || !w.complete {
 		return err
 	}
-	f.notice(RightsChanged, fmt.Sprintf("locks that are not known yet cannot be found: %v", err))
-	f.restsTo = now.Add(retryLast)
+	w.notice(RightsChanged, fmt.Sprintf("locks that are not known yet cannot be found: %v", err))
+	w.restsTo = now.Add(retryLast)
 	return nil
 }

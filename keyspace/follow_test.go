@@ -13,11 +13,11 @@ import (
 	"locktop/server"
 )
 
-func follow(rdb redis.UniversalClient, o keyspace.ScanOptions) *keyspace.Follower {
-	return keyspace.NewFollower(keyspace.NewScanner(rdb, o))
+func follow(rdb redis.UniversalClient, o keyspace.ScanOptions) *keyspace.Watcher {
+	return keyspace.NewWatcher(keyspace.NewScanner(rdb, o))
 }
 
-func next(t testing.TB, f *keyspace.Follower) keyspace.Snapshot {
+func next(t testing.TB, f *keyspace.Watcher) keyspace.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context())
 	if err != nil {
@@ -27,7 +27,7 @@ func next(t testing.TB, f *keyspace.Follower) keyspace.Snapshot {
 }
 
 // until looks until the picture is so, or for half a minute.
-func until(t testing.TB, f *keyspace.Follower, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+func until(t testing.TB, f *keyspace.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		s := next(t, f)

@@ -6,27 +6,27 @@ import "time"
 // The list of all of them is in package formats.
 //
 // A key is looked at in three steps, each dearer than the one before and taken
-// only if the last has not ruled the key out: Begins and Match see its name,
-// Glance one bounded piece of its value, Decode all that may be read of it.
+// only if the last has not ruled the key out: Prefixes and Match see its name,
+// Probe one bounded piece of its value, Decode all that may be read of it.
 // The functions are pure, and never panic whatever the bytes.
 type Format struct {
-	Name    string     // stable, lower case; appears in JSON
-	Library string     // for people: "Redisson", "redsync" …
-	Source  string     // where the layout can be read up
-	Tells   string     // what gives its keys away, for people: "the field is …"
-	Type    string     // the Redis type of its keys, or AnyType; no others are asked for
-	Most    Confidence // that Decode ever has; No: it may be certain
-	// Begins is what the names of its keys begin with, one of these, with
+	Name          string     // stable, lower case; appears in JSON
+	Library       string     // for people: "Redisson", "redsync" …
+	Source        string     // where the layout can be read up
+	Signature     string     // what gives its keys away, for people: "the field is …"
+	Type          string     // the Redis type of its keys, or AnyType; no others are asked for
+	MaxConfidence Confidence // that Decode ever has; No: it may be certain
+	// Prefixes is what the names of its keys begin with, one of these, with
 	// something behind it. None: they may begin with anything.
-	Begins []string
+	Prefixes []string
 	// Match says whether a key of this name, which begins as it must, may be
 	// one. Nil: any may.
 	Match func(key string) bool
-	// Glance returns the most that Decode could still say of a key, judged by
+	// Probe returns the most that Decode could still say of a key, judged by
 	// its name and the first thing in it: the first 128 bytes of a string, the
 	// first element of a list, any one field or element of the rest. Nil: only
 	// the whole can tell.
-	Glance func(key, first string) Confidence
+	Probe func(key, first string) Confidence
 	// Companion says whether a name belongs to something beside a lock (a
 	// queue, a fence …) that is never a lock itself, whoever else would like
 	// to take it for one. Nil: there is nothing that its name gives away.
@@ -40,24 +40,24 @@ type Format struct {
 	// Nil if they do not.
 	Channels func(Entry) []string
 	// Decode reads a lock from an entry. It fills Kind, Holders, Waiters, Fence
-	// and the numbers, and in Why what it goes by besides Tells; where it leaves
+	// and the numbers, and in Why what it goes by besides Signature; where it leaves
 	// the Expires of the lock or of a holder zero, the entry's own is taken.
 	// Confidence No means: not mine. Companions and subscribers may make it
 	// surer than it was without.
 	Decode func(Entry) (Lock, Confidence)
 	// NoTTL tells that the library gives its locks no deadline, by design.
 	NoTTL bool
-	// Waits tells that Decode finds those who wait, or their number. Without it a
+	// ShowsWaiters tells that Decode finds those who wait, or their number. Without it a
 	// lock that shows no waiters may have some.
-	Waits bool
-	// Blocks tells that those who wait do so in a command that blocks, such as BLPOP.
-	Blocks bool
-	// Hands is how locks of this format are acted on from outside. Nil: hands
+	ShowsWaiters bool
+	// BlockingWait tells that those who wait do so in a command that blocks, such as BLPOP.
+	BlockingWait bool
+	// Actions is how locks of this format are acted on from outside. Nil: hands
 	// off.
-	Hands *Hands
-	// Announces is how the library tells that a lock is free. Nil: it does not,
+	Actions *Actions
+	// ReleaseChannel is how the library tells that a lock is free. Nil: it does not,
 	// or not reliably.
-	Announces *Announcement
+	ReleaseChannel *ReleaseChannel
 	// Samples are states as the library leaves them. They are tests, demo data
 	// and documentation at once.
 	Samples []Sample
@@ -75,17 +75,17 @@ type Companion struct {
 
 // Entry is a key as it was read: type, expiry and a bounded part of the value.
 type Entry struct {
-	Key     string
-	Node    string           // of a cluster, that the key was read on; empty = the server that was looked at
-	Type    string           // string, hash, list, set, zset, stream
-	Now     time.Time        // the server's clock when the key was read
-	Expires time.Time        // zero = no TTL
-	Spread  time.Duration    // the deadline may be later than Expires by up to this; 0 = Expires is exact
-	Value   string           // of a string: the first 4 KiB
-	Len     int64            // full length: bytes of a string, elements of the rest
-	Members []Member         // of the rest: the first 256 elements
-	Heavy   bool             // the elements are too big to be read: there are no Members
-	Related map[string]Entry // those of the companions that exist
+	Key       string
+	Node      string           // of a cluster, that the key was read on; empty = the server that was looked at
+	Type      string           // string, hash, list, set, zset, stream
+	Now       time.Time        // the server's clock when the key was read
+	Expires   time.Time        // zero = no TTL
+	Spread    time.Duration    // the deadline may be later than Expires by up to this; 0 = Expires is exact
+	Value     string           // of a string: the first 4 KiB
+	Len       int64            // full length: bytes of a string, elements of the rest
+	Members   []Member         // of the rest: the first 256 elements
+	Oversized bool             // the elements are too big to be read: there are no Members
+	Related   map[string]Entry // those of the companions that exist
 
 	Subscribers map[string]int64 // to the channels of the format; nil if nobody asked, or may
 }

@@ -1,9 +1,9 @@
 package keyspace
 
-// Like reports whether a key is like a glob, as Redis understands globs:
+// MatchGlob reports whether a key is like a glob, as Redis understands globs:
 // ? is any byte, * any number of them, [a-c] one of some and [^a-c] one of the
 // others, and \ takes the next byte as it is.
-func Like(glob, name string) bool {
+func MatchGlob(glob, name string) bool {
 	star, retry := -1, 0 // the last * in the glob, and where in the name to go on after it
 	g, n := 0, 0
 	for n < len(name) {

@@ -2,31 +2,31 @@ package keyspace
 
 import "time"
 
-// Hands is how somebody else's lock of a format is acted on. Its scripts look
+// Actions is how somebody else's lock of a format is acted on. Its scripts look
 // again, and act only if every holder they are told of is still there as it was
 // seen, with its mode and its count; others, who came since, are left alone.
 //
 // Each script returns 1 if it has acted, and 0 if it has changed nothing. ARGV
-// begins with what Seen returns; KEYS is what Keys returns.
-type Hands struct {
+// begins with what Args returns; KEYS is what Keys returns.
+type Actions struct {
 	Keys func(Lock) []string // the lock's own first, then what is touched beside it
-	Seen func(Lock) []string
-	// Break is Lua that ends the holds that were seen the way the library would
+	Args func(Lock) []string
+	// ForceRelease is Lua that ends the holds that were seen the way the library would
 	// have: with what it deletes beside them, and with what its waiters listen
 	// for.
-	Break string
+	ForceRelease string
 	// Extend is Lua that gives the holds that were seen a new deadline. The last
 	// of ARGV is the time to live from now, in ms. Empty: the deadline is not
 	// kept in a way that somebody else may change.
 	Extend string
-	// Wakes says what those who wait do to learn of it, for people: "hear 0 on
+	// WakeHint says what those who wait do to learn of it, for people: "hear 0 on
 	// channel". Empty: they ask by themselves, again and again.
-	Wakes string
+	WakeHint string
 }
 
-// Announcement is how a library tells its waiters that a lock is free, for
+// ReleaseChannel is how a library tells its waiters that a lock is free, for
 // those who look on: a lock that goes without it was not released.
-type Announcement struct {
+type ReleaseChannel struct {
 	Pattern string // of the channels, as PSUBSCRIBE takes it
 	// Key returns the key of the lock that a message is about; false if it is
 	// about none.
@@ -37,14 +37,14 @@ type Announcement struct {
 	ToWaiter func(channel string) bool
 }
 
-// Act is what can be done to a lock.
-type Act string
+// Action is what can be done to a lock.
+type Action string
 
 // From the worst to the mildest.
 const (
-	Break  Act = "break"  // end the holds that were seen
-	Extend Act = "extend" // give them a new deadline
-	Expire Act = "expire" // give a lock that would never expire a deadline
+	ForceRelease Action = "break"  // end the holds that were seen
+	Extend       Action = "extend" // give them a new deadline
+	Expire       Action = "expire" // give a lock that would never expire a deadline
 )
 
 // Outcome is what has become of an act.
@@ -58,12 +58,12 @@ const (
 	Failed   Outcome = "failed"  // see Err; what was sent may have been done all the same
 )
 
-// Audit is one line about an act: what is going to be done, or what came of it.
+// AuditRecord is one line about an act: what is going to be done, or what came of it.
 // It holds no tokens, which would be keys to the locks, only digests of them.
-type Audit struct {
+type AuditRecord struct {
 	ID      string    // the same for the intent and the outcome
 	At      time.Time // our clock
-	Act     Act
+	Action  Action
 	Lock    ID
 	Format  string
 	Holders []string // digests of the IDs of those who were seen to hold it
@@ -74,8 +74,8 @@ type Audit struct {
 	Err     string
 }
 
-// Journal writes down what is done. It returns when that cannot be lost any
+// AuditLog writes down what is done. It returns when that cannot be lost any
 // more, or an error; then nothing is done.
-type Journal interface {
-	Write(Audit) error
+type AuditLog interface {
+	Write(AuditRecord) error
 }

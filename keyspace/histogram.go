@@ -28,9 +28,9 @@ func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(ms)), len(Histogram{}.Buckets)-1)
 }
 
-// Below returns what is below so many of the bucket's durations: its upper end,
+// BucketUpperBound returns what is below so many of the bucket's durations: its upper end,
 // exclusive. The last bucket has none, and 0 is returned.
-func Below(bucket int) time.Duration {
+func BucketUpperBound(bucket int) time.Duration {
 	if bucket >= len(Histogram{}.Buckets)-1 {
 		return 0
 	}
@@ -47,8 +47,8 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	seen := uint64(0)
 	for i, n := range h.Buckets {
 		seen += uint64(n)
-		if seen >= rank && Below(i) > 0 {
-			return min(Below(i), h.Longest)
+		if seen >= rank && BucketUpperBound(i) > 0 {
+			return min(BucketUpperBound(i), h.Longest)
 		}
 	}
 	return h.Longest

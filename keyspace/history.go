@@ -11,7 +11,7 @@ import (
 // finished holds of each lock and, for a while, whole pictures to look back at.
 // Its memory is bounded; what was not heard of for longest is forgotten first.
 //
-// It is fed with the snapshots of a follower, or of a recording, in order. The
+// It is fed with the snapshots of a watcher, or of a recording, in order. The
 // zero value is ready to use, and for one goroutine at a time.
 type History struct {
 	Keep   time.Duration // how far back pictures are kept; 0 = 10 minutes
@@ -114,7 +114,7 @@ func (h *History) learn(e Event) {
 		r.end(e)
 	case e.Kind == Renewed:
 		r.Renewed++
-	case e.Kind == WaiterCame:
+	case e.Kind == WaiterJoined:
 		r.Queued++
 	}
 }
@@ -152,7 +152,7 @@ func (r *record) end(e Event) {
 		r.HoldTimes.Add(e.Held)
 	}
 	r.freed = hold.To
-	if e.Kind == Gone {
+	if e.Kind == Vanished {
 		r.freed = time.Time{}
 	}
 }

@@ -116,7 +116,7 @@ func TestMonstersAreReadInPart(t *testing.T) {
 	do(t, rdb, "SETRANGE", "lock:string", 512<<20-1, "x")
 	var read keyspace.Entry
 	f := tokens()
-	f.Glance = nil
+	f.Probe = nil
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		read = e
 		return keyspace.Lock{}, keyspace.Certain

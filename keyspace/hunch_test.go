@@ -17,8 +17,8 @@ import (
 // perhaps are strings that begin with "perhaps:", which are just possibly locks.
 func perhaps() keyspace.ScanOptions {
 	return keyspace.ScanOptions{Formats: []keyspace.Format{{
-		Name: "perhaps", Type: "string", Tells: "it begins with perhaps",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name: "perhaps", Type: "string", Signature: "it begins with perhaps",
+		Probe: func(_, first string) keyspace.Confidence {
 			if strings.HasPrefix(first, "perhaps:") {
 				return keyspace.Possible
 			}
@@ -154,7 +154,7 @@ func TestWhoListensForAKeyMakesItALock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].Crowd() != 1 {
+	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].WaiterCount() != 1 {
 		t.Errorf("found %+v", scan.Locks)
 	}
 	f := follow(rdb, perhaps())

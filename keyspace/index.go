@@ -25,12 +25,12 @@ type rack struct {
 
 // put takes in a format.
 func (r *rack) put(f *Format) {
-	if f.Begins == nil {
+	if f.Prefixes == nil {
 		r.any = append(r.any, f)
 		return
 	}
 	var firsts []byte
-	for _, prefix := range f.Begins {
+	for _, prefix := range f.Prefixes {
 		firsts = append(firsts, prefix[0])
 	}
 	slices.Sort(firsts)
@@ -87,12 +87,12 @@ func (x *index) put(f *Format, typ string) {
 		s = &shelf{}
 		x.shelves[typ] = s
 	}
-	if f.Glance == nil {
+	if f.Probe == nil {
 		s.wholes.put(f)
 		return
 	}
 	s.glances.put(f)
-	s.anyName = s.anyName || f.Begins == nil && f.Match == nil
+	s.anyName = s.anyName || f.Prefixes == nil && f.Match == nil
 }
 
 // belongs reports whether the name alone tells a companion key.
@@ -143,7 +143,7 @@ func (x *index) promises(key, typ, first string, enough Confidence) Confidence {
 			if !f.mayBe(key) {
 				continue
 			}
-			if best = max(best, f.Glance(key, first)); best >= enough {
+			if best = max(best, f.Probe(key, first)); best >= enough {
 				return best
 			}
 		}

@@ -4,9 +4,9 @@ import "testing"
 
 func TestAFormatIsFoundByEachOfItsBeginningsAndByNoOther(t *testing.T) {
 	x := newIndex([]Format{{
-		Type:   "string",
-		Begins: []string{"lock:", "{lock}:", "mutex:"},
-		Glance: func(string, string) Confidence { return Certain },
+		Type:     "string",
+		Prefixes: []string{"lock:", "{lock}:", "mutex:"},
+		Probe:    func(string, string) Confidence { return Certain },
 	}})
 	for key, want := range map[string]Confidence{
 		"lock:a": Certain, "{lock}:a": Certain, "mutex:a": Certain,

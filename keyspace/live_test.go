@@ -81,7 +81,7 @@ func count(l *log, kind keyspace.EventKind) int {
 // announcing is a format of tokens whose releases are announced.
 func announcing() keyspace.ScanOptions {
 	f := tokens()
-	f.Announces = &keyspace.Announcement{Pattern: "free:*", Key: func(channel, _ string) (string, bool) {
+	f.ReleaseChannel = &keyspace.ReleaseChannel{Pattern: "free:*", Key: func(channel, _ string) (string, bool) {
 		return strings.CutPrefix(channel, "free:")
 	}}
 	return keyspace.ScanOptions{Formats: []keyspace.Format{f}}
@@ -195,7 +195,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	if err := child.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.wait(t, "the end of the lock", l.has(keyspace.Gone, "lock:a"))
+	l.wait(t, "the end of the lock", l.has(keyspace.Vanished, "lock:a"))
 	for _, e := range l.all() {
 		if e.Kind == keyspace.Released || e.Kind == keyspace.Expired {
 			t.Errorf("%s is %s", e.Lock.Key, e.Kind)
@@ -212,7 +212,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	do(t, rdb, "SET", "lock:standing", "token:again", "PX", 600_000)
 	do(t, rdb, "SET", "lock:b", "token:2", "PX", 600_000)
 	l.wait(t, "the next lock", func() bool {
-		return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Appeared, "lock:b")()
+		return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Discovered, "lock:b")()
 	})
 }
 
@@ -224,7 +224,7 @@ func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
 	f := follow(rdb, justTokens())
 	defer f.Close()
-	for mode := keyspace.FollowMode(""); mode != keyspace.Push; {
+	for mode := keyspace.WatchMode(""); mode != keyspace.Push; {
 		if _, _, err := f.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		events, _, _ := f.Next(t.Context())
 		if len(events) > 0 {
-			if events[0].Kind != keyspace.Gone {
+			if events[0].Kind != keyspace.Vanished {
 				t.Errorf("nobody has seen how it went, and it is %s", events[0].Kind)
 			}
 			return
@@ -346,7 +346,7 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 			}
 		}
 	}
-	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Follow.Mode == keyspace.Notify })
+	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Follow.Mode == keyspace.Notifications })
 	do(t, admin, "DEL", "lock:a")
 	next("the release", func(events []keyspace.Event, _ keyspace.Snapshot) bool {
 		return slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Released })
@@ -354,7 +354,7 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 }
 
 // followed follows until what is known is so.
-func followed(t *testing.T, f *keyspace.Follower, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+func followed(t *testing.T, f *keyspace.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		if _, _, err := f.Next(t.Context()); err != nil {
@@ -376,10 +376,10 @@ func TestWithoutHelloNobodyWaitsForPushes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		want keyspace.FollowMode
+		want keyspace.WatchMode
 	}{
 		{"nothing else", nil, keyspace.Polling},
-		{"notifications", []string{"--notify-keyspace-events", "KEA"}, keyspace.Notify},
+		{"notifications", []string{"--notify-keyspace-events", "KEA"}, keyspace.Notifications},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -424,7 +424,7 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
 	do(t, rdb, "SET", "lock:a", "token:1")
-	live := keyspace.GoLive(follow(rdb, announcing()))
+	live := keyspace.StartWatcher(follow(rdb, announcing()))
 	defer live.Close()
 	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
 		s, err := live.Snapshot(t.Context())

@@ -2,7 +2,7 @@
 // what happened to them. What a lock looks like it learns from a list of
 // formats; the one to use is in package formats.
 //
-// Scanner and Follower talk to Redis, and only read. Everything else is pure:
+// Scanner and Watcher talk to Redis, and only read. Everything else is pure:
 // snapshots in, events and findings out. Time is data here, always on the
 // clock of the server that holds the keys.
 package keyspace
@@ -38,13 +38,13 @@ type State string
 
 // The states of the JSON contract.
 const (
-	Held    State = "held"    // somebody holds it
-	Reading State = "read"    // held by readers
-	Writing State = "write"   // held by a writer
-	Free    State = "free"    // nobody holds it
-	Waiting State = "waiting" // nobody holds it, somebody waits
-	Stuck   State = "stuck"   // held without a deadline for longer than is usual, or by a client that is gone
-	Partial State = "partial" // on fewer nodes than a quorum
+	Held      State = "held"    // somebody holds it
+	ReadHeld  State = "read"    // held by readers
+	WriteHeld State = "write"   // held by a writer
+	Free      State = "free"    // nobody holds it
+	Waiting   State = "waiting" // nobody holds it, somebody waits
+	Stuck     State = "stuck"   // held without a deadline for longer than is usual, or by a client that is gone
+	Partial   State = "partial" // on fewer nodes than a quorum
 )
 
 // Confidence says how sure a decoder is that a key is a lock of its format.
@@ -86,7 +86,7 @@ type Lock struct {
 	Holders    []Holder // in a stable order
 	Waiters    []Waiter // those that the format shows, in the order they will be served where that is known
 	Expires    time.Time
-	Waiting    int      // how many wait, where the format shows their number; see [Lock.Crowd]
+	Waiting    int      // how many wait, where the format shows their number; see [Lock.WaiterCount]
 	Left       int      // what a semaphore has to give, or a latch still counts down
 	Limit      int      // how many a semaphore lets in, 0 = not known
 	Fence      int64    // last fencing token issued, 0 = none
@@ -144,9 +144,9 @@ func (h Holder) Name() string {
 	return h.ID
 }
 
-// Crowd is how many wait for the lock, as far as the format shows: those that
+// WaiterCount is how many wait for the lock, as far as the format shows: those that
 // it names, or the number if that is all there is to see.
-func (l Lock) Crowd() int { return max(len(l.Waiters), l.Waiting) }
+func (l Lock) WaiterCount() int { return max(len(l.Waiters), l.Waiting) }
 
 // ID identifies a lock across snapshots.
 type ID struct {
@@ -164,7 +164,7 @@ func (l Lock) Endless() bool { return len(l.Holders) > 0 && l.Expires.IsZero() }
 // State sums the lock up in one word, at a time.
 func (l Lock) State(now time.Time) State {
 	switch {
-	case len(l.Holders) == 0 && l.Crowd() > 0:
+	case len(l.Holders) == 0 && l.WaiterCount() > 0:
 		return Waiting
 	case len(l.Holders) == 0:
 		return Free
@@ -173,9 +173,9 @@ func (l Lock) State(now time.Time) State {
 	case l.Endless() && l.abandoned(now):
 		return Stuck
 	case l.Holders[0].Mode == Read:
-		return Reading
+		return ReadHeld
 	case l.Holders[0].Mode == Write:
-		return Writing
+		return WriteHeld
 	default:
 		return Held
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Pace keeps what is asked of one server within a budget, however many scanners
+// Budget keeps what is asked of one server within a budget, however many scanners
 // ask. When the server gets slow to answer, it asks for less.
 //
-// It is safe for concurrent use. A nil Pace does not hold anybody up.
-type Pace struct {
+// It is safe for concurrent use. A nil Budget does not hold anybody up.
+type Budget struct {
 	share float64
 
 	mu    sync.Mutex
@@ -19,11 +19,11 @@ type Pace struct {
 	slow  float64       // by how much less than the budget is asked for now; at least 1
 }
 
-// DefaultBudget is the share of a server's time that looking may take, unless
+// DefaultShare is the share of a server's time that looking may take, unless
 // somebody says otherwise.
-const DefaultBudget = 0.1
+const DefaultShare = 0.1
 
-// What makes a pace.
+// What makes a budget.
 const (
 	maxSaved  = 200 * time.Millisecond // unspent time that counts; more would come as one blow
 	maxSlow   = 16
@@ -31,66 +31,66 @@ const (
 	quietGain = 256              // the share of a longer way that is taken for the new normal
 )
 
-// NewPace returns a pace that lets the server spend this share of its time,
+// NewBudget returns a budget that lets the server spend this share of its time,
 // between 0 and 1. Nil, which is no limit, if it is not in between.
-func NewPace(share float64) *Pace {
+func NewBudget(share float64) *Budget {
 	if share <= 0 || share >= 1 {
 		return nil
 	}
-	return &Pace{share: share, slow: 1}
+	return &Budget{share: share, slow: 1}
 }
 
-// Share is the part of the server's time that may be spent on us: 1 for a nil Pace.
-func (p *Pace) Share() float64 {
-	if p == nil {
+// Share is the part of the server's time that may be spent on us: 1 for a nil Budget.
+func (b *Budget) Share() float64 {
+	if b == nil {
 		return 1
 	}
-	return p.share
+	return b.share
 }
 
 // ready reports whether the budget allows a request at now.
-func (p *Pace) ready(now time.Time) bool {
-	if p == nil {
+func (b *Budget) ready(now time.Time) bool {
+	if b == nil {
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !now.Before(p.free)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !now.Before(b.free)
 }
 
 // wait returns when the budget allows a request, or with ctx's error when that
 // ends before.
-func (p *Pace) wait(ctx context.Context, now time.Time) error {
-	if p == nil {
+func (b *Budget) wait(ctx context.Context, now time.Time) error {
+	if b == nil {
 		return ctx.Err()
 	}
-	p.mu.Lock()
-	pause := p.free.Sub(now)
-	p.mu.Unlock()
+	b.mu.Lock()
+	pause := b.free.Sub(now)
+	b.mu.Unlock()
 	return pauseFor(ctx, pause)
 }
 
 // spend books that the server was busy with us for so long, and that it took so
 // much longer until its answer was here.
-func (p *Pace) spend(busy, way time.Duration, now time.Time) {
-	if p == nil {
+func (b *Budget) spend(busy, way time.Duration, now time.Time) {
+	if b == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case p.quiet == 0 || way < p.quiet:
-		p.quiet = way
-	case way > 2*p.quiet && way > p.quiet+restless:
-		p.slow = min(2*p.slow, maxSlow)
+	case b.quiet == 0 || way < b.quiet:
+		b.quiet = way
+	case way > 2*b.quiet && way > b.quiet+restless:
+		b.slow = min(2*b.slow, maxSlow)
 	default:
-		p.slow = max(p.slow/2, 1)
+		b.slow = max(b.slow/2, 1)
 	}
-	p.quiet += (way - p.quiet) / quietGain
-	if saved := now.Add(-maxSaved); p.free.Before(saved) {
-		p.free = saved
+	b.quiet += (way - b.quiet) / quietGain
+	if saved := now.Add(-maxSaved); b.free.Before(saved) {
+		b.free = saved
 	}
-	p.free = p.free.Add(time.Duration(float64(busy) * p.slow / p.share))
+	b.free = b.free.Add(time.Duration(float64(busy) * b.slow / b.share))
 }
 
 // pauseFor waits for d, or returns ctx's error when that ends before.

@@ -14,18 +14,18 @@ import (
 
 func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
 	for _, share := range []float64{-1, 0, 1, 2} {
-		if p := NewPace(share); p != nil || p.Share() != 1 {
+		if p := NewBudget(share); p != nil || p.Share() != 1 {
 			t.Errorf("a pace of %v holds up", share)
 		}
 	}
-	if p := NewPace(0.1); p.Share() != 0.1 {
+	if p := NewBudget(0.1); p.Share() != 0.1 {
 		t.Errorf("a pace of a tenth has a share of %v", p.Share())
 	}
 }
 
 // keepAsking books so many requests that each keep the server busy for that long, as
 // fast as the pace lets them go, and returns what time they took.
-func keepAsking(t *testing.T, p *Pace, requests int, busy, way time.Duration) time.Duration {
+func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for range requests {
@@ -42,7 +42,7 @@ func keepAsking(t *testing.T, p *Pace, requests int, busy, way time.Duration) ti
 func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const busy = time.Millisecond
-		p := NewPace(0.1)
+		p := NewBudget(0.1)
 		keepAsking(t, p, 100, busy, 0) // what was saved before is spent
 		if took := keepAsking(t, p, 1000, busy, 0); took < 9900*time.Millisecond || took > 10100*time.Millisecond {
 			t.Errorf("1,000 requests of 1 ms took %v, want 10 s", took)
@@ -56,7 +56,7 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 
 func TestWhatTheWayTakesIsNotTheServersTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(0.1)
+		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 3*time.Millisecond)
 		if took := keepAsking(t, p, 1000, time.Millisecond, 3*time.Millisecond); took > 10100*time.Millisecond {
 			t.Errorf("1,000 requests of 1 ms on a way of 3 ms took %v, want 10 s", took)
@@ -66,7 +66,7 @@ func TestWhatTheWayTakesIsNotTheServersTime(t *testing.T) {
 
 func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(0.1)
+		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
 		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
 			t.Errorf("when the way takes three times as long, 100 requests took %v", took)
@@ -82,7 +82,7 @@ func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
 // that happened to be late.
 func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(0.1)
+		p := NewBudget(0.1)
 		keepAsking(t, p, 1, time.Millisecond, 50*time.Millisecond)
 		keepAsking(t, p, 10, time.Millisecond, time.Millisecond)
 		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
@@ -95,7 +95,7 @@ func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
 // after a while; until then, less is asked, but not nothing.
 func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(0.1)
+		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
 		if took := keepAsking(t, p, 1000, time.Millisecond, 6*time.Millisecond); took > 170*time.Second {
 			t.Errorf("on a longer way 1,000 requests took %v, want no more than 16 times their 10 s", took)
@@ -108,7 +108,7 @@ func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
 
 func TestAFractionOfAMillisecondIsNothingToYieldTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(0.1)
+		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 100*time.Microsecond)
 		if took := keepAsking(t, p, 100, time.Millisecond, 600*time.Microsecond); took > 1100*time.Millisecond {
 			t.Errorf("100 requests took %v, want 1 s", took)
@@ -118,7 +118,7 @@ func TestAFractionOfAMillisecondIsNothingToYieldTo(t *testing.T) {
 
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPace(0.001)
+		p := NewBudget(0.001)
 		p.spend(time.Hour, 0, time.Now())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -139,13 +139,13 @@ func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	p := NewPace(0.001)
+	p := NewBudget(0.001)
 	p.spend(time.Hour, 0, time.Now())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := NewScanner(rdb, ScanOptions{Pace: p}).Scan(ctx)
+		_, err := NewScanner(rdb, ScanOptions{Budget: p}).Scan(ctx)
 		ended <- err
 	}()
 	select {

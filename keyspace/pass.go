@@ -46,7 +46,7 @@ const pageWork = 2 * time.Millisecond
 
 // farAway is how long the way to a server must take for the stages to ask it at the
 // same time, whatever the budget: a page for each round trip then is within it.
-func farAway(p *Pace) time.Duration {
+func farAway(p *Budget) time.Duration {
 	return time.Duration(float64(pageWork) / p.Share())
 }
 
@@ -55,7 +55,7 @@ func farAway(p *Pace) time.Duration {
 func (s *Scanner) begin(ctx context.Context) (*pass, error) {
 	p := &pass{
 		server: Server{Addr: s.node},
-		atOnce: s.opts.Pace == nil,
+		atOnce: s.opts.Budget == nil,
 		link:   s.link(),
 		open:   s.link,
 		sieve:  newSieve(s.index, s.opts.MinConfidence),

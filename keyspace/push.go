@@ -387,11 +387,11 @@ func announcements(formats catalogue, db int) []subscription {
 	}}
 	all := []subscription{evictions}
 	for _, f := range formats {
-		if f.Announces == nil {
+		if f.ReleaseChannel == nil {
 			continue
 		}
-		key, toWaiter := f.Announces.Key, f.Announces.ToWaiter
-		all = append(all, subscription{name: f.Announces.Pattern, pattern: true, heard: func(h *heard, channel, payload string) {
+		key, toWaiter := f.ReleaseChannel.Key, f.ReleaseChannel.ToWaiter
+		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, heard: func(h *heard, channel, payload string) {
 			if k, ok := key(channel, payload); ok {
 				mark(&h.released, k)
 				if toWaiter != nil && toWaiter(channel) {

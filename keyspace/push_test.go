@@ -40,12 +40,12 @@ func proofOf(t testing.TB) proof {
 	return proof{time.Duration(seconds) * time.Second, 500, 200 * time.Millisecond}
 }
 
-// log is what a follower told, and when.
+// log is what a watcher told, and when.
 type log struct {
 	mu      sync.Mutex
 	events  []told
 	notices []keyspace.Notice
-	follow  keyspace.Follow
+	follow  keyspace.WatchStatus
 }
 
 type told struct {
@@ -60,7 +60,7 @@ func started(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) *log {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &log{}
 	do(t, rdb, "SET", "lock:standing", "token:standing") // its prefix is what the server is asked to watch
-	live := keyspace.GoLive(follow(rdb, o))
+	live := keyspace.StartWatcher(follow(rdb, o))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -323,7 +323,7 @@ func (q question) entry() (e Entry, ok bool) {
 	if q.size == nil || err != nil || gone || q.size.Err() != nil {
 		return Entry{}, false
 	}
-	e = Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Heavy: q.heavy}
+	e = Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Oversized: q.heavy}
 	switch {
 	case left < 0:
 	case q.exact:

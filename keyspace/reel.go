@@ -10,7 +10,7 @@ import (
 // the next, so that this takes little.
 type reel struct {
 	base   Snapshot // the oldest, without events
-	frames []Change // those after it
+	frames []Delta  // those after it
 	last   Snapshot // the newest, without events
 	bytes  int64    // of frames, roughly
 }
@@ -24,7 +24,7 @@ func (r *reel) add(s Snapshot, keep time.Duration, memory int64) {
 		r.base, r.last = s, s
 		return
 	}
-	c := Between(r.last, s)
+	c := DeltaOf(r.last, s)
 	r.frames = append(r.frames, c)
 	r.bytes += c.weight()
 	r.last = s
@@ -53,7 +53,7 @@ func (r *reel) at(t time.Time) (Snapshot, bool) {
 	if !t.Before(r.last.At) {
 		return r.last, true
 	}
-	n, _ := slices.BinarySearchFunc(r.frames, t, func(c Change, t time.Time) int {
+	n, _ := slices.BinarySearchFunc(r.frames, t, func(c Delta, t time.Time) int {
 		if c.At.After(t) {
 			return +1
 		}
@@ -108,18 +108,18 @@ func weight(l Lock) int64 {
 }
 
 // weight is what a change holds on to.
-func (c Change) weight() int64 {
+func (d Delta) weight() int64 {
 	n := int64(frameWeight)
-	for _, l := range c.Locks {
+	for _, l := range d.Locks {
 		n += weight(l)
 	}
 	return n
 }
 
 // played returns the picture that some changes make of the one before them.
-func played(old Snapshot, changes []Change) Snapshot {
+func played(old Snapshot, changes []Delta) Snapshot {
 	if len(changes) == 0 {
 		return old
 	}
-	return Join(changes).After(old)
+	return MergeDeltas(changes).Apply(old)
 }

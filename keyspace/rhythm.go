@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// How often and for how long a follower does what.
+// How often and for how long a watcher does what.
 const (
 	sliceMax   = 20 * time.Millisecond  // of walking, at a time
 	sliceNews  = 5 * time.Millisecond   // the same, while events are told
@@ -23,11 +23,11 @@ const (
 
 // slice is how long a look may walk: as long as it may be while the first
 // picture is incomplete, then a share of the time that has passed.
-func (f *Follower) slice() time.Duration {
+func (w *Watcher) slice() time.Duration {
 	now := time.Now()
-	passed := now.Sub(f.called)
-	f.called = now
-	if !f.complete {
+	passed := now.Sub(w.called)
+	w.called = now
+	if !w.complete {
 		return sliceMax
 	}
 	return min(passed/sliceShare, sliceMax)
@@ -35,47 +35,47 @@ func (f *Follower) slice() time.Duration {
 
 // busySoon reports whether a walk would be in the way of the next deadline, and
 // puts the walk off until after it. It can be put off for a while only.
-func (f *Follower) busySoon(now time.Time) bool {
-	due, some := f.agenda.first()
-	if !some || !f.complete || now.Sub(f.called) > walkEvery {
+func (w *Watcher) busySoon(now time.Time) bool {
+	due, some := w.agenda.first()
+	if !some || !w.complete || now.Sub(w.called) > walkEvery {
 		return false
 	}
-	at := due.Add(-f.offset)
+	at := due.Add(-w.offset)
 	if at.Sub(now) > sliceNews {
 		return false
 	}
-	f.restsTo = at.Add(time.Millisecond)
+	w.restsTo = at.Add(time.Millisecond)
 	return true
 }
 
 // rest says until when not to walk, after a slice that began at a time. As long as
 // not all locks are known, what passed on the way to the server does not count: a
 // walk on which each round trip is followed by a rest would take minutes.
-func (f *Follower) rest(began time.Time) {
+func (w *Watcher) rest(began time.Time) {
 	now := time.Now()
 	walked := now.Sub(began)
-	if !f.complete {
-		walked = max(0, walked-(f.cost.Took-f.cost.Busy))
+	if !w.complete {
+		walked = max(0, walked-(w.cost.Took-w.cost.Busy))
 	}
-	f.restsTo = now.Add((sliceShare - 1) * walked)
-	if f.pass == nil || !f.pass.done() {
+	w.restsTo = now.Add((sliceShare - 1) * walked)
+	if w.pass == nil || !w.pass.done() {
 		return
 	}
 	pause := pollEvery
-	if f.track.mode() == Push {
+	if w.track.mode() == Push {
 		pause = walkEvery
 	}
-	if until := began.Add(pause); until.After(f.restsTo) {
-		f.restsTo = until
+	if until := began.Add(pause); until.After(w.restsTo) {
+		w.restsTo = until
 	}
 }
 
 // wait returns when there may be something to look at.
-func (f *Follower) wait(ctx context.Context) error {
-	timer := time.NewTimer(f.leisure())
+func (w *Watcher) wait(ctx context.Context) error {
+	timer := time.NewTimer(w.leisure())
 	defer timer.Stop()
-	wake := f.track.wake()
-	if f.failures > 0 {
+	wake := w.track.wake()
+	if w.failures > 0 {
 		wake = nil
 	}
 	select {
@@ -85,7 +85,7 @@ func (f *Follower) wait(ctx context.Context) error {
 		return nil
 	case <-wake:
 	}
-	left := together - time.Since(f.lookedAt)
+	left := together - time.Since(w.lookedAt)
 	if left <= 0 {
 		return nil
 	}
@@ -99,10 +99,10 @@ func (f *Follower) wait(ctx context.Context) error {
 }
 
 // leisure is for how long there is nothing to do, unless something is heard.
-func (f *Follower) leisure() time.Duration {
+func (w *Watcher) leisure() time.Duration {
 	now := time.Now()
-	if f.failures > 0 {
-		return f.retryAt.Sub(now)
+	if w.failures > 0 {
+		return w.retryAt.Sub(now)
 	}
 	until := now.Add(checkEvery)
 	sooner := func(t time.Time) {
@@ -110,12 +110,12 @@ func (f *Follower) leisure() time.Duration {
 			until = t
 		}
 	}
-	sooner(f.restsTo)
-	if due, some := f.agenda.first(); some {
-		sooner(due.Add(-f.offset))
+	sooner(w.restsTo)
+	if due, some := w.agenda.first(); some {
+		sooner(due.Add(-w.offset))
 	}
-	if f.track.mode() != Push || len(f.track.strays) > 0 {
-		sooner(f.polledAt.Add(pollEvery))
+	if w.track.mode() != Push || len(w.track.strays) > 0 {
+		sooner(w.polledAt.Add(pollEvery))
 	}
 	return max(0, until.Sub(now))
 }

@@ -12,9 +12,9 @@ import (
 // clockApart is how far clocks may differ before that matters to locks.
 const clockApart = 500 * time.Millisecond
 
-// Risks lists what endangers all locks of the servers of a snapshot: their
+// ServerFindings lists what endangers all locks of the servers of a snapshot: their
 // findings concern no lock, and say which server in their text.
-func Risks(s Snapshot) []Finding {
+func ServerFindings(s Snapshot) []Finding {
 	all := nodesMissing(s.Nodes)
 	for _, server := range serversOf(s) {
 		all = append(all, partlySeen(server)...)
@@ -134,7 +134,7 @@ func clockSkew(all []Server) []Finding {
 }
 
 // noNotifyRight says that a user may not be told of changes.
-func noNotifyRight(f Follow) []Finding {
+func noNotifyRight(f WatchStatus) []Finding {
 	refused := slices.ContainsFunc(f.Blind, func(b string) bool { return strings.Contains(b, "NOPERM") })
 	if f.Mode != Polling || !refused {
 		return nil

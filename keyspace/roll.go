@@ -19,25 +19,25 @@ const rolling = "client"
 
 // callRoll asks who is connected, if there are holders whom that could concern,
 // and notes since when those are not who have been. Who may not ask does without.
-func (f *Follower) callRoll(ctx context.Context) error {
-	a := &f.attendance
+func (w *Watcher) callRoll(ctx context.Context) error {
+	a := &w.attendance
 	now := time.Now()
-	if now.Sub(a.called) < rollEvery || !f.scanner.opts.Pace.ready(now) {
+	if now.Sub(a.called) < rollEvery || !w.scanner.opts.Budget.ready(now) {
 		return nil
 	}
-	a.called, a.wanted = now, f.known.anyNamed()
-	if !a.wanted || f.server.Role != "master" || f.reader.refused.has(rolling) {
+	a.called, a.wanted = now, w.known.anyNamed()
+	if !a.wanted || w.server.Role != "master" || w.reader.refused.has(rolling) {
 		return nil
 	}
-	present, err := f.clients(ctx)
+	present, err := w.clients(ctx)
 	if err != nil || present == nil {
 		return err
 	}
 	came := make(map[hold]bool)
-	for key, l := range f.known {
-		if marked, changed := a.mark(l.lock, present, came, f.reader.now); changed {
+	for key, l := range w.known {
+		if marked, changed := a.mark(l.lock, present, came, w.reader.now); changed {
 			l.lock = marked
-			f.known[key], f.sorted = l, nil
+			w.known[key], w.sorted = l, nil
 		}
 	}
 	a.came = came
@@ -46,19 +46,19 @@ func (f *Follower) callRoll(ctx context.Context) error {
 
 // clients returns the names of those who are connected; nil if that may not be
 // asked, or they are too many.
-func (f *Follower) clients(ctx context.Context) (map[string]bool, error) {
+func (w *Watcher) clients(ctx context.Context) (map[string]bool, error) {
 	var info, list *redis.StringCmd
-	err := f.reader.ask(ctx, "count clients", func(p redis.Pipeliner) { info = p.Info(ctx, "clients") })
+	err := w.reader.ask(ctx, "count clients", func(p redis.Pipeliner) { info = p.Info(ctx, "clients") })
 	if err != nil {
 		return nil, err
 	}
 	_, after, _ := strings.Cut(info.Val(), "connected_clients:")
 	count, _, _ := strings.Cut(after, "\r")
-	f.attendance.crowd = number(count)
-	if n := f.attendance.crowd; n == 0 || n > rollMost {
+	w.attendance.crowd = number(count)
+	if n := w.attendance.crowd; n == 0 || n > rollMost {
 		return nil, nil
 	}
-	err = f.reader.ask(ctx, "list clients", func(p redis.Pipeliner) { list = p.ClientList(ctx) })
+	err = w.reader.ask(ctx, "list clients", func(p redis.Pipeliner) { list = p.ClientList(ctx) })
 	if err != nil || list.Err() != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func waitersNoHolder(l *Lock, now time.Time) string {
 	if l.State(now) != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
 		return ""
 	}
-	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.Crowd()))
+	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
 }
 
 // zombieHead finds queues whose first waiter has died.
@@ -192,7 +192,7 @@ func waitingFor(w Waiter, now time.Time) string {
 
 // writerStarved finds writers that readers keep out.
 func writerStarved(l *Lock, now time.Time) string {
-	if l.State(now) != Reading {
+	if l.State(now) != ReadHeld {
 		return ""
 	}
 	for _, w := range l.Waiters {

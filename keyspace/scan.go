@@ -11,7 +11,7 @@ import (
 )
 
 // Scanner finds the locks of one database of one server. A cluster is not
-// walked: give it a client of one node, and join its pictures with a [Fleet].
+// walked: give it a client of one node, and join its pictures with a [MultiSource].
 //
 // It sends read-only commands: SCAN in small pages, TYPE, and bounded reads of
 // what might be a lock. Still, reading a key that has expired makes a master
@@ -30,12 +30,12 @@ type ScanOptions struct {
 	DB            int        // the number that the locks bear; the client chooses the database
 	Match         []string   // globs as SCAN takes them; keys that match any are looked at. None: all keys
 	MinConfidence Confidence // 0 = Likely
-	Pace          *Pace      // shared by all that look at the same server; nil = as fast as it goes
+	Budget        *Budget    // shared by all that look at the same server; nil = as fast as it goes
 	Cluster       *Cluster   // shared by the scanners of the nodes of a cluster; nil = the server is looked at alone
-	// Patience is how long a Scan waits for a server that is loading, busy with
+	// RetryTimeout is how long a Scan waits for a server that is loading, busy with
 	// a script, lost on the way, or part of a cluster that is down, before it gives
 	// up. It counts anew after each step that goes well. 0: it does not wait.
-	Patience time.Duration
+	RetryTimeout time.Duration
 	// Progress is called after each page of a Scan with the picture so far;
 	// its locks are those that this page brought. It may be nil.
 	Progress func(Snapshot)
@@ -59,7 +59,7 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 
 // atLeast returns the formats that may be so sure of a key.
 func atLeast(sure Confidence, formats []Format) []Format {
-	return slices.DeleteFunc(slices.Clone(formats), func(f Format) bool { return f.Most != No && f.Most < sure })
+	return slices.DeleteFunc(slices.Clone(formats), func(f Format) bool { return f.MaxConfidence != No && f.MaxConfidence < sure })
 }
 
 // Scan walks over the whole keyspace once and returns the locks in it. What is
@@ -71,7 +71,7 @@ func atLeast(sure Confidence, formats []Format) []Format {
 // refuses SCAN or TYPE; what it has seen until then is in the snapshot. Keys that
 // may not be read are passed over; what is missed that way is said in Problems.
 func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
-	p, err := s.beginPatiently(ctx, time.Now().Add(s.opts.Patience), troubled)
+	p, err := s.beginPatiently(ctx, time.Now().Add(s.opts.RetryTimeout), troubled)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -79,13 +79,13 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	seen, doubtful := make(picture), newHunches(s.opts.MinConfidence)
 	var giveUp time.Time // zero after a step that went well
 	for !p.done() {
-		p.far = farAway(s.opts.Pace)
+		p.far = farAway(s.opts.Budget)
 		p.accept(doubtful.atLeast(p.turn.visited))
-		if err := s.opts.Pace.wait(ctx, time.Now()); err != nil {
+		if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
 			return s.snapshot(p, seen.locks(), false), err
 		}
 		if giveUp.IsZero() {
-			giveUp = time.Now().Add(s.opts.Patience)
+			giveUp = time.Now().Add(s.opts.RetryTimeout)
 		}
 		locks, err := s.step(ctx, p)
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *Scanner) slots(ctx context.Context, p *pass) *slots {
 func (s *Scanner) step(ctx context.Context, p *pass) ([]found, error) {
 	before := p.cost.Busy
 	locks, err := p.step(ctx)
-	s.opts.Pace.spend(p.cost.Busy-before, p.way, time.Now())
+	s.opts.Budget.spend(p.cost.Busy-before, p.way, time.Now())
 	return locks, err
 }
 
@@ -174,7 +174,7 @@ func (s *Scanner) link() link {
 
 // selects reports whether a key is among those to be looked at.
 func (s *Scanner) selects(key string) bool {
-	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return Like(glob, key) })
+	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return MatchGlob(glob, key) })
 }
 
 // reader returns a reader of what the scanner is looking for.

@@ -25,7 +25,7 @@ import (
 func tokens() keyspace.Format {
 	return keyspace.Format{
 		Name: "tokens", Type: "string",
-		Glance: func(_, first string) keyspace.Confidence { return ofToken(first) },
+		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{
 				Kind:    keyspace.Mutex,
@@ -245,7 +245,7 @@ func TestTheSurestFormatHasALock(t *testing.T) {
 	hesitant := func(name string, c keyspace.Confidence) keyspace.Format {
 		f := tokens()
 		f.Name = name
-		f.Glance = nil
+		f.Probe = nil
 		f.Decode = func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) { return keyspace.Lock{}, c }
 		return f
 	}
@@ -280,7 +280,7 @@ func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
 	do(t, rdb, "SET", "b", "other:b") // of a format that has no companions
 	do(t, rdb, "SET", "b:also", "token:b")
 	others := tokens()
-	others.Name, others.Glance = "others", nil
+	others.Name, others.Probe = "others", nil
 	others.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		if e.Key == "b" {
 			return keyspace.Lock{}, keyspace.Certain
@@ -481,7 +481,7 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	do(t, admin, "HSET", "hash", "token:y", "1")
 	glancing := keyspace.Format{
 		Name: "hashes", Type: "hash",
-		Glance: func(_, first string) keyspace.Confidence { return ofToken(first) },
+		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{}, ofToken(e.Members[0].Name)
 		},
@@ -577,7 +577,7 @@ func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 		do(t, rdb, "HSET", "item:778", "token:y", "1")
 		hashes := elementsOf("hash")
 		hashes.Match = nil
-		hashes.Glance = func(_, first string) keyspace.Confidence { return ofToken(first) }
+		hashes.Probe = func(_, first string) keyspace.Confidence { return ofToken(first) }
 		hashes.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			return keyspace.Lock{}, ofToken(e.Members[0].Name)
 		}
@@ -653,7 +653,7 @@ func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
 	var once sync.Once
 	var pages []int64
 	o := justTokens()
-	o.Patience = time.Minute
+	o.RetryTimeout = time.Minute
 	o.Progress = func(s keyspace.Snapshot) {
 		pages = append(pages, s.Cost.Scanned)
 		once.Do(func() {
@@ -679,7 +679,7 @@ func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
 	once := &hiccup{at: 5}
 	rdb.AddHook(once)
 	o := justTokens()
-	o.Pace, o.Patience = keyspace.NewPace(1), time.Minute
+	o.Budget, o.RetryTimeout = keyspace.NewBudget(1), time.Minute
 	s := scan(t, rdb, o)
 	if once.pipelines <= once.at || !s.Complete || s.Cost.Commands != once.commands {
 		t.Errorf("complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, once.commands, once.pipelines)
@@ -733,7 +733,7 @@ func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
 		once := &hiccup{at: at}
 		rdb.AddHook(once)
 		o := justTokens()
-		o.Patience = time.Minute
+		o.RetryTimeout = time.Minute
 		s := scan(t, rdb, o)
 		if once.pipelines <= at || !slices.Equal(keys(s), want) || !s.Complete {
 			t.Errorf("with a hiccup at pipeline %d of %d it found %d locks of %d, complete: %v", at, once.pipelines, len(s.Locks), len(want), s.Complete)
@@ -750,7 +750,7 @@ func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
 	do(t, rdb, "SET", "lock:a", "token:a")
 	var once sync.Once
 	o := justTokens()
-	o.Patience = time.Minute
+	o.RetryTimeout = time.Minute
 	o.Progress = func(keyspace.Snapshot) {
 		once.Do(func() {
 			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
@@ -807,7 +807,7 @@ func TestAnAccountThatIsSwitchedOffIsAnError(t *testing.T) {
 	do(t, admin, "SET", "a", "token:a")
 	rdb := userOf(t, admin, readOnly...)
 	s := keyspace.NewScanner(rdb, justTokens())
-	f := keyspace.NewFollower(s)
+	f := keyspace.NewWatcher(s)
 	until(t, f, complete)
 	do(t, admin, "ACL", "SETUSER", "tester", "off")
 	do(t, admin, "CLIENT", "KILL", "USER", "tester")
@@ -950,7 +950,7 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	rdb := realServer(t)
 	fill(t, rdb, 20_000)
 	o := justTokens()
-	o.Pace = keyspace.NewPace(0.05)
+	o.Budget = keyspace.NewBudget(0.05)
 	begin := time.Now()
 	s := scan(t, rdb, o)
 	passed := time.Since(begin)

@@ -7,19 +7,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sight is all that can be seen of one key.
-type Sight struct {
+// Inspection is all that can be seen of one key.
+type Inspection struct {
 	Snapshot         // of this key alone: its locks are the one it is, or none
 	Entries  []Entry // the key as it was read, if it is there, then what belongs to it
 	Type     string  // what the server says; none = there is no such key
 }
 
-// See looks at one key, without looking for others. A key that belongs to a lock
+// Inspect looks at one key, without looking for others. A key that belongs to a lock
 // (a queue, a fence …) is no lock itself. In a cluster the key is looked at on the
 // node that has it.
-func (s *Scanner) See(ctx context.Context, key string) (Sight, error) {
+func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
 	r := s.reader()
-	sight := Sight{Snapshot: Snapshot{Complete: true, Server: Server{Addr: s.node}}}
+	sight := Inspection{Snapshot: Snapshot{Complete: true, Server: Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
 	err := r.ask(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
 	switch {

@@ -21,26 +21,26 @@ type Snapshot struct {
 	Problems []string // what is missing from the picture, and why: a clause each
 
 	// What only following can tell; zero after a single look.
-	Follow  Follow   // how it is followed
-	Events  []Event  // what has happened since the snapshot before, in order
-	Notices []Notice // what has happened to the server, or to our view of it, since then
+	Follow  WatchStatus // how it is followed
+	Events  []Event     // what has happened since the snapshot before, in order
+	Notices []Notice    // what has happened to the server, or to our view of it, since then
 
 	moves *slotMoves // between the nodes of the cluster while this one was looked at; nil = none
 }
 
-// FollowMode says how changes are learnt of.
-type FollowMode string
+// WatchMode says how changes are learnt of.
+type WatchMode string
 
 // From the best to the last resort.
 const (
-	Push    FollowMode = "push"    // the server tells which key has changed (client tracking)
-	Notify  FollowMode = "notify"  // keyspace notifications, which somebody had switched on
-	Polling FollowMode = "polling" // everything known is read again and again
+	Push          WatchMode = "push"    // the server tells which key has changed (client tracking)
+	Notifications WatchMode = "notify"  // keyspace notifications, which somebody had switched on
+	Polling       WatchMode = "polling" // everything known is read again and again
 )
 
-// Follow says how the locks are followed, and what that cannot show.
-type Follow struct {
-	Mode FollowMode
+// WatchStatus says how the locks are followed, and what that cannot show.
+type WatchStatus struct {
+	Mode WatchMode
 	// Lag is how far the picture may be behind: the longest that one of the
 	// latest changes took from the moment we were told of it until it was read;
 	// with polling, the time between two looks.
@@ -49,8 +49,8 @@ type Follow struct {
 }
 
 // and is how two servers are followed together: as well as the worse of them.
-func (f Follow) and(other Follow) Follow {
-	worse := map[FollowMode]int{Push: 1, Notify: 2, Polling: 3}
+func (f WatchStatus) and(other WatchStatus) WatchStatus {
+	worse := map[WatchMode]int{Push: 1, Notifications: 2, Polling: 3}
 	if worse[other.Mode] > worse[f.Mode] {
 		f.Mode = other.Mode
 	}
@@ -73,13 +73,13 @@ type NoticeKind string
 
 // What can happen to a server, or between it and us.
 const (
-	ServerLost      NoticeKind = "lost"      // it does not answer; we go on trying
-	ServerBack      NoticeKind = "back"      // it answers again
-	ServerRestarted NoticeKind = "restarted" // it is another process than before
-	ServerFailover  NoticeKind = "failover"  // another server has taken its place
-	ServerFlushed   NoticeKind = "flushed"   // a database was emptied
-	RightsChanged   NoticeKind = "rights"    // something is not allowed any more, or is again
-	FollowChanged   NoticeKind = "following" // changes are learnt of in another way
+	ServerLost       NoticeKind = "lost"      // it does not answer; we go on trying
+	ServerBack       NoticeKind = "back"      // it answers again
+	ServerRestarted  NoticeKind = "restarted" // it is another process than before
+	ServerFailover   NoticeKind = "failover"  // another server has taken its place
+	ServerFlushed    NoticeKind = "flushed"   // a database was emptied
+	RightsChanged    NoticeKind = "rights"    // something is not allowed any more, or is again
+	WatchModeChanged NoticeKind = "following" // changes are learnt of in another way
 )
 
 // Cost is what looking has cost the server.

@@ -16,18 +16,18 @@ const (
 )
 
 // promising reports whether an unknown key is worth a look.
-func (f *Follower) promising(key string) bool {
-	if f.scanner.index.belongs(key) || !f.scanner.selects(key) || f.track.every && !f.track.covers(key) {
+func (w *Watcher) promising(key string) bool {
+	if w.scanner.index.belongs(key) || !w.scanner.selects(key) || w.track.every && !w.track.covers(key) {
 		return false
 	}
-	if at, known := f.dull[key]; known {
+	if at, known := w.dull[key]; known {
 		if time.Since(at) < dullFor {
 			return false
 		}
-		delete(f.dull, key)
+		delete(w.dull, key)
 	}
-	if len(f.dull) > dullKept {
-		clear(f.dull)
+	if len(w.dull) > dullKept {
+		clear(w.dull)
 	}
 	return true
 }
@@ -35,13 +35,13 @@ func (f *Follower) promising(key string) bool {
 // introduce asks for the types of unknown keys, and returns those that a format
 // may take. It asks for no more than so many at a time: a storm of keys that are
 // no locks is not to keep us from those that are. The walk finds the others.
-func (f *Follower) introduce(ctx context.Context, keys []string) ([]ref, error) {
+func (w *Watcher) introduce(ctx context.Context, keys []string) ([]ref, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	keys = keys[:min(len(keys), strangersMost)]
 	types := make([]*redis.StatusCmd, len(keys))
-	err := f.reader.ask(ctx, "ask for types", func(p redis.Pipeliner) {
+	err := w.reader.ask(ctx, "ask for types", func(p redis.Pipeliner) {
 		for i, key := range keys {
 			types[i] = p.Type(ctx, key)
 		}
@@ -53,8 +53,8 @@ func (f *Follower) introduce(ctx context.Context, keys []string) ([]ref, error) 
 	for i, key := range keys {
 		switch typ := types[i].Val(); {
 		case types[i].Err() != nil, typ == "none": // gone already, and perhaps soon back
-		case f.scanner.index.look(key, typ) == nothing:
-			f.dull[key] = time.Now()
+		case w.scanner.index.look(key, typ) == nothing:
+			w.dull[key] = time.Now()
 		default:
 			refs = append(refs, ref{key: key, typ: typ})
 		}

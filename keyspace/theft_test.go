@@ -95,7 +95,7 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 	lock := func(id string, expires time.Time) found {
 		return found{lock: Lock{Key: "a", Expires: expires, Holders: []Holder{{ID: id}}}}
 	}
-	var f Follower
+	var f Watcher
 	read := func(was, now found, from, to int) found {
 		f.readFrom, f.readTo = at(from), at(to)
 		f.since(was, &now)

@@ -257,12 +257,12 @@ func (t *tracker) wake() <-chan struct{} {
 }
 
 // mode says how changes are learnt of at the moment.
-func (t *tracker) mode() FollowMode {
+func (t *tracker) mode() WatchMode {
 	switch {
 	case t.ear != nil && t.why == nil:
 		return Push
 	case t.ear != nil && t.notify:
-		return Notify
+		return Notifications
 	default:
 		return Polling
 	}
@@ -300,7 +300,7 @@ func (t *tracker) blind(formats catalogue) []string {
 	switch t.mode() {
 	case Polling:
 		all = append(all, fmt.Sprintf("holds shorter than %s may not be seen, because the server does not tell of changes: %v", humanize.Setting(pollEvery), t.why))
-	case Notify:
+	case Notifications:
 		all = append(all, fmt.Sprintf("what happens while notifications are lost is seen up to %s late", humanize.Setting(checkEvery)))
 	}
 	if t.ear == nil {
@@ -311,7 +311,7 @@ func (t *tracker) blind(formats catalogue) []string {
 	}
 	for _, name := range t.ear.silent() {
 		for _, f := range formats {
-			if f.Announces != nil && f.Announces.Pattern == name {
+			if f.ReleaseChannel != nil && f.ReleaseChannel.Pattern == name {
 				all = append(all, fmt.Sprintf("deleted locks of %s count as released: this user may not listen to %s", f.Library, name))
 			}
 		}
@@ -321,7 +321,7 @@ func (t *tracker) blind(formats catalogue) []string {
 
 // hears reports whether announcements of a format would be heard.
 func (t *tracker) hears(f *Format) bool {
-	return f != nil && f.Announces != nil && t.ear != nil && !slices.Contains(t.ear.silent(), f.Announces.Pattern)
+	return f != nil && f.ReleaseChannel != nil && t.ear != nil && !slices.Contains(t.ear.silent(), f.ReleaseChannel.Pattern)
 }
 
 // lag is how late changes were read.

@@ -16,7 +16,7 @@ type doubt struct {
 // witness says what is known of why holds ended that were there before and are
 // not any more: Flushed, Evicted, Released, Deleted, Stolen, or nothing. It is not
 // sure while it may still be announced; then the lock is to be looked at again.
-func (f *Follower) witness(ctx context.Context, was, now found, h heard, evicting *evictions) (why EventKind, sure bool, err error) {
+func (w *Watcher) witness(ctx context.Context, was, now found, h heard, evicting *evictions) (why EventKind, sure bool, err error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h Holder) bool {
 		_, stays := now.lock.holder(h.ID)
@@ -30,50 +30,50 @@ func (f *Follower) witness(ctx context.Context, was, now found, h heard, evictin
 	case h.evicted[key]:
 		return Evicted, true, nil
 	case h.released[key]:
-		f.announces(was.lock, h.toWaiter[key])
+		w.announces(was.lock, h.toWaiter[key])
 		return Released, true, nil
-	case f.blind || overdueBy(was.lock, f.reader.now.Add(f.track.slack())):
+	case w.blind || overdueBy(was.lock, w.reader.now.Add(w.track.slack())):
 		return "", true, nil
 	}
-	if evicted, err := evicting.happened(ctx, f); err != nil || evicted && now.lock.Key == "" {
+	if evicted, err := evicting.happened(ctx, w); err != nil || evicted && now.lock.Key == "" {
 		return Evicted, true, err
 	}
-	always, announces := f.announcing(was.lock)
-	if !announces || !always && !awaited(was.lock, f.reader.now) || !f.track.hears(f.reader.formats.named(was.lock.Format)) {
+	always, announces := w.announcing(was.lock)
+	if !announces || !always && !awaited(was.lock, w.reader.now) || !w.track.hears(w.reader.formats.named(was.lock.Format)) {
 		return "", true, nil
 	}
-	d, doubted := f.doubts[key]
+	d, doubted := w.doubts[key]
 	switch {
 	case !doubted:
-		f.doubts[key] = doubt{f.track.ear, f.track.mark(ctx), supplanted(was.lock, now.lock)}
-	case d.ear != f.track.ear: // what it would have heard is lost
+		w.doubts[key] = doubt{w.track.ear, w.track.mark(ctx), supplanted(was.lock, now.lock)}
+	case d.ear != w.track.ear: // what it would have heard is lost
 		return "", true, nil
-	case d.mark <= f.track.passed && d.taken:
+	case d.mark <= w.track.passed && d.taken:
 		return Stolen, true, nil
-	case d.mark <= f.track.passed:
+	case d.mark <= w.track.passed:
 		return Deleted, true, nil
 	}
-	f.agenda.put(key, f.reader.now.Add(doubtFor))
+	w.agenda.put(key, w.reader.now.Add(doubtFor))
 	return "", false, nil
 }
 
 // announces notes that the release of a lock was announced, to all or to one waiter.
-func (f *Follower) announces(l Lock, toWaiter bool) {
-	always, known := f.announced.find(l.ID())
-	f.announced.put(l.ID(), (always || !known) && !toWaiter)
-	if format := f.reader.formats.named(l.Format); format != nil && format.Announces != nil && format.Announces.ToWaiter == nil {
-		f.announced.put(kindred(l), true)
+func (w *Watcher) announces(l Lock, toWaiter bool) {
+	always, known := w.announced.find(l.ID())
+	w.announced.put(l.ID(), (always || !known) && !toWaiter)
+	if format := w.reader.formats.named(l.Format); format != nil && format.ReleaseChannel != nil && format.ReleaseChannel.ToWaiter == nil {
+		w.announced.put(kindred(l), true)
 	}
 }
 
 // announcing reports whether releases of a lock are announced, and whether that is so
 // also while nobody waits. Of a lock that was not seen released yet, others of its
 // format and of its family tell, if all releases of that format are announced alike.
-func (f *Follower) announcing(l Lock) (always, known bool) {
-	if always, known = f.announced.find(l.ID()); known {
+func (w *Watcher) announcing(l Lock) (always, known bool) {
+	if always, known = w.announced.find(l.ID()); known {
 		return always, true
 	}
-	return f.announced.find(kindred(l))
+	return w.announced.find(kindred(l))
 }
 
 // kindred stands for all locks of one format and of one family on a server.
@@ -102,17 +102,17 @@ type evictions struct {
 	some  bool
 }
 
-func (e *evictions) happened(ctx context.Context, f *Follower) (bool, error) {
-	if e.asked || f.server.MaxMemory == 0 || f.server.Policy == "" || f.server.Policy == "noeviction" {
+func (e *evictions) happened(ctx context.Context, w *Watcher) (bool, error) {
+	if e.asked || w.server.MaxMemory == 0 || w.server.Policy == "" || w.server.Policy == "noeviction" {
 		return e.some, nil
 	}
-	p := f.reader.rdb.Pipeline()
+	p := w.reader.rdb.Pipeline()
 	stats := p.Info(ctx, "stats")
-	if err := f.reader.send(ctx, "ask for evictions", p); err != nil {
+	if err := w.reader.send(ctx, "ask for evictions", p); err != nil {
 		return false, err
 	}
-	before := f.server.Evicted
-	f.server.describe(stats.Val())
-	e.asked, e.some = true, f.server.Evicted > before
+	before := w.server.Evicted
+	w.server.describe(stats.Val())
+	e.asked, e.some = true, w.server.Evicted > before
 	return e.some, nil
 }

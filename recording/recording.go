@@ -1,8 +1,8 @@
-// Package recording keeps the pictures of a keyspace in a file, and finds them
+// Package recording keeps the snapshots of a keyspace in a file, and finds them
 // again by their time.
 //
 // A file is a line that names the format and its version, then blocks. Each block
-// stands for itself: the first picture in full, of the others what has changed,
+// stands for itself: the first snapshot in full, of the others what has changed,
 // compressed, with a checksum. So a file that was cut off, or damaged, is good up
 // to there, and to look at a moment takes the reading of one block.
 package recording
@@ -35,7 +35,7 @@ const (
 type header struct {
 	Size  uint32 // of the block, packed
 	Sum   uint32 // CRC-32 of it
-	First int64  // the times of its first and last pictures, in ns since 1970
+	First int64  // the times of its first and last snapshots, in ns since 1970
 	Last  int64
 }
 
@@ -43,17 +43,17 @@ const headerSize = 24
 
 // Writer writes a recording. It is for one goroutine at a time.
 type Writer struct {
-	to     io.Writer
-	began  bool
-	block  []keyspace.Change
-	before keyspace.Snapshot
-	first  time.Time
+	out           io.Writer
+	headerWritten bool
+	block         []keyspace.Delta
+	before        keyspace.Snapshot
+	first         time.Time
 }
 
 // NewWriter returns a writer. Nothing is written before the first block is full.
-func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
+func NewWriter(to io.Writer) *Writer { return &Writer{out: to} }
 
-// Add takes in the next picture. Pictures must be added in the order of their
+// Add takes in the next snapshot. Pictures must be added in the order of their
 // times.
 func (w *Writer) Add(s keyspace.Snapshot) error {
 	if len(w.block) > 0 && (s.At.Sub(w.first) >= blockSpan || len(w.block) >= blockFrames) {
@@ -67,7 +67,7 @@ func (w *Writer) Add(s keyspace.Snapshot) error {
 	} else {
 		w.first = s.At
 	}
-	w.block = append(w.block, keyspace.Between(before, s))
+	w.block = append(w.block, keyspace.DeltaOf(before, s))
 	w.before = s
 	return nil
 }
@@ -81,21 +81,21 @@ func (w *Writer) Flush() error {
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	var out bytes.Buffer
-	if !w.began {
-		out.WriteString(magic)
+	var buf bytes.Buffer
+	if !w.headerWritten {
+		buf.WriteString(magic)
 	}
 	h := header{uint32(len(packed)), crc32.ChecksumIEEE(packed), w.first.UnixNano(), w.before.At.UnixNano()}
-	_ = binary.Write(&out, binary.BigEndian, h) // a buffer takes everything
-	out.Write(packed)
-	if _, err := w.to.Write(out.Bytes()); err != nil {
+	_ = binary.Write(&buf, binary.BigEndian, h) // a buffer takes everything
+	buf.Write(packed)
+	if _, err := w.out.Write(buf.Bytes()); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	w.began, w.block = true, nil
+	w.headerWritten, w.block = true, nil
 	return nil
 }
 
-func pack(block []keyspace.Change) ([]byte, error) {
+func pack(block []keyspace.Delta) ([]byte, error) {
 	var out bytes.Buffer
 	squeeze, err := flate.NewWriter(&out, flate.DefaultCompression)
 	if err != nil {
@@ -110,8 +110,8 @@ func pack(block []keyspace.Change) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func unpack(packed []byte) ([]keyspace.Change, error) {
-	var block []keyspace.Change
+func unpack(packed []byte) ([]keyspace.Delta, error) {
+	var block []keyspace.Delta
 	unpacked := io.LimitReader(flate.NewReader(bytes.NewReader(packed)), blockMax)
 	if err := gob.NewDecoder(unpacked).Decode(&block); err != nil {
 		return nil, err

@@ -15,12 +15,12 @@ import (
 
 var begin = time.Unix(1_700_000_000, 0)
 
-// story returns pictures four times a second, in which locks come, change hands
+// story returns snapshots four times a second, in which locks come, change hands
 // and go.
 func story(span time.Duration, locks int) []keyspace.Snapshot {
 	var all []keyspace.Snapshot
 	for at := time.Duration(0); at <= span; at += 250 * time.Millisecond {
-		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Server: keyspace.Server{Version: "7.0.15"}, Follow: keyspace.Follow{Mode: keyspace.Push}}
+		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Server: keyspace.Server{Version: "7.0.15"}, Follow: keyspace.WatchStatus{Mode: keyspace.Push}}
 		for i := range locks {
 			round := int(at/time.Second+time.Duration(i)) / 7
 			if round%3 == 2 {
@@ -71,13 +71,13 @@ func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	return s
 }
 
-// same holds two pictures against each other, whatever zone their times are in.
+// same holds two snapshots against each other, whatever zone their times are in.
 func same(t *testing.T, got, want keyspace.Snapshot) {
 	t.Helper()
 	if !got.At.Equal(want.At) || len(got.Locks) != len(want.Locks) || got.Server != want.Server {
 		t.Fatalf("the picture of %v has %d locks, want that of %v with %d", got.At, len(got.Locks), want.At, len(want.Locks))
 	}
-	if c := keyspace.Between(got, want); !c.Empty() {
+	if c := keyspace.DeltaOf(got, want); !c.Empty() {
 		t.Fatalf("the picture of %v differs: %+v", want.At, c)
 	}
 }
@@ -158,7 +158,7 @@ func backwards(t *testing.T, file []byte) []byte {
 	t.Helper()
 	file = bytes.Clone(file)
 	blocks := open(t, file).blocks
-	end := file[blocks[len(blocks)-1].at-8:]
+	end := file[blocks[len(blocks)-1].offset-8:]
 	binary.BigEndian.PutUint64(end, uint64(begin.UnixNano()))
 	return file
 }

@@ -9,7 +9,7 @@ import (
 	"locktop/keyspace"
 )
 
-// Redactor takes out of pictures what is a secret: tokens, which would let
+// Redactor takes out of snapshots what is a secret: tokens, which would let
 // whoever has the recording release the locks, become hashes. The hashes are
 // salted anew each time, and the same token has the same one all along.
 type Redactor struct{ salt [16]byte }
@@ -21,7 +21,7 @@ func NewRedactor() *Redactor {
 	return r
 }
 
-// Redact returns the picture without the secrets.
+// Redact returns the snapshot without the secrets.
 func (r *Redactor) Redact(s keyspace.Snapshot) keyspace.Snapshot {
 	s.Locks = slices.Clone(s.Locks)
 	for i := range s.Locks {
@@ -49,10 +49,10 @@ func (r *Redactor) lock(l keyspace.Lock) keyspace.Lock {
 	return l
 }
 
-func (r *Redactor) hash(secret string) string {
-	if secret == "" {
+func (r *Redactor) hash(token string) string {
+	if token == "" {
 		return ""
 	}
-	sum := sha256.Sum256(append(r.salt[:], secret...))
+	sum := sha256.Sum256(append(r.salt[:], token...))
 	return "redacted-" + hex.EncodeToString(sum[:6])
 }

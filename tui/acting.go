@@ -43,7 +43,7 @@ func (a *app) openActing() {
 
 // deed is an act on some locks as they were seen on the screen.
 type deed struct {
-	act   keyspace.Act
+	act   keyspace.Action
 	locks []keyspace.Lock
 	ttl   time.Duration // that an Expire or an Extend gives
 }
@@ -53,11 +53,11 @@ func (a *app) acting(locks []keyspace.Lock) *menu {
 	m := &menu{title: "act on " + a.these(locks)}
 	for _, c := range []struct {
 		key, label, detail string
-		act                keyspace.Act
+		act                keyspace.Action
 	}{
 		{"d", "set a deadline", "it ends in " + humanize.Setting(giveTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
 		{"e", "extend it", "its holder has " + humanize.Setting(giveTTL) + ", or another time that you choose, from now on", keyspace.Extend},
-		{"b", "break it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.Break},
+		{"b", "break it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
 	} {
 		able, why := a.able(c.act, locks)
 		d := deed{c.act, able, giveTTL}
@@ -75,7 +75,7 @@ func (a *app) acting(locks []keyspace.Lock) *menu {
 
 // able are the locks to which an act is possible, and why it is not to the first of
 // the others, "" if there are none.
-func (a *app) able(act keyspace.Act, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
+func (a *app) able(act keyspace.Action, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
 	for _, l := range locks {
 		reason := a.cannot(act, l)
 		switch {
@@ -92,7 +92,7 @@ func (a *app) able(act keyspace.Act, locks []keyspace.Lock) (able []keyspace.Loc
 }
 
 // cannot says why an act on a lock is impossible, "" if it is not.
-func (a *app) cannot(act keyspace.Act, l keyspace.Lock) string {
+func (a *app) cannot(act keyspace.Action, l keyspace.Lock) string {
 	if act == keyspace.Expire && !l.Endless() {
 		return "it has a deadline already"
 	}
@@ -172,7 +172,7 @@ func (q *question) view(s *state, lines []string) []string {
 	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
 	l.Put(s.theme.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(s.theme.key, "y").Put(s.theme.text, "  "+q.deed.verb()+" it")
 	hints := []hint{{"y", q.deed.verb() + " it"}, {"any other key", "leaves it as it is"}}
-	if q.deed.act != keyspace.Break {
+	if q.deed.act != keyspace.ForceRelease {
 		hints = append(hints, hint{"+ -", "longer, shorter"})
 	}
 	if note != "" {
@@ -281,7 +281,7 @@ func (d deed) consequence(v lockView) string {
 
 // crowd is how many wait, and what they do; one of them, or several.
 func (v lockView) crowd(one, many string) string {
-	switch n := v.Crowd(); {
+	switch n := v.WaiterCount(); {
 	case n == 0 && v.blind():
 		return "waiters are not known"
 	case n == 0:

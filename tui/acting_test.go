@@ -22,7 +22,7 @@ type breaker struct {
 	err  error
 }
 
-func (b *breaker) do(act keyspace.Act, l keyspace.Lock, ttl ...time.Duration) (keyspace.Audit, error) {
+func (b *breaker) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
@@ -34,18 +34,18 @@ func (b *breaker) do(act keyspace.Act, l keyspace.Lock, ttl ...time.Duration) (k
 		}
 		b.done = append(b.done, done)
 	}
-	return keyspace.Audit{}, b.err
+	return keyspace.AuditRecord{}, b.err
 }
 
-func (b *breaker) Break(_ context.Context, l keyspace.Lock) (keyspace.Audit, error) {
-	return b.do(keyspace.Break, l)
+func (b *breaker) ForceRelease(_ context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
+	return b.do(keyspace.ForceRelease, l)
 }
 
-func (b *breaker) Extend(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.Audit, error) {
+func (b *breaker) Extend(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	return b.do(keyspace.Extend, l, ttl)
 }
 
-func (b *breaker) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.Audit, error) {
+func (b *breaker) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
 	return b.do(keyspace.Expire, l, ttl)
 }
 
@@ -55,7 +55,7 @@ func hands() []keyspace.Format {
 	seen := func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} }
 	var all []keyspace.Format
 	for _, name := range []string{"set-nx", "redisson"} {
-		all = append(all, keyspace.Format{Name: name, Library: name, Hands: &keyspace.Hands{Keys: key, Seen: seen, Break: "return 1", Extend: "return 2"}})
+		all = append(all, keyspace.Format{Name: name, Library: name, Actions: &keyspace.Actions{Keys: key, Args: seen, ForceRelease: "return 1", Extend: "return 2"}})
 	}
 	return append(all, keyspace.Format{Name: "redisson-rw", Library: "Redisson"})
 }
@@ -170,7 +170,7 @@ func longScript(w *World) string {
 	script := "local a = {" + strings.Repeat(`redis.call("GET", KEYS[1]), `, 80) + "} return  2"
 	for i := range w.Formats {
 		if w.Formats[i].Name == "redisson" {
-			w.Formats[i].Hands.Break = script
+			w.Formats[i].Actions.ForceRelease = script
 		}
 	}
 	return script
@@ -181,7 +181,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 	longScript(&w)
 	drive(t, w, func(d *driver) {
 		l := d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l keyspace.Lock) bool { return l.Format == "redisson" })]
-		command, why := d.app.safeCommand(keyspace.Break, l, giveTTL)
+		command, why := d.app.safeCommand(keyspace.ForceRelease, l, giveTTL)
 		if why != "" {
 			t.Fatal(why)
 		}
@@ -210,7 +210,7 @@ func TestTheMenuOfCopiesShowsWhatTheCommandIs(t *testing.T) {
 	w, _ := armed()
 	drive(t, w, func(d *driver) {
 		d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
-		command, _ := d.app.safeCommand(keyspace.Break, d.app.locks().last, giveTTL)
+		command, _ := d.app.safeCommand(keyspace.ForceRelease, d.app.locks().last, giveTTL)
 		for _, part := range widget.Break(command, 80-margin-1) {
 			d.want(strings.TrimSpace(part))
 		}

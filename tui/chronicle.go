@@ -47,7 +47,7 @@ type queue struct {
 }
 
 // add takes in what a new picture has shown.
-func (c *chronicle) add(change keyspace.Change, events []keyspace.Event) {
+func (c *chronicle) add(change keyspace.Delta, events []keyspace.Event) {
 	if c.lanes == nil {
 		c.lanes, c.owners = map[keyspace.ID]*lane{}, map[string]int{}
 	}
@@ -61,7 +61,7 @@ func (c *chronicle) add(change keyspace.Change, events []keyspace.Event) {
 				c.owner(v.Token)
 			}
 		}
-		c.lane(l.ID()).waiting(change.At, l.Crowd())
+		c.lane(l.ID()).waiting(change.At, l.WaiterCount())
 	}
 	for _, id := range change.Gone {
 		c.lane(id).waiting(change.At, 0)
@@ -108,7 +108,7 @@ func (c *chronicle) halt(at time.Time) {
 		n.waiting(at, 0)
 		for i := range n.stretches {
 			if n.stretches[i].to.IsZero() {
-				n.stretches[i].to, n.stretches[i].end = at, keyspace.Gone
+				n.stretches[i].to, n.stretches[i].end = at, keyspace.Vanished
 			}
 		}
 	}
@@ -143,9 +143,9 @@ func (n *lane) told(e *loadgen.Event, owner int) {
 			n.begin(stretch{who: who, name: e.Owner(), owner: owner, from: at})
 			return
 		}
-		n.over(who, at, keyspace.Gone)
+		n.over(who, at, keyspace.Vanished)
 	case loadgen.Lost:
-		n.over(who, at, keyspace.Gone)
+		n.over(who, at, keyspace.Vanished)
 	case loadgen.Overlapped:
 		n.overlaps = append(n.overlaps, clash{from: at, to: at.Add(e.Took), what: e.Text})
 		n.overlaps = n.overlaps[max(0, len(n.overlaps)-stretchesKept):]
@@ -162,7 +162,7 @@ func (c *chronicle) lane(id keyspace.ID) *lane {
 }
 
 func (c *chronicle) happened(e *keyspace.Event) {
-	if e.Kind == keyspace.Appeared || e.Kind == keyspace.Acquired {
+	if e.Kind == keyspace.Discovered || e.Kind == keyspace.Acquired {
 		from := e.At
 		if !e.Holder.Since.IsZero() && e.Holder.Since.Before(from) {
 			from = e.Holder.Since

@@ -116,7 +116,7 @@ func act(ctx context.Context, b Breaker, d deed) tea.Cmd {
 			case keyspace.Extend:
 				_, err = b.Extend(ctx, l, d.ttl)
 			default:
-				_, err = b.Break(ctx, l)
+				_, err = b.ForceRelease(ctx, l)
 			}
 			if err == nil {
 				done++

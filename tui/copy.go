@@ -23,7 +23,7 @@ func (a *app) copying(l keyspace.Lock) *menu {
 		token, none = widget.Plain(l.Holders[0].ID), ""
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
-	breaking, why := a.safeCommand(keyspace.Break, l, giveTTL)
+	breaking, why := a.safeCommand(keyspace.ForceRelease, l, giveTTL)
 	m.choices = append(m.choices, a.copyOf("b", "command that breaks it", breaking, why))
 	if l.Endless() {
 		expiring, why := a.safeCommand(keyspace.Expire, l, giveTTL)
@@ -34,7 +34,7 @@ func (a *app) copying(l keyspace.Lock) *menu {
 
 // safeCommand is a command for somebody who may change the lock, or why there
 // is none. It is printable ASCII.
-func (s *state) safeCommand(act keyspace.Act, l keyspace.Lock, ttl time.Duration) (command, why string) {
+func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
 	command, err := keyspace.SafeCommand(s.formats, act, l, ttl, s.redisCLI...)
 	if err != nil {
 		return "", widget.Plain(err.Error())

@@ -92,7 +92,7 @@ func (d *helpDialog) section(s *state, title string, wanted func(place) bool) []
 func (d *helpDialog) legend(s *state) string {
 	l := widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, "states")
 	l.To(s.theme.text, 16)
-	for _, st := range []keyspace.State{keyspace.Held, keyspace.Reading, keyspace.Writing, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
+	for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
 		glyph, style := s.ofState(st)
 		l.Put(style, glyph+" "+string(st)).Skip(s.theme.text, 2)
 	}

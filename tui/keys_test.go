@@ -381,7 +381,7 @@ func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 				t.Errorf("%q is not in %q", b.word, foot)
 			}
 		}
-		for _, st := range []keyspace.State{keyspace.Held, keyspace.Reading, keyspace.Writing, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
+		for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
 			d.want(string(st))
 		}
 	})

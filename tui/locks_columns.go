@@ -116,7 +116,7 @@ func countCell(v lockView, _ int) widget.Cell {
 }
 
 func waitCell(v lockView, _ int) widget.Cell {
-	n := v.Crowd()
+	n := v.WaiterCount()
 	switch {
 	case n == 0 && v.blocked() > 0:
 		return widget.Cell{Style: v.state.theme.warn, Text: "?"}
@@ -164,13 +164,13 @@ func (v lockView) format() *keyspace.Format {
 // blind reports whether the lock may have waiters that it does not show.
 func (v lockView) blind() bool {
 	f := v.format()
-	return f != nil && !f.Waits
+	return f != nil && !f.ShowsWaiters
 }
 
 // blocked is the number of clients that block on the lock's server, where those
 // that wait for such a lock do.
 func (v lockView) blocked() int64 {
-	if f := v.format(); f == nil || !f.Blocks || len(v.Holders) == 0 {
+	if f := v.format(); f == nil || !f.BlockingWait || len(v.Holders) == 0 {
 		return 0
 	}
 	snap := &v.state.shown().snap
@@ -260,7 +260,7 @@ func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 // Of figures, the large ones matter and come first.
 
 func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
-func byWaiters(a, b lockView) int  { return cmp.Compare(b.Crowd(), a.Crowd()) }
+func byWaiters(a, b lockView) int  { return cmp.Compare(b.WaiterCount(), a.WaiterCount()) }
 func byHeld(a, b lockView) int     { return cmp.Compare(b.held(), a.held()) }
 func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
 func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }

@@ -118,7 +118,7 @@ func (v lockView) until(expires time.Time) string {
 // waiters names the first of those who wait.
 func (v lockView) waiters() string {
 	const most = 4
-	n := v.Crowd()
+	n := v.WaiterCount()
 	switch {
 	case n == 0 && v.blocked() > 0:
 		return "not recorded by this lock type; " + humanize.Plural(v.blocked(), "client") + " of the server wait in BLPOP or the like"

@@ -278,7 +278,7 @@ func TestAHoldThatBeganBeforeTheScreenIsHeldAtLeastSoLong(t *testing.T) {
 
 // shows are formats of which one shows waiters and one has them block.
 func shows() []keyspace.Format {
-	return []keyspace.Format{{Name: "set-nx"}, {Name: "redisson", Waits: true}, {Name: "blpop", Blocks: true}}
+	return []keyspace.Format{{Name: "set-nx"}, {Name: "redisson", ShowsWaiters: true}, {Name: "blpop", BlockingWait: true}}
 }
 
 func TestWaitersThatCannotBeSeenAreNotCountedAsNone(t *testing.T) {

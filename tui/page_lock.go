@@ -111,7 +111,7 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 	if s.veil.drawn || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
 	}
-	act, word := keyspace.Break, "command to break it safely"
+	act, word := keyspace.ForceRelease, "command to break it safely"
 	if p.last.Endless() {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}
@@ -173,7 +173,7 @@ func (v lockView) timeLeft(w int) string {
 // where that is known.
 func (v lockView) queue(w int) []string {
 	s := v.state
-	n := v.Crowd()
+	n := v.WaiterCount()
 	if n == 0 || len(v.Waiters) == 0 {
 		return s.items(w, "waiting", s.theme.dim, v.waiters(), 3)
 	}
@@ -325,15 +325,15 @@ func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
 	switch k {
 	case keyspace.Acquired, keyspace.Reentered, keyspace.HandedOver:
 		return g.Dot, t.good
-	case keyspace.Appeared:
+	case keyspace.Discovered:
 		return g.Dot, t.dim
-	case keyspace.Released, keyspace.Left:
+	case keyspace.Released, keyspace.Exited:
 		return g.Ring, t.text
-	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Gone:
+	case keyspace.Expired, keyspace.TTLLost, keyspace.Deleted, keyspace.Vanished:
 		return g.Cross, t.warn
 	case keyspace.Stolen, keyspace.Evicted, keyspace.Flushed:
 		return g.Alert, t.bad
-	case keyspace.WaiterCame, keyspace.WaiterWent:
+	case keyspace.WaiterJoined, keyspace.WaiterLeft:
 		return g.Dotted, t.dim
 	default:
 		return g.Point, t.dim

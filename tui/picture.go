@@ -10,7 +10,7 @@ import (
 // picture is one snapshot with all that follows from it. It is immutable.
 type picture struct {
 	snap     keyspace.Snapshot
-	change   keyspace.Change // from the picture before
+	change   keyspace.Delta // from the picture before
 	events   []keyspace.Event
 	locks    []keyspace.Lock                   // those of the snapshot, what does most damage first
 	findings []keyspace.Finding                // on the locks, then on the servers
@@ -40,7 +40,7 @@ func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture 
 	if before != nil {
 		was = before.snap
 	}
-	p.change = keyspace.Between(was, snap)
+	p.change = keyspace.DeltaOf(was, snap)
 	switch {
 	case snap.Follow.Mode == "": // nobody has followed it
 		p.events = p.change.Diff(was)
@@ -87,8 +87,8 @@ func (p *picture) fresh() bool {
 // derive works out what is wrong, and what does most damage.
 func (p *picture) derive() {
 	p.derived = p.snap.At
-	p.findings = append(keyspace.Findings(p.snap), keyspace.Risks(p.snap)...)
-	p.locks = keyspace.ByDamage(p.snap, p.findings)
+	p.findings = append(keyspace.Findings(p.snap), keyspace.ServerFindings(p.snap)...)
+	p.locks = keyspace.SortBySeverity(p.snap, p.findings)
 	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
 	for _, f := range p.findings {
 		p.worst[f.Lock] = max(p.worst[f.Lock], f.Severity)
@@ -120,7 +120,7 @@ func (p *picture) find(id keyspace.ID) (keyspace.Lock, bool) {
 func (p *picture) waiting() int {
 	n := 0
 	for i := range p.locks {
-		n += p.locks[i].Crowd()
+		n += p.locks[i].WaiterCount()
 	}
 	return n
 }

@@ -34,12 +34,12 @@ type Loader interface {
 	Open(context.Context) (Load, error)
 }
 
-// Breaker changes locks that others hold, each only if it still is as it was
+// ForceReleaser changes locks that others hold, each only if it still is as it was
 // seen, and writes down what it does. Nil: the screen only reads.
 type Breaker interface {
-	Break(context.Context, keyspace.Lock) (keyspace.Audit, error)
-	Extend(context.Context, keyspace.Lock, time.Duration) (keyspace.Audit, error)
-	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.Audit, error)
+	ForceRelease(context.Context, keyspace.Lock) (keyspace.AuditRecord, error)
+	Extend(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
+	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
 }
 
 // Guide leads to other locks of the same servers. Nil: what is looked at stays

@@ -65,15 +65,15 @@ func stage(t *testing.T, s loadgen.Scenario) World {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = load.Close() })
-	var stations []keyspace.Station
+	var stations []keyspace.NamedSource
 	for i, rdb := range five.clients {
 		scanner := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()})
-		stations = append(stations, keyspace.Station{Addr: string(rune('a'+i)) + ":1", Source: sourceFunc(scanner.Scan)})
+		stations = append(stations, keyspace.NamedSource{Addr: string(rune('a'+i)) + ":1", Source: sourceFunc(scanner.Scan)})
 	}
 	var source Source = stations[0].Source
 	if s.Lock.Kind == loadgen.Redlock {
-		roster := func(context.Context) ([]keyspace.Station, error) { return stations, nil }
-		source = keyspace.NewFleet(roster, keyspace.FleetOptions{Mode: "redlock", Votes: true})
+		roster := func(context.Context) ([]keyspace.NamedSource, error) { return stations, nil }
+		source = keyspace.NewMultiSource(roster, keyspace.MultiOptions{Mode: "redlock", Redlock: true})
 	}
 	return World{Source: source, Load: load, Scenes: []loadgen.Scenario{s}, Scene: s.Name, Quorum: []string{"a:1", "b:1", "c:1", "d:1", "e:1"}, Title: "demo"}
 }

@@ -111,7 +111,7 @@ func hostile(s string) World {
 		Title:  s,
 
 		Breaker:   &breaker{err: fmt.Errorf("break: %s", s)},
-		Formats:   []keyspace.Format{{Name: s, Library: s, Hands: hands()[0].Hands}},
+		Formats:   []keyspace.Format{{Name: s, Library: s, Actions: hands()[0].Actions}},
 		Clipboard: &pocket{}, Album: &pocket{}, Ledger: hostileLedger(s), Store: hostileStore(s),
 		Guide: &guide{err: fmt.Errorf("connect: %s", s)},
 	}

@@ -263,9 +263,9 @@ func (s *state) ofState(st keyspace.State) (string, widget.Style) {
 	switch st {
 	case keyspace.Held:
 		return g.Dot, t.good
-	case keyspace.Reading:
+	case keyspace.ReadHeld:
 		return g.Half, t.read
-	case keyspace.Writing:
+	case keyspace.WriteHeld:
 		return g.Diamond, t.write
 	case keyspace.Waiting:
 		return g.Dotted, t.warn

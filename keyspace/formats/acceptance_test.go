@@ -73,7 +73,7 @@ func TestLocksWrittenByHandAreNamed(t *testing.T) {
 	for _, l := range snap.Locks {
 		states = append(states, l.State(snap.At))
 	}
-	if !slices.Equal(states, []keyspace.State{keyspace.Reading, keyspace.Held, keyspace.Held, keyspace.Held, keyspace.Held}) {
+	if !slices.Equal(states, []keyspace.State{keyspace.ReadHeld, keyspace.Held, keyspace.Held, keyspace.Held, keyspace.Held}) {
 		t.Errorf("their states are %v", states)
 	}
 	findings := keyspace.Findings(snap)

@@ -10,15 +10,15 @@ import (
 func activejob() keyspace.Format {
 	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "activejob-uniqueness",
-		Library: "activejob-uniqueness",
-		Source:  "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
-		Tells:   "the name begins with activejob_uniqueness:, and the value is a UUID",
-		Type:    "string",
-		Begins:  []string{"activejob_uniqueness:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
+		Name:      "activejob-uniqueness",
+		Library:   "activejob-uniqueness",
+		Source:    "github.com/veeqo/activejob-uniqueness: lib/active_job/uniqueness",
+		Signature: "the name begins with activejob_uniqueness:, and the value is a UUID",
+		Type:      "string",
+		Prefixes:  []string{"activejob_uniqueness:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
 	}
 }

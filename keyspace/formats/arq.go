@@ -10,15 +10,15 @@ import (
 func arq() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return v == "1" }), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "arq",
-		Library: "arq",
-		Source:  "github.com/python-arq/arq: arq/worker.py",
-		Tells:   "the name begins with arq:in-progress:, and the value is 1",
-		Type:    "string",
-		Begins:  []string{"arq:in-progress:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
+		Name:      "arq",
+		Library:   "arq",
+		Source:    "github.com/python-arq/arq: arq/worker.py",
+		Signature: "the name begins with arq:in-progress:, and the value is 1",
+		Type:      "string",
+		Prefixes:  []string{"arq:in-progress:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
 	}
 }

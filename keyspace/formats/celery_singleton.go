@@ -12,16 +12,16 @@ func celerySingleton() keyspace.Format {
 	const prefix = "SINGLETONLOCK_"
 	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: always(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "celery-singleton",
-		Library: "celery-singleton",
-		Source:  "github.com/steinitzu/celery-singleton: celery_singleton/singleton.py",
-		Tells:   "the name is SINGLETONLOCK_ and a digest",
-		Type:    "string",
-		Begins:  []string{prefix},
-		Match:   func(key string) bool { return isHex(strings.TrimPrefix(key, prefix), 32) },
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("a task in the queue", prefix+"900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
+		Name:      "celery-singleton",
+		Library:   "celery-singleton",
+		Source:    "github.com/steinitzu/celery-singleton: celery_singleton/singleton.py",
+		Signature: "the name is SINGLETONLOCK_ and a digest",
+		Type:      "string",
+		Prefixes:  []string{prefix},
+		Match:     func(key string) bool { return isHex(strings.TrimPrefix(key, prefix), 32) },
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("a task in the queue", prefix+"900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
 	}
 }

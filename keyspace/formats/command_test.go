@@ -33,13 +33,13 @@ func paste(t *testing.T, line string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The line for redis-cli does to each lock what a Breaker does: once.
+// The line for redis-cli does to each lock what a ForceReleaser does: once.
 func TestTheSafeCommandBreaksALockOnce(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	rdb := connect(t, addr)
 	for _, f := range formats.All() {
 		for _, s := range f.Samples {
-			if f.Hands == nil || len(s.Want.Holders) == 0 {
+			if f.Actions == nil || len(s.Want.Holders) == 0 {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestTheSafeCommandBreaksALockOnce(t *testing.T) {
 				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
 				seen := only(t, rdb, s.Want.Key)
 				seen.Node = addr
-				line, err := keyspace.SafeCommand(formats.All(), keyspace.Break, seen, 0)
+				line, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, seen, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,7 +83,7 @@ func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 			if err := conn.Set(t.Context(), c.key, c.token, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			line, err := keyspace.SafeCommand(formats.All(), keyspace.Break, seen, 0)
+			line, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, seen, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,15 +10,15 @@ import (
 func csredis() keyspace.Format {
 	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "csredis",
-		Library: "csredis, FreeRedis",
-		Source:  "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
-		Tells:   "the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID",
-		Type:    "string",
-		Begins:  []string{"CSRedisClientLock:", "RedisClientLock:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
+		Name:      "csredis",
+		Library:   "csredis, FreeRedis",
+		Source:    "github.com/2881099/csredis: CSRedisClient.cs; github.com/2881099/FreeRedis: Modules/Lock.cs",
+		Signature: "the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID",
+		Type:      "string",
+		Prefixes:  []string{"CSRedisClientLock:", "RedisClientLock:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }

@@ -11,12 +11,12 @@ import (
 func discourse() keyspace.Format {
 	sure := anywhere(keyspace.Possible)
 	return keyspace.Format{
-		Name:    "discourse",
-		Library: "Discourse",
-		Source:  "github.com/discourse/discourse: lib/distributed_mutex.rb",
-		Tells:   "the value is a time in seconds, just before the key expires",
-		Type:    "string",
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:      "discourse",
+		Library:   "Discourse",
+		Source:    "github.com/discourse/discourse: lib/distributed_mutex.rb",
+		Signature: "the value is a time in seconds, just before the key expires",
+		Type:      "string",
+		Probe: func(key, first string) keyspace.Confidence {
 			if !digits(first, 10, 10) {
 				return keyspace.No
 			}
@@ -29,7 +29,7 @@ func discourse() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, sure(e.Key, true)
 		},
-		Hands:   valueHands(),
+		Actions: valueHands(),
 		Samples: []keyspace.Sample{opaque("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
 	}
 }

@@ -14,15 +14,15 @@ func django() keyspace.Format {
 		return len(v) > 2 && len(v) < 40 && v[0] == '\x80' && strings.HasSuffix(v, ".") && strings.Contains(v, "1")
 	})}
 	return keyspace.Format{
-		Name:    "django-cache",
-		Library: "Django's cache.add",
-		Source:  "github.com/django/django: django/core/cache/backends/redis.py",
-		Tells:   "the value is a mark as Python pickles it, and the name says that it is a lock",
-		Type:    "string",
-		Match:   lockLike,
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", ":1:lock:newsletter", "\x80\x05\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x011\x94.", keyspace.Likely, time.Minute)},
+		Name:      "django-cache",
+		Library:   "Django's cache.add",
+		Source:    "github.com/django/django: django/core/cache/backends/redis.py",
+		Signature: "the value is a mark as Python pickles it, and the name says that it is a lock",
+		Type:      "string",
+		Match:     lockLike,
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", ":1:lock:newsletter", "\x80\x05\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x011\x94.", keyspace.Likely, time.Minute)},
 	}
 }

@@ -16,13 +16,13 @@ const dramatiqTTL = 15 * time.Minute
 // and any counter that expires looks like that.
 func dramatiq() keyspace.Format {
 	return keyspace.Format{
-		Name:    "dramatiq",
-		Library: "dramatiq",
-		Source:  "github.com/Bogdanp/dramatiq: dramatiq/rate_limits/concurrent.py",
-		Tells:   "the value is a small number, and the key expires within a quarter of an hour",
-		Type:    "string",
-		Most:    keyspace.Possible,
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:          "dramatiq",
+		Library:       "dramatiq",
+		Source:        "github.com/Bogdanp/dramatiq: dramatiq/rate_limits/concurrent.py",
+		Signature:     "the value is a small number, and the key expires within a quarter of an hour",
+		Type:          "string",
+		MaxConfidence: keyspace.Possible,
+		Probe: func(key, first string) keyspace.Confidence {
 			if !digits(first, 1, 4) || countsOtherwise(key) {
 				return keyspace.No
 			}

@@ -12,16 +12,16 @@ import (
 func drupal() keyspace.Format {
 	r := reading{token: drupalRequest, sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "drupal",
-		Library: "Drupal's Redis module",
-		Source:  "github.com/md-systems/redis: src/Lock/PhpRedis.php",
-		Tells:   "the name has :lock: in it, and the value is a request of Drupal's, which tells the time",
-		Type:    "string",
-		Match:   func(key string) bool { return strings.Contains(key, ":lock:") },
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
+		Name:      "drupal",
+		Library:   "Drupal's Redis module",
+		Source:    "github.com/md-systems/redis: src/Lock/PhpRedis.php",
+		Signature: "the name has :lock: in it, and the value is a request of Drupal's, which tells the time",
+		Type:      "string",
+		Match:     func(key string) bool { return strings.Contains(key, ":lock:") },
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
 	}
 }
 

@@ -10,15 +10,15 @@ import (
 func redlockEx() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return isHex(v, 80) }), sure: anywhere(keyspace.Likely)}
 	return keyspace.Format{
-		Name:    "redlock-ex",
-		Library: "redlock (Elixir)",
-		Source:  "github.com/lyokato/redlock: lib/redlock",
-		Tells:   "the value is 80 hexadecimal digits",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
+		Name:      "redlock-ex",
+		Library:   "redlock (Elixir)",
+		Source:    "github.com/lyokato/redlock: lib/redlock",
+		Signature: "the value is 80 hexadecimal digits",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
 	}
 }
 
@@ -34,14 +34,14 @@ func redisMutexEx() keyspace.Format {
 		return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
 	}}
 	return keyspace.Format{
-		Name:    "redis-mutex-ex",
-		Library: "redis_mutex (Elixir)",
-		Source:  "github.com/podium/redis_mutex: lib/redis_mutex",
-		Tells:   "the value is a UUID that tells the time",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
+		Name:      "redis-mutex-ex",
+		Library:   "redis_mutex (Elixir)",
+		Source:    "github.com/podium/redis_mutex: lib/redis_mutex",
+		Signature: "the value is a UUID that tells the time",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
 	}
 }

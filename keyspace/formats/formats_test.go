@@ -217,7 +217,7 @@ func TestEveryFileOfAFormatIsListed(t *testing.T) {
 			t.Errorf("%s is listed twice", f.Name)
 		}
 		listed[f.Name] = true
-		if f.Library == "" || f.Source == "" || f.Tells == "" || f.Type == "" || f.Decode == nil || len(f.Samples) == 0 {
+		if f.Library == "" || f.Source == "" || f.Signature == "" || f.Type == "" || f.Decode == nil || len(f.Samples) == 0 {
 			t.Errorf("%s lacks its library, source, what tells it, type, decoder or samples", f.Name)
 		}
 	}
@@ -275,10 +275,10 @@ func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 				t.Errorf("%s: a library that sets no TTL left %q with one", f.Name, s.Name)
 			}
 		}
-		if shows && !f.Waits && f.Name != "locktop" { // that shows only the waiters of fair locks
+		if shows && !f.ShowsWaiters && f.Name != "locktop" { // that shows only the waiters of fair locks
 			t.Errorf("%s: a sample has waiters, and the format does not say that it shows them", f.Name)
 		}
-		if f.Waits && !shows && f.Channels == nil && f.Name != "medallion-writer" { // whose waiting writer no sample has
+		if f.ShowsWaiters && !shows && f.Channels == nil && f.Name != "medallion-writer" { // whose waiting writer no sample has
 			t.Errorf("%s: no sample has waiters, and nothing is subscribed to, and the format says that it shows them", f.Name)
 		}
 	}

@@ -75,11 +75,11 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 		t.Errorf("%s takes %+v for a lock that nobody holds or waits for", f.Name, e)
 	}
 	lock.Key = e.Key
-	if f.Hands != nil && len(lock.Holders) > 0 && len(f.Hands.Keys(lock)) == 0 {
+	if f.Actions != nil && len(lock.Holders) > 0 && len(f.Actions.Keys(lock)) == 0 {
 		t.Errorf("%s does not say which keys to act on of %+v", f.Name, e)
 	}
-	if f.Hands != nil && len(lock.Holders) > 0 {
-		f.Hands.Seen(lock)
+	if f.Actions != nil && len(lock.Holders) > 0 {
+		f.Actions.Args(lock)
 	}
 	for _, h := range lock.Holders {
 		if h.Count < 1 || h.Since.After(e.Now) {
@@ -91,7 +91,7 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 		first = m.Name
 	}
 	// Who listens is not known at a glance.
-	if f.Glance != nil && f.Glance(e.Key, first) < sure && lock.Waiting == 0 {
-		t.Errorf("%s says %v of %+v, and %v at a glance", f.Name, sure, e, f.Glance(e.Key, first))
+	if f.Probe != nil && f.Probe(e.Key, first) < sure && lock.Waiting == 0 {
+		t.Errorf("%s says %v of %+v, and %v at a glance", f.Name, sure, e, f.Probe(e.Key, first))
 	}
 }

@@ -30,7 +30,7 @@ func getset() keyspace.Format {
 	f.Name = "getset"
 	f.Library = "GETSET by hand, ServiceStack.Redis"
 	f.Source = "redis.io/commands/setnx"
-	f.Tells = "the value is a time, and the key has no TTL"
+	f.Signature = "the value is a time, and the key has no TTL"
 	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}
 	return f
 }

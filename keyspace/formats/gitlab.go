@@ -10,15 +10,15 @@ import (
 func gitlab() keyspace.Format {
 	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "gitlab",
-		Library: "GitLab",
-		Source:  "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
-		Tells:   "the name begins with gitlab:exclusive_lease:, and the value is a UUID",
-		Type:    "string",
-		Begins:  []string{"gitlab:exclusive_lease:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
+		Name:      "gitlab",
+		Library:   "GitLab",
+		Source:    "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
+		Signature: "the name begins with gitlab:exclusive_lease:, and the value is a UUID",
+		Type:      "string",
+		Prefixes:  []string{"gitlab:exclusive_lease:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
 	}
 }

@@ -11,14 +11,14 @@ import (
 // under the name in braces, and the count in a key beside it.
 func goRedislock() keyspace.Format {
 	return keyspace.Format{
-		Name:    "go-redislock",
-		Library: "jefferyjob/go-redislock",
-		Source:  "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
-		Tells:   "the name is in braces, and the value is lock_token: and a UUID",
-		Type:    "string",
-		Begins:  []string{"{"},
-		Match:   inBraces,
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:      "go-redislock",
+		Library:   "jefferyjob/go-redislock",
+		Source:    "github.com/jefferyjob/go-redislock: lua/reentrantLock.lua",
+		Signature: "the name is in braces, and the value is lock_token: and a UUID",
+		Type:      "string",
+		Prefixes:  []string{"{"},
+		Match:     inBraces,
+		Probe: func(_, first string) keyspace.Confidence {
 			if goRedislockToken(first) {
 				return keyspace.Certain
 			}
@@ -40,7 +40,7 @@ func goRedislock() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{h}}, keyspace.Certain
 		},
-		Hands: goRedislockHands(),
+		Actions: goRedislockHands(),
 		Samples: []keyspace.Sample{{
 			Name: "entered three times",
 			Commands: [][]string{
@@ -76,15 +76,15 @@ func inBraces(key string) bool {
 func goRedislockFair() keyspace.Format {
 	queue := func(key string) string { return key + ":queue" }
 	return keyspace.Format{
-		Name:    "go-redislock-fair",
-		Waits:   true,
-		Library: "jefferyjob/go-redislock",
-		Source:  "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
-		Tells:   "the name is in braces, and the value is one of the zset :queue beside it",
-		Type:    "string",
-		Begins:  []string{"{"},
-		Match:   inBraces,
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:         "go-redislock-fair",
+		ShowsWaiters: true,
+		Library:      "jefferyjob/go-redislock",
+		Source:       "github.com/jefferyjob/go-redislock: lua/fairLock.lua",
+		Signature:    "the name is in braces, and the value is one of the zset :queue beside it",
+		Type:         "string",
+		Prefixes:     []string{"{"},
+		Match:        inBraces,
+		Probe: func(_, first string) keyspace.Confidence {
 			if first == "" {
 				return keyspace.No
 			}
@@ -111,7 +111,7 @@ func goRedislockFair() keyspace.Format {
 			}
 			return l, sure
 		},
-		Hands: goRedislockFairHands(queue),
+		Actions: goRedislockFairHands(queue),
 		Samples: []keyspace.Sample{{
 			Name: "with one in the queue",
 			Commands: [][]string{
@@ -132,20 +132,20 @@ func goRedislockFair() keyspace.Format {
 // reader and for all, or the writer and its count.
 func goRedislockRW() keyspace.Format {
 	return keyspace.Format{
-		Name:    "go-redislock-rw",
-		Library: "jefferyjob/go-redislock",
-		Source:  "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
-		Tells:   "the hash has the fields mode and rcount, or mode, writer and wcount",
-		Type:    "hash",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:      "go-redislock-rw",
+		Library:   "jefferyjob/go-redislock",
+		Source:    "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
+		Signature: "the hash has the fields mode and rcount, or mode, writer and wcount",
+		Type:      "hash",
+		Probe: func(_, first string) keyspace.Confidence {
 			switch {
 			case first == "mode", first == "rcount", first == "wcount", first == "writer", strings.HasPrefix(first, rwReader):
 				return keyspace.Certain
 			}
 			return keyspace.No
 		},
-		Decode: decodeGoRedislockRW,
-		Hands:  goRedislockRWHands(),
+		Decode:  decodeGoRedislockRW,
+		Actions: goRedislockRWHands(),
 		Samples: []keyspace.Sample{
 			{
 				Name: "two readers, one of them twice",

@@ -23,36 +23,36 @@ var goRedislockRWLook string
 var goRedislockRWBreak string
 
 // goRedislockHands acts on its reentrant mutex, and on the count beside it.
-func goRedislockHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func goRedislockHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, goRedislockCount(l.Key, l.Holders[0].ID)}
 		},
-		Seen:   fieldsAndCounts,
-		Break:  goRedislockBreak,
-		Extend: goRedislockExtend,
+		Args:         fieldsAndCounts,
+		ForceRelease: goRedislockBreak,
+		Extend:       goRedislockExtend,
 	}
 }
 
 // goRedislockFairHands takes who holds a fair lock out of its queue, too.
-func goRedislockFairHands(queue func(key string) string) *keyspace.Hands {
+func goRedislockFairHands(queue func(key string) string) *keyspace.Actions {
 	h := tokenHands()
 	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
-	h.Break = goRedislockFairBreak
+	h.ForceRelease = goRedislockFairBreak
 	return h
 }
 
-func goRedislockRWHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func goRedislockRWHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: lockKey,
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			seen := []string{strconv.Itoa(len(l.Holders))}
 			for _, h := range l.Holders {
 				seen = append(seen, string(h.Mode), h.ID, strconv.Itoa(h.Count))
 			}
 			return seen
 		},
-		Break:  goRedislockRWLook + goRedislockRWBreak,
-		Extend: goRedislockRWLook + holdExtend,
+		ForceRelease: goRedislockRWLook + goRedislockRWBreak,
+		Extend:       goRedislockRWLook + holdExtend,
 	}
 }

@@ -11,14 +11,14 @@ import (
 func goZero() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return len(v) == 16 && only(v, "") }), sure: anywhere(keyspace.Possible)}
 	return keyspace.Format{
-		Name:    "go-zero",
-		Library: "go-zero, Laravel without a prefix, Foundatio",
-		Source:  "github.com/zeromicro/go-zero: core/stores/redis/redislock.go",
-		Tells:   "the value is 16 letters and digits, as go-zero, Laravel and Foundatio write them",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)},
+		Name:      "go-zero",
+		Library:   "go-zero, Laravel without a prefix, Foundatio",
+		Source:    "github.com/zeromicro/go-zero: core/stores/redis/redislock.go",
+		Signature: "the value is 16 letters and digits, as go-zero, Laravel and Foundatio write them",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "lock:export:archive", "x9KfQ2mB7tZrW4Lp", keyspace.Likely, 60500*time.Millisecond)},
 	}
 }

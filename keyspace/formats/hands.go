@@ -37,18 +37,18 @@ var countExtend string
 
 // tokenHands acts on locks that are a string with the token of the one who
 // holds it, and whose waiters ask again and again.
-func tokenHands() *keyspace.Hands {
-	return &keyspace.Hands{
-		Keys:   lockKey,
-		Seen:   func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-		Break:  tokenBreak,
-		Extend: tokenExtend,
+func tokenHands() *keyspace.Actions {
+	return &keyspace.Actions{
+		Keys:         lockKey,
+		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
+		ForceRelease: tokenBreak,
+		Extend:       tokenExtend,
 	}
 }
 
 // valueHands acts on such locks whose token says when they end, or of which
 // nobody knows: there is no deadline that somebody else could move.
-func valueHands() *keyspace.Hands {
+func valueHands() *keyspace.Actions {
 	h := tokenHands()
 	h.Extend = ""
 	return h
@@ -56,13 +56,13 @@ func valueHands() *keyspace.Hands {
 
 // listHands acts on such locks whose waiters block on a list beside them. Of what
 // is put there it is taken away again after a while, if stays is not 0.
-func listHands(beside func(key string) string, stays time.Duration, wakes string) *keyspace.Hands {
+func listHands(beside func(key string) string, stays time.Duration, wakes string) *keyspace.Actions {
 	h := tokenHands()
 	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, beside(l.Key)} }
-	h.Seen = func(l keyspace.Lock) []string {
+	h.Args = func(l keyspace.Lock) []string {
 		return []string{l.Holders[0].ID, strconv.FormatInt(stays.Milliseconds(), 10)}
 	}
-	h.Break, h.Wakes = listBreak, wakes
+	h.ForceRelease, h.WakeHint = listBreak, wakes
 	return h
 }
 
@@ -74,11 +74,11 @@ const (
 )
 
 // memberHands acts on locks that are a collection of those who hold them.
-func memberHands(in, extend string) *keyspace.Hands {
-	h := &keyspace.Hands{
-		Keys:  lockKey,
-		Seen:  func(l keyspace.Lock) []string { return found(in, l) },
-		Break: membersLook + membersBreak,
+func memberHands(in, extend string) *keyspace.Actions {
+	h := &keyspace.Actions{
+		Keys:         lockKey,
+		Args:         func(l keyspace.Lock) []string { return found(in, l) },
+		ForceRelease: membersLook + membersBreak,
 	}
 	if extend != "" {
 		h.Extend = membersLook + extend
@@ -98,19 +98,19 @@ func found(in string, l keyspace.Lock, besides ...string) []string {
 
 // countHands acts on locks that are a hash of holder → count. Their waiters
 // listen on a channel for a message, or ask again and again if it is nil.
-func countHands(channel func(key string) (channel, message string), wakes string) *keyspace.Hands {
-	return &keyspace.Hands{
+func countHands(channel func(key string) (channel, message string), wakes string) *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: lockKey,
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			where, what := "", ""
 			if channel != nil {
 				where, what = channel(l.Key)
 			}
 			return append([]string{where, what}, fieldsAndCounts(l)...)
 		},
-		Break:  countBreak,
-		Extend: countExtend,
-		Wakes:  wakes,
+		ForceRelease: countBreak,
+		Extend:       countExtend,
+		WakeHint:     wakes,
 	}
 }
 

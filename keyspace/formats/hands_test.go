@@ -17,9 +17,9 @@ import (
 )
 
 // diary is a journal in memory.
-type diary struct{ lines []keyspace.Audit }
+type diary struct{ lines []keyspace.AuditRecord }
 
-func (d *diary) Write(a keyspace.Audit) error {
+func (d *diary) Write(a keyspace.AuditRecord) error {
 	d.lines = append(d.lines, a)
 	return nil
 }
@@ -27,15 +27,15 @@ func (d *diary) Write(a keyspace.Audit) error {
 // full is a journal that takes no more.
 type full struct{}
 
-func (full) Write(keyspace.Audit) error { return errors.New("no space left on device") }
+func (full) Write(keyspace.AuditRecord) error { return errors.New("no space left on device") }
 
 func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := keyspace.NewBreaker(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
-	if _, err := b.Break(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was done") {
+	b := keyspace.NewForceReleaser(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
+	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was done") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := b.Extend(t.Context(), seen, time.Hour); err == nil {
@@ -68,13 +68,13 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 		"value, in the script":             as("kim", "~*", "+del", "-get", "+getrange", "+strlen", "+pttl"),
 		"type":                             as("tom", "~*", "+del", "-get", "-type"),
 	} {
-		_, err := breaker(rdb).Break(t.Context(), seen)
+		_, err := breaker(rdb).ForceRelease(t.Context(), seen)
 		if !errors.Is(err, keyspace.ErrNoPermission) || errors.Is(err, keyspace.ErrReadOnly) || errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("without the right to the %s: %v", what, err)
 		}
 	}
 	load(t, admin, []string{"REPLICAOF", "127.0.0.1", "1"})
-	_, err := breaker(admin).Break(t.Context(), seen)
+	_, err := breaker(admin).ForceRelease(t.Context(), seen)
 	if !errors.Is(err, keyspace.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
 		t.Errorf("on a replica: %v", err)
 	}
@@ -83,10 +83,10 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 	}
 }
 
-// breaker acts on the locks of rdb.
-func breaker(rdb *redis.Client) *keyspace.Breaker {
+// releaser acts on the locks of rdb.
+func breaker(rdb *redis.Client) *keyspace.ForceReleaser {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
-	return keyspace.NewBreaker(nodes, formats.All(), &diary{})
+	return keyspace.NewForceReleaser(nodes, formats.All(), &diary{})
 }
 
 // everything is all that is on the server, for comparing.
@@ -120,7 +120,7 @@ func TestHandsActOnWhatWasSeenAndOnNothingElse(t *testing.T) {
 	for name, rdb := range clients(t) {
 		for _, f := range formats.All() {
 			for _, s := range f.Samples {
-				if f.Hands != nil && len(s.Want.Holders) > 0 {
+				if f.Actions != nil && len(s.Want.Holders) > 0 {
 					t.Run(fmt.Sprintf("%s/%s/%s", name, f.Name, s.Name), func(t *testing.T) { handle(t, rdb, f, s) })
 				}
 			}
@@ -140,20 +140,20 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 	b := breaker(rdb)
 	before := everything(t, rdb)
 	for what, other := range unlike(f, seen) {
-		if _, err := b.Break(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
+		if _, err := b.ForceRelease(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("broken with another %s: %v", what, err)
 		}
-		if _, err := b.Extend(t.Context(), other, time.Hour); f.Hands.Extend != "" && !errors.Is(err, keyspace.ErrChanged) {
+		if _, err := b.Extend(t.Context(), other, time.Hour); f.Actions.Extend != "" && !errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("extended with another %s: %v", what, err)
 		}
 	}
 	if after := everything(t, rdb); after != before {
 		t.Errorf("nothing was to be done, and it was\n%s\nand is\n%s", before, after)
 	}
-	if f.Hands.Extend != "" {
+	if f.Actions.Extend != "" {
 		extend(t, rdb, seen)
 	}
-	if _, err := b.Break(t.Context(), seen); err != nil {
+	if _, err := b.ForceRelease(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range scan(t, rdb).Locks {
@@ -163,7 +163,7 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 			}
 		}
 	}
-	if _, err := b.Break(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
+	if _, err := b.ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
 		t.Errorf("broken again: %v", err)
 	}
 }
@@ -320,7 +320,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
 			got := heard(t, rdb, func() {
-				if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+				if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -336,7 +336,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 				t.Errorf("it left %q, want %q", left, c.left)
 			}
 			for _, f := range formats.All() {
-				if f.Name == seen.Format && f.Announces != nil {
+				if f.Name == seen.Format && f.ReleaseChannel != nil {
 					announced(t, f, seen.Key, got)
 				}
 			}
@@ -349,7 +349,7 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 	t.Helper()
 	for _, m := range heard {
 		channel, payload, _ := strings.Cut(m, " ")
-		if got, ok := f.Announces.Key(channel, payload); !ok || got != key {
+		if got, ok := f.ReleaseChannel.Key(channel, payload); !ok || got != key {
 			t.Errorf("%q is taken for a message about %q", m, got)
 		}
 	}
@@ -360,7 +360,7 @@ func TestOneHolderOfSeveralIsBroken(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	for _, f := range formats.All() {
 		for _, s := range f.Samples {
-			if f.Hands == nil || len(s.Want.Holders) < 2 {
+			if f.Actions == nil || len(s.Want.Holders) < 2 {
 				continue
 			}
 			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
@@ -371,7 +371,7 @@ func TestOneHolderOfSeveralIsBroken(t *testing.T) {
 				seen := only(t, rdb, s.Want.Key)
 				others := seen.Holders[1:]
 				seen.Holders = seen.Holders[:1]
-				if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+				if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
 					t.Fatal(err)
 				}
 				left := holders(t, rdb)
@@ -427,7 +427,7 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"})
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
 			seen := only(t, rdb, c.key)
-			if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+			if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result(); err != nil || got[1] != c.want {
@@ -448,7 +448,7 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}}}, now).Commands...)
 	seen := only(t, rdb, "SEMAPHORE:x:GRABBED")
 	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}}}, now).Commands...)
-	if _, err := breaker(rdb).Break(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
+	if _, err := breaker(rdb).ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
 		t.Errorf("broken: %v", err)
 	}
 }
@@ -465,7 +465,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
 	}
 	written := &diary{}
-	_, err := keyspace.NewBreaker(nodes, formats.All(), written).Break(t.Context(), lock)
+	_, err := keyspace.NewForceReleaser(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
 	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
 		t.Errorf("it says %v", err)
 	}
@@ -522,7 +522,7 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"})
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
-			if _, err := breaker(rdb).Break(t.Context(), only(t, rdb, c.key)); err != nil {
+			if _, err := breaker(rdb).ForceRelease(t.Context(), only(t, rdb, c.key)); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := everything(t, rdb), strings.Join(c.left, "\n"); got != want {
@@ -557,7 +557,7 @@ func TestWhoStaysIsCountedAndExpiresAsTheLibraryWouldHaveIt(t *testing.T) {
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
 			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
-			if _, err := breaker(rdb).Break(t.Context(), seen); err != nil {
+			if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
 				t.Fatal(err)
 			}
 			if got := everything(t, rdb); got != c.left {

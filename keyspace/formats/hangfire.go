@@ -11,15 +11,15 @@ import (
 func hangfire() keyspace.Format {
 	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "hangfire",
-		Library: "Hangfire.Redis.StackExchange",
-		Source:  "github.com/marcoCasamento/Hangfire.Redis.StackExchange: RedisLock.cs",
-		Tells:   "the name begins with {hangfire}:, and the value is a UUID",
-		Type:    "string",
-		Begins:  []string{"{hangfire}:", "hangfire:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
+		Name:      "hangfire",
+		Library:   "Hangfire.Redis.StackExchange",
+		Source:    "github.com/marcoCasamento/Hangfire.Redis.StackExchange: RedisLock.cs",
+		Signature: "the name begins with {hangfire}:, and the value is a UUID",
+		Type:      "string",
+		Prefixes:  []string{"{hangfire}:", "hangfire:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
 	}
 }

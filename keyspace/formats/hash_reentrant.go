@@ -11,14 +11,14 @@ import (
 // number looks like it, so the name of the key has to say that it is a lock.
 func hashReentrant() keyspace.Format {
 	return keyspace.Format{
-		Name:    "hash-reentrant",
-		Library: "HINCRBY in Lua",
-		Source:  "the custom of many; locktop's own Reentrant has the same layout",
-		Tells:   "the name says that it is a lock, and the hash has one field that holds a count",
-		Type:    "hash",
-		Match:   lockLike,
-		Decode:  decodeHashReentrant,
-		Hands:   countHands(nil, ""),
+		Name:      "hash-reentrant",
+		Library:   "HINCRBY in Lua",
+		Source:    "the custom of many; locktop's own Reentrant has the same layout",
+		Signature: "the name says that it is a lock, and the hash has one field that holds a count",
+		Type:      "hash",
+		Match:     lockLike,
+		Decode:    decodeHashReentrant,
+		Actions:   countHands(nil, ""),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",
 			Commands: [][]string{

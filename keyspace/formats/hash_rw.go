@@ -19,12 +19,12 @@ func stampRW() keyspace.Format {
 		return keyspace.Possible
 	}
 	return keyspace.Format{
-		Name:    "stamp-rw",
-		Library: "a hash of two times by hand",
-		Source:  "the custom of many",
-		Tells:   "the hash has a time in ms for read or write, and nothing else",
-		Type:    "hash",
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:      "stamp-rw",
+		Library:   "a hash of two times by hand",
+		Source:    "the custom of many",
+		Signature: "the hash has a time in ms for read or write, and nothing else",
+		Type:      "hash",
+		Probe: func(key, first string) keyspace.Confidence {
 			if modeOf(first) == "" {
 				return keyspace.No
 			}
@@ -46,7 +46,7 @@ func stampRW() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{last}}, sure(e.Key)
 		},
-		Hands: hashRWHands(""),
+		Actions: hashRWHands(""),
 		Samples: []keyspace.Sample{{
 			Name:     "read just now, written before",
 			Commands: [][]string{{"HSET", "rwlock:prices", "read", "{ms-1000}", "write", "{ms-90000}"}},
@@ -73,13 +73,13 @@ func modeOf(field string) keyspace.Mode {
 // hashRW is the read/write lock that is one hash of two owners.
 func hashRW() keyspace.Format {
 	return keyspace.Format{
-		Name:    "hash-rw",
-		Library: "a hash of two owners by hand",
-		Source:  "the custom of many",
-		Tells:   "the name says that it is a lock, and the hash has an owner for r or w, and nothing else",
-		Type:    "hash",
-		Match:   lockLike,
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:      "hash-rw",
+		Library:   "a hash of two owners by hand",
+		Source:    "the custom of many",
+		Signature: "the name says that it is a lock, and the hash has an owner for r or w, and nothing else",
+		Type:      "hash",
+		Match:     lockLike,
+		Probe: func(_, first string) keyspace.Confidence {
 			if modeOf(first) == "" {
 				return keyspace.No
 			}
@@ -99,7 +99,7 @@ func hashRW() keyspace.Format {
 			}
 			return l, keyspace.Likely
 		},
-		Hands: hashRWHands(holdExtend),
+		Actions: hashRWHands(holdExtend),
 		Samples: []keyspace.Sample{{
 			Name: "a writer",
 			Commands: [][]string{
@@ -122,17 +122,17 @@ var hashRWLook string
 var hashRWBreak string
 
 // hashRWHands acts on a hash of modes and who or what holds in each.
-func hashRWHands(extend string) *keyspace.Hands {
-	h := &keyspace.Hands{
+func hashRWHands(extend string) *keyspace.Actions {
+	h := &keyspace.Actions{
 		Keys: lockKey,
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			seen := []string{strconv.Itoa(len(l.Holders))}
 			for _, h := range l.Holders {
 				seen = append(seen, string(h.Mode), h.ID)
 			}
 			return seen
 		},
-		Break: hashRWLook + hashRWBreak,
+		ForceRelease: hashRWLook + hashRWBreak,
 	}
 	if extend != "" {
 		h.Extend = hashRWLook + extend

@@ -11,12 +11,12 @@ import (
 // application.
 func huey() keyspace.Format {
 	return keyspace.Format{
-		Name:    "huey",
-		Library: "huey",
-		Source:  "github.com/coleifer/huey: huey/api.py",
-		Tells:   "the name begins with huey.results., and fields have .lock. in their name",
-		Type:    "hash",
-		Begins:  []string{"huey.results."},
+		Name:      "huey",
+		Library:   "huey",
+		Source:    "github.com/coleifer/huey: huey/api.py",
+		Signature: "the name begins with huey.results., and fields have .lock. in their name",
+		Type:      "hash",
+		Prefixes:  []string{"huey.results."},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			for _, m := range e.Members {
@@ -32,7 +32,7 @@ func huey() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Hands: memberHands(inHash, ""),
+		Actions: memberHands(inHash, ""),
 		Samples: []keyspace.Sample{{
 			Name:     "a task that runs",
 			Commands: [][]string{{"HSET", "huey.results.shop", "shop.lock.reindex", "\x80\x04\x8c\x011\x94."}},
@@ -48,16 +48,16 @@ func huey() keyspace.Format {
 func hueyExpire() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return len(v) < glanced }), sure: always(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "huey-expire",
-		Library: "huey",
-		Source:  "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
-		Tells:   "the name begins with huey.r. and has .lock. in it",
-		Type:    "string",
-		Begins:  []string{"huey.r."},
-		Match:   func(key string) bool { return strings.Contains(key, ".lock.") },
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
+		Name:      "huey-expire",
+		Library:   "huey",
+		Source:    "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
+		Signature: "the name begins with huey.r. and has .lock. in it",
+		Type:      "string",
+		Prefixes:  []string{"huey.r."},
+		Match:     func(key string) bool { return strings.Contains(key, ".lock.") },
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
 	}
 }

@@ -15,16 +15,16 @@ func laravel() keyspace.Format {
 		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
 	})}
 	return keyspace.Format{
-		Name:    "laravel",
-		Library: "Laravel",
-		Source:  "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
-		Tells:   "the name is in Laravel's cache, and the value is not as Laravel caches values",
-		Type:    "string",
+		Name:      "laravel",
+		Library:   "Laravel",
+		Source:    "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
+		Signature: "the name is in Laravel's cache, and the value is not as Laravel caches values",
+		Type:      "string",
 		Match: func(key string) bool {
 			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
 			return near && laravelSure(key, true) > keyspace.No
 		},
-		Glance: func(key, first string) keyspace.Confidence {
+		Probe: func(key, first string) keyspace.Confidence {
 			if laravelToken(first) {
 				return keyspace.Certain
 			}
@@ -37,7 +37,7 @@ func laravel() keyspace.Format {
 			}
 			return l, sure
 		},
-		Hands: tokenHands(),
+		Actions: tokenHands(),
 		Samples: []keyspace.Sample{
 			opaque("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
 			opaque("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),

@@ -13,15 +13,15 @@ func lock4j() keyspace.Format {
 		return ok && id.Version() == 4
 	})}
 	return keyspace.Format{
-		Name:    "lock4j",
-		Library: "lock4j",
-		Source:  "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
-		Tells:   "the name begins with lock4j:, and the value is a UUID without dashes",
-		Type:    "string",
-		Begins:  []string{"lock4j:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
+		Name:      "lock4j",
+		Library:   "lock4j",
+		Source:    "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
+		Signature: "the name begins with lock4j:, and the value is a UUID without dashes",
+		Type:      "string",
+		Prefixes:  []string{"lock4j:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
 	}
 }

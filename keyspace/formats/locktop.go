@@ -18,9 +18,9 @@ func locktop() keyspace.Format {
 		Name:      "locktop",
 		Library:   "locktop",
 		Source:    "package locktop/lock: Mutex, Fair",
-		Tells:     "the value is a label, a tilde, and a UUID that tells the time",
+		Signature: "the value is a label, a tilde, and a UUID that tells the time",
 		Type:      "string",
-		Glance:    glanceLocktop,
+		Probe:     glanceLocktop,
 		Companion: locktopCompanion,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{
@@ -29,9 +29,9 @@ func locktop() keyspace.Format {
 				{Key: locktopName(e.Key, "fence"), Type: "string"},
 			}
 		},
-		Decode: decodeLocktop,
-		Hands:  locktopHands(),
-		Announces: &keyspace.Announcement{
+		Decode:  decodeLocktop,
+		Actions: locktopHands(),
+		ReleaseChannel: &keyspace.ReleaseChannel{
 			Pattern: "{*}*:free*",
 			Key:     locktopReleased,
 		},
@@ -53,15 +53,15 @@ func locktopName(key, part string) string {
 var locktopBreak string
 
 // locktopHands hands a fair lock to the next in the queue, as its release does.
-func locktopHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func locktopHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, locktopName(l.Key, "queue"), locktopName(l.Key, "alive")}
 		},
-		Seen:   func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
-		Break:  locktopBreak,
-		Extend: tokenExtend,
-		Wakes:  "hear it on {key}:free; a fair lock goes to the first in its queue, whose process hears it on a channel of its own",
+		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
+		ForceRelease: locktopBreak,
+		Extend:       tokenExtend,
+		WakeHint:     "hear it on {key}:free; a fair lock goes to the first in its queue, whose process hears it on a channel of its own",
 	}
 }
 

@@ -11,17 +11,17 @@ import (
 func locktopReentrant() keyspace.Format {
 	const token = "pay-7:52~{v7-4000/4d}"
 	return keyspace.Format{
-		Name:    "locktop-reentrant",
-		Library: "locktop",
-		Source:  "package locktop/lock: Reentrant",
-		Tells:   "the hash has one field, a label, a tilde, and a UUID that tells the time",
-		Type:    "hash",
-		Glance:  glanceLocktop,
+		Name:      "locktop-reentrant",
+		Library:   "locktop",
+		Source:    "package locktop/lock: Reentrant",
+		Signature: "the hash has one field, a label, a tilde, and a UUID that tells the time",
+		Type:      "hash",
+		Probe:     glanceLocktop,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},
 		Decode: decodeLocktopReentrant,
-		Hands: countHands(func(key string) (string, string) { return locktopName(key, "free"), key },
+		Actions: countHands(func(key string) (string, string) { return locktopName(key, "free"), key },
 			"hear it on {key}:free"),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",

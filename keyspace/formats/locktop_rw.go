@@ -15,18 +15,18 @@ import (
 // though its field may be there yet.
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
-		Name:    "locktop-rw",
-		Waits:   true,
-		Library: "locktop",
-		Source:  "package locktop/lock: RW; the fields are explained in rw_common.lua",
-		Tells:   "the hash has the fields of locktop's read/write lock",
-		Type:    "hash",
-		Glance:  glanceLocktopRW,
+		Name:         "locktop-rw",
+		ShowsWaiters: true,
+		Library:      "locktop",
+		Source:       "package locktop/lock: RW; the fields are explained in rw_common.lua",
+		Signature:    "the hash has the fields of locktop's read/write lock",
+		Type:         "hash",
+		Probe:        glanceLocktopRW,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},
 		Decode:  decodeLocktopRW,
-		Hands:   locktopRWHands(),
+		Actions: locktopRWHands(),
 		Samples: locktopRWSamples(),
 	}
 }
@@ -40,10 +40,10 @@ var locktopRWBreak string
 //go:embed locktop_rw_extend.lua
 var locktopRWExtend string
 
-func locktopRWHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func locktopRWHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: lockKey,
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			seen := []string{strconv.Itoa(len(l.Holders))}
 			for _, h := range l.Holders {
 				field, behind := rwReader+h.ID, ""
@@ -54,9 +54,9 @@ func locktopRWHands() *keyspace.Hands {
 			}
 			return append(seen, locktopName(l.Key, "free"), locktopName(l.Key, "open"))
 		},
-		Break:  locktopRWLook + locktopRWBreak,
-		Extend: locktopRWLook + locktopRWExtend,
-		Wakes:  "to write hear it on {key}:free, and to read on {key}:open",
+		ForceRelease: locktopRWLook + locktopRWBreak,
+		Extend:       locktopRWLook + locktopRWExtend,
+		WakeHint:     "to write hear it on {key}:free, and to read on {key}:open",
 	}
 }
 

@@ -14,13 +14,13 @@ import (
 // holds. The TTL is the session's.
 func magento() keyspace.Format {
 	return keyspace.Format{
-		Name:    "magento",
-		Waits:   true,
-		Library: "Cm_RedisSession (Magento)",
-		Source:  "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
-		Tells:   "the hash is a session with the fields lock and pid",
-		Type:    "hash",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:         "magento",
+		ShowsWaiters: true,
+		Library:      "Cm_RedisSession (Magento)",
+		Source:       "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
+		Signature:    "the hash is a session with the fields lock and pid",
+		Type:         "hash",
+		Probe: func(_, first string) keyspace.Confidence {
 			if magentoField(first) {
 				return keyspace.Certain
 			}
@@ -48,10 +48,10 @@ func magento() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Hands: &keyspace.Hands{
-			Keys:  lockKey,
-			Seen:  func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-			Break: magentoBreak,
+		Actions: &keyspace.Actions{
+			Keys:         lockKey,
+			Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
+			ForceRelease: magentoBreak,
 		},
 		Samples: []keyspace.Sample{{
 			Name: "a request that runs, and two that wait",

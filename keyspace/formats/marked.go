@@ -15,7 +15,7 @@ func Marked(globs []string) []keyspace.Format {
 		return all
 	}
 	marked := func(key string) bool {
-		return slices.ContainsFunc(globs, func(glob string) bool { return keyspace.Like(glob, key) })
+		return slices.ContainsFunc(globs, func(glob string) bool { return keyspace.MatchGlob(glob, key) })
 	}
 	for i := range all {
 		all[i] = trusting(all[i], marked)
@@ -32,7 +32,7 @@ const whyMarked = "you say that it is a lock"
 // trusting is a format that takes for likely what it finds possible of a marked
 // key.
 func trusting(f keyspace.Format, marked func(string) bool) keyspace.Format {
-	decode, glance := f.Decode, f.Glance
+	decode, glance := f.Decode, f.Probe
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l, sure := decode(e)
 		if sure == keyspace.Possible && marked(e.Key) {
@@ -42,7 +42,7 @@ func trusting(f keyspace.Format, marked func(string) bool) keyspace.Format {
 		return l, sure
 	}
 	if glance != nil {
-		f.Glance = func(key, first string) keyspace.Confidence {
+		f.Probe = func(key, first string) keyspace.Confidence {
 			sure := glance(key, first)
 			if sure == keyspace.Possible && marked(key) {
 				return keyspace.Likely
@@ -56,13 +56,13 @@ func trusting(f keyspace.Format, marked func(string) bool) keyspace.Format {
 // anything takes every marked key of a type for a lock, whatever it holds.
 func anything(typ string, marked func(string) bool) keyspace.Format {
 	return keyspace.Format{
-		Name:    "marked",
-		Library: "your own, see --lock",
-		Source:  "--lock",
-		Tells:   whyMarked,
-		Type:    typ,
-		Match:   marked,
-		Glance:  func(string, string) keyspace.Confidence { return keyspace.Likely },
+		Name:      "marked",
+		Library:   "your own, see --lock",
+		Source:    "--lock",
+		Signature: whyMarked,
+		Type:      typ,
+		Match:     marked,
+		Probe:     func(string, string) keyspace.Confidence { return keyspace.Likely },
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Unknown}
 			if e.Type == "string" {

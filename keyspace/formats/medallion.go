@@ -12,16 +12,16 @@ import (
 func medallion() keyspace.Format {
 	r := reading{token: medallionToken, sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "medallion",
-		Library: "DistributedLock (.NET)",
-		Source:  "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
-		Tells:   "the value is machine_process_UUID",
-		Type:    "string",
-		Match:   func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
+		Name:      "medallion",
+		Library:   "DistributedLock (.NET)",
+		Source:    "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
+		Signature: "the value is machine_process_UUID",
+		Type:      "string",
+		Match:     func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
 	}
 }
 
@@ -55,14 +55,14 @@ func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
 func medallionReadersLock() keyspace.Format {
 	writer := func(key string) string { return strings.TrimSuffix(key, medallionReaders) + medallionWriter }
 	return keyspace.Format{
-		Name:    "medallion-readers",
-		Waits:   true,
-		Library: "DistributedLock (.NET)",
-		Source:  "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
-		Tells:   "the name ends in .readers, and the set holds machine_process_UUID",
-		Type:    "set",
-		Match:   ends(medallionReaders),
-		Glance:  glanceMedallion,
+		Name:         "medallion-readers",
+		ShowsWaiters: true,
+		Library:      "DistributedLock (.NET)",
+		Source:       "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+		Signature:    "the name ends in .readers, and the set holds machine_process_UUID",
+		Type:         "set",
+		Match:        ends(medallionReaders),
+		Probe:        glanceMedallion,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: writer(e.Key), Type: "string"}}
 		},
@@ -84,7 +84,7 @@ func medallionReadersLock() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Hands: memberHands(inSet, holdExtend),
+		Actions: memberHands(inSet, holdExtend),
 		Samples: []keyspace.Sample{{
 			Name: "two readers, and a writer who waits",
 			Commands: [][]string{
@@ -119,14 +119,14 @@ func medallionWriterLock() keyspace.Format {
 	s := medallionHeld("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1)
 	s.Want.Kind, s.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
-		Name:    "medallion-writer",
-		Waits:   true,
-		Library: "DistributedLock (.NET)",
-		Source:  "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
-		Tells:   "the name ends in .writer, and the value is machine_process_UUID",
-		Type:    "string",
-		Match:   ends(medallionWriter),
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:         "medallion-writer",
+		ShowsWaiters: true,
+		Library:      "DistributedLock (.NET)",
+		Source:       "github.com/madelson/DistributedLock: RedisReaderWriterLock primitives",
+		Signature:    "the name ends in .writer, and the value is machine_process_UUID",
+		Type:         "string",
+		Match:        ends(medallionWriter),
+		Probe: func(key, first string) keyspace.Confidence {
 			return glanceMedallion(key, strings.TrimSuffix(first, medallionWaits))
 		},
 		Related: func(e keyspace.Entry) []keyspace.Companion {
@@ -147,7 +147,7 @@ func medallionWriterLock() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Hands:   tokenHands(),
+		Actions: tokenHands(),
 		Samples: []keyspace.Sample{s},
 	}
 }
@@ -156,12 +156,12 @@ func medallionWriterLock() keyspace.Format {
 // when its permit ends.
 func medallionSemaphore() keyspace.Format {
 	return keyspace.Format{
-		Name:    "medallion-semaphore",
-		Library: "DistributedLock (.NET)",
-		Source:  "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
-		Tells:   "the zset holds machine_process_UUID",
-		Type:    "zset",
-		Glance:  glanceMedallion,
+		Name:      "medallion-semaphore",
+		Library:   "DistributedLock (.NET)",
+		Source:    "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
+		Signature: "the zset holds machine_process_UUID",
+		Type:      "zset",
+		Probe:     glanceMedallion,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Semaphore}
 			for _, m := range e.Members {
@@ -180,7 +180,7 @@ func medallionSemaphore() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Hands: memberHands(inZset, scoresExtend),
+		Actions: memberHands(inZset, scoresExtend),
 		Samples: []keyspace.Sample{{
 			Name: "two permits, and one that is over",
 			Commands: [][]string{

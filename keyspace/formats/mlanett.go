@@ -18,11 +18,11 @@ func mlanett() keyspace.Format {
 		Name:      "mlanett",
 		Library:   "redis-lock (Ruby)",
 		Source:    "github.com/mlanett/redis-lock: lib/redis-lock.rb",
-		Tells:     "the name begins with lock:owner:, and the value is host:process",
+		Signature: "the name begins with lock:owner:, and the value is host:process",
 		Type:      "string",
-		Begins:    []string{mlanettOwner},
+		Prefixes:  []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
-		Glance:    r.glance,
+		Probe:     r.glance,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: mlanettExpiry(e.Key), Type: "string"}}
 		},
@@ -34,7 +34,7 @@ func mlanett() keyspace.Format {
 			}
 			return l, sure
 		},
-		Hands:   mlanettHands(),
+		Actions: mlanettHands(),
 		Samples: []keyspace.Sample{s},
 	}
 }
@@ -47,7 +47,7 @@ const (
 // mlanettExpiry is the key that says when a lock ends.
 func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefix(key, mlanettOwner) }
 
-func mlanettHands() *keyspace.Hands {
+func mlanettHands() *keyspace.Actions {
 	h := valueHands()
 	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
 	return h

@@ -17,22 +17,22 @@ func nextcloud() keyspace.Format {
 	x := opaque("held by one alone", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
-		Name:    "nextcloud",
-		Library: "Nextcloud",
-		Source:  "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
-		Tells:   "the name ends in /files/ and a digest, and the value is a number of holders or exclusive",
-		Type:    "string",
+		Name:      "nextcloud",
+		Library:   "Nextcloud",
+		Source:    "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
+		Signature: "the name ends in /files/ and a digest, and the value is a number of holders or exclusive",
+		Type:      "string",
 		Match: func(key string) bool {
 			at := len(key) - 32
 			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
 		},
-		Glance: r.glance,
+		Probe: r.glance,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			l.Kind = keyspace.RW
 			return l, sure
 		},
-		Hands:   tokenHands(),
+		Actions: tokenHands(),
 		Samples: []keyspace.Sample{s, x},
 	}
 }

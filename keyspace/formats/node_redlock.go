@@ -11,14 +11,14 @@ import (
 func nodeRedlock() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return isHex(v, 32) }), sure: anywhere(keyspace.Possible)}
 	return keyspace.Format{
-		Name:    "node-redlock",
-		Library: "redlock (npm)",
-		Source:  "github.com/mike-marcacci/node-redlock: src/index.ts",
-		Tells:   "the value is 16 random bytes in hexadecimal, as node's redlock writes them",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
+		Name:      "node-redlock",
+		Library:   "redlock (npm)",
+		Source:    "github.com/mike-marcacci/node-redlock: src/index.ts",
+		Signature: "the value is 16 random bytes in hexadecimal, as node's redlock writes them",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
 		Samples: []keyspace.Sample{
 			opaque("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second),
 		},

@@ -13,11 +13,11 @@ import (
 func nodeResque() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return digits(v, 10, 10) }), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "node-resque",
-		Library: "node-resque",
-		Source:  "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
-		Tells:   "the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds",
-		Type:    "string",
+		Name:      "node-resque",
+		Library:   "node-resque",
+		Source:    "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
+		Signature: "the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds",
+		Type:      "string",
 		Match: func(key string) bool {
 			if !strings.HasSuffix(key, "]") {
 				return false
@@ -31,9 +31,9 @@ func nodeResque() keyspace.Format {
 			}
 			return false
 		},
-		Glance: r.glance,
-		Decode: r.decode,
-		Hands:  valueHands(),
+		Probe:   r.glance,
+		Decode:  r.decode,
+		Actions: valueHands(),
 		Samples: []keyspace.Sample{
 			opaque("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
 		},

@@ -10,13 +10,13 @@ import (
 // locks, a queue beside them, or a mistake. Nobody can be said to hold it.
 func oversized() keyspace.Format {
 	return keyspace.Format{
-		Name:    "oversized",
-		Library: "somebody's own",
-		Source:  "a name that speaks for a lock, and a size that speaks against it",
-		Tells:   "the name is that of a lock",
-		Type:    keyspace.AnyType,
-		Match:   func(key string) bool { return signOf(key) == strongName },
-		Most:    keyspace.Possible,
+		Name:          "oversized",
+		Library:       "somebody's own",
+		Source:        "a name that speaks for a lock, and a size that speaks against it",
+		Signature:     "the name is that of a lock",
+		Type:          keyspace.AnyType,
+		Match:         func(key string) bool { return signOf(key) == strongName },
+		MaxConfidence: keyspace.Possible,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			if !e.Truncated() {
 				return keyspace.Lock{}, keyspace.No
@@ -40,7 +40,7 @@ func sizeOf(e keyspace.Entry) string {
 	switch {
 	case e.Type == "string":
 		return fmt.Sprintf("a string of %d bytes", e.Len)
-	case e.Heavy:
+	case e.Oversized:
 		return fmt.Sprintf("a %s of megabytes, which is left unread,", e.Type)
 	default:
 		return fmt.Sprintf("a %s of %d elements", e.Type, e.Len)

@@ -11,15 +11,15 @@ import (
 func phpLock() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return isHex(v, 64) }), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "php-lock",
-		Library: "php-lock/lock",
-		Source:  "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
-		Tells:   "the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits",
-		Type:    "string",
-		Begins:  []string{"php-malkusch-lock:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
+		Name:      "php-lock",
+		Library:   "php-lock/lock",
+		Source:    "github.com/php-lock/lock: src/Mutex/RedisMutex.php",
+		Signature: "the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits",
+		Type:      "string",
+		Prefixes:  []string{"php-malkusch-lock:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
 	}
 }

@@ -14,17 +14,17 @@ func phpredis() keyspace.Format {
 	r := reading{token: hostAndProcess("|"), sure: always(keyspace.Certain)}
 	s := opaque("a request that runs", prefix+"k3v9q1sess"+suffix, "web-02|913", keyspace.Certain, 30*time.Second)
 	return keyspace.Format{
-		Name:    "phpredis",
-		Library: "phpredis",
-		Source:  "github.com/phpredis/phpredis: redis_session.c",
-		Tells:   "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process",
-		Type:    "string",
-		Begins:  []string{prefix},
-		Match:   func(key string) bool { return len(key) > len(prefix+suffix) && strings.HasSuffix(key, suffix) },
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{s},
+		Name:      "phpredis",
+		Library:   "phpredis",
+		Source:    "github.com/phpredis/phpredis: redis_session.c",
+		Signature: "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process",
+		Type:      "string",
+		Prefixes:  []string{prefix},
+		Match:     func(key string) bool { return len(key) > len(prefix+suffix) && strings.HasSuffix(key, suffix) },
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{s},
 	}
 }
 

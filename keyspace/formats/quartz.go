@@ -12,18 +12,18 @@ import (
 func quartz() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "quartz",
-		Library: "quartz-redis-jobstore",
-		Source:  "github.com/jlinn/quartz-redis-jobstore: RedisJobStoreSchema",
-		Tells:   "the name has trigger_lock:, a group and a name",
-		Type:    "string",
+		Name:      "quartz",
+		Library:   "quartz-redis-jobstore",
+		Source:    "github.com/jlinn/quartz-redis-jobstore: RedisJobStoreSchema",
+		Signature: "the name has trigger_lock:, a group and a name",
+		Type:      "string",
 		Match: func(key string) bool {
 			before, rest, ok := strings.Cut(key, "trigger_lock:")
 			return ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
 		},
-		Glance:  r.glance,
+		Probe:   r.glance,
 		Decode:  r.decode,
-		Hands:   tokenHands(),
+		Actions: tokenHands(),
 		Samples: []keyspace.Sample{opaque("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Certain, 10*time.Minute)},
 	}
 }

@@ -208,7 +208,7 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 			continue // read while it changed hands
 		}
 		time.Sleep(time.Duration(rand.IntN(1500)) * time.Microsecond)
-		switch _, err := b.Break(t.Context(), snap.Locks[i]); {
+		switch _, err := b.ForceRelease(t.Context(), snap.Locks[i]); {
 		case errors.Is(err, keyspace.ErrChanged):
 			all.changed++
 		case err != nil:
@@ -262,7 +262,7 @@ func TestOnlyTheHoldThatWasSeenIsBroken(t *testing.T) {
 	done, changed, raced := 0, 0, 0
 	for _, f := range formats.All() {
 		for _, s := range f.Samples {
-			if f.Hands == nil || len(s.Want.Holders) == 0 {
+			if f.Actions == nil || len(s.Want.Holders) == 0 {
 				continue
 			}
 			all := race(t, rdb, f.Name, s, times)

@@ -13,16 +13,16 @@ import (
 // there, exclusion is broken, and the writer's key stands for the lock.
 func readWriteKeys() keyspace.Format {
 	return keyspace.Format{
-		Name:    "read-write-keys",
-		Library: "two keys by hand",
-		Source:  "the custom of many",
-		Tells:   "the name ends in readLock or writeLock, and the value is a number",
-		Type:    "string",
+		Name:      "read-write-keys",
+		Library:   "two keys by hand",
+		Source:    "the custom of many",
+		Signature: "the name ends in readLock or writeLock, and the value is a number",
+		Type:      "string",
 		Match: func(key string) bool {
 			_, _, ok := sides(key)
 			return ok
 		},
-		Glance: func(_, first string) keyspace.Confidence {
+		Probe: func(_, first string) keyspace.Confidence {
 			if !digits(first, 1, 6) {
 				return keyspace.No
 			}
@@ -33,7 +33,7 @@ func readWriteKeys() keyspace.Format {
 			return []keyspace.Companion{{Key: other, Type: "string"}}
 		},
 		Decode:  decodeReadWriteKeys,
-		Hands:   readWriteHands(),
+		Actions: readWriteHands(),
 		Samples: readWriteKeysSamples(),
 	}
 }
@@ -95,8 +95,8 @@ var keysBreak string
 //go:embed keys_extend.lua
 var keysExtend string
 
-func readWriteHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func readWriteHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			own, other, _ := sides(l.Key)
 			var keys []string
@@ -109,14 +109,14 @@ func readWriteHands() *keyspace.Hands {
 			}
 			return keys
 		},
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			var seen []string
 			for _, h := range l.Holders {
 				seen = append(seen, h.ID)
 			}
 			return seen
 		},
-		Break:  keysLook + keysBreak,
-		Extend: keysLook + keysExtend,
+		ForceRelease: keysLook + keysBreak,
+		Extend:       keysLook + keysExtend,
 	}
 }

@@ -10,15 +10,15 @@ import (
 func redisLockNPM() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return digits(v, 13, 13) }), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "redis-lock-npm",
-		Library: "redis-lock (npm)",
-		Source:  "github.com/errorception/redis-lock: index.js",
-		Tells:   "the name begins with lock., and the value is a time in ms",
-		Type:    "string",
-		Begins:  []string{"lock."},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   valueHands(),
-		Samples: []keyspace.Sample{opaque("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
+		Name:      "redis-lock-npm",
+		Library:   "redis-lock (npm)",
+		Source:    "github.com/errorception/redis-lock: index.js",
+		Signature: "the name begins with lock., and the value is a time in ms",
+		Type:      "string",
+		Prefixes:  []string{"lock."},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   valueHands(),
+		Samples:   []keyspace.Sample{opaque("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
 	}
 }

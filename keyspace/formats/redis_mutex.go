@@ -14,8 +14,8 @@ func redisMutex() keyspace.Format {
 	f.Name = "redis-mutex"
 	f.Library = "redis-mutex"
 	f.Source = "github.com/kenn/redis-mutex: lib/redis_mutex.rb"
-	f.Tells = "the name begins with RedisMutex:, and the value is a time in seconds"
-	f.Begins = []string{prefix}
+	f.Signature = "the name begins with RedisMutex:, and the value is a time in seconds"
+	f.Prefixes = []string{prefix}
 	s := endsItself("held", prefix+"Order:4711", "{f+8000}", 8*time.Second, whyByValue)
 	s.Want.Confidence = keyspace.Certain
 	f.Samples = []keyspace.Sample{s}
@@ -30,8 +30,8 @@ const whyByValue = "it has no TTL: it ends when its value says"
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
 	r := reading{sure: sure, token: shaped(func(v string) bool { _, ok := read(v); return ok })}
 	return keyspace.Format{
-		Type:   "string",
-		Glance: r.glance,
+		Type:  "string",
+		Probe: r.glance,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure > keyspace.No && e.Expires.IsZero() {
@@ -40,6 +40,6 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 			}
 			return l, sure
 		},
-		Hands: valueHands(),
+		Actions: valueHands(),
 	}
 }

@@ -11,14 +11,14 @@ import (
 func redisObjects() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return v == "" }), sure: anywhere(keyspace.Possible)}
 	return keyspace.Format{
-		Name:    "redis-objects",
-		Library: "redis-objects",
-		Source:  "github.com/nateware/redis-objects: lib/redis/lock.rb",
-		Tells:   "the value is empty",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)},
+		Name:      "redis-objects",
+		Library:   "redis-objects",
+		Source:    "github.com/nateware/redis-objects: lib/redis/lock.rb",
+		Signature: "the value is empty",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)},
 	}
 }

@@ -14,7 +14,7 @@ func redisPy() keyspace.Format {
 	f.Name = "redis-py"
 	f.Library = "redis-py, django-redis"
 	f.Source = "github.com/redis/redis-py: redis/lock.py"
-	f.Tells = "the value is a UUID without dashes that tells the time, as redis-py writes it"
+	f.Signature = "the value is a UUID without dashes that tells the time, as redis-py writes it"
 	f.Samples = []keyspace.Sample{
 		opaque("for ever: without a timeout", "job:nightly", "{v1hex-11520000/5e}", keyspace.Likely, 0),
 		opaque("with a timeout", ":1:thumbnails", "{v1hex-3000/5f}", keyspace.Likely, 15*time.Second),
@@ -28,8 +28,8 @@ func redbeat() keyspace.Format {
 	f.Name = "redbeat"
 	f.Library = "celery-redbeat"
 	f.Source = "github.com/sibson/redbeat: redbeat/schedulers.py"
-	f.Tells = "the name is that of redbeat's lock, and the value a UUID that tells the time"
-	f.Begins = []string{"redbeat:"}
+	f.Signature = "the name is that of redbeat's lock, and the value a UUID that tells the time"
+	f.Prefixes = []string{"redbeat:"}
 	f.Match = func(key string) bool { return key == "redbeat:lock" || key == "redbeat::lock" }
 	f.Samples = []keyspace.Sample{opaque("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)}
 	return f
@@ -41,8 +41,8 @@ func celeryOnce() keyspace.Format {
 	f.Name = "celery-once"
 	f.Library = "celery-once"
 	f.Source = "github.com/cameronmaske/celery-once: celery_once/backends/redis.py"
-	f.Tells = "the name begins with qo_, and the value is a UUID that tells the time"
-	f.Begins = []string{"qo_"}
+	f.Signature = "the name begins with qo_, and the value is a UUID that tells the time"
+	f.Prefixes = []string{"qo_"}
 	f.Samples = []keyspace.Sample{opaque("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)}
 	return f
 }
@@ -53,8 +53,8 @@ func dogpile() keyspace.Format {
 	f.Name = "dogpile"
 	f.Library = "dogpile.cache"
 	f.Source = "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py"
-	f.Tells = "the name begins with _lock, and the value is a UUID that tells the time"
-	f.Begins = []string{"_lock"}
+	f.Signature = "the name begins with _lock, and the value is a UUID that tells the time"
+	f.Prefixes = []string{"_lock"}
 	f.Samples = []keyspace.Sample{opaque("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)}
 	return f
 }
@@ -62,7 +62,7 @@ func dogpile() keyspace.Format {
 // redisPyFamily is what all of them have in common.
 func redisPyFamily(sure func(string, bool) keyspace.Confidence) keyspace.Format {
 	r := reading{token: timedHex, sure: sure}
-	return keyspace.Format{Type: "string", Glance: r.glance, Decode: r.decode, Hands: tokenHands()}
+	return keyspace.Format{Type: "string", Probe: r.glance, Decode: r.decode, Actions: tokenHands()}
 }
 
 // timedHex reads a UUID v1 without dashes that tells a plausible time.

@@ -18,16 +18,16 @@ func redisSemaphoreMutex() keyspace.Format {
 	named := opaque("held by somebody who gave a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
 	named.Want.Holders[0].Label = "resize-2"
 	return keyspace.Format{
-		Name:    "redis-semaphore-mutex",
-		Library: "redis-semaphore",
-		Source:  "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
-		Tells:   "the name begins with mutex:, and the value is a UUID",
-		Type:    "string",
-		Begins:  []string{"mutex:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{named, opaque("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
+		Name:      "redis-semaphore-mutex",
+		Library:   "redis-semaphore",
+		Source:    "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
+		Signature: "the name begins with mutex:, and the value is a UUID",
+		Type:      "string",
+		Prefixes:  []string{"mutex:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{named, opaque("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }
 
@@ -36,19 +36,19 @@ func redisSemaphoreMutex() keyspace.Format {
 // which is what the whole key is given at each refresh.
 func redisSemaphore() keyspace.Format {
 	return keyspace.Format{
-		Name:    "redis-semaphore",
-		Library: "redis-semaphore",
-		Source:  "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
-		Tells:   "the zset holds UUIDs, each with the time of its last refresh",
-		Type:    "zset",
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:      "redis-semaphore",
+		Library:   "redis-semaphore",
+		Source:    "github.com/swarthy/redis-semaphore: src/RedisSemaphore.ts",
+		Signature: "the zset holds UUIDs, each with the time of its last refresh",
+		Type:      "zset",
+		Probe: func(key, first string) keyspace.Confidence {
 			if !semaphoreMember(first) {
 				return keyspace.No
 			}
 			return semaphoreName(key)
 		},
 		Decode:  decodeRedisSemaphore,
-		Hands:   memberHands(inZset, ""),
+		Actions: memberHands(inZset, ""),
 		Samples: redisSemaphoreSamples(),
 	}
 }

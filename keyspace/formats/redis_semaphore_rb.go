@@ -14,15 +14,15 @@ import (
 // the list. There is no TTL.
 func redisSemaphoreRB() keyspace.Format {
 	return keyspace.Format{
-		Name:    "redis-semaphore-rb",
-		NoTTL:   true,
-		Blocks:  true,
-		Library: "redis-semaphore (Ruby)",
-		Source:  "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
-		Tells:   "the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times",
-		Type:    "hash",
-		Begins:  []string{rubySemaphore, uniqueJobs},
-		Match:   ends(rubyGrabbed),
+		Name:         "redis-semaphore-rb",
+		NoTTL:        true,
+		BlockingWait: true,
+		Library:      "redis-semaphore (Ruby)",
+		Source:       "github.com/dv/redis-semaphore: lib/redis/semaphore.rb",
+		Signature:    "the name is SEMAPHORE:, a name and :GRABBED, and the hash holds tokens and times",
+		Type:         "hash",
+		Prefixes:     []string{rubySemaphore, uniqueJobs},
+		Match:        ends(rubyGrabbed),
 		Companion: func(key string) bool {
 			if !strings.HasPrefix(key, rubySemaphore) {
 				return false
@@ -52,7 +52,7 @@ func redisSemaphoreRB() keyspace.Format {
 			l.Limit = l.Left + int(e.Len)
 			return l, keyspace.Certain
 		},
-		Hands: rubySemaphoreHands(),
+		Actions: rubySemaphoreHands(),
 		Samples: []keyspace.Sample{{
 			Name: "one of three permits taken",
 			Commands: [][]string{
@@ -81,12 +81,12 @@ var rubySemaphoreBreak string
 
 // rubySemaphoreHands puts tokens back on the list. When a token was taken tells
 // one hold of it from the next.
-func rubySemaphoreHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func rubySemaphoreHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, strings.TrimSuffix(l.Key, rubyGrabbed) + rubyAvailable}
 		},
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			var seen []string
 			for _, h := range l.Holders {
 				since := "0"
@@ -97,7 +97,7 @@ func rubySemaphoreHands() *keyspace.Hands {
 			}
 			return seen
 		},
-		Break: rubySemaphoreBreak,
-		Wakes: "take a token from SEMAPHORE:{name}:AVAILABLE",
+		ForceRelease: rubySemaphoreBreak,
+		WakeHint:     "take a token from SEMAPHORE:{name}:AVAILABLE",
 	}
 }

@@ -10,12 +10,12 @@ import (
 // padding, with the caller's metadata stuck to it, always with a TTL.
 func redislock() keyspace.Format {
 	return keyspace.Format{
-		Name:    "redislock",
-		Library: "bsm/redislock",
-		Source:  "github.com/bsm/redislock: redislock.go",
-		Tells:   "the value begins with base64 of 16 bytes without padding, as bsm/redislock writes it",
-		Type:    "string",
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:      "redislock",
+		Library:   "bsm/redislock",
+		Source:    "github.com/bsm/redislock: redislock.go",
+		Signature: "the value begins with base64 of 16 bytes without padding, as bsm/redislock writes it",
+		Type:      "string",
+		Probe: func(key, first string) keyspace.Confidence {
 			return redislockToken(key, first)
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
@@ -31,7 +31,7 @@ func redislock() keyspace.Format {
 				Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Count: 1}},
 			}, sure
 		},
-		Hands: tokenHands(),
+		Actions: tokenHands(),
 		Samples: []keyspace.Sample{
 			{
 				Name:     "held",

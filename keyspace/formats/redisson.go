@@ -15,13 +15,13 @@ import (
 // lock has a queue beside it once somebody waits, a fenced one a counter.
 func redisson() keyspace.Format {
 	return keyspace.Format{
-		Name:    "redisson",
-		Waits:   true,
-		Library: "Redisson",
-		Source:  "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
-		Tells:   "the hash has one field, a client's UUID and a thread, that holds a count",
-		Type:    "hash",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:         "redisson",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
+		Signature:    "the hash has one field, a client's UUID and a thread, that holds a count",
+		Type:         "hash",
+		Probe: func(_, first string) keyspace.Confidence {
 			if redissonOwner(first) {
 				return keyspace.Certain
 			}
@@ -44,8 +44,8 @@ func redisson() keyspace.Format {
 		},
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonChannel, e.Key)} },
 		Decode:   decodeRedisson,
-		Hands:    redissonHands(),
-		Announces: &keyspace.Announcement{
+		Actions:  redissonHands(),
+		ReleaseChannel: &keyspace.ReleaseChannel{
 			Pattern: redissonChannel + ":*",
 			Key:     redissonReleased,
 			ToWaiter: func(channel string) bool {
@@ -73,17 +73,17 @@ var redissonBreak string
 
 // redissonHands ends a hold as RLock.forceUnlock does. The count must be as it
 // was seen: it tells one hold from the next one of the same thread.
-func redissonHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func redissonHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, redissonName(redissonQueue, l.Key), redissonName(redissonTimeouts, l.Key)}
 		},
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			return append([]string{redissonName(redissonChannel, l.Key), "0"}, fieldsAndCounts(l)...)
 		},
-		Break:  redissonBreak,
-		Extend: countExtend,
-		Wakes:  "hear 0 on redisson_lock__channel:{key}; the first of a fair lock on a channel of its own",
+		ForceRelease: redissonBreak,
+		Extend:       countExtend,
+		WakeHint:     "hear 0 on redisson_lock__channel:{key}; the first of a fair lock on a channel of its own",
 	}
 }
 

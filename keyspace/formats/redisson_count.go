@@ -11,13 +11,13 @@ import (
 // those who listen for a release tell the difference.
 func redissonCount() keyspace.Format {
 	return keyspace.Format{
-		Name:    "redisson-count",
-		Waits:   true,
-		Library: "Redisson",
-		Source:  "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
-		Tells:   "the value is a small number, and the key has no TTL",
-		Type:    "string",
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:         "redisson-count",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonSemaphore, RedissonCountDownLatch",
+		Signature:    "the value is a small number, and the key has no TTL",
+		Type:         "string",
+		Probe: func(key, first string) keyspace.Confidence {
 			if !digits(first, 1, 4) || countsOtherwise(key) {
 				return keyspace.No
 			}

@@ -29,7 +29,7 @@ func TestAFairLockThatNobodyWaitsForIsReleasedInSilence(t *testing.T) {
 		}
 	}
 	load(t, rdb, []string{"HSET", "standing", first, "1"}, []string{"RPUSH", "redisson_lock_queue:{standing}", second})
-	f := keyspace.NewFollower(keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()}))
+	f := keyspace.NewWatcher(keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()}))
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -64,7 +64,7 @@ func TestAFairLockThatNobodyWaitsForIsReleasedInSilence(t *testing.T) {
 	run(acquire, first)
 	told(keyspace.Acquired)
 	run(enqueue, second, later)
-	told(keyspace.WaiterCame)
+	told(keyspace.WaiterJoined)
 	run(release)
 	told(keyspace.Released)
 
@@ -77,7 +77,7 @@ func TestAFairLockThatNobodyWaitsForIsReleasedInSilence(t *testing.T) {
 	run(acquire, first)
 	told(keyspace.Acquired)
 	run(enqueue, second, later)
-	told(keyspace.WaiterCame)
+	told(keyspace.WaiterJoined)
 	load(t, rdb, []string{"DEL", key})
 	told(keyspace.Deleted)
 }

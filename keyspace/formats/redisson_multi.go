@@ -13,12 +13,12 @@ func redissonMulti() keyspace.Format {
 	const a, b = "q1W2e3R4t5Y6u7I8o9P0aQ", "Zx9+Yv8/Wu7Tt6Ss5Rr4QA"
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
 	return keyspace.Format{
-		Name:    "redisson-multi",
-		Library: "Redisson",
-		Source:  "github.com/redisson/redisson: RedissonFasterMultiLock",
-		Tells:   "the hash has digests of names with their owners, expire_time and lock_count",
-		Type:    "hash",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:      "redisson-multi",
+		Library:   "Redisson",
+		Source:    "github.com/redisson/redisson: RedissonFasterMultiLock",
+		Signature: "the hash has digests of names with their owners, expire_time and lock_count",
+		Type:      "hash",
+		Probe: func(_, first string) keyspace.Confidence {
 			if _, ok := multiDigest(first); ok {
 				return keyspace.Certain
 			}

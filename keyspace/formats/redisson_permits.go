@@ -21,16 +21,16 @@ func redissonPermits() keyspace.Format {
 	}
 	const a, b = "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"
 	return keyspace.Format{
-		Name:    "redisson-permits",
-		Waits:   true,
-		Library: "Redisson",
-		Source:  "github.com/redisson/redisson: RedissonPermitExpirableSemaphore",
-		Tells:   "the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes",
-		Type:    "zset",
+		Name:         "redisson-permits",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonPermitExpirableSemaphore",
+		Signature:    "the name is {semaphore}:timeout, and the zset holds ids of 16 raw bytes",
+		Type:         "zset",
 		Match: func(key string) bool {
 			return strings.HasSuffix(key, ":timeout") && strings.Contains(key, "{") && strings.Contains(key, "}")
 		},
-		Glance: func(_, first string) keyspace.Confidence {
+		Probe: func(_, first string) keyspace.Confidence {
 			if isRaw(first, 16) {
 				return keyspace.Certain
 			}
@@ -69,7 +69,7 @@ func redissonPermits() keyspace.Format {
 			l.Limit = l.Left + len(l.Holders)
 			return l, keyspace.Certain
 		},
-		Hands: redissonPermitsHands(left),
+		Actions: redissonPermitsHands(left),
 		Samples: []keyspace.Sample{{
 			Name: "two of three permits taken",
 			Commands: [][]string{
@@ -90,14 +90,14 @@ func redissonPermits() keyspace.Format {
 var redissonPermitsBreak string
 
 // redissonPermitsHands gives permits back, to where those are that are left.
-func redissonPermitsHands(left func(key string) string) *keyspace.Hands {
-	return &keyspace.Hands{
+func redissonPermitsHands(left func(key string) string) *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string { return []string{l.Key, left(l.Key)} },
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			return append(found(inZset, l), redissonName(redissonSemaphore, left(l.Key)))
 		},
-		Break:  membersLook + redissonPermitsBreak,
-		Extend: membersLook + scoresExtend,
-		Wakes:  "hear the number of permits on redisson_sc:{name}",
+		ForceRelease: membersLook + redissonPermitsBreak,
+		Extend:       membersLook + scoresExtend,
+		WakeHint:     "hear the number of permits on redisson_sc:{name}",
 	}
 }

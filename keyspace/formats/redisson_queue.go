@@ -11,14 +11,14 @@ import (
 func redissonReserved() keyspace.Format {
 	const head = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
 	return keyspace.Format{
-		Name:    "redisson-queue",
-		Waits:   true,
-		Library: "Redisson",
-		Source:  "github.com/redisson/redisson: RedissonFairLock",
-		Tells:   "the name begins with redisson_lock_queue:, and its lock is held by nobody",
-		Type:    "list",
-		Begins:  []string{redissonQueue + ":"},
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:         "redisson-queue",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonFairLock",
+		Signature:    "the name begins with redisson_lock_queue:, and its lock is held by nobody",
+		Type:         "list",
+		Prefixes:     []string{redissonQueue + ":"},
+		Probe: func(_, first string) keyspace.Confidence {
 			if redissonOwner(first) {
 				return keyspace.Certain
 			}

@@ -16,13 +16,13 @@ import (
 // renewed; the hash lives on as long as the last of them.
 func redissonRW() keyspace.Format {
 	return keyspace.Format{
-		Name:    "redisson-rw",
-		Waits:   true,
-		Library: "Redisson",
-		Source:  "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
-		Tells:   "the hash has a mode, and clients' UUIDs and threads that hold counts",
-		Type:    "hash",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:         "redisson-rw",
+		ShowsWaiters: true,
+		Library:      "Redisson",
+		Source:       "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
+		Signature:    "the hash has a mode, and clients' UUIDs and threads that hold counts",
+		Type:         "hash",
+		Probe: func(_, first string) keyspace.Confidence {
 			if first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix)) {
 				return keyspace.Certain
 			}
@@ -35,7 +35,7 @@ func redissonRW() keyspace.Format {
 		Related:  readerTimeouts,
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonRWUnlock, e.Key)} },
 		Decode:   decodeRedissonRW,
-		Hands:    redissonRWHands(),
+		Actions:  redissonRWHands(),
 		Samples:  redissonRWSamples(),
 	}
 }
@@ -61,8 +61,8 @@ var redissonRWExtend string
 
 // redissonRWHands ends holds of readers with their timeouts, and makes readers'
 // what a writer leaves that reads, too.
-func redissonRWHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func redissonRWHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			keys := []string{l.Key}
 			for _, h := range l.Holders {
@@ -72,13 +72,13 @@ func redissonRWHands() *keyspace.Hands {
 			}
 			return keys
 		},
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			seen := append([]string{strconv.Itoa(len(l.Holders))}, fieldsAndCounts(l)...)
 			return append(seen, redissonName(redissonRWUnlock, l.Key))
 		},
-		Break:  redissonRWLook + redissonRWBreak,
-		Extend: redissonRWLook + redissonRWExtend,
-		Wakes:  "hear 1 on redisson_rwlock:{key}",
+		ForceRelease: redissonRWLook + redissonRWBreak,
+		Extend:       redissonRWLook + redissonRWExtend,
+		WakeHint:     "hear 1 on redisson_rwlock:{key}",
 	}
 }
 

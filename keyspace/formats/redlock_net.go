@@ -11,15 +11,15 @@ import (
 func redlockNet() keyspace.Format {
 	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "redlock-net",
-		Library: "RedLock.net, pottery",
-		Source:  "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
-		Tells:   "the name begins with redlock:, and the value is a UUID",
-		Type:    "string",
-		Begins:  []string{"redlock:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
+		Name:      "redlock-net",
+		Library:   "RedLock.net, pottery",
+		Source:    "github.com/samcook/RedLock.net: RedLockNet.SERedis; github.com/brainix/pottery: pottery/redlock.py",
+		Signature: "the name begins with redlock:, and the value is a UUID",
+		Type:      "string",
+		Prefixes:  []string{"redlock:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
 	}
 }

@@ -12,15 +12,15 @@ import (
 func redlockPHP() keyspace.Format {
 	r := reading{token: uniqid, sure: anywhere(keyspace.Likely)}
 	return keyspace.Format{
-		Name:    "redlock-php",
-		Library: "ronnylt/redlock-php",
-		Source:  "github.com/ronnylt/redlock-php: src/RedLock.php",
-		Tells:   "the value is the time as PHP's uniqid() writes it",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
+		Name:      "redlock-php",
+		Library:   "ronnylt/redlock-php",
+		Source:    "github.com/ronnylt/redlock-php: src/RedLock.php",
+		Signature: "the value is the time as PHP's uniqid() writes it",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
 	}
 }
 

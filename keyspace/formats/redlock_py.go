@@ -11,14 +11,14 @@ import (
 func redlockPy() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }), sure: anywhere(keyspace.Possible)}
 	return keyspace.Format{
-		Name:    "redlock-py",
-		Library: "redlock-py",
-		Source:  "github.com/SPSCommerce/redlock-py: redlock/__init__.py",
-		Tells:   "the value is 22 letters and digits, as redlock-py writes them",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)},
+		Name:      "redlock-py",
+		Library:   "redlock-py",
+		Source:    "github.com/SPSCommerce/redlock-py: redlock/__init__.py",
+		Signature: "the value is 22 letters and digits, as redlock-py writes them",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)},
 	}
 }

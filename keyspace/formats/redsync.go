@@ -11,12 +11,12 @@ import (
 // bytes with padding, under whatever name, always with a TTL.
 func redsync() keyspace.Format {
 	return keyspace.Format{
-		Name:    "redsync",
-		Library: "redsync",
-		Source:  "github.com/go-redsync/redsync: mutex.go",
-		Tells:   "the value is base64 of 16 bytes, as redsync writes it",
-		Type:    "string",
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:      "redsync",
+		Library:   "redsync",
+		Source:    "github.com/go-redsync/redsync: mutex.go",
+		Signature: "the value is base64 of 16 bytes, as redsync writes it",
+		Type:      "string",
+		Probe: func(key, first string) keyspace.Confidence {
 			if !redsyncToken(first) {
 				return keyspace.No
 			}
@@ -35,7 +35,7 @@ func redsync() keyspace.Format {
 				Holders: []keyspace.Holder{{ID: e.Value, Count: 1}},
 			}, sure
 		},
-		Hands: tokenHands(),
+		Actions: tokenHands(),
 		Samples: []keyspace.Sample{{
 			Name:     "held",
 			Commands: [][]string{{"SET", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", "PX", "8000"}},

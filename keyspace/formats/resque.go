@@ -19,7 +19,7 @@ func resqueLock() keyspace.Format {
 	f.Name = "resque-lock-timeout"
 	f.Library = "resque-lock-timeout"
 	f.Source = "github.com/lantins/resque-lock-timeout: lib/resque/plugins/lock_timeout.rb"
-	f.Tells = "the name is lock: and a job's class, and the value a time in seconds, or true"
+	f.Signature = "the name is lock: and a job's class, and the value a time in seconds, or true"
 	f.Match = func(key string) bool {
 		rest, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimPrefix(key, "resque:"), "loner:"), "lock:")
 		class, _, _ := strings.Cut(rest, ":")
@@ -36,15 +36,15 @@ func resqueLock() keyspace.Format {
 func resqueScheduler() keyspace.Format {
 	r := reading{token: hostAndProcess(":"), sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "resque-scheduler",
-		Library: "resque-scheduler",
-		Source:  "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",
-		Tells:   "the name ends in resque_scheduler_master_lock, and the value is host:process",
-		Type:    "string",
-		Match:   ends("resque_scheduler_master_lock"),
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
+		Name:      "resque-scheduler",
+		Library:   "resque-scheduler",
+		Source:    "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",
+		Signature: "the name ends in resque_scheduler_master_lock, and the value is host:process",
+		Type:      "string",
+		Match:     ends("resque_scheduler_master_lock"),
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
 	}
 }

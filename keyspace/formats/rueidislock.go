@@ -32,14 +32,14 @@ func valkeylock() keyspace.Format {
 // keys that is there stands for the lock.
 func rueidis(prefix majorityPrefix) keyspace.Format {
 	return keyspace.Format{
-		Tells:  "the name begins with " + string(prefix) + " and a number, and the value is 24 raw bytes",
-		Type:   "string",
-		Begins: []string{string(prefix)},
+		Signature: "the name begins with " + string(prefix) + " and a number, and the value is 24 raw bytes",
+		Type:      "string",
+		Prefixes:  []string{string(prefix)},
 		Match: func(key string) bool {
 			_, _, ok := prefix.name(key)
 			return ok
 		},
-		Glance: func(_, first string) keyspace.Confidence {
+		Probe: func(_, first string) keyspace.Confidence {
 			if isRaw(first, 24) {
 				return keyspace.Certain
 			}
@@ -56,7 +56,7 @@ func rueidis(prefix majorityPrefix) keyspace.Format {
 			return all
 		},
 		Decode:  prefix.decode,
-		Hands:   prefix.hands(),
+		Actions: prefix.hands(),
 		Samples: prefix.samples(),
 	}
 }
@@ -124,8 +124,8 @@ var rueidisBreak string
 //go:embed rueidislock_extend.lua
 var rueidisExtend string
 
-func (p majorityPrefix) hands() *keyspace.Hands {
-	return &keyspace.Hands{
+func (p majorityPrefix) hands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			own, name, _ := p.name(l.Key)
 			keys := []string{l.Key}
@@ -136,9 +136,9 @@ func (p majorityPrefix) hands() *keyspace.Hands {
 			}
 			return keys
 		},
-		Seen:   func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
-		Break:  rueidisBreak,
-		Extend: rueidisExtend,
-		Wakes:  "learn of it by client tracking, and so does the holder",
+		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
+		ForceRelease: rueidisBreak,
+		Extend:       rueidisExtend,
+		WakeHint:     "learn of it by client tracking, and so does the holder",
 	}
 }

@@ -13,15 +13,15 @@ func sentry() keyspace.Format {
 		return ok && id.Version() == 4 && isHex(v, 32)
 	})}
 	return keyspace.Format{
-		Name:    "sentry",
-		Library: "Sentry",
-		Source:  "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
-		Tells:   "the name begins with l:, and the value is a UUID without dashes",
-		Type:    "string",
-		Begins:  []string{"l:"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
+		Name:      "sentry",
+		Library:   "Sentry",
+		Source:    "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
+		Signature: "the name begins with l:, and the value is a UUID without dashes",
+		Type:      "string",
+		Prefixes:  []string{"l:"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
 	}
 }

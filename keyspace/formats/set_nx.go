@@ -14,16 +14,16 @@ import (
 // of the key says that it is a lock.
 func setNX() keyspace.Format {
 	return keyspace.Format{
-		Name:    "set-nx",
-		Library: "SET NX by hand, and what stores a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
-		Source:  "redis.io/commands/set, and the locks of many libraries",
-		Tells:   "the value, the name and the TTL are those of a lock",
-		Type:    "string",
-		Glance: func(key, first string) keyspace.Confidence {
+		Name:      "set-nx",
+		Library:   "SET NX by hand, and what stores a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
+		Source:    "redis.io/commands/set, and the locks of many libraries",
+		Signature: "the value, the name and the TTL are those of a lock",
+		Type:      "string",
+		Probe: func(key, first string) keyspace.Confidence {
 			return setNXConfidence(key, first, true, time.Time{})
 		},
 		Decode:  decodeSetNX,
-		Hands:   setNXHands(),
+		Actions: setNXHands(),
 		Samples: setNXSamples(),
 	}
 }
@@ -63,16 +63,16 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 
 // setNXHands wakes those who wait in Spring's way, which cannot be told from
 // others': nobody else listens there.
-func setNXHands() *keyspace.Hands {
+func setNXHands() *keyspace.Actions {
 	h := tokenHands()
-	h.Seen = func(l keyspace.Lock) []string {
+	h.Args = func(l keyspace.Lock) []string {
 		seen := []string{l.Holders[0].ID}
 		if registry, _, ok := strings.Cut(l.Key, ":"); ok && isUUID(l.Holders[0].ID) {
 			seen = append(seen, registry+"-channel:"+l.Key, l.Key)
 		}
 		return seen
 	}
-	h.Wakes = "ask again and again; those of Spring hear the key on {registry}-channel:{key}"
+	h.WakeHint = "ask again and again; those of Spring hear the key on {registry}-channel:{key}"
 	return h
 }
 

@@ -15,15 +15,15 @@ func shedlock() keyspace.Format {
 	s := opaque("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
 	s.Want.Holders[0].Label = "batch-01"
 	return keyspace.Format{
-		Name:    "shedlock",
-		Library: "ShedLock",
-		Source:  "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
-		Tells:   "the value is ADDED:, a time, @ and a host",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{s},
+		Name:      "shedlock",
+		Library:   "ShedLock",
+		Source:    "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
+		Signature: "the value is ADDED:, a time, @ and a host",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{s},
 	}
 }
 

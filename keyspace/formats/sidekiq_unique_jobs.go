@@ -12,14 +12,14 @@ import (
 // beside it. It expires only if the job says so.
 func sidekiqUniqueJobs() keyspace.Format {
 	return keyspace.Format{
-		Name:    "sidekiq-unique-jobs",
-		Waits:   true,
-		Library: "sidekiq-unique-jobs",
-		Source:  "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
-		Tells:   "the name is uniquejobs:, a digest and :LOCKED",
-		Type:    "hash",
-		Begins:  []string{uniqueJobs},
-		Match:   ends(uniqueLocked),
+		Name:         "sidekiq-unique-jobs",
+		ShowsWaiters: true,
+		Library:      "sidekiq-unique-jobs",
+		Source:       "github.com/mhenrixon/sidekiq-unique-jobs: lib/sidekiq_unique_jobs/lua/lock.lua",
+		Signature:    "the name is uniquejobs:, a digest and :LOCKED",
+		Type:         "hash",
+		Prefixes:     []string{uniqueJobs},
+		Match:        ends(uniqueLocked),
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, uniqueJobs) && !strings.HasSuffix(key, uniqueLocked) && !strings.HasSuffix(key, rubyGrabbed)
 		},
@@ -52,7 +52,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Hands: sidekiqHands(),
+		Actions: sidekiqHands(),
 		Samples: []keyspace.Sample{{
 			Name: "a job that runs, and one that waits",
 			Commands: [][]string{
@@ -83,20 +83,20 @@ var sidekiqBreak string
 
 // sidekiqHands ends holds of jobs. With the last of them goes all that is noted of
 // the digest.
-func sidekiqHands() *keyspace.Hands {
-	return &keyspace.Hands{
+func sidekiqHands() *keyspace.Actions {
+	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			digest := strings.TrimSuffix(l.Key, uniqueLocked)
 			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
 		},
-		Seen: func(l keyspace.Lock) []string {
+		Args: func(l keyspace.Lock) []string {
 			var jobs []string
 			for _, h := range l.Holders {
 				jobs = append(jobs, h.ID)
 			}
 			return jobs
 		},
-		Break: sidekiqBreak,
-		Wakes: "take an element from uniquejobs:{digest}:QUEUED",
+		ForceRelease: sidekiqBreak,
+		WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
 	}
 }

@@ -22,19 +22,19 @@ const (
 func simpleRedisMutex() keyspace.Format {
 	r := reading{token: shaped(simpleMutexToken), sure: always(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "simple-redis-mutex",
-		Library: "simple-redis-mutex",
-		Source:  "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
-		Tells:   "the name begins with " + simpleMutexPrefix + ", and the value is a random number",
-		Type:    "string",
-		Begins:  []string{simpleMutexPrefix},
+		Name:      "simple-redis-mutex",
+		Library:   "simple-redis-mutex",
+		Source:    "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
+		Signature: "the name begins with " + simpleMutexPrefix + ", and the value is a random number",
+		Type:      "string",
+		Prefixes:  []string{simpleMutexPrefix},
 		Companion: func(key string) bool {
 			ticket := strings.HasSuffix(key, ":next-id") || strings.HasSuffix(key, ":last-out-id")
 			return key == simpleMutexFences || ticket && strings.HasPrefix(key, simpleMutexPrefix)
 		},
-		Glance: r.glance,
-		Decode: r.decode,
-		Hands:  simpleMutexHands(),
+		Probe:   r.glance,
+		Decode:  r.decode,
+		Actions: simpleMutexHands(),
 		Samples: []keyspace.Sample{
 			opaque("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
 				[]string{"SET", simpleMutexFences, "7"}),
@@ -48,12 +48,12 @@ func simpleMutexToken(value string) bool {
 }
 
 // simpleMutexHands tells the waiters of a release in JSON, as the library does.
-func simpleMutexHands() *keyspace.Hands {
+func simpleMutexHands() *keyspace.Actions {
 	h := tokenHands()
-	h.Seen = func(l keyspace.Lock) []string {
+	h.Args = func(l keyspace.Lock) []string {
 		token := l.Holders[0].ID
 		return []string{token, simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, token)}
 	}
-	h.Wakes = "hear of it on " + simpleMutexChannel
+	h.WakeHint = "hear of it on " + simpleMutexChannel
 	return h
 }

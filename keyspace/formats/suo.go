@@ -13,13 +13,13 @@ import (
 // began, and a token. It has no TTL while it is held.
 func suo() keyspace.Format {
 	return keyspace.Format{
-		Name:    "suo",
-		NoTTL:   true,
-		Library: "suo",
-		Source:  "github.com/nickelser/suo: lib/suo/client/redis.rb",
-		Tells:   "the value is a MessagePack array of times and tokens",
-		Type:    "string",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:      "suo",
+		NoTTL:     true,
+		Library:   "suo",
+		Source:    "github.com/nickelser/suo: lib/suo/client/redis.rb",
+		Signature: "the value is a MessagePack array of times and tokens",
+		Type:      "string",
+		Probe: func(_, first string) keyspace.Confidence {
 			if len(first) > 3 && first[0]&0xf0 == suoArray && first[1:3] == suoPair {
 				return keyspace.Certain
 			}

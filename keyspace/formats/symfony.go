@@ -11,19 +11,19 @@ import (
 // hold ends, and a mark if one of them writes.
 func symfony() keyspace.Format {
 	return keyspace.Format{
-		Name:    "symfony",
-		Library: "symfony/lock",
-		Source:  "github.com/symfony/lock: Store/RedisStore.php",
-		Tells:   "the zset holds base64 of 32 bytes, each with the time when it ends",
-		Type:    "zset",
-		Glance: func(_, first string) keyspace.Confidence {
+		Name:      "symfony",
+		Library:   "symfony/lock",
+		Source:    "github.com/symfony/lock: Store/RedisStore.php",
+		Signature: "the zset holds base64 of 32 bytes, each with the time when it ends",
+		Type:      "zset",
+		Probe: func(_, first string) keyspace.Confidence {
 			if first == symfonyWrite || thirtyTwoBytes(first) {
 				return keyspace.Certain
 			}
 			return keyspace.No
 		},
 		Decode:  decodeSymfony,
-		Hands:   symfonyHands(),
+		Actions: symfonyHands(),
 		Samples: symfonySamples(),
 	}
 }
@@ -31,15 +31,15 @@ func symfony() keyspace.Format {
 //go:embed symfony_break.lua
 var symfonyBreak string
 
-func symfonyHands() *keyspace.Hands {
+func symfonyHands() *keyspace.Actions {
 	h := memberHands(inZset, scoresExtend)
-	h.Seen = func(l keyspace.Lock) []string {
+	h.Args = func(l keyspace.Lock) []string {
 		if l.Holders[0].Mode == keyspace.Write {
 			return found(inZset, l, symfonyWrite)
 		}
 		return found(inZset, l)
 	}
-	h.Break = membersLook + symfonyBreak
+	h.ForceRelease = membersLook + symfonyBreak
 	return h
 }
 
@@ -83,15 +83,15 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 func symfonyString() keyspace.Format {
 	r := reading{token: shaped(thirtyTwoBytes), sure: anywhere(keyspace.Possible)}
 	return keyspace.Format{
-		Name:    "symfony-string",
-		Library: "symfony/lock before 5.2",
-		Source:  "github.com/symfony/lock: Store/RedisStore.php of 5.1",
-		Tells:   "the value is base64 of 32 bytes",
-		Type:    "string",
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
+		Name:      "symfony-string",
+		Library:   "symfony/lock before 5.2",
+		Source:    "github.com/symfony/lock: Store/RedisStore.php of 5.1",
+		Signature: "the value is base64 of 32 bytes",
+		Type:      "string",
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
 	}
 }
 

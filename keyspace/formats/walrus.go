@@ -12,17 +12,17 @@ import (
 func walrus() keyspace.Format {
 	r := reading{token: shaped(func(v string) bool { return isRaw(v, 32) }), sure: always(keyspace.Certain)}
 	return keyspace.Format{
-		Name:      "walrus",
-		Blocks:    true,
-		Library:   "walrus",
-		Source:    "github.com/coleifer/walrus: walrus/lock.py",
-		Tells:     "the name begins with lock:, and the value is 32 raw bytes",
-		Type:      "string",
-		Begins:    []string{"lock:"},
-		Companion: begins("lock.event:"),
-		Glance:    r.glance,
-		Decode:    r.decode,
-		Hands: listHands(func(key string) string { return "lock.event:" + strings.TrimPrefix(key, "lock:") }, 0,
+		Name:         "walrus",
+		BlockingWait: true,
+		Library:      "walrus",
+		Source:       "github.com/coleifer/walrus: walrus/lock.py",
+		Signature:    "the name begins with lock:, and the value is 32 raw bytes",
+		Type:         "string",
+		Prefixes:     []string{"lock:"},
+		Companion:    begins("lock.event:"),
+		Probe:        r.glance,
+		Decode:       r.decode,
+		Actions: listHands(func(key string) string { return "lock.event:" + strings.TrimPrefix(key, "lock:") }, 0,
 			"take an element from lock.event:{name}"),
 		Samples: []keyspace.Sample{
 			opaque("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Certain, 20*time.Second),

@@ -13,16 +13,16 @@ import (
 func warlock() keyspace.Format {
 	r := reading{token: warlockToken, sure: leased(keyspace.Certain)}
 	return keyspace.Format{
-		Name:    "warlock",
-		Library: "warlock",
-		Source:  "github.com/TheDeveloper/warlock: lib/warlock.js",
-		Tells:   "the name ends in :lock, and the value is base64 of a UUID that tells the time",
-		Type:    "string",
-		Match:   ends(":lock"),
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
+		Name:      "warlock",
+		Library:   "warlock",
+		Source:    "github.com/TheDeveloper/warlock: lib/warlock.js",
+		Signature: "the name ends in :lock, and the value is base64 of a UUID that tells the time",
+		Type:      "string",
+		Match:     ends(":lock"),
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
 	}
 }
 

@@ -19,15 +19,15 @@ func xiaoxuxiansheng() keyspace.Format {
 	s := opaque("held by a goroutine", key, value, keyspace.Certain, 30*time.Second)
 	s.Want.Holders[0].Label = "process 20221, goroutine 34"
 	return keyspace.Format{
-		Name:    "xiaoxuxiansheng",
-		Library: "xiaoxuxiansheng/redis_lock",
-		Source:  "github.com/xiaoxuxiansheng/redis_lock: lock.go",
-		Tells:   "the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine",
-		Type:    "string",
-		Begins:  []string{"REDIS_LOCK_PREFIX_"},
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{s},
+		Name:      "xiaoxuxiansheng",
+		Library:   "xiaoxuxiansheng/redis_lock",
+		Source:    "github.com/xiaoxuxiansheng/redis_lock: lock.go",
+		Signature: "the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine",
+		Type:      "string",
+		Prefixes:  []string{"REDIS_LOCK_PREFIX_"},
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{s},
 	}
 }

@@ -11,15 +11,15 @@ import (
 func yii2() keyspace.Format {
 	r := reading{sure: leased(keyspace.Likely), token: shaped(func(v string) bool { return len(v) == 20 && only(v, "-_") && mixed(v) })}
 	return keyspace.Format{
-		Name:    "yii2",
-		Library: "yii2-redis",
-		Source:  "github.com/yiisoft/yii2-redis: src/Mutex.php",
-		Tells:   "the name is 37 hexadecimal digits, and the value 20 random characters",
-		Type:    "string",
-		Match:   func(key string) bool { return isHex(key, 37) },
-		Glance:  r.glance,
-		Decode:  r.decode,
-		Hands:   tokenHands(),
-		Samples: []keyspace.Sample{opaque("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)},
+		Name:      "yii2",
+		Library:   "yii2-redis",
+		Source:    "github.com/yiisoft/yii2-redis: src/Mutex.php",
+		Signature: "the name is 37 hexadecimal digits, and the value 20 random characters",
+		Type:      "string",
+		Match:     func(key string) bool { return isHex(key, 37) },
+		Probe:     r.glance,
+		Decode:    r.decode,
+		Actions:   tokenHands(),
+		Samples:   []keyspace.Sample{opaque("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)},
 	}
 }

@@ -100,11 +100,11 @@ type search struct {
 }
 
 // find looks for locks as locktop list does.
-func (a *Arena) find(ctx context.Context, pace *keyspace.Pace, globs ...string) (search, error) {
+func (a *Arena) find(ctx context.Context, pace *keyspace.Budget, globs ...string) (search, error) {
 	var s search
 	begin := time.Now()
 	snap, err := keyspace.NewScanner(a.rdb, keyspace.ScanOptions{
-		Formats: formats.All(), Match: globs, Pace: pace,
+		Formats: formats.All(), Match: globs, Budget: pace,
 		Progress: func(page keyspace.Snapshot) {
 			if s.first == 0 && len(page.Locks) > 0 {
 				s.first = time.Since(begin)
