@@ -7,31 +7,30 @@ import (
 	"time"
 )
 
-// Locker is anything that can be locked.
+// Locker is implemented by all kinds of locks.
 type Locker interface {
-	// TryLock takes the lock if it is free, in one round trip, and returns
-	// [ErrHeld] at once if it is not; to learn who holds it may take another. If ctx ends before the reply, the error
-	// matches ctx.Err() and whatever the request may have done is undone in the
-	// background.
+	// TryLock acquires the lock if it is free. If it is held, TryLock returns
+	// [ErrHeld] at once. It takes one round trip, or two to learn the holder. If ctx
+	// ends before the reply, the error matches ctx.Err(), and whatever the request may
+	// have done is undone in the background.
 	TryLock(ctx context.Context) (*Lease, error)
-	// Lock waits for the lock until ctx ends; the error then matches ctx.Err()
-	// and, if a holder was seen, [ErrHeld]. ctx bounds the wait alone: the
-	// lease does not end with it. An error before the first answer of the
-	// server is returned at once; after it, Lock sits out what may pass (a
-	// restart, a failover).
+	// Lock waits for the lock until ctx ends. The error then matches ctx.Err() and, if
+	// a holder was seen, [ErrHeld]. The lease does not end with ctx. Lock returns an
+	// error before the first reply of the server at once. Later it retries after
+	// errors that may pass, such as a restart or a failover.
 	Lock(ctx context.Context) (*Lease, error)
 }
 
-// base is what a lock of any kind locks.
+// base is the part that all kinds of locks share.
 type base struct {
 	client   *Client
 	key      string
 	opts     Options
 	protocol protocol
-	argErr   error // what is wrong with the arguments, told when it is used
+	argErr   error // the arguments are invalid; returned by every method
 }
 
-// newBase checks the options; what cannot work is told when it is used.
+// newBase validates the options. The error goes to argErr.
 func (c *Client) newBase(key string, o Options, p protocol) base {
 	o, err := o.withDefaults()
 	if err == nil && o.Fence {
@@ -43,7 +42,8 @@ func (c *Client) newBase(key string, o Options, p protocol) base {
 	return base{client: c, key: key, opts: o, protocol: p, argErr: err}
 }
 
-// checkCompanions refuses a key beside which a cluster has no place for others.
+// checkCompanions returns an error if a cluster cannot store further keys in key's
+// slot.
 func (c *core) checkCompanions(key string) error {
 	if c.transport.clustered() && !canHaveCompanions(key) {
 		return fmt.Errorf("%w: on a cluster the key %q, with a closing brace but no {tag}, cannot have others in its slot, as this lock needs", ErrArgument, key)
@@ -51,9 +51,9 @@ func (c *core) checkCompanions(key string) error {
 	return nil
 }
 
-// Holder returns who holds the lock and for how long yet, nil if nobody does. It takes
-// nothing, and reads the server's word of a moment ago: use it for messages, not for
-// decisions.
+// Holder returns the holder of the lock and its remaining TTL; nil if the lock is
+// free. It changes nothing. The answer may be outdated when it arrives: use it for
+// messages, not for decisions.
 func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
@@ -73,21 +73,21 @@ func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 type request struct {
 	// try asks the server once.
 	try func(context.Context, *request) (*Lease, error)
-	// shared: others may get in beside the one who succeeds, so news is for them,
-	// too, and nobody takes turns who need not wait.
+	// shared means that several requests may hold the lock together: after a success
+	// the next waiter is woken, too, and a request first tries without a queue.
 	shared bool
-	// contended: the lock is probably held.
+	// contended means that the lock is probably held.
 	contended bool
-	// pollEvery is how often a waiter has to look even if there is no news; 0 = no need.
+	// pollEvery is the longest pause of a waiter without a message; 0 = no limit.
 	pollEvery time.Duration
 
 	began    time.Time
 	attempts int
-	held     error   // the newest refusal; nil = none yet
-	current  attempt // the attempt that is under way
+	held     error   // last refusal; nil = none yet
+	current  attempt // attempt in progress
 }
 
-// tryLock is TryLock for all kinds.
+// tryLock implements TryLock for all kinds.
 func (b *base) tryLock(ctx context.Context, r *request) (*Lease, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (b *base) tryLock(ctx context.Context, r *request) (*Lease, error) {
 	return r.try(ctx, r)
 }
 
-// lock is Lock for all kinds whose waiters poll or listen.
+// lock implements Lock for all kinds except [Fair].
 func (b *base) lock(ctx context.Context, r *request) (*Lease, error) {
 	if err := b.check(ctx); err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 	return b.waitAndAcquire(ctx, r, local)
 }
 
-// withHolder adds the holder that was seen last to the error of a wait that ended with
-// ctx. A request that was under way at that moment knows nothing of it.
+// withHolder adds the last seen holder to the error of a wait that ended with ctx. The
+// error of a request that was in progress does not contain it.
 func (r *request) withHolder(ctx context.Context, err error) error {
 	if r.held == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, ErrHeld) {
 		return err
@@ -133,7 +133,7 @@ func (r *request) withHolder(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, r.held)
 }
 
-// check refuses what must not reach the server.
+// check returns an error if no request may be sent.
 func (b *base) check(ctx context.Context) error {
 	switch {
 	case b.argErr != nil:
@@ -151,9 +151,8 @@ func (b *base) acquire(ctx context.Context, r *request) (*hold, error) {
 	return b.acquireBy(ctx, r, func(token string) future { return b.protocol.acquire(ctx, token, b.opts.TTL, 1) })
 }
 
-// acquireBy asks the server once by what send sends, with a token of its own. If
-// no reply comes, the attempt is undone in the background: nobody would ever
-// release it.
+// acquireBy asks the server once, with send and a new token. If no reply comes, it
+// undoes the attempt in the background.
 func (b *base) acquireBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
 	token, err := newToken(b.client.owner)
 	if err != nil {
@@ -193,14 +192,14 @@ func (b *base) acquireBy(ctx context.Context, r *request, send func(token string
 	return b.startHold(r, token, fence, sent)
 }
 
-// emitFailure reports an attempt that ended in an error, which it returns.
+// emitFailure reports the failure of an attempt and returns err.
 func (b *base) emitFailure(token string, err error) error {
 	b.client.emit(Event{Kind: Failed, At: time.Now(), Key: b.key, Owner: b.client.owner, Token: token, Err: err})
 	return err
 }
 
-// countWait counts a call of Lock that is under way. What it returns is called with its
-// outcome, which it passes on.
+// countWait counts a call of Lock until end is called. end gets the results of the
+// call and returns them.
 func (b *base) countWait(ctx context.Context, r *request) (end func(*Lease, error) (*Lease, error)) {
 	b.client.waits.Add(1)
 	return func(lease *Lease, err error) (*Lease, error) {
@@ -215,8 +214,9 @@ func (b *base) countWait(ctx context.Context, r *request) (end func(*Lease, erro
 	}
 }
 
-// sinceWritten returns when a request was written, to a connection that may have had
-// to be made first, or sent if that is not known: the server has not done it before.
+// sinceWritten returns the time at which a request was written. This can be later than
+// sent, because the connection was dialed first. If it is not known, sinceWritten
+// returns sent.
 func sinceWritten(request future, sent time.Time) time.Time {
 	if r, ok := request.(interface{ writtenAt() time.Time }); ok {
 		return later(r.writtenAt(), sent)
@@ -224,8 +224,9 @@ func sinceWritten(request future, sent time.Time) time.Time {
 	return sent
 }
 
-// startHold takes possession of a lock that was granted to a request sent then. A
-// grant that took too long to arrive is worth nothing any more.
+// startHold returns the hold of a lock that was granted to a request sent at sent. If
+// the grant arrives after its deadline, the lock is released again and the error
+// matches [ErrLost].
 func (b *base) startHold(r *request, token string, fence int64, sent time.Time) (*hold, error) {
 	h := newHold(b, token, fence, sent)
 	if h.pastDeadline(h.began) {
@@ -233,7 +234,7 @@ func (b *base) startHold(r *request, token string, fence int64, sent time.Time) 
 		return nil, fmt.Errorf("lock: acquire %q: the answer came after %v, too late for a TTL of %v: %w", b.key, h.began.Sub(sent), b.opts.TTL, ErrLost)
 	}
 	b.client.renewer.add(h)
-	if b.client.isClosed() { // meanwhile: Close may have missed this one
+	if b.client.isClosed() { // closed in the meantime: Close may have missed h
 		h.finish(ErrClosed)
 		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
 		return nil, describe("acquire", b.key, ErrClosed)
@@ -243,7 +244,7 @@ func (b *base) startHold(r *request, token string, fence int64, sent time.Time) 
 	return h, nil
 }
 
-// poll tries again and again, as Wait says.
+// poll retries as Wait says.
 func (b *base) poll(ctx context.Context, r *request) (*Lease, error) {
 	for {
 		lease, err := r.try(ctx, r)
@@ -260,22 +261,22 @@ func (b *base) poll(ctx context.Context, r *request) (*Lease, error) {
 	}
 }
 
-// undoPause is the time between two tries to undo at first; each is twice the one
-// before, up to maxUndoPause.
+// undoPause is the first pause between two releases of undo. It doubles each time, up
+// to maxUndoPause.
 const (
 	undoPause    = 10 * time.Millisecond
 	maxUndoPause = time.Second
 )
 
-// undo takes back an acquire whose outcome nobody knows, until it is answered
-// or the key would have expired by itself. It is on its way, behind the acquire,
-// when undo returns; the rest happens in the background.
+// undo releases a lock whose acquire has an unknown outcome. It sends the first
+// release, behind the acquire, before it returns. In the background it repeats the
+// release until the server has answered twice, or until the key has expired by itself.
 //
-// It asks twice: on the connection of the acquire the first answer settles it,
-// but after a broken connection the undo may have overtaken an acquire that
-// still sat in the server's buffers. A cluster's client takes an acquire to another
-// node that the first one names, and undos overtake it on the way: only those count
-// that are sent when the acquire, if it is given, is over.
+// One answer is enough on the connection of the acquire. After a connection has
+// broken, a release may overtake an acquire that is still in the server's buffers;
+// hence the second. On a cluster, go-redis sends an acquire again if it is redirected,
+// and releases may overtake it, too. If acquire is not nil, only releases after its
+// end count there.
 func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
 	if own, ok := p.(undoer); ok {
 		own.undo()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// startHeartbeat has the line give signs of life for its waiters, all together, until the
-// last of them has called stop. The form is that of the line's lock.
+// startHeartbeat has the queue send heartbeats for all of its waiters until each of
+// them has called stop. p is the protocol of the queue's lock.
 func (q *waitQueue) startHeartbeat(c *Client, p *fairProtocol) (stop func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -26,7 +26,7 @@ func (q *waitQueue) stopHeartbeat() {
 	}
 }
 
-// sendHeartbeat gives one sign of life, and sets the time of the next.
+// sendHeartbeat sends one heartbeat and schedules the next.
 func (q *waitQueue) sendHeartbeat(c *core, p *fairProtocol) {
 	q.mu.Lock()
 	if q.heartbeats > 0 {
@@ -40,8 +40,8 @@ func (q *waitQueue) sendHeartbeat(c *core, p *fairProtocol) {
 	})
 }
 
-// wakeDropped wakes those of our waiters that the server has no place for: their
-// message was lost, or they were taken for dead.
+// wakeDropped wakes the waiters that the server no longer has in its queue: their lock
+// was handed over and the message was lost, or they counted as dead.
 func (q *waitQueue) wakeDropped(reply any, err error) {
 	if err != nil {
 		return

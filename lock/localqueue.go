@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// localQueues let one goroutine at a time through, at each spot, in order of arrival.
+// localQueues lets one goroutine at a time proceed per queueKey, in order of arrival.
 type localQueues struct {
 	mu    sync.Mutex
 	byKey map[queueKey]*localQueue
 }
 
-// queueKey is where goroutines of one identity queue: for one key, by the news that
-// they wait for.
+// queueKey identifies a queue of one client: the key of a lock, and the channel on
+// which its waiters are woken.
 type queueKey struct{ key, channel string }
 
-// localQueue is the queue at one spot.
+// localQueue is the queue of one queueKey.
 type localQueue struct {
 	key       queueKey
-	waiting   []chan struct{} // closed when it is their turn; guarded by turns.mu
-	refs      int             // those in the queue, and the one whose turn it is; guarded by turns.mu
-	notifier  *notifier       // set, with line, by whoever is at the front
+	waiting   []chan struct{} // closed when their goroutine may proceed; guarded by localQueues.mu
+	refs      int             // waiting goroutines and the one that proceeds; guarded by localQueues.mu
+	notifier  *notifier       // set with waitQueue, by the goroutine that proceeds
 	waitQueue *waitQueue
 }
 
-// acquire waits until it is the caller's turn.
+// acquire waits until the caller may proceed, ctx ends or c is closed.
 func (l *localQueues) acquire(ctx context.Context, c *Client, key queueKey) (*localQueue, error) {
 	q, ready := l.enter(key)
 	if ready == nil {
@@ -43,18 +43,18 @@ func (l *localQueues) acquire(ctx context.Context, c *Client, key queueKey) (*lo
 	return nil, stopCause(ctx, c)
 }
 
-// release lets the next one through.
+// release lets the next goroutine proceed.
 func (l *localQueues) release(q *localQueue) { l.quit(q, nil) }
 
-// busy reports whether somebody has a turn there, or waits for one.
+// busy reports whether a goroutine proceeds or waits.
 func (l *localQueues) busy(key queueKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byKey[key] != nil
 }
 
-// enter joins the queue, with what tells the caller when it is his turn; nil if
-// it is now.
+// enter joins the queue. ready is closed when the caller may proceed; it is nil if the
+// caller may proceed at once.
 func (l *localQueues) enter(key queueKey) (q *localQueue, ready chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,8 +73,8 @@ func (l *localQueues) enter(key queueKey) (q *localQueue, ready chan struct{}) {
 	return q, ready
 }
 
-// quit leaves the queue. If it is the caller's turn, which may be since he gave
-// up, the next one is let through.
+// quit leaves the queue. If the caller may proceed, also if it has just given up, the
+// next goroutine proceeds.
 func (l *localQueues) quit(q *localQueue, ready chan struct{}) {
 	l.mu.Lock()
 	q.refs--
@@ -93,9 +93,9 @@ func (l *localQueues) quit(q *localQueue, ready chan struct{}) {
 	}
 }
 
-// reuseSubscription stands in the line that an earlier guest has opened; nil if none has.
-// A line is kept until the last guest has gone, so that a busy key is not
-// subscribed to over and over.
+// reuseSubscription joins the waitQueue that an earlier goroutine has opened. It
+// returns nil if there is none. A localQueue keeps its waitQueue until it is empty, so
+// that the process does not subscribe to a busy key again and again.
 func (q *localQueue) reuseSubscription() (*waitQueue, *waiter) {
 	if q.waitQueue == nil {
 		return nil, nil
@@ -103,12 +103,12 @@ func (q *localQueue) reuseSubscription() (*waitQueue, *waiter) {
 	return q.waitQueue, q.waitQueue.join("")
 }
 
-// subscribe opens the line of the key and stands in it.
+// subscribe opens the waitQueue of the key and joins it.
 func (q *localQueue) subscribe(n *notifier, channel string) (*waitQueue, *waiter) {
 	q.notifier, q.waitQueue = n, n.acquire(channel, "")
 	w := q.waitQueue.join("")
 	if q.waitQueue.subscribed() {
-		notify(w.wakeup) // for others it listens already: what came before we joined, we have missed
+		notify(w.wakeup) // another client has subscribed before: a message may have come before w joined
 	}
 	return q.waitQueue, w
 }

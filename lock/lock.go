@@ -1,8 +1,8 @@
-// Package lock is a set of distributed locks on Redis.
+// Package lock provides distributed locks on Redis.
 //
-// A [Client] is an identity and the connections it locks over. It hands out
-// locks by name; acquiring one gives a [Lease], which ends when it is unlocked,
-// when it is lost, or when its time runs out:
+// A [Client] has an owner label and connections to Redis. Its methods return locks by
+// name. Acquiring a lock returns a [Lease]. The lease ends when it is unlocked, when
+// it is lost, or when its time to live (TTL) has passed:
 //
 //	client, err := lock.New(rdb, lock.Config{Owner: "billing-7"})
 //	...
@@ -13,40 +13,38 @@
 //		return err
 //	}
 //	defer lease.Unlock(context.WithoutCancel(ctx))
-//	return settle(lease.Context(), order) // stops when the lease is lost
+//	return charge(lease.Context(), order) // stops when the lease is lost
 //
 // # Kinds
 //
-//   - [Client.Mutex]: one holder. The form that most libraries agree on.
-//   - [Client.Reentrant]: one holder, which may enter again.
-//   - [Client.Fair]: one holder, the others in a queue, served in order of
-//     arrival over all processes.
-//   - [Client.RW]: many readers together, or one writer.
-//   - [Quorum.Redlock]: one holder, over several independent servers of which
-//     fewer than half may be down.
+//   - [Client.Mutex]: one holder. Most libraries use the same keys and values.
+//   - [Client.Reentrant]: one holder, which may acquire the lock again.
+//   - [Client.Fair]: one holder. The server keeps the waiters of all processes in a
+//     queue and serves them in order of arrival.
+//   - [Client.RW]: many readers, or one writer.
+//   - [Quorum.Redlock]: one holder, on several independent servers. Fewer than half of
+//     the servers may be down.
 //
-// All are [Locker] values and give the same kind of lease.
+// All kinds implement [Locker] and return the same type of lease.
 //
-// # What a lease is worth
+// # What a lease guarantees
 //
-// Redis cannot stop a holder whose time is up: the lease tells the holder
-// instead. [Lease.Valid] looks at the clock alone and is exact; the context of
-// [Lease.Context] ends by a local timer, without asking the network. Both judge
-// by a deadline that counts from the moment before the request was sent, less
-// an allowance for clock drift, so it lies before the moment at which anybody
-// else can get the lock. Of the monotonic and the wall clock the one that has
-// advanced further decides: a machine that was suspended wakes up to a lost
-// lease.
+// Redis cannot stop a holder whose lease has expired, so the lease informs the holder.
+// [Lease.Valid] reads only the clock and is exact. The context of [Lease.Context] is
+// cancelled by a local timer, without network access. Both use a deadline that is
+// measured from before the request was sent, minus an allowance for clock drift. The
+// deadline therefore lies before the time at which another client can acquire the
+// lock. Of the monotonic clock and the wall clock, the one that has advanced further
+// decides: leases that expire while the machine is suspended are lost when it resumes.
 //
-// While it is held, a lease is renewed in the background, unless [Renew.Off].
-// Work that outlives its lease in spite of everything (a process stopped
-// between looking at the clock and writing) is beyond any lock with a lease; it
-// takes a resource that checks the numbers of [Lease.Fence].
+// A lease is renewed in the background until it ends, unless [Renew.Off] is set. No
+// lease protects work that continues after its end, for example when the process is
+// stopped between the check of the clock and a write. A resource that compares the
+// numbers of [Lease.Fence] does.
 //
-// A key that vanishes with the memory of its server (a restart without
-// persistence, a failover before replication, eviction) is free for the next
-// one at once. The holder learns of it at its next renewal. A [Redlock] bears the
-// loss of fewer than half of its servers, not of more.
+// If the server loses its data (a restart without persistence, a failover before
+// replication, eviction), the lock is free at once. The holder learns this at its next
+// renewal. A [Redlock] survives the loss of fewer than half of its servers.
 package lock
 
 import (
@@ -63,68 +61,69 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config says who locks. The zero value works.
+// Config configures a [Client]. The zero value works.
 type Config struct {
-	// Owner is the label others see as the holder, of at most 100 bytes.
-	// Default: host:pid.
+	// Owner is the label that others see as the holder, at most 100 bytes. Default:
+	// host:pid.
 	Owner string
-	// Observe is told of everything that happens, on the goroutine where it
-	// happens: it must be quick and may be called concurrently.
+	// Observe receives every event, on the goroutine that causes it. Observe must
+	// return quickly and may be called concurrently.
 	Observe func(Event)
 }
 
-// Options say how one lock is held. The zero value works.
+// Options configures one lock. The zero value works.
 type Options struct {
-	// TTL is the time to live of a lease that is not renewed: after a crash the
-	// lock is free at most this long after. Whole milliseconds, at least 10 ms.
+	// TTL is the time to live of the lock on the server. If the holder crashes, the
+	// lock is free after at most this time. Whole milliseconds, at least 10 ms.
 	// Default: 10 s.
 	TTL time.Duration
-	// Renew says how the lease is kept alive. The zero value renews for ever.
+	// Renew configures the renewal of the lease. The zero value renews without limit.
 	Renew Renew
-	// Wait says how Lock waits. The zero value listens for the release.
+	// Wait configures how Lock waits. The zero value subscribes to the release.
 	Wait Wait
-	// Fence numbers the holders: see [Lease.Fence]. The counter is a key of its
-	// own beside the lock, without expiry.
+	// Fence enables fencing tokens: see [Lease.Fence]. The counter is a separate key
+	// without expiry.
 	Fence bool
-	// Replicas is how many replicas must have the lock before it counts as
-	// acquired. With too few within ReplicaTimeout it is given back, and the error
-	// is [ErrNotReplicated]. It takes a second round trip, and the lock then
-	// survives a failover to any replica that confirmed it; without, one that
-	// comes right after the acquire may lose the lock, and somebody else may get
-	// it while the lease is still valid. Renewals are not waited for.
+	// Replicas is the number of replicas that must confirm the lock before it counts
+	// as acquired. If fewer confirm within ReplicaTimeout, the lock is released and
+	// the error is [ErrNotReplicated]. The confirmation costs a second round trip. The
+	// lock then survives a failover to any replica that confirmed it. Without
+	// confirmation, a failover right after the acquire may lose the lock, and another
+	// client may acquire it while the lease is still valid. Renewals are not
+	// confirmed.
 	Replicas int
-	// ReplicaTimeout goes with Replicas: whole milliseconds, shorter than the TTL.
+	// ReplicaTimeout is used with Replicas: whole milliseconds, shorter than the TTL.
 	// Default: 1 s, or half the TTL if that is shorter.
 	ReplicaTimeout time.Duration
 }
 
-// Renew bounds the renewal of a lease.
+// Renew configures and limits the renewal of a lease.
 type Renew struct {
-	Every   time.Duration // default TTL/3; at least 1 ms, and less than the TTL
-	Max     int           // renewals before the lease is left to run out; 0 = no bound
-	MaxHold time.Duration // the lease ends this long after it began, renewed or not, and the lock is free then; 0 = no bound
-	Off     bool          // no renewal: the lease ends TTL after it began, unless extended by hand
+	Every   time.Duration // interval between renewals, at least 1 ms and less than the TTL; default TTL/3
+	Max     int           // number of renewals, after which the lease expires; 0 = no limit
+	MaxHold time.Duration // the lease ends, and the lock is released, this long after the acquire; 0 = no limit
+	Off     bool          // no renewal: the lease ends TTL after the acquire, unless [Lease.Extend] is called
 }
 
-// Wait says how Lock waits for a lock that is held.
+// Wait configures how Lock waits for a lock that is held.
 type Wait struct {
-	// Poll asks again and again, this long after each refusal, instead of
-	// listening for the release. Every waiting goroutine asks for itself.
+	// Poll is the pause between attempts. With Poll, each waiting goroutine asks the
+	// server itself, and Lock does not subscribe to the release.
 	Poll time.Duration
-	// Jitter spreads each pause evenly over Poll ± Poll×Jitter, so that clients
-	// which were refused together do not come back together. 0 to 1.
+	// Jitter, from 0 to 1, spreads each pause evenly over Poll ± Poll×Jitter, so that
+	// clients that were refused together do not retry together.
 	Jitter float64
-	// MaxTries is how often to ask before Lock gives up with [ErrHeld]; 0 = until
-	// its context ends. It goes with Poll.
+	// MaxTries is the number of attempts after which Lock returns [ErrHeld]; 0 = no
+	// limit. It requires Poll.
 	MaxTries int
 }
 
-// pause returns the time until the next try.
+// pause returns the time until the next attempt.
 func (w Wait) pause() time.Duration {
 	return w.Poll + time.Duration((2*rand.Float64()-1)*w.Jitter*float64(w.Poll))
 }
 
-// check refuses what cannot work.
+// check validates the fields.
 func (w Wait) check() error {
 	switch {
 	case w.Poll < 0 || w.MaxTries < 0:
@@ -145,13 +144,13 @@ const (
 )
 
 // Validate returns an error that matches [ErrArgument] if no lock can have these
-// options. Locks that have them all the same say so when they are used.
+// options. The methods of a lock with such options return the same error.
 func (o Options) Validate() error {
 	_, err := o.withDefaults()
 	return err
 }
 
-// withDefaults fills in what is missing and refuses what cannot work.
+// withDefaults sets the defaults and validates the result.
 func (o Options) withDefaults() (Options, error) {
 	if o.TTL == 0 {
 		o.TTL = defaultTTL
@@ -174,7 +173,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(o.Wait.check(), o.checkReplicas())
 }
 
-// checkReplicas refuses what cannot work.
+// checkReplicas validates Replicas and ReplicaTimeout.
 func (o Options) checkReplicas() error {
 	switch {
 	case o.Replicas < 0:
@@ -189,7 +188,7 @@ func (o Options) checkReplicas() error {
 	return nil
 }
 
-// checkTTL refuses what Redis would round or misread.
+// checkTTL refuses a TTL that Redis would round or misread.
 func checkTTL(ttl time.Duration) error {
 	if ttl < minTTL || ttl > maxTTL || ttl%time.Millisecond != 0 {
 		return fmt.Errorf("%w: TTL %v; it must be whole milliseconds between %v and %v", ErrArgument, ttl, minTTL, maxTTL)
@@ -197,46 +196,46 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// Client is an identity that locks. It is safe for concurrent use.
+// Client acquires locks for one owner. It is safe for concurrent use.
 type Client struct {
 	*core
 	owner       string
-	parent      *Client // As was called of it; nil = New made this one
+	parent      *Client // the client on which As was called; nil = New made this one
 	localQueues localQueues
 
 	closed atomic.Bool // Close was called
 
 	mu           sync.Mutex
-	waiters      int             // callers of closing; what follows is theirs
+	waiters      int             // callers of closing; the next fields are used while there are any
 	ended        context.Context // ends with Close
 	end          context.CancelFunc
-	stopWatching func() // no more waits for the end of parent
+	stopWatching func() // ends the wait for the end of parent
 }
 
-// core is what identities share: the connections, the clock work of all
-// leases, and the waiters' ears.
+// core is what the clients of one New share: the connections, the renewer, and the
+// notifier that wakes waiters.
 type core struct {
-	id        string // a UUID of its own
+	id        string // UUID
 	transport transport
 	renewer   renewer
 	notifier  notifier
 	observe   func(Event)
 	counts    [eventKinds]atomic.Int64
-	waits     atomic.Int64   // calls of Lock
-	scripted  atomic.Bool    // the server has run a script of ours
-	writers   waitingWriters // that wait for a read/write lock
-	tasks     taskGroup      // undos and renewals: they come and go
-	workers   sync.WaitGroup // run until alive ends
+	waits     atomic.Int64   // calls of Lock in progress
+	scripted  atomic.Bool    // the server has run one of our scripts
+	writers   waitingWriters // waiting writers of read/write locks
+	tasks     taskGroup      // undos and renewals
+	workers   sync.WaitGroup // goroutines that run until alive ends
 
-	alive context.Context // ends when everything must be over
+	alive context.Context // ends with shutDown
 	stop  context.CancelFunc
 }
 
-// New returns a client that locks where rdb points: a [redis.Client], single or
-// behind Sentinel, or a [redis.ClusterClient]. It takes address, credentials
-// and dialer from rdb's options but opens connections of its own, because a
-// lock's commands must not be sent twice behind its back; rdb stays the
-// caller's. Hooks of rdb are not called. Nothing is dialed before it is needed.
+// New returns a client for the server of rdb: a [redis.Client], single or behind
+// Sentinel, or a [redis.ClusterClient]. The client copies address, credentials and
+// dialer from rdb's options but opens its own connections, because a lock's commands
+// must not be retried by go-redis. rdb still belongs to the caller, and its hooks are
+// not called. New does not connect; the first command does.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	t, err := newTransport(rdb)
 	if err != nil {
@@ -245,7 +244,7 @@ func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	return newClient(t, cfg)
 }
 
-// newClient returns a client that locks over a wire, which becomes its own.
+// newClient returns a client that owns t.
 func newClient(t transport, cfg Config) (*Client, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -265,15 +264,14 @@ func newClient(t transport, cfg Config) (*Client, error) {
 	return &Client{core: c, owner: cfg.Owner}, nil
 }
 
-// As returns another identity over the same connections: what it holds is held
-// against c as against a stranger. It ends with c, and need not be closed before: an
-// identity that is dropped costs nothing.
+// As returns a client with another owner that shares the connections of c. A lock that
+// it holds is held for c, too, as for any other client. It is closed with c and need
+// not be closed itself.
 func (c *Client) As(owner string) *Client {
 	return &Client{core: c.core, owner: owner, parent: c}
 }
 
-// isClosed reports whether the identity has ended, with Close of its own or of one
-// that it comes from.
+// isClosed reports whether Close was called on c or on a client that c comes from.
 func (c *Client) isClosed() bool {
 	for ; c != nil; c = c.parent {
 		if c.closed.Load() {
@@ -283,7 +281,7 @@ func (c *Client) isClosed() bool {
 	return false
 }
 
-// isOf reports whether the identity is the other one or comes from it.
+// isOf reports whether c is other or comes from it.
 func (c *Client) isOf(other *Client) bool {
 	for ; c != nil; c = c.parent {
 		if c == other {
@@ -293,9 +291,9 @@ func (c *Client) isOf(other *Client) bool {
 	return false
 }
 
-// closing returns a context that ends with the identity, for a caller that waits for
-// that and calls through afterwards. An identity for which nobody waits is not known
-// to the one that it comes from, and may be dropped.
+// closing returns a context that ends when c is closed. The caller must call done when
+// it no longer needs the context. Until somebody calls closing, the parent has no
+// reference to c, so that an unused c can be garbage-collected.
 func (c *Client) closing() (ended context.Context, done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,7 +312,7 @@ func (c *Client) closing() (ended context.Context, done func()) {
 	return c.ended, c.doneClosing
 }
 
-// doneClosing counts out a caller of closing.
+// doneClosing ends a use of closing.
 func (c *Client) doneClosing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,7 +323,8 @@ func (c *Client) doneClosing() {
 	}
 }
 
-// markClosed lets nothing begin any more. It returns false if it was called before.
+// markClosed lets no further attempt or hold begin. It returns false if it was called
+// before.
 func (c *Client) markClosed() bool {
 	if c.closed.Swap(true) {
 		return false
@@ -338,16 +337,18 @@ func (c *Client) markClosed() bool {
 	return true
 }
 
-// closeTimeout bounds how long Close waits for a server that does not answer,
-// once for releases and once for undos.
+// closeTimeout limits how long Close waits for a server that does not answer: once for
+// the releases and once for the undos.
 const closeTimeout = time.Second
 
-// Close ends what the client and its identities do: those who wait get [ErrClosed],
-// what is held is released, with ErrClosed as the cause of its leases' end, and what
-// is being acquired is given back. Closing the client that New returned closes its
-// connections, too, and returns when nothing of it runs any more but what is inside
-// [Config.Observe], from where it may be called: within a few seconds even if the
-// server does not answer. Closing it again does nothing.
+// Close closes c and all clients that come from it. Waiting calls of Lock return
+// [ErrClosed]. Held locks are released, and the contexts of their leases end with
+// cause ErrClosed. Attempts in progress are undone.
+//
+// Closing the client that New returned closes its connections, too, and waits until
+// all of its goroutines have ended, except for running calls of [Config.Observe].
+// Close may be called from there. It returns within a few seconds even if the server
+// does not answer. Further calls do nothing.
 func (c *Client) Close() error {
 	if !c.markClosed() {
 		return nil
@@ -368,8 +369,8 @@ func (c *Client) Close() error {
 	return cmp.Or(err, c.core.shutDown())
 }
 
-// releaseAll ends the holds that match and releases them in one pipeline. It
-// returns one of the errors.
+// releaseAll ends the holds for which match returns true and releases them in one
+// pipeline. It returns one of the errors.
 func (c *core) releaseAll(match func(*hold) bool) error {
 	holds := c.renewer.all(match)
 	if len(holds) == 0 {
@@ -396,7 +397,7 @@ func (c *core) releaseAll(match func(*hold) bool) error {
 	return failed
 }
 
-// shutDown ends everything and waits for it.
+// shutDown stops all goroutines and waits for them.
 func (c *core) shutDown() error {
 	c.stop()
 	c.tasks.close()
@@ -409,9 +410,9 @@ func (c *core) shutDown() error {
 	return nil
 }
 
-// emit reports an event; it costs nothing when nobody observes. The caller is one of
-// the tasks, but not while it is outside of the package: what happens there may be
-// Close, which waits for the tasks.
+// emit counts an event and passes it to Observe. The caller is one of c.tasks. During
+// Observe it does not count as one, because Observe may call Close, which waits for
+// them.
 func (c *core) emit(e Event) {
 	c.counts[e.Kind].Add(1)
 	if c.observe != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// notifier owns the one connection on which a transport hears of releases. It
-// is opened when somebody first waits.
+// notifier owns the connection on which a core receives messages. The first waiter
+// opens it.
 type notifier struct {
 	core *core
 
 	mu      sync.Mutex
-	queues  map[string]*waitQueue // by each channel; also those nobody uses, until they are unsubscribed
+	queues  map[string]*waitQueue // by channel; includes unused queues until they are unsubscribed
 	dirty   []*waitQueue
 	changed chan struct{} // dirty is not empty
 	started bool
@@ -25,8 +25,8 @@ func (n *notifier) init(c *core) {
 	n.changed = make(chan struct{}, 1)
 }
 
-// acquire returns the line of a channel, counting the caller as a user. Who waits
-// for a fair lock names another channel, on which this process alone listens.
+// acquire returns the queue of a channel and counts the caller as a user. Waiters for
+// a fair lock also pass the channel of this process.
 func (n *notifier) acquire(channel, processChannel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,8 +48,8 @@ func (n *notifier) acquire(channel, processChannel string) *waitQueue {
 	return q
 }
 
-// reuse returns the line with a channel of its own if it is listened to already,
-// counting the caller as a user; nil if there is none.
+// reuse returns the queue of a process channel if its subscriptions are confirmed, and
+// counts the caller as a user; else nil.
 func (n *notifier) reuse(processChannel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -61,11 +61,11 @@ func (n *notifier) reuse(processChannel string) *waitQueue {
 	return q
 }
 
-// unsubscribeDelay is how long a line nobody uses is kept: who wanted a lock that others
-// want, too, is often back soon.
+// unsubscribeDelay is how long an unused queue stays subscribed: the next user of a
+// contended lock often comes soon.
 const unsubscribeDelay = time.Second
 
-// release counts a user out. The subscription ends some time after the last.
+// release ends a use of q. q is unsubscribed unsubscribeDelay after its last user.
 func (n *notifier) release(q *waitQueue) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +79,7 @@ func (n *notifier) release(q *waitQueue) {
 	}
 }
 
-// unsubscribeIfIdle gives a line up, unless it was used again since.
+// unsubscribeIfIdle unsubscribes q, unless it was used again.
 func (n *notifier) unsubscribeIfIdle(q *waitQueue, period int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -88,7 +88,7 @@ func (n *notifier) unsubscribeIfIdle(q *waitQueue, period int) {
 	}
 }
 
-// markDirty has the notifier's goroutine look at a line. Called with n.mu held.
+// markDirty has listen update the subscriptions of q. The caller holds n.mu.
 func (n *notifier) markDirty(q *waitQueue) {
 	if !q.dirty {
 		q.dirty = true
@@ -97,8 +97,9 @@ func (n *notifier) markDirty(q *waitQueue) {
 	notify(n.changed)
 }
 
-// listen makes the subscriptions be what the lines need, and passes on what
-// arrives. go-redis reconnects and subscribes anew by itself, and says so.
+// listen subscribes to the channels that the queues need, and dispatches messages.
+// go-redis reconnects and subscribes again by itself, and the server's confirmation
+// arrives here.
 func (n *notifier) listen() {
 	ps := n.core.transport.subscribe(n.core.alive)
 	defer ps.Close()
@@ -120,8 +121,8 @@ func (n *notifier) listen() {
 	}
 }
 
-// subscribe sends what is missing between what is and what should be. An error
-// only means that we stay deaf until the connection is back: waiters poll.
+// subscribe sends the changed subscriptions. It ignores errors: until the connection
+// is back there are no messages, and waiters poll.
 func (n *notifier) subscribe(ps *redis.PubSub) {
 	add, drop := n.changes()
 	if len(add) > 0 {
@@ -132,7 +133,7 @@ func (n *notifier) subscribe(ps *redis.PubSub) {
 	}
 }
 
-// changes marks and returns the channels to be added and dropped.
+// changes returns the channels to add and to drop, and notes them as done.
 func (n *notifier) changes() (add, drop []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +155,7 @@ func (n *notifier) changes() (add, drop []string) {
 	return add, drop
 }
 
-// dispatch passes on one thing that arrived.
+// dispatch passes a message or a confirmation to its queue.
 func (n *notifier) dispatch(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
@@ -168,10 +169,11 @@ func (n *notifier) dispatch(m any) {
 	}
 }
 
-// handTo passes on that a fair lock was handed to a waiter, if it is one of ours.
+// handTo passes a hand-over of a fair lock to the waiter with token, if it is in this
+// process.
 func (n *notifier) handTo(processChannel, token string, g grant) {
 	if q := n.queue(processChannel); q != nil && q.handTo(token, g) {
-		q.onMessage(processChannel, nextMessage) // the next one, if ours, too
+		q.onMessage(processChannel, nextMessage) // the next waiter may be in this process, too
 	}
 }
 

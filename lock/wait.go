@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// How waiting works. The callers of Lock through one client stand in a turn per
-// key, and only the first of them talks to the server. The first ones of all
-// identities on a transport stand in a line per key. A line listens on the
-// lock's channel, and what it hears (a release, a reconnect, the holder's
-// deadline) wakes its front alone: a message to a process makes one attempt,
-// not a herd. Order is kept inside a process only.
+// How waiting works. Goroutines that call Lock through one client wait in a localQueue
+// per key. Only the first of them talks to the server. The first ones of all clients
+// of a core wait in a waitQueue per key. The waitQueue subscribes to the channel of
+// the lock. A message, a reconnect and the deadline of the holder wake only the first
+// waiter, so that a release causes one attempt per process. The order holds within a
+// process only.
 
-// foreignPollInterval is how often to look at a lock whose holder will not tell when it
-// is done: one of another library, or any while we cannot listen.
+// foreignPollInterval is the pause between attempts if the holder's release may send
+// no message: the holder uses another library, or the subscription is not confirmed.
 const foreignPollInterval = 250 * time.Millisecond
 
-// maxPollInterval is how often to look, more or less, at a lock whose holder will tell: the
-// key may vanish without a word (DEL, FLUSHALL, eviction).
+// maxPollInterval is the average pause between attempts if the holder's release sends
+// a message. The key may also vanish without one (DEL, FLUSHALL, eviction).
 const maxPollInterval = 5 * time.Second
 
-// While the server cannot be reached, it is tried this often at first and at
-// last.
+// minBackoff and maxBackoff are the first and the longest pause between attempts while
+// the server cannot be reached.
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = time.Second
 )
 
-// waitAndAcquire tries once, and stands in line after that until the lock is ours or ctx
-// ends.
+// waitAndAcquire tries once. If the lock is held, it waits until it has acquired the
+// lock or ctx ends.
 func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue) (*Lease, error) {
-	queue, w := local.reuseSubscription() // first, so that no news is missed between the attempt and the queue
+	queue, w := local.reuseSubscription() // before the attempt: no message is missed in between
 	r.contended = queue != nil
 	lease, err := r.try(ctx, r)
 	if queue == nil && errors.Is(err, ErrHeld) {
@@ -62,7 +62,8 @@ func (b *base) waitAndAcquire(ctx context.Context, r *request, local *localQueue
 	return lease, err
 }
 
-// waitForWake waits for news. It prefers to end.
+// waitForWake waits until wakeup is ready, and returns nil. It returns an error if ctx
+// has ended or the client was closed, even if wakeup is ready.
 func (b *base) waitForWake(ctx context.Context, wakeup chan struct{}) error {
 	closing, done := b.client.closing()
 	defer done()
@@ -74,8 +75,8 @@ func (b *base) waitForWake(ctx context.Context, wakeup chan struct{}) error {
 	return stopCause(ctx, b.client)
 }
 
-// waitError returns what a last try that ended with err, or was cut short by the
-// end of ctx, means to somebody who waited for a holder.
+// waitError returns the error of a wait: err, the result of its last attempt. If ctx
+// ended during that attempt, err does not name the holder, and waitError adds held.
 func (b *base) waitError(ctx context.Context, held, err error) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(held, ErrHeld) || errors.Is(err, ErrHeld) {
 		return err
@@ -83,7 +84,7 @@ func (b *base) waitError(ctx context.Context, held, err error) error {
 	return fmt.Errorf("lock: wait for %q: %w: %w", b.key, held, err)
 }
 
-// capPoll returns a pause that is not too long for the request.
+// capPoll returns pause, at most pollEvery.
 func (r *request) capPoll(pause time.Duration) time.Duration {
 	if r.pollEvery > 0 {
 		return min(pause, r.pollEvery)
@@ -91,9 +92,9 @@ func (r *request) capPoll(pause time.Duration) time.Duration {
 	return pause
 }
 
-// pollInterval returns how long to leave the server alone after an attempt that ended
-// with err, unless there is news. A holder of ours announces its release, so
-// there is little to see before its lease is over.
+// pollInterval returns the pause after an attempt that ended with err. A message may
+// end it earlier. A holder of this package publishes its release, so a subscribed
+// waiter waits for the end of the holder's TTL, at most 2.5 to 7.5 s at random.
 func pollInterval(err error, subscribed bool, backoff time.Duration) time.Duration {
 	var held *HeldError
 	if !errors.As(err, &held) {

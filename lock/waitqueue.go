@@ -6,35 +6,36 @@ import (
 	"time"
 )
 
-// waitQueue is where the first ones of all identities wait for one key.
+// waitQueue is the queue in which the first waiters of all clients of a core wait for
+// one key.
 type waitQueue struct {
 	channel        string
-	processChannel string // where fair locks are handed to waiters of this process; empty = none waits. Guarded by notifier.mu, like the next three
+	processChannel string // on which this process learns that it was handed a fair lock; empty = not a fair lock. Guarded by notifier.mu, like the next fields
 	users          int
-	idlePeriods    int      // how often it was left by the last of them
-	subscriptions  []string // SUBSCRIBE was sent
-	dirty          bool     // users and asked may disagree
+	idlePeriods    int      // how often users fell to 0
+	subscriptions  []string // channels for which SUBSCRIBE was sent
+	dirty          bool     // users and subscriptions may disagree
 
 	mu               sync.Mutex
-	queue            []*waiter // the front is woken first
+	queue            []*waiter // the first is woken first
 	timer            *time.Timer
 	freeConfirmed    bool // the server has confirmed the subscription to channel
-	processConfirmed bool // and that to own
+	processConfirmed bool // the server has confirmed the subscription to processChannel
 	closed           bool
 
-	heartbeats     int // how many waiters need signs of life
+	heartbeats     int // waiters that need heartbeats
 	heartbeatTimer *time.Timer
 }
 
-// waiter is a waiter in a line.
+// waiter is one waiter in a waitQueue.
 type waiter struct {
-	wakeup chan struct{} // capacity 1: ready when it is time to try
-	token  string        // by which a fair lock is handed over; else empty
-	grant  grant         // of that; guarded by line.mu
+	wakeup chan struct{} // capacity 1; ready when the waiter should try
+	token  string        // token in the server's queue; empty = not a fair lock
+	grant  grant         // guarded by waitQueue.mu
 }
 
-// join puts the caller at the end. Waiters for a fair lock give the token that
-// stands in the server's queue for them.
+// join adds a waiter at the end. A waiter for a fair lock passes its token in the
+// server's queue.
 func (q *waitQueue) join(token string) *waiter {
 	w := &waiter{wakeup: make(chan struct{}, 1), token: token}
 	q.mu.Lock()
@@ -43,8 +44,8 @@ func (q *waitQueue) join(token string) *waiter {
 	return w
 }
 
-// leave takes the caller out. Unless it has the lock for itself now, the next
-// one is woken to see for itself: the caller may have taken news with it.
+// leave removes w. Unless w has won an exclusive lock, the next waiter is woken,
+// because w may have received its message.
 func (q *waitQueue) leave(w *waiter, won bool) {
 	q.mu.Lock()
 	q.queue = slices.DeleteFunc(q.queue, func(other *waiter) bool { return other == w })
@@ -54,7 +55,7 @@ func (q *waitQueue) leave(w *waiter, won bool) {
 	}
 }
 
-// wakeFirst wakes the front.
+// wakeFirst wakes the first waiter.
 func (q *waitQueue) wakeFirst() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,13 +64,13 @@ func (q *waitQueue) wakeFirst() {
 	}
 }
 
-// nextMessage is the message to the process of the first waiter for a fair lock
-// that was handed to somebody, who has yet to claim it.
+// nextMessage tells the process of the first waiter that a fair lock was handed to
+// another waiter, which has yet to claim it.
 const nextMessage = "next"
 
-// onMessage takes in a message. Most say that the lock is free; those to ourselves
-// name the waiter it was handed to, or say that one of ours comes next: then there
-// is nothing to see until the one before has had the time to claim the lock.
+// onMessage handles a message. On channel it means that the lock is free. On
+// processChannel it is either the token of the waiter that was handed the lock, or
+// nextMessage: then the first waiter tries when the time to claim the lock is over.
 func (q *waitQueue) onMessage(channel, message string) {
 	switch {
 	case channel == q.channel:
@@ -81,11 +82,11 @@ func (q *waitQueue) onMessage(channel, message string) {
 	}
 }
 
-// wakeToken wakes the waiter with that token, if it has not left.
+// wakeToken wakes the waiter with token, if it still waits.
 func (q *waitQueue) wakeToken(token string) { q.handTo(token, grant{}) }
 
-// handTo wakes the waiter with that token, if it has not left, with what it was
-// granted.
+// handTo wakes the waiter with token and passes it the grant. It returns false if the
+// waiter has left.
 func (q *waitQueue) handTo(token string, g grant) (here bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,14 +101,14 @@ func (q *waitQueue) handTo(token string, g grant) (here bool) {
 	return true
 }
 
-// grantFor returns what a waiter was granted.
+// grantFor returns the grant that w has received.
 func (q *waitQueue) grantFor(w *waiter) grant {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return w.grant
 }
 
-// tokens returns the tokens of those who wait for a fair lock.
+// tokens returns the tokens of the waiters for a fair lock.
 func (q *waitQueue) tokens() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +121,7 @@ func (q *waitQueue) tokens() []string {
 	return tokens
 }
 
-// channels returns those that the line listens to. Called with notifier.mu held.
+// channels returns the channels of the queue. The caller holds notifier.mu.
 func (q *waitQueue) channels() []string {
 	if q.processChannel == "" {
 		return []string{q.channel}
@@ -128,8 +129,8 @@ func (q *waitQueue) channels() []string {
 	return []string{q.channel, q.processChannel}
 }
 
-// onSubscribed notes that from now on nothing is missed on a channel. The front looks
-// whether something was, and so does everybody who waits to be named.
+// onSubscribed notes that the server has confirmed a subscription. Earlier messages
+// may have been lost, so it wakes the first waiter and all waiters for a fair lock.
 func (q *waitQueue) onSubscribed(channel string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,14 +152,14 @@ func (q *waitQueue) subscribed() bool {
 	return q.freeConfirmed
 }
 
-// subscribedBoth reports whether waiters for a fair lock can be told of their turn.
+// subscribedBoth reports whether a hand-over of a fair lock reaches its waiter.
 func (q *waitQueue) subscribedBoth() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.freeConfirmed && q.processConfirmed
 }
 
-// wakeAfter wakes the front after d, unless told otherwise meanwhile.
+// wakeAfter wakes the first waiter after d. A later call replaces d.
 func (q *waitQueue) wakeAfter(d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
