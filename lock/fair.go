@@ -26,40 +26,40 @@ var (
 )
 
 const (
-	// waiterTTL is how long a waiter keeps its place without a sign of life.
+	// waiterTTL is how long a waiter stays in the queue without a heartbeat.
 	waiterTTL = 6 * time.Second
-	// heartbeatInterval is how often waiters give one, all of a process together.
+	// heartbeatInterval is the time between the heartbeats of a process.
 	heartbeatInterval = waiterTTL / 3
-	// claimTimeout is how long a waiter has to claim what it was handed; then it is
-	// the next one's turn.
+	// claimTimeout is how long a waiter has to claim a lock that was handed to it.
+	// Then the next waiter gets it.
 	claimTimeout = time.Second
-	// heartbeatBatch is how many waiters give a sign of life in one command.
+	// heartbeatBatch is the number of waiters in one heartbeat command.
 	heartbeatBatch = 500
 )
 
-// Fair is a mutex that serves its waiters in order of arrival, also over many
-// processes, and hands the lock from one to the next: it is never free while
-// somebody waits. A hand-over takes two messages, however long the queue: one to the
-// process of the next holder, and one to that of the waiter behind it, who sees to
-// it that the next holder is not a dead one.
+// Fair is a mutex that serves its waiters in order of arrival, also across processes.
+// A release hands the lock to the first waiter, so the lock is never free while a
+// client waits. A hand-over sends two messages, however long the queue is: one to the
+// process of the next holder, and one to the process of the waiter behind it, which
+// checks that the next holder claims the lock.
 //
-// A waiter that dies in the queue costs those behind it nothing, since the server
-// knows that it does not listen any more. One that stands still costs them 1 s if
-// its turn comes within 6 s, and nothing later; on a cluster, so does a dead one.
-// TryLock does not queue: it
-// succeeds only if nobody holds the lock and nobody waits for it.
+// A waiter that dies costs the waiters behind it no time, because the server knows
+// that its process no longer subscribes. A waiter that is stopped costs them 1 s if
+// its turn comes within 6 s, and nothing later. On a cluster a dead waiter costs the
+// same as a stopped one. TryLock does not queue: it succeeds only if the lock is free
+// and no client waits.
 //
-// On the wire the lock itself is what a [Mutex] is, and excludes the same
-// others. They do not know the queue, though: one that finds the lock free in
-// the moment after a crash gets in before those who wait. Beside it stand the
-// queue and its waiters' signs of life, which vanish with the last waiter.
+// On the server the lock is the same key as a [Mutex] and excludes the same clients.
+// Such clients ignore the queue: one that finds the lock free right after a crash gets
+// it before the waiters. Two further keys hold the queue and the heartbeats of the
+// waiters; they vanish with the last waiter.
 type Fair struct{ base }
 
 var _ Locker = (*Fair)(nil)
 
-// Fair returns the lock of that name. It sends nothing. Options that cannot work
-// are reported as [ErrArgument] by Lock and TryLock; [Options.Wait] is one of
-// them, since waiters of a fair lock are told.
+// Fair returns the lock with that name. It sends nothing. Lock and TryLock report
+// invalid options as [ErrArgument]. [Options.Wait] must be zero, because waiters of a
+// fair lock receive messages.
 func (c *Client) Fair(key string, o Options) *Fair {
 	p := newFairProtocol(c.core, key, o.Fence)
 	f := &Fair{c.newBase(key, o, p)}
@@ -86,8 +86,8 @@ func (f *Fair) attempt(ctx context.Context, r *request) (*Lease, error) {
 	return newLease(h), nil
 }
 
-// Lock implements [Locker]. It queues on the server as soon as the lock is found
-// held; a waiter whose ctx ends leaves the queue.
+// Lock implements [Locker]. If the lock is held, Lock joins the queue on the server at
+// once. If ctx ends, it leaves the queue.
 func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 	if err := f.check(ctx); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 	return end(f.waitInQueue(ctx, r, queue))
 }
 
-// waitInQueue stands in the server's queue, again with a new token whenever it is not
-// known what became of the old one.
+// waitInQueue waits in the server's queue. After an error with an unknown outcome it
+// joins again with a new token.
 func (f *Fair) waitInQueue(ctx context.Context, r *request, queue *waitQueue) (*Lease, error) {
 	backoff := minBackoff
 	for waited := false; ; waited = true {
@@ -127,14 +127,14 @@ func (f *Fair) waitInQueue(ctx context.Context, r *request, queue *waitQueue) (*
 	}
 }
 
-// fairWaiter is one token that stands in the queue.
+// fairWaiter is one token in the server's queue.
 type fairWaiter struct {
 	*Fair
 	request     *request
 	queue       *waitQueue
 	token       string
-	lastRequest future // the newest request; nil = none yet
-	held        error  // the newest refusal; nil = none yet
+	lastRequest future // nil = none yet
+	held        error  // last refusal; nil = none yet
 }
 
 func (f *Fair) newWaiter(r *request, queue *waitQueue) (*fairWaiter, error) {
@@ -146,12 +146,12 @@ func (f *Fair) newWaiter(r *request, queue *waitQueue) (*fairWaiter, error) {
 	return &fairWaiter{Fair: f, request: r, queue: queue, token: token}, nil
 }
 
-// processOf returns the end of an id, or of a token. Those who wait for a fair
-// lock through one transport share it with its id, so that it tells where to find
-// them.
+// processOf returns the last 12 characters of an id or a token. In the tokens of fair
+// waiters they are those of core.id, so that a token tells in which process it waits.
 func processOf(id string) string { return id[len(id)-12:] }
 
-// wait waits for the lock until ctx ends. Without it, it leaves the queue.
+// wait waits for the lock until ctx ends. If it returns an error, the token has left
+// the queue.
 func (w *fairWaiter) wait(ctx context.Context) (lease *Lease, err error) {
 	a := &w.request.current
 	*a = attempt{base: &w.base, token: w.token, until: time.Now().Add(w.opts.TTL)}
@@ -182,7 +182,8 @@ func (w *fairWaiter) wait(ctx context.Context) (lease *Lease, err error) {
 	return lease, err
 }
 
-// tryAcquire takes the lock if it is our turn. Who was granted it need not ask.
+// tryAcquire acquires the lock if it is the waiter's turn. With a grant that is not
+// too old it does not ask the server.
 func (w *fairWaiter) tryAcquire(ctx context.Context, place *waiter) (*Lease, error) {
 	g := w.queue.grantFor(place)
 	if g.ttl == 0 || g.ttl != grantTTL(w.opts) || time.Since(g.sent) > g.ttl/2 {
@@ -191,8 +192,9 @@ func (w *fairWaiter) tryAcquire(ctx context.Context, place *waiter) (*Lease, err
 	return w.startLease(0, g.sent)
 }
 
-// askServer takes the lock if it is our turn, and queues if not. Until it can be told
-// of its turn, a token does not queue: it would be passed over.
+// askServer asks for the lock and, if it is held, for a place in the queue. Before the
+// subscriptions are confirmed the first request does not queue, because a hand-over
+// would not reach the waiter.
 func (w *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
 	w.request.attempts++
 	sent := time.Now()
@@ -226,7 +228,7 @@ func (w *fairWaiter) askServer(ctx context.Context) (*Lease, error) {
 	return w.startLease(fence, sent)
 }
 
-// startLease begins a hold of the lock, which is ours by a request that was sent then.
+// startLease returns the lease of a lock that was granted to a request sent at sent.
 func (w *fairWaiter) startLease(fence int64, sent time.Time) (*Lease, error) {
 	h, err := w.startHold(w.request, w.token, fence, sent)
 	if err != nil {
@@ -236,15 +238,16 @@ func (w *fairWaiter) startLease(fence int64, sent time.Time) (*Lease, error) {
 	return newLease(h), nil
 }
 
-// mustPoll reports whether a waiter that was refused has to look after the holder:
-// the first in the queue, and who is not in it. The others will be told when they
-// are the first.
+// mustPoll reports whether a refused waiter must watch the holder: the first waiter in
+// the queue, and a waiter that is not in it. The others receive a message when they
+// become the first.
 func (w *fairWaiter) mustPoll(refusal any) bool {
 	fields, _ := refusal.([]any)
 	return len(fields) > 2 || w.held != nil || !w.queue.subscribedBoth()
 }
 
-// waitTurn waits until it is time to ask again. Who cannot be told has to look.
+// waitTurn waits until it is time to ask again. Without confirmed subscriptions this
+// is after foreignPollInterval at the latest.
 func (w *fairWaiter) waitTurn(ctx context.Context, place *waiter) error {
 	if w.queue.subscribedBoth() {
 		return w.waitForWake(ctx, place.wakeup)
@@ -254,15 +257,15 @@ func (w *fairWaiter) waitTurn(ctx context.Context, place *waiter) error {
 	return w.waitForWake(ctx, place.wakeup)
 }
 
-// fairProtocol is a string that holds the token, with a queue beside it.
+// fairProtocol stores the lock as mutexProtocol does, and a queue in two further keys.
 type fairProtocol struct {
 	mutexProtocol
-	keys           []string // the lock, its queue, its waiters' signs of life; its fence, if it has one
-	processChannel string   // where waiters of this process are told
+	keys           []string // the lock, its queue, the heartbeats of its waiters; its fence, if it has one
+	processChannel string   // on which waiters of this process receive messages
 	core           *core
-	publishCounts  int // 1 if PUBLISH returns how many listen, 0 if only how many do at one node
+	publishCounts  int // 1 if PUBLISH returns the number of subscribers; 0 on a cluster, where it counts one node only
 
-	grant time.Duration // what a release gives to a waiter of this process; 0 = the time for a claim
+	grant time.Duration // TTL of a lock that is handed over within the process; 0 = claimTimeout
 }
 
 func newFairProtocol(t *core, key string, fence bool) *fairProtocol {
@@ -278,12 +281,12 @@ func newFairProtocol(t *core, key string, fence bool) *fairProtocol {
 	return f
 }
 
-// send sends a script with what all have in common, and more.
+// send sends a script with the arguments that all fair scripts share.
 func (p *fairProtocol) send(ctx context.Context, s *script, keys []string, args ...any) future {
 	return s.send(ctx, p.transport, keys, append([]any{p.freeChannel, claimTimeout.Milliseconds(), p.publishCounts}, args...)...)
 }
 
-// enqueue asks for the lock and, for a life longer than 0, for a place in the queue.
+// enqueue asks for the lock and, if queueTTL is positive, for a place in the queue.
 func (p *fairProtocol) enqueue(ctx context.Context, token string, ttl, queueTTL time.Duration) future {
 	return p.send(ctx, fairAcquire, p.keys, token, ttl.Milliseconds(), queueTTL.Milliseconds())
 }
@@ -298,15 +301,15 @@ func (p *fairProtocol) release(ctx context.Context, token string, _ int) future 
 	return &handover{p.send(ctx, fairRelease, p.keys[:3], token, processOf(p.core.id), ttl.Milliseconds()), p, g}
 }
 
-// grant is a lock that was handed over within a process for more than the time of
-// a claim: whoever knows when the release was sent need not ask again.
+// grant is a lock that was handed over within the process with its full TTL. The next
+// holder need not ask the server.
 type grant struct {
 	sent time.Time
-	ttl  time.Duration // 0 = it has to be claimed
+	ttl  time.Duration // 0 = the lock must be claimed
 }
 
-// grantTTL returns what a lock of these options may be granted for, 0 if it has to
-// be claimed: the fence is raised by the claim, replicas are asked by it.
+// grantTTL returns the TTL of a grant. It is 0 if the next holder must claim the lock,
+// because the claim raises the fence or asks the replicas.
 func grantTTL(o Options) time.Duration {
 	if o.Fence || o.Replicas > 0 {
 		return 0
@@ -314,15 +317,15 @@ func grantTTL(o Options) time.Duration {
 	return o.TTL
 }
 
-// handover is a release that tells the next holder, if it waits in this process.
+// handover is a release that informs the next holder, if it waits in this process.
 type handover struct {
 	future
 	protocol *fairProtocol
 	grant    grant
 }
 
-// wait implements [pending]. Who gives up does not keep the next one from being
-// told.
+// wait implements [future]. If ctx ends first, it informs the next holder in the
+// background.
 func (h *handover) wait(ctx context.Context) (any, error) {
 	reply, err := h.future.wait(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -343,7 +346,7 @@ func (h *handover) deliver(reply any) {
 	}
 }
 
-// heartbeat gives a sign of life for tokens in the queue.
+// heartbeat keeps the tokens in the queue for another waiterTTL.
 func (p *fairProtocol) heartbeat(ctx context.Context, tokens []string) future {
 	args := make([]any, 0, 1+len(tokens))
 	args = append(args, waiterTTL.Milliseconds())

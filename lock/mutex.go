@@ -22,22 +22,20 @@ var (
 	mutexPeek    = newScript(mutexPeekSource)
 )
 
-// Mutex is a lock with one holder at a time. It is not reentrant: its holder
-// waits for itself like anybody else.
+// Mutex is a lock with one holder at a time. It is not reentrant: a holder that locks
+// it again waits for itself.
 //
-// On the wire it is the key itself, a string that holds the token, with a TTL:
-// what `SET key token NX PX ttl` makes, so it and clients that use that form
+// On the server it is one key, a string that holds the token, with a TTL: the result
+// of `SET key token NX PX ttl`. A Mutex and other clients that use this command
 // exclude each other.
 //
-// A Mutex is something to lock by, not a lock that is held: many goroutines may
-// use one at once.
+// A Mutex is a handle, not a held lock: many goroutines may use one concurrently.
 type Mutex struct{ base }
 
 var _ Locker = (*Mutex)(nil)
 
-// Mutex returns the lock of that name; the key is used as it is. It sends
-// nothing. Options that cannot work are reported as [ErrArgument] by Lock and
-// TryLock.
+// Mutex returns the lock with that name; key is used unchanged. It sends nothing. Lock
+// and TryLock report invalid options as [ErrArgument].
 func (c *Client) Mutex(key string, o Options) *Mutex {
 	return &Mutex{c.newBase(key, o, newMutexProtocol(c.transport, key, o.Fence))}
 }
@@ -47,15 +45,15 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.tryLock(ctx, &request{try: m.attempt})
 }
 
-// Lock implements [Locker]. Of all who wait for the key through this client
-// only the first talks to the server, so a thousand waiting goroutines cost
-// what one does.
+// Lock implements [Locker]. Of the goroutines that wait for a key through one client,
+// only the first talks to the server: a thousand waiters cost as much as one.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.lock(ctx, &request{try: m.attempt})
 }
 
-// attempt asks for a lock that is probably free by what is quickest then, unless
-// it is not known yet that we may run the script that gives it back.
+// attempt acquires with trySet if the lock is probably free. Before the server has run
+// one of our scripts it uses acquire, which shows that the user may also run the
+// release.
 func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	ask := m.acquire
 	if r.attempts == 0 && !r.contended && !m.opts.Fence && m.client.scripted.Load() {
@@ -75,7 +73,7 @@ func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
 	return m.acquireBy(ctx, r, func(token string) future { return m.protocol.(*mutexProtocol).trySet(ctx, token, m.opts.TTL) })
 }
 
-// mutexProtocol is a string that holds the token.
+// mutexProtocol stores the lock as a string that holds the token.
 type mutexProtocol struct {
 	transport   transport
 	keys        []string // the lock; its fence, if it has one
@@ -86,7 +84,7 @@ func newMutexProtocol(t transport, key string, fence bool) *mutexProtocol {
 	return &mutexProtocol{transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
 }
 
-// keysOf returns the keys of a lock: itself and, if it is fenced, its counter.
+// keysOf returns the key of a lock and, if it is fenced, the key of its counter.
 func keysOf(key string, fence bool) []string {
 	if fence {
 		return []string{key, companionKey(key, "fence")}
@@ -102,8 +100,8 @@ func (p *mutexProtocol) acquireScript(ctx context.Context, token string, ttl tim
 	return mutexAcquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds())
 }
 
-// trySet asks for a lock without a fence as acquire does, at half the cost to the
-// server if it is free, and by one more round trip if it is not.
+// trySet acquires a lock without a fence by SET NX. If the lock is free, this costs
+// the server half as much as acquire. If it is held, it costs one more round trip.
 func (p *mutexProtocol) trySet(ctx context.Context, token string, ttl time.Duration) future {
 	c := sendPlain(ctx, p.transport, "set", p.keys[0], token, "nx", "px", ttl.Milliseconds())
 	return &trySetCall{call: c, protocol: p, token: token, ttl: ttl}
@@ -125,9 +123,10 @@ func (p *mutexProtocol) peek(ctx context.Context) future {
 	return mutexPeek.send(ctx, p.transport, p.keys[:1])
 }
 
-// trySetCall is an acquire by SET NX. Refused, it does not learn by whom: it asks again
-// by the script, which says so, or takes the lock if it has become free meanwhile.
-// SET NX does not know its own token; but it is never sent twice.
+// trySetCall is an acquire by SET NX. A refusal does not name the holder. wait then
+// sends the acquire script, which names it, or acquires the lock if it has become
+// free. SET NX does not recognise its own token; this is safe because it is never sent
+// twice.
 type trySetCall struct {
 	*call
 	protocol *mutexProtocol
@@ -135,7 +134,7 @@ type trySetCall struct {
 	ttl      time.Duration
 }
 
-// wait implements [pending].
+// wait implements [future].
 func (c *trySetCall) wait(ctx context.Context) (any, error) {
 	reply, err := c.call.wait(ctx)
 	switch {

@@ -5,45 +5,42 @@ import (
 	"time"
 )
 
-// protocol is how one lock of one kind stands in Redis: the requests that take it,
-// keep it and give it back. Its methods put a request on its way, in the order
-// in which they are called; [pending] waits for what comes of it.
+// protocol is how one kind of lock stores one lock in Redis: the requests that
+// acquire, extend and release it. The methods send their request before they return,
+// in the order of the calls. The [future] waits for the reply.
 //
-// A hold is one token's possession of the lock. Kinds that can be entered again
-// count entries; the count travels as it should become, never as a step, so that
-// a request may be lost or repeated without harm.
+// A token stands for one hold. Reentrant kinds count its entries. A request carries
+// the new count, not a difference, so that it may be lost or repeated without harm.
 type protocol interface {
-	// acquire asks for the lock, or for another entry of a token that has it.
-	// The reply is an integer (the fencing token, 0 = none) if it is ours now,
-	// else {token of a holder, its PTTL in ms}.
+	// acquire asks for the lock, or for another entry of a token that holds it. If the
+	// token now holds the lock, the reply is an integer: the fencing token, 0 = none.
+	// Otherwise it is {token of a holder, its PTTL in ms}.
 	acquire(ctx context.Context, token string, ttl time.Duration, entries int) future
-	// extend asks for ttl from now. The reply is 1, or 0 if the token has lost
-	// the lock.
+	// extend sets the TTL. The reply is 1, or 0 if the token does not hold the lock.
 	extend(ctx context.Context, token string, ttl time.Duration) future
-	// release gives back all but left entries. The reply is 1 if the lock is
-	// free, the next holder's token if it was handed over, 0 if entries are left,
-	// nil if the token has lost the lock.
+	// release gives back all entries but left. The reply is 1 if the lock is free, the
+	// next holder's token if it was handed over, 0 if entries are left, and nil if the
+	// token does not hold the lock.
 	release(ctx context.Context, token string, left int) future
-	// channel is where releases are announced.
+	// channel returns the channel on which releases are published.
 	channel() string
-	// lockKey is the name of the lock.
+	// lockKey returns the name of the lock.
 	lockKey() string
 }
 
-// peeker is a form whose holder is asked for by one request. The reply is {token of a
-// holder, its PTTL in ms}; the token is empty if nobody holds the lock.
+// peeker is a protocol that can look up the holder with one request. The reply is
+// {token of a holder, its PTTL in ms}; the token is empty if the lock is free.
 type peeker interface {
 	peek(ctx context.Context) future
 }
 
-// undoer is a form that knows better than [transport.undo] how to take back what
-// may stand of it.
+// undoer is a protocol with its own way to undo, used instead of [core.undo].
 type undoer interface{ undo() }
 
-// future is a request under way.
+// future is the reply to a request in progress.
 type future interface {
-	// wait returns the reply. When ctx ends first, or the connection, the
-	// request may still be carried out.
+	// wait returns the reply. If it returns an error because ctx or the connection has
+	// ended, the server may still execute the request.
 	wait(ctx context.Context) (reply any, err error)
 }
 
@@ -56,8 +53,8 @@ type resender interface {
 	resendIfNeeded(ctx context.Context) error
 }
 
-// parseAcquire reads the reply to an acquire: the holder who stands in the way, or
-// nil and the fencing token. What is neither grants nothing.
+// parseAcquire parses the reply to an acquire. It returns the holder if the lock is
+// held, else nil and the fencing token. Any other reply is an error.
 func parseAcquire(key string, reply any) (held *HeldError, fence int64, err error) {
 	switch reply := reply.(type) {
 	case int64:

@@ -23,17 +23,17 @@ var (
 	reentrantPeek    = newScript(reentrantPeekSource)
 )
 
-// Reentrant is a lock that its owner may take again while it holds it; it is
-// free when every lease has been unlocked.
+// Reentrant is a lock that its owner may acquire again while it holds it. It is free
+// when all leases are unlocked.
 //
-// The owner is the Reentrant itself: goroutines have no identity in Go, so who
-// is let in again is whoever is given the same value, in any goroutine. Another
-// value for the same key, of the same client or not, is another owner.
+// The owner is the Reentrant value itself, because goroutines have no identity in Go:
+// every goroutine that uses the same value may acquire the lock again. Another value
+// for the same key is another owner, also of the same client.
 //
-// On the wire it is a hash of holder → count with a TTL: the widespread form
-// that takes the lock if it does not exist or has the holder's field, adds to
-// the count and sets the expiry. It and clients that use that form exclude each
-// other and agree on counts. All leases of an owner share one deadline.
+// On the server it is a hash of holder → count with a TTL. Other libraries use the
+// same format: acquire if the key does not exist or has the holder's field, increase
+// the count, set the expiry. A Reentrant and such clients exclude each other and agree
+// on the count. All leases of an owner share one deadline.
 type Reentrant struct {
 	base
 
@@ -43,8 +43,8 @@ type Reentrant struct {
 
 var _ Locker = (*Reentrant)(nil)
 
-// Reentrant returns a new owner of the lock of that name. It sends nothing.
-// Options that cannot work are reported as [ErrArgument] by Lock and TryLock.
+// Reentrant returns a new owner of the lock with that name. It sends nothing. Lock and
+// TryLock report invalid options as [ErrArgument].
 func (c *Client) Reentrant(key string, o Options) *Reentrant {
 	return &Reentrant{
 		base:      c.newBase(key, o, newReentrantProtocol(c.transport, key, o.Fence)),
@@ -59,7 +59,7 @@ func (r *Reentrant) TryLock(ctx context.Context) (*Lease, error) {
 
 // Lock implements [Locker]. The owner never waits for itself.
 func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
-	if r.held.get() != nil { // not behind those of our own process who wait for us
+	if r.held.get() != nil { // the owner must not queue behind goroutines that wait for it
 		lease, err := r.TryLock(ctx)
 		if !errors.Is(err, ErrHeld) {
 			return lease, err
@@ -68,7 +68,7 @@ func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
 	return r.lock(ctx, &request{try: r.attempt})
 }
 
-// attempt enters the lock again if it is ours, else asks for it.
+// attempt enters the current hold again or, without one, acquires the lock.
 func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 	if err := r.entryGate.enter(ctx); err != nil {
 		return nil, describe("acquire", r.key, err)
@@ -88,7 +88,7 @@ func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 	return newEntry(h), nil
 }
 
-// reentrantProtocol is a hash of holder → count.
+// reentrantProtocol stores the lock as a hash of holder → count.
 type reentrantProtocol struct {
 	transport   transport
 	keys        []string // the lock; its fence, if it has one

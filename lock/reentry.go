@@ -8,10 +8,10 @@ import (
 // currentHold is the hold that an owner may enter again.
 type currentHold struct {
 	mu   sync.Mutex
-	hold *hold // nil = none, as far as we know
+	hold *hold // nil = none is known
 }
 
-// get returns the hold, nil if there is none or it is over.
+// get returns the hold; nil if there is none or it has ended.
 func (c *currentHold) get() *hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,12 +28,12 @@ func (c *currentHold) set(h *hold) {
 	c.hold = h
 }
 
-// gate lets one goroutine at a time through.
+// gate is a mutex whose lock operation takes a context.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }
 
-// enter waits to be let through, until ctx ends.
+// enter waits until the gate is free or ctx ends.
 func (g gate) enter(ctx context.Context) error {
 	select {
 	case g <- struct{}{}:

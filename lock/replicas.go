@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// movable is a form that can say its requests over another wire. Only locks of
-// such a form can wait for replicas.
+// movable is a protocol that can send its requests over another transport. Only such
+// protocols can wait for replicas.
 type movable interface {
 	on(w transport) protocol
 }
@@ -38,15 +38,14 @@ func (p *rwProtocol) on(w transport) protocol {
 	return &other
 }
 
-// replicate makes sure that enough replicas have a lock that was just granted
-// to a request sent then, if the options want it. If they do not, the lock is
-// given back. It returns when the request was sent from which the lease counts.
+// replicate waits for the replicas that the options demand, after a lock was granted
+// to a request sent at sent. If too few confirm the lock, it is undone. replicate
+// returns the time from which the lease counts.
 //
-// Replicas are asked by WAIT, which speaks of what its own connection has written
-// and nothing else: asked on any other, it may confirm what no replica has. It also
-// stops its connection, where nobody else may be then. So the lock is prolonged
-// once more, with WAIT right behind, on a connection taken for the purpose; the
-// acquire itself stays on the ordered stream, on which it can be undone.
+// WAIT confirms only what its own connection has written, and it blocks that
+// connection. So replicate extends the lock once more on a dedicated connection, with
+// WAIT right behind it. The acquire itself stays on the ordered pipe, on which it can
+// be undone.
 func (b *base) replicate(ctx context.Context, token string, sent time.Time) (time.Time, error) {
 	if b.opts.Replicas == 0 {
 		return sent, nil
@@ -68,16 +67,16 @@ func (b *base) replicate(ctx context.Context, token string, sent time.Time) (tim
 	return sent, err
 }
 
-// waitTransport is a wire that sends each command with WAIT behind it.
+// waitTransport is a transport that sends WAIT behind each command.
 type waitTransport struct {
 	transport
 	*core
 	key  string
 	opts Options
-	acks int64 // how many replicas have what was written last; read it after the reply
+	acks int64 // replicas that have the last write; read it after the reply
 }
 
-// waitSlack is how much later than WAIT the network may be.
+// waitSlack is the time for the network, in addition to the timeout of WAIT.
 const waitSlack = time.Second
 
 func (w *waitTransport) send(ctx context.Context, cmd *command) reply {
@@ -94,9 +93,9 @@ func (w *waitTransport) send(ctx context.Context, cmd *command) reply {
 
 // waitReply is the reply to a command with WAIT behind it.
 type waitReply struct {
-	alive context.Context // without it nothing is sent any more
+	alive context.Context // ends with the core
 	done  chan struct{}
-	err   error // after done
+	err   error // valid when done is closed
 }
 
 func (r *waitReply) wait(ctx context.Context) error {

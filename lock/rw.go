@@ -8,45 +8,45 @@ import (
 	"time"
 )
 
-// claimTTL is how long a waiting writer keeps new readers and other writers out
-// without asking again.
+// claimTTL is how long the claim of a waiting writer keeps out new readers and other
+// writers unless it is renewed.
 const claimTTL = 3 * time.Second
 
-// RW is a lock that many readers hold together, or one writer alone. Each of its
-// sides, [RW.Reader] and [RW.Writer], is a [Locker].
+// RW is a lock that many readers or one writer hold. Its two sides, [RW.Reader] and
+// [RW.Writer], are each a [Locker].
 //
-// The owner is the RW itself, as with [Reentrant]: it may take what it holds
-// again, and is let in past everybody who waits. Within its own write lock it
-// may also read, and go on reading when the write lock is unlocked: no other
-// writer gets in between. The other way there is only [ErrUpgrade]. A further
-// RW for the same key is another owner.
+// The owner is the RW value itself, as with [Reentrant]. It may acquire a side again
+// that it holds, and does not wait behind other waiters then. While it holds the write
+// lock it may also acquire the read lock, and keep that after it has unlocked the
+// write lock: no other writer gets in between. The opposite order returns
+// [ErrUpgrade]. Another RW for the same key is another owner.
 //
-// Nobody starves. A writer that waits in Lock lets no new readers in, and when a
-// writer leaves, the readers who waited for it go first. Among writers there is
-// no order. A waiting writer that dies holds the readers off for 3 s at most,
-// waiting readers that die a writer for a tenth of a second.
+// No client starves. While a writer waits in Lock, new readers are refused. When a
+// writer leaves, the readers that waited for it go first. Writers have no order. A
+// waiting writer that dies keeps readers out for at most 3 s; waiting readers that die
+// keep a writer out for at most 0.1 s.
 //
-// Every holder has a deadline of its own on the server: a reader that died is in
-// a writer's way for the rest of its own lease and no longer, however many
-// others come, go, and renew theirs. After thousands of dead readers a writer's
-// attempt takes more than one round trip: each removes a hundred.
+// Every holder has its own deadline on the server. A dead reader keeps writers out
+// until its own lease has expired, no matter how many other readers come, go and
+// renew. An attempt of a writer removes up to 100 dead readers per round trip.
 //
-// A writer's fence is larger than all before it; a reader's is that of the last
-// writer, 0 if there was none. On the wire the lock is a hash, see rw_common.lua.
+// The fence of a writer is larger than all earlier ones. The fence of a reader is that
+// of the last writer; 0 if there was none. On the server the lock is a hash;
+// rw_common.lua describes its fields.
 type RW struct {
 	reader, writer rwSide
 	entryGate      gate
 }
 
-// rwSide is what an owner has of one of the two locks.
+// rwSide is one side of an owner.
 type rwSide struct {
 	base
-	rwProtocol *rwProtocol // the target's form
+	rwProtocol *rwProtocol // equals base.protocol
 	held       currentHold
 }
 
-// RW returns a new owner of the read/write lock of that name. It sends nothing.
-// Options that cannot work are reported as [ErrArgument] by Lock and TryLock.
+// RW returns a new owner of the read/write lock with that name. It sends nothing. Lock
+// and TryLock report invalid options as [ErrArgument].
 func (c *Client) RW(key string, o Options) *RW {
 	reader, writer := newRWProtocol(c.transport, key, readMode, o.Fence), newRWProtocol(c.transport, key, writeMode, o.Fence)
 	return &RW{
@@ -56,14 +56,14 @@ func (c *Client) RW(key string, o Options) *RW {
 	}
 }
 
-// Reader returns the side that is held together with other readers.
+// Reader returns the side that many owners hold together.
 func (rw *RW) Reader() Locker { return rwReader{rw} }
 
-// Holder returns the writer or, if there is none, one of the readers, nil if nobody
-// holds the lock. It takes nothing.
+// Holder returns the writer or, if there is none, one of the readers; nil if the lock
+// is free. It changes nothing.
 func (rw *RW) Holder(ctx context.Context) (*HeldError, error) { return rw.writer.Holder(ctx) }
 
-// Writer returns the side that is held alone.
+// Writer returns the side that one owner holds alone.
 func (rw *RW) Writer() Locker { return rwWriter{rw} }
 
 // holdsAny reports whether the owner holds either side.
@@ -71,7 +71,7 @@ func (rw *RW) holdsAny() bool {
 	return rw.reader.held.get() != nil || rw.writer.held.get() != nil
 }
 
-// acquire takes a side for its owner: again if it has it, else by what ask does.
+// acquire enters the current hold of side again or, without one, calls ask.
 func (rw *RW) acquire(ctx context.Context, r *request, side *rwSide, ask func() (*hold, error)) (*Lease, error) {
 	if err := rw.entryGate.enter(ctx); err != nil {
 		return nil, describe("acquire", side.key, err)
@@ -91,7 +91,7 @@ func (rw *RW) acquire(ctx context.Context, r *request, side *rwSide, ask func() 
 	return newEntry(h), nil
 }
 
-// rwReader is the reading side of an owner.
+// rwReader is the read side of an owner.
 type rwReader struct{ *RW }
 
 func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
@@ -99,7 +99,7 @@ func (rw rwReader) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
-	if rw.holdsAny() { // not behind those of our own process who wait for us
+	if rw.holdsAny() { // the owner must not queue behind goroutines that wait for it
 		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
@@ -107,19 +107,19 @@ func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
 	return rw.reader.lock(ctx, &request{try: rw.tryWaiting, shared: true})
 }
 
-// tryOnce asks once, for somebody who does not wait.
+// tryOnce asks once and does not wait.
 func (rw rwReader) tryOnce(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, -time.Millisecond)
 }
 
-// tryWaiting asks once, for somebody who has been waiting since the request began.
+// tryWaiting asks once, as a reader that waits since r.began.
 func (rw rwReader) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, time.Since(r.began))
 }
 
 func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
 	return rw.acquire(ctx, r, &rw.reader, func() (*hold, error) {
-		ownWriteToken := "" // our own write lock
+		ownWriteToken := ""
 		if h := rw.writer.held.get(); h != nil {
 			ownWriteToken = h.token
 		}
@@ -129,17 +129,17 @@ func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration
 	})
 }
 
-// rwWriter is the writing side of an owner.
+// rwWriter is the write side of an owner.
 type rwWriter struct{ *RW }
 
 func (rw rwWriter) TryLock(ctx context.Context) (*Lease, error) {
 	return rw.writer.tryLock(ctx, &request{try: rw.tryOnce})
 }
 
-// Lock keeps others out from its first refusal on, until it has had its turn or
-// ctx ends.
+// Lock implements [Locker]. From its first refusal until it returns, it keeps new
+// readers and other writers out.
 func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
-	if rw.holdsAny() { // not behind those of our own process who wait for us
+	if rw.holdsAny() { // the owner must not queue behind goroutines that wait for it
 		if lease, err := rw.TryLock(ctx); !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
@@ -156,7 +156,7 @@ func (rw rwWriter) Lock(ctx context.Context) (*Lease, error) {
 	return lease, err
 }
 
-// waitingWriters counts, by key, those of a process that wait to write. They share a claim.
+// waitingWriters counts the waiting writers of a process by key. They share one claim.
 type waitingWriters struct {
 	mu    sync.Mutex
 	byKey map[string]int
@@ -171,7 +171,8 @@ func (w *waitingWriters) add(key string) {
 	w.byKey[key]++
 }
 
-// remove counts one out. After the last one it calls withdraw, before another comes.
+// remove removes one writer. After the last one it calls withdraw, before a new one
+// can be added.
 func (w *waitingWriters) remove(key string, withdraw func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,12 +183,12 @@ func (w *waitingWriters) remove(key string, withdraw func()) {
 	}
 }
 
-// tryOnce asks once, for somebody who does not wait.
+// tryOnce asks once and does not wait.
 func (rw rwWriter) tryOnce(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, "")
 }
 
-// tryWaiting asks once and, if it is refused, claims to be the next.
+// tryWaiting asks once and, if it is refused, claims to be the next writer.
 func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 	return rw.attempt(ctx, r, rw.claimID())
 }
@@ -209,22 +210,22 @@ func (rw rwWriter) attempt(ctx context.Context, r *request, claimID string) (*Le
 	})
 }
 
-// mustRetry reports whether a writer was refused only because there were too
-// many dead readers to be removed at once.
+// mustRetry reports whether a writer was refused only because there were more dead
+// readers than one call removes.
 func mustRetry(err error) bool {
 	var held *HeldError
 	return errors.As(err, &held) && held.Token == "" && held.TTL == 0
 }
 
-// claimID is the id under which the process waits. Its writers stand in one
-// line, and whoever is at its front acts for all: if each had a claim of its
-// own, the line could wake one whom the claim of another behind it keeps out.
+// claimID returns the id of the process's claim. Only the first writer of the
+// process's queue talks to the server, and it does so for all. With a claim per
+// writer, the queue could wake a writer that the claim of a later one keeps out.
 func (rw rwWriter) claimID() string {
 	return rw.writer.client.owner + "~" + rw.writer.client.id
 }
 
-// withdraw takes the claim back, in the background. If it does not arrive, the
-// claim ends by itself.
+// withdraw ends the claim, in the background. If the request is lost, the claim
+// expires.
 func (rw rwWriter) withdraw() {
 	c := rw.writer.client
 	withdrawal := rw.writer.rwProtocol.withdraw(c.alive, rw.claimID())

@@ -30,7 +30,7 @@ var (
 	rwPeek     = newScript(rwCommonSource + rwPeekSource)
 )
 
-// rwMode is a side of the lock, as the scripts call it.
+// rwMode is a side of the lock, as the scripts name it.
 type rwMode string
 
 const (
@@ -38,28 +38,28 @@ const (
 	writeMode rwMode = "w"
 )
 
-// rwProtocol is one side of the hash.
+// rwProtocol stores one side of the lock in a hash.
 type rwProtocol struct {
 	transport     transport
 	keys          []string // the lock; its fence, if it has one
 	mode          rwMode
-	writerChannel string // tells writers that somebody has left
-	readerChannel string // tells readers that a writer has left, or waits no longer
+	writerChannel string // tells writers that a holder has left
+	readerChannel string // tells readers that a writer has left or has stopped waiting
 }
 
 func newRWProtocol(t transport, key string, mode rwMode, fence bool) *rwProtocol {
 	return &rwProtocol{transport: t, keys: keysOf(key, fence), mode: mode, writerChannel: companionKey(key, "free"), readerChannel: companionKey(key, "open")}
 }
 
-// read asks for the read side. ownWriteToken is the token of the owner's own write lock,
-// within which the owner may read; empty = none. waited is how long the owner has been
-// waiting; negative = the owner does not wait.
+// read asks for the read side. ownWriteToken is the token of the owner's own write
+// lock, which does not keep the owner out; empty = none. waited is how long the owner
+// has been waiting; negative = it does not wait.
 func (p *rwProtocol) read(ctx context.Context, token string, ttl time.Duration, entries int, ownWriteToken string, waited time.Duration) future {
 	return rwRead.send(ctx, p.transport, p.keys, string(readMode), token, ttl.Milliseconds(), entries, ownWriteToken, waited.Milliseconds())
 }
 
-// write asks for the write side. If the server refuses, it keeps others out for claimTTL in the
-// name of claimID; empty = no claim.
+// write asks for the write side. If it is refused and claimID is not empty, a claim
+// keeps out new readers and other writers for claimTTL.
 func (p *rwProtocol) write(ctx context.Context, token string, ttl time.Duration, entries int, claimID string, claimTTL time.Duration) future {
 	return rwWrite.send(ctx, p.transport, p.keys, string(writeMode), token, ttl.Milliseconds(), entries, claimID, claimTTL.Milliseconds())
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// script is a Lua script, called by its hash.
+// script is a Lua script, called by its SHA-1 hash.
 type script struct{ source, sha string }
 
 func newScript(source string) *script {
 	return &script{source, redis.NewScript(source).Hash()}
 }
 
-// call is a command under way, be it a script's or a plain one.
+// call is a command in progress, either a script or a plain command.
 type call struct {
 	transport transport
 	script    *script // nil = a plain command
 	cmd       *command
 	reply     reply
-	first     command // most calls get by with one
+	first     command // spares an allocation: most calls send one command
 }
 
-// inlineCall is a call with the room that most need for their arguments.
+// inlineCall is a call with space for the usual number of arguments.
 type inlineCall struct {
 	call
 	args [6]string
 }
 
-// send puts a call of the script on its way. Arguments are strings and integers.
+// send sends a call of the script. Arguments are strings and integers.
 func (s *script) send(ctx context.Context, t transport, keys []string, args ...any) *call {
 	c := &inlineCall{call: call{transport: t, script: s}}
 	argv := append(c.args[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
@@ -42,14 +42,14 @@ func (s *script) send(ctx context.Context, t transport, keys []string, args ...a
 	return &c.call
 }
 
-// sendPlain puts a command on its way that needs no script.
+// sendPlain sends a command that is not a script.
 func sendPlain(ctx context.Context, t transport, args ...any) *call {
 	c := &inlineCall{call: call{transport: t}}
 	c.send(ctx, &c.first, appendArgs(c.args[:0], args))
 	return &c.call
 }
 
-// appendArgs appends arguments as they travel.
+// appendArgs appends args as strings.
 func appendArgs(argv []string, args []any) []string {
 	for _, arg := range args {
 		switch arg := arg.(type) {
@@ -69,15 +69,15 @@ func (c *call) send(ctx context.Context, cmd *command, args []string) {
 	c.cmd, c.reply = cmd, c.transport.send(ctx, cmd)
 }
 
-// resend sends the script once more.
+// resend sends the script again.
 func (c *call) resend(ctx context.Context, verb, script string) {
 	args := slices.Clone(c.cmd.args)
 	args[0], args[1] = verb, script
 	c.send(ctx, new(command), args)
 }
 
-// resendIfNeeded implements [resender]. If the server does not know the script (after a
-// start, a failover or SCRIPT FLUSH), it sends the call again, with the source.
+// resendIfNeeded implements [resender]. If the server does not know the script (after
+// a start, a failover or SCRIPT FLUSH), it sends the call again with the source.
 func (c *call) resendIfNeeded(ctx context.Context) error {
 	err := c.reply.wait(ctx)
 	if err == nil {
@@ -96,22 +96,22 @@ func (c *call) resendIfNeeded(ctx context.Context) error {
 	return err
 }
 
-// waitLast waits until nothing more comes of what was sent last.
+// waitLast waits for the reply to the command that was sent last.
 func (c *call) waitLast(ctx context.Context) { _ = c.reply.wait(ctx) }
 
-// writtenAt returns when the command was written that came to something, zero if that
-// is not known. It is called after wait.
+// writtenAt returns when the answered command was written; zero = not known. Call it
+// after wait.
 func (c *call) writtenAt() time.Time { return c.cmd.written }
 
-// While a lock's keys move to another node of a cluster, a call is sent this
-// often, for so long.
+// While the keys of a lock move to another cluster node, a call is sent again after
+// every tryAgainInterval, for at most tryAgainLimit.
 const (
 	tryAgainInterval = 2 * time.Millisecond
 	tryAgainLimit    = 5 * time.Second
 )
 
-// wait implements [pending]. Half of a lock's keys may be on their way to another
-// node: it sends the call again until they have arrived.
+// wait implements [future]. If only some of the lock's keys have moved to another
+// cluster node, it sends the call again until all have.
 func (c *call) wait(ctx context.Context) (any, error) {
 	var began time.Time
 	for {
