@@ -207,13 +207,18 @@ type Trace struct {
 	out    *bufio.Writer
 	locks  map[string]int
 	tracks map[[2]int]bool
+	inside map[int]time.Time // since when a client holds a lock
+	free   map[int]time.Time // when a client was done with the attempt or the hold before
 	began  time.Time
 	count  int
 }
 
 // NewTrace returns a trace that is written to w.
 func NewTrace(w io.Writer) *Trace {
-	t := &Trace{out: bufio.NewWriter(w), locks: map[string]int{}, tracks: map[[2]int]bool{}}
+	t := &Trace{
+		out: bufio.NewWriter(w), locks: map[string]int{}, tracks: map[[2]int]bool{},
+		inside: map[int]time.Time{}, free: map[int]time.Time{},
+	}
 	fmt.Fprint(t.out, "[")
 	return t
 }
@@ -227,6 +232,8 @@ type span struct {
 	Lock  int            `json:"pid"`
 	Owner int            `json:"tid"`
 	Scope string         `json:"s,omitempty"`
+	Group string         `json:"cat,omitempty"`
+	ID    uint64         `json:"id,omitempty"`
 	Args  map[string]any `json:"args,omitempty"`
 }
 
@@ -241,25 +248,49 @@ func (t *Trace) Add(e Event) {
 			s.Args[name] = value
 		}
 	}
-	from := e.At
+	from, to := e.At, e.At
+	since, inside := t.inside[e.Client]
 	switch e.Kind {
 	case Arrived:
 		return // the wait begins here, and is drawn when it ends
-	case Acquired, TimedOut, Refused:
-		s.Name, s.Phase = "wait", "X"
-	case Released, Expired, Lost, Abandoned:
-		s.Name, s.Phase = "hold", "X"
+	case Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned:
+		s.Phase = "X"
 		s.Args["ended"] = string(e.Kind)
+		if s.Name, from = "wait", e.At.Add(-e.Took); inside {
+			s.Name, from, to = "hold", since, since.Add(e.Took)
+		}
+		delete(t.inside, e.Client)
+		if e.Kind == Acquired {
+			t.inside[e.Client] = e.At
+		}
 	default:
 		s.Phase, s.Scope = "i", "p"
 	}
-	if s.Phase == "X" {
-		from = e.At.Add(-e.Took)
-		s.Took = float64(e.Took) / float64(time.Microsecond)
-	}
-	s.At = float64(from.Sub(t.began)) / float64(time.Microsecond)
 	t.track(s.Lock, e)
+	if s.Phase == "X" {
+		if free := t.free[e.Client]; from.Before(free) {
+			t.unattended(s, e, from, free)
+			from = free
+		}
+		t.free[e.Client] = e.At
+	}
+	s.At, s.Took = t.micros(from), t.micros(to)-t.micros(from)
 	t.write(s)
+}
+
+// unattended writes the part of a wait in which the client was not there yet, but
+// busy with the attempt before. It has no track, as such times overlap each other.
+func (t *Trace) unattended(s span, e Event, from, to time.Time) {
+	s = span{Name: "no client", Lock: s.Lock, Owner: s.Owner, Group: "arrival", ID: e.Seq}
+	s.Phase, s.At = "b", t.micros(from)
+	t.write(s)
+	s.Phase, s.At = "e", t.micros(to)
+	t.write(s)
+}
+
+// micros is a moment in a trace.
+func (t *Trace) micros(at time.Time) float64 {
+	return float64(at.Sub(t.began)) / float64(time.Microsecond)
 }
 
 // lock returns the group of a lock, and names it when it is new.
@@ -277,7 +308,7 @@ func (t *Trace) lock(key string) int {
 }
 
 func (t *Trace) track(lock int, e Event) {
-	if id := [2]int{lock, e.Client}; !t.tracks[id] {
+	if id := [2]int{lock, e.Client}; e.Client > 0 && !t.tracks[id] {
 		t.tracks[id] = true
 		t.write(span{Name: "thread_name", Phase: "M", Lock: lock, Owner: e.Client, Args: map[string]any{"name": e.Owner()}})
 	}

@@ -1,0 +1,294 @@
+package loadgen
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got == string(want) {
+		return
+	}
+	is, was := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(is), len(was)) {
+		if i >= len(is) || i >= len(was) || is[i] != was[i] {
+			t.Fatalf("%s, line %d (go test ./loadgen -run %s -update, if that is right):\n got %s\nwant %s",
+				path, i+1, t.Name(), strings.Join(is[min(i, len(is)):min(i+1, len(is))], ""), strings.Join(was[min(i, len(was)):min(i+1, len(was))], ""))
+		}
+	}
+}
+
+// fill gives every number of a value one of its own.
+func fill(v reflect.Value, n *int) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() && v.Type() != reflect.TypeFor[time.Time]() {
+				fill(v.Field(i), n)
+			}
+		}
+	case reflect.Int, reflect.Int64:
+		*n += 7
+		v.SetInt(int64(*n))
+		if v.Type() == reflect.TypeFor[time.Duration]() {
+			v.SetInt(int64(*n) * int64(time.Millisecond))
+		}
+	case reflect.Float64:
+		*n += 7
+		v.SetFloat(float64(*n) / 8)
+	}
+}
+
+// fullReport is one in which every figure is there, and each is another.
+func fullReport(t *testing.T) Report {
+	t.Helper()
+	began := time.Date(2026, 3, 4, 5, 6, 7, 8_000_000, time.UTC)
+	r := Report{Scenario: parsed(t, example), Unclean: "not\x1bfree"}
+	r.Scenario.Arrivals, r.Scenario.Warmup, r.Scenario.Depth, r.Scenario.Reads = Poisson, 5*time.Second, 3, 0.25
+	n := 100
+	fill(reflect.ValueOf(&r.Metrics).Elem(), &n)
+	m := &r.Metrics
+	m.Began, m.Elapsed, m.Running = began, 31*time.Second+400*time.Millisecond, false
+	m.Utilisation, m.Fairness.Jain = 0.625, 0.875
+	m.LastErr = "the \x1bserver"
+	m.RenewLate = Latency{} // nothing was renewed
+	for i, f := range r.Scenario.Faults {
+		m.Faults = append(m.Faults, FaultOutcome{f, 3 * i, []string{"no client held a lock any more", ""}[i]})
+	}
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	m.Evidence = []Evidence{
+		{
+			Overlapped, "k\x1b1", at(1500), 20 * time.Millisecond,
+			Side{1, "t1", 5, false, at(1000), at(1600), at(1700)}, Side{2, "t2", 6, true, at(1500), at(1520), at(2500)}, "freeze",
+		},
+		{Violation: WasStuck, Key: "k2", At: at(2500), Length: 9 * time.Second},
+	}
+	for i := range 31 {
+		s := Second{Acquired: int64(10 * (i%7 + 1))}
+		fill(reflect.ValueOf(&s.Wait).Elem(), &n)
+		r.Seconds = append(r.Seconds, s)
+	}
+	return r
+}
+
+func TestAReportSaysEveryFigureInEachOfItsForms(t *testing.T) {
+	r := fullReport(t)
+	plain := func(s string) string { return strings.ReplaceAll(s, "\x1b", "?") }
+	var text, page, seconds, document bytes.Buffer
+	if err := r.WriteText(&text, plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteCSV(&seconds); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&document, raw, "", " "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.txt", text.String())
+	golden(t, "report.html", strings.Replace(page.String(), reportStyle, "(style)\n", 1))
+	golden(t, "report.csv", seconds.String())
+	golden(t, "report.json", document.String())
+	if strings.Contains(text.String(), "\x1b") {
+		t.Error("the text has bytes of the server in it")
+	}
+}
+
+// What a verdict says of each figure that it knows, once and twice, and of a sound
+// lock and another.
+func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
+	second := time.Second
+	var all strings.Builder
+	for _, c := range []struct {
+		name string
+		set  func(m *Metrics, n int64)
+	}{
+		{"nothing", func(*Metrics, int64) {}},
+		{"nobody", func(m *Metrics, n int64) { m.Acquired, m.Arrivals = 0, n }},
+		{"overlap", func(m *Metrics, n int64) { m.Overlap = Overlap{n, 0, second, 138 * time.Millisecond} }},
+		{"excused", func(m *Metrics, n int64) { m.Overlap = Overlap{n, n, second, 2138 * time.Millisecond} }},
+		{"half excused", func(m *Metrics, n int64) { m.Overlap = Overlap{2 * n, n, second, 438 * time.Microsecond} }},
+		{"work", func(m *Metrics, n int64) { m.WorkOverlap = Overlap{n, 0, second, 138 * time.Millisecond} }},
+		{"both", func(m *Metrics, n int64) {
+			m.Overlap, m.WorkOverlap = Overlap{n, 0, second, 9 * time.Millisecond}, Overlap{n + 1, 0, second, 10 * time.Millisecond}
+		}},
+		{"untold", func(m *Metrics, n int64) { m.Untold = n }},
+		{"lost", func(m *Metrics, n int64) { m.LostAlone = n }},
+		{"overtaken", func(m *Metrics, n int64) { m.Overtaken = n }},
+		{"number", func(m *Metrics, n int64) { m.NumberFell = n }},
+		{"late", func(m *Metrics, n int64) { m.LateWork.Count = n }},
+		{"fenced", func(m *Metrics, n int64) { m.Fenced = n }},
+		{"corrupt", func(m *Metrics, n int64) { m.Corrupt = n }},
+		{"foreign", func(m *Metrics, n int64) { m.Foreign = n }},
+		{"stuck", func(m *Metrics, n int64) { m.Stuck = n }},
+		{"short of clients", func(m *Metrics, n int64) { m.Arrivals, m.Late, m.Backlog = 500-n, 4, n }},
+		{"short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(49+n) * time.Millisecond} }},
+		{"not short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(47+n) * time.Millisecond} }},
+		{"outage", func(m *Metrics, n int64) {
+			m.Outage = Outage{Total: time.Duration(n) * second, Longest: second, Error: "gone"}
+		}},
+		{"another server", func(m *Metrics, n int64) { m.Outage.Lost = int(n) }},
+		{"threshold", func(m *Metrics, n int64) { m.Held.Count, m.Held.Max = 1, time.Duration(n)*second }},
+	} {
+		for _, kind := range []Kind{Mutex, "classic/getset"} {
+			for n := range int64(2) {
+				m := Metrics{Arrivals: 500, Acquired: 500}
+				c.set(&m, n+1)
+				v := m.Verdict(Scenario{
+					Lock: Lock{Kind: kind}, Rate: 10,
+					Thresholds: []Threshold{{"held.max", "<", 2}}, Expect: []Threshold{{"arrivals.count", ">", 1}},
+				})
+				if c.name != "threshold" && m.Held.Count == 0 && len(v.Missed) == 1 {
+					v.Missed = nil // nothing was held
+				}
+				fmt.Fprintf(&all, "%s %d, %s: safe %t, harmless %t, expected %t\n\t%s\n", c.name, n+1, kind, v.Safe, v.Harmless, v.Expected, v.Text)
+				for _, more := range append(v.Missed, v.Gaps...) {
+					fmt.Fprintf(&all, "\t+ %s\n", more)
+				}
+			}
+		}
+	}
+	golden(t, "verdicts.txt", all.String())
+}
+
+// A page has no more labels on its axis than there is room for.
+func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
+	for seconds, want := range map[int]string{
+		1: "1", 12: "1 2 3 4 5 6 7 8 9 10 11 12", 13: "1 3 5 7 9 11 13", 24: "1 3 5 7 9 11 13 15 17 19 21 23", 25: "1 4 7 10 13 16 19 22 25",
+	} {
+		r := Report{Seconds: make([]Second, seconds)}
+		r.Metrics.Elapsed = time.Duration(seconds) * time.Second
+		var page strings.Builder
+		if err := r.WriteHTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		chart, _, _ := strings.Cut(page.String(), "</svg>")
+		var labels []string
+		for label := range strings.SplitSeq(chart, `y="136">`) {
+			if text, found := strings.CutSuffix(strings.SplitN(label, "</text>", 2)[0], " s"); found {
+				labels = append(labels, text)
+			}
+		}
+		if got := strings.Join(labels, " "); got != want {
+			t.Errorf("%d seconds: labels %s, want %s", seconds, got, want)
+		}
+	}
+}
+
+func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
+	began := time.Unix(100, 0)
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	var out bytes.Buffer
+	trace := NewTrace(&out)
+	for _, e := range []Event{
+		{At: at(0), Kind: StageBegan, Text: "stage 1"},
+		{At: at(1), Kind: Arrived, Key: "a", Client: 1},
+		{At: at(3), Kind: Acquired, Key: "a", Client: 1, Token: "t", Took: 2 * time.Millisecond},
+		{At: at(4), Kind: TimedOut, Key: "b", Client: 2, Took: 3500 * time.Microsecond},
+		{At: at(5), Kind: Struck, Client: 1, Fault: Freeze},
+		{At: at(8), Kind: Released, Key: "a", Client: 1, Token: "t", Took: 4 * time.Millisecond},
+		{Seq: 9, At: at(12), Kind: Acquired, Key: "b", Client: 1, Token: "u", Fence: 2, Took: 5 * time.Millisecond}, // due at 7
+		{At: at(14), Kind: Failed, Key: "b", Client: 1, Token: "u", Took: time.Millisecond, Text: "reset"},
+		{At: at(15), Kind: Failed, Key: "b", Client: 1, Took: time.Millisecond, Text: "refused"},
+		{At: at(16), Kind: Overlapped, Key: "a", Client: 2, Took: time.Millisecond},
+	} {
+		trace.Add(e)
+	}
+	if err := trace.Close(); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "trace.json", out.String())
+}
+
+// What a client does is drawn on its track one after the other, also where arrivals
+// wait for a client that is busy: else a viewer cannot draw it.
+func TestSpansOfATrackDoNotOverlap(t *testing.T) {
+	for name, s := range map[string]Scenario{
+		"open":   {Clients: 3, Rate: 40, Patience: 90 * time.Millisecond},
+		"closed": {Clients: 5, Think: Exp(10 * time.Millisecond)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s.Keys, s.Hold, s.Lock.TTL, s.Seed = Keys{N: 2}, Exp(80*time.Millisecond), 150*time.Millisecond, 5
+				s.Lock.Renew.Off = true
+				var out bytes.Buffer
+				trace, waited := NewTrace(&out), time.Duration(0)
+				r, err := New(Servers{Redis: piped(t)}, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Listen(func(e Event) {
+					trace.Add(e)
+					if e.Kind == Acquired || e.Kind == TimedOut {
+						waited += e.Took
+					}
+				})
+				running(t, r)
+				time.Sleep(10 * time.Second)
+				stop(t, r)
+				if err := trace.Close(); err != nil {
+					t.Fatal(err)
+				}
+				var spans []span
+				if err := json.Unmarshal(out.Bytes(), &spans); err != nil {
+					t.Fatal(err)
+				}
+				ends, drawn, unattended := map[int]float64{}, 0.0, map[uint64]float64{}
+				kinds := map[string]int{}
+				for _, one := range spans {
+					kinds[one.Name+one.Phase]++
+					switch one.Phase {
+					case "X":
+						if one.At < ends[one.Owner]-0.01 || one.Took < 0 {
+							t.Errorf("a %s of client %d begins at %f, and what was before ends at %f", one.Name, one.Owner, one.At, ends[one.Owner])
+						}
+						ends[one.Owner] = one.At + one.Took
+						if one.Name == "wait" {
+							drawn += one.Took
+						}
+					case "b":
+						unattended[one.ID] = one.At
+					case "e":
+						drawn += one.At - unattended[one.ID]
+					}
+				}
+				if want := float64(waited) / float64(time.Microsecond); math.Abs(drawn-want) > want/1e6 {
+					t.Errorf("waits of %f µs are drawn, there were %f", drawn, want)
+				}
+				if kinds["holdX"] < 20 || kinds["waitX"] < 20 || kinds["no clientb"] != kinds["no cliente"] || (kinds["no clientb"] > 20) != (s.Rate > 0) {
+					t.Errorf("too little is drawn: %v", kinds)
+				}
+			})
+		})
+	}
+}
