@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -110,6 +111,38 @@ func TestAnEventOfNoClientHasNoOwner(t *testing.T) {
 	for client, want := range map[int]string{0: "", 1: "client-1", 30: "client-30"} {
 		if got := (Event{Client: client}).Owner(); got != want {
 			t.Errorf("the owner of client %d is %q, want %q", client, got, want)
+		}
+	}
+}
+
+func TestKeysOfEachPickHaveTheirChances(t *testing.T) {
+	const n = 100_000
+	share := func(k Keys) []float64 {
+		p, r := newPicker(Scenario{Keys: k}.WithDefaults().Keys), rand.New(rand.NewPCG(3, 4))
+		got := make([]float64, k.N)
+		for range n {
+			got[p.pick(r)] += 1.0 / n
+		}
+		return got
+	}
+	for _, c := range []struct {
+		keys Keys
+		want []float64
+	}{
+		{Keys{Pick: PickUniform, N: 4}, []float64{0.25, 0.25, 0.25, 0.25}},
+		{Keys{Pick: PickOne, N: 3}, []float64{1, 0, 0}},
+		{Keys{Pick: PickHotspot, N: 3}, []float64{0.9, 0.05, 0.05}},
+		{Keys{Pick: PickHotspot, N: 3, Skew: 0.4}, []float64{0.4, 0.3, 0.3}},
+		{Keys{Pick: PickHotspot, N: 1}, []float64{1}},
+		{Keys{Pick: PickZipf, N: 3, Skew: 1}, []float64{6.0 / 11, 3.0 / 11, 2.0 / 11}},
+		{Keys{Pick: PickZipf, N: 2}, []float64{0.6819, 0.3181}}, // skew 1.1: 1 to 2^-1.1
+	} {
+		got := share(c.keys)
+		for i := range got {
+			if math.Abs(got[i]-c.want[i]) > 0.01 {
+				t.Errorf("%+v: %.3f, want %.3f", c.keys, got, c.want)
+				break
+			}
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 func TestAFaultThatNeverStruckIsReportedWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
-			Clients: 5, Keys: Keys{N: 1}, Hold: Const(10 * time.Millisecond), Duration: 3 * time.Second,
+			Clients: 5, Keys: Keys{N: 100}, Hold: Const(10 * time.Millisecond), Duration: 3 * time.Second,
 			Faults: []Fault{
 				{At: time.Second, Kind: Cut, For: time.Second},
 				{At: time.Second, Kind: Cut, Client: 9, For: time.Second},

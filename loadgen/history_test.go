@@ -143,3 +143,22 @@ func BenchmarkProve(b *testing.B) {
 		})
 	}
 }
+
+func TestAPictureNamesClientsAsTheReportDoes(t *testing.T) {
+	model := lockModel()
+	for want, r := range map[string]request{
+		"client-1 acquire":         {Acquired, 7, 0, false, 0},
+		"client-12 release":        {Released, 7, 11, false, 0},
+		"client-2 lost to read":    {Lost, 7, 1, true, 0},
+		"client-2 acquire to read": {Acquired, 7, 1, true, 0},
+	} {
+		if got := model.DescribeOperation(r, nil); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for want, s := range map[string]held{"free": {fence: 3}, "held, hold 7": {writer: 7}, "read by 2": {readers: 2}, "read by 1": {readers: 1}} {
+		if got := model.DescribeState(s); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -33,16 +33,12 @@ type historic struct {
 }
 
 func openClassic(o opening) (identity, error) {
-	form, known := o.scenario.Lock.Kind.form()
-	if !known {
-		return nil, fmt.Errorf("there is no lock of kind %q", o.scenario.Lock.Kind)
-	}
 	o.wire.pool = 1 // those who share it take turns
 	rdb, err := o.wire.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
-	return historic{rdb: rdb, form: form, scenario: o.scenario, owns: true}, nil
+	return historic{rdb: rdb, form: o.scenario.Lock.Kind.form(), scenario: o.scenario, owns: true}, nil
 }
 
 func (h historic) as(who persona) identity {

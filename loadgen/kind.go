@@ -38,20 +38,19 @@ func Kinds() []Kind {
 // historic forms do not keep that promise.
 func (k Kind) Sound() bool { return !strings.HasPrefix(string(k), classicPrefix) }
 
-// form returns the historic form, if the kind is one.
-func (k Kind) form() (classic.Form, bool) {
-	forms := classic.Forms()
-	i := slices.IndexFunc(forms, func(f classic.Form) bool { return Kind(classicPrefix+f.Name) == k })
-	if i < 0 {
-		return classic.Form{}, false
+// form returns the historic form, none if the kind is not one.
+func (k Kind) form() classic.Form {
+	for _, f := range classic.Forms() {
+		if Kind(classicPrefix+f.Name) == k {
+			return f
+		}
 	}
-	return forms[i], true
+	return classic.Form{}
 }
 
 // shared reports whether the kind knows readers.
 func (k Kind) shared() bool {
-	f, ok := k.form()
-	return k == RW || ok && f.NewReader != nil
+	return k == RW || k.form().NewReader != nil
 }
 
 func (k Kind) reentrant() bool {

@@ -196,7 +196,7 @@ func (s Scenario) Validate() error {
 	case s.Arrivals != Even && s.Arrivals != Poisson:
 		return fmt.Errorf("arrivals must be even or poisson, not %q", s.Arrivals)
 	case s.Warmup < 0 || s.Duration > 0 && s.Warmup >= s.Duration || s.Warmup > maxTime:
-		return fmt.Errorf("warmup must be shorter than the duration of %s, not %s", s.Duration, s.Warmup)
+		return fmt.Errorf("warmup must be 0 to %s and shorter than the duration, not %s", maxTime, s.Warmup)
 	case s.Patience < 0 || s.Patience > maxTime:
 		return fmt.Errorf("patience must be 0 to %s, not %s", maxTime, s.Patience)
 	case !(s.Reads >= 0 && s.Reads <= 1):

@@ -1,0 +1,225 @@
+package loadgen
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/server"
+)
+
+// Each bound of a scenario is accepted, and what is beyond it is refused with the
+// sentence of the golden file.
+func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
+	const ms, day = time.Millisecond, 24 * time.Hour
+	lock := func(l Lock) Scenario { return Scenario{Lock: l} }
+	wait := func(w Wait) Scenario { return Scenario{Lock: Lock{Wait: w}} }
+	renew := func(r Renew) Scenario { return Scenario{Lock: Lock{TTL: time.Second, Renew: r}} }
+	fault := func(f Fault) Scenario { return Scenario{Faults: []Fault{{Kind: Forget}, f}} }
+	stage := func(st Stage) Scenario { return Scenario{Stages: []Stage{{For: ms}, st}, Duration: ms} }
+	skewed := func(by time.Duration) Scenario {
+		return Scenario{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: by}}}
+	}
+	var said strings.Builder
+	for _, c := range []struct {
+		name   string
+		within []Scenario
+		beyond []Scenario
+	}{
+		{"clients", []Scenario{{Clients: 1}, {Clients: 10_000}}, []Scenario{{Clients: -1}, {Clients: 10_001}}},
+		{"rate", []Scenario{{Rate: 0.001}, {Rate: 100_000}}, []Scenario{{Rate: -0.5}, {Rate: 100_000.5}}},
+		{"arrivals", []Scenario{{Arrivals: Even}, {Arrivals: Poisson}}, []Scenario{{Arrivals: "odd"}}},
+		{
+			"warmup",
+			[]Scenario{{Warmup: ms, Duration: 2 * ms}, {Warmup: day}},
+			[]Scenario{{Warmup: -1}, {Warmup: 2 * ms, Duration: 2 * ms}, {Warmup: day + 1}},
+		},
+		{"patience", []Scenario{{Patience: 1}, {Patience: day}}, []Scenario{{Patience: -1}, {Patience: day + 1}}},
+		{"duration", []Scenario{{Duration: 1}, {Duration: day}}, []Scenario{{Duration: -1}, {Duration: day + 1}}},
+		{
+			"reads",
+			[]Scenario{{Lock: Lock{Kind: RW}, Reads: 1}, {Lock: Lock{Kind: "classic/stamp-rw"}, Reads: 0.01}, {Lock: Lock{Kind: "classic/two-key-rw"}, Reads: 0.01}},
+			[]Scenario{{Lock: Lock{Kind: RW}, Reads: 1.01}, {Lock: Lock{Kind: RW}, Reads: -0.01}, {Reads: 0.01}, {Lock: Lock{Kind: "classic/getset"}, Reads: 0.5}},
+		},
+		{
+			"depth",
+			[]Scenario{{Depth: 1}, {Depth: 100, Lock: Lock{Kind: Reentrant}}, {Depth: 2, Lock: Lock{Kind: RW}}, {Depth: 2, Lock: Lock{Kind: "classic/counted"}}},
+			[]Scenario{{Depth: -1}, {Depth: 101, Lock: Lock{Kind: Reentrant}}, {Depth: 2}, {Depth: 2, Lock: Lock{Kind: Fair}}},
+		},
+		{"conns", []Scenario{{Conns: 1}, {Conns: 1000}}, []Scenario{{Conns: -1}, {Conns: 1001}}},
+		{"hold", []Scenario{{Hold: Const(0)}, {Hold: Uniform(day, day)}}, []Scenario{{Hold: Const(-1)}, {Hold: Uniform(day, day+1)}, {Hold: Uniform(2, 1)}, {Hold: Dist{Shape: "odd"}}}},
+		{"think", []Scenario{{Think: LogNormal(1, 1)}, {Think: Bimodal(0, 0, 1)}}, []Scenario{{Think: LogNormal(0, 1)}, {Think: Bimodal(0, 0, 1.01)}, {Think: Bimodal(0, 0, -0.01)}}},
+		{
+			"keys",
+			[]Scenario{{Keys: Keys{N: 1}}, {Keys: Keys{N: 100_000}}, {Keys: Keys{Pick: PickZipf, Skew: 10}}, {Keys: Keys{Pick: PickZipf, Skew: 0.01}}, {Keys: Keys{Pick: PickHotspot, Skew: 1}}},
+			[]Scenario{
+				{Keys: Keys{N: -1}}, {Keys: Keys{N: 100_001}}, {Keys: Keys{Pick: PickZipf, Skew: 10.01}}, {Keys: Keys{Pick: PickZipf, Skew: -0.01}},
+				{Keys: Keys{Pick: PickHotspot, Skew: 1.01}}, {Keys: Keys{Pick: PickHotspot, Skew: -0.01}}, {Keys: Keys{Pick: "odd"}},
+			},
+		},
+		{"ttl", []Scenario{lock(Lock{TTL: 10 * ms}), lock(Lock{TTL: day})}, []Scenario{lock(Lock{TTL: 9 * ms}), lock(Lock{TTL: day + ms}), lock(Lock{TTL: 10*ms + 1}), lock(Lock{TTL: -ms})}},
+		{
+			"renew",
+			[]Scenario{renew(Renew{Every: 1}), renew(Renew{Every: time.Second - 1, Max: 1}), renew(Renew{Off: true})},
+			[]Scenario{renew(Renew{Every: -1}), renew(Renew{Every: time.Second}), renew(Renew{Max: -1})},
+		},
+		{
+			"wait",
+			[]Scenario{wait(Wait{Poll: 1, Tries: 1, Jitter: 1}), wait(Wait{Poll: day})},
+			[]Scenario{wait(Wait{Poll: -1}), wait(Wait{Poll: day + 1}), wait(Wait{Poll: 1, Jitter: 1.01}), wait(Wait{Poll: 1, Jitter: -0.01}), wait(Wait{Poll: 1, Tries: -1}), wait(Wait{Tries: 1}), wait(Wait{Jitter: 0.1}), lock(Lock{Kind: Fair, Wait: Wait{Poll: 1}})},
+		},
+		{"kind", []Scenario{lock(Lock{Kind: Redlock, Fence: true})}, []Scenario{lock(Lock{Kind: "odd"}), lock(Lock{Kind: "classic/odd"}), lock(Lock{Kind: "classic/getset", Fence: true}), {Versus: []Lock{{}, {TTL: 1}}}}},
+		{
+			"stage",
+			[]Scenario{stage(Stage{For: 1}), stage(Stage{For: day, Clients: 10_000, Rate: 100_000})},
+			[]Scenario{stage(Stage{}), stage(Stage{For: day + 1}), stage(Stage{For: 1, Clients: -1}), stage(Stage{For: 1, Clients: 10_001}), stage(Stage{For: 1, Rate: -0.5}), stage(Stage{For: 1, Rate: 100_001})},
+		},
+		{
+			"fault",
+			[]Scenario{
+				fault(Fault{Kind: Crash, At: day, For: day, Clients: 10_000}), fault(Fault{Kind: Crash, Client: 10_000}), fault(Fault{Kind: Pause, For: 1}),
+				fault(Fault{Kind: Cut, Node: 1}), fault(Fault{Kind: CutReplies, Node: 1}),
+			},
+			[]Scenario{
+				fault(Fault{Kind: "odd"}), fault(Fault{Kind: Crash, At: day + 1}), fault(Fault{Kind: Crash, At: -1}), fault(Fault{Kind: Crash, For: -1}), fault(Fault{Kind: Crash, For: day + 1}),
+				fault(Fault{Kind: Crash, Clients: 10_001}), fault(Fault{Kind: Crash, Clients: -1}), fault(Fault{Kind: Crash, Client: 10_001}), fault(Fault{Kind: Crash, Client: -1}),
+				fault(Fault{Kind: Pause, For: 1, Node: -1}), fault(Fault{Kind: Cut, Node: 2}), fault(Fault{Kind: Crash, Node: 1}), fault(Fault{Kind: Pause}), fault(Fault{Kind: Stop}),
+			},
+		},
+		{
+			"slow",
+			[]Scenario{fault(Fault{Kind: Slow, Delay: 1, Jitter: 1}), fault(Fault{Kind: Slow, Delay: day})},
+			[]Scenario{fault(Fault{Kind: Slow}), fault(Fault{Kind: Slow, Delay: day + 1}), fault(Fault{Kind: Slow, Delay: 1, Jitter: 2}), fault(Fault{Kind: Slow, Delay: 1, Jitter: -1})},
+		},
+		{"skew", []Scenario{skewed(1), skewed(-day)}, []Scenario{skewed(0), skewed(day + 1), skewed(-day - 1), fault(Fault{Kind: Skew, By: 1})}},
+		{
+			"before",
+			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Freeze, Before: "GETSET"}, {Kind: Crash, Before: "GET"}}}, {Lock: Lock{Kind: "classic/counted"}, Faults: []Fault{{Kind: Crash, Before: "renew"}}}},
+			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Forget, Before: "GET"}}}, {Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Crash, Before: "DEL"}}}, fault(Fault{Kind: Crash, Before: "DEL"})},
+		},
+		{"threshold", []Scenario{{Thresholds: []Threshold{{"stuck.count", "==", 1}}}}, []Scenario{{Thresholds: []Threshold{{"stuck.count", "=", 1}}}, {Expect: []Threshold{{"odd", "==", 1}}}}},
+	} {
+		for i, s := range c.within {
+			if err := s.Validate(); err != nil {
+				t.Errorf("%s, within %d: %v", c.name, i, err)
+			}
+		}
+		for i, s := range c.beyond {
+			err := s.Validate()
+			if err == nil {
+				t.Errorf("%s, beyond %d: accepted", c.name, i)
+			}
+			fmt.Fprintf(&said, "%s: %v\n", c.name, err)
+		}
+	}
+	golden(t, "refusals.txt", said.String())
+}
+
+// A fault without an end of its own lasts as long as the run.
+func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
+	for _, f := range []Fault{
+		{Kind: Crash}, {Kind: Freeze}, {Kind: Cut}, {Kind: CutReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
+	} {
+		t.Run(string(f.Kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(10 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
+				s.Faults[0].At, s.Faults[0].Client = time.Second, 2
+				if f.Kind == Skew {
+					s.Lock.Kind = "classic/getset"
+				}
+				r := started(t, piped(t), s)
+				time.Sleep(40 * time.Second)
+				for _, e := range r.Events(0) {
+					if e.Kind == Struck && e.Client != 2 || e.Kind == Healed {
+						t.Errorf("%s of client %d", e.Kind, e.Client)
+					}
+				}
+				if m := r.Metrics(); m.Faults[0].Struck != 1 {
+					t.Errorf("%+v", m.Faults)
+				}
+				want := map[FaultKind]Cell{Crash: Dead, Freeze: Frozen, Cut: Severed, CutReplies: Severed}[f.Kind]
+				if got := r.Metrics().Cells[1]; want != Thinking && got != want {
+					t.Errorf("the client is %s, not %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A fault that has a time is over then, and the client as before.
+func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
+	for _, f := range []Fault{
+		{Kind: Freeze}, {Kind: Cut}, {Kind: CutReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
+	} {
+		t.Run(string(f.Kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := Scenario{Clients: 2, Keys: Keys{N: 100}, Hold: Const(10 * time.Millisecond), Think: Const(time.Second), Faults: []Fault{f}}
+				s.Faults[0].At, s.Faults[0].Client, s.Faults[0].For = time.Second, 2, 30*time.Second
+				if f.Kind == Skew {
+					s.Lock.Kind = "classic/getset"
+				}
+				r := started(t, piped(t), s)
+				time.Sleep(2 * time.Minute)
+				var began time.Time
+				for _, e := range r.Events(0) {
+					if e.Kind == Struck {
+						began = e.At
+					}
+					if took := e.At.Sub(began); e.Kind == Healed && (e.Client != 2 || e.Fault != f.Kind || took < 30*time.Second || took > 31*time.Second) {
+						t.Errorf("%s of client %d healed after %s", e.Fault, e.Client, took)
+					}
+				}
+				before := r.Metrics()
+				time.Sleep(time.Minute)
+				m := r.Metrics()
+				if m.Cells[1] > Inside || m.Faults[0].Struck != 1 {
+					t.Errorf("%s, %+v", m.Cells[1], m.Faults)
+				}
+				if came := m.Arrivals - before.Arrivals; came < 110 || came > 125 {
+					t.Errorf("%d arrivals in a minute of two clients that come every second", came)
+				}
+			})
+		})
+	}
+}
+
+// A writer excludes all others and a reader writers only, also of the historic kinds.
+func TestOnlyReadersAreLetInTogether(t *testing.T) {
+	for _, kind := range []Kind{RW, "classic/two-key-rw", "classic/stamp-rw"} {
+		for _, reads := range []float64{0, 1} {
+			synctest.Test(t, func(t *testing.T) {
+				r := started(t, piped(t), Scenario{
+					Lock: Lock{Kind: kind, TTL: time.Minute}, Reads: reads, Clients: 10, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second),
+				})
+				time.Sleep(30 * time.Second)
+				m := r.Metrics()
+				if most := int64(30); reads == 0 && (m.Acquired > most || m.Acquired < most/2) || reads == 1 && m.Acquired < 5*most {
+					t.Errorf("%s, reads %g: %d holds of 1 s in 30 s", kind, reads, m.Acquired)
+				}
+				if m.Overlap.Count+m.WorkOverlap.Count > 0 {
+					t.Errorf("%s, reads %g: %+v", kind, reads, m.Overlap)
+				}
+				stop(t, r)
+			})
+		}
+	}
+}
+
+// Those who share a connection take turns on it, of the historic kinds too.
+func TestWhoSharesAConnectionHasNoOther(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	s := busy
+	s.Clients, s.Conns, s.Lock.Kind = 12, 1, "classic/blind-delete"
+	r := started(t, rdb, s)
+	until(t, r, "all clients at work", func(m Metrics) bool { return m.Acquired > 300 })
+	all, err := rdb.ClientList(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(all, "cmd=evalsha") + strings.Count(all, "cmd=set ") + strings.Count(all, "cmd=del "); n != 1 {
+		t.Errorf("they have %d connections:\n%s", n, all)
+	}
+	stop(t, r)
+}
