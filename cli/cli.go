@@ -39,6 +39,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	addCompletion(root) // it prints to the output set above
 
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -1,3 +1,5 @@
+//go:build manpages
+
 package cli
 
 import (
@@ -9,11 +11,14 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-func (p *program) manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "man [COMMAND]",
-		Short: "The manual page of locktop or of one command",
-		Long:  "Prints a manual page as man(1) reads it.",
+// manCommands returns the command that prints manual pages. It is built only for `make
+// dist`: the generator needs two modules that the program does not.
+func (p *program) manCommands() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:    "man [COMMAND]",
+		Short:  "The manual page of locktop or of one command",
+		Hidden: true,
+		Long:   "Prints a manual page as man(1) reads it.",
 		Example: `  locktop man | man -l -
   locktop man release > /usr/local/share/man/man1/locktop-release.1`,
 		DisableFlagsInUseLine: true,
@@ -30,7 +35,7 @@ func (p *program) manCommand() *cobra.Command {
 			}
 			return nil
 		},
-	}
+	}}
 }
 
 // commandNamed returns the command that args name; without any it is root.

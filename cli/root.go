@@ -41,7 +41,6 @@ It only reads, unless --write or --load says otherwise.`,
 		},
 	}
 	cmdFlags(root, c.flags(), s.flags(), look.flags(), may.flags(), own.flags())
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
@@ -49,8 +48,9 @@ It only reads, unless --write or --load says otherwise.`,
 		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.releaseCommand(), p.doctorCommand(),
 		p.recordCommand(), p.replayCommand(), p.formatsCommand(),
 		p.loadCommand(), p.scenariosCommand(),
-		p.completionCommand(), p.manCommand(), p.versionCommand(),
+		p.versionCommand(),
 	)
+	root.AddCommand(p.manCommands()...)
 	return root
 }
 
