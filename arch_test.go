@@ -49,12 +49,12 @@ var guarded = map[string][]string{
 	// type: a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/link.go", "keyspace/cluster.go", "keyspace/walk.go", "keyspace/sifter.go", "keyspace/patience.go", "keyspace/read.go", "keyspace/weigh.go", "keyspace/push.go", "keyspace/track.go", "keyspace/roll.go", "keyspace/stranger.go", "keyspace/sight.go", "keyspace/act.go", "keyspace/server_error.go", "loadgen", "server", "soak", "cli"},
+	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/cursor.go", "keyspace/filter.go", "keyspace/retry.go", "keyspace/read.go", "keyspace/size.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/inspect.go", "keyspace/force_release.go", "keyspace/server_error.go", "loadgen", "server", "soak", "cli"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen"},
 	"github.com/spf13/cobra":                  {"cli"},
-	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "keyspace/scan.go", "keyspace/link.go", "keyspace/cluster.go", "keyspace/patience.go", "keyspace/fleet.go", "keyspace/follow.go", "keyspace/reread.go", "keyspace/explore.go", "keyspace/rhythm.go", "keyspace/contact.go", "keyspace/push.go", "keyspace/track.go", "keyspace/roll.go", "keyspace/stranger.go", "keyspace/act.go", "keyspace/server_error.go", "tui/cmd.go"},
+	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "keyspace/scan.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/retry.go", "keyspace/multi.go", "keyspace/watcher.go", "keyspace/refresh.go", "keyspace/discover.go", "keyspace/schedule.go", "keyspace/connection_state.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/force_release.go", "keyspace/server_error.go", "tui/cmd.go"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

@@ -14,13 +14,13 @@ func TestNobodyIsMissedWhoWasSeenBeforeTheServerWasLost(t *testing.T) {
 	present, absent := map[string]bool{"worker-3": true}, map[string]bool{"other": true}
 	for _, lost := range []bool{false, true} {
 		f := &Watcher{scanner: &Scanner{}}
-		came := make(map[hold]bool)
-		f.attendance.mark(l, present, came, now)
-		f.attendance.came = came
+		came := make(map[holderKey]bool)
+		f.clients.annotate(l, present, came, now)
+		f.clients.seenConnected = came
 		if lost {
-			f.failed(errors.New("the network is down"))
+			f.onError(errors.New("the network is down"))
 		}
-		marked, _ := f.attendance.mark(l, absent, make(map[hold]bool), now)
+		marked, _ := f.clients.annotate(l, absent, make(map[holderKey]bool), now)
 		if missed := !marked.Holders[0].Left.IsZero(); missed == lost {
 			t.Errorf("the server was lost: %v, and the holder is missed: %v", lost, missed)
 		}

@@ -10,10 +10,10 @@ import (
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
 	f := NewWatcher(&Scanner{})
 	f.reader.now = time.Now().Add(-time.Hour)
-	if err := f.refresh(t.Context(), nil, heard{}); err != nil {
+	if err := f.refreshKeys(t.Context(), nil, changes{}); err != nil {
 		t.Fatal(err)
 	}
-	if f.offset != 0 {
-		t.Errorf("nothing was asked, and the server's clock is %v off", f.offset)
+	if f.clockOffset != 0 {
+		t.Errorf("nothing was asked, and the server's clock is %v off", f.clockOffset)
 	}
 }

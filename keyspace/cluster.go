@@ -20,39 +20,39 @@ import (
 type Cluster struct {
 	node func(addr string) (redis.UniversalClient, error)
 
-	mu       sync.Mutex
-	silent   map[string]time.Time // nodes that did not answer, and when
-	owners   map[string]owner     // by key
-	taken    map[*Watcher][]string
-	prefixes prefixes // of all locks that any watcher has seen
-	learnt   int      // how often these have changed
+	mu            sync.Mutex
+	failedAt      map[string]time.Time // nodes that did not answer, and when
+	owners        map[string]owner     // by key
+	movedAway     map[*Watcher][]string
+	prefixes      prefixes // of all locks that any watcher has seen
+	prefixVersion int      // how often these have changed
 }
 
 // owner is the watcher that has a lock, and what it last knew of it.
 type owner struct {
 	watcher *Watcher
-	last    found
+	last    detection
 }
 
 // NewCluster returns a cluster whose nodes are reached through node: a client for
 // an address as the nodes tell it. The clients stay the caller's.
 func NewCluster(node func(addr string) (redis.UniversalClient, error)) *Cluster {
 	return &Cluster{
-		node: node, silent: make(map[string]time.Time),
-		owners: make(map[string]owner), taken: make(map[*Watcher][]string), prefixes: make(prefixes),
+		node: node, failedAt: make(map[string]time.Time),
+		owners: make(map[string]owner), movedAway: make(map[*Watcher][]string), prefixes: make(prefixes),
 	}
 }
 
-// silentFor is how long a node that did not answer a redirected command is not
+// failedNodePause is how long a node that did not answer a redirected command is not
 // asked again.
-const silentFor = time.Second
+const failedNodePause = time.Second
 
-// reach returns a client of a node, nil if there is none or it does not answer.
-func (c *Cluster) reach(addr string) redis.UniversalClient {
+// client returns a client of a node, nil if there is none or it does not answer.
+func (c *Cluster) client(addr string) redis.UniversalClient {
 	c.mu.Lock()
-	at, failed := c.silent[addr]
+	at, failed := c.failedAt[addr]
 	c.mu.Unlock()
-	if failed && time.Since(at) < silentFor {
+	if failed && time.Since(at) < failedNodePause {
 		return nil
 	}
 	rdb, err := c.node(addr)
@@ -62,16 +62,16 @@ func (c *Cluster) reach(addr string) redis.UniversalClient {
 	return rdb
 }
 
-// lost notes that a node does not answer.
-func (c *Cluster) lost(addr string) {
+// markFailed notes that a node does not answer.
+func (c *Cluster) markFailed(addr string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.silent[addr] = time.Now()
+	c.failedAt[addr] = time.Now()
 }
 
-// hopsMost is how often a command is sent on. A slot that is being moved takes
+// maxHops is how often a command is sent on. A slot that is being moved takes
 // two: its new master says MOVED, its old one ASK.
-const hopsMost = 4
+const maxHops = 4
 
 // hop is where a command is to be sent next.
 type hop struct {
@@ -82,7 +82,7 @@ type hop struct {
 // nextHop returns where a command has to be sent that a node has answered with
 // ASK or MOVED. An address without a host is on the host that said so.
 func nextHop(err error, from string) (hop, bool) {
-	if !redirected(err) {
+	if !isRedirect(err) {
 		return hop{}, false
 	}
 	words := strings.Fields(err.Error())
@@ -97,73 +97,73 @@ func nextHop(err error, from string) (hop, bool) {
 	return hop{to, words[0] == "ASK"}, true
 }
 
-// redirected reports whether a node says that a key is on another one.
-func redirected(err error) bool {
+// isRedirect reports whether a node says that a key is on another one.
+func isRedirect(err error) bool {
 	return err != nil && (redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "MOVED"))
 }
 
-// follow sends those of the commands on that were answered with ASK or MOVED,
+// followRedirects sends those of the commands on that were answered with ASK or MOVED,
 // until they are answered. Those that nobody answers keep their errors.
-func (l *link) follow(ctx context.Context, cmds []redis.Cmder) {
-	clear(l.elsewhere)
-	if l.cluster == nil {
+func (c *meteredConn) followRedirects(ctx context.Context, cmds []redis.Cmder) {
+	clear(c.answeredBy)
+	if c.cluster == nil {
 		return
 	}
-	for n := 1; n <= hopsMost; n++ {
+	for n := 1; n <= maxHops; n++ {
 		away := make(map[hop][]redis.Cmder)
-		for _, c := range cmds {
-			if to, ok := nextHop(c.Err(), cmp.Or(l.elsewhere[c], l.addr)); ok {
+		for _, cmd := range cmds {
+			if to, ok := nextHop(cmd.Err(), cmp.Or(c.answeredBy[cmd], c.addr)); ok {
 				// Two nodes that each send to the other are about to hand the
 				// slot over: the one that has the key answers to ASKING.
 				to.asking = to.asking || n > 2
-				away[to] = append(away[to], c)
+				away[to] = append(away[to], cmd)
 			}
 		}
 		if len(away) == 0 {
 			return
 		}
 		for to, some := range away {
-			l.resend(ctx, to, some)
+			c.sendTo(ctx, to, some)
 		}
 	}
 }
 
-// resend sends commands to another node.
-func (l *link) resend(ctx context.Context, to hop, cmds []redis.Cmder) {
-	if to.asking && l.refused.has(asking) {
+// sendTo sends commands to another node.
+func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
+	if to.asking && c.denied.has(asking) {
 		return
 	}
-	rdb := l.cluster.reach(to.addr)
+	rdb := c.cluster.client(to.addr)
 	if rdb == nil {
 		return
 	}
 	p := rdb.Pipeline()
 	leave := redis.NewStatusCmd(ctx, asking)
 	was := make([]error, len(cmds))
-	for i, c := range cmds {
+	for i, cmd := range cmds {
 		if to.asking {
 			leave = redis.NewStatusCmd(ctx, asking)
 			_ = p.Process(ctx, leave) // only queues, as the next
 		}
-		was[i] = c.Err()
-		_ = p.Process(ctx, c)
+		was[i] = cmd.Err()
+		_ = p.Process(ctx, cmd)
 	}
 	begin := time.Now()
 	sent, err := p.Exec(ctx)
-	l.cost.Took += time.Since(begin)
-	l.cost.Commands += int64(len(sent))
-	if forbidden(leave.Err()) {
-		l.refused.note(asking, leave.Err())
+	c.cost.Took += time.Since(begin)
+	c.cost.Commands += int64(len(sent))
+	if isCommandDenied(leave.Err()) {
+		c.denied.add(asking, leave.Err())
 	}
-	if lost(err) {
-		l.cluster.lost(to.addr)
+	if isConnLost(err) {
+		c.cluster.markFailed(to.addr)
 	}
-	for i, c := range cmds {
-		if err != nil && (lost(c.Err()) || ctx.Err() != nil) {
-			c.SetErr(was[i])
+	for i, cmd := range cmds {
+		if err != nil && (isConnLost(cmd.Err()) || ctx.Err() != nil) {
+			cmd.SetErr(was[i])
 			continue
 		}
-		l.elsewhere[c] = to.addr
+		c.answeredBy[cmd] = to.addr
 	}
 }
 
@@ -187,14 +187,14 @@ func slotsOf(nodes string) *slots {
 			continue
 		}
 		for _, part := range fields[8:] {
-			s.take(part)
+			s.parse(part)
 		}
 	}
 	return s
 }
 
-// take reads one of "7", "7-9", "[7->-id]" and "[7-<-id]".
-func (s *slots) take(part string) {
+// parse reads one of "7", "7-9", "[7->-id]" and "[7-<-id]".
+func (s *slots) parse(part string) {
 	to := &s.own
 	part, moving := strings.CutPrefix(part, "[")
 	first, rest, several := strings.Cut(part, "-")
@@ -215,8 +215,8 @@ func (s *slots) take(part string) {
 // slotMoves are the slots of which keys may have come to a node, and gone from it.
 type slotMoves struct{ came, went [slotCount]bool }
 
-// since returns the moves between two answers.
-func (s *slots) since(before *slots) *slotMoves {
+// movesSince returns the moves between two answers.
+func (s *slots) movesSince(before *slots) *slotMoves {
 	m := &slotMoves{}
 	for n := range slotCount {
 		m.came[n] = s.in[n] || before.in[n] || s.own[n] && !before.own[n]
@@ -225,8 +225,8 @@ func (s *slots) since(before *slots) *slotMoves {
 	return m
 }
 
-// some reports whether keys have come; nil is no moves.
-func (m *slotMoves) some() bool { return m != nil && slices.Contains(m.came[:], true) }
+// anyIn reports whether keys have come; nil is no moves.
+func (m *slotMoves) anyIn() bool { return m != nil && slices.Contains(m.came[:], true) }
 
 // passedThrough reports whether a key may have come in one of two times and gone in the
 // same or the other one.
@@ -242,23 +242,23 @@ func passedThrough(a, b *slotMoves) bool {
 
 // claim makes a watcher the owner of a lock that it has found, and returns what
 // another one knows of it; ok is false if none does: then the lock is new.
-func (c *Cluster) claim(key string, w *Watcher) (was found, ok bool) {
+func (c *Cluster) claim(key string, w *Watcher) (was detection, ok bool) {
 	if c == nil {
-		return found{}, false
+		return detection{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o, known := c.owners[key]
 	if !known || o.watcher == w {
-		return found{}, false
+		return detection{}, false
 	}
 	c.owners[key] = owner{w, o.last}
-	c.taken[o.watcher] = append(c.taken[o.watcher], key)
+	c.movedAway[o.watcher] = append(c.movedAway[o.watcher], key)
 	return o.last, true
 }
 
-// note keeps what a watcher knows of its lock.
-func (c *Cluster) note(w *Watcher, l found) {
+// record keeps what a watcher knows of its lock.
+func (c *Cluster) record(w *Watcher, l detection) {
 	if c == nil {
 		return
 	}
@@ -266,16 +266,16 @@ func (c *Cluster) note(w *Watcher, l found) {
 	defer c.mu.Unlock()
 	c.owners[l.lock.Key] = owner{w, l}
 	changed := c.prefixes.learn(l.lock.Key)
-	for _, beside := range l.claims {
+	for _, beside := range l.companions {
 		changed = c.prefixes.learn(beside.Key) || changed
 	}
 	if changed {
-		c.learnt++
+		c.prefixVersion++
 	}
 }
 
-// others reports whether a lock belongs to another watcher by now.
-func (c *Cluster) others(key string, w *Watcher) bool {
+// ownedByOther reports whether a lock belongs to another watcher by now.
+func (c *Cluster) ownedByOther(key string, w *Watcher) bool {
 	if c == nil {
 		return false
 	}
@@ -285,21 +285,21 @@ func (c *Cluster) others(key string, w *Watcher) bool {
 	return known && o.watcher != w
 }
 
-// lostTo lists the locks of a watcher that others have claimed since it was asked
+// takeMoved lists the locks of a watcher that others have claimed since it was asked
 // last.
-func (c *Cluster) lostTo(w *Watcher) []string {
+func (c *Cluster) takeMoved(w *Watcher) []string {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keys := slices.DeleteFunc(c.taken[w], func(key string) bool { return c.owners[key].watcher == w })
-	delete(c.taken, w)
+	keys := slices.DeleteFunc(c.movedAway[w], func(key string) bool { return c.owners[key].watcher == w })
+	delete(c.movedAway, w)
 	return keys
 }
 
-// drop forgets a lock of a watcher, which is gone.
-func (c *Cluster) drop(w *Watcher, key string) {
+// forget forgets a lock of a watcher, which is gone.
+func (c *Cluster) forget(w *Watcher, key string) {
 	if c == nil {
 		return
 	}
@@ -310,8 +310,8 @@ func (c *Cluster) drop(w *Watcher, key string) {
 	}
 }
 
-// leave forgets all locks of a watcher, which ends.
-func (c *Cluster) leave(w *Watcher) {
+// removeWatcher forgets all locks of a watcher, which ends.
+func (c *Cluster) removeWatcher(w *Watcher) {
 	if c == nil {
 		return
 	}
@@ -322,22 +322,22 @@ func (c *Cluster) leave(w *Watcher) {
 			delete(c.owners, key)
 		}
 	}
-	delete(c.taken, w)
+	delete(c.movedAway, w)
 }
 
-// teach adds the prefixes of all locks to those of one watcher, and returns how
+// sharePrefixes adds the prefixes of all locks to those of one watcher, and returns how
 // often they have changed.
-func (c *Cluster) teach(t *tracker, known int) int {
+func (c *Cluster) sharePrefixes(t *tracking, known int) int {
 	if c == nil {
 		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.learnt == known {
+	if c.prefixVersion == known {
 		return known
 	}
 	for _, prefix := range c.prefixes {
-		t.outgrew = t.prefixes.learn(prefix) || t.outgrew
+		t.prefixesStale = t.prefixes.learn(prefix) || t.prefixesStale
 	}
-	return c.learnt
+	return c.prefixVersion
 }

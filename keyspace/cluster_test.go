@@ -209,7 +209,7 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 }
 
 // To look again after a lost connection is no excuse to say that all is well.
-func TestALookAtAServerThatIsGoneIsAnError(t *testing.T) {
+func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
 	srv := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
 	if err := srv.Kill(); err != nil {

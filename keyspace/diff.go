@@ -11,8 +11,8 @@ import (
 const (
 	jitter      = 25 * time.Millisecond // between two readings of one deadline
 	exactJitter = time.Millisecond
-	slack       = 50 * time.Millisecond // before a deadline, and a hold still ended by it
-	mostSpread  = 5 * time.Millisecond  // of two deadlines that may still be said to be the same
+	expirySlack = 50 * time.Millisecond // before a deadline, and a hold still ended by it
+	maxSpread   = 5 * time.Millisecond  // of two deadlines that may still be said to be the same
 )
 
 // Diff says what happened to the locks between two looks, as far as looks can
@@ -26,20 +26,20 @@ const (
 //
 // The events are in the order of the locks of now, then of those that are gone.
 func Diff(old, now Snapshot) []Event {
-	d := diff{at: now.At, watched: old.Complete && now.Complete, slack: slack, blur: jitter}
+	d := diff{at: now.At, watched: old.Complete && now.Complete, slack: expirySlack, blur: jitter}
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
 		if was, known := before[l.ID()]; known {
 			d.held = heldFor(was, old.At)
-			d.change(was, l)
+			d.changed(was, l)
 			delete(before, l.ID())
 		} else {
-			d.appear(l)
+			d.added(l)
 		}
 	}
 	for _, l := range old.Locks {
 		if _, gone := before[l.ID()]; gone {
-			d.vanish(l)
+			d.removed(l)
 		}
 	}
 	return d.events
@@ -68,24 +68,24 @@ func byID(locks []Lock) map[ID]Lock {
 
 // diff collects the events that one look shows.
 type diff struct {
-	at      time.Time
-	watched bool      // what was not there before has come since
-	blind   bool      // nobody has looked for a while: what is gone went at some time, for some reason
-	witness EventKind // what is known of why holds ended; empty = nothing
-	moved   bool      // the lock has changed more than once since the last look
-	slack   time.Duration
-	blur    time.Duration // between two readings of one deadline
-	spread  time.Duration // of the deadlines of this lock: they may be later than they were read by up to this, taken together
-	held    time.Duration // how long the holder of this lock had held it under its deadline, at the least
-	events  []Event
+	at           time.Time
+	watched      bool      // what was not there before has come since
+	missedEvents bool      // nobody has looked for a while: what is gone went at some time, for some reason
+	reason       EventKind // what is known of why holds ended; empty = nothing
+	moved        bool      // the lock has changed more than once since the last look
+	slack        time.Duration
+	blur         time.Duration // between two readings of one deadline
+	spread       time.Duration // of the deadlines of this lock: they may be later than they were read by up to this, taken together
+	held         time.Duration // how long the holder of this lock had held it under its deadline, at the least
+	events       []Event
 }
 
 func (d *diff) add(kind EventKind, l Lock, h Holder) {
 	d.events = append(d.events, Event{At: d.at, Kind: kind, Lock: l, Holder: h})
 }
 
-// appear reports a lock that was not in the look before.
-func (d *diff) appear(l Lock) {
+// added reports a lock that was not in the look before.
+func (d *diff) added(l Lock) {
 	kind := Discovered
 	if d.watched {
 		kind = Acquired
@@ -94,31 +94,31 @@ func (d *diff) appear(l Lock) {
 		d.add(kind, l, h)
 	}
 	for _, w := range l.Waiters {
-		d.wait(WaiterJoined, l, w)
+		d.addWaiter(WaiterJoined, l, w)
 	}
 }
 
-// vanish reports a lock that is gone.
-func (d *diff) vanish(l Lock) {
+// removed reports a lock that is gone.
+func (d *diff) removed(l Lock) {
 	for _, h := range l.Holders {
-		d.end(l, h, d.ending(h))
+		d.end(l, h, d.endKind(h))
 	}
 	for _, w := range l.Waiters {
-		d.wait(WaiterLeft, l, w)
+		d.addWaiter(WaiterLeft, l, w)
 	}
 }
 
-// change compares two looks at the same lock.
-func (d *diff) change(was, l Lock) {
-	stolen := !d.moved && d.inherited(was, l)
+// changed compares two looks at the same lock.
+func (d *diff) changed(was, l Lock) {
+	stolen := !d.moved && d.sameDeadline(was, l)
 	next, passed := successor(was, l)
 	for _, h := range was.Holders {
 		if _, stays := l.holder(h.ID); stays {
 			continue
 		}
-		kind := d.ending(h)
+		kind := d.endKind(h)
 		switch {
-		case kind == Vanished, d.witness == Released:
+		case kind == Vanished, d.reason == Released:
 		case stolen:
 			kind = Stolen
 		case passed && kind == Released:
@@ -130,8 +130,8 @@ func (d *diff) change(was, l Lock) {
 		before, stayed := was.holder(h.ID)
 		switch {
 		case stayed:
-			d.stay(l, before, h)
-		case d.blind && h.ID != next:
+			d.kept(l, before, h)
+		case d.missedEvents && h.ID != next:
 			d.add(Discovered, l, h)
 		default:
 			d.add(Acquired, l, h)
@@ -141,17 +141,17 @@ func (d *diff) change(was, l Lock) {
 	d.queue(was, l)
 }
 
-// inherited reports whether an exclusive hold passed to another holder under
+// sameDeadline reports whether an exclusive hold passed to another holder under
 // the same deadline. Whoever releases a lock takes its deadline along, so
 // nobody did. A lock that was released and taken again for the same time has a
 // deadline that is later by as long as the first had held it, at the least: that
 // has to be longer than deadlines are told apart by.
-func (d *diff) inherited(was, l Lock) bool {
+func (d *diff) sameDeadline(was, l Lock) bool {
 	before, now := soleHolder(was), soleHolder(l)
 	if before == "" || now == "" || before == now {
 		return false
 	}
-	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() || d.spread > mostSpread {
+	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() || d.spread > maxSpread {
 		return false
 	}
 	return l.Expires.Sub(was.Expires).Abs() <= d.spread && d.held > 2*d.spread+resolution(was.Expires)
@@ -187,18 +187,18 @@ func successor(was, l Lock) (string, bool) {
 	return first, first == l.Holders[0].ID && first != was.Holders[0].ID
 }
 
-// ending says how a hold ended that is gone.
-func (d *diff) ending(h Holder) EventKind {
-	switch d.witness {
+// endKind says how a hold ended that is gone.
+func (d *diff) endKind(h Holder) EventKind {
+	switch d.reason {
 	case Flushed, Evicted, Released, Stolen:
-		return d.witness
+		return d.reason
 	}
 	switch {
 	case !h.Expires.IsZero() && !d.at.Before(h.Expires.Add(-d.slack)):
 		return Expired
-	case d.blind:
+	case d.missedEvents:
 		return Vanished
-	case d.witness == Deleted:
+	case d.reason == Deleted:
 		return Deleted
 	default:
 		return Released
@@ -217,8 +217,8 @@ func (d *diff) end(l Lock, h Holder, kind EventKind) {
 	}
 }
 
-// stay reports what changed of a hold that goes on.
-func (d *diff) stay(l Lock, was, h Holder) {
+// kept reports what changed of a hold that goes on.
+func (d *diff) kept(l Lock, was, h Holder) {
 	switch {
 	case h.Count > was.Count:
 		d.add(Reentered, l, h)
@@ -229,7 +229,7 @@ func (d *diff) stay(l Lock, was, h Holder) {
 		d.add(ModeChanged, l, h)
 	}
 	own := h.Expires != l.Expires || len(l.Holders) == 1
-	if own && later(was.Expires, h.Expires, d.blur) {
+	if own && movedLater(was.Expires, h.Expires, d.blur) {
 		d.add(Renewed, l, h)
 	}
 }
@@ -243,7 +243,7 @@ func (d *diff) deadline(was, l Lock) {
 		d.add(TTLLost, l, Holder{})
 	}
 	shared := len(l.Holders) > 1 && !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Expires != l.Expires })
-	if shared && later(was.Expires, l.Expires, d.blur) {
+	if shared && movedLater(was.Expires, l.Expires, d.blur) {
 		d.add(Renewed, l, Holder{})
 	}
 }
@@ -252,22 +252,22 @@ func (d *diff) deadline(was, l Lock) {
 // give up.
 func (d *diff) queue(was, l Lock) {
 	for _, w := range l.Waiters {
-		if !waits(was, w.ID) {
-			d.wait(WaiterJoined, l, w)
+		if !isWaiting(was, w.ID) {
+			d.addWaiter(WaiterJoined, l, w)
 		}
 	}
 	for _, w := range was.Waiters {
-		if _, holds := l.holder(w.ID); !holds && !waits(l, w.ID) {
-			d.wait(WaiterLeft, l, w)
+		if _, holds := l.holder(w.ID); !holds && !isWaiting(l, w.ID) {
+			d.addWaiter(WaiterLeft, l, w)
 		}
 	}
 }
 
-func (d *diff) wait(kind EventKind, l Lock, w Waiter) {
+func (d *diff) addWaiter(kind EventKind, l Lock, w Waiter) {
 	d.events = append(d.events, Event{At: d.at, Kind: kind, Lock: l, Waiter: w})
 }
 
-func waits(l Lock, id string) bool {
+func isWaiting(l Lock, id string) bool {
 	return slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.ID == id })
 }
 
@@ -288,7 +288,7 @@ func sharesHolder(was, l Lock) bool {
 	})
 }
 
-// later reports whether a deadline was moved later, by more than readings differ.
-func later(was, is time.Time, blur time.Duration) bool {
+// movedLater reports whether a deadline was moved later, by more than readings differ.
+func movedLater(was, is time.Time, blur time.Duration) bool {
 	return !was.IsZero() && !is.IsZero() && is.Sub(was) > blur
 }

@@ -125,7 +125,7 @@ func words(events []keyspace.Event) []string {
 
 // Before the whole keyspace has been seen, a lock that turns up may have been
 // there for long.
-func TestWhatTurnsUpDuringTheFirstWalkHasAppeared(t *testing.T) {
+func TestLocksOfTheFirstPassAreDiscovered(t *testing.T) {
 	lock := []keyspace.Lock{mutex(holder("a", 9000))}
 	for _, c := range []struct{ before, now bool }{{false, false}, {false, true}, {true, false}} {
 		old := keyspace.Snapshot{Complete: c.before}

@@ -12,7 +12,7 @@ func MatchGlob(glob, name string) bool {
 			g++
 			continue
 		}
-		if width, ok := likeByte(glob[g:], name[n]); ok {
+		if width, ok := matchByte(glob[g:], name[n]); ok {
 			g, n = g+width, n+1
 			continue
 		}
@@ -28,16 +28,16 @@ func MatchGlob(glob, name string) bool {
 	return g == len(glob)
 }
 
-// likeByte reports whether c is like the first element of a glob, which is
+// matchByte reports whether c is like the first element of a glob, which is
 // no star, and how long that element is.
-func likeByte(glob string, c byte) (width int, ok bool) {
+func matchByte(glob string, c byte) (width int, ok bool) {
 	switch {
 	case glob == "":
 		return 0, false
 	case glob[0] == '?':
 		return 1, true
 	case glob[0] == '[':
-		return likeClass(glob, c)
+		return matchClass(glob, c)
 	case glob[0] == '\\' && len(glob) > 1:
 		return 2, glob[1] == c
 	default:
@@ -45,9 +45,9 @@ func likeByte(glob string, c byte) (width int, ok bool) {
 	}
 }
 
-// likeClass does so for an element in brackets. One that is not closed ends
+// matchClass does so for an element in brackets. One that is not closed ends
 // with the glob.
-func likeClass(glob string, c byte) (width int, ok bool) {
+func matchClass(glob string, c byte) (width int, ok bool) {
 	i := 1
 	not := i < len(glob) && glob[i] == '^'
 	if not {

@@ -17,16 +17,16 @@ type History struct {
 	Keep   time.Duration // how far back pictures are kept; 0 = 10 minutes
 	Memory int64         // bytes that the pictures may take, roughly; 0 = 64 MiB
 
-	records generations[*record]
-	reel    reel
+	records   twoGenCache[*record]
+	snapshots snapshotBuffer
 }
 
 // Defaults of a History.
 const (
-	keepPictures   = 10 * time.Minute
-	pictureMemory  = 64 << 20
-	holdsRecorded  = 64 // finished holds of a lock, the latest
-	ownersRecorded = 32 // owners of a lock, the latest
+	defaultKeep     = 10 * time.Minute
+	defaultMemory   = 64 << 20
+	maxRecordHolds  = 64 // finished holds of a lock, the latest
+	maxRecordOwners = 32 // owners of a lock, the latest
 )
 
 // Add takes in the next snapshot, with the events in it.
@@ -34,28 +34,28 @@ func (h *History) Add(s Snapshot) {
 	for _, e := range s.Events {
 		h.learn(e)
 	}
-	h.reel.add(s, cmp.Or(h.Keep, keepPictures), cmp.Or(h.Memory, pictureMemory))
+	h.snapshots.add(s, cmp.Or(h.Keep, defaultKeep), cmp.Or(h.Memory, defaultMemory))
 }
 
 // At returns the picture as it was at t: the newest that is not later. It is
 // false if none is kept that is so old. Such a picture has no events.
-func (h *History) At(t time.Time) (Snapshot, bool) { return h.reel.at(t) }
+func (h *History) At(t time.Time) (Snapshot, bool) { return h.snapshots.at(t) }
 
 // Span returns the times of the oldest and of the newest picture that are kept;
 // both are zero if there is none.
-func (h *History) Span() (oldest, newest time.Time) { return h.reel.span() }
+func (h *History) Span() (oldest, newest time.Time) { return h.snapshots.span() }
 
 // Before returns the time of the last picture before t, and After that of the
 // first one after it; false if there is none.
-func (h *History) Before(t time.Time) (time.Time, bool) { return h.reel.step(t, -1) }
+func (h *History) Before(t time.Time) (time.Time, bool) { return h.snapshots.adjacent(t, -1) }
 
 // After returns the time of the first picture after t; false if there is none.
-func (h *History) After(t time.Time) (time.Time, bool) { return h.reel.step(t, +1) }
+func (h *History) After(t time.Time) (time.Time, bool) { return h.snapshots.adjacent(t, +1) }
 
 // Of returns what is known of a lock. It is a copy, and empty if the lock was
 // never heard of.
 func (h *History) Of(id ID) Record {
-	r, known := h.records.find(id)
+	r, known := h.records.get(id)
 	if !known {
 		return Record{}
 	}
@@ -104,7 +104,7 @@ type record struct {
 
 // learn takes in one event.
 func (h *History) learn(e Event) {
-	r := h.records.entry(e.Lock.ID(), func() *record {
+	r := h.records.getOrAdd(e.Lock.ID(), func() *record {
 		return &record{Record: Record{Ended: make(map[EventKind]int)}, begins: make(map[string]time.Duration)}
 	})
 	switch {
@@ -127,7 +127,7 @@ func (r *record) begin(e Event) {
 	}
 	free := max(0, e.At.Sub(r.freed))
 	r.HandOffs.Add(free)
-	if len(r.begins) < ownersRecorded {
+	if len(r.begins) < maxRecordOwners {
 		r.begins[e.Holder.ID] = free
 	}
 }
@@ -139,7 +139,7 @@ func (r *record) end(e Event) {
 		hold.HandOff = free
 		delete(r.begins, e.Holder.ID)
 	}
-	if len(r.Holds) >= holdsRecorded {
+	if len(r.Holds) >= maxRecordHolds {
 		r.Holds = slices.Delete(r.Holds, 0, 1)
 	}
 	r.Holds = append(r.Holds, hold)
@@ -166,8 +166,8 @@ func (r *record) owner(name string) *Owner {
 	case i >= 0:
 		o = r.Owners[i]
 		r.Owners = slices.Delete(r.Owners, i, i+1)
-	case len(r.Owners) >= ownersRecorded:
-		r.Owners = r.Owners[:ownersRecorded-1]
+	case len(r.Owners) >= maxRecordOwners:
+		r.Owners = r.Owners[:maxRecordOwners-1]
 	}
 	r.Owners = slices.Insert(r.Owners, 0, o)
 	return &r.Owners[0]

@@ -168,7 +168,7 @@ func (l Lock) State(now time.Time) State {
 		return Waiting
 	case len(l.Holders) == 0:
 		return Free
-	case len(l.Votes) > 0 && !l.elected():
+	case len(l.Votes) > 0 && !l.hasQuorum():
 		return Partial
 	case l.Endless() && l.abandoned(now):
 		return Stuck

@@ -4,8 +4,8 @@ import "strings"
 
 // Bounds of what patterns keep.
 const (
-	patternFrom  = 16   // first parts of names that have a pattern in common, before it is learnt
-	patternsMost = 1024 // that are counted at once
+	minPatternParts = 16   // first parts of names that have a pattern in common, before it is learnt
+	maxPatterns     = 1024 // that are counted at once
 )
 
 // patterns are shapes of names that differ from their first part on, as
@@ -24,18 +24,18 @@ func (p *patterns) learn(key string) map[string]bool {
 	}
 	firsts := p.firsts[pattern]
 	if firsts == nil {
-		if p.firsts == nil || len(p.firsts) >= patternsMost {
+		if p.firsts == nil || len(p.firsts) >= maxPatterns {
 			p.firsts = make(map[string]map[string]bool)
 		}
 		firsts = make(map[string]bool)
 		p.firsts[pattern] = firsts
 	}
 	firsts[firstPart(key)] = true
-	if len(firsts) < patternFrom {
+	if len(firsts) < minPatternParts {
 		return nil
 	}
 	delete(p.firsts, pattern)
-	mark(&p.learnt, pattern)
+	addTo(&p.learnt, pattern)
 	return firsts
 }
 

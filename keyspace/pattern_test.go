@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestTheShapeOfANameIsWhatStaysOfIt(t *testing.T) {
+func TestThePatternOfANameIsItsFixedParts(t *testing.T) {
 	for key, want := range map[string]string{
 		"k3f9a:lock":           "*lock",
 		"acme:order:4711:lock": "*order:*:lock",
@@ -31,11 +31,11 @@ func TestTheShapeOfANameIsWhatStaysOfIt(t *testing.T) {
 
 // A shape takes the place of the prefixes that it was learnt from, until more is
 // written than may be listened to.
-func TestAShapeTakesThePlaceOfPrefixes(t *testing.T) {
-	tr := tracker{prefixes: make(prefixes), strays: make(map[string]bool)}
-	known := make(picture)
+func TestAPatternReplacesPrefixes(t *testing.T) {
+	tr := tracking{prefixes: make(prefixes), uncovered: make(map[string]bool)}
+	known := make(lockSet)
 	learn := func(key string) {
-		known[key] = found{lock: Lock{Key: key}}
+		known[key] = detection{lock: Lock{Key: key}}
 		tr.learn(known[key])
 	}
 	learn("orders:1:lock")
@@ -43,22 +43,22 @@ func TestAShapeTakesThePlaceOfPrefixes(t *testing.T) {
 		learn(fmt.Sprintf("r%d:lock", i))
 	}
 	now := time.Now()
-	tr.listenToAll(known, now)
-	if !tr.every || !tr.outgrew || len(tr.prefixes) != 1 || len(tr.strays) != 0 || !tr.covers("new:lock") || tr.covers("new:cache") {
-		t.Errorf("all: %v, prefixes %v, %d strays", tr.every, tr.prefixes, len(tr.strays))
+	tr.updateAllKeys(known, now)
+	if !tr.allKeys || !tr.prefixesStale || len(tr.prefixes) != 1 || len(tr.uncovered) != 0 || !tr.covers("new:lock") || tr.covers("new:cache") {
+		t.Errorf("all: %v, prefixes %v, %d strays", tr.allKeys, tr.prefixes, len(tr.uncovered))
 	}
-	tr.heardN = everyMost
-	tr.listenToAll(known, now.Add(2*time.Second))
-	if !tr.every {
+	tr.rateCount = maxAllKeysRate
+	tr.updateAllKeys(known, now.Add(2*time.Second))
+	if !tr.allKeys {
 		t.Error("half of what it may hear is too much")
 	}
-	tr.heardN = 10 * everyMost
-	tr.listenToAll(known, now.Add(4*time.Second))
-	if tr.every || len(tr.strays) != 100 || tr.covers("new:lock") {
-		t.Errorf("it listens to all of a busy server, with %d strays", len(tr.strays))
+	tr.rateCount = 10 * maxAllKeysRate
+	tr.updateAllKeys(known, now.Add(4*time.Second))
+	if tr.allKeys || len(tr.uncovered) != 100 || tr.covers("new:lock") {
+		t.Errorf("it listens to all of a busy server, with %d strays", len(tr.uncovered))
 	}
-	tr.listenToAll(known, now.Add(4*time.Second+everyRest+time.Second))
-	if !tr.every {
+	tr.updateAllKeys(known, now.Add(4*time.Second+allKeysPause+time.Second))
+	if !tr.allKeys {
 		t.Error("it does not try again")
 	}
 }

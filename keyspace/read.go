@@ -12,73 +12,73 @@ import (
 
 // How much of a value is read at the most, whatever its size.
 const (
-	glanceBytes = 128  // of a string, for a glance
-	valueBytes  = 4096 // of a string, and of each element
-	elements    = 256  // of a collection
-	batch       = 256  // keys in one round trip
-	clockEvery  = 32   // keys read by one reading of the server's clock
+	probeBytes   = 128  // of a string, for a glance
+	valueBytes   = 4096 // of a string, and of each element
+	maxElements  = 256  // of a collection
+	batchSize    = 256  // keys in one round trip
+	keysPerClock = 32   // keys read by one reading of the server's clock
 )
 
-// ref is a key to be read, and the type it is thought to have.
-type ref struct {
-	key, typ string
-	again    bool // it was read before, and was no burden
-	heavy    bool // all but its elements is read
+// keyRef is a key to be read, and the type it is thought to have.
+type keyRef struct {
+	key, typ  string
+	sizeKnown bool // it was read before, and was no burden
+	oversized bool // all but its elements is read
 }
 
 // reader reads keys that may be locks, and takes the locks from them. It is
 // for one goroutine.
 type reader struct {
-	link
-	formats catalogue
-	atLeast Confidence
-	node    string
-	db      int
-	trusted trust
-	denied  []string // of those taken last: keys that may not be read,
-	astray  []string // keys that no node of the cluster has owned up to, and
-	plain   []string // keys that are no locks
+	meteredConn
+	formats    formatSet
+	atLeast    Confidence
+	node       string
+	db         int
+	confirmed  confirmedKeys
+	unreadable []string // of those taken last: keys that may not be read,
+	unlocated  []string // keys that no node of the cluster has owned up to, and
+	notLocks   []string // keys that are no locks
 }
 
-// found is a lock, with what is needed to look at it again.
-type found struct {
-	lock   Lock
-	typ    string
-	claims []Companion
-	spread time.Duration // the deadline may be later than was read by up to this
-	first  time.Time     // our clock: by then the holder had been read under this deadline
-	last   time.Time     // our clock: from then on it was read so for the last time
+// detection is a lock, with what is needed to look at it again.
+type detection struct {
+	lock       Lock
+	typ        string
+	companions []Companion
+	spread     time.Duration // the deadline may be later than was read by up to this
+	firstRead  time.Time     // our clock: by then the holder had been read under this deadline
+	lastRead   time.Time     // our clock: from then on it was read so for the last time
 }
 
-// take reads the keys and their companions, and decodes them. Keys that are no
+// detect reads the keys and their companions, and decodes them. Keys that are no
 // locks, or no more, are left out.
-func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
-	r.denied, r.astray, r.plain = nil, nil, nil
-	entries, err := r.readInBounds(ctx, refs)
+func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error) {
+	r.unreadable, r.unlocated, r.notLocks = nil, nil, nil
+	entries, err := r.readBounded(ctx, refs)
 	if err != nil {
 		return nil, err
 	}
-	var sure []candidate
+	var matched []matchedEntry
 	for _, e := range entries {
-		if f, s := r.formats.surest(e); s >= r.atLeast || s > No && r.mayGrow(f, e.Key) {
-			sure = append(sure, candidate{e, f, f.related(e)})
+		if f, s := r.formats.best(e); s >= r.atLeast || s > No && r.mayUpgrade(f, e.Key) {
+			matched = append(matched, matchedEntry{e, f, f.companionsOf(e)})
 		} else {
-			r.plain = append(r.plain, e.Key)
+			r.notLocks = append(r.notLocks, e.Key)
 		}
 	}
-	if err := r.readRelated(ctx, sure); err != nil {
+	if err := r.readRelated(ctx, matched); err != nil {
 		return nil, err
 	}
-	if err := r.countSubscribers(ctx, sure); err != nil {
+	if err := r.countSubscribers(ctx, matched); err != nil {
 		return nil, err
 	}
-	var all []found
-	for _, c := range sure {
-		lock, _ := c.format.lock(c.entry)
+	var all []detection
+	for _, c := range matched {
+		lock, _ := c.format.decodeLock(c.entry)
 		lock.Node, lock.DB = cmp.Or(c.entry.Node, r.node), r.db
-		l := found{lock: lock, typ: c.entry.Type, claims: c.beside, spread: c.entry.spread()}
-		if why := r.trusted[lock.Key]; lock.Confidence == Possible && why != "" {
-			l = raised(l, why)
+		l := detection{lock: lock, typ: c.entry.Type, companions: c.companions, spread: c.entry.spread()}
+		if why := r.confirmed[lock.Key]; lock.Confidence == Possible && why != "" {
+			l = promote(l, why)
 		}
 		if l.lock.Confidence >= r.atLeast {
 			all = append(all, l)
@@ -87,10 +87,10 @@ func (r *reader) take(ctx context.Context, refs []ref) ([]found, error) {
 	return all, nil
 }
 
-// mayGrow reports whether a format may become surer of a key: by what stands
+// mayUpgrade reports whether a format may become surer of a key: by what stands
 // beside it, by who listens for it, or because it was watched.
-func (r *reader) mayGrow(f Format, key string) bool {
-	return f.Related != nil || f.Channels != nil || r.trusted[key] != ""
+func (r *reader) mayUpgrade(f Format, key string) bool {
+	return f.Related != nil || f.Channels != nil || r.confirmed[key] != ""
 }
 
 // spread is by how much the deadlines that an entry tells of may be later than they
@@ -103,20 +103,20 @@ func (e Entry) spread() time.Duration {
 	return most
 }
 
-// candidate is an entry that a format takes.
-type candidate struct {
-	entry  Entry
-	format Format
-	beside []Companion
+// matchedEntry is an entry that a format takes.
+type matchedEntry struct {
+	entry      Entry
+	format     Format
+	companions []Companion
 }
 
 // readRelated reads the companions of all candidates, and hands to each entry
 // its own.
-func (r *reader) readRelated(ctx context.Context, all []candidate) error {
-	var refs []ref
+func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
+	var refs []keyRef
 	for _, c := range all {
-		for _, b := range c.beside {
-			refs = append(refs, ref{key: b.Key, typ: b.Type})
+		for _, b := range c.companions {
+			refs = append(refs, keyRef{key: b.Key, typ: b.Type})
 		}
 	}
 	related, err := r.read(ctx, refs)
@@ -128,8 +128,8 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 		byKey[e.Key] = e
 	}
 	for i, c := range all {
-		all[i].entry.Related = make(map[string]Entry, len(c.beside))
-		for _, b := range c.beside {
+		all[i].entry.Related = make(map[string]Entry, len(c.companions))
+		for _, b := range c.companions {
 			if e, ok := byKey[b.Key]; ok {
 				all[i].entry.Related[b.Key] = e
 			}
@@ -140,16 +140,16 @@ func (r *reader) readRelated(ctx context.Context, all []candidate) error {
 
 // countSubscribers asks how many listen to the channels of the candidates, and
 // hands to each entry its own. Where that may not be asked, entries have none.
-func (r *reader) countSubscribers(ctx context.Context, all []candidate) error {
+func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error {
 	var listened []int // candidates that may be listened to
 	for i, c := range all {
 		if c.format.Channels != nil {
 			listened = append(listened, i)
 		}
 	}
-	for some := range slices.Chunk(listened, batch) {
+	for some := range slices.Chunk(listened, batchSize) {
 		asked := make([]*redis.MapStringIntCmd, len(some))
-		err := r.ask(ctx, "count subscribers", func(p redis.Pipeliner) {
+		err := r.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
 			for i, at := range some {
 				asked[i] = p.PubSubNumSub(ctx, all[at].format.Channels(all[at].entry)...)
 			}
@@ -166,9 +166,9 @@ func (r *reader) countSubscribers(ctx context.Context, all []candidate) error {
 	return nil
 }
 
-// readInBounds reads keys, without the elements of those that are too heavy.
-func (r *reader) readInBounds(ctx context.Context, refs []ref) ([]Entry, error) {
-	refs, err := r.weigh(ctx, refs)
+// readBounded reads keys, without the elements of those that are too heavy.
+func (r *reader) readBounded(ctx context.Context, refs []keyRef) ([]Entry, error) {
+	refs, err := r.checkSizes(ctx, refs)
 	if err != nil {
 		return nil, err
 	}
@@ -177,13 +177,13 @@ func (r *reader) readInBounds(ctx context.Context, refs []ref) ([]Entry, error) 
 
 // read reads keys, a few hundred a round trip. Those that are gone, have
 // another type by now, or may not be read, are left out.
-func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
+func (r *reader) read(ctx context.Context, refs []keyRef) ([]Entry, error) {
 	entries := make([]Entry, 0, len(refs))
-	for some := range slices.Chunk(refs, batch) {
+	for some := range slices.Chunk(refs, batchSize) {
 		exact := r.exact()
-		asked, err := r.question(ctx, some)
+		asked, err := r.readBatch(ctx, some)
 		if err == nil && exact && !r.exact() {
-			asked, err = r.question(ctx, some)
+			asked, err = r.readBatch(ctx, some)
 		}
 		if err != nil {
 			return nil, err
@@ -192,31 +192,31 @@ func (r *reader) read(ctx context.Context, refs []ref) ([]Entry, error) {
 			e, ok := q.entry()
 			switch {
 			case ok:
-				e.Node = r.elsewhere[q.left]
-				if !e.Expires.IsZero() && !q.exact && (r.refused.has("time") || e.Node != "") {
+				e.Node = r.answeredBy[q.expiry]
+				if !e.Expires.IsZero() && !q.exact && (r.denied.has("time") || e.Node != "") {
 					e.Spread = jitter // it is by another clock, which knows nothing of when the key was read
 				}
 				entries = append(entries, e)
-			case q.failed(refused):
-				r.denied = append(r.denied, q.key)
-			case q.failed(redirected):
-				r.astray = append(r.astray, q.key)
+			case q.failedWith(isDenied):
+				r.unreadable = append(r.unreadable, q.key)
+			case q.failedWith(isRedirect):
+				r.unlocated = append(r.unlocated, q.key)
 			}
 		}
 	}
 	return entries, nil
 }
 
-// question reads keys in one round trip.
-func (r *reader) question(ctx context.Context, some []ref) ([]question, error) {
-	asked := make([]question, len(some))
+// readBatch reads keys in one round trip.
+func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error) {
+	asked := make([]keyRead, len(some))
 	exact := r.exact()
-	err := r.ask(ctx, "read keys", func(p redis.Pipeliner) {
-		for from := 0; from < len(some); from += clockEvery {
-			block := asked[from:min(from+clockEvery, len(some))]
+	err := r.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
+		for from := 0; from < len(some); from += keysPerClock {
+			block := asked[from:min(from+keysPerClock, len(some))]
 			clock := p.Time(ctx)
 			for i := range block {
-				block[i] = ask(ctx, p, some[from+i], clock, exact)
+				block[i] = queueRead(ctx, p, some[from+i], clock, exact)
 			}
 			if exact {
 				continue
@@ -232,67 +232,67 @@ func (r *reader) question(ctx context.Context, some []ref) ([]question, error) {
 
 // exact reports whether the server tells deadlines as points in time (since
 // Redis 7), and not as what is left until then. It is so until it was refused.
-func (r *reader) exact() bool { return !r.refused.has("pexpiretime") }
+func (r *reader) exact() bool { return !r.denied.has("pexpiretime") }
 
-// blur is by how much two readings of one deadline may differ.
-func (r *reader) blur() time.Duration {
+// deadlineSlack is by how much two readings of one deadline may differ.
+func (r *reader) deadlineSlack() time.Duration {
 	if r.exact() {
 		return exactJitter
 	}
 	return jitter
 }
 
-// question is a key being read.
-type question struct {
-	ref
-	clock *redis.TimeCmd // before it is read
-	after *redis.TimeCmd // and after it; nil if the deadline is exact
-	value redis.Cmder
-	size  *redis.IntCmd
-	left  *redis.DurationCmd // or until, counted from 1970
-	exact bool               // it is the latter
+// keyRead is a key being read.
+type keyRead struct {
+	keyRef
+	clock  *redis.TimeCmd // before it is read
+	after  *redis.TimeCmd // and after it; nil if the deadline is exact
+	value  redis.Cmder
+	size   *redis.IntCmd
+	expiry *redis.DurationCmd // or until, counted from 1970
+	exact  bool               // it is the latter
 }
 
-// ask queues the commands that read one key. The value comes before its size
+// queueRead queues the commands that read one key. The value comes before its size
 // and its deadline, so that a key that goes or comes in between shows.
-func ask(ctx context.Context, p redis.Pipeliner, k ref, clock *redis.TimeCmd, exact bool) question {
-	q := question{ref: k, clock: clock, exact: exact}
-	if !k.heavy {
-		q.value = askValue(ctx, p, k)
+func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.TimeCmd, exact bool) keyRead {
+	q := keyRead{keyRef: k, clock: clock, exact: exact}
+	if !k.oversized {
+		q.value = queueValue(ctx, p, k)
 	}
-	q.size = askSize(ctx, p, k)
+	q.size = queueSize(ctx, p, k)
 	if exact {
-		q.left = p.PExpireTime(ctx, k.key)
+		q.expiry = p.PExpireTime(ctx, k.key)
 	} else {
-		q.left = p.PTTL(ctx, k.key)
+		q.expiry = p.PTTL(ctx, k.key)
 	}
 	return q
 }
 
-// askValue queues the command for as much of a value as may be read; nil if there
+// queueValue queues the command for as much of a value as may be read; nil if there
 // is no such type.
-func askValue(ctx context.Context, p redis.Pipeliner, k ref) redis.Cmder {
+func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 	switch k.typ {
 	case "string":
 		return p.GetRange(ctx, k.key, 0, valueBytes-1)
 	case "hash":
-		return p.HScan(ctx, k.key, 0, "", elements)
+		return p.HScan(ctx, k.key, 0, "", maxElements)
 	case "list":
-		return p.LRange(ctx, k.key, 0, elements-1)
+		return p.LRange(ctx, k.key, 0, maxElements-1)
 	case "set":
-		return p.SScan(ctx, k.key, 0, "", elements)
+		return p.SScan(ctx, k.key, 0, "", maxElements)
 	case "zset":
-		return p.ZRangeWithScores(ctx, k.key, 0, elements-1)
+		return p.ZRangeWithScores(ctx, k.key, 0, maxElements-1)
 	case "stream":
-		return p.XRangeN(ctx, k.key, "-", "+", elements)
+		return p.XRangeN(ctx, k.key, "-", "+", maxElements)
 	default:
 		return nil
 	}
 }
 
-// askSize queues the command for the size of a value; nil if there is no such
+// queueSize queues the command for the size of a value; nil if there is no such
 // type.
-func askSize(ctx context.Context, p redis.Pipeliner, k ref) *redis.IntCmd {
+func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
 	switch k.typ {
 	case "string":
 		return p.StrLen(ctx, k.key)
@@ -311,19 +311,19 @@ func askSize(ctx context.Context, p redis.Pipeliner, k ref) *redis.IntCmd {
 	}
 }
 
-// failed reports whether one of the commands has failed in a way.
-func (q question) failed(so func(error) bool) bool {
-	return so(q.left.Err()) || q.size != nil && so(q.size.Err()) || q.value != nil && so(q.value.Err())
+// failedWith reports whether one of the commands has failed in a way.
+func (q keyRead) failedWith(so func(error) bool) bool {
+	return so(q.expiry.Err()) || q.size != nil && so(q.size.Err()) || q.value != nil && so(q.value.Err())
 }
 
 // entry is the answer; ok is false if there is none.
-func (q question) entry() (e Entry, ok bool) {
-	left, err := q.left.Result()
+func (q keyRead) entry() (e Entry, ok bool) {
+	left, err := q.expiry.Result()
 	gone := left == -2
 	if q.size == nil || err != nil || gone || q.size.Err() != nil {
 		return Entry{}, false
 	}
-	e = Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Oversized: q.heavy}
+	e = Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Oversized: q.oversized}
 	switch {
 	case left < 0:
 	case q.exact:
@@ -333,7 +333,7 @@ func (q question) entry() (e Entry, ok bool) {
 		e.Expires = begin.Add(left)
 		e.Spread = max(q.after.Val().Truncate(time.Millisecond).Sub(begin), 0)
 	}
-	if q.heavy {
+	if q.oversized {
 		return e, e.Len > 0
 	}
 	if q.value.Err() != nil {
@@ -370,7 +370,7 @@ func members(typ string, value redis.Cmder) []Member {
 		names, _ := cmd.Val()
 		all = unordered(typ, names)
 	}
-	return all[:min(len(all), elements)]
+	return all[:min(len(all), maxElements)]
 }
 
 // unordered returns the elements of a reply of HSCAN or SSCAN by name, each

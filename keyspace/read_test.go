@@ -11,16 +11,16 @@ import (
 )
 
 // answers is a question about a string with these answers.
-func answers(value string, size int64, left time.Duration) question {
+func answers(value string, size int64, left time.Duration) keyRead {
 	clock := redis.NewTimeCmd(context.Background())
 	clock.SetVal(began)
-	return question{
-		ref:   ref{key: "lock:a", typ: "string"},
-		clock: clock,
-		after: clock,
-		value: redis.NewStringResult(value, nil),
-		size:  redis.NewIntResult(size, nil),
-		left:  redis.NewDurationResult(left, nil),
+	return keyRead{
+		keyRef: keyRef{key: "lock:a", typ: "string"},
+		clock:  clock,
+		after:  clock,
+		value:  redis.NewStringResult(value, nil),
+		size:   redis.NewIntResult(size, nil),
+		expiry: redis.NewDurationResult(left, nil),
 	}
 }
 
@@ -28,7 +28,7 @@ func answers(value string, size int64, left time.Duration) question {
 func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		asked question
+		asked keyRead
 		ok    bool
 	}{
 		{"held", answers("token", 5, time.Second), true},
@@ -59,7 +59,7 @@ func TestToBeTurnedAwayIsNoAnswer(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	l := link{rdb: rdb}
+	l := meteredConn{rdb: rdb}
 	p := rdb.Pipeline()
 	p.GetRange(t.Context(), "lock:a", 0, 9)
 	if err := l.send(t.Context(), "read keys", p); err == nil {

@@ -17,11 +17,11 @@ import (
 // what might be a lock. Still, reading a key that has expired makes a master
 // delete it. A Scanner may be used from several goroutines.
 type Scanner struct {
-	rdb     redis.UniversalClient
-	opts    ScanOptions
-	index   *index
-	node    string
-	refused *refusals
+	rdb    redis.UniversalClient
+	opts   ScanOptions
+	index  *formatIndex
+	node   string
+	denied *deniedCommands
 }
 
 // ScanOptions say what to look for, and how hard.
@@ -50,15 +50,15 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 	if o.Progress == nil {
 		o.Progress = func(Snapshot) {}
 	}
-	s := &Scanner{rdb: rdb, opts: o, index: newIndex(atLeast(o.MinConfidence, o.Formats)), refused: &refusals{}}
+	s := &Scanner{rdb: rdb, opts: o, index: newFormatIndex(possibleFormats(o.MinConfidence, o.Formats)), denied: &deniedCommands{}}
 	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
 		s.node = c.Options().Addr
 	}
 	return s
 }
 
-// atLeast returns the formats that may be so sure of a key.
-func atLeast(sure Confidence, formats []Format) []Format {
+// possibleFormats returns the formats that may be so sure of a key.
+func possibleFormats(sure Confidence, formats []Format) []Format {
 	return slices.DeleteFunc(slices.Clone(formats), func(f Format) bool { return f.MaxConfidence != No && f.MaxConfidence < sure })
 }
 
@@ -71,18 +71,18 @@ func atLeast(sure Confidence, formats []Format) []Format {
 // refuses SCAN or TYPE; what it has seen until then is in the snapshot. Keys that
 // may not be read are passed over; what is missed that way is said in Problems.
 func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
-	p, err := s.beginPatiently(ctx, time.Now().Add(s.opts.RetryTimeout), troubled)
+	p, err := s.startWithRetry(ctx, time.Now().Add(s.opts.RetryTimeout), isTransient)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	before := s.slots(ctx, p)
-	seen, doubtful := make(picture), newHunches(s.opts.MinConfidence)
+	before := s.nodeSlots(ctx, p)
+	all, weak := make(lockSet), newCandidates(s.opts.MinConfidence)
 	var giveUp time.Time // zero after a step that went well
 	for !p.done() {
-		p.far = farAway(s.opts.Budget)
-		p.accept(doubtful.atLeast(p.turn.visited))
+		p.concurrentFrom = concurrencyThreshold(s.opts.Budget)
+		p.setThreshold(weak.atLeast(p.cursors.visited))
 		if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
-			return s.snapshot(p, seen.locks(), false), err
+			return s.snapshot(p, all.locks(), false), err
 		}
 		if giveUp.IsZero() {
 			giveUp = time.Now().Add(s.opts.RetryTimeout)
@@ -91,74 +91,74 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 		if err != nil {
 			again, err := s.resume(ctx, p, err, giveUp)
 			if err != nil {
-				seen.add(doubtful.comeTrue())
-				return s.snapshot(p, seen.locks(), false), err
+				all.add(weak.takeConfirmed())
+				return s.snapshot(p, all.locks(), false), err
 			}
 			p = again
 			continue
 		}
 		giveUp = time.Time{}
-		locks = doubtful.sort(locks, p.turn.visited, p.now)
-		seen.add(locks)
-		s.opts.Progress(s.snapshot(p, picked(locks), p.complete()))
+		locks = weak.split(locks, p.cursors.visited, p.now)
+		all.add(locks)
+		s.opts.Progress(s.snapshot(p, locksOf(locks), p.complete()))
 	}
-	seen.add(doubtful.comeTrue())
-	moves := s.slots(ctx, p).since(before)
-	snap := s.snapshot(p, seen.locks(), p.complete() && p.sieve.astray == 0)
+	all.add(weak.takeConfirmed())
+	moves := s.nodeSlots(ctx, p).movesSince(before)
+	snap := s.snapshot(p, all.locks(), p.complete() && p.filter.unlocated == 0)
 	snap.moves = moves
 	return snap, nil
 }
 
-// slots asks a node of a cluster which slots it has, and which are on their way. A node
+// nodeSlots asks a node of a cluster which slots it has, and which are on their way. A node
 // that does not say has none.
-func (s *Scanner) slots(ctx context.Context, p *pass) *slots {
+func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
 	if s.opts.Cluster == nil {
 		return &slots{}
 	}
 	pipe := s.rdb.Pipeline()
 	nodes := pipe.ClusterNodes(ctx)
-	_, _ = p.link.exec(ctx, pipe) // what it refuses is noted
-	p.cost.add(p.link.reckon())
+	_, _ = p.conn.exec(ctx, pipe) // what it refuses is noted
+	p.cost.add(p.conn.takeCost())
 	return slotsOf(nodes.Val())
 }
 
 // step takes a step of a pass, and books it with the budget.
-func (s *Scanner) step(ctx context.Context, p *pass) ([]found, error) {
+func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
 	before := p.cost.Busy
 	locks, err := p.step(ctx)
-	s.opts.Budget.spend(p.cost.Busy-before, p.way, time.Now())
+	s.opts.Budget.charge(p.cost.Busy-before, p.networkTime, time.Now())
 	return locks, err
 }
 
 // snapshot is the picture that a pass has got so far.
-func (s *Scanner) snapshot(p *pass, locks []Lock, complete bool) Snapshot {
+func (s *Scanner) snapshot(p *scanPass, locks []Lock, complete bool) Snapshot {
 	return Snapshot{
 		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
-		Nodes:    []Node{{Server: p.server, Up: true, Ping: p.way, Keys: p.cost.Keys, Locks: len(locks), Walked: complete}},
+		Nodes:    []Node{{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Walked: complete}},
 		Problems: s.problems(p),
 	}
 }
 
 // problems says what this user may not see.
-func (s *Scanner) problems(p *pass) []string {
+func (s *Scanner) problems(p *scanPass) []string {
 	var all []string
 	if p.server.Alone {
 		all = append(all, partOfCluster)
 	}
-	if slices.ContainsFunc(p.turn.walks, func(w walk) bool { return w.endless }) {
+	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {
 		all = append(all, "keys are added faster than they can be looked at, and the look was given up")
 	}
-	if n := p.sieve.astray; n > 0 {
+	if n := p.filter.unlocated; n > 0 {
 		all = append(all, fmt.Sprintf("%d keys that are on their way between nodes of the cluster could not be read", n))
 	}
-	forbidden, unknown := s.refused.missing()
+	forbidden, unknown := s.denied.missing()
 	if len(forbidden) > 0 {
 		all = append(all, "this user may not send "+strings.Join(forbidden, ", "))
 	}
 	if len(unknown) > 0 {
 		all = append(all, "the server does not know "+strings.Join(unknown, ", "))
 	}
-	if n := p.sieve.hidden; n > 0 {
+	if n := p.filter.unreadable; n > 0 {
 		all = append(all, fmt.Sprintf("%d of the keys may not be read by this user", n))
 	}
 	return all
@@ -167,9 +167,9 @@ func (s *Scanner) problems(p *pass) []string {
 // partOfCluster says that the other nodes are not looked at.
 const partOfCluster = "this server is part of a cluster: add --cluster to see all of it"
 
-// link returns a link to the server of the scanner.
-func (s *Scanner) link() link {
-	return link{rdb: s.rdb, refused: s.refused, cluster: s.opts.Cluster, addr: s.node, elsewhere: make(map[redis.Cmder]string)}
+// newConn returns a link to the server of the scanner.
+func (s *Scanner) newConn() meteredConn {
+	return meteredConn{rdb: s.rdb, denied: s.denied, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
 }
 
 // selects reports whether a key is among those to be looked at.
@@ -180,10 +180,10 @@ func (s *Scanner) selects(key string) bool {
 // reader returns a reader of what the scanner is looking for.
 func (s *Scanner) reader() reader {
 	return reader{
-		link:    s.link(),
-		formats: s.opts.Formats,
-		atLeast: s.opts.MinConfidence,
-		node:    s.node,
-		db:      s.opts.DB,
+		meteredConn: s.newConn(),
+		formats:     s.opts.Formats,
+		atLeast:     s.opts.MinConfidence,
+		node:        s.node,
+		db:          s.opts.DB,
 	}
 }

@@ -14,26 +14,26 @@ var (
 	ErrNoPermission = errors.New("the ACL does not let this user act on the lock")
 )
 
-// wrongType reports whether a key turned out to have another type.
-func wrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+// isWrongType reports whether a key turned out to have another type.
+func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// refused reports whether a server does not know a command, or does not let
+// isDenied reports whether a server does not know a command, or does not let
 // this user send it, be it for this key only.
-func refused(err error) bool { return forbidden(err) || hidden(err) }
+func isDenied(err error) bool { return isCommandDenied(err) || isKeyDenied(err) }
 
-// forbidden reports whether a server does not know a command, or does not let
+// isCommandDenied reports whether a server does not know a command, or does not let
 // this user send it at all.
-func forbidden(err error) bool {
-	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && !hidden(err) || unknown(err)
+func isCommandDenied(err error) bool {
+	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && !isKeyDenied(err) || isUnknownCommand(err)
 }
 
-// unknown reports whether a server does not know a command: it is too old, or has
+// isUnknownCommand reports whether a server does not know a command: it is too old, or has
 // it under another name.
-func unknown(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
+func isUnknownCommand(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
 
-// hidden reports whether this user may not read a key. The names of users and
+// isKeyDenied reports whether this user may not read a key. The names of users and
 // commands, which stand in what a server says of commands, have no spaces.
-func hidden(err error) bool {
+func isKeyDenied(err error) bool {
 	if err == nil || !redis.HasErrorPrefix(err, "NOPERM") {
 		return false
 	}
@@ -42,22 +42,22 @@ func hidden(err error) bool {
 		strings.Contains(text, "No permissions to access a key") // Redis 7.2 and later, Valkey
 }
 
-// actError is an error that a server returned for a script which acts on a lock.
-type actError struct {
+// releaseError is an error that a server returned for a script which acts on a lock.
+type releaseError struct {
 	said string // the server's words, without what it puts around errors in scripts
 	kind error  // ErrReadOnly, ErrNoPermission, or what go-redis returned
 }
 
-func (e *actError) Error() string { return e.said }
-func (e *actError) Unwrap() error { return e.kind }
+func (e *releaseError) Error() string { return e.said }
+func (e *releaseError) Unwrap() error { return e.kind }
 
-// fromScript says what went wrong in a script as if its command had been sent
+// scriptError says what went wrong in a script as if its command had been sent
 // alone. Errors that no server returned stay as they are.
-func fromScript(err error) error {
+func scriptError(err error) error {
 	if _, answered := errors.AsType[redis.Error](err); !answered {
 		return err
 	}
-	e := &actError{said: bareScriptError(err.Error()), kind: err}
+	e := &releaseError{said: stripScriptError(err.Error()), kind: err}
 	code, _, _ := strings.Cut(e.said, " ")
 	switch code {
 	case "READONLY":
@@ -78,9 +78,9 @@ var (
 	afterError = regexp.MustCompile(` script: [0-9a-f]+, on @user_script:\d+\.$`)
 )
 
-// bareScriptError takes away what a server puts around the error of a command in
+// stripScriptError takes away what a server puts around the error of a command in
 // a script, and gives a missing permission the code that it has elsewhere.
-func bareScriptError(text string) string {
+func stripScriptError(text string) string {
 	text = beforeError.ReplaceAllString(text, "")
 	text = afterError.ReplaceAllString(text, "")
 	if what, denied := strings.CutPrefix(text, "ERR ACL failure in script: "); denied { // Redis 7.2 and later, Valkey

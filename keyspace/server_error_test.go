@@ -30,11 +30,11 @@ func TestARefusedCommandIsToldFromAHiddenKeyOnEveryServer(t *testing.T) {
 		{"ERR No permissions to access a key", false, false},
 	} {
 		err := serverError(c.text)
-		if forbidden(err) != c.forbidden || hidden(err) != c.hidden || refused(err) != (c.forbidden || c.hidden) {
-			t.Errorf("%q: forbidden %v, hidden %v, refused %v", c.text, forbidden(err), hidden(err), refused(err))
+		if isCommandDenied(err) != c.forbidden || isKeyDenied(err) != c.hidden || isDenied(err) != (c.forbidden || c.hidden) {
+			t.Errorf("%q: forbidden %v, hidden %v, refused %v", c.text, isCommandDenied(err), isKeyDenied(err), isDenied(err))
 		}
 	}
-	if forbidden(nil) || hidden(nil) {
+	if isCommandDenied(nil) || isKeyDenied(nil) {
 		t.Error("no error is a refusal")
 	}
 }
@@ -64,7 +64,7 @@ func TestAnErrorInAScriptIsTheSameOnEveryServer(t *testing.T) {
 		{"NOPERM No permissions to access a key", "NOPERM No permissions to access a key", ErrNoPermission},
 		{"ERR something else", "ERR something else", nil},
 	} {
-		err := fromScript(serverError(c.text))
+		err := scriptError(serverError(c.text))
 		if err.Error() != c.want {
 			t.Errorf("%q\nbecomes %q,\nwant    %q", c.text, err, c.want)
 		}
@@ -74,7 +74,7 @@ func TestAnErrorInAScriptIsTheSameOnEveryServer(t *testing.T) {
 			}
 		}
 	}
-	if err := errors.New("broken pipe"); fromScript(err) != err || fromScript(nil) != nil {
+	if err := errors.New("broken pipe"); scriptError(err) != err || scriptError(nil) != nil {
 		t.Error("an error that is not the server's does not stay as it is")
 	}
 }

@@ -82,7 +82,7 @@ func same(t *testing.T, got, want keyspace.Snapshot) {
 	}
 }
 
-func TestEveryPictureIsFoundAsItWas(t *testing.T) {
+func TestEverySnapshotIsFoundAsItWas(t *testing.T) {
 	all := story(65*time.Second, 20)
 	r := open(t, record(t, all))
 	if first, last := r.Span(); !first.Equal(begin) || !last.Equal(all[len(all)-1].At) || r.Damage() != nil {

@@ -34,7 +34,7 @@ func paste(t *testing.T, line string) string {
 }
 
 // The line for redis-cli does to each lock what a ForceReleaser does: once.
-func TestTheSafeCommandBreaksALockOnce(t *testing.T) {
+func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	rdb := connect(t, addr)
 	for _, f := range formats.All() {

@@ -253,7 +253,7 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 // says it has removed is what it had seen, and nothing else was touched.
 //
 // Promise P11.
-func TestOnlyTheHoldThatWasSeenIsBroken(t *testing.T) {
+func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	times := 8 // of each sample
 	if os.Getenv("LOCKTOP_PROOF") != "" {

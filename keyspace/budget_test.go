@@ -1,0 +1,159 @@
+package keyspace
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
+	for _, share := range []float64{-1, 0, 1, 2} {
+		if p := NewBudget(share); p != nil || p.Share() != 1 {
+			t.Errorf("a pace of %v holds up", share)
+		}
+	}
+	if p := NewBudget(0.1); p.Share() != 0.1 {
+		t.Errorf("a pace of a tenth has a share of %v", p.Share())
+	}
+}
+
+// keepAsking books so many requests that each keep the server busy for that long, as
+// fast as the pace lets them go, and returns what time they took.
+func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for range requests {
+		if err := p.wait(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(busy + way)
+		p.charge(busy, way, time.Now())
+	}
+	return time.Since(begin)
+}
+
+// Promise P8.
+func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const busy = time.Millisecond
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, busy, 0) // what was saved before is spent
+		if took := keepAsking(t, p, 1000, busy, 0); took < 9900*time.Millisecond || took > 10100*time.Millisecond {
+			t.Errorf("1,000 requests of 1 ms took %v, want 10 s", took)
+		}
+		time.Sleep(time.Hour)
+		if took := keepAsking(t, p, 1000, busy, 0); took < 9700*time.Millisecond {
+			t.Errorf("after an hour of rest they took %v, want 10 s but for what may be saved", took)
+		}
+	})
+}
+
+func TestWhatTheWayTakesIsNotTheServersTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 3*time.Millisecond)
+		if took := keepAsking(t, p, 1000, time.Millisecond, 3*time.Millisecond); took > 10100*time.Millisecond {
+			t.Errorf("1,000 requests of 1 ms on a way of 3 ms took %v, want 10 s", took)
+		}
+	})
+}
+
+func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
+			t.Errorf("when the way takes three times as long, 100 requests took %v", took)
+		}
+		keepAsking(t, p, 10, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond); took > 1100*time.Millisecond {
+			t.Errorf("when it is as it was, they took %v", took)
+		}
+	})
+}
+
+// What counts as slow is learnt from the way at its best, not from a first answer
+// that happened to be late.
+func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 1, time.Millisecond, 50*time.Millisecond)
+		keepAsking(t, p, 10, time.Millisecond, time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
+			t.Errorf("when the way takes six times as long, 100 requests took %v", took)
+		}
+	})
+}
+
+// A way that stays longer, as after a failover to another place, is the normal one
+// after a while; until then, less is asked, but not nothing.
+func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 1000, time.Millisecond, 6*time.Millisecond); took > 170*time.Second {
+			t.Errorf("on a longer way 1,000 requests took %v, want no more than 16 times their 10 s", took)
+		}
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took > 1100*time.Millisecond {
+			t.Errorf("after a thousand of them 100 more took %v, want 1 s", took)
+		}
+	})
+}
+
+func TestAFractionOfAMillisecondIsNothingToYieldTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 100*time.Microsecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 600*time.Microsecond); took > 1100*time.Millisecond {
+			t.Errorf("100 requests took %v, want 1 s", took)
+		}
+	})
+}
+
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.001)
+		p.charge(time.Hour, 0, time.Now())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.wait(ctx, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if p.allow(time.Now()) {
+			t.Error("it is ready long before its time")
+		}
+	})
+}
+
+// Whoever gives up while the budget is spent does not wait until it is not.
+func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := NewBudget(0.001)
+	p.charge(time.Hour, 0, time.Now())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := NewScanner(rdb, ScanOptions{Budget: p}).Scan(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
+	}
+}

@@ -1,0 +1,133 @@
+package keyspace
+
+import (
+	"slices"
+	"time"
+)
+
+// carryOverAll returns a snapshot with what the one before it tells of each lock: see
+// [carried].
+func carryOverAll(before, now Snapshot) Snapshot {
+	known := byID(before.Locks)
+	locks := slices.Clone(now.Locks)
+	for i, l := range locks {
+		was, seen := known[l.ID()]
+		began := time.Time{}
+		if seen || before.Complete {
+			began = now.At
+		}
+		locks[i] = carryOver(was, l, seen, now.At, began, jitter)
+	}
+	now.Locks = locks
+	return now
+}
+
+// carryOver returns a look at a lock with what the look before it tells: since when
+// each holder and each waiter has been there, how often the lock was renewed,
+// who was passed over.
+//
+// Somebody who does not tell its begin began at the look that first showed it,
+// unless nobody had looked there before: then its begin is unknown. began is
+// the time of this look, or zero in that case. Readings of one deadline differ by
+// blur.
+func carryOver(was, l Lock, seen bool, now, began time.Time, blur time.Duration) Lock {
+	l.Holders = startTimes(was, l.Holders, began)
+	l.Waiters = waiterTimes(was, l, began)
+	if len(l.Holders) == 0 && len(l.Waiters) > 0 {
+		l.FreeFrom = now
+		if !was.FreeFrom.IsZero() {
+			l.FreeFrom = was.FreeFrom
+		}
+	}
+	if !seen || !sharesHolder(was, l) {
+		return l
+	}
+	l.Renewals, l.Renewed, l.Grown = was.Renewals, was.Renewed, reentryStreak(was, l)
+	switch {
+	case movedLater(was.Expires, l.Expires, blur):
+		l.Renewals++
+		l.Renewed = now
+	case was.Expires.Sub(l.Expires).Abs() <= blur:
+		keepDeadline(was, &l, blur)
+	}
+	return l
+}
+
+// keepDeadline keeps deadlines as they were read first: they have not moved, only the
+// readings differ.
+func keepDeadline(was Lock, l *Lock, blur time.Duration) {
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		if before, held := was.holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= blur {
+			h.Expires = before.Expires
+		}
+	}
+	l.Expires = was.Expires
+}
+
+// reentryStreak is how often a holder has entered again since it last left once.
+func reentryStreak(was, l Lock) int {
+	before, now := was.Count(), l.Count()
+	switch {
+	case now > before:
+		return was.Grown + 1
+	case now < before:
+		return 0
+	default:
+		return was.Grown
+	}
+}
+
+// startTimes returns the holders with the begins of their holds, and since when they
+// are not connected any more, as far as known.
+func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
+	holders = slices.Clone(holders)
+	for i := range holders {
+		h := &holders[i]
+		before, held := was.holder(h.ID)
+		if held {
+			h.Left = before.Left
+		}
+		switch {
+		case !h.Since.IsZero():
+		case held:
+			h.Since = before.Since
+		default:
+			h.Since = began
+		}
+	}
+	return holders
+}
+
+// waiterTimes returns the waiters with the begins of their waits, as far as known,
+// and with how many have overtaken them.
+func waiterTimes(was, l Lock, began time.Time) []Waiter {
+	waiters := slices.Clone(l.Waiters)
+	var came []string
+	for _, h := range l.Holders {
+		if _, held := was.holder(h.ID); !held {
+			came = append(came, h.ID)
+		}
+	}
+	for i := range waiters {
+		w := &waiters[i]
+		at := slices.IndexFunc(was.Waiters, func(before Waiter) bool { return before.ID == w.ID })
+		if at < 0 {
+			if w.Since.IsZero() {
+				w.Since = began
+			}
+			continue
+		}
+		w.Passed = was.Waiters[at].Passed
+		for _, id := range came {
+			first := slices.ContainsFunc(was.Waiters[:at], func(before Waiter) bool { return before.ID == id })
+			if !first {
+				w.Passed++
+			}
+		}
+		if w.Since.IsZero() {
+			w.Since = was.Waiters[at].Since
+		}
+	}
+	return waiters
+}

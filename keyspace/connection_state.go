@@ -1,0 +1,114 @@
+package keyspace
+
+import (
+	"fmt"
+	"time"
+
+	"locktop/humanize"
+)
+
+// onServerInfo notes what the server says of itself.
+func (w *Watcher) onServerInfo(s Server, now time.Time) {
+	const rounding = 2 * time.Second // its clock and its start are in whole seconds
+	was, passed := w.server, now.Sub(w.serverAt)
+	w.server, w.serverAt = s, now
+	switch {
+	case was.RunID == "" || s.RunID == "":
+	case was.RunID == s.RunID && was.Role == "master" && s.Role == "slave":
+		w.serverNotice = &Notice{Kind: ServerFailover, Text: "the server is a replica now"}
+	case was.RunID == s.RunID:
+	case s.Port == was.Port && s.Uptime < passed+rounding:
+		w.serverNotice = &Notice{Kind: ServerRestarted, Text: "it was started again"}
+	default:
+		w.serverNotice = &Notice{Kind: ServerFailover, Text: fmt.Sprintf("another server has taken its place, which is up for %s", humanize.Duration(s.Uptime))}
+	}
+}
+
+// onError books a look that failed.
+func (w *Watcher) onError(err error) {
+	w.pass, w.complete, w.missedEvents, w.nextScan = nil, false, true, time.Time{}
+	w.clients.seenConnected = nil // it may be another server by now
+	if w.failures == 0 {
+		w.addNotice(ServerLost, err.Error())
+	}
+	pause := min(minRetry<<min(w.failures, 10), maxRetry)
+	w.failures++
+	w.retryAt = time.Now().Add(pause)
+}
+
+// onSuccess books a look that went well.
+func (w *Watcher) onSuccess() {
+	switch {
+	case w.failures > 0 && w.serverNotice != nil:
+		w.addNotice(ServerBack, w.serverNotice.Text)
+	case w.failures > 0:
+		w.addNotice(ServerBack, "")
+	case w.serverNotice != nil:
+		w.addNotice(w.serverNotice.Kind, w.serverNotice.Text)
+	}
+	w.failures, w.missedEvents, w.serverNotice = 0, false, nil
+	w.updateMode()
+	was := w.deniedBefore
+	w.deniedBefore = len(w.denied)
+	switch {
+	case was == 0 && w.deniedBefore > 0:
+		w.addNotice(RightsChanged, "known locks may not be read any more; they are shown as they were")
+	case was > 0 && w.deniedBefore == 0:
+		w.addNotice(RightsChanged, "all known locks may be read again")
+	}
+}
+
+// updateMode tells when changes are learnt of in another way than before, and that
+// lasts.
+func (w *Watcher) updateMode() {
+	now, mode := time.Now(), w.tracking.mode()
+	switch {
+	case mode == w.mode:
+		w.modeAt = now
+	case w.mode == "" || now.Sub(w.modeAt) > modeGrace:
+		if w.mode == Push || w.degraded {
+			w.addNotice(WatchModeChanged, "changes are learnt of by "+string(mode)+" now")
+			w.degraded = mode != Push
+		}
+		w.mode, w.modeAt = mode, now
+	}
+}
+
+// addNotice books something that happened to the server, or to our view of it.
+func (w *Watcher) addNotice(kind NoticeKind, text string) {
+	n := Notice{At: time.Now(), Kind: kind, Node: w.scanner.node, Text: text}
+	if last := len(w.notices) - 1; last >= 0 && w.notices[last].Kind == kind && w.notices[last].Text == text {
+		return
+	}
+	w.notices = append(w.notices, n)
+}
+
+// syncClock compares the server's clock with ours. A reading is old by the time it
+// comes: the one that puts the server ahead most is the best.
+func (w *Watcher) syncClock(began time.Time) {
+	offset := time.Until(w.reader.now)
+	if offset < w.clockOffset && w.clockOffset-offset < time.Since(began)+time.Second && w.clockOffset != 0 {
+		return
+	}
+	w.clockOffset = offset
+}
+
+// serverNow is what the server's clock says, as far as we know.
+func (w *Watcher) serverNow() time.Time { return time.Now().Add(w.clockOffset) }
+
+// status says how the locks are followed.
+func (w *Watcher) status() WatchStatus {
+	follow := WatchStatus{Mode: w.tracking.mode(), Lag: w.lag.value(), Blind: w.tracking.limitations(w.reader.formats)}
+	if follow.Mode == Polling {
+		follow.Lag = pollEvery
+	}
+	follow.Blind = append(follow.Blind, w.clients.limitations(w.reader.denied.has(cmdClient))...)
+	if follow.Mode == Push && w.complete {
+		late := (passEvery + w.passTime).Round(100 * time.Millisecond)
+		follow.Blind = append(follow.Blind, fmt.Sprintf("holds shorter than %s may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", humanize.Duration(late)))
+	}
+	if n := len(w.denied); n > 0 {
+		follow.Blind = append(follow.Blind, fmt.Sprintf("%d known locks may not be read by this user any more", n))
+	}
+	return follow
+}

@@ -1,0 +1,164 @@
+package keyspace
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// randomly returns a snapshot of some of a hundred locks, each in one of a few
+// looks.
+func randomly(r *rand.Rand, at time.Time) Snapshot {
+	s := Snapshot{At: at, Complete: true}
+	for i := range 100 {
+		if r.IntN(3) == 0 {
+			continue
+		}
+		l := Lock{Key: fmt.Sprintf("lock:%03d", i), Kind: Mutex, DB: i % 2, Expires: at.Add(time.Hour)}
+		if r.IntN(2) == 0 {
+			l.Holders = []Holder{{ID: fmt.Sprint(r.IntN(3)), Count: 1, Expires: l.Expires}}
+		}
+		s.Locks = append(s.Locks, l)
+	}
+	slices.SortFunc(s.Locks, func(a, b Lock) int { return a.ID().compare(b.ID()) })
+	return s
+}
+
+func TestAChangeMakesTheLaterSnapshotFromTheEarlier(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	at := time.Unix(1_700_000_000, 0)
+	first, was := Snapshot{}, Snapshot{}
+	var all []Delta
+	for range 200 {
+		now := randomly(r, at)
+		c := DeltaOf(was, now)
+		if got := c.Apply(was); !reflect.DeepEqual(got, now) {
+			t.Fatalf("made %v, want %v", got, now)
+		}
+		if got, want := events(c.Diff(was)), events(Diff(was, now)); !slices.Equal(got, want) {
+			t.Fatalf("the change tells %v, the snapshots %v", got, want)
+		}
+		all = append(all, c)
+		if got := MergeDeltas(all).Apply(first); !reflect.DeepEqual(got, now) {
+			t.Fatalf("%d changes joined make %v, want %v", len(all), got, now)
+		}
+		was = now
+	}
+}
+
+func events(all []Event) []string {
+	var words []string
+	for _, e := range all {
+		words = append(words, fmt.Sprint(e.Kind, e.Lock.ID(), e.Holder.ID, e.Waiter.ID))
+	}
+	slices.Sort(words)
+	return words
+}
+
+func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	l := Lock{Key: "a", Expires: at, Holders: []Holder{{ID: "x", Expires: at}}}
+	later := Lock{Key: "a", Expires: at.Add(jitter), Holders: []Holder{{ID: "x", Expires: at.Add(jitter)}}}
+	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 0 {
+		t.Errorf("a deadline read again is a change: %v", c.Locks)
+	}
+	later.Expires = at.Add(2 * jitter)
+	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 1 {
+		t.Error("a renewal is no change")
+	}
+}
+
+// TestEveryFieldOfALockCanChange names the field that sameLock has forgotten.
+func TestEveryFieldOfALockCanChange(t *testing.T) {
+	holder := Lock{Holders: []Holder{{}}}
+	waiter := Lock{Waiters: []Waiter{{}}}
+	vote := Lock{Votes: []Vote{{}}}
+	for name, c := range map[string]struct {
+		base Lock
+		part func(*Lock) reflect.Value
+	}{
+		"Lock":   {Lock{}, func(l *Lock) reflect.Value { return reflect.ValueOf(l).Elem() }},
+		"Holder": {holder, func(l *Lock) reflect.Value { return reflect.ValueOf(&l.Holders[0]).Elem() }},
+		"Waiter": {waiter, func(l *Lock) reflect.Value { return reflect.ValueOf(&l.Waiters[0]).Elem() }},
+		"Vote":   {vote, func(l *Lock) reflect.Value { return reflect.ValueOf(&l.Votes[0]).Elem() }},
+	} {
+		for i := range c.part(&c.base).NumField() {
+			other := c.base
+			other.Holders, other.Waiters = slices.Clone(c.base.Holders), slices.Clone(c.base.Waiters)
+			other.Votes = slices.Clone(c.base.Votes)
+			field := c.part(&other).Type().Field(i)
+			switch field.Name {
+			case "Key", "DB": // they make it another lock
+				continue
+			case "Node":
+				if name == "Lock" {
+					continue
+				}
+			}
+			fill(c.part(&other).Field(i))
+			if sameLock(&c.base, &other) {
+				t.Errorf("%s.%s is not compared", name, field.Name)
+			}
+		}
+	}
+}
+
+// fill gives a field a value that is not zero.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint8:
+		v.SetUint(2)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.Struct:
+		v.Set(reflect.ValueOf(time.Unix(7, 0)))
+	default:
+		panic("fill: " + v.Kind().String())
+	}
+}
+
+func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	at := time.Unix(1_700_000_000, 0)
+	var h History
+	var all []Snapshot
+	for range 200 {
+		s := randomly(r, at)
+		h.Add(s)
+		all = append(all, s)
+		at = at.Add(10 * time.Second)
+	}
+	last := all[len(all)-1].At
+	kept := 0
+	for _, want := range all {
+		got, ok := h.At(want.At.Add(time.Millisecond))
+		if age := last.Sub(want.At); ok != (age <= defaultKeep+defaultKeep/10) && age < defaultKeep {
+			t.Fatalf("a picture of %v ago: kept is %v", age, ok)
+		}
+		if ok {
+			kept++
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("the picture of %v is not as it was", want.At)
+			}
+		}
+	}
+	if kept < 60 || kept > 70 {
+		t.Errorf("%d pictures are kept of the 60 of ten minutes", kept)
+	}
+	tight := History{Memory: 100 << 10}
+	for _, s := range all {
+		tight.Add(s)
+	}
+	if oldest, newest := tight.Span(); !newest.Equal(last) || last.Sub(oldest) > 2*time.Minute || oldest.Equal(newest) {
+		t.Errorf("100 KiB hold the pictures from %v to %v", oldest, newest)
+	}
+}

@@ -1,0 +1,370 @@
+package keyspace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"locktop/humanize"
+)
+
+// Severity orders findings.
+type Severity uint8
+
+// From a hint to something that does damage now.
+const (
+	Info Severity = iota
+	Warning
+	Critical
+)
+
+// String returns the word of the JSON contract.
+func (s Severity) String() string { return [...]string{"info", "warning", "critical"}[s] }
+
+// Finding is something wrong with a lock, in one sentence, with what to do about it.
+type Finding struct {
+	ID       string // stable: never-expires, overdue …
+	Severity Severity
+	Lock     ID     // zero: it concerns the servers
+	Server   string // address of the one that it concerns, if it is not about a lock; "": all of them
+	Text     string // one sentence
+	Remedy   string // the safe thing to do, one sentence
+}
+
+// Findings lists what is wrong with the locks of a snapshot, in the order of
+// the locks, and of the rules for each.
+func Findings(s Snapshot) []Finding {
+	var all []Finding
+	known := rules()
+	for i := range s.Locks {
+		l := &s.Locks[i]
+		for _, r := range known {
+			if text := r.check(l, s.At); text != "" {
+				all = append(all, Finding{ID: r.id, Severity: r.severity, Lock: l.ID(), Text: text, Remedy: r.remedy})
+			}
+		}
+	}
+	return all
+}
+
+// SortBySeverity returns the locks of a snapshot, those that do most damage first:
+// by the severest of their findings, then by how many wait times how long the
+// lock is held, then in the order of the snapshot.
+func SortBySeverity(s Snapshot, findings []Finding) []Lock {
+	severest := make(map[ID]int)
+	for _, f := range findings {
+		severest[f.Lock] = max(severest[f.Lock], int(f.Severity)+1)
+	}
+	ranks := make([]rank, len(s.Locks))
+	for i := range s.Locks {
+		l := &s.Locks[i]
+		ranks[i] = rank{severest[l.ID()], l.totalWait(s.At), i}
+	}
+	slices.SortFunc(ranks, func(a, b rank) int {
+		return cmp.Or(cmp.Compare(b.severity, a.severity), cmp.Compare(b.totalWait, a.totalWait), cmp.Compare(a.index, b.index))
+	})
+	locks := make([]Lock, len(ranks))
+	for i, d := range ranks {
+		locks[i] = s.Locks[d.index]
+	}
+	return locks
+}
+
+// rank is what a lock is ordered by: to move these is cheaper than to move
+// locks.
+type rank struct {
+	severity  int
+	totalWait time.Duration
+	index     int // in the snapshot
+}
+
+// totalWait is how much time is lost to a lock, to compare it with others.
+func (l Lock) totalWait(now time.Time) time.Duration {
+	return time.Duration(l.WaiterCount()) * l.Age(now)
+}
+
+// rule looks for one thing that can be wrong with a lock.
+type rule struct {
+	id       string
+	severity Severity
+	remedy   string
+	// check returns what is wrong, in one sentence, or "".
+	check func(l *Lock, now time.Time) string
+}
+
+// rules lists all of them, in the order in which their findings are listed.
+func rules() []rule {
+	return []rule{
+		{
+			id: "never-expires", severity: Critical, check: neverExpires,
+			remedy: "Find out whether the holder still works; if it does not, give the key a deadline with PEXPIRE rather than delete it, so that nobody loses a lock by mistake.",
+		},
+		{
+			id: "split", severity: Critical, check: split,
+			remedy: "Wait until the copies expire: nobody holds the lock, and whoever believes so has not counted. If it happens again, let the contenders begin with the same server.",
+		},
+		{
+			id: "stamp-passed", severity: Warning, check: stampPassed,
+			remedy: "Nothing, if the lock is wanted: whoever asks next takes it over. Otherwise break it.",
+		},
+		{
+			id: "overdue", severity: Warning, check: overdue,
+			remedy: "Ask the holder what keeps it, and stop it there: to break the lock would let somebody else in while it still works.",
+		},
+		{
+			id: "renewed-forever", severity: Warning, check: renewedForever,
+			remedy: "Look whether the work behind it goes on: a watchdog renews a lock also for work that hangs. Stop the holder rather than break the lock, and bound the number of renewals.",
+		},
+		{
+			id: "waiters-no-holder", severity: Warning, check: waitersNoHolder,
+			remedy: "Wake them the way their library listens (to break the lock does that, once somebody holds it), or wait until they ask again by themselves.",
+		},
+		{
+			id: "zombie-head", severity: Warning, check: zombieHead,
+			remedy: "The next who asks removes it; if nobody does, remove the first entry of the queue, and of the deadlines beside it.",
+		},
+		{
+			id: "starving", severity: Warning, check: starving,
+			remedy: "Use a lock with a queue: without one, whoever asks at the right moment wins.",
+		},
+		{
+			id: "writer-starved", severity: Warning, check: writerStarved,
+			remedy: "Let readers wait while a writer does: choose a lock that prefers writers, or have the readers pause.",
+		},
+		{
+			id: "reentry-leak", severity: Warning, check: reentryLeak,
+			remedy: "Look for a path in the holder that enters the lock and does not leave it; until it is found the lock ends with its deadline, or with the holder.",
+		},
+		{
+			id: "minority", severity: Warning, check: minority,
+			remedy: "Nothing: it holds nobody off for longer than its deadline. If it stays, its owner did not release on every server.",
+		},
+		{
+			id: "outlived", severity: Warning, check: outlived,
+			remedy: "Make the time to live longer than the work, or renew while it goes on: somebody else may have been let in before it was done.",
+		},
+		{
+			id: "holder-gone", severity: Warning, check: holderGone,
+			remedy: "Make sure that the process is gone, not only its connection; then break the lock, or wait for its deadline.",
+		},
+	}
+}
+
+// neverExpires finds locks that nothing will end if their holder dies. Where a library
+// gives no deadline by design, that alone is nothing to look into.
+func neverExpires(l *Lock, now time.Time) string {
+	if !l.Endless() || l.NoTTL && !l.abandoned(now) {
+		return ""
+	}
+	age := l.Age(now)
+	if age == 0 {
+		return "Held without a deadline: if its holder dies, nothing will ever free it."
+	}
+	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, nothing will ever free it.", humanize.Duration(age))
+}
+
+// abandoned reports whether there is evidence that nobody will release the lock:
+// it is held for longer than is usual, or a client that held it is gone.
+func (l *Lock) abandoned(now time.Time) bool {
+	return overdue(l, now) != "" || holderGone(l, now) != ""
+}
+
+// What is long for a hold.
+const (
+	longHold    = 10 * time.Minute
+	unusualHold = 30 * time.Second // below it, being unusually long is harmless
+	unusual     = 20               // times the median
+)
+
+// overdue finds locks that are held for very long, or much longer than they
+// use to be.
+func overdue(l *Lock, now time.Time) string {
+	age := l.Age(now)
+	switch {
+	case l.Typical > 0 && age > unusual*l.Typical && age > unusualHold:
+		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", humanize.Duration(age), humanize.Duration(l.Typical))
+	case age > longHold:
+		return fmt.Sprintf("Held for %s, where more than %s is long.", humanize.Duration(age), humanize.Setting(longHold))
+	}
+	return ""
+}
+
+// stampPassed finds locks whose deadline is written in them and has passed, and
+// which are still there.
+func stampPassed(l *Lock, now time.Time) string {
+	left, expires := l.TTL(now)
+	if len(l.Holders) == 0 || !expires || left > -stampGrace {
+		return ""
+	}
+	return fmt.Sprintf("Its deadline passed %s ago, and it is still there: its holder has gone without releasing it.", humanize.Duration(-left))
+}
+
+// Thresholds of what is only wrong if it lasts, or happens again.
+const (
+	stampGrace  = time.Second      // clocks differ, and keys are reaped late
+	manyRenewed = 100              // renewals of one hold
+	freeTooLong = 2 * time.Second  // with somebody waiting; a hand-off takes milliseconds
+	deadTooLong = time.Second      // at the head of a queue
+	passedOver  = 10               // by others who came later
+	writerWaits = 10 * time.Second // while readers hold
+	onlyGrows   = 10               // entries without one leave
+	voteWindow  = 2 * time.Second  // in which an acquire reaches all servers
+	overruns    = 3                // holds in a row that ended by expiry
+)
+
+// renewedForever finds holds that are renewed again and again.
+func renewedForever(l *Lock, now time.Time) string {
+	if l.Renewals < manyRenewed {
+		return ""
+	}
+	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog does not.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))
+}
+
+// waitersNoHolder finds locks that are free, and those who want them do not know.
+func waitersNoHolder(l *Lock, now time.Time) string {
+	free := now.Sub(l.FreeFrom)
+	if l.State(now) != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
+		return ""
+	}
+	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
+}
+
+// zombieHead finds queues whose first waiter has died.
+func zombieHead(l *Lock, now time.Time) string {
+	if len(l.Waiters) == 0 || l.Waiters[0].Expires.IsZero() {
+		return ""
+	}
+	dead := now.Sub(l.Waiters[0].Expires)
+	if dead <= deadTooLong {
+		return ""
+	}
+	if len(l.Waiters) == 1 {
+		return fmt.Sprintf("The only waiter in its queue has been dead for %s.", humanize.Duration(dead))
+	}
+	return fmt.Sprintf("The first of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), othersWait(len(l.Waiters)-1))
+}
+
+// starving finds waiters whom others have overtaken again and again.
+func starving(l *Lock, now time.Time) string {
+	worst := Waiter{}
+	for _, w := range l.Waiters {
+		if w.Passed > worst.Passed {
+			worst = w
+		}
+	}
+	if worst.Passed < passedOver {
+		return ""
+	}
+	return fmt.Sprintf("%s was overtaken by %s who came later%s.", worst.ID, humanize.Count(worst.Passed), waitingFor(worst, now))
+}
+
+// waitingFor says for how long somebody has been waiting, if that is known.
+func waitingFor(w Waiter, now time.Time) string {
+	if w.Since.IsZero() {
+		return ""
+	}
+	return ", in " + humanize.Duration(now.Sub(w.Since))
+}
+
+// writerStarved finds writers that readers keep out.
+func writerStarved(l *Lock, now time.Time) string {
+	if l.State(now) != ReadHeld {
+		return ""
+	}
+	for _, w := range l.Waiters {
+		if w.Mode == Write && !w.Since.IsZero() && now.Sub(w.Since) > writerWaits {
+			return fmt.Sprintf("A writer has been waiting for %s while %s.", humanize.Duration(now.Sub(w.Since)), readersHold(len(l.Holders)))
+		}
+	}
+	return ""
+}
+
+func othersWait(n int) string {
+	if n == 1 {
+		return "1 other waits"
+	}
+	return humanize.Count(n) + " others wait"
+}
+
+func readersHold(n int) string {
+	if n == 1 {
+		return "a reader holds it"
+	}
+	return humanize.Count(n) + " readers hold it"
+}
+
+// reentryLeak finds holders that enter again and again, and never leave.
+func reentryLeak(l *Lock, _ time.Time) string {
+	if l.Grown < onlyGrows {
+		return ""
+	}
+	return fmt.Sprintf("Entered again %s without being left once; its count is %s.", humanize.Times(l.Grown), humanize.Count(l.Count()))
+}
+
+// minority finds copies of a Redlock that are too few to hold it. While an
+// acquire is under way, and while servers that do not answer could make them
+// enough, there is nothing wrong.
+func minority(l *Lock, now time.Time) string {
+	tokens, votes, silent := countTokens(l)
+	if l.State(now) != Partial || tokens != 1 || votes+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
+		return ""
+	}
+	return fmt.Sprintf("On %d of %d servers, which is no majority: left over, or an acquire that failed.", votes, len(l.Votes))
+}
+
+// split finds Redlocks of which several have copies, and nobody enough.
+func split(l *Lock, now time.Time) string {
+	tokens, most, silent := countTokens(l)
+	if l.State(now) != Partial || tokens < 2 || most+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
+		return ""
+	}
+	return fmt.Sprintf("%d tokens on %d servers, and none has a majority: nobody can get it until they expire.", tokens, len(l.Votes))
+}
+
+// countTokens counts the tokens of a Redlock, the votes of the one that has most,
+// and the servers that do not answer.
+func countTokens(l *Lock) (tokens, most, silent int) {
+	votes := make(map[string]int)
+	for _, v := range l.Votes {
+		switch {
+		case v.Silent:
+			silent++
+		case v.Token != "":
+			votes[v.Token]++
+			most = max(most, votes[v.Token])
+		}
+	}
+	return len(votes), most, silent
+}
+
+// beingAcquired reports whether an acquire of a Redlock may still be under way.
+func beingAcquired(l *Lock, now time.Time) bool {
+	for _, h := range l.Holders {
+		if !h.Since.IsZero() && now.Sub(h.Since) < voteWindow {
+			return true
+		}
+	}
+	return false
+}
+
+// outlived finds locks that expire under their holders.
+func outlived(l *Lock, _ time.Time) string {
+	if l.Overrun < overruns {
+		return ""
+	}
+	return fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release.", l.Overrun)
+}
+
+// holderGone finds holds whose client has hung up. Whoever still renews is there.
+func holderGone(l *Lock, now time.Time) string {
+	for _, h := range l.Holders {
+		if !h.Left.IsZero() && now.Sub(h.Left) > goneTooLong && !l.Renewed.After(h.Left) {
+			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), humanize.Duration(now.Sub(h.Left)))
+		}
+	}
+	return ""
+}
+
+// goneTooLong is how long a client may be away: it may be connecting anew.
+const goneTooLong = 5 * time.Second

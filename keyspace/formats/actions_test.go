@@ -1,0 +1,571 @@
+package formats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/server"
+)
+
+// diary is a journal in memory.
+type diary struct{ lines []keyspace.AuditRecord }
+
+func (d *diary) Write(a keyspace.AuditRecord) error {
+	d.lines = append(d.lines, a)
+	return nil
+}
+
+// full is a journal that takes no more.
+type full struct{}
+
+func (full) Write(keyspace.AuditRecord) error { return errors.New("no space left on device") }
+
+func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
+	seen := only(t, rdb, "lock:a")
+	before := everything(t, rdb)
+	b := keyspace.NewForceReleaser(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
+	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was done") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := b.Extend(t.Context(), seen, time.Hour); err == nil {
+		t.Error("it was extended")
+	}
+	if after := everything(t, rdb); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// A replica, and an ACL, refuse in words of their own on each version; the error
+// is the same.
+func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
+	admin := connect(t, server.ForTest(t).Addr())
+	load(t, admin, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "600000"})
+	seen := only(t, admin, "lock:a")
+	before := everything(t, admin)
+
+	as := func(name string, rights ...string) *redis.Client {
+		if err := server.SetUser(t.Context(), admin, name, append([]string{"on", ">pw", "-@all", "+hello", "+eval", "+type", "+get"}, rights...)...); err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: name, Password: "pw"})
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	for what, rdb := range map[string]*redis.Client{
+		"command": as("ann", "~*"), "key": as("ben", "~other:*", "+del"), "script": as("eve", "~*", "+del", "-eval"),
+		"value, in the script and outside": as("dan", "~*", "+del", "-get"),
+		"value, in the script":             as("kim", "~*", "+del", "-get", "+getrange", "+strlen", "+pttl"),
+		"type":                             as("tom", "~*", "+del", "-get", "-type"),
+	} {
+		_, err := breaker(rdb).ForceRelease(t.Context(), seen)
+		if !errors.Is(err, keyspace.ErrNoPermission) || errors.Is(err, keyspace.ErrReadOnly) || errors.Is(err, keyspace.ErrChanged) {
+			t.Errorf("without the right to the %s: %v", what, err)
+		}
+	}
+	load(t, admin, []string{"REPLICAOF", "127.0.0.1", "1"})
+	_, err := breaker(admin).ForceRelease(t.Context(), seen)
+	if !errors.Is(err, keyspace.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
+		t.Errorf("on a replica: %v", err)
+	}
+	if after := everything(t, admin); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// releaser acts on the locks of rdb.
+func breaker(rdb *redis.Client) *keyspace.ForceReleaser {
+	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
+	return keyspace.NewForceReleaser(nodes, formats.All(), &diary{})
+}
+
+// everything is all that is on the server, for comparing.
+func everything(t testing.TB, rdb *redis.Client) string {
+	t.Helper()
+	var all []string
+	for _, key := range rdb.Keys(t.Context(), "*").Val() {
+		typ := rdb.Type(t.Context(), key).Val()
+		value := ""
+		switch typ {
+		case "string":
+			value = rdb.Get(t.Context(), key).Val()
+		case "hash":
+			value = fmt.Sprint(rdb.HGetAll(t.Context(), key).Val())
+		case "list":
+			value = fmt.Sprint(rdb.LRange(t.Context(), key, 0, -1).Val())
+		case "set":
+			value = fmt.Sprint(rdb.SMembersMap(t.Context(), key).Val())
+		case "zset":
+			value = fmt.Sprint(rdb.ZRangeWithScores(t.Context(), key, 0, -1).Val())
+		}
+		all = append(all, fmt.Sprintf("%s %q %s never=%v", typ, key, value, rdb.PTTL(t.Context(), key).Val() == -1))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// Every sample of a format that has hands: what is not as it was seen is left
+// alone, and what is can be extended, and then broken.
+func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
+	for name, rdb := range clients(t) {
+		for _, f := range formats.All() {
+			for _, s := range f.Samples {
+				if f.Actions != nil && len(s.Want.Holders) > 0 {
+					t.Run(fmt.Sprintf("%s/%s/%s", name, f.Name, s.Name), func(t *testing.T) { handle(t, rdb, f, s) })
+				}
+			}
+		}
+	}
+}
+
+func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
+	if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
+	seen := only(t, rdb, s.Want.Key)
+	if seen.Format != f.Name {
+		t.Skipf("another format takes it: %s", seen.Format)
+	}
+	b := breaker(rdb)
+	before := everything(t, rdb)
+	for what, other := range unlike(f, seen) {
+		if _, err := b.ForceRelease(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
+			t.Errorf("broken with another %s: %v", what, err)
+		}
+		if _, err := b.Extend(t.Context(), other, time.Hour); f.Actions.Extend != "" && !errors.Is(err, keyspace.ErrChanged) {
+			t.Errorf("extended with another %s: %v", what, err)
+		}
+	}
+	if after := everything(t, rdb); after != before {
+		t.Errorf("nothing was to be done, and it was\n%s\nand is\n%s", before, after)
+	}
+	if f.Actions.Extend != "" {
+		extend(t, rdb, seen)
+	}
+	if _, err := b.ForceRelease(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range scan(t, rdb).Locks {
+		for _, h := range l.Holders {
+			if l.Key == seen.Key && slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool { return was.ID == h.ID }) {
+				t.Errorf("%s still holds it", h.ID)
+			}
+		}
+	}
+	if _, err := b.ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
+		t.Errorf("broken again: %v", err)
+	}
+}
+
+// extend gives the holders an hour.
+func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
+	t.Helper()
+	act := breaker(rdb).Extend
+	if seen.Expires.IsZero() {
+		act = breaker(rdb).Expire
+	}
+	if _, err := act(t.Context(), seen, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	now := only(t, rdb, seen.Key)
+	for _, h := range now.Holders {
+		if left := h.Expires.Sub(clock(t, rdb)); left < 59*time.Minute || left > 61*time.Minute {
+			t.Errorf("%s has %v left, want an hour", h.ID, left)
+		}
+	}
+	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < 59*time.Minute {
+		t.Errorf("the key has %v left, want an hour, or no end", left)
+	}
+	if _, err := breaker(rdb).Expire(t.Context(), now, time.Minute); !errors.Is(err, keyspace.ErrChanged) {
+		t.Errorf("it has a deadline, and was given one: %v", err)
+	}
+}
+
+// only finds one lock.
+func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
+	t.Helper()
+	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+		if l.Key == key {
+			return l
+		}
+	}
+	t.Fatalf("%q is no lock", key)
+	return keyspace.Lock{}
+}
+
+// unlike returns the lock with one thing changed at a time.
+func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
+	all := make(map[string]keyspace.Lock)
+	change := func(i int, what string, f func(*keyspace.Holder)) {
+		c := l
+		c.Holders = slices.Clone(l.Holders)
+		f(&c.Holders[i])
+		all[fmt.Sprintf("%s (%d)", what, i+1)] = c
+	}
+	for i := range l.Holders {
+		change(i, "holder", func(h *keyspace.Holder) { h.ID = "nobody" })
+		if counts(f) {
+			change(i, "count", func(h *keyspace.Holder) { h.Count++ })
+		}
+	}
+	return all
+}
+
+// counts reports whether a format tells how often a lock was entered.
+func counts(f keyspace.Format) bool {
+	return slices.ContainsFunc(f.Samples, func(s keyspace.Sample) bool { return s.Want.Count() > 1 })
+}
+
+// heard runs f and returns what is published meanwhile, channel by channel.
+func heard(t *testing.T, rdb *redis.Client, f func()) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ps := rdb.PSubscribe(ctx, "*")
+	defer ps.Close()
+	if _, err := ps.Receive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	if err := rdb.Publish(ctx, "the end", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for {
+		m, err := ps.ReceiveMessage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Channel == "the end" {
+			return all
+		}
+		all = append(all, m.Channel+" "+m.Payload)
+	}
+}
+
+// What the waiters of each library listen for.
+func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
+	const (
+		owner  = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
+		second = "1f6bd2aa-5f0c-4c2c-9a53-3f0e6a0b7c11:7"
+		token  = "pay-7:52~{v7-4000/4d}"
+		waiter = "api-2:17~{v7-3000/4e}"
+	)
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, c := range []struct {
+		name     string
+		key      string
+		commands [][]string
+		want     []string // {token} and {waiter} stand for the tokens, {process} for the end of the latter
+		left     []string // keys
+	}{
+		{"redisson", "orders:1", [][]string{
+			{"HSET", "orders:1", owner, "2"}, {"PEXPIRE", "orders:1", "30000"},
+		}, []string{"redisson_lock__channel:{orders:1} 0"}, nil},
+		{"redisson, a name with braces", "{a}:1", [][]string{
+			{"HSET", "{a}:1", owner, "2"},
+		}, []string{"redisson_lock__channel:{a}:1 0"}, nil},
+		{"redisson fair, behind a dead waiter", "gate", [][]string{
+			{"HSET", "gate", owner, "1"}, {"PEXPIRE", "gate", "30000"},
+			{"RPUSH", "redisson_lock_queue:{gate}", "dead:1", second},
+			{"ZADD", "redisson_lock_timeout:{gate}", "{ms-1000}", "dead:1", "{ms+330000}", second},
+		}, []string{"redisson_lock__channel:{gate}:" + second + " 0", "redisson_lock__channel:{gate} 0"},
+			[]string{"redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"}},
+		{"redisson rw, the only reader", "rates", [][]string{
+			{"HSET", "rates", "mode", "read", owner, "2"}, {"PEXPIRE", "rates", "30000"},
+			{"SET", "{rates}:" + owner + ":rwlock_timeout:1", "1", "PX", "30000"},
+			{"SET", "{rates}:" + owner + ":rwlock_timeout:2", "1", "PX", "30000"},
+		}, []string{"redisson_rwlock:{rates} 1"}, nil},
+		{"locktop reentrant", "ledger", [][]string{
+			{"HSET", "ledger", token, "2"}, {"PEXPIRE", "ledger", "30000"},
+		}, []string{"{ledger}:free ledger"}, nil},
+		{"locktop", "jobs", [][]string{
+			{"SET", "jobs", token, "PX", "30000"},
+		}, []string{"{jobs}:free jobs"}, nil},
+		{"locktop fair", "{f}:line", [][]string{
+			{"SET", "{f}:line", token, "PX", "30000"},
+			{"ZADD", "{f}:line::queue", "1", "dead", "2", waiter},
+			{"ZADD", "{f}:line::alive", "{ms-1}", "dead", "{ms+5000}", waiter},
+		}, []string{"{f}:line::free:{process} {waiter}"}, []string{"{f}:line"}},
+		{"redisson permits", "{gpu}:timeout", [][]string{
+			{"SET", "gpu", "0"},
+			{"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08", "{ms+20000}", "\x00\x9dperm2\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},
+		}, []string{"redisson_sc:{gpu} 2"}, []string{"gpu"}},
+		{"spring", "my-registry:orders:42", [][]string{
+			{"SET", "my-registry:orders:42", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"},
+		}, []string{"my-registry-channel:my-registry:orders:42 my-registry:orders:42"}, nil},
+		{"set nx without a registry", "lock", [][]string{
+			{"SET", "lock", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "PX", "60000"},
+		}, nil, nil},
+		{"locktop rw, its writer", "book", [][]string{
+			{"HSET", "book", "v", "1", "w", "1:{ms+20000}:" + token, "s", "1"}, {"PEXPIRE", "book", "30000"},
+		}, []string{"{book}:free book", "{book}:open book"}, []string{"book"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			now := clock(t, rdb)
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
+			seen := only(t, rdb, c.key)
+			got := heard(t, rdb, func() {
+				if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+					t.Fatal(err)
+				}
+			})
+			filled := formats.At(keyspace.Sample{Commands: [][]string{{waiter}}}, now).Commands[0][0]
+			for i, w := range c.want {
+				w = strings.ReplaceAll(w, "{process}", filled[max(0, len(filled)-12):])
+				c.want[i] = strings.ReplaceAll(w, "{waiter}", filled)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("heard %q, want %q", got, c.want)
+			}
+			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
+				t.Errorf("it left %q, want %q", left, c.left)
+			}
+			for _, f := range formats.All() {
+				if f.Name == seen.Format && f.ReleaseChannel != nil {
+					announced(t, f, seen.Key, got)
+				}
+			}
+		})
+	}
+}
+
+// announced checks that those who look on can tell what a message is about.
+func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
+	t.Helper()
+	for _, m := range heard {
+		channel, payload, _ := strings.Cut(m, " ")
+		if got, ok := f.ReleaseChannel.Key(channel, payload); !ok || got != key {
+			t.Errorf("%q is taken for a message about %q", m, got)
+		}
+	}
+}
+
+// Of several holders, the one that is named is ended, and only that.
+func TestOneHolderOfSeveralIsReleased(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, f := range formats.All() {
+		for _, s := range f.Samples {
+			if f.Actions == nil || len(s.Want.Holders) < 2 {
+				continue
+			}
+			t.Run(f.Name+"/"+s.Name, func(t *testing.T) {
+				if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				load(t, rdb, formats.At(s, clock(t, rdb)).Commands...)
+				seen := only(t, rdb, s.Want.Key)
+				others := seen.Holders[1:]
+				seen.Holders = seen.Holders[:1]
+				if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+					t.Fatal(err)
+				}
+				left := holders(t, rdb)
+				if len(left) != len(others) {
+					t.Fatalf("%d holders are left, want %d", len(left), len(others))
+				}
+				for i, h := range left {
+					if h.ID != others[i].ID || h.Count != others[i].Count || h.Mode != others[i].Mode {
+						t.Errorf("left is %+v, want %+v", h, others[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// holders are those of all locks.
+func holders(t *testing.T, rdb *redis.Client) []keyspace.Holder {
+	t.Helper()
+	var all []keyspace.Holder
+	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+		all = append(all, l.Holders...)
+	}
+	return all
+}
+
+// Those who block on a list are given what they wait for, and what stands beside
+// the lock is as its library leaves it.
+func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
+	const job = "4f2b8c6a1d4e9a7b9c5d8e0f"
+	rdb := connect(t, server.ForTest(t).Addr())
+	for _, c := range []struct {
+		name, key, list string
+		commands        [][]string
+		want            string   // what the first of them takes
+		left            []string // keys
+	}{
+		{"python-redis-lock", "lock:feed", "lock-signal:feed", [][]string{
+			{"SET", "lock:feed", "bT9zQ0hXa2p4Vm1yTn+cAb3d"},
+		}, "1", nil},
+		{"walrus", "lock:crawl", "lock.event:crawl", [][]string{
+			{"SET", "lock:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345"},
+		}, "1", nil},
+		{"redis-semaphore (Ruby)", "SEMAPHORE:x:GRABBED", "SEMAPHORE:x:AVAILABLE", [][]string{
+			{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}, {"SET", "SEMAPHORE:x:EXISTS", "2"},
+		}, "1", []string{"SEMAPHORE:x:EXISTS"}},
+		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", "uniquejobs:0f6a:QUEUED", [][]string{
+			{"SET", "uniquejobs:0f6a", job}, {"HSET", "uniquejobs:0f6a:LOCKED", job, "{f-7000}"}, {"SET", "uniquejobs:0f6a:INFO", "{}"},
+			{"ZADD", "uniquejobs:digests", "1", "uniquejobs:0f6a", "2", "uniquejobs:other"},
+		}, "1", []string{"uniquejobs:digests"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			load(t, rdb, []string{"FLUSHALL"})
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
+			seen := only(t, rdb, c.key)
+			if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result(); err != nil || got[1] != c.want {
+				t.Errorf("a waiter gets %q, %v", got, err)
+			}
+			if left := slices.Sorted(slices.Values(rdb.Keys(t.Context(), "*").Val())); !slices.Equal(left, c.left) {
+				t.Errorf("it left %q, want %q", left, c.left)
+			}
+		})
+	}
+}
+
+// A token of Ruby's redis-semaphore is a number that is given out again: a hold
+// that began at another time is another hold.
+func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	now := clock(t, rdb)
+	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}}}, now).Commands...)
+	seen := only(t, rdb, "SEMAPHORE:x:GRABBED")
+	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}}}, now).Commands...)
+	if _, err := breaker(rdb).ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
+		t.Errorf("broken: %v", err)
+	}
+}
+
+// Of three servers that had a token two have another by now: there it stays.
+func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
+	const seen, next = "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
+	nodes := make(map[string]redis.UniversalClient)
+	lock := keyspace.Lock{Key: "lock:a", Format: "set-nx", Kind: keyspace.Redlock, Holders: []keyspace.Holder{{ID: seen, Count: 1}}}
+	for _, has := range []string{next, seen, next} {
+		rdb := connect(t, server.ForTest(t).Addr())
+		load(t, rdb, []string{"SET", "lock:a", has, "PX", "60000"})
+		nodes[rdb.Options().Addr] = rdb
+		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
+	}
+	written := &diary{}
+	_, err := keyspace.NewForceReleaser(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
+	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
+		t.Errorf("it says %v", err)
+	}
+	for i, want := range []string{next, "", next} {
+		if got := nodes[lock.Votes[i].Node].Get(t.Context(), "lock:a").Val(); got != want {
+			t.Errorf("server %d has %q, want %q", i+1, got, want)
+		}
+	}
+	if last := written.lines[len(written.lines)-1]; last.Outcome != keyspace.Changed || last.Nodes != 1 {
+		t.Errorf("written down: %+v", last)
+	}
+}
+
+// What stands beside a lock goes or stays as when its library releases it.
+func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	const write = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
+	for _, c := range []struct {
+		name, key string
+		commands  [][]string
+		left      []string // as everything tells it
+	}{
+		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", [][]string{
+			{"HSET", "uniquejobs:0f6a:LOCKED", "4f2b8c6a1d4e", "{f-7000}"},
+			{"ZADD", "uniquejobs:digests", "1", "uniquejobs:0f6a", "2", "uniquejobs:other"},
+		}, []string{`list "uniquejobs:0f6a:QUEUED" [1] never=false`, `zset "uniquejobs:digests" [{2 uniquejobs:other}] never=true`}},
+		{"a writer of symfony's", "invoice:1", [][]string{
+			{"ZADD", "invoice:1", "{ms+300000}", write, "{ms+300000}", "__write__"}, {"PEXPIRE", "invoice:1", "300000"},
+		}, nil},
+		{"redisson permits", "{gpu}:timeout", [][]string{
+			{"SET", "gpu", "1"}, {"ZADD", "{gpu}:timeout", "{ms+60000}", "\x00\x9dperm1\xfe\x01\x02\x03\x04\x05\x06\x07\x08"},
+		}, []string{`string "gpu" 2 never=true`}},
+		{"go-redislock fair", "{print}", [][]string{
+			{"SET", "{print}", "req-1", "PX", "30000"}, {"ZADD", "{print}:queue", "1", "req-1", "2", "req-2"},
+		}, []string{`zset "{print}:queue" [{2 req-2}] never=true`}},
+		{"magento", "sess_1", [][]string{
+			{"HSET", "sess_1", "lock", "3", "pid", "shop-01|3121"},
+		}, []string{`hash "sess_1" map[lock:0 pid:shop-01|3121] never=true`}},
+		{"mlanett", "lock:owner:report", [][]string{
+			{"SET", "lock:owner:report", "web-01:4242"}, {"SET", "lock:expire:report", "{s+9000}"},
+		}, nil},
+		{"rueidislock", "rueidislock:0:r", [][]string{
+			{"SET", "rueidislock:0:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+			{"SET", "rueidislock:2:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+		}, nil},
+		{"valkeylock", "valkeylock:0:r", [][]string{
+			{"SET", "valkeylock:0:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+			{"SET", "valkeylock:2:r", "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes", "PX", "5000"},
+		}, nil},
+		{"simple-redis-mutex", "@simple-redis-mutex:lock-a", [][]string{
+			{"SET", "@simple-redis-mutex:lock-a", "0.8130532169470143", "PX", "5000"}, {"SET", "@simple-redis-mutex:fencing-tokens", "7"},
+		}, []string{`string "@simple-redis-mutex:fencing-tokens" 7 never=true`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			load(t, rdb, []string{"FLUSHALL"})
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
+			if _, err := breaker(rdb).ForceRelease(t.Context(), only(t, rdb, c.key)); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := everything(t, rdb), strings.Join(c.left, "\n"); got != want {
+				t.Errorf("it left\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// Who is left when one of several is broken is left as if that one had gone by
+// itself: counted as before, and for no longer than their own time.
+func TestWhoStaysIsCountedAndExpiresAsTheLibraryWouldHaveIt(t *testing.T) {
+	const goes, stays = "lock_token:0f6a3d52-8b1c-4e7f-a2d9-6c5b4a392817", "lock_token:d94c1e2b-6f7a-4b3c-8d5e-1f0a9b8c7d6e"
+	const longer, shorter = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C=", "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
+	rdb := connect(t, server.ForTest(t).Addr())
+	now := clock(t, rdb)
+	for _, c := range []struct {
+		name, key, goes string
+		commands        [][]string
+		left            string // as everything tells it
+		lasts           time.Duration
+	}{
+		{"go-redislock rw", "page:home", goes, [][]string{
+			{"HSET", "page:home", "mode", "read", "rcount", "3", "r:" + goes, "1", "r:" + stays, "2"}, {"PEXPIRE", "page:home", "300000"},
+		}, `hash "page:home" map[mode:read r:` + stays + `:2 rcount:2] never=false`, 5 * time.Minute},
+		{"symfony", "invoice:1", longer, [][]string{
+			{"ZADD", "invoice:1", "{ms+300000}", longer, "{ms+120000}", shorter}, {"PEXPIREAT", "invoice:1", "{ms+300000}"},
+		}, fmt.Sprintf(`zset "invoice:1" [{%v %s}] never=false`, float64(now.UnixMilli()+120_000), shorter), 2 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			load(t, rdb, []string{"FLUSHALL"})
+			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
+			seen := only(t, rdb, c.key)
+			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
+			if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+				t.Fatal(err)
+			}
+			if got := everything(t, rdb); got != c.left {
+				t.Errorf("it left\n%s\nwant\n%s", got, c.left)
+			}
+			if left := rdb.PTTL(t.Context(), c.key).Val(); (left - c.lasts).Abs() > time.Minute {
+				t.Errorf("it has %v left, want %v", left, c.lasts)
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package keyspace
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// lookAt is a complete look, so many seconds on, at one lock.
+func lookAt(seconds int, l Lock) Snapshot {
+	return Snapshot{At: began.Add(time.Duration(seconds) * time.Second), Locks: []Lock{l}, Complete: true}
+}
+
+// heldBy is a lock of one holder that expires so many seconds on.
+func heldBy(id string, seconds int) Lock {
+	expires := began.Add(time.Duration(seconds) * time.Second)
+	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Count: 1, Expires: expires}}}
+}
+
+// typical is how long the holds of a lock usually are.
+func (h *holdStats) typical(id ID) time.Duration {
+	l := Lock{Key: id.Key}
+	h.annotate(&l)
+	return l.Typical
+}
+
+func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
+	first := carryOverAll(Snapshot{}, lookAt(0, heldBy("a", 30)))
+	if since := first.Locks[0].Holders[0].Since; !since.IsZero() {
+		t.Errorf("at first sight it began at %v; nobody can know", since)
+	}
+	second := carryOverAll(first, lookAt(1, heldBy("a", 30)))
+	if since := second.Locks[0].Holders[0].Since; !since.IsZero() {
+		t.Errorf("at second sight it began at %v; nobody can know", since)
+	}
+	look := lookAt(2, heldBy("b", 32))
+	third := carryOverAll(second, look)
+	fourth := carryOverAll(third, lookAt(3, heldBy("b", 32)))
+	if since := fourth.Locks[0].Holders[0].Since; !since.Equal(third.At) {
+		t.Errorf("the next hold began at %v, want %v", since, third.At)
+	}
+	if !look.Locks[0].Holders[0].Since.IsZero() {
+		t.Error("the look itself was changed")
+	}
+}
+
+func TestANewLockBeginsNowOnlyIfEverythingHasBeenLookedAt(t *testing.T) {
+	for _, complete := range []bool{true, false} {
+		before := Snapshot{At: began, Complete: complete}
+		now := carryOverAll(before, lookAt(1, heldBy("a", 30)))
+		if got := !now.Locks[0].Holders[0].Since.IsZero(); got != complete {
+			t.Errorf("after a look that was complete=%v its begin is known=%v", complete, got)
+		}
+	}
+}
+
+func TestATokenThatTellsItsBeginIsBelieved(t *testing.T) {
+	lock := heldBy("a", 30)
+	lock.Holders[0].Since = began.Add(-time.Hour)
+	now := carryOverAll(lookAt(0, heldBy("b", 30)), lookAt(1, lock))
+	if since := now.Locks[0].Holders[0].Since; !since.Equal(began.Add(-time.Hour)) {
+		t.Errorf("it began at %v", since)
+	}
+}
+
+func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
+	s := carryOverAll(Snapshot{}, lookAt(0, heldBy("a", 30)))
+	for i, step := range []struct {
+		lock     Lock
+		renewals int
+		renewed  int
+	}{
+		{heldBy("a", 30), 0, 0},
+		{heldBy("a", 32), 1, 2}, // two seconds later
+		{heldBy("a", 32), 1, 2}, // stays as it is
+		{heldBy("a", 34), 2, 4},
+		{heldBy("a", 20), 2, 4}, // shortened
+		{heldBy("b", 36), 0, 0}, // somebody else's
+	} {
+		s = carryOverAll(s, lookAt(i+1, step.lock))
+		l := s.Locks[0]
+		if l.Renewals != step.renewals {
+			t.Errorf("look %d: %d renewals, want %d", i+1, l.Renewals, step.renewals)
+		}
+		if step.renewals > 0 && !l.Renewed.Equal(began.Add(time.Duration(step.renewed)*time.Second)) {
+			t.Errorf("look %d: renewed at %v, want %d s", i+1, l.Renewed, step.renewed)
+		}
+	}
+}
+
+func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
+	var h holdStats
+	id := ID{Key: "k"}
+	for i := range minHolds {
+		if got := h.typical(id); got != 0 {
+			t.Errorf("after %d holds %v is typical; that is too few", i, got)
+		}
+		h.learn([]Event{{Kind: Released, Lock: Lock{Key: "k"}, Held: time.Duration(10-i) * time.Second}})
+	}
+	if got := h.typical(id); got != 8*time.Second {
+		t.Errorf("typical is %v, want 8s", got)
+	}
+	for range maxHolds {
+		h.learn([]Event{{Kind: Expired, Lock: Lock{Key: "k"}, Held: time.Second}, {Kind: Renewed, Lock: Lock{Key: "k"}}})
+	}
+	if got := h.typical(id); got != time.Second {
+		t.Errorf("typical is %v, want 1s: the old holds are to be forgotten", got)
+	}
+}
+
+func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
+	var h holdStats
+	hold := func(key string) {
+		h.learn([]Event{{Kind: Released, Lock: Lock{Key: key}, Held: time.Second}})
+	}
+	for range minHolds {
+		hold("gone")
+	}
+	for i := range 3 * maxPerGeneration {
+		hold(fmt.Sprint(i))
+		if i%100 == 0 {
+			hold("busy")
+		}
+	}
+	if h.typical(ID{Key: "gone"}) != 0 || h.typical(ID{Key: "busy"}) == 0 {
+		t.Error("it should forget what is gone and remember what is busy")
+	}
+	if n := len(h.byLock.young) + len(h.byLock.old); n > 2*maxPerGeneration {
+		t.Errorf("it keeps %d locks", n)
+	}
+}

@@ -1,0 +1,67 @@
+package keyspace
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Inspection is all that can be seen of one key.
+type Inspection struct {
+	Snapshot         // of this key alone: its locks are the one it is, or none
+	Entries  []Entry // the key as it was read, if it is there, then what belongs to it
+	Type     string  // what the server says; none = there is no such key
+}
+
+// Inspect looks at one key, without looking for others. A key that belongs to a lock
+// (a queue, a fence …) is no lock itself. In a cluster the key is looked at on the
+// node that has it.
+func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
+	r := s.reader()
+	result := Inspection{Snapshot: Snapshot{Complete: true, Server: Server{Addr: s.node}}}
+	var kind *redis.StatusCmd
+	err := r.pipelined(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
+	switch {
+	case err == nil && isRedirect(kind.Err()):
+		result.Type = "none"
+		result.Complete = s.opts.Cluster == nil
+		result.Problems = []string{partOfCluster}
+		if !result.Complete {
+			result.Problems = []string{fmt.Sprintf("%s says that another node has the key, and that one did not answer", s.node)}
+		}
+	case err == nil:
+		result.Type, err = kind.Result()
+	}
+	result.At = r.now
+	if err != nil || result.Type == "none" {
+		return result, err
+	}
+	if result.Entries, err = r.readEntries(ctx, keyRef{key: key, typ: result.Type}); err != nil {
+		return result, err
+	}
+	found, err := r.detect(ctx, []keyRef{{key: key, typ: result.Type}})
+	result.At, result.Locks, result.Cost = r.now, locksOf(found), r.takeCost()
+	result.Nodes = []Node{{Server: result.Server, Up: true, Ping: r.networkTime, Locks: len(found)}}
+	return result, err
+}
+
+// readEntries reads a key and what belongs to it.
+func (r *reader) readEntries(ctx context.Context, k keyRef) ([]Entry, error) {
+	all, err := r.readBounded(ctx, []keyRef{k})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	f, sure := r.formats.best(all[0])
+	if sure == No {
+		return all, nil
+	}
+	var beside []keyRef
+	for _, c := range f.companionsOf(all[0]) {
+		if c.Key != k.key {
+			beside = append(beside, keyRef{key: c.Key, typ: c.Type})
+		}
+	}
+	related, err := r.read(ctx, beside)
+	return append(all, related...), err
+}

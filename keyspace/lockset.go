@@ -1,0 +1,52 @@
+package keyspace
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// lockSet is the locks found so far, by key.
+type lockSet map[string]detection
+
+// add takes in what was found; a key found again replaces what it was.
+func (s lockSet) add(all []detection) {
+	for _, f := range all {
+		s[f.lock.Key] = f
+	}
+}
+
+// locks returns them in the order of a snapshot, without those that another
+// one claims as its companion.
+func (s lockSet) locks() []Lock {
+	claimed := make(map[string]bool)
+	for key, f := range s {
+		for _, c := range f.companions {
+			if c.Key != key {
+				claimed[c.Key] = true
+			}
+		}
+	}
+	locks := make([]Lock, 0, len(s))
+	for key, f := range s {
+		if !claimed[key] {
+			locks = append(locks, f.lock)
+		}
+	}
+	slices.SortFunc(locks, func(a, b Lock) int { return a.ID().compare(b.ID()) })
+	return locks
+}
+
+// compare orders locks by node, database and key.
+func (a ID) compare(b ID) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
+}
+
+// locksOf returns the locks among what was found.
+func locksOf(all []detection) []Lock {
+	locks := make([]Lock, len(all))
+	for i, f := range all {
+		locks[i] = f.lock
+	}
+	return locks
+}

@@ -1,0 +1,356 @@
+package keyspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fixed is a source that always says the same.
+type fixed struct {
+	snap Snapshot
+	err  error
+}
+
+func (f fixed) Snapshot(context.Context) (Snapshot, error) { return f.snap, f.err }
+
+// on is a picture of one server with these locks, each "key=token", that have
+// so many seconds left; without "=", nobody holds them.
+func on(addr string, at time.Time, seconds int, locks ...string) Snapshot {
+	s := Snapshot{At: at, Complete: true, Server: Server{Addr: addr, Version: "7.0.15"}}
+	for _, l := range locks {
+		key, token, held := strings.Cut(l, "=")
+		lock := Lock{Key: key, Format: "redsync", Kind: Mutex, Confidence: Likely, Node: addr}
+		if held {
+			lock.Expires = at.Add(time.Duration(seconds) * time.Second)
+			lock.Holders = []Holder{{ID: token, Count: 1, Expires: lock.Expires}}
+		}
+		s.Locks = append(s.Locks, lock)
+	}
+	s.Nodes = []Node{{Server: s.Server, Up: true, Keys: 10, Locks: len(s.Locks)}}
+	return s
+}
+
+// sources are servers node1, node2 … that say this.
+func stations(sources ...fixed) []NamedSource {
+	all := make([]NamedSource, len(sources))
+	for i, s := range sources {
+		all[i] = NamedSource{fmt.Sprintf("node%d", i+1), s}
+	}
+	return all
+}
+
+func fleetOf(o MultiOptions, all []NamedSource) *MultiSource {
+	return NewMultiSource(func(context.Context) ([]NamedSource, error) { return all, nil }, o)
+}
+
+func pictureOf(t *testing.T, f *MultiSource) Snapshot {
+	t.Helper()
+	s, err := f.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func keysOf(s Snapshot) []string {
+	var all []string
+	for _, l := range s.Locks {
+		all = append(all, l.Key)
+	}
+	return all
+}
+
+func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
+	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(
+		fixed{snap: on("node1", began, 5, "b=1")},
+		fixed{snap: on("node2", began, 5, "a=2", "c=3")},
+	)))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a", "c"}) {
+		t.Errorf("it shows %q", got)
+	}
+	if !s.Complete || s.Server.Mode != "cluster" || len(s.Problems) != 0 {
+		t.Errorf("it is %+v", s)
+	}
+	if len(s.Nodes) != 2 || s.Nodes[1].Addr != "node2" || s.Nodes[1].Locks != 2 || !s.Nodes[1].Up {
+		t.Errorf("its nodes are %+v", s.Nodes)
+	}
+}
+
+func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
+	down := fixed{err: errors.New("connection refused")}
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(down, fixed{snap: on("node2", began, 5, "a=2")})))
+	if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete {
+		t.Errorf("it shows %q, complete: %v", got, s.Complete)
+	}
+	if want := []string{"node1 is missing: connection refused"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Trouble != "connection refused" {
+		t.Errorf("the node is %+v", n)
+	}
+	if _, err := fleetOf(MultiOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
+		t.Errorf("when nobody answers the error is %v", err)
+	}
+}
+
+// What a server has told before it was lost counts, but is not all.
+func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
+	half := fixed{snap: on("node1", began, 5, "b=1"), err: errors.New("EOF")}
+	half.snap.Cost.Keys = 9
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(half, fixed{snap: on("node2", began, 5, "a=2")})))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
+		t.Errorf("it shows %q, complete: %v", got, s.Complete)
+	}
+	if want := []string{"node1 is seen only in part, its keys are 9: EOF"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	s, err := fleetOf(MultiOptions{}, stations(half, half)).Snapshot(t.Context())
+	if err == nil || err.Error() != "node1: EOF; node2: EOF" || s.Complete || len(s.Locks) == 0 {
+		t.Errorf("when all are lost it shows %q, %v", keysOf(s), err)
+	}
+}
+
+// A lock that two nodes of a cluster tell of has moved meanwhile: the later word
+// counts.
+func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
+	before, after := on("node1", began, 5, "a=1", "b=1"), on("node2", began.Add(50*time.Millisecond), 5, "a=2")
+	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
+		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
+	}
+	if s.Nodes[0].Locks != 1 || s.Nodes[1].Locks != 1 {
+		t.Errorf("its nodes are %+v", s.Nodes)
+	}
+}
+
+// growing has one more lock each time it is looked at.
+type growing struct{ looks, goes int }
+
+func (g *growing) Snapshot(context.Context) (Snapshot, error) {
+	g.looks++
+	var locks []string
+	for i := range g.looks {
+		locks = append(locks, fmt.Sprintf("l%d=1", i))
+	}
+	s := on("node1", began, 5, locks...)
+	s.moves = &slotMoves{}
+	s.moves.came[7], s.moves.went[g.goes] = g.looks == 1, g.looks == 2
+	return s, nil
+}
+
+func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
+	for slot, complete := range map[int]bool{6: true, 7: false} {
+		s := pictureOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "z=1")}}}, nil
+		}, MultiOptions{Mode: "cluster"}))
+		if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) || s.Complete != complete {
+			t.Errorf("it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
+		}
+	}
+}
+
+// hanging answers when it is told to stop.
+type hanging struct{ waited time.Duration }
+
+func (h *hanging) Snapshot(ctx context.Context) (Snapshot, error) {
+	begin := time.Now()
+	<-ctx.Done()
+	h.waited = time.Since(begin)
+	return Snapshot{}, ctx.Err()
+}
+
+func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{}
+		f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "a=2")}}}, nil
+		}, MultiOptions{Timeout: time.Second})
+		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
+			s := pictureOf(t, f)
+			if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete || h.waited != want {
+				t.Errorf("it shows %q after %v, want %v", got, h.waited, want)
+			}
+			if s.Problems[0] != "node1 is missing: no answer within 1 s" {
+				t.Errorf("it says %q", s.Problems)
+			}
+		}
+	})
+}
+
+func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
+	other := on("node1", began, 5, "c=1", "d=1")
+	other.Locks[0].DB, other.Locks[1].DB = 3, 3
+	s := pictureOf(t, fleetOf(MultiOptions{}, []NamedSource{
+		{"node1", fixed{snap: on("node1", began, 5, "a=1")}}, {"node1", fixed{snap: other}},
+	}))
+	if len(s.Nodes) != 1 || s.Nodes[0].Keys != 20 || s.Nodes[0].Locks != 3 || len(s.Locks) != 3 {
+		t.Errorf("%d locks on %+v", len(s.Locks), s.Nodes)
+	}
+}
+
+// What is left of a lock is what its own server would say, however its clock
+// goes.
+func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
+	ahead := on("node2", began.Add(time.Hour), 5, "b=2")
+	f := fleetOf(MultiOptions{}, stations(fixed{snap: on("node1", began, 5, "a=1")}, fixed{snap: ahead}))
+	for range 3 {
+		s := pictureOf(t, f)
+		for _, l := range s.Locks {
+			if left, _ := l.TTL(s.At); (left - 5*time.Second).Abs() > time.Second {
+				t.Errorf("%s has %v left, want 5 s", l.Key, left)
+			}
+			if l.Holders[0].Expires != l.Expires {
+				t.Errorf("its holder has until %v, it until %v", l.Holders[0].Expires, l.Expires)
+			}
+		}
+	}
+	if !ahead.Locks[0].Holders[0].Expires.Equal(began.Add(time.Hour + 5*time.Second)) {
+		t.Error("the picture of the server itself was changed")
+	}
+}
+
+func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
+	silent := fixed{err: errors.New("i/o timeout")}
+	nothing := fixed{snap: on("", began, 5)}
+	walking := fixed{snap: on("", began, 5)}
+	walking.snap.Complete = false
+	never := func(token string) fixed {
+		s := on("", began, 5, "a="+token)
+		s.Locks[0].Expires, s.Locks[0].Holders[0].Expires = time.Time{}, time.Time{}
+		return fixed{snap: s}
+	}
+	has := func(seconds int, token string) fixed { return fixed{snap: on("", began, seconds, "a="+token)} }
+	for _, c := range []struct {
+		name    string
+		servers []NamedSource
+		state   State
+		holders string
+		left    time.Duration
+		votes   string
+	}{
+		{"all of one mind", stations(has(1, "x"), has(2, "x"), has(3, "x"), has(4, "x"), has(5, "x")), Held, "x", 3 * time.Second, "xxxxx"},
+		{"a bare majority", stations(has(9, "x"), has(4, "x"), has(7, "x"), nothing, silent), Held, "x", 4 * time.Second, "xxx.?"},
+		{"a minority is left", stations(has(9, "x"), has(4, "x"), nothing, nothing, nothing), Partial, "x", 9 * time.Second, "xx..."},
+		{"nobody has won", stations(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), Partial, "x y", 5 * time.Second, "xxyy?"},
+		{"a late loser", stations(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), Held, "x", 5 * time.Second, "xxxy?"},
+		{"an early loser", stations(has(9, "b"), has(5, "x"), has(5, "x"), has(5, "x"), silent), Held, "x", 5 * time.Second, "bxxx?"},
+		{"half of them are no majority", stations(has(5, "x"), has(5, "x"), nothing, nothing), Partial, "x", 5 * time.Second, "xx.."},
+		{"for ever on one of them", stations(never("x"), has(3, "x"), has(6, "x"), nothing, nothing), Held, "x", 3 * time.Second, "xxx.."},
+		{"not looked through", stations(has(5, "x"), has(5, "x"), nothing, nothing, walking), Partial, "x", 5 * time.Second, "xx..?"},
+	} {
+		s := pictureOf(t, fleetOf(MultiOptions{Mode: "redlock", Redlock: true}, c.servers))
+		if len(s.Locks) != 1 {
+			t.Errorf("%s: %d locks", c.name, len(s.Locks))
+			continue
+		}
+		l := s.Locks[0]
+		var holders []string
+		for _, h := range l.Holders {
+			holders = append(holders, h.ID)
+		}
+		if got := strings.Join(holders, " "); got != c.holders || l.State(time.Time{}) != c.state || l.Kind != Redlock {
+			t.Errorf("%s: %s %s by %q, want %s by %q", c.name, l.Kind, l.State(time.Time{}), got, c.state, c.holders)
+		}
+		if left, _ := l.TTL(s.At); left != c.left {
+			t.Errorf("%s: it has %v left, want %v", c.name, left, c.left)
+		}
+		if got := spelt(l.Votes); got != c.votes || l.Node != "node1,node2,node3,node4,node5"[:6*len(c.servers)-1] {
+			t.Errorf("%s: the votes are %s on %s, want %s", c.name, got, l.Node, c.votes)
+		}
+	}
+}
+
+// spelt writes down votes: the token, or . for nothing, or ? for silence.
+func spelt(votes []Vote) string {
+	out := ""
+	for _, v := range votes {
+		switch {
+		case v.Silent:
+			out += "?"
+		case v.Token == "":
+			out += "."
+		default:
+			out += v.Token
+		}
+	}
+	return out
+}
+
+// What the servers say of one holder is put together: it holds since it had a
+// majority, as often as on any of them, and of the formats the surest counts.
+func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
+	has := func(since time.Duration, count int, sure Confidence) fixed {
+		s := on("", began, 9, "a=x")
+		s.Locks[0].Confidence = sure
+		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Count = began.Add(since), count
+		return fixed{snap: s}
+	}
+	all := stations(has(-3*time.Second, 1, Likely), has(-5*time.Second, 2, Certain), has(-4*time.Second, 1, Likely))
+	l := pictureOf(t, fleetOf(MultiOptions{Redlock: true}, all)).Locks[0]
+	h := l.Holders[0]
+	if !h.Since.Equal(began.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != Certain {
+		t.Errorf("found %+v, %v", h, l.Confidence)
+	}
+}
+
+func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
+	free, held := fixed{snap: on("", began, 5)}, fixed{snap: on("", began.Add(time.Second), 5, "a=x")}
+	all := stations(free, free, free)
+	f := fleetOf(MultiOptions{Redlock: true}, all)
+	pictureOf(t, f)
+	copy(all, stations(held, held, held))
+	s := pictureOf(t, f)
+	if len(s.Events) != 1 || s.Events[0].Kind != Acquired || s.Events[0].Holder.ID != "x" {
+		t.Errorf("it tells of %+v", s.Events)
+	}
+	if since := s.Locks[0].Holders[0].Since; !since.Equal(s.At) {
+		t.Errorf("it is held since %v, want %v", since, s.At)
+	}
+}
+
+// A value that may be anything is a lock if several servers of a Redlock have it
+// under one key.
+func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
+	const token = "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
+	possible := func(addr string, locks ...string) fixed {
+		s := on(addr, time.Unix(1_700_000_000, 0), 9, locks...)
+		for i := range s.Locks {
+			s.Locks[i].Confidence = Possible
+		}
+		return fixed{snap: s}
+	}
+	all := stations(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
+	s := pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: Likely}, all))
+	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != Likely || !slices.Contains(s.Locks[0].Why, "2 of 3 servers have the same value") {
+		t.Errorf("found %+v", s.Locks)
+	}
+	if s = pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: Possible}, all)); len(s.Locks) != 3 {
+		t.Errorf("with what is possible, found %+v", s.Locks)
+	}
+}
+
+func TestTheSlotsOfANodeAreRead(t *testing.T) {
+	const nodes = "a 127.0.0.1:1@2 master - 0 0 1 connected 100-200 [3->-b]\n" +
+		"b 127.0.0.1:3@4,host myself,master - 0 0 2 connected 5 7-9 16380-16383 [8->-c] [4-<-a]\n"
+	s := slotsOf(nodes)
+	for n, c := range map[int][3]bool{
+		3: {}, 4: {false, true, false}, 5: {true}, 6: {}, 7: {true}, 8: {true, false, true}, 9: {true}, 10: {}, 100: {}, 16379: {}, 16383: {true},
+	} {
+		if got := [3]bool{s.own[n], s.in[n], s.out[n]}; got != c {
+			t.Errorf("of slot %d it is read %v, want %v", n, got, c)
+		}
+	}
+	m := s.movesSince(slotsOf("b 127.0.0.1:3@4 myself,master - 0 0 2 connected 5-8\n"))
+	if !m.came[4] || !m.came[9] || m.came[8] || !m.went[6] || !m.went[8] || m.went[5] || !m.anyIn() || passedThrough(m, nil) {
+		t.Error("the moves are wrong")
+	}
+	for _, text := range []string{"", "b x myself", "b x myself,master - 0 0 2 connected -5 99999-999999 [", "b x myself,master - 0 0 2 connected 9-"} {
+		slotsOf(text)
+	}
+}

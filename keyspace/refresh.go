@@ -1,0 +1,325 @@
+package keyspace
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// refresh looks again at what may have changed.
+func (w *Watcher) refresh(ctx context.Context, all bool) error {
+	if err := w.verifyServer(ctx); err != nil {
+		return err
+	}
+	h := w.tracking.takeChanges()
+	now := w.serverNow()
+	keys := w.deadlines.popDue(now)
+	switch {
+	case all, w.missedEvents, h.flushed, w.tracking.resync, w.pollDue():
+		w.polledAt = time.Now()
+		for key := range w.known {
+			keys = append(keys, key)
+		}
+	default:
+		keys = append(keys, w.tracking.uncoveredKeys(w.known)...)
+	}
+	keys = append(keys, h.keys...)
+	if err := w.refreshKeys(ctx, w.ownersOf(keys), h); err != nil {
+		w.tracking.requeue(h) // or what was heard would be lost
+		return err
+	}
+	if h.flushed {
+		w.addNotice(ServerFlushed, "a database was emptied")
+	}
+	w.tracking.resync = false
+	w.lag.record(h)
+	return nil
+}
+
+// verifyServer makes sure that a server that has hung up is still the one that was
+// looked at. If it is another process, nobody knows why what is gone is gone.
+func (w *Watcher) verifyServer(ctx context.Context) error {
+	w.tracking.reap()
+	if !w.tracking.disconnected {
+		return nil
+	}
+	w.tracking.disconnected = false
+	return w.reader.checkRunID(ctx, w.server.RunID)
+}
+
+// pollDue reports whether it is time to look at everything, because nobody tells
+// of changes.
+func (w *Watcher) pollDue() bool {
+	every := map[WatchMode]time.Duration{Polling: pollEvery, Notifications: checkEvery}[w.tracking.mode()]
+	return every > 0 && time.Since(w.polledAt) >= every
+}
+
+// ownersOf returns the locks that keys belong to, each once.
+func (w *Watcher) ownersOf(keys []string) []string {
+	seen := make(map[string]bool, len(keys))
+	var locks []string
+	for _, key := range keys {
+		if owner, beside := w.companions[key]; beside {
+			key = owner
+		}
+		if !seen[key] {
+			seen[key] = true
+			locks = append(locks, key)
+		}
+	}
+	return locks
+}
+
+// refreshKeys reads keys again, known ones and strangers, and books what has become
+// of them.
+func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) error {
+	refs := make([]keyRef, 0, len(keys))
+	var unknown []string
+	for _, key := range keys {
+		if k, known := w.known[key]; known {
+			refs = append(refs, keyRef{key: key, typ: k.typ, sizeKnown: true})
+		} else if w.worthChecking(key) {
+			unknown = append(unknown, key)
+		}
+	}
+	asked := w.reader.cost.Commands
+	more, err := w.fetchTypes(ctx, unknown)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	still, err := w.reader.detect(ctx, append(refs, more...))
+	if err != nil {
+		return err
+	}
+	w.noteRead(began)
+	if w.reader.cost.Commands > asked { // or what the clock said is old
+		w.syncClock(began)
+	}
+	for _, key := range w.reader.notLocks {
+		w.ignored[key] = began
+	}
+	found := make(map[string]detection, len(still))
+	for _, l := range still {
+		found[l.lock.Key] = l
+	}
+	return w.reconcile(ctx, keys, found, h)
+}
+
+// reconcile compares what was read with what was known, in the order of keys.
+func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]detection, h changes) error {
+	evicting := new(evictionCheck)
+	w.dropMoved()
+	for _, key := range keys {
+		was, known := w.known[key]
+		now, there := read[key]
+		if !known && there {
+			var ours bool
+			if was, known, ours = w.adopt(now); !ours {
+				continue
+			}
+		}
+		if !known && !there {
+			continue
+		}
+		if !there && slices.Contains(w.reader.unlocated, key) {
+			w.deadlines.set(key, w.reader.now.Add(pollEvery))
+			continue
+		}
+		if known && !there && slices.Contains(w.reader.unreadable, key) {
+			w.denied[key] = true
+			w.deadlines.set(key, w.reader.now.Add(checkEvery))
+			continue
+		}
+		delete(w.denied, key)
+		reason, sure, err := w.endReason(ctx, was, now, h, evicting)
+		if err != nil {
+			return err
+		}
+		if !sure {
+			continue
+		}
+		delete(w.pendingReasons, key)
+		d := w.newDiff()
+		d.reason, d.moved = reason, h.repeated[key]
+		d.spread, d.held = was.spread+now.spread, w.heldFor(was, h.since[key])
+		switch {
+		case !there:
+			w.removeLock(was, &d)
+		default:
+			w.updateLock(was, now, known, &d)
+		}
+	}
+	return nil
+}
+
+// newDiff returns a comparison of what was read last with what was known.
+func (w *Watcher) newDiff() diff {
+	return diff{
+		at: w.reader.now, watched: w.complete && !w.missedEvents, missedEvents: w.missedEvents,
+		slack: w.tracking.slack(), blur: w.reader.deadlineSlack(),
+	}
+}
+
+// noteRead notes that locks have been read since a moment of our clock.
+func (w *Watcher) noteRead(since time.Time) { w.readStart, w.readEnd = since, time.Now() }
+
+// heldFor is how long the holder of a lock that has changed had held it under its
+// deadline, at the least: until it was read so for the last time, or until shortly
+// before we were told that it has changed, if no such message can have been lost.
+func (w *Watcher) heldFor(was detection, told time.Time) time.Duration {
+	held := was.lastRead.Sub(was.firstRead)
+	if !told.IsZero() && !w.tracking.resync {
+		held = max(held, told.Sub(was.firstRead)-maxReportDelay)
+	}
+	return held
+}
+
+// keepFirstRead carries over since when a lock is known as it is: by the same holder, under
+// the same deadline, which is the one that was read first.
+func (w *Watcher) keepFirstRead(was detection, now *detection) {
+	now.firstRead, now.lastRead = w.readEnd, w.readStart
+	if soleHolder(was.lock) != "" && soleHolder(was.lock) == soleHolder(now.lock) && was.lock.Expires.Equal(now.lock.Expires) {
+		now.firstRead, now.spread = was.firstRead, was.spread
+	}
+}
+
+// updateLock takes in a lock that was read.
+func (w *Watcher) updateLock(was, now detection, known bool, d *diff) {
+	began := time.Time{}
+	if known && !d.missedEvents || d.watched {
+		began = d.at
+	}
+	if known && was.lock.Node != now.lock.Node {
+		was.lock, d.moved = rebaseDeadlines(was.lock, now.lock), true
+	}
+	now.lock = carryOver(was.lock, now.lock, known, d.at, began, d.blur)
+	w.keepFirstRead(was, &now)
+	if known {
+		d.changed(was.lock, now.lock)
+	} else {
+		d.added(now.lock)
+	}
+	w.holdStats.learn(d.events)
+	w.holdStats.annotate(&now.lock)
+	for i := range d.events {
+		d.events[i].Lock = now.lock
+	}
+	w.events = append(w.events, d.events...)
+	key := now.lock.Key
+	w.known[key], w.sorted = now, nil
+	w.mapCompanions(was, now)
+	w.tracking.learn(now)
+	w.deadlines.set(key, w.nextDeadline(now.lock))
+	w.scanner.opts.Cluster.record(w, now)
+}
+
+// removeLock takes out a lock that is gone.
+func (w *Watcher) removeLock(was detection, d *diff) {
+	d.removed(was.lock)
+	w.holdStats.learn(d.events)
+	w.events = append(w.events, d.events...)
+	delete(w.known, was.lock.Key)
+	w.sorted = nil
+	w.mapCompanions(was, detection{})
+	w.deadlines.set(was.lock.Key, time.Time{})
+	w.scanner.opts.Cluster.forget(w, was.lock.Key)
+}
+
+// adopt returns what is known of a lock that this watcher has found, if another
+// node of the cluster has had it until now: it has moved, and goes on. It is not
+// ours if it was read on another node, whose watcher has it already.
+func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
+	cluster := w.scanner.opts.Cluster
+	if w.onOtherNode(l.lock) && cluster.ownedByOther(l.lock.Key, w) {
+		return detection{}, false, false
+	}
+	if was, known = cluster.claim(l.lock.Key, w); known {
+		w.known[l.lock.Key] = was
+	}
+	return was, known, true
+}
+
+// maxTransitDelay is by how much a deadline may be later when its key has moved to another
+// node: MIGRATE sends what is left of the time to live, and not the deadline.
+const maxTransitDelay = time.Second
+
+// rebaseDeadlines returns the lock as it was on another node, with the deadlines that it has here
+// where they differ only by the time of the transit: it was not renewed.
+func rebaseDeadlines(was, now Lock) Lock {
+	here := func(was, now time.Time) time.Time {
+		if !was.IsZero() && !now.IsZero() && now.Sub(was).Abs() <= maxTransitDelay {
+			return now
+		}
+		return was
+	}
+	if !sharesHolder(was, now) {
+		return was
+	}
+	was.Expires, was.Holders = here(was.Expires, now.Expires), slices.Clone(was.Holders)
+	for i, h := range was.Holders {
+		if held, stays := now.holder(h.ID); stays {
+			was.Holders[i].Expires = here(h.Expires, held.Expires)
+		}
+	}
+	return was
+}
+
+// onOtherNode reports whether a lock was read on another node of the cluster.
+func (w *Watcher) onOtherNode(l Lock) bool { return l.Node != w.reader.node }
+
+// dropMoved forgets the locks that other nodes of the cluster have by now. Nothing
+// has happened to them.
+func (w *Watcher) dropMoved() {
+	for _, key := range w.scanner.opts.Cluster.takeMoved(w) {
+		was := w.known[key]
+		delete(w.known, key)
+		delete(w.pendingReasons, key)
+		delete(w.denied, key)
+		w.sorted = nil
+		w.mapCompanions(was, detection{})
+		w.deadlines.set(key, time.Time{})
+	}
+}
+
+// mapCompanions notes which lock the companions belong to.
+func (w *Watcher) mapCompanions(was, now detection) {
+	for _, c := range was.companions {
+		delete(w.companions, c.Key)
+	}
+	for _, c := range now.companions {
+		if c.Key != now.lock.Key {
+			w.companions[c.Key] = now.lock.Key
+		}
+	}
+}
+
+// nextDeadline is when a lock has to be looked at by itself: at the first of its
+// deadlines, on the server's clock.
+func (w *Watcher) nextDeadline(l Lock) time.Time {
+	first := l.Expires
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	for _, h := range l.Holders {
+		sooner(h.Expires)
+	}
+	for _, waiter := range l.Waiters {
+		if waiter.Expires.After(w.reader.now) {
+			sooner(waiter.Expires)
+		}
+	}
+	if w.onOtherNode(l) { // nobody tells this watcher of its changes
+		sooner(w.reader.now.Add(pollEvery))
+	}
+	if first.IsZero() {
+		return first
+	}
+	soonest := w.reader.now.Add(recheckAfter)
+	if first = first.Add(time.Millisecond); first.Before(soonest) {
+		return soonest
+	}
+	return first
+}
