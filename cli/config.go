@@ -23,7 +23,8 @@ type settings struct {
 	Production bool     `yaml:"production"` // have the name of a lock typed before anything is done to it
 	ReadOnly   bool     `yaml:"readonly"`   // refuse --write
 	Theme      string   `yaml:"theme"`
-	Locks      []string `yaml:"locks"` // globs of keys that are locks, as --lock takes them
+	Locks      []string `yaml:"locks"`   // globs of keys that are locks, as --lock takes them
+	Overdue    []string `yaml:"overdue"` // when holds are overdue, as --overdue takes it
 }
 
 // configPath is where the configuration file is, if there is one.
@@ -91,7 +92,7 @@ var (
 func plainYAML(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
-		return fmt.Errorf("line %s: there is no key %q; there are url, production, readonly, theme, locks, and above them contexts", m[1], m[2])
+		return fmt.Errorf("line %s: there is no key %q; there are url, production, readonly, theme, locks, overdue, and above them contexts", m[1], m[2])
 	}
 	if line := anyLine.FindString(said); line != "" {
 		return fmt.Errorf("%s: this is not what belongs there", line)
@@ -144,6 +145,11 @@ func (c *connection) configure(s *selection, look *appearance, may *rights) erro
 	}
 	c.contextURL = of.URL
 	s.lock = append(s.lock, of.Locks...)
+	for _, text := range of.Overdue {
+		if err := s.limits.Set(text); err != nil {
+			return misuse("", "overdue of context %s: one of them is %w", c.context, err)
+		}
+	}
 	if look != nil && look.theme == "" {
 		look.theme = of.Theme
 	}

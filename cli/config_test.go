@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"locktop/server"
 )
@@ -68,6 +71,7 @@ func TestWhatIsWrongWithAConfigurationIsSaidInOneLine(t *testing.T) {
 		{"an unknown key above", 0o600, []string{"context: c4nary"}, `line 1: there is no key "context"`},
 		{"a wrong type", 0o600, []string{"contexts:", "  a:", "    production: c4nary"}, "line 3: this is not what belongs there"},
 		{"no YAML", 0o600, []string{"contexts: [c4nary"}, "line 1: this is not what belongs there"},
+		{"a wrong limit", 0o600, []string{"contexts:", "  a:", "    overdue: [c4nary]"}, "overdue of context a: one of them is not a limit like jobs:*=2h"},
 		{"another context", 0o600, []string{"contexts:", "  b: {}", "  c: {}"}, `defines no context "a" (there are b, c)`},
 		{"an empty file", 0o600, nil, `defines no context "a"`},
 		{"a bad address", 0o600, []string{"contexts:", "  a:", "    url: http://x:c4nary@y"}, "the url of context a is not a Redis address"},
@@ -85,6 +89,50 @@ func TestWhatIsWrongWithAConfigurationIsSaidInOneLine(t *testing.T) {
 	}
 	if got := locktop(t, "list", "--context", "a", "-p", "1"); got.code != exitUsage || !strings.Contains(got.errors, "--context already says where") {
 		t.Errorf("with another address: exit code %d, %q", got.code, got.errors)
+	}
+}
+
+// uuid1 is a token as redis-py makes it, which tells when.
+func uuid1(at time.Time) string {
+	ticks := uint64(at.UnixNano())/100 + 0x01B21DD213814000
+	return fmt.Sprintf("%08x%04x1%03x8abc0242ac120002", ticks&0xffffffff, ticks>>32&0xffff, ticks>>48)
+}
+
+// Limits decide from when on a hold is overdue: those of flags go before those of the
+// context, and the first that matches counts. They decide of the state, too.
+func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	old := uuid1(time.Now().Add(-time.Hour)) // a token that tells when the hold began
+	for _, key := range []string{"job:a", "job:b", "leader", "odd=name"} {
+		send(t, addr, "SET", "lock:"+key, old)
+	}
+	configure(t, 0o600, "contexts:", "  prod:", "    url: redis://"+addr, "    overdue: ['lock:job:*=10m', '*=2h']")
+	for _, c := range []struct{ flags, overdue string }{
+		{"", "lock:job:a lock:job:b"},
+		{"--overdue lock:job:a=3h", "lock:job:b"},
+		{"--overdue never", ""},
+		{"--overdue lock:leader=30m --overdue lock:odd=name=30m --overdue 24h", "lock:leader lock:odd=name"},
+	} {
+		doc, said := listedOn(t, append([]string{"--context", "prod"}, strings.Fields(c.flags)...)...)
+		var overdue []string
+		for _, l := range doc.Locks {
+			is := slices.ContainsFunc(l.Findings, func(f jsonFinding) bool { return f.ID == "overdue" })
+			if is {
+				overdue = append(overdue, l.Key)
+			}
+			if (l.State == "stuck") != is {
+				t.Errorf("%s: %s is %s, overdue: %t", c.flags, l.Key, l.State, is)
+			}
+		}
+		if got := strings.Join(overdue, " "); got != c.overdue || said != "" {
+			t.Errorf("%s: overdue are %q, want %q; it says %q", c.flags, got, c.overdue, said)
+		}
+	}
+	for _, bad := range []string{"job:*", "job:*=", "=1h", "job:*=-1s", "job:*=0s", "banana"} {
+		if got := locktop(t, "list", "--overdue", bad); got.code != exitUsage || !strings.Contains(got.errors, "--overdue: not a valid limit, like jobs:*=2h") {
+			t.Errorf("%s: exit code %d, %q", bad, got.code, got.errors)
+		}
 	}
 }
 

@@ -138,6 +138,8 @@ func typeName(f *pflag.Flag) string {
 		return "number from 0 to 65535"
 	case "database":
 		return "number of a database, or all"
+	case "limit":
+		return "limit, like jobs:*=2h, leader=never or 30m"
 	case "budget":
 		return "share, like 2%, 10% or full"
 	case "duration":

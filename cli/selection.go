@@ -19,6 +19,7 @@ type selection struct {
 	format string
 	all    bool
 	stuck  bool
+	limits limits
 	budget budget
 
 	databases bool // several are looked at, and lines for people say which
@@ -31,7 +32,8 @@ func (s *selection) flags() *pflag.FlagSet {
 	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks; locktop formats lists them")
 	set.StringArrayVar(&s.lock, "lock", nil, "keys like this `glob` are locks, whatever they hold; may be repeated")
 	set.BoolVar(&s.all, "all", false, "include possible locks")
-	set.BoolVar(&s.stuck, "stuck", false, "only locks with something wrong about them")
+	set.BoolVar(&s.stuck, "stuck", false, "only locks with a finding, whatever their state; the column FINDINGS says which")
+	set.Var(&s.limits, "overdue", "when a hold is overdue, as `GLOB=TIME`: jobs:*=2h, leader=never, or a time alone for all keys; may be repeated, the first that matches counts")
 	set.Var(&s.budget, "budget", "`share` of the server's time that looking may take, as 2% or full")
 	return set
 }
@@ -83,7 +85,7 @@ func alike(name string, known []string) []string {
 // options look for what is selected. Formats are left to [selection.wants]:
 // which format a key has is only known when all of them were tried.
 func (s *selection) options(db int, pace *keyspace.Budget) keyspace.ScanOptions {
-	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match, Budget: pace}
+	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}

@@ -123,7 +123,7 @@ func (d Delta) Diff(old Snapshot) []Event {
 
 // sameLock reports whether two looks at a lock say the same.
 func sameLock(a, b *Lock) bool {
-	return a.Format == b.Format && a.NoTTL == b.NoTTL && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
+	return a.Format == b.Format && a.NoTTL == b.NoTTL && a.OverdueIn == b.OverdueIn && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
 		a.Waiting == b.Waiting && a.Left == b.Left && a.Limit == b.Limit && slices.Equal(a.Why, b.Why) &&
 		sameTime(a.Expires, b.Expires) && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.Typical == b.Typical &&
 		a.Grown == b.Grown && a.Overrun == b.Overrun && a.FreeFrom.Equal(b.FreeFrom) &&

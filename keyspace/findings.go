@@ -177,11 +177,31 @@ const (
 	unusual     = 20               // times the median
 )
 
-// overdue finds locks that are held for very long, or much longer than they
-// use to be.
+// Overdue says from when on the holds of some locks are overdue.
+type Overdue struct {
+	Glob  string // the keys, as [MatchGlob] understands it
+	After time.Duration
+}
+
+// overdueIn returns when a hold of this key is overdue; 0 if no rule says so.
+func overdueIn(rules []Overdue, key string) time.Duration {
+	for _, r := range rules {
+		if MatchGlob(r.Glob, key) {
+			return r.After
+		}
+	}
+	return 0
+}
+
+// overdue finds locks that are held for longer than was set for them; where
+// nothing was, for very long, or much longer than they use to be.
 func overdue(l *Lock, now time.Time) string {
 	age := l.Age(now)
 	switch {
+	case l.OverdueIn > 0 && age > l.OverdueIn:
+		return fmt.Sprintf("Held for %s, where %s is the limit that was set.", humanize.Duration(age), humanize.Setting(l.OverdueIn))
+	case l.OverdueIn > 0:
+		return ""
 	case l.Typical > 0 && age > unusual*l.Typical && age > unusualHold:
 		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", humanize.Duration(age), humanize.Duration(l.Typical))
 	case age > longHold:

@@ -61,6 +61,8 @@ func TestFindings(t *testing.T) {
 		{"a writer waits for a writer", writerWaits(mode(holder("x", hour), keyspace.Write)), 11_000, "", ""},
 		{"only ever entered", with(mutex(times(holder("a", hour), 11)), func(l *keyspace.Lock) { l.Grown = 10 }), 2000, "reentry-leak", "10 times"},
 		{"entered deeply, and left once in a while", with(mutex(times(holder("a", hour), 90)), func(l *keyspace.Lock) { l.Grown = 9 }), 2000, "", ""},
+		{"longer than was set", limited(holder("a", hour), time.Minute), 61_000, "overdue", "Held for 1 m 01, where 1 m is the limit that was set."},
+		{"no longer than was set, though longer than usual", limited(holder("a", hour), 20*time.Minute), 19 * 60_000, "", ""},
 		{"on one of three", redlock("a", "", ""), 3000, "minority", "On 1 of 3"},
 		{"on one of three, just now", redlock("a", "", ""), 1900, "", ""},
 		{"on two of three", redlock("a", "a", ""), 3000, "", ""},
@@ -97,6 +99,14 @@ func TestFindings(t *testing.T) {
 // with is a lock with something changed.
 func with(l keyspace.Lock, change func(*keyspace.Lock)) keyspace.Lock {
 	change(&l)
+	return l
+}
+
+// limited is a lock with a limit of its own, of which half of the holds are over in
+// a second.
+func limited(h keyspace.Holder, after time.Duration) keyspace.Lock {
+	l := mutex(h)
+	l.OverdueIn, l.Typical = after, time.Second
 	return l
 }
 

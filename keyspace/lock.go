@@ -86,13 +86,14 @@ type Lock struct {
 	Holders    []Holder // in a stable order
 	Waiters    []Waiter // those that the format shows, in the order they will be served where that is known
 	Expires    time.Time
-	Waiting    int      // how many wait, where the format shows their number; see [Lock.WaiterCount]
-	Left       int      // what a semaphore has to give, or a latch still counts down
-	Limit      int      // how many a semaphore lets in, 0 = not known
-	Fence      int64    // last fencing token issued, 0 = none
-	Why        []string // what speaks for its being a lock of that format, each a clause for people
-	NoTTL      bool     // its library gives it no deadline, by design
-	Node       string   // host:port of the server
+	Waiting    int           // how many wait, where the format shows their number; see [Lock.WaiterCount]
+	Left       int           // what a semaphore has to give, or a latch still counts down
+	Limit      int           // how many a semaphore lets in, 0 = not known
+	Fence      int64         // last fencing token issued, 0 = none
+	Why        []string      // what speaks for its being a lock of that format, each a clause for people
+	NoTTL      bool          // its library gives it no deadline, by design
+	OverdueIn  time.Duration // a hold that lasts longer is overdue; 0 = locktop judges by itself
+	Node       string        // host:port of the server
 	DB         int
 
 	// Votes are what each server of a Redlock has under the key, in the order of

@@ -34,6 +34,7 @@ type reader struct {
 	atLeast    Confidence
 	node       string
 	db         int
+	overdue    []Overdue
 	confirmed  confirmedKeys
 	unreadable []string // of those taken last: keys that may not be read,
 	unlocated  []string // keys that no node of the cluster has owned up to, and
@@ -75,7 +76,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	var all []detection
 	for _, c := range matched {
 		lock, _ := c.format.decodeLock(c.entry)
-		lock.Node, lock.DB = cmp.Or(c.entry.Node, r.node), r.db
+		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(c.entry.Node, r.node), r.db, overdueIn(r.overdue, c.entry.Key)
 		l := detection{lock: lock, typ: c.entry.Type, companions: c.companions, spread: c.entry.spread()}
 		if why := r.confirmed[lock.Key]; lock.Confidence == Possible && why != "" {
 			l = promote(l, why)

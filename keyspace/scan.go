@@ -30,6 +30,7 @@ type ScanOptions struct {
 	DB            int        // the number that the locks bear; the client chooses the database
 	Match         []string   // globs as SCAN takes them; keys that match any are looked at. None: all keys
 	MinConfidence Confidence // 0 = Likely
+	Overdue       []Overdue  // what is long for a hold, where locktop shall not judge by itself; the first that matches counts
 	Budget        *Budget    // shared by all that look at the same server; nil = as fast as it goes
 	Cluster       *Cluster   // shared by the scanners of the nodes of a cluster; nil = the server is looked at alone
 	// RetryTimeout is how long a Scan waits for a server that is loading, busy with
@@ -185,5 +186,6 @@ func (s *Scanner) reader() reader {
 		atLeast:     s.opts.MinConfidence,
 		node:        s.node,
 		db:          s.opts.DB,
+		overdue:     s.opts.Overdue,
 	}
 }

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// limits is the value of --overdue: when holds are overdue.
+type limits []keyspace.Overdue
+
+// notEver is later than any hold lasts.
+const notEver time.Duration = math.MaxInt64
+
+// String returns the value as it is written.
+func (l *limits) String() string {
+	var all []string
+	for _, o := range *l {
+		after := o.After.String()
+		if o.After == notEver {
+			after = "never"
+		}
+		all = append(all, o.Glob+"="+after)
+	}
+	return strings.Join(all, " ")
+}
+
+// Set adds what a limit says. The glob may have a = in it, the time has none.
+func (l *limits) Set(s string) error {
+	glob, text := "*", s
+	if i := strings.LastIndexByte(s, '='); i >= 0 {
+		glob, text = s[:i], s[i+1:]
+	}
+	after, err := time.ParseDuration(text)
+	if text == "never" {
+		after, err = notEver, nil
+	}
+	if err != nil || after <= 0 || glob == "" {
+		return errors.New("not a limit like jobs:*=2h")
+	}
+	*l = append(*l, keyspace.Overdue{Glob: glob, After: after})
+	return nil
+}
+
+// Type names the value in errors.
+func (l *limits) Type() string { return "limit" }
