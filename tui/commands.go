@@ -34,6 +34,7 @@ func verbs() []verb {
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, (*app).setDB},
 		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
+		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
 		{"at", "TIME", "back to a moment: 12:31:07, or -90s", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
 		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(live), nil }},
@@ -269,6 +270,16 @@ func (a *app) setEvery(text string) (tea.Cmd, error) {
 	}
 	a.link.every = d
 	a.tell("a look every " + humanize.Setting(d))
+	return nil, nil
+}
+
+func (a *app) setSnooze(text string) (tea.Cmd, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return nil, fmt.Errorf("a duration from 1 s on, like 8h")
+	}
+	a.snoozes.each = d
+	a.tell("z snoozes for " + humanize.Setting(d))
 	return nil, nil
 }
 

@@ -66,7 +66,7 @@ func (d *helpDialog) text(s *state) []string {
 	lines = append(lines, d.section(s, anywhere.String(), func(p place) bool { return p == anywhere })...)
 	for _, at := range places() {
 		if at != d.page {
-			lines = append(lines, d.section(s, at.String(), func(p place) bool { return p == at })...)
+			lines = append(lines, d.section(s, at.String(), func(p place) bool { return p&d.page == 0 && p&-p == at })...) // at the first of its pages
 		}
 	}
 	return append(lines, d.legend(s))

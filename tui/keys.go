@@ -43,6 +43,7 @@ const (
 	back
 	search
 	copyIt
+	snooze
 	actOn
 
 	sortLeft
@@ -154,6 +155,7 @@ func bindings() []binding {
 		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},
 		{actOn, onLocks | onLock | onFindings, []string{"x"}, "x", "act", "act: break the lock, extend it or set a deadline; no other key changes anything"},
 		{copyIt, onLocks | onLock | onFindings, []string{"y"}, "y", "copy", "copy the key, the token or a safe command to the clipboard"},
+		{snooze, onFindings | onLock, []string{"z"}, "z", "snooze", "snooze the finding, or all of a kind or of the lock, for an hour; again: wake them; :snooze 8h is longer"},
 		{faster, onLocks, []string{"+", "="}, "+ -", "", "look at the server more often, less often"},
 		{slower, onLocks, []string{"-"}, "", "", ""},
 

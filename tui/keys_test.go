@@ -370,7 +370,7 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 
 func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 	drive(t, world(), func(d *driver) {
-		d.size(200, 60)
+		d.size(200, 80)
 		foot := d.line("? help")
 		d.press("?")
 		for _, b := range bindings() {

@@ -23,7 +23,8 @@ type findingsPage struct {
 // findingRow is a finding, or many of one kind: the first of them stands for all.
 type findingRow struct {
 	keyspace.Finding
-	many int // 0: it is one
+	many   int // 0: it is one
+	asleep bool
 }
 
 // foldFrom is how many findings of one kind are shown in one row.
@@ -72,6 +73,12 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 		}
 		p.filter = filter{}
 		p.arrange(s)
+	case snooze:
+		row := p.cursor.row
+		s.toggleSnooze(p.selected(s))
+		p.moved = true
+		p.arrange(s)
+		p.cursor.choose(row, len(p.rows), p.key) // the next finding
 	case enter:
 		if len(p.rows) > 0 && p.rows[p.cursor.row].many > 0 {
 			p.unfold(s, p.rows[p.cursor.row].ID)
@@ -90,6 +97,22 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
+// selected are the findings of the selected row.
+func (p *findingsPage) selected(s *state) []keyspace.Finding {
+	if len(p.rows) == 0 {
+		return nil
+	}
+	row := p.rows[p.cursor.row]
+	if row.many == 0 {
+		return []keyspace.Finding{row.Finding}
+	}
+	all := s.shown().findings
+	if row.asleep {
+		all = s.shown().snoozed
+	}
+	return slices.DeleteFunc(p.wanted(all), func(f keyspace.Finding) bool { return f.ID != row.ID })
+}
+
 func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
 	if len(p.rows) == 0 || p.rows[p.cursor.row].many > 0 {
 		return keyspace.Lock{}, false
@@ -99,11 +122,13 @@ func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
 }
 
 func (p *findingsPage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(p.found) + " of " + humanize.Count(len(s.shown().findings)) })
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(p.found) + " of " + humanize.Count(len(s.shown().all)) })
 }
 
 func (p *findingsPage) arrange(s *state) {
-	p.fold(slices.DeleteFunc(slices.Clone(s.shown().findings), func(f keyspace.Finding) bool { return !p.filter.finding(&f) }))
+	p.rows, p.found = p.rows[:0], 0
+	p.fold(p.wanted(s.shown().findings), false)
+	p.fold(p.wanted(s.shown().snoozed), true)
 	if p.moved {
 		p.cursor.follow(len(p.rows), p.key)
 	} else {
@@ -112,9 +137,14 @@ func (p *findingsPage) arrange(s *state) {
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 
+// wanted are those of the findings that the filter leaves.
+func (p *findingsPage) wanted(all []keyspace.Finding) []keyspace.Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f keyspace.Finding) bool { return !p.filter.finding(&f) })
+}
+
 // fold makes the rows: the severest first, and those of one kind behind each other.
-func (p *findingsPage) fold(found []keyspace.Finding) {
-	p.found = len(found)
+func (p *findingsPage) fold(found []keyspace.Finding, asleep bool) {
+	p.found += len(found)
 	kinds := map[string][]keyspace.Finding{}
 	var order []keyspace.Finding // the first of each kind
 	for _, f := range found {
@@ -124,15 +154,14 @@ func (p *findingsPage) fold(found []keyspace.Finding) {
 		kinds[f.ID] = append(kinds[f.ID], f)
 	}
 	slices.SortStableFunc(order, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
-	p.rows = p.rows[:0]
 	for _, first := range order {
 		kind := kinds[first.ID]
 		if len(kind) >= foldFrom {
-			p.rows = append(p.rows, findingRow{first, len(kind)})
+			p.rows = append(p.rows, findingRow{first, len(kind), asleep})
 		}
 		if len(kind) < foldFrom || p.opened[first.ID] {
 			for _, f := range kind {
-				p.rows = append(p.rows, findingRow{f, 0})
+				p.rows = append(p.rows, findingRow{f, 0, asleep})
 			}
 		}
 	}
@@ -153,7 +182,7 @@ func (p *findingsPage) key(row int) findingID {
 	if f.many > 0 {
 		return findingID{id: "all " + f.ID}
 	}
-	return findingID{f.ID, f.Lock, f.Server}
+	return idOf(&f.Finding)
 }
 
 // remedyLines is the height of what stands below the list.
@@ -172,7 +201,7 @@ func (p *findingsPage) roomForRemedy(s *state) bool { return s.frame().body >= 2
 
 func (p *findingsPage) summary(s *state, l *widget.Line) {
 	found := s.shown().findings
-	if len(found) == 0 {
+	if len(s.shown().all) == 0 {
 		l.Put(s.theme.good, s.glyphs.Check+" nothing is wrong, as far as looking can tell")
 		return
 	}
@@ -189,9 +218,12 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 			break
 		}
 	}
+	if n := len(s.shown().snoozed); n > 0 {
+		parts = append(parts, part{style: s.theme.dim, text: humanize.Count(n) + " snoozed", rank: 2})
+	}
 	filtered := ""
 	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(p.found) + " of " + humanize.Count(len(found))
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(p.found) + " of " + humanize.Count(len(s.shown().all))
 	}
 	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
 }
@@ -230,6 +262,11 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	glyph, st := s.ofSeverity(f.Severity)
 	selected := row == p.cursor.row
 	key, text := s.theme.strong, s.theme.text
+	says := s.says(f.Lock, f.Text)
+	if f.asleep {
+		key, text, st = s.theme.dim, s.theme.dim, s.theme.dim
+		says = s.comesBack(&f.Finding) + ": " + says
+	}
 	cursor := " "
 	if selected {
 		cursor = s.glyphs.Cursor
@@ -248,10 +285,10 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	}
 	l.Put(key, s.glyphs.Fit(about, keys)).Skip(key, 4)
 	if f.many > 0 {
-		l.Put(text, s.glyphs.FitEnd("such as "+s.about(f.Finding)+": "+s.says(f.Lock, f.Text), max(0, l.Rest()-1)))
+		l.Put(text, s.glyphs.FitEnd("such as "+s.about(f.Finding)+": "+says, max(0, l.Rest()-1)))
 		return
 	}
-	l.Put(text, s.glyphs.FitEnd(s.says(f.Lock, f.Text), max(0, l.Rest()-1)))
+	l.Put(text, s.glyphs.FitEnd(says, max(0, l.Rest()-1)))
 }
 
 // about names what a finding is about.
@@ -277,7 +314,7 @@ func (p *findingsPage) remedy(s *state, w int) []string {
 }
 
 func (p *findingsPage) nothing(s *state) string {
-	if p.filter.active() && len(s.shown().findings) > 0 {
+	if p.filter.active() && len(s.shown().all) > 0 {
 		return "no finding matches the filter; Esc clears it"
 	}
 	return "nothing is wrong, as far as looking can tell"

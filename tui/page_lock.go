@@ -36,6 +36,13 @@ func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
 	case wheelMsg:
 		p.scroll(s, msg.steps)
 	case action:
+		if msg == snooze {
+			found := s.shown().about(p.id)
+			if len(found) == 0 {
+				found = s.shown().asleep(p.id)
+			}
+			s.toggleSnooze(found)
+		}
 		if steps, ok := stride(msg, p.lines(s), s.frame().body); ok {
 			p.scroll(s, steps)
 		}
@@ -197,8 +204,8 @@ func (v lockView) queue(w int) []string {
 
 // wrong lists the findings on the lock, with what to do.
 func (p *lockPage) wrong(s *state, w int) []string {
-	found := s.shown().about(p.id)
-	if len(found) == 0 {
+	found, asleep := s.shown().about(p.id), s.shown().asleep(p.id)
+	if len(found)+len(asleep) == 0 {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "findings", humanize.Plural(len(found), "finding"))}
@@ -213,6 +220,9 @@ func (p *lockPage) wrong(s *state, w int) []string {
 		for i, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Remedy), w-margin-13, 4) {
 			lines = append(lines, s.item(w, []string{"remedy", ""}[min(i, 1)], s.theme.text, "  "+text))
 		}
+	}
+	for _, f := range asleep {
+		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.theme.dim, "  "+s.comesBack(&f)+": "+s.says(p.last.ID(), f.Text)))
 	}
 	return lines
 }

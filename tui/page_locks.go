@@ -326,6 +326,9 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		{style: t.text, text: humanize.Count(pic.waiting()) + " waiting", rank: 2},
 	}
 	parts = append(parts, s.findings(pic)...)
+	if n := len(pic.snoozed); n > 0 {
+		parts = append(parts, part{style: t.dim, text: humanize.Count(n) + " snoozed", rank: 4})
+	}
 	filtered := ""
 	if p.filter.text != "" {
 		filtered = "/" + widget.Plain(p.filter.text) + "  " + p.found(s)

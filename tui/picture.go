@@ -13,7 +13,9 @@ type picture struct {
 	change   keyspace.Delta // from the picture before
 	events   []keyspace.Event
 	locks    []keyspace.Lock                   // those of the snapshot, what does most damage first
-	findings []keyspace.Finding                // on the locks, then on the servers
+	all      []keyspace.Finding                // on the locks, then on the servers
+	findings []keyspace.Finding                // those of all that are not snoozed
+	snoozed  []keyspace.Finding                // and those that are
 	worst    map[keyspace.ID]keyspace.Severity // of the locks that have a finding
 	offset   time.Duration                     // server's clock minus ours
 	derived  time.Time                         // of the snapshot that order and findings are from
@@ -50,7 +52,8 @@ func newPicture(snap keyspace.Snapshot, at time.Time, before *picture) *picture 
 		p.events = snap.Events
 	}
 	if before != nil && p.change.Empty() && snap.At.Sub(before.derived) < derivedFor(len(snap.Locks)) {
-		p.locks, p.findings, p.worst, p.derived = before.locks, before.findings, before.worst, before.derived
+		p.locks, p.worst, p.derived = before.locks, before.worst, before.derived
+		p.all, p.findings, p.snoozed = before.all, before.findings, before.snoozed
 		return p
 	}
 	p.derive()
@@ -87,7 +90,13 @@ func (p *picture) fresh() bool {
 // derive works out what is wrong, and what does most damage.
 func (p *picture) derive() {
 	p.derived = p.snap.At
-	p.findings = append(keyspace.Findings(p.snap), keyspace.ServerFindings(p.snap)...)
+	p.all = append(keyspace.Findings(p.snap), keyspace.ServerFindings(p.snap)...)
+	p.findings = p.all
+	p.rank()
+}
+
+// rank works out what does most damage.
+func (p *picture) rank() {
 	p.locks = keyspace.SortBySeverity(p.snap, p.findings)
 	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
 	for _, f := range p.findings {
@@ -95,15 +104,20 @@ func (p *picture) derive() {
 	}
 }
 
-// about returns the findings on one lock.
-func (p *picture) about(id keyspace.ID) []keyspace.Finding {
-	var all []keyspace.Finding
-	for _, f := range p.findings {
+// about returns the findings on one lock that are not snoozed.
+func (p *picture) about(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.findings) }
+
+// asleep returns those that are.
+func (p *picture) asleep(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.snoozed) }
+
+func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
+	var found []keyspace.Finding
+	for _, f := range all {
 		if f.Lock == id {
-			all = append(all, f)
+			found = append(found, f)
 		}
 	}
-	return all
+	return found
 }
 
 // find returns a lock of the picture.

@@ -30,6 +30,7 @@ type state struct {
 
 	fleet
 	vault   vault
+	snoozes snoozes
 	formats []keyspace.Format
 
 	redisCLI []string // flags in commands for redis-cli
@@ -85,7 +86,7 @@ func (s *state) clock() time.Time {
 
 // land takes a new picture in.
 func (s *state) land(p *picture) {
-	s.live = p
+	s.live = p.quietened(s)
 	s.history.Add(p.told())
 	s.journal.add(p.events)
 	s.chronicle.add(p.change, p.events)

@@ -70,7 +70,7 @@ func (s *state) windTo(at time.Time) {
 	}
 	snap, _ := s.history.At(at)
 	held := *s.still
-	held.picture, held.clock, held.rewound = newPicture(snap, s.now, nil), at, true
+	held.picture, held.clock, held.rewound = newPicture(snap, s.now, nil).quietened(s), at, true
 	s.still = &held
 }
 
