@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// unlockTimeout bounds how long Do waits for the release.
+// unlockTimeout limits how long Do waits for the release.
 const unlockTimeout = 5 * time.Second
 
-// Do locks, calls f with a context that ends with ctx or with the lease, whichever is
-// first, and unlocks, also if f panics. It waits for the lock as [Locker].Lock does.
-// The error is that of f, joined with why the lease was lost or could not be released,
-// if it was; after ctx has ended, the release is waited for some seconds yet.
+// Do locks l, calls f and unlocks l, also if f panics. The context of f ends with ctx
+// or with the lease, whichever is first. Do waits for the lock as [Locker].Lock does.
+// It returns the error of f joined with the error of [Lease.Unlock], which tells
+// whether the lease was lost. Do waits at most 5 s for the release, also after ctx has
+// ended.
 func Do(ctx context.Context, l Locker, f func(ctx context.Context) error) (err error) {
 	lease, err := l.Lock(ctx)
 	if err != nil {

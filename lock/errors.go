@@ -11,60 +11,61 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Errors that callers decide by, to be tested with [errors.Is].
+// Errors on which callers decide. Test for them with [errors.Is].
 var (
-	// ErrHeld: somebody else holds the lock. The error is a [*HeldError].
+	// ErrHeld: another client holds the lock. The error is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
-	// ErrLost: the lease ended before it was released, because its time ran
-	// out or because the key was taken away.
+	// ErrLost: the lease ended before it was released: it expired, or its key was
+	// deleted or replaced.
 	ErrLost = errors.New("lease was lost")
-	// ErrReleased: the lease was given back by Unlock. It is also the cause of
-	// the lease's context then, so that a release can be told from a loss.
+	// ErrReleased: the lease was released by Unlock. It is also the cause of the
+	// lease's context, to distinguish a release from a loss.
 	ErrReleased = errors.New("lease was released")
-	// ErrMaxHold: the lease reached the bound set by [Renew] and was not renewed.
+	// ErrMaxHold: the lease reached a limit set in [Renew] and was not renewed.
 	ErrMaxHold = errors.New("lease reached its longest hold")
-	// ErrNoQuorum: too many nodes of a [Quorum] could not be asked, or did not
-	// answer in time; who holds the lock, if anybody, is not known. The error is a
+	// ErrNoQuorum: too many nodes of a [Quorum] could not be reached or did not answer
+	// in time. It is not known whether the lock is held. The error is a
 	// [*NoQuorumError].
 	ErrNoQuorum = errors.New("no quorum")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("lock client is closed")
-	// ErrUpgrade: a reader asked for the write lock of a read/write lock. Two
-	// that did would wait for each other for ever. Unlock the read lock, take
-	// the write lock, and look again at what was read.
+	// ErrUpgrade: a reader asked for the write lock of a read/write lock. Two readers
+	// that did so would wait for each other forever. Unlock the read lock, acquire the
+	// write lock, and read the data again.
 	ErrUpgrade = errors.New("a reader cannot become the writer")
-	// ErrArgument: a value that can never work. No command was sent.
+	// ErrArgument: an argument is invalid. No command was sent.
 	ErrArgument = errors.New("bad argument")
 
-	// ErrWrongType: the key holds something that is not this kind of lock. It
-	// was not touched.
+	// ErrWrongType: the key holds a value that is not this kind of lock. The value was
+	// not changed.
 	ErrWrongType = errors.New("key holds another kind of value")
 	// ErrReadOnly: the server is a replica.
 	ErrReadOnly = errors.New("server is a read-only replica")
 	// ErrNotReplicated: too few replicas follow the server. Either they did not
-	// confirm an acquire in time, see [Options.Replicas], which was undone then;
-	// or the server itself refuses to write without them (min-replicas-to-write):
-	// then leases cannot be renewed or released, either. Redis before 7.0 lets
-	// scripts write all the same.
+	// confirm an acquire in time, which was undone then: see [Options.Replicas]. Or
+	// the server refuses all writes without them (min-replicas-to-write): then leases
+	// cannot be renewed or released, either. Redis before 7.0 still accepts writes of
+	// scripts.
 	ErrNotReplicated = errors.New("too few replicas")
-	// ErrLoading: the server is starting, or busy with a script; it will be
-	// back.
+	// ErrLoading: the server is starting, or is busy with a script. A later attempt
+	// may succeed.
 	ErrLoading = errors.New("server is not ready")
-	// ErrMisconfigured: the server does not write because it cannot save to disk. It
-	// matches ErrLoading, too.
+	// ErrMisconfigured: the server refuses writes because it cannot save to disk. The
+	// error also matches ErrLoading.
 	ErrMisconfigured = fmt.Errorf("server cannot save its data: %w", ErrLoading)
-	// ErrOOM: the server's memory is full. Leases held already can still be
-	// renewed and released.
+	// ErrOOM: the memory of the server is full. Existing leases can still be renewed
+	// and released.
 	ErrOOM = errors.New("server is out of memory")
-	// ErrNoPermission: the user lacks a right, or could not log in.
+	// ErrNoPermission: the user lacks a permission or could not log in.
 	ErrNoPermission = errors.New("no permission")
 )
 
-// HeldError says who holds a lock that could not be had. It matches [ErrHeld].
+// HeldError describes the holder of a lock that could not be acquired. It matches
+// [ErrHeld].
 type HeldError struct {
 	Key   string
-	Token string        // the holder's; keep it secret, it is the key to the lock
-	TTL   time.Duration // for how long yet, unless renewed; negative = never expires
+	Token string        // token of the holder; keep it secret: with it a client can release the lock
+	TTL   time.Duration // remaining TTL, unless renewed; negative = never expires
 }
 
 func (e *HeldError) Error() string {
@@ -78,8 +79,8 @@ func (e *HeldError) Error() string {
 // Is matches [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// Owner returns the holder's label, or for another library's lock the first
-// characters of its token.
+// Owner returns the holder's label. For a lock of another library it returns the first
+// characters of the token.
 func (e *HeldError) Owner() string {
 	if owner, ours := tokenOwner(e.Token); ours {
 		return owner
@@ -90,8 +91,7 @@ func (e *HeldError) Owner() string {
 	return e.Token
 }
 
-// replies maps the first word of an error reply, or a part of its text, to a
-// sentinel. In order: the first match counts.
+// replies maps the beginning of an error reply to a sentinel. The first match counts.
 var replies = []struct {
 	text     string
 	sentinel error
@@ -109,16 +109,16 @@ var replies = []struct {
 	{"NOPERM", ErrNoPermission},
 	{"NOAUTH", ErrNoPermission},
 	{"WRONGPASS", ErrNoPermission},
-	// NOPERM, as seen from inside a script: by Redis before 7.0, by 7.0, and by
-	// later ones and Valkey.
+	// NOPERM inside a script: in Redis before 7.0, in 7.0, and in later versions and
+	// Valkey.
 	{"The user executing the script", ErrNoPermission},
 	{"ERR The user executing the script", ErrNoPermission},
 	{"ERR ACL failure in script", ErrNoPermission},
 	{"ERR max number of clients reached", ErrLoading},
 }
 
-// describe wraps what came back from the wire: it says what was being done, and
-// keeps both the sentinel and the server's own words.
+// describe wraps an error of a command. The result says what was being done and
+// matches both the sentinel and err.
 func describe(doing, key string, err error) error {
 	if sentinel := sentinelOf(err); sentinel != nil {
 		return fmt.Errorf("lock: %s %q: %w: %w", doing, key, sentinel, err)
@@ -129,8 +129,8 @@ func describe(doing, key string, err error) error {
 	return fmt.Errorf("lock: %s %q: %w", doing, key, err)
 }
 
-// sentinelOf returns what an error reply amounts to; nil if err is none, or one
-// that nobody decides by, or those of several nodes.
+// sentinelOf returns the sentinel for an error reply. It returns nil for other errors,
+// for replies without a sentinel, and for the errors of several nodes.
 func sentinelOf(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) || errors.Is(err, ErrNoQuorum) {
@@ -145,18 +145,17 @@ func sentinelOf(err error) error {
 	return nil
 }
 
-// scriptPrefix is what Redis before 7.0 puts before the error reply to a command
-// inside a script.
+// scriptPrefix matches the text that Redis before 7.0 adds to the error reply of a
+// command inside a script.
 var scriptPrefix = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?\d+: )+-?`)
 
-// scriptError returns the error reply to a command inside a script as it would be
-// outside; any other as it is.
+// scriptError returns text without scriptPrefix.
 func scriptError(text string) string {
 	return text[len(scriptPrefix.FindString(text)):]
 }
 
-// transient reports whether trying again later may help. It takes errors as they
-// came from the wire, and described ones.
+// transient reports whether a later attempt may succeed. err may come from the
+// connection or from describe.
 func transient(err error) bool {
 	if err == nil {
 		return false
@@ -168,8 +167,8 @@ func transient(err error) bool {
 	return errors.Is(err, ErrNoQuorum) || outcomeUnknown(err) || neverSent(err)
 }
 
-// outcomeUnknown reports whether a command that ended with err may have been
-// executed, or may yet be: no reply came, or none that was waited for.
+// outcomeUnknown reports whether the server may have executed a command that ended
+// with err, or may still do so: no reply came, or the caller stopped waiting for it.
 func outcomeUnknown(err error) bool {
 	if err == nil || errors.Is(err, ErrNotReplicated) {
 		return false
@@ -178,7 +177,7 @@ func outcomeUnknown(err error) bool {
 	return !errors.As(err, &reply) && !neverSent(err)
 }
 
-// neverSent reports whether a command that ended with err never left.
+// neverSent reports whether a command that ended with err was not sent.
 func neverSent(err error) bool {
 	if err == nil {
 		return false

@@ -2,62 +2,61 @@ package lock
 
 import "time"
 
-// EventKind says what happened to a lock of ours.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
-// What [Config.Observe] hears of.
+// The kinds of events that [Config.Observe] receives.
 const (
-	Contended  EventKind = iota // somebody else holds it; the caller begins to wait, or gives up
-	Acquired                    // ours now; Waited and Attempts tell what it took
-	Renewed                     // the lease was prolonged by the renewal
-	Released                    // given back in time; Held tells how long it was ours
-	Lost                        // taken away: the server no longer knows our token
-	Expired                     // the lease's time ran out before anybody released or renewed it
-	HandedOver                  // with a release: the lock went to the waiter with this Token, who has yet to claim it
-	Failed                      // an attempt ended in an error other than ErrHeld; Err tells
-	NotRenewed                  // a renewal failed, or is not answered in time; Err tells. Another try follows
-	Undone                      // what a given-up attempt may have taken was taken back; Err: it was not, within its TTL
-	GaveUp                      // a Lock ended without the lock; Waited, Attempts and Err tell
+	Contended  EventKind = iota // another client holds the lock; the caller begins to wait or gives up
+	Acquired                    // the lock was acquired, after Waited and Attempts
+	Renewed                     // the lease was renewed
+	Released                    // the lock was released, after Held
+	Lost                        // the server no longer knows the token
+	Expired                     // the lease expired without release or renewal
+	HandedOver                  // follows Released: the lock went to the waiter with this Token, which has yet to claim it
+	Failed                      // an attempt ended with Err, other than ErrHeld
+	NotRenewed                  // a renewal failed with Err or is late; another one follows
+	Undone                      // a given-up attempt was undone; with Err it was not, but its TTL has passed
+	GaveUp                      // a call of Lock failed with Err, after Waited and Attempts
 
 	eventKinds = iota
 )
 
-// String returns the word for logs.
+// String returns the name for logs.
 func (k EventKind) String() string {
 	return [...]string{"contended", "acquired", "renewed", "released", "lost", "expired", "handed over",
 		"failed", "not renewed", "undone", "gave up"}[k]
 }
 
-// Event is one moment in the life of a lock of ours.
+// Event is a change of one lock of a client.
 type Event struct {
 	Kind     EventKind
 	At       time.Time
 	Key      string
 	Owner    string
-	Token    string        // of this attempt; Contended and GaveUp have none, HandedOver has the next one's
-	Attempts int           // Acquired, GaveUp: commands that it took
-	Waited   time.Duration // Acquired, GaveUp: since Lock or TryLock was called
-	Held     time.Duration // Released, Lost, Expired: since the lease began
+	Token    string        // of this attempt; none for Contended and GaveUp; of the next holder for HandedOver
+	Attempts int           // Acquired, GaveUp: number of commands sent
+	Waited   time.Duration // Acquired, GaveUp: time since Lock or TryLock was called
+	Held     time.Duration // Released, Lost, Expired: time since the acquire
 	Late     time.Duration // Renewed: sent this long after it was due
-	Err      error         // Failed, NotRenewed, Undone, GaveUp: why
+	Err      error         // Failed, NotRenewed, Undone, GaveUp: reason
 }
 
-// Stats are what a client and all identities over its connections have done since New,
-// and what they are at.
+// Stats are counts of a client and all clients that share its connections, since New.
 type Stats struct {
-	Leases  int // held now
-	Waiting int // calls of Lock that are under way
+	Leases  int // valid now
+	Waiting int // calls of Lock in progress
 
 	Acquired, Renewed, Released, HandedOver int64
-	Contended                               int64 // requests that found the lock held, at first
-	GaveUp                                  int64 // calls of Lock that ended without the lock
-	Failed                                  int64 // attempts that ended in an error other than ErrHeld
-	NotRenewed                              int64 // renewals that failed, or were not answered in time
-	Lost, Expired                           int64 // leases that ended against their holder's will
-	Undone                                  int64 // given-up attempts that were taken back
+	Contended                               int64 // requests that found the lock held at the first attempt
+	GaveUp                                  int64 // calls of Lock that failed
+	Failed                                  int64 // attempts that ended with an error other than ErrHeld
+	NotRenewed                              int64 // renewals that failed or were late
+	Lost, Expired                           int64 // leases that ended without Unlock
+	Undone                                  int64 // given-up attempts that were undone
 }
 
-// Stats returns the figures of this moment. It sends nothing.
+// Stats returns the current counts. It sends nothing.
 func (c *Client) Stats() Stats {
 	n := func(k EventKind) int64 { return c.counts[k].Load() }
 	return Stats{

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// expiryRequest is a request that sets the time to live of a hold's key: a renewal,
-// an Extend, or another entry. Until it is known what became of one, the holder
-// relies on no more than what the server may have made of it.
+// expiryRequest is a request that sets the TTL of a hold's key: a renewal, an Extend
+// or another entry. While its outcome is unknown, the holder relies only on the
+// shortest TTL that the server may have set.
 type expiryRequest struct {
-	sent time.Time // before it was sent
+	sent time.Time // before the request was sent
 	ttl  time.Duration
-	next chan struct{} // closed when the next one may be sent
+	next chan struct{} // closed when the next request may be sent
 
-	nextAllowed bool // the next one may be sent
-	unanswered  bool // nobody waits for the reply any more, and it may be carried out yet
-	overtakenBy int  // requests sent later that were answered since it is adrift
+	nextAllowed bool // next is closed
+	unanswered  bool // no reply is expected, but the server may still execute the request
+	overtakenBy int  // later requests that were answered since then
 }
 
-// settledAfter is how many later requests must have been answered before one that went
-// down with its connection counts as carried out or never: the server may still have
-// had it in a buffer when the first of them came.
+// settledAfter is the number of later requests that must be answered before the
+// outcome of an unanswered request counts as final. The server may still have it in a
+// buffer of the broken connection when the first of them arrives.
 const settledAfter = 2
 
-// beginExpiry notes that a request for ttl is sent next, when no other one is under
-// way. A ttl of 0 is what leaves the deadline as it is, but no less than that of the
-// options.
+// beginExpiry waits until no other request is in progress and notes that a request for
+// ttl is sent now. With ttl 0 the request keeps the deadline, but asks at least for
+// the TTL of the options.
 func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryRequest, error) {
 	for {
 		h.mu.Lock()
@@ -51,10 +51,9 @@ func (h *hold) beginExpiry(ctx context.Context, ttl time.Duration) (*expiryReque
 	}
 }
 
-// endExpiry takes in what became of a request: its reply, or an error. It returns why
-// the hold is over, nil if it is not; whole = false means that the deadline stays
-// nearer than the request makes it, because it is not known what became of an earlier
-// one.
+// endExpiry processes the outcome of a request: its reply or an error. It returns the
+// cause if the hold has ended. full is false if the deadline is nearer than the
+// request asked for, because the outcome of an earlier one is unknown.
 func (h *hold) endExpiry(req *expiryRequest, reply any, err error) (full bool, _ error) {
 	h.mu.Lock()
 	h.allowNext(req)
@@ -74,8 +73,9 @@ func (h *hold) endExpiry(req *expiryRequest, reply any, err error) (full bool, _
 	defer h.mu.Unlock()
 	now := time.Now()
 	if err := h.endedAt(now); err != nil {
-		// The server revived what is already over here: take it back, unless the
-		// release is on its way, which would find nothing and take that for a loss.
+		// The server has renewed a hold that has ended here: undo it. If a release is
+		// in progress, it does the same, and an undo before it would make it report a
+		// loss.
 		if h.cause != ErrReleased && h.cause != ErrClosed {
 			h.base.client.undo(h.base.protocol, h.token, now.Add(req.ttl), nil)
 		}
@@ -84,7 +84,7 @@ func (h *hold) endExpiry(req *expiryRequest, reply any, err error) (full bool, _
 	return h.applyGrant(req), nil
 }
 
-// What follows needs h.mu.
+// The callers of the following functions hold h.mu.
 
 // noteExpiry notes that a request for ttl is sent at now.
 func (h *hold) noteExpiry(now time.Time, ttl time.Duration) *expiryRequest {
@@ -101,7 +101,7 @@ func (h *hold) noteExpiry(now time.Time, ttl time.Duration) *expiryRequest {
 	return req
 }
 
-// allowNext lets the next request be sent.
+// allowNext allows the next request to be sent.
 func (h *hold) allowNext(req *expiryRequest) {
 	if req.nextAllowed {
 		return
@@ -114,9 +114,9 @@ func (h *hold) allowNext(req *expiryRequest) {
 	}
 }
 
-// applyGrant counts the deadline from a request that the server has answered, unless
-// from a later one already. Others that are open may be carried out, or have been,
-// after it: then what they ask for counts. It reports whether none of them did.
+// applyGrant sets the deadline from an answered request, unless it counts from a later
+// one already. The server may execute other requests without a reply after it, so the
+// shortest TTL of all counts. full is true if req has the shortest.
 func (h *hold) applyGrant(req *expiryRequest) (full bool) {
 	h.unsettled = slices.DeleteFunc(h.unsettled, func(other *expiryRequest) bool {
 		if other.unanswered && other.sent.Before(req.sent) {

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// hold is one token's possession of a lock: what is renewed, what has a
-// deadline, what can be lost. The caller's share in it is a [Lease]; kinds that
-// can be entered again have several leases on one hold.
+// hold is the possession of a lock by one token. It is renewed, has a deadline and can
+// be lost. A [Lease] is a caller's part of it: reentrant kinds have several leases per
+// hold.
 type hold struct {
-	base  *base // the lock, and how it is held
+	base  *base
 	token string
 	fence int64
-	began time.Time // when the reply came
-	order gate      // admits one request that carries a count of entries at a time; nil if the lock is not reentrant
+	began time.Time // when the grant arrived
+	order gate      // admits one request with a count of entries at a time; nil = not reentrant
 
 	mu            sync.Mutex
-	ctx           context.Context // ends with the hold; nil before somebody asks for it
+	ctx           context.Context // ends with the hold; nil until it is needed
 	cancel        context.CancelCauseFunc
-	entries       int              // leases that were not unlocked; 0 = over
-	droppedLeases int              // of these, how many nobody can unlock any more
-	sent          time.Time        // before the request that the deadline counts from
-	ttl           time.Duration    // what that request is good for
-	inFlight      *expiryRequest   // the last, while no other one may be sent; else nil
-	unsettled     []*expiryRequest // those of which it is not known what became of them
+	entries       int              // leases that are not unlocked; 0 = ended
+	droppedLeases int              // of these, the ones that the garbage collector has found
+	sent          time.Time        // time of the request that the deadline counts from
+	ttl           time.Duration    // TTL that this request has set
+	inFlight      *expiryRequest   // last request, until the next one may be sent; else nil
+	unsettled     []*expiryRequest // requests with an unknown outcome
 	renewals      int
 	renewAt       time.Time // zero = no more
-	cause         error     // why it ended; nil while it is ours
+	cause         error     // why the hold ended; nil = it has not
 
-	slot int // place in the keeper's heap, −1 = none; the keeper's
+	slot int // index in the renewer's heap, −1 = not in it; guarded by renewer.mu, like due
 	due  time.Time
 }
 
@@ -41,14 +41,14 @@ func newHold(b *base, token string, fence int64, sent time.Time) *hold {
 	return h
 }
 
-// valid reports whether the lock is ours, by the clock alone.
+// valid reports whether the hold has not ended, by the clock.
 func (h *hold) valid() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.endedAt(time.Now()) == nil
 }
 
-// context returns one that ends with the hold.
+// context returns a context that ends with the hold.
 func (h *hold) context() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,15 +61,16 @@ func (h *hold) context() context.Context {
 	return h.ctx
 }
 
-// endCause returns why the hold ended.
+// endCause returns why the hold ended; nil if it has not.
 func (h *hold) endCause() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
 }
 
-// extend implements [Lease.Extend]. After a request that was lost on its way it asks
-// until the server must have had that.
+// extend implements [Lease.Extend]. An earlier request with an unknown outcome can
+// limit the new deadline; extend then asks again, until that request can no longer
+// take effect.
 func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	if !h.base.client.tasks.begin() {
 		return fmt.Errorf("extend lock %q: %w", h.base.key, cmp.Or(h.endCause(), ErrClosed))
@@ -94,9 +95,9 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// orderEntries waits until no other request of this hold that carries entries is
-// under way: one that has to be sent again would overtake them. The order is
-// given up when ctx ends; the next count to arrive puts things right.
+// orderEntries waits until no other request of this hold with a count of entries is in
+// progress: a request that is sent again could overtake it. If ctx ends, orderEntries
+// does not wait; the count of the next request corrects the server's.
 func (h *hold) orderEntries(ctx context.Context) (done func()) {
 	if h.order == nil || h.order.enter(ctx) != nil {
 		return func() {}
@@ -104,7 +105,7 @@ func (h *hold) orderEntries(ctx context.Context) (done func()) {
 	return h.order.leave
 }
 
-// enter adds an entry. The hold is renewed by it.
+// enter adds an entry. This also renews the hold.
 func (h *hold) enter(ctx context.Context) error {
 	defer h.orderEntries(ctx)()
 	req, err := h.beginExpiry(ctx, 0)
@@ -118,7 +119,7 @@ func (h *hold) enter(ctx context.Context) error {
 	}
 	granted := int64(1)
 	if held != nil {
-		granted = 0 // somebody else's by now
+		granted = 0 // another client holds the lock
 	}
 	_, ended := h.endExpiry(req, granted, err)
 	if err != nil {
@@ -128,7 +129,7 @@ func (h *hold) enter(ctx context.Context) error {
 	return ended
 }
 
-// enterAgain takes a further lease of the hold, for a request.
+// enterAgain returns a further lease of the hold, for r.
 func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	r.attempts++
 	if !h.base.client.tasks.begin() {
@@ -144,7 +145,7 @@ func (h *hold) enterAgain(ctx context.Context, r *request) (*Lease, error) {
 	return newEntry(h), nil
 }
 
-// addEntry counts another entry, and returns how many there are.
+// addEntry adds an entry and returns the new count.
 func (h *hold) addEntry() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,9 +153,8 @@ func (h *hold) addEntry() int {
 	return h.entries
 }
 
-// undoEntry takes an entry off that nobody got. If the server counts it, the next
-// request says otherwise; if all others have left meanwhile, there is none, and the
-// lock is given back.
+// undoEntry removes an entry that no caller got. The next request corrects the count
+// on the server. If no entry is left, undoEntry releases the lock.
 func (h *hold) undoEntry() {
 	h.mu.Lock()
 	h.entries--
@@ -165,7 +165,7 @@ func (h *hold) undoEntry() {
 	}
 }
 
-// exit gives back one entry, and with the last one the lock.
+// exit removes one entry, and with the last entry releases the lock.
 func (h *hold) exit(ctx context.Context) error {
 	if !h.base.client.tasks.begin() {
 		return fmt.Errorf("unlock %q: %w", h.base.key, cmp.Or(h.endCause(), ErrClosed))
@@ -185,7 +185,7 @@ func (h *hold) exit(ctx context.Context) error {
 	if err != nil {
 		return describe("unlock", h.base.key, err)
 	}
-	if inFlight != nil { // it travelled ahead of the release, so its reply is here too
+	if inFlight != nil { // sent before the release, so its reply has arrived, too
 		select {
 		case <-inFlight.next:
 		case <-ctx.Done():
@@ -201,12 +201,13 @@ func (h *hold) exit(ctx context.Context) error {
 		}
 		return nil
 	}
-	h.finish(ErrLost) // the other entries; the last one ended on this side already
+	h.finish(ErrLost) // for the other entries; after the last one the hold has ended already
 	h.emitEnd(Lost)
 	return fmt.Errorf("unlock %q: %w", h.base.key, ErrLost)
 }
 
-// expiresBy returns when the last key that the server may have for it has expired.
+// expiresBy returns the time by which every key that the hold may have on the server
+// has expired.
 func (h *hold) expiresBy() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,7 +218,7 @@ func (h *hold) expiresBy() time.Time {
 	return time.Now().Add(ttl)
 }
 
-// removeEntry takes one entry off; with the last one the hold ends on this side.
+// removeEntry removes one entry. With the last entry the hold ends in this process.
 func (h *hold) removeEntry() (left int, inFlight *expiryRequest, err error) {
 	h.mu.Lock()
 	if err := h.endedAt(time.Now()); err != nil {
@@ -236,8 +237,8 @@ func (h *hold) removeEntry() (left int, inFlight *expiryRequest, err error) {
 	return left, inFlight, nil
 }
 
-// finish ends the hold for a reason other than its release. It returns false if
-// it was over already.
+// finish ends the hold for a reason other than its release. It returns false if the
+// hold has ended before.
 func (h *hold) finish(cause error) bool {
 	h.mu.Lock()
 	first := h.cause == nil
@@ -249,16 +250,16 @@ func (h *hold) finish(cause error) bool {
 		h.close()
 		own, quorum := h.base.protocol.(undoer)
 		switch {
-		case cause == ErrMaxHold: // its key may have long to live yet
+		case cause == ErrMaxHold: // the key may live much longer
 			h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
 		case quorum && cause != ErrReleased && cause != ErrClosed:
-			own.undo() // lost, but not everywhere
+			own.undo() // lost, but some nodes may have the key
 		}
 	}
 	return first
 }
 
-// close has a hold that is over end everywhere on this side.
+// close removes an ended hold from the renewer and ends its context.
 func (h *hold) close() {
 	h.base.client.renewer.remove(h)
 	h.mu.Lock()
@@ -269,8 +270,7 @@ func (h *hold) close() {
 	}
 }
 
-// markLost ends a hold whose token the server no longer knows, and returns why it
-// is over.
+// markLost ends a hold whose token the server does not know, and returns its cause.
 func (h *hold) markLost() error {
 	if h.finish(ErrLost) {
 		h.emitEnd(Lost)
@@ -278,30 +278,29 @@ func (h *hold) markLost() error {
 	return h.endCause()
 }
 
-// emitEnd tells the observer how the hold ended.
+// emitEnd emits the event of the hold's end.
 func (h *hold) emitEnd(kind EventKind) {
 	h.base.client.emit(h.event(kind))
 }
 
-// event is one of those that end the hold.
+// event returns an event of the hold's end.
 func (h *hold) event(kind EventKind) Event {
 	now := time.Now()
 	return Event{Kind: kind, At: now, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Held: now.Sub(h.began)}
 }
 
-// What follows needs h.mu.
+// The callers of the following functions hold h.mu.
 
-// usableTTL is the part of a TTL that a holder may rely on: the rest allows for a
-// server whose clock runs up to 1 % fast, and for its expiring by whole
-// milliseconds.
+// usableTTL returns the part of a TTL on which a holder may rely. The rest allows for
+// a server clock that runs up to 1 % fast, and for expiry in whole milliseconds.
 func usableTTL(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// ttlWithUsable is a TTL, in whole milliseconds, of which at least d is usable.
+// ttlWithUsable returns a TTL, in whole milliseconds, of which at least d is usable.
 func ttlWithUsable(d time.Duration) time.Duration {
 	return (d + d/99 + 4*time.Millisecond).Truncate(time.Millisecond)
 }
 
-// deadline is the end of the hold: its time, or its longest hold.
+// deadline returns the end of the usable TTL or of MaxHold, whichever is first.
 func (h *hold) deadline() time.Time {
 	d := h.sent.Add(usableTTL(h.ttl))
 	if limit := h.base.opts.Renew.MaxHold; limit > 0 && h.began.Add(limit).Before(d) {
@@ -311,13 +310,13 @@ func (h *hold) deadline() time.Time {
 }
 
 // pastDeadline reports whether the deadline has passed at now, by the monotonic or by
-// the wall clock: the former stands still while the machine is suspended.
+// the wall clock. The monotonic clock stops while the machine is suspended.
 func (h *hold) pastDeadline(now time.Time) bool {
 	d := h.deadline()
 	return !now.Before(d) || !now.Round(0).Before(d.Round(0))
 }
 
-// endedAt returns why the hold is over at now, nil if it is not.
+// endedAt returns why the hold has ended at now; nil if it has not.
 func (h *hold) endedAt(now time.Time) error {
 	if h.cause == nil && h.pastDeadline(now) {
 		return h.deadlineCause()
@@ -325,7 +324,7 @@ func (h *hold) endedAt(now time.Time) error {
 	return h.cause
 }
 
-// deadlineCause returns what it means that the deadline has passed.
+// deadlineCause returns the cause of a hold whose deadline has passed.
 func (h *hold) deadlineCause() error {
 	r := h.base.opts.Renew
 	if r.Max > 0 && h.renewals >= r.Max || r.MaxHold > 0 && time.Since(h.began) >= r.MaxHold {

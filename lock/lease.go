@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Lease is a lock that is ours for a time. It is safe for concurrent use, also
-// by goroutines other than the one that acquired it. A lease that is dropped
-// without being unlocked, and its contexts with it, is no longer renewed once the
-// garbage collector finds it, and its lock is free when the TTL has passed.
+// Lease is an acquired lock, until the lease ends. It is safe for concurrent use, also
+// by goroutines other than the one that acquired it. If a Lease and its contexts
+// become unreachable without Unlock, its renewal stops after the next garbage
+// collection, and the lock is free when the TTL has passed.
 //
-// Nil and the zero value are no leases: they are not valid, have no key and a context
-// that has ended, and to extend or unlock them is [ErrArgument].
+// A nil Lease and the zero value are not valid and have no key. Their context has
+// ended, and Extend and Unlock return [ErrArgument].
 type Lease struct {
 	hold     *hold
-	ctx      context.Context         // nil = the hold's own
-	cancel   context.CancelCauseFunc // of ctx
+	ctx      context.Context         // nil = the context of the hold
+	cancel   context.CancelCauseFunc // cancels ctx
 	unlocked atomic.Bool             // Unlock was called
 	cleanup  runtime.Cleanup
 }
@@ -31,7 +31,7 @@ func newLease(h *hold) *Lease {
 	return l
 }
 
-// newEntry returns one of several leases of a hold, with an end of its own.
+// newEntry returns one of several leases of a hold, with its own context.
 func newEntry(h *hold) *Lease {
 	l := newLease(h)
 	l.ctx, l.cancel = context.WithCancelCause(h.context())
@@ -46,8 +46,8 @@ func (l *Lease) Key() string {
 	return l.hold.base.key
 }
 
-// Token returns what the server stores as the holder. Whoever knows it can
-// release the lock.
+// Token returns the value that identifies this holder on the server. A client that
+// knows it can release the lock.
 func (l *Lease) Token() string {
 	if l.isZero() {
 		return ""
@@ -55,12 +55,11 @@ func (l *Lease) Token() string {
 	return l.hold.token
 }
 
-// Fence returns the fencing token: a number that is larger for every later
-// holder of the lock, whatever became of the earlier ones, as long as the server
-// keeps its data. Send it along with every write that the lock protects, and
-// have the resource refuse a number smaller than the largest it has seen: then a
-// holder that does not know yet that its time is up can do no harm. It is 0
-// unless [Options.Fence] is set.
+// Fence returns the fencing token, 0 unless [Options.Fence] is set. Every later holder
+// of the lock gets a larger number, as long as the server keeps its data. Send it with
+// every write that the lock protects, and have the resource refuse a number that is
+// smaller than the largest it has seen. A holder that does not know yet that its lease
+// has expired can then do no harm.
 func (l *Lease) Fence() int64 {
 	if l.isZero() {
 		return 0
@@ -68,8 +67,8 @@ func (l *Lease) Fence() int64 {
 	return l.hold.fence
 }
 
-// Deadline returns when the lease ends unless it is renewed, on this process'
-// clock. It lies before the moment at which the lock is free on the server.
+// Deadline returns when the lease ends unless it is renewed, on the clock of this
+// process. The server frees the lock later than that.
 func (l *Lease) Deadline() time.Time {
 	if l.isZero() {
 		return time.Time{}
@@ -79,18 +78,18 @@ func (l *Lease) Deadline() time.Time {
 	return l.hold.deadline()
 }
 
-// Valid reports whether the lock is ours at this moment, by the clock alone:
-// no I/O, no waiting for a timer. Ask it right before doing what the lock
+// Valid reports whether the lease has not ended. It only reads the clock: it does no
+// I/O and does not depend on a timer. Call it right before each action that the lock
 // protects.
 func (l *Lease) Valid() bool { return !l.isZero() && !l.unlocked.Load() && l.hold.valid() }
 
-// isZero reports whether nobody acquired the lease.
+// isZero reports whether l is nil or the zero value.
 func (l *Lease) isZero() bool { return l == nil || l.hold == nil }
 
-// Context ends when the lease does. [context.Cause] then tells why: ErrReleased,
-// ErrLost, ErrMaxHold or ErrClosed. A lost lease never comes back to life. As long as
-// the context is used, the lease is kept alive. See ContextFrom for one that carries
-// values.
+// Context returns a context that ends with the lease. [context.Cause] is then one of
+// ErrReleased, ErrLost, ErrMaxHold and ErrClosed. A lost lease never becomes valid
+// again. While the context is in use, the lease is renewed. See ContextFrom for a
+// context with values.
 func (l *Lease) Context() context.Context {
 	if l.isZero() {
 		return noLease
@@ -98,8 +97,8 @@ func (l *Lease) Context() context.Context {
 	return leaseContext{l.endContext(), l}
 }
 
-// ContextFrom returns a context that carries the values of parent and ends with it or
-// with the lease, whichever is first; [context.Cause] then tells that one's cause.
+// ContextFrom returns a context with the values of parent. It ends with parent or with
+// the lease, whichever is first, and has the same [context.Cause].
 func (l *Lease) ContextFrom(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	own := l.Context()
@@ -118,22 +117,23 @@ func (l *Lease) endContext() context.Context {
 	return l.hold.context()
 }
 
-// leaseContext keeps its lease from being taken for dropped.
+// leaseContext keeps its lease reachable for the garbage collector.
 type leaseContext struct {
 	context.Context
 	lease *Lease
 }
 
-// noLease is the context of what was never acquired.
+// noLease is the context of a nil or zero Lease.
 var noLease = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(fmt.Errorf("%w: no lease was acquired", ErrArgument))
 	return ctx
 }()
 
-// Extend gives the lease ttl from now, whatever was left of it. [ErrLost] means
-// that the lock is no longer ours; nothing was changed on the server. If ctx
-// ends before the reply, the lease keeps the earlier of the two deadlines.
+// Extend sets the remaining time of the lease to ttl, from now. It may be shorter than
+// before. [ErrLost] means that the lock no longer belongs to this lease; the server
+// has changed nothing. If ctx ends before the reply, the lease keeps the earlier of
+// the old and the new deadline.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.isZero() {
 		return fmt.Errorf("extend lock: %w: no lease was acquired", ErrArgument)
@@ -147,11 +147,11 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.hold.extend(ctx, ttl)
 }
 
-// Unlock gives the lock back and ends the lease's context with [ErrReleased].
-// A lease that is over returns why (ErrLost, ErrReleased, …) and touches
-// nothing. When Unlock returns nil, no renewal of it is in flight and none
-// follows. If ctx ends before the reply, also if it ended long ago, the release
-// goes on in the background and the error matches ctx.Err().
+// Unlock releases the lock and ends the lease's context with [ErrReleased]. If the
+// lease has ended before, Unlock changes nothing and returns the cause (ErrLost,
+// ErrReleased, …). After Unlock has returned nil, no renewal is in flight and none
+// follows. If ctx ends before the reply, or has ended before the call, the release
+// continues in the background, and the error matches ctx.Err().
 func (l *Lease) Unlock(ctx context.Context) error {
 	if l.isZero() {
 		return fmt.Errorf("unlock: %w: no lease was acquired", ErrArgument)
@@ -167,7 +167,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return err
 }
 
-// endCause returns why a lease is over that was unlocked, or is being unlocked.
+// endCause returns the cause of the end of a lease on which Unlock was called.
 func (l *Lease) endCause() error {
 	if l.ctx != nil {
 		return cmp.Or(context.Cause(l.ctx), ErrReleased)

@@ -11,21 +11,20 @@ import (
 	"time"
 )
 
-// renewer knows when each hold needs attention: its next renewal or its
-// deadline, whichever is first. One goroutine serves all holds of a transport.
+// renewer is a heap of all holds of a core, ordered by their next renewal or deadline.
+// One goroutine, runRenewer, handles all of them.
 type renewer struct {
 	mu     sync.Mutex
 	holds  holdHeap
-	wakeAt time.Time     // nothing is due before; the goroutine sleeps so long
-	wake   chan struct{} // until has moved
+	wakeAt time.Time     // no hold is due before; runRenewer sleeps until then
+	wake   chan struct{} // wakeAt has become earlier
 	epoch  time.Time
 }
 
 func (r *renewer) init() { r.wake, r.epoch = make(chan struct{}, 1), time.Now() }
 
-// alignToSlot returns the last multiple of grain, since the keeper began, that is not
-// after at: what is due at about the same time is due together, and goes in one
-// batch.
+// alignToSlot returns the last multiple of grain, counted from r.epoch, that is not
+// after at. Holds that are due at about the same time are then renewed in one batch.
 func (r *renewer) alignToSlot(at time.Time, grain time.Duration) time.Time {
 	return at.Add(-(at.Sub(r.epoch) % grain))
 }
@@ -38,7 +37,7 @@ func (r *renewer) add(h *hold) {
 	r.wakeIfSooner(h)
 }
 
-// update puts a hold where its new times want it. Called with h.mu held.
+// update moves a hold to its new place in the heap. The caller holds h.mu.
 func (r *renewer) update(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,9 +57,8 @@ func (r *renewer) remove(h *hold) {
 	}
 }
 
-// wakeIfSooner wakes the goroutine if it would sleep too long for h. Holds that end
-// early do not move the moment back: with short holds the goroutine would do
-// nothing but wake up.
+// wakeIfSooner wakes runRenewer if it would sleep too long for h. The end of a hold
+// does not delay wakeAt: with short holds, runRenewer would wake for every one.
 func (r *renewer) wakeIfSooner(h *hold) {
 	if h.due.Before(r.wakeAt) {
 		r.wakeAt = h.due
@@ -68,9 +66,8 @@ func (r *renewer) wakeIfSooner(h *hold) {
 	}
 }
 
-// popDue returns the holds that need attention at now, and says how long the next
-// one can wait. They stay in the heap, where Close finds them, as if they were due
-// much later.
+// popDue returns the holds that are due at now, and the time until the next one. The
+// holds stay in the heap, where Close finds them, with a due time in the far future.
 func (r *renewer) popDue(now time.Time) (due []*hold, next time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +87,7 @@ func (r *renewer) popDue(now time.Time) (due []*hold, next time.Duration) {
 	return due, r.wakeAt.Sub(now)
 }
 
-// all returns the holds for which keep reports true.
+// all returns the holds for which keep returns true.
 func (r *renewer) all(keep func(*hold) bool) []*hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +100,8 @@ func (r *renewer) all(keep func(*hold) bool) []*hold {
 	return some
 }
 
-// runRenewer is the keeper's goroutine: it ends what is over and sends what is due,
-// all that is due at one moment in one batch.
+// runRenewer ends the holds whose deadline has passed and renews the holds that are
+// due, in batches.
 func (c *core) runRenewer() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -116,7 +113,7 @@ func (c *core) runRenewer() {
 		case <-timer.C:
 		}
 		due, next := c.renewer.popDue(time.Now())
-		timer.Reset(next) // first: what moves in the heap may wake us sooner
+		timer.Reset(next) // before the holds are handled: they may wake the renewer sooner
 		var batch []renewal
 		for _, h := range due {
 			if q := h.handleDue(time.Now()); q != nil {
@@ -129,14 +126,15 @@ func (c *core) runRenewer() {
 	}
 }
 
-// renewal is a hold to be renewed, by a request that is noted already.
+// renewal is a hold and the noted request of its renewal.
 type renewal struct {
 	*hold
 	request *expiryRequest
 }
 
-// batches parts renewals into those that go together: with the same patience and, as
-// the nodes of a cluster must not wait for each other, over one connection.
+// batches splits renewals into batches with the same TTL, and so with the same
+// timeout. On a cluster every renewal is a batch, because the nodes must not wait for
+// each other.
 func (c *core) batches(all []renewal) [][]renewal {
 	slices.SortStableFunc(all, func(a, b renewal) int { return cmp.Compare(a.base.opts.TTL, b.base.opts.TTL) })
 	var parts [][]renewal
@@ -150,8 +148,8 @@ func (c *core) batches(all []renewal) [][]renewal {
 	return parts
 }
 
-// handleDue looks after one hold and says when to do so again, unless it is over. It
-// returns the request for its renewal if that is to be sent now, else nil.
+// handleDue ends a hold whose deadline has passed. Otherwise it updates the hold in
+// the heap and returns a request if its renewal is due, else nil.
 func (h *hold) handleDue(now time.Time) *expiryRequest {
 	h.mu.Lock()
 	if err := h.endedAt(now); err != nil {
@@ -159,7 +157,7 @@ func (h *hold) handleDue(now time.Time) *expiryRequest {
 		h.mu.Unlock()
 		if expired && h.finish(err) {
 			e := h.event(Expired)
-			h.base.client.tasks.spawn(func() { h.base.client.emit(e) }) // it must not keep the others waiting
+			h.base.client.tasks.spawn(func() { h.base.client.emit(e) }) // in the background: Observe may be slow
 		}
 		return nil
 	}
@@ -174,9 +172,9 @@ func (h *hold) handleDue(now time.Time) *expiryRequest {
 	return h.noteExpiry(now, h.base.opts.TTL)
 }
 
-// renew prolongs a batch of holds in one pipeline. What is not answered in time is
-// tried again while they last, on another connection if there was time enough; an
-// answer that comes later still counts.
+// renew renews a batch of holds in one pipeline. Holds without a reply within
+// renewalTimeout become due again soon. If they have waited for redialAfter, their
+// connection is closed, too. A late reply still counts.
 func (c *core) renew(batch []renewal) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(c.alive, renewalTimeout(batch, began))
@@ -212,12 +210,12 @@ func (c *core) renew(batch []renewal) {
 	}
 }
 
-// redialAfter is how long a server may leave a renewal without an answer before its
-// connections are given up. It may stand still, and another have taken its place.
+// redialAfter is how long a renewal may stay without a reply before its connection is
+// closed. The server may have stopped, and another may be the master now.
 const redialAfter = time.Second
 
-// renewalTimeout is how long to wait for the replies to a batch before the next try:
-// a sixth of the TTL, so that there is time for another one.
+// renewalTimeout returns how long to wait for the replies to a batch: a sixth of the
+// TTL, which leaves time for another attempt.
 func renewalTimeout(batch []renewal, now time.Time) time.Duration {
 	timeout := batch[0].base.opts.TTL / 6
 	for _, h := range batch {
@@ -228,9 +226,9 @@ func renewalTimeout(batch []renewal, now time.Time) time.Duration {
 	return max(timeout, time.Millisecond)
 }
 
-// onRenewed takes in the outcome of a renewal.
+// onRenewed processes the outcome of a renewal.
 func (h *hold) onRenewed(req *expiryRequest, reply any, err error) {
-	at := time.Now() // before an Unlock that waits for this goes on
+	at := time.Now() // before endExpiry lets a waiting Unlock continue
 	h.mu.Lock()
 	due := h.renewAt
 	if err == nil {
@@ -246,8 +244,7 @@ func (h *hold) onRenewed(req *expiryRequest, reply any, err error) {
 	h.base.client.emit(Event{Kind: Renewed, At: at, Key: h.base.key, Owner: h.base.client.owner, Token: h.token, Late: max(req.sent.Sub(due), 0)})
 }
 
-// onNotRenewed has another renewal be sent soon after one that failed, or that is not
-// answered yet.
+// onNotRenewed schedules another renewal after one that has failed or is late.
 func (h *hold) onNotRenewed(req *expiryRequest, err error) {
 	h.mu.Lock()
 	again := !req.nextAllowed && h.cause == nil
@@ -261,40 +258,39 @@ func (h *hold) onNotRenewed(req *expiryRequest, err error) {
 	}
 }
 
-// leaseDropped notes that a lease was dropped: once nobody can unlock the hold, it is
-// no longer renewed. The keeper finds out when it comes by; a cleanup had better
-// not wake anybody.
+// leaseDropped notes that the garbage collector has found a lease. When all leases of
+// a hold are gone, handleDue stops its renewal. A cleanup should not wake a goroutine.
 func (h *hold) leaseDropped() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.droppedLeases++
 }
 
-// renewalSlots is how many instants there are between two renewals of a hold at which
-// the next may be sent.
+// renewalSlots is the number of instants per renewal interval at which a renewal may
+// be sent.
 const renewalSlots = 64
 
-// What follows needs h.mu.
+// The callers of the following functions hold h.mu.
 
-// nextRenewal returns when to renew a hold whose deadline is known: Every after the
-// request that it counts from, or later by what Extend has put on top of the TTL. Up
-// to a twentieth early, so that holds taken together drift apart, and at most a beat
-// before that. Zero when the bounds forbid another.
+// nextRenewal returns when to renew a hold: Every after the request that the deadline
+// counts from, plus what Extend has added to the TTL. It is up to 5 % early, so that
+// holds that began together spread, and aligned to a slot. It returns zero if no
+// renewal is allowed.
 func (h *hold) nextRenewal() time.Time {
 	r := h.base.opts.Renew
 	if r.Off || r.Max > 0 && h.renewals >= r.Max {
 		return time.Time{}
 	}
 	every := r.Every
-	if every >= usableTTL(h.ttl) { // shortened by Extend
+	if every >= usableTTL(h.ttl) { // Extend has shortened the TTL
 		every = h.ttl / 3
 	}
 	at := h.sent.Add(max(h.ttl-h.base.opts.TTL, 0) + every - rand.N(every/20+1))
 	return h.base.client.renewer.alignToSlot(at, max(every/renewalSlots, 1))
 }
 
-// nextRequest returns when to renew a hold that is to be renewed, if not before its
-// deadline. A request that is under way is left a sixth of the TTL.
+// nextRequest returns when to send the next renewal. A request in progress gets a
+// sixth of the TTL first.
 func (h *hold) nextRequest() time.Time {
 	if req := h.inFlight; req != nil {
 		return later(h.renewAt, req.sent.Add(h.base.opts.TTL/6))
@@ -309,7 +305,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// nextDue returns when the hold needs attention next.
+// nextDue returns when the renewer must handle the hold next.
 func (h *hold) nextDue() time.Time {
 	due := h.deadline()
 	if !h.renewAt.IsZero() && h.nextRequest().Before(due) {
@@ -318,7 +314,7 @@ func (h *hold) nextDue() time.Time {
 	return due
 }
 
-// holdHeap is a heap by due time, for container/heap.
+// holdHeap implements [heap.Interface], ordered by due.
 type holdHeap []*hold
 
 func (h holdHeap) Len() int           { return len(h) }

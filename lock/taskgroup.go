@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// taskGroup are goroutines that come and go until they are closed. Unlike those of a
-// sync.WaitGroup they may be started while somebody waits for them.
+// taskGroup counts goroutines until it is closed. Unlike with a sync.WaitGroup, a
+// goroutine may start while another waits for all of them.
 type taskGroup struct {
 	mu      sync.Mutex
 	running int
 	closed  bool
-	waiting chan struct{} // closed when running falls to 0; nil = nobody waits
-	last    *attempt      // those that are under way, linked from the last one on
+	waiting chan struct{} // closed when running falls to 0; nil = no goroutine waits
+	last    *attempt      // attempts in progress: the last of a linked list
 }
 
-// attempt is an attempt at a lock that is under way: a task that Close has taken back.
+// attempt is an attempt to acquire a lock that is in progress. It counts as a task.
+// Close undoes it.
 type attempt struct {
 	base  *base
 	token string
-	until time.Time // by then what it may have taken has expired
+	until time.Time // a lock that the attempt may have acquired has expired by then
 
 	prev, next *attempt
 }
 
-// beginAttempt counts a flight, until it has landed, unless its client or the tasks are
-// closed. The record is the caller's, who may use it again after land.
+// beginAttempt adds an attempt. It returns false if its client or the group is closed.
+// The caller owns a and may reuse it after endAttempt.
 func (t *taskGroup) beginAttempt(a *attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +57,7 @@ func (t *taskGroup) endAttempt(a *attempt) {
 	t.doneLocked()
 }
 
-// attempts returns copies of those of a client, of which there will be no more.
+// attempts returns copies of the attempts in progress of a closed client.
 func (t *taskGroup) attempts(c *Client) []attempt {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +70,7 @@ func (t *taskGroup) attempts(c *Client) []attempt {
 	return all
 }
 
-// spawn runs f, unless the tasks are closed.
+// spawn runs f in a goroutine. If the group is closed, it does nothing.
 func (t *taskGroup) spawn(f func()) {
 	if !t.begin() {
 		return
@@ -80,8 +81,8 @@ func (t *taskGroup) spawn(f func()) {
 	}()
 }
 
-// begin counts a task without a goroutine of its own, until done, unless the tasks
-// are closed.
+// begin counts a task until done, without a goroutine of its own. It returns false if
+// the group is closed.
 func (t *taskGroup) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +92,8 @@ func (t *taskGroup) begin() bool {
 	return !t.closed
 }
 
-// add counts a task that another one, which is not done yet, brings about, or that
-// was counted before.
+// add counts a task on behalf of another task that is not done, or one that was
+// counted before.
 func (t *taskGroup) add() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +106,7 @@ func (t *taskGroup) done() {
 	t.doneLocked()
 }
 
-// doneLocked counts out a task. Called with t.mu held.
+// doneLocked ends a task. The caller holds t.mu.
 func (t *taskGroup) doneLocked() {
 	t.running--
 	if t.running <= 0 && t.waiting != nil {
@@ -114,7 +115,7 @@ func (t *taskGroup) doneLocked() {
 	}
 }
 
-// idle returns a channel that is closed once nothing runs.
+// idle returns a channel that is closed when no task runs.
 func (t *taskGroup) idle() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,14 +130,14 @@ func (t *taskGroup) idle() <-chan struct{} {
 	return t.waiting
 }
 
-// close lets nothing more begin.
+// close lets no further task begin.
 func (t *taskGroup) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 }
 
-// notify makes a channel of capacity one ready, if it is not.
+// notify makes a channel of capacity 1 ready.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -144,7 +145,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// stopCause returns why to stop: the end of ctx, ErrClosed, or nil to go on.
+// stopCause returns why to stop: ctx.Err(), ErrClosed, or nil to continue.
 func stopCause(ctx context.Context, c *Client) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -155,7 +156,7 @@ func stopCause(ctx context.Context, c *Client) error {
 	return nil
 }
 
-// sleep sleeps for d; false means that ctx ended first.
+// sleep sleeps for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -167,7 +168,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sleep sleeps for d, or until ctx or the client ends.
+// sleep sleeps for d, or until ctx ends or the client is closed.
 func (c *Client) sleep(ctx context.Context, d time.Duration) {
 	closing, done := c.closing()
 	defer done()

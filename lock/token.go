@@ -8,14 +8,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// A token is "<label>~<uuid v7>": the label is for people, the uuid is unique
-// per attempt and tells when it was made.
+// A token is "<label>~<uuid v7>". The label is for people. The uuid is unique per
+// attempt and contains the time of its creation.
 
-// maxOwner is the longest label, in bytes. Who looks for locks in a keyspace
-// tells tokens from other values by their length, too.
+// maxOwner is the longest label, in bytes. Package keyspace also recognizes tokens by
+// their length.
 const maxOwner = 100
 
-// newToken returns a fresh token for an owner.
+// newToken returns a new token for an owner.
 func newToken(owner string) (string, error) {
 	if err := checkOwner(owner); err != nil {
 		return "", fmt.Errorf("lock: %w", err)
@@ -27,7 +27,7 @@ func newToken(owner string) (string, error) {
 	return owner + "~" + id.String(), nil
 }
 
-// checkOwner refuses a label that is too long.
+// checkOwner returns an error if the label is too long.
 func checkOwner(owner string) error {
 	if len(owner) > maxOwner {
 		return fmt.Errorf("%w: the owner's label has %d bytes; it must be at most %d", ErrArgument, len(owner), maxOwner)
@@ -35,8 +35,7 @@ func checkOwner(owner string) error {
 	return nil
 }
 
-// tokenOwner returns the label inside a token, and whether the token is one of
-// this package's.
+// tokenOwner returns the label of a token, and whether this package made the token.
 func tokenOwner(token string) (string, bool) {
 	i := strings.LastIndexByte(token, '~')
 	if i < 0 || uuid.Validate(token[i+1:]) != nil {
@@ -45,7 +44,7 @@ func tokenOwner(token string) (string, bool) {
 	return token[:i], true
 }
 
-// defaultOwner is host:pid.
+// defaultOwner returns host:pid.
 func defaultOwner() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -54,10 +53,9 @@ func defaultOwner() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// companionKey returns the name of a lock's companion, in the same cluster slot as the
-// lock: "key::part" if the key has a {tag}, else "{key}:part". No two keys share a
-// name, "a" and "{a}" neither: what stands before the part ends with a colon in the
-// first case only.
+// companionKey returns the name of a further key of a lock, in the same cluster slot:
+// "key::part" if key has a {tag}, else "{key}:part". The names are unique, also for
+// the keys "a" and "{a}": only in the first form a colon stands before ":part".
 func companionKey(key, part string) string {
 	if hasTag(key) {
 		return key + "::" + part
@@ -65,14 +63,14 @@ func companionKey(key, part string) string {
 	return "{" + key + "}:" + part
 }
 
-// canHaveCompanions reports whether name makes names in the slot of the lock: a key
-// without a tag must become one, between braces, as a whole.
+// canHaveCompanions reports whether companionKey returns names in the slot of the
+// lock. A key without a tag must work as a tag itself.
 func canHaveCompanions(key string) bool {
 	return hasTag(key) || key != "" && !strings.Contains(key, "}")
 }
 
-// hasTag reports whether a cluster hashes only the part of key between braces:
-// between the first "{" and the next "}", if there is anything.
+// hasTag reports whether a cluster hashes only a part of key: the part between the
+// first "{" and the next "}", unless it is empty.
 func hasTag(key string) bool {
 	_, rest, found := strings.Cut(key, "{")
 	return found && strings.IndexByte(rest, '}') > 0
