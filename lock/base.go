@@ -46,7 +46,7 @@ func (c *Client) newBase(key string, o Options, p protocol) base {
 // slot.
 func (c *core) checkCompanions(key string) error {
 	if c.transport.clustered() && !canHaveCompanions(key) {
-		return fmt.Errorf("%w: on a cluster the key %q, with a closing brace but no {tag}, cannot have others in its slot, as this lock needs", ErrArgument, key)
+		return fmt.Errorf("%w: on a cluster, the key %q has a closing brace but no {tag}, so this lock cannot store its other keys in the same slot", ErrArgument, key)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (b *base) Holder(ctx context.Context) (*HeldError, error) {
 	}
 	reply, err := b.protocol.(peeker).peek(ctx).wait(ctx)
 	if err != nil {
-		return nil, describe("look at", b.key, err)
+		return nil, describe("get the holder of", b.key, err)
 	}
 	held, _, err := parseAcquire(b.key, reply)
 	if err != nil || held == nil || held.Token == "" {
@@ -231,7 +231,7 @@ func (b *base) startHold(r *request, token string, fence int64, sent time.Time) 
 	h := newHold(b, token, fence, sent)
 	if h.pastDeadline(h.began) {
 		b.client.undo(b.protocol, token, sent.Add(b.opts.TTL), nil)
-		return nil, fmt.Errorf("lock: acquire %q: the answer came after %v, too late for a TTL of %v: %w", b.key, h.began.Sub(sent), b.opts.TTL, ErrLost)
+		return nil, fmt.Errorf("lock: acquire %q: the reply took %v, too long for a TTL of %v: %w", b.key, h.began.Sub(sent), b.opts.TTL, ErrLost)
 	}
 	b.client.renewer.add(h)
 	if b.client.isClosed() { // closed in the meantime: Close may have missed h

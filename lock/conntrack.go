@@ -10,10 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// connTracker are the open connections of a wire. They are known here so that those to
-// a server which is not the master any more can be closed: go-redis keeps them
-// in use for as long as they work, but the name, or the Sentinels, by which it
-// was found may lead somewhere else by now.
+// connTracker tracks the open connections of a transport, to close those to a server
+// that is no longer the master. go-redis keeps a connection as long as it works,
+// although its name or its Sentinels may lead to another server by now.
 type connTracker struct {
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
@@ -22,18 +21,18 @@ type connTracker struct {
 	closed bool
 }
 
-// staleAge is how old a connection has to be to be given up: a younger one leads
-// to where the master is said to be.
+// staleAge is the age from which a connection may be stale. A younger one leads to the
+// server that is the master according to its name or its Sentinels.
 const staleAge = time.Second
 
-// trackedConn is a connection that is known until it is closed.
+// trackedConn is a connection that is tracked until it is closed.
 type trackedConn struct {
 	net.Conn
 	tracker *connTracker
 	since   time.Time
 }
 
-// wrap makes the links take the place of a dialer.
+// wrap replaces *dialer by a dialer that tracks its connections.
 func (t *connTracker) wrap(dialer *func(ctx context.Context, network, addr string) (net.Conn, error)) {
 	t.dial, t.open = *dialer, make(map[*trackedConn]struct{})
 	*dialer = t.connect
@@ -55,8 +54,8 @@ func (t *connTracker) connect(ctx context.Context, network, addr string) (net.Co
 	return conn, nil
 }
 
-// close ends all connections, and lets no new one be: whoever closes the wire has
-// waited long enough for a server that does not answer.
+// close closes all connections and prevents new ones. No command then waits for a
+// server that does not answer.
 func (t *connTracker) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,19 +65,19 @@ func (t *connTracker) close() {
 	}
 }
 
-// redial closes the connections that are not new. Commands on their way over
-// them fail, and what comes next is sent over new ones.
+// redial closes the stale connections. Their commands in flight fail, and later
+// commands use new connections.
 func (t *connTracker) redial() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.open {
 		if time.Since(c.since) >= staleAge {
-			_ = c.Conn.Close() // its reader finds out, and closes c
+			_ = c.Conn.Close() // its reader gets an error and closes c
 		}
 	}
 }
 
-// Close closes the connection. It may have been given up already, which is no error.
+// Close closes the connection. It is no error if the tracker has closed it before.
 func (c *trackedConn) Close() error {
 	c.tracker.mu.Lock()
 	delete(c.tracker.open, c)
@@ -89,5 +88,5 @@ func (c *trackedConn) Close() error {
 	return nil
 }
 
-// NetConn returns the connection as it was dialed, for go-redis to look at.
+// NetConn returns the dialed connection, for go-redis.
 func (c *trackedConn) NetConn() net.Conn { return c.Conn }

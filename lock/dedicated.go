@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxHops is how often a chain follows a slot to another node.
+// maxHops is the number of redirections to other cluster nodes that are followed.
 const maxHops = 3
 
-// execOnMaster sends commands to the node that has key: see [wire].
+// execOnMaster implements [transport.pipelineOn].
 func execOnMaster(ctx context.Context, client redis.UniversalClient, key string, timeout time.Duration, cmds []redis.Cmder) error {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
@@ -30,8 +30,7 @@ func execOnMaster(ctx context.Context, client redis.UniversalClient, key string,
 	return err
 }
 
-// execPipeline sends commands to a node, one right behind the other, and returns the
-// first one's error or, without one, the first error of all.
+// execPipeline sends commands to a node in one pipeline and returns the first error.
 func execPipeline(ctx context.Context, node *redis.Client, asking bool, cmds []redis.Cmder) error {
 	pipe := node.Pipeline()
 	if asking {
@@ -44,7 +43,7 @@ func execPipeline(ctx context.Context, node *redis.Client, asking bool, cmds []r
 	return err
 }
 
-// redirected returns where an error sends us; empty if nowhere. To ask means
+// redirected returns the address to which an error redirects; empty = none. ask means
 // that the slot itself has not moved yet.
 func redirected(err error) (addr string, ask bool) {
 	ask = redis.HasErrorPrefix(err, "ASK ")
@@ -55,7 +54,7 @@ func redirected(err error) (addr string, ask bool) {
 	return words[len(words)-1], ask
 }
 
-// masterAt returns a cluster's master by its address.
+// masterAt returns the cluster's master with that address.
 func masterAt(ctx context.Context, cluster *redis.ClusterClient, addr string) (*redis.Client, error) {
 	found := make(chan *redis.Client, 1)
 	err := cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {

@@ -65,7 +65,7 @@ func (c *Client) Fair(key string, o Options) *Fair {
 	f := &Fair{c.newBase(key, o, p)}
 	p.grant = grantTTL(f.opts)
 	if f.argErr == nil && o.Wait != (Wait{}) {
-		f.argErr = fmt.Errorf("%w: a fair lock has its own way to wait", ErrArgument)
+		f.argErr = fmt.Errorf("%w: Options.Wait does not apply to a fair lock", ErrArgument)
 	}
 	if f.argErr == nil {
 		f.argErr = c.checkCompanions(key)

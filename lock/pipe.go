@@ -11,37 +11,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pipe is the wire to one server. Commands of many callers are written
-// together, as many as have gathered, and answered in the same order; nobody
-// waits for the answers to earlier ones. A caller who is alone, and not the first
-// of a crowd, writes his command and reads its reply by himself, which spares two
-// changes of goroutine.
+// pipe is the transport to one server. It writes the queued commands of many callers
+// together, and the server answers in the same order. No caller waits for the replies
+// to earlier commands. A caller whose command is the only one in flight writes it and
+// reads the reply itself, unless the last write had several commands. This saves two
+// switches of goroutines.
 //
-// A connection that breaks takes the commands that are on it along. The next
-// command opens another.
+// When a connection breaks, the commands in flight fail. The next command opens
+// another.
 type pipe struct {
 	tracker    *connTracker
-	client     *redis.Client // for whatever needs another connection
-	options    redis.Options // of ours
-	wakeWriter chan struct{} // the writer has something to do
+	client     *redis.Client // for other connections than conn
+	options    redis.Options // of conn
+	wakeWriter chan struct{} // the queue is not empty
 	alive      context.Context
 	stop       context.CancelFunc
 	workers    sync.WaitGroup
 
 	mu       sync.Mutex
-	out      []byte     // the commands of queue as they go over the wire
-	queue    []*command // handed in and not written yet
-	writing  bool       // the writer is at work, or woken
-	lastSolo bool       // the last that it wrote was one command
+	out      []byte     // the commands of queue in RESP2
+	queue    []*command // not written yet
+	writing  bool       // the writer is running or has been woken
+	lastSolo bool       // the writer's last write was one command
 	conn     *pipeConn  // nil before the first command
 	closed   bool
 }
 
-// newPipe returns a stream over connections as client would make them: they
-// are links. client is the stream's from now on.
+// newPipe returns a pipe that owns client and connects as client does. tracker tracks
+// the connections.
 func newPipe(client *redis.Client, tracker *connTracker) *pipe {
 	p := &pipe{tracker: tracker, client: client, options: cloneOptions(client), wakeWriter: make(chan struct{}, 1)}
-	p.options.Protocol = 2 // a reply is all that comes
+	p.options.Protocol = 2 // RESP2: the server sends nothing but replies
 	p.options.ClientSideCache, p.options.ClientSideCacheConfig = nil, nil
 	p.options.Limiter = nil
 	p.options.MinIdleConns, p.options.PipelinePoolSize = 0, -1
@@ -50,8 +50,8 @@ func newPipe(client *redis.Client, tracker *connTracker) *pipe {
 	return p
 }
 
-// maxSoloWrite is how much a caller who is alone writes by himself, into the empty
-// buffer of a socket: it fits, so he does not have to wait.
+// maxSoloWrite is the number of bytes that a lone caller may write itself. They fit
+// into the empty buffer of the socket, so the write does not block.
 const maxSoloWrite = 8 << 10
 
 func (p *pipe) send(_ context.Context, c *command) reply {
@@ -84,7 +84,7 @@ func (p *pipe) send(_ context.Context, c *command) reply {
 	return c
 }
 
-// write is the writer's goroutine.
+// write is the goroutine that writes queued commands.
 func (p *pipe) write() {
 	defer p.failQueued()
 	var out []byte
@@ -96,9 +96,8 @@ func (p *pipe) write() {
 			return
 		}
 		for more := true; more; more = p.moreQueued() {
-			// Replies come in bunches, and so do the callers whom they wake. Let all
-			// of them hand in what they have: one write for all costs both sides a
-			// fraction.
+			// Replies arrive in batches and wake many callers at once. Let them queue
+			// their next commands: one write for all is much cheaper for both sides.
 			runtime.Gosched()
 			out, queue = p.drain(out, queue)
 			p.flush(out, queue)
@@ -106,8 +105,7 @@ func (p *pipe) write() {
 	}
 }
 
-// drain returns what is to be written, and leaves room for what comes next: what
-// was written before.
+// drain returns the queued commands. The next ones reuse the memory of the last write.
 func (p *pipe) drain(written []byte, passed []*command) (out []byte, queue []*command) {
 	clear(passed)
 	p.mu.Lock()
@@ -118,7 +116,7 @@ func (p *pipe) drain(written []byte, passed []*command) (out []byte, queue []*co
 	return out, queue
 }
 
-// moreQueued reports whether something came meanwhile; if not, the writer is through.
+// moreQueued reports whether the writer must continue.
 func (p *pipe) moreQueued() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +124,7 @@ func (p *pipe) moreQueued() bool {
 	return p.writing
 }
 
-// flush writes commands to the connection, a new one if need be.
+// flush writes commands to the connection. If there is none, it dials one.
 func (p *pipe) flush(out []byte, queue []*command) {
 	p.mu.Lock()
 	conn := p.conn
@@ -147,8 +145,7 @@ func (p *pipe) flush(out []byte, queue []*command) {
 	conn.wakeReader()
 }
 
-// dial has go-redis connect and log in, with all the ways it knows, and takes
-// the connection over.
+// dial connects and logs in with go-redis, and takes over the connection.
 func (p *pipe) dial() (*pipeConn, error) {
 	first := &singleDialer{alive: p.alive, dial: p.options.Dialer}
 	o := p.options
@@ -160,7 +157,7 @@ func (p *pipe) dial() (*pipeConn, error) {
 		login.Close()
 		client.Close()
 	}
-	// A user who may not PING has logged in all the same.
+	// NOPERM: a user without permission to PING has logged in, too.
 	if err := login.Ping(p.alive).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
 		hangUp()
 		return nil, p.closeCause(err)
@@ -175,9 +172,8 @@ func (p *pipe) dial() (*pipeConn, error) {
 	return pc, nil
 }
 
-// singleDialer is a dialer for exactly one connection. go-redis dials in a goroutine
-// that may outlive the call that asked for it, so its methods may be called
-// concurrently.
+// singleDialer dials exactly one connection. go-redis dials in a goroutine that may
+// outlive the call, so all methods may be called concurrently.
 type singleDialer struct {
 	alive context.Context
 	dial  func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -188,7 +184,7 @@ type singleDialer struct {
 	closed       bool
 }
 
-// Dial connects. The connection ends with alive at the latest. Once Dial has
+// Dial connects. The connection is closed when alive ends, or earlier. After Dial has
 // returned a connection, it returns errors.
 func (d *singleDialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := d.dial(ctx, network, addr)
@@ -205,14 +201,14 @@ func (d *singleDialer) Dial(ctx context.Context, network, addr string) (net.Conn
 	return c, nil
 }
 
-// Conn returns the connection, nil if there is none.
+// Conn returns the connection; nil if there is none.
 func (d *singleDialer) Conn() net.Conn {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.conn
 }
 
-// Close ends the connection, also one that a running Dial is about to make.
+// Close closes the connection, also one that a running Dial is about to return.
 func (d *singleDialer) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,7 +219,7 @@ func (d *singleDialer) Close() {
 	}
 }
 
-// closeCause returns why a connection ended with err: by its fault or by ours.
+// closeCause returns [redis.ErrClosed] if the pipe is closed, else err.
 func (p *pipe) closeCause(err error) error {
 	if p.alive.Err() != nil {
 		return redis.ErrClosed
@@ -231,7 +227,7 @@ func (p *pipe) closeCause(err error) error {
 	return err
 }
 
-// failQueued ends what will not be written any more.
+// failQueued fails the commands that were not written.
 func (p *pipe) failQueued() {
 	p.mu.Lock()
 	queue := p.queue
@@ -272,12 +268,12 @@ func (p *pipe) close() error {
 	}()
 	select {
 	case <-stopped:
-	case <-time.After(closeTimeout): // a dialer of the caller's that does not heed its context
+	case <-time.After(closeTimeout): // a dialer of the caller may ignore its context
 	}
 	return p.client.Close()
 }
 
-// complete hands the waiter, or the listener, its reply.
+// complete sets the outcome of the command and informs its caller or its callback.
 func (c *command) complete(value any, err error) {
 	switch failure, failed := value.(serverError); {
 	case err != nil:
@@ -296,13 +292,13 @@ func (c *command) complete(value any, err error) {
 	close(c.done)
 }
 
-// wait implements [reply]. What a listener was told is there at once.
+// wait implements [reply]. For a command with a callback, call it after done.
 func (c *command) wait(ctx context.Context) error {
 	if c.callback != nil {
 		return c.err
 	}
 	if conn := c.soloConn; conn != nil && !c.finished() {
-		c.soloConn = nil // who waits again leaves the reading to the session
+		c.soloConn = nil // a second call of wait leaves the reading to readLoop
 		conn.readFor(ctx, c)
 	}
 	if c.finished() {
@@ -325,8 +321,8 @@ func (c *command) finished() bool {
 	}
 }
 
-// Why a connection is given up, other than by its own errors.
+// Reasons to close a connection other than its own errors.
 var (
-	errUnexpectedReply = errors.New("the server answered more than it was asked")
-	errStaleMaster     = errors.New("the server is not the master any more, or does not answer")
+	errUnexpectedReply = errors.New("the server sent a reply without a command")
+	errStaleMaster     = errors.New("the server may no longer be the master, or does not answer")
 )

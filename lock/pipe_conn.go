@@ -12,28 +12,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pipeConn is a connection from its login to its first error. Its replies are
-// read by one at a time, who holds reading: the caller that is alone, for his own
-// reply, or else the session's goroutine.
+// pipeConn is a connection of a pipe, from its login to its first error. One goroutine
+// at a time reads replies, the one that holds reading: a lone caller for its own
+// reply, or else readLoop.
 type pipeConn struct {
 	pipe   *pipe
 	conn   net.Conn
 	since  time.Time
 	hangUp func()
 
-	reading chan struct{} // capacity 1: taken by the reader
-	unread  chan struct{} // there are replies that nobody reads
-	done    chan struct{} // closed with the first error
+	reading chan struct{} // capacity 1; full while a goroutine reads
+	unread  chan struct{} // there are replies that no caller reads
+	done    chan struct{} // closed by the first error
 
-	// The reader's.
-	in       []byte // read and not understood yet
+	// Used by the reading goroutine.
+	in       []byte // not parsed yet
 	replies  []any
-	answered []*command // that have them
+	answered []*command // commands of replies
 
 	mu           sync.Mutex
-	inFlight     []*command // under way, in order
+	inFlight     []*command // written and without a reply, in order
 	err          error
-	interrupting bool // the reader's deadline was moved into the past, to make him leave
+	interrupting bool // the read deadline lies in the past, to make the reader return
 }
 
 func newPipeConn(p *pipe, conn net.Conn, hangUp func()) *pipeConn {
@@ -44,7 +44,7 @@ func newPipeConn(p *pipe, conn net.Conn, hangUp func()) *pipeConn {
 	}
 }
 
-// idle reports whether nothing is under way, on a connection that works.
+// idle reports whether the connection works and no command is in flight.
 func (pc *pipeConn) idle() bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
@@ -89,22 +89,22 @@ func (pc *pipeConn) write(out []byte, commands ...*command) {
 	}
 }
 
-// armReadDeadline has the connection fail unless something comes in time. Called with
-// x.mu held. That it fails shows when reading.
+// armReadDeadline lets the connection fail if nothing arrives within ReadTimeout. The
+// caller holds pc.mu. It ignores errors, because the next read returns them, too.
 func (pc *pipeConn) armReadDeadline() {
 	if limit := pc.pipe.options.ReadTimeout; limit > 0 {
 		_ = pc.conn.SetReadDeadline(time.Now().Add(limit))
 	}
 }
 
-// wakeReader has the session's goroutine read the replies that nobody reads.
+// wakeReader makes readLoop read the replies that no caller reads.
 func (pc *pipeConn) wakeReader() { notify(pc.unread) }
 
-// idleProbeAfter is how long a session is unused before it listens for the end of the
-// connection, so that a server that went away is noticed before the next command.
+// idleProbeAfter is how long a connection is idle before readLoop waits for its end. A
+// lost server is then noticed before the next command.
 const idleProbeAfter = time.Second
 
-// readLoop is the session's goroutine.
+// readLoop reads the replies that no caller reads, and probes the idle connection.
 func (pc *pipeConn) readLoop() {
 	timer := time.NewTimer(idleProbeAfter)
 	defer timer.Stop()
@@ -135,7 +135,7 @@ func (pc *pipeConn) readLoop() {
 	}
 }
 
-// probeIdle reads whatever comes, be it the end.
+// probeIdle reads without a deadline until data or the end of the connection arrives.
 func (pc *pipeConn) probeIdle() {
 	pc.mu.Lock()
 	if len(pc.inFlight) == 0 {
@@ -145,15 +145,15 @@ func (pc *pipeConn) probeIdle() {
 	_ = pc.readOnce()
 }
 
-// needsReader reports whether there is a reply that nobody reads by himself.
+// needsReader reports whether there is a reply that no caller reads.
 func (pc *pipeConn) needsReader() bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	return len(pc.inFlight) > 1 || len(pc.inFlight) == 1 && !pc.inFlight[0].callerReads
 }
 
-// readFor reads until c, which is alone, has its reply or ctx ends; it may be that
-// somebody else reads it.
+// readFor reads until c, the only command in flight, has its reply or ctx ends.
+// Another goroutine may read the reply instead.
 func (pc *pipeConn) readFor(ctx context.Context, c *command) {
 	select {
 	case pc.reading <- struct{}{}:
@@ -171,7 +171,7 @@ func (pc *pipeConn) readFor(ctx context.Context, c *command) {
 	<-pc.reading
 }
 
-// interrupt makes the one who reads for c leave.
+// interrupt makes the caller that reads for c return.
 func (pc *pipeConn) interrupt(c *command) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
@@ -181,8 +181,8 @@ func (pc *pipeConn) interrupt(c *command) {
 	}
 }
 
-// handOver notes that nobody reads for c any more. What is still under way is for
-// the session's goroutine.
+// handOver notes that the caller of c does not read any more. readLoop reads the
+// remaining replies.
 func (pc *pipeConn) handOver(c *command) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
@@ -196,8 +196,8 @@ func (pc *pipeConn) handOver(c *command) {
 	}
 }
 
-// readOnce waits for something to come, and hands out the replies that are
-// complete. The caller is the reader.
+// readOnce reads once from the connection and delivers the complete replies. The
+// caller holds pc.reading.
 func (pc *pipeConn) readOnce() error {
 	if len(pc.in) == cap(pc.in) {
 		pc.in = append(pc.in, 0)[:len(pc.in)]
@@ -221,7 +221,7 @@ func (pc *pipeConn) interrupted() bool {
 	return pc.interrupting
 }
 
-// deliver hands out the replies that are complete.
+// deliver parses the complete replies and completes their commands.
 func (pc *pipeConn) deliver() error {
 	replies, rest := pc.replies[:0], pc.in
 	for {
@@ -248,8 +248,8 @@ func (pc *pipeConn) deliver() error {
 	return nil
 }
 
-// popAnswered takes off the first n commands that are under way. The others have
-// all their time again.
+// popAnswered removes and returns the first n commands in flight. The read deadline of
+// the others starts again.
 func (pc *pipeConn) popAnswered(n int) []*command {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
@@ -264,7 +264,8 @@ func (pc *pipeConn) popAnswered(n int) []*command {
 	return first
 }
 
-// fail ends the session: what is under way will not be answered any more.
+// fail closes the connection and fails the commands in flight. Only the first call
+// counts.
 func (pc *pipeConn) fail(err error) {
 	err = pc.pipe.closeCause(err)
 	pc.mu.Lock()

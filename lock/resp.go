@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// What travels on a wire: commands and replies of RESP2, the protocol that every
-// server speaks.
+// Commands and replies in RESP2, the version of the protocol that every server
+// supports.
 
 // serverError is an error reply. It is a [redis.Error].
 type serverError string
@@ -17,20 +17,19 @@ func (e serverError) Error() string { return string(e) }
 // RedisError implements [redis.Error].
 func (serverError) RedisError() {}
 
-// errProtocol says that what came is not RESP2: the connection is of no use any
-// more.
-var errProtocol = errors.New("the server's reply makes no sense")
+// errProtocol means that the server has sent something that is not RESP2, or not a
+// reply to the command.
+var errProtocol = errors.New("unexpected reply from the server")
 
-// okReply is what a command that has nothing else to say returns.
+// okReply is the reply of a command without another result.
 const okReply = "OK"
 
-// What our scripts are answered is far below these bounds: a server that exceeds
-// them is none.
+// Limits of replies. The replies to the commands of this package are far smaller.
 const (
 	maxLine     = 64 << 10 // bytes
-	maxReply    = 4 << 20  // bytes of a reply, or of a string in it
+	maxReply    = 4 << 20  // bytes, also of a string in a reply
 	maxElements = 4 << 10  // of an array
-	maxDepth    = 8        // of arrays in arrays
+	maxDepth    = 8        // of nested arrays
 )
 
 // appendCommand appends a command to b.
@@ -50,9 +49,8 @@ func appendLength(b []byte, kind byte, n int) []byte {
 	return append(b, "\r\n"...)
 }
 
-// parseReply returns the first reply in b and its size; 0 if not all of it is
-// there yet. A reply is a string, an int64, nil, a serverError, or a []any of
-// these.
+// parseReply returns the first reply in b and its size; size 0 means that it is not
+// complete. A reply is a string, an int64, nil, a serverError, or a []any of these.
 func parseReply(b []byte) (reply any, size int, err error) {
 	reply, size, err = parseWithin(b, maxDepth)
 	if err == nil && size == 0 && len(b) > maxReply {
@@ -61,7 +59,7 @@ func parseReply(b []byte) (reply any, size int, err error) {
 	return reply, size, err
 }
 
-// parseWithin is parseReply for arrays in so many arrays.
+// parseWithin is parseReply with a limit of nested arrays.
 func parseWithin(b []byte, depth int) (reply any, size int, err error) {
 	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
 	if end < 0 && len(b) >= maxLine {
@@ -77,7 +75,7 @@ func parseWithin(b []byte, depth int) (reply any, size int, err error) {
 	switch kind {
 	case '+':
 		if string(line) == okReply {
-			return okReply, size, nil // spares its making
+			return okReply, size, nil // spares an allocation
 		}
 		return string(line), size, nil
 	case '-':

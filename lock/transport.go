@@ -9,55 +9,53 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// transport carries commands to the server in the order in which they were handed
-// in, many callers' commands together, on one connection a node. The order is
-// what makes it safe to give up on an acquire: its undo arrives behind it.
+// transport sends commands to the server in the order of the calls, those of many
+// callers on one connection per node. The order makes it safe to give up on an
+// acquire: its undo arrives behind it.
 type transport interface {
-	// send puts cmd on its way. It does not wait for the network, unless so
-	// much is under way that there is no room; then it waits for ctx at most.
+	// send queues cmd and returns. It waits only if too many commands are in flight,
+	// and at most until ctx ends.
 	send(ctx context.Context, cmd *command) reply
-	// pipelineOn sends commands to the node that has key, one right behind the other
-	// on one connection that nobody else uses meanwhile, and waits for the replies,
-	// each for patience at most. It returns the first error reply, or why there
-	// are none.
-	pipelineOn(ctx context.Context, key string, patience time.Duration, cmds ...redis.Cmder) error
-	// dropStale gives up connections to servers that turned out not to be masters.
+	// pipelineOn sends commands in one pipeline to the node that has key, on a
+	// connection that no other command uses meanwhile. It waits for each reply for at
+	// most timeout and returns the first error.
+	pipelineOn(ctx context.Context, key string, timeout time.Duration, cmds ...redis.Cmder) error
+	// dropStale closes connections to servers that may not be the master any more.
 	dropStale()
-	// clustered reports whether keys are spread over nodes, so that the keys of
-	// one command must share a slot.
+	// clustered reports whether keys are distributed over nodes. The keys of one
+	// command must then share a slot.
 	clustered() bool
-	// subscribe opens the connection on which messages arrive.
+	// subscribe opens the connection that receives messages.
 	subscribe(ctx context.Context) *redis.PubSub
-	// close ends the wire; commands in flight fail.
+	// close closes the transport. Commands in flight fail.
 	close() error
 }
 
-// command is one on its way, and what came of it.
+// command is a command in progress and its outcome.
 type command struct {
 	args  []string
 	value any // of the reply: a string, an int64, nil, or a []any of these
 
-	// callback is told of the outcome instead of being waited for. Nil = somebody
-	// waits. Only streams know listeners.
+	// callback receives the outcome; nil = the caller waits for it. Only pipe supports
+	// callbacks.
 	callback callback
 
-	// The stream's.
-	written     time.Time     // before it was; zero = not known
-	done        chan struct{} // closed once value or err is set; nil with a listener
+	// Used by pipe.
+	written     time.Time     // before the write; zero = not known
+	done        chan struct{} // closed when value or err is set; nil with a callback
 	err         error
-	soloConn    *pipeConn // on which it was written while nothing else was under way; else nil
-	callerReads bool      // its waiter reads the reply; guarded by alone.mu
+	soloConn    *pipeConn // on which it was written while no other command was in flight; else nil
+	callerReads bool      // the caller reads the reply; guarded by soloConn.mu
 }
 
-// callback hears of the outcome of a command.
+// callback receives the outcome of a command.
 type callback interface {
-	// done is called once, when the command has its value or its error, by whoever
-	// found that out. In case of an error, as which nil counts, that may be the
-	// sender, who must not be waited for.
+	// done is called once, when the command has its value or its error. With an error,
+	// it may be called during send and must not wait for the sender.
 	done()
 }
 
-// cmd returns the command as go-redis wants it.
+// cmd returns the command as a go-redis command.
 func (c *command) cmd(ctx context.Context) *redis.Cmd {
 	args := make([]any, len(c.args))
 	for i, arg := range c.args {
@@ -66,17 +64,17 @@ func (c *command) cmd(ctx context.Context) *redis.Cmd {
 	return redis.NewCmd(ctx, args...)
 }
 
-// reply is a reply to come.
+// reply is the reply to a command in progress.
 type reply interface {
-	// wait returns the command's error once its reply is there; for nil, as for
-	// [redis.Nil], the command has its value then. When ctx ends first the command
-	// still travels and may be executed; it must then not be touched.
+	// wait waits for the reply and returns its error. If that is nil or [redis.Nil],
+	// the command has its value. If ctx ends first, the server may still execute the
+	// command, which must then not be accessed.
 	wait(ctx context.Context) error
 }
 
-// newTransport returns a wire of its own to where rdb points: it has rdb's address
-// and credentials but not its habits. A library that sends a lock's command
-// again behind our back makes a lost reply look like somebody else's lock.
+// newTransport returns a new transport to the server of rdb. It uses rdb's address and
+// credentials, but no retries: if go-redis sent an acquire again after a lost reply,
+// the lock would seem to be held by another client.
 func newTransport(rdb redis.UniversalClient) (transport, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -93,7 +91,7 @@ func newTransport(rdb redis.UniversalClient) (transport, error) {
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
 		o.ClusterStateReloadInterval = time.Second
-		// A replica would answer for a lock, with what it was some time ago.
+		// A replica could answer with an old state of the lock.
 		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 		o.MaintNotificationsConfig = noMaintNotifications()
 		if o.Dialer == nil {
@@ -103,13 +101,13 @@ func newTransport(rdb redis.UniversalClient) (transport, error) {
 		tracker.wrap(&o.Dialer)
 		return newClusterTransport(redis.NewClusterClient(&o), tracker)
 	default:
-		return nil, fmt.Errorf("%w: a %T spreads keys over servers in a way locks cannot follow; use a redis.Client or redis.ClusterClient", ErrArgument, rdb)
+		return nil, fmt.Errorf("%w: locks do not support a %T; use a redis.Client or a redis.ClusterClient", ErrArgument, rdb)
 	}
 }
 
-// cloneOptions returns options for another client like rdb, not sharing what serves
-// one client only. A client keeps its options as it has understood them, with 0 for
-// what was switched off by −1; taken as they are, 0 would mean the default again.
+// cloneOptions returns options for another client like rdb, without the parts that
+// serve one client only. A client stores 0 for a value that was switched off by −1. In
+// new options 0 means the default, so cloneOptions restores a negative value.
 func cloneOptions(rdb *redis.Client) redis.Options {
 	o := *rdb.Options()
 	for _, limit := range []*time.Duration{&o.ReadTimeout, &o.WriteTimeout, &o.MinRetryBackoff, &o.MaxRetryBackoff} {
@@ -125,23 +123,23 @@ func cloneOptions(rdb *redis.Client) redis.Options {
 	return o
 }
 
-// noMaintNotifications has a client do without notice of maintenance: it is of no use to a
-// connection that we speak on ourselves. The configuration of the client that the
-// options are from is no other's to read: it writes to it when it connects.
+// noMaintNotifications returns a configuration without maintenance notifications,
+// which only go-redis itself could handle. Each client needs its own value, because
+// go-redis writes to it while it connects.
 func noMaintNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// clusterTransport is the wire to a cluster, over go-redis' full-duplex AutoPipeline,
-// which is marked experimental: nothing outside this file knows of it.
+// clusterTransport is the transport to a cluster. It uses go-redis' full-duplex
+// AutoPipeline, which is marked experimental. Nothing outside this file depends on it.
 type clusterTransport struct {
 	tracker *connTracker
 	client  *redis.ClusterClient
 	pipe    *redis.AutoPipeliner
 }
 
-// newClusterTransport returns a wire over client, whose connections are links. Both are
-// the wire's from now on.
+// newClusterTransport returns a transport that owns client. tracker tracks the
+// connections of client.
 func newClusterTransport(client *redis.ClusterClient, tracker *connTracker) (*clusterTransport, error) {
 	o := redis.DefaultAutoPipelineOptions()
 	o.FullDuplex = true
@@ -158,7 +156,7 @@ func (p *clusterTransport) send(ctx context.Context, cmd *command) reply {
 	return &clusterReply{p.pipe.Submit(ctx, noRetry{sent}), cmd, sent}
 }
 
-// clusterReply is the reply to a command as go-redis knows it.
+// clusterReply is the reply to a command that go-redis has sent.
 type clusterReply struct {
 	redis.AutoFuture
 	command *command
@@ -173,9 +171,9 @@ func (r *clusterReply) wait(ctx context.Context) error {
 	return err
 }
 
-// noRetry is a command that is not sent again: a cluster's client would, whatever
-// its MaxRetries. It still follows a slot to another node, since the one that
-// sends it there has not executed it.
+// noRetry is a command that go-redis does not send again; a cluster client ignores
+// MaxRetries. It still follows redirections: the redirecting node has not executed the
+// command.
 type noRetry struct{ *redis.Cmd }
 
 // NoRetry implements [redis.Cmder].
@@ -185,7 +183,7 @@ func (p *clusterTransport) pipelineOn(ctx context.Context, key string, timeout t
 	return execOnMaster(ctx, p.client, key, timeout, cmds)
 }
 
-// dropStale has nothing to do: a cluster's nodes tell who is master.
+// dropStale does nothing: cluster nodes report who is the master.
 func (p *clusterTransport) dropStale() {}
 
 func (p *clusterTransport) clustered() bool { return true }
@@ -195,6 +193,6 @@ func (p *clusterTransport) subscribe(ctx context.Context) *redis.PubSub {
 }
 
 func (p *clusterTransport) close() error {
-	p.tracker.close() // or a node that does not answer would be waited for
+	p.tracker.close() // first: otherwise Close waits for a node that does not answer
 	return p.client.Close()
 }
