@@ -85,7 +85,7 @@ func alike(name string, known []string) []string {
 // options look for what is selected. Formats are left to [selection.wants]:
 // which format a key has is only known when all of them were tried.
 func (s *selection) options(db int, pace *keyspace.Budget) keyspace.ScanOptions {
-	o := keyspace.ScanOptions{Formats: formats.Marked(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace}
+	o := keyspace.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}
@@ -150,7 +150,7 @@ func findingsByLock(snap keyspace.Snapshot) map[keyspace.ID][]keyspace.Finding {
 
 func formatNames() []string {
 	var names []string
-	for _, f := range formats.Marked([]string{"*"}) {
+	for _, f := range formats.WithUserPatterns([]string{"*"}) {
 		names = append(names, f.Name)
 	}
 	return slices.Compact(names)

@@ -35,9 +35,9 @@ var countBreak string
 //go:embed count_extend.lua
 var countExtend string
 
-// tokenHands acts on locks that are a string with the token of the one who
-// holds it, and whose waiters ask again and again.
-func tokenHands() *keyspace.Actions {
+// tokenActions change a lock that is a string with the token of its holder. Its waiters
+// poll.
+func tokenActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys:         lockKey,
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
@@ -46,18 +46,18 @@ func tokenHands() *keyspace.Actions {
 	}
 }
 
-// valueHands acts on such locks whose token says when they end, or of which
-// nobody knows: there is no deadline that somebody else could move.
-func valueHands() *keyspace.Actions {
-	h := tokenHands()
+// valueActions change a lock that is a string whose deadline is in the token or
+// unknown. The deadline cannot be changed from outside.
+func valueActions() *keyspace.Actions {
+	h := tokenActions()
 	h.Extend = ""
 	return h
 }
 
-// listHands acts on such locks whose waiters block on a list beside them. Of what
-// is put there it is taken away again after a while, if stays is not 0.
-func listHands(beside func(key string) string, stays time.Duration, wakes string) *keyspace.Actions {
-	h := tokenHands()
+// listActions change a lock that is a string whose waiters block on a list beside it.
+// The element that wakes a waiter expires after stays, unless stays is 0.
+func listActions(beside func(key string) string, stays time.Duration, wakes string) *keyspace.Actions {
+	h := tokenActions()
 	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, beside(l.Key)} }
 	h.Args = func(l keyspace.Lock) []string {
 		return []string{l.Holders[0].ID, strconv.FormatInt(stays.Milliseconds(), 10)}
@@ -73,11 +73,11 @@ const (
 	inHash = "HEXISTS"
 )
 
-// memberHands acts on locks that are a collection of those who hold them.
-func memberHands(in, extend string) *keyspace.Actions {
+// memberActions change a lock that is a collection of its holders.
+func memberActions(in, extend string) *keyspace.Actions {
 	h := &keyspace.Actions{
 		Keys:         lockKey,
-		Args:         func(l keyspace.Lock) []string { return found(in, l) },
+		Args:         func(l keyspace.Lock) []string { return seenHolders(in, l) },
 		ForceRelease: membersLook + membersBreak,
 	}
 	if extend != "" {
@@ -86,8 +86,8 @@ func memberHands(in, extend string) *keyspace.Actions {
 	return h
 }
 
-// found lists those who hold a lock, as members_look takes them.
-func found(in string, l keyspace.Lock, besides ...string) []string {
+// seenHolders lists the holders of a lock in the form that members_look expects.
+func seenHolders(in string, l keyspace.Lock, besides ...string) []string {
 	var ids []string
 	for _, h := range l.Holders {
 		ids = append(ids, h.ID)
@@ -96,9 +96,9 @@ func found(in string, l keyspace.Lock, besides ...string) []string {
 	return append([]string{in, strconv.Itoa(len(ids))}, ids...)
 }
 
-// countHands acts on locks that are a hash of holder → count. Their waiters
-// listen on a channel for a message, or ask again and again if it is nil.
-func countHands(channel func(key string) (channel, message string), wakes string) *keyspace.Actions {
+// countActions change a lock that is a hash of holder → count. Its waiters subscribe
+// to a channel, or poll if channel is nil.
+func countActions(channel func(key string) (channel, message string), wakes string) *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: lockKey,
 		Args: func(l keyspace.Lock) []string {
@@ -114,10 +114,10 @@ func countHands(channel func(key string) (channel, message string), wakes string
 	}
 }
 
-// lockKey is the one key of a lock that has no other.
+// lockKey returns the only key of a lock.
 func lockKey(l keyspace.Lock) []string { return []string{l.Key} }
 
-// fieldsAndCounts lists who holds a lock, and how often.
+// fieldsAndCounts lists the holders of a lock with their counts.
 func fieldsAndCounts(l keyspace.Lock) []string {
 	var all []string
 	for _, h := range l.Holders {

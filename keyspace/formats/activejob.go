@@ -8,7 +8,7 @@ import (
 
 // activejob is ActiveJob::Uniqueness, on redlock-rb.
 func activejob() keyspace.Format {
-	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "activejob-uniqueness",
 		Library:   "activejob-uniqueness",
@@ -16,9 +16,9 @@ func activejob() keyspace.Format {
 		Signature: "the name begins with activejob_uniqueness:, and the value is a UUID",
 		Type:      "string",
 		Prefixes:  []string{"activejob_uniqueness:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("a job in the queue", "activejob_uniqueness:sync_job:no_arguments", sampleUUID1, keyspace.Certain, 24*time.Hour)},
 	}
 }

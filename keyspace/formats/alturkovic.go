@@ -9,7 +9,7 @@ import (
 // alturkovic is Java's alturkovic/distributed-lock: a UUID, the same in all
 // keys that were locked together.
 func alturkovic() keyspace.Format {
-	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "alturkovic",
 		Library:   "alturkovic/distributed-lock",
@@ -17,9 +17,9 @@ func alturkovic() keyspace.Format {
 		Signature: "the name begins with distributed_lock:, and the value is a UUID",
 		Type:      "string",
 		Prefixes:  []string{"distributed_lock:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // arq is the mark on a job that a worker of Python's arq runs.
 func arq() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return v == "1" }), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return v == "1" }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "arq",
 		Library:   "arq",
@@ -16,9 +16,9 @@ func arq() keyspace.Format {
 		Signature: "the name begins with arq:in-progress:, and the value is 1",
 		Type:      "string",
 		Prefixes:  []string{"arq:in-progress:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("a job that runs", "arq:in-progress:"+sampleHex3, "1", keyspace.Certain, 5*time.Minute)},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // the name of its queue, its type and a digest of its payload. It stays until
 // the task is done, or for as long as the caller said.
 func asynq() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "asynq",
 		Library:   "asynq",
@@ -24,13 +24,13 @@ func asynq() keyspace.Format {
 			_, digest, typed := cutLast(rest, ":")
 			return unique && typed && (digest == "" || isHex(digest, 32))
 		},
-		Probe:   r.glance,
+		Probe:   r.probe,
 		Decode:  r.decode,
-		Actions: tokenHands(),
+		Actions: tokenActions(),
 		Samples: []keyspace.Sample{
-			opaque("a task that may run once a day", "asynq:{mail}:unique:newsletter:send:0cc175b9c0f1b6a831c399e269772661",
+			opaqueSample("a task that may run once a day", "asynq:{mail}:unique:newsletter:send:0cc175b9c0f1b6a831c399e269772661",
 				"5f1dd5a6-9a8d-4c7d-b1a0-3f7c1de0b1f4", keyspace.Certain, 24*time.Hour),
-			opaque("a task without a payload", "asynq:{default}:unique:db:vacuum:", "nightly-vacuum", keyspace.Certain, time.Hour),
+			opaqueSample("a task without a payload", "asynq:{default}:unique:db:vacuum:", "nightly-vacuum", keyspace.Certain, time.Hour),
 		},
 	}
 }

@@ -10,7 +10,7 @@ import (
 // bull is the lock on a job that a worker of BullMQ or Bull runs: the worker's
 // UUID, in BullMQ with the number of the job it is at.
 func bull() keyspace.Format {
-	r := reading{sure: leased(keyspace.Certain), token: shaped(func(v string) bool {
+	r := stringLock{sure: needsTTL(keyspace.Certain), token: opaqueToken(func(v string) bool {
 		if len(v) < 36 || !isUUID(v[:36]) {
 			return false
 		}
@@ -27,12 +27,12 @@ func bull() keyspace.Format {
 			return strings.HasSuffix(key, ":lock") && strings.Count(key, ":") >= 3 && !strings.HasPrefix(strings.TrimPrefix(key, "{"), "hangfire")
 		},
 		Companion: ends(":stalled-check"), // a timer of the queue that looks like a lock
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
+		Actions:   tokenActions(),
 		Samples: []keyspace.Sample{
-			opaque("a job of BullMQ", "bull:mail:4711:lock", sampleUUID1+":12", keyspace.Certain, 30*time.Second),
-			opaque("a job of Bull", "bull:video:88:lock", sampleUUID2, keyspace.Certain, 30*time.Second),
+			opaqueSample("a job of BullMQ", "bull:mail:4711:lock", sampleUUID1+":12", keyspace.Certain, 30*time.Second),
+			opaqueSample("a job of Bull", "bull:video:88:lock", sampleUUID2, keyspace.Certain, 30*time.Second),
 		},
 	}
 }

@@ -10,7 +10,7 @@ import (
 // celery-singleton: the task's id, by default for ever.
 func celerySingleton() keyspace.Format {
 	const prefix = "SINGLETONLOCK_"
-	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: always(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "celery-singleton",
 		Library:   "celery-singleton",
@@ -19,9 +19,9 @@ func celerySingleton() keyspace.Format {
 		Type:      "string",
 		Prefixes:  []string{prefix},
 		Match:     func(key string) bool { return isHex(strings.TrimPrefix(key, prefix), 32) },
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("a task in the queue", prefix+"900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("a task in the queue", prefix+"900150983cd24fb0d6963f7d28e17f72", sampleUUID1, keyspace.Certain, 0)},
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // csredis is the lock of .NET's csredis and FreeRedis.
 func csredis() keyspace.Format {
-	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "csredis",
 		Library:   "csredis, FreeRedis",
@@ -16,9 +16,9 @@ func csredis() keyspace.Format {
 		Signature: "the name begins with CSRedisClientLock: or RedisClientLock:, and the value is a UUID",
 		Type:      "string",
 		Prefixes:  []string{"CSRedisClientLock:", "RedisClientLock:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "CSRedisClientLock:basket:5", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }

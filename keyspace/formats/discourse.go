@@ -9,7 +9,7 @@ import (
 // discourse is Discourse's DistributedMutex: the time when it ends, in seconds,
 // in a key that expires a second later.
 func discourse() keyspace.Format {
-	sure := anywhere(keyspace.Possible)
+	sure := anyKey(keyspace.Possible)
 	return keyspace.Format{
 		Name:      "discourse",
 		Library:   "Discourse",
@@ -29,7 +29,7 @@ func discourse() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}, sure(e.Key, true)
 		},
-		Actions: valueHands(),
-		Samples: []keyspace.Sample{opaque("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
+		Actions: valueActions(),
+		Samples: []keyspace.Sample{opaqueSample("held", "default:mutex:user-export", "{s+60000}", keyspace.Likely, 61*time.Second)},
 	}
 }

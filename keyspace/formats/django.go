@@ -10,7 +10,7 @@ import (
 // django is cache.add of Django used for a lock: a pickled mark, told from
 // other cached values by its name only.
 func django() keyspace.Format {
-	r := reading{sure: anywhere(keyspace.No), token: shaped(func(v string) bool {
+	r := stringLock{sure: anyKey(keyspace.No), token: opaqueToken(func(v string) bool {
 		return len(v) > 2 && len(v) < 40 && v[0] == '\x80' && strings.HasSuffix(v, ".") && strings.Contains(v, "1")
 	})}
 	return keyspace.Format{
@@ -19,10 +19,10 @@ func django() keyspace.Format {
 		Source:    "github.com/django/django: django/core/cache/backends/redis.py",
 		Signature: "the value is a mark as Python pickles it, and the name says that it is a lock",
 		Type:      "string",
-		Match:     lockLike,
-		Probe:     r.glance,
+		Match:     looksLikeLock,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", ":1:lock:newsletter", "\x80\x05\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x011\x94.", keyspace.Likely, time.Minute)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", ":1:lock:newsletter", "\x80\x05\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x011\x94.", keyspace.Likely, time.Minute)},
 	}
 }

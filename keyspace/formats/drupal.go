@@ -10,7 +10,7 @@ import (
 // drupal is the lock backend of Drupal's Redis module: the id of the request,
 // the same for all its locks, which has the time in it.
 func drupal() keyspace.Format {
-	r := reading{token: drupalRequest, sure: leased(keyspace.Certain)}
+	r := stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "drupal",
 		Library:   "Drupal's Redis module",
@@ -18,10 +18,10 @@ func drupal() keyspace.Format {
 		Signature: "the name has :lock: in it, and the value is a request of Drupal's, which tells the time",
 		Type:      "string",
 		Match:     func(key string) bool { return strings.Contains(key, ":lock:") },
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
 	}
 }
 

@@ -8,26 +8,26 @@ import (
 
 // redlockEx is Elixir's lyokato/redlock: 40 random bytes in hexadecimal.
 func redlockEx() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return isHex(v, 80) }), sure: anywhere(keyspace.Likely)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return isHex(v, 80) }), sure: anyKey(keyspace.Likely)}
 	return keyspace.Format{
 		Name:      "redlock-ex",
 		Library:   "redlock (Elixir)",
 		Source:    "github.com/lyokato/redlock: lib/redlock",
 		Signature: "the value is 80 hexadecimal digits",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
 	}
 }
 
 // redisMutexEx is Elixir's podium/redis_mutex: a UUID v1, which tells when it
 // was made.
 func redisMutexEx() keyspace.Format {
-	r := reading{sure: anywhere(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
+	r := stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
 		id, ok := dashed(value)
-		if !ok || id.Version() != 1 || !byTime(id) {
+		if !ok || id.Version() != 1 || !timeBased(id) {
 			return keyspace.Holder{}, false
 		}
 		made := madeAt(id, now)
@@ -39,9 +39,9 @@ func redisMutexEx() keyspace.Format {
 		Source:    "github.com/podium/redis_mutex: lib/redis_mutex",
 		Signature: "the value is a UUID that tells the time",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
 	}
 }

@@ -1,7 +1,6 @@
-// Package formats knows how lock libraries store their locks in Redis. Each
-// file is about one library or one custom, with samples of what it leaves
-// behind. To teach locktop a library is to write such a file and to list it in
-// All.
+// Package formats knows how lock libraries store their locks in Redis. Each file
+// describes one library or one custom, with samples. To add a library, write such a
+// file and list it in All.
 package formats
 
 import (
@@ -10,14 +9,14 @@ import (
 	"locktop/keyspace"
 )
 
-// All returns every format, the most particular first: where several are
-// equally sure of a key, the first has it.
+// All returns every format, the most specific first: with equal confidence, the first
+// format wins.
 func All() []keyspace.Format {
-	return slices.Concat(owned(), named(), shapes(), customs())
+	return slices.Concat(byStructure(), byName(), byToken(), handMade())
 }
 
-// owned are told by a structure that nobody else writes.
-func owned() []keyspace.Format {
+// byStructure lists the formats with a structure that no other library writes.
+func byStructure() []keyspace.Format {
 	return []keyspace.Format{
 		locktop(),
 		locktopReentrant(),
@@ -42,8 +41,9 @@ func owned() []keyspace.Format {
 	}
 }
 
-// named are told by a name that nobody else gives, and by what it is given to.
-func named() []keyspace.Format {
+// byName lists the formats with key names that no other library uses, and checks of the
+// value.
+func byName() []keyspace.Format {
 	return []keyspace.Format{
 		rueidislock(),
 		valkeylock(),
@@ -90,8 +90,8 @@ func named() []keyspace.Format {
 	}
 }
 
-// shapes are told by their tokens, whatever the name.
-func shapes() []keyspace.Format {
+// byToken lists the formats with a recognizable token under any name.
+func byToken() []keyspace.Format {
 	return []keyspace.Format{
 		jedisLock(),
 		redisPy(),
@@ -111,8 +111,8 @@ func shapes() []keyspace.Format {
 	}
 }
 
-// customs are what people write by hand. There the name must speak for a lock.
-func customs() []keyspace.Format {
+// handMade lists customs without a library. Their key names must suggest a lock.
+func handMade() []keyspace.Format {
 	return []keyspace.Format{
 		readWriteKeys(),
 		stampRW(),

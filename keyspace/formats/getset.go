@@ -14,9 +14,9 @@ func getset() keyspace.Format {
 		switch {
 		case expires: // somebody's own: see setNX
 			return keyspace.No
-		case lockLike(key):
+		case looksLikeLock(key):
 			return keyspace.Likely
-		case otherwise(key):
+		case looksLikeOther(key):
 			return keyspace.No
 		default:
 			return keyspace.Possible

@@ -8,7 +8,7 @@ import (
 
 // gitlab is GitLab's exclusive lease.
 func gitlab() keyspace.Format {
-	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "gitlab",
 		Library:   "GitLab",
@@ -16,9 +16,9 @@ func gitlab() keyspace.Format {
 		Signature: "the name begins with gitlab:exclusive_lease:, and the value is a UUID",
 		Type:      "string",
 		Prefixes:  []string{"gitlab:exclusive_lease:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
 	}
 }

@@ -40,7 +40,7 @@ func goRedislock() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.Reentrant, Holders: []keyspace.Holder{h}}, keyspace.Certain
 		},
-		Actions: goRedislockHands(),
+		Actions: goRedislockActions(),
 		Samples: []keyspace.Sample{{
 			Name: "entered three times",
 			Commands: [][]string{
@@ -111,7 +111,7 @@ func goRedislockFair() keyspace.Format {
 			}
 			return l, sure
 		},
-		Actions: goRedislockFairHands(queue),
+		Actions: goRedislockFairActions(queue),
 		Samples: []keyspace.Sample{{
 			Name: "with one in the queue",
 			Commands: [][]string{
@@ -145,7 +145,7 @@ func goRedislockRW() keyspace.Format {
 			return keyspace.No
 		},
 		Decode:  decodeGoRedislockRW,
-		Actions: goRedislockRWHands(),
+		Actions: goRedislockRWActions(),
 		Samples: []keyspace.Sample{
 			{
 				Name: "two readers, one of them twice",

@@ -22,8 +22,8 @@ var goRedislockRWLook string
 //go:embed go_redislock_rw_break.lua
 var goRedislockRWBreak string
 
-// goRedislockHands acts on its reentrant mutex, and on the count beside it.
-func goRedislockHands() *keyspace.Actions {
+// goRedislockActions acts on its reentrant mutex, and on the count beside it.
+func goRedislockActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, goRedislockCount(l.Key, l.Holders[0].ID)}
@@ -34,15 +34,15 @@ func goRedislockHands() *keyspace.Actions {
 	}
 }
 
-// goRedislockFairHands takes who holds a fair lock out of its queue, too.
-func goRedislockFairHands(queue func(key string) string) *keyspace.Actions {
-	h := tokenHands()
+// goRedislockFairActions takes who holds a fair lock out of its queue, too.
+func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
+	h := tokenActions()
 	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
 	h.ForceRelease = goRedislockFairBreak
 	return h
 }
 
-func goRedislockRWHands() *keyspace.Actions {
+func goRedislockRWActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: lockKey,
 		Args: func(l keyspace.Lock) []string {

@@ -9,7 +9,7 @@ import (
 // hangfire is the lock of Hangfire.Redis.StackExchange: a UUID that is the
 // same for all locks of a process.
 func hangfire() keyspace.Format {
-	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "hangfire",
 		Library:   "Hangfire.Redis.StackExchange",
@@ -17,9 +17,9 @@ func hangfire() keyspace.Format {
 		Signature: "the name begins with {hangfire}:, and the value is a UUID",
 		Type:      "string",
 		Prefixes:  []string{"{hangfire}:", "hangfire:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
 	}
 }

@@ -16,9 +16,9 @@ func hashReentrant() keyspace.Format {
 		Source:    "the custom of many; locktop's own Reentrant has the same layout",
 		Signature: "the name says that it is a lock, and the hash has one field that holds a count",
 		Type:      "hash",
-		Match:     lockLike,
+		Match:     looksLikeLock,
 		Decode:    decodeHashReentrant,
-		Actions:   countHands(nil, ""),
+		Actions:   countActions(nil, ""),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",
 			Commands: [][]string{

@@ -13,7 +13,7 @@ import (
 // the later one is shown.
 func stampRW() keyspace.Format {
 	sure := func(key string) keyspace.Confidence {
-		if lockLike(key) {
+		if looksLikeLock(key) {
 			return keyspace.Likely
 		}
 		return keyspace.Possible
@@ -37,7 +37,7 @@ func stampRW() keyspace.Format {
 				if !ok || modeOf(m.Name) == "" {
 					return keyspace.Lock{}, keyspace.No
 				}
-				if since := past(at, e.Now); last.ID == "" || since.After(last.Since) {
+				if since := plausibleStart(at, e.Now); last.ID == "" || since.After(last.Since) {
 					last = keyspace.Holder{ID: m.Value, Count: 1, Mode: modeOf(m.Name), Since: since}
 				}
 			}
@@ -46,7 +46,7 @@ func stampRW() keyspace.Format {
 			}
 			return keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{last}}, sure(e.Key)
 		},
-		Actions: hashRWHands(""),
+		Actions: hashRWActions(""),
 		Samples: []keyspace.Sample{{
 			Name:     "read just now, written before",
 			Commands: [][]string{{"HSET", "rwlock:prices", "read", "{ms-1000}", "write", "{ms-90000}"}},
@@ -78,7 +78,7 @@ func hashRW() keyspace.Format {
 		Source:    "the custom of many",
 		Signature: "the name says that it is a lock, and the hash has an owner for r or w, and nothing else",
 		Type:      "hash",
-		Match:     lockLike,
+		Match:     looksLikeLock,
 		Probe: func(_, first string) keyspace.Confidence {
 			if modeOf(first) == "" {
 				return keyspace.No
@@ -99,7 +99,7 @@ func hashRW() keyspace.Format {
 			}
 			return l, keyspace.Likely
 		},
-		Actions: hashRWHands(holdExtend),
+		Actions: hashRWActions(holdExtend),
 		Samples: []keyspace.Sample{{
 			Name: "a writer",
 			Commands: [][]string{
@@ -121,8 +121,8 @@ var hashRWLook string
 //go:embed hash_rw_break.lua
 var hashRWBreak string
 
-// hashRWHands acts on a hash of modes and who or what holds in each.
-func hashRWHands(extend string) *keyspace.Actions {
+// hashRWActions acts on a hash of modes and who or what holds in each.
+func hashRWActions(extend string) *keyspace.Actions {
 	h := &keyspace.Actions{
 		Keys: lockKey,
 		Args: func(l keyspace.Lock) []string {

@@ -32,7 +32,7 @@ func huey() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Actions: memberHands(inHash, ""),
+		Actions: memberActions(inHash, ""),
 		Samples: []keyspace.Sample{{
 			Name:     "a task that runs",
 			Commands: [][]string{{"HSET", "huey.results.shop", "shop.lock.reindex", "\x80\x04\x8c\x011\x94."}},
@@ -46,7 +46,7 @@ func huey() keyspace.Format {
 
 // hueyExpire is the same where results expire: each lock is a key.
 func hueyExpire() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return len(v) < glanced }), sure: always(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) < probeBytes }), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "huey-expire",
 		Library:   "huey",
@@ -55,9 +55,9 @@ func hueyExpire() keyspace.Format {
 		Type:      "string",
 		Prefixes:  []string{"huey.r."},
 		Match:     func(key string) bool { return strings.Contains(key, ".lock.") },
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
 	}
 }

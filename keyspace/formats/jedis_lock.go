@@ -10,14 +10,14 @@ import (
 // jedisLock is a UUID and a time in ms: abelaska/jedis-lock writes when the
 // lock ends and gives it no TTL, others write when it began and do.
 func jedisLock() keyspace.Format {
-	r := reading{token: stamped, sure: token{known: true, alone: keyspace.Likely, rare: true}.confidence}
+	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
 	return keyspace.Format{
 		Name:      "jedis-lock",
 		Library:   "abelaska/jedis-lock, UUID and time by hand",
 		Source:    "github.com/abelaska/jedis-lock: JedisLock.java, and the custom of many",
 		Signature: "the value is a UUID and a time in ms",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure == keyspace.No {
@@ -29,13 +29,13 @@ func jedisLock() keyspace.Format {
 				l.Expires = at
 				l.Why = []string{whyByValue}
 			case !at.After(e.Now):
-				l.Holders[0].Since = past(at, e.Now)
+				l.Holders[0].Since = plausibleStart(at, e.Now)
 			}
 			return l, sure
 		},
-		Actions: valueHands(),
+		Actions: valueActions(),
 		Samples: []keyspace.Sample{
-			opaque("with the time when it was taken", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", keyspace.Likely, 25*time.Second),
+			opaqueSample("with the time when it was taken", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", keyspace.Likely, 25*time.Second),
 			endsItself("with the time when it ends", "seat:14c", sampleUUID1+":{ms+12000}", 12*time.Second, whyByValue),
 		},
 	}
@@ -44,7 +44,7 @@ func jedisLock() keyspace.Format {
 // endsItself is a sample of a lock whose value says when it ends, while the key
 // has no TTL.
 func endsItself(name, key, value string, ttl time.Duration, why string) keyspace.Sample {
-	s := opaque(name, key, value, keyspace.Likely, 0)
+	s := opaqueSample(name, key, value, keyspace.Likely, 0)
 	s.TTL, s.Want.Why = ttl, []string{why}
 	return s
 }

@@ -7,56 +7,56 @@ import (
 	"locktop/keyspace"
 )
 
-// nameSign says how much the name of a key alone speaks for a lock.
-type nameSign uint8
+// nameHint is how strongly the name of a key suggests a lock.
+type nameHint uint8
 
 const (
-	anyName    nameSign = iota // nothing
-	weakName                   // a word that is used for locks and for other things
-	strongName                 // a word that is used for locks
+	noHint     nameHint = iota // nothing
+	weakHint                   // a word that is used for locks and for other things
+	strongHint                 // a word that is used for locks
 )
 
-// signOf looks for the words that people give to locks. A word is what stands
-// between punctuation: "orders:lock", not "clockwork" or "blocked".
-func signOf(key string) nameSign {
-	best := anyName
+// hintOf looks for words that people use for locks. A word stands between punctuation:
+// "orders:lock", not "clockwork" or "blocked".
+func hintOf(key string) nameHint {
+	best := noHint
 	for from := 0; from < len(key); from++ {
 		n := 0
 		for from+n < len(key) && wordByte(key[from+n]) {
 			n++
 		}
-		best = max(best, signOfWord(key[from:from+n]))
+		best = max(best, hintOfWord(key[from:from+n]))
 		from += n
 	}
 	return best
 }
 
-func signOfWord(word string) nameSign {
+func hintOfWord(word string) nameHint {
 	if len(word) < len("lock") || len(word) > len("semaphore") || strings.IndexByte("ldmrsw", word[0]|0x20) < 0 {
-		return anyName // most words, without further ado
+		return noHint // most words, without further ado
 	}
 	word = strings.ToLower(word)
 	for _, mode := range [...]string{"read", "write", "dist", "red", "rw", "r", "w"} {
 		if rest, ok := strings.CutPrefix(word, mode); ok && (rest == "lock" || rest == "locks" || rest == "mutex") {
-			return strongName
+			return strongHint
 		}
 	}
 	switch word {
 	case "lock", "locks", "mutex":
-		return strongName
+		return strongHint
 	case "semaphore", "lease", "leader", "singleton":
-		return weakName
+		return weakHint
 	default:
-		return anyName
+		return noHint
 	}
 }
 
-// lockLike reports whether the name of a key speaks for a lock at all.
-func lockLike(key string) bool { return signOf(key) != anyName }
+// looksLikeLock reports whether the name of a key suggests a lock at all.
+func looksLikeLock(key string) bool { return hintOf(key) != noHint }
 
-// otherwise reports whether the name of a key says that it is something else,
-// whose values look like a lock's token.
-func otherwise(key string) bool {
+// looksLikeOther reports whether the name of a key suggests something else whose values
+// look like the token of a lock.
+func looksLikeOther(key string) bool {
 	for word := range words(key) {
 		switch strings.ToLower(word) {
 		case "csrf", "xsrf", "sess", "session", "sessions", "oauth", "otp", "token", "tokens", "refresh",
@@ -69,9 +69,9 @@ func otherwise(key string) bool {
 	return false
 }
 
-// counterName reports whether the last word of a name, but for numbers, says that
-// its value is a counter or a version, also where others say that it is a lock's:
-// "lock:failed_attempts", "lock_version".
+// counterName reports whether the last word of a name, without numbers, is one of a
+// counter or a version, even if other words suggest a lock: "lock:failed_attempts",
+// "lock_version".
 func counterName(key string) bool {
 	switch lastWord(key) {
 	case "count", "counts", "counter", "counters", "total", "totals", "attempts", "retries", "tries", "failed", "failures", "fails", "errors",
@@ -82,7 +82,7 @@ func counterName(key string) bool {
 	return false
 }
 
-// fenceName reports whether a name says that its value numbers the holders of locks.
+// fenceName reports whether a name says that its value is a fencing token.
 func fenceName(key string) bool {
 	for word := range words(key) {
 		switch strings.ToLower(word) {
@@ -93,7 +93,7 @@ func fenceName(key string) bool {
 	return false
 }
 
-// lastWord is the last word of a key that is no number, in small letters.
+// lastWord returns the last word of a key that is not a number, in lower case.
 func lastWord(key string) string {
 	last := ""
 	for word := range words(key) {
@@ -104,8 +104,7 @@ func lastWord(key string) string {
 	return strings.ToLower(last)
 }
 
-// words yields the runs of ASCII letters and digits in a key, and of bytes
-// beyond ASCII.
+// words yields the runs of ASCII letters and digits and of non-ASCII bytes in a key.
 func words(key string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for from, i := 0, 0; i <= len(key); i++ {
@@ -126,8 +125,8 @@ func alnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// lower returns the confidence a step below.
-func lower(c keyspace.Confidence) keyspace.Confidence {
+// oneLess returns the next lower confidence.
+func oneLess(c keyspace.Confidence) keyspace.Confidence {
 	if c == keyspace.No {
 		return c
 	}

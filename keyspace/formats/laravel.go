@@ -11,7 +11,7 @@ import (
 // whatever owner the caller names, in the key space of the cache. What else is
 // cached is serialised, or a number.
 func laravel() keyspace.Format {
-	r := reading{sure: laravelSure, token: shaped(func(v string) bool {
+	r := stringLock{sure: laravelSure, token: opaqueToken(func(v string) bool {
 		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
 	})}
 	return keyspace.Format{
@@ -28,20 +28,20 @@ func laravel() keyspace.Format {
 			if laravelToken(first) {
 				return keyspace.Certain
 			}
-			return lower(r.glance(key, first))
+			return oneLess(r.probe(key, first))
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if !laravelToken(e.Value) {
-				sure = lower(sure)
+				sure = oneLess(sure)
 			}
 			return l, sure
 		},
-		Actions: tokenHands(),
+		Actions: tokenActions(),
 		Samples: []keyspace.Sample{
-			opaque("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
-			opaque("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),
-			opaque("a unique job, for ever", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
+			opaqueSample("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
+			opaqueSample("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),
+			opaqueSample("a unique job, for ever", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
 		},
 	}
 }

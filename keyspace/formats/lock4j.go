@@ -8,7 +8,7 @@ import (
 
 // lock4j is Java's lock4j: a random UUID without dashes.
 func lock4j() keyspace.Format {
-	r := reading{sure: leased(keyspace.Certain), token: shaped(func(v string) bool {
+	r := stringLock{sure: needsTTL(keyspace.Certain), token: opaqueToken(func(v string) bool {
 		id, ok := undashed(v)
 		return ok && id.Version() == 4
 	})}
@@ -19,9 +19,9 @@ func lock4j() keyspace.Format {
 		Signature: "the name begins with lock4j:, and the value is a UUID without dashes",
 		Type:      "string",
 		Prefixes:  []string{"lock4j:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
 	}
 }

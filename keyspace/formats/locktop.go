@@ -30,7 +30,7 @@ func locktop() keyspace.Format {
 			}
 		},
 		Decode:  decodeLocktop,
-		Actions: locktopHands(),
+		Actions: locktopActions(),
 		ReleaseChannel: &keyspace.ReleaseChannel{
 			Pattern: "{*}*:free*",
 			Key:     locktopReleased,
@@ -52,8 +52,8 @@ func locktopName(key, part string) string {
 //go:embed locktop_break.lua
 var locktopBreak string
 
-// locktopHands hands a fair lock to the next in the queue, as its release does.
-func locktopHands() *keyspace.Actions {
+// locktopActions hands a fair lock to the next in the queue, as its release does.
+func locktopActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, locktopName(l.Key, "queue"), locktopName(l.Key, "alive")}

@@ -21,7 +21,7 @@ func locktopReentrant() keyspace.Format {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},
 		Decode: decodeLocktopReentrant,
-		Actions: countHands(func(key string) (string, string) { return locktopName(key, "free"), key },
+		Actions: countActions(func(key string) (string, string) { return locktopName(key, "free"), key },
 			"hear it on {key}:free"),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",

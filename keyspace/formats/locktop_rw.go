@@ -26,7 +26,7 @@ func locktopRW() keyspace.Format {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},
 		Decode:  decodeLocktopRW,
-		Actions: locktopRWHands(),
+		Actions: locktopRWActions(),
 		Samples: locktopRWSamples(),
 	}
 }
@@ -40,7 +40,7 @@ var locktopRWBreak string
 //go:embed locktop_rw_extend.lua
 var locktopRWExtend string
 
-func locktopRWHands() *keyspace.Actions {
+func locktopRWActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: lockKey,
 		Args: func(l keyspace.Lock) []string {

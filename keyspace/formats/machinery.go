@@ -6,7 +6,7 @@ import "locktop/keyspace"
 // its next run, in ns, and a TTL that is that number taken for a duration. It is
 // never deleted.
 func machinery() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return digits(v, 19, 19) }), sure: always(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 19, 19) }), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "machinery",
 		Library:   "machinery",
@@ -14,11 +14,11 @@ func machinery() keyspace.Format {
 		Signature: "the name begins with machinery_lock_, and the value is a time in nanoseconds",
 		Type:      "string",
 		Prefixes:  []string{"machinery_lock_"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   valueHands(),
+		Actions:   valueActions(),
 		Samples: []keyspace.Sample{
-			opaque("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0),
+			opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0),
 		},
 	}
 }

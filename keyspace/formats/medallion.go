@@ -10,7 +10,7 @@ import (
 // medallion is .NET's DistributedLock.Redis. Its tokens say who they are:
 // machine, process, and a UUID.
 func medallion() keyspace.Format {
-	r := reading{token: medallionToken, sure: leased(keyspace.Certain)}
+	r := stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "medallion",
 		Library:   "DistributedLock (.NET)",
@@ -18,9 +18,9 @@ func medallion() keyspace.Format {
 		Signature: "the value is machine_process_UUID",
 		Type:      "string",
 		Match:     func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
+		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
 	}
 }
@@ -84,7 +84,7 @@ func medallionReadersLock() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Actions: memberHands(inSet, holdExtend),
+		Actions: memberActions(inSet, holdExtend),
 		Samples: []keyspace.Sample{{
 			Name: "two readers, and a writer who waits",
 			Commands: [][]string{
@@ -106,7 +106,7 @@ func medallionReadersLock() keyspace.Format {
 }
 
 func glanceMedallion(_, first string) keyspace.Confidence {
-	if _, ok := medallionToken(first, time.Time{}); ok || len(first) >= glanced {
+	if _, ok := medallionToken(first, time.Time{}); ok || len(first) >= probeBytes {
 		return keyspace.Certain
 	}
 	return keyspace.No
@@ -147,7 +147,7 @@ func medallionWriterLock() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Actions: tokenHands(),
+		Actions: tokenActions(),
 		Samples: []keyspace.Sample{s},
 	}
 }
@@ -180,7 +180,7 @@ func medallionSemaphore() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Actions: memberHands(inZset, scoresExtend),
+		Actions: memberActions(inZset, scoresExtend),
 		Samples: []keyspace.Sample{{
 			Name: "two permits, and one that is over",
 			Commands: [][]string{
@@ -201,7 +201,7 @@ func medallionSemaphore() keyspace.Format {
 }
 
 func medallionHeld(name, key, token string) keyspace.Sample {
-	s := opaque(name, key, token, keyspace.Certain, 30*time.Second)
+	s := opaqueSample(name, key, token, keyspace.Certain, 30*time.Second)
 	s.Want.Holders[0].Label = "WEB-01 process 4242"
 	return s
 }

@@ -10,7 +10,7 @@ import (
 // mlanett is Ruby's redis-lock: the owner in one key, host and process, and in
 // another the time when it ends.
 func mlanett() keyspace.Format {
-	r := reading{token: hostAndProcess(":"), sure: always(keyspace.Certain)}
+	r := stringLock{token: hostAndProcess(":"), sure: fixed(keyspace.Certain)}
 	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: the key beside it says when it ends")
 	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
 	s.Want.Confidence = keyspace.Certain
@@ -22,7 +22,7 @@ func mlanett() keyspace.Format {
 		Type:      "string",
 		Prefixes:  []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: mlanettExpiry(e.Key), Type: "string"}}
 		},
@@ -34,7 +34,7 @@ func mlanett() keyspace.Format {
 			}
 			return l, sure
 		},
-		Actions: mlanettHands(),
+		Actions: mlanettActions(),
 		Samples: []keyspace.Sample{s},
 	}
 }
@@ -47,8 +47,8 @@ const (
 // mlanettExpiry is the key that says when a lock ends.
 func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefix(key, mlanettOwner) }
 
-func mlanettHands() *keyspace.Actions {
-	h := valueHands()
+func mlanettActions() *keyspace.Actions {
+	h := valueActions()
 	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
 	return h
 }

@@ -11,10 +11,10 @@ import (
 // nextcloud is the lock on a file in Nextcloud: the number of those who share
 // it, or that one has it alone.
 func nextcloud() keyspace.Format {
-	r := reading{token: nextcloudToken, sure: leased(keyspace.Certain)}
-	s := opaque("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)
+	r := stringLock{token: nextcloudToken, sure: needsTTL(keyspace.Certain)}
+	s := opaqueSample("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)
 	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 who share it"
-	x := opaque("held by one alone", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
+	x := opaqueSample("held by one alone", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return keyspace.Format{
 		Name:      "nextcloud",
@@ -26,13 +26,13 @@ func nextcloud() keyspace.Format {
 			at := len(key) - 32
 			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
 		},
-		Probe: r.glance,
+		Probe: r.probe,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			l.Kind = keyspace.RW
 			return l, sure
 		},
-		Actions: tokenHands(),
+		Actions: tokenActions(),
 		Samples: []keyspace.Sample{s, x},
 	}
 }

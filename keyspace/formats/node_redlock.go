@@ -9,18 +9,18 @@ import (
 // nodeRedlock is node's redlock: 16 random bytes in hexadecimal, the same in
 // every resource that was locked together, under whatever names.
 func nodeRedlock() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return isHex(v, 32) }), sure: anywhere(keyspace.Possible)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return isHex(v, 32) }), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{
 		Name:      "node-redlock",
 		Library:   "redlock (npm)",
 		Source:    "github.com/mike-marcacci/node-redlock: src/index.ts",
 		Signature: "the value is 16 random bytes in hexadecimal, as node's redlock writes them",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
+		Actions:   tokenActions(),
 		Samples: []keyspace.Sample{
-			opaque("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second),
+			opaqueSample("held", "lock:shipment:5512", "9f86d081884c7d659a2feaa0c55ad015", keyspace.Likely, 10*time.Second),
 		},
 	}
 }

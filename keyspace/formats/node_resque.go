@@ -11,7 +11,7 @@ import (
 // QueueLock: the time when it ends, in seconds, under a name that ends in the
 // job's arguments.
 func nodeResque() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return digits(v, 10, 10) }), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 10, 10) }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "node-resque",
 		Library:   "node-resque",
@@ -31,11 +31,11 @@ func nodeResque() keyspace.Format {
 			}
 			return false
 		},
-		Probe:   r.glance,
+		Probe:   r.probe,
 		Decode:  r.decode,
-		Actions: valueHands(),
+		Actions: valueActions(),
 		Samples: []keyspace.Sample{
-			opaque("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
+			opaqueSample("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
 		},
 	}
 }

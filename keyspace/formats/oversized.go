@@ -15,7 +15,7 @@ func oversized() keyspace.Format {
 		Source:        "a name that speaks for a lock, and a size that speaks against it",
 		Signature:     "the name is that of a lock",
 		Type:          keyspace.AnyType,
-		Match:         func(key string) bool { return signOf(key) == strongName },
+		Match:         func(key string) bool { return hintOf(key) == strongHint },
 		MaxConfidence: keyspace.Possible,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			if !e.Truncated() {

@@ -9,7 +9,7 @@ import (
 // phpLock is PHP's php-lock/lock: 32 random bytes in hexadecimal. By default it
 // expires in a thousand years.
 func phpLock() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return isHex(v, 64) }), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return isHex(v, 64) }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "php-lock",
 		Library:   "php-lock/lock",
@@ -17,9 +17,9 @@ func phpLock() keyspace.Format {
 		Signature: "the name begins with php-malkusch-lock:, and the value is 64 hexadecimal digits",
 		Type:      "string",
 		Prefixes:  []string{"php-malkusch-lock:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "php-malkusch-lock:till-3", sampleHex1+sampleHex2, keyspace.Certain, 3*time.Second)},
 	}
 }

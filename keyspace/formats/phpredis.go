@@ -11,8 +11,8 @@ import (
 // who holds: host and process.
 func phpredis() keyspace.Format {
 	const prefix, suffix = "PHPREDIS_SESSION:", "_LOCK"
-	r := reading{token: hostAndProcess("|"), sure: always(keyspace.Certain)}
-	s := opaque("a request that runs", prefix+"k3v9q1sess"+suffix, "web-02|913", keyspace.Certain, 30*time.Second)
+	r := stringLock{token: hostAndProcess("|"), sure: fixed(keyspace.Certain)}
+	s := opaqueSample("a request that runs", prefix+"k3v9q1sess"+suffix, "web-02|913", keyspace.Certain, 30*time.Second)
 	return keyspace.Format{
 		Name:      "phpredis",
 		Library:   "phpredis",
@@ -21,9 +21,9 @@ func phpredis() keyspace.Format {
 		Type:      "string",
 		Prefixes:  []string{prefix},
 		Match:     func(key string) bool { return len(key) > len(prefix+suffix) && strings.HasSuffix(key, suffix) },
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
+		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{s},
 	}
 }

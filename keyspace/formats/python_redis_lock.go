@@ -11,7 +11,7 @@ import (
 // lock:, by default without a TTL. Who waits blocks on a list beside it, which
 // is there only for a moment after a release.
 func pythonRedisLock() keyspace.Format {
-	r := reading{token: shaped(eighteenBytes), sure: always(keyspace.Likely)}
+	r := stringLock{token: opaqueToken(eighteenBytes), sure: fixed(keyspace.Likely)}
 	return keyspace.Format{
 		Name:         "python-redis-lock",
 		NoTTL:        true,
@@ -22,13 +22,13 @@ func pythonRedisLock() keyspace.Format {
 		Type:         "string",
 		Prefixes:     []string{"lock:"},
 		Companion:    begins("lock-signal:"),
-		Probe:        r.glance,
+		Probe:        r.probe,
 		Decode:       r.decode,
-		Actions: listHands(func(key string) string { return "lock-signal:" + strings.TrimPrefix(key, "lock:") }, time.Second,
+		Actions: listActions(func(key string) string { return "lock-signal:" + strings.TrimPrefix(key, "lock:") }, time.Second,
 			"take an element from lock-signal:{name}"),
 		Samples: []keyspace.Sample{
-			opaque("without a timeout", "lock:feed:atom", "bT9zQ0hXa2p4Vm1yTn+cAb3d", keyspace.Likely, 0),
-			opaque("with a timeout", "lock:feed:rss", "Rk1sUnZ2L0dpYnE4d3BxZz0x", keyspace.Likely, 30*time.Second),
+			opaqueSample("without a timeout", "lock:feed:atom", "bT9zQ0hXa2p4Vm1yTn+cAb3d", keyspace.Likely, 0),
+			opaqueSample("with a timeout", "lock:feed:rss", "Rk1sUnZ2L0dpYnE4d3BxZz0x", keyspace.Likely, 30*time.Second),
 		},
 	}
 }

@@ -10,7 +10,7 @@ import (
 // quartz is the lock on a trigger in quartz-redis-jobstore: the id of the
 // scheduler that fires it.
 func quartz() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "quartz",
 		Library:   "quartz-redis-jobstore",
@@ -21,9 +21,9 @@ func quartz() keyspace.Format {
 			before, rest, ok := strings.Cut(key, "trigger_lock:")
 			return ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
 		},
-		Probe:   r.glance,
+		Probe:   r.probe,
 		Decode:  r.decode,
-		Actions: tokenHands(),
-		Samples: []keyspace.Sample{opaque("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Certain, 10*time.Minute)},
+		Actions: tokenActions(),
+		Samples: []keyspace.Sample{opaqueSample("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Certain, 10*time.Minute)},
 	}
 }

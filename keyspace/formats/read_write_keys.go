@@ -33,7 +33,7 @@ func readWriteKeys() keyspace.Format {
 			return []keyspace.Companion{{Key: other, Type: "string"}}
 		},
 		Decode:  decodeReadWriteKeys,
-		Actions: readWriteHands(),
+		Actions: readWriteActions(),
 		Samples: readWriteKeysSamples(),
 	}
 }
@@ -76,9 +76,9 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 }
 
 func readWriteKeysSamples() []keyspace.Sample {
-	reader := opaque("read", "doc:7:readLock", "1", keyspace.Likely, 30*time.Second)
+	reader := opaqueSample("read", "doc:7:readLock", "1", keyspace.Likely, 30*time.Second)
 	reader.Want.Kind, reader.Want.Holders[0].Mode = keyspace.RW, keyspace.Read
-	broken := opaque("broken: read and written at once", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
+	broken := opaqueSample("broken: read and written at once", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
 	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
 	broken.Want.Kind = keyspace.RW
 	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
@@ -95,7 +95,7 @@ var keysBreak string
 //go:embed keys_extend.lua
 var keysExtend string
 
-func readWriteHands() *keyspace.Actions {
+func readWriteActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			own, other, _ := sides(l.Key)

@@ -8,7 +8,7 @@ import (
 
 // redisLockNPM is node's redis-lock: the time when the lock ends, in ms.
 func redisLockNPM() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return digits(v, 13, 13) }), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 13, 13) }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "redis-lock-npm",
 		Library:   "redis-lock (npm)",
@@ -16,9 +16,9 @@ func redisLockNPM() keyspace.Format {
 		Signature: "the name begins with lock., and the value is a time in ms",
 		Type:      "string",
 		Prefixes:  []string{"lock."},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   valueHands(),
-		Samples:   []keyspace.Sample{opaque("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
+		Actions:   valueActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "lock.sitemap", "{ms+5001}", keyspace.Certain, 5*time.Second)},
 	}
 }

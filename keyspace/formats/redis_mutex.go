@@ -10,7 +10,7 @@ import (
 // TTL.
 func redisMutex() keyspace.Format {
 	const prefix = "RedisMutex:"
-	f := endsByValue(always(keyspace.Certain), atSeconds)
+	f := endsByValue(fixed(keyspace.Certain), atSeconds)
 	f.Name = "redis-mutex"
 	f.Library = "redis-mutex"
 	f.Source = "github.com/kenn/redis-mutex: lib/redis_mutex.rb"
@@ -28,10 +28,10 @@ const whyByValue = "it has no TTL: it ends when its value says"
 // endsByValue is a lock whose value is the time when it ends, which counts if
 // the key has no TTL.
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
-	r := reading{sure: sure, token: shaped(func(v string) bool { _, ok := read(v); return ok })}
+	r := stringLock{sure: sure, token: opaqueToken(func(v string) bool { _, ok := read(v); return ok })}
 	return keyspace.Format{
 		Type:  "string",
-		Probe: r.glance,
+		Probe: r.probe,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure > keyspace.No && e.Expires.IsZero() {
@@ -40,6 +40,6 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 			}
 			return l, sure
 		},
-		Actions: valueHands(),
+		Actions: valueActions(),
 	}
 }

@@ -9,16 +9,16 @@ import (
 // redisObjects is the Lock of Ruby's redis-objects: an empty string that
 // expires.
 func redisObjects() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return v == "" }), sure: anywhere(keyspace.Possible)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return v == "" }), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{
 		Name:      "redis-objects",
 		Library:   "redis-objects",
 		Source:    "github.com/nateware/redis-objects: lib/redis/lock.rb",
 		Signature: "the value is empty",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)},
 	}
 }

@@ -10,65 +10,65 @@ import (
 // UUID v1 without dashes, which tells when it was made. Its default is to have
 // no timeout.
 func redisPy() keyspace.Format {
-	f := redisPyFamily(token{known: true, alone: keyspace.Likely, rare: true}.confidence)
+	f := redisPyFamily(token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence)
 	f.Name = "redis-py"
 	f.Library = "redis-py, django-redis"
 	f.Source = "github.com/redis/redis-py: redis/lock.py"
 	f.Signature = "the value is a UUID without dashes that tells the time, as redis-py writes it"
 	f.Samples = []keyspace.Sample{
-		opaque("for ever: without a timeout", "job:nightly", "{v1hex-11520000/5e}", keyspace.Likely, 0),
-		opaque("with a timeout", ":1:thumbnails", "{v1hex-3000/5f}", keyspace.Likely, 15*time.Second),
+		opaqueSample("for ever: without a timeout", "job:nightly", "{v1hex-11520000/5e}", keyspace.Likely, 0),
+		opaqueSample("with a timeout", ":1:thumbnails", "{v1hex-3000/5f}", keyspace.Likely, 15*time.Second),
 	}
 	return f
 }
 
 // redbeat is the lock by which one of several schedulers of celery leads.
 func redbeat() keyspace.Format {
-	f := redisPyFamily(always(keyspace.Certain))
+	f := redisPyFamily(fixed(keyspace.Certain))
 	f.Name = "redbeat"
 	f.Library = "celery-redbeat"
 	f.Source = "github.com/sibson/redbeat: redbeat/schedulers.py"
 	f.Signature = "the name is that of redbeat's lock, and the value a UUID that tells the time"
 	f.Prefixes = []string{"redbeat:"}
 	f.Match = func(key string) bool { return key == "redbeat:lock" || key == "redbeat::lock" }
-	f.Samples = []keyspace.Sample{opaque("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)}
+	f.Samples = []keyspace.Sample{opaqueSample("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)}
 	return f
 }
 
 // celeryOnce is the lock of a task that may be queued once.
 func celeryOnce() keyspace.Format {
-	f := redisPyFamily(always(keyspace.Certain))
+	f := redisPyFamily(fixed(keyspace.Certain))
 	f.Name = "celery-once"
 	f.Library = "celery-once"
 	f.Source = "github.com/cameronmaske/celery-once: celery_once/backends/redis.py"
 	f.Signature = "the name begins with qo_, and the value is a UUID that tells the time"
 	f.Prefixes = []string{"qo_"}
-	f.Samples = []keyspace.Sample{opaque("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)}
+	f.Samples = []keyspace.Sample{opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)}
 	return f
 }
 
 // dogpile is the lock of the one who fills a cache of dogpile.cache.
 func dogpile() keyspace.Format {
-	f := redisPyFamily(always(keyspace.Certain))
+	f := redisPyFamily(fixed(keyspace.Certain))
 	f.Name = "dogpile"
 	f.Library = "dogpile.cache"
 	f.Source = "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py"
 	f.Signature = "the name begins with _lock, and the value is a UUID that tells the time"
 	f.Prefixes = []string{"_lock"}
-	f.Samples = []keyspace.Sample{opaque("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)}
+	f.Samples = []keyspace.Sample{opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)}
 	return f
 }
 
 // redisPyFamily is what all of them have in common.
 func redisPyFamily(sure func(string, bool) keyspace.Confidence) keyspace.Format {
-	r := reading{token: timedHex, sure: sure}
-	return keyspace.Format{Type: "string", Probe: r.glance, Decode: r.decode, Actions: tokenHands()}
+	r := stringLock{token: timedHex, sure: sure}
+	return keyspace.Format{Type: "string", Probe: r.probe, Decode: r.decode, Actions: tokenActions()}
 }
 
 // timedHex reads a UUID v1 without dashes that tells a plausible time.
 func timedHex(value string, now time.Time) (keyspace.Holder, bool) {
 	id, ok := undashed(value)
-	if !ok || !timely(id, now) {
+	if !ok || !recentV1(id, now) {
 		return keyspace.Holder{}, false
 	}
 	return keyspace.Holder{ID: value, Count: 1, Since: madeAt(id, now)}, true

@@ -10,12 +10,12 @@ import (
 // redisSemaphoreMutex is the Mutex of node's redis-semaphore: a UUID, or one
 // with the caller's suffix.
 func redisSemaphoreMutex() keyspace.Format {
-	r := reading{sure: leased(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
+	r := stringLock{sure: needsTTL(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
 		t := uuidToken(v, time.Time{})
 		plain := len(v) == 36 || t.label != ""
 		return keyspace.Holder{ID: v, Label: t.label, Count: 1}, t.known && len(v) >= 36 && plain
 	}}
-	named := opaque("held by somebody who gave a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
+	named := opaqueSample("held by somebody who gave a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
 	named.Want.Holders[0].Label = "resize-2"
 	return keyspace.Format{
 		Name:      "redis-semaphore-mutex",
@@ -24,10 +24,10 @@ func redisSemaphoreMutex() keyspace.Format {
 		Signature: "the name begins with mutex:, and the value is a UUID",
 		Type:      "string",
 		Prefixes:  []string{"mutex:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{named, opaque("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{named, opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
 	}
 }
 
@@ -48,7 +48,7 @@ func redisSemaphore() keyspace.Format {
 			return semaphoreName(key)
 		},
 		Decode:  decodeRedisSemaphore,
-		Actions: memberHands(inZset, ""),
+		Actions: memberActions(inZset, ""),
 		Samples: redisSemaphoreSamples(),
 	}
 }
@@ -59,9 +59,9 @@ func semaphoreName(key string) keyspace.Confidence {
 	switch {
 	case strings.HasPrefix(key, "semaphore:"):
 		return keyspace.Certain
-	case lockLike(key):
+	case looksLikeLock(key):
 		return keyspace.Likely
-	case otherwise(key):
+	case looksLikeOther(key):
 		return keyspace.No
 	default:
 		return keyspace.Possible

@@ -44,7 +44,7 @@ func redisSemaphoreRB() keyspace.Format {
 				if !ok {
 					return keyspace.Lock{}, keyspace.No
 				}
-				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Since: past(at, e.Now)})
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Since: plausibleStart(at, e.Now)})
 			}
 			if len(l.Holders) == 0 {
 				return keyspace.Lock{}, keyspace.No
@@ -52,7 +52,7 @@ func redisSemaphoreRB() keyspace.Format {
 			l.Limit = l.Left + int(e.Len)
 			return l, keyspace.Certain
 		},
-		Actions: rubySemaphoreHands(),
+		Actions: rubySemaphoreActions(),
 		Samples: []keyspace.Sample{{
 			Name: "one of three permits taken",
 			Commands: [][]string{
@@ -79,9 +79,9 @@ const (
 //go:embed ruby_semaphore_break.lua
 var rubySemaphoreBreak string
 
-// rubySemaphoreHands puts tokens back on the list. When a token was taken tells
+// rubySemaphoreActions puts tokens back on the list. When a token was taken tells
 // one hold of it from the next.
-func rubySemaphoreHands() *keyspace.Actions {
+func rubySemaphoreActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, strings.TrimSuffix(l.Key, rubyGrabbed) + rubyAvailable}

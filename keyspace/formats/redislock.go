@@ -24,14 +24,14 @@ func redislock() keyspace.Format {
 				return keyspace.Lock{}, keyspace.No
 			}
 			if e.Expires.IsZero() {
-				sure = lower(sure)
+				sure = oneLess(sure)
 			}
 			return keyspace.Lock{
 				Kind:    keyspace.Mutex,
 				Holders: []keyspace.Holder{{ID: e.Value, Label: e.Value[22:], Count: 1}},
 			}, sure
 		},
-		Actions: tokenHands(),
+		Actions: tokenActions(),
 		Samples: []keyspace.Sample{
 			{
 				Name:     "held",
@@ -61,7 +61,7 @@ func redislockToken(key, value string) keyspace.Confidence {
 	if len(value) < 22 || !sixteenBytes(value[:22], "-_") {
 		return keyspace.No
 	}
-	if len(value) > 22 && !lockLike(key) {
+	if len(value) > 22 && !looksLikeLock(key) {
 		return keyspace.Possible
 	}
 	return randomToken(key)

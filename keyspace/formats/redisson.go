@@ -44,7 +44,7 @@ func redisson() keyspace.Format {
 		},
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonChannel, e.Key)} },
 		Decode:   decodeRedisson,
-		Actions:  redissonHands(),
+		Actions:  redissonActions(),
 		ReleaseChannel: &keyspace.ReleaseChannel{
 			Pattern: redissonChannel + ":*",
 			Key:     redissonReleased,
@@ -71,9 +71,9 @@ const redissonChannel = "redisson_lock__channel"
 //go:embed redisson_break.lua
 var redissonBreak string
 
-// redissonHands ends a hold as RLock.forceUnlock does. The count must be as it
+// redissonActions ends a hold as RLock.forceUnlock does. The count must be as it
 // was seen: it tells one hold from the next one of the same thread.
-func redissonHands() *keyspace.Actions {
+func redissonActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			return []string{l.Key, redissonName(redissonQueue, l.Key), redissonName(redissonTimeouts, l.Key)}

@@ -68,7 +68,7 @@ func subscribers(e keyspace.Entry) int {
 // countsOtherwise reports whether the name of a key says that a number in it has
 // nothing to do with locks.
 func countsOtherwise(key string) bool {
-	return otherwise(key) || countedName(key) || counterName(key) || fenceName(key)
+	return looksLikeOther(key) || countedName(key) || counterName(key) || fenceName(key)
 }
 
 // countedName reports whether a name says that its value counts something.

@@ -69,7 +69,7 @@ func redissonPermits() keyspace.Format {
 			l.Limit = l.Left + len(l.Holders)
 			return l, keyspace.Certain
 		},
-		Actions: redissonPermitsHands(left),
+		Actions: redissonPermitsActions(left),
 		Samples: []keyspace.Sample{{
 			Name: "two of three permits taken",
 			Commands: [][]string{
@@ -89,12 +89,12 @@ func redissonPermits() keyspace.Format {
 //go:embed redisson_permits_break.lua
 var redissonPermitsBreak string
 
-// redissonPermitsHands gives permits back, to where those are that are left.
-func redissonPermitsHands(left func(key string) string) *keyspace.Actions {
+// redissonPermitsActions gives permits back, to where those are that are left.
+func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string { return []string{l.Key, left(l.Key)} },
 		Args: func(l keyspace.Lock) []string {
-			return append(found(inZset, l), redissonName(redissonSemaphore, left(l.Key)))
+			return append(seenHolders(inZset, l), redissonName(redissonSemaphore, left(l.Key)))
 		},
 		ForceRelease: membersLook + redissonPermitsBreak,
 		Extend:       membersLook + scoresExtend,

@@ -35,7 +35,7 @@ func redissonRW() keyspace.Format {
 		Related:  readerTimeouts,
 		Channels: func(e keyspace.Entry) []string { return []string{redissonName(redissonRWUnlock, e.Key)} },
 		Decode:   decodeRedissonRW,
-		Actions:  redissonRWHands(),
+		Actions:  redissonRWActions(),
 		Samples:  redissonRWSamples(),
 	}
 }
@@ -59,9 +59,9 @@ var redissonRWBreak string
 //go:embed redisson_rw_extend.lua
 var redissonRWExtend string
 
-// redissonRWHands ends holds of readers with their timeouts, and makes readers'
+// redissonRWActions ends holds of readers with their timeouts, and makes readers'
 // what a writer leaves that reads, too.
-func redissonRWHands() *keyspace.Actions {
+func redissonRWActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			keys := []string{l.Key}

@@ -9,7 +9,7 @@ import (
 // redlockNet is .NET's RedLock.net, and Python's pottery, which stores the
 // same.
 func redlockNet() keyspace.Format {
-	r := reading{token: shaped(isUUID), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "redlock-net",
 		Library:   "RedLock.net, pottery",
@@ -17,9 +17,9 @@ func redlockNet() keyspace.Format {
 		Signature: "the name begins with redlock:, and the value is a UUID",
 		Type:      "string",
 		Prefixes:  []string{"redlock:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "redlock:warehouse:3", "7d1f4b8e-2a5c-4e90-b3d6-8f7a6b5c4d3e", keyspace.Certain, 30*time.Second)},
 	}
 }

@@ -10,17 +10,17 @@ import (
 // redlockPHP is ronnylt/redlock-php: what PHP's uniqid() returns, the time in
 // µs as 13 hexadecimal digits.
 func redlockPHP() keyspace.Format {
-	r := reading{token: uniqid, sure: anywhere(keyspace.Likely)}
+	r := stringLock{token: uniqid, sure: anyKey(keyspace.Likely)}
 	return keyspace.Format{
 		Name:      "redlock-php",
 		Library:   "ronnylt/redlock-php",
 		Source:    "github.com/ronnylt/redlock-php: src/RedLock.php",
 		Signature: "the value is the time as PHP's uniqid() writes it",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
 	}
 }
 
@@ -32,6 +32,6 @@ func uniqid(value string, now time.Time) (keyspace.Holder, bool) {
 	}
 	sec, _ := strconv.ParseInt(value[:8], 16, 64)
 	micro, _ := strconv.ParseInt(value[8:], 16, 64)
-	since := past(time.Unix(sec, micro*1000), now)
+	since := plausibleStart(time.Unix(sec, micro*1000), now)
 	return keyspace.Holder{ID: value, Count: 1, Since: since}, micro < 1_000_000 && (now.IsZero() || !since.IsZero())
 }

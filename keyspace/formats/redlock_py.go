@@ -9,16 +9,16 @@ import (
 // redlockPy is Python's redlock-py: 22 random letters and digits. bsm/redislock
 // is as long, but of another alphabet, and comes first where both may be.
 func redlockPy() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }), sure: anywhere(keyspace.Possible)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{
 		Name:      "redlock-py",
 		Library:   "redlock-py",
 		Source:    "github.com/SPSCommerce/redlock-py: redlock/__init__.py",
 		Signature: "the value is 22 letters and digits, as redlock-py writes them",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "lock:pallet:77", "aB3dE6gH9jK2mN5pQ8sTuV", keyspace.Likely, 10*time.Second)},
 	}
 }

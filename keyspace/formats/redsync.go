@@ -28,14 +28,14 @@ func redsync() keyspace.Format {
 			}
 			sure := randomToken(e.Key)
 			if e.Expires.IsZero() {
-				sure = lower(sure)
+				sure = oneLess(sure)
 			}
 			return keyspace.Lock{
 				Kind:    keyspace.Mutex,
 				Holders: []keyspace.Holder{{ID: e.Value, Count: 1}},
 			}, sure
 		},
-		Actions: tokenHands(),
+		Actions: tokenActions(),
 		Samples: []keyspace.Sample{{
 			Name:     "held",
 			Commands: [][]string{{"SET", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", "PX", "8000"}},
@@ -57,7 +57,7 @@ func redsyncToken(s string) bool {
 // library's way to write a token, unless the name says that they are
 // something else that is random.
 func randomToken(key string) keyspace.Confidence {
-	if signOf(key) != strongName && otherwise(key) {
+	if hintOf(key) != strongHint && looksLikeOther(key) {
 		return keyspace.Possible
 	}
 	return keyspace.Likely

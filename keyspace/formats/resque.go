@@ -10,7 +10,7 @@ import (
 // resqueLock is Ruby's resque-lock-timeout: when the lock ends, in seconds, or
 // true, under the class and the arguments of a job, and no TTL.
 func resqueLock() keyspace.Format {
-	f := endsByValue(always(keyspace.Certain), func(s string) (time.Time, bool) {
+	f := endsByValue(fixed(keyspace.Certain), func(s string) (time.Time, bool) {
 		if s == "true" {
 			return time.Time{}, true
 		}
@@ -34,7 +34,7 @@ func resqueLock() keyspace.Format {
 // resqueScheduler is the lock by which one of several schedulers leads: host
 // and process.
 func resqueScheduler() keyspace.Format {
-	r := reading{token: hostAndProcess(":"), sure: leased(keyspace.Certain)}
+	r := stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "resque-scheduler",
 		Library:   "resque-scheduler",
@@ -42,9 +42,9 @@ func resqueScheduler() keyspace.Format {
 		Signature: "the name ends in resque_scheduler_master_lock, and the value is host:process",
 		Type:      "string",
 		Match:     ends("resque_scheduler_master_lock"),
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
 	}
 }

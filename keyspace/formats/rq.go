@@ -10,7 +10,7 @@ import (
 // rqScheduler is the lock by which one of several workers of Python's rq
 // schedules a queue.
 func rqScheduler() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return v != "" && len(v) < glanced }), sure: leased(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "rq-scheduler",
 		Library:   "rq",
@@ -20,9 +20,9 @@ func rqScheduler() keyspace.Format {
 		Prefixes:  []string{"rq:scheduler-lock:"},
 		// A mark that the registries were cleaned, which looks like a lock.
 		Companion: func(key string) bool { return strings.HasPrefix(key, "rq:clean_registries:") },
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("a worker schedules", "rq:scheduler-lock:default", "1", keyspace.Certain, 61*time.Second)},
 	}
 }

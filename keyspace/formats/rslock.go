@@ -8,16 +8,16 @@ import (
 
 // rslock is Rust's rslock: 20 raw bytes, under whatever name.
 func rslock() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return isRaw(v, 20) }), sure: anywhere(keyspace.Likely)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return isRaw(v, 20) }), sure: anyKey(keyspace.Likely)}
 	return keyspace.Format{
 		Name:      "rslock",
 		Library:   "rslock",
 		Source:    "github.com/hexcowboy/rslock: src/lock.rs",
 		Signature: "the value is 20 raw bytes",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "chunk:0042", "\x13\xc4\x00\x9arust\xff\x81lock20by\xe1\x02", keyspace.Likely, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "chunk:0042", "\x13\xc4\x00\x9arust\xff\x81lock20by\xe1\x02", keyspace.Likely, 10*time.Second)},
 	}
 }

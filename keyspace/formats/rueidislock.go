@@ -110,7 +110,7 @@ func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confid
 
 func (p majorityPrefix) samples() []keyspace.Sample {
 	const token = "\x8f\x01\xd2rueidis\x00\x91lock\xfe24bytes"
-	s := opaque("held by all of its three keys", p.key(0, "rates:refresh"), token, keyspace.Certain, 5*time.Second)
+	s := opaqueSample("held by all of its three keys", p.key(0, "rates:refresh"), token, keyspace.Certain, 5*time.Second)
 	for i := 1; i < 3; i++ {
 		s.Commands = append(s.Commands, []string{"SET", p.key(i, "rates:refresh"), token, "PX", "5000"})
 	}

@@ -8,7 +8,7 @@ import (
 
 // sentry is the lock of Sentry: a random UUID without dashes.
 func sentry() keyspace.Format {
-	r := reading{sure: leased(keyspace.Likely), token: shaped(func(v string) bool {
+	r := stringLock{sure: needsTTL(keyspace.Likely), token: opaqueToken(func(v string) bool {
 		id, ok := undashed(v)
 		return ok && id.Version() == 4 && isHex(v, 32)
 	})}
@@ -19,9 +19,9 @@ func sentry() keyspace.Format {
 		Signature: "the name begins with l:, and the value is a UUID without dashes",
 		Type:      "string",
 		Prefixes:  []string{"l:"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
 	}
 }

@@ -23,7 +23,7 @@ func setNX() keyspace.Format {
 			return setNXConfidence(key, first, true, time.Time{})
 		},
 		Decode:  decodeSetNX,
-		Actions: setNXHands(),
+		Actions: setNXActions(),
 		Samples: setNXSamples(),
 	}
 }
@@ -32,10 +32,10 @@ func setNX() keyspace.Format {
 // fence is no lock whatever its name; a counter or a version may be one at the most.
 func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Confidence {
 	sure := tokenOf(value, now).confidence(key, expires)
-	switch number := digits(value, 1, numberMost); {
+	switch number := digits(value, 1, maxCounterDigits); {
 	case number && fenceName(key):
 		return keyspace.No
-	case number && counterName(key), counted(value, expires):
+	case number && counterName(key), isCounter(value, expires):
 		return min(sure, keyspace.Possible)
 	default:
 		return sure
@@ -61,10 +61,10 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	return l, sure
 }
 
-// setNXHands wakes those who wait in Spring's way, which cannot be told from
+// setNXActions wakes those who wait in Spring's way, which cannot be told from
 // others': nobody else listens there.
-func setNXHands() *keyspace.Actions {
-	h := tokenHands()
+func setNXActions() *keyspace.Actions {
+	h := tokenActions()
 	h.Args = func(l keyspace.Lock) []string {
 		seen := []string{l.Holders[0].ID}
 		if registry, _, ok := strings.Cut(l.Key, ":"); ok && isUUID(l.Holders[0].ID) {

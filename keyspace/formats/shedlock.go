@@ -10,9 +10,9 @@ import (
 // shedlock is Java's ShedLock: when the job began, and on which host. A key may
 // outlive its job: it stays for the shortest time that was asked for.
 func shedlock() keyspace.Format {
-	r := reading{token: shedlockToken, sure: leased(keyspace.Certain)}
+	r := stringLock{token: shedlockToken, sure: needsTTL(keyspace.Certain)}
 	const value = "ADDED:{iso-540000}@batch-01:" + sampleUUID1
-	s := opaque("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
+	s := opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
 	s.Want.Holders[0].Label = "batch-01"
 	return keyspace.Format{
 		Name:      "shedlock",
@@ -20,9 +20,9 @@ func shedlock() keyspace.Format {
 		Source:    "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
 		Signature: "the value is ADDED:, a time, @ and a host",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
+		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{s},
 	}
 }
@@ -40,5 +40,5 @@ func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {
 	if id, cut := len(host)-37, len(host) > 37; cut && host[id] == ':' && isUUID(host[id+1:]) {
 		host = host[:id]
 	}
-	return keyspace.Holder{ID: value, Label: host, Count: 1, Since: past(at, now)}, true
+	return keyspace.Holder{ID: value, Label: host, Count: 1, Since: plausibleStart(at, now)}, true
 }

@@ -35,7 +35,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 				}
 				h := keyspace.Holder{ID: m.Name, Count: 1}
 				if ok {
-					h.Since = past(at, e.Now)
+					h.Since = plausibleStart(at, e.Now)
 				}
 				l.Holders = append(l.Holders, h)
 			}
@@ -52,7 +52,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 			}
 			return l, keyspace.Certain
 		},
-		Actions: sidekiqHands(),
+		Actions: sidekiqActions(),
 		Samples: []keyspace.Sample{{
 			Name: "a job that runs, and one that waits",
 			Commands: [][]string{
@@ -81,9 +81,9 @@ func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocke
 //go:embed sidekiq_break.lua
 var sidekiqBreak string
 
-// sidekiqHands ends holds of jobs. With the last of them goes all that is noted of
+// sidekiqActions ends holds of jobs. With the last of them goes all that is noted of
 // the digest.
-func sidekiqHands() *keyspace.Actions {
+func sidekiqActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
 			digest := strings.TrimSuffix(l.Key, uniqueLocked)

@@ -20,7 +20,7 @@ const (
 // numbers the holds of all locks; it and the tickets of old versions stay when no lock
 // is held.
 func simpleRedisMutex() keyspace.Format {
-	r := reading{token: shaped(simpleMutexToken), sure: always(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "simple-redis-mutex",
 		Library:   "simple-redis-mutex",
@@ -32,11 +32,11 @@ func simpleRedisMutex() keyspace.Format {
 			ticket := strings.HasSuffix(key, ":next-id") || strings.HasSuffix(key, ":last-out-id")
 			return key == simpleMutexFences || ticket && strings.HasPrefix(key, simpleMutexPrefix)
 		},
-		Probe:   r.glance,
+		Probe:   r.probe,
 		Decode:  r.decode,
-		Actions: simpleMutexHands(),
+		Actions: simpleMutexActions(),
 		Samples: []keyspace.Sample{
-			opaque("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
+			opaqueSample("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
 				[]string{"SET", simpleMutexFences, "7"}),
 		},
 	}
@@ -47,9 +47,9 @@ func simpleMutexToken(value string) bool {
 	return fraction && only(rest, "-") || isHex(value, 100)
 }
 
-// simpleMutexHands tells the waiters of a release in JSON, as the library does.
-func simpleMutexHands() *keyspace.Actions {
-	h := tokenHands()
+// simpleMutexActions tells the waiters of a release in JSON, as the library does.
+func simpleMutexActions() *keyspace.Actions {
+	h := tokenActions()
 	h.Args = func(l keyspace.Lock) []string {
 		token := l.Holders[0].ID
 		return []string{token, simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, token)}

@@ -7,73 +7,73 @@ import (
 	"locktop/keyspace"
 )
 
-// reading is how to read a mutex that is one string.
-type reading struct {
-	// token takes the holder from a value, and judges by its shape alone. The
-	// time is zero at a glance.
+// stringLock decodes a mutex that is one string.
+type stringLock struct {
+	// token returns the holder from a value, and whether the value has the right shape. The
+	// time is zero in a probe.
 	token func(value string, now time.Time) (keyspace.Holder, bool)
-	// sure is what a value of that shape makes of a key.
+	// sure returns the confidence for a value of that shape.
 	sure func(key string, expires bool) keyspace.Confidence
 }
 
-// glanced is how much of a string a glance shows.
-const glanced = 128
+// probeBytes is how many bytes of a string a probe sees.
+const probeBytes = 128
 
-// glance is for Format.Glance.
-func (r reading) glance(key, first string) keyspace.Confidence {
-	if _, ok := r.token(first, time.Time{}); !ok && (len(first) < glanced || !lengthy(first)) {
+// probe is for Format.Probe.
+func (s stringLock) probe(key, first string) keyspace.Confidence {
+	if _, ok := s.token(first, time.Time{}); !ok && (len(first) < probeBytes || !maybeLongToken(first)) {
 		return keyspace.No
 	}
-	return max(r.sure(key, true), r.sure(key, false))
+	return max(s.sure(key, true), s.sure(key, false))
 }
 
-// lengthy reports whether a value that is longer than a glance may be a token:
-// what makes tokens that long are names of machines and jobs, not prose, JSON or
-// HTML.
-func lengthy(value string) bool { return only(value, "._-:@+|/=") }
+// maybeLongToken reports whether a value that is longer than a probe can be a token.
+// Tokens of that length consist of host and job names, not of prose, JSON or HTML.
+func maybeLongToken(value string) bool { return only(value, "._-:@+|/=") }
 
 // decode is for Format.Decode.
-func (r reading) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-	if e.Truncated() || len(e.Value) >= glanced && !lengthy(e.Value) {
+func (s stringLock) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+	if e.Truncated() || len(e.Value) >= probeBytes && !maybeLongToken(e.Value) {
 		return keyspace.Lock{}, keyspace.No
 	}
-	h, ok := r.token(e.Value, e.Now)
+	h, ok := s.token(e.Value, e.Now)
 	if !ok {
 		return keyspace.Lock{}, keyspace.No
 	}
-	return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{h}}, r.sure(e.Key, !e.Expires.IsZero())
+	return keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{h}}, s.sure(e.Key, !e.Expires.IsZero())
 }
 
-// shaped takes a value of a shape for a holder that tells nothing of itself.
-func shaped(is func(string) bool) func(string, time.Time) (keyspace.Holder, bool) {
+// opaqueToken returns a token function for values of a shape that contain no
+// information about the holder.
+func opaqueToken(is func(string) bool) func(string, time.Time) (keyspace.Holder, bool) {
 	return func(value string, _ time.Time) (keyspace.Holder, bool) {
 		return keyspace.Holder{ID: value, Count: 1}, is(value)
 	}
 }
 
-// always is for keys that are as surely a lock if they never expire.
-func always(c keyspace.Confidence) func(string, bool) keyspace.Confidence {
+// fixed returns a confidence that does not depend on the expiry.
+func fixed(c keyspace.Confidence) func(string, bool) keyspace.Confidence {
 	return func(string, bool) keyspace.Confidence { return c }
 }
 
-// leased is for locks that are always taken with a TTL: one without was
-// tampered with, or is none.
-func leased(c keyspace.Confidence) func(string, bool) keyspace.Confidence {
+// needsTTL returns c for keys that expire and the next lower confidence for others: the
+// library always sets a TTL.
+func needsTTL(c keyspace.Confidence) func(string, bool) keyspace.Confidence {
 	return func(_ string, expires bool) keyspace.Confidence {
 		if expires {
 			return c
 		}
-		return lower(c)
+		return oneLess(c)
 	}
 }
 
-// anywhere is for tokens of any name: alone is what they make of a key that
-// expires and whose name says nothing.
-func anywhere(alone keyspace.Confidence) func(string, bool) keyspace.Confidence {
-	return token{known: true, alone: alone}.confidence
+// anyKey is for tokens under any name: base is the confidence for a key that expires
+// and whose name suggests nothing.
+func anyKey(base keyspace.Confidence) func(string, bool) keyspace.Confidence {
+	return token{known: true, baseConfidence: base}.confidence
 }
 
-// begins is for names with a fixed beginning and something behind.
+// begins matches names that have one of the prefixes and are longer.
 func begins(prefixes ...string) func(string) bool {
 	return func(key string) bool {
 		for _, p := range prefixes {
@@ -85,27 +85,27 @@ func begins(prefixes ...string) func(string) bool {
 	}
 }
 
-// ends is for names with a fixed end and something before.
+// ends matches names that have the suffix and are longer.
 func ends(suffix string) func(string) bool {
 	return func(key string) bool { return len(key) > len(suffix) && strings.HasSuffix(key, suffix) }
 }
 
-// opaque is a sample of a mutex that is one string and whose holder tells
-// nothing of itself, with what more commands store beside it; ttl 0 = for ever.
-func opaque(name, key, value string, sure keyspace.Confidence, ttl time.Duration, more ...[]string) keyspace.Sample {
+// opaqueSample returns a sample of a mutex that is one string with an opaque token;
+// more are further commands; ttl 0 = no expiry.
+func opaqueSample(name, key, value string, sure keyspace.Confidence, ttl time.Duration, more ...[]string) keyspace.Sample {
 	s := held(name, key, value, "", ttl)
 	s.Commands = append(s.Commands, more...)
 	s.Want.Confidence = sure
 	return s
 }
 
-// isUUID reports whether s is a UUID in its usual form.
+// isUUID reports whether s is a UUID with dashes.
 func isUUID(s string) bool {
 	_, ok := dashed(s)
 	return ok
 }
 
-// isHex reports whether s is so many hexadecimal digits, in small letters.
+// isHex reports whether s is n hexadecimal digits in lower case.
 func isHex(s string, n int) bool {
 	if len(s) != n {
 		return false
@@ -120,14 +120,12 @@ func isHex(s string, n int) bool {
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isRaw reports whether s is so many random bytes, which are never all
-// printable.
+// isRaw reports whether s is n random bytes, which are never all printable.
 func isRaw(s string, n int) bool {
 	return len(s) == n && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) >= 0
 }
 
-// atSeconds reads a time in seconds since 1970, with or without a fraction, of
-// today's length.
+// atSeconds parses a current time in seconds since 1970, with or without a fraction.
 func atSeconds(s string) (time.Time, bool) {
 	whole, rest, _ := strings.Cut(s, ".")
 	if !digits(whole, 10, 10) || rest != "" && !digits(rest, 1, 9) {
@@ -137,7 +135,7 @@ func atSeconds(s string) (time.Time, bool) {
 	return at, ok
 }
 
-// atScore reads the score of a zset as a time in ms, of today's length.
+// atScore reads the score of a zset as a current time in ms.
 func atScore(ms float64) (time.Time, bool) {
 	if !(ms >= 1e12 && ms < 1e13) {
 		return time.Time{}, false
@@ -145,9 +143,9 @@ func atScore(ms float64) (time.Time, bool) {
 	return time.UnixMicro(int64(ms * 1000)), true
 }
 
-// past returns at unless it is nonsense as the begin of a hold: no lock is
-// older than Redis, and none began in the future.
-func past(at, now time.Time) time.Time {
+// plausibleStart returns at if it can be the begin of a hold: no lock is older than
+// Redis, and none began in the future. Otherwise it returns zero.
+func plausibleStart(at, now time.Time) time.Time {
 	switch {
 	case at.Year() < 2009, at.After(now.Add(time.Minute)):
 		return time.Time{}

@@ -77,5 +77,5 @@ func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool
 		return h, "", false
 	}
 	at := time.UnixMilli(int64(seconds * 1000))
-	return keyspace.Holder{ID: s[9 : 9+n], Count: 1, Since: past(at, now)}, s[9+n:], true
+	return keyspace.Holder{ID: s[9 : 9+n], Count: 1, Since: plausibleStart(at, now)}, s[9+n:], true
 }

@@ -23,7 +23,7 @@ func symfony() keyspace.Format {
 			return keyspace.No
 		},
 		Decode:  decodeSymfony,
-		Actions: symfonyHands(),
+		Actions: symfonyActions(),
 		Samples: symfonySamples(),
 	}
 }
@@ -31,13 +31,13 @@ func symfony() keyspace.Format {
 //go:embed symfony_break.lua
 var symfonyBreak string
 
-func symfonyHands() *keyspace.Actions {
-	h := memberHands(inZset, scoresExtend)
+func symfonyActions() *keyspace.Actions {
+	h := memberActions(inZset, scoresExtend)
 	h.Args = func(l keyspace.Lock) []string {
 		if l.Holders[0].Mode == keyspace.Write {
-			return found(inZset, l, symfonyWrite)
+			return seenHolders(inZset, l, symfonyWrite)
 		}
-		return found(inZset, l)
+		return seenHolders(inZset, l)
 	}
 	h.ForceRelease = membersLook + symfonyBreak
 	return h
@@ -81,17 +81,17 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 
 // symfonyString is what symfony/lock stored before 5.2.
 func symfonyString() keyspace.Format {
-	r := reading{token: shaped(thirtyTwoBytes), sure: anywhere(keyspace.Possible)}
+	r := stringLock{token: opaqueToken(thirtyTwoBytes), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{
 		Name:      "symfony-string",
 		Library:   "symfony/lock before 5.2",
 		Source:    "github.com/symfony/lock: Store/RedisStore.php of 5.1",
 		Signature: "the value is base64 of 32 bytes",
 		Type:      "string",
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
 	}
 }
 

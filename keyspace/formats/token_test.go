@@ -30,15 +30,15 @@ func TestATokenTellsWhenItWasMadeUnlessThatIsNonsense(t *testing.T) {
 }
 
 func TestNamesThatSpeakForALock(t *testing.T) {
-	for key, want := range map[string]nameSign{
-		"lock:a": strongName, "orders.lock": strongName, "app/locks/7": strongName, "MUTEX-3": strongName,
-		"doc:readLock": strongName, "doc:writelock": strongName, "rwlock:doc": strongName, "lock": strongName, "redlock:7": strongName,
-		"scheduler:leader": weakName, "lease_7": weakName, "semaphore": weakName, "singleton:x": weakName,
-		"leader:of:the:lock": strongName,
-		"clock:1":            anyName, "blocked": anyName, "leaderboard": anyName, "deadlocks": anyName, "": anyName,
-		"unlock:7": anyName, "lockout:bob": anyName, "released": anyName, "\xff\xfe": anyName, "ülock": anyName,
+	for key, want := range map[string]nameHint{
+		"lock:a": strongHint, "orders.lock": strongHint, "app/locks/7": strongHint, "MUTEX-3": strongHint,
+		"doc:readLock": strongHint, "doc:writelock": strongHint, "rwlock:doc": strongHint, "lock": strongHint, "redlock:7": strongHint,
+		"scheduler:leader": weakHint, "lease_7": weakHint, "semaphore": weakHint, "singleton:x": weakHint,
+		"leader:of:the:lock": strongHint,
+		"clock:1":            noHint, "blocked": noHint, "leaderboard": noHint, "deadlocks": noHint, "": noHint,
+		"unlock:7": noHint, "lockout:bob": noHint, "released": noHint, "\xff\xfe": noHint, "ülock": noHint,
 	} {
-		if got := signOf(key); got != want {
+		if got := hintOf(key); got != want {
 			t.Errorf("%q: %d, want %d", key, got, want)
 		}
 	}

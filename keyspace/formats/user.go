@@ -6,10 +6,10 @@ import (
 	"locktop/keyspace"
 )
 
-// Marked returns the formats for somebody who says of keys like these globs
-// that they are locks: what would be possible is likely then, and what no format
-// knows is a lock all the same. Without globs it returns All.
-func Marked(globs []string) []keyspace.Format {
+// WithUserPatterns returns the formats for a user who says that keys matching the globs
+// are locks: a possible lock becomes likely, and a key of no known format is a lock as
+// well. Without globs it returns All.
+func WithUserPatterns(globs []string) []keyspace.Format {
 	all := All()
 	if len(globs) == 0 {
 		return all
@@ -18,25 +18,25 @@ func Marked(globs []string) []keyspace.Format {
 		return slices.ContainsFunc(globs, func(glob string) bool { return keyspace.MatchGlob(glob, key) })
 	}
 	for i := range all {
-		all[i] = trusting(all[i], marked)
+		all[i] = promoted(all[i], marked)
 	}
 	for _, typ := range [...]string{"string", "hash", "set", "zset", "list"} {
-		all = append(all, anything(typ, marked))
+		all = append(all, anyValue(typ, marked))
 	}
 	return all
 }
 
-// whyMarked goes with a lock that is likely because its user says so.
-const whyMarked = "you say that it is a lock"
+// whyUser is the evidence of a lock that the user has declared.
+const whyUser = "you say that it is a lock"
 
-// trusting is a format that takes for likely what it finds possible of a marked
-// key.
-func trusting(f keyspace.Format, marked func(string) bool) keyspace.Format {
+// promoted returns a format that reports marked keys as likely where it would report
+// them as possible.
+func promoted(f keyspace.Format, marked func(string) bool) keyspace.Format {
 	decode, glance := f.Decode, f.Probe
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l, sure := decode(e)
 		if sure == keyspace.Possible && marked(e.Key) {
-			l.Why = append(slices.Clone(l.Why), whyMarked)
+			l.Why = append(slices.Clone(l.Why), whyUser)
 			return l, keyspace.Likely
 		}
 		return l, sure
@@ -53,13 +53,14 @@ func trusting(f keyspace.Format, marked func(string) bool) keyspace.Format {
 	return f
 }
 
-// anything takes every marked key of a type for a lock, whatever it holds.
-func anything(typ string, marked func(string) bool) keyspace.Format {
+// anyValue returns a format that takes every marked key of a type for a lock, whatever
+// its value.
+func anyValue(typ string, marked func(string) bool) keyspace.Format {
 	return keyspace.Format{
 		Name:      "marked",
 		Library:   "your own, see --lock",
 		Source:    "--lock",
-		Signature: whyMarked,
+		Signature: whyUser,
 		Type:      typ,
 		Match:     marked,
 		Probe:     func(string, string) keyspace.Confidence { return keyspace.Likely },
@@ -70,16 +71,16 @@ func anything(typ string, marked func(string) bool) keyspace.Format {
 				return l, keyspace.Likely
 			}
 			for _, m := range e.Members {
-				l.Holders = append(l.Holders, markedHolder(e, m))
+				l.Holders = append(l.Holders, userHolder(e, m))
 			}
 			return l, keyspace.Likely
 		},
 	}
 }
 
-// markedHolder makes of an element what can be made of it: a count of a hash's
-// value, a deadline of a score that is a time to come.
-func markedHolder(e keyspace.Entry, m keyspace.Member) keyspace.Holder {
+// userHolder makes a holder of an element: a hash value that is a number is its count,
+// a zset score that is a future time is its deadline.
+func userHolder(e keyspace.Entry, m keyspace.Member) keyspace.Holder {
 	h := keyspace.Holder{ID: m.Name, Count: 1}
 	if depth, ok := count(m.Value); ok && e.Type == "hash" && depth <= 999_999 {
 		h.Count = depth
@@ -87,7 +88,7 @@ func markedHolder(e keyspace.Entry, m keyspace.Member) keyspace.Holder {
 	if until, ok := atScore(m.Score); ok && until.After(e.Now) {
 		h.Expires = until
 	} else if ok {
-		h.Since = past(until, e.Now)
+		h.Since = plausibleStart(until, e.Now)
 	}
 	return h
 }

@@ -10,7 +10,7 @@ import (
 // walrus is the Lock of Python's walrus: 32 raw bytes under lock:. Who waits
 // blocks on a list beside it, which stays after a release.
 func walrus() keyspace.Format {
-	r := reading{token: shaped(func(v string) bool { return isRaw(v, 32) }), sure: always(keyspace.Certain)}
+	r := stringLock{token: opaqueToken(func(v string) bool { return isRaw(v, 32) }), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{
 		Name:         "walrus",
 		BlockingWait: true,
@@ -20,12 +20,12 @@ func walrus() keyspace.Format {
 		Type:         "string",
 		Prefixes:     []string{"lock:"},
 		Companion:    begins("lock.event:"),
-		Probe:        r.glance,
+		Probe:        r.probe,
 		Decode:       r.decode,
-		Actions: listHands(func(key string) string { return "lock.event:" + strings.TrimPrefix(key, "lock:") }, 0,
+		Actions: listActions(func(key string) string { return "lock.event:" + strings.TrimPrefix(key, "lock:") }, 0,
 			"take an element from lock.event:{name}"),
 		Samples: []keyspace.Sample{
-			opaque("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Certain, 20*time.Second),
+			opaqueSample("held", "lock:walrus:crawl", "\x02\xf1walrus\x00\x9d\xa4raw\xfe32\x10bytes...012345", keyspace.Certain, 20*time.Second),
 		},
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // warlock is node's warlock: base64 of a UUID v1, which tells when it was made.
 func warlock() keyspace.Format {
-	r := reading{token: warlockToken, sure: leased(keyspace.Certain)}
+	r := stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
 		Name:      "warlock",
 		Library:   "warlock",
@@ -19,10 +19,10 @@ func warlock() keyspace.Format {
 		Signature: "the name ends in :lock, and the value is base64 of a UUID that tells the time",
 		Type:      "string",
 		Match:     ends(":lock"),
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
 	}
 }
 

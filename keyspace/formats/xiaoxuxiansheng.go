@@ -10,13 +10,13 @@ import (
 // xiaoxuxiansheng is Go's xiaoxuxiansheng/redis_lock. Its token says who holds:
 // process and goroutine.
 func xiaoxuxiansheng() keyspace.Format {
-	r := reading{sure: leased(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
+	r := stringLock{sure: needsTTL(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
 		process, goroutine, ok := strings.Cut(v, "_")
 		ok = ok && digits(process, 1, 10) && digits(goroutine, 1, 19)
 		return keyspace.Holder{ID: v, Label: "process " + process + ", goroutine " + goroutine, Count: 1}, ok
 	}}
 	const key, value = "REDIS_LOCK_PREFIX_coupon:88", "20221_34"
-	s := opaque("held by a goroutine", key, value, keyspace.Certain, 30*time.Second)
+	s := opaqueSample("held by a goroutine", key, value, keyspace.Certain, 30*time.Second)
 	s.Want.Holders[0].Label = "process 20221, goroutine 34"
 	return keyspace.Format{
 		Name:      "xiaoxuxiansheng",
@@ -25,9 +25,9 @@ func xiaoxuxiansheng() keyspace.Format {
 		Signature: "the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine",
 		Type:      "string",
 		Prefixes:  []string{"REDIS_LOCK_PREFIX_"},
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
+		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{s},
 	}
 }

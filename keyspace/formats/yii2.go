@@ -9,7 +9,7 @@ import (
 // yii2 is the Mutex of PHP's yii2-redis: 20 characters under a digest of the
 // application and the name.
 func yii2() keyspace.Format {
-	r := reading{sure: leased(keyspace.Likely), token: shaped(func(v string) bool { return len(v) == 20 && only(v, "-_") && mixed(v) })}
+	r := stringLock{sure: needsTTL(keyspace.Likely), token: opaqueToken(func(v string) bool { return len(v) == 20 && only(v, "-_") && mixed(v) })}
 	return keyspace.Format{
 		Name:      "yii2",
 		Library:   "yii2-redis",
@@ -17,9 +17,9 @@ func yii2() keyspace.Format {
 		Signature: "the name is 37 hexadecimal digits, and the value 20 random characters",
 		Type:      "string",
 		Match:     func(key string) bool { return isHex(key, 37) },
-		Probe:     r.glance,
+		Probe:     r.probe,
 		Decode:    r.decode,
-		Actions:   tokenHands(),
-		Samples:   []keyspace.Sample{opaque("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)},
+		Actions:   tokenActions(),
+		Samples:   []keyspace.Sample{opaqueSample("held", "5d414"+sampleHex1, "Kq3_vN0b2Qf8dYw5tKcV", keyspace.Likely, 30*time.Second)},
 	}
 }
