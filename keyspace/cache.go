@@ -1,16 +1,17 @@
 package keyspace
 
-// maxPerGeneration is how many locks a generation remembers; there are two.
+// maxPerGeneration is the maximum number of locks in a generation; there are two
+// generations.
 const maxPerGeneration = 4096
 
-// twoGenCache remembers something of each lock, in bounded memory: when the
-// young generation is full it becomes the old one, and what nobody has touched
-// since is forgotten. The zero value is empty.
+// twoGenCache stores a value for each lock in bounded memory. When the young generation
+// is full it replaces the old one, whose unused entries are lost. The zero value is
+// empty.
 type twoGenCache[T any] struct {
 	young, old map[ID]T
 }
 
-// get returns what is remembered of a lock.
+// get returns the value of a lock.
 func (c *twoGenCache[T]) get(id ID) (T, bool) {
 	if v, ok := c.young[id]; ok {
 		return v, true
@@ -19,7 +20,7 @@ func (c *twoGenCache[T]) get(id ID) (T, bool) {
 	return v, ok
 }
 
-// put remembers v.
+// put stores the value of a lock.
 func (c *twoGenCache[T]) put(id ID, v T) {
 	if _, known := c.young[id]; !known && len(c.young) >= maxPerGeneration {
 		c.young, c.old = nil, c.young
@@ -30,7 +31,7 @@ func (c *twoGenCache[T]) put(id ID, v T) {
 	c.young[id] = v
 }
 
-// getOrAdd returns what is remembered of a lock, or remembers what fresh makes.
+// getOrAdd returns the value of a lock, or stores and returns the result of fresh.
 func (c *twoGenCache[T]) getOrAdd(id ID, fresh func() T) T {
 	v, known := c.get(id)
 	if !known {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// carryOverAll returns a snapshot with what the one before it tells of each lock: see
-// [carried].
+// carryOverAll returns now with what the previous snapshot knows about each lock; see
+// [carryOver].
 func carryOverAll(before, now Snapshot) Snapshot {
 	known := byID(before.Locks)
 	locks := slices.Clone(now.Locks)
@@ -22,14 +22,12 @@ func carryOverAll(before, now Snapshot) Snapshot {
 	return now
 }
 
-// carryOver returns a look at a lock with what the look before it tells: since when
-// each holder and each waiter has been there, how often the lock was renewed,
-// who was passed over.
+// carryOver returns a lock with what the previous read knows about it: the begins of
+// holds and waits, the number of renewals, and the overtaken waiters.
 //
-// Somebody who does not tell its begin began at the look that first showed it,
-// unless nobody had looked there before: then its begin is unknown. began is
-// the time of this look, or zero in that case. Readings of one deadline differ by
-// blur.
+// A hold or wait without a stored begin began when it was first seen, unless the key
+// was not watched before: then the begin is unknown. began is the time of this read, or
+// zero in that case. Two reads of one deadline differ by up to blur.
 func carryOver(was, l Lock, seen bool, now, began time.Time, blur time.Duration) Lock {
 	l.Holders = startTimes(was, l.Holders, began)
 	l.Waiters = waiterTimes(was, l, began)
@@ -53,8 +51,8 @@ func carryOver(was, l Lock, seen bool, now, began time.Time, blur time.Duration)
 	return l
 }
 
-// keepDeadline keeps deadlines as they were read first: they have not moved, only the
-// readings differ.
+// keepDeadline keeps the deadlines of the first read. They have not moved; only the
+// reads differ.
 func keepDeadline(was Lock, l *Lock, blur time.Duration) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
@@ -65,7 +63,7 @@ func keepDeadline(was Lock, l *Lock, blur time.Duration) {
 	l.Expires = was.Expires
 }
 
-// reentryStreak is how often a holder has entered again since it last left once.
+// reentryStreak returns the number of reentries since the last exit.
 func reentryStreak(was, l Lock) int {
 	before, now := was.Count(), l.Count()
 	switch {
@@ -78,8 +76,8 @@ func reentryStreak(was, l Lock) int {
 	}
 }
 
-// startTimes returns the holders with the begins of their holds, and since when they
-// are not connected any more, as far as known.
+// startTimes returns the holders with the begins of their holds and the times of their
+// disconnects, as far as known.
 func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 	holders = slices.Clone(holders)
 	for i := range holders {
@@ -99,8 +97,8 @@ func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 	return holders
 }
 
-// waiterTimes returns the waiters with the begins of their waits, as far as known,
-// and with how many have overtaken them.
+// waiterTimes returns the waiters with the begins of their waits, as far as known, and
+// the number of later waiters that got the lock first.
 func waiterTimes(was, l Lock, began time.Time) []Waiter {
 	waiters := slices.Clone(l.Waiters)
 	var came []string

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Delta is what a snapshot says that the one before it does not: enough to
-// make the one from the other, and mostly much less. It is a value like they.
+// Delta is the difference between a snapshot and the previous one. It is mostly much
+// smaller than a snapshot. It is a value.
 type Delta struct {
-	Snapshot      // the later one, but only with the locks that came or changed
-	Gone     []ID // of the earlier one, in its order
+	Snapshot      // the later snapshot, but only with the locks that are new or changed
+	Gone     []ID // locks of the earlier snapshot that are gone, in its order
 }
 
-// DeltaOf returns the change from one snapshot to the next. Two readings of one
-// deadline that differ by some milliseconds are no change.
+// DeltaOf returns the difference from old to now. Two reads of one deadline that differ
+// by some milliseconds are equal.
 func DeltaOf(old, now Snapshot) Delta {
 	d := Delta{Snapshot: now}
 	d.Locks = nil
 	if n := len(now.Locks); n > 0 && n == len(old.Locks) && &now.Locks[0] == &old.Locks[0] {
-		return d // they share what nobody changes
+		return d // both snapshots share the same locks
 	}
 	was := old.Locks
 	for i := range now.Locks {
@@ -44,10 +44,10 @@ func DeltaOf(old, now Snapshot) Delta {
 	return d
 }
 
-// MergeDeltas makes one change of several that follow each other, at least one.
+// MergeDeltas merges consecutive deltas, at least one, into one.
 func MergeDeltas(deltas []Delta) Delta {
 	d := deltas[len(deltas)-1]
-	last := make(map[ID]*Lock) // nil: gone
+	last := make(map[ID]*Lock) // gone: nil = gone
 	for i := range deltas {
 		for j := range deltas[i].Locks {
 			l := &deltas[i].Locks[j]
@@ -68,7 +68,7 @@ func MergeDeltas(deltas []Delta) Delta {
 	return d
 }
 
-// Empty reports whether no lock came, changed or went.
+// Empty reports whether no lock was added, changed or removed.
 func (d Delta) Empty() bool { return len(d.Locks) == 0 && len(d.Gone) == 0 }
 
 // Apply returns the later snapshot, made from the earlier one.
@@ -100,8 +100,8 @@ func (d Delta) Apply(old Snapshot) Snapshot {
 	return now
 }
 
-// Diff returns what happened from old, which the change was made from, to the
-// later snapshot. It is [Diff] of the two, and looks at what changed alone.
+// Diff returns the events from old, which the delta was made from, to the later
+// snapshot. It is [Diff] of both, but looks only at the changed locks.
 func (d Delta) Diff(old Snapshot) []Event {
 	was, now := old, d.Snapshot
 	was.Locks = nil
@@ -121,7 +121,7 @@ func (d Delta) Diff(old Snapshot) []Event {
 	return Diff(was, now)
 }
 
-// sameLock reports whether two looks at a lock say the same.
+// sameLock reports whether two reads of a lock are equal.
 func sameLock(a, b *Lock) bool {
 	return a.Format == b.Format && a.NoTTL == b.NoTTL && a.OverdueIn == b.OverdueIn && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
 		a.Waiting == b.Waiting && a.Left == b.Left && a.Limit == b.Limit && slices.Equal(a.Why, b.Why) &&
@@ -145,7 +145,7 @@ func sameVote(a, b Vote) bool {
 	return a.Node == b.Node && a.Token == b.Token && a.Silent == b.Silent && sameTime(a.Expires, b.Expires)
 }
 
-// sameTime reports whether two readings are of one deadline.
+// sameTime reports whether two reads can be of one deadline.
 func sameTime(a, b time.Time) bool {
 	return a.IsZero() == b.IsZero() && a.Sub(b).Abs() <= jitter
 }

@@ -5,26 +5,24 @@ import (
 	"time"
 )
 
-// Two looks at the same deadline differ by what passes between reading the
-// clock and reading the time to live; where the server tells the deadline itself,
-// by how it rounds.
+// Two reads of the same deadline differ by the time between reading the clock and
+// reading the time to live; on servers that report the deadline itself, by rounding.
 const (
-	jitter      = 25 * time.Millisecond // between two readings of one deadline
+	jitter      = 25 * time.Millisecond // difference between two reads of one deadline
 	exactJitter = time.Millisecond
-	expirySlack = 50 * time.Millisecond // before a deadline, and a hold still ended by it
-	maxSpread   = 5 * time.Millisecond  // of two deadlines that may still be said to be the same
+	expirySlack = 50 * time.Millisecond // a hold that ends so shortly before its deadline counts as expired
+	maxSpread   = 5 * time.Millisecond  // largest uncertainty of two deadlines that can still be compared
 )
 
-// Diff says what happened to the locks between two looks, as far as looks can
-// tell: a hold that began and ended in between leaves no trace, a lock that was
-// released and taken again by the same holder was just held, and a hold whose
-// deadline passed in between counts as expired even if it was released first.
-// Why a hold ended before its deadline two looks cannot tell: it counts as
-// released. It counts as stolen only if another holder stands there under the very
-// same deadline and the hold had lasted for longer than deadlines are told apart by:
-// whoever takes a lock that was released gets a later deadline.
+// Diff returns what happened to the locks between two snapshots, as far as they show
+// it. A hold that began and ended in between leaves no trace. A lock that was released
+// and acquired again by the same holder looks held. A hold whose deadline passed in
+// between counts as expired. A hold that ended before its deadline counts as released.
+// It counts as stolen only if another holder has exactly the same deadline and the old
+// hold had lasted longer than the resolution of deadlines: an acquisition after a
+// release has a later deadline.
 //
-// The events are in the order of the locks of now, then of those that are gone.
+// The events are in the order of the locks of now; the locks that are gone follow.
 func Diff(old, now Snapshot) []Event {
 	d := diff{at: now.At, watched: old.Complete && now.Complete, slack: expirySlack, blur: jitter}
 	before := byID(old.Locks)
@@ -45,8 +43,8 @@ func Diff(old, now Snapshot) []Event {
 	return d.events
 }
 
-// heldFor is how long, until a look, the holder of a lock had held it under its
-// deadline; 0 if that is not known.
+// heldFor returns how long the holder of a lock had held it under its deadline at
+// until; 0 if unknown.
 func heldFor(l Lock, until time.Time) time.Duration {
 	if len(l.Holders) != 1 || l.Holders[0].Since.IsZero() {
 		return 0
@@ -66,17 +64,17 @@ func byID(locks []Lock) map[ID]Lock {
 	return m
 }
 
-// diff collects the events that one look shows.
+// diff collects the events that one read shows.
 type diff struct {
 	at           time.Time
-	watched      bool      // what was not there before has come since
-	missedEvents bool      // nobody has looked for a while: what is gone went at some time, for some reason
-	reason       EventKind // what is known of why holds ended; empty = nothing
-	moved        bool      // the lock has changed more than once since the last look
+	watched      bool      // a lock that was not there before was acquired since
+	missedEvents bool      // the server could not be read for a while: time and reason of an end are unknown
+	reason       EventKind // the known reason why holds ended; empty = unknown
+	moved        bool      // the lock has changed more than once since the last read
 	slack        time.Duration
-	blur         time.Duration // between two readings of one deadline
-	spread       time.Duration // of the deadlines of this lock: they may be later than they were read by up to this, taken together
-	held         time.Duration // how long the holder of this lock had held it under its deadline, at the least
+	blur         time.Duration // difference between two reads of one deadline
+	spread       time.Duration // sum of the uncertainties of the two deadlines of this lock
+	held         time.Duration // how long, at least, the holder had held this lock under its deadline
 	events       []Event
 }
 
@@ -84,7 +82,7 @@ func (d *diff) add(kind EventKind, l Lock, h Holder) {
 	d.events = append(d.events, Event{At: d.at, Kind: kind, Lock: l, Holder: h})
 }
 
-// added reports a lock that was not in the look before.
+// added reports a lock that is new.
 func (d *diff) added(l Lock) {
 	kind := Discovered
 	if d.watched {
@@ -108,7 +106,7 @@ func (d *diff) removed(l Lock) {
 	}
 }
 
-// changed compares two looks at the same lock.
+// changed compares two reads of a lock.
 func (d *diff) changed(was, l Lock) {
 	stolen := !d.moved && d.sameDeadline(was, l)
 	next, passed := successor(was, l)
@@ -141,11 +139,11 @@ func (d *diff) changed(was, l Lock) {
 	d.queue(was, l)
 }
 
-// sameDeadline reports whether an exclusive hold passed to another holder under
-// the same deadline. Whoever releases a lock takes its deadline along, so
-// nobody did. A lock that was released and taken again for the same time has a
-// deadline that is later by as long as the first had held it, at the least: that
-// has to be longer than deadlines are told apart by.
+// sameDeadline reports whether an exclusive hold passed to another holder under the
+// same deadline, which a release does not allow: it removes the deadline. A lock that
+// is released and acquired again with the same TTL has a deadline that is later by at
+// least the duration of the first hold. That duration must exceed the resolution of
+// deadlines.
 func (d *diff) sameDeadline(was, l Lock) bool {
 	before, now := soleHolder(was), soleHolder(l)
 	if before == "" || now == "" || before == now {
@@ -157,8 +155,7 @@ func (d *diff) sameDeadline(was, l Lock) bool {
 	return l.Expires.Sub(was.Expires).Abs() <= d.spread && d.held > 2*d.spread+resolution(was.Expires)
 }
 
-// soleHolder returns the ID of the one holder of a lock; empty if there are none, or
-// several.
+// soleHolder returns the ID of the only holder; empty with no holder or several.
 func soleHolder(l Lock) string {
 	if len(l.Holders) != 1 {
 		return ""
@@ -166,9 +163,9 @@ func soleHolder(l Lock) string {
 	return l.Holders[0].ID
 }
 
-// resolution is how finely a deadline is told: in milliseconds, or by the look of it
-// in something coarser. Some libraries count in seconds, and some locks are all held
-// until midnight.
+// resolution returns the granularity of a deadline: a millisecond, or a coarser unit if
+// the deadline is a multiple of it. Some libraries count in seconds, and some locks all
+// end at midnight.
 func resolution(deadline time.Time) time.Duration {
 	for _, unit := range [...]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
 		if deadline.Truncate(unit).Equal(deadline) {
@@ -178,7 +175,7 @@ func resolution(deadline time.Time) time.Duration {
 	return time.Millisecond
 }
 
-// successor returns the holder to whom the first of the queue has become.
+// successor returns the first waiter of the queue, and whether it holds the lock now.
 func successor(was, l Lock) (string, bool) {
 	if len(was.Holders) != 1 || len(was.Waiters) == 0 || len(l.Holders) != 1 {
 		return "", false
@@ -187,7 +184,7 @@ func successor(was, l Lock) (string, bool) {
 	return first, first == l.Holders[0].ID && first != was.Holders[0].ID
 }
 
-// endKind says how a hold ended that is gone.
+// endKind returns why a hold ended.
 func (d *diff) endKind(h Holder) EventKind {
 	switch d.reason {
 	case Flushed, Evicted, Released, Stolen:
@@ -217,7 +214,7 @@ func (d *diff) end(l Lock, h Holder, kind EventKind) {
 	}
 }
 
-// kept reports what changed of a hold that goes on.
+// kept reports what changed in a hold that continues.
 func (d *diff) kept(l Lock, was, h Holder) {
 	switch {
 	case h.Count > was.Count:
@@ -234,7 +231,7 @@ func (d *diff) kept(l Lock, was, h Holder) {
 	}
 }
 
-// deadline reports what became of the deadline that several holders share.
+// deadline reports a change of the deadline that several holders share.
 func (d *diff) deadline(was, l Lock) {
 	if !sharesHolder(was, l) {
 		return
@@ -248,8 +245,7 @@ func (d *diff) deadline(was, l Lock) {
 	}
 }
 
-// queue reports who began to wait and who gave up. To get the lock is not to
-// give up.
+// queue reports waiters that joined or left. A waiter that got the lock has not left.
 func (d *diff) queue(was, l Lock) {
 	for _, w := range l.Waiters {
 		if !isWaiting(was, w.ID) {
@@ -271,7 +267,7 @@ func isWaiting(l Lock, id string) bool {
 	return slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.ID == id })
 }
 
-// holder finds a holder by its ID.
+// holder returns the holder with an ID.
 func (l Lock) holder(id string) (Holder, bool) {
 	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.ID == id })
 	if i < 0 {
@@ -280,7 +276,7 @@ func (l Lock) holder(id string) (Holder, bool) {
 	return l.Holders[i], true
 }
 
-// sharesHolder reports whether somebody held the lock at both looks.
+// sharesHolder reports whether a holder of was still holds the lock.
 func sharesHolder(was, l Lock) bool {
 	return slices.ContainsFunc(l.Holders, func(h Holder) bool {
 		_, held := was.holder(h.ID)
@@ -288,7 +284,7 @@ func sharesHolder(was, l Lock) bool {
 	})
 }
 
-// movedLater reports whether a deadline was moved later, by more than readings differ.
+// movedLater reports whether a deadline moved later by more than two reads differ.
 func movedLater(was, is time.Time, blur time.Duration) bool {
 	return !was.IsZero() && !is.IsZero() && is.Sub(was) > blur
 }

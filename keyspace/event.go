@@ -2,42 +2,42 @@ package keyspace
 
 import "time"
 
-// EventKind says what happened to a lock between two looks at it.
+// EventKind is what happened to a lock between two reads.
 type EventKind string
 
-// What can happen to a lock.
+// Kinds of events.
 const (
-	Discovered   EventKind = "appeared"     // found held; when the hold began is not known
-	Acquired     EventKind = "acquired"     // a holder came
-	Reentered    EventKind = "reentered"    // a holder's count rose
-	Exited       EventKind = "left"         // a holder's count fell, it still holds
-	Renewed      EventKind = "renewed"      // the expiry moved later under the same holder
-	Released     EventKind = "released"     // a holder went before its deadline
-	HandedOver   EventKind = "handed-over"  // a holder went, and the one who was next in the queue holds the lock
-	Expired      EventKind = "expired"      // a holder went at its deadline
-	Deleted      EventKind = "deleted"      // the lock went before its deadline, and its library would have told the waiters
-	Stolen       EventKind = "stolen"       // another holder stands there and nobody had let go: it has the same deadline, or its library would have told of the release
-	Evicted      EventKind = "evicted"      // the server was short of memory and threw the lock away
-	Flushed      EventKind = "flushed"      // the whole database was emptied
-	Vanished     EventKind = "gone"         // a holder went while nobody could look: why, and when, is not known
-	ModeChanged  EventKind = "mode-changed" // a holder went from write to read or back
+	Discovered   EventKind = "appeared"     // found with a holder; the begin of the hold is unknown
+	Acquired     EventKind = "acquired"     // a new holder
+	Reentered    EventKind = "reentered"    // the count of a holder rose
+	Exited       EventKind = "left"         // the count of a holder fell; it still holds the lock
+	Renewed      EventKind = "renewed"      // the deadline moved later under the same holder
+	Released     EventKind = "released"     // a hold ended before its deadline
+	HandedOver   EventKind = "handed-over"  // a hold ended, and the first waiter of the queue holds the lock
+	Expired      EventKind = "expired"      // a hold ended at its deadline
+	Deleted      EventKind = "deleted"      // the lock vanished before its deadline without the message that its library sends on a release
+	Stolen       EventKind = "stolen"       // a new holder replaced the old one without a release: the deadline is the same, or the library's release message is missing
+	Evicted      EventKind = "evicted"      // the server evicted the lock because its memory was full
+	Flushed      EventKind = "flushed"      // the database was emptied
+	Vanished     EventKind = "gone"         // a hold ended while the server could not be read; time and reason are unknown
+	ModeChanged  EventKind = "mode-changed" // a holder changed from write to read or back
 	WaiterJoined EventKind = "waiter-joined"
 	WaiterLeft   EventKind = "waiter-left"
-	TTLLost      EventKind = "ttl-lost" // it would have expired, and now it never will
+	TTLLost      EventKind = "ttl-lost" // a lock that would have expired never will
 )
 
-// Event is one thing that happened to one lock.
+// Event is one change of one lock.
 type Event struct {
-	At     time.Time // server's clock, at the look that showed it
+	At     time.Time // on the server's clock, when the change was read
 	Kind   EventKind
-	Lock   Lock          // as it is now; as it was last seen if it is gone
-	Holder Holder        // whom it concerns; zero if nobody
-	Waiter Waiter        // for waiter events
-	Held   time.Duration // how long a hold that ended had lasted; 0 = its begin is not known
+	Lock   Lock          // the lock after the change; as last seen if it is gone
+	Holder Holder        // the holder that changed; zero if none did
+	Waiter Waiter        // the waiter of a waiter event
+	Held   time.Duration // duration of the hold that ended; 0 = unknown
 }
 
-// Ended returns when a hold ended that an event of its end tells of: its
-// deadline if it expired, else the look that showed it.
+// Ended returns when the hold of this event ended: at its deadline if it expired, else
+// when the end was read.
 func (e Event) Ended() time.Time {
 	if e.Kind == Expired && e.Holder.Expires.Before(e.At) && !e.Holder.Expires.IsZero() {
 		return e.Holder.Expires
@@ -45,7 +45,7 @@ func (e Event) Ended() time.Time {
 	return e.At
 }
 
-// EventKinds lists all kinds, in the order in which they are explained.
+// EventKinds lists all kinds in the order in which help texts explain them.
 func EventKinds() []EventKind {
 	return []EventKind{
 		Discovered, Acquired, Reentered, Exited, Renewed,
@@ -54,7 +54,7 @@ func EventKinds() []EventKind {
 	}
 }
 
-// Ends reports whether an event of this kind is the end of a hold.
+// Ends reports whether an event of this kind ends a hold.
 func (k EventKind) Ends() bool {
 	switch k {
 	case Released, HandedOver, Expired, Deleted, Stolen, Evicted, Flushed, Vanished:

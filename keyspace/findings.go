@@ -12,28 +12,28 @@ import (
 // Severity orders findings.
 type Severity uint8
 
-// From a hint to something that does damage now.
+// From a hint to current damage.
 const (
 	Info Severity = iota
 	Warning
 	Critical
 )
 
-// String returns the word of the JSON contract.
+// String returns the word that is used in JSON.
 func (s Severity) String() string { return [...]string{"info", "warning", "critical"}[s] }
 
-// Finding is something wrong with a lock, in one sentence, with what to do about it.
+// Finding is a problem of a lock or a server, with a remedy.
 type Finding struct {
-	ID       string // stable: never-expires, overdue …
+	ID       string // stable: never-expires, overdue, …
 	Severity Severity
-	Lock     ID     // zero: it concerns the servers
-	Server   string // address of the one that it concerns, if it is not about a lock; "": all of them
+	Lock     ID     // zero for a server finding
+	Server   string // address of the server of a server finding; "" = all servers
 	Text     string // one sentence
-	Remedy   string // the safe thing to do, one sentence
+	Remedy   string // what can safely be done, one sentence
 }
 
-// Findings lists what is wrong with the locks of a snapshot, in the order of
-// the locks, and of the rules for each.
+// Findings lists the problems of the locks of a snapshot, in the order of the locks and
+// of the rules.
 func Findings(s Snapshot) []Finding {
 	var all []Finding
 	known := rules()
@@ -48,9 +48,8 @@ func Findings(s Snapshot) []Finding {
 	return all
 }
 
-// SortBySeverity returns the locks of a snapshot, those that do most damage first:
-// by the severest of their findings, then by how many wait times how long the
-// lock is held, then in the order of the snapshot.
+// SortBySeverity returns the locks of a snapshot ordered by their most severe finding,
+// then by number of waiters times age, then by their order in the snapshot.
 func SortBySeverity(s Snapshot, findings []Finding) []Lock {
 	severest := make(map[ID]int)
 	for _, f := range findings {
@@ -71,29 +70,28 @@ func SortBySeverity(s Snapshot, findings []Finding) []Lock {
 	return locks
 }
 
-// rank is what a lock is ordered by: to move these is cheaper than to move
-// locks.
+// rank is the sort key of a lock. Sorting ranks is cheaper than sorting locks.
 type rank struct {
 	severity  int
 	totalWait time.Duration
 	index     int // in the snapshot
 }
 
-// totalWait is how much time is lost to a lock, to compare it with others.
+// totalWait estimates the time lost to a lock, to compare locks.
 func (l Lock) totalWait(now time.Time) time.Duration {
 	return time.Duration(l.WaiterCount()) * l.Age(now)
 }
 
-// rule looks for one thing that can be wrong with a lock.
+// rule checks for one problem of a lock.
 type rule struct {
 	id       string
 	severity Severity
 	remedy   string
-	// check returns what is wrong, in one sentence, or "".
+	// check returns the problem in one sentence, or "".
 	check func(l *Lock, now time.Time) string
 }
 
-// rules lists all of them, in the order in which their findings are listed.
+// rules lists all rules in the order of their findings.
 func rules() []rule {
 	return []rule{
 		{
@@ -151,8 +149,8 @@ func rules() []rule {
 	}
 }
 
-// neverExpires finds locks that nothing will end if their holder dies. Where a library
-// gives no deadline by design, that alone is nothing to look into.
+// neverExpires finds locks that stay forever if their holder dies. If the library sets
+// no deadline by design, that alone is not a finding.
 func neverExpires(l *Lock, now time.Time) string {
 	if !l.Endless() || l.NoTTL && !l.abandoned(now) {
 		return ""
@@ -164,16 +162,16 @@ func neverExpires(l *Lock, now time.Time) string {
 	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, nothing will ever free it.", humanize.Duration(age))
 }
 
-// abandoned reports whether there is evidence that nobody will release the lock:
-// it is held for longer than is usual, or a client that held it is gone.
+// abandoned reports whether there is evidence that the lock will not be released: the
+// hold is unusually long, or its client has disconnected.
 func (l *Lock) abandoned(now time.Time) bool {
 	return overdue(l, now) != "" || holderGone(l, now) != ""
 }
 
-// What is long for a hold.
+// Thresholds of a long hold.
 const (
 	longHold    = 10 * time.Minute
-	unusualHold = 30 * time.Second // below it, being unusually long is harmless
+	unusualHold = 30 * time.Second // shorter holds are never unusual
 	unusual     = 20               // times the median
 )
 
@@ -193,8 +191,7 @@ func overdueIn(rules []Overdue, key string) time.Duration {
 	return 0
 }
 
-// overdue finds locks that are held for longer than was set for them; where
-// nothing was, for very long, or much longer than they use to be.
+// overdue finds locks that are held for very long, or much longer than their median.
 func overdue(l *Lock, now time.Time) string {
 	age := l.Age(now)
 	switch {
@@ -210,8 +207,7 @@ func overdue(l *Lock, now time.Time) string {
 	return ""
 }
 
-// stampPassed finds locks whose deadline is written in them and has passed, and
-// which are still there.
+// stampPassed finds locks that still exist after the deadline in their value.
 func stampPassed(l *Lock, now time.Time) string {
 	left, expires := l.TTL(now)
 	if len(l.Holders) == 0 || !expires || left > -stampGrace {
@@ -220,20 +216,20 @@ func stampPassed(l *Lock, now time.Time) string {
 	return fmt.Sprintf("Its deadline passed %s ago, and it is still there: its holder has gone without releasing it.", humanize.Duration(-left))
 }
 
-// Thresholds of what is only wrong if it lasts, or happens again.
+// Thresholds of problems that must last or repeat.
 const (
-	stampGrace  = time.Second      // clocks differ, and keys are reaped late
+	stampGrace  = time.Second      // clocks differ, and keys are removed late
 	manyRenewed = 100              // renewals of one hold
-	freeTooLong = 2 * time.Second  // with somebody waiting; a hand-off takes milliseconds
+	freeTooLong = 2 * time.Second  // with waiters; a hand-off takes milliseconds
 	deadTooLong = time.Second      // at the head of a queue
-	passedOver  = 10               // by others who came later
+	passedOver  = 10               // times, by later waiters
 	writerWaits = 10 * time.Second // while readers hold
-	onlyGrows   = 10               // entries without one leave
+	onlyGrows   = 10               // reentries without an exit
 	voteWindow  = 2 * time.Second  // in which an acquire reaches all servers
-	overruns    = 3                // holds in a row that ended by expiry
+	overruns    = 3                // consecutive holds that ended by expiry
 )
 
-// renewedForever finds holds that are renewed again and again.
+// renewedForever finds holds with many renewals.
 func renewedForever(l *Lock, now time.Time) string {
 	if l.Renewals < manyRenewed {
 		return ""
@@ -241,7 +237,7 @@ func renewedForever(l *Lock, now time.Time) string {
 	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog does not.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))
 }
 
-// waitersNoHolder finds locks that are free, and those who want them do not know.
+// waitersNoHolder finds free locks whose waiters were not woken.
 func waitersNoHolder(l *Lock, now time.Time) string {
 	free := now.Sub(l.FreeFrom)
 	if l.State(now) != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
@@ -250,7 +246,7 @@ func waitersNoHolder(l *Lock, now time.Time) string {
 	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
 }
 
-// zombieHead finds queues whose first waiter has died.
+// zombieHead finds queues whose first waiter is dead.
 func zombieHead(l *Lock, now time.Time) string {
 	if len(l.Waiters) == 0 || l.Waiters[0].Expires.IsZero() {
 		return ""
@@ -265,7 +261,7 @@ func zombieHead(l *Lock, now time.Time) string {
 	return fmt.Sprintf("The first of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), othersWait(len(l.Waiters)-1))
 }
 
-// starving finds waiters whom others have overtaken again and again.
+// starving finds waiters that were overtaken many times.
 func starving(l *Lock, now time.Time) string {
 	worst := Waiter{}
 	for _, w := range l.Waiters {
@@ -279,7 +275,7 @@ func starving(l *Lock, now time.Time) string {
 	return fmt.Sprintf("%s was overtaken by %s who came later%s.", worst.ID, humanize.Count(worst.Passed), waitingFor(worst, now))
 }
 
-// waitingFor says for how long somebody has been waiting, if that is known.
+// waitingFor returns how long a waiter has been waiting, if that is known.
 func waitingFor(w Waiter, now time.Time) string {
 	if w.Since.IsZero() {
 		return ""
@@ -287,7 +283,7 @@ func waitingFor(w Waiter, now time.Time) string {
 	return ", in " + humanize.Duration(now.Sub(w.Since))
 }
 
-// writerStarved finds writers that readers keep out.
+// writerStarved finds writers that readers block.
 func writerStarved(l *Lock, now time.Time) string {
 	if l.State(now) != ReadHeld {
 		return ""
@@ -314,7 +310,7 @@ func readersHold(n int) string {
 	return humanize.Count(n) + " readers hold it"
 }
 
-// reentryLeak finds holders that enter again and again, and never leave.
+// reentryLeak finds holders that reenter and never exit.
 func reentryLeak(l *Lock, _ time.Time) string {
 	if l.Grown < onlyGrows {
 		return ""
@@ -322,9 +318,8 @@ func reentryLeak(l *Lock, _ time.Time) string {
 	return fmt.Sprintf("Entered again %s without being left once; its count is %s.", humanize.Times(l.Grown), humanize.Count(l.Count()))
 }
 
-// minority finds copies of a Redlock that are too few to hold it. While an
-// acquire is under way, and while servers that do not answer could make them
-// enough, there is nothing wrong.
+// minority finds Redlocks with too few copies. It reports nothing during an acquire, or
+// if silent servers could complete the majority.
 func minority(l *Lock, now time.Time) string {
 	tokens, votes, silent := countTokens(l)
 	if l.State(now) != Partial || tokens != 1 || votes+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
@@ -333,7 +328,7 @@ func minority(l *Lock, now time.Time) string {
 	return fmt.Sprintf("On %d of %d servers, which is no majority: left over, or an acquire that failed.", votes, len(l.Votes))
 }
 
-// split finds Redlocks of which several have copies, and nobody enough.
+// split finds Redlocks with several tokens and no majority.
 func split(l *Lock, now time.Time) string {
 	tokens, most, silent := countTokens(l)
 	if l.State(now) != Partial || tokens < 2 || most+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
@@ -342,8 +337,8 @@ func split(l *Lock, now time.Time) string {
 	return fmt.Sprintf("%d tokens on %d servers, and none has a majority: nobody can get it until they expire.", tokens, len(l.Votes))
 }
 
-// countTokens counts the tokens of a Redlock, the votes of the one that has most,
-// and the servers that do not answer.
+// countTokens returns the number of tokens of a Redlock, the votes of the largest, and
+// the number of silent servers.
 func countTokens(l *Lock) (tokens, most, silent int) {
 	votes := make(map[string]int)
 	for _, v := range l.Votes {
@@ -358,7 +353,7 @@ func countTokens(l *Lock) (tokens, most, silent int) {
 	return len(votes), most, silent
 }
 
-// beingAcquired reports whether an acquire of a Redlock may still be under way.
+// beingAcquired reports whether an acquire of a Redlock may be in progress.
 func beingAcquired(l *Lock, now time.Time) bool {
 	for _, h := range l.Holders {
 		if !h.Since.IsZero() && now.Sub(h.Since) < voteWindow {
@@ -368,7 +363,7 @@ func beingAcquired(l *Lock, now time.Time) bool {
 	return false
 }
 
-// outlived finds locks that expire under their holders.
+// outlived finds locks that expire while they are held.
 func outlived(l *Lock, _ time.Time) string {
 	if l.Overrun < overruns {
 		return ""
@@ -376,7 +371,7 @@ func outlived(l *Lock, _ time.Time) string {
 	return fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release.", l.Overrun)
 }
 
-// holderGone finds holds whose client has hung up. Whoever still renews is there.
+// holderGone finds holds whose client has disconnected. A holder that renews is alive.
 func holderGone(l *Lock, now time.Time) string {
 	for _, h := range l.Holders {
 		if !h.Left.IsZero() && now.Sub(h.Left) > goneTooLong && !l.Renewed.After(h.Left) {
@@ -386,5 +381,5 @@ func holderGone(l *Lock, now time.Time) string {
 	return ""
 }
 
-// goneTooLong is how long a client may be away: it may be connecting anew.
+// goneTooLong is how long a client may be disconnected; it may be reconnecting.
 const goneTooLong = 5 * time.Second

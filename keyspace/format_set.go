@@ -2,11 +2,11 @@ package keyspace
 
 import "strings"
 
-// formatSet is the formats to look for, in order of preference.
+// formatSet is the list of formats to look for, in order of preference.
 type formatSet []Format
 
-// best returns the format that is surest of an entry, the first of them if
-// several are, and how sure it is: No if none takes it.
+// best returns the format with the highest confidence in an entry, and that confidence.
+// The first format wins a tie. The confidence is No if no format matches.
 func (s formatSet) best(e Entry) (Format, Confidence) {
 	var found Format
 	sure := No
@@ -21,7 +21,7 @@ func (s formatSet) best(e Entry) (Format, Confidence) {
 	return found, sure
 }
 
-// matchesName reports whether a key of this name may be one of the format.
+// matchesName reports whether a key with this name can be a lock of the format.
 func (f *Format) matchesName(key string) bool {
 	if f.Prefixes != nil && !hasAnyPrefix(key, f.Prefixes) {
 		return false
@@ -29,7 +29,7 @@ func (f *Format) matchesName(key string) bool {
 	return f.Match == nil || f.Match(key)
 }
 
-// hasAnyPrefix reports whether a name begins with one of these, with something behind it.
+// hasAnyPrefix reports whether key has one of the prefixes and is longer than it.
 func hasAnyPrefix(key string, with []string) bool {
 	for _, prefix := range with {
 		if len(key) > len(prefix) && strings.HasPrefix(key, prefix) {
@@ -39,7 +39,7 @@ func hasAnyPrefix(key string, with []string) bool {
 	return false
 }
 
-// byName returns the format of a name; nil if there is none.
+// byName returns the format with a name, nil if there is none.
 func (s formatSet) byName(name string) *Format {
 	for i := range s {
 		if s[i].Name == name {
@@ -49,7 +49,7 @@ func (s formatSet) byName(name string) *Format {
 	return nil
 }
 
-// companionsOf lists what the format stores beside a lock.
+// companionsOf lists the companion keys of a lock.
 func (f Format) companionsOf(e Entry) []Companion {
 	if f.Related == nil {
 		return nil
@@ -57,7 +57,7 @@ func (f Format) companionsOf(e Entry) []Companion {
 	return f.Related(e)
 }
 
-// decodeLock decodes an entry that the format takes.
+// decodeLock decodes an entry that matches the format.
 func (f Format) decodeLock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)
 	l.Key, l.Format, l.Confidence, l.NoTTL = e.Key, f.Name, sure, f.NoTTL
@@ -68,8 +68,8 @@ func (f Format) decodeLock(e Entry) (Lock, Confidence) {
 	return l, sure
 }
 
-// inheritExpiry gives the lock and its holders the deadline of the key where the
-// format has none of its own.
+// inheritExpiry gives the lock and its holders the expiry of the key where they have no
+// deadline of their own.
 func inheritExpiry(l *Lock, e Entry) {
 	if l.Expires.IsZero() {
 		l.Expires = e.Expires

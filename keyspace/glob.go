@@ -1,10 +1,10 @@
 package keyspace
 
-// MatchGlob reports whether a key is like a glob, as Redis understands globs:
-// ? is any byte, * any number of them, [a-c] one of some and [^a-c] one of the
-// others, and \ takes the next byte as it is.
+// MatchGlob reports whether a key matches a glob as Redis defines it: ? is one byte, *
+// any number of bytes, [a-c] a byte of the set, [^a-c] any other byte, and \ escapes
+// the next byte.
 func MatchGlob(glob, name string) bool {
-	star, retry := -1, 0 // the last * in the glob, and where in the name to go on after it
+	star, retry := -1, 0 // the last * in the glob, and where in the name to continue after it
 	g, n := 0, 0
 	for n < len(name) {
 		if g < len(glob) && glob[g] == '*' {
@@ -28,8 +28,8 @@ func MatchGlob(glob, name string) bool {
 	return g == len(glob)
 }
 
-// matchByte reports whether c is like the first element of a glob, which is
-// no star, and how long that element is.
+// matchByte reports whether c matches the first element of a glob, which is not a star,
+// and returns the length of that element.
 func matchByte(glob string, c byte) (width int, ok bool) {
 	switch {
 	case glob == "":
@@ -45,8 +45,8 @@ func matchByte(glob string, c byte) (width int, ok bool) {
 	}
 }
 
-// matchClass does so for an element in brackets. One that is not closed ends
-// with the glob.
+// matchClass is matchByte for an element in brackets. An unclosed bracket ends with the
+// glob.
 func matchClass(glob string, c byte) (width int, ok bool) {
 	i := 1
 	not := i < len(glob) && glob[i] == '^'

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Histogram counts durations in buckets that double: below 1 ms, below 2 ms,
-// below 4 ms … and the last one for all that is longer. It is a value, a few
-// hundred bytes long: there is one for each lock, where a histogram of many
-// digits would take a thousand times as much.
+// Histogram counts durations in buckets of doubling width: below 1 ms, below 2 ms,
+// below 4 ms, … and a last one without an upper bound. It is a value of a few hundred
+// bytes, because each lock has one; a histogram with more precision would take a
+// thousand times as much.
 type Histogram struct {
 	Buckets [24]uint32 // the last one begins at more than an hour
 	Total   uint64
 	Longest time.Duration
 }
 
-// Add counts one duration; what is negative counts as zero.
+// Add counts one duration; a negative one counts as zero.
 func (h *Histogram) Add(d time.Duration) {
 	h.Buckets[bucketOf(d)]++
 	h.Total++
 	h.Longest = max(h.Longest, d)
 }
 
-// bucketOf is the number of the bucket that a duration belongs in.
+// bucketOf returns the index of the bucket of a duration.
 func bucketOf(d time.Duration) int {
 	ms := max(0, d.Milliseconds())
 	return min(bits.Len64(uint64(ms)), len(Histogram{}.Buckets)-1)
 }
 
-// BucketUpperBound returns what is below so many of the bucket's durations: its upper end,
-// exclusive. The last bucket has none, and 0 is returned.
+// BucketUpperBound returns the exclusive upper bound of a bucket; 0 for the last
+// bucket, which has none.
 func BucketUpperBound(bucket int) time.Duration {
 	if bucket >= len(Histogram{}.Buckets)-1 {
 		return 0
@@ -37,8 +37,8 @@ func BucketUpperBound(bucket int) time.Duration {
 	return time.Duration(1<<bucket) * time.Millisecond
 }
 
-// Quantile returns a duration that the share q of all is not longer than, no
-// more than twice too long; 0 if nothing was counted.
+// Quantile returns a duration that the share q of all durations does not exceed. It is
+// at most twice too long. It is 0 if nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.Total == 0 {
 		return 0

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// History is what has happened to the locks since somebody began to watch: the
-// finished holds of each lock and, for a while, whole pictures to look back at.
-// Its memory is bounded; what was not heard of for longest is forgotten first.
+// History is the past of the locks since the watch began: the finished holds of each
+// lock and, for some time, whole snapshots. Its memory is bounded; the locks without
+// events for the longest time are forgotten first.
 //
-// It is fed with the snapshots of a watcher, or of a recording, in order. The
-// zero value is ready to use, and for one goroutine at a time.
+// Its input are the snapshots of a Watcher or of a recording, in order. The zero value
+// is ready to use. It is for one goroutine at a time.
 type History struct {
-	Keep   time.Duration // how far back pictures are kept; 0 = 10 minutes
-	Memory int64         // bytes that the pictures may take, roughly; 0 = 64 MiB
+	Keep   time.Duration // how long snapshots are kept; 0 = 10 minutes
+	Memory int64         // approximate bytes of the snapshots; 0 = 64 MiB
 
 	records   twoGenCache[*record]
 	snapshots snapshotBuffer
@@ -25,11 +25,11 @@ type History struct {
 const (
 	defaultKeep     = 10 * time.Minute
 	defaultMemory   = 64 << 20
-	maxRecordHolds  = 64 // finished holds of a lock, the latest
-	maxRecordOwners = 32 // owners of a lock, the latest
+	maxRecordHolds  = 64 // latest finished holds of a lock
+	maxRecordOwners = 32 // latest owners of a lock
 )
 
-// Add takes in the next snapshot, with the events in it.
+// Add adds the next snapshot and its events.
 func (h *History) Add(s Snapshot) {
 	for _, e := range s.Events {
 		h.learn(e)
@@ -37,23 +37,21 @@ func (h *History) Add(s Snapshot) {
 	h.snapshots.add(s, cmp.Or(h.Keep, defaultKeep), cmp.Or(h.Memory, defaultMemory))
 }
 
-// At returns the picture as it was at t: the newest that is not later. It is
-// false if none is kept that is so old. Such a picture has no events.
+// At returns the newest snapshot that is not later than t, without events. It is false
+// if none is that old.
 func (h *History) At(t time.Time) (Snapshot, bool) { return h.snapshots.at(t) }
 
-// Span returns the times of the oldest and of the newest picture that are kept;
-// both are zero if there is none.
+// Span returns the times of the oldest and the newest snapshot; both are zero without
+// snapshots.
 func (h *History) Span() (oldest, newest time.Time) { return h.snapshots.span() }
 
-// Before returns the time of the last picture before t, and After that of the
-// first one after it; false if there is none.
+// Before returns the time of the last snapshot before t; false if there is none.
 func (h *History) Before(t time.Time) (time.Time, bool) { return h.snapshots.adjacent(t, -1) }
 
-// After returns the time of the first picture after t; false if there is none.
+// After returns the time of the first snapshot after t; false if there is none.
 func (h *History) After(t time.Time) (time.Time, bool) { return h.snapshots.adjacent(t, +1) }
 
-// Of returns what is known of a lock. It is a copy, and empty if the lock was
-// never heard of.
+// Of returns the record of a lock. It is a copy, and empty for an unknown lock.
 func (h *History) Of(id ID) Record {
 	r, known := h.records.get(id)
 	if !known {
@@ -66,43 +64,43 @@ func (h *History) Of(id ID) Record {
 	return c
 }
 
-// Record is what is known of the past of one lock.
+// Record is the known past of one lock.
 type Record struct {
 	Holds   []Hold            // finished, in the order of their ends; the latest 64
-	Owners  []Owner           // whoever has held it, who came last first; the latest 32
-	Ended   map[EventKind]int // how holds ended, and how often
-	Renewed int               // renewals seen
-	Queued  int               // times somebody began to wait
+	Owners  []Owner           // the most recent first; the latest 32
+	Ended   map[EventKind]int // number of ended holds by kind
+	Renewed int               // number of renewals
+	Queued  int               // number of waiters that joined
 
-	HoldTimes Histogram // of finished holds whose begin is known
+	HoldTimes Histogram // of finished holds with a known begin
 	HandOffs  Histogram // from the end of a hold to the begin of the next
 }
 
-// Hold is a finished possession of a lock.
+// Hold is a finished hold of a lock.
 type Hold struct {
-	Holder  Holder    // as it was last seen
-	From    time.Time // zero = before we looked
+	Holder  Holder    // as last seen
+	From    time.Time // zero = before the watch began
 	To      time.Time
 	End     EventKind     // Released, Expired …
-	HandOff time.Duration // for how long the lock had been free before; -1 = not known
+	HandOff time.Duration // how long the lock had been free before; -1 = unknown
 }
 
-// Owner is somebody who has held a lock.
+// Owner is a holder name with its statistics.
 type Owner struct {
 	Name  string        // Holder.Name
-	Holds int           // finished ones
-	Total time.Duration // of those whose begin is known
+	Holds int           // number of finished holds
+	Total time.Duration // duration of the holds with a known begin
 	Last  time.Time     // when it last had the lock
 }
 
-// record is a Record that grows.
+// record is a Record that is being filled.
 type record struct {
 	Record
-	freed  time.Time                // when the last hold ended; zero = not known
-	begins map[string]time.Duration // of those who hold it: for how long it had been free before
+	freed  time.Time                // end of the last hold; zero = unknown
+	begins map[string]time.Duration // by current holder: how long the lock had been free before
 }
 
-// learn takes in one event.
+// learn records one event.
 func (h *History) learn(e Event) {
 	r := h.records.getOrAdd(e.Lock.ID(), func() *record {
 		return &record{Record: Record{Ended: make(map[EventKind]int)}, begins: make(map[string]time.Duration)}
@@ -119,7 +117,7 @@ func (h *History) learn(e Event) {
 	}
 }
 
-// begin books that somebody came. Who comes to join others was handed nothing.
+// begin records a new holder. A holder that joins others has no hand-off time.
 func (r *record) begin(e Event) {
 	r.owner(e.Holder.Name()).Last = e.At
 	if r.freed.IsZero() || len(e.Lock.Holders) > 1 {
@@ -132,7 +130,7 @@ func (r *record) begin(e Event) {
 	}
 }
 
-// end books a finished hold.
+// end records a finished hold.
 func (r *record) end(e Event) {
 	hold := Hold{Holder: e.Holder, From: e.Holder.Since, To: e.Ended(), End: e.Kind, HandOff: -1}
 	if free, known := r.begins[e.Holder.ID]; known {
@@ -157,8 +155,8 @@ func (r *record) end(e Event) {
 	}
 }
 
-// owner returns the entry of an owner and puts it first; who has not been seen
-// for longest makes room.
+// owner moves the entry of an owner to the front and returns it. A new owner replaces
+// the one seen least recently.
 func (r *record) owner(name string) *Owner {
 	i := slices.IndexFunc(r.Owners, func(o Owner) bool { return o.Name == name })
 	o := Owner{Name: name}

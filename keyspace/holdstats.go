@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// Bounds of what habits keep.
+// Bounds of holdStats.
 const (
-	maxHolds = 32 // finished holds of a lock
-	minHolds = 5  // below which they are not typical of anything
+	maxHolds = 32 // finished holds per lock
+	minHolds = 5  // with fewer there is no median
 )
 
-// holdStats remembers how the holds of each lock have ended, and how long they
-// were. The zero value is empty. Locks that were not heard of for long are
-// forgotten.
+// holdStats records how the holds of each lock ended and how long they lasted. The zero
+// value is empty. Locks without recent events are forgotten.
 type holdStats struct {
 	byLock twoGenCache[lockStats]
 }
 
-// lockStats is what is remembered of one lock.
+// lockStats are the statistics of one lock.
 type lockStats struct {
 	holds   []time.Duration // the latest
-	overrun int             // the latest in a row that ended by expiry
+	overrun int             // consecutive holds, the latest included, that ended by expiry
 }
 
-// learn takes in the holds that ended.
+// learn records the holds that ended.
 func (h *holdStats) learn(events []Event) {
 	for _, e := range events {
 		if !e.Kind.Ends() {
@@ -43,7 +42,7 @@ func (h *holdStats) learn(events []Event) {
 	}
 }
 
-// annotate fills in what is known of a lock's past.
+// annotate sets the statistics of a lock.
 func (h *holdStats) annotate(l *Lock) {
 	known, _ := h.byLock.get(l.ID())
 	l.Overrun = known.overrun

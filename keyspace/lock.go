@@ -1,30 +1,31 @@
-// Package keyspace finds the locks in a Redis keyspace, follows them, and says
-// what happened to them. What a lock looks like it learns from a list of
-// formats; the one to use is in package formats.
+// Package keyspace finds the locks in a Redis keyspace, watches them and reports what
+// happens to them. A list of formats describes what a lock looks like; package formats
+// has the list to use.
 //
-// Scanner and Watcher talk to Redis, and only read. Everything else is pure:
-// snapshots in, events and findings out. Time is data here, always on the
-// clock of the server that holds the keys.
+// Scanner and Watcher read from Redis and change nothing. ForceReleaser changes locks.
+// Everything else is pure: snapshots in, events and findings out. Times are data; they
+// are on the clock of the server that holds the keys.
 package keyspace
 
 import "time"
 
-// Kind says what discipline a lock follows, whichever library wrote it.
+// Kind is the discipline of a lock, independent of the library that wrote it.
 type Kind string
 
 // The kinds of the JSON contract.
 const (
-	Mutex     Kind = "mutex"     // one holder, once
-	Reentrant Kind = "reentrant" // one holder, several times
+	Mutex     Kind = "mutex"     // one holder with a count of 1
+	Reentrant Kind = "reentrant" // one holder with a count
 	RW        Kind = "rw"        // many readers or one writer
-	Fair      Kind = "fair"      // one holder, the others in a queue
-	Semaphore Kind = "semaphore" // a bounded number of holders
+	Fair      Kind = "fair"      // one holder, the waiters in a queue
+	Semaphore Kind = "semaphore" // a limited number of holders
 	Redlock   Kind = "redlock"   // one holder by a majority of independent servers
-	Latch     Kind = "latch"     // counted down to zero, held by nobody
-	Unknown   Kind = "unknown"   // a lock by its name, of no layout we know
+	Latch     Kind = "latch"     // counted down to zero, without holders
+	Unknown   Kind = "unknown"   // a lock by its name, of unknown layout
 )
 
-// Mode is how a holder holds: alone or shared. It is empty where the kind has no modes.
+// Mode is how a holder holds the lock: alone or shared. It is empty for kinds without
+// modes.
 type Mode string
 
 // The modes of a read/write lock.
@@ -33,26 +34,26 @@ const (
 	Write Mode = "write"
 )
 
-// State is the one word that sums up a lock at a moment.
+// State sums up a lock at a moment.
 type State string
 
 // The states of the JSON contract.
 const (
-	Held      State = "held"    // somebody holds it
+	Held      State = "held"    // it has a holder
 	ReadHeld  State = "read"    // held by readers
 	WriteHeld State = "write"   // held by a writer
-	Free      State = "free"    // nobody holds it
-	Waiting   State = "waiting" // nobody holds it, somebody waits
-	Stuck     State = "stuck"   // held without a deadline for longer than is usual, or by a client that is gone
-	Partial   State = "partial" // on fewer nodes than a quorum
+	Free      State = "free"    // no holder and no waiter
+	Waiting   State = "waiting" // no holder, but waiters
+	Stuck     State = "stuck"   // held without a deadline for unusually long, or by a client that has disconnected
+	Partial   State = "partial" // held on fewer servers than a quorum
 )
 
-// Confidence says how sure a decoder is that a key is a lock of its format.
+// Confidence is how certain a decoder is that a key is a lock of its format.
 type Confidence uint8
 
-// From "not mine" upwards. Certain means that layout or name belongs to one
-// library alone; Likely that a token of a lock's shape and a second sign (a
-// lock-like name, a TTL) agree; Possible is shown on request only.
+// From "not of this format" upwards. Certain: the layout or the name belongs to one
+// library only. Likely: a token with the shape of a lock's token and a second sign (a
+// lock-like name, a TTL) agree. Possible: shown on request only.
 const (
 	No Confidence = iota
 	Possible
@@ -60,7 +61,7 @@ const (
 	Certain
 )
 
-// String returns the word of the JSON contract.
+// String returns the word that is used in JSON.
 func (c Confidence) String() string {
 	switch c {
 	case Certain:
@@ -74,70 +75,71 @@ func (c Confidence) String() string {
 	}
 }
 
-// Lock is one lock as it was found. It is a value: whoever has one may keep it,
-// nobody changes its slices after it has been handed out.
+// Lock is one lock as it was read. It is a value: its slices never change after it has
+// been returned.
 //
 // All times are on the clock of the server that holds the key.
 type Lock struct {
-	Key        string // verbatim, any bytes
-	Format     string // Format.Name
+	Key        string // any bytes, unchanged
+	Format     string // the name of its Format
 	Confidence Confidence
 	Kind       Kind
 	Holders    []Holder // in a stable order
-	Waiters    []Waiter // those that the format shows, in the order they will be served where that is known
+	Waiters    []Waiter // the waiters that the format shows, in service order if that is known
 	Expires    time.Time
-	Waiting    int           // how many wait, where the format shows their number; see [Lock.WaiterCount]
-	Left       int           // what a semaphore has to give, or a latch still counts down
-	Limit      int           // how many a semaphore lets in, 0 = not known
-	Fence      int64         // last fencing token issued, 0 = none
-	Why        []string      // what speaks for its being a lock of that format, each a clause for people
-	NoTTL      bool          // its library gives it no deadline, by design
+	Waiting    int           // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
+	Left       int           // permits left of a semaphore, or the count of a latch
+	Limit      int           // permits of a semaphore; 0 = unknown
+	Fence      int64         // last fencing token issued; 0 = none
+	Why        []string      // evidence that it is a lock of this format, one clause each
+	NoTTL      bool          // its library sets no deadline, by design
 	OverdueIn  time.Duration // a hold that lasts longer is overdue; 0 = locktop judges by itself
 	Node       string        // host:port of the server
 	DB         int
 
-	// Votes are what each server of a Redlock has under the key, in the order of
-	// the servers. Nil for every other kind.
+	// Votes lists what each server of a Redlock has under the key, in the order of the
+	// servers. It is nil for every other kind.
 	Votes []Vote
 
-	// What only watching can tell; zero after a single look.
-	Renewals int           // how often the expiry moved later under the same holder
-	Renewed  time.Time     // when it last did
-	Typical  time.Duration // the median of this key's finished holds; 0 = too few were seen
-	Grown    int           // how often a holder has entered again since it last left once
-	Overrun  int           // how many of the latest holds in a row ended by expiry
-	FreeFrom time.Time     // since when somebody waits and nobody holds; zero = not so
+	// Known only from watching; zero in a single scan.
+	Renewals int           // number of times the deadline moved later under the same holder
+	Renewed  time.Time     // time of the last renewal
+	Typical  time.Duration // median of the finished holds of this key; 0 = too few were seen
+	Grown    int           // number of reentries since the last exit
+	Overrun  int           // number of consecutive holds, the latest included, that ended by expiry
+	FreeFrom time.Time     // since when the lock has waiters and no holder; zero = it has not
 }
 
-// Vote is what one of the servers of a Redlock has under its key.
+// Vote is what one server of a Redlock has under the key.
 type Vote struct {
 	Node    string    // host:port
-	Token   string    // empty = nobody holds it there
+	Token   string    // empty = no holder on this server
 	Expires time.Time // zero = never
 	Silent  bool      // the server did not answer
 }
 
-// Holder is one owner of a lock.
+// Holder is one holder of a lock.
 type Holder struct {
-	ID      string    // what the library stores: a token, a hash field …
-	Label   string    // the part of it that means something to people, "" if none does
-	Count   int       // reentrant depth, at least 1
-	Mode    Mode      // Read or Write on an RW lock
-	Since   time.Time // when the hold began: from the token where it tells, else when it was first seen; zero = before we looked
-	Expires time.Time // this holder's own deadline where the format has one, else the lock's; zero = never
-	Left    time.Time // since when its client, known by its label, is not connected any more; zero = it is, or nobody can tell
+	ID      string    // what the library stores: a token, a hash field, …
+	Label   string    // the readable part of the ID; "" if there is none
+	Count   int       // reentry depth, at least 1
+	Mode    Mode      // Read or Write for an RW lock
+	Since   time.Time // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
+	Expires time.Time // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
+	Left    time.Time // since when the client with this label is disconnected; zero = connected or unknown
 }
 
-// Waiter is somebody who wants the lock, as far as the format shows it.
+// Waiter is a client that waits for the lock, as far as the format shows it.
 type Waiter struct {
 	ID      string
 	Mode    Mode
-	Since   time.Time // from the format where it tells, else when it was first seen; zero = not known
-	Expires time.Time // when it counts as dead unless it gives a sign of life; zero = not known
-	Passed  int       // how many who came later got the lock before it, as far as was watched
+	Since   time.Time // from the format if it stores the time, else when the waiter was first seen; zero = unknown
+	Expires time.Time // when the waiter counts as dead unless it refreshes its entry; zero = unknown
+	Passed  int       // number of later waiters that got the lock first, as far as was watched
 }
 
-// Name returns what to call the holder on a screen: its label, or its ID.
+// Name returns the text that names the holder on a screen: its label or, without one,
+// its ID.
 func (h Holder) Name() string {
 	if h.Label != "" {
 		return h.Label
@@ -145,8 +147,8 @@ func (h Holder) Name() string {
 	return h.ID
 }
 
-// WaiterCount is how many wait for the lock, as far as the format shows: those that
-// it names, or the number if that is all there is to see.
+// WaiterCount returns the number of waiters that the format shows: of those that it
+// lists, or the number alone if it stores no more.
 func (l Lock) WaiterCount() int { return max(len(l.Waiters), l.Waiting) }
 
 // ID identifies a lock across snapshots.
@@ -156,13 +158,13 @@ type ID struct {
 	Key  string
 }
 
-// ID returns the lock's identity, which outlives changes of owner.
+// ID returns the identity of the lock, which does not change with its holders.
 func (l Lock) ID() ID { return ID{l.Node, l.DB, l.Key} }
 
-// Endless reports whether the lock is held, and only its holder can end that.
+// Endless reports whether the lock is held and has no deadline.
 func (l Lock) Endless() bool { return len(l.Holders) > 0 && l.Expires.IsZero() }
 
-// State sums the lock up in one word, at a time.
+// State returns the state of the lock at now.
 func (l Lock) State(now time.Time) State {
 	switch {
 	case len(l.Holders) == 0 && l.WaiterCount() > 0:
@@ -182,7 +184,7 @@ func (l Lock) State(now time.Time) State {
 	}
 }
 
-// Count is the depth of the deepest hold; 0 if nobody holds the lock.
+// Count returns the largest reentry depth of the holders; 0 without holders.
 func (l Lock) Count() int {
 	n := 0
 	for _, h := range l.Holders {
@@ -191,8 +193,8 @@ func (l Lock) Count() int {
 	return n
 }
 
-// TTL is the time left at now: negative once the deadline has passed, and
-// ok = false when the lock never expires.
+// TTL returns the time until the deadline: negative after the deadline, and ok = false
+// if the lock never expires.
 func (l Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 	if l.Expires.IsZero() {
 		return 0, false
@@ -200,8 +202,8 @@ func (l Lock) TTL(now time.Time) (left time.Duration, ok bool) {
 	return l.Expires.Sub(now), true
 }
 
-// Age is how long the longest of the holds has lasted at now; 0 if nobody
-// holds the lock, or the begin of no hold is known.
+// Age returns the duration of the longest current hold; 0 without holders, or if no
+// begin is known.
 func (l Lock) Age(now time.Time) time.Duration {
 	var age time.Duration
 	for _, h := range l.Holders {

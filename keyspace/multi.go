@@ -11,59 +11,59 @@ import (
 	"locktop/humanize"
 )
 
-// Source is where pictures of one database of one server come from: a BackgroundWatcher that
-// follows it, or a Scanner that looks once.
+// Source takes snapshots of one database of one server. A BackgroundWatcher and a
+// Scanner are sources.
 type Source interface {
 	Snapshot(context.Context) (Snapshot, error)
 }
 
-// NamedSource is a server, or a database of one, that belongs to a MultiSource.
+// NamedSource is a source of a MultiSource, with the address of its server.
 type NamedSource struct {
 	Addr   string // host:port
 	Source Source
 }
 
-// SourceLister says who belongs to a MultiSource. It is asked for every picture, and may
-// answer otherwise each time: servers come, go, and take each other's place.
+// SourceLister lists the sources of a MultiSource. It is called for every snapshot; the
+// result may change when servers are added, removed or replaced.
 type SourceLister func(context.Context) ([]NamedSource, error)
 
-// MultiSource makes one picture of several servers, or of several databases. What one
-// of them does not tell is missing from the picture, and said in its Nodes and
+// MultiSource merges the snapshots of several servers, or of several databases. What a
+// server does not report is missing from the snapshot and mentioned in its Nodes and
 // Problems.
 //
-// All times of the picture are on the clock of the first server that answers.
-// A MultiSource is for one caller at a time.
+// All times of the snapshot are on the clock of the first server that answers. A
+// MultiSource is for one caller at a time.
 type MultiSource struct {
 	list   SourceLister
 	opts   MultiOptions
-	clocks map[string]time.Duration // of the servers, minus ours
-	late   []bool                   // sources that have kept the others waiting
+	clocks map[string]time.Duration // server clocks minus the local clock
+	late   []bool                   // sources that exceeded the timeout
 	last   Snapshot
 }
 
-// MultiOptions say what the servers are to each other.
+// MultiOptions configure a MultiSource.
 type MultiOptions struct {
-	Mode    string // of the picture's Server, if not the servers' own; in a cluster a key exists once
-	Redlock bool   // they are the independent servers of a Redlock
-	// MinConfidence is how sure a lock of a Redlock must be, all its votes
-	// considered. Sources should tell what is Possible: that several servers
-	// have one value under one key makes it Likely.
+	Mode    string // mode of the snapshot's Server, if not the mode of the servers; in a cluster a key exists once
+	Redlock bool   // the sources are the independent servers of a Redlock
+	// MinConfidence is the required confidence of a merged Redlock. The sources should
+	// report what is Possible: the same value under one key on several servers makes it
+	// Likely.
 	MinConfidence Confidence
-	// Timeout is how long one of several sources may keep the others waiting. One
-	// that does is missing from the picture, and not waited for again until it
-	// answers. 0: for ever, as one that walks over its keyspace once needs.
+	// Timeout limits how long one of several sources may take. A source that exceeds it is
+	// missing from the snapshot and not waited for until it answers. 0: no limit, as a
+	// single scan needs.
 	Timeout time.Duration
 }
 
-// NewMultiSource returns a MultiSource. Nothing is sent yet.
+// NewMultiSource returns a MultiSource. It sends nothing yet.
 func NewMultiSource(r SourceLister, o MultiOptions) *MultiSource {
 	return &MultiSource{list: r, opts: o, clocks: make(map[string]time.Duration)}
 }
 
-// Snapshot asks all sources at once and joins what they say. It is an error
-// only if none of them answers; what some have said before they fell silent is in
-// the snapshot then. Masters of a cluster to which keys have moved meanwhile are
-// asked again: what left another one before it was seen there is on them.
+// Snapshot takes snapshots of all sources at once and merges them. It fails only if no
+// source answers; the snapshot then has what was read before the errors. A master of a
+// cluster that received keys meanwhile is read again, because those keys may not have
+// been seen on their old master.
 func (m *MultiSource) Snapshot(ctx context.Context) (Snapshot, error) {
 	sources, err := m.list(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *MultiSource) Snapshot(ctx context.Context) (Snapshot, error) {
 	return s, nil
 }
 
-// snapshots takes a picture of each member, and puts their times on one clock.
+// snapshots takes a snapshot of each source and puts their times on one clock.
 func (m *MultiSource) snapshots(ctx context.Context, sources []NamedSource) []memberSnapshot {
 	parts := make([]memberSnapshot, len(sources))
 	if len(m.late) != len(sources) {
@@ -110,10 +110,10 @@ func (m *MultiSource) snapshots(ctx context.Context, sources []NamedSource) []me
 	return parts
 }
 
-// lateWait is how long a source is waited for that has kept the others waiting.
+// lateWait is the timeout of a source that exceeded the normal timeout last time.
 const lateWait = 5 * time.Millisecond
 
-// memberContext bounds what one of several sources may take.
+// memberContext limits the time of one of several sources.
 func (m *MultiSource) memberContext(ctx context.Context, station int) (context.Context, context.CancelFunc) {
 	switch {
 	case m.opts.Timeout == 0 || len(m.late) < 2:
@@ -125,9 +125,8 @@ func (m *MultiSource) memberContext(ctx context.Context, station int) (context.C
 	}
 }
 
-// repeatMoved takes another picture of those to which keys have moved while theirs was
-// taken, and adds it. If a slot came and went again, a lock in it may have gone on
-// before it was seen.
+// repeatMoved reads the nodes again to which keys moved during the read, and adds the
+// result. If a slot moved in and out again, locks may have been missed.
 func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, parts []memberSnapshot) {
 	var which []int
 	var some []NamedSource
@@ -154,13 +153,13 @@ func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, pa
 	}
 }
 
-// Clocks that differ by less show as one: nobody could tell the difference from
-// the time that an answer takes.
+// sameClock is the clock difference below which two clocks count as one. It is smaller
+// than the uncertainty of a reply.
 const sameClock = 100 * time.Millisecond
 
-// setClocks learns how far apart the clocks of the servers are, and takes the
-// first for all. What a server said is old when it is here, never young: of what
-// it says of its clock, the latest counts, unless it has been set back.
+// setClocks measures the differences of the server clocks and shifts all times to the
+// first clock. A reported time is always late, never early: the largest difference is
+// the best, unless the clock was set back.
 func (m *MultiSource) setClocks(parts []memberSnapshot) {
 	for _, p := range parts {
 		if p.err != nil {
@@ -182,15 +181,15 @@ func (m *MultiSource) setClocks(parts []memberSnapshot) {
 	}
 }
 
-// memberSnapshot is what one member of a MultiSource says.
+// memberSnapshot is the snapshot of one source.
 type memberSnapshot struct {
 	Snapshot
 	addr  string
 	err   error
-	heard time.Time // our clock
+	heard time.Time // on the local clock
 }
 
-// noAnswer returns an error if nobody says anything: what each says instead.
+// noAnswer returns an error with the error of each source if no source answered.
 func noAnswer(parts []memberSnapshot) error {
 	var all NoAnswerError
 	for _, p := range parts {
@@ -205,8 +204,7 @@ func noAnswer(parts []memberSnapshot) error {
 	return all
 }
 
-// NoAnswerError is why none of several servers has answered: the error of each, in one
-// line.
+// NoAnswerError has the errors of several servers, none of which answered.
 type NoAnswerError []error
 
 // Error names all servers.
@@ -221,7 +219,7 @@ func (s NoAnswerError) Error() string {
 // Unwrap returns the errors of the servers.
 func (s NoAnswerError) Unwrap() []error { return s }
 
-// mergeSnapshots makes one picture of all parts.
+// mergeSnapshots merges the snapshots of all sources.
 func mergeSnapshots(parts []memberSnapshot, o MultiOptions) Snapshot {
 	var s Snapshot
 	s.Complete = true
@@ -247,8 +245,8 @@ func mergeSnapshots(parts []memberSnapshot, o MultiOptions) Snapshot {
 	return s
 }
 
-// allLocks returns the locks of all parts, in order. Those of one server are its
-// own: so [DeltaOf] sees at once that nothing has changed.
+// allLocks returns the locks of all sources, in order. With one source it returns the
+// same slice, so that [DeltaOf] detects at once that nothing has changed.
 func allLocks(parts []memberSnapshot) []Lock {
 	if len(parts) == 1 {
 		return parts[0].Locks
@@ -263,11 +261,11 @@ func allLocks(parts []memberSnapshot) []Lock {
 	return all
 }
 
-// seen reports whether there is a picture, be it of a part of the server.
+// seen reports whether there is a snapshot, even of a part of the server.
 func (p memberSnapshot) seen() bool { return p.err == nil || !p.At.IsZero() }
 
-// dropMovedTwice leaves one of the locks that two nodes of a cluster have told: it has
-// moved from one to the other meanwhile.
+// dropMovedTwice removes one of two locks with the same key that two cluster nodes
+// reported: the lock moved between the reads.
 func (s *Snapshot) dropMovedTwice(parts []memberSnapshot) {
 	if unique := uniqueLocks(s.Locks); len(unique) == len(s.Locks) {
 		return
@@ -293,7 +291,7 @@ func (s *Snapshot) dropMovedTwice(parts []memberSnapshot) {
 	}
 }
 
-// uniqueLocks returns the locks without those whose key an earlier one has.
+// uniqueLocks returns the locks without those whose key an earlier lock has.
 func uniqueLocks(all []Lock) []Lock {
 	type place struct {
 		db  int
@@ -310,7 +308,7 @@ func uniqueLocks(all []Lock) []Lock {
 
 func compareLocks(a, b Lock) int { return a.ID().compare(b.ID()) }
 
-// addNodesOf takes in how a server is.
+// addNodesOf adds the nodes of a source.
 func (s *Snapshot) addNodesOf(p memberSnapshot) {
 	if p.err != nil {
 		s.Complete = false
@@ -331,7 +329,7 @@ func (s *Snapshot) addNodesOf(p memberSnapshot) {
 	}
 }
 
-// addNode takes in a server, or another of its databases.
+// addNode adds a server, or another database of a known server.
 func (s *Snapshot) addNode(n Node) {
 	i := slices.IndexFunc(s.Nodes, func(known Node) bool { return known.Addr == n.Addr })
 	if i < 0 {
@@ -347,7 +345,7 @@ func (s *Snapshot) addNode(n Node) {
 	}
 }
 
-// addSnapshot adds the picture of a server.
+// addSnapshot adds everything but the locks and nodes of a source.
 func (s *Snapshot) addSnapshot(one Snapshot) {
 	if s.Server.Version == "" {
 		s.Server = one.Server
@@ -365,7 +363,7 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 	s.Cost.Keys += one.Cost.Keys
 }
 
-// appendNew appends those that are not there yet.
+// appendNew appends the strings that are not in the slice yet.
 func appendNew(all []string, more ...string) []string {
 	for _, m := range more {
 		if !slices.Contains(all, m) {
@@ -375,7 +373,7 @@ func appendNew(all []string, more ...string) []string {
 	return all
 }
 
-// shifted returns the snapshot with all times that are not our own moved by d.
+// shifted returns the snapshot with all server times shifted by d.
 func (s Snapshot) shifted(d time.Duration) Snapshot {
 	s.At = s.At.Add(d)
 	s.Locks = slices.Clone(s.Locks)
@@ -412,7 +410,7 @@ func (w Waiter) shifted(d time.Duration) Waiter {
 	return w
 }
 
-// shift moves a time, if there is one.
+// shift shifts a time unless it is zero.
 func shift(t time.Time, d time.Duration) time.Time {
 	if t.IsZero() {
 		return t

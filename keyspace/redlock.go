@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// mergeRedlock joins the locks of the servers of a Redlock: of each key one lock, with
-// a vote of each server. It is held by whom a majority votes for; where nobody
-// has one, by all who have a vote, and its state is Partial. What is less sure
-// than possibleFormats, even so, is left out.
+// mergeRedlock merges the locks of the servers of a Redlock: one lock for each key,
+// with a vote of each server. Its holder is the token with a majority. Without a
+// majority all tokens are holders and the state is Partial. Locks below atLeast are
+// left out.
 func mergeRedlock(parts []memberSnapshot, atLeast Confidence) []Lock {
 	byID := make(map[ID]*copies)
 	var order []ID
@@ -36,10 +36,11 @@ func mergeRedlock(parts []memberSnapshot, atLeast Confidence) []Lock {
 	return locks
 }
 
-// copies is what the servers have under one key, in their order; nil = nothing.
+// copies are the locks of all servers under one key, in the order of the servers; nil
+// = no lock.
 type copies struct{ byServer []*Lock }
 
-// merge makes one lock of what they have.
+// merge makes one lock of the copies.
 func (c *copies) merge(parts []memberSnapshot) Lock {
 	l := c.mostCertain()
 	l.Kind, l.Node = Redlock, strings.Join(addrsOf(parts), ",")
@@ -55,7 +56,7 @@ func (c *copies) merge(parts []memberSnapshot) Lock {
 	}
 	for _, holds := range claims {
 		if len(l.Holders) > 0 && l.hasQuorum() {
-			break // what else there is, is left over, or comes too late
+			break // other tokens are leftovers or too late
 		}
 		l.Holders = append(l.Holders, holds.holder(quorum(len(parts))))
 	}
@@ -65,8 +66,8 @@ func (c *copies) merge(parts []memberSnapshot) Lock {
 	return l
 }
 
-// hasQuorum reports whether a majority of the servers of a Redlock has the token
-// of its first holder.
+// hasQuorum reports whether a majority of the servers of a Redlock has the token of the
+// first holder.
 func (l Lock) hasQuorum() bool {
 	votes := 0
 	for _, v := range l.Votes {
@@ -77,7 +78,7 @@ func (l Lock) hasQuorum() bool {
 	return votes >= quorum(len(l.Votes))
 }
 
-// quorum is how many of so many servers are a majority.
+// quorum returns the majority of a number of servers.
 func quorum(servers int) int { return servers/2 + 1 }
 
 func addrsOf(parts []memberSnapshot) []string {
@@ -88,7 +89,7 @@ func addrsOf(parts []memberSnapshot) []string {
 	return all
 }
 
-// mostCertain returns the lock as the server has it that is surest of what it is.
+// mostCertain returns the copy with the highest confidence.
 func (c *copies) mostCertain() Lock {
 	var best *Lock
 	for _, l := range c.byServer {
@@ -99,8 +100,8 @@ func (c *copies) mostCertain() Lock {
 	return *best
 }
 
-// vote is what one server has. One that does not answer, or has not been looked
-// through, may have anything.
+// vote returns the vote of one server. A server that does not answer, or is not fully
+// scanned, is silent.
 func (c *copies) vote(i int, p memberSnapshot) Vote {
 	v := Vote{Node: p.addr}
 	l := c.byServer[i]
@@ -113,10 +114,10 @@ func (c *copies) vote(i int, p memberSnapshot) Vote {
 	return v
 }
 
-// tokenHolds is the holds of one token, on several servers.
+// tokenHolds are the holds of one token on several servers.
 type tokenHolds []Holder
 
-// holdsByToken lists the tokens that have votes, those with most first.
+// holdsByToken lists the holds of each token, those on most servers first.
 func (c *copies) holdsByToken() []tokenHolds {
 	of := make(map[string]tokenHolds)
 	for _, l := range c.byServer {
@@ -135,9 +136,9 @@ func (c *copies) holdsByToken() []tokenHolds {
 	return all
 }
 
-// holder is one holder for all of a token's holds. With a majority, it holds
-// since there was one, and until there is none; else since its last vote, and
-// until the last is gone.
+// holder makes one holder of all holds of a token. With a majority, the hold lasts from
+// the moment when the majority began until it ends. Without one, it lasts from the last
+// vote until all votes have expired.
 func (c tokenHolds) holder(quorum int) Holder {
 	h := c[0]
 	begins, ends := make([]time.Time, len(c)), make([]time.Time, len(c))
@@ -147,7 +148,7 @@ func (c tokenHolds) holder(quorum int) Holder {
 	}
 	slices.SortFunc(begins, time.Time.Compare)
 	slices.SortFunc(ends, func(a, b time.Time) int { return -compareDeadlines(a, b) })
-	h.Left = time.Time{} // one server alone cannot tell
+	h.Left = time.Time{} // unknown, because it takes more than one server
 	h.Since, h.Expires = begins[min(quorum, len(c))-1], ends[0]
 	if len(c) >= quorum {
 		h.Expires = ends[quorum-1]
@@ -155,7 +156,7 @@ func (c tokenHolds) holder(quorum int) Holder {
 	return h
 }
 
-// compareDeadlines compares deadlines. Zero, which is never, comes last.
+// compareDeadlines compares deadlines. Zero, which means never, comes last.
 func compareDeadlines(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():

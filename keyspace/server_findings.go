@@ -9,11 +9,11 @@ import (
 	"locktop/humanize"
 )
 
-// clockApart is how far clocks may differ before that matters to locks.
+// clockApart is the clock difference that affects locks.
 const clockApart = 500 * time.Millisecond
 
-// ServerFindings lists what endangers all locks of the servers of a snapshot: their
-// findings concern no lock, and say which server in their text.
+// ServerFindings lists the problems of the servers of a snapshot that endanger all
+// their locks. Such a finding has no lock; its text names the server.
 func ServerFindings(s Snapshot) []Finding {
 	all := nodesMissing(s.Nodes)
 	for _, server := range serversOf(s) {
@@ -26,7 +26,7 @@ func ServerFindings(s Snapshot) []Finding {
 	return append(all, noNotifyRight(s.Follow)...)
 }
 
-// serversOf lists the servers that a snapshot is about.
+// serversOf lists the servers of a snapshot.
 func serversOf(s Snapshot) []Server {
 	var all []Server
 	for _, n := range s.Nodes {
@@ -40,7 +40,7 @@ func serversOf(s Snapshot) []Server {
 	return all
 }
 
-// nodesMissing finds servers of several that do not answer.
+// nodesMissing finds servers that do not answer.
 func nodesMissing(nodes []Node) (all []Finding) {
 	for _, n := range nodes {
 		if n.Up {
@@ -55,7 +55,7 @@ func nodesMissing(nodes []Node) (all []Finding) {
 	return all
 }
 
-// partlySeen finds a node of a cluster whose other nodes are not looked at.
+// partlySeen finds cluster nodes whose other nodes are not scanned.
 func partlySeen(s Server) []Finding {
 	if !s.Alone {
 		return nil
@@ -67,7 +67,7 @@ func partlySeen(s Server) []Finding {
 	}}
 }
 
-// masterLost finds replicas that have lost their master: what they show is old.
+// masterLost finds replicas without a connection to their master: their data is old.
 func masterLost(s Server) []Finding {
 	if !s.MasterDown {
 		return nil
@@ -79,7 +79,7 @@ func masterLost(s Server) []Finding {
 	}}
 }
 
-// evictable finds servers that throw locks away when memory is short.
+// evictable finds servers that evict locks when memory is full.
 func evictable(s Server) []Finding {
 	if s.MaxMemory == 0 || s.Policy == "" || s.Policy == "noeviction" {
 		return nil
@@ -110,8 +110,8 @@ func failoverLosesLocks(s Server) []Finding {
 	}}
 }
 
-// clockSkew finds servers whose clocks differ: those of a Redlock count
-// deadlines differently.
+// clockSkew finds servers with different clocks, which count the deadlines of a Redlock
+// differently.
 func clockSkew(all []Server) []Finding {
 	byClock := func(a, b Server) int { return int((a.Skew - b.Skew).Milliseconds()) }
 	slow, fast := slices.MinFunc(all, byClock), slices.MaxFunc(all, byClock)
@@ -133,7 +133,7 @@ func clockSkew(all []Server) []Finding {
 	return nil
 }
 
-// noNotifyRight says that a user may not be told of changes.
+// noNotifyRight reports that the user has no permission for change messages.
 func noNotifyRight(f WatchStatus) []Finding {
 	refused := slices.ContainsFunc(f.Blind, func(b string) bool { return strings.Contains(b, "NOPERM") })
 	if f.Mode != Polling || !refused {

@@ -9,46 +9,45 @@ import (
 	"time"
 )
 
-// Snapshot is every lock that was known at one moment. It is immutable: it may
-// be kept, compared and handed between goroutines freely.
+// Snapshot is the set of all locks that were known at one moment. It is immutable: it
+// may be kept, compared and shared between goroutines.
 type Snapshot struct {
-	At       time.Time // the server's clock
+	At       time.Time // on the server's clock
 	Locks    []Lock    // ordered by node, database, key
-	Complete bool      // false while the first pass over the keyspace is under way
-	Cost     Cost      // what it took to make this snapshot
+	Complete bool      // false until the first pass over the keyspace has ended
+	Cost     Cost      // what this snapshot cost the server
 	Server   Server
-	Nodes    []Node   // the servers that were asked, in the order of their addresses
-	Problems []string // what is missing from the picture, and why: a clause each
+	Nodes    []Node   // the servers, in the order of their addresses
+	Problems []string // what is missing and why, one clause each
 
-	// What only following can tell; zero after a single look.
-	Follow  WatchStatus // how it is followed
-	Events  []Event     // what has happened since the snapshot before, in order
-	Notices []Notice    // what has happened to the server, or to our view of it, since then
+	// Known only from watching; zero in a single scan.
+	Follow  WatchStatus // how changes are detected
+	Events  []Event     // events since the previous snapshot, in order
+	Notices []Notice    // notices since the previous snapshot
 
-	moves *slotMoves // between the nodes of the cluster while this one was looked at; nil = none
+	moves *slotMoves // slots that moved between cluster nodes during the scan; nil = none
 }
 
-// WatchMode says how changes are learnt of.
+// WatchMode is how changes are detected.
 type WatchMode string
 
-// From the best to the last resort.
+// From the best to the worst.
 const (
-	Push          WatchMode = "push"    // the server tells which key has changed (client tracking)
-	Notifications WatchMode = "notify"  // keyspace notifications, which somebody had switched on
-	Polling       WatchMode = "polling" // everything known is read again and again
+	Push          WatchMode = "push"    // the server sends the changed keys (client tracking)
+	Notifications WatchMode = "notify"  // keyspace notifications, which an administrator has enabled
+	Polling       WatchMode = "polling" // all known locks are read repeatedly
 )
 
-// WatchStatus says how the locks are followed, and what that cannot show.
+// WatchStatus says how changes are detected, and what cannot be detected.
 type WatchStatus struct {
 	Mode WatchMode
-	// Lag is how far the picture may be behind: the longest that one of the
-	// latest changes took from the moment we were told of it until it was read;
-	// with polling, the time between two looks.
+	// Lag is the largest delay of recent changes, from the message to the read. With
+	// polling it is the interval between two reads.
 	Lag   time.Duration
-	Blind []string // what cannot be seen, and why: a sentence each
+	Blind []string // what cannot be seen and why, one sentence each
 }
 
-// and is how two servers are followed together: as well as the worse of them.
+// and merges the status of two servers; the worse value wins.
 func (f WatchStatus) and(other WatchStatus) WatchStatus {
 	worse := map[WatchMode]int{Push: 1, Notifications: 2, Polling: 3}
 	if worse[other.Mode] > worse[f.Mode] {
@@ -59,86 +58,85 @@ func (f WatchStatus) and(other WatchStatus) WatchStatus {
 	return f
 }
 
-// Notice is something that happened to the server or to our view of it, in one
-// sentence.
+// Notice is an event of a server, or of the connection to it, in one sentence.
 type Notice struct {
-	At   time.Time // our clock: the server may have none at the moment
+	At   time.Time // on the local clock, because the server may not answer
 	Kind NoticeKind
 	Node string
 	Text string
 }
 
-// NoticeKind tells notices apart.
+// NoticeKind is the kind of a notice.
 type NoticeKind string
 
-// What can happen to a server, or between it and us.
+// Kinds of notices.
 const (
-	ServerLost       NoticeKind = "lost"      // it does not answer; we go on trying
-	ServerBack       NoticeKind = "back"      // it answers again
-	ServerRestarted  NoticeKind = "restarted" // it is another process than before
-	ServerFailover   NoticeKind = "failover"  // another server has taken its place
+	ServerLost       NoticeKind = "lost"      // the server does not answer; reads are retried
+	ServerBack       NoticeKind = "back"      // the server answers again
+	ServerRestarted  NoticeKind = "restarted" // the server is a new process
+	ServerFailover   NoticeKind = "failover"  // another server has taken over
 	ServerFlushed    NoticeKind = "flushed"   // a database was emptied
-	RightsChanged    NoticeKind = "rights"    // something is not allowed any more, or is again
-	WatchModeChanged NoticeKind = "following" // changes are learnt of in another way
+	RightsChanged    NoticeKind = "rights"    // a permission was lost or restored
+	WatchModeChanged NoticeKind = "following" // changes are detected in another way
 )
 
-// Cost is what looking has cost the server.
+// Cost is what reading has cost the server.
 type Cost struct {
 	Scanned  int64         // keys visited by the pass
-	Keys     int64         // keys in the databases looked at (DBSIZE), for progress
+	Keys     int64         // keys in the scanned databases (DBSIZE), for progress
 	Commands int64         // commands sent
 	Took     time.Duration // time spent waiting for replies
-	Busy     time.Duration // time the server was busy with us, by its own clock
+	Busy     time.Duration // time that the server was busy, on its own clock
 }
 
-// add takes in what something else has cost.
+// add adds the commands and times of other.
 func (c *Cost) add(other Cost) {
 	c.Commands += other.Commands
 	c.Took += other.Took
 	c.Busy += other.Busy
 }
 
-// Node is one of the servers of a picture.
+// Node is one server of a snapshot.
 type Node struct {
 	Server
 	Up      bool          // it answers
-	Trouble string        // what it says instead, or what stands in the way
-	Ping    time.Duration // the way to it and back
-	Keys    int64         // in the databases looked at
-	Locks   int           // found on it
-	Walked  bool          // all of its keys have been looked through
+	Trouble string        // the error if it does not answer
+	Ping    time.Duration // network round-trip time
+	Keys    int64         // keys in the scanned databases
+	Locks   int           // locks found on it
+	Walked  bool          // all of its keys were scanned
 }
 
-// Server is what the server says of itself; empty fields are unknown.
+// Server is what the server reports about itself. Empty fields are unknown.
 type Server struct {
 	Mode    string // standalone, sentinel, cluster, redlock
-	Product string // redis, valkey, or what else it calls itself
-	Version string // of the product: 8.1.1 of a Valkey that says it is compatible with Redis 7.2.4
+	Product string // redis, valkey, or another name that the server reports
+	Version string // version of the product: 8.1.1 for a Valkey that reports compatibility with Redis 7.2.4
 	Addr    string
 	Role    string // master, slave
 	Master  string // of a replica: host:port of its master
-	// MasterDown tells that a replica is not connected to its master.
+	// MasterDown says that a replica has lost the connection to its master.
 	MasterDown bool
-	Alone      bool   // it is part of a cluster, and the other nodes are not looked at
-	RunID      string // another one after each restart
+	Alone      bool   // it is part of a cluster, and the other nodes are not scanned
+	RunID      string // changes with each restart
 	Port       string
-	Uptime     time.Duration // to the second
+	Uptime     time.Duration // in whole seconds
 
-	Policy      string        // maxmemory-policy: what the server throws away when memory is short
+	Policy      string        // maxmemory-policy: what the server evicts when its memory is full
 	MaxMemory   int64         // bytes; 0 = no limit
-	Evicted     int64         // keys thrown away since it was started
-	Blocked     int64         // clients that wait in a command that blocks, such as BLPOP
-	Replicas    int           // connected ones
-	MinReplicas bool          // it refuses writes when too few replicas would have them
-	Skew        time.Duration // its clock minus ours, as far as it is followed
+	Evicted     int64         // keys evicted since the start
+	Blocked     int64         // clients in a blocking command such as BLPOP
+	Replicas    int           // connected replicas
+	MinReplicas bool          // it refuses writes with too few replicas (min-replicas-to-write)
+	Skew        time.Duration // its clock minus the local clock; known only to a Watcher
 }
 
-// describe fills in what a section of INFO tells.
+// describe fills in the values of a section of INFO.
 func (s *Server) describe(info string) {
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
 		switch name {
-		case "redis_version": // the first line of all; other products go on with their own
+		case "redis_version": // the first line; other products add their own version
 			s.Product, s.Version = "redis", value
 		case "server_name":
 			s.Product = value
@@ -176,17 +174,17 @@ func (s *Server) describe(info string) {
 	}
 }
 
-// Software names the product and its version for people: "Valkey 8.1.1". It is
-// empty if the server does not say.
+// Software returns product and version for people: "Valkey 8.1.1". It is empty if the
+// version is unknown.
 func (s Server) Software() string {
 	if s.Version == "" {
 		return ""
 	}
-	product := cmp.Or(s.Product, "redis") // recordings of earlier versions do not say
+	product := cmp.Or(s.Product, "redis") // recordings of earlier versions have no product
 	return strings.ToUpper(product[:1]) + product[1:] + " " + s.Version
 }
 
-// number reads a number; what is none counts as 0.
+// number parses a number; anything else counts as 0.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

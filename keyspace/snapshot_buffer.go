@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// snapshotBuffer is the pictures of the last while: the oldest in full, and what has
-// changed from each to the next. Most locks do not change from one picture to
-// the next, so that this takes little.
+// snapshotBuffer stores the snapshots of the last minutes: the oldest in full, and the
+// deltas to the later ones. Most locks do not change between two snapshots, so deltas
+// are small.
 type snapshotBuffer struct {
 	base   Snapshot // the oldest, without events
-	deltas []Delta  // those after it
+	deltas []Delta  // the later ones
 	last   Snapshot // the newest, without events
-	bytes  int64    // of frames, roughly
+	bytes  int64    // approximate size of the deltas
 }
 
-// add takes in the next picture. Once they have grown by a tenth over what they
-// should be, it drops those that are older than keep or do not fit into so much
-// memory: to drop them one by one would cost as much each time.
+// add adds the next snapshot. When the buffer exceeds its limits by a tenth, add drops
+// the snapshots that are older than keep or do not fit into memory. Dropping them one
+// by one would cost as much each time.
 func (b *snapshotBuffer) add(s Snapshot, keep time.Duration, memory int64) {
 	s.Events, s.Notices = nil, nil
 	if b.last.At.IsZero() {
@@ -33,8 +33,8 @@ func (b *snapshotBuffer) add(s Snapshot, keep time.Duration, memory int64) {
 	}
 }
 
-// trim makes the base the last picture that is old enough, and leaves frames
-// that fit into the memory.
+// trim makes the last snapshot that is old enough the base, and keeps the deltas that
+// fit into memory.
 func (b *snapshotBuffer) trim(oldest time.Time, memory int64) {
 	n := 0
 	for n < len(b.deltas) && (b.bytes > memory || b.deltas[n].At.Before(oldest)) {
@@ -42,10 +42,10 @@ func (b *snapshotBuffer) trim(oldest time.Time, memory int64) {
 		n++
 	}
 	b.base = applyDeltas(b.base, b.deltas[:n])
-	b.deltas = slices.Clone(b.deltas[n:]) // or their locks would stay as long as the array
+	b.deltas = slices.Clone(b.deltas[n:]) // a copy, so that the dropped locks can be freed
 }
 
-// at returns the newest picture that is not later than t.
+// at returns the newest snapshot that is not later than t.
 func (b *snapshotBuffer) at(t time.Time) (Snapshot, bool) {
 	if b.last.At.IsZero() || t.Before(b.base.At) {
 		return Snapshot{}, false
@@ -62,10 +62,10 @@ func (b *snapshotBuffer) at(t time.Time) (Snapshot, bool) {
 	return applyDeltas(b.base, b.deltas[:n]), true
 }
 
-// span returns the times of the oldest and the newest picture.
+// span returns the times of the oldest and the newest snapshot.
 func (b *snapshotBuffer) span() (oldest, newest time.Time) { return b.base.At, b.last.At }
 
-// adjacent returns the time of the picture next to t, before or after it.
+// adjacent returns the time of the snapshot before (by < 0) or after t.
 func (b *snapshotBuffer) adjacent(t time.Time, by int) (time.Time, bool) {
 	if b.last.At.IsZero() {
 		return time.Time{}, false
@@ -88,8 +88,7 @@ func (b *snapshotBuffer) adjacent(t time.Time, by int) (time.Time, bool) {
 	return times[i], true
 }
 
-// What things weigh in memory, roughly: the structs themselves, and the bytes
-// that they hold on to.
+// Approximate bytes of a struct in memory, without the strings that it refers to.
 const (
 	deltaBytes  = 400
 	lockBytes   = 350
@@ -107,7 +106,7 @@ func lockSize(l Lock) int64 {
 	return int64(n)
 }
 
-// approxSize is what a change holds on to.
+// approxSize estimates the memory of a delta in bytes.
 func (d Delta) approxSize() int64 {
 	n := int64(deltaBytes)
 	for _, l := range d.Locks {
@@ -116,7 +115,7 @@ func (d Delta) approxSize() int64 {
 	return n
 }
 
-// applyDeltas returns the picture that some changes make of the one before them.
+// applyDeltas returns the snapshot that results from applying deltas to old.
 func applyDeltas(old Snapshot, deltas []Delta) Snapshot {
 	if len(deltas) == 0 {
 		return old
