@@ -95,7 +95,7 @@ func WritePrometheus(w io.Writer, runs ...*Run) error {
 			continue
 		}
 		e.runs = append(e.runs, exposed{
-			fmt.Sprintf("scenario=%q,kind=%q,side=\"%d\"", name(s), s.Lock.Kind, i+1), f.metrics(), f,
+			fmt.Sprintf(`scenario="%s",kind="%s",side="%d"`, labelValue(name(s)), s.Lock.Kind, i+1), f.metrics(), f,
 		})
 	}
 	e.family("load_total", "counter", "What the clients have done.", "what", func(m Metrics) map[string]float64 {
@@ -122,6 +122,12 @@ func WritePrometheus(w io.Writer, runs ...*Run) error {
 		e.histogram("load_"+underscored(l.name)+"_seconds", i)
 	}
 	return e.out.Flush()
+}
+
+// labelValue returns a text as Prometheus takes it between quotation marks. It knows no
+// other escapes than these three, and refuses all figures for another one.
+func labelValue(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 func floats(counts map[string]int64) map[string]float64 {
