@@ -128,12 +128,26 @@ const (
 // silence is for how long a server may be silent without a word in the report.
 const silence = 500 * time.Millisecond
 
+// claimTime is how long a client of a fair lock has to take what it was handed. Then it
+// is the turn of the next one.
+const claimTime = time.Second
+
+// costly returns how long a stall or a silence must be to count as one that can cost a
+// client its lease, or its turn: a good part of the time that it has.
+func (l Lock) costly() time.Duration {
+	has := l.TTL
+	if l.Kind == Fair {
+		has = min(has, claimTime)
+	}
+	return max(has/8, 10*time.Millisecond)
+}
+
 // watch looks, until ctx ends, whether this process gets its CPU and the servers
-// answer. What lasts for a good part of a lease can cost one.
+// answer.
 func (f *fleet) watch(ctx context.Context) {
-	ttl := f.scenario.Load().Lock.TTL
-	beat := min(max(ttl/20, 5*time.Millisecond), 100*time.Millisecond)
-	long := max(ttl/8, 10*time.Millisecond)
+	l := f.scenario.Load().Lock
+	beat := min(max(l.TTL/20, 5*time.Millisecond), 100*time.Millisecond)
+	long := l.costly()
 	var all sync.WaitGroup
 	for _, rdb := range f.janitor.servers {
 		all.Go(func() {

@@ -198,6 +198,24 @@ func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
 	}
 }
 
+// A client of a fair lock that stands still for longer than the time to take what it was
+// handed loses its turn, however long a lease lasts: nobody overtook it.
+func TestAStallExplainsWhatItCanCost(t *testing.T) {
+	for _, c := range []struct {
+		lock Lock
+		want time.Duration
+	}{
+		{Lock{Kind: Mutex, TTL: 40 * time.Second}, 5 * time.Second},
+		{Lock{Kind: Fair, TTL: 40 * time.Second}, 125 * time.Millisecond},
+		{Lock{Kind: Fair, TTL: 400 * time.Millisecond}, 50 * time.Millisecond},
+		{Lock{Kind: Mutex, TTL: 10 * time.Millisecond}, 10 * time.Millisecond},
+	} {
+		if got := c.lock.costly(); got != c.want {
+			t.Errorf("%s with a ttl of %s: %s, want %s", c.lock.Kind, c.lock.TTL, got, c.want)
+		}
+	}
+}
+
 func TestAnOutageIsWhatNoFaultExplains(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
 	d := &disturbances{aftermath: time.Second}
