@@ -225,6 +225,19 @@ func (l links) Up(ctx context.Context, node int, empty bool) error {
 	return nil
 }
 
+// Freeze implements [loadgen.Stopper]: nothing is answered, and connections stay open,
+// as with a server that is stopped.
+func (l links) Freeze(node int) error {
+	l[node-1].link.Freeze()
+	return nil
+}
+
+// Continue implements [loadgen.Stopper].
+func (l links) Continue(node int) error {
+	l[node-1].link.Thaw()
+	return nil
+}
+
 // admits refuses a prefix under which somebody else has keys.
 func (g *ground) admits(ctx context.Context, s loadgen.Scenario, force bool) error {
 	if g.ours || force || s.Keys.Prefix == "" { // none: a random one, which is nobody's

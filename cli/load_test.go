@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -257,5 +258,36 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	}
 	if len(doc.Faults) != 1 || doc.Faults[0].Struck != 1 || after < 50 {
 		t.Errorf("faults %v, %d acquired at the end; exit code %d: %s%s", doc.Faults, after, got.code, got.out, got.errors)
+	}
+}
+
+// Without a redis-server the servers of a demo are inside locktop, where no process can
+// be stopped: their clients get no answers instead, which is the same to them.
+func TestAServerInsideLocktopStandsStill(t *testing.T) {
+	t.Setenv("PATH", "")
+	file := filepath.Join(t.TempDir(), "stop.yaml")
+	text := "clients: 5\nkeys: 1\nhold: 5ms\nfaults: [{at: 500ms, fault: stop, for: 1500ms}]\nduration: 3s\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := locktop(t, "load", file, "--demo", "--json")
+	if o.code != 0 || !strings.Contains(o.errors, "inside locktop") {
+		t.Fatalf("exit code %d: %s", o.code, o.errors)
+	}
+	var report struct {
+		Latencies map[string]struct {
+			Max float64 `json:"max_ms"`
+		}
+		Faults  []struct{ Struck int }
+		Seconds []struct{ Acquired int }
+	}
+	if err := json.Unmarshal([]byte(o.out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if most := report.Latencies["wait"].Max; most < 1400 || most > 2500 || report.Faults[0].Struck != 1 {
+		t.Errorf("the longest wait is %g ms, %+v", most, report.Faults)
+	}
+	if report.Seconds[2].Acquired == 0 {
+		t.Error("nothing was acquired afterwards")
 	}
 }
