@@ -357,3 +357,41 @@ func TestTheReportSaysWhatWasNotReleased(t *testing.T) {
 		}
 	}
 }
+
+// A client that forgot a lock releases it when it goes. If that fails the run says so,
+// but not if the lock was taken away meanwhile.
+func TestAForgottenLockIsReleasedAtTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		stolen, cut bool
+	}{{name: "as it is"}, {name: "taken away", stolen: true}, {name: "out of reach", cut: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rdb, link := linked(t)
+				r := started(t, rdb, Scenario{
+					Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Hour), Faults: []Fault{{Kind: Forget}},
+				})
+				time.Sleep(3 * time.Second)
+				if m := r.Metrics(); m.Abandoned != 1 {
+					t.Fatalf("nothing was forgotten: %+v", m)
+				}
+				if n, err := rdb.Exists(t.Context(), r.Scenario().Keys.names()...).Result(); n != 1 || err != nil {
+					t.Fatalf("%d locks are held, %v", n, err)
+				}
+				if c.stolen {
+					rdb.Del(t.Context(), r.Scenario().Keys.names()...)
+					time.Sleep(9 * time.Second)
+				}
+				if c.cut {
+					link.Freeze()
+				}
+				if err := r.Stop(); (err != nil) != c.cut {
+					t.Errorf("stopped with %v", err)
+				}
+				link.Thaw()
+				time.Sleep(time.Minute)
+				checkNoKeys(t, rdb)
+			})
+		})
+	}
+}
