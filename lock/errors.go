@@ -69,11 +69,11 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	until := "for ever"
+	expiry := "never expires"
 	if e.TTL >= 0 {
-		until = "for another " + e.TTL.String()
+		expiry = "expires in " + e.TTL.String()
 	}
-	return fmt.Sprintf("lock %q is held by %q %s", e.Key, e.Owner(), until)
+	return fmt.Sprintf("lock %q is held by %q, %s", e.Key, e.Owner(), expiry)
 }
 
 // Is matches [ErrHeld].

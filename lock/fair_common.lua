@@ -1,20 +1,21 @@
--- fair_common: what the scripts of a fair lock share.
+-- fair_common: stands before each script of a fair lock.
 -- KEYS[1]  the lock: a string, the token of the holder
 -- KEYS[2]  queue: zset of token → ticket
--- KEYS[3]  alive: zset of token → ms at which the waiter counts as gone
--- ARGV[1]  channel on which waiters listen; the last 12 characters of a token,
---          which are those of its process, name one beside it
--- ARGV[2]  how long a waiter has to claim what it was handed, ms
--- ARGV[3]  1 if the server knows who listens, 0 if it is one of a cluster
+-- KEYS[3]  alive: zset of token → time in ms until which the waiter counts as alive
+-- ARGV[1]  channel of the lock. The channel of a process is this name, a colon, and
+--          the last 12 characters of the tokens of its waiters
+-- ARGV[2]  how long a waiter has to claim a lock that was handed to it, ms
+-- ARGV[3]  1 if PUBLISH returns the number of subscribers, 0 on a cluster
 
--- Sends a message to a waiter's process. False means that it is gone.
+-- tell sends a message to the process of a waiter. It returns false if the process is
+-- gone.
 local function tell(waiter, message)
   local listeners = redis.pcall('PUBLISH', ARGV[1] .. ':' .. string.sub(waiter, -12), message)
   return listeners ~= 0 or ARGV[3] == '0'
 end
 
--- Has the first waiter look after the claim of whoever has the lock now, unless
--- it is of the process near, which sees to that itself.
+-- watch makes the first waiter check that the next holder claims the lock, unless the
+-- waiter is in the process near, which does so without a message.
 local function watch(near)
   for i = 0, 9 do
     local head = redis.call('ZRANGE', KEYS[2], i, i)[1]
@@ -24,11 +25,11 @@ local function watch(near)
   end
 end
 
--- Takes the first waiter that is alive out of the queue and, unless it is the
--- one who asks, hands it the lock: for the time to claim it, or, in the process
--- near, which lives and needs no message, for the ms granted.
--- Returns its token, nil if nobody waits; the dead before it are dropped, no more
--- than a hundred at a time: '' says that there may be more.
+-- serve removes the first living waiter from the queue and hands it the lock, unless it
+-- is the waiter that asks: for the time to claim it or, if it is in the process near,
+-- for the ms granted and without a message.
+-- Returns the token of the waiter; nil if the queue is empty. It removes up to 100 dead
+-- waiters and returns '' if there may be more.
 local function serve(asking, near, granted)
   local now
   for _ = 1, 100 do

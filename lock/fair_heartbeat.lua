@@ -1,8 +1,8 @@
--- fair_heartbeat: a sign of life of waiters; a lock that is free goes to the first.
--- ARGV[4]  how long a waiter lives without a sign of life, ms
--- ARGV[5…] their tokens
--- Returns the tokens that are not in the queue: their turn came, or they were
--- taken for dead.
+-- fair_heartbeat: keep waiters in the queue; hand a free lock to the first of them.
+-- ARGV[4]  how long a waiter stays in the queue without a heartbeat, ms
+-- ARGV[5…] tokens of the waiters
+-- Returns the tokens that are not in the queue: they were handed the lock, or counted
+-- as dead.
 local time = redis.call('TIME')
 local gone = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4]
 local missing = {}

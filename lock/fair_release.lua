@@ -1,11 +1,10 @@
 -- fair_release: hand the lock to the first waiter, or leave the queue.
--- ARGV[4]  our token
--- ARGV[5]  our process: a waiter of it learns of its turn by the reply
--- ARGV[6]  how long it has the lock then, ms
--- Returns nil if the lock was not ours (a place in the queue is given up), the
--- token it was handed to, or 1 if nobody waited and it is free now.
--- Works when memory is full: after a first write that is allowed then, a script
--- may go on to others.
+-- ARGV[4]  token of the holder or waiter
+-- ARGV[5]  its process; a waiter of this process learns of the hand-over by the reply
+-- ARGV[6]  how long a waiter of this process gets the lock, ms
+-- Returns nil if the token did not hold the lock (it has left the queue), the token of
+-- the next holder if the lock was handed over, or 1 if the lock is free now.
+-- Works when memory is full: a script whose first write is allowed then may write on.
 if redis.call('GET', KEYS[1]) ~= ARGV[4] then
   redis.call('ZREM', KEYS[3], ARGV[4])
   if redis.call('ZREM', KEYS[2], ARGV[4]) == 1 then

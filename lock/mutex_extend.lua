@@ -1,9 +1,9 @@
--- mutex_extend: a new time to live for the lock, if it is still ours.
+-- mutex_extend: set the time to live of the lock if the token holds it.
 -- KEYS[1]  the lock
--- ARGV[1]  our token
+-- ARGV[1]  token of the holder
 -- ARGV[2]  time to live from now, ms
--- Returns 1 if the lock was ours, 0 if not: a lost lock is never made anew.
--- Runs also when memory is full.
+-- Returns 1, or 0 if the token does not hold the lock. A lost lock is not created
+-- again. Works when memory is full.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

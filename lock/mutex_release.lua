@@ -1,10 +1,10 @@
--- mutex_release: give the lock back, if it is still ours, and wake a waiter.
+-- mutex_release: release the lock if the token holds it, and wake a waiter.
 -- KEYS[1]  the lock
--- ARGV[1]  our token
--- ARGV[2]  channel on which waiters listen; empty = tell nobody
--- Returns 1 if the lock was ours, nil if not: then nothing was touched.
--- Runs also when memory is full. PUBLISH may be forbidden by an ACL; the lock
--- is free all the same, and waiters find out at its old deadline.
+-- ARGV[1]  token of the holder
+-- ARGV[2]  channel of the waiters; empty = no message
+-- Returns 1, or nil if the token does not hold the lock; nothing is changed then.
+-- Works when memory is full. An ACL may forbid PUBLISH: the lock is released anyway,
+-- and the waiters try again at its former deadline.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return nil
 end

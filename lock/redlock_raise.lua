@@ -1,4 +1,4 @@
--- redlock_raise: see to it that the fence counter is no smaller than a number.
+-- redlock_raise: set the fence counter to a number unless it is larger.
 -- KEYS[1]  the counter
 -- ARGV[1]  the number
 -- Returns 1.

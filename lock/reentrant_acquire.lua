@@ -1,12 +1,12 @@
--- reentrant_acquire: take the lock, or enter it again.
+-- reentrant_acquire: acquire the lock, or enter it again.
 -- KEYS[1]  the lock: a hash of holder → count, with one field
--- KEYS[2]  its fence counter; absent if it is not fenced
+-- KEYS[2]  fence counter; absent if the lock is not fenced
 -- ARGV[1]  token of the holder
 -- ARGV[2]  time to live, ms
--- ARGV[3]  what the count becomes; more than 1 = only if the token is there
--- Returns the fencing token (0 without a fence) if the lock is ours now,
--- else {token of the holder, its PTTL}.
--- A count is set, not raised: sending it twice does no harm.
+-- ARGV[3]  new count; with more than 1 the token must hold the lock already
+-- Returns the fencing token (0 without a fence) if the token holds the lock now.
+-- Otherwise returns {token of the holder, its PTTL}.
+-- The count is set, not increased, so repeating the call is harmless.
 local ours = redis.call('HEXISTS', KEYS[1], ARGV[1])
 if ours == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
   local holder = ''
@@ -16,9 +16,9 @@ if ours == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
   return {holder, redis.call('PTTL', KEYS[1])}
 end
 if ours == 0 and ARGV[3] ~= '1' then
-  return {'', 0} -- a lost hold is not made anew
+  return {'', 0} -- a lost hold is not created again
 end
-local fence = 0 -- first: if the counter cannot be raised, nothing is written
+local fence = 0 -- first: if this fails, nothing is written
 if KEYS[2] then
   fence = ours == 1 and tonumber(redis.call('GET', KEYS[2])) or redis.call('INCR', KEYS[2])
 end

@@ -1,12 +1,11 @@
--- reentrant_release: leave the lock, and with the last entry free it.
+-- reentrant_release: leave the lock; the last entry releases it.
 -- KEYS[1]  the lock
 -- ARGV[1]  token of the holder
--- ARGV[2]  what the count becomes; 0 = free the lock
--- ARGV[3]  channel on which waiters listen
--- Returns nil if the lock was not ours, 1 if it is free now, 0 if it is still
--- held: the answers of the widespread form of this lock.
--- Works when memory is full: after a first write that is allowed then, a script
--- may go on to others.
+-- ARGV[2]  new count; 0 = release the lock
+-- ARGV[3]  channel of the waiters
+-- Returns nil if the token does not hold the lock, 1 if the lock is free now, 0 if it is
+-- still held. Other libraries with this format return the same.
+-- Works when memory is full: a script whose first write is allowed then may write on.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return nil
 end

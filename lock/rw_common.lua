@@ -1,16 +1,16 @@
--- What the scripts of the read/write lock have in common: it stands before each.
--- KEYS[1]  the lock: one hash, in which every deadline is a time of the
---          server's clock in ms, and what is past its deadline counts as gone:
---            v          1, the version of all this
+-- rw_common: stands before each script of a read/write lock.
+-- KEYS[1]  the lock: a hash. Its deadlines are times of the server's clock in ms; an
+--          entry whose deadline has passed counts as absent. The fields:
+--            v          1, the version of this format
 --            r:<token>  <count>:<deadline> of a reader
 --            w          <count>:<deadline>:<token> of the writer
---            q          <deadline>:<id> of the writer that waits, and is next
---            s          1: a reader has been turned away since a writer last left
---            t          <deadline>:<ms>, the readers' turn: until when writers
---                       wait for a first one to come (0: one has), and when the
---                       last writer left; who waited by then goes in before the next
---          Its own expiry is never before the last of the deadlines.
--- ARGV[1]  r or w: what the token reads or writes
+--            q          <deadline>:<id>, the claim of the waiting writer that is next
+--            s          1: a reader was refused since a writer last left
+--            t          <deadline>:<ms>, the readers' turn: until when writers wait for
+--                       a first reader (0: one has come), and when the last writer
+--                       left; readers that waited then go before the next writer
+--          The key does not expire before the last of the deadlines.
+-- ARGV[1]  r or w: the side that the token holds or asks for
 -- ARGV[2]  the token
 local key, mode, token = KEYS[1], ARGV[1], ARGV[2]
 local field, tail = 'r:' .. token, ''
@@ -19,10 +19,10 @@ if mode == 'w' then
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local grace = 100 -- for how long a writer lets waiting readers go first, ms
+local grace = 100 -- how long a writer lets waiting readers go first, ms
 
--- hold reads a holder's field: its deadline and, of a writer, ':<token>'.
--- Nil if it is over.
+-- hold parses the field of a holder: its deadline and, for a writer, ':<token>'.
+-- Nil if the deadline has passed.
 local function hold(value)
   local deadline, rest = string.match(value or '', '^%d+:(%d+)(.*)$')
   deadline = tonumber(deadline or 0)
@@ -31,7 +31,7 @@ local function hold(value)
   end
 end
 
--- claim reads q or t: its deadline and the rest. Nil if it is over.
+-- claim parses q or t: its deadline and the rest. Nil if the deadline has passed.
 local function claim(value)
   local deadline, rest = string.match(value or '', '^(%d+):(.*)$')
   deadline = tonumber(deadline or 0)
@@ -40,26 +40,26 @@ local function claim(value)
   end
 end
 
--- same reports whether two waiting writers are of one process, whatever their
--- labels: they stand in one line there, and share the claim.
+-- same reports whether two claims come from one process, with any owner labels: the
+-- writers of a process share one claim.
 local function same(a, b)
   return string.sub(a, -36) == string.sub(b, -36)
 end
 
--- foreign reports whether the hash is not one of ours, by its version.
+-- foreign reports whether the key exists in another format, by its version.
 local function foreign(version)
   return version ~= '1' and redis.call('EXISTS', key) == 1
 end
 
--- outlive makes the key last until a deadline.
+-- outlive makes the key expire no earlier than a deadline.
 local function outlive(deadline)
   if redis.call('PTTL', key) < deadline - now then
     redis.call('PEXPIRE', key, deadline - now)
   end
 end
 
--- writer_left removes the writer and, if readers were turned away meanwhile,
--- makes it their turn. It returns what t has become.
+-- writer_left removes the writer and, if readers were refused in the meantime, starts
+-- the readers' turn. It returns the new value of t.
 local function writer_left()
   redis.call('HDEL', key, 'w')
   if redis.call('HDEL', key, 's') == 0 then
@@ -70,7 +70,7 @@ local function writer_left()
   return turn
 end
 
--- readers counts the fields of readers, also of those that are gone.
+-- readers returns the number of reader fields, including dead readers.
 local function readers()
   local n = redis.call('HLEN', key)
   for _, value in ipairs(redis.call('HMGET', key, 'v', 'w', 'q', 's', 't')) do
@@ -81,10 +81,9 @@ local function readers()
   return n
 end
 
--- reader looks for one that is there, page by page from anywhere in the hash,
--- and returns its token and deadline. On the way it removes those that are gone,
--- up to 100, and whatever else does not belong here. Without a reader it returns
--- nil, and whether it has seen all.
+-- reader returns the token and the deadline of one living reader. It scans the hash in
+-- pages from a random position, and removes up to 100 dead readers and unknown fields.
+-- If it finds no reader, it returns nil, and whether none is left.
 local function reader()
   local ours = {v = true, w = true, q = true, s = true, t = true}
   local cursor, removed = math.floor(clock[2] / 10), 0
@@ -115,9 +114,9 @@ local function reader()
   return nil, false
 end
 
--- settle sees to what stays when somebody has gone: with the last holder goes
--- the key, unless a turn is still to come. It returns whether a writer may get
--- in now, or waits at least.
+-- settle updates the key after a holder or a claim has gone. Without holders the key is
+-- deleted, or expires with the claim and the readers' turn. It returns true if no holder
+-- is left, or else the deadline of a waiting writer's claim, if there is one.
 local function settle()
   local f = redis.call('HMGET', key, 'w', 'q', 't')
   local waits = claim(f[2])

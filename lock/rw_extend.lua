@@ -1,8 +1,8 @@
--- rw_extend: a new time to live for a reader or the writer, if it is still there.
+-- rw_extend: set the time to live of a reader or the writer.
 -- ARGV[3]  time to live from now, ms
--- Returns 1 if the token was there, 0 if not: a lost hold is never made anew.
--- Nobody else's deadline changes. Runs also when memory is full: a script whose
--- first write takes no memory may go on writing.
+-- Returns 1, or 0 if the token does not hold the lock. A lost hold is not created again,
+-- and no other deadline changes. Works when memory is full: a script whose first write
+-- takes no memory may write on.
 local value = redis.call('HGET', key, field)
 local deadline, rest = hold(value)
 if rest ~= tail then

@@ -1,5 +1,5 @@
--- rw_peek: who holds the lock: the writer or, if there is none, a reader.
--- Returns {its token, ms until its deadline}; the token is empty if nobody does.
+-- rw_peek: get the writer or, if there is none, a reader.
+-- Returns {its token, ms until its deadline}; the token is empty if the lock is free.
 local deadline, writer = hold(redis.call('HGET', key, 'w'))
 if deadline then
   return {string.sub(writer, 2), deadline - now}

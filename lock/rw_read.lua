@@ -1,12 +1,13 @@
--- rw_read: take the read lock, or enter it again.
--- KEYS[2]  the fence counter; absent if it is not fenced
+-- rw_read: acquire the read lock, or enter it again.
+-- KEYS[2]  fence counter; absent if the lock is not fenced
 -- ARGV[3]  time to live, ms
--- ARGV[4]  what the count becomes; more than 1 = only if the token is there
--- ARGV[5]  the token of the asker's own write lock, within which it may read
--- ARGV[6]  for how long the asker has been waiting, ms; -1 = it does not wait
--- Returns the fencing token of the last writer (0 without a fence) if we read
--- now, else {token of who is in the way, ms until its deadline}.
--- Sending it twice with one token does no harm.
+-- ARGV[4]  new count; with more than 1 the token must hold the lock already
+-- ARGV[5]  token of the owner's own write lock, which does not keep the owner out
+-- ARGV[6]  how long the owner has been waiting, ms; -1 = it does not wait
+-- Returns the fencing token of the last writer (0 without a fence) if the token holds
+-- the read lock now. Otherwise returns {token of the holder or of the waiting writer,
+-- ms until its deadline}.
+-- Repeating the call with the same token is harmless.
 local count, waited = tonumber(ARGV[4]), tonumber(ARGV[6])
 local f = redis.call('HMGET', key, 'v', 'w', 'q', 's', 't', field)
 if foreign(f[1]) then
@@ -47,6 +48,6 @@ if turn then
 end
 outlive(now + ARGV[3])
 if clock[2] % 10 == 0 then
-  reader() -- for its tidying up, now and then
+  reader() -- sometimes, to remove dead readers
 end
 return fence

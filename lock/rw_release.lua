@@ -1,10 +1,10 @@
--- rw_release: leave the lock, and wake who may get in.
--- ARGV[3]  what the count becomes; 0 = the token is gone
--- ARGV[4]  channel on which writers listen
--- ARGV[5]  channel on which readers listen
--- Returns nil if the token was not there, 1 if it is gone now, 0 if it has
--- entries left. When memory is full the count cannot be written; it stays too
--- high, and the last release makes up for it.
+-- rw_release: leave the lock, and wake the waiters that may get it.
+-- ARGV[3]  new count; 0 = the token leaves
+-- ARGV[4]  channel of waiting writers
+-- ARGV[5]  channel of waiting readers
+-- Returns nil if the token does not hold the lock, 1 if it has left, 0 if it has entries
+-- left. When memory is full, the new count is not written. It then stays too high until
+-- the last release.
 local deadline, rest = hold(redis.call('HGET', key, field))
 if rest ~= tail then
   return nil

@@ -1,8 +1,8 @@
--- rw_withdraw: a writer that gave up waiting holds nobody off any longer.
--- ARGV[2]  its id
--- ARGV[3]  channel on which writers listen
--- ARGV[4]  channel on which readers listen
--- Returns 1 if it was the one that was next, 0 if not.
+-- rw_withdraw: end the claim of a writer that has stopped waiting.
+-- ARGV[2]  id of the claim
+-- ARGV[3]  channel of waiting writers
+-- ARGV[4]  channel of waiting readers
+-- Returns 1, or 0 if the claim is another one.
 local _, next_writer = claim(redis.call('HGET', key, 'q'))
 if not next_writer or not same(next_writer, token) then
   return 0

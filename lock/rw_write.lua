@@ -1,13 +1,14 @@
--- rw_write: take the write lock, or enter it again.
--- KEYS[2]  the fence counter; absent if it is not fenced
+-- rw_write: acquire the write lock, or enter it again.
+-- KEYS[2]  fence counter; absent if the lock is not fenced
 -- ARGV[3]  time to live, ms
--- ARGV[4]  what the count becomes; more than 1 = only if the token is there
--- ARGV[5]  id of the asker as one that waits; empty = it does not wait
--- ARGV[6]  for how long its waiting keeps others out unless it asks again, ms
--- Returns the fencing token (0 without a fence) if we write now, else {token of
--- who is in the way, ms until its deadline}. Without a token it is the readers'
--- turn or, at 0 ms, there were too many dead readers for one call: send it again.
--- Sending it twice with one token does no harm.
+-- ARGV[4]  new count; with more than 1 the token must hold the lock already
+-- ARGV[5]  id of the claim of a waiting writer; empty = it does not wait
+-- ARGV[6]  how long the claim keeps others out unless it is renewed, ms
+-- Returns the fencing token (0 without a fence) if the token holds the write lock now.
+-- Otherwise returns {token of a holder or of the next writer, ms until its deadline}.
+-- The token is empty if it is the readers' turn or, with 0 ms, if there were more dead
+-- readers than one call removes: then repeat the call.
+-- Repeating the call with the same token is harmless.
 local count, id = tonumber(ARGV[4]), ARGV[5]
 local f = redis.call('HMGET', key, 'v', 'w', 'q', 's', 't')
 if foreign(f[1]) then
@@ -16,7 +17,7 @@ end
 local next_deadline, next_writer = claim(f[3])
 local mine = not next_deadline or same(next_writer, id)
 
--- When memory is full the claim cannot be written; nobody gets in then anyway.
+-- When memory is full, the claim cannot be written; no client can acquire the lock then.
 local function refused(who, deadline)
   if id ~= '' and mine then
     local claimed = redis.pcall('HSET', key, 'q', now + ARGV[6] .. ':' .. id)
