@@ -14,22 +14,21 @@ var (
 	blindDelete = redis.NewScript(blindDeleteSource)
 )
 
-// BlindDelete takes the lock with a script that does SETNX and EXPIRE in one
-// step, and so repairs [SetnxExpire]; but it stores a 1, and unlocks by DEL.
+// BlindDelete acquires the lock with a script that does SETNX and EXPIRE in one step.
+// This repairs [SetnxExpire], but the lock stores a 1, and DEL unlocks it.
 //
-// What breaks is that only the owner unlocks: a holder whose work took longer
-// than the TTL deletes, when it is done, the lock of whoever came after it, and
-// a third gets in beside that one. Unlock returns nil. Let the deadline of a
-// hold pass, take the lock with a second client, unlock the first, and the key
-// is gone.
+// The flaw: not only the owner can unlock. A holder whose work took longer than the
+// TTL deletes the lock of the next holder, and a third client gets in beside that one.
+// Unlock returns nil. To see it, let the deadline of a hold pass, acquire the lock
+// with a second client, and unlock the first: the key is gone.
 //
-// Sound is the Mutex of package lock: a token of its own for every attempt, and
-// a script that deletes what holds it and nothing else.
+// The Mutex of package lock is sound: every attempt has its own token, and a script
+// deletes the key only if it has that token.
 type BlindDelete struct{ party }
 
 var _ Lock = (*BlindDelete)(nil)
 
-// NewBlindDelete returns a client's view of the lock; key is used as it is.
+// NewBlindDelete returns a client's view of the lock; key is used unchanged.
 func NewBlindDelete(rdb redis.UniversalClient, key string, o Options) *BlindDelete {
 	return &BlindDelete{newParty(rdb, key, o)}
 }

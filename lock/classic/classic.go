@@ -1,32 +1,32 @@
-// Package classic holds the locks that people wrote on Redis before they knew
-// better, each with its flaw. They are here to be run, broken and watched beside
-// the sound kinds of package lock; do not protect anything with them.
+// Package classic implements historic Redis locks, each with its flaw. Run them, break
+// them and compare them with the sound kinds of package lock. Do not protect anything
+// with them.
 //
-//	form         who used it                          what breaks                             sound
+//	form         used by                              flaw                                    sound
 //	-----------  -----------------------------------  --------------------------------------  ---------
 //	SetnxExpire  helpers from before SET had NX and   a crash between the two commands        Mutex
 //	             PX (Redis 2.6.12); sherlock          leaves a lock that never expires
-//	Getset       the page of SETNX in Redis' manual;  clocks that differ let two in; losers   Mutex
-//	             jedis-lock, redis-mutex              overwrite the winner's expiry; anyone
-//	                                                  unlocks
-//	BlindDelete  Lua helpers that store a 1; also     who is late to unlock deletes the next  Mutex
-//	             celery-singleton, node-resque        owner's lock
-//	GetThenDel   helpers without Lua; Spring          the same, if time runs out between      Mutex
-//	             Integration before it used a script  the look and the DEL
-//	Counted      wrappers that count entries in the   the lock lapses while the counter says  Reentrant
-//	             process and renew N times            that it is held, and lets them in again
-//	TwoKeyRW     wrappers of a mutex, twice           any reader frees all readers; no        RW
-//	                                                  cluster runs it
+//	Getset       the SETNX page of the Redis manual;  clocks that differ let two in; losers   Mutex
+//	             jedis-lock, redis-mutex              overwrite the winner's expiry; every
+//	                                                  client can unlock
+//	BlindDelete  Lua helpers that store a 1; also     a late unlock deletes the lock of the   Mutex
+//	             celery-singleton, node-resque        next owner
+//	GetThenDel   helpers without Lua; Spring          the same, if the lock expires between   Mutex
+//	             Integration before it used a script  the GET and the DEL
+//	Counted      wrappers that count entries in the   the lock expires while the counter      Reentrant
+//	             process and renew N times            says that it is held, and lets the
+//	                                                  owner in again
+//	TwoKeyRW     wrappers of a mutex, twice           any reader frees all readers; does not  RW
+//	                                                  work on a cluster
 //	StampRW      wrappers for clusters                readers overwrite each other's stamp,   RW
-//	                                                  so the last to come frees all
+//	                                                  so the last one to come frees all
 //
-// Three things are wrong with all of them: a holder is not told when its time
-// has run out; what an unanswered request did is not taken back; and commands go
-// out over the caller's client as they are, so a client that repeats commands
-// on its own may see its own lock as somebody else's.
+// All of them share three flaws. A holder is not informed when its lock has expired. A
+// request without a reply is not undone. Commands use the caller's client unchanged,
+// so with a client that retries, a process may take its own lock for another client's.
 //
-// How they break can be staged: [Hooks] kill or pause a client between two steps
-// and give it a clock of its own.
+// [Hooks] reproduce the flaws: they kill or pause a client between two steps, and give
+// it its own clock.
 package classic
 
 import (
@@ -41,78 +41,78 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Errors that callers decide by, to be tested with [errors.Is].
+// Errors on which callers decide. Test for them with [errors.Is].
 var (
 	// ErrHeld: the lock is not free.
 	ErrHeld = errors.New("lock is held")
-	// ErrLost: Unlock found that the lock was not the holder's any more. Few
-	// forms notice.
+	// ErrLost: Unlock found that the holder no longer had the lock. Few forms detect
+	// this.
 	ErrLost = errors.New("lock was lost")
 )
 
 // Lock is one client's view of a lock. It is safe for concurrent use.
 type Lock interface {
-	// TryLock takes the lock if it is free, and returns [ErrHeld] if it is not.
-	// After any other error the lock may be taken all the same.
+	// TryLock acquires the lock if it is free, and returns [ErrHeld] if it is not.
+	// After any other error the lock may be acquired or not.
 	TryLock(ctx context.Context) (Hold, error)
 }
 
 // Hold is a lock that its holder believes to have.
 type Hold interface {
-	// Deadline returns when the lock is free unless it is unlocked before, on
-	// the holder's clock, counted from before the request. The holder has to
-	// look for itself: nothing happens when it passes.
+	// Deadline returns when the lock expires unless it is unlocked before, on the
+	// holder's clock, measured from before the request. The holder must check it:
+	// nothing happens when it passes.
 	Deadline() time.Time
-	// Unlock gives the lock back. It returns [ErrLost] if it notices that the
-	// lock was lost; nil does not mean that it was not.
+	// Unlock releases the lock. It returns [ErrLost] if it finds that the lock was
+	// lost. A nil error does not mean that the lock was not lost.
 	Unlock(ctx context.Context) error
 }
 
-// Options say how a lock is held. The zero value works.
+// Options configures a lock. The zero value works.
 type Options struct {
-	// TTL is the time to live, in whole milliseconds. Default, also for less than
-	// one: 10 s.
+	// TTL is the time to live, in whole milliseconds. Default, also for less than 1
+	// ms: 10 s.
 	TTL time.Duration
-	// Renewals is how often a [Counted] lock is renewed at most; no other form
-	// renews. Default: 4; negative = never.
+	// Renewals is the maximum number of renewals of a [Counted] lock; no other form
+	// renews. Default: 4; negative = none.
 	Renewals int
-	// Hooks stage what goes wrong.
+	// Hooks cause faults.
 	Hooks Hooks
 }
 
-// Hooks stage crashes, pauses and wrong clocks. Those that are nil do nothing.
+// Hooks cause crashes, pauses and wrong clocks. Nil hooks do nothing.
 type Hooks struct {
-	// Between is called between two steps of an operation. The client is paused
-	// until it returns; an error is the client's death: the operation sends
-	// nothing more and returns the error.
+	// Between is called between two steps of an operation. The client is paused until
+	// it returns. An error kills the client: the operation sends nothing more and
+	// returns the error.
 	Between func(ctx context.Context, next Step) error
 	// Now is the client's clock. Default: [time.Now].
 	Now func() time.Time
 }
 
-// Step is a step of an operation, named after what is about to be done.
+// Step is a step of an operation, named after the command that comes next.
 type Step string
 
 // The steps before which a client can be stopped.
 const (
-	BeforeExpire Step = "EXPIRE" // SetnxExpire: the key is ours, and has no expiry yet
-	BeforeGet    Step = "GET"    // Getset: the key is taken
+	BeforeExpire Step = "EXPIRE" // SetnxExpire: the key is set, without an expiry
+	BeforeGet    Step = "GET"    // Getset: the key is held
 	BeforeGetset Step = "GETSET" // Getset: the stamp that was read has passed
-	BeforeDel    Step = "DEL"    // GetThenDel: the token that was read is ours
-	BeforeRenew  Step = "renew"  // Counted: a renewal is due; who dies here is not renewed any more
+	BeforeDel    Step = "DEL"    // GetThenDel: the key has the client's token
+	BeforeRenew  Step = "renew"  // Counted: a renewal is due; an error ends all renewals
 )
 
-// Form is one historic way to lock.
+// Form is one historic kind of lock.
 type Form struct {
 	Name string
-	// New returns a client's view of the lock of that name; of a lock that tells
-	// readers from writers, it is the writer's. It sends nothing.
+	// New returns a client's view of a lock; for a read/write lock, the writer's. It
+	// sends nothing.
 	New Constructor
-	// NewReader returns a reader's view; nil if the form knows no readers.
+	// NewReader returns a reader's view; nil if the form has no readers.
 	NewReader Constructor
 }
 
-// Constructor returns a new client's view of the lock called key.
+// Constructor returns a new client's view of the lock named key.
 type Constructor func(rdb redis.UniversalClient, key string, o Options) Lock
 
 // Forms returns all forms, in the order of the table above.
@@ -136,12 +136,12 @@ func Forms() []Form {
 	}
 }
 
-// view makes a constructor of one that returns its own type.
+// view converts a constructor of a concrete type.
 func view[L Lock](open func(redis.UniversalClient, string, Options) L) Constructor {
 	return func(rdb redis.UniversalClient, key string, o Options) Lock { return open(rdb, key, o) }
 }
 
-// party is one client of one lock: what all forms have.
+// party is one client of one lock. All forms embed it.
 type party struct {
 	rdb   redis.UniversalClient
 	key   string
@@ -164,10 +164,10 @@ func newParty(rdb redis.UniversalClient, key string, o Options) party {
 	return party{rdb: rdb, key: key, ttl: o.TTL, hooks: o.Hooks}
 }
 
-// deadline returns when a lock that is asked for now is free by itself.
+// deadline returns when a lock that is acquired now expires.
 func (p *party) deadline() time.Time { return p.hooks.Now().Add(p.ttl) }
 
-// between lets the client be stopped before a step.
+// between calls the hook before a step.
 func (p *party) between(ctx context.Context, next Step) error {
 	if err := p.hooks.Between(ctx, next); err != nil {
 		return fmt.Errorf("died before %s: %w", next, err)
@@ -175,8 +175,8 @@ func (p *party) between(ctx context.Context, next Step) error {
 	return nil
 }
 
-// refused is what TryLock returns when it did not get the lock: err, or ErrHeld
-// if there was no error.
+// refused returns the error of a TryLock that did not acquire the lock: err, or
+// ErrHeld if err is nil.
 func (p *party) refused(err error) error {
 	if err == nil {
 		err = ErrHeld
@@ -184,19 +184,19 @@ func (p *party) refused(err error) error {
 	return fmt.Errorf("classic: lock %q: %w", p.key, err)
 }
 
-// setnx is the command SETNX; go-redis' method of that name sends SET.
+// setnx sends SETNX. The SetNX method of go-redis sends SET.
 func (p *party) setnx(ctx context.Context, value any) (bool, error) {
 	cmd := redis.NewBoolCmd(ctx, "setnx", p.key, value)
 	err := p.rdb.Process(ctx, cmd)
 	return cmd.Val(), err
 }
 
-// del deletes a key of the lock, whoever's it is.
+// del deletes a key of the lock, also if another client holds it.
 func (p *party) del(ctx context.Context, key string) error {
 	return p.unlocked(p.rdb.Del(ctx, key).Result())
 }
 
-// unlocked is what Unlock returns when it has deleted so many keys.
+// unlocked returns the result of Unlock after a command that deleted that many keys.
 func (p *party) unlocked(deleted int64, err error) error {
 	if err == nil && deleted == 0 {
 		err = ErrLost
@@ -207,7 +207,7 @@ func (p *party) unlocked(deleted int64, err error) error {
 	return nil
 }
 
-// compareAndDelete is how to unlock: it deletes the key if it holds the token.
+// compareAndDelete deletes the key if it has the token.
 func (p *party) compareAndDelete(ctx context.Context, token string) error {
 	return p.unlocked(compareDel.Run(ctx, p.rdb, []string{p.key}, token).Int64())
 }
@@ -219,7 +219,7 @@ var (
 	compareDel = redis.NewScript(compareDelSource)
 )
 
-// grant is the Hold of the forms whose deadline stands.
+// grant is a Hold with a fixed deadline.
 type grant struct {
 	deadline time.Time
 	unlock   func(context.Context) error
@@ -228,7 +228,7 @@ type grant struct {
 func (g *grant) Deadline() time.Time              { return g.deadline }
 func (g *grant) Unlock(ctx context.Context) error { return g.unlock(ctx) }
 
-// tryFunc is a Lock that is one of several views of the same thing.
+// tryFunc is a Lock that is one side of a read/write lock.
 type tryFunc func(context.Context) (Hold, error)
 
 func (f tryFunc) TryLock(ctx context.Context) (Hold, error) { return f(ctx) }

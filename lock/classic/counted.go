@@ -18,33 +18,33 @@ var (
 	countedRenew = redis.NewScript(countedRenewSource)
 )
 
-// Counted is a sound mutex (SET NX PX with a token, compare and delete in Lua)
-// in a wrapper that makes it reentrant by counting entries in the process, and
-// renews it every third of its TTL, a bounded number of times: a runaway job
-// must not hold it for ever. Whoever is given the same value is the same owner.
+// Counted is a correct mutex (SET NX PX with a token, compare-and-delete in Lua) in a
+// wrapper. The wrapper makes it reentrant with a counter of entries in the process,
+// and renews it every third of its TTL. The number of renewals is limited, so that a
+// runaway job does not hold it forever. The owner is the Counted value.
 //
-// What breaks is exclusion, when the bound is reached or the key is lost in
-// another way. The lock lapses and somebody else takes it, but nothing tells the
-// holder; and the counter, which asks nobody, goes on to say that the lock is
-// held, and lets the owner in again beside the other. Hold one for longer than
-// its renewals last, take it with a second client, and ask both [Counted.IsLocking].
+// The flaw: exclusion breaks when the limit is reached or the key is lost. The lock
+// expires and another client acquires it, but nothing informs the holder. The counter
+// does not ask the server: it still says that the lock is held, and lets the owner in
+// again beside the other client. To see it, hold a lock for longer than its renewals
+// last, acquire it with a second client, and call [Counted.IsLocking] of both.
 //
-// Sound is the Reentrant of package lock, whose Renew.Max is such a bound, too:
-// its leases end, with their contexts, before the lock does, and an owner whose
-// lease is over has to ask the server like anybody else.
+// The Reentrant of package lock is sound. Its Renew.Max is such a limit, too, but its
+// leases and their contexts end before the lock expires, and an owner whose lease has
+// ended must ask the server.
 type Counted struct {
 	party
 	renewals int
 
 	mu   sync.Mutex
-	held *tenure // nil = the counter is at zero
+	held *tenure // nil = the counter is 0
 }
 
 var _ Lock = (*Counted)(nil)
 
 const defaultRenewals = 4
 
-// NewCounted returns a new owner's view of the lock; key is used as it is.
+// NewCounted returns a new owner's view of the lock; key is used unchanged.
 func NewCounted(rdb redis.UniversalClient, key string, o Options) *Counted {
 	return &Counted{party: newParty(rdb, key, o), renewals: cmp.Or(o.Renewals, defaultRenewals)}
 }
@@ -54,13 +54,13 @@ type tenure struct {
 	token string
 	stop  context.CancelFunc // ends the renewal
 
-	// Counted.mu guards what follows.
+	// Guarded by Counted.mu.
 	entries  int
 	deadline time.Time
 }
 
-// TryLock implements [Lock]. It sends nothing if the counter says that the lock
-// is held by this owner.
+// TryLock implements [Lock]. It sends nothing if the counter says that this owner
+// holds the lock.
 func (l *Counted) TryLock(ctx context.Context) (Hold, error) {
 	if e := l.enter(); e != nil {
 		return e, nil
@@ -79,15 +79,14 @@ func (l *Counted) TryLock(ctx context.Context) (Hold, error) {
 	return &entry{lock: l, tenure: t}, nil
 }
 
-// IsLocking reports whether this owner holds the lock, as far as its counter
-// knows.
+// IsLocking reports whether this owner holds the lock, according to the counter.
 func (l *Counted) IsLocking() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held != nil
 }
 
-// enter counts a further entry; nil if there is no first one.
+// enter adds an entry. It returns nil if there is none yet.
 func (l *Counted) enter() *entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +97,7 @@ func (l *Counted) enter() *entry {
 	return &entry{lock: l, tenure: l.held}
 }
 
-// leave counts an exit and reports whether it was the last.
+// leave removes an entry and reports whether it was the last.
 func (l *Counted) leave(t *tenure) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,8 +112,8 @@ func (l *Counted) leave(t *tenure) bool {
 	return true
 }
 
-// keep renews the lock until the last exit, or the bound is reached, or it is
-// lost. An unanswered renewal counts as one.
+// keep renews the lock until the last exit, the limit, or the loss of the lock. A
+// renewal without a reply counts.
 func (l *Counted) keep(ctx context.Context, t *tenure) {
 	if l.renewals < 0 {
 		return
@@ -136,7 +135,7 @@ func (l *Counted) keep(ctx context.Context, t *tenure) {
 			continue
 		}
 		if !ours {
-			return // and nobody is told
+			return // nothing informs the holder
 		}
 		l.mu.Lock()
 		t.deadline = deadline
@@ -151,14 +150,14 @@ type entry struct {
 	over   atomic.Bool
 }
 
-// Deadline implements [Hold]. It moves with each renewal.
+// Deadline implements [Hold]. Each renewal changes it.
 func (e *entry) Deadline() time.Time {
 	e.lock.mu.Lock()
 	defer e.lock.mu.Unlock()
 	return e.tenure.deadline
 }
 
-// Unlock implements [Hold]. All but the last exit change the counter alone.
+// Unlock implements [Hold]. Every exit but the last only changes the counter.
 func (e *entry) Unlock(ctx context.Context) error {
 	if e.over.Swap(true) {
 		return e.lock.unlocked(0, ErrLost)

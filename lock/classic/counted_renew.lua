@@ -1,8 +1,8 @@
--- counted_renew: a new time to live for the lock, if it is still ours.
+-- counted_renew: set the time to live of the lock if it has the token.
 -- KEYS[1]  the lock
--- ARGV[1]  our token
+-- ARGV[1]  token of the holder
 -- ARGV[2]  time to live from now, ms
--- Returns 1 if the lock was ours, 0 if not.
+-- Returns 1, or 0 if the lock has another token.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -7,23 +7,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// GetThenDel takes the lock with SET NX PX and a token, and unlocks like this:
-// GET the key, compare with the token in the client, DEL.
+// GetThenDel acquires the lock with SET NX PX and a token. It unlocks in three steps:
+// GET the key, compare the token in the client, DEL.
 //
-// What breaks is that only the owner unlocks, as with [BlindDelete] but in a
-// moment instead of always: when the lock runs out after the GET, and somebody
-// else takes it before the DEL, the DEL deletes what the GET did not see. A
-// client that is slow between the two (a garbage collection, a busy network)
-// makes the moment long. Pause it at [BeforeDel] for longer than what is left of
-// the TTL to see it; Unlock returns nil.
+// The flaw: not only the owner can unlock, as with [BlindDelete], but only at one
+// moment. If the lock expires after the GET and another client acquires it before the
+// DEL, the DEL deletes that client's lock. Everything that delays the client between
+// the two commands (a garbage collection, a slow network) makes this more likely. To
+// see it, pause the client at [BeforeDel] until the TTL has passed. Unlock returns
+// nil.
 //
-// Sound is the Mutex of package lock: the server compares and deletes in one
-// step, between which nothing comes.
+// The Mutex of package lock is sound: the server compares and deletes in one step.
 type GetThenDel struct{ party }
 
 var _ Lock = (*GetThenDel)(nil)
 
-// NewGetThenDel returns a client's view of the lock; key is used as it is.
+// NewGetThenDel returns a client's view of the lock; key is used unchanged.
 func NewGetThenDel(rdb redis.UniversalClient, key string, o Options) *GetThenDel {
 	return &GetThenDel{newParty(rdb, key, o)}
 }

@@ -9,27 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Getset stores when the lock ends, in Unix milliseconds, and no expiry that
-// the server knows of. Who finds a stamp that has passed replaces it by GETSET,
-// and has the lock if what came back had passed as well: of several who try at
-// once, only the first gets the old stamp back. Unlocking is DEL.
+// Getset stores the end of the lock, in Unix milliseconds, without an expiry on the
+// server. A client that finds a stamp in the past replaces it by GETSET. It has
+// acquired the lock if the returned stamp is in the past, too: of several clients at
+// the same time, only the first gets the old stamp back. DEL unlocks.
 //
-// Three guarantees break. Exclusion depends on the clients' clocks: to one whose
-// clock is ahead, a lock that is held looks over, and two are inside. The
-// expiry is anybody's: a loser's GETSET has replaced the winner's stamp with its
-// own by the time it knows that it lost, so the lock ends sooner or later than
-// its holder believes. And nobody is named as the owner: who unlocks after its
-// time was up deletes the next one's lock. Give two clients different
-// [Hooks].Now, or stop one at [BeforeGetset] while another takes the lock, and
-// read the key.
+// It has three flaws. Exclusion depends on the clients' clocks: for a client whose
+// clock is ahead, a held lock seems to have ended, and two clients hold it. Every
+// client can change the expiry: the GETSET of a loser has replaced the winner's stamp
+// before the loser knows that it lost, so the lock ends earlier or later than its
+// holder believes. The key does not name its owner: a late unlock deletes the lock of
+// the next holder. To see it, give two clients different [Hooks].Now, or stop one at
+// [BeforeGetset] while another acquires the lock, and read the key.
 //
-// Sound is the Mutex of package lock: the time to live is relative and the
-// server's, a refusal changes nothing, and the token says whose it is.
+// The Mutex of package lock is sound: the TTL is relative and runs on the server, a
+// refusal changes nothing, and the token names the owner.
 type Getset struct{ party }
 
 var _ Lock = (*Getset)(nil)
 
-// NewGetset returns a client's view of the lock; key is used as it is.
+// NewGetset returns a client's view of the lock; key is used unchanged.
 func NewGetset(rdb redis.UniversalClient, key string, o Options) *Getset {
 	return &Getset{newParty(rdb, key, o)}
 }
@@ -49,7 +48,7 @@ func (l *Getset) TryLock(ctx context.Context) (Hold, error) {
 	}}, nil
 }
 
-// takeOver takes a lock that was set but is over, and returns when it ends now.
+// takeOver acquires a lock whose stamp has passed, and returns its new end.
 func (l *Getset) takeOver(ctx context.Context) (ends time.Time, taken bool, err error) {
 	if err := l.between(ctx, BeforeGet); err != nil {
 		return ends, false, err
@@ -66,8 +65,8 @@ func (l *Getset) takeOver(ctx context.Context) (ends time.Time, taken bool, err 
 	return ends, taken, err
 }
 
-// over runs a command that returns a stamp and reports whether it has passed,
-// on this client's clock. No stamp has passed, too.
+// over runs a command that returns a stamp, and reports whether the stamp has passed
+// on this client's clock. A missing stamp has passed.
 func (l *Getset) over(ctx context.Context, cmd *redis.StringCmd) (bool, error) {
 	err := l.rdb.Process(ctx, cmd)
 	if errors.Is(err, redis.Nil) {

@@ -6,21 +6,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SetnxExpire takes the lock with SETNX and then gives it an expiry with a
-// second command, as one had to before SET could do both. It stores a token and
-// unlocks by comparing in Lua, so this is all that is wrong with it.
+// SetnxExpire acquires the lock with SETNX and sets its expiry with a second command,
+// as was necessary before SET could do both. It stores a token and unlocks with a
+// comparison in Lua, so it has no other flaw.
 //
-// What breaks is freedom from deadlock: a client that dies between the two, or
-// whose second command never arrives, leaves a lock that nobody can ever take
-// again. Stop a client at [BeforeExpire] to see it: PTTL of the key is −1, and
-// stays so.
+// The flaw: a client that dies between the two commands, or whose second command is
+// lost, leaves a lock that no client can ever acquire again. To see it, stop a client
+// at [BeforeExpire]: PTTL of the key is −1, and stays so.
 //
-// Sound is the Mutex of package lock: value and expiry are set by one script.
+// The Mutex of package lock is sound: one script sets the value and the expiry.
 type SetnxExpire struct{ party }
 
 var _ Lock = (*SetnxExpire)(nil)
 
-// NewSetnxExpire returns a client's view of the lock; key is used as it is.
+// NewSetnxExpire returns a client's view of the lock; key is used unchanged.
 func NewSetnxExpire(rdb redis.UniversalClient, key string, o Options) *SetnxExpire {
 	return &SetnxExpire{newParty(rdb, key, o)}
 }

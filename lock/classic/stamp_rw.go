@@ -18,42 +18,42 @@ var (
 	stampRelease = redis.NewScript(stampReleaseSource)
 )
 
-// StampRW is a read/write lock in one hash, which a cluster can run, and so
-// repairs [TwoKeyRW]. Its fields read and write hold when that side was taken
-// last, in Unix milliseconds; a side is held until the TTL of whoever looks has
-// passed since. Unlocking deletes the field if the stamp is still the holder's.
+// StampRW is a read/write lock in one hash. This repairs [TwoKeyRW], because it works
+// on a cluster. The fields read and write hold the time in Unix milliseconds at which
+// that side was acquired last. A client regards a side as held until its own TTL has
+// passed since then. Unlocking deletes the field if the stamp is still the holder's.
 //
-// What breaks is exclusion between readers and writers: there is one stamp for
-// all readers. The second overwrites the first one's, so the first cannot unlock
-// any more ([ErrLost], though its time is not up), and when the second unlocks,
-// a writer gets in beside the first. Lock twice as a reader and unlock in either
-// order to see it. Readers within one millisecond have the same stamp, and the
+// The flaw: exclusion between readers and writers breaks, because all readers share
+// one stamp. The second reader overwrites the stamp of the first. Then the first
+// cannot unlock ([ErrLost], although its time has not passed), and when the second
+// unlocks, a writer gets in beside the first. To see it, lock twice as a reader and
+// unlock in either order. Readers of the same millisecond have the same stamp, and the
 // first to unlock frees both.
 //
-// The stamps are read on the clients' clocks, so one that is ahead gets in as
-// with [Getset]. Nothing on the server expires: the hash of a holder that died
-// stays until the side is taken and unlocked again.
+// The stamps come from the clients' clocks, so a client whose clock is ahead gets in,
+// as with [Getset]. Nothing expires on the server: the hash of a dead holder remains
+// until the side is acquired and unlocked again.
 //
-// Sound is the RW of package lock: every reader stands by itself, under its own
-// token, with a deadline on the server's clock.
+// The RW of package lock is sound: every reader has its own token, with a deadline on
+// the server's clock.
 type StampRW struct{ party }
 
-// NewStampRW returns a client's view of the lock; key is used as it is.
+// NewStampRW returns a client's view of the lock; key is used unchanged.
 func NewStampRW(rdb redis.UniversalClient, key string, o Options) *StampRW {
 	return &StampRW{newParty(rdb, key, o)}
 }
 
-// Reader returns the lock that readers share.
+// Reader returns the side that readers share.
 func (l *StampRW) Reader() Lock {
 	return tryFunc(func(ctx context.Context) (Hold, error) { return l.take(ctx, "read", "write") })
 }
 
-// Writer returns the lock that a writer has alone.
+// Writer returns the side that one writer holds alone.
 func (l *StampRW) Writer() Lock {
 	return tryFunc(func(ctx context.Context) (Hold, error) { return l.take(ctx, "write", "write", "read") })
 }
 
-// take puts the stamp on a side unless one of those sides is held.
+// take sets the stamp of a side unless one of the sides in against is held.
 func (l *StampRW) take(ctx context.Context, side string, against ...any) (Hold, error) {
 	stamp := l.hooks.Now().UnixMilli()
 	args := append([]any{side, stamp, l.ttl.Milliseconds()}, against...)

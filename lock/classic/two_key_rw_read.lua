@@ -1,8 +1,8 @@
--- two_key_rw_read: let a reader in unless there is a writer.
+-- two_key_rw_read: acquire the read side unless there is a writer.
 -- KEYS[1]  the readers' key
 -- KEYS[2]  the writer's key
 -- ARGV[1]  time to live, ms
--- Returns 1 if the lock is ours now, 0 if it is held.
+-- Returns 1 if the side is acquired, 0 if the lock is held.
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return 0
 end
