@@ -17,29 +17,29 @@ import (
 	"locktop/server"
 )
 
-// loss is how a holder lost its lock, by one clock.
+// loss describes how a holder lost its lock, with times of one clock.
 type loss struct {
-	deadline time.Time // its own, that nothing prolonged any more
-	ended    time.Time // its context
-	valid    time.Time // it was asked last whether it is valid, and said yes
-	invalid  time.Time // it had said no first
-	asked    time.Time // somebody else asked for the lock …
-	got      time.Time // … and had it
-	untold   bool      // its context had not ended then
+	deadline time.Time // the last deadline of the holder
+	ended    time.Time // the end of its context
+	valid    time.Time // the last check that returned true
+	invalid  time.Time // the first check that returned false
+	asked    time.Time // another client asked for the lock …
+	got      time.Time // … and acquired it
+	untold   bool      // the context had not ended by then
 }
 
-// stalled reports whether the machine did not let the process run when it should:
-// whoever asked every millisecond did not get to ask.
+// stalled reports whether the machine delayed the process: it could not check every
+// millisecond.
 func (l loss) stalled() bool { return l.invalid.Sub(l.deadline) > 5*time.Millisecond }
 
-// lateBy is how long the context outlived the deadline.
+// lateBy returns how long the context outlived the deadline.
 func (l loss) lateBy() time.Duration { return l.ended.Sub(l.deadline) }
 
-// aheadBy is for how long nobody had the lock.
+// aheadBy returns how long no client had the lock.
 func (l loss) aheadBy() time.Duration { return l.asked.Sub(l.ended) }
 
-// holderTTL is that of the holders who lose their locks; its allowance for drift is
-// 12 ms.
+// holderTTL is the TTL of the holders that lose their locks; its allowance for drift
+// is 12 ms.
 const holderTTL = time.Second
 
 // faults are the ways in which holders lose their locks.
@@ -66,8 +66,8 @@ var faults = []struct {
 	}},
 }
 
-// lose has a holder lose its lock to a fault at some moment, and somebody else
-// take it as soon as it can be had.
+// lose makes a holder lose its lock by a fault at some moment. Another client then
+// acquires the lock as soon as possible.
 func lose(r *rig, child *server.Child, befall func(*rig, *server.Child, *lock.Lease) error) (l loss, err error) {
 	ours, err := lock.New(r.via, lock.Config{Owner: "holder"})
 	if err != nil {
@@ -110,8 +110,8 @@ func lose(r *rig, child *server.Child, befall func(*rig, *server.Child, *lock.Le
 	return l, next.Unlock(ctx)
 }
 
-// askUntilInvalid asks a lease every millisecond whether it is valid. It returns
-// when it began to ask for the last yes, and when it had the first no.
+// askUntilInvalid checks a lease every millisecond. It returns when the last check
+// that returned true began, and when the first one that returned false ended.
 func askUntilInvalid(lease *lock.Lease) (yes, no time.Time) {
 	for {
 		began := time.Now()
@@ -123,8 +123,8 @@ func askUntilInvalid(lease *lock.Lease) (yes, no time.Time) {
 	}
 }
 
-// takeOver takes a lock as soon as its key is gone. It returns when it asked for it
-// with success, and when it had the answer.
+// takeOver acquires a lock as soon as its key is gone. It returns when the successful
+// request was sent and answered.
 func takeOver(rdb *redis.Client, l lock.Locker) (lease *lock.Lease, asked, got time.Time, err error) {
 	const near = 8 * time.Millisecond
 	for {
@@ -139,12 +139,12 @@ func takeOver(rdb *redis.Client, l lock.Locker) (lease *lock.Lease, asked, got t
 	}
 }
 
-// check says what is wrong with a loss.
+// check returns an error if the holder noticed the loss too late or too early.
 func (l loss) check() error {
 	switch {
 	case l.valid.After(l.deadline):
 		return fmt.Errorf("it was valid %v after its deadline", l.valid.Sub(l.deadline))
-	case l.invalid.Before(l.deadline.Add(-time.Millisecond)): // the clock on the wall may have gone faster
+	case l.invalid.Before(l.deadline.Add(-time.Millisecond)): // the wall clock may run faster
 		return fmt.Errorf("it was not valid %v before its deadline", l.deadline.Sub(l.invalid))
 	case !l.deadline.Before(l.got):
 		return fmt.Errorf("somebody else had the lock %v before its deadline", l.deadline.Sub(l.got))
@@ -154,16 +154,16 @@ func (l loss) check() error {
 	return nil
 }
 
-// Scenarios 52, 59 and 60 on real servers, at random moments: the context of a
-// holder who is cut off, or whose server stands still, ends before anybody else has
-// the lock, and its lease is valid until its deadline and no longer.
+// Scenarios 52, 59 and 60 on real servers, at random moments: if a holder is cut off,
+// or its server stops, its context ends before another client has the lock, and its
+// lease is valid until its deadline and no longer.
 //
 // Promise P2.
 func TestAHolderIsToldBeforeAnybodyElseGetsIn(t *testing.T) {
 	t.Parallel()
 	const servers = 16
-	rounds := 6 // of each server
-	spared := 1 // a busy machine may take the processor away in the very moment
+	rounds := 6 // per server
+	spared := 1 // a busy machine may stop the process at the critical moment
 	if proving() {
 		rounds, spared = 60, 0
 	}
@@ -204,7 +204,7 @@ func TestAHolderIsToldBeforeAnybodyElseGetsIn(t *testing.T) {
 	}
 }
 
-// tell logs how far the holders were ahead.
+// tell logs how much earlier the holders noticed the loss.
 func tell(t *testing.T, name string, losses []loss) {
 	t.Helper()
 	var late, ahead []time.Duration

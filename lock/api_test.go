@@ -31,7 +31,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 		}
 		r.holds("orders", "")
 
-		// The lease is lost: the function hears of it, and so does the caller.
+		// The lease is lost: the function and the caller learn it.
 		err = lock.Do(ctx, m, func(ctx context.Context) error {
 			r.must(r.rdb.Set(ctx, "orders", "stranger", time.Minute).Err())
 			<-ctx.Done()
@@ -43,7 +43,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 		r.holds("orders", "stranger")
 		r.must(r.rdb.Del(ctx, "orders").Err())
 
-		// The caller goes: the lock is released all the same.
+		// The caller's context ends: the lock is released anyway.
 		going, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		err = lock.Do(going, m, func(ctx context.Context) error {
@@ -76,7 +76,7 @@ func TestDoRunsWithTheLockAndReleasesIt(t *testing.T) {
 	})
 }
 
-// Whoever leads an election looks at the context alone.
+// A leader checks only the context.
 func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})

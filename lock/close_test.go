@@ -13,7 +13,7 @@ import (
 	"locktop/server"
 )
 
-// Guarantee 9: whatever a server does, Close comes to an end.
+// Guarantee 9: Close returns, whatever the server does.
 func TestCloseReturnsThoughNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	t.Run("single", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestCloseReturnsThoughNobodyAnswers(t *testing.T) {
 	})
 }
 
-// closesSoon checks that a client comes to an end, and its leases with it.
+// closesSoon checks that end returns soon, and that the leases end.
 func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
 	t.Helper()
 	began := time.Now()

@@ -13,11 +13,11 @@ import (
 	"locktop/server"
 )
 
-// clusterRig is a cluster to lock on.
+// clusterRig is a Redis cluster for tests.
 type clusterRig struct {
 	*rig
 	nodes *server.Cluster
-	rdb   *redis.ClusterClient // a stranger, and what lock.New is given
+	rdb   *redis.ClusterClient // the test's own client, and the argument of lock.New
 }
 
 func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
@@ -28,7 +28,7 @@ func onCluster(t *testing.T, o server.ClusterOptions) *clusterRig {
 	return r
 }
 
-// client returns a client that is closed with the test.
+// client returns a client that the test closes at its end.
 func (r *clusterRig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
 	c, err := lock.New(r.rdb, cfg)
@@ -37,7 +37,7 @@ func (r *clusterRig) client(cfg lock.Config) *lock.Client {
 	return c
 }
 
-// node returns a client of one node, and the id of that.
+// node returns a client of one node, and the node's id.
 func (r *clusterRig) node(addr string) (rdb *redis.Client, id string) {
 	r.Helper()
 	rdb = redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
@@ -62,8 +62,8 @@ var exclusive = map[string]func(c *lock.Client, key string, o lock.Options) lock
 	"fair":      func(c *lock.Client, key string, o lock.Options) lock.Locker { return c.Fair(key, o) },
 }
 
-// Scenarios 105 (no CROSSSLOT) and 106: whatever the name, what belongs to the
-// lock is in its slot; and waiters hear of a release at whichever node it is.
+// Scenarios 105 (no CROSSSLOT) and 106: for every name, all keys of the lock are in
+// its slot, and a release on any node wakes the waiters.
 func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
@@ -106,7 +106,7 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 	}
 }
 
-// listeners counts the channels that somebody listens to, at any node.
+// listeners returns the number of channels with subscribers, on all nodes.
 func (r *clusterRig) listeners() int {
 	r.Helper()
 	n := 0
@@ -118,7 +118,7 @@ func (r *clusterRig) listeners() int {
 	return n
 }
 
-// Scenario 106: a name whose slot nothing else can share.
+// Scenario 106: a name whose slot no other name can share.
 func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
@@ -153,7 +153,7 @@ func TestANameWithoutRoomForCompanionsIsRefusedOnAClusterWhereTheyAreNeeded(t *t
 	}
 }
 
-// move is one slot on its way from one node to another.
+// move moves one slot from one node to another.
 type move struct {
 	r            *clusterRig
 	slot         int64
@@ -161,12 +161,12 @@ type move struct {
 	from, to     string // node ids
 }
 
-// moving begins to move the slot of a key.
+// moving starts to move the slot of a key.
 func (r *clusterRig) moving(key string) *move {
 	r.Helper()
 	m := &move{r: r, slot: r.rdb.ClusterKeySlot(ctx, key).Val()}
 	m.source, m.from = r.node(r.master(key))
-	for _, key := range []string{"a", "b", "c", "d", "e", "f"} { // they are on three masters
+	for _, key := range []string{"a", "b", "c", "d", "e", "f"} { // on three masters
 		if addr := r.master(key); addr != m.source.Options().Addr {
 			m.dest, m.to = r.node(addr)
 		}
@@ -185,7 +185,7 @@ func (m *move) carry(key string) {
 	m.r.must(m.source.Migrate(ctx, host, port, key, 0, 5*time.Second).Err())
 }
 
-// finish moves what is left, and the slot.
+// finish moves the remaining keys and the slot.
 func (m *move) finish() {
 	m.r.Helper()
 	for _, key := range m.source.ClusterGetKeysInSlot(ctx, int(m.slot), 100).Val() {
@@ -224,13 +224,14 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 		t.Errorf("got %v, want ErrHeld", err)
 	}
 
-	// Redis 6.0 answers ASK to what is half here, and has TRYAGAIN said over there.
+	// Redis 6.0 answers ASK if only some keys are on this node; then the other node
+	// answers TRYAGAIN.
 	err = m.source.EvalSha(ctx, "none", []string{"{o}kept", "{o}kept::fence"}).Err()
 	if !redis.HasErrorPrefix(err, "TRYAGAIN") && !redis.HasErrorPrefix(err, "ASK ") {
 		t.Fatalf("the staging is wrong: %v", err)
 	}
 	waiting := make(chan error, 1)
-	go func() { // one of its keys is here, the other there
+	go func() { // one of its keys is on each node
 		lease, err := c.Reentrant("{o}left", often).Lock(ctx)
 		if err == nil && lease.Fence() != 2 {
 			err = fmt.Errorf("fence %d, want 2", lease.Fence())
@@ -318,8 +319,8 @@ func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
 		r.must(rdb.Close())
 		for _, addr := range r.nodes.Addrs() {
 			node, _ := r.node(addr)
-			// A connection that was told READONLY goes on answering after its
-			// server has become a replica.
+			// A connection that has received READONLY still answers after its server
+			// has become a replica.
 			if stats := node.InfoMap(ctx, "commandstats").Val()["Commandstats"]; stats["cmdstat_readonly"] != "" {
 				t.Errorf("%s: %s was told to answer as a replica", name, addr)
 			}
@@ -327,8 +328,8 @@ func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
 	}
 }
 
-// Guarantee 7: a command of a lock is not sent twice behind our back. If it were,
-// the second release would find the lock gone and report a loss.
+// Guarantee 7: go-redis does not send a lock's command twice. A second release would
+// find no lock and report a loss.
 func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
@@ -339,7 +340,7 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	c, err := lock.New(rdb, lock.Config{Observe: d.write})
 	r.must(err)
 	t.Cleanup(func() { c.Close() })
-	warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx) // the scripts are known from here on
+	warm, err := c.Mutex("warm", lock.Options{}).Lock(ctx) // the scripts are loaded from now on
 	r.must(err)
 	r.must(warm.Unlock(ctx))
 	lease, err := c.Mutex("orders", lock.Options{}).Lock(ctx)

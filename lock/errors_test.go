@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The error replies of Redis 6.0.16, 7.0.15, 8.0.2 and Valkey 8.1.1, as they came.
+// The original error replies of Redis 6.0.16, 7.0.15, 8.0.2 and Valkey 8.1.1.
 func TestErrorRepliesOfEveryServerAreTold(t *testing.T) {
 	const (
 		before7 = "ERR Error running script (call to f_620cd258c2c9c88c9d10db67812ccf663d96bdc6): @user_script:1: "
@@ -45,7 +45,7 @@ func TestErrorRepliesOfEveryServerAreTold(t *testing.T) {
 
 		{"ERR syntax error", nil},
 		{before7 + "@user_script: 1: ERR value is not an integer or out of range", nil},
-		{"ERR Error running script: OOM", nil}, // nobody says so
+		{"ERR Error running script: OOM", nil}, // no server sends this
 	} {
 		err := describe("acquire", "orders", serverError(c.reply))
 		if got := sentinelOf(err); got != c.want {

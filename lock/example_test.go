@@ -12,8 +12,7 @@ import (
 	"locktop/server"
 )
 
-// exampleRedis returns a client of an embedded server, for the examples; in a
-// program it is the client that there is already.
+// exampleRedis returns a client of an embedded server. A program uses its own client.
 func exampleRedis() (rdb *redis.Client, done func()) {
 	e, err := server.StartEmbedded()
 	if err != nil {
@@ -26,7 +25,7 @@ func exampleRedis() (rdb *redis.Client, done func()) {
 	}
 }
 
-// Take a lock, do what it protects, give it back.
+// Acquire a lock, do what it protects, release it.
 func Example() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -48,7 +47,7 @@ func Example() {
 	// Output: settling orders:4711
 }
 
-// Wait no longer than one has time, and say who was in the way.
+// Limit the wait, and report the holder.
 func ExampleMutex_Lock_deadline() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -73,7 +72,7 @@ func ExampleMutex_Lock_deadline() {
 	// true
 }
 
-// Long work keeps its lease by renewal, and stops when it is lost all the same.
+// Long work keeps its lease by renewal, and stops if the lease is lost.
 func ExampleLease_Context() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -85,13 +84,13 @@ func ExampleLease_Context() {
 		fmt.Println(err)
 		return
 	}
-	rdb.Del(context.Background(), "report:weekly") // somebody's broom
-	<-lease.Context().Done()                       // noticed at the next renewal
+	rdb.Del(context.Background(), "report:weekly") // another client deletes the key
+	<-lease.Context().Done()                       // the next renewal detects it
 	fmt.Println(context.Cause(lease.Context()))
 	// Output: lease was lost
 }
 
-// A job that may not hold its lock for ever, however long it takes.
+// A job that may hold its lock for a limited time only.
 func ExampleRenew() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -110,7 +109,7 @@ func ExampleRenew() {
 	// Output: lease reached its longest hold
 }
 
-// The owner takes the lock again further down, and is not in its own way.
+// The owner acquires the lock again in a function that it calls.
 func ExampleReentrant() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -140,7 +139,7 @@ func ExampleReentrant() {
 	// keys left: 0
 }
 
-// Many read together. Who has written may read on while the others come back in.
+// Many owners read together. A writer may keep reading when it unlocks.
 func ExampleRW() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -175,7 +174,7 @@ func ExampleRW() {
 	// I write while I read: lock: acquire "rates:eur": a reader cannot become the writer
 }
 
-// First come, first served.
+// Waiters get the lock in order of arrival.
 func ExampleFair() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -208,8 +207,8 @@ func ExampleFair() {
 	// Output: anna ben carl
 }
 
-// A resource that remembers the largest fence refuses a holder that does not
-// know yet that its time was up. In SQL: UPDATE … SET fence = $1 WHERE fence < $1.
+// A resource that remembers the largest fence refuses a holder that does not know yet
+// that its lease has expired. In SQL: UPDATE … SET fence = $1 WHERE fence < $1.
 func ExampleLease_Fence() {
 	rdb, done := exampleRedis()
 	defer done()
@@ -230,7 +229,7 @@ func ExampleLease_Fence() {
 		fmt.Println(err)
 		return
 	}
-	rdb.Del(context.Background(), "orders:4711") // its time is up on the server; it has yet to find out
+	rdb.Del(context.Background(), "orders:4711") // the lock expires on the server; its holder does not know yet
 	quick, err := m.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)

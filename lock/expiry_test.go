@@ -12,17 +12,17 @@ import (
 	"locktop/server"
 )
 
-// covered fails the test if a lease is valid for longer than its key is there.
+// covered fails the test if a lease is valid for longer than its key exists.
 func (r *rig) covered(lease *lock.Lease) {
 	r.Helper()
-	left := time.Until(lease.Deadline()) // first: then the server is not behind
+	left := time.Until(lease.Deadline()) // before the server is asked
 	if ttl := r.rdb.PTTL(ctx, lease.Key()).Val(); lease.Valid() && ttl < left {
 		r.Fatalf("the lease of %q is valid for %v, its key lives for %v", lease.Key(), left, ttl)
 	}
 }
 
-// What was extended beyond the TTL is neither cut short by the next renewal or entry,
-// nor outlives its key when their replies are lost.
+// An extension beyond the TTL is not shortened by the next renewal or entry. If the
+// replies are lost, the lease still does not outlive its key.
 func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, o := r.client(lock.Config{}), lock.Options{TTL: time.Second}
@@ -50,7 +50,7 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 			}
 			r.link.FreezeReplies()
 			for range 400 { // beyond the next renewal
-				if lease.Key() != "rw" { // its key is a hash with deadlines of its own
+				if lease.Key() != "rw" { // the key is a hash with deadlines of its own
 					r.covered(lease)
 				}
 				time.Sleep(70 * time.Millisecond)
@@ -88,8 +88,8 @@ func TestAnExtendedRedlockLastsAsLongAsItsCopies(t *testing.T) {
 	})
 }
 
-// A renewal and a shorter Extend are on their way together; whichever reply is taken
-// in last, the later request counts.
+// A renewal and a shorter Extend are in flight together. Whichever reply is processed
+// last, the later request counts.
 func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 	for range 20 {
 		inBubble(t, func(r *rig) {
@@ -101,7 +101,7 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 				r.must(err)
 			}
 			r.link.FreezeReplies()
-			time.Sleep(4100 * time.Millisecond) // the renewals are out
+			time.Sleep(4100 * time.Millisecond) // the renewals are in flight
 			var all sync.WaitGroup
 			for _, l := range leases {
 				all.Go(func() { r.must(l.Extend(ctx, 3*time.Second)) })
@@ -120,7 +120,7 @@ func TestAnOlderRenewalDoesNotOverruleAShorterExtend(t *testing.T) {
 	}
 }
 
-// As above, but it is a node of the others' that keeps replies back.
+// The same, but the replies of another lease's node are delayed.
 func TestAFrozenNodeKeepsNothingBackFromLeasesOnOthers(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{NodeTimeout: time.Minute})
@@ -151,8 +151,8 @@ func TestAFrozenNodeKeepsNothingBackFromLeasesOnOthers(t *testing.T) {
 	}
 }
 
-// extendWhileRenewed shortens a lease as soon as its server has renewed it, and checks
-// that it does not outlive its key.
+// extendWhileRenewed shortens a lease right after its server has renewed it, and
+// checks that it does not outlive its key.
 func (r *clusterRig) extendWhileRenewed(l *lock.Lease) {
 	was := r.rdb.PTTL(ctx, l.Key()).Val()
 	r.until("a renewal", func() bool {
@@ -190,7 +190,7 @@ func TestALateReplyToARenewalCounts(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.link.Delay(func() time.Duration { return 100 * time.Millisecond })
 		c := r.client(lock.Config{})
-		for range 3 { // the greeting is not delayed
+		for range 3 { // the handshake is not delayed
 			warm, err := c.Mutex("warm", lock.Options{TTL: time.Minute}).Lock(ctx)
 			r.must(err)
 			r.must(warm.Unlock(ctx))
@@ -210,7 +210,7 @@ func TestALateReplyToARenewalCounts(t *testing.T) {
 	})
 }
 
-// Another lease of the batch is slow to be told of.
+// The event of another lease of the batch is processed slowly.
 func TestUnlockEndsWithItsContextWhileARenewalIsTakenIn(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		slow := make(chan string, 1)
@@ -225,7 +225,7 @@ func TestUnlockEndsWithItsContextWhileARenewalIsTakenIn(t *testing.T) {
 			}
 		}})
 		leases := make(map[string]*lock.Lease)
-		for i := range 100 { // some of them in one batch
+		for i := range 100 { // some of them are in one batch
 			lease, err := c.Mutex(fmt.Sprint(i), lock.Options{TTL: time.Minute}).Lock(ctx)
 			r.must(err)
 			leases[lease.Key()] = lease

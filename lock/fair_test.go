@@ -15,7 +15,7 @@ import (
 	"locktop/lock"
 )
 
-// served collects the order in which waiters got in.
+// served collects the order in which waiters get the lock.
 type served struct {
 	mu    sync.Mutex
 	names []string
@@ -33,7 +33,7 @@ func (s *served) String() string {
 	return strings.Join(s.names, " ")
 }
 
-// queued waits until n waiters stand in the queue of a fair lock.
+// queued waits until n waiters are in the queue of a fair lock.
 func (r *rig) queued(key string, n int64) {
 	r.Helper()
 	r.until(fmt.Sprint(n, " waiters"), func() bool { return r.rdb.ZCard(ctx, "{"+key+"}:queue").Val() == n })
@@ -119,8 +119,8 @@ func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 	})
 }
 
-// ghosts puts waiters into the queue that will never claim; each has listened, if
-// only by a process that stands still.
+// ghosts adds waiters to the queue that never claim the lock. With listening, a
+// stopped process subscribes for each.
 func (r *rig) ghosts(n int, listening bool) (tokens []string) {
 	now := time.Now().UnixMilli()
 	for i := range n {
@@ -139,8 +139,8 @@ func (r *rig) ghosts(n int, listening bool) (tokens []string) {
 	return tokens
 }
 
-// Scenario 38: a waiter that was killed in the queue costs those behind it nothing:
-// the server knows that nobody listens for it any more.
+// Scenario 38: a waiter that was killed in the queue costs the waiters behind it
+// nothing: the server knows that its process does not subscribe.
 func TestADeadWaiterIsPassedOver(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
@@ -156,14 +156,14 @@ func TestADeadWaiterIsPassedOver(t *testing.T) {
 	})
 }
 
-// Scenario 38: one that stands still costs them its claim.
+// Scenario 38: a stopped waiter costs the others the time to claim the lock.
 func TestAFrozenWaiterIsPassedOver(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
 		frozen := r.ghosts(1, true)[0]
 		got := r.waitFair(r.client(lock.Config{}), 1)
-		time.Sleep(1500 * time.Millisecond) // its next sign of life is later than the claim
+		time.Sleep(1500 * time.Millisecond) // its next heartbeat comes after the time to claim
 		released := time.Now()
 		r.must(lease.Unlock(ctx))
 		r.holds("orders", frozen)
@@ -188,8 +188,8 @@ func TestAWaiterThatIsSilentTooLongIsNoLongerAsked(t *testing.T) {
 	})
 }
 
-// Within a process the next one is told by the reply to the release, also if nobody
-// waits for that any more.
+// Within a process the reply to the release informs the next holder, also if no caller
+// waits for it.
 func TestWhoGivesUpWaitingForAnUnlockDoesNotDelayTheNext(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -211,14 +211,14 @@ func TestWhoGivesUpWaitingForAnUnlockDoesNotDelayTheNext(t *testing.T) {
 	})
 }
 
-// A holder that died is succeeded even if the waiter that was to watch it stands
-// still: the others' signs of life find out.
+// If the holder dies and the waiter that watches it has stopped, the heartbeats of the
+// other waiters hand the lock over.
 func TestALockThatNobodyWatchesIsServed(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
-		got := r.waitFair(c, 1) // so that c listens, and need not look again before it queues
+		got := r.waitFair(c, 1) // c is subscribed, and queues with its first request
 		time.Sleep(time.Millisecond)
 		r.must(lease.Unlock(ctx))
 		<-got
@@ -232,7 +232,7 @@ func TestALockThatNobodyWatchesIsServed(t *testing.T) {
 	})
 }
 
-// Who waits again and again does not subscribe again and again.
+// A client that waits again soon does not subscribe again.
 func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -280,7 +280,7 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A waiter whose context ends in the moment of the hand-over passes the lock on.
+// A waiter whose context ends at the moment of the hand-over passes the lock on.
 func TestALockHandedToALeaverGoesToTheNext(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -343,7 +343,7 @@ func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
 	})
 }
 
-// Waiters of long standing keep their places by their signs of life alone.
+// Heartbeats alone keep waiters in the queue.
 func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -374,8 +374,8 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 	})
 }
 
-// waitFair has n goroutines wait for a fair lock, and give it back; the channel
-// tells when each got in.
+// waitFair starts n goroutines that wait for a fair lock and release it. The channel
+// receives the time of each acquire.
 func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
 	got := make(chan time.Time, n)
 	for range n {
@@ -393,7 +393,7 @@ func (r *rig) waitFair(c *lock.Client, n int) <-chan time.Time {
 	return got
 }
 
-// Waiters whose message was lost, or that were taken for dead, queue anew.
+// Waiters whose message was lost, or that counted as dead, join the queue again.
 func TestForgottenWaitersComeBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
@@ -412,8 +412,8 @@ func TestForgottenWaitersComeBack(t *testing.T) {
 	})
 }
 
-// However many arrive before the first subscription stands, all are in the queue
-// right after.
+// All waiters that arrive before the first subscription is confirmed are in the queue
+// right after it.
 func TestEverybodyQueuesOnceTheyCanBeTold(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
@@ -430,14 +430,14 @@ func TestEverybodyQueuesOnceTheyCanBeTold(t *testing.T) {
 	})
 }
 
-// Nobody queues who cannot be told yet: the lock would be handed to the deaf.
+// A waiter does not join the queue before a hand-over can reach it.
 func TestWhoeverIsInTheQueueHearsOfItsTurn(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		holder := r.client(lock.Config{})
 		for round := range 20 {
 			lease, err := holder.Fair("orders", lock.Options{}).Lock(ctx)
 			r.must(err)
-			got := r.waitFair(r.client(lock.Config{}), 1) // over a connection of its own
+			got := r.waitFair(r.client(lock.Config{}), 1) // on its own connection
 			for r.rdb.ZCard(ctx, "{orders}:queue").Val() == 0 {
 				time.Sleep(time.Nanosecond)
 			}
@@ -450,7 +450,7 @@ func TestWhoeverIsInTheQueueHearsOfItsTurn(t *testing.T) {
 	})
 }
 
-// The queue of waiters that are all dead does not stay.
+// A queue of dead waiters expires.
 func TestADeadQueueVanishes(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", time.Hour).Err())
@@ -487,7 +487,7 @@ func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
 		})
 		r.queued("orders", 1)
 		r.must(lease.Unlock(ctx))
-		lease, err = greedy.Lock(ctx) // behind the one who waited
+		lease, err = greedy.Lock(ctx) // behind the waiter
 		r.must(err)
 		select {
 		case <-got:
@@ -513,7 +513,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 			waiting <- err
 		}()
 		r.queued("orders", 1)
-		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but for the queue
+		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but with a queue
 		if _, err := c.As("c").Fair("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
 			r.Errorf("got %v, want ErrHeld: somebody waits", err)
 		}
@@ -542,7 +542,7 @@ func TestAForeignSetNXAMutexAndAFairLockExcludeEachOther(t *testing.T) {
 		if _, err := fair.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
 			r.Errorf("the fair lock got in beside SET NX: %v", err)
 		}
-		// A waiter of the fair lock hears of a mutex that is released.
+		// A waiter of the fair lock receives the release of a mutex.
 		r.must(r.rdb.Del(ctx, "orders").Err())
 		other, err := mutex.Lock(ctx)
 		r.must(err)
@@ -610,8 +610,8 @@ func TestAFairLockIsFencedPerHolder(t *testing.T) {
 	})
 }
 
-// 200 waiters in 4 processes: each process reports when it was queued and when
-// it was served by numbers that the server gives out.
+// 200 waiters in 4 processes: the server numbers the moments at which each was queued
+// and served.
 func TestAFairLockServesProcessesInOrderOfArrival(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("fair", lock.Options{TTL: time.Minute}).Lock(ctx)
@@ -661,8 +661,8 @@ func queue(rdb *redis.Client, c *lock.Client) error {
 	return all.Wait()
 }
 
-// The commands that a hand-over takes, inside scripts and out, do not depend on
-// how many wait.
+// The number of commands of a hand-over, inside scripts and outside, does not depend
+// on the length of the queue.
 func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -695,8 +695,8 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 	})
 }
 
-// Who gets the lock from somebody of the same process need not ask for it, unless
-// it wants more of it than the one before.
+// The next holder of the same process need not ask for the lock, unless it wants more
+// than the previous holder had.
 func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 	plain := lock.Options{TTL: 20 * time.Second}
 	for name, c := range map[string]struct {
@@ -740,11 +740,11 @@ func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 	}
 }
 
-// commands returns how many commands the server has carried out, in scripts too.
+// commands returns how many commands the server has executed, including those in
+// scripts.
 func (r *rig) commands() int { return r.calls("") }
 
-// calls returns how many commands the server has carried out whose names begin
-// so.
+// calls returns how many commands with that prefix the server has executed.
 func (r *rig) calls(name string) int {
 	r.Helper()
 	total := 0
@@ -758,11 +758,11 @@ func (r *rig) calls(name string) int {
 	return total
 }
 
-// Scenario 39: however often waiters come and go, nobody's place or sign of life
-// lies further ahead than that of one waiter who came now.
+// Scenario 39: however often waiters come and go, no place in the queue and no
+// heartbeat is later than that of a waiter that comes now.
 func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
 		r.must(err)
 		defer near.Close()
 		lease, err := near.Fair("orders", lock.Options{}).Lock(ctx)
@@ -789,7 +789,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 		doomed, kill := context.WithCancel(ctx)
 		last := lockAsync(doomed, clients[2].Fair("orders", lock.Options{}))
 		r.queued("orders", 1)
-		r.link.Freeze() // it dies
+		r.link.Freeze() // the client dies
 		const waiterLife = 6 * time.Second
 		for _, z := range r.rdb.ZRangeWithScores(ctx, "{orders}:alive", 0, -1).Val() {
 			if ahead := time.Until(time.UnixMilli(int64(z.Score))); ahead > waiterLife {

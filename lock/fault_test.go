@@ -53,7 +53,7 @@ func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 	})
 }
 
-// Scenario 88: the context bounds the wait, not the lease.
+// Scenario 88: the context limits the wait, not the lease.
 func TestTheEndOfTheWaitingContextDoesNotEndTheLease(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		short, cancel := context.WithTimeout(ctx, time.Second)
@@ -80,7 +80,7 @@ func TestAClosedPortIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// Scenario 93, the part one server can show.
+// Scenario 93, the part that one server can show.
 func TestServerRefusalsAreTold(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		for _, c := range []struct {
@@ -107,12 +107,12 @@ func TestServerRefusalsAreTold(t *testing.T) {
 	})
 }
 
-// Scenario 70, for one server: what is granted after its time is no lease.
+// Scenario 70, for one server: a grant that arrives after its deadline is no lease.
 func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		m := c.Mutex("orders", lock.Options{TTL: time.Second})
-		warm, err := m.TryLock(ctx) // connected, and not in want of the script
+		warm, err := m.TryLock(ctx) // connected, and the script is loaded
 		r.must(err)
 		r.must(warm.Unlock(ctx))
 		r.link.FreezeReplies()
@@ -121,7 +121,7 @@ func TestAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 			_, err := m.Lock(ctx)
 			failed <- err
 		}()
-		time.Sleep(990 * time.Millisecond) // the key is there yet, but nobody may rely on it
+		time.Sleep(990 * time.Millisecond) // the key still exists, but the holder may not rely on it
 		r.link.Thaw()
 		if err := <-failed; !errors.Is(err, lock.ErrLost) {
 			r.Errorf("got %v, want ErrLost", err)

@@ -24,10 +24,10 @@ func TestFencesRiseOverReleasesExpiriesAndRemovals(t *testing.T) {
 			case 0:
 				r.must(lease.Unlock(ctx))
 			case 1:
-				r.must(r.rdb.PExpire(ctx, "orders", time.Millisecond).Err()) // runs out
+				r.must(r.rdb.PExpire(ctx, "orders", time.Millisecond).Err()) // expires
 				r.until("the end of the key", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 0 })
 			case 2:
-				r.must(r.rdb.Del(ctx, "orders").Err()) // somebody's broom
+				r.must(r.rdb.Del(ctx, "orders").Err()) // another client deletes the key
 			}
 		}
 		if got := r.rdb.Get(ctx, "{orders}:fence").Val(); got != "30" {

@@ -10,11 +10,11 @@ import (
 	"locktop/lock"
 )
 
-// givingUp are the ways in which an acquire comes to nothing: each returns its
-// error, and leaves the link frozen.
+// givingUp are the ways in which an acquire fails. Each returns its error and leaves
+// the link frozen.
 var givingUp = []struct {
 	name string
-	want error // nil: any
+	want error // nil = any
 	try  func(r *rig, l lock.Locker) error
 }{
 	{"cancelled after the server has acted", context.Canceled, func(r *rig, l lock.Locker) error {
@@ -45,32 +45,31 @@ var givingUp = []struct {
 // tried returns the error of an acquire.
 func tried(_ *lock.Lease, err error) error { return err }
 
-// within acquires for as long as that.
+// within acquires with a timeout.
 func within(d time.Duration, acquire func(context.Context) (*lock.Lease, error)) error {
 	short, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return tried(acquire(short))
 }
 
-// inBackground runs f, and hands on its error.
+// inBackground runs f and passes on its error.
 func inBackground(f func() error) <-chan error {
 	failed := make(chan error, 1)
 	go func() { failed <- f() }()
 	return failed
 }
 
-// keys is how many keys there are.
+// keys returns the number of keys.
 func (r *rig) keys() int64 { return r.rdb.DBSize(ctx).Val() }
 
-// Scenarios 71 and 82: the server acts on a request that was given up. One round
-// trip of the same client after the server answers again nothing is left of it, no
-// key and no place in a queue; after a broken connection, once there is another.
-// Promise P3.
+// Scenarios 71 and 82: the server executes a request that was given up. One round trip
+// after the server answers again, the client has left neither a key nor a place in a
+// queue. After a broken connection this holds once there is another one. Promise P3.
 func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for _, l := range everyKind(c, "before", lock.Options{}) {
-			r.must(r.locked(l).Unlock(ctx)) // now the server knows its scripts
+			r.must(r.locked(l).Unlock(ctx)) // the server knows its scripts from now on
 		}
 		r.until("nothing to be there", func() bool { return r.keys() == 0 })
 		other := c.Mutex("other", lock.Options{})

@@ -10,7 +10,7 @@ import (
 func TestOfTwoClocksTheOneThatHasAdvancedFurtherDecides(t *testing.T) {
 	sent := time.Now()
 	for name, c := range map[string]struct {
-		wall, monotonic time.Duration // since it was sent
+		wall, monotonic time.Duration // since the request was sent
 		over            bool
 	}{
 		"neither":                     {9 * time.Second, 9 * time.Second, false},
@@ -30,8 +30,8 @@ func TestOfTwoClocksTheOneThatHasAdvancedFurtherDecides(t *testing.T) {
 	}
 }
 
-// moveMonotonic moves the monotonic reading of a time alone. Nothing in package
-// time does that; whoever calls it checks that this still does.
+// moveMonotonic changes only the monotonic reading of a time. Package time has no
+// function for it, so the callers check that it still works.
 func moveMonotonic(t *time.Time, by time.Duration) {
 	type layout struct {
 		wall uint64

@@ -13,7 +13,7 @@ import (
 	"locktop/server"
 )
 
-// Scenario 6: a TryLock that failed leaves nil behind, for a deferred Unlock.
+// Scenario 6: a failed TryLock returns nil, on which a deferred Unlock is called.
 func TestWhatWasNeverAcquiredIsNoLease(t *testing.T) {
 	for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": new(lock.Lease)} {
 		if lease.Valid() {
@@ -28,8 +28,8 @@ func TestWhatWasNeverAcquiredIsNoLease(t *testing.T) {
 	}
 }
 
-// Scenario 12. Tokens are not the caller's to choose, so that the same one asks
-// again only if a request is repeated: that changes nothing.
+// Scenario 12. A caller cannot choose the token, so the same token asks again only if
+// a request is repeated. That changes nothing.
 func TestATokenThatAsksAgainHasTheSameHold(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}).Lock(ctx)
@@ -49,7 +49,7 @@ func TestATokenThatAsksAgainHasTheSameHold(t *testing.T) {
 	})
 }
 
-// Scenario 83: the reply and the end of the context come in the same instant.
+// Scenario 83: the reply arrives at the moment at which the context ends.
 func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -87,8 +87,8 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 	})
 }
 
-// Scenario 84. The context of Lock bounds the wait alone (scenario 88); a lease
-// that is to end with a context is tied to it in one line.
+// Scenario 84. The context of Lock limits only the wait (scenario 88). One line ties a
+// lease to a context.
 func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		work, cancel := context.WithCancel(ctx)
@@ -109,7 +109,7 @@ func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 	})
 }
 
-// The same while the server does not answer: the release is made good later.
+// The same while the server does not answer: the release follows later.
 func TestALeaseThatIsTiedToAContextEndsWithItThoughTheServerIsSilent(t *testing.T) {
 	onChild(t, func(r *rig, child *server.Child) {
 		work, cancel := context.WithCancel(ctx)

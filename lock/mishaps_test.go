@@ -19,7 +19,7 @@ import (
 	"locktop/server"
 )
 
-// DEL, FLUSHALL and eviction free a lock without a word to those who wait for it.
+// DEL, FLUSHALL and eviction free a lock without a message to its waiters.
 func TestAWaiterFindsALockThatWasDeleted(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b, o := r.client(lock.Config{}), r.client(lock.Config{}), lock.Options{TTL: 6 * time.Hour}
@@ -91,14 +91,14 @@ func TestAWaiterSitsOutFullMemory(t *testing.T) {
 	})
 }
 
-// A server that cannot save its data refuses to write, releases included.
+// A server that cannot save its data refuses all writes, including releases.
 func TestAServerThatCannotSaveIsToldAndSatOut(t *testing.T) {
 	r := newRig(t, server.ForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})
 	held, err := a.Mutex("held", lock.Options{TTL: time.Minute}).Lock(ctx)
 	r.must(err)
-	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // where the file should go
+	r.must(os.MkdirAll(filepath.Join(dir, "x.rdb", "y"), 0o755)) // in place of the file
 	r.must(r.rdb.ConfigSet(ctx, "save", "3600 1").Err())
 	r.rdb.BgSave(ctx)
 	r.until("the save to fail", func() bool {
@@ -138,7 +138,7 @@ func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 	})
 }
 
-// A server that logs a client in and then sends what never ends.
+// A server that accepts the login and then sends an endless reply.
 func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 	for name, nonsense := range map[string]string{
 		"nest": "*1\r\n", "line": "+x", "array": "*4096\r\n*4096\r\n:1\r\n:1\r\n", "bulk": "$4000000\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
@@ -184,7 +184,7 @@ func TestRepliesWithoutAnEndAreCutOff(t *testing.T) {
 	}
 }
 
-// endless answers all that comes before a script, and then without an end.
+// endless answers the commands before a script, and then sends text without an end.
 func endless(conn net.Conn, nonsense string) {
 	defer conn.Close()
 	block := []byte(strings.Repeat(nonsense, 1+(1<<18)/len(nonsense)))
@@ -210,7 +210,7 @@ func endless(conn net.Conn, nonsense string) {
 	}
 }
 
-// Ten writers of one process give up again and again, beside one who does not.
+// Ten writers of one process give up again and again, beside one that waits.
 func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -232,7 +232,7 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 				r.Fatalf("got %v, want the deadline's error", err)
 			}
 			cancel()
-			time.Sleep(time.Millisecond) // for what goes on in the background
+			time.Sleep(time.Millisecond) // for background work
 			if _, err := reader.RW("rates", lock.Options{}).Reader().TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
 				r.Fatalf("a new reader got in before a writer that waits: %v", err)
 			}
@@ -245,8 +245,8 @@ func TestAWriterThatGivesUpTakesNobodysClaimAlong(t *testing.T) {
 	})
 }
 
-// One node is away for some rounds, another one forgets, the first one of all is
-// away: never two at a time.
+// One node is down for some rounds, another one loses its data, the first one is down:
+// never two at a time.
 func TestAFenceOfARedlockOutlivesAServersMemory(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: 200 * time.Millisecond})
@@ -263,7 +263,7 @@ func TestAFenceOfARedlockOutlivesAServersMemory(t *testing.T) {
 				}
 				last = lease.Fence()
 				r.must(lease.Unlock(ctx))
-				time.Sleep(300 * time.Millisecond) // stragglers
+				time.Sleep(300 * time.Millisecond) // late requests
 			}
 		}
 		take(5)

@@ -56,7 +56,7 @@ func TestTryLockTellsWhoHoldsAndForHowLong(t *testing.T) {
 	})
 }
 
-// Scenarios 3 and 87: and the lease tells a release from a loss.
+// Scenarios 3 and 87: the lease distinguishes a release from a loss.
 func TestAnUnlockedKeyIsGoneAndFree(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -132,7 +132,7 @@ func TestOfManyWhoTryAtOnceOneWins(t *testing.T) {
 	})
 }
 
-// Scenario 9. (The embedded server words errors inside scripts in its own way.)
+// Scenario 9. (The embedded server has its own error texts inside scripts.)
 func TestAKeyOfAnotherTypeIsRefusedAndLeftAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.HSet(ctx, "orders", "field", "value").Err())
@@ -205,7 +205,7 @@ func TestNamesThatDifferAreDifferentLocks(t *testing.T) {
 	})
 }
 
-// Scenario 22: a mutex is not reentrant, and says so at once.
+// Scenario 22: a mutex is not reentrant, and reports it at once.
 func TestTheHolderIsRefusedLikeAnybody(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
@@ -274,7 +274,7 @@ func TestExtendNeverMakesALostLockAnew(t *testing.T) {
 func TestOneRoundTripEach(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		warm, err := m.Lock(ctx) // the scripts are known from here on
+		warm, err := m.Lock(ctx) // the scripts are loaded from now on
 		r.must(err)
 		r.must(warm.Unlock(ctx))
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
@@ -312,7 +312,7 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 	})
 }
 
-// What a lock that is free is taken by needs no script; what gives it back does.
+// A free lock is acquired without a script, but released by one.
 func TestWhoMayNotRunScriptsIsNotGivenALock(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
@@ -389,7 +389,7 @@ func TestClosingOneIdentityLeavesTheOthers(t *testing.T) {
 	})
 }
 
-// Scenario 87: a release is not told as a loss.
+// Scenario 87: a release is not reported as a loss.
 func TestEventsTellTheStoryOfALease(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		diary := &diary{}
@@ -406,7 +406,7 @@ func TestEventsTellTheStoryOfALease(t *testing.T) {
 		lease, err = c.Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
 		r.must(err)
 		<-lease.Context().Done()
-		synctest.Wait() // events are told by a goroutine of their own
+		synctest.Wait() // events come from another goroutine
 		if got, want := diary.story(), "[acquired contended renewed released acquired expired]"; got != want {
 			r.Errorf("the story is %s, want %s", got, want)
 		}

@@ -9,7 +9,7 @@ import (
 	"locktop/lock"
 )
 
-// Whoever waits for "{a}" is not told of "a", and is not handed it.
+// A waiter for "{a}" receives no message of "a" and is not handed "a".
 func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c, o := r.client(lock.Config{}), lock.Options{TTL: 10 * time.Second, Fence: true}

@@ -18,14 +18,14 @@ import (
 	"locktop/server"
 )
 
-// onChild runs f on a redis-server with these arguments, which f may kill.
+// onChild runs f on a redis-server with these arguments. f may kill the server.
 func onChild(t *testing.T, f func(*rig, *server.Child), args ...string) {
 	t.Helper()
 	child := server.ForTest(t, args...)
 	f(newRig(t, child.Addr(), redis.NewDialer(&redis.Options{})), child)
 }
 
-// over has the clients to come dial in another way.
+// over replaces the dialer of later clients.
 func (r *rig) over(dial server.Dialer) {
 	r.Helper()
 	addr := r.via.Options().Addr
@@ -33,14 +33,14 @@ func (r *rig) over(dial server.Dialer) {
 	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, DisableIdentity: true})
 }
 
-// Scenario 92: a server that is short of memory throws a lock away.
+// Scenario 92: a server evicts a lock because its memory is full.
 func TestAnEvictedLockIsNoticed(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}).Lock(ctx)
 		r.must(err)
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory-policy", "volatile-ttl").Err())
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "1kb").Err())
-		_ = r.rdb.Set(ctx, "ordinary", "x", 0).Err() // makes room, or is refused for want of it
+		_ = r.rdb.Set(ctx, "ordinary", "x", 0).Err() // makes room, or fails because there is none
 		<-lease.Context().Done()
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 			r.Errorf("it ended with %v, want ErrLost", cause)
@@ -48,7 +48,7 @@ func TestAnEvictedLockIsNoticed(t *testing.T) {
 	})
 }
 
-// Scenario 94: while a server does not write, what it says of a lock is old.
+// Scenario 94: while a server does not write, its answers are old.
 func TestAPausedServerFreesNothing(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(r *rig) {
@@ -57,7 +57,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 		r.must(err)
 		next := make(chan *lock.Lease, 1)
 		paused := time.Now()
-		if err := r.rdb.Do(ctx, "client", "pause", 2000, "write").Err(); err != nil { // Redis 6.0 can only stop altogether
+		if err := r.rdb.Do(ctx, "client", "pause", 2000, "write").Err(); err != nil { // Redis 6.0 can only pause all commands
 			r.must(r.rdb.ClientPause(ctx, 2*time.Second).Err())
 		}
 		go func() {
@@ -81,7 +81,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 	})
 }
 
-// Scenario 95: a server that comes back in time, with its data.
+// Scenario 95: a server that returns in time, with its data.
 func TestALeaseOutlivesAnOutageShorterThanItself(t *testing.T) {
 	onChild(t, func(r *rig, child *server.Child) {
 		var d diary
@@ -99,7 +99,7 @@ func TestALeaseOutlivesAnOutageShorterThanItself(t *testing.T) {
 	}, "--appendonly", "yes", "--appendfsync", "always")
 }
 
-// Scenario 96: what is at the other end, or in between, makes no sense.
+// Scenario 96: the peer, or something in between, does not speak RESP.
 func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 	for name, noise := range map[string][]byte{
 		"noise":                []byte("\x00\xff\x1b[2J no reply at all\r\n"),
@@ -132,8 +132,7 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 	}
 }
 
-// On the nodes of a Redlock, too, where it once passed for a vote that is neither
-// for nor against.
+// The same on the nodes of a Redlock.
 func TestNodesThatTalkNonsenseAreOut(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		var garblers []*garbler
@@ -166,8 +165,7 @@ func TestNodesThatTalkNonsenseAreOut(t *testing.T) {
 	})
 }
 
-// garbler dials connections on which, when it is on, noise arrives instead of
-// replies.
+// garbler dials connections on which noise arrives instead of replies while it is on.
 type garbler struct {
 	dial  server.Dialer
 	noise []byte
@@ -195,8 +193,7 @@ func (g *garbled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Scenario 98: the clocks of clients do not reach the server, which is told
-// durations and never moments.
+// Scenario 98: the server receives durations, never times of the clients' clocks.
 func TestNoMomentIsSentToTheServer(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		sent := &transcript{dial: r.via.Options().Dialer}
@@ -230,7 +227,7 @@ func TestNoMomentIsSentToTheServer(t *testing.T) {
 	})
 }
 
-// transcript dials connections and keeps what is written to them.
+// transcript dials connections and records the bytes written to them.
 type transcript struct {
 	dial server.Dialer
 	mu   sync.Mutex
@@ -245,8 +242,7 @@ func (s *transcript) connect(ctx context.Context, network, addr string) (net.Con
 	return &noted{Conn: conn, to: s}, nil
 }
 
-// arguments returns the lines that were written: arguments of commands and their
-// lengths.
+// arguments returns the written lines: the arguments of commands and their lengths.
 func (s *transcript) arguments() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,7 +265,7 @@ func (n *noted) Write(p []byte) (int, error) {
 	return n.Conn.Write(p)
 }
 
-// Scenario 99: a server that takes nobody else.
+// Scenario 99: a server that accepts no further clients.
 func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		var d diary
@@ -291,7 +287,8 @@ func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 	})
 }
 
-// Scenario 59: the renewal that waited for a server to go on comes too late there. Promise P2.
+// Scenario 59: a renewal that a stopped server executes later comes too late. Promise
+// P2.
 func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 	t.Parallel()
 	onChild(t, func(r *rig, child *server.Child) {
@@ -299,7 +296,7 @@ func TestALeaseIsOverThatAServerSleptThrough(t *testing.T) {
 		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}).Lock(ctx)
 		r.must(err)
 		r.must(child.Freeze())
-		<-lease.Context().Done() // by our own clock
+		<-lease.Context().Done() // by the local clock
 		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 			r.Errorf("it ended with %v, want ErrLost", cause)
 		}

@@ -27,7 +27,7 @@ func TestRepliesReachThoseWhoAskedAlsoWhenOthersGiveUp(t *testing.T) {
 				for n := range 150 {
 					r.lockBriefly(c.Mutex(fmt.Sprintf("orders:%d:%d", i, n), lock.Options{TTL: time.Hour}))
 					if i >= 4 && n%10 == 0 {
-						time.Sleep(rand.N(5 * time.Millisecond)) // so that at times one is alone
+						time.Sleep(rand.N(5 * time.Millisecond)) // a caller is sometimes alone
 					}
 				}
 			})
@@ -37,7 +37,7 @@ func TestRepliesReachThoseWhoAskedAlsoWhenOthersGiveUp(t *testing.T) {
 	})
 }
 
-// lockBriefly locks with little patience, and checks what it got.
+// lockBriefly locks with a short timeout, and checks the result.
 func (r *rig) lockBriefly(m *lock.Mutex) {
 	brief, cancel := context.WithTimeout(ctx, rand.N(400*time.Microsecond))
 	defer cancel()
@@ -60,7 +60,7 @@ func TestAConnectionThatEndsWhileNobodyUsesItIsNotNoticed(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
 		for range 3 {
-			for range 3 { // the later ones are read by the caller
+			for range 3 { // the caller reads the later replies
 				lease, err := m.TryLock(ctx)
 				r.must(err)
 				r.must(lease.Unlock(ctx))
@@ -149,7 +149,7 @@ func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
 func TestAUserWhoMayNotPingCanLock(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.ACLSetUser(ctx, "plain", "on", ">secret", "~*", "+@all", "-ping").Err())
-		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 knows no rights to channels
+		_ = r.rdb.ACLSetUser(ctx, "plain", "&*").Err() // Redis 6.0 has no channel permissions
 		rdb := redis.NewClient(&redis.Options{Addr: r.rdb.Options().Addr, Username: "plain", Password: "secret"})
 		defer rdb.Close()
 		c, err := lock.New(rdb, lock.Config{})
@@ -161,7 +161,7 @@ func TestAUserWhoMayNotPingCanLock(t *testing.T) {
 	})
 }
 
-// A connection that was used a moment ago is closed as quickly as one at rest.
+// A connection that was just used is closed as fast as an idle one.
 func TestCloseWaitsForNothing(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -176,8 +176,8 @@ func TestCloseWaitsForNothing(t *testing.T) {
 	})
 }
 
-// A dial may end after the client has given it up. Its connection is closed then.
-// The race detector finds a connection that is not guarded.
+// A dial may end after the client has given it up; its connection is closed then. The
+// race detector finds unguarded accesses.
 func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -187,7 +187,7 @@ func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
 			Addr: "127.0.0.1:1", MaxRetries: -1,
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				close(entered)
-				<-ctx.Done() // go-redis has given the dial up
+				<-ctx.Done() // go-redis has given up the dial
 				return near, nil
 			},
 		})

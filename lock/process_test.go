@@ -21,7 +21,7 @@ import (
 	"locktop/lock"
 )
 
-// The test binary run again with these set is a process of its own that locks.
+// With these variables the test binary runs as a worker process that locks.
 const (
 	workerJob  = "LOCKTOP_TEST_JOB"
 	workerAddr = "LOCKTOP_TEST_ADDR"
@@ -34,7 +34,8 @@ const (
 	increments           = 4_000
 )
 
-// Scenario 7, over processes: an unprotected counter under one mutex is exact. Promise P1.
+// Scenario 7, across processes: an unprotected counter under one mutex is exact.
+// Promise P1.
 func TestAMutexKeepsProcessesApart(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		var all errgroup.Group
@@ -81,8 +82,7 @@ func count(rdb *redis.Client, c *lock.Client) error {
 	return nil
 }
 
-// increment reads and writes the counter in two steps, as nobody should who has
-// no lock.
+// increment reads and writes the counter in two steps, which is unsafe without a lock.
 func increment(rdb *redis.Client, m *lock.Mutex) error {
 	lease, err := m.Lock(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func increment(rdb *redis.Client, m *lock.Mutex) error {
 	return errors.Join(rdb.Set(ctx, "counter", n+1, 0).Err(), lease.Unlock(ctx))
 }
 
-// Scenario 57: a process that was stopped past its TTL wakes up without a lock,
+// Scenario 57: a process that is stopped beyond its TTL has no lock when it continues,
 // and knows it before it does anything.
 //
 // Promise P2.
@@ -113,8 +113,8 @@ func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
 	})
 }
 
-// freezeAndWake stops a process that holds the lock at some moment, and lets it go
-// on when somebody else has it.
+// freezeAndWake stops a process that holds the lock, and continues it when another
+// client has the lock.
 func (r *rig) freezeAndWake(l lock.Locker) {
 	worker := r.worker("hold")
 	in, err := worker.StdinPipe()
@@ -128,7 +128,7 @@ func (r *rig) freezeAndWake(l lock.Locker) {
 	if !lines.Scan() || lines.Text() != "held" {
 		r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
 	}
-	time.Sleep(rand.N(time.Second / 2)) // it may be renewing
+	time.Sleep(rand.N(time.Second / 2)) // a renewal may be in flight
 	r.must(worker.Process.Signal(syscall.SIGSTOP))
 	next, err := l.Lock(ctx)
 	r.must(err)
@@ -154,7 +154,7 @@ func hold(c *lock.Client) error {
 		return err
 	}
 	fmt.Println("held")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued in here
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued here
 		return err
 	}
 	fmt.Printf("valid=%v\n", lease.Valid())
@@ -164,8 +164,8 @@ func hold(c *lock.Client) error {
 	return nil
 }
 
-// Scenario 109: it wakes up in the middle of its work, and does not ask. A
-// resource that checks fences has the last word.
+// Scenario 109: a process continues in the middle of its work and does not check its
+// lease. A resource that checks fences refuses its write.
 //
 // Promise P6.
 func TestALateWriteIsRefusedByItsFence(t *testing.T) {
@@ -209,7 +209,7 @@ func write(rdb *redis.Client, c *lock.Client) error {
 		return err
 	}
 	fmt.Println("held")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued in here
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // stopped and continued here
 		return err
 	}
 	written, err := store(rdb, lease.Fence(), "late")
@@ -217,7 +217,8 @@ func write(rdb *redis.Client, c *lock.Client) error {
 	return err
 }
 
-// store writes to a resource that refuses a fence smaller than one it has seen.
+// store writes to a resource that refuses a fence smaller than the largest it has
+// seen.
 func store(rdb *redis.Client, fence int64, value string) (written bool, err error) {
 	return rdb.Eval(ctx, `
 if tonumber(ARGV[1]) < tonumber(redis.call('hget', KEYS[1], 'fence') or 0) then return 0 end

@@ -13,7 +13,7 @@ import (
 	"locktop/lock"
 )
 
-// count returns how often holder has entered the lock, for the server.
+// count returns the number of holder's entries on the server.
 func (r *rig) count(key, holder string) int {
 	n, err := r.rdb.HGet(ctx, key, holder).Int()
 	if err != nil && err != redis.Nil {
@@ -96,7 +96,7 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 		if err := first.Unlock(ctx); !errors.Is(err, lock.ErrLost) {
 			r.Errorf("got %v, want ErrLost", err)
 		}
-		again, err := owner.Lock(ctx) // begins anew at one
+		again, err := owner.Lock(ctx) // begins again at 1
 		r.must(err)
 		if n := r.count("orders", again.Token()); n != 1 {
 			r.Errorf("count %d after a new beginning", n)
@@ -104,7 +104,7 @@ func TestEveryEntryIsLostWithTheKey(t *testing.T) {
 	})
 }
 
-// Scenario 19: a reply is lost, the entry is made again, the count is right.
+// Scenario 19: after a lost reply the entry is repeated, and the count is correct.
 func TestALostReplyIsNotCountedTwice(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Minute})
@@ -151,7 +151,7 @@ func TestLeavingWorksWhenMemoryIsFull(t *testing.T) {
 	})
 }
 
-// Scenario 21: the value is the owner, in whatever goroutine.
+// Scenario 21: the value is the owner, in every goroutine.
 func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{})
@@ -185,7 +185,7 @@ func TestGoroutinesThatShareAnOwnerShareTheHold(t *testing.T) {
 	})
 }
 
-// The owner is let in past those of its own process who wait for it.
+// The owner does not wait behind goroutines of its process that wait for it.
 func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -211,7 +211,7 @@ func TestTheOwnerNeverWaitsBehindItsWaiters(t *testing.T) {
 	})
 }
 
-// Scenario 23: the same label is not the same owner.
+// Scenario 23: a new process with the same label is not the same owner.
 func TestARestartedProcessInheritsNothing(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		_, err := r.client(lock.Config{Owner: "billing-7"}).Reentrant("orders", lock.Options{}).Lock(ctx)
@@ -243,7 +243,7 @@ func TestARenewedHoldKeepsAllItsEntries(t *testing.T) {
 	})
 }
 
-// The common form of this lock, as scripts found in many code bases say it.
+// The common scripts for this format, as found in many programs.
 const (
 	commonTake = `
 if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
@@ -310,7 +310,7 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 		owner := r.client(lock.Config{Observe: diary.write}).Reentrant("orders", lock.Options{Fence: true})
 		lost, err := owner.Lock(ctx)
 		r.must(err)
-		r.must(r.rdb.Del(ctx, "orders").Err()) // somebody's broom; others may have been in since
+		r.must(r.rdb.Del(ctx, "orders").Err()) // another client deletes the key
 		lease, err := owner.Lock(ctx)
 		r.must(err)
 		if lease.Token() == lost.Token() || lost.Valid() || lease.Fence() <= lost.Fence() {
@@ -329,7 +329,7 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 	})
 }
 
-// The only lease is unlocked while another entry is under way, and that one fails.
+// The only lease is unlocked while another entry is in progress, and that entry fails.
 func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		owner := r.client(lock.Config{}).Reentrant("orders", lock.Options{TTL: time.Hour})
@@ -339,7 +339,7 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		long, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		entry := lockAsync(long, owner)
-		time.Sleep(time.Millisecond) // it is on its way
+		time.Sleep(time.Millisecond) // in progress
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if err := lease.Unlock(short); !errors.Is(err, context.DeadlineExceeded) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Close finds a hold also while the keeper looks after it.
+// Close also finds a hold that the renewer is handling.
 func TestTheKeeperLosesSightOfNoHold(t *testing.T) {
 	var k renewer
 	k.init()

@@ -26,7 +26,7 @@ func TestADayOfRenewals(t *testing.T) {
 				r.Fatalf("PTTL fell to %v", ttl)
 			}
 		}
-		// Every 10 s, up to a twentieth and a sixty-fourth early.
+		// Every 10 s, up to 1/20 and 1/64 early.
 		if n := diary.count(lock.Renewed); n < 8640-1 || n > 8640*100/93+1 {
 			r.Errorf("%d renewals in a day", n)
 		}
@@ -37,8 +37,8 @@ func TestADayOfRenewals(t *testing.T) {
 	})
 }
 
-// A batch is far cheaper than its renewals one by one, so leases that were taken
-// at any time are renewed at a few instants.
+// A batch is much cheaper than single renewals, so leases that began at any time are
+// renewed at few instants.
 func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var mu sync.Mutex
@@ -71,7 +71,7 @@ func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 	})
 }
 
-// Scenario 50, with a renewal in flight at many an unlock.
+// Scenario 50: a renewal is in flight during many of the unlocks.
 func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		var log afterlife
@@ -103,10 +103,10 @@ func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 	})
 }
 
-// afterlife notes renewals of what is over.
+// afterlife records renewals of ended leases.
 type afterlife struct {
 	mu             sync.Mutex
-	buried         map[string]time.Time // when, by token
+	buried         map[string]time.Time // time of the end, by token
 	renewals, late int
 }
 
@@ -151,8 +151,8 @@ func TestARenewalThatFindsAStrangerEndsTheLease(t *testing.T) {
 	})
 }
 
-// Scenarios 52 and 60: whenever the holder is cut off, its context ends before
-// its key does.
+// Scenarios 52 and 60: whenever the holder is cut off, its context ends before its key
+// expires.
 //
 // Promise P2.
 func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
@@ -197,8 +197,8 @@ func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
 	})
 }
 
-// Scenario 60: on the server the time may have begun to run as soon as the
-// request was sent, however late the reply.
+// Scenario 60: on the server the TTL may start as soon as the request is sent, however
+// late the reply is.
 func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -231,13 +231,13 @@ func TestADeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	})
 }
 
-// Scenario 76: a deadline that has passed is final, whatever the server says.
+// Scenario 76: a deadline that has passed is final, whatever the server replies.
 func TestALateReplyDoesNotReviveALease(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).
 			Mutex("orders", lock.Options{TTL: 2 * time.Second, Renew: lock.Renew{Off: true}}).Lock(ctx)
 		r.must(err)
-		r.must(lease.Extend(ctx, 2*time.Second)) // the server knows the script from here on
+		r.must(lease.Extend(ctx, 2*time.Second)) // the server knows the script from now on
 		r.link.FreezeReplies()
 		extended := make(chan error, 1)
 		go func() { extended <- lease.Extend(ctx, time.Minute) }()
@@ -253,7 +253,7 @@ func TestALateReplyDoesNotReviveALease(t *testing.T) {
 			r.Error("a lost lease came back to life")
 		}
 		time.Sleep(time.Second)
-		r.holds("orders", "") // what was revived on the server was taken back
+		r.holds("orders", "") // the renewed key was undone
 	})
 }
 
@@ -359,7 +359,7 @@ func TestADroppedLeaseIsNoLongerRenewed(t *testing.T) {
 	})
 }
 
-// Scenario 51: who has no lease is not renewed for.
+// Scenario 51: a failed Lock leaves no renewals.
 func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		diary := &diary{}
@@ -374,10 +374,10 @@ func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 			}
 			cancel()
 		}
-		r.link.FreezeReplies() // the next one is granted, but nobody hears of it
+		r.link.FreezeReplies() // the next request is granted, but its reply is lost
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		granted := make(chan bool, 1) // asked before it is undone
+		granted := make(chan bool, 1) // requested before the undo
 		time.AfterFunc(time.Second/2, func() { granted <- r.rdb.Exists(ctx, "unheard").Val() == 1 })
 		if _, err := c.Mutex("unheard", o).Lock(short); !errors.Is(err, context.DeadlineExceeded) {
 			r.Fatalf("got %v, want the deadline's error", err)
@@ -396,8 +396,8 @@ func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 	})
 }
 
-// Scenario 53: no try takes more than a sixth of the TTL, the next one is soon,
-// and they go on as long as the lease does.
+// Scenario 53: an attempt takes at most a sixth of the TTL, the next one follows soon,
+// and they continue as long as the lease lasts.
 func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		outage time.Duration
@@ -408,10 +408,10 @@ func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
 				const ttl = 3 * time.Second
 				lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{TTL: ttl}).Lock(ctx)
 				r.must(err)
-				r.must(lease.Extend(ctx, ttl)) // the server knows the script from here on
+				r.must(lease.Extend(ctx, ttl)) // the server knows the script from now on
 				time.Sleep(900 * time.Millisecond)
 				began, deadline := time.Now(), lease.Deadline()
-				r.link.FreezeReplies() // requests arrive, and each sets the key's time anew
+				r.link.FreezeReplies() // requests arrive, and each sets the TTL
 				tries := r.extensions("orders", min(c.outage, deadline.Sub(began)))
 				if len(tries) < 3 {
 					r.Errorf("%d tries within the validity", len(tries))
@@ -431,7 +431,7 @@ func TestARenewalWithoutAReplyIsTriedAgainUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// extensions watches a key for that long, and returns when its time was set anew.
+// extensions watches a key for length, and returns when its TTL was set.
 func (r *rig) extensions(key string, length time.Duration) []time.Time {
 	var times []time.Time
 	until := time.Now().Add(length)
@@ -446,7 +446,7 @@ func (r *rig) extensions(key string, length time.Duration) []time.Time {
 	return times
 }
 
-// Scenario 63: a stranger shortens the time of our key.
+// Scenario 63: another client shortens the TTL of the key.
 func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 	for left, survives := range map[time.Duration]bool{100 * time.Millisecond: false, 2 * time.Second: true} {
 		t.Run(fmt.Sprint(left), func(t *testing.T) {
@@ -455,7 +455,7 @@ func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 				lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
 				r.must(err)
 				r.must(r.rdb.PExpire(ctx, "orders", left).Err())
-				time.Sleep(1010 * time.Millisecond) // past the next renewal
+				time.Sleep(1010 * time.Millisecond) // after the next renewal
 				if renewed := diary.count(lock.Renewed) > 0; renewed != survives || lease.Valid() != survives {
 					r.Errorf("renewed %v, valid %v; want both %v", renewed, lease.Valid(), survives)
 				}

@@ -15,7 +15,7 @@ import (
 	"locktop/server"
 )
 
-// replicatedRig is a master with replicas to lock on.
+// replicatedRig is a master with replicas.
 type replicatedRig struct {
 	*rig
 	nodes *server.Replicated
@@ -34,7 +34,7 @@ func (r *replicatedRig) at(node *server.Child) *redis.Client {
 	return rdb
 }
 
-// everyKind are all kinds of locks on one server.
+// everyKind returns locks of all kinds on one server.
 func everyKind(c *lock.Client, key string, o lock.Options) map[string]lock.Locker {
 	kinds := map[string]lock.Locker{
 		"reader": c.RW(key+"-reader", o).Reader(),
@@ -138,17 +138,18 @@ func TestAServerThatMissesItsReplicasIsTold(t *testing.T) {
 	r.until("the release to be made good", func() bool { return r.rdb.Exists(ctx, "held").Val() == 0 })
 }
 
-// freeScripts reports whether a server whose min-replicas-to-write is not met still
-// lets scripts write, as those before 7.0 do.
+// freeScripts reports whether a server lets scripts write although
+// min-replicas-to-write is not met, as Redis before 7.0 does.
 func freeScripts(rdb *redis.Client) bool {
 	return rdb.Eval(ctx, "return redis.call('SET', KEYS[1], 1)", []string{"probe"}).Err() == nil
 }
 
-// killsOf names the environment variable that makes the next test longer.
+// killsOf is the environment variable that makes the next test longer.
 const killsOf = "LOCKTOP_FAILOVERS"
 
-// Scenario 101: what was acquired with Replicas is there after the master dies
-// and its replica takes over. Without Replicas it was seen missing 6 times of 25.
+// Scenario 101: a lock that was acquired with Replicas still exists after the master
+// has died and its replica has been promoted. Without Replicas it was missing in 6 of
+// 25 runs.
 func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
@@ -178,7 +179,7 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 				tokens[lease.Key()] = lease.Token()
 			}
 		}
-		r.must(master.Kill()) // the moment the last one has its lock
+		r.must(master.Kill()) // right after the last acquire
 		r.must(r.nodes.Promote(ctx, replica))
 		after := r.at(replica)
 		for key, token := range tokens {
@@ -186,14 +187,14 @@ func TestNoReplicatedLockIsLostWithItsMaster(t *testing.T) {
 				t.Errorf("round %d: the new master has %q under %s, want %q", round, got, key, token)
 			}
 		}
-		c.Close() // cannot reach its server any more
+		c.Close() // its server is gone
 		r.must(master.Restart(ctx))
 		r.must(r.nodes.Follow(ctx, master, replica))
 		master, replica = replica, master
 	}
 }
 
-// Scenario 100 on a cluster: the node that has the key is asked, also while the
+// Scenario 100 on a cluster: WAIT runs on the node that has the key, also while the
 // slot moves.
 func TestReplicatedLocksFollowTheirSlot(t *testing.T) {
 	t.Parallel()

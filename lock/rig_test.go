@@ -18,16 +18,16 @@ import (
 	"locktop/server"
 )
 
-// rig is a Redis to lock on, as a test sees it.
+// rig is a Redis server for tests.
 type rig struct {
 	*testing.T
-	link *server.Proxy // between locktop's clients and the server
-	rdb  *redis.Client // a stranger, on a connection of its own
-	via  *redis.Client // what lock.New is given
-	fake bool          // the clock
+	link *server.Proxy // between the lock clients and the server
+	rdb  *redis.Client // another client, on its own connection
+	via  *redis.Client // argument of lock.New
+	fake bool          // the clock is fake
 }
 
-// client returns a client of the rig that is closed with the test.
+// client returns a client of the rig, which the test closes at its end.
 func (r *rig) client(cfg lock.Config) *lock.Client {
 	r.Helper()
 	c, err := lock.New(r.via, cfg)
@@ -46,7 +46,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// holds checks what the server stores under key.
+// holds checks the value that the server stores under key.
 func (r *rig) holds(key, want string) {
 	r.Helper()
 	got, err := r.rdb.Get(context.Background(), key).Result()
@@ -70,7 +70,7 @@ func inBubble(t *testing.T, f func(*rig)) {
 	})
 }
 
-// onRedis runs f on a redis-server of its own.
+// onRedis runs f on a new redis-server.
 func onRedis(t *testing.T, f func(*rig)) {
 	t.Helper()
 	child := server.ForTest(t)
@@ -96,13 +96,11 @@ func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
 	return r
 }
 
-// proving reports whether promises are to be proved at their full size, on a machine
-// that has nothing else to do.
+// proving reports whether tests run at their full size, on a quiet machine.
 func proving() bool { return os.Getenv("LOCKTOP_PROOF") != "" }
 
-// tries is how often something is tried that must never fail once: a thousand
-// times under a fake clock, and on real servers if LOCKTOP_PROOF is set; a few
-// times there if not.
+// tries returns how often to repeat a test that must never fail: 1000 times under a
+// fake clock, and on real servers if LOCKTOP_PROOF is set; else few times.
 func tries(fake bool, few int) int {
 	if fake || proving() {
 		return 1000
@@ -122,7 +120,7 @@ func (d *diary) write(e lock.Event) {
 	d.events = append(d.events, e)
 }
 
-// count returns how many events of a kind there were.
+// count returns the number of events of a kind.
 func (d *diary) count(kind lock.EventKind) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +133,7 @@ func (d *diary) count(kind lock.EventKind) int {
 	return n
 }
 
-// story returns the kinds in order, as one line.
+// story returns the kinds of all events in order, as one line.
 func (d *diary) story() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,15 +148,15 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv(workerJob); job != "" {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
-	logging.Disable() // go-redis reports every connection it cannot have
+	logging.Disable() // go-redis logs every failed connection
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // such tests wait for servers, not for the processor
+	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait for servers, not for the CPU
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// until waits for something to become true on a server that takes its time.
+// until waits until true returns true on a real server.
 func (r *rig) until(what string, true func() bool) {
 	r.Helper()
 	for limit := time.Now().Add(30 * time.Second); !true(); {

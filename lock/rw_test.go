@@ -17,20 +17,20 @@ import (
 	"locktop/lock"
 )
 
-// fixed is a lease that is not renewed: one whose holder has crashed, if nobody
-// unlocks it.
+// fixed returns options without renewal: if nobody unlocks the lease, its holder has
+// crashed.
 func fixed(ttl time.Duration) lock.Options {
 	return lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}
 }
 
-// await is a call of Lock under way.
+// await is a call of Lock in progress.
 type await struct {
 	lease *lock.Lease
 	err   error
 	done  chan struct{}
 }
 
-// lockAsync calls Lock on a goroutine of its own.
+// lockAsync calls Lock in a goroutine.
 func lockAsync(ctx context.Context, l lock.Locker) *await {
 	a := &await{done: make(chan struct{})}
 	go func() {
@@ -58,7 +58,7 @@ func (r *rig) won(a *await) *lock.Lease {
 	return a.lease
 }
 
-// locked takes a lock that must be free.
+// locked acquires a lock that must be free.
 func (r *rig) locked(l lock.Locker) *lock.Lease {
 	r.Helper()
 	lease, err := l.TryLock(ctx)
@@ -66,7 +66,7 @@ func (r *rig) locked(l lock.Locker) *lock.Lease {
 	return lease
 }
 
-// refused checks that a lock cannot be had.
+// refused checks that a lock is held.
 func (r *rig) refused(l lock.Locker) {
 	r.Helper()
 	if lease, err := l.TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
@@ -74,7 +74,7 @@ func (r *rig) refused(l lock.Locker) {
 	}
 }
 
-// field returns a field of the lock's hash, "" if there is none.
+// field returns a field of the lock's hash; "" if it does not exist.
 func (r *rig) field(key, field string) string {
 	r.Helper()
 	v, err := r.rdb.HGet(ctx, key, field).Result()
@@ -84,13 +84,13 @@ func (r *rig) field(key, field string) string {
 	return v
 }
 
-// claimed waits until a writer's claim to be the next is on the server.
+// claimed waits until the server has a writer's claim.
 func (r *rig) claimed(key string) {
 	r.Helper()
 	r.until("a writer to wait", func() bool { return r.field(key, "q") != "" })
 }
 
-// gone checks that nothing is left of a lock.
+// gone checks that no keys of a lock remain.
 func (r *rig) gone(key string) {
 	r.Helper()
 	if all := r.rdb.HGetAll(ctx, key).Val(); len(all) > 0 {
@@ -124,7 +124,7 @@ func TestAWriterEntersWhenTheLastReaderHasLeft(t *testing.T) {
 	})
 }
 
-// Scenario 25, and re-entry: who is in already is not held off. Promise P7.
+// Scenario 25, and re-entry: current readers are not refused. Promise P7.
 func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
@@ -159,7 +159,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 // Scenario 26: the process of the waiting writer dies.
 func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
 		r.must(err)
 		defer near.Close()
 		first := r.locked(near.RW("prices", lock.Options{}).Reader())
@@ -167,7 +167,7 @@ func TestADeadWaitingWriterHoldsReadersOffForItsClaimOnly(t *testing.T) {
 		writer := lockAsync(doomed, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
 		time.Sleep(10 * time.Second)
-		r.refused(near.RW("prices", lock.Options{}).Reader()) // the claim is kept alive
+		r.refused(near.RW("prices", lock.Options{}).Reader()) // the claim is renewed
 		r.link.Freeze()
 		began := time.Now()
 		second, err := near.RW("prices", lock.Options{}).Reader().Lock(ctx)
@@ -243,7 +243,7 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
 		began := time.Now()
-		r.locked(far.RW("prices", fixed(2*time.Second)).Reader()) // and is never heard of again
+		r.locked(far.RW("prices", fixed(2*time.Second)).Reader()) // the reader dies
 		var live sync.WaitGroup
 		for i := range 8 {
 			live.Go(func() {
@@ -268,15 +268,15 @@ func TestADeadReaderCostsAWriterItsOwnTTLHoweverManyOthersRenew(t *testing.T) {
 	})
 }
 
-// Every reader that leaves is news for a waiting writer, not just the last: it
-// may have counted on another's deadline.
+// A waiting writer is woken by every reader that leaves, not only by the last: it may
+// wait for the deadline of another.
 func TestAWriterCountsOnTheReadersWhoAreLeft(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		began := time.Now()
 		for i := range 4 {
 			c := r.client(lock.Config{Owner: fmt.Sprint(i)})
 			if i%2 == 0 {
-				r.locked(c.RW("prices", fixed(2*time.Second)).Reader()) // and is never heard of again
+				r.locked(c.RW("prices", fixed(2*time.Second)).Reader()) // the reader dies
 				continue
 			}
 			lease := r.locked(c.RW("prices", lock.Options{TTL: time.Minute}).Reader())
@@ -330,7 +330,7 @@ func TestAWriterThatReadsOnKeepsOtherWritersOut(t *testing.T) {
 	})
 }
 
-// A waiting writer does not keep the owner from reading within its write lock.
+// A waiting writer does not keep the owner of the write lock from reading.
 func TestAWriterReadsWithinItsLockWhileAnotherWaits(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -446,7 +446,7 @@ func TestDeadReadersAreRemovedAHundredAtATime(t *testing.T) {
 	})
 }
 
-// source is what the package sends as one script.
+// source returns the script that the package sends.
 func source(r *rig, files ...string) string {
 	r.Helper()
 	var all strings.Builder
@@ -458,7 +458,7 @@ func source(r *rig, files ...string) string {
 	return all.String()
 }
 
-// Readers tidy up, too: where nobody writes, dead readers must not add up.
+// Readers also remove dead readers: without writers these must not accumulate.
 func TestReadersRemoveDeadReaders(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -496,7 +496,7 @@ func TestARenewalProlongsOneReaderOnly(t *testing.T) {
 		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 59*time.Second {
 			r.Errorf("the key ends after %v, before its last reader", ttl)
 		}
-		r.must(first.Extend(ctx, time.Second)) // shorter: the key stays for the other
+		r.must(first.Extend(ctx, time.Second)) // shorter: the key remains for the other
 		if ttl := r.rdb.PTTL(ctx, "prices").Val(); ttl < 19*time.Second {
 			r.Errorf("the key ends after %v, before its last reader", ttl)
 		}
@@ -526,7 +526,7 @@ func TestAReaderIsRenewedUntilItLeaves(t *testing.T) {
 	})
 }
 
-// Scenario 35: somebody breaks one side by hand.
+// Scenario 35: one side is deleted by hand.
 func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -551,13 +551,13 @@ func TestBreakingOneSideLeavesTheOther(t *testing.T) {
 	})
 }
 
-// crowd watches who is in a section at once.
+// crowd records how many clients are in a section together.
 type crowd struct {
 	readers, writers             atomic.Int32
 	together, overlaps, intruded atomic.Int32
 }
 
-// read and write pass through the section.
+// read and write run work in the section.
 func (c *crowd) read(work func()) {
 	if c.readers.Add(1) > 1 {
 		c.together.Add(1)
@@ -624,7 +624,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 func TestReadersOfOneProcessDoNotQueueForEachOther(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
-		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx)) // connected now
+		r.must(r.locked(c.RW("prices", lock.Options{}).Reader()).Unlock(ctx)) // connected from now on
 		r.link.FreezeReplies()
 		var calls []*await
 		for range 10 {
@@ -654,7 +654,7 @@ func TestAMassOfReadersHoldsTogether(t *testing.T) {
 		r.must(write.Unlock(ctx))
 		var leases []*lock.Lease
 		for _, call := range calls {
-			leases = append(leases, r.won(call)) // all of them, before any leaves
+			leases = append(leases, r.won(call)) // all of them before the first leaves
 		}
 		r.Logf("%d readers entered in %v", n, time.Since(began))
 		writer := lockAsync(ctx, c.RW("prices", lock.Options{TTL: time.Minute}).Writer())
@@ -670,8 +670,8 @@ func TestAMassOfReadersHoldsTogether(t *testing.T) {
 	})
 }
 
-// All readers that a writer has kept waiting go in before the next one, and no
-// reader that comes later does.
+// All readers that a writer has kept waiting get the lock before the next writer;
+// later readers do not.
 func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
@@ -688,7 +688,7 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 		r.must(write.Unlock(ctx))
 		var leases []*lock.Lease
 		for _, call := range kept {
-			leases = append(leases, r.won(call)) // all of them, before any leaves
+			leases = append(leases, r.won(call)) // all of them before the first leaves
 		}
 		if took := time.Since(began); took > 0 || next.over() {
 			r.Errorf("the readers were let in after %v, the next writer: %v", took, next.over())
@@ -714,8 +714,8 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 	})
 }
 
-// Two processes of three writers each hand the lock around without a gap; a
-// reader that comes along has its turn after one of them, at most two.
+// Two processes of three writers each pass the lock on without a gap. A reader gets it
+// after one writer, or two at most.
 func TestAStreamOfWritersDoesNotStarveReaders(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var entries atomic.Int32
@@ -795,7 +795,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 	})
 }
 
-// Writers of one process stand in one line: whoever is at its front goes in.
+// Writers of one process share a queue: its first writer acquires the lock.
 func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
@@ -825,8 +825,8 @@ func TestWritersWhoWaitTogetherFollowEachOtherAtOnce(t *testing.T) {
 	})
 }
 
-// A waiting writer that gives up takes the claim of its process along; the next
-// one makes it again.
+// A waiting writer that gives up withdraws the claim of its process; the next one
+// claims again.
 func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, far := r.client(lock.Config{}), r.client(lock.Config{})
@@ -846,14 +846,14 @@ func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
 	})
 }
 
-// The same when the front of the line is not the one who made the claim: the
-// second to be refused may be the first to stand there.
+// The same if the first writer of the queue is not the one that made the claim: the
+// second to be refused may be the first to join.
 func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var c *lock.Client
 		var second *await
 		c = r.client(lock.Config{Observe: func(e lock.Event) {
-			if e.Kind == lock.Contended && e.Owner == "a" { // told between the refusal and the queue
+			if e.Kind == lock.Contended && e.Owner == "a" { // between the refusal and the queue
 				second = lockAsync(ctx, c.As("b").RW("prices", lock.Options{}).Writer())
 				time.Sleep(time.Millisecond)
 			}
@@ -871,18 +871,18 @@ func TestTheClaimOfAProcessIsForAllItsWriters(t *testing.T) {
 	})
 }
 
-// The claim is that of one process: no other takes the lock before it, nor its
-// claim away.
+// The claim belongs to one process: no other process acquires the lock before it, or
+// takes over the claim.
 func TestAWriterThatIsNextIsNotOvertaken(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
 		r.must(err)
 		defer near.Close()
 		read := r.locked(near.RW("prices", lock.Options{}).Reader())
 		next := lockAsync(ctx, r.client(lock.Config{}).RW("prices", lock.Options{}).Writer())
 		r.claimed("prices")
 		time.Sleep(time.Second)
-		r.link.Freeze() // what it sends from now on comes late
+		r.link.Freeze() // its requests arrive late from now on
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		fickle := lockAsync(short, near.RW("prices", lock.Options{}).Writer())
@@ -914,10 +914,10 @@ func TestPollingWritersAreNotStarvedEither(t *testing.T) {
 	})
 }
 
-// Readers that died while they waited cost the next writer a tenth of a second.
+// Readers that died while they waited cost the next writer 0.1 s.
 func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+		near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
 		r.must(err)
 		defer near.Close()
 		write := r.locked(near.RW("prices", lock.Options{}).Writer())
@@ -939,17 +939,17 @@ func TestReadersWhoNeverComeAreNotWaitedForLong(t *testing.T) {
 	})
 }
 
-// A writer that crashed has left, too: the readers it kept go first, whether they
-// or the next writer find out.
+// A writer that has crashed has left, too: the readers that it kept waiting go first,
+// whether they or the next writer find out.
 func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 	for name, finder := range map[string]string{"found by the next writer": "writer", "found by a reader": "reader"} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				near, err := lock.New(r.rdb, lock.Config{}) // not over the link
+				near, err := lock.New(r.rdb, lock.Config{}) // not through the proxy
 				r.must(err)
 				defer near.Close()
 				began := time.Now()
-				r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // and is never heard of again
+				r.locked(near.RW("prices", fixed(2*time.Second)).Writer()) // the writer dies
 				clients := map[string]*lock.Client{"writer": r.client(lock.Config{}), "reader": r.client(lock.Config{})}
 				clients[finder] = near // the other finds out later
 				next := lockAsync(ctx, clients["writer"].RW("prices", lock.Options{}).Writer())
@@ -1014,7 +1014,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 			r.must(lease.Unlock(ctx))
 		}
 		r.must(r.rdb.ConfigSet(ctx, "maxmemory", "0").Err())
-		<-waiting.done // it sat it out
+		<-waiting.done // it has survived the outage
 		r.must(waiting.err)
 		r.must(waiting.lease.Unlock(ctx))
 		lease, err := c.RW("stock", lock.Options{}).Writer().Lock(ctx)
@@ -1025,7 +1025,7 @@ func TestHoldersRenewAndLeaveWhenMemoryIsFull(t *testing.T) {
 	})
 }
 
-// Scenario 9, for hashes of others, too.
+// Scenario 9, also for hashes of other programs.
 func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -1051,7 +1051,7 @@ func TestARWLockLeavesOtherKeysAlone(t *testing.T) {
 	})
 }
 
-// A hold that the server has lost is not made anew by entering it again.
+// A hold that the server has lost is not created again by another entry.
 func TestEnteringALostHoldTakesANewOne(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})

@@ -14,7 +14,7 @@ import (
 	"locktop/server"
 )
 
-// watchedRig is a master with replicas that Sentinels watch over.
+// watchedRig is a master with replicas and Sentinels.
 type watchedRig struct {
 	*rig
 	nodes *server.SentinelGroup
@@ -30,8 +30,8 @@ func onSentinels(t *testing.T, o server.SentinelOptions) *watchedRig {
 	return r
 }
 
-// survivors waits for the failover to be over, and returns clients of the new
-// master and of its replica.
+// survivors waits until the failover has ended, and returns clients of the new master
+// and of its replica.
 func (r *watchedRig) survivors() (master, replica *redis.Client) {
 	r.Helper()
 	var nodes []*redis.Client
@@ -53,7 +53,7 @@ func (r *watchedRig) survivors() (master, replica *redis.Client) {
 	return master, replica
 }
 
-// renewedElsewhere waits until a lease was renewed at the new master.
+// renewedElsewhere waits until the new master has renewed a lease.
 func (r *watchedRig) renewedElsewhere(lease *lock.Lease, d *diary) {
 	r.Helper()
 	began, before := time.Now(), d.count(lock.Renewed)
@@ -97,8 +97,8 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	r.must(<-next)
 }
 
-// Scenarios 102 and 103: the master stands still, is replaced, and comes back
-// without knowing.
+// Scenarios 102 and 103: the master is stopped, replaced, and continues without
+// knowing it.
 func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
@@ -123,13 +123,13 @@ func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	r.must(lease.Unlock(ctx))
 }
 
-// A server that becomes a replica does not close its connections: they are given
-// up for what the dialer leads to now.
+// A server that becomes a replica does not close its connections: the client closes
+// them and dials again.
 func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 	t.Parallel()
 	nodes := server.ReplicatedForTest(t, server.ReplicatedOptions{})
 	r := &rig{T: t}
-	var named atomic.Pointer[server.Child] // what the name stands for
+	var named atomic.Pointer[server.Child] // the server that the name resolves to
 	named.Store(nodes.Master())
 	r.via = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, named.Load().Addr())

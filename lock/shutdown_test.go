@@ -14,7 +14,7 @@ import (
 	"locktop/lock"
 )
 
-// An acquire whose reply is on its way when the client is closed.
+// The reply to an acquire is on its way when the client is closed.
 func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		for kind, of := range map[string]func(*lock.Client, string) lock.Locker{
@@ -42,7 +42,7 @@ func TestCloseGivesBackWhatIsBeingAcquired(t *testing.T) {
 	})
 }
 
-// What the goroutines of a client, or of a quorum, are at when it is closed.
+// The goroutines of a client or a quorum that are busy when it is closed.
 func TestNothingStaysOfAClientThatIsClosedAtWork(t *testing.T) {
 	atWork := func(c interface{ Close() error }, locker func(i int) lock.Locker, at time.Duration) {
 		var all sync.WaitGroup
@@ -190,7 +190,7 @@ func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 		}
 		short, cancel := context.WithCancel(ctx)
 		cancel()
-		for range 1000 { // those that wait have something that ends with the root
+		for range 1000 { // waiting goroutines hold contexts that derive from the root
 			short, cancel := context.WithTimeout(ctx, time.Microsecond)
 			_, _ = root.As("request").Mutex("orders", lock.Options{}).Lock(short)
 			cancel()
@@ -200,7 +200,7 @@ func TestAnIdentityThatIsDroppedCostsNothing(t *testing.T) {
 	})
 }
 
-// A dialer may not heed its context.
+// A dialer may ignore its context.
 func TestCloseDoesNotWaitForADialerForEver(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		hangs := make(chan struct{})

@@ -15,8 +15,8 @@ import (
 	"locktop/lock"
 )
 
-// Acquires were given up, and the server refuses connections for an hour: a lock's
-// client dials it about once a second.
+// Acquires were given up, and the server refuses connections for an hour: the client
+// dials about once per second.
 func TestUndosInAnOutageTakeTheirTime(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var dials atomic.Int64

@@ -30,13 +30,13 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Scenario 42: the release comes between the failed try and the subscription.
+// Scenario 42: the release comes between the failed attempt and the subscription.
 func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var lease *lock.Lease
 		a := r.client(lock.Config{Owner: "a"})
 		b := r.client(lock.Config{Owner: "b", Observe: func(e lock.Event) {
-			if e.Kind == lock.Contended { // told between the two
+			if e.Kind == lock.Contended { // between the two
 				r.must(lease.Unlock(ctx))
 			}
 		}})
@@ -56,7 +56,8 @@ func TestNoWakeUpIsLostOnTheWayIntoTheQueue(t *testing.T) {
 	})
 }
 
-// Scenario 43: with every message lost, waiters get in when the lease is over. Promise P4.
+// Scenario 43: if every message is lost, waiters get the lock when the lease has
+// expired. Promise P4.
 func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
@@ -65,7 +66,7 @@ func TestALostMessageCostsNoMoreThanTheTTL(t *testing.T) {
 		began := time.Now()
 		go func() {
 			time.Sleep(time.Second)
-			r.must(r.rdb.Del(ctx, "orders").Err()) // nobody publishes
+			r.must(r.rdb.Del(ctx, "orders").Err()) // publishes nothing
 		}()
 		next, err := b.Mutex("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
@@ -108,8 +109,8 @@ func TestAForeignLockIsLookedAtNowAndThen(t *testing.T) {
 	})
 }
 
-// Scenario 45, in one process: a hundred goroutines of one identity, and a
-// hundred identities, cost few attempts a release.
+// Scenario 45, in one process: 100 goroutines of one client, and 100 clients, need few
+// attempts per release.
 //
 // Promise P4.
 func TestNoHerd(t *testing.T) {
@@ -232,7 +233,7 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A waiter that is cancelled in the moment of the release must hand the news on.
+// A waiter that is cancelled at the moment of the release passes the message on.
 func TestNewsIsNotLostWithACancelledWaiter(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
@@ -263,7 +264,7 @@ func TestNewsIsNotLostWithACancelledWaiter(t *testing.T) {
 	})
 }
 
-// Once in line, a waiter sits out a restart of the server.
+// A waiter in the queue survives a restart of the server.
 func TestAWaiterSurvivesAnOutage(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
@@ -287,7 +288,7 @@ func TestAWaiterSurvivesAnOutage(t *testing.T) {
 	})
 }
 
-// S6: a bounded number of tries, a pause between them.
+// S6: a limited number of attempts, with a pause between them.
 func TestPollingTriesAsOftenAsItIsTold(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
@@ -338,8 +339,8 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 	})
 }
 
-// Scenario 41: a waiter is told, it does not find out. On a server the median must
-// be below any interval of looking; what it is depends on the machine.
+// Scenario 41: a waiter learns of the release by a message. On a server the median
+// must be shorter than any poll interval; its value depends on the machine.
 //
 // Promise P4.
 func TestAReleaseIsHeardAtOnce(t *testing.T) {
@@ -366,7 +367,7 @@ func TestAReleaseIsHeardAtOnce(t *testing.T) {
 	})
 }
 
-// Whatever it was doing when its context ended, a waiter says who was in the way.
+// A waiter whose context ends names the holder, whatever it was doing.
 func TestAWaiterThatIsCutShortWhileItAsksKnowsTheHolder(t *testing.T) {
 	for name, waiter := range map[string]func(*lock.Client) lock.Locker{
 		"listening": func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
@@ -382,7 +383,7 @@ func TestAWaiterThatIsCutShortWhileItAsksKnowsTheHolder(t *testing.T) {
 				defer cancel()
 				waiting := lockAsync(short, waiter(r.client(lock.Config{})))
 				time.Sleep(time.Second)
-				r.link.FreezeReplies() // the next question will not be answered
+				r.link.FreezeReplies() // the next request gets no reply
 				<-waiting.done
 				if !errors.Is(waiting.err, context.DeadlineExceeded) || !errors.Is(waiting.err, lock.ErrHeld) {
 					r.Errorf("got %v, want both the deadline and ErrHeld", waiting.err)

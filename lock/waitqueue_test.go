@@ -2,7 +2,7 @@ package lock
 
 import "testing"
 
-// told reports whether a waiter was woken, and takes the news from it.
+// told reports whether a waiter was woken, and consumes the wake-up.
 func told(me *waiter) bool {
 	select {
 	case <-me.wakeup:
@@ -25,7 +25,7 @@ func TestNewsThatComesWhileTheFrontTriesIsKept(t *testing.T) {
 	l := &waitQueue{}
 	front := l.join("")
 	l.wakeFirst()
-	told(front) // it is trying now
+	told(front) // front tries now
 	l.wakeFirst()
 	l.wakeFirst()
 	if !told(front) || told(front) {
@@ -48,7 +48,7 @@ func TestASubscriptionWakesTheFront(t *testing.T) {
 func TestWhoLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 	for name, c := range map[string]struct{ won, pending, wake bool }{
 		"gave up with news":    {won: false, pending: true, wake: true},
-		"gave up having tried": {won: false, pending: false, wake: true}, // its try may never have been answered
+		"gave up having tried": {won: false, pending: false, wake: true}, // the server may not have answered its attempt
 		"won":                  {won: true, pending: false, wake: false},
 		"won with more news":   {won: true, pending: true, wake: true},
 	} {
