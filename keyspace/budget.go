@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// Budget keeps what is asked of one server within a budget, however many scanners
-// ask. When the server gets slow to answer, it asks for less.
+// Budget limits how much of one server's time all its scanners together use. When the
+// server answers more slowly, the budget shrinks.
 //
-// It is safe for concurrent use. A nil Budget does not hold anybody up.
+// It is safe for concurrent use. A nil Budget has no limit.
 type Budget struct {
+	// 0 to 1
 	share float64
 
 	mu      sync.Mutex
-	nextAt  time.Time     // when the budget allows the next request
-	baseRTT time.Duration // what the way to the server and back takes when nothing is in it
-	backoff float64       // by how much less than the budget is asked for now; at least 1
+	nextAt  time.Time     // when the next request is allowed
+	baseRTT time.Duration // network round-trip time without load
+	backoff float64       // factor by which the budget is reduced; at least 1
 }
 
-// DefaultShare is the share of a server's time that looking may take, unless
-// somebody says otherwise.
+// DefaultShare is the default share of a server's time that reading may use.
 const DefaultShare = 0.1
 
-// What makes a budget.
+// Parameters of a Budget.
 const (
-	maxUnspent  = 200 * time.Millisecond // unspent time that counts; more would come as one blow
+	maxUnspent  = 200 * time.Millisecond // unused time that is kept; more would allow a burst
 	maxBackoff  = 16
-	jitterFloor = time.Millisecond // a delay below it is nothing to yield to
-	baseGain    = 256              // the share of a longer way that is taken for the new normal
+	jitterFloor = time.Millisecond // a smaller delay does not reduce the budget
+	baseGain    = 256              // 1/baseGain of a longer round trip goes into baseRTT
 )
 
-// NewBudget returns a budget that lets the server spend this share of its time,
-// between 0 and 1. Nil, which is no limit, if it is not in between.
+// NewBudget returns a budget that uses a share of the server's time, between 0 and 1.
+// It returns nil, which is no limit, for any other value.
 func NewBudget(share float64) *Budget {
 	if share <= 0 || share >= 1 {
 		return nil
@@ -40,7 +40,7 @@ func NewBudget(share float64) *Budget {
 	return &Budget{share: share, backoff: 1}
 }
 
-// Share is the part of the server's time that may be spent on us: 1 for a nil Budget.
+// Share returns the share of the server's time that may be used: 1 for a nil Budget.
 func (b *Budget) Share() float64 {
 	if b == nil {
 		return 1
@@ -48,7 +48,7 @@ func (b *Budget) Share() float64 {
 	return b.share
 }
 
-// allow reports whether the budget allows a request at now.
+// allow reports whether a request is allowed at now.
 func (b *Budget) allow(now time.Time) bool {
 	if b == nil {
 		return true
@@ -58,8 +58,7 @@ func (b *Budget) allow(now time.Time) bool {
 	return !now.Before(b.nextAt)
 }
 
-// wait returns when the budget allows a request, or with ctx's error when that
-// ends before.
+// wait waits until a request is allowed, or returns the error of ctx if ctx ends first.
 func (b *Budget) wait(ctx context.Context, now time.Time) error {
 	if b == nil {
 		return ctx.Err()
@@ -70,8 +69,7 @@ func (b *Budget) wait(ctx context.Context, now time.Time) error {
 	return sleep(ctx, pause)
 }
 
-// charge books that the server was busy with us for so long, and that it took so
-// much longer until its answer was here.
+// charge records that the server worked for busy and that the network added rtt.
 func (b *Budget) charge(busy, rtt time.Duration, now time.Time) {
 	if b == nil {
 		return
@@ -93,7 +91,7 @@ func (b *Budget) charge(busy, rtt time.Duration, now time.Time) {
 	b.nextAt = b.nextAt.Add(time.Duration(float64(busy) * b.backoff / b.share))
 }
 
-// sleep waits for d, or returns ctx's error when that ends before.
+// sleep waits for d, or returns the error of ctx if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

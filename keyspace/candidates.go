@@ -6,39 +6,40 @@ import (
 	"time"
 )
 
-// What is watched for a second sign, and what counts as one.
+// Bounds of candidates and of their evidence.
 const (
 	maxCandidates     = 256
-	maxCandidateReads = 2048            // possible keys that a walk reads to find them
-	candidateTTL      = time.Minute     // without a sign, before another key is watched instead
-	minEvidence       = 2               // what happens once may be chance
-	maxLease          = 5 * time.Minute // of a lock: a session that is used is renewed, too
+	maxCandidateReads = 2048            // possible keys that a pass reads to find candidates
+	candidateTTL      = time.Minute     // without evidence; then another key is watched
+	minEvidence       = 2               // a single event may be chance
+	maxLease          = 5 * time.Minute // longest TTL of a lock; a session is renewed as well, but lasts longer
 )
 
-// candidates are keys that are just possibly locks, and are watched for a second
-// sign: a value that is another each time the key comes back, a deadline that is
-// moved on while the value stays, one value in several keys. They are pure data.
+// candidates are keys that are only possibly locks. They are watched for a second sign:
+// a new value each time the key comes back, a deadline that moves while the value
+// stays, or one value in several keys. They are pure data.
 type candidates struct {
-	threshold Confidence // what needs no second sign
+	threshold Confidence // confidence that needs no second sign
 	known     map[string]*candidate
-	resumeAt  int64 // keys that a walk visits before it takes hunches
-	read      int   // possible keys that this walk has read
+	resumeAt  int64 // number of keys that a pass visits before it collects candidates
+	read      int   // possible keys that this pass has read
 }
 
-// candidate is such a key.
+// candidate is one such key.
 type candidate struct {
 	detection
-	since     time.Time // when it was seen first
-	present   bool      // at the last look
-	newValues int       // how often it came with another value
-	renewals  int       // how often its deadline was moved on
+	since     time.Time // when it was first seen
+	present   bool      // at the last read
+	newValues int       // number of times it came back with another value
+	renewals  int       // number of times its deadline moved later
 }
 
 func newCandidates(enough Confidence) *candidates {
 	return &candidates{threshold: enough, known: make(map[string]*candidate)}
 }
 
-// possibleFormats is how sure a key must be to be read at all, where a walk has got to.
+// atLeast returns the confidence that a key needs to be read after a number of visited
+// keys.
 func (cs *candidates) atLeast(visited int64) Confidence {
 	if !cs.full() && visited >= cs.resumeAt {
 		return min(Possible, cs.threshold)
@@ -46,13 +47,12 @@ func (cs *candidates) atLeast(visited int64) Confidence {
 	return cs.threshold
 }
 
-// full reports whether a walk need not look for more.
+// full reports whether a pass should stop collecting.
 func (cs *candidates) full() bool {
 	return len(cs.known) >= maxCandidates || cs.read >= maxCandidateReads
 }
 
-// split keeps the hunches among what a walk has found, where it has got to, and
-// returns the rest.
+// split adds the candidates of a page and returns the locks.
 func (cs *candidates) split(all []detection, visited int64, now time.Time) (locks []detection) {
 	was := cs.full()
 	for _, f := range all {
@@ -66,13 +66,13 @@ func (cs *candidates) split(all []detection, visited int64, now time.Time) (lock
 		}
 	}
 	if !was && cs.full() {
-		cs.resumeAt = visited // the next round begins where this one ends
+		cs.resumeAt = visited // the next pass resumes here
 	}
 	return locks
 }
 
-// canConfirm reports whether a lock could give a second sign at all: one that is
-// over soon, or that others listen for.
+// canConfirm reports whether a second sign can be expected: the lock expires soon, or
+// clients subscribe to it.
 func canConfirm(l Lock, now time.Time) bool {
 	if l.Kind == Semaphore || l.Kind == Latch {
 		return true
@@ -80,8 +80,8 @@ func canConfirm(l Lock, now time.Time) bool {
 	return !l.Expires.IsZero() && l.Expires.Sub(now) < maxLease
 }
 
-// endPass notes that a walk is over. If there was room to its end, the next one
-// takes hunches from the beginning.
+// endPass notes the end of a pass. If the candidates were not full, the next pass
+// collects from the beginning.
 func (cs *candidates) endPass() {
 	if !cs.full() {
 		cs.resumeAt = 0
@@ -89,7 +89,7 @@ func (cs *candidates) endPass() {
 	cs.read = 0
 }
 
-// refs lists the keys to look at.
+// refs lists the keys to read.
 func (cs *candidates) refs() []keyRef {
 	refs := make([]keyRef, 0, len(cs.known))
 	for key, k := range cs.known {
@@ -98,9 +98,9 @@ func (cs *candidates) refs() []keyRef {
 	return refs
 }
 
-// update takes in another look at the hunches: those that it does not have are
-// gone. It returns those that are locks after all, and forgets them, and those
-// that have given no sign for long.
+// update processes a read of the candidates; keys that are not in it are gone. It
+// removes and returns the confirmed locks, and removes candidates without evidence
+// after candidateTTL.
 func (cs *candidates) update(read []detection, now time.Time) (locks []detection) {
 	for _, k := range cs.known {
 		k.present = false
@@ -119,7 +119,7 @@ func (cs *candidates) update(read []detection, now time.Time) (locks []detection
 	return locks
 }
 
-// takeConfirmed returns those that are locks after all, and forgets them.
+// takeConfirmed removes and returns the candidates that are locks.
 func (cs *candidates) takeConfirmed() (locks []detection) {
 	for key, why := range cs.evidence() {
 		if k := cs.known[key]; k.present {
@@ -130,7 +130,7 @@ func (cs *candidates) takeConfirmed() (locks []detection) {
 	return locks
 }
 
-// observe compares a look with the one before it, however long ago.
+// observe compares a read with the previous one.
 func (c *candidate) observe(f detection) {
 	was, is := c.lock, f.lock
 	c.detection, c.present = f, true
@@ -143,7 +143,7 @@ func (c *candidate) observe(f detection) {
 	}
 }
 
-// evidence says of the hunches that have given a second sign what it was.
+// evidence returns the second sign of the candidates that have one, by key.
 func (cs *candidates) evidence() map[string]string {
 	why := make(map[string]string)
 	byToken := make(map[string][]*candidate)
@@ -172,11 +172,11 @@ func (cs *candidates) evidence() map[string]string {
 	return why
 }
 
-// minTokenLen is the length of a value that two keys do not share by chance.
+// minTokenLen is the length from which two keys do not share a value by chance.
 const minTokenLen = 16
 
-// sameValueCount counts the keys among several with the same value that were taken by the
-// same stroke or are called alike: as when somebody takes several locks, or has
+// sameValueCount counts the keys with the same value that also have the same deadline
+// or the same first name part: a client that takes several locks at once, or that uses
 // one value for all its locks.
 func (c *candidate) sameValueCount(several []*candidate) int {
 	n := 0
@@ -190,14 +190,15 @@ func (c *candidate) sameValueCount(several []*candidate) int {
 	return n
 }
 
-// keyFamily is what keys of one application begin with: all up to the first
-// separator.
+// keyFamily returns the part of a name before the first separator, which is common to
+// the keys of one application.
 func keyFamily(key string) string {
 	i := strings.IndexAny(key, ":./")
 	return key[:max(0, i)]
 }
 
-// promote is a lock that has given a second sign.
+// promote returns the detection with the evidence why and at least the confidence
+// Likely.
 func promote(f detection, why string) detection {
 	if why == "" {
 		return f
@@ -207,14 +208,14 @@ func promote(f detection, why string) detection {
 	return f
 }
 
-// confirmedKeys is the keys whose second sign was seen, and what it was: they are locks
-// from then on, as soon as they come back.
+// confirmedKeys maps the keys of confirmed candidates to their evidence. Such a key is
+// a lock as soon as it comes back.
 type confirmedKeys map[string]string
 
-// maxConfirmed bounds what is remembered.
+// maxConfirmed bounds the map.
 const maxConfirmed = 10_000
 
-// add takes in a hunch that has come true.
+// add adds a confirmed candidate.
 func (t confirmedKeys) add(l Lock) {
 	if len(t) >= maxConfirmed {
 		clear(t)

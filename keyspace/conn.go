@@ -12,25 +12,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// meteredConn sends commands to a server and keeps account of them. It is for one
+// meteredConn sends commands to a server and measures their cost. It is for one
 // goroutine.
 type meteredConn struct {
 	rdb         redis.UniversalClient
 	denied      *deniedCommands
-	cluster     *Cluster // nil: what is on other nodes is not read
+	cluster     *Cluster // nil = keys on other nodes are not read
 	addr        string
 	cost        Cost
-	now         time.Time     // the server's clock at the last answer
-	serverTime  time.Duration // what the last round trip took the server
-	networkTime time.Duration // and what it took besides
+	now         time.Time     // the server's clock at the last reply
+	serverTime  time.Duration // time of the last round trip on the server
+	networkTime time.Duration // the rest of the time of the last round trip
 
-	answeredBy map[redis.Cmder]string // of the commands sent last: which other node has answered
+	answeredBy map[redis.Cmder]string // by command of the last pipeline: the other node that answered
 }
 
-// pipelined sends the commands that fill queues, and asks for the time before and
-// after them: what passes in between is what they take the server. Answers that
-// concern a single key (it has another type, it may not be read) stay with their
-// commands; anything else that went wrong is returned.
+// pipelined sends the commands that fill queues, between two TIME commands. The
+// difference of the two times is the cost of the commands on the server. Replies that
+// concern a single key (wrong type, no permission) stay with their commands; any other
+// error is returned.
 func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redis.Pipeliner)) error {
 	p := c.rdb.Pipeline()
 	before := p.Time(ctx)
@@ -42,13 +42,13 @@ func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redi
 	}
 	waited = c.cost.Took - waited
 	c.now = after.Val()
-	c.serverTime = min(max(after.Val().Sub(before.Val()), 0), waited) // clocks may be set
+	c.serverTime = min(max(after.Val().Sub(before.Val()), 0), waited) // a clock may be set back
 	c.networkTime = waited - c.serverTime
 	c.cost.Busy += c.serverTime
 	return nil
 }
 
-// send executes a pipeline. Its errors are those of [link.ask].
+// send executes a pipeline. Its errors are those of [meteredConn.pipelined].
 func (c *meteredConn) send(ctx context.Context, what string, p redis.Pipeliner) error {
 	cmds, err := c.exec(ctx, p)
 	if err != nil {
@@ -62,9 +62,9 @@ func (c *meteredConn) send(ctx context.Context, what string, p redis.Pipeliner) 
 	return nil
 }
 
-// checkRunID returns an error if the server is not the process of this run ID, as far
-// as that is known. Connections come from a pool that replaces broken ones in
-// silence, so a restart need not show otherwise.
+// checkRunID returns errRestarted if the server has another run ID, as far as it
+// reports one. The pool replaces broken connections without an error, so a restart may
+// not show otherwise.
 func (c *meteredConn) checkRunID(ctx context.Context, runID string) error {
 	if runID == "" {
 		return nil
@@ -82,9 +82,8 @@ func (c *meteredConn) checkRunID(ctx context.Context, runID string) error {
 	return nil
 }
 
-// exec executes a pipeline and books what it cost. Each command has an outcome of
-// its own, unless there is an error. Who may not ask the server for its time gets
-// ours.
+// exec executes a pipeline and records its cost. Each command has its own result,
+// unless exec returns an error. If the user may not send TIME, the local time is used.
 func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, error) {
 	begin := time.Now()
 	cmds, err := p.Exec(ctx)
@@ -110,8 +109,8 @@ func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmde
 	return cmds, nil
 }
 
-// commandName is a command as rights name it. Of CLUSTER each subcommand has a right
-// of its own.
+// commandName returns the name that an ACL uses for a command. Each subcommand of
+// CLUSTER has its own permission.
 func commandName(c redis.Cmder) string {
 	if c.Name() == "cluster" {
 		return c.FullName()
@@ -119,29 +118,29 @@ func commandName(c redis.Cmder) string {
 	return c.Name()
 }
 
-// haveOutcomes reports whether the commands of a pipeline that failed have got as far
-// as having outcomes of their own. go-redis leaves them without when it is turned
-// away at the door: a password that no longer counts, a user switched off.
+// haveOutcomes reports whether the commands of a failed pipeline have results of their
+// own. go-redis leaves them without when the connection is refused: a changed password,
+// a disabled user.
 func haveOutcomes(cmds []redis.Cmder) bool {
 	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil })
 }
 
-// takeCost returns what was spent since it was asked last.
+// takeCost returns the cost since the last call.
 func (c *meteredConn) takeCost() Cost {
 	cost := c.cost
 	c.cost = Cost{}
 	return cost
 }
 
-// deniedCommands collects what a server does not let this user do, or cannot do itself.
-// It is safe for concurrent use; a nil one forgets.
+// deniedCommands collects the commands that the user may not send, or that the server
+// does not have. It is safe for concurrent use; a nil one stores nothing.
 type deniedCommands struct {
 	mu       sync.Mutex
-	commands []string        // in order
-	unknown  map[string]bool // those that the server does not know
+	commands []string        // sorted
+	unknown  map[string]bool // the commands that the server does not have
 }
 
-// add takes in a command that was refused.
+// add records a denied command.
 func (d *deniedCommands) add(command string, why error) {
 	if d == nil {
 		return
@@ -156,7 +155,7 @@ func (d *deniedCommands) add(command string, why error) {
 	}
 }
 
-// has reports whether a command was refused.
+// has reports whether a command was denied.
 func (d *deniedCommands) has(command string) bool {
 	if d == nil {
 		return false
@@ -166,16 +165,16 @@ func (d *deniedCommands) has(command string) bool {
 	return slices.Contains(d.commands, command)
 }
 
-// optionalCommands are the commands that others stand in for: where they are refused,
-// more is read, or a deadline less exactly, and no lock is missed.
+// optionalCommands have a substitute: without them more data is read, or deadlines are
+// less exact, but no lock is missed.
 var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory, "pexpiretime", "srandmember", "zrandmember"}
 
-// cmdMemory is the command that tells how big a value is. Other servers than Redis
-// may not know it in these words; they are none the worse.
+// cmdMemory reports the size of a value. Servers other than Redis may not have it; then
+// sizes are not checked.
 const cmdMemory = "memory"
 
-// missing lists the commands without which something is missed: those that this
-// user may not send, and those that the server does not know.
+// missing lists the denied commands without a substitute: those that the user may not
+// send and those that the server does not have.
 func (d *deniedCommands) missing() (forbidden, unknown []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,30 +9,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// cursor is a way through the keyspace by SCAN: through all of it, or through
-// the keys of one glob.
+// cursor is the position of a SCAN through the keyspace, or through the keys of one
+// glob.
 type cursor struct {
 	glob    string // "" = all keys
-	keys    int64  // in the keyspace when the walk began
+	keys    int64  // keys in the keyspace at the start
 	pos     uint64
 	scanned int64 // keys visited
-	atEnd   bool  // SCAN has come to its end
-	gaveUp  bool  // it would not, and was given up
+	atEnd   bool  // SCAN has returned cursor 0
+	gaveUp  bool  // SCAN did not end and was given up
 }
 
-// A walk is given up when it has visited this many times the keys there were,
-// and some: a writer that adds keys as fast as we walk would keep us walking.
+// A SCAN is given up after it has visited this many times the number of keys, plus a
+// margin: a writer that adds keys as fast as they are scanned would never let it end.
 const (
 	maxRevisits  = 4
 	revisitSlack = 10_000
 )
 
-// done reports whether the walk is over.
+// done reports whether the SCAN is over.
 func (c *cursor) done() bool { return c.atEnd || c.gaveUp }
 
-// accept goes on to what a page of so many keys has brought, and returns the names
-// on it, and how many of the keys that were there when the walk began it has
-// visited: none twice, and in the end all.
+// accept moves the cursor past a page that was requested with COUNT count. It returns
+// the names on the page and the number of keys that it adds to the progress: together
+// they add up to the number of keys at the start.
 func (c *cursor) accept(page *redis.ScanCmd, count int64) (names []string, visited int64, err error) {
 	names, next, err := page.Result()
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *cursor) accept(page *redis.ScanCmd, count int64) (names []string, visit
 	return names, c.advance(count), nil
 }
 
-// advance books a page of so many keys.
+// advance records a page.
 func (c *cursor) advance(count int64) int64 {
 	before := min(c.scanned, c.keys)
 	c.scanned += count
@@ -54,26 +54,26 @@ func (c *cursor) advance(count int64) int64 {
 	return min(c.scanned, c.keys) - before
 }
 
-// cursors is where the walks of a pass are.
+// cursors are the cursors of a pass, one for each glob.
 type cursors struct {
 	all     []cursor
-	count   int64 // COUNT of the next pages
-	visited int64 // keys, by all walks
+	count   int64 // COUNT of the next page
+	visited int64 // keys visited by all cursors
 }
 
-// clone returns a turn that goes on from where this one is.
+// clone returns a copy that can advance independently.
 func (cs cursors) clone() cursors {
 	cs.all = slices.Clone(cs.all)
 	return cs
 }
 
-// done reports whether all walks are over.
+// done reports whether all cursors are done.
 func (cs cursors) done() bool {
 	return !slices.ContainsFunc(cs.all, func(c cursor) bool { return !c.done() })
 }
 
-// sendPages takes the walks so many pages further, or to their end, and hands out the
-// names on them, not too many at once.
+// sendPages advances the cursors by n pages, or to their end, and sends the names to
+// the channel in batches.
 func (cs *cursors) sendPages(ctx context.Context, conn *meteredConn, n int, names chan<- []string) error {
 	for ; n > 0 && !cs.done(); n-- {
 		page, err := cs.nextPage(ctx, conn)
@@ -91,8 +91,8 @@ func (cs *cursors) sendPages(ctx context.Context, conn *meteredConn, n int, name
 	return nil
 }
 
-// nextPage takes each walk that is not over a page further, fits the size of the next
-// to what these took the server, and returns the names on them.
+// nextPage advances each cursor that is not done by one page, adapts COUNT to the time
+// of the reply, and returns the names.
 func (cs *cursors) nextPage(ctx context.Context, conn *meteredConn) (names []string, err error) {
 	replies := make([]*redis.ScanCmd, len(cs.all))
 	sent := 0
@@ -122,7 +122,7 @@ func (cs *cursors) nextPage(ctx context.Context, conn *meteredConn) (names []str
 	return names, nil
 }
 
-// nextCount fits COUNT to what a page took the server, by the server's clock.
+// nextCount adapts COUNT so that a page takes pageTime on the server.
 func nextCount(count int64, took time.Duration) int64 {
 	fit := 2 * count
 	if took > 0 {

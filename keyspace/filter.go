@@ -7,32 +7,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// prefilter tells, of the keys that a walk meets, those that are worth reading. It
-// asks of each key one thing at a time, in as few words as there are: its type,
-// where that cannot be guessed from keys that were called alike, and a first
-// piece of its value, as far as a format may still take it.
+// prefilter selects the keys that are worth reading. For each key it asks for one small
+// thing at a time: the type, unless it can be guessed from similar names, and a first
+// piece of the value, as long as a format may still match.
 //
-// A script on the server could do the same in one go. It was measured: to call
-// a command from Lua takes the server as long as to get it from a client, all
-// else waits while it runs, and many servers let nobody send scripts.
+// A Lua script could do the same in one call. It was measured: a command called from
+// Lua takes the server as long as one from a client, other clients wait while the
+// script runs, and many servers do not permit scripts.
 //
-// The asking is done by its sifters, several at a time. They only read from their
-// sieve, until it settles what they have learnt.
+// The requests are sent by several workers at a time. They only read the prefilter;
+// merge adds their results.
 type prefilter struct {
 	*formatIndex
-	atLeast    Confidence
+	atLeast Confidence
+	// keys with a confirmed candidate
 	confirmed  confirmedKeys
-	known      lockSet // of what is in it nothing is asked: somebody else follows it
+	known      lockSet // keys that a Watcher follows; they are not probed
 	guesses    typeGuesses
-	noProbe    map[string]bool // types of which the server refuses to show a first piece
-	unreadable int             // keys that this user may not read
-	unlocated  int             // keys of a cluster that no node has owned up to
-	threshold  Confidence      // that needs no second sign
-	weakHits   int             // keys let through that had less to show
+	noProbe    map[string]bool // types of which the server does not return a first piece
+	unreadable int             // number of keys that this user may not read
+	unlocated  int             // number of keys that no cluster node returned
+	threshold  Confidence      // confidence that needs no second sign
+	weakHits   int             // number of passed keys below the threshold
 }
 
-// newPrefilter returns a sieve for the formats of an index. Of a stream there is no piece to
-// be had that would tell more than its name.
+// newPrefilter returns a prefilter for the formats of an index. A first piece of a
+// stream would tell no more than its name.
 func newPrefilter(x *formatIndex, atLeast Confidence) prefilter {
 	return prefilter{
 		formatIndex: x, atLeast: atLeast, threshold: atLeast,
@@ -40,7 +40,7 @@ func newPrefilter(x *formatIndex, atLeast Confidence) prefilter {
 	}
 }
 
-// workers returns so many sifters. Each asks through a link of its own.
+// workers returns n workers, each with its own connection.
 func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
 	all := make([]*filterWorker, n)
 	for i := range all {
@@ -49,7 +49,7 @@ func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
 	return all
 }
 
-// merge takes in what sifters have learnt.
+// merge adds the results of the workers.
 func (f *prefilter) merge(all []*filterWorker) {
 	for _, w := range all {
 		f.unreadable += w.unreadable
@@ -64,39 +64,38 @@ func (f *prefilter) merge(all []*filterWorker) {
 	}
 }
 
-// filterWorker asks about the keys on some pages of a walk, and keeps those that are
-// worth reading. It is for one goroutine.
+// filterWorker filters the keys of some pages. It is for one goroutine.
 type filterWorker struct {
 	*prefilter
 	meteredConn
 	probes     []probe
-	pending    []candidateKey  // of which there is more to ask
-	newGuesses typeGuesses     // since the sieve has settled
-	newNoProbe map[string]bool // types of which a first piece was refused since then
-	passed     []keyRef        // worth reading
-	unreadable int             // keys that this user may not read
-	unlocated  int             // keys of a cluster that no node has owned up to
-	weakHits   int             // of the promising, those that have less than enough to show
+	pending    []candidateKey  // keys with another request to send
+	newGuesses typeGuesses     // since the last merge
+	newNoProbe map[string]bool // types whose first piece was denied since the last merge
+	passed     []keyRef        // keys worth reading
+	unreadable int             // number of keys that this user may not read
+	unlocated  int             // number of keys that no cluster node returned
+	weakHits   int             // number of passed keys below the threshold
 }
 
-// probeBatch is how many keys a sifter asks about in one go.
+// probeBatch is the number of keys probed per round trip.
 const probeBatch = 256
 
-// candidateKey is a key that nothing rules out so far.
+// candidateKey is a key that no reply has ruled out yet.
 type candidateKey struct {
 	keyRef
 	shape     keyShape
-	typeKnown bool // the type is what the server said, no guess
+	typeKnown bool // the server has returned the type; false = it is a guess
 }
 
-// probe is what is asked of a suspect: its type, or a piece of its value.
+// probe is one request about a key: its type, or a piece of its value.
 type probe struct {
 	candidateKey
 	typeCmd  *redis.StatusCmd
 	valueCmd *redis.StringCmd
 }
 
-// run sifts names until there are no more.
+// run filters names until the channel is closed.
 func (w *filterWorker) run(ctx context.Context, names <-chan []string) error {
 	for some := range names {
 		if err := w.filterBatch(ctx, some); err != nil {
@@ -111,8 +110,8 @@ func (w *filterWorker) run(ctx context.Context, names <-chan []string) error {
 	return nil
 }
 
-// filterBatch asks about keys, with what there still was to ask about those before them,
-// and judges by the answers.
+// filterBatch sends a request for each name and each pending key, and processes the
+// replies.
 func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
 	w.enqueue(names)
 	if len(w.probes) == 0 {
@@ -137,7 +136,7 @@ func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
 	return nil
 }
 
-// enqueue lines up the questions.
+// enqueue makes a probe of each pending key and each name.
 func (w *filterWorker) enqueue(names []string) {
 	clear(w.probes)
 	w.probes = w.probes[:0]
@@ -155,8 +154,7 @@ func (w *filterWorker) enqueue(names []string) {
 	}
 }
 
-// guessType returns the type that keys of a shape should have, "" if there is no
-// telling.
+// guessType returns the expected type of keys of a shape, "" if it is unknown.
 func (w *filterWorker) guessType(of keyShape) string {
 	if _, fresh := w.newGuesses[of]; fresh {
 		return w.newGuesses.guess(of)
@@ -164,21 +162,21 @@ func (w *filterWorker) guessType(of keyShape) string {
 	return w.guesses.guess(of)
 }
 
-// addProbe queues the next question about a suspect.
+// addProbe queues the command of a probe.
 func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, q *probe) {
 	if q.typ == "" || !q.typeKnown && (w.probeDenied(q.typ) || w.needOf(q.key, q.typ) != needProbe) {
 		q.typeCmd = pipe.Type(ctx, q.key)
 		return
 	}
 	q.valueCmd = probeCmd(ctx, q.keyRef)
-	_ = pipe.Process(ctx, q.valueCmd) // only queues: what goes wrong is known when it is sent
+	_ = pipe.Process(ctx, q.valueCmd) // it only queues; an error is returned when the pipeline is sent
 }
 
-// probeDenied reports whether the server refuses to show first pieces of a type.
+// probeDenied reports whether the server does not return first pieces of a type.
 func (w *filterWorker) probeDenied(typ string) bool { return w.noProbe[typ] || w.newNoProbe[typ] }
 
-// onType goes on with a key whose type is known now. One that may not be asked
-// for, or is gone, is out; to be allowed to ask for none is an error.
+// onType processes the type of a key. A key that is gone or not permitted is dropped.
+// It is an error if the user may not send TYPE at all.
 func (w *filterWorker) onType(q *probe) error {
 	typ, err := q.typeCmd.Result()
 	switch {
@@ -204,14 +202,14 @@ func (w *filterWorker) onType(q *probe) error {
 	return nil
 }
 
-// learnType takes in what type a key of a shape had.
+// learnType records the type of a key of a shape.
 func (w *filterWorker) learnType(of keyShape, typ string) {
 	if w.guesses[of] != ambiguous && w.guessType(of) != typ {
 		w.newGuesses.learn(of, typ)
 	}
 }
 
-// onProbe goes on with a key of which a first piece has been seen.
+// onProbe processes the first piece of a value.
 func (w *filterWorker) onProbe(q *probe) {
 	piece, err := q.valueCmd.Result()
 	switch {
@@ -228,7 +226,7 @@ func (w *filterWorker) onProbe(q *probe) {
 		if sure < w.threshold {
 			w.weakHits++
 		}
-	case isWrongType(err): // a wrong guess, which its type will tell, or it has changed
+	case isWrongType(err): // the guess was wrong, or the type has changed
 		w.retryType(q)
 	case isCommandDenied(err):
 		w.newNoProbe[q.typ] = true
@@ -240,13 +238,13 @@ func (w *filterWorker) onProbe(q *probe) {
 	}
 }
 
-// retryType has the server say the type of a key of which no piece could be had.
+// retryType asks for the type of a key whose first piece was not returned.
 func (w *filterWorker) retryType(q *probe) {
 	w.pending = append(w.pending, candidateKey{keyRef: keyRef{key: q.key}, shape: q.shape})
 }
 
-// probeCmd is the command that shows the first piece of a value, in constant
-// time and, but for a single huge element, in bounded space.
+// probeCmd returns the command that reads the first piece of a value. It takes constant
+// time and, except for a huge single element, bounded memory.
 func probeCmd(ctx context.Context, k keyRef) *redis.StringCmd {
 	switch k.typ {
 	case "hash":

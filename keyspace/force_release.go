@@ -18,23 +18,23 @@ import (
 	"locktop/shell"
 )
 
-// What a caller decides on when nothing was done.
+// Reasons why nothing was done.
 var (
 	ErrChanged      = errors.New("the lock is not as it was seen")
 	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
 )
 
-// ChangedError says what has become of a lock that is not as it was seen. It is
-// an ErrChanged. Nothing was done where it was another; of a Redlock, some servers
-// may have had it as it was seen, but no majority of those that should have.
+// ChangedError is an ErrChanged with the current state of the lock. On servers where
+// the lock had changed, nothing was done. Of a Redlock, some servers may have had the
+// lock unchanged, but no majority.
 type ChangedError struct {
 	Key  string
-	Now  *Lock // nil: it is gone
-	Done int   // servers of a Redlock on which it was done …
-	Of   int   // … of those on which it was seen
+	Now  *Lock // nil = the lock is gone
+	Done int   // servers of a Redlock on which the action was done,
+	Of   int   // of those on which the lock was seen
 }
 
-// Error says who holds the lock now.
+// Error names the current holders.
 func (e *ChangedError) Error() string {
 	if e.Done > 0 {
 		return fmt.Sprintf("done on %d of %d servers only: elsewhere %q is %s", e.Done, e.Of, e.Key, e.now())
@@ -42,10 +42,10 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("nothing was done: %q is %s", e.Key, e.now())
 }
 
-// Is makes it an ErrChanged.
+// Is reports whether target is ErrChanged.
 func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
 
-// now says who holds the lock now.
+// now describes the current holders.
 func (e *ChangedError) now() string {
 	if e.Now == nil || len(e.Now.Holders) == 0 {
 		return "not held any more"
@@ -64,9 +64,9 @@ func (e *ChangedError) now() string {
 	return "now held by " + strings.Join(names, " and ")
 }
 
-// ForceReleaser changes locks that others hold. Each act is written down before it is
-// done, looks again at the lock in the same step in which it acts, and is
-// written down with its outcome. It may be used from several goroutines.
+// ForceReleaser changes locks of other clients. It logs each action before it runs a
+// script that reads the lock again and changes it in one step, and logs the outcome
+// afterwards. It may be used by several goroutines.
 type ForceReleaser struct {
 	nodes   map[string]redis.UniversalClient
 	formats formatSet
@@ -74,39 +74,36 @@ type ForceReleaser struct {
 	now     func() time.Time
 }
 
-// NewForceReleaser returns a releaser that writes down in j what it does, and reaches
-// the server of a lock under the name that the lock bears: Lock.Node, and
-// Vote.Node for those of a Redlock. The clients stay the caller's, and must be
-// set to the database of the locks.
+// NewForceReleaser returns a releaser that writes its actions to j. It reaches the
+// server of a lock by name: Lock.Node, and Vote.Node for a Redlock. The clients remain
+// the caller's, and must use the database of the locks.
 func NewForceReleaser(nodes map[string]redis.UniversalClient, formats []Format, j AuditLog) *ForceReleaser {
 	return &ForceReleaser{nodes: nodes, formats: formats, log: j, now: time.Now}
 }
 
-// ForceRelease ends the holds of a lock as it was seen, all of them: to end only some,
-// leave the others out of seen.Holders. The holders are not told; they go on
-// until they look.
+// ForceRelease ends all holds in seen. To end only some, remove the others from
+// seen.Holders. The holders are not informed; they continue until they check.
 //
-// It returns an ErrChanged, and does nothing, if the holders are not there any
-// more as they were seen, and an ErrNotSupported if this kind of lock cannot be
-// broken. A Redlock is broken on every server that has the same token; that is
-// done once a majority of them has done it. A server that is a replica returns an
-// ErrReadOnly, and one whose ACL forbids it an ErrNoPermission.
+// It returns an ErrChanged and does nothing if the holders have changed, and an
+// ErrNotSupported if locks of this kind cannot be released by others. A Redlock is
+// released on every server that has the same token; that is done when a majority has
+// done it. A replica returns an ErrReadOnly, a missing permission an ErrNoPermission.
 func (fr *ForceReleaser) ForceRelease(ctx context.Context, seen Lock) (AuditRecord, error) {
 	return fr.perform(ctx, ForceRelease, seen, 0)
 }
 
-// Extend gives the holds of a lock as it was seen a new deadline, ttl from now.
+// Extend sets a new deadline of the holds in seen, ttl from now.
 func (fr *ForceReleaser) Extend(ctx context.Context, seen Lock, ttl time.Duration) (AuditRecord, error) {
 	return fr.perform(ctx, Extend, seen, ttl)
 }
 
-// Expire gives a lock a deadline that would never expire. It is an ErrChanged
-// if it has one by now.
+// Expire sets a deadline on a lock that has none. It returns an ErrChanged if the lock
+// has one by now.
 func (fr *ForceReleaser) Expire(ctx context.Context, seen Lock, ttl time.Duration) (AuditRecord, error) {
 	return fr.perform(ctx, Expire, seen, ttl)
 }
 
-// perform does what has been decided on, and writes it down.
+// perform runs an action and logs it.
 func (fr *ForceReleaser) perform(ctx context.Context, what Action, seen Lock, ttl time.Duration) (AuditRecord, error) {
 	cmd, err := fr.formats.command(what, seen, ttl)
 	if err != nil {
@@ -128,8 +125,7 @@ func (fr *ForceReleaser) perform(ctx context.Context, what Action, seen Lock, tt
 	return outcome, err
 }
 
-// run sends the deed to every server that is concerned, and sums up what came of
-// it.
+// run sends the command to every server of the lock and sums up the results.
 func (fr *ForceReleaser) run(ctx context.Context, cmd command, seen Lock, sum *AuditRecord) error {
 	targets := targetsOf(seen)
 	var failures []error
@@ -154,7 +150,8 @@ func (fr *ForceReleaser) run(ctx context.Context, cmd command, seen Lock, sum *A
 	return nil
 }
 
-// explainFailure says why scripts have not acted that no server has refused.
+// explainFailure returns why scripts have changed nothing although no server returned
+// an error.
 func (fr *ForceReleaser) explainFailure(ctx context.Context, seen Lock, sum *AuditRecord, of int) error {
 	now, err := fr.readAgain(ctx, seen)
 	if err == nil && sum.Nodes == 0 && unchanged(now, seen) {
@@ -174,7 +171,7 @@ func (fr *ForceReleaser) explainFailure(ctx context.Context, seen Lock, sum *Aud
 	return changed
 }
 
-// unchanged reports whether the holders of a lock are there as they were seen.
+// unchanged reports whether the holders in seen still hold the lock.
 func unchanged(now *Lock, seen Lock) bool {
 	if now == nil || now.Expires.IsZero() != seen.Expires.IsZero() {
 		return false
@@ -186,7 +183,7 @@ func unchanged(now *Lock, seen Lock) bool {
 	})
 }
 
-// runOn runs a deed on one server.
+// runOn runs a command on one server.
 func (fr *ForceReleaser) runOn(ctx context.Context, node string, cmd command) (bool, error) {
 	rdb, known := fr.nodes[node]
 	if !known {
@@ -203,8 +200,8 @@ func (fr *ForceReleaser) runOn(ctx context.Context, node string, cmd command) (b
 	return acted == 1, scriptError(err)
 }
 
-// evalAsking runs a deed on a node of a cluster to which the slot of the lock is
-// being moved: the node serves the keys that it already has only after ASKING.
+// evalAsking runs a command on a cluster node to which the slot is being moved. Such a
+// node serves a key only after ASKING.
 func evalAsking(ctx context.Context, rdb redis.UniversalClient, cmd command, argv []any) (int, error) {
 	p := rdb.Pipeline()
 	p.Do(ctx, asking)
@@ -213,7 +210,7 @@ func evalAsking(ctx context.Context, rdb redis.UniversalClient, cmd command, arg
 	return acted.Int()
 }
 
-// readAgain reads a lock again, to say what has become of it; nil if it is gone.
+// readAgain reads the current state of a lock; nil if it is gone.
 func (fr *ForceReleaser) readAgain(ctx context.Context, seen Lock) (*Lock, error) {
 	node := targetsOf(seen)[0].node
 	rdb, known := fr.nodes[node]
@@ -237,14 +234,14 @@ func (fr *ForceReleaser) readAgain(ctx context.Context, seen Lock) (*Lock, error
 	return &found[0].lock, nil
 }
 
-// target is a server, and what was seen there of a lock.
+// target is a server with the lock as it was seen there.
 type target struct {
 	node string
 	seen Lock
 }
 
-// targetsOf lists the servers on which a lock stands: one, but for a Redlock.
-// Servers where a Redlock has another token, or none, are not concerned.
+// targetsOf lists the servers of a lock: one, except for a Redlock. Servers where a
+// Redlock has another token or none are left out.
 func targetsOf(seen Lock) []target {
 	var all []target
 	for _, v := range seen.Votes {
@@ -261,7 +258,7 @@ func targetsOf(seen Lock) []target {
 	return all
 }
 
-// command is an act as it is sent.
+// command is an action as it is sent.
 type command struct {
 	action  Action
 	script  string
@@ -271,11 +268,11 @@ type command struct {
 	ttl     time.Duration
 }
 
-// onlyWithoutTTL stands before the script that extends when it must find a lock
-// without a deadline.
+// onlyWithoutTTL precedes the extend script of Expire, which requires a lock without a
+// deadline.
 const onlyWithoutTTL = "if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end\n"
 
-// command returns what to send.
+// command returns the command for an action.
 func (s formatSet) command(what Action, seen Lock, ttl time.Duration) (command, error) {
 	i := slices.IndexFunc(s, func(f Format) bool { return f.Name == seen.Format })
 	switch {
@@ -305,7 +302,7 @@ func (s formatSet) command(what Action, seen Lock, ttl time.Duration) (command, 
 	return cmd.forTarget(seen), nil
 }
 
-// forTarget returns the deed for what was seen.
+// forTarget returns the command with the keys and arguments for a lock.
 func (c command) forTarget(seen Lock) command {
 	c.keys, c.argv = c.actions.Keys(seen), c.actions.Args(seen)
 	if c.action != ForceRelease {
@@ -314,10 +311,10 @@ func (c command) forTarget(seen Lock) command {
 	return c
 }
 
-// SafeCommand returns a command line for redis-cli and a POSIX shell that does the
-// same as a ForceReleaser, for somebody who may. It names the server, and has these flags
-// of redis-cli besides. It is one line of printable ASCII, or one for each server of
-// a Redlock; it works for any key and token. It fails as the ForceReleaser would.
+// SafeCommand returns a command line for redis-cli and a POSIX shell that does the same
+// as a ForceReleaser, for a user with the permission. It contains the server and the
+// additional flags. It is one line of printable ASCII, or one line for each server of a
+// Redlock, and works for any key and token. It fails when the ForceReleaser would.
 func SafeCommand(formats []Format, what Action, seen Lock, ttl time.Duration, flags ...string) (string, error) {
 	cmd, err := formatSet(formats).command(what, seen, ttl)
 	if err != nil {
@@ -334,7 +331,7 @@ func SafeCommand(formats []Format, what Action, seen Lock, ttl time.Duration, fl
 	return strings.Join(lines, "\n"), nil
 }
 
-// redisCLI is redis-cli with the flags that lead to a database of a node.
+// redisCLI returns redis-cli with the flags for a node and database.
 func redisCLI(node string, db int) []string {
 	words := []string{"redis-cli"}
 	if host, port, err := net.SplitHostPort(node); err == nil {
@@ -348,8 +345,8 @@ func redisCLI(node string, db int) []string {
 	return words
 }
 
-// shellLine is the deed as a line for a shell: a command with arguments, or, where a
-// key or a token cannot be an argument, with its input.
+// shellLine returns the command as a shell line: with arguments or, if a key or token
+// cannot be an argument, with input on stdin.
 func (c command) shellLine(cli []string) (line string, ok bool) {
 	words := slices.Concat([]string{"EVAL", stripComments(c.script), fmt.Sprint(len(c.keys))}, c.keys, c.argv)
 	if line, ok := shell.Line(slices.Concat(cli, words)...); ok {
@@ -362,7 +359,7 @@ func (c command) shellLine(cli []string) (line string, ok bool) {
 	return `printf '%s\n' '` + strings.ReplaceAll(strings.Join(words, " "), "'", `'\''`) + "' | " + line, ok
 }
 
-// quotedForRedis quotes s as redis-cli takes it in its input.
+// quotedForRedis quotes s for the input of redis-cli.
 func quotedForRedis(s string) string {
 	var out strings.Builder
 	for i := range len(s) {
@@ -378,8 +375,8 @@ func quotedForRedis(s string) string {
 	return `"` + out.String() + `"`
 }
 
-// stripComments is a script without its comments, in one line, and as easy to quote as may
-// be.
+// stripComments returns a script in one line without comments, with the quotes that are
+// easiest to quote again.
 func stripComments(script string) string {
 	var lines []string
 	for line := range strings.Lines(script) {
@@ -395,7 +392,7 @@ func stripComments(script string) string {
 	return strings.ReplaceAll(lua, "'", `"`)
 }
 
-// digests returns what identifies holders to those who know their IDs.
+// digests returns a digest of each holder's ID with its label.
 func digests(holders []Holder) []string {
 	var all []string
 	for _, h := range holders {

@@ -2,28 +2,28 @@ package keyspace
 
 import "slices"
 
-// formatIndex is the formats as the sieve looks them up, a million times over: by the
-// type they live in, and by what they need to see. It is never changed.
+// formatIndex finds the formats for a key, a million times per pass: by type, and by
+// what they need to see. It is immutable.
 type formatIndex struct {
 	byType     map[string]*typeFormats // by type
-	companions []func(key string) bool // each tells companions of some format
+	companions []func(key string) bool // the Companion functions of the formats
 }
 
-// typeFormats is the formats of one type.
+// typeFormats are the formats of one type.
 type typeFormats struct {
 	probed   prefixTable // a first piece may rule them out
-	fullRead prefixTable // only all of a value can
-	anyName  bool        // some of the glances are at keys of any name
+	fullRead prefixTable // only the whole value may
+	anyName  bool        // some of the probed formats match any name
 }
 
-// prefixTable is formats by the first byte of the names that their keys may have. Most
-// keys of a million are of none that has one.
+// prefixTable maps the first byte of a key name to formats. Most keys have a first byte
+// without formats.
 type prefixTable struct {
 	byFirstByte [256][]*Format
 	rest        []*Format
 }
 
-// add takes in a format.
+// add adds a format.
 func (t *prefixTable) add(f *Format) {
 	if f.Prefixes == nil {
 		t.rest = append(t.rest, f)
@@ -39,8 +39,7 @@ func (t *prefixTable) add(f *Format) {
 	}
 }
 
-// formatsFor returns the formats that may have keys of this name, as far as its first
-// byte tells.
+// formatsFor returns the formats that the first byte of a name permits.
 func (t *prefixTable) formatsFor(key string) [2][]*Format {
 	if key == "" {
 		return [2][]*Format{t.rest}
@@ -48,7 +47,7 @@ func (t *prefixTable) formatsFor(key string) [2][]*Format {
 	return [2][]*Format{t.byFirstByte[key[0]], t.rest}
 }
 
-// has reports whether one of the formats may have keys of this name.
+// has reports whether a format can match a key with this name.
 func (t *prefixTable) has(key string) bool {
 	for _, some := range t.formatsFor(key) {
 		for _, f := range some {
@@ -60,7 +59,7 @@ func (t *prefixTable) has(key string) bool {
 	return false
 }
 
-// newFormatIndex sorts formats, which must stay as they are.
+// newFormatIndex indexes formats, which must not change afterwards.
 func newFormatIndex(formats []Format) *formatIndex {
 	x := &formatIndex{byType: make(map[string]*typeFormats)}
 	for i := range formats {
@@ -80,7 +79,7 @@ func newFormatIndex(formats []Format) *formatIndex {
 	return x
 }
 
-// add puts a format on the shelf of a type.
+// add adds a format to a type.
 func (x *formatIndex) add(f *Format, typ string) {
 	s := x.byType[typ]
 	if s == nil {
@@ -95,7 +94,7 @@ func (x *formatIndex) add(f *Format, typ string) {
 	s.anyName = s.anyName || f.Prefixes == nil && f.Match == nil
 }
 
-// isCompanion reports whether the name alone tells a companion key.
+// isCompanion reports whether the name alone identifies a companion key.
 func (x *formatIndex) isCompanion(key string) bool {
 	for _, is := range x.companions {
 		if is(key) {
@@ -105,16 +104,16 @@ func (x *formatIndex) isCompanion(key string) bool {
 	return false
 }
 
-// need is what has to be seen of a key before it can be ruled out.
+// need is what must be read before a key can be ruled out.
 type need uint8
 
 const (
-	needNone  need = iota // no format takes a key of this type and name
-	needProbe             // a first piece of its value may rule it out
-	needFull              // only all of it can
+	needNone  need = iota // no format matches this type and name
+	needProbe             // a first piece of the value may rule the key out
+	needFull              // only the whole value may
 )
 
-// needOf says how closely a key has to be looked at that is no companion.
+// needOf returns what must be read of a key that is not a companion.
 func (x *formatIndex) needOf(key, typ string) need {
 	s := x.byType[typ]
 	switch {
@@ -129,9 +128,8 @@ func (x *formatIndex) needOf(key, typ string) need {
 	}
 }
 
-// bestProbe reports how much the surest of the formats could still make of a key
-// of which a glance was enough to take, and has been taken, as far as it matters: from enough on it
-// does not look for more.
+// bestProbe returns the highest confidence that the probed formats can still reach for
+// a key. It stops at the first that reaches enough.
 func (x *formatIndex) bestProbe(key, typ, first string, enough Confidence) Confidence {
 	s := x.byType[typ]
 	if s == nil {

@@ -7,16 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Inspection is all that can be seen of one key.
+// Inspection is everything that is known about one key.
 type Inspection struct {
-	Snapshot         // of this key alone: its locks are the one it is, or none
-	Entries  []Entry // the key as it was read, if it is there, then what belongs to it
-	Type     string  // what the server says; none = there is no such key
+	Snapshot         // of this key alone; it has one lock or none
+	Entries  []Entry // the key as it was read, if it exists, then its companions
+	Type     string  // reported by the server; none = the key does not exist
 }
 
-// Inspect looks at one key, without looking for others. A key that belongs to a lock
-// (a queue, a fence …) is no lock itself. In a cluster the key is looked at on the
-// node that has it.
+// Inspect reads one key without a scan. A companion of a lock (a queue, a fence, …)
+// is not a lock itself. In a cluster the key is read on its node.
 func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
 	r := s.reader()
 	result := Inspection{Snapshot: Snapshot{Complete: true, Server: Server{Addr: s.node}}}
@@ -46,7 +45,7 @@ func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
 	return result, err
 }
 
-// readEntries reads a key and what belongs to it.
+// readEntries reads a key and its companions.
 func (r *reader) readEntries(ctx context.Context, k keyRef) ([]Entry, error) {
 	all, err := r.readBounded(ctx, []keyRef{k})
 	if err != nil || len(all) == 0 {

@@ -9,15 +9,15 @@ import (
 // lockSet is the locks found so far, by key.
 type lockSet map[string]detection
 
-// add takes in what was found; a key found again replaces what it was.
+// add adds detections; a key that was found before is replaced.
 func (s lockSet) add(all []detection) {
 	for _, f := range all {
 		s[f.lock.Key] = f
 	}
 }
 
-// locks returns them in the order of a snapshot, without those that another
-// one claims as its companion.
+// locks returns the locks in the order of a snapshot, without those that are companions
+// of another lock.
 func (s lockSet) locks() []Lock {
 	claimed := make(map[string]bool)
 	for key, f := range s {
@@ -42,7 +42,7 @@ func (a ID) compare(b ID) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
 }
 
-// locksOf returns the locks among what was found.
+// locksOf returns the locks of detections.
 func locksOf(all []detection) []Lock {
 	locks := make([]Lock, len(all))
 	for i, f := range all {

@@ -10,48 +10,46 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// scanPass is one look at the whole keyspace of a database. Keys go through it in
-// three stages: a walk names them, sifters tell those worth reading, the reader
-// reads these. What a walk has just touched is still near the server's processor
-// when it is asked about next.
+// scanPass is one pass over the keyspace of a database. Keys go through three stages:
+// cursors list them, workers filter them, and the reader reads those that remain. A key
+// is probed right after SCAN, while it is still in the CPU cache of the server.
 type scanPass struct {
 	server         Server
 	now            time.Time // the server's clock at the last step
 	cost           Cost
-	networkTime    time.Duration      // what the last page took on its way, the server's work aside
-	unlimited      bool               // the stages may ask the server at the same time,
-	concurrentFrom time.Duration      // and so they may where the way to it takes at least this long; 0: never
-	conn           meteredConn        // of the walks
-	newConn        func() meteredConn // another
+	networkTime    time.Duration      // of the last page
+	unlimited      bool               // no budget: the stages run concurrently
+	concurrentFrom time.Duration      // network time from which the stages run concurrently; 0 = never
+	conn           meteredConn        // for SCAN
+	newConn        func() meteredConn // opens a connection for a worker
 	cursors        cursors
-	pagesPerStep   int // at the last step
+	pagesPerStep   int // of the last step
 	filter         prefilter
 	reader         reader
 }
 
-// Bounds of a step, and of a page. Sifters at work beside the walk are as many as
-// keep the server busy: it works on what one has sent while the others look at
-// its answers.
+// Bounds of a step and of a page. The number of workers keeps the server busy: it works
+// on the request of one worker while the others process replies.
 const (
-	maxPages   = 16                     // in a step, where nobody minds how much is asked at once
-	maxWorkers = 3                      // at work then
-	firstCount = 250                    // COUNT of the first
-	minCount   = 50                     // however slow the server
-	maxCount   = 1000                   // more stalls everybody else for milliseconds
-	pageTime   = 500 * time.Microsecond // what it may take the server
+	maxPages   = 16                     // in a step, without a budget
+	maxWorkers = 3                      // without a budget
+	firstCount = 250                    // COUNT of the first page
+	minCount   = 50                     // for the slowest server
+	maxCount   = 1000                   // more would block other clients for milliseconds
+	pageTime   = 500 * time.Microsecond // target time of a page on the server
 )
 
-// pageWork is what a page and the questions about its keys may take the server.
+// pageWork is the time that a page and the probes of its keys may take on the server.
 const pageWork = 2 * time.Millisecond
 
-// concurrencyThreshold is how long the way to a server must take for the stages to ask it at the
-// same time, whatever the budget: a page for each round trip then is within it.
+// concurrencyThreshold returns the network time from which the stages run concurrently
+// with a budget: a page per round trip is then within the budget.
 func concurrencyThreshold(p *Budget) time.Duration {
 	return time.Duration(float64(pageWork) / p.Share())
 }
 
-// startPass asks the server for its clock, the number of its keys, and what it
-// says of itself, and lines up a walk for each glob. All of that may be refused.
+// startPass reads the server's clock, key count and INFO, and creates a cursor for each
+// glob. Everything but the clock is optional.
 func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 	p := &scanPass{
 		server:    Server{Addr: s.node},
@@ -92,11 +90,11 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 	return p, nil
 }
 
-// maxWeakReads is how many keys are read in a pass that would need a second sign to
-// count: most of them turn out to be nothing at all.
+// maxWeakReads is how many keys with a weak probe are read in a pass. Most of them are
+// not locks.
 const maxWeakReads = 4096
 
-// setThreshold says how sure a key must be from now on to come out at the end.
+// setThreshold sets the confidence that a key needs from now on.
 func (p *scanPass) setThreshold(atLeast Confidence) {
 	if p.filter.weakHits >= maxWeakReads {
 		atLeast = max(atLeast, p.filter.threshold)
@@ -104,21 +102,20 @@ func (p *scanPass) setThreshold(atLeast Confidence) {
 	p.filter.atLeast, p.reader.atLeast = atLeast, atLeast
 }
 
-// done reports whether there is nothing left to look at.
+// done reports whether the pass has ended.
 func (p *scanPass) done() bool { return p.cursors.done() }
 
-// complete reports whether the whole keyspace has been looked at.
+// complete reports whether the whole keyspace was scanned.
 func (p *scanPass) complete() bool {
 	return p.done() && !slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp })
 }
 
-// step takes the walks a page further, or by some where the stages go at once, and
-// returns the locks on them. On error nothing has moved, and the step may be tried
-// again, as long as the server is the same process: its cursors mean nothing to
-// another.
+// step advances the cursors by one page, or by several if the stages run concurrently,
+// and returns the locks on them. After an error the state is unchanged and the step may
+// be repeated on the same server process; the cursors are invalid on another.
 func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 	pages, n := 1, 1
-	if p.unlimited || p.concurrentFrom > 0 && p.networkTime >= p.concurrentFrom { // the first results come soon
+	if p.unlimited || p.concurrentFrom > 0 && p.networkTime >= p.concurrentFrom { // the first step is small, so that results appear soon
 		pages, n = min(max(1, 2*p.pagesPerStep), maxPages), maxWorkers
 	}
 	next, workers := p.cursors.clone(), p.filter.workers(n, p.newConn)
@@ -131,7 +128,7 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 	p.account(workers)
 	if err == nil && next.done() {
 		err = p.conn.checkRunID(ctx, p.server.RunID)
-		p.cost.add(p.conn.takeCost()) // nothing may be left for another step
+		p.cost.add(p.conn.takeCost()) // all cost belongs to this step
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +139,7 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 	return found, nil
 }
 
-// runFilter has sifters look at what is on the next pages.
+// runFilter lets the workers filter the names on the next pages.
 func (p *scanPass) runFilter(ctx context.Context, next *cursors, pages int, workers []*filterWorker) error {
 	names := make(chan []string)
 	work, within := errgroup.WithContext(ctx)
@@ -156,7 +153,7 @@ func (p *scanPass) runFilter(ctx context.Context, next *cursors, pages int, work
 	return work.Wait()
 }
 
-// passedRefs lists what sifters have let through.
+// passedRefs lists the keys that passed the filter.
 func passedRefs(workers []*filterWorker) (refs []keyRef) {
 	for _, s := range workers {
 		refs = append(refs, s.passed...)
@@ -164,8 +161,7 @@ func passedRefs(workers []*filterWorker) (refs []keyRef) {
 	return refs
 }
 
-// account adds up what the stages have cost, and takes the clock of the one that
-// heard of it last.
+// account adds up the cost of the stages and takes the latest server time.
 func (p *scanPass) account(workers []*filterWorker) {
 	p.networkTime = p.conn.networkTime
 	links := []*meteredConn{&p.conn, &p.reader.meteredConn}

@@ -2,21 +2,21 @@ package keyspace
 
 import "strings"
 
-// Bounds of what patterns keep.
+// Bounds of patterns.
 const (
-	minPatternParts = 16   // first parts of names that have a pattern in common, before it is learnt
-	maxPatterns     = 1024 // that are counted at once
+	minPatternParts = 16   // number of different first parts from which a pattern is learnt
+	maxPatterns     = 1024 // patterns that are counted at once
 )
 
-// patterns are shapes of names that differ from their first part on, as
-// "<random>:lock" does: no prefixes cover such names. The zero value is empty.
+// patterns are key names that differ in their first part, such as "<random>:lock". No
+// prefix covers them. The zero value is empty.
 type patterns struct {
-	firsts map[string]map[string]bool // by pattern, the first parts that were seen with it
+	firsts map[string]map[string]bool // by pattern: its first parts so far
 	learnt map[string]bool
 }
 
-// learn takes in the name of a lock. If that makes its pattern known, it returns the
-// first parts of the names that it was learnt from.
+// learn adds the name of a lock. If that completes a pattern, it returns the first
+// parts of its names.
 func (p *patterns) learn(key string) map[string]bool {
 	pattern := patternOf(key)
 	if pattern == "" || p.learnt[pattern] {
@@ -39,11 +39,11 @@ func (p *patterns) learn(key string) map[string]bool {
 	return firsts
 }
 
-// cover reports whether a name has a pattern that was learnt.
+// cover reports whether a name has a learnt pattern.
 func (p *patterns) cover(key string) bool { return len(p.learnt) > 0 && p.learnt[patternOf(key)] }
 
-// patternOf is a name with an asterisk for its first part and for every other part
-// that has a digit in it; empty if no part is left.
+// patternOf returns a name with an asterisk for its first part and for every part that
+// contains a digit; empty if no other part is left.
 func patternOf(key string) string {
 	first := firstPart(key)
 	var b strings.Builder

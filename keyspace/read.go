@@ -10,24 +10,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How much of a value is read at the most, whatever its size.
+// Bounds of a read, independent of the size of the value.
 const (
-	probeBytes   = 128  // of a string, for a glance
+	probeBytes   = 128  // of a string, in a probe
 	valueBytes   = 4096 // of a string, and of each element
 	maxElements  = 256  // of a collection
-	batchSize    = 256  // keys in one round trip
-	keysPerClock = 32   // keys read by one reading of the server's clock
+	batchSize    = 256  // keys per round trip
+	keysPerClock = 32   // keys per TIME command
 )
 
-// keyRef is a key to be read, and the type it is thought to have.
+// keyRef is a key to read, with its expected type.
 type keyRef struct {
 	key, typ  string
-	sizeKnown bool // it was read before, and was no burden
-	oversized bool // all but its elements is read
+	sizeKnown bool // it was read before and was not oversized
+	oversized bool // everything but its elements is read
 }
 
-// reader reads keys that may be locks, and takes the locks from them. It is
-// for one goroutine.
+// reader reads keys that may be locks and decodes them. It is for one goroutine.
 type reader struct {
 	meteredConn
 	formats    formatSet
@@ -36,23 +35,23 @@ type reader struct {
 	db         int
 	overdue    []Overdue
 	confirmed  confirmedKeys
-	unreadable []string // of those taken last: keys that may not be read,
-	unlocated  []string // keys that no node of the cluster has owned up to, and
-	notLocks   []string // keys that are no locks
+	unreadable []string // of the last call: keys that this user may not read,
+	unlocated  []string // keys that no cluster node returned, and
+	notLocks   []string // keys that are not locks
 }
 
-// detection is a lock, with what is needed to look at it again.
+// detection is a lock with the data that is needed to read it again.
 type detection struct {
 	lock       Lock
 	typ        string
 	companions []Companion
-	spread     time.Duration // the deadline may be later than was read by up to this
-	firstRead  time.Time     // our clock: by then the holder had been read under this deadline
-	lastRead   time.Time     // our clock: from then on it was read so for the last time
+	spread     time.Duration // the deadline may be later than read by up to this
+	firstRead  time.Time     // local clock: the holder was read under this deadline by then
+	lastRead   time.Time     // local clock: begin of the last such read
 }
 
-// detect reads the keys and their companions, and decodes them. Keys that are no
-// locks, or no more, are left out.
+// detect reads keys and their companions, and decodes them. Keys that are not locks are
+// left out.
 func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error) {
 	r.unreadable, r.unlocated, r.notLocks = nil, nil, nil
 	entries, err := r.readBounded(ctx, refs)
@@ -88,14 +87,14 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	return all, nil
 }
 
-// mayUpgrade reports whether a format may become surer of a key: by what stands
-// beside it, by who listens for it, or because it was watched.
+// mayUpgrade reports whether the confidence of a format can rise: by companions, by
+// subscribers, or because the candidate was confirmed.
 func (r *reader) mayUpgrade(f Format, key string) bool {
 	return f.Related != nil || f.Channels != nil || r.confirmed[key] != ""
 }
 
-// spread is by how much the deadlines that an entry tells of may be later than they
-// were read.
+// spread returns by how much the deadlines of an entry may be later than they were
+// read.
 func (e Entry) spread() time.Duration {
 	most := e.Spread
 	for _, r := range e.Related {
@@ -104,15 +103,14 @@ func (e Entry) spread() time.Duration {
 	return most
 }
 
-// matchedEntry is an entry that a format takes.
+// matchedEntry is an entry that a format matches.
 type matchedEntry struct {
 	entry      Entry
 	format     Format
 	companions []Companion
 }
 
-// readRelated reads the companions of all candidates, and hands to each entry
-// its own.
+// readRelated reads the companions of all entries and adds them to the entries.
 func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
 	var refs []keyRef
 	for _, c := range all {
@@ -139,10 +137,10 @@ func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
 	return nil
 }
 
-// countSubscribers asks how many listen to the channels of the candidates, and
-// hands to each entry its own. Where that may not be asked, entries have none.
+// countSubscribers counts the subscribers to the channels of the entries. Without the
+// permission it sets nothing.
 func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error {
-	var listened []int // candidates that may be listened to
+	var listened []int // indexes of entries with channels
 	for i, c := range all {
 		if c.format.Channels != nil {
 			listened = append(listened, i)
@@ -167,7 +165,7 @@ func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error
 	return nil
 }
 
-// readBounded reads keys, without the elements of those that are too heavy.
+// readBounded reads keys, without the elements of oversized ones.
 func (r *reader) readBounded(ctx context.Context, refs []keyRef) ([]Entry, error) {
 	refs, err := r.checkSizes(ctx, refs)
 	if err != nil {
@@ -176,8 +174,8 @@ func (r *reader) readBounded(ctx context.Context, refs []keyRef) ([]Entry, error
 	return r.read(ctx, refs)
 }
 
-// read reads keys, a few hundred a round trip. Those that are gone, have
-// another type by now, or may not be read, are left out.
+// read reads keys in batches. Keys that are gone, have another type, or may not be read
+// are left out.
 func (r *reader) read(ctx context.Context, refs []keyRef) ([]Entry, error) {
 	entries := make([]Entry, 0, len(refs))
 	for some := range slices.Chunk(refs, batchSize) {
@@ -195,7 +193,7 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]Entry, error) {
 			case ok:
 				e.Node = r.answeredBy[q.expiry]
 				if !e.Expires.IsZero() && !q.exact && (r.denied.has("time") || e.Node != "") {
-					e.Spread = jitter // it is by another clock, which knows nothing of when the key was read
+					e.Spread = jitter // read with a clock that is not tied to the read of the key
 				}
 				entries = append(entries, e)
 			case q.failedWith(isDenied):
@@ -231,11 +229,11 @@ func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error
 	return asked, err
 }
 
-// exact reports whether the server tells deadlines as points in time (since
-// Redis 7), and not as what is left until then. It is so until it was refused.
+// exact reports whether the server returns deadlines as points in time (PEXPIRETIME,
+// since Redis 7.0). It is true until the command is denied.
 func (r *reader) exact() bool { return !r.denied.has("pexpiretime") }
 
-// deadlineSlack is by how much two readings of one deadline may differ.
+// deadlineSlack is the largest difference between two reads of one deadline.
 func (r *reader) deadlineSlack() time.Duration {
 	if r.exact() {
 		return exactJitter
@@ -243,19 +241,19 @@ func (r *reader) deadlineSlack() time.Duration {
 	return jitter
 }
 
-// keyRead is a key being read.
+// keyRead is one key being read.
 type keyRead struct {
 	keyRef
-	clock  *redis.TimeCmd // before it is read
-	after  *redis.TimeCmd // and after it; nil if the deadline is exact
+	clock  *redis.TimeCmd // before the read
+	after  *redis.TimeCmd // after the read; nil if the deadline is exact
 	value  redis.Cmder
 	size   *redis.IntCmd
-	expiry *redis.DurationCmd // or until, counted from 1970
-	exact  bool               // it is the latter
+	expiry *redis.DurationCmd // time to live, or the deadline since 1970 if exact
+	exact  bool               // expiry is a deadline
 }
 
-// queueRead queues the commands that read one key. The value comes before its size
-// and its deadline, so that a key that goes or comes in between shows.
+// queueRead queues the commands that read one key. The value comes before the size and
+// the deadline, so that a key that appears or vanishes in between is detected.
 func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.TimeCmd, exact bool) keyRead {
 	q := keyRead{keyRef: k, clock: clock, exact: exact}
 	if !k.oversized {
@@ -270,8 +268,7 @@ func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.Ti
 	return q
 }
 
-// queueValue queues the command for as much of a value as may be read; nil if there
-// is no such type.
+// queueValue queues the command that reads the bounded value; nil for an unknown type.
 func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 	switch k.typ {
 	case "string":
@@ -291,8 +288,7 @@ func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 	}
 }
 
-// queueSize queues the command for the size of a value; nil if there is no such
-// type.
+// queueSize queues the command that reads the size; nil for an unknown type.
 func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
 	switch k.typ {
 	case "string":
@@ -312,12 +308,12 @@ func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
 	}
 }
 
-// failedWith reports whether one of the commands has failed in a way.
+// failedWith reports whether an error of one of the commands matches.
 func (q keyRead) failedWith(so func(error) bool) bool {
 	return so(q.expiry.Err()) || q.size != nil && so(q.size.Err()) || q.value != nil && so(q.value.Err())
 }
 
-// entry is the answer; ok is false if there is none.
+// entry returns the entry that was read; ok is false if there is none.
 func (q keyRead) entry() (e Entry, ok bool) {
 	left, err := q.expiry.Result()
 	gone := left == -2
@@ -329,7 +325,7 @@ func (q keyRead) entry() (e Entry, ok bool) {
 	case left < 0:
 	case q.exact:
 		e.Expires = time.UnixMilli(left.Milliseconds())
-	default: // in whole milliseconds: exact if the clock has not come to the next one meanwhile
+	default: // in whole milliseconds: exact if both clock readings are in the same millisecond
 		begin := e.Now.Truncate(time.Millisecond)
 		e.Expires = begin.Add(left)
 		e.Spread = max(q.after.Val().Truncate(time.Millisecond).Sub(begin), 0)
@@ -349,8 +345,8 @@ func (q keyRead) entry() (e Entry, ok bool) {
 	return e, len(e.Members) > 0
 }
 
-// members returns the elements of a collection: a list's and a zset's in their
-// own order, a hash's and a set's by name, and the ids of a stream's entries.
+// members returns the elements of a collection: of a list and a zset in their own
+// order, of a hash and a set by name, of a stream its IDs.
 func members(typ string, value redis.Cmder) []Member {
 	var all []Member
 	switch cmd := value.(type) {
@@ -374,8 +370,7 @@ func members(typ string, value redis.Cmder) []Member {
 	return all[:min(len(all), maxElements)]
 }
 
-// unordered returns the elements of a reply of HSCAN or SSCAN by name, each
-// once.
+// unordered returns the distinct elements of a reply of HSCAN or SSCAN, sorted by name.
 func unordered(typ string, reply []string) []Member {
 	var all []Member
 	if typ == "hash" {
@@ -391,7 +386,7 @@ func unordered(typ string, reply []string) []Member {
 	return slices.CompactFunc(all, func(a, b Member) bool { return a.Name == b.Name })
 }
 
-// clip cuts an element to what is kept of it, and lets go of the rest.
+// clip returns a copy of the first valueBytes of a longer element.
 func clip(s string) string {
 	if len(s) <= valueBytes {
 		return s

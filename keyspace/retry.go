@@ -10,12 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// retryInterval is the time between two attempts to reach a server that is in
-// trouble.
+// retryInterval is the time between two attempts to start or resume a pass.
 const retryInterval = 100 * time.Millisecond
 
-// startWithRetry begins a pass, and waits until giveUp for a server whose trouble is
-// of the kind that passes.
+// startWithRetry starts a pass, and retries errors that are retryable until giveUp.
 func (s *Scanner) startWithRetry(ctx context.Context, giveUp time.Time, retryable func(error) bool) (*scanPass, error) {
 	for {
 		p, err := s.startPass(ctx)
@@ -28,9 +26,9 @@ func (s *Scanner) startWithRetry(ctx context.Context, giveUp time.Time, retryabl
 	}
 }
 
-// resume goes on after an error at a step, when the trouble is over, but not after
-// giveUp. On the same process it goes on where the pass was; another has cursors of
-// its own, so there it begins anew. What had been found is then found again.
+// resume continues a pass after an error of a step, but not after giveUp. If the server
+// process is the same, it returns the same pass. Another process has other cursors, so
+// the pass starts again; known locks are then found again.
 func (s *Scanner) resume(ctx context.Context, p *scanPass, err error, giveUp time.Time) (*scanPass, error) {
 	if !isTransient(err) && !isConnLost(err) || !time.Now().Before(giveUp) {
 		return nil, err
@@ -49,8 +47,7 @@ func (s *Scanner) resume(ctx context.Context, p *scanPass, err error, giveUp tim
 	return p, nil
 }
 
-// isTransient reports whether a server says that it is loading, busy, or about to
-// be replaced.
+// isTransient reports whether a server is loading, busy, or failing over.
 func isTransient(err error) bool {
 	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
 		if redis.HasErrorPrefix(err, prefix) {
@@ -60,11 +57,11 @@ func isTransient(err error) bool {
 	return false
 }
 
-// errRestarted says that the cursors of a walk mean nothing any more, and that
-// nobody knows how what was there came to its end.
+// errRestarted means that the cursors are invalid and that the reasons of ended holds
+// are unknown.
 var errRestarted = errors.New("the server was restarted while it was looked at; try again")
 
-// isConnLost reports whether the connection to a server was lost, or the server.
+// isConnLost reports whether the connection or the server was lost.
 func isConnLost(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, errRestarted) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)

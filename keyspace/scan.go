@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Scanner finds the locks of one database of one server. A cluster is not
-// walked: give it a client of one node, and join its pictures with a [MultiSource].
+// Scanner finds the locks of one database of one server. For a cluster, create a
+// scanner for each node and merge them with a [MultiSource].
 //
-// It sends read-only commands: SCAN in small pages, TYPE, and bounded reads of
-// what might be a lock. Still, reading a key that has expired makes a master
-// delete it. A Scanner may be used from several goroutines.
+// It sends read-only commands: SCAN in small pages, TYPE, and bounded reads of possible
+// locks. Reading an expired key makes a master delete it. A Scanner may be used by
+// several goroutines.
 type Scanner struct {
 	rdb    redis.UniversalClient
 	opts   ScanOptions
@@ -24,26 +24,26 @@ type Scanner struct {
 	denied *deniedCommands
 }
 
-// ScanOptions say what to look for, and how hard.
+// ScanOptions configure a Scanner.
 type ScanOptions struct {
 	Formats       []Format   // in order of preference; see package formats
-	DB            int        // the number that the locks bear; the client chooses the database
-	Match         []string   // globs as SCAN takes them; keys that match any are looked at. None: all keys
+	DB            int        // database number in the locks; the client selects the database
+	Match         []string   // globs for SCAN; a key that matches any of them is scanned. Empty: all keys
 	MinConfidence Confidence // 0 = Likely
 	Overdue       []Overdue  // what is long for a hold, where locktop shall not judge by itself; the first that matches counts
-	Budget        *Budget    // shared by all that look at the same server; nil = as fast as it goes
-	Cluster       *Cluster   // shared by the scanners of the nodes of a cluster; nil = the server is looked at alone
-	// RetryTimeout is how long a Scan waits for a server that is loading, busy with
-	// a script, lost on the way, or part of a cluster that is down, before it gives
-	// up. It counts anew after each step that goes well. 0: it does not wait.
+	Budget        *Budget    // shared by all scanners of a server; nil = no limit
+	Cluster       *Cluster   // shared by the scanners of the nodes of a cluster; nil = the server is scanned alone
+	// RetryTimeout is how long a Scan retries while the server is loading, busy with a
+	// script, unreachable, or part of a cluster that is down. It starts again after each
+	// successful step. 0: no retries.
 	RetryTimeout time.Duration
-	// Progress is called after each page of a Scan with the picture so far;
-	// its locks are those that this page brought. It may be nil.
+	// Progress is called after each page of a Scan with the snapshot so far; its locks are
+	// those of this page. It may be nil.
 	Progress func(Snapshot)
 }
 
-// NewScanner returns a scanner that reads through rdb, which stays the
-// caller's. Nothing is sent yet.
+// NewScanner returns a scanner that reads through rdb, which remains the caller's. It
+// sends nothing yet.
 func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 	if o.MinConfidence == No {
 		o.MinConfidence = Likely
@@ -58,19 +58,19 @@ func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
 	return s
 }
 
-// possibleFormats returns the formats that may be so sure of a key.
+// possibleFormats returns the formats that can reach a confidence.
 func possibleFormats(sure Confidence, formats []Format) []Format {
 	return slices.DeleteFunc(slices.Clone(formats), func(f Format) bool { return f.MaxConfidence != No && f.MaxConfidence < sure })
 }
 
-// Scan walks over the whole keyspace once and returns the locks in it. What is
-// there from beginning to end is found; what comes or goes meanwhile may be.
-// The snapshot is incomplete only if keys were added faster than they could be
-// walked over, and the walk was given up.
+// Scan scans the whole keyspace once and returns its locks. A lock that exists during
+// the whole scan is found; a lock that appears or vanishes meanwhile may be. The
+// snapshot is incomplete only if keys were added faster than they could be scanned and
+// the scan was given up.
 //
-// It returns an error if the server cannot be reached, does not answer, or
-// refuses SCAN or TYPE; what it has seen until then is in the snapshot. Keys that
-// may not be read are passed over; what is missed that way is said in Problems.
+// It returns an error if the server cannot be reached, does not answer, or denies SCAN
+// or TYPE; the snapshot has what was found before. Keys that may not be read are
+// skipped and mentioned in Problems.
 func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	p, err := s.startWithRetry(ctx, time.Now().Add(s.opts.RetryTimeout), isTransient)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	}
 	before := s.nodeSlots(ctx, p)
 	all, weak := make(lockSet), newCandidates(s.opts.MinConfidence)
-	var giveUp time.Time // zero after a step that went well
+	var giveUp time.Time // zero after a successful step
 	for !p.done() {
 		p.concurrentFrom = concurrencyThreshold(s.opts.Budget)
 		p.setThreshold(weak.atLeast(p.cursors.visited))
@@ -110,20 +110,20 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	return snap, nil
 }
 
-// nodeSlots asks a node of a cluster which slots it has, and which are on their way. A node
-// that does not say has none.
+// nodeSlots returns the slots of a cluster node and those being moved. Without the
+// permission there are none.
 func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
 	if s.opts.Cluster == nil {
 		return &slots{}
 	}
 	pipe := s.rdb.Pipeline()
 	nodes := pipe.ClusterNodes(ctx)
-	_, _ = p.conn.exec(ctx, pipe) // what it refuses is noted
+	_, _ = p.conn.exec(ctx, pipe) // denied commands are recorded
 	p.cost.add(p.conn.takeCost())
 	return slotsOf(nodes.Val())
 }
 
-// step takes a step of a pass, and books it with the budget.
+// step runs a step of a pass and charges the budget.
 func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
 	before := p.cost.Busy
 	locks, err := p.step(ctx)
@@ -131,7 +131,7 @@ func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
 	return locks, err
 }
 
-// snapshot is the picture that a pass has got so far.
+// snapshot returns the snapshot of a pass so far.
 func (s *Scanner) snapshot(p *scanPass, locks []Lock, complete bool) Snapshot {
 	return Snapshot{
 		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
@@ -140,7 +140,7 @@ func (s *Scanner) snapshot(p *scanPass, locks []Lock, complete bool) Snapshot {
 	}
 }
 
-// problems says what this user may not see.
+// problems lists what this user cannot see.
 func (s *Scanner) problems(p *scanPass) []string {
 	var all []string
 	if p.server.Alone {
@@ -165,20 +165,20 @@ func (s *Scanner) problems(p *scanPass) []string {
 	return all
 }
 
-// partOfCluster says that the other nodes are not looked at.
+// partOfCluster says that the other nodes are not scanned.
 const partOfCluster = "this server is part of a cluster: add --cluster to see all of it"
 
-// newConn returns a link to the server of the scanner.
+// newConn returns a connection to the server of the scanner.
 func (s *Scanner) newConn() meteredConn {
 	return meteredConn{rdb: s.rdb, denied: s.denied, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
 }
 
-// selects reports whether a key is among those to be looked at.
+// selects reports whether a key matches the globs.
 func (s *Scanner) selects(key string) bool {
 	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return MatchGlob(glob, key) })
 }
 
-// reader returns a reader of what the scanner is looking for.
+// reader returns a reader with the options of the scanner.
 func (s *Scanner) reader() reader {
 	return reader{
 		meteredConn: s.newConn(),

@@ -8,31 +8,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a server answers instead of acting on a lock, whatever its version calls it.
+// Errors of a server that refuses an action, independent of its version.
 var (
 	ErrReadOnly     = errors.New("the server is a read-only replica")
 	ErrNoPermission = errors.New("the ACL does not let this user act on the lock")
 )
 
-// isWrongType reports whether a key turned out to have another type.
+// isWrongType reports whether a key has another type.
 func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// isDenied reports whether a server does not know a command, or does not let
-// this user send it, be it for this key only.
+// isDenied reports whether a server does not know a command, or the user may not send
+// it, at all or for this key.
 func isDenied(err error) bool { return isCommandDenied(err) || isKeyDenied(err) }
 
-// isCommandDenied reports whether a server does not know a command, or does not let
-// this user send it at all.
+// isCommandDenied reports whether a server does not know a command, or the user may not
+// send it at all.
 func isCommandDenied(err error) bool {
 	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && !isKeyDenied(err) || isUnknownCommand(err)
 }
 
-// isUnknownCommand reports whether a server does not know a command: it is too old, or has
-// it under another name.
+// isUnknownCommand reports whether a server does not know a command: it is too old, or
+// the command is renamed.
 func isUnknownCommand(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
 
-// isKeyDenied reports whether this user may not read a key. The names of users and
-// commands, which stand in what a server says of commands, have no spaces.
+// isKeyDenied reports whether this user may not read a key. Names of users and
+// commands, which are part of other messages, contain no spaces.
 func isKeyDenied(err error) bool {
 	if err == nil || !redis.HasErrorPrefix(err, "NOPERM") {
 		return false
@@ -42,17 +42,17 @@ func isKeyDenied(err error) bool {
 		strings.Contains(text, "No permissions to access a key") // Redis 7.2 and later, Valkey
 }
 
-// releaseError is an error that a server returned for a script which acts on a lock.
+// releaseError is an error that a server returned for a script that changes a lock.
 type releaseError struct {
-	said string // the server's words, without what it puts around errors in scripts
+	said string // the message without what the server adds to errors in scripts
 	kind error  // ErrReadOnly, ErrNoPermission, or what go-redis returned
 }
 
 func (e *releaseError) Error() string { return e.said }
 func (e *releaseError) Unwrap() error { return e.kind }
 
-// scriptError says what went wrong in a script as if its command had been sent
-// alone. Errors that no server returned stay as they are.
+// scriptError returns the error of a script as if its command had been sent alone.
+// Errors that no server returned are not changed.
 func scriptError(err error) error {
 	if _, answered := errors.AsType[redis.Error](err); !answered {
 		return err
@@ -68,18 +68,18 @@ func scriptError(err error) error {
 	return e
 }
 
-// What servers put around an error of a command in a script.
+// What servers add to an error of a command in a script.
 var (
-	// Redis 6: ERR Error running script (call to f_<sha>): @user_script:9: @user_script: 9: -OOM …
-	// The line stands there twice if the server refused to run the command, and the
+	// Redis 6: ERR Error running script (call to f_<sha>): @user_script:9: @user_script: 9:
+	// -OOM … The position appears twice if the server refused to run the command. The
 	// error of a command that ran has no dash.
 	beforeError = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): @user_script:\d+: (@user_script: \d+: )?-?`)
 	// Redis 7 and later, Valkey: OOM … script: <sha>, on @user_script:9.
 	afterError = regexp.MustCompile(` script: [0-9a-f]+, on @user_script:\d+\.$`)
 )
 
-// stripScriptError takes away what a server puts around the error of a command in
-// a script, and gives a missing permission the code that it has elsewhere.
+// stripScriptError removes what a server adds to the error of a command in a script,
+// and gives a missing permission its usual code.
 func stripScriptError(text string) string {
 	text = beforeError.ReplaceAllString(text, "")
 	text = afterError.ReplaceAllString(text, "")

@@ -7,18 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxElementBytes is what the elements that would be read of a value may take in the
-// memory of the server, all together: bytes that take it about a millisecond. Above
-// it none of them is read, for Redis hands out elements only whole, however big.
+// maxElementBytes is the maximum memory of the elements to read of one value, which
+// takes the server about a millisecond. Of larger values no element is read, because
+// Redis returns elements only whole.
 const maxElementBytes = 2 << 20
 
-// checkSizes returns the keys with those marked that are too heavy to be read. Strings
-// never are, and what was read before is not weighed again. Nothing is marked on
-// a server that cannot tell, or does not tell this user.
+// checkSizes returns the keys with the oversized ones marked. Strings never are, and
+// known sizes are not checked again. Without the permission for MEMORY USAGE nothing is
+// marked.
 //
-// It is exact for collections of up to 256 elements. Of larger ones as many are
-// looked at and the rest is taken to be like them, so that a single huge element
-// among thousands may be missed.
+// The size is exact for up to 256 elements. Of larger collections 256 elements are
+// sampled, so a single huge element among thousands may be missed.
 func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error) {
 	refs = slices.Clone(refs)
 	for some := range slices.Chunk(sizeUnknown(refs), batchSize) {
@@ -40,7 +39,7 @@ func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error
 	return refs, nil
 }
 
-// sizeUnknown returns the keys whose weight matters and is not known.
+// sizeUnknown returns the keys whose size matters and is unknown.
 func sizeUnknown(refs []keyRef) []*keyRef {
 	var all []*keyRef
 	for i := range refs {
@@ -51,11 +50,10 @@ func sizeUnknown(refs []keyRef) []*keyRef {
 	return all
 }
 
-// collections are the types that have elements.
+// collections are the types with elements.
 var collections = [...]string{"hash", "list", "set", "zset", "stream"}
 
-// isOversized reports whether the first elements of a value of so many bytes and
-// elements are more than may be read.
+// isOversized reports whether the first elements of a value are too large to read.
 func isOversized(bytes, size int64) bool {
 	if size > maxElements {
 		bytes = bytes / size * maxElements

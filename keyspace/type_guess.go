@@ -1,23 +1,20 @@
 package keyspace
 
-// typeGuesses remembers of which type the keys of a shape of name were. What is
-// called alike is mostly of one type: of a key like thousands before it the type
-// need not be asked, only checked. They are guesses; nothing depends on them but
-// speed.
+// typeGuesses maps the shape of a key name to a type. Keys with similar names mostly
+// have the same type, so the type of most keys need not be requested, only checked.
+// Wrong guesses cost time and nothing else.
 type typeGuesses map[keyShape]string
 
-// keyShape is what remains of a name when its numbers and ids are left out.
+// keyShape is a hash of a key name without its numbers and IDs.
 type keyShape uint64
 
-// maxShapes bounds what is remembered: names without any numbers in them are
-// all shapes of their own.
+// maxShapes bounds the map: each name without numbers is a shape of its own.
 const maxShapes = 1 << 14
 
-// ambiguous stands for the type of a shape that has been wrong once.
+// ambiguous is the type of a shape whose guess was wrong once.
 const ambiguous = "mixed"
 
-// guess returns the type that a key of this shape should have, "" if there is no
-// telling.
+// guess returns the expected type of keys of a shape, "" if it is unknown.
 func (g typeGuesses) guess(of keyShape) string {
 	if typ := g[of]; typ != ambiguous {
 		return typ
@@ -25,7 +22,7 @@ func (g typeGuesses) guess(of keyShape) string {
 	return ""
 }
 
-// learn takes in what type a key of this shape had.
+// learn records the type of a key of a shape.
 func (g typeGuesses) learn(of keyShape, typ string) {
 	known, ok := g[of]
 	switch {
@@ -36,8 +33,8 @@ func (g typeGuesses) learn(of keyShape, typ string) {
 	}
 }
 
-// shapeOf hashes a name, with every word that has a digit in it, or could be
-// hexadecimal, counted as the same word.
+// shapeOf hashes a name. All words that contain a digit, or that can be hexadecimal,
+// count as the same word.
 func shapeOf(key string) keyShape {
 	h := uint64(fnvOffset)
 	for i := 0; i < len(key); {
@@ -63,7 +60,7 @@ func shapeOf(key string) keyShape {
 	return keyShape(h)
 }
 
-// Of the hash of Fowler, Noll and Vo.
+// Parameters of the FNV-1a hash (Fowler, Noll, Vo).
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211
