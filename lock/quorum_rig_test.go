@@ -14,12 +14,12 @@ import (
 	"locktop/server"
 )
 
-// nodes is a set of independent servers to lock over, as a test sees it.
+// nodes is a set of independent servers for tests.
 type nodes struct {
 	*testing.T
-	links    []*server.Proxy // between our clients and each server
-	rdbs     []*redis.Client // a stranger on each
-	via      []*redis.Client // what lock.NewQuorum is given
+	links    []*server.Proxy // between the lock clients and each server
+	rdbs     []*redis.Client // another client of each server
+	via      []*redis.Client // argument of lock.NewQuorum
 	children []*server.Child // nil in a bubble
 }
 
@@ -68,8 +68,8 @@ func (r *nodes) add(addr string, dial server.Dialer) {
 	})
 }
 
-// nodeTimeout is how long a node may take to answer: on real servers so long that
-// it does not matter how busy the machine is.
+// nodeTimeout returns the time-out of a node. On real servers it is long enough for a
+// busy machine.
 func (r *nodes) nodeTimeout() time.Duration {
 	if r.children == nil {
 		return 200 * time.Millisecond
@@ -77,7 +77,7 @@ func (r *nodes) nodeTimeout() time.Duration {
 	return time.Second
 }
 
-// quorum returns an identity over all nodes that is closed with the test.
+// quorum returns a quorum of all nodes, which the test closes at its end.
 func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 	r.Helper()
 	q, err := lock.NewQuorum(r.via, cfg)
@@ -88,7 +88,7 @@ func (r *nodes) quorum(cfg lock.QuorumConfig) *lock.Quorum {
 	return q
 }
 
-// warm has every node of q connected.
+// warm connects q to every node.
 func (r *nodes) warm(q *lock.Quorum) {
 	r.Helper()
 	lease, err := q.Redlock("warm", lock.Options{}).Lock(ctx)
@@ -105,8 +105,8 @@ func (r *nodes) must(err error) {
 	}
 }
 
-// count returns on how many nodes key holds a value; an empty one stands for no
-// key. Nodes that do not answer do not count.
+// count returns on how many nodes key has a value; an empty value means no key. Nodes
+// that do not answer do not count.
 func (r *nodes) count(key, value string) int {
 	n := 0
 	for _, rdb := range r.rdbs {
@@ -118,7 +118,7 @@ func (r *nodes) count(key, value string) int {
 	return n
 }
 
-// until waits for something to become true on servers that take their time.
+// until waits until true returns true on real servers.
 func (r *nodes) until(what string, true func() bool) {
 	r.Helper()
 	for limit := time.Now().Add(30 * time.Second); !true(); {
@@ -129,7 +129,7 @@ func (r *nodes) until(what string, true func() bool) {
 	}
 }
 
-// down cuts nodes off: what was sent is lost, and nothing new gets in.
+// down cuts nodes off: sent requests are lost, and new connections fail.
 func (r *nodes) down(which ...int) {
 	for _, i := range which {
 		r.links[i].Refuse(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route")})
@@ -144,7 +144,7 @@ func (r *nodes) up() {
 	}
 }
 
-// freeze stalls nodes: SIGSTOP, or a frozen network in a bubble.
+// freeze stalls nodes: with SIGSTOP, or with a frozen network in a bubble.
 func (r *nodes) freeze(which ...int) {
 	r.Helper()
 	for _, i := range which {
@@ -168,7 +168,7 @@ func (r *nodes) resume(which ...int) {
 	}
 }
 
-// kill ends nodes as a crash would.
+// kill crashes nodes.
 func (r *nodes) kill(which ...int) {
 	r.Helper()
 	for _, i := range which {

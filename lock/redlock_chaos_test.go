@@ -16,14 +16,14 @@ import (
 	"locktop/lock"
 )
 
-// The chaos can be made longer, and its faults repeated.
+// Variables that make the chaos longer and repeat its faults.
 const (
 	chaosTime = "LOCKTOP_TEST_CHAOS"      // a duration such as 60s; default 4s
-	chaosSeed = "LOCKTOP_TEST_CHAOS_SEED" // as an earlier run printed it
+	chaosSeed = "LOCKTOP_TEST_CHAOS_SEED" // as printed by an earlier run
 )
 
-// No two clients believe at one moment that they hold a lock, while nodes that
-// keep their data are killed, restarted, frozen and continued.
+// No two clients believe at the same moment that they hold a lock, while nodes that
+// keep their data are killed, restarted, stopped and continued.
 func TestNobodyOverlapsWhileNodesCrashAndFreeze(t *testing.T) {
 	const clients, transports, keys, enough = 32, 8, 3, 50
 	length, seed := chaosSettings(t)
@@ -78,10 +78,10 @@ func chaosSettings(t *testing.T) (length time.Duration, seed uint64) {
 	return length, seed
 }
 
-// chaosTTL is short, so that leases end by themselves while nodes are away.
+// chaosTTL is short, so that leases expire while nodes are down.
 const chaosTTL = 500 * time.Millisecond
 
-// pauseOf returns how long to hold a lock: mostly shortly, sometimes over several
+// pauseOf returns how long to hold a lock: mostly a short time, sometimes several
 // renewals.
 func pauseOf(rng *rand.Rand) time.Duration {
 	if rng.IntN(50) == 0 {
@@ -111,7 +111,8 @@ func (b *belief) holds() int {
 	return len(b.spans)
 }
 
-// believe takes a lock, holds it, and notes for how long it was believed in.
+// believe acquires a lock, holds it, and records how long the client believed to hold
+// it.
 func (r *nodes) believe(ctx context.Context, q *lock.Quorum, key string, hold time.Duration, log *belief) {
 	lease, err := q.Redlock(key, lock.Options{TTL: chaosTTL}).Lock(ctx)
 	if err != nil {
@@ -136,7 +137,7 @@ func (r *nodes) believe(ctx context.Context, q *lock.Quorum, key string, hold ti
 	}
 }
 
-// overlaps returns the pairs of spans that should not be.
+// overlaps returns the pairs of spans that overlap.
 func (b *belief) overlaps() []string {
 	slices.SortFunc(b.spans, func(x, y span) int {
 		return cmp.Or(cmp.Compare(x.key, y.key), x.from.Compare(y.from))
@@ -154,10 +155,10 @@ func (b *belief) overlaps() []string {
 	return found
 }
 
-// nemesis does something to a node now and then while it may go on, then puts all
-// right. It returns how often it did. Mostly it leaves a quorum, not always.
+// nemesis disturbs nodes at random moments while goOn returns true, then repairs all.
+// It returns the number of faults. Mostly it leaves a quorum, but not always.
 func (r *nodes) nemesis(rng *rand.Rand, goOn func() bool) (faults int) {
-	cures := make([]func(...int), len(r.children)) // what is wrong with a node, by what helps; nil = nothing
+	cures := make([]func(...int), len(r.children)) // the fault of a node, by its repair; nil = none
 	var sick []int                                 // the longest first
 	heal := func() {
 		cures[sick[0]](sick[0])
@@ -183,7 +184,7 @@ func (r *nodes) nemesis(rng *rand.Rand, goOn func() bool) (faults int) {
 	return faults
 }
 
-// lockable checks that every key can be had once the dust has settled.
+// lockable checks that every key can be acquired after the faults.
 func (r *nodes) lockable(keys int) {
 	r.Helper()
 	q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})

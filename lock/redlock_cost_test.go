@@ -29,8 +29,7 @@ func TestAFreeRedlockTakesTwoCommandsANode(t *testing.T) {
 	})
 }
 
-// Only the first node is asked for a lock that is held, and once more for whose it
-// is.
+// For a held lock only the first node is asked, and once more for the holder.
 func TestWhoHoldsARedlockIsToldAfterARefusal(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -54,7 +53,7 @@ func TestWhoHoldsARedlockIsToldAfterARefusal(t *testing.T) {
 	})
 }
 
-// resetStats has every node count its commands from now on.
+// resetStats resets the command statistics of every node.
 func (r *nodes) resetStats() {
 	r.Helper()
 	for _, rdb := range r.rdbs {
@@ -62,7 +61,7 @@ func (r *nodes) resetStats() {
 	}
 }
 
-// stats returns what commands a node has run.
+// stats returns the commands that a node has executed.
 func (r *nodes) stats(node int) string {
 	r.Helper()
 	info, err := r.rdbs[node].Info(ctx, "commandstats").Result()
@@ -70,7 +69,7 @@ func (r *nodes) stats(node int) string {
 	return info
 }
 
-// What a lock that is free is taken by needs no script; what gives it back does.
+// A free lock is acquired without a script, but released by one.
 func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		r.must(r.rdbs[2].Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
@@ -87,8 +86,8 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 	})
 }
 
-// A SET whose reply never came may have made a copy: it is released, and released
-// again behind a connection that broke.
+// A SET without a reply may have created a copy: it is released, and released again
+// after a connection has broken.
 func TestABidWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -121,7 +120,7 @@ func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		r.freeze(3, 4)
 		r.must(lease.Unlock(ctx))
-		time.AfterFunc(100*time.Millisecond, func() { r.resume(3, 4) }) // their time was up long ago
+		time.AfterFunc(100*time.Millisecond, func() { r.resume(3, 4) }) // their time-out has passed long ago
 		r.must(q.Close())
 		if n := r.count("orders", ""); n != 5 {
 			r.Errorf("%d of 5 nodes were released when Close returned", n)
@@ -129,7 +128,7 @@ func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 	})
 }
 
-// Nodes that never granted the lock count when the others are asked to free it.
+// Nodes that never granted the lock count when the others are asked to release it.
 func TestAReleaseThatFindsTooFewCopiesTellsOfTheLoss(t *testing.T) {
 	nodesOnBoth(t, 5, func(r *nodes) {
 		for _, rdb := range r.rdbs[3:] {

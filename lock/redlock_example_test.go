@@ -12,10 +12,10 @@ import (
 	"locktop/server"
 )
 
-// A lock that goes on working while fewer than half of its servers are down.
+// A lock that works while fewer than half of its servers are down.
 func ExampleQuorum_Redlock() {
 	var servers []*server.Embedded
-	var nodes []*redis.Client // in a program, of five servers that share nothing
+	var nodes []*redis.Client // in a program, of five independent servers
 	for range 3 {
 		e, err := server.StartEmbedded()
 		if err != nil {

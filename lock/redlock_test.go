@@ -18,7 +18,7 @@ import (
 	"locktop/server"
 )
 
-// drift is what a deadline allows for.
+// drift returns the allowance of a deadline.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // Scenario 66.
@@ -83,7 +83,7 @@ func TestEverySubsetOfNodesThatAreDownDecidesAsItsSizeSays(t *testing.T) {
 	})
 }
 
-// Scenario 67, nodes that somebody else has.
+// Scenario 67, nodes where another client holds the lock.
 func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
 	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
@@ -111,7 +111,7 @@ func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
 	})
 }
 
-// Who holds the lock on a minority does not turn an outage into contention.
+// A holder of a minority does not turn an outage into contention.
 func TestAnOutageIsNotToldAsContention(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
@@ -181,7 +181,7 @@ func TestWithThreeOfFiveKilledNobodyLocksAndNothingIsLeftBehind(t *testing.T) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		m := q.Redlock("orders", lock.Options{TTL: time.Hour})
 		r.kill(1, 3)
-		lease, err := m.Lock(ctx) // two down do not matter
+		lease, err := m.Lock(ctx) // two nodes that are down do not matter
 		r.must(err)
 		r.must(lease.Unlock(ctx))
 
@@ -206,14 +206,14 @@ func TestWithThreeOfFiveKilledNobodyLocksAndNothingIsLeftBehind(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		for lease, err = m.Lock(short); errors.Is(err, lock.ErrNoQuorum); lease, err = m.Lock(short) {
-			time.Sleep(time.Millisecond) // connections come back in their own time
+			time.Sleep(time.Millisecond) // connections need time to recover
 		}
 		r.must(err)
 		r.must(lease.Unlock(ctx))
 	})
 }
 
-// Scenarios 69 and 71, frozen nodes; and connections that break meanwhile.
+// Scenarios 69 and 71, frozen nodes; some connections break.
 func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range map[string]bool{"connections stay": false, "connections break": true} {
@@ -240,7 +240,7 @@ func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 					r.Errorf("got %v, want ErrNoQuorum", err)
 				}
 				if breaks {
-					time.Sleep(3 * r.nodeTimeout()) // nothing tells when the last of them gives up
+					time.Sleep(3 * r.nodeTimeout()) // no event tells when the last attempt gives up
 				}
 				r.resume(0, 2, 4)
 				r.until("orphans to go", func() bool { return r.count("orders", "") == 5 })
@@ -249,7 +249,7 @@ func TestThreeFrozenNodesAreNoticedAndKeepNoOrphans(t *testing.T) {
 	}
 }
 
-// Scenario 71: what a stopped node executes later is undone behind it. Promise P3.
+// Scenario 71: a request that a stopped node executes later is undone. Promise P3.
 func TestARequestThatAStoppedNodeExecutesLaterIsUndone(t *testing.T) {
 	t.Parallel()
 	nodesOnBoth(t, 5, func(r *nodes) {
@@ -300,7 +300,7 @@ func TestOfManyWhoStartAtOnceSomebodyWins(t *testing.T) {
 	nodesOnRedis(t, 5, func(r *nodes) {
 		locks := make([]*lock.Quorum, starters)
 		for i := range locks {
-			locks[i] = r.quorum(lock.QuorumConfig{NodeTimeout: time.Second}) // it is not about slow nodes
+			locks[i] = r.quorum(lock.QuorumConfig{NodeTimeout: time.Second}) // the test is not about slow nodes
 			r.warm(locks[i])
 		}
 		for round := range rounds {
@@ -329,8 +329,8 @@ func TestOfManyWhoStartAtOnceSomebodyWins(t *testing.T) {
 	})
 }
 
-// Scenario 73. Without the guard the second holder is what the documentation
-// warns of.
+// Scenario 73. Without MinUptime a second client acquires the lock, as the
+// documentation warns.
 func TestANodeThatForgotDoesNotVoteUntilItIsOldEnough(t *testing.T) {
 	t.Parallel()
 	for name, guard := range map[string]time.Duration{"guarded": time.Hour, "unguarded": 0} {
@@ -369,7 +369,7 @@ func TestANodeVotesOnceItIsOldEnough(t *testing.T) {
 		if !errors.Is(err, lock.ErrNoQuorum) {
 			r.Fatalf("got %v, want ErrNoQuorum", err)
 		}
-		// What a refused attempt left there is on its way out when it returns.
+		// When a refused attempt returns, its copy on that node is being released.
 		for errors.Is(err, lock.ErrNoQuorum) || errors.Is(err, lock.ErrHeld) {
 			time.Sleep(10 * time.Millisecond)
 			lease, err = m.TryLock(ctx)
@@ -389,7 +389,7 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 		r.warm(q)
 		r.freeze(0)
 		m := q.Redlock("orders", lock.Options{})
-		for i, most := range []time.Duration{r.nodeTimeout(), 0} { // the second time it is known
+		for i, most := range []time.Duration{r.nodeTimeout(), 0} { // known to be down the second time
 			began := time.Now()
 			lease, err := m.TryLock(ctx)
 			r.must(err)
@@ -401,7 +401,7 @@ func TestIfTheFirstNodeIsDownTheNextOneTakesItsPlace(t *testing.T) {
 	})
 }
 
-// Scenario 75: no quorum, no extension; and what is left is given back.
+// Scenario 75: without a quorum there is no extension, and the rest is released.
 func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -433,7 +433,7 @@ func TestALeaseThatNoQuorumExtendsEndsAndIsGivenBack(t *testing.T) {
 	})
 }
 
-// Scenario 75: two of five frozen do not matter to a renewal.
+// Scenario 75: two frozen nodes of five do not affect a renewal.
 func TestALeaseIsRenewedByTheNodesThatAnswer(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
@@ -456,7 +456,7 @@ func TestAnExtensionThatIsConfirmedTooLateRevivesNothing(t *testing.T) {
 		r.must(err)
 		time.Sleep(500 * time.Millisecond)
 		for _, link := range r.links {
-			link.FreezeReplies() // the nodes extend, and nobody hears of it
+			link.FreezeReplies() // the nodes extend, but their replies are lost
 		}
 		failed := make(chan error)
 		go func() { failed <- lease.Extend(ctx, 10*time.Second) }()
@@ -490,7 +490,7 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 		}
 		r.must(r.rdbs[0].FlushAll(ctx).Err())
 		r.must(r.rdbs[1].FlushAll(ctx).Err())
-		time.Sleep(2 * time.Second) // two renewals: one finds out, one puts it right
+		time.Sleep(2 * time.Second) // two renewals: one finds the loss, one repairs it
 		if n := r.count("orders", lease.Token()); n != 5 {
 			r.Errorf("%d copies after two nodes were emptied", n)
 		}
@@ -502,7 +502,7 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 	})
 }
 
-// Scenario 89, over nodes: what most of them lost is lost, and stays lost.
+// Scenario 89, on nodes: a lock that most of them have lost is lost, and stays lost.
 func TestWhatMostNodesLostIsNotRevived(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
@@ -510,7 +510,7 @@ func TestWhatMostNodesLostIsNotRevived(t *testing.T) {
 		r.must(err)
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
 		for _, i := range []int{0, 2, 4} {
-			r.must(r.rdbs[i].Del(ctx, "orders").Err()) // an operator breaks the lock
+			r.must(r.rdbs[i].Del(ctx, "orders").Err()) // an operator deletes the lock
 		}
 		time.Sleep(time.Second + 10*time.Millisecond) // TTL/3
 		if lease.Valid() || !errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
@@ -522,7 +522,7 @@ func TestWhatMostNodesLostIsNotRevived(t *testing.T) {
 	})
 }
 
-// A copy that was just put back has not been there all the time: it does not count.
+// A copy that was just restored does not count, because it was missing before.
 func TestNodesThatForgetOneAfterAnotherAddUp(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
@@ -532,7 +532,7 @@ func TestNodesThatForgetOneAfterAnotherAddUp(t *testing.T) {
 		for _, i := range []int{0, 1} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
 		}
-		r.must(lease.Extend(ctx, 10*time.Second)) // finds out about two
+		r.must(lease.Extend(ctx, 10*time.Second)) // finds two missing copies
 		time.Sleep(time.Millisecond)
 		for _, i := range []int{2, 3} {
 			r.must(r.rdbs[i].Del(ctx, "orders").Err())
@@ -547,7 +547,7 @@ func TestNodesThatForgetOneAfterAnotherAddUp(t *testing.T) {
 	})
 }
 
-// Scenario 90, over nodes: with the data of a majority the lease is gone.
+// Scenario 90, on nodes: when a majority loses its data, the lease ends.
 func TestAHolderIsToldThatAMajorityForgot(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 3, func(r *nodes) {
@@ -577,7 +577,7 @@ func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
 			r.Fatalf("%d copies came back", n)
 		}
 		for err = lease.Extend(ctx, time.Minute); errors.Is(err, lock.ErrNoQuorum); err = lease.Extend(ctx, time.Minute) {
-			time.Sleep(time.Millisecond) // connections come back in their own time
+			time.Sleep(time.Millisecond) // connections need time to recover
 		}
 		r.must(err)
 		r.must(lease.Unlock(ctx))
@@ -589,10 +589,10 @@ func TestTheTimeLeftIsWhatAQuorumIsGoodFor(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
 		for i, c := range []struct {
-			ttls []int // seconds; 0 = not there, −1 = for ever
+			ttls []int // seconds; 0 = missing, −1 = no expiry
 			want time.Duration
 		}{
-			{[]int{50, 10, 40, 20, 30}, 30 * time.Second}, // three of them are good for 30 s
+			{[]int{50, 10, 40, 20, 30}, 30 * time.Second}, // three of them last 30 s
 			{[]int{0, 10, 40, 20, 0}, 10 * time.Second},
 			{[]int{-1, 10, -1, 20, 0}, 20 * time.Second},
 		} {
@@ -607,7 +607,8 @@ func TestTheTimeLeftIsWhatAQuorumIsGoodFor(t *testing.T) {
 			if !errors.As(err, &held) || held.Token != "them" {
 				r.Fatalf("got %v, want held by them", err)
 			}
-			// All were looked at, or enough to be sure: never more than is true.
+			// All nodes were asked, or enough: the result is never more than the
+			// truth.
 			if held.TTL > c.want-drift(c.want) || held.TTL <= 0 {
 				r.Errorf("%v: %v left, want %v less drift", c.ttls, held.TTL, c.want)
 			}
@@ -660,9 +661,9 @@ func TestAnyNumberOfNodesWorks(t *testing.T) {
 	}
 }
 
-// Scenario 79: a clock that is set forward by more than the TTL frees the key, as
-// PEXPIRE does here. It takes as many as a holder cannot spare to let a second one
-// in; this is what the documentation warns of.
+// Scenario 79: a clock that jumps forward by more than the TTL frees the key, as
+// PEXPIRE does here. A second client acquires the lock only if the majority has
+// jumped; the documentation warns of this.
 func TestClocksThatJumpMatterOnceAHolderCannotSpareThem(t *testing.T) {
 	for _, copies := range []int{3, 5} {
 		for jumps := range copies + 1 {
@@ -691,7 +692,7 @@ func TestClocksThatJumpMatterOnceAHolderCannotSpareThem(t *testing.T) {
 	}
 }
 
-// votes counts the nodes of which something is known.
+// votes counts the nodes for which is returns true.
 func votes(l *lock.Lease, is func(lock.Vote) bool) int {
 	n := 0
 	for _, v := range l.Votes() {
@@ -702,7 +703,7 @@ func votes(l *lock.Lease, is func(lock.Vote) bool) int {
 	return n
 }
 
-// Scenario 80: the numbers rise whichever quorum grants them. Promise P6.
+// Scenario 80: fences increase with any quorum. Promise P6.
 func TestFencesRiseOverChangingQuorums(t *testing.T) {
 	const nodeCount, rounds = 5, 500
 	nodesOnRedis(t, nodeCount, func(r *nodes) {
@@ -717,7 +718,7 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 		var last int64
 		for i := range rounds {
 			first := rand.IntN(nodeCount)
-			for _, step := range []int{1, 3} { // two others are taken, and do not count this time
+			for _, step := range []int{1, 3} { // two other nodes hold another lock and do not count this time
 				r.must(r.rdbs[(first+step+i%2)%nodeCount].Set(ctx, "orders", "stray", time.Minute).Err())
 			}
 			lease, err := locks[first].Lock(ctx)
@@ -734,7 +735,7 @@ func TestFencesRiseOverChangingQuorums(t *testing.T) {
 	})
 }
 
-// A fence that is written back late does not set a node's counter back.
+// A late write of a fence does not decrease a node's counter.
 func TestAFenceThatIsWrittenBackLateLowersNothing(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
@@ -773,7 +774,7 @@ func TestWithoutAFenceARedlockHasNoCounter(t *testing.T) {
 	})
 }
 
-// Scenario 82, over nodes. Promise P3.
+// Scenario 82, on nodes. Promise P3.
 func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 	nodesOnBoth(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Second})
@@ -801,7 +802,7 @@ func TestARedlockThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A script that a node did not know is not sent again behind the release.
+// A script that a node did not know is not sent again after the release.
 func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 	nodesInBubble(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
@@ -811,10 +812,10 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 			r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 3 })
 			r.must(r.rdbs[2].FlushAll(ctx).Err())
 			r.must(lease.Extend(ctx, time.Minute))
-			time.Sleep(time.Millisecond) // the third node has said that its copy is gone
+			time.Sleep(time.Millisecond) // the third node has reported that its copy is gone
 			r.must(r.rdbs[2].ScriptFlush(ctx).Err())
 			r.links[2].FreezeReplies()
-			r.must(lease.Extend(ctx, time.Minute)) // puts the copy back, but the script is not known
+			r.must(lease.Extend(ctx, time.Minute)) // restores the copy, but the script is not known
 			r.must(lease.Unlock(ctx))
 			r.links[2].Thaw()
 			time.Sleep(time.Millisecond)
@@ -825,8 +826,8 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 	})
 }
 
-// The news may come before the other nodes have executed their releases; then the
-// waiter is refused by them and comes back by itself. Mostly it gets in at once.
+// The message may arrive before the other nodes have executed their releases. They
+// then refuse the waiter, which retries. Usually it acquires the lock at once.
 func TestAWaiterHearsTheReleaseOnTheFirstNode(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
@@ -841,7 +842,7 @@ func TestAWaiterHearsTheReleaseOnTheFirstNode(t *testing.T) {
 	})
 }
 
-// handOver returns how long after a release somebody who waits has the lock.
+// handOver returns the time from a release until a waiter has the lock.
 func (r *nodes) handOver(holder, waiter *lock.Quorum) time.Duration {
 	r.Helper()
 	lease, err := holder.Redlock("orders", lock.Options{}).Lock(ctx)
@@ -876,7 +877,7 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 			}
 			won <- next
 		}()
-		time.Sleep(time.Second) // it listens, and will hear nothing
+		time.Sleep(time.Second) // it is subscribed, but the message is lost
 		r.freeze(0)
 		began := time.Now()
 		r.must(lease.Unlock(ctx))
@@ -888,14 +889,14 @@ func TestAWaiterGetsInWithoutTheFirstNode(t *testing.T) {
 	})
 }
 
-// With a stray copy on the first node those who wait must not wake each other.
+// With a stray copy on the first node the waiters must not wake each other.
 func TestFailedAttemptsWakeNobody(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		lease, err := q.Redlock("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
 		r.must(err)
 		r.until("all copies", func() bool { return r.count("orders", lease.Token()) == 5 })
-		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node says yes, and the others no
+		r.must(r.rdbs[0].Del(ctx, "orders").Err()) // now the first node grants the lock, and the others refuse it
 		short, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		var tries int
@@ -906,14 +907,14 @@ func TestFailedAttemptsWakeNobody(t *testing.T) {
 		if !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 			r.Errorf("got %v", err)
 		}
-		if tries > 200 { // 80, more or less; those who wake each other do nothing else
+		if tries > 200 { // usually about 80; waiters that wake each other make many more
 			r.Errorf("%d requests in 10 s", tries)
 		}
 		r.must(lease.Unlock(ctx))
 	})
 }
 
-// commands returns how many commands a node has been sent.
+// commands returns how many commands a node has received.
 func (r *nodes) commands(node int) int {
 	info, err := r.rdbs[node].InfoMap(ctx, "stats").Result()
 	r.must(err)
@@ -941,7 +942,7 @@ func TestALeaseTellsWhatBecameOfEveryNode(t *testing.T) {
 		r.must(r.rdbs[4].Set(ctx, "orders", "stray", 0).Err())
 		lease, err := q.Redlock("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
-		time.Sleep(r.nodeTimeout() + time.Millisecond) // those that were not waited for come in
+		time.Sleep(r.nodeTimeout() + time.Millisecond) // late replies arrive
 		votes := lease.Votes()
 		for i, want := range []struct {
 			held bool
@@ -964,7 +965,7 @@ func TestARedlockKnowsNoReplicas(t *testing.T) {
 	})
 }
 
-// Two identities of one quorum are strangers to each other.
+// Two clients of one quorum exclude each other.
 func TestIdentitiesOfAQuorumExcludeEachOther(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{Config: lock.Config{Owner: "billing-7"}, NodeTimeout: r.nodeTimeout()})
@@ -1005,7 +1006,8 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 	})
 }
 
-// Stock clients that use the same form on a majority keep us out, and we them.
+// Other clients that use the same commands on a majority exclude us, and we exclude
+// them.
 func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		m := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()}).Redlock("orders", lock.Options{TTL: time.Hour})

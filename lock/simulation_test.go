@@ -20,20 +20,21 @@ import (
 	"locktop/server"
 )
 
-// The simulation lets many clients of all kinds do random things under a fake clock, over
-// a network that delays, freezes and cuts, on servers that are emptied, and compares
-// what the leases say with what the servers have. See [simulated].
+// The simulation runs many clients of all kinds under a fake clock. They do random
+// things over a network that delays, freezes and cuts, on servers that lose keys. It
+// compares the leases with the data of the servers. See [simulated].
 
-// Environment variables of the simulation: how long it runs, and the seed of its first
-// episode. The choices of an episode depend on its seed alone.
+// Environment variables of the simulation: its duration, and the seed of its first
+// episode. The choices of an episode depend only on its seed.
 const (
 	simulateFor  = "LOCKTOP_SIMULATE"
 	simulateSeed = "LOCKTOP_SEED"
 )
 
-// An episode takes episodeLength of virtual time, times its scale: so do TTLs, holds and
-// pauses, while patience, the network, and what waiters do by themselves stay as they
-// are. Short ones have more that happens at once, long ones more that takes its time.
+// An episode takes episodeLength of virtual time, multiplied by its scale. So are
+// TTLs, holds and pauses. Timeouts of attempts, the network, and the pauses of waiters
+// are not scaled. In short episodes more happens at once; long ones have more that
+// takes time.
 const episodeLength = 15 * time.Minute
 
 var scales = []int{1, 20, 200}
@@ -67,25 +68,25 @@ const (
 	simActors    = 12
 )
 
-// simulated is the world of an episode.
+// simulated is the state of an episode.
 type simulated struct {
 	*testing.T
 	scale   time.Duration
-	servers []*redis.Client // strangers without faults
+	servers []*redis.Client // other clients, without faults
 	epoch   time.Time
-	step    chan struct{} // something has happened: look
+	step    chan struct{} // something has happened: compare
 
 	mu        sync.Mutex
 	processes [simProcesses]*simProcess
 	leases    map[*simLease]bool
 	fences    map[string]int64
-	forgotten map[string]int       // how often a key was taken away, by server and key
-	failed    map[string]time.Time // when attempts came to nothing, by label
-	wants     map[string]string    // the key of an attempt, by label
+	forgotten map[string]int       // number of deletions of a key, by server and key
+	failed    map[string]time.Time // time of failed attempts, by label
+	wants     map[string]string    // key of an attempt, by label
 	waiting   map[*simWait]bool
-	free      map[string]time.Time // since when a key is free though somebody waits
-	claims    map[string]simClaim  // what a writer that waits had at the last look, by key
-	faults    int                  // under way
+	free      map[string]time.Time // since when a key is free while a client waits for it
+	claims    map[string]simClaim  // claim of a waiting writer at the last comparison, by key
+	faults    int                  // in progress
 	healthy   time.Time            // since when there are none
 	attempts  int
 }
@@ -100,15 +101,15 @@ type simProcess struct {
 	quorum             *lock.Quorum
 }
 
-// simLease is a lease with what is known of it.
+// simLease is a lease and what the simulation knows of it.
 type simLease struct {
 	*lock.Lease
 	kind, owner string
 	shared      bool
-	lost        bool // the simulation has taken its key away
+	lost        bool // the simulation has deleted its key
 }
 
-// simClaim is the claim of a process's writers to be the next.
+// simClaim is the claim of a process's writers to be next.
 type simClaim struct {
 	id        string
 	fence     string // of the last writer
@@ -116,7 +117,7 @@ type simClaim struct {
 	at        time.Time
 }
 
-// simWait is a call of Lock under way.
+// simWait is a call of Lock in progress.
 type simWait struct {
 	kind, key string
 	since     time.Time
@@ -148,7 +149,7 @@ func simulate(t *testing.T, seed uint64) (attempts int) {
 	close(watched)
 	others.Wait()
 
-	// All is quiet for the longest TTL: nothing is left but counters.
+	// Nothing happens for the longest TTL: only counters remain.
 	time.Sleep(w.scale * 3 * time.Minute)
 	synctest.Wait()
 	w.lookAt(w.picture())
@@ -206,25 +207,25 @@ func (w *simulated) end(p *simProcess) {
 	}
 }
 
-// label names an attempt of a process.
+// label returns the label of an attempt.
 func (p *simProcess) label(n int) string { return p.prefix() + strconv.Itoa(n) }
 
-// prefix is what the labels of a process begin with.
+// prefix returns the common prefix of the process's labels.
 func (p *simProcess) prefix() string { return fmt.Sprintf("p%d.%d.", p.number, p.generation) }
 
-// Locks of one family have keys of one type: all strings exclude each other.
+// Locks of one family have keys of one type; all strings exclude each other.
 const (
 	simFamilies = "shwq"
 	simKeys     = 2
 )
 
-// simKey is the name of a lock. The second one of a family differs from the first by
-// its braces.
+// simKey returns the name of a lock. The second one of a family differs from the first
+// only by its braces.
 func simKey(family byte, n int) string {
 	return []string{string(family) + ":a", "{" + string(family) + ":a}"}[n]
 }
 
-// simFence is the name of the fence counter of a lock.
+// simFence returns the name of a lock's fence counter.
 func simFence(key string) string {
 	if strings.HasPrefix(key, "{") {
 		return key + "::fence"
@@ -232,8 +233,7 @@ func simFence(key string) string {
 	return "{" + key + "}:fence"
 }
 
-// simNode reports whether a key is one of the Redlock's, on the servers of which there
-// are several.
+// simNode reports whether a key belongs to the Redlock, which has several servers.
 func simNode(key string) bool { return strings.Contains(key, "q:") }
 
 // locker returns a lock and its key.
@@ -261,7 +261,7 @@ func (p *simProcess) locker(kind, label string, n int, o lock.Options) (lock.Loc
 	return p.quorum.As(label).Redlock(key, o), key
 }
 
-// act is the life of an actor.
+// act runs one actor until end.
 func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embedded []*server.Embedded) {
 	kinds := []string{"mutex", "mutex", "fair", "fair", "fair", "reentrant", "read", "write", "redlock"}
 	for n := 1; ; n++ {
@@ -271,7 +271,7 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 		kind := kinds[choose.IntN(len(kinds))]
 		w.mu.Lock()
 		p := w.processes[choose.IntN(simProcesses)]
-		if kind == "read" { // readers are of one process, writers of another: see lookAt
+		if kind == "read" { // readers are in one process, writers in another: see lookAt
 			p = w.processes[1]
 		} else if kind == "write" {
 			p = w.processes[0]
@@ -302,7 +302,7 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 	}
 }
 
-// attempt locks and, if it gets the lock, does something with it.
+// attempt acquires a lock and, if it succeeds, uses it.
 func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProcess, l lock.Locker, kind, key, label string) {
 	patience := []time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, 2 * time.Minute}[choose.IntN(6)]
 	ctx, cancel := context.WithTimeout(end, patience)
@@ -326,7 +326,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 		w.failed[label] = time.Now()
 		w.mu.Unlock()
 		w.happened()
-		if kind == "write" { // it may withdraw the claim of its process: see lookForClaims
+		if kind == "write" { // the attempt may withdraw the claim of its process: see lookForClaims
 			for range 5 {
 				time.Sleep(time.Millisecond)
 				w.happened()
@@ -338,7 +338,7 @@ func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProces
 	w.hold(end, choose, l, h, ctx)
 }
 
-// await is Lock, noted.
+// await calls Lock and records the call.
 func (w *simulated) await(ctx context.Context, l lock.Locker, call *simWait) (*lock.Lease, error) {
 	w.mu.Lock()
 	w.waiting[call] = true
@@ -351,7 +351,7 @@ func (w *simulated) await(ctx context.Context, l lock.Locker, call *simWait) (*l
 	return l.Lock(ctx)
 }
 
-// register notes a lease that was just acquired, and checks its number.
+// register records a new lease and checks its fence.
 func (w *simulated) register(lease *lock.Lease, kind, label string, before int) *simLease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -370,7 +370,7 @@ func (w *simulated) register(lease *lock.Lease, kind, label string, before int) 
 	return h
 }
 
-// apart checks that two leases do not exclude each other, or are not both valid.
+// apart fails the episode if two leases exclude each other and are both valid.
 func (w *simulated) apart(a, b *simLease) {
 	if a == b || a.Key() != b.Key() || a.owner == b.owner || a.shared && b.shared || a.lost || b.lost {
 		return
@@ -380,7 +380,7 @@ func (w *simulated) apart(a, b *simLease) {
 	}
 }
 
-// hold does something with a lease, and leaves it.
+// hold uses a lease and ends it.
 func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, h *simLease, ctx context.Context) {
 	defer func() {
 		w.mu.Lock()
@@ -399,7 +399,7 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 			_ = h.Extend(short, longer)
 		case 1:
 			_ = h.Extend(short, shorter)
-		case 2: // both at once: their replies may be taken in in any order
+		case 2: // both at once: their replies may be processed in any order
 			var both sync.WaitGroup
 			first, second := longer, shorter
 			if choose.IntN(2) == 0 {
@@ -430,7 +430,7 @@ func (w *simulated) hold(end context.Context, choose *rand.Rand, l lock.Locker, 
 	}
 }
 
-// drop forgets a lease: the collector finds it, and it ends within its time.
+// drop forgets a lease: the garbage collector finds it, and it ends within its TTL.
 func (w *simulated) drop(h *simLease) {
 	w.mu.Lock()
 	delete(w.leases, h)
@@ -439,8 +439,8 @@ func (w *simulated) drop(h *simLease) {
 	runtime.GC()
 }
 
-// restart closes a process and starts it again. What it had is gone at once, if all its
-// servers can be reached.
+// restart closes a process and starts it again. If all its servers can be reached, its
+// locks are free at once.
 func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	w.mu.Lock()
 	if w.processes[p.number] != p {
@@ -453,7 +453,7 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	prefix := p.prefix()
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	for i, kind := range []string{"mutex", "fair", "reentrant", "write", "redlock"} { // it is at work
+	for i, kind := range []string{"mutex", "fair", "reentrant", "write", "redlock"} { // in progress
 		busy.Go(func() {
 			label := p.label(90_000_000 + i)
 			l, key := p.locker(kind, label, i%simKeys, lock.Options{TTL: w.scale * time.Minute, Fence: true})
@@ -494,8 +494,8 @@ func (w *simulated) restart(p *simProcess, embedded []*server.Embedded) {
 	w.end(p)
 }
 
-// renewing takes many locks, which a process renews together, and returns at an instant
-// at which it does so.
+// renewing acquires many locks, which a process renews together, and returns at the
+// moment of a renewal.
 func (w *simulated) renewing(p *simProcess) []*lock.Lease {
 	const every, beats = 6400 * time.Millisecond, 64 // a lock is renewed up to every/20 early
 	var mu sync.Mutex
@@ -519,7 +519,7 @@ func (w *simulated) renewing(p *simProcess) []*lock.Lease {
 	return leases
 }
 
-// disturb has something go wrong now and then.
+// disturb causes faults at random moments.
 func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 	for sleep(end, w.scale*time.Duration(choose.ExpFloat64()*float64(30*time.Second))) {
 		w.mu.Lock()
@@ -532,7 +532,7 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 		s := choose.IntN(simServers)
 		link := p.links[s]
 		kind := choose.IntN(11)
-		if kind == 8 { // nothing is out of order for those who wait
+		if kind == 8 { // not a fault for waiters
 			w.takeAway(0, w.wanted(choose))
 			w.happened()
 			continue
@@ -541,8 +541,9 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 		w.faults++
 		w.mu.Unlock()
 		if kind <= 4 {
-			// go-redis connects a subscriber under a mutex: were the network slow then,
-			// whoever waits for the mutex would stop the fake clock for ever.
+			// go-redis connects a subscriber under a mutex. With a slow network,
+			// another goroutine that waits for the mutex would stop the fake clock
+			// forever.
 			link.Refuse(errors.New("connection refused"))
 		}
 		switch kind {
@@ -587,10 +588,10 @@ func (w *simulated) disturb(end context.Context, choose *rand.Rand) {
 	}
 }
 
-// latency is that of a network in good health.
+// latency returns the latency of a network without faults.
 func latency() time.Duration { return rand.N(2 * time.Millisecond) }
 
-// wanted chooses a key for which somebody waits, if there is one.
+// wanted returns a key for which a client waits, if there is one.
 func (w *simulated) wanted(choose *rand.Rand) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -603,8 +604,8 @@ func (w *simulated) wanted(choose *rand.Rand) string {
 	return key
 }
 
-// takeAway deletes a key, or everything, and excuses those who held it. Of a Redlock's
-// copies one may go, if the other two are there: it bears that.
+// takeAway deletes a key or all keys, and marks their leases as lost. It deletes one
+// copy of a Redlock if the other two exist.
 func (w *simulated) takeAway(s int, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -631,7 +632,7 @@ func (w *simulated) takeAway(s int, key string) {
 	}
 }
 
-// breakFences has all fence counters be what cannot be counted up, for a time.
+// breakFences sets all fence counters to a value that INCR refuses, for a time.
 func (w *simulated) breakFences(end context.Context, lasting time.Duration) {
 	ctx, rdb := context.Background(), w.servers[0]
 	before := map[string]string{}
@@ -644,7 +645,7 @@ func (w *simulated) breakFences(end context.Context, lasting time.Duration) {
 	}
 }
 
-// happened has the watch look.
+// happened makes watch compare.
 func (w *simulated) happened() {
 	select {
 	case w.step <- struct{}{}:
@@ -652,7 +653,7 @@ func (w *simulated) happened() {
 	}
 }
 
-// watch looks at everything after each step, and in between.
+// watch compares after each step, and in between.
 func (w *simulated) watch(over chan struct{}) {
 	for {
 		timer := time.NewTimer(w.scale * 3 * time.Second)
@@ -668,7 +669,7 @@ func (w *simulated) watch(over chan struct{}) {
 	}
 }
 
-// picture is what a server has.
+// picture is the data of a server.
 type picture struct {
 	strings map[string]string
 	hashes  map[string]map[string]string
@@ -676,7 +677,7 @@ type picture struct {
 	fences  map[string]string
 }
 
-// picture reads all servers, at one moment.
+// picture reads all servers at one moment.
 func (w *simulated) picture() []picture {
 	var all []picture
 	for i, rdb := range w.servers {
@@ -717,7 +718,7 @@ func (w *simulated) picture() []picture {
 	return all
 }
 
-// tokens returns the holders, by key.
+// tokens returns the holders by key.
 func (p picture) tokens() map[string]string {
 	all := map[string]string{}
 	for key, token := range p.strings {
@@ -741,7 +742,7 @@ func (p picture) tokens() map[string]string {
 }
 
 // lasts reports whether the deadline in a field of a read/write lock, <count>:<ms>, is
-// so far away.
+// at least left away.
 func lasts(value string, left time.Duration) bool {
 	fields := strings.Split(value, ":")
 	if len(fields) < 2 {
@@ -751,7 +752,7 @@ func lasts(value string, left time.Duration) bool {
 	return time.Until(time.UnixMilli(ms)) > left-time.Millisecond
 }
 
-// keeps reports whether a server keeps the key of a lease for so long.
+// keeps reports whether a server keeps the key of a lease for at least left.
 func (p picture) keeps(h *simLease, left time.Duration) bool {
 	value, hash := p.strings[h.Key()], p.hashes[h.Key()]
 	switch h.kind {
@@ -765,7 +766,7 @@ func (p picture) keeps(h *simLease, left time.Duration) bool {
 	return value == h.Token() && p.ttls[h.Key()] >= left
 }
 
-// lookAt compares the leases with what the servers have. Nothing else runs.
+// lookAt compares the leases with the data of the servers. Nothing else runs.
 func (w *simulated) lookAt(servers []picture) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -800,7 +801,7 @@ func (w *simulated) lookAt(servers []picture) {
 	w.lookForClaims(servers[0], calm, now)
 }
 
-// lookForLeftovers checks that attempts which came to nothing have left nothing.
+// lookForLeftovers checks that failed attempts have left nothing.
 func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 	for _, s := range servers {
 		for key, token := range s.tokens() {
@@ -815,12 +816,12 @@ func (w *simulated) lookForLeftovers(servers []picture, calm bool) {
 	}
 }
 
-// lookForSleepers checks that whoever waits for a free lock gets in within the longest
-// pause between two looks at it, and that new readers do not pass a writer.
+// lookForSleepers checks that a client that waits for a free lock acquires it within
+// the longest poll interval, and that new readers do not overtake a writer.
 func (w *simulated) lookForSleepers(servers []picture, calm bool, now time.Time) {
 	const bound = 9 * time.Second
 	for call := range w.waiting {
-		held := simNode(call.key) // where split votes take their time
+		held := simNode(call.key) // where split votes take time
 		for _, s := range servers {
 			_, there := s.tokens()[call.key]
 			held = held || there
@@ -837,8 +838,8 @@ func (w *simulated) lookForSleepers(servers []picture, calm bool, now time.Time)
 	}
 }
 
-// lookForClaims checks that a writer that goes on waiting keeps its claim, whatever
-// other writers of its process do, until a writer gets in.
+// lookForClaims checks that a waiting writer keeps its claim until a writer acquires
+// the lock, whatever other writers of its process do.
 func (w *simulated) lookForClaims(s picture, calm bool, now time.Time) {
 	for n := range simKeys {
 		key := simKey('w', n)
@@ -864,7 +865,7 @@ func (w *simulated) lookForClaims(s picture, calm bool, now time.Time) {
 	}
 }
 
-// sleep sleeps, unless end comes first.
+// sleep sleeps for d, or until end ends.
 func sleep(end context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
