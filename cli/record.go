@@ -41,7 +41,8 @@ func (p *program) recordCommand() *cobra.Command {
 		Short: "Write down what happens to the locks, for replay",
 		Long: `Writes what the screen would show into a new file, until it is interrupted.
 locktop replay shows it again. Names of keys and owners are in it; tokens are,
-too, unless they are redacted. The file is readable by its owner alone.`,
+too, unless they are redacted. The file is readable by its owner alone. It is
+gzipped JSON lines: zcat FILE | jq reads it.`,
 		Example: `  locktop record night.lockrec
   locktop record --redact --for 10m ticket-4711.lockrec`,
 		Args:                  oneFile,

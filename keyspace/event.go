@@ -28,12 +28,12 @@ const (
 
 // Event is one change of one lock.
 type Event struct {
-	At     time.Time // on the server's clock, when the change was read
-	Kind   EventKind
-	Lock   Lock          // the lock after the change; as last seen if it is gone
-	Holder Holder        // the holder that changed; zero if none did
-	Waiter Waiter        // the waiter of a waiter event
-	Held   time.Duration // duration of the hold that ended; 0 = unknown
+	At     time.Time     `json:"at,omitzero"` // on the server's clock, when the change was read
+	Kind   EventKind     `json:"kind,omitzero"`
+	Lock   Lock          `json:"lock,omitzero"`    // the lock after the change; as last seen if it is gone
+	Holder Holder        `json:"holder,omitzero"`  // the holder that changed; zero if none did
+	Waiter Waiter        `json:"waiter,omitzero"`  // the waiter of a waiter event
+	Held   time.Duration `json:"held_ns,omitzero"` // duration of the hold that ended; 0 = unknown
 }
 
 // Ended returns when the hold of this event ended: at its deadline if it expired, else

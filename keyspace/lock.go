@@ -7,7 +7,10 @@
 // are on the clock of the server that holds the keys.
 package keyspace
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Kind is the discipline of a lock, independent of the library that wrote it.
 type Kind string
@@ -75,67 +78,81 @@ func (c Confidence) String() string {
 	}
 }
 
+// MarshalText implements [encoding.TextMarshaler].
+func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (c *Confidence) UnmarshalText(text []byte) error {
+	for _, known := range []Confidence{No, Possible, Likely, Certain} {
+		if string(text) == known.String() {
+			*c = known
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown confidence %q", text)
+}
+
 // Lock is one lock as it was read. It is a value: its slices never change after it has
 // been returned.
 //
 // All times are on the clock of the server that holds the key.
 type Lock struct {
-	Key        string // any bytes, unchanged
-	Format     string // the name of its Format
-	Confidence Confidence
-	Kind       Kind
-	Holders    []Holder // in a stable order
-	Waiters    []Waiter // the waiters that the format shows, in service order if that is known
-	Expires    time.Time
-	Waiting    int           // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
-	Left       int           // permits left of a semaphore, or the count of a latch
-	Limit      int           // permits of a semaphore; 0 = unknown
-	Fence      int64         // last fencing token issued; 0 = none
-	Why        []string      // evidence that it is a lock of this format, one clause each
-	NoTTL      bool          // its library sets no deadline, by design
-	OverdueIn  time.Duration // a hold that lasts longer is overdue; 0 = locktop judges by itself
-	Node       string        // host:port of the server
-	DB         int
+	Key        string        `json:"key,omitzero"`    // any bytes, unchanged
+	Format     string        `json:"format,omitzero"` // the name of its Format
+	Confidence Confidence    `json:"confidence,omitzero"`
+	Kind       Kind          `json:"kind,omitzero"`
+	Holders    []Holder      `json:"holders,omitzero"` // in a stable order
+	Waiters    []Waiter      `json:"waiters,omitzero"` // the waiters that the format shows, in service order if that is known
+	Expires    time.Time     `json:"expires,omitzero"`
+	Waiting    int           `json:"waiting,omitzero"`       // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
+	Left       int           `json:"left,omitzero"`          // permits left of a semaphore, or the count of a latch
+	Limit      int           `json:"limit,omitzero"`         // permits of a semaphore; 0 = unknown
+	Fence      int64         `json:"fence,omitzero"`         // last fencing token issued; 0 = none
+	Why        []string      `json:"why,omitzero"`           // evidence that it is a lock of this format, one clause each
+	NoTTL      bool          `json:"no_ttl,omitzero"`        // its library sets no deadline, by design
+	OverdueIn  time.Duration `json:"overdue_in_ns,omitzero"` // a hold that lasts longer is overdue; 0 = locktop judges by itself
+	Node       string        `json:"node,omitzero"`          // host:port of the server
+	DB         int           `json:"db,omitzero"`
 
 	// Votes lists what each server of a Redlock has under the key, in the order of the
 	// servers. It is nil for every other kind.
-	Votes []Vote
+	Votes []Vote `json:"votes,omitzero"`
 
 	// Known only from watching; zero in a single scan.
-	Renewals int           // number of times the deadline moved later under the same holder
-	Renewed  time.Time     // time of the last renewal
-	Typical  time.Duration // median of the finished holds of this key; 0 = too few were seen
-	Grown    int           // number of reentries since the last exit
-	Overrun  int           // number of consecutive holds, the latest included, that ended by expiry
-	FreeFrom time.Time     // since when the lock has waiters and no holder; zero = it has not
+	Renewals int           `json:"renewals,omitzero"`   // number of times the deadline moved later under the same holder
+	Renewed  time.Time     `json:"renewed,omitzero"`    // time of the last renewal
+	Typical  time.Duration `json:"typical_ns,omitzero"` // median of the finished holds of this key; 0 = too few were seen
+	Grown    int           `json:"grown,omitzero"`      // number of reentries since the last exit
+	Overrun  int           `json:"overrun,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
+	FreeFrom time.Time     `json:"free_from,omitzero"`  // since when the lock has waiters and no holder; zero = it has not
 }
 
 // Vote is what one server of a Redlock has under the key.
 type Vote struct {
-	Node    string    // host:port
-	Token   string    // empty = no holder on this server
-	Expires time.Time // zero = never
-	Silent  bool      // the server did not answer
+	Node    string    `json:"node,omitzero"`    // host:port
+	Token   string    `json:"token,omitzero"`   // empty = no holder on this server
+	Expires time.Time `json:"expires,omitzero"` // zero = never
+	Silent  bool      `json:"silent,omitzero"`  // the server did not answer
 }
 
 // Holder is one holder of a lock.
 type Holder struct {
-	ID      string    // what the library stores: a token, a hash field, …
-	Label   string    // the readable part of the ID; "" if there is none
-	Count   int       // reentry depth, at least 1
-	Mode    Mode      // Read or Write for an RW lock
-	Since   time.Time // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
-	Expires time.Time // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
-	Left    time.Time // since when the client with this label is disconnected; zero = connected or unknown
+	ID      string    `json:"id,omitzero"`      // what the library stores: a token, a hash field, …
+	Label   string    `json:"label,omitzero"`   // the readable part of the ID; "" if there is none
+	Count   int       `json:"count,omitzero"`   // reentry depth, at least 1
+	Mode    Mode      `json:"mode,omitzero"`    // Read or Write for an RW lock
+	Since   time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
+	Expires time.Time `json:"expires,omitzero"` // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
+	Left    time.Time `json:"left,omitzero"`    // since when the client with this label is disconnected; zero = connected or unknown
 }
 
 // Waiter is a client that waits for the lock, as far as the format shows it.
 type Waiter struct {
-	ID      string
-	Mode    Mode
-	Since   time.Time // from the format if it stores the time, else when the waiter was first seen; zero = unknown
-	Expires time.Time // when the waiter counts as dead unless it refreshes its entry; zero = unknown
-	Passed  int       // number of later waiters that got the lock first, as far as was watched
+	ID      string    `json:"id,omitzero"`
+	Mode    Mode      `json:"mode,omitzero"`
+	Since   time.Time `json:"since,omitzero"`   // from the format if it stores the time, else when the waiter was first seen; zero = unknown
+	Expires time.Time `json:"expires,omitzero"` // when the waiter counts as dead unless it refreshes its entry; zero = unknown
+	Passed  int       `json:"passed,omitzero"`  // number of later waiters that got the lock first, as far as was watched
 }
 
 // Name returns the text that names the holder on a screen: its label or, without one,
@@ -153,9 +170,9 @@ func (l Lock) WaiterCount() int { return max(len(l.Waiters), l.Waiting) }
 
 // ID identifies a lock across snapshots.
 type ID struct {
-	Node string
-	DB   int
-	Key  string
+	Node string `json:"node,omitzero"`
+	DB   int    `json:"db,omitzero"`
+	Key  string `json:"key,omitzero"`
 }
 
 // ID returns the identity of the lock, which does not change with its holders.

@@ -12,18 +12,18 @@ import (
 // Snapshot is the set of all locks that were known at one moment. It is immutable: it
 // may be kept, compared and shared between goroutines.
 type Snapshot struct {
-	At       time.Time // on the server's clock
-	Locks    []Lock    // ordered by node, database, key
-	Complete bool      // false until the first pass over the keyspace has ended
-	Cost     Cost      // what this snapshot cost the server
-	Server   Server
-	Nodes    []Node   // the servers, in the order of their addresses
-	Problems []string // what is missing and why, one clause each
+	At       time.Time `json:"at,omitzero"`       // on the server's clock
+	Locks    []Lock    `json:"locks,omitzero"`    // ordered by node, database, key
+	Complete bool      `json:"complete,omitzero"` // false until the first pass over the keyspace has ended
+	Cost     Cost      `json:"cost,omitzero"`     // what this snapshot cost the server
+	Server   Server    `json:"server,omitzero"`
+	Nodes    []Node    `json:"nodes,omitzero"`    // the servers, in the order of their addresses
+	Problems []string  `json:"problems,omitzero"` // what is missing and why, one clause each
 
 	// Known only from watching; zero in a single scan.
-	Follow  WatchStatus // how changes are detected
-	Events  []Event     // events since the previous snapshot, in order
-	Notices []Notice    // notices since the previous snapshot
+	Follow  WatchStatus `json:"follow,omitzero"`  // how changes are detected
+	Events  []Event     `json:"events,omitzero"`  // events since the previous snapshot, in order
+	Notices []Notice    `json:"notices,omitzero"` // notices since the previous snapshot
 
 	moves *slotMoves // slots that moved between cluster nodes during the scan; nil = none
 }
@@ -40,11 +40,11 @@ const (
 
 // WatchStatus says how changes are detected, and what cannot be detected.
 type WatchStatus struct {
-	Mode WatchMode
+	Mode WatchMode `json:"mode,omitzero"`
 	// Lag is the largest delay of recent changes, from the message to the read. With
 	// polling it is the interval between two reads.
-	Lag   time.Duration
-	Blind []string // what cannot be seen and why, one sentence each
+	Lag   time.Duration `json:"lag_ns,omitzero"`
+	Blind []string      `json:"blind,omitzero"` // what cannot be seen and why, one sentence each
 }
 
 // and merges the status of two servers; the worse value wins.
@@ -60,10 +60,10 @@ func (f WatchStatus) and(other WatchStatus) WatchStatus {
 
 // Notice is an event of a server, or of the connection to it, in one sentence.
 type Notice struct {
-	At   time.Time // on the local clock, because the server may not answer
-	Kind NoticeKind
-	Node string
-	Text string
+	At   time.Time  `json:"at,omitzero"` // on the local clock, because the server may not answer
+	Kind NoticeKind `json:"kind,omitzero"`
+	Node string     `json:"node,omitzero"`
+	Text string     `json:"text,omitzero"`
 }
 
 // NoticeKind is the kind of a notice.
@@ -82,11 +82,11 @@ const (
 
 // Cost is what reading has cost the server.
 type Cost struct {
-	Scanned  int64         // keys visited by the pass
-	Keys     int64         // keys in the scanned databases (DBSIZE), for progress
-	Commands int64         // commands sent
-	Took     time.Duration // time spent waiting for replies
-	Busy     time.Duration // time that the server was busy, on its own clock
+	Scanned  int64         `json:"scanned,omitzero"`  // keys visited by the pass
+	Keys     int64         `json:"keys,omitzero"`     // keys in the scanned databases (DBSIZE), for progress
+	Commands int64         `json:"commands,omitzero"` // commands sent
+	Took     time.Duration `json:"took_ns,omitzero"`  // time spent waiting for replies
+	Busy     time.Duration `json:"busy_ns,omitzero"`  // time that the server was busy, on its own clock
 }
 
 // add adds the commands and times of other.
@@ -99,36 +99,36 @@ func (c *Cost) add(other Cost) {
 // Node is one server of a snapshot.
 type Node struct {
 	Server
-	Up      bool          // it answers
-	Trouble string        // the error if it does not answer
-	Ping    time.Duration // network round-trip time
-	Keys    int64         // keys in the scanned databases
-	Locks   int           // locks found on it
-	Walked  bool          // all of its keys were scanned
+	Up      bool          `json:"up,omitzero"`      // it answers
+	Trouble string        `json:"trouble,omitzero"` // the error if it does not answer
+	Ping    time.Duration `json:"ping_ns,omitzero"` // network round-trip time
+	Keys    int64         `json:"keys,omitzero"`    // keys in the scanned databases
+	Locks   int           `json:"locks,omitzero"`   // locks found on it
+	Walked  bool          `json:"walked,omitzero"`  // all of its keys were scanned
 }
 
 // Server is what the server reports about itself. Empty fields are unknown.
 type Server struct {
-	Mode    string // standalone, sentinel, cluster, redlock
-	Product string // redis, valkey, or another name that the server reports
-	Version string // version of the product: 8.1.1 for a Valkey that reports compatibility with Redis 7.2.4
-	Addr    string
-	Role    string // master, slave
-	Master  string // of a replica: host:port of its master
+	Mode    string `json:"mode,omitzero"`    // standalone, sentinel, cluster, redlock
+	Product string `json:"product,omitzero"` // redis, valkey, or another name that the server reports
+	Version string `json:"version,omitzero"` // version of the product: 8.1.1 for a Valkey that reports compatibility with Redis 7.2.4
+	Addr    string `json:"addr,omitzero"`
+	Role    string `json:"role,omitzero"`   // master, slave
+	Master  string `json:"master,omitzero"` // of a replica: host:port of its master
 	// MasterDown says that a replica has lost the connection to its master.
-	MasterDown bool
-	Alone      bool   // it is part of a cluster, and the other nodes are not scanned
-	RunID      string // changes with each restart
-	Port       string
-	Uptime     time.Duration // in whole seconds
+	MasterDown bool          `json:"master_down,omitzero"`
+	Alone      bool          `json:"alone,omitzero"`  // it is part of a cluster, and the other nodes are not scanned
+	RunID      string        `json:"run_id,omitzero"` // changes with each restart
+	Port       string        `json:"port,omitzero"`
+	Uptime     time.Duration `json:"uptime_ns,omitzero"` // in whole seconds
 
-	Policy      string        // maxmemory-policy: what the server evicts when its memory is full
-	MaxMemory   int64         // bytes; 0 = no limit
-	Evicted     int64         // keys evicted since the start
-	Blocked     int64         // clients in a blocking command such as BLPOP
-	Replicas    int           // connected replicas
-	MinReplicas bool          // it refuses writes with too few replicas (min-replicas-to-write)
-	Skew        time.Duration // its clock minus the local clock; known only to a Watcher
+	Policy      string        `json:"policy,omitzero"`       // maxmemory-policy: what the server evicts when its memory is full
+	MaxMemory   int64         `json:"max_memory,omitzero"`   // bytes; 0 = no limit
+	Evicted     int64         `json:"evicted,omitzero"`      // keys evicted since the start
+	Blocked     int64         `json:"blocked,omitzero"`      // clients in a blocking command such as BLPOP
+	Replicas    int           `json:"replicas,omitzero"`     // connected replicas
+	MinReplicas bool          `json:"min_replicas,omitzero"` // it refuses writes with too few replicas (min-replicas-to-write)
+	Skew        time.Duration `json:"skew_ns,omitzero"`      // its clock minus the local clock; known only to a Watcher
 }
 
 // describe fills in the values of a section of INFO.

@@ -38,15 +38,17 @@ type blockRef struct {
 // if nothing can be read.
 func Open(file io.ReaderAt, size int64) (*Reader, error) {
 	r := &Reader{file: file, openBlock: -1}
-	begin := make([]byte, len(magic))
+	begin := make([]byte, len(oldMagic))
 	if _, err := file.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read the recording: %w", err)
 	}
-	if string(begin) != magic {
+	switch {
+	case string(begin) == oldMagic:
+		return nil, fmt.Errorf("%w: it has format 1, of an earlier version", ErrFormat)
+	case !bytes.HasPrefix(begin, []byte(memberStart)):
 		return nil, ErrFormat
 	}
-	at := int64(len(magic))
-	for at < size {
+	for at := int64(0); at < size; {
 		p, err := r.checkBlock(at, size)
 		if err != nil {
 			r.damage = fmt.Errorf("damaged at byte %d of %d: %w", at, size, err)
@@ -56,23 +58,26 @@ func Open(file io.ReaderAt, size int64) (*Reader, error) {
 		at = p.offset + p.size
 	}
 	if len(r.blocks) == 0 {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, errors.Join(errors.New("there is no picture in it"), r.damage))
+		return nil, fmt.Errorf("%w: %w", ErrFormat, errors.Join(errors.New("it has no snapshot"), r.damage))
 	}
 	return r, nil
 }
 
 // checkBlock reads the block that begins at a byte, and makes sure that it is whole.
 func (r *Reader) checkBlock(at, size int64) (blockRef, error) {
-	if size-at < headerSize {
+	if size-at < prefixSize {
 		return blockRef{}, errors.New("it was cut off")
 	}
-	var h header
-	raw := make([]byte, headerSize)
+	raw := make([]byte, prefixSize)
 	if _, err := r.file.ReadAt(raw, at); err != nil {
 		return blockRef{}, err
 	}
-	_ = binary.Read(bytes.NewReader(raw), binary.BigEndian, &h) // it has the size
-	p := blockRef{at + headerSize, int64(h.Size), time.Unix(0, h.First), time.Unix(0, h.Last)}
+	if !bytes.HasPrefix(raw, []byte(memberStart)) || !bytes.HasPrefix(raw[fieldStart:], []byte(fieldID)) {
+		return blockRef{}, errors.New("no block begins there")
+	}
+	var h header
+	_, _ = binary.Decode(raw[prefixSize-headerSize:], binary.BigEndian, &h) // the sizes agree
+	p := blockRef{at + prefixSize, int64(h.Size), time.Unix(0, h.First), time.Unix(0, h.Last)}
 	if p.size > size-p.offset {
 		return blockRef{}, errors.New("it was cut off")
 	}

@@ -1,17 +1,18 @@
-// Package recording keeps the snapshots of a keyspace in a file, and finds them
-// again by their time.
+// Package recording stores snapshots in a file and finds them by their time.
 //
-// A file is a line that names the format and its version, then blocks. Each block
-// stands for itself: the first snapshot in full, of the others what has changed,
-// compressed, with a checksum. So a file that was cut off, or damaged, is good up
-// to there, and to look at a moment takes the reading of one block.
+// A file is a sequence of gzip members, so `zcat FILE | jq` reads it. Each member is
+// one block of JSON lines: the first line has all locks, each other line what changed.
+// The header of the member holds the size, the checksum and the times of the block. So
+// a reader finds a moment without unpacking the blocks before it, and a file that was
+// cut off or damaged is readable up to the damage.
 package recording
 
 import (
 	"bytes"
 	"compress/flate"
+	"compress/gzip"
 	"encoding/binary"
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -21,33 +22,39 @@ import (
 	"locktop/keyspace"
 )
 
-// magic begins every file. Another version would be another number.
-const magic = "locktop recording 1\n"
-
 // Bounds of a block.
 const (
 	blockSpan   = 10 * time.Second
 	blockFrames = 256
-	blockMax    = 256 << 20 // bytes, unpacked; more is no block of ours
+	blockMax    = 256 << 20 // bytes, unpacked
 )
 
-// header stands before each block.
+// A member begins with the fixed part of a gzip header and one extra field, which is
+// a header. The second byte of the field's id is the version of the format.
+const (
+	memberStart = "\x1f\x8b\x08\x04"
+	fieldID     = "L2"
+	fieldStart  = 12 // offset of the extra field in the member
+	headerSize  = 24
+	prefixSize  = fieldStart + 4 + headerSize
+
+	oldMagic = "locktop recording 1\n" // version 1 was not gzip
+)
+
+// header describes a block.
 type header struct {
-	Size  uint32 // of the block, packed
-	Sum   uint32 // CRC-32 of it
+	Size  uint32 // bytes of the member behind the header
+	Sum   uint32 // CRC-32 of these bytes
 	First int64  // the times of its first and last snapshots, in ns since 1970
 	Last  int64
 }
 
-const headerSize = 24
-
 // Writer writes a recording. It is for one goroutine at a time.
 type Writer struct {
-	out           io.Writer
-	headerWritten bool
-	block         []keyspace.Delta
-	before        keyspace.Snapshot
-	first         time.Time
+	out    io.Writer
+	block  []keyspace.Delta
+	before keyspace.Snapshot
+	first  time.Time
 }
 
 // NewWriter returns a writer. Nothing is written before the first block is full.
@@ -77,47 +84,55 @@ func (w *Writer) Flush() error {
 	if len(w.block) == 0 {
 		return nil
 	}
-	packed, err := pack(w.block)
+	member, err := pack(w.block)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	var buf bytes.Buffer
-	if !w.headerWritten {
-		buf.WriteString(magic)
-	}
-	h := header{uint32(len(packed)), crc32.ChecksumIEEE(packed), w.first.UnixNano(), w.before.At.UnixNano()}
-	_ = binary.Write(&buf, binary.BigEndian, h) // a buffer takes everything
-	buf.Write(packed)
-	if _, err := w.out.Write(buf.Bytes()); err != nil {
+	if _, err := w.out.Write(member); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	w.headerWritten, w.block = true, nil
+	w.block = nil
 	return nil
 }
 
+// pack returns the gzip member of a block.
 func pack(block []keyspace.Delta) ([]byte, error) {
 	var out bytes.Buffer
-	squeeze, err := flate.NewWriter(&out, flate.DefaultCompression)
-	if err != nil {
+	zip := gzip.NewWriter(&out)
+	zip.Extra = make([]byte, 4+headerSize)
+	copy(zip.Extra, fieldID)
+	binary.LittleEndian.PutUint16(zip.Extra[2:], headerSize)
+	lines := json.NewEncoder(zip)
+	lines.SetEscapeHTML(false)
+	for _, d := range block {
+		if err := lines.Encode(escapeDelta(d, escapeText)); err != nil {
+			return nil, err
+		}
+	}
+	if err := zip.Close(); err != nil {
 		return nil, err
 	}
-	if err := gob.NewEncoder(squeeze).Encode(block); err != nil {
-		return nil, err
-	}
-	if err := squeeze.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	member := out.Bytes()
+	rest := member[prefixSize:]
+	h := header{uint32(len(rest)), crc32.ChecksumIEEE(rest), block[0].At.UnixNano(), block[len(block)-1].At.UnixNano()}
+	_, err := binary.Encode(member[prefixSize-headerSize:], binary.BigEndian, h)
+	return member, err
 }
 
-func unpack(packed []byte) ([]keyspace.Delta, error) {
+// unpack reads the block of a member, whose bytes behind the header are rest.
+func unpack(rest []byte) ([]keyspace.Delta, error) {
 	var block []keyspace.Delta
-	unpacked := io.LimitReader(flate.NewReader(bytes.NewReader(packed)), blockMax)
-	if err := gob.NewDecoder(unpacked).Decode(&block); err != nil {
-		return nil, err
+	lines := json.NewDecoder(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), blockMax))
+	for {
+		var d keyspace.Delta
+		switch err := lines.Decode(&d); {
+		case errors.Is(err, io.EOF) && len(block) > 0:
+			return block, nil
+		case errors.Is(err, io.EOF):
+			return nil, errors.New("it is empty")
+		case err != nil:
+			return nil, err
+		}
+		block = append(block, escapeDelta(d, unescapeText))
 	}
-	if len(block) == 0 {
-		return nil, errors.New("it is empty")
-	}
-	return block, nil
 }

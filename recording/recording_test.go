@@ -2,13 +2,17 @@ package recording
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"locktop/keyspace"
 )
@@ -26,7 +30,7 @@ func story(span time.Duration, locks int) []keyspace.Snapshot {
 			if round%3 == 2 {
 				continue
 			}
-			l := keyspace.Lock{Key: fmt.Sprintf("lock:%05d\xff", i), Kind: keyspace.Mutex, Expires: begin.Add(time.Duration(round+1) * 7 * time.Second)}
+			l := keyspace.Lock{Key: fmt.Sprintf("lock:%05d\xff", i), Kind: keyspace.Mutex, Confidence: keyspace.Certain, Expires: begin.Add(time.Duration(round+1) * 7 * time.Second)}
 			l.Holders = []keyspace.Holder{{ID: fmt.Sprintf("secret-%d-%d", i, round), Label: "pay", Count: 1, Expires: l.Expires}}
 			s.Locks = append(s.Locks, l)
 		}
@@ -129,9 +133,9 @@ func TestADamagedFileIsGoodUpToTheDamage(t *testing.T) {
 	}{
 		"cut off":                {file[:len(file)*2/3], "it was cut off"},
 		"a byte less":            {file[:len(file)-1], "it was cut off"},
-		"garbage":                {append(bytes.Clone(file), "garbage that is long enough for a header"...), "it was cut off"},
+		"garbage":                {append(bytes.Clone(file), "garbage that is longer than the beginning of a block"...), "no block begins there"},
 		"a bit":                  {flipped(file, len(file)/2), "its checksum is wrong"},
-		"the same once more":     {append(bytes.Clone(file), file[len(magic):]...), "its times are out of order"},
+		"the same once more":     {append(bytes.Clone(file), file...), "its times are out of order"},
 		"a block that runs back": {backwards(t, file), "its times are out of order"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +150,7 @@ func TestADamagedFileIsGoodUpToTheDamage(t *testing.T) {
 			same(t, at(t, r, begin.Add(5*time.Second), time.Time{}), all[20])
 		})
 	}
-	for _, nothing := range [][]byte{nil, []byte("locktop"), []byte("locktop recording 2\n"), []byte(magic), file[:len(magic)+30]} {
+	for _, nothing := range [][]byte{nil, []byte("locktop"), []byte("locktop recording 1\nand so on"), []byte(memberStart), file[:prefixSize+30]} {
 		if _, err := Open(bytes.NewReader(nothing), int64(len(nothing))); !errors.Is(err, ErrFormat) {
 			t.Errorf("%d bytes: %v", len(nothing), err)
 		}
@@ -167,6 +171,104 @@ func flipped(file []byte, i int) []byte {
 	file = bytes.Clone(file)
 	file[i] ^= 4
 	return file
+}
+
+func TestARecordingIsGzippedJSONLines(t *testing.T) {
+	all := story(25*time.Second, 3)
+	zip, err := gzip.NewReader(bytes.NewReader(record(t, all)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for lines := json.NewDecoder(zip); ; n++ {
+		var line struct {
+			At    time.Time
+			Locks []struct {
+				Key        string
+				Confidence string
+				Holders    []struct {
+					Label   string
+					Expires time.Time
+				}
+			}
+		}
+		if err := lines.Decode(&line); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if !line.At.Equal(all[n].At) {
+			t.Fatalf("line %d is of %v, want %v", n+1, line.At, all[n].At)
+		}
+		if n == 0 && (len(line.Locks) != len(all[0].Locks) || line.Locks[0].Confidence != "certain" || line.Locks[0].Holders[0].Label != "pay" || line.Locks[0].Holders[0].Expires.IsZero()) {
+			t.Errorf("the first line has the locks %+v", line.Locks)
+		}
+	}
+	if n != len(all) {
+		t.Errorf("%d lines for %d snapshots", n, len(all))
+	}
+}
+
+func TestEveryFieldIsRecorded(t *testing.T) {
+	var want keyspace.Delta
+	n := 0
+	fill(t, reflect.ValueOf(&want).Elem(), &n)
+	member, err := pack([]keyspace.Delta{want})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := unpack(member[prefixSize:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got[0], want) {
+		t.Errorf("got  %+v\nwant %+v", got[0], want)
+	}
+}
+
+// fill gives every exported field of v, and of what is in it, a value of its own.
+func fill(t *testing.T, v reflect.Value, n *int) {
+	t.Helper()
+	*n++
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(begin.Add(time.Duration(*n)).UTC()))
+	case v.Type() == reflect.TypeFor[keyspace.Confidence]():
+		v.Set(reflect.ValueOf(keyspace.Likely))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(t, v.Field(i), n)
+			}
+		}
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(t, v.Index(0), n)
+		fill(t, v.Index(1), n)
+	case v.Kind() == reflect.String:
+		v.SetString(fmt.Sprint("text ", *n))
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.CanInt():
+		v.SetInt(int64(*n))
+	default:
+		t.Fatalf("cannot fill a %v", v.Type())
+	}
+}
+
+func TestARecordingOfAnEarlierVersionIsRefusedAsOne(t *testing.T) {
+	old := []byte("locktop recording 1\nand whatever follows")
+	if _, err := Open(bytes.NewReader(old), int64(len(old))); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "format 1") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestTextsOfAnyBytesAreKept(t *testing.T) {
+	for _, text := range []string{"", "lock:1", "ключ", "a\xffb", "\x00", "\x00bG9jaw==", "\xed\xa0\x80"} {
+		if escaped := escapeText(text); !utf8.ValidString(escaped) || unescapeText(escaped) != text {
+			t.Errorf("%q becomes %q and %q", text, escaped, unescapeText(escaped))
+		}
+	}
 }
 
 func TestRedactedRecordingsHoldNoTokens(t *testing.T) {
@@ -194,7 +296,7 @@ func FuzzOpen(f *testing.F) {
 	file := record(f, story(12*time.Second, 3))
 	f.Add(file)
 	f.Add(file[:len(file)-3])
-	f.Add([]byte(magic))
+	f.Add([]byte(memberStart))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r, err := Open(bytes.NewReader(file), int64(len(file)))
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 
 	"locktop/keyspace"
 )
@@ -21,32 +20,17 @@ func NewRedactor() *Redactor {
 	return r
 }
 
-// Redact returns the snapshot without the secrets.
+// Redact returns a copy of the snapshot without the secrets.
 func (r *Redactor) Redact(s keyspace.Snapshot) keyspace.Snapshot {
-	s.Locks = slices.Clone(s.Locks)
+	same := func(text string) string { return text }
+	s = mapTexts(s, same, r.hash)
 	for i := range s.Locks {
-		s.Locks[i] = r.lock(s.Locks[i])
+		s.Locks[i].Why = nil // it may quote a token
 	}
-	s.Events = slices.Clone(s.Events)
 	for i := range s.Events {
-		e := &s.Events[i]
-		e.Lock, e.Holder.ID, e.Waiter.ID = r.lock(e.Lock), r.hash(e.Holder.ID), r.hash(e.Waiter.ID)
+		s.Events[i].Lock.Why = nil
 	}
 	return s
-}
-
-func (r *Redactor) lock(l keyspace.Lock) keyspace.Lock {
-	l.Holders, l.Waiters, l.Votes, l.Why = slices.Clone(l.Holders), slices.Clone(l.Waiters), slices.Clone(l.Votes), nil
-	for i := range l.Holders {
-		l.Holders[i].ID = r.hash(l.Holders[i].ID)
-	}
-	for i := range l.Waiters {
-		l.Waiters[i].ID = r.hash(l.Waiters[i].ID)
-	}
-	for i := range l.Votes {
-		l.Votes[i].Token = r.hash(l.Votes[i].Token)
-	}
-	return l
 }
 
 func (r *Redactor) hash(token string) string {
