@@ -161,7 +161,7 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	for _, n := range d.snap.Nodes {
 		fmt.Fprintf(&out, "  %s\n", nodeLine(n))
 	}
-	fmt.Fprintf(&out, "  followed by %s%s\n", d.snap.Follow.Mode, lagOf(d.snap.Follow))
+	fmt.Fprintf(&out, "  updates: %s%s\n", d.snap.Follow.Mode, lagOf(d.snap.Follow))
 	chapter(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
 	for _, group := range grouped(d.findings) {
 		d.writeGroup(&out, group)

@@ -83,7 +83,7 @@ func (o *loading) flags() []*pflag.FlagSet {
 		k := &o.knobs[i]
 		load.StringVar(&k.value, k.flag, "", k.usage)
 	}
-	load.StringArrayVar(&o.thresholds, "threshold", nil, "`what` must hold at the end, like 'wait.p99 < 250ms'; may be repeated")
+	load.StringArrayVar(&o.thresholds, "threshold", nil, "`condition` checked at the end, like 'wait.p99 < 250ms'; may be repeated")
 	load.StringSliceVar(&o.redlock, "redlock", nil, "`addresses` of independent servers, for the kind redlock")
 	load.BoolVar(&o.demo, "demo", false, "on servers of its own, started for the occasion")
 	load.BoolVar(&o.force, "yes-load-this-server", false, "also on a server that is not on this machine, or that has keys under the prefix")

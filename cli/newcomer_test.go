@@ -35,7 +35,7 @@ func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 	term.press("m").want("redlock-minority").press("l").press("4")
 	term.want("3 of 5 servers answer, a majority is 3: locks are taken and released as before")
 	term.press("j").press("j").press("d")
-	term.want("2 of 5 servers answer, a majority is 3: nobody can take a lock")
+	term.want("2 of 5 servers answer, a majority is 3: no lock can be acquired")
 	term.press("3").want("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: the lock held")
 	if term.pressed > 13 {
 		t.Errorf("%d keys were pressed, want 13 at most", term.pressed)

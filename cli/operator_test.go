@@ -113,7 +113,7 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 		return found && strings.HasSuffix(strings.TrimSpace(sentence), ".")
 	})
 
-	term.press("1").want("by damage")
+	term.press("1").want("worst first")
 	term.pressed = 0
 	term.press("/").enter("report:weekly").want("1 of 10,007").press("Enter")
 	term.press("x").want("break it").press("b").want("will still believe it holds the lock").press("y").want("broke lock:report:weekly")

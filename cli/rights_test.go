@@ -109,13 +109,13 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	aLockOfEachType(t, addr)
 	line := advised(t, addr)
 	for _, c := range []struct{ without, said string }{
-		{"-time", "this user may not send TIME"},
-		{"-info", "this user may not send INFO"},
-		{"-dbsize", "this user may not send DBSIZE"},
+		{"-time", "this user may not run TIME"},
+		{"-info", "this user may not run INFO"},
+		{"-dbsize", "this user may not run DBSIZE"},
 		{"-hrandfield", ""},
-		{"-pubsub", "this user may not send PUBSUB"},
-		{"-hscan", "this user may not send HSCAN"},
-		{"-time -info -dbsize", "this user may not send DBSIZE, INFO, TIME"},
+		{"-pubsub", "this user may not run PUBSUB"},
+		{"-hscan", "this user may not run HSCAN"},
+		{"-time -info -dbsize", "this user may not run DBSIZE, INFO, TIME"},
 		{"resetkeys %R~lock:*", "5 of the keys may not be read by this user"},
 	} {
 		if c.without == "-hrandfield" && !knows(t, addr, "hrandfield") {
@@ -147,7 +147,7 @@ func TestAUserWhoMayReadAndScanSeesTheLocks(t *testing.T) {
 	if len(doc.Locks) != 2 || !doc.Complete {
 		t.Errorf("%+v", doc)
 	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not send INFO, PUBSUB") { // and TIME, which Redis 6 lets readers send
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not run INFO, PUBSUB") { // and TIME, which Redis 6 lets readers send
 		t.Errorf("it says %q", said)
 	}
 }

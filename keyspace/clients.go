@@ -83,7 +83,7 @@ func (t *clientTracker) limitations(refused bool) []string {
 	case !t.relevant:
 		return nil
 	case refused:
-		return []string{"whether holders are still connected: this user may not send CLIENT LIST"}
+		return []string{"whether holders are still connected: this user may not run CLIENT LIST"}
 	case t.clientCount > maxClientList:
 		return []string{fmt.Sprintf("whether holders are still connected: %d clients are too many to list", t.clientCount)}
 	}

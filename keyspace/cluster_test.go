@@ -155,7 +155,7 @@ func fillSlots(t testing.TB, addr string, n int) {
 	}
 }
 
-// A user who may not send ASKING is told how much is missing for it.
+// A user who may not run ASKING is told how much is missing for it.
 func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
 	key := tagged(t, c, 0)
@@ -175,7 +175,7 @@ func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
 	o.Cluster = keyspace.NewCluster(func(addr string) (redis.UniversalClient, error) { return clients[addr], nil })
 	s, err := keyspace.NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
 	said := strings.Join(s.Problems, "; ")
-	if err != nil || s.Complete || len(s.Locks) != 0 || !strings.Contains(said, "2 keys that are on their way") || !strings.Contains(said, "may not send ASKING") {
+	if err != nil || s.Complete || len(s.Locks) != 0 || !strings.Contains(said, "2 keys that are on their way") || !strings.Contains(said, "may not run ASKING") {
 		t.Errorf("complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
 	}
 	s, err = keyspace.NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())

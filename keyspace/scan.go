@@ -154,7 +154,7 @@ func (s *Scanner) problems(p *scanPass) []string {
 	}
 	forbidden, unknown := s.denied.missing()
 	if len(forbidden) > 0 {
-		all = append(all, "this user may not send "+strings.Join(forbidden, ", "))
+		all = append(all, "this user may not run "+strings.Join(forbidden, ", "))
 	}
 	if len(unknown) > 0 {
 		all = append(all, "the server does not know "+strings.Join(unknown, ", "))

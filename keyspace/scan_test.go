@@ -549,7 +549,7 @@ func TestWhatThisUserMayNotSendIsSaid(t *testing.T) {
 	if !slices.Equal(keys(s), []string{"a", "lock:hash"}) || !s.Complete {
 		t.Errorf("found %q", keys(s))
 	}
-	if want := []string{"this user may not send INFO, TIME"}; !slices.Equal(s.Problems, want) {
+	if want := []string{"this user may not run INFO, TIME"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
 	if left, ok := s.Locks[0].TTL(s.At); !ok || left < 30*time.Second || left > time.Minute+time.Second {

@@ -267,12 +267,12 @@ func (a *app) answer(msg tea.KeyMsg) tea.Cmd {
 	return a.do(act)
 }
 
-// useless says why a key does nothing here.
+// useless says why a key does nothing on this page.
 func (a *app) useless(key string) string {
 	if where := whereElse(key); where != "" {
-		return fmt.Sprintf("%s does nothing here, but on: %s; ? shows the keys", widget.Plain(key), where)
+		return fmt.Sprintf("%s does nothing on this page; it works on: %s; ? shows the keys", widget.Plain(key), where)
 	}
-	return widget.Plain(key) + " does nothing here; ? shows the keys"
+	return widget.Plain(key) + " does nothing; ? shows the keys"
 }
 
 func (a *app) page() page { return a.pages[a.open] }

@@ -51,9 +51,9 @@ func stories() []story {
 			d.press("/").enter("CATALOG").want("1 of 8").press("enter").want("/CATALOG", "rw:catalog").wantNot("lock:{inv}")
 		}},
 		{onLocks, "right", func(d *driver) {
-			d.press("right").want("sorted by key").wantOrder("cache:", "fair:", "job:", "lock:orders")
+			d.press("right").want("order: by key").wantOrder("cache:", "fair:", "job:", "lock:orders")
 		}},
-		{onLocks, "left", func(d *driver) { d.press("left").want("sorted by state").wantOrder("held", "read", "stuck", "write") }},
+		{onLocks, "left", func(d *driver) { d.press("left").want("order: by state").wantOrder("held", "read", "stuck", "write") }},
 		{onLocks, "i", func(d *driver) { d.wantOrder("stuck", "orders").press("i").wantOrder("orders", "stuck") }},
 		{onLocks, "v", func(d *driver) {
 			d.want("since 20:48").press("v").wantNot("since 20:48").press("v").want("since 20:48")
@@ -94,13 +94,14 @@ func stories() []story {
 				d.t.Errorf("copied %q", got)
 			}
 		}},
-		{onLocks, "+", func(d *driver) { d.press("-", "+").want("a look every 250 ms").press("+").want("no further") }},
-		{onLocks, "=", func(d *driver) { d.press("=").want("no further") }},
+		{onLocks, "+", func(d *driver) { d.press("-", "+").want("a look every 250 ms").press("+").want("already at the limit") }},
+		{onLocks, "=", func(d *driver) { d.press("=").want("already at the limit") }},
 		{onLocks, "-", func(d *driver) { d.press("-").want("a look every 500 ms") }},
 
 		{onLocks, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onLock, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
 		{onFindings, "x", func(d *driver) { d.press("x").want("this screen only reads") }},
+		{onLock, "z", func(d *driver) { d.press("z").want("snoozed for 1 h", "back in 1 h 00") }},
 		{onLock, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly", "command that sets a deadline").press("esc")
 		}},
@@ -143,6 +144,7 @@ func stories() []story {
 		{onFindings, "/", func(d *driver) {
 			d.press("/").enter("never").want("1 of 2").press("enter").wantNot("overdue").press("esc").wantNot("1 of 2")
 		}},
+		{onFindings, "z", func(d *driver) { d.press("z").want("snoozed for 1 h", "1 snoozed") }},
 		{onFindings, "y", func(d *driver) { d.press("y").want("copy from job:nightly").press("esc") }},
 		{onEvents, "enter", func(d *driver) { d.press("enter").want("newest first") }},
 		{onEvents, "/", func(d *driver) {
@@ -354,7 +356,7 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 	alone := world()
 	alone.Load = nil
 	drive(t, alone, func(d *driver) {
-		d.press("X").want("X does nothing here; ? shows the keys").press("]").want("but on: timeline")
+		d.press("X").want("X does nothing; ? shows the keys").press("]").want("it works on: timeline")
 		d.wait(5 * time.Second).wantNot("does nothing")
 		d.press("3").want("no load on this server", "locktop demo")
 		for _, k := range []string{"s", "+", "-"} {

@@ -208,8 +208,8 @@ func TestAFaultStrikesTheChosenClient(t *testing.T) {
 	w, g := world(), busy()
 	w.Load = g
 	drive(t, w, func(d *driver) {
-		d.press("3", "f").want("strikes a client at random", "three leases").press("z").want("fault injected: freeze")
-		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("strikes client-2").press("c").want("fault injected: crash")
+		d.press("3", "f").want("Target: a client at random", "three leases").press("z").want("fault injected: freeze")
+		d.press("l", "l", "l", "h").want("client-2 is").press("f").want("Target: client-2").press("c").want("fault injected: crash")
 		if got := g.struck; len(got) != 2 || got[0].Kind != loadgen.Freeze || got[0].Client != 0 || got[1].Kind != loadgen.Crash || got[1].Client != 2 {
 			t.Errorf("struck: %+v", got)
 		}

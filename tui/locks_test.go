@@ -137,7 +137,7 @@ func TestEveryColumnCanBeSortedByAndTurnedRound(t *testing.T) {
 		var names []string
 		for range len(lockColumns()) {
 			d.press("right")
-			line := d.line("sorted by")
+			line := d.line("order: ")
 			names = append(names, strings.TrimSpace(line))
 			first := d.rows()
 			d.press("i")
@@ -145,7 +145,7 @@ func TestEveryColumnCanBeSortedByAndTurnedRound(t *testing.T) {
 				t.Errorf("%s: turned round, %q comes first, not %q", line, back[0], first[len(first)-1])
 			}
 		}
-		if got := strings.Join(names, " "); !strings.Contains(got, "sorted by time left") || !strings.Contains(got, "sorted by damage") {
+		if got := strings.Join(names, " "); !strings.Contains(got, "order: by time left") || !strings.Contains(got, "order: worst first") {
 			t.Errorf("the orders are %q", got)
 		}
 	})

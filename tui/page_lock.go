@@ -240,7 +240,7 @@ func (s *state) origin(id keyspace.ID) string {
 	if s.chronicle.exact[id.Key] != nil {
 		return "exact"
 	}
-	return "as seen by looking"
+	return "sampled"
 }
 
 // whoIsWho says whom the letters of a strip stand for: as many as fit in a line.

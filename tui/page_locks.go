@@ -129,7 +129,7 @@ func (p *locksPage) tagged(s *state) []keyspace.Lock {
 // setPace changes how often the server is looked at.
 func (p *locksPage) setPace(s *state, every time.Duration) {
 	if every < beat || every > time.Minute {
-		s.refuse("a look every " + humanize.Setting(s.link.every) + " it is: no further")
+		s.refuse("already at the limit: a look every " + humanize.Setting(s.link.every))
 		return
 	}
 	s.link.every = every
@@ -213,15 +213,15 @@ func (p *locksPage) sortBy(s *state, steps int) {
 	}
 	p.turned = false
 	p.arrange(s)
-	s.tell("sorted by " + p.order())
+	s.tell("order: " + p.order())
 }
 
-// order names what the rows are sorted by.
+// order says how the rows are sorted.
 func (p *locksPage) order() string {
 	if p.sort == byDamage {
-		return "damage"
+		return "worst first"
 	}
-	return p.columns()[p.sort].name
+	return "by " + p.columns()[p.sort].name
 }
 
 // arrange works out the rows anew: after a new picture, and whenever the filter
@@ -336,7 +336,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	spread(l, s.glyphs, parts, []part{
 		{style: t.key, text: filtered, rank: 1},
 		{style: t.key, text: p.tagCount(), rank: 2},
-		{style: t.dim, text: "by " + p.order(), rank: 5},
+		{style: t.dim, text: p.order(), rank: 5},
 		{style: t.dim, text: scanned(pic.snap), rank: 6},
 		{style: t.dim, text: "cost " + humanize.Duration(pic.snap.Cost.Took), rank: 7},
 	})

@@ -137,7 +137,7 @@ func (p *nodesPage) summary(s *state, l *widget.Line) {
 	}
 	follow := ""
 	if snap.Follow.Mode != "" {
-		follow = "followed by " + string(snap.Follow.Mode)
+		follow = "updates: " + string(snap.Follow.Mode)
 	}
 	spread(l, g, []part{
 		{style: t.strong, text: humanize.Plural(len(p.rows), "node")},
@@ -267,11 +267,11 @@ func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
 	case up == servers:
-		return s.theme.good, s.glyphs.Check + " " + text + "all is well"
+		return s.theme.good, s.glyphs.Check + " " + text + "healthy"
 	case up >= majority:
 		return s.theme.warn, s.glyphs.Half + " " + text + "locks are taken and released as before"
 	default:
-		return s.theme.bad, s.glyphs.Cross + " " + text + "nobody can take a lock, and nobody can take one twice"
+		return s.theme.bad, s.glyphs.Cross + " " + text + "no lock can be acquired"
 	}
 }
 

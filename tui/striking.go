@@ -17,7 +17,7 @@ func (p *loadPage) striking(s *state) *menu {
 	if p.client > 0 {
 		who = fmt.Sprintf("client-%d; on the page, h and l choose another one", p.client)
 	}
-	m := &menu{title: "Inject a fault", about: []string{"It strikes " + who + "."}}
+	m := &menu{title: "Inject a fault", about: []string{"Target: " + who + "."}}
 	for _, f := range faults(s.scenario) {
 		f.fault.Client = p.client
 		if !s.metrics.Running {
