@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// eventsKept bounds the events between two pictures.
+// eventsKept is the maximum number of events between two snapshots.
 const eventsKept = 20_000
 
-// BackgroundWatcher keeps a watcher going by itself, so that nothing is missed however
-// seldom somebody wants a picture. It may be used from several goroutines; each
-// event, though, is in one picture only.
+// BackgroundWatcher runs a watcher in a goroutine, so that no event is missed however
+// rarely snapshots are taken. It may be used by several goroutines; each event is in
+// one snapshot only.
 type BackgroundWatcher struct {
 	watcher *Watcher
-	sem     chan struct{} // of capacity one: full while somebody uses the watcher
-	ready   chan struct{} // closed after the first look
+	sem     chan struct{} // capacity 1; full while the watcher is in use
+	ready   chan struct{} // closed after the first cycle
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	err     error // of the last look
+	err     error // of the last cycle
 }
 
-// StartWatcher starts to follow. The watcher is the BackgroundWatcher's from now on; it must be
-// closed.
+// StartWatcher starts a watcher in the background, which owns it from then on. The
+// result must be closed.
 func StartWatcher(w *Watcher) *BackgroundWatcher {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &BackgroundWatcher{watcher: w, sem: make(chan struct{}, 1), ready: make(chan struct{}), stop: stop}
@@ -29,17 +29,16 @@ func StartWatcher(w *Watcher) *BackgroundWatcher {
 	return b
 }
 
-// Close ends the following, and returns when nothing of it runs any more.
+// Close stops the watcher and returns when its goroutines have ended.
 func (b *BackgroundWatcher) Close() {
 	b.stop()
 	b.done.Wait()
 	b.watcher.Close()
 }
 
-// Snapshot returns the picture as it is known now, with what has happened since
-// the last one. It waits until the server has been looked at for the first time,
-// and for a look that is under way. If the last look failed, its error is
-// returned; events and notices are kept for the next picture.
+// Snapshot returns the known locks with the events since the last snapshot. It waits
+// for the first cycle and for a cycle in progress. If the last cycle failed, its error
+// is returned; events and notices are kept for the next snapshot.
 func (b *BackgroundWatcher) Snapshot(ctx context.Context) (Snapshot, error) {
 	select {
 	case <-b.ready:
@@ -58,7 +57,7 @@ func (b *BackgroundWatcher) Snapshot(ctx context.Context) (Snapshot, error) {
 	return b.watcher.takeSnapshot(), nil
 }
 
-// run looks until ctx ends.
+// run runs cycles until ctx ends.
 func (b *BackgroundWatcher) run(ctx context.Context) {
 	w := b.watcher
 	for first := true; ; first = false {

@@ -10,19 +10,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clientTracker tells whether holders are still connected: those whose label was the
-// name of a connection while they held. Of all others nobody can tell.
+// clientTracker tracks whether holders are still connected. It knows only holders whose
+// label was the name of a connection during the hold.
 type clientTracker struct {
 	refreshedAt   time.Time
-	relevant      bool               // there are holders whom it could concern
-	clientCount   int64              // of clients, where they are too many to be listed
-	seenConnected map[holderKey]bool // whose connection was seen
+	relevant      bool               // some holders have a label that can be a client name
+	clientCount   int64              // number of clients, if they are too many to list
+	seenConnected map[holderKey]bool // holders whose connection was seen
 }
 
-// holderKey is a holder of a lock.
+// holderKey identifies a holder of a lock.
 type holderKey struct{ key, holder string }
 
-// clientNames reads the names from a list of clients.
+// clientNames returns the names in a reply of CLIENT LIST.
 func clientNames(list string) map[string]bool {
 	names := make(map[string]bool)
 	for line := range strings.Lines(list) {
@@ -36,8 +36,8 @@ func clientNames(list string) map[string]bool {
 	return names
 }
 
-// annotate returns the lock with what the names of those present tell of its holders,
-// and whether that is news. It books in came whose connection was seen.
+// annotate sets since when the holders of a lock are disconnected, and reports whether
+// that changed. It adds the holders whose connection was seen to seen.
 func (t *clientTracker) annotate(l Lock, connected map[string]bool, seen map[holderKey]bool, now time.Time) (Lock, bool) {
 	changed := false
 	for i, h := range l.Holders {
@@ -64,7 +64,7 @@ func (t *clientTracker) annotate(l Lock, connected map[string]bool, seen map[hol
 	return l, changed
 }
 
-// hasNamedHolders reports whether there are holders that could be known by name.
+// hasNamedHolders reports whether a holder has a label that can be a client name.
 func (s lockSet) hasNamedHolders() bool {
 	for _, l := range s {
 		if slices.ContainsFunc(l.lock.Holders, canBeClientName) {
@@ -74,10 +74,10 @@ func (s lockSet) hasNamedHolders() bool {
 	return false
 }
 
-// canBeClientName reports whether the label of a holder can be the name of a connection.
+// canBeClientName reports whether the label of a holder can be a client name.
 func canBeClientName(h Holder) bool { return h.Label != "" && !strings.ContainsAny(h.Label, " \n") }
 
-// limitations says why nobody can tell whether holders are connected.
+// limitations says why disconnected holders cannot be detected.
 func (t *clientTracker) limitations(refused bool) []string {
 	switch {
 	case !t.relevant:
@@ -90,17 +90,17 @@ func (t *clientTracker) limitations(refused bool) []string {
 	return nil
 }
 
-// How often, and of how many clients, the server is asked who is connected.
+// Bounds of CLIENT LIST.
 const (
 	clientListEvery = 2 * time.Second
-	maxClientList   = 1000 // the list of more would hold up everybody else
+	maxClientList   = 1000 // a longer list would block other clients
 )
 
-// cmdClient is the command that lists clients. Few may send it.
+// cmdClient lists clients. Few users may send it.
 const cmdClient = "client"
 
-// refreshClients asks who is connected, if there are holders whom that could concern,
-// and notes since when those are not who have been. Who may not ask does without.
+// refreshClients polls CLIENT LIST if a holder has a suitable label, and marks the
+// holders that have disconnected. Without the permission it does nothing.
 func (w *Watcher) refreshClients(ctx context.Context) error {
 	t := &w.clients
 	now := time.Now()
@@ -126,8 +126,8 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	return nil
 }
 
-// listClients returns the names of those who are connected; nil if that may not be
-// asked, or they are too many.
+// listClients returns the names of the connected clients; nil if that is not permitted
+// or they are too many.
 func (w *Watcher) listClients(ctx context.Context) (map[string]bool, error) {
 	var info, list *redis.StringCmd
 	err := w.reader.pipelined(ctx, "count clients", func(p redis.Pipeliner) { info = p.Info(ctx, "clients") })

@@ -12,11 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cluster is what the scanners of the masters of one Redis Cluster share: the way
-// from each to all others, and which watcher has which lock. With it a scanner
-// reads keys where the nodes say they are (ASK, MOVED), and a lock that moves from
-// one master to another while it is followed is one lock all the time. It is safe
-// for concurrent use.
+// Cluster is the state that the scanners of the masters of one Redis Cluster share: the
+// clients of all nodes, and which watcher has which lock. With it a scanner reads keys
+// on the node that has them (ASK, MOVED), and a lock that moves between masters remains
+// one lock. It is safe for concurrent use.
 type Cluster struct {
 	node func(addr string) (redis.UniversalClient, error)
 
@@ -24,18 +23,18 @@ type Cluster struct {
 	failedAt      map[string]time.Time // nodes that did not answer, and when
 	owners        map[string]owner     // by key
 	movedAway     map[*Watcher][]string
-	prefixes      prefixes // of all locks that any watcher has seen
-	prefixVersion int      // how often these have changed
+	prefixes      prefixes // of the locks of all watchers
+	prefixVersion int      // number of changes of prefixes
 }
 
-// owner is the watcher that has a lock, and what it last knew of it.
+// owner is the watcher that has a lock, with the last known state of the lock.
 type owner struct {
 	watcher *Watcher
 	last    detection
 }
 
-// NewCluster returns a cluster whose nodes are reached through node: a client for
-// an address as the nodes tell it. The clients stay the caller's.
+// NewCluster returns a cluster. node returns a client for an address as the nodes
+// report it. The clients remain the caller's.
 func NewCluster(node func(addr string) (redis.UniversalClient, error)) *Cluster {
 	return &Cluster{
 		node: node, failedAt: make(map[string]time.Time),
@@ -44,10 +43,11 @@ func NewCluster(node func(addr string) (redis.UniversalClient, error)) *Cluster 
 }
 
 // failedNodePause is how long a node that did not answer a redirected command is not
-// asked again.
+// used.
 const failedNodePause = time.Second
 
-// client returns a client of a node, nil if there is none or it does not answer.
+// client returns the client of a node, nil if there is none or the node has just
+// failed.
 func (c *Cluster) client(addr string) redis.UniversalClient {
 	c.mu.Lock()
 	at, failed := c.failedAt[addr]
@@ -69,18 +69,18 @@ func (c *Cluster) markFailed(addr string) {
 	c.failedAt[addr] = time.Now()
 }
 
-// maxHops is how often a command is sent on. A slot that is being moved takes
-// two: its new master says MOVED, its old one ASK.
+// maxHops is the maximum number of redirects of a command. A slot that is being moved
+// takes two: MOVED by the new master, ASK by the old one.
 const maxHops = 4
 
-// hop is where a command is to be sent next.
+// hop is the next destination of a command.
 type hop struct {
 	addr   string
 	asking bool // with ASKING before it
 }
 
-// nextHop returns where a command has to be sent that a node has answered with
-// ASK or MOVED. An address without a host is on the host that said so.
+// nextHop returns the destination in an ASK or MOVED error. An address without a host
+// is on the host of the node that returned it.
 func nextHop(err error, from string) (hop, bool) {
 	if !isRedirect(err) {
 		return hop{}, false
@@ -97,13 +97,13 @@ func nextHop(err error, from string) (hop, bool) {
 	return hop{to, words[0] == "ASK"}, true
 }
 
-// isRedirect reports whether a node says that a key is on another one.
+// isRedirect reports whether a node says that a key is on another node.
 func isRedirect(err error) bool {
 	return err != nil && (redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "MOVED"))
 }
 
-// followRedirects sends those of the commands on that were answered with ASK or MOVED,
-// until they are answered. Those that nobody answers keep their errors.
+// followRedirects sends the commands that were answered with ASK or MOVED to the other
+// nodes until they are answered. Commands that no node answers keep their errors.
 func (c *meteredConn) followRedirects(ctx context.Context, cmds []redis.Cmder) {
 	clear(c.answeredBy)
 	if c.cluster == nil {
@@ -113,8 +113,8 @@ func (c *meteredConn) followRedirects(ctx context.Context, cmds []redis.Cmder) {
 		away := make(map[hop][]redis.Cmder)
 		for _, cmd := range cmds {
 			if to, ok := nextHop(cmd.Err(), cmp.Or(c.answeredBy[cmd], c.addr)); ok {
-				// Two nodes that each send to the other are about to hand the
-				// slot over: the one that has the key answers to ASKING.
+				// Two nodes that redirect to each other are about to hand over the slot: the one that
+				// has the key answers after ASKING.
 				to.asking = to.asking || n > 2
 				away[to] = append(away[to], cmd)
 			}
@@ -143,7 +143,7 @@ func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
 	for i, cmd := range cmds {
 		if to.asking {
 			leave = redis.NewStatusCmd(ctx, asking)
-			_ = p.Process(ctx, leave) // only queues, as the next
+			_ = p.Process(ctx, leave) // it only queues, as the next call
 		}
 		was[i] = cmd.Err()
 		_ = p.Process(ctx, cmd)
@@ -167,18 +167,17 @@ func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
 	}
 }
 
-// asking is the command that lets the next one read a key of a slot that is being
+// asking is the command that lets the next command read a key of a slot that is being
 // moved to the node.
 const asking = "asking"
 
-// slotCount is how many slots a cluster has.
+// slotCount is the number of slots of a cluster.
 const slotCount = 16384
 
-// slots are those that a node says are its own, and those that are being moved to it
-// and away from it.
+// slots are the slots of a node, and those being moved to it and away from it.
 type slots struct{ own, in, out [slotCount]bool }
 
-// slotsOf reads CLUSTER NODES: the line of the node that was asked.
+// slotsOf parses the line of the answering node in a reply of CLUSTER NODES.
 func slotsOf(nodes string) *slots {
 	s := &slots{}
 	for line := range strings.Lines(nodes) {
@@ -193,7 +192,7 @@ func slotsOf(nodes string) *slots {
 	return s
 }
 
-// parse reads one of "7", "7-9", "[7->-id]" and "[7-<-id]".
+// parse parses one of "7", "7-9", "[7->-id]" and "[7-<-id]".
 func (s *slots) parse(part string) {
 	to := &s.own
 	part, moving := strings.CutPrefix(part, "[")
@@ -212,10 +211,10 @@ func (s *slots) parse(part string) {
 	}
 }
 
-// slotMoves are the slots of which keys may have come to a node, and gone from it.
+// slotMoves are the slots from which keys may have arrived at a node, and left it.
 type slotMoves struct{ came, went [slotCount]bool }
 
-// movesSince returns the moves between two answers.
+// movesSince returns the moves between two replies.
 func (s *slots) movesSince(before *slots) *slotMoves {
 	m := &slotMoves{}
 	for n := range slotCount {
@@ -225,11 +224,11 @@ func (s *slots) movesSince(before *slots) *slotMoves {
 	return m
 }
 
-// anyIn reports whether keys have come; nil is no moves.
+// anyIn reports whether keys may have arrived; nil means no moves.
 func (m *slotMoves) anyIn() bool { return m != nil && slices.Contains(m.came[:], true) }
 
-// passedThrough reports whether a key may have come in one of two times and gone in the
-// same or the other one.
+// passedThrough reports whether a key may have arrived in one of two intervals and left
+// in the same or the other one.
 func passedThrough(a, b *slotMoves) bool {
 	for n := range slotCount {
 		came, went := a.came[n] || b != nil && b.came[n], a.went[n] || b != nil && b.went[n]
@@ -240,8 +239,8 @@ func passedThrough(a, b *slotMoves) bool {
 	return false
 }
 
-// claim makes a watcher the owner of a lock that it has found, and returns what
-// another one knows of it; ok is false if none does: then the lock is new.
+// claim makes a watcher the owner of a lock that it has found, and returns the state
+// known to the previous owner; ok is false for a new lock.
 func (c *Cluster) claim(key string, w *Watcher) (was detection, ok bool) {
 	if c == nil {
 		return detection{}, false
@@ -257,7 +256,7 @@ func (c *Cluster) claim(key string, w *Watcher) (was detection, ok bool) {
 	return o.last, true
 }
 
-// record keeps what a watcher knows of its lock.
+// record stores the state of a watcher's lock.
 func (c *Cluster) record(w *Watcher, l detection) {
 	if c == nil {
 		return
@@ -274,7 +273,7 @@ func (c *Cluster) record(w *Watcher, l detection) {
 	}
 }
 
-// ownedByOther reports whether a lock belongs to another watcher by now.
+// ownedByOther reports whether a lock belongs to another watcher.
 func (c *Cluster) ownedByOther(key string, w *Watcher) bool {
 	if c == nil {
 		return false
@@ -285,8 +284,7 @@ func (c *Cluster) ownedByOther(key string, w *Watcher) bool {
 	return known && o.watcher != w
 }
 
-// takeMoved lists the locks of a watcher that others have claimed since it was asked
-// last.
+// takeMoved lists the locks of a watcher that others have claimed since the last call.
 func (c *Cluster) takeMoved(w *Watcher) []string {
 	if c == nil {
 		return nil
@@ -298,7 +296,7 @@ func (c *Cluster) takeMoved(w *Watcher) []string {
 	return keys
 }
 
-// forget forgets a lock of a watcher, which is gone.
+// forget removes a lock of a watcher that is gone.
 func (c *Cluster) forget(w *Watcher, key string) {
 	if c == nil {
 		return
@@ -310,7 +308,7 @@ func (c *Cluster) forget(w *Watcher, key string) {
 	}
 }
 
-// removeWatcher forgets all locks of a watcher, which ends.
+// removeWatcher removes all locks of a watcher.
 func (c *Cluster) removeWatcher(w *Watcher) {
 	if c == nil {
 		return
@@ -325,8 +323,8 @@ func (c *Cluster) removeWatcher(w *Watcher) {
 	delete(c.movedAway, w)
 }
 
-// sharePrefixes adds the prefixes of all locks to those of one watcher, and returns how
-// often they have changed.
+// sharePrefixes adds the prefixes of all locks to those of one watcher, and returns
+// their version.
 func (c *Cluster) sharePrefixes(t *tracking, known int) int {
 	if c == nil {
 		return 0

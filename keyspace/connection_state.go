@@ -7,9 +7,9 @@ import (
 	"locktop/humanize"
 )
 
-// onServerInfo notes what the server says of itself.
+// onServerInfo compares what the server reports about itself with the last report.
 func (w *Watcher) onServerInfo(s Server, now time.Time) {
-	const rounding = 2 * time.Second // its clock and its start are in whole seconds
+	const rounding = 2 * time.Second // clock and uptime are in whole seconds
 	was, passed := w.server, now.Sub(w.serverAt)
 	w.server, w.serverAt = s, now
 	switch {
@@ -24,10 +24,10 @@ func (w *Watcher) onServerInfo(s Server, now time.Time) {
 	}
 }
 
-// onError books a look that failed.
+// onError records a failed cycle.
 func (w *Watcher) onError(err error) {
 	w.pass, w.complete, w.missedEvents, w.nextScan = nil, false, true, time.Time{}
-	w.clients.seenConnected = nil // it may be another server by now
+	w.clients.seenConnected = nil // the server may have been replaced
 	if w.failures == 0 {
 		w.addNotice(ServerLost, err.Error())
 	}
@@ -36,7 +36,7 @@ func (w *Watcher) onError(err error) {
 	w.retryAt = time.Now().Add(pause)
 }
 
-// onSuccess books a look that went well.
+// onSuccess records a successful cycle.
 func (w *Watcher) onSuccess() {
 	switch {
 	case w.failures > 0 && w.serverNotice != nil:
@@ -58,8 +58,7 @@ func (w *Watcher) onSuccess() {
 	}
 }
 
-// updateMode tells when changes are learnt of in another way than before, and that
-// lasts.
+// updateMode reports a lasting change of the watch mode.
 func (w *Watcher) updateMode() {
 	now, mode := time.Now(), w.tracking.mode()
 	switch {
@@ -74,7 +73,7 @@ func (w *Watcher) updateMode() {
 	}
 }
 
-// addNotice books something that happened to the server, or to our view of it.
+// addNotice adds a notice unless it repeats the last one.
 func (w *Watcher) addNotice(kind NoticeKind, text string) {
 	n := Notice{At: time.Now(), Kind: kind, Node: w.scanner.node, Text: text}
 	if last := len(w.notices) - 1; last >= 0 && w.notices[last].Kind == kind && w.notices[last].Text == text {
@@ -83,8 +82,8 @@ func (w *Watcher) addNotice(kind NoticeKind, text string) {
 	w.notices = append(w.notices, n)
 }
 
-// syncClock compares the server's clock with ours. A reading is old by the time it
-// comes: the one that puts the server ahead most is the best.
+// syncClock measures the offset of the server's clock. A reported time is always late,
+// so the largest offset is the best.
 func (w *Watcher) syncClock(began time.Time) {
 	offset := time.Until(w.reader.now)
 	if offset < w.clockOffset && w.clockOffset-offset < time.Since(began)+time.Second && w.clockOffset != 0 {
@@ -93,10 +92,10 @@ func (w *Watcher) syncClock(began time.Time) {
 	w.clockOffset = offset
 }
 
-// serverNow is what the server's clock says, as far as we know.
+// serverNow returns the estimated time of the server.
 func (w *Watcher) serverNow() time.Time { return time.Now().Add(w.clockOffset) }
 
-// status says how the locks are followed.
+// status returns how changes are detected.
 func (w *Watcher) status() WatchStatus {
 	follow := WatchStatus{Mode: w.tracking.mode(), Lag: w.lag.value(), Blind: w.tracking.limitations(w.reader.formats)}
 	if follow.Mode == Polling {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// deadlineQueue is the keys that are to be read again at a time of their own, by that
-// time. The zero value is empty.
+// deadlineQueue is a priority queue of keys to read again, by time. The zero value is
+// empty.
 type deadlineQueue struct {
 	entries deadlineHeap
-	current map[string]time.Time // of each key, the one that counts
+	current map[string]time.Time // by key: the entry that counts
 }
 
-// set makes a key due at a time, on the server's clock, instead of whatever it
-// was due at before. The zero time makes it due never.
+// set sets the time of a key, on the server's clock, in place of an earlier one. The
+// zero time removes the key.
 func (q *deadlineQueue) set(key string, at time.Time) {
 	if q.current[key].Equal(at) {
 		return
@@ -32,7 +32,7 @@ func (q *deadlineQueue) set(key string, at time.Time) {
 	}
 }
 
-// popDue takes out the keys that are due by now.
+// popDue removes and returns the keys that are due at now.
 func (q *deadlineQueue) popDue(now time.Time) []string {
 	var keys []string
 	for len(q.entries) > 0 && !q.entries[0].at.After(now) {
@@ -45,7 +45,7 @@ func (q *deadlineQueue) popDue(now time.Time) []string {
 	return keys
 }
 
-// first is when the next key is due; false if none is.
+// first returns when the next key is due; false if there is none.
 func (q *deadlineQueue) first() (time.Time, bool) {
 	for len(q.entries) > 0 {
 		e := q.entries[0]
@@ -57,8 +57,7 @@ func (q *deadlineQueue) first() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// compact drops the entries that do not count any more: those of locks that were
-// renewed long before they were due.
+// compact removes entries that were replaced, such as those of renewed locks.
 func (q *deadlineQueue) compact() {
 	q.entries = q.entries[:0]
 	for key, at := range q.current {
@@ -67,13 +66,13 @@ func (q *deadlineQueue) compact() {
 	heap.Init(&q.entries)
 }
 
-// deadlineEntry is a key that may be due at a time.
+// deadlineEntry is a key with its time.
 type deadlineEntry struct {
 	at  time.Time
 	key string
 }
 
-// deadlineHeap is a heap, for container/heap.
+// deadlineHeap implements container/heap.
 type deadlineHeap []deadlineEntry
 
 func (h deadlineHeap) Len() int           { return len(h) }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// scanSome walks on until the time is up or the walk is over, at least by one
-// page, and takes in what it finds.
+// scanSome continues the pass until the time is up or the pass has ended, by one page
+// at least, and adds what it finds.
 func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	if w.pass == nil || w.pass.done() {
 		p, err := w.scanner.startPass(ctx)
@@ -21,7 +21,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		w.pass.cost.Commands, w.pass.cost.Took, w.pass.cost.Busy = 0, 0, 0
 	}
 	p := w.pass
-	p.filter.known = w.known // which nobody changes while a step is under way
+	p.filter.known = w.known // not changed during a step
 	for !p.done() {
 		p.setThreshold(w.candidates.atLeast(p.cursors.visited))
 		began := time.Now()
@@ -45,8 +45,8 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// unknown leaves out what is known already: it is left to those that were told
-// of its changes, but for its first sight.
+// unknown returns the detections that are not known yet. Known locks are read when
+// their changes are reported.
 func (w *Watcher) unknown(all []detection) []detection {
 	return slices.DeleteFunc(all, func(l detection) bool {
 		_, known := w.known[l.lock.Key]
@@ -54,7 +54,7 @@ func (w *Watcher) unknown(all []detection) []detection {
 	})
 }
 
-// addNew takes in what was not known before.
+// addNew adds new locks.
 func (w *Watcher) addNew(locks []detection, now time.Time) {
 	for _, l := range locks {
 		w.reader.now = now
@@ -67,7 +67,7 @@ func (w *Watcher) addNew(locks []detection, now time.Time) {
 	}
 }
 
-// recheckCandidates looks again at what is just possibly a lock.
+// recheckCandidates reads the candidates again.
 func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	now := time.Now()
 	if now.Sub(w.recheckedAt) < checkEvery || !w.scanner.opts.Budget.allow(now) || len(w.candidates.known) == 0 {
@@ -88,7 +88,7 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 			continue
 		}
 		d := w.newDiff()
-		d.watched = false // it was there before
+		d.watched = false // it existed before
 		w.updateLock(was, l, known, &d)
 	}
 	return nil

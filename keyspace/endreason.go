@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// pendingReason is a lock that has lost its holder without an announcement that it is free.
+// pendingReason is a lock whose holder is gone without a release message so far.
 type pendingReason struct {
 	conn     *invalidationConn
-	mark     int  // once it has come back, the ear has heard all that was said before
-	replaced bool // another holder stood there when it was noticed
+	mark     int  // when this mark has come back, all earlier messages have been received
+	replaced bool // the lock had another holder when the change was read
 }
 
-// endReason says what is known of why holds ended that were there before and are
-// not any more: Flushed, Evicted, Released, Deleted, Stolen, or nothing. It is not
-// sure while it may still be announced; then the lock is to be looked at again.
+// endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
+// Deleted, Stolen, or "" if unknown. sure is false while a release message may still
+// arrive; the lock must then be read again.
 func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, evicting *evictionCheck) (why EventKind, sure bool, err error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h Holder) bool {
@@ -46,7 +46,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	switch {
 	case !pending:
 		w.pendingReasons[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock)}
-	case d.conn != w.tracking.conn: // what it would have heard is lost
+	case d.conn != w.tracking.conn: // messages on the old connection are lost
 		return "", true, nil
 	case d.mark <= w.tracking.markReceived && d.replaced:
 		return Stolen, true, nil
@@ -57,7 +57,8 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	return "", false, nil
 }
 
-// noteReleased notes that the release of a lock was announced, to all or to one waiter.
+// noteReleased records that the release of a lock was published, to all subscribers or
+// to one waiter.
 func (w *Watcher) noteReleased(l Lock, toWaiter bool) {
 	always, known := w.releasesSeen.get(l.ID())
 	w.releasesSeen.put(l.ID(), (always || !known) && !toWaiter)
@@ -66,9 +67,9 @@ func (w *Watcher) noteReleased(l Lock, toWaiter bool) {
 	}
 }
 
-// releaseReported reports whether releases of a lock are announced, and whether that is so
-// also while nobody waits. Of a lock that was not seen released yet, others of its
-// format and of its family tell, if all releases of that format are announced alike.
+// releaseReported reports whether releases of a lock are published, and whether that is
+// so without waiters. For a lock without a known release, other locks of the same
+// format and family decide, if the format publishes all releases in the same way.
 func (w *Watcher) releaseReported(l Lock) (always, known bool) {
 	if always, known = w.releasesSeen.get(l.ID()); known {
 		return always, true
@@ -76,29 +77,29 @@ func (w *Watcher) releaseReported(l Lock) (always, known bool) {
 	return w.releasesSeen.get(familyID(l))
 }
 
-// familyID stands for all locks of one format and of one family on a server.
+// familyID stands for all locks of one format and key family on a server.
 func familyID(l Lock) ID {
 	return ID{Node: l.Node, DB: l.DB, Key: l.Format + "\x00" + keyFamily(l.Key)}
 }
 
-// wasReplaced reports whether an exclusive holder stands where another one stood.
+// wasReplaced reports whether an exclusive holder has been replaced by another.
 func wasReplaced(was, now Lock) bool {
 	before, next := soleHolder(was), soleHolder(now)
 	return before != "" && next != "" && before != next && was.Holders[0].Mode != Read && now.Holders[0].Mode != Read
 }
 
-// hasLiveWaiters reports whether somebody who is not taken for dead waits for a lock.
+// hasLiveWaiters reports whether a lock has waiters that do not count as dead.
 func hasLiveWaiters(l Lock, now time.Time) bool {
 	return slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.Expires.IsZero() || w.Expires.After(now) })
 }
 
-// allExpiredBy reports whether all holds of a lock are over by a time.
+// allExpiredBy reports whether all holds of a lock have expired at now.
 func allExpiredBy(l Lock, now time.Time) bool {
 	return !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Expires.IsZero() || h.Expires.After(now) })
 }
 
-// evictionCheck asks once, and only if it matters, whether the server has thrown
-// keys away since it was asked last.
+// evictionCheck asks the server at most once, and only if needed, whether it has
+// evicted keys since the last check.
 type evictionCheck struct {
 	asked   bool
 	evicted bool

@@ -14,58 +14,57 @@ import (
 	"github.com/redis/go-redis/v9/push"
 )
 
-// How an ear notices that nobody speaks to it any more.
+// Detection of a lost connection.
 const (
 	pingEvery   = 2 * time.Second
 	readTimeout = 3 * pingEvery
 )
 
-// invalidationConn is one connection on which a server tells which keys have changed: it
-// asks for client tracking in broadcast mode on some prefixes, and listens to
-// the channels on which libraries announce that a lock is free. Both arrive in
-// the order in which they happen: a release is announced before the key is
-// reported that it has freed.
+// invalidationConn is a connection on which a server reports changed keys: it enables
+// client tracking in broadcast mode on some prefixes, and subscribes to the channels on
+// which libraries publish releases. Both arrive in the order of the changes: a release
+// message arrives before the invalidation of the released key.
 //
-// An ear lives as long as its connection. It is safe for concurrent use.
+// It ends with its connection. It is safe for concurrent use.
 type invalidationConn struct {
-	rdb           *redis.Client // of its own: every connection of it is tracked
+	rdb           *redis.Client // its own client: every connection of it is tracked
 	ps            *redis.PubSub
-	ready         chan struct{} // closed when the server has agreed, or refused
-	ended         chan struct{} // closed when the connection is over
-	wake          chan struct{} // of capacity one: something was heard
+	ready         chan struct{} // closed when the server has accepted or refused
+	ended         chan struct{} // closed when the connection has ended
+	wake          chan struct{} // capacity 1: changes were received
 	stop          context.CancelFunc
 	prefixes      []string // prefixes
 	subscriptions []subscription
 
 	mu          sync.Mutex
-	trackErr    error // why there is no tracking; nil: there is
-	canNotify   bool  // without tracking, keyspace notifications tell as much
+	trackErr    error // why tracking is off; nil = it is on
+	canNotify   bool  // keyspace notifications report all changes
 	denied      []string
 	err         error // why it ended
 	changes     changes
-	lastMessage time.Time // when anything was heard at all
+	lastMessage time.Time // time of the last message of any kind
 }
 
-// subscription is a channel, or a pattern, that an ear wants to hear.
+// subscription is a channel or pattern with its handler.
 type subscription struct {
 	name      string
 	pattern   bool
 	onMessage func(h *changes, channel, payload string)
 }
 
-// changes is what an ear has taken in since it was asked last.
+// changes is what was received since the last drain.
 type changes struct {
-	keys     []string             // that have changed, in order, each once
-	since    map[string]time.Time // when each was first told of, our clock
-	repeated map[string]bool      // those of which was told more than once
-	released map[string]bool      // locks whose release was announced
-	toWaiter map[string]bool      // those of which it was announced to one waiter alone
-	evicted  map[string]bool      // keys that the server says it threw away
+	keys     []string             // changed keys, in order, each once
+	since    map[string]time.Time // by key: first report, local clock
+	repeated map[string]bool      // keys that were reported more than once
+	released map[string]bool      // locks whose release was published
+	toWaiter map[string]bool      // of these: those published to one waiter only
+	evicted  map[string]bool      // keys that the server evicted
 	flushed  bool                 // all keys are gone
-	mark     int                  // the last that came back: all that the server said before it was sent has been heard
+	mark     int                  // the last mark that came back: everything that the server sent before it has been received
 }
 
-// add marks a key as changed.
+// add adds a changed key.
 func (c *changes) add(key string, now time.Time) {
 	if _, known := c.since[key]; known {
 		addTo(&c.repeated, key)
@@ -78,7 +77,7 @@ func (c *changes) add(key string, now time.Time) {
 	c.keys = append(c.keys, key)
 }
 
-// addTo puts a key into one of the sets.
+// addTo adds a key to a set.
 func addTo(set *map[string]bool, key string) {
 	if *set == nil {
 		*set = make(map[string]bool)
@@ -86,8 +85,8 @@ func addTo(set *map[string]bool, key string) {
 	(*set)[key] = true
 }
 
-// dialInvalidations connects to the server of a client, as the same user. It returns at
-// once; ready tells when the server has answered.
+// dialInvalidations connects to the server of a client as the same user. It returns at
+// once; ready is closed when the server has answered.
 func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscription) *invalidationConn {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &invalidationConn{
@@ -95,15 +94,15 @@ func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscriptio
 		stop: stop, prefixes: prefixes, subscriptions: wanted, lastMessage: time.Now(),
 	}
 	c.rdb = redis.NewClient(c.options(o))
-	// A second registration is all that it can refuse.
+	// The only possible error is a second registration.
 	_ = c.rdb.RegisterPushNotificationHandler("invalidate", invalidations{c}, false)
 	c.ps = c.rdb.Subscribe(ctx)
 	go c.run(ctx)
 	return c
 }
 
-// options are those of the client it is to be like, on connections that are
-// tracked from their beginning.
+// options returns the options of the client, with tracking from the begin of each
+// connection.
 func (c *invalidationConn) options(o *redis.Options) *redis.Options {
 	return &redis.Options{
 		Network: o.Network, Addr: o.Addr, Dialer: o.Dialer, TLSConfig: o.TLSConfig,
@@ -123,8 +122,7 @@ func (c *invalidationConn) options(o *redis.Options) *redis.Options {
 	}
 }
 
-// track asks for the invalidations. A server that does not give them is not
-// left: there may be announcements to hear.
+// track enables tracking. Without it the connection stays open for release messages.
 func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
 	argv := []any{"client", "tracking", "on", "bcast"}
 	for _, p := range c.prefixes {
@@ -134,8 +132,8 @@ func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
 		c.setTrackErr(errors.New("nothing to track yet"))
 		return nil
 	}
-	// go-redis goes on in RESP2 where HELLO is refused. Tracking is then agreed to as
-	// well, but nothing is ever told.
+	// Where HELLO is refused, go-redis continues in RESP2. The server then accepts tracking
+	// but reports nothing.
 	err := cn.Do(ctx, "hello", 3).Err()
 	if err == nil {
 		err = cn.Do(ctx, argv...).Err()
@@ -148,8 +146,8 @@ func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
 	return err
 }
 
-// checkNotifications finds out whether somebody has switched on the keyspace
-// notifications that tell of all changes. Who may not ask does without.
+// checkNotifications checks whether keyspace notifications report all changes. Without
+// the permission for CONFIG GET they are not used.
 func (c *invalidationConn) checkNotifications(ctx context.Context, cn *redis.Conn) {
 	const setting = "notify-keyspace-events"
 	set, err := cn.ConfigGet(ctx, setting).Result()
@@ -158,8 +156,8 @@ func (c *invalidationConn) checkNotifications(ctx context.Context, cn *redis.Con
 	c.canNotify = err == nil && coversAllChanges(set[setting])
 }
 
-// coversAllChanges reports whether notifications of these flags tell of all changes of the
-// types that locks are stored in.
+// coversAllChanges reports whether notifications with these flags report all changes of
+// the types that locks use.
 func coversAllChanges(flags string) bool {
 	if !strings.Contains(flags, "E") {
 		return false
@@ -173,7 +171,7 @@ func (c *invalidationConn) setTrackErr(err error) {
 	c.trackErr = err
 }
 
-// run hears until the connection is over.
+// run receives until the connection ends.
 func (c *invalidationConn) run(ctx context.Context) {
 	defer close(c.ended)
 	defer c.rdb.Close()
@@ -196,8 +194,8 @@ func (c *invalidationConn) run(ctx context.Context) {
 	c.notify()
 }
 
-// subscribe opens the connection and asks for the channels, one by one: to be
-// refused one does not cost the others.
+// subscribe opens the connection and subscribes to the channels one by one, so that a
+// denied channel does not affect the others.
 func (c *invalidationConn) subscribe(ctx context.Context) error {
 	if err := c.ps.Ping(ctx); err != nil {
 		return err
@@ -214,8 +212,7 @@ func (c *invalidationConn) subscribe(ctx context.Context) error {
 	return c.awaitReplies(ctx)
 }
 
-// awaitReplies takes the answers to what was asked: that of the ping, and one for each
-// subscription, in order.
+// awaitReplies receives the reply to the ping and to each subscription, in order.
 func (c *invalidationConn) awaitReplies(ctx context.Context) error {
 	for i := -1; i < len(c.subscriptions); {
 		m, err := c.ps.ReceiveTimeout(ctx, readTimeout)
@@ -237,7 +234,7 @@ func (c *invalidationConn) awaitReplies(ctx context.Context) error {
 	return nil
 }
 
-// receive takes in messages until the connection fails.
+// receive processes messages until the connection fails.
 func (c *invalidationConn) receive(ctx context.Context) error {
 	for {
 		m, err := c.ps.ReceiveTimeout(ctx, 0)
@@ -247,7 +244,7 @@ func (c *invalidationConn) receive(ctx context.Context) error {
 		c.mu.Lock()
 		c.lastMessage = time.Now()
 		if pong, ok := m.(*redis.Pong); ok {
-			mark, _ := strconv.Atoi(pong.Payload) // that of prove has none
+			mark, _ := strconv.Atoi(pong.Payload) // the pings of keepalive have no payload
 			c.changes.mark = max(c.changes.mark, mark)
 		}
 		c.mu.Unlock()
@@ -257,8 +254,8 @@ func (c *invalidationConn) receive(ctx context.Context) error {
 	}
 }
 
-// keepalive makes sure that somebody is at the other end, and hangs up if nobody
-// is, or when ctx ends.
+// keepalive sends pings, and closes the connection if the server does not answer or ctx
+// ends.
 func (c *invalidationConn) keepalive(ctx context.Context) {
 	defer c.ps.Close()
 	tick := time.NewTicker(pingEvery)
@@ -278,7 +275,7 @@ func (c *invalidationConn) keepalive(ctx context.Context) {
 	}
 }
 
-// dispatch hands a message to the subscription that wants it.
+// dispatch passes a message to the handler of its subscription.
 func (c *invalidationConn) dispatch(m *redis.Message) {
 	name := m.Channel
 	if m.Pattern != "" {
@@ -294,7 +291,7 @@ func (c *invalidationConn) dispatch(m *redis.Message) {
 	c.notify()
 }
 
-// notify wakes whoever waits for news.
+// notify wakes the reader of wake.
 func (c *invalidationConn) notify() {
 	select {
 	case c.wake <- struct{}{}:
@@ -302,7 +299,7 @@ func (c *invalidationConn) notify() {
 	}
 }
 
-// drain takes what was heard since the last call.
+// drain returns the changes since the last call.
 func (c *invalidationConn) drain() changes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,29 +308,28 @@ func (c *invalidationConn) drain() changes {
 	return h
 }
 
-// trackingError reports whether the server tells of changes, and if not, why.
+// trackingError returns why the server does not report changes; nil if it does.
 func (c *invalidationConn) trackingError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trackErr
 }
 
-// notificationsUsable reports whether keyspace notifications would tell of changes, where
-// there is no tracking.
+// notificationsUsable reports whether keyspace notifications can replace tracking.
 func (c *invalidationConn) notificationsUsable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.canNotify
 }
 
-// deniedChannels lists the channels that the user may not listen to.
+// deniedChannels lists the channels that the user may not subscribe to.
 func (c *invalidationConn) deniedChannels() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.denied
 }
 
-// closedWith returns why the ear has ended; false while it hears.
+// closedWith returns why the connection has ended; false while it is open.
 func (c *invalidationConn) closedWith() (error, bool) {
 	select {
 	case <-c.ended:
@@ -345,18 +341,18 @@ func (c *invalidationConn) closedWith() (error, bool) {
 	}
 }
 
-// close hangs up and returns when nothing of the ear runs any more.
+// close closes the connection and returns when its goroutines have ended.
 func (c *invalidationConn) close() {
 	c.stop()
-	_ = c.ps.Close() // a receive that blocks ends
+	_ = c.ps.Close() // ends a blocked receive
 	<-c.ended
 }
 
-// invalidations takes in what the server says of changed keys.
+// invalidations handles the invalidation messages of a connection.
 type invalidations struct{ conn *invalidationConn }
 
-// HandlePushNotification takes one notification: the keys that have changed, or
-// nil if the database was emptied.
+// HandlePushNotification handles one message: the changed keys, or nil if the database
+// was emptied.
 func (i invalidations) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext, said []any) error {
 	if len(said) < 2 {
 		return fmt.Errorf("an invalidation of nothing: %v", said)
@@ -378,8 +374,8 @@ func (i invalidations) HandlePushNotification(_ context.Context, _ push.Notifica
 	return nil
 }
 
-// releaseSubscriptions are the subscriptions that hear the releases of the formats,
-// and of keys that the server throws away.
+// releaseSubscriptions returns the subscriptions to the release channels of the formats
+// and to evictions.
 func releaseSubscriptions(formats formatSet, db int) []subscription {
 	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(h *changes, _, key string) {
 		addTo(&h.evicted, key)
@@ -404,10 +400,9 @@ func releaseSubscriptions(formats formatSet, db int) []subscription {
 	return all
 }
 
-// keyspaceEvents is the subscription to everything that happens to keys of a
-// database, where somebody had these notifications switched on.
+// keyspaceEvents returns the subscription to all keyspace notifications of a database.
 func keyspaceEvents(db int) subscription {
-	// The pattern is the one that an ACL for onlookers names.
+	// The documented ACL for read-only users permits this pattern.
 	return subscription{name: "__keyevent@*__:*", pattern: true, onMessage: func(h *changes, channel, key string) {
 		prefix := fmt.Sprintf("__keyevent@%d__:", db)
 		what, ok := strings.CutPrefix(channel, prefix)

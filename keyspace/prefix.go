@@ -5,26 +5,25 @@ import (
 	"strings"
 )
 
-// maxPrefixes bounds what a server is asked to watch: it compares every key
-// that anybody writes with each of them.
+// maxPrefixes is the maximum number of tracked prefixes: the server compares every
+// written key with each of them.
 const maxPrefixes = 32
 
-// separators end the parts of a key.
+// separators end the parts of a key name.
 const separators = ":/.|-_#}"
 
-// prefixes are the beginnings of keys that a server is asked to watch, by the
-// first part of the keys. Each is as long as what its keys have in common, so
-// that little else is reported.
+// prefixes are the tracked beginnings of key names, by the first part of the name. Each
+// is as long as what its keys have in common, so that few other keys are reported.
 type prefixes map[string]string
 
-// learn makes the prefixes cover a key too, and reports whether they have
-// changed. A key that would take one more than may be is not covered.
+// learn makes the prefixes cover a key, and reports whether they have changed. A key
+// that would exceed maxPrefixes is not covered.
 func (p prefixes) learn(key string) bool {
 	part := firstPart(key)
 	known, ok := p[part]
 	switch {
 	case part == "", ok && strings.HasPrefix(key, known):
-		return false // what begins with nothing would be every key there is
+		return false // an empty prefix would cover every key
 	case !ok && len(p) >= maxPrefixes:
 		return false
 	case ok:
@@ -41,8 +40,8 @@ func (p prefixes) cover(key string) bool {
 	return ok && strings.HasPrefix(key, known)
 }
 
-// disjoint lists the prefixes, without those that another one covers: a server
-// accepts no others.
+// disjoint lists the prefixes without those that another one covers: a server accepts
+// no overlapping prefixes.
 func (p prefixes) disjoint() []string {
 	var all []string
 	for _, prefix := range p {
@@ -52,8 +51,8 @@ func (p prefixes) disjoint() []string {
 	return slices.CompactFunc(all, func(short, long string) bool { return strings.HasPrefix(long, short) })
 }
 
-// firstPart is a key up to its first separator: what its owner calls it. A
-// brace at the beginning belongs to what follows.
+// firstPart returns a key up to and including its first separator. A separator as the
+// first byte does not count.
 func firstPart(key string) string {
 	i := strings.IndexAny(key[min(1, len(key)):], separators)
 	if i < 0 {
@@ -62,14 +61,14 @@ func firstPart(key string) string {
 	return key[:i+2]
 }
 
-// wholeParts cuts a beginning of keys back behind its last separator, but not
-// further than to their first part.
+// wholeParts cuts a common beginning after its last separator, but keeps the first
+// part.
 func wholeParts(s, part string) string {
 	i := strings.LastIndexAny(s, separators)
 	return s[:max(i+1, min(len(part), len(s)))]
 }
 
-// shared is what two strings begin with, both.
+// shared returns the common beginning of two strings.
 func shared(a, b string) string {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// refresh looks again at what may have changed.
+// refresh reads the locks again that may have changed.
 func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	if err := w.verifyServer(ctx); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	}
 	keys = append(keys, h.keys...)
 	if err := w.refreshKeys(ctx, w.ownersOf(keys), h); err != nil {
-		w.tracking.requeue(h) // or what was heard would be lost
+		w.tracking.requeue(h) // so that the changes are not lost
 		return err
 	}
 	if h.flushed {
@@ -36,8 +36,8 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	return nil
 }
 
-// verifyServer makes sure that a server that has hung up is still the one that was
-// looked at. If it is another process, nobody knows why what is gone is gone.
+// verifyServer checks after a disconnect that the server is the same process. On
+// another process, the reasons of ended holds are unknown.
 func (w *Watcher) verifyServer(ctx context.Context) error {
 	w.tracking.reap()
 	if !w.tracking.disconnected {
@@ -47,14 +47,14 @@ func (w *Watcher) verifyServer(ctx context.Context) error {
 	return w.reader.checkRunID(ctx, w.server.RunID)
 }
 
-// pollDue reports whether it is time to look at everything, because nobody tells
-// of changes.
+// pollDue reports whether all known locks must be read because changes are not, or not
+// reliably, reported.
 func (w *Watcher) pollDue() bool {
 	every := map[WatchMode]time.Duration{Polling: pollEvery, Notifications: checkEvery}[w.tracking.mode()]
 	return every > 0 && time.Since(w.polledAt) >= every
 }
 
-// ownersOf returns the locks that keys belong to, each once.
+// ownersOf returns the distinct locks that keys belong to.
 func (w *Watcher) ownersOf(keys []string) []string {
 	seen := make(map[string]bool, len(keys))
 	var locks []string
@@ -70,8 +70,7 @@ func (w *Watcher) ownersOf(keys []string) []string {
 	return locks
 }
 
-// refreshKeys reads keys again, known ones and strangers, and books what has become
-// of them.
+// refreshKeys reads known and unknown keys and reconciles the result.
 func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) error {
 	refs := make([]keyRef, 0, len(keys))
 	var unknown []string
@@ -93,7 +92,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 		return err
 	}
 	w.noteRead(began)
-	if w.reader.cost.Commands > asked { // or what the clock said is old
+	if w.reader.cost.Commands > asked { // otherwise the time is old
 		w.syncClock(began)
 	}
 	for _, key := range w.reader.notLocks {
@@ -106,7 +105,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 	return w.reconcile(ctx, keys, found, h)
 }
 
-// reconcile compares what was read with what was known, in the order of keys.
+// reconcile compares what was read with what is known, in the order of keys.
 func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]detection, h changes) error {
 	evicting := new(evictionCheck)
 	w.dropMoved()
@@ -153,7 +152,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 	return nil
 }
 
-// newDiff returns a comparison of what was read last with what was known.
+// newDiff returns a diff between the last read and the known locks.
 func (w *Watcher) newDiff() diff {
 	return diff{
 		at: w.reader.now, watched: w.complete && !w.missedEvents, missedEvents: w.missedEvents,
@@ -161,12 +160,12 @@ func (w *Watcher) newDiff() diff {
 	}
 }
 
-// noteRead notes that locks have been read since a moment of our clock.
+// noteRead notes that locks were read between since, on the local clock, and now.
 func (w *Watcher) noteRead(since time.Time) { w.readStart, w.readEnd = since, time.Now() }
 
-// heldFor is how long the holder of a lock that has changed had held it under its
-// deadline, at the least: until it was read so for the last time, or until shortly
-// before we were told that it has changed, if no such message can have been lost.
+// heldFor returns how long, at least, the holder of a changed lock had held it under
+// its deadline: until the last read, or until shortly before the change was reported,
+// if no report can have been lost.
 func (w *Watcher) heldFor(was detection, told time.Time) time.Duration {
 	held := was.lastRead.Sub(was.firstRead)
 	if !told.IsZero() && !w.tracking.resync {
@@ -175,8 +174,8 @@ func (w *Watcher) heldFor(was detection, told time.Time) time.Duration {
 	return held
 }
 
-// keepFirstRead carries over since when a lock is known as it is: by the same holder, under
-// the same deadline, which is the one that was read first.
+// keepFirstRead carries over when the current holder was first read under the current
+// deadline, and the uncertainty of that deadline.
 func (w *Watcher) keepFirstRead(was detection, now *detection) {
 	now.firstRead, now.lastRead = w.readEnd, w.readStart
 	if soleHolder(was.lock) != "" && soleHolder(was.lock) == soleHolder(now.lock) && was.lock.Expires.Equal(now.lock.Expires) {
@@ -184,7 +183,7 @@ func (w *Watcher) keepFirstRead(was detection, now *detection) {
 	}
 }
 
-// updateLock takes in a lock that was read.
+// updateLock stores a lock that was read.
 func (w *Watcher) updateLock(was, now detection, known bool, d *diff) {
 	began := time.Time{}
 	if known && !d.missedEvents || d.watched {
@@ -214,7 +213,7 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *diff) {
 	w.scanner.opts.Cluster.record(w, now)
 }
 
-// removeLock takes out a lock that is gone.
+// removeLock removes a lock that is gone.
 func (w *Watcher) removeLock(was detection, d *diff) {
 	d.removed(was.lock)
 	w.holdStats.learn(d.events)
@@ -226,9 +225,9 @@ func (w *Watcher) removeLock(was detection, d *diff) {
 	w.scanner.opts.Cluster.forget(w, was.lock.Key)
 }
 
-// adopt returns what is known of a lock that this watcher has found, if another
-// node of the cluster has had it until now: it has moved, and goes on. It is not
-// ours if it was read on another node, whose watcher has it already.
+// adopt returns what another watcher of the cluster knows of a lock that this one has
+// found: the lock has moved. ours is false if the lock was read on another node whose
+// watcher has it already.
 func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 	cluster := w.scanner.opts.Cluster
 	if w.onOtherNode(l.lock) && cluster.ownedByOther(l.lock.Key, w) {
@@ -240,12 +239,12 @@ func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 	return was, known, true
 }
 
-// maxTransitDelay is by how much a deadline may be later when its key has moved to another
-// node: MIGRATE sends what is left of the time to live, and not the deadline.
+// maxTransitDelay is by how much the deadline of a key may be later after it has moved
+// to another node: MIGRATE sends the remaining time to live, not the deadline.
 const maxTransitDelay = time.Second
 
-// rebaseDeadlines returns the lock as it was on another node, with the deadlines that it has here
-// where they differ only by the time of the transit: it was not renewed.
+// rebaseDeadlines returns the lock as it was on another node, with the deadlines of
+// this node where they differ only by the transit time: it was not renewed.
 func rebaseDeadlines(was, now Lock) Lock {
 	here := func(was, now time.Time) time.Time {
 		if !was.IsZero() && !now.IsZero() && now.Sub(was).Abs() <= maxTransitDelay {
@@ -265,11 +264,11 @@ func rebaseDeadlines(was, now Lock) Lock {
 	return was
 }
 
-// onOtherNode reports whether a lock was read on another node of the cluster.
+// onOtherNode reports whether a lock was read on another cluster node.
 func (w *Watcher) onOtherNode(l Lock) bool { return l.Node != w.reader.node }
 
-// dropMoved forgets the locks that other nodes of the cluster have by now. Nothing
-// has happened to them.
+// dropMoved removes the locks that other watchers of the cluster have taken over,
+// without events.
 func (w *Watcher) dropMoved() {
 	for _, key := range w.scanner.opts.Cluster.takeMoved(w) {
 		was := w.known[key]
@@ -282,7 +281,7 @@ func (w *Watcher) dropMoved() {
 	}
 }
 
-// mapCompanions notes which lock the companions belong to.
+// mapCompanions updates the map from companions to their lock.
 func (w *Watcher) mapCompanions(was, now detection) {
 	for _, c := range was.companions {
 		delete(w.companions, c.Key)
@@ -294,8 +293,8 @@ func (w *Watcher) mapCompanions(was, now detection) {
 	}
 }
 
-// nextDeadline is when a lock has to be looked at by itself: at the first of its
-// deadlines, on the server's clock.
+// nextDeadline returns when a lock must be read again: at the first of its deadlines,
+// on the server's clock.
 func (w *Watcher) nextDeadline(l Lock) time.Time {
 	first := l.Expires
 	sooner := func(t time.Time) {
@@ -311,7 +310,7 @@ func (w *Watcher) nextDeadline(l Lock) time.Time {
 			sooner(waiter.Expires)
 		}
 	}
-	if w.onOtherNode(l) { // nobody tells this watcher of its changes
+	if w.onOtherNode(l) { // changes on another node are not reported to this watcher
 		sooner(w.reader.now.Add(pollEvery))
 	}
 	if first.IsZero() {

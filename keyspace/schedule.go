@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// How often and for how long a watcher does what.
+// Intervals and durations of a watcher.
 const (
-	maxScanTime   = 20 * time.Millisecond  // of walking, at a time
-	shortScanTime = 5 * time.Millisecond   // the same, while events are told
-	scanShare     = 10                     // of the time is spent walking, at the most: a tenth
-	passEvery     = time.Second            // between the begins of two walks, while the server tells of changes
-	pollEvery     = 100 * time.Millisecond // between two looks at what nobody tells of
-	checkEvery    = time.Second            // the same where notifications come, which may be lost
-	coalesce      = 2 * time.Millisecond   // between two looks, while events are told: what comes within it is read at once
-	recheckAfter  = 5 * time.Millisecond   // after it, what should be gone by now is read again
-	releaseGrace  = 5 * time.Millisecond   // between two looks at a lock that is gone, as long as it may still be announced
-	minRetry      = 100 * time.Millisecond // after a failure, then doubled …
-	maxRetry      = 2 * time.Second        // … up to this
-	modeGrace     = 3 * time.Second        // after which a way to learn of changes counts as another
+	maxScanTime   = 20 * time.Millisecond  // of scanning, at a time
+	shortScanTime = 5 * time.Millisecond   // the same, while the caller waits for events
+	scanShare     = 10                     // at most 1/scanShare of the time is spent scanning
+	passEvery     = time.Second            // between the begins of two passes, while the server reports changes
+	pollEvery     = 100 * time.Millisecond // between two reads of locks whose changes are not reported
+	checkEvery    = time.Second            // the same with keyspace notifications, which may be lost
+	coalesce      = 2 * time.Millisecond   // between two cycles: changes within it are read at once
+	recheckAfter  = 5 * time.Millisecond   // after which a lock that should be gone is read again
+	releaseGrace  = 5 * time.Millisecond   // between two reads of a vanished lock whose release may still be reported
+	minRetry      = 100 * time.Millisecond // after a failure, then doubled,
+	maxRetry      = 2 * time.Second        // up to this
+	modeGrace     = 3 * time.Second        // after which another mode is reported
 )
 
-// scanTime is how long a look may walk: as long as it may be while the first
-// picture is incomplete, then a share of the time that has passed.
+// scanTime returns how long a cycle may scan: the maximum until the first pass has
+// ended, then a share of the time that has passed.
 func (w *Watcher) scanTime() time.Duration {
 	now := time.Now()
 	passed := now.Sub(w.lastScan)
@@ -33,8 +33,8 @@ func (w *Watcher) scanTime() time.Duration {
 	return min(passed/scanShare, maxScanTime)
 }
 
-// deferForDeadline reports whether a walk would be in the way of the next deadline, and
-// puts the walk off until after it. It can be put off for a while only.
+// deferForDeadline defers a scan that would delay the read at the next deadline. It
+// defers for passEvery at most.
 func (w *Watcher) deferForDeadline(now time.Time) bool {
 	due, some := w.deadlines.first()
 	if !some || !w.complete || now.Sub(w.lastScan) > passEvery {
@@ -48,9 +48,9 @@ func (w *Watcher) deferForDeadline(now time.Time) bool {
 	return true
 }
 
-// deferScan says until when not to walk, after a slice that began at a time. As long as
-// not all locks are known, what passed on the way to the server does not count: a
-// walk on which each round trip is followed by a rest would take minutes.
+// deferScan sets when scanning continues after a scan that began at began. Until the
+// first pass has ended, network time does not count: with a pause after each round
+// trip, a pass would take minutes.
 func (w *Watcher) deferScan(began time.Time) {
 	now := time.Now()
 	walked := now.Sub(began)
@@ -70,7 +70,7 @@ func (w *Watcher) deferScan(began time.Time) {
 	}
 }
 
-// wait returns when there may be something to look at.
+// wait waits until there may be something to read.
 func (w *Watcher) wait(ctx context.Context) error {
 	timer := time.NewTimer(w.idleTime())
 	defer timer.Stop()
@@ -98,7 +98,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	}
 }
 
-// idleTime is for how long there is nothing to do, unless something is heard.
+// idleTime returns how long there is nothing to do without reports.
 func (w *Watcher) idleTime() time.Duration {
 	now := time.Now()
 	if w.failures > 0 {

@@ -13,48 +13,48 @@ import (
 	"locktop/humanize"
 )
 
-// How a tracker goes about its connections.
+// Timing of the invalidation connections.
 const (
-	prefixDebounce = 200 * time.Millisecond // between two connections, while prefixes are being learnt
-	minReconnect   = 500 * time.Millisecond // before the next attempt to get one, then doubled …
-	maxReconnect   = 15 * time.Second       // … up to this
+	prefixDebounce = 200 * time.Millisecond // between two connections, while new prefixes are found
+	minReconnect   = 500 * time.Millisecond // before the next attempt to connect, then doubled,
+	maxReconnect   = 15 * time.Second       // up to this
 	pushSlack      = 10 * time.Millisecond
-	maxAllKeysRate = 2000                   // changes a second of all keys, above which we hear of prefixes only …
-	allKeysPause   = time.Minute            // … for so long
-	maxReportDelay = 100 * time.Millisecond // the latest that we take in a message about a change
+	maxAllKeysRate = 2000                   // changes per second of all keys; above it only prefixes are tracked
+	allKeysPause   = time.Minute            // and all keys not before this time has passed
+	maxReportDelay = 100 * time.Millisecond // largest delay between a change and its report
 )
 
-// tracking sees to it that there is an ear, that it hears of all known locks, and
-// tells in which mode that is.
+// tracking maintains the invalidation connection, makes its prefixes cover all known
+// locks, and determines the watch mode.
 type tracking struct {
-	options   *redis.Options // nil: there is no way to make a connection of its own
+	options   *redis.Options // nil = no connection of its own is possible
 	releases  []subscription
 	keyEvents subscription
 	prefixes  prefixes
 
-	conn             *invalidationConn // that hears; nil if none does
-	nextConn         *invalidationConn // that is not ready yet
+	conn             *invalidationConn // the connection in use; nil = none
+	nextConn         *invalidationConn // a connection that is not ready yet
 	dialedAt         time.Time
 	backoff          time.Duration
-	pending          changes // that was heard, and could not be looked at
-	resync           bool    // something may not have been heard: look at everything
-	disconnected     bool    // an ear has ended by itself: who knows what the server is now
-	prefixesStale    bool    // the ear has not been told all prefixes
-	trackErr         error   // why the server does not tell of changes
-	useNotifications bool    // keyspace notifications come instead
+	pending          changes // changes that were received and not read
+	resync           bool    // a report may have been lost: all locks must be read
+	disconnected     bool    // a connection was lost: the server may be another process
+	prefixesStale    bool    // the connection does not have all prefixes
+	trackErr         error   // why the server does not report changes
+	useNotifications bool    // keyspace notifications are used in place of tracking
 
-	uncovered    map[string]bool // known locks that no prefix covers
-	patterns     patterns        // of names that no prefixes cover
-	allKeys      bool            // the ear hears of all keys, for the sake of such names
-	allKeysFrom  time.Time       // until then it does not
-	rateStart    time.Time       // in which …
-	rateCount    int             // … so many changes were heard
-	marksSent    int             // that were sent to ears
-	markPending  bool            // since the last news
-	markReceived int             // the last that was among the news
+	uncovered    map[string]bool // known locks without a prefix
+	patterns     patterns        // of names that no prefix covers
+	allKeys      bool            // all keys are tracked, because of patterns
+	allKeysFrom  time.Time       // all keys are not tracked before
+	rateStart    time.Time       // begin of the interval in which
+	rateCount    int             // so many changes were received
+	marksSent    int             // number of the last mark
+	markPending  bool            // a mark was sent since the last takeChanges
+	markReceived int             // the last mark that came back
 }
 
-// newTracking returns a tracker for the server of s.
+// newTracking returns the tracking of the server of s.
 func newTracking(s *Scanner) tracking {
 	t := tracking{prefixes: make(prefixes), uncovered: make(map[string]bool), trackErr: errors.New("nobody has asked for it yet")}
 	if c, ok := s.rdb.(interface{ Options() *redis.Options }); ok {
@@ -65,7 +65,7 @@ func newTracking(s *Scanner) tracking {
 	return t
 }
 
-// learn makes the next ear hear of a lock and of what it keeps beside it.
+// learn makes the next connection cover a lock and its companions.
 func (t *tracking) learn(l detection) {
 	changed := t.learnName(l.lock.Key)
 	for _, c := range l.companions {
@@ -78,8 +78,8 @@ func (t *tracking) learn(l detection) {
 	}
 }
 
-// learnName makes the next ear hear of a key, and reports whether it hears of more
-// than this one then. A name whose pattern is known takes no prefix.
+// learnName makes the next connection cover a key, and reports whether its prefixes
+// changed. A name with a known pattern needs no prefix.
 func (t *tracking) learnName(key string) bool {
 	for first := range t.patterns.learn(key) {
 		delete(t.prefixes, first) // which leaves room for others
@@ -87,14 +87,14 @@ func (t *tracking) learnName(key string) bool {
 	return !t.patterns.cover(key) && t.prefixes.learn(key)
 }
 
-// covers reports whether a key is one that the next ear hears of: by its prefix, or by its
-// pattern while it hears of all keys.
+// covers reports whether the next connection covers a key: by a prefix, or by a pattern
+// while all keys are tracked.
 func (t *tracking) covers(key string) bool {
 	return t.prefixes.cover(key) || t.allKeys && t.patterns.cover(key)
 }
 
-// updateAllKeys decides whether the next ear is to hear of all keys: where names have a
-// pattern that no prefixes cover, as long as not too much is written.
+// updateAllKeys decides whether the next connection tracks all keys: if names have a
+// pattern that no prefix covers, unless too many keys are written.
 func (t *tracking) updateAllKeys(known lockSet, now time.Time) {
 	if now.Sub(t.rateStart) > time.Second {
 		if t.allKeys && !t.rateStart.IsZero() && float64(t.rateCount) > maxAllKeysRate*now.Sub(t.rateStart).Seconds() {
@@ -112,7 +112,7 @@ func (t *tracking) updateAllKeys(known lockSet, now time.Time) {
 	}
 }
 
-// maintain replaces an ear that is over, or that has to hear of more.
+// maintain replaces a connection that was lost or lacks prefixes.
 func (t *tracking) maintain(known lockSet) {
 	if t.options == nil {
 		t.trackErr = errors.New("the client cannot be asked for a connection of its own")
@@ -138,7 +138,7 @@ func (t *tracking) maintain(known lockSet) {
 	}
 }
 
-// reap takes leave of an ear that hears no more.
+// reap removes a lost connection.
 func (t *tracking) reap() {
 	if t.conn == nil {
 		return
@@ -151,7 +151,7 @@ func (t *tracking) reap() {
 	}
 }
 
-// promote takes the new ear into service as soon as it is ready.
+// promote takes the next connection into use when it is ready.
 func (t *tracking) promote() {
 	if t.nextConn == nil {
 		return
@@ -175,21 +175,21 @@ func (t *tracking) promote() {
 	t.conn, t.backoff, t.resync = next, 0, true
 	t.trackErr = next.trackingError()
 	if notify := t.trackErr != nil && next.notificationsUsable(); notify != t.useNotifications {
-		t.useNotifications, t.prefixesStale = notify, true // the next ear listens to what this one need not, or the other way round
+		t.useNotifications, t.prefixesStale = notify, true // the next connection subscribes to notifications if this one has to, and vice versa
 	}
 }
 
-// delayRetry puts the next attempt off.
+// delayRetry doubles the time until the next attempt.
 func (t *tracking) delayRetry() { t.backoff = min(max(minReconnect, 2*t.backoff), maxReconnect) }
 
-// retire closes an ear and keeps what it has heard.
+// retire closes a connection and keeps its changes.
 func (t *tracking) retire(e *invalidationConn) {
 	e.close()
 	t.requeue(e.drain())
 	t.resync = true
 }
 
-// close closes everything.
+// close closes all connections.
 func (t *tracking) close() {
 	for _, e := range []*invalidationConn{t.conn, t.nextConn} {
 		if e != nil {
@@ -199,7 +199,7 @@ func (t *tracking) close() {
 	t.conn, t.nextConn = nil, nil
 }
 
-// requeue gives back what was heard and could not be looked at.
+// requeue adds changes that were received and not read.
 func (t *tracking) requeue(h changes) {
 	for _, key := range h.keys {
 		t.pending.add(key, h.since[key])
@@ -220,18 +220,18 @@ func (t *tracking) requeue(h changes) {
 	t.pending.mark = max(t.pending.mark, h.mark)
 }
 
-// sendMark has the server send a mark back to the ear, behind all that it has said to it
-// so far. Between two calls of news it is the same one.
+// sendMark makes the server send a mark on the connection, after everything that it has
+// sent so far. Between two calls of takeChanges it is the same mark.
 func (t *tracking) sendMark(ctx context.Context) int {
 	if !t.markPending {
 		t.marksSent++
 		t.markPending = true
-		_ = t.conn.ps.Ping(ctx, strconv.Itoa(t.marksSent)) // it fails if the ear is over, which is noticed
+		_ = t.conn.ps.Ping(ctx, strconv.Itoa(t.marksSent)) // an error means that the connection is lost, which is detected elsewhere
 	}
 	return t.marksSent
 }
 
-// takeChanges takes what was heard since the last call.
+// takeChanges returns the changes since the last call.
 func (t *tracking) takeChanges() changes {
 	t.markPending = false
 	if t.conn != nil {
@@ -244,7 +244,7 @@ func (t *tracking) takeChanges() changes {
 	return h
 }
 
-// wake is ready when something was heard.
+// wake returns a channel that is ready when changes were received.
 func (t *tracking) wake() <-chan struct{} {
 	switch {
 	case t.nextConn != nil && t.conn == nil:
@@ -256,7 +256,7 @@ func (t *tracking) wake() <-chan struct{} {
 	}
 }
 
-// mode says how changes are learnt of at the moment.
+// mode returns how changes are detected now.
 func (t *tracking) mode() WatchMode {
 	switch {
 	case t.conn != nil && t.trackErr == nil:
@@ -268,8 +268,8 @@ func (t *tracking) mode() WatchMode {
 	}
 }
 
-// slack is how long before its deadline a lock may be gone and still have
-// expired. Where the server tells of changes, looks are close to what they show.
+// slack returns how long before its deadline a vanished lock counts as expired. It is
+// short with Push, which reports changes quickly.
 func (t *tracking) slack() time.Duration {
 	if t.mode() == Push {
 		return pushSlack
@@ -277,8 +277,8 @@ func (t *tracking) slack() time.Duration {
 	return expirySlack
 }
 
-// uncoveredKeys lists the locks that have to be looked at because nobody tells of
-// their changes.
+// uncoveredKeys lists the locks that must be polled because their changes are not
+// reported.
 func (t *tracking) uncoveredKeys(known lockSet) []string {
 	if t.mode() == Polling || len(t.uncovered) == 0 {
 		return nil
@@ -294,7 +294,7 @@ func (t *tracking) uncoveredKeys(known lockSet) []string {
 	return keys
 }
 
-// limitations lists what cannot be seen, and why.
+// limitations lists what cannot be detected and why.
 func (t *tracking) limitations(formats formatSet) []string {
 	var all []string
 	switch t.mode() {
@@ -319,19 +319,19 @@ func (t *tracking) limitations(formats formatSet) []string {
 	return all
 }
 
-// hearsReleases reports whether announcements of a format would be heard.
+// hearsReleases reports whether the release messages of a format are received.
 func (t *tracking) hearsReleases(f *Format) bool {
 	return f != nil && f.ReleaseChannel != nil && t.conn != nil && !slices.Contains(t.conn.deniedChannels(), f.ReleaseChannel.Pattern)
 }
 
-// lag is how late changes were read.
+// lag is the delay between reports and reads.
 type lag struct {
 	worst    time.Duration
 	since    time.Time
-	previous time.Duration // the worst of the second before
+	previous time.Duration // the worst of the previous second
 }
 
-// record books what was told of and has been read now.
+// record records changes that have been read now.
 func (l *lag) record(h changes) {
 	now := time.Now()
 	if now.Sub(l.since) > time.Second {
@@ -342,5 +342,5 @@ func (l *lag) record(h changes) {
 	}
 }
 
-// value is the worst of the last one to two seconds.
+// value returns the worst delay of the last one to two seconds.
 func (l *lag) value() time.Duration { return max(l.worst, l.previous) }

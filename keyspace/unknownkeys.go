@@ -7,15 +7,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Keys that were reported and are no locks are not looked at again for a while.
+// Reported keys that are not locks are ignored for a while.
 const (
 	ignoreFor  = 10 * time.Second
 	maxIgnored = 10_000
 
-	maxUnknown = 512 // unknown keys that are looked at in one round
+	maxUnknown = 512 // unknown keys that are read in one cycle
 )
 
-// worthChecking reports whether an unknown key is worth a look.
+// worthChecking reports whether an unknown key should be read.
 func (w *Watcher) worthChecking(key string) bool {
 	if w.scanner.index.isCompanion(key) || !w.scanner.selects(key) || w.tracking.allKeys && !w.tracking.covers(key) {
 		return false
@@ -32,9 +32,9 @@ func (w *Watcher) worthChecking(key string) bool {
 	return true
 }
 
-// fetchTypes asks for the types of unknown keys, and returns those that a format
-// may take. It asks for no more than so many at a time: a storm of keys that are
-// no locks is not to keep us from those that are. The walk finds the others.
+// fetchTypes returns the unknown keys that a format can match, with their types. It
+// checks a limited number of keys, so that many changed keys that are not locks do not
+// delay the locks. A pass finds the others.
 func (w *Watcher) fetchTypes(ctx context.Context, keys []string) ([]keyRef, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -52,7 +52,7 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string) ([]keyRef, erro
 	var refs []keyRef
 	for i, key := range keys {
 		switch typ := types[i].Val(); {
-		case types[i].Err() != nil, typ == "none": // gone already, and perhaps soon back
+		case types[i].Err() != nil, typ == "none": // gone, but it may come back
 		case w.scanner.index.needOf(key, typ) == needNone:
 			w.ignored[key] = time.Now()
 		default:

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Watcher keeps an eye on the locks that a scanner finds. It is told by the
-// server which keys have changed, where that can be had, and looks again and
-// again where not; at a lock's deadline it looks by itself. Meanwhile it goes
-// on walking over the keyspace to find others. Locks come in as they are found.
+// Watcher follows the locks that a scanner finds. The server reports changed keys to it
+// if possible; otherwise it polls. It reads a lock again at its deadline. Meanwhile it
+// scans the keyspace for other locks. Locks are added as they are found.
 //
 // A Watcher is for one caller at a time. It must be closed.
 type Watcher struct {
@@ -17,16 +16,18 @@ type Watcher struct {
 	reader   reader
 	tracking tracking
 
-	pass      *scanPass // nil between two walks
-	nextScan  time.Time
+	pass *scanPass // nil between two passes
+	// the keyspace is not scanned before
+	nextScan time.Time
+	// last call of scanTime
 	lastScan  time.Time
-	passTime  time.Duration // from the begin of the last walk to its end
-	passStart time.Time     // when the walk under way began
-	complete  bool          // the keyspace was walked over since the last error
+	passTime  time.Duration // duration of the last pass
+	passStart time.Time     // begin of the current pass
+	complete  bool          // a pass has ended since the last error
 
 	known          lockSet
-	sorted         []Lock      // those that are known, as a snapshot has them; nil = not worked out yet
-	candidates     *candidates // what is just possibly a lock
+	sorted         []Lock      // the known locks as in a snapshot; nil = to be computed
+	candidates     *candidates // keys that are only possibly locks
 	confirmed      confirmedKeys
 	recheckedAt    time.Time
 	companions     map[string]string // companion → its lock
@@ -34,34 +35,34 @@ type Watcher struct {
 	holdStats      holdStats
 	deadlines      deadlineQueue
 	clients        clientTracker
-	pendingReasons map[string]pendingReason // locks that have lost their holder; why will be known soon
-	releasesSeen   twoGenCache[bool]        // locks, and families of them, whose releases are announced; true = also while nobody waits
+	pendingReasons map[string]pendingReason // locks whose holder is gone for a reason that will be known soon
+	releasesSeen   twoGenCache[bool]        // locks and families whose releases are published; true = also without waiters
 
-	missedEvents  bool // nobody knows what happened since the last look
-	failures      int  // looks that failed, in a row
+	missedEvents  bool // the server could not be read since the last cycle
+	failures      int  // consecutive failed cycles
 	retryAt       time.Time
 	polledAt      time.Time
-	cycleStart    time.Time     // when the last look began
-	readStart     time.Time     // when the last reading of locks began …
-	readEnd       time.Time     // … and ended
-	clockOffset   time.Duration // the server's clock minus ours
+	cycleStart    time.Time     // begin of the last cycle
+	readStart     time.Time     // begin of the last read of locks
+	readEnd       time.Time     // end of the last read of locks
+	clockOffset   time.Duration // the server's clock minus the local clock
 	lag           lag
 	server        Server
-	serverAt      time.Time // when it said so
-	serverNotice  *Notice   // what the server has said of itself since the last look
+	serverAt      time.Time // when server was read
+	serverNotice  *Notice   // change of the server since the last cycle
 	mode          WatchMode
-	modeAt        time.Time       // when it was last so
-	degraded      bool            // from push to something worse
-	deniedBefore  int             // of the denied, at the last look
+	modeAt        time.Time       // last time in this mode
+	degraded      bool            // the mode is worse than Push, after it was Push
+	deniedBefore  int             // number of denied keys after the last cycle
 	denied        map[string]bool // known locks that may not be read any more
 	cost          Cost
-	prefixVersion int // prefixes that the other nodes of a cluster have taught it
+	prefixVersion int // version of the cluster's prefixes that this watcher has
 
 	events  []Event
 	notices []Notice
 }
 
-// NewWatcher returns a watcher of what s finds. Nothing is sent yet.
+// NewWatcher returns a watcher of the locks that s finds. It sends nothing yet.
 func NewWatcher(s *Scanner) *Watcher {
 	confirmed := make(confirmedKeys)
 	reader := s.reader()
@@ -73,20 +74,20 @@ func NewWatcher(s *Scanner) *Watcher {
 	}
 }
 
-// Close hangs up what listens for changes. The client of the scanner stays.
+// Close closes the invalidation connections. The client of the scanner stays open.
 func (w *Watcher) Close() {
 	w.tracking.close()
 	w.scanner.opts.Cluster.removeWatcher(w)
 }
 
-// Snapshot looks at all known locks again, walks on for a while, and returns the
-// picture. Its events are those since the last snapshot. Its cost is that of the
-// call, its progress that of the walk. It takes one round trip for every few
-// hundred known locks, and some milliseconds for the walk.
+// Snapshot reads all known locks again, scans for a while, and returns the snapshot.
+// Its events are those since the last snapshot. Its cost is that of the call, its
+// progress that of the pass. It takes one round trip for every few hundred known locks,
+// and some milliseconds of scanning.
 //
-// On error nothing of what is known is forgotten, and the next call goes on.
-// But the picture is then incomplete until the whole keyspace was walked over
-// again: nobody knows what happened meanwhile, and what is gone by then is Vanished.
+// After an error all known locks are kept, and the next call continues. But the
+// snapshot is incomplete until the next pass has ended, and locks that are gone by then
+// have Vanished.
 func (w *Watcher) Snapshot(ctx context.Context) (Snapshot, error) {
 	if err := w.cycle(ctx, true); err != nil {
 		return Snapshot{}, err
@@ -94,13 +95,12 @@ func (w *Watcher) Snapshot(ctx context.Context) (Snapshot, error) {
 	return w.takeSnapshot(), nil
 }
 
-// Next waits until there may be something new, looks at that, and returns what
-// has happened: at once if the server tells of changes, at a lock's deadline,
-// and at the latest after a second. There may be nothing.
+// Next waits until there may be changes, reads them, and returns the events: at once if
+// the server reports changes, at the deadline of a lock, and at least once a second.
+// There may be none.
 //
-// On error the next call waits a while before it tries again; notices say that
-// the server is lost, and when it is back. It returns an error of ctx as soon as
-// ctx ends.
+// After an error the next call waits before it retries; notices report that the server
+// is lost and back. An error of ctx is returned as soon as ctx ends.
 func (w *Watcher) Next(ctx context.Context) ([]Event, []Notice, error) {
 	if err := w.wait(ctx); err != nil {
 		return nil, nil, err
@@ -111,8 +111,7 @@ func (w *Watcher) Next(ctx context.Context) ([]Event, []Notice, error) {
 	return events, notices, err
 }
 
-// Known returns the picture as it is known now, without a look at the server.
-// What has happened is not in it.
+// Known returns the known locks without a read. It has no events.
 func (w *Watcher) Known() Snapshot {
 	if w.sorted == nil {
 		w.sorted = w.known.locks()
@@ -132,7 +131,7 @@ func (w *Watcher) Known() Snapshot {
 	return s
 }
 
-// takeSnapshot returns what is known, and what has happened since the last time.
+// takeSnapshot returns the known locks with the events and notices since the last call.
 func (w *Watcher) takeSnapshot() Snapshot {
 	s := w.Known()
 	s.Events, s.Notices = w.events, w.notices
@@ -140,14 +139,14 @@ func (w *Watcher) takeSnapshot() Snapshot {
 	return s
 }
 
-// cycle does one round: what has to be read again is read again, and the walk
-// goes on if it is its time.
+// cycle reads what may have changed and continues the pass if it is due. It repeats a
+// cycle once after a lost connection.
 func (w *Watcher) cycle(ctx context.Context, all bool) error {
 	w.reader.takeCost()
 	w.cycleStart = time.Now()
 	err := w.tryCycle(ctx, all)
 	if w.failures == 0 && isConnLost(err) {
-		// To be cut off says nothing; to be refused, or let in again, does.
+		// A lost connection may be a single failure; a new connection that is refused is not.
 		w.pass, w.tracking.disconnected, w.tracking.resync, w.nextScan = nil, true, true, time.Time{}
 		err = w.tryCycle(ctx, all)
 	}
@@ -159,6 +158,7 @@ func (w *Watcher) cycle(ctx context.Context, all bool) error {
 	return nil
 }
 
+// tryCycle runs one cycle.
 func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	w.dropMoved()
 	if !all {
