@@ -98,7 +98,7 @@ func lose(r *rig, child *server.Child, befall func(*rig, *server.Child, *lock.Le
 	}
 	l.untold = lease.Context().Err() == nil
 	if lease.Valid() {
-		return l, errors.New("the lease is valid though somebody else has the lock")
+		return l, errors.New("the lease is valid although another client has the lock")
 	}
 	watchers.Wait()
 	l.deadline = lease.Deadline()
@@ -147,7 +147,7 @@ func (l loss) check() error {
 	case l.invalid.Before(l.deadline.Add(-time.Millisecond)): // the wall clock may run faster
 		return fmt.Errorf("it was not valid %v before its deadline", l.deadline.Sub(l.invalid))
 	case !l.deadline.Before(l.got):
-		return fmt.Errorf("somebody else had the lock %v before its deadline", l.deadline.Sub(l.got))
+		return fmt.Errorf("another client had the lock %v before its deadline", l.deadline.Sub(l.got))
 	case proving() && l.lateBy() > 20*time.Millisecond && !l.stalled():
 		return fmt.Errorf("its context ended %v after its deadline", l.lateBy())
 	}
@@ -195,7 +195,7 @@ func TestAHolderIsToldBeforeAnybodyElseGetsIn(t *testing.T) {
 		for _, l := range losses[i] {
 			if l.untold && !l.stalled() {
 				spared--
-				t.Logf("a holder %s was told %v after somebody else had its lock", f.name, l.ended.Sub(l.got))
+				t.Logf("a holder %s learned it %v after another client had its lock", f.name, l.ended.Sub(l.got))
 			}
 		}
 	}
@@ -219,6 +219,6 @@ func tell(t *testing.T, name string, losses []loss) {
 	}
 	slices.Sort(late)
 	slices.Sort(ahead)
-	t.Logf("%d holders %s, and %d while the machine stood still: their contexts ended %v to %v after their deadlines, half within %v; somebody else asked with success %v to %v later, half after %v",
+	t.Logf("%d holders %s, and %d while the machine stalled: their contexts ended %v to %v after their deadlines, half within %v; another client acquired the lock %v to %v later, half after %v",
 		len(late), name, len(losses)-len(late), late[0], late[len(late)-1], late[len(late)/2], ahead[0], ahead[len(ahead)-1], ahead[len(ahead)/2])
 }

@@ -101,7 +101,7 @@ func TestALeaseIsKeptAliveForItsContexts(t *testing.T) {
 			}
 		}
 		if got := r.rdb.Get(ctx, "dropped").Val(); got == dropped {
-			r.Error("a lease that nobody has any more is renewed")
+			r.Error("an unreachable lease is renewed")
 		}
 		runtime.KeepAlive(plain)
 		runtime.KeepAlive(derived)

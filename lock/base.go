@@ -278,8 +278,8 @@ const (
 // and releases may overtake it, too. If acquire is not nil, only releases after its
 // end count there.
 func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
-	if own, ok := p.(undoer); ok {
-		own.undo()
+	if u, ok := p.(undoer); ok {
+		u.undo()
 		return
 	}
 	first := p.release(c.alive, token, 0)

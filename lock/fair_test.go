@@ -515,7 +515,7 @@ func TestTryLockDoesNotPassTheQueue(t *testing.T) {
 		r.queued("orders", 1)
 		r.must(r.rdb.Del(ctx, "orders").Err()) // free, but with a queue
 		if _, err := c.As("c").Fair("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
-			r.Errorf("got %v, want ErrHeld: somebody waits", err)
+			r.Errorf("got %v, want ErrHeld: a client waits", err)
 		}
 		r.must(<-waiting)
 		if err := lease.Unlock(ctx); !errors.Is(err, lock.ErrLost) {

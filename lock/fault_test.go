@@ -45,7 +45,7 @@ func TestAnUnlockIntoAnOutageIsMadeGood(t *testing.T) {
 		r.link.Refuse(errors.New("no route"))
 		r.link.Cut()
 		if err := lease.Unlock(ctx); err == nil {
-			r.Fatal("an unlock that reached nobody succeeded")
+			r.Fatal("an unlock that did not reach the server succeeded")
 		}
 		r.holds("orders", lease.Token())
 		r.link.Refuse(nil)

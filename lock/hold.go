@@ -248,12 +248,12 @@ func (h *hold) finish(cause error) bool {
 	h.mu.Unlock()
 	if first {
 		h.close()
-		own, quorum := h.base.protocol.(undoer)
+		u, quorum := h.base.protocol.(undoer)
 		switch {
 		case cause == ErrMaxHold: // the key may live much longer
 			h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
 		case quorum && cause != ErrReleased && cause != ErrClosed:
-			own.undo() // lost, but some nodes may have the key
+			u.undo() // lost, but some nodes may have the key
 		}
 	}
 	return first

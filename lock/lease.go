@@ -101,11 +101,11 @@ func (l *Lease) Context() context.Context {
 // the lease, whichever is first, and has the same [context.Cause].
 func (l *Lease) ContextFrom(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
-	own := l.Context()
-	if own.Err() != nil {
-		cancel(context.Cause(own))
+	leaseCtx := l.Context()
+	if leaseCtx.Err() != nil {
+		cancel(context.Cause(leaseCtx))
 	}
-	context.AfterFunc(own, func() { cancel(context.Cause(own)) })
+	context.AfterFunc(leaseCtx, func() { cancel(context.Cause(leaseCtx)) })
 	return leaseContext{ctx, l}
 }
 

@@ -292,8 +292,8 @@ func (c *Client) isOf(other *Client) bool {
 }
 
 // closing returns a context that ends when c is closed. The caller must call done when
-// it no longer needs the context. Until somebody calls closing, the parent has no
-// reference to c, so that an unused c can be garbage-collected.
+// it no longer needs the context. Without such callers the parent has no reference to
+// c, so that an unused c can be garbage-collected.
 func (c *Client) closing() (ended context.Context, done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -132,7 +132,7 @@ func TestALockWhoseCounterIsFullIsNotHeld(t *testing.T) {
 				}
 			}
 			if r.rdb.Exists(ctx, key).Val() > 0 {
-				r.Errorf("%s: nobody has it, and it is held for %v", key, r.rdb.PTTL(ctx, key).Val())
+				r.Errorf("%s: no client has it, but it is held for %v", key, r.rdb.PTTL(ctx, key).Val())
 			}
 		}
 	})

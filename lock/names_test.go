@@ -24,10 +24,10 @@ func TestLocksWhoseNamesDifferByBracesAreApart(t *testing.T) {
 			if plain.Fence() != 1 || braced.Fence() != 1 {
 				r.Errorf("%q and %q share a counter: %d and %d", plain.Key(), braced.Key(), plain.Fence(), braced.Fence())
 			}
-			patience, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+			limited, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
 			waiter := make(chan error, 1)
 			go func() {
-				_, err := pair[1].Lock(patience)
+				_, err := pair[1].Lock(limited)
 				waiter <- err
 			}()
 			r.until("a waiter in the queue", func() bool { return len(r.rdb.Keys(ctx, "*:queue").Val()) == 1 })
@@ -50,13 +50,13 @@ func TestAWaiterDoesNotSleepBehindOneForAnotherName(t *testing.T) {
 		r.must(err)
 		plain, err := others.Mutex("a", o).Lock(ctx)
 		r.must(err)
-		patience, cancel := context.WithCancel(ctx)
+		limited, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go func() { _, _ = c.Mutex("{a}", o).Lock(patience) }()
+		go func() { _, _ = c.Mutex("{a}", o).Lock(limited) }()
 		time.Sleep(time.Second)
 		next := make(chan time.Time, 1)
 		go func() {
-			if _, err := c.Mutex("a", o).Lock(patience); err == nil {
+			if _, err := c.Mutex("a", o).Lock(limited); err == nil {
 				next <- time.Now()
 			}
 		}()

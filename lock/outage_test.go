@@ -73,7 +73,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 		}
 		lease := <-next
 		if got := time.Since(paused); got < 1900*time.Millisecond {
-			r.Errorf("somebody got in after %v, while the server did not write", got)
+			r.Errorf("a client acquired the lock after %v, while the server did not write", got)
 		}
 		if lease != nil && held.Valid() {
 			r.Error("two hold it")

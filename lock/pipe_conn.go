@@ -109,11 +109,11 @@ func (pc *pipeConn) readLoop() {
 	timer := time.NewTimer(idleProbeAfter)
 	defer timer.Stop()
 	for {
-		resting := false
+		idle := false
 		select {
 		case <-pc.unread:
 		case <-timer.C:
-			resting = true
+			idle = true
 		case <-pc.done:
 			return
 		case <-pc.pipe.alive.Done():
@@ -125,7 +125,7 @@ func (pc *pipeConn) readLoop() {
 		case <-pc.done:
 			return
 		}
-		if resting {
+		if idle {
 			pc.probeIdle()
 		}
 		for pc.needsReader() && pc.readOnce() == nil {

@@ -88,7 +88,7 @@ func TestANodeThatRunsNoScriptsIsGivenNoCopy(t *testing.T) {
 
 // A SET without a reply may have created a copy: it is released, and released again
 // after a connection has broken.
-func TestABidWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
+func TestASetWhoseOutcomeIsUnknownIsUndone(t *testing.T) {
 	nodesOnBoth(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)

@@ -352,7 +352,7 @@ func TestAnEntryThatFailsAsTheLastOneLeavesNothingBehind(t *testing.T) {
 		r.link.Thaw()
 		time.Sleep(time.Second)
 		if n := r.rdb.Exists(ctx, "orders").Val(); n != 0 {
-			r.Error("the lock is still there, and nobody has it")
+			r.Error("the lock still exists, but no client has it")
 		}
 	})
 }

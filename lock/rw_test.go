@@ -143,7 +143,7 @@ func TestAWaitingWriterKeepsNewReadersOut(t *testing.T) {
 		r.must(err)
 		r.must(again.Unlock(ctx))
 		if writer.over() || late.over() {
-			r.Fatal("somebody came in beside the first reader")
+			r.Fatal("another client acquired the lock beside the first reader")
 		}
 		r.must(first.Unlock(ctx))
 		lease := r.won(writer)
@@ -630,7 +630,7 @@ func TestReadersOfOneProcessDoNotQueueForEachOther(t *testing.T) {
 		for range 10 {
 			calls = append(calls, lockAsync(ctx, c.RW("prices", lock.Options{TTL: time.Minute}).Reader()))
 		}
-		r.until("all to ask though nobody is answered", func() bool { return r.rdb.HLen(ctx, "prices").Val() == 11 })
+		r.until("all to ask without an answer", func() bool { return r.rdb.HLen(ctx, "prices").Val() == 11 })
 		r.link.Thaw()
 		for _, call := range calls {
 			r.must(r.won(call).Unlock(ctx))
@@ -699,7 +699,7 @@ func TestWhenAWriterLeavesTheReadersItKeptGoInTogether(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for _, lease := range leases {
 			if late.over() || next.over() {
-				r.Fatal("somebody came in beside the readers who were kept waiting")
+				r.Fatal("another client acquired the lock beside the readers that were kept waiting")
 			}
 			r.must(lease.Unlock(ctx))
 		}
@@ -839,7 +839,7 @@ func TestTheClaimPassesToTheNextWriterOfTheProcess(t *testing.T) {
 		<-fickle.done
 		time.Sleep(time.Millisecond)
 		if r.field("prices", "q") == "" {
-			r.Error("nobody claims to be next though somebody waits")
+			r.Error("no writer claims to be next although one waits")
 		}
 		r.must(read.Unlock(ctx))
 		r.must(r.won(patient).Unlock(ctx))

@@ -159,8 +159,8 @@ func simulate(t *testing.T, seed uint64) (attempts int) {
 				w.violated("all is quiet, and server %d has %q", i, key)
 			}
 		}
-		if ears := rdb.PubSubChannels(context.Background(), "*").Val(); len(ears) > 0 {
-			w.violated("all is quiet, and %q are listened to", ears)
+		if subscribed := rdb.PubSubChannels(context.Background(), "*").Val(); len(subscribed) > 0 {
+			w.violated("nothing happens, but %q are subscribed", subscribed)
 		}
 	}
 	for _, p := range w.processes {
@@ -304,8 +304,8 @@ func (w *simulated) act(end context.Context, choose *rand.Rand, number int, embe
 
 // attempt acquires a lock and, if it succeeds, uses it.
 func (w *simulated) attempt(end context.Context, choose *rand.Rand, p *simProcess, l lock.Locker, kind, key, label string) {
-	patience := []time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, 2 * time.Minute}[choose.IntN(6)]
-	ctx, cancel := context.WithTimeout(end, patience)
+	timeout := []time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, 2 * time.Minute}[choose.IntN(6)]
+	ctx, cancel := context.WithTimeout(end, timeout)
 	defer cancel()
 	w.mu.Lock()
 	before := w.forgotten[key]

@@ -234,7 +234,7 @@ func TestCancelledWaitersLeaveNothingBehind(t *testing.T) {
 }
 
 // A waiter that is cancelled at the moment of the release passes the message on.
-func TestNewsIsNotLostWithACancelledWaiter(t *testing.T) {
+func TestAMessageIsNotLostWithACancelledWaiter(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 100 {

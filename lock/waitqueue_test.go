@@ -17,7 +17,7 @@ func TestNewsWakesTheFrontAlone(t *testing.T) {
 	front, next := l.join(""), l.join("")
 	l.wakeFirst()
 	if !told(front) || told(next) {
-		t.Error("want the front woken and nobody else")
+		t.Error("want only the first waiter woken")
 	}
 }
 
@@ -83,7 +83,7 @@ func TestAHandOverWakesTheOneItNames(t *testing.T) {
 	front, me := l.join(""), l.join(named)
 	l.onMessage("free:ours", named)
 	if told(front) || !told(me) {
-		t.Error("want the named one woken, and nobody else")
+		t.Error("want only the named waiter woken")
 	}
 	l.onMessage("free:ours", stranger)
 	if told(front) || told(me) {

@@ -40,7 +40,7 @@ func TestBoundedRenewalsLetTheLockLapseUnderItsHolder(t *testing.T) {
 				if !owner.IsLocking() || !other.IsLocking() {
 					r.Error("the counters do not both say that they hold the lock")
 				}
-				inner := r.take(owner) // beside the other
+				inner := r.take(owner) // beside the other owner
 				if r.lost(inner.Unlock(ctx)) {
 					r.Error("the inner exit noticed")
 				}
@@ -52,7 +52,7 @@ func TestBoundedRenewalsLetTheLockLapseUnderItsHolder(t *testing.T) {
 	}
 }
 
-// The staging of [TestBoundedRenewalsLetTheLockLapseUnderItsHolder].
+// Corresponds to [TestBoundedRenewalsLetTheLockLapseUnderItsHolder].
 func TestTheOwnerOfASoundLockIsToldBeforeItLapses(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		owner := r.client().Reentrant("orders", lock.Options{TTL: 3 * time.Second, Renew: lock.Renew{Max: 4}})
@@ -126,7 +126,7 @@ func TestACountedLockIsNotRenewedAfterItsUnlockOrItsClientsDeath(t *testing.T) {
 	}{
 		"unlocked": {hooks: classic.Hooks{}, unlock: true},
 		"dead":     {hooks: dyingBefore(classic.BeforeRenew)},
-		"alive":    {want: "evalsha eval evalsha evalsha evalsha"}, // the first is not known yet
+		"alive":    {want: "evalsha eval evalsha evalsha evalsha"}, // the server does not know the first script yet
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {

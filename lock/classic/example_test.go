@@ -12,7 +12,7 @@ import (
 	"locktop/server"
 )
 
-// onRedis gives an example a server of its own.
+// onRedis runs an example with its own server.
 func onRedis(f func(ctx context.Context, rdb *redis.Client)) {
 	e, err := server.StartEmbedded()
 	if err != nil {
@@ -104,7 +104,7 @@ func ExampleStampRW() {
 	// the first reader unlocks: classic: unlock "orders": lock was lost
 }
 
-// Every form can be driven in the same way.
+// All forms have the same interface.
 func ExampleForms() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) {
 		for _, f := range classic.Forms() {

@@ -59,7 +59,7 @@ func TestAFormIsFreeOnceItsTimeIsUpAndNotBefore(t *testing.T) {
 	each(t, classicKinds(), func(r *rig, k kind) {
 		first := r.take(k.open(r, 50*time.Millisecond))
 		r.await(k.open(r, 50*time.Millisecond))
-		const cut = time.Millisecond // Redis tells no smaller times apart
+		const cut = time.Millisecond // the resolution of Redis
 		if now := time.Now(); now.Before(first.Deadline().Add(-cut)) {
 			r.Errorf("taken over %v before the first hold's deadline", first.Deadline().Sub(now))
 		}
@@ -69,7 +69,7 @@ func TestAFormIsFreeOnceItsTimeIsUpAndNotBefore(t *testing.T) {
 func TestATTLThatCannotWorkIsTheDefault(t *testing.T) {
 	for _, ttl := range []time.Duration{0, 1, time.Millisecond - 1, -1, -time.Second} {
 		each(t, classicKinds(), func(r *rig, k kind) {
-			earliest := time.Now().Add(10*time.Second - time.Millisecond) // stamps are cut off
+			earliest := time.Now().Add(10*time.Second - time.Millisecond) // stamps are truncated
 			h := r.take(k.open(r, ttl))
 			latest := time.Now().Add(10 * time.Second)
 			if h.Deadline().Before(earliest) || h.Deadline().After(latest) {
@@ -79,13 +79,12 @@ func TestATTLThatCannotWorkIsTheDefault(t *testing.T) {
 	}
 }
 
-// Who unlocks after its time was up must leave the next owner's lock alone. This
-// is which forms do not.
+// A late unlock must leave the lock of the next owner alone. These forms do not.
 func TestWhoIsLateDeletesTheNextOwnersLock(t *testing.T) {
 	deletes := []string{"getset", "blind-delete", "two-key-rw"}
 	kinds := slices.Concat(classicKinds(), soundKinds())
-	// Who looks at a stamp judges it by its own TTL, so this one is staged
-	// elsewhere: TestALateWriterLeavesTheNextOnesStampAlone.
+	// A client compares a stamp with its own TTL, so this form has its own test:
+	// TestALateWriterLeavesTheNextOnesStampAlone.
 	kinds = slices.DeleteFunc(kinds, func(k kind) bool { return k.name == "stamp-rw" })
 	each(t, kinds, func(r *rig, k kind) {
 		late := r.take(k.open(r, 50*time.Millisecond))
@@ -113,7 +112,7 @@ func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
 	for _, c := range []struct {
 		form  string
 		step  classic.Step
-		stamp time.Time // of a Getset lock that is there already
+		stamp time.Time // of an existing Getset lock
 		do    func(classic.Lock) error
 		sent  string
 	}{
@@ -143,15 +142,15 @@ func TestAnOperationThatDiesSendsNothingMore(t *testing.T) {
 	}
 }
 
-// tape is the names of the commands that a client sent.
+// tape records the names of the commands that a client sends.
 type tape struct {
 	mu    sync.Mutex
 	names []string
 }
 
-// record tapes what r.rdb sends from now on.
+// record records the commands of r.rdb from now on.
 func (r *rig) record() *tape {
-	r.must(r.rdb.Ping(ctx).Err()) // the handshake is over
+	r.must(r.rdb.Ping(ctx).Err()) // the handshake has ended
 	t := &tape{}
 	r.rdb.AddHook(t)
 	return t

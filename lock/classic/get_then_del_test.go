@@ -7,8 +7,7 @@ import (
 	"locktop/lock/classic"
 )
 
-// What it does without the pause is among the cases of
-// [TestWhoIsLateDeletesTheNextOwnersLock].
+// [TestWhoIsLateDeletesTheNextOwnersLock] has the case without the pause.
 func TestWhatTimeRunsOutUnderIsDeleted(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		open := func(h classic.Hooks) classic.Lock {

@@ -8,7 +8,7 @@ import (
 	"locktop/lock/classic"
 )
 
-// getset returns the view of a client whose clock shows noon plus so much.
+// getset returns the view of a client whose clock shows noon plus ahead.
 func (r *rig) getset(ttl, ahead time.Duration) *classic.Getset {
 	return classic.NewGetset(r.rdb, "orders", classic.Options{TTL: ttl, Hooks: at(noon.Add(ahead))})
 }
@@ -27,7 +27,7 @@ func TestClientsWhoseClocksDifferHoldGetsetTogether(t *testing.T) {
 	})
 }
 
-// The same, staged so that it can be staged on the sound kinds as well.
+// The same, in a way that also works with the sound kinds.
 func TestAProcessWhoseClockIsAheadHoldsGetsetTogetherWithAnother(t *testing.T) {
 	for _, k := range append(soundKinds(), kind{"Getset", func(r *rig, ttl time.Duration) classic.Lock {
 		return classic.NewGetset(r.rdb, "orders", classic.Options{TTL: ttl})
@@ -60,14 +60,14 @@ func TestALoserOverwritesTheWinnersExpiry(t *testing.T) {
 			r.Errorf("the key says %v, want what the loser wrote: %v", got, want)
 		}
 		const later = 3 * time.Second
-		r.take(r.getset(time.Second, later)) // nobody's clock is wrong
+		r.take(r.getset(time.Second, later)) // all clocks are right
 		if !noon.Add(later).Before(winner.Deadline()) {
 			r.Error("the winner's hold is over")
 		}
 	})
 }
 
-// The staging of [TestALoserOverwritesTheWinnersExpiry].
+// Corresponds to [TestALoserOverwritesTheWinnersExpiry].
 func TestALoserChangesNothingOfASoundLock(t *testing.T) {
 	for _, k := range soundKinds() {
 		t.Run(k.name, func(t *testing.T) {

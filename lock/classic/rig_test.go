@@ -17,22 +17,22 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis reports every connection it cannot have
+	logging.Disable() // go-redis logs every failed connection
 	goleak.VerifyTestMain(m)
 }
 
 var ctx = context.Background()
 
-// rig is a Redis to lock on, as a test sees it.
+// rig is a Redis server for tests.
 type rig struct {
 	*testing.T
 	addr string
 	dial server.Dialer
-	fake bool // the clock
+	fake bool // the clock is fake
 
 	link *server.Proxy // between the clients of package lock and the server
-	rdb  *redis.Client // what the historic forms, and strangers, lock with
-	via  *redis.Client // what lock.New is given
+	rdb  *redis.Client // client of the historic forms, and of other programs
+	via  *redis.Client // argument of lock.New
 }
 
 // inBubble runs f on the embedded server under a fake clock.
@@ -66,14 +66,14 @@ func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
 	return r
 }
 
-// elsewhere returns another rig at the same server, with a link of its own.
+// elsewhere returns another rig on the same server, with its own link.
 func (r *rig) elsewhere() *rig {
 	other := newRig(r.T, r.addr, r.dial)
 	other.fake = r.fake
 	return other
 }
 
-// client returns a client of package lock that is closed with the test.
+// client returns a client of package lock, which the test closes at its end.
 func (r *rig) client() *lock.Client {
 	r.Helper()
 	c, err := lock.New(r.via, lock.Config{})
@@ -90,7 +90,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-// try returns a hold, which ends with the test, or nil if the lock is held.
+// try returns a hold, which ends with the test; nil if the lock is held.
 func (r *rig) try(l classic.Lock) classic.Hold {
 	r.Helper()
 	h, err := l.TryLock(ctx)
@@ -112,7 +112,7 @@ func (r *rig) take(l classic.Lock) classic.Hold {
 	return h
 }
 
-// await is take for a lock that is free some time.
+// await is take for a lock that becomes free.
 func (r *rig) await(l classic.Lock) classic.Hold {
 	r.Helper()
 	var h classic.Hold
@@ -123,8 +123,7 @@ func (r *rig) await(l classic.Lock) classic.Hold {
 	return h
 }
 
-// outlast lets the time of a key that ends by itself run out: on a real clock by
-// making it shorter.
+// outlast lets a key expire. On a real clock it shortens the TTL of the key.
 func (r *rig) outlast(key string) {
 	r.Helper()
 	left := r.rdb.PTTL(ctx, key).Val()
@@ -139,8 +138,8 @@ func (r *rig) outlast(key string) {
 	r.until("the key to expire", func() bool { return r.rdb.Exists(ctx, key).Val() == 0 })
 }
 
-// lost reports whether err says that the lock was over when it was unlocked, and
-// ends the test if it says something else.
+// lost reports whether err says that the lock was lost before the unlock. The test
+// ends after any other error.
 func (r *rig) lost(err error) bool {
 	r.Helper()
 	if err != nil && !errors.Is(err, classic.ErrLost) && !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrMaxHold) {
@@ -149,7 +148,7 @@ func (r *rig) lost(err error) bool {
 	return err != nil
 }
 
-// until waits for something to become true as time passes, fake or not.
+// until waits until true returns true, on a fake or a real clock.
 func (r *rig) until(what string, true func() bool) {
 	r.Helper()
 	for limit := time.Now().Add(30 * time.Second); !true(); {
@@ -178,10 +177,10 @@ func before(step classic.Step, do func() error) classic.Hooks {
 	}}
 }
 
-// noon is an hour that clocks of tests show.
+// noon is the time that the clocks of tests show.
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// at returns the hooks of a client whose clock shows a time, and stands still.
+// at returns the hooks of a client whose clock always shows t.
 func at(t time.Time) classic.Hooks {
 	return classic.Hooks{Now: func() time.Time { return t }}
 }

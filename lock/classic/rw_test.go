@@ -8,13 +8,13 @@ import (
 	"locktop/lock/classic"
 )
 
-// rwKind is one way to lock for reading and writing.
+// rwKind is one kind of read/write lock.
 type rwKind struct {
 	name           string
 	reader, writer func(r *rig) classic.Lock
 }
 
-// classicRWKinds returns the forms that tell readers from writers.
+// classicRWKinds returns the forms with readers.
 func classicRWKinds() []rwKind {
 	var kinds []rwKind
 	for _, f := range classic.Forms() {
@@ -89,7 +89,7 @@ func TestAReaderThatLeavesLetsAWriterInBesideAnother(t *testing.T) {
 	})
 }
 
-// The staging of [TestASecondReadersStampKeepsTheFirstFromUnlocking].
+// Corresponds to [TestASecondReadersStampKeepsTheFirstFromUnlocking].
 func TestReadersOfASoundLockLeaveInAnyOrder(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		k := soundRW()
@@ -103,7 +103,7 @@ func TestReadersOfASoundLockLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
-// The staging of [TestAReaderSetsTheTimeOfAllReaders].
+// Corresponds to [TestAReaderSetsTheTimeOfAllReaders].
 func TestReadersOfASoundLockHaveTimesOfTheirOwn(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		reader := func(ttl time.Duration) classic.Lock {

@@ -14,26 +14,26 @@ import (
 	"locktop/server"
 )
 
-// sound lets a kind of package lock stand where a historic form stands.
+// sound adapts a kind of package lock to the interface of the forms.
 type sound struct{ lock.Locker }
 
 func (s sound) TryLock(ctx context.Context) (classic.Hold, error) {
 	lease, err := s.Locker.TryLock(ctx)
 	if err != nil {
-		return nil, err // not a nil *lock.Lease in an interface that is not nil
+		return nil, err // not a nil *lock.Lease in a non-nil interface
 	}
 	return lease, nil
 }
 
-// kind is one way to lock, sound or not.
+// kind is one kind of lock, sound or not.
 type kind struct {
 	name string
-	// open returns a new client's view of the lock called orders.
+	// open returns a new client's view of the lock named orders.
 	open func(r *rig, ttl time.Duration) classic.Lock
 }
 
-// soundKinds returns the kinds of package lock, without renewal: what they stand
-// must not hang on it.
+// soundKinds returns the kinds of package lock, without renewal: the tests must not
+// depend on it.
 func soundKinds() []kind {
 	once := func(ttl time.Duration) lock.Options {
 		return lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}
@@ -75,12 +75,12 @@ func each(t *testing.T, kinds []kind, f func(*rig, kind)) {
 	}
 }
 
-// The staging of [TestACrashBeforeTheExpiryLeavesALockForEver], for clients that
-// have one request only: it is carried out, and they hear nothing of it.
+// Corresponds to [TestACrashBeforeTheExpiryLeavesALockForEver], for clients with only
+// one request: the server executes it, and the reply is lost.
 func TestASoundLockEndsWhereverItsClientDies(t *testing.T) {
 	each(t, soundKinds(), func(r *rig, k kind) {
 		victim := k.open(r, time.Minute)
-		r.must(r.take(victim).Unlock(ctx)) // it is connected now
+		r.must(r.take(victim).Unlock(ctx)) // connected from now on
 		r.link.FreezeReplies()
 		defer r.link.Thaw()
 		alive, die := context.WithCancel(ctx)
@@ -90,7 +90,7 @@ func TestASoundLockEndsWhereverItsClientDies(t *testing.T) {
 			died <- err
 		}()
 		r.until("the request to arrive", func() bool { return r.rdb.Exists(ctx, "orders").Val() == 1 })
-		r.link.Freeze() // not a byte more
+		r.link.Freeze() // sends nothing more
 		die()
 		if err := <-died; !errors.Is(err, context.Canceled) {
 			r.Fatalf("got %v", err)
@@ -105,8 +105,8 @@ func TestASoundLockEndsWhereverItsClientDies(t *testing.T) {
 	})
 }
 
-// The staging of [TestWhatTimeRunsOutUnderIsDeleted]: a release that was sent in
-// time arrives when the lock is somebody else's.
+// Corresponds to [TestWhatTimeRunsOutUnderIsDeleted]: a release that was sent in time
+// arrives when another client has the lock.
 func TestASoundReleaseThatArrivesLateTouchesNothing(t *testing.T) {
 	each(t, soundKinds(), func(r *rig, k kind) {
 		slow := r.take(k.open(r, time.Minute))
@@ -114,7 +114,7 @@ func TestASoundReleaseThatArrivesLateTouchesNothing(t *testing.T) {
 		released := make(chan error, 1)
 		go func() { released <- slow.Unlock(ctx) }()
 		if r.fake {
-			synctest.Wait() // it is on its way
+			synctest.Wait() // in flight
 		}
 		r.outlast("orders")
 		other := r.elsewhere()
@@ -129,11 +129,11 @@ func TestASoundReleaseThatArrivesLateTouchesNothing(t *testing.T) {
 	})
 }
 
-// underSkew reports whether a process whose clock is 2 s ahead gets a lock that
-// another took for 1.5 s a moment ago.
+// underSkew reports whether a process whose clock is 2 s ahead acquires a lock that
+// another process has just acquired for 1.5 s.
 //
-// A process with a clock of its own is a bubble that has slept until the clock
-// is wrong by so much; it shares the redis-server with what is outside.
+// A process with a wrong clock is a bubble that has slept until the clock is off by
+// that much. It shares the redis-server with the code outside of the bubble.
 func underSkew(t *testing.T, k kind) bool {
 	t.Helper()
 	const ttl, skew = 1500 * time.Millisecond, 2 * time.Second
@@ -147,7 +147,7 @@ func underSkew(t *testing.T, k kind) bool {
 			ahead := newRig(t, r.addr, r.dial)
 			both = ahead.try(k.open(ahead, ttl)) != nil
 		})
-		if time.Since(began) < ttl { // else the lock was over on every clock
+		if time.Since(began) < ttl { // otherwise the lock has expired on every clock
 			return both
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"locktop/lock/classic"
 )
 
-// stamp returns the view of a client whose clock shows noon plus so much.
+// stamp returns the view of a client whose clock shows noon plus ahead.
 func (r *rig) stamp(ahead time.Duration) *classic.StampRW {
 	return classic.NewStampRW(r.rdb, "orders", classic.Options{TTL: time.Second, Hooks: at(noon.Add(ahead))})
 }
@@ -54,7 +54,7 @@ func TestAWriterWhoseClockIsAheadGetsInBesideAReader(t *testing.T) {
 	})
 }
 
-// The staging of [TestWhoIsLateDeletesTheNextOwnersLock].
+// Corresponds to [TestWhoIsLateDeletesTheNextOwnersLock].
 func TestALateWriterLeavesTheNextOnesStampAlone(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		late := r.take(r.stamp(0).Writer())
@@ -74,6 +74,6 @@ func TestTheHashOfStampsStays(t *testing.T) {
 		if r.try(r.stamp(time.Second-time.Millisecond).Writer()) != nil {
 			r.Error("a writer got in too early")
 		}
-		r.take(r.stamp(time.Second).Writer()) // by the stamp alone
+		r.take(r.stamp(time.Second).Writer()) // because of the stamp alone
 	})
 }
