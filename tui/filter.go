@@ -12,7 +12,7 @@ import (
 
 // filter picks locks by what is on the screen of them.
 //
-//	word    part of the key, an owner, the kind, format or state, in any case;
+//	word    part of the key, an owner or a waiter, the kind, format or state, in any case;
 //	        or of a finding on it: finding is all locks that have one
 //	!word   all others
 //	~expr   a regular expression, in any case
@@ -76,7 +76,7 @@ func (f filter) finds(l *keyspace.Lock, now time.Time) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return f.in(widget.Plain(w.ID)) })
 }
 
 // event picks events by their kind, and as locks are picked.

@@ -146,7 +146,7 @@ func bindings() []binding {
 		{help, anywhere, []string{"?", "f1"}, "?", "help", "show or hide this list"},
 
 		{enter, onLocks | onTimeline | onFindings | onEvents, []string{"enter"}, "Enter", "open", "open the lock; on findings, unfold or fold a kind"},
-		{search, onLocks | onTimeline | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
+		{search, onLocks | onTimeline | onFindings | onEvents, []string{"/"}, "/", "filter", "filter: word, !not, ~regexp; on locks by key, owner, waiter, kind, state or finding: /finding is all that have one; on the timeline by key or owner"},
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
 		{invert, onLocks, []string{"i"}, "i", "reverse", "reverse the order"},

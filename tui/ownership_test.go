@@ -33,6 +33,27 @@ func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 	})
 }
 
+// A filter for an owner leaves what it holds and what it waits for; :sort owner puts
+// the locks of each owner together.
+func TestTheFilterKnowsWhatAnOwnerWaitsFor(t *testing.T) {
+	w := world()
+	holder := func(name string) []keyspace.Holder { return []keyspace.Holder{{ID: name, Count: 1}} }
+	locks := []keyspace.Lock{
+		{Key: "a", Holders: holder("pay-5")},
+		{Key: "b", Holders: holder("ship-1"), Waiters: []keyspace.Waiter{{ID: "pay-5"}}},
+		{Key: "c", Holders: holder("ship-1")},
+		{Key: "d", Holders: holder("pay-5")},
+	}
+	for i := range locks {
+		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
+	}
+	w.Source = &server{locks: locks}
+	drive(t, w, func(d *driver) {
+		d.press("/").enter("pay-5").want("3 of 4").press("enter", "esc")
+		d.press(":").enter("sort owner").press("enter").wantOrder("pay-5", "pay-5", "ship-1", "ship-1")
+	})
+}
+
 func TestALongListOfKeysIsCut(t *testing.T) {
 	var keys []string
 	for i := range 9 {
