@@ -3,6 +3,7 @@ package loadgen
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -64,20 +65,8 @@ func (p *picker) pick(r *rand.Rand) int {
 		}
 		return 1 + r.IntN(p.keys.N-1)
 	case PickZipf:
-		return p.below(r.Float64() * p.cumulative[p.keys.N-1])
+		key, _ := slices.BinarySearch(p.cumulative, r.Float64()*p.cumulative[p.keys.N-1])
+		return key
 	}
 	return r.IntN(p.keys.N)
-}
-
-// below returns the first key whose cumulative chances reach x.
-func (p *picker) below(x float64) int {
-	low, high := 0, p.keys.N-1
-	for low < high {
-		if mid := (low + high) / 2; p.cumulative[mid] < x {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low
 }

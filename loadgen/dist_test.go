@@ -135,6 +135,7 @@ func TestKeysOfEachPickHaveTheirChances(t *testing.T) {
 		{Keys{Pick: PickHotspot, N: 3, Skew: 0.4}, []float64{0.4, 0.3, 0.3}},
 		{Keys{Pick: PickHotspot, N: 1}, []float64{1}},
 		{Keys{Pick: PickZipf, N: 3, Skew: 1}, []float64{6.0 / 11, 3.0 / 11, 2.0 / 11}},
+		{Keys{Pick: PickZipf, N: 1}, []float64{1}},
 		{Keys{Pick: PickZipf, N: 2}, []float64{0.6819, 0.3181}}, // skew 1.1: 1 to 2^-1.1
 	} {
 		got := share(c.keys)
