@@ -142,6 +142,9 @@ func TestAFaultThatNeverStruckIsReportedWithItsReason(t *testing.T) {
 		if err := (Report{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone); err != nil {
 			t.Fatal(err)
 		}
+		if len(m.Faults) != len(want) {
+			t.Fatalf("%d faults are reported, want %d", len(m.Faults), len(want))
+		}
 		for i, f := range m.Faults {
 			if f.Struck != want[i].Struck || f.Why != want[i].Why {
 				t.Errorf("fault %d: %+v, want %+v", i+1, f, want[i])
