@@ -68,13 +68,13 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 		"value, in the script":             as("kim", "~*", "+del", "-get", "+getrange", "+strlen", "+pttl"),
 		"type":                             as("tom", "~*", "+del", "-get", "-type"),
 	} {
-		_, err := breaker(rdb).ForceRelease(t.Context(), seen)
+		_, err := releaser(rdb).ForceRelease(t.Context(), seen)
 		if !errors.Is(err, keyspace.ErrNoPermission) || errors.Is(err, keyspace.ErrReadOnly) || errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("without the right to the %s: %v", what, err)
 		}
 	}
 	load(t, admin, []string{"REPLICAOF", "127.0.0.1", "1"})
-	_, err := breaker(admin).ForceRelease(t.Context(), seen)
+	_, err := releaser(admin).ForceRelease(t.Context(), seen)
 	if !errors.Is(err, keyspace.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
 		t.Errorf("on a replica: %v", err)
 	}
@@ -84,7 +84,7 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 }
 
 // releaser acts on the locks of rdb.
-func breaker(rdb *redis.Client) *keyspace.ForceReleaser {
+func releaser(rdb *redis.Client) *keyspace.ForceReleaser {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
 	return keyspace.NewForceReleaser(nodes, formats.All(), &diary{})
 }
@@ -137,7 +137,7 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 	if seen.Format != f.Name {
 		t.Skipf("another format takes it: %s", seen.Format)
 	}
-	b := breaker(rdb)
+	b := releaser(rdb)
 	before := everything(t, rdb)
 	for what, other := range unlike(f, seen) {
 		if _, err := b.ForceRelease(t.Context(), other); !errors.Is(err, keyspace.ErrChanged) {
@@ -171,9 +171,9 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 // extend gives the holders an hour.
 func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	t.Helper()
-	act := breaker(rdb).Extend
+	act := releaser(rdb).Extend
 	if seen.Expires.IsZero() {
-		act = breaker(rdb).Expire
+		act = releaser(rdb).Expire
 	}
 	if _, err := act(t.Context(), seen, time.Hour); err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	if left := rdb.PTTL(t.Context(), seen.Key).Val(); left != -1 && left < 59*time.Minute {
 		t.Errorf("the key has %v left, want an hour, or no end", left)
 	}
-	if _, err := breaker(rdb).Expire(t.Context(), now, time.Minute); !errors.Is(err, keyspace.ErrChanged) {
+	if _, err := releaser(rdb).Expire(t.Context(), now, time.Minute); !errors.Is(err, keyspace.ErrChanged) {
 		t.Errorf("it has a deadline, and was given one: %v", err)
 	}
 }
@@ -320,7 +320,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
 			got := heard(t, rdb, func() {
-				if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+				if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -371,7 +371,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 				seen := only(t, rdb, s.Want.Key)
 				others := seen.Holders[1:]
 				seen.Holders = seen.Holders[:1]
-				if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+				if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
 					t.Fatal(err)
 				}
 				left := holders(t, rdb)
@@ -427,7 +427,7 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"})
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
 			seen := only(t, rdb, c.key)
-			if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+			if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := rdb.BLPop(t.Context(), 30*time.Second, c.list).Result(); err != nil || got[1] != c.want {
@@ -448,7 +448,7 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-7000}"}}}, now).Commands...)
 	seen := only(t, rdb, "SEMAPHORE:x:GRABBED")
 	load(t, rdb, formats.At(keyspace.Sample{Commands: [][]string{{"HSET", "SEMAPHORE:x:GRABBED", "1", "{f-1000}"}}}, now).Commands...)
-	if _, err := breaker(rdb).ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
+	if _, err := releaser(rdb).ForceRelease(t.Context(), seen); !errors.Is(err, keyspace.ErrChanged) {
 		t.Errorf("broken: %v", err)
 	}
 }
@@ -522,7 +522,7 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			load(t, rdb, []string{"FLUSHALL"})
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, clock(t, rdb)).Commands...)
-			if _, err := breaker(rdb).ForceRelease(t.Context(), only(t, rdb, c.key)); err != nil {
+			if _, err := releaser(rdb).ForceRelease(t.Context(), only(t, rdb, c.key)); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := everything(t, rdb), strings.Join(c.left, "\n"); got != want {
@@ -557,7 +557,7 @@ func TestWhoStaysIsCountedAndExpiresAsTheLibraryWouldHaveIt(t *testing.T) {
 			load(t, rdb, formats.At(keyspace.Sample{Commands: c.commands}, now).Commands...)
 			seen := only(t, rdb, c.key)
 			seen.Holders = slices.DeleteFunc(seen.Holders, func(h keyspace.Holder) bool { return h.ID != c.goes })
-			if _, err := breaker(rdb).ForceRelease(t.Context(), seen); err != nil {
+			if _, err := releaser(rdb).ForceRelease(t.Context(), seen); err != nil {
 				t.Fatal(err)
 			}
 			if got := everything(t, rdb); got != c.left {

@@ -187,7 +187,7 @@ type races struct {
 // many times, unless the owner ends before, or the lock is hardly ever there.
 func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan struct{}) races {
 	t.Helper()
-	b, all := breaker(o.rdb), races{done: make(map[int]bool)}
+	b, all := releaser(o.rdb), races{done: make(map[int]bool)}
 	scanner := keyspace.NewScanner(o.rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
 	for looks := 0; len(all.done)+all.changed < times && looks < 100*times; looks++ {
 		select {
