@@ -17,8 +17,8 @@ import (
 	"locktop/server"
 )
 
-// loss describes how a holder lost its lock, with times of one clock.
-type loss struct {
+// lossTimes describes how a holder lost its lock, with times of one clock.
+type lossTimes struct {
 	deadline time.Time // the last deadline of the holder
 	ended    time.Time // the end of its context
 	valid    time.Time // the last check that returned true
@@ -30,13 +30,13 @@ type loss struct {
 
 // stalled reports whether the machine delayed the process: it could not check every
 // millisecond.
-func (l loss) stalled() bool { return l.invalid.Sub(l.deadline) > 5*time.Millisecond }
+func (l lossTimes) stalled() bool { return l.invalid.Sub(l.deadline) > 5*time.Millisecond }
 
 // lateBy returns how long the context outlived the deadline.
-func (l loss) lateBy() time.Duration { return l.ended.Sub(l.deadline) }
+func (l lossTimes) lateBy() time.Duration { return l.ended.Sub(l.deadline) }
 
 // aheadBy returns how long no client had the lock.
-func (l loss) aheadBy() time.Duration { return l.asked.Sub(l.ended) }
+func (l lossTimes) aheadBy() time.Duration { return l.asked.Sub(l.ended) }
 
 // holderTTL is the TTL of the holders that lose their locks; its allowance for drift
 // is 12 ms.
@@ -68,7 +68,7 @@ var faults = []struct {
 
 // lose makes a holder lose its lock by a fault at some moment. Another client then
 // acquires the lock as soon as possible.
-func lose(r *rig, child *server.Child, befall func(*rig, *server.Child, *lock.Lease) error) (l loss, err error) {
+func lose(r *rig, child *server.Child, befall func(*rig, *server.Child, *lock.Lease) error) (l lossTimes, err error) {
 	ours, err := lock.New(r.via, lock.Config{Owner: "holder"})
 	if err != nil {
 		return l, err
@@ -140,7 +140,7 @@ func takeOver(rdb *redis.Client, l lock.Locker) (lease *lock.Lease, asked, got t
 }
 
 // check returns an error if the holder noticed the loss too late or too early.
-func (l loss) check() error {
+func (l lossTimes) check() error {
 	switch {
 	case l.valid.After(l.deadline):
 		return fmt.Errorf("it was valid %v after its deadline", l.valid.Sub(l.deadline))
@@ -168,7 +168,7 @@ func TestAHolderIsToldBeforeAnybodyElseGetsIn(t *testing.T) {
 		rounds, spared = 60, 0
 	}
 	var mu sync.Mutex
-	losses := make([][]loss, len(faults))
+	losses := make([][]lossTimes, len(faults))
 	var all errgroup.Group
 	for s := range servers {
 		child := server.ForTest(t)
@@ -205,7 +205,7 @@ func TestAHolderIsToldBeforeAnybodyElseGetsIn(t *testing.T) {
 }
 
 // tell logs how much earlier the holders noticed the loss.
-func tell(t *testing.T, name string, losses []loss) {
+func tell(t *testing.T, name string, losses []lossTimes) {
 	t.Helper()
 	var late, ahead []time.Duration
 	for _, l := range losses {

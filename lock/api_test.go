@@ -198,7 +198,7 @@ func TestWhatCannotWorkIsRefusedAtOnce(t *testing.T) {
 
 func TestStatsAndEventsTellWhatGoesWrong(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		var d diary
+		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})
 		m := c.Mutex("orders", lock.Options{TTL: time.Second})
 		lease, err := m.Lock(ctx)

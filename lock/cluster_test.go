@@ -200,7 +200,7 @@ func (m *move) finish() {
 func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
-	var d diary
+	var d eventRecorder
 	c := r.client(lock.Config{Observe: d.write})
 	often := lock.Options{Fence: true, Renew: lock.Renew{Every: 20 * time.Millisecond}}
 	kept, err := c.Mutex("{o}kept", often).Lock(ctx)
@@ -262,7 +262,7 @@ func TestLocksAreTakenKeptAndReleasedWhileTheirSlotMoves(t *testing.T) {
 func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Replicas: 1})
-	var d diary
+	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}}
 	lease, err := c.Mutex("orders", o).Lock(ctx)
@@ -336,7 +336,7 @@ func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T)
 	link := server.NewProxy(redis.NewDialer(&redis.Options{}))
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	t.Cleanup(func() { rdb.Close() })
-	var d diary
+	var d eventRecorder
 	c, err := lock.New(rdb, lock.Config{Observe: d.write})
 	r.must(err)
 	t.Cleanup(func() { c.Close() })

@@ -15,19 +15,19 @@ import (
 	"locktop/lock"
 )
 
-// served collects the order in which waiters get the lock.
-type served struct {
+// serviceOrder collects the order in which waiters get the lock.
+type serviceOrder struct {
 	mu    sync.Mutex
 	names []string
 }
 
-func (s *served) add(name string) {
+func (s *serviceOrder) add(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.names = append(s.names, name)
 }
 
-func (s *served) String() string {
+func (s *serviceOrder) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.names, " ")
@@ -45,7 +45,7 @@ func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 		first, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
 		clients := []*lock.Client{r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"}), r.client(lock.Config{Owner: "c"})}
-		var order served
+		var order serviceOrder
 		var want []string
 		var all sync.WaitGroup
 		const n = 30
@@ -76,7 +76,7 @@ func TestAFairLockServesInOrderOfArrival(t *testing.T) {
 
 func TestAFairLockIsHandedOverAndNeverFreeBetween(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		a, b := r.client(lock.Config{Owner: "a", Observe: diary.write}), r.client(lock.Config{Owner: "b"})
 		lease, err := a.Fair("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
 		r.must(err)
@@ -254,7 +254,7 @@ func TestASubscriptionOutlivesTheWaitByAMoment(t *testing.T) {
 // Scenario 40.
 func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})
 		lease, err := c.Fair("orders", lock.Options{TTL: time.Hour}).Lock(ctx)
 		r.must(err)
@@ -319,7 +319,7 @@ func TestACrashedHolderOfAFairLockIsSucceededAtItsDeadline(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "crashed:1~0199f3a4-6f00-7000-8000-000000000000", 7*time.Second).Err())
 		began := time.Now()
-		var order served
+		var order serviceOrder
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
@@ -349,7 +349,7 @@ func TestWaitersStayInTheQueueAsLongAsTheyLive(t *testing.T) {
 		c := r.client(lock.Config{})
 		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
-		var order served
+		var order serviceOrder
 		var all sync.WaitGroup
 		for i := range 5 {
 			all.Go(func() {

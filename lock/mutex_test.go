@@ -326,7 +326,7 @@ func TestWhoMayNotRunScriptsIsNotGivenALock(t *testing.T) {
 // Scenario 61.
 func TestAScriptFlushInMidRunIsNotNoticed(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		m := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}})
 		for range 3 {
 			lease, err := m.Lock(ctx)
@@ -392,7 +392,7 @@ func TestClosingOneIdentityLeavesTheOthers(t *testing.T) {
 // Scenario 87: a release is not reported as a loss.
 func TestEventsTellTheStoryOfALease(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		c := r.client(lock.Config{Owner: "a", Observe: diary.write})
 		m := c.Mutex("orders", lock.Options{TTL: 3 * time.Second})
 		lease, err := m.Lock(ctx)

@@ -84,7 +84,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 // Scenario 95: a server that returns in time, with its data.
 func TestALeaseOutlivesAnOutageShorterThanItself(t *testing.T) {
 	onChild(t, func(r *rig, child *server.Child) {
-		var d diary
+		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})
 		lease, err := c.Mutex("orders", lock.Options{TTL: 30 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}}).Lock(ctx)
 		r.must(err)
@@ -112,7 +112,7 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				g := &garbler{dial: r.via.Options().Dialer, noise: noise}
+				g := &corruptingDialer{dial: r.via.Options().Dialer, noise: noise}
 				r.over(g.connect)
 				c := r.client(lock.Config{})
 				warm, err := c.Mutex("warm", lock.Options{}).TryLock(ctx)
@@ -135,9 +135,9 @@ func TestAPeerThatTalksNonsenseIsAnErrorAndNoMore(t *testing.T) {
 // The same on the nodes of a Redlock.
 func TestNodesThatTalkNonsenseAreOut(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
-		var garblers []*garbler
+		var garblers []*corruptingDialer
 		for i, rdb := range r.via {
-			g := &garbler{dial: rdb.Options().Dialer, noise: []byte("$-1\r\n")}
+			g := &corruptingDialer{dial: rdb.Options().Dialer, noise: []byte("$-1\r\n")}
 			garblers = append(garblers, g)
 			r.via[i] = redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Dialer: g.connect, DisableIdentity: true})
 			defer r.via[i].Close()
@@ -165,27 +165,27 @@ func TestNodesThatTalkNonsenseAreOut(t *testing.T) {
 	})
 }
 
-// garbler dials connections on which noise arrives instead of replies while it is on.
-type garbler struct {
+// corruptingDialer dials connections on which noise arrives instead of replies while it is on.
+type corruptingDialer struct {
 	dial  server.Dialer
 	noise []byte
 	on    atomic.Bool
 }
 
-func (g *garbler) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+func (g *corruptingDialer) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := g.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &garbled{Conn: conn, garbler: g}, nil
+	return &corruptingConn{Conn: conn, corruptingDialer: g}, nil
 }
 
-type garbled struct {
+type corruptingConn struct {
 	net.Conn
-	*garbler
+	*corruptingDialer
 }
 
-func (g *garbled) Read(p []byte) (int, error) {
+func (g *corruptingConn) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	if err == nil && g.on.Load() {
 		return copy(p, g.noise), nil
@@ -196,7 +196,7 @@ func (g *garbled) Read(p []byte) (int, error) {
 // Scenario 98: the server receives durations, never times of the clients' clocks.
 func TestNoMomentIsSentToTheServer(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		sent := &transcript{dial: r.via.Options().Dialer}
+		sent := &commandRecorder{dial: r.via.Options().Dialer}
 		r.over(sent.connect)
 		c := r.client(lock.Config{})
 		o := lock.Options{TTL: time.Second, Fence: true}
@@ -227,23 +227,23 @@ func TestNoMomentIsSentToTheServer(t *testing.T) {
 	})
 }
 
-// transcript dials connections and records the bytes written to them.
-type transcript struct {
+// commandRecorder dials connections and records the bytes written to them.
+type commandRecorder struct {
 	dial server.Dialer
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *transcript) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+func (s *commandRecorder) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := s.dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &noted{Conn: conn, to: s}, nil
+	return &recordingConn{Conn: conn, to: s}, nil
 }
 
 // arguments returns the written lines: the arguments of commands and their lengths.
-func (s *transcript) arguments() []string {
+func (s *commandRecorder) arguments() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []string
@@ -253,12 +253,12 @@ func (s *transcript) arguments() []string {
 	return all
 }
 
-type noted struct {
+type recordingConn struct {
 	net.Conn
-	to *transcript
+	to *commandRecorder
 }
 
-func (n *noted) Write(p []byte) (int, error) {
+func (n *recordingConn) Write(p []byte) (int, error) {
 	n.to.mu.Lock()
 	n.to.text.Write(p)
 	n.to.mu.Unlock()
@@ -268,7 +268,7 @@ func (n *noted) Write(p []byte) (int, error) {
 // Scenario 99: a server that accepts no further clients.
 func TestAFullServerStillRenewsAndReleases(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		var d diary
+		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})
 		lease, err := c.Mutex("orders", lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 20 * time.Millisecond}}).Lock(ctx)
 		r.must(err)

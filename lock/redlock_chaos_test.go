@@ -28,7 +28,7 @@ func TestNobodyOverlapsWhileNodesCrashAndFreeze(t *testing.T) {
 	const clients, transports, keys, enough = 32, 8, 3, 50
 	length, seed := chaosSettings(t)
 	nodesOnRedis(t, 5, func(r *nodes) {
-		var log belief
+		var log localState
 		short, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var all sync.WaitGroup
@@ -97,15 +97,15 @@ type span struct {
 	token    string
 }
 
-// belief collects spans.
-type belief struct {
+// localState collects spans.
+type localState struct {
 	mu    sync.Mutex
 	spans []span
 	lost  int
 }
 
 // holds returns how many spans there are.
-func (b *belief) holds() int {
+func (b *localState) holds() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.spans)
@@ -113,7 +113,7 @@ func (b *belief) holds() int {
 
 // believe acquires a lock, holds it, and records how long the client believed to hold
 // it.
-func (r *nodes) believe(ctx context.Context, q *lock.Quorum, key string, hold time.Duration, log *belief) {
+func (r *nodes) believe(ctx context.Context, q *lock.Quorum, key string, hold time.Duration, log *localState) {
 	lease, err := q.Redlock(key, lock.Options{TTL: chaosTTL}).Lock(ctx)
 	if err != nil {
 		time.Sleep(time.Millisecond) // no quorum, or the end
@@ -138,7 +138,7 @@ func (r *nodes) believe(ctx context.Context, q *lock.Quorum, key string, hold ti
 }
 
 // overlaps returns the pairs of spans that overlap.
-func (b *belief) overlaps() []string {
+func (b *localState) overlaps() []string {
 	slices.SortFunc(b.spans, func(x, y span) int {
 		return cmp.Or(cmp.Compare(x.key, y.key), x.from.Compare(y.from))
 	})

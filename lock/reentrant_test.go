@@ -306,7 +306,7 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 
 func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		owner := r.client(lock.Config{Observe: diary.write}).Reentrant("orders", lock.Options{Fence: true})
 		lost, err := owner.Lock(ctx)
 		r.must(err)

@@ -16,7 +16,7 @@ import (
 // Scenario 49.
 func TestADayOfRenewals(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		lease, err := r.client(lock.Config{Observe: diary.write}).
 			Mutex("orders", lock.Options{TTL: 30 * time.Second}).Lock(ctx)
 		r.must(err)
@@ -74,7 +74,7 @@ func TestRenewalsOfManyLeasesGoTogether(t *testing.T) {
 // Scenario 50: a renewal is in flight during many of the unlocks.
 func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 	onBoth(t, func(r *rig) {
-		var log afterlife
+		var log zombieHolder
 		rounds := 250
 		if r.fake {
 			rounds = 100
@@ -103,14 +103,14 @@ func TestNoRenewalFollowsAnUnlock(t *testing.T) {
 	})
 }
 
-// afterlife records renewals of ended leases.
-type afterlife struct {
+// zombieHolder records renewals of ended leases.
+type zombieHolder struct {
 	mu             sync.Mutex
 	buried         map[string]time.Time // time of the end, by token
 	renewals, late int
 }
 
-func (a *afterlife) write(e lock.Event) {
+func (a *zombieHolder) write(e lock.Event) {
 	if e.Kind != lock.Renewed {
 		return
 	}
@@ -122,7 +122,7 @@ func (a *afterlife) write(e lock.Event) {
 	}
 }
 
-func (a *afterlife) bury(token string) {
+func (a *zombieHolder) bury(token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.buried == nil {
@@ -181,7 +181,7 @@ func TestACutOffHolderEndsBeforeItsKey(t *testing.T) {
 // Scenario 54.
 func TestAFailedRenewalIsTriedAgainInTime(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
 		r.must(err)
 		time.Sleep(900 * time.Millisecond)
@@ -291,7 +291,7 @@ func TestTheBoundsOfRenewalEndTheLease(t *testing.T) {
 // Scenario 62.
 func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})
 		const n = 2000
 		leases := make([]*lock.Lease, n)
@@ -312,7 +312,7 @@ func TestThousandsOfLeasesAreKeptInBatches(t *testing.T) {
 // Scenario 91.
 func TestRenewalAndReleaseWorkWhenMemoryIsFull(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})
 		lease, err := c.Mutex("orders", lock.Options{Renew: lock.Renew{Every: 100 * time.Millisecond}}).Lock(ctx)
 		r.must(err)
@@ -345,7 +345,7 @@ func TestAFlushIsNoticedAtTheNextRenewal(t *testing.T) {
 func TestADroppedLeaseIsNoLongerRenewed(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		func() {
 			lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: time.Second, Renew: lock.Renew{Every: 100 * time.Millisecond}}).Lock(ctx)
 			r.must(err)
@@ -362,7 +362,7 @@ func TestADroppedLeaseIsNoLongerRenewed(t *testing.T) {
 // Scenario 51: a failed Lock leaves no renewals.
 func TestNothingIsRenewedAfterALockThatFailed(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		diary := &diary{}
+		diary := &eventRecorder{}
 		c := r.client(lock.Config{Observe: diary.write})
 		o := lock.Options{TTL: 10 * time.Second}
 		r.must(r.rdb.Set(ctx, "held", "stranger", 0).Err())
@@ -451,7 +451,7 @@ func TestATimeThatWasShortenedIsPutRightOrTheLeaseIsLost(t *testing.T) {
 	for left, survives := range map[time.Duration]bool{100 * time.Millisecond: false, 2 * time.Second: true} {
 		t.Run(fmt.Sprint(left), func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				diary := &diary{}
+				diary := &eventRecorder{}
 				lease, err := r.client(lock.Config{Observe: diary.write}).Mutex("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
 				r.must(err)
 				r.must(r.rdb.PExpire(ctx, "orders", left).Err())

@@ -108,20 +108,20 @@ func tries(fake bool, few int) int {
 	return few
 }
 
-// diary collects events.
-type diary struct {
+// eventRecorder collects events.
+type eventRecorder struct {
 	mu     sync.Mutex
 	events []lock.Event
 }
 
-func (d *diary) write(e lock.Event) {
+func (d *eventRecorder) write(e lock.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.events = append(d.events, e)
 }
 
 // count returns the number of events of a kind.
-func (d *diary) count(kind lock.EventKind) int {
+func (d *eventRecorder) count(kind lock.EventKind) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
@@ -134,7 +134,7 @@ func (d *diary) count(kind lock.EventKind) int {
 }
 
 // story returns the kinds of all events in order, as one line.
-func (d *diary) story() string {
+func (d *eventRecorder) story() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var kinds []lock.EventKind

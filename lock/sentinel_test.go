@@ -14,16 +14,16 @@ import (
 	"locktop/server"
 )
 
-// watchedRig is a master with replicas and Sentinels.
-type watchedRig struct {
+// sentinelRig is a master with replicas and Sentinels.
+type sentinelRig struct {
 	*rig
 	nodes *server.SentinelGroup
 	rdb   *redis.Client
 }
 
-func onSentinels(t *testing.T, o server.SentinelOptions) *watchedRig {
+func onSentinels(t *testing.T, o server.SentinelOptions) *sentinelRig {
 	t.Helper()
-	r := &watchedRig{rig: &rig{T: t}, nodes: server.SentinelGroupForTest(t, o)}
+	r := &sentinelRig{rig: &rig{T: t}, nodes: server.SentinelGroupForTest(t, o)}
 	r.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: server.SentinelMaster, SentinelAddrs: r.nodes.Sentinels()})
 	r.via = r.rdb
 	t.Cleanup(func() { r.rdb.Close() })
@@ -32,7 +32,7 @@ func onSentinels(t *testing.T, o server.SentinelOptions) *watchedRig {
 
 // survivors waits until the failover has ended, and returns clients of the new master
 // and of its replica.
-func (r *watchedRig) survivors() (master, replica *redis.Client) {
+func (r *sentinelRig) survivors() (master, replica *redis.Client) {
 	r.Helper()
 	var nodes []*redis.Client
 	for _, node := range r.nodes.Replicas() {
@@ -54,7 +54,7 @@ func (r *watchedRig) survivors() (master, replica *redis.Client) {
 }
 
 // renewedElsewhere waits until the new master has renewed a lease.
-func (r *watchedRig) renewedElsewhere(lease *lock.Lease, d *diary) {
+func (r *sentinelRig) renewedElsewhere(lease *lock.Lease, d *eventRecorder) {
 	r.Helper()
 	began, before := time.Now(), d.count(lock.Renewed)
 	r.until("renewals at the new master", func() bool {
@@ -70,7 +70,7 @@ func (r *watchedRig) renewedElsewhere(lease *lock.Lease, d *diary) {
 func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{})
-	var d diary
+	var d eventRecorder
 	c, other := r.client(lock.Config{Observe: d.write}), r.client(lock.Config{})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 2}
 	lease, err := c.Mutex("orders", o).Lock(ctx)
@@ -102,7 +102,7 @@ func TestALeaseOutlivesItsMasterBehindSentinels(t *testing.T) {
 func TestAMasterThatWasReplacedInItsSleepGrantsNothing(t *testing.T) {
 	t.Parallel()
 	r := onSentinels(t, server.SentinelOptions{Args: []string{"--min-replicas-to-write", "1"}})
-	var d diary
+	var d eventRecorder
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 200 * time.Millisecond}, Replicas: 1}
 	lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)
 	r.must(err)
@@ -135,7 +135,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, network, named.Load().Addr())
 	}})
 	t.Cleanup(func() { r.via.Close() })
-	var d diary
+	var d eventRecorder
 	c := r.client(lock.Config{Observe: d.write})
 	o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Every: 50 * time.Millisecond}, Replicas: 1}
 	lease, err := c.Mutex("orders", o).Lock(ctx)
@@ -158,7 +158,7 @@ func TestALeaseFollowsItsServersNameAwayFromAReplica(t *testing.T) {
 // Scenario 99.
 func TestALeaseIsRenewedWhenTheServerTakesNoMoreClients(t *testing.T) {
 	onRedis(t, func(r *rig) {
-		var d diary
+		var d eventRecorder
 		o := lock.Options{Renew: lock.Renew{Every: 20 * time.Millisecond}}
 		lease, err := r.client(lock.Config{Observe: d.write}).Mutex("orders", o).Lock(ctx)
 		r.must(err)

@@ -121,7 +121,7 @@ func TestNoHerd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onRedis(t, func(r *rig) {
 				const n = 100
-				diary := &diary{}
+				diary := &eventRecorder{}
 				c := r.client(lock.Config{Observe: diary.write})
 				first, err := c.As("first").Mutex("orders", lock.Options{TTL: time.Minute}).Lock(ctx)
 				r.must(err)
