@@ -16,7 +16,7 @@ func phantom() loadgen.Scenario {
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: 2 * time.Second},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
 		Clients: 3, // that leave the lock free most of the time: what the client asks for is granted
-		Hold:    loadgen.Const(5 * time.Millisecond),
+		Hold:    loadgen.Const(time.Millisecond),
 		Think:   loadgen.Exp(150 * time.Millisecond),
 		Faults: []loadgen.Fault{
 			{At: 2 * time.Second, Kind: loadgen.CutReplies, For: 4 * time.Second},
