@@ -44,7 +44,7 @@ func (p *program) askPassword(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("ask for the password: %w", a.err)
 		}
 		if a.pass == "" {
-			return "", misuse("", "--askpass got no password")
+			return "", usageErrorf("", "--askpass got no password")
 		}
 		return a.pass, nil
 	}

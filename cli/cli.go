@@ -19,7 +19,7 @@ import (
 type program struct {
 	in    io.Reader
 	out   io.Writer
-	notes notes
+	notes messages
 }
 
 // Run does what args say and returns the exit code. It ends early when ctx does
@@ -33,7 +33,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a clean-up that hangs
 	logging.Disable()            // go-redis would print over the screen
 
-	p := &program{in: stdin, out: stdout, notes: notes{to: stderr, json: asksForJSON(args)}}
+	p := &program{in: stdin, out: stdout, notes: messages{to: stderr, json: asksForJSON(args)}}
 	root := p.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -45,7 +45,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitFine
 	}
-	f := faultOf(err)
+	f := asExitError(err)
 	judged := f.code == exitUnsafe || f.code == exitThreshold // which an interrupt does not undo
 	if !judged && (ctx.Err() != nil || errors.Is(err, tui.ErrInterrupted)) {
 		return exitInterrupted

@@ -221,7 +221,7 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	term.quit()
 	c.lock(t, c.moving(7))
 	w.out.sees(t, "acquired "+c.moving(7))
-	w.exits(t, exitError)
+	w.exits(t, exitFailure)
 	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "gone") {
 		t.Errorf("nobody released anything:\n%s", said)
 	}

@@ -14,5 +14,5 @@ func addCompletion(root *cobra.Command) {
 }
 
 func noShell(*cobra.Command, []string) error {
-	return misuse("see locktop completion --help", "completion takes the name of a shell: bash, fish, powershell, zsh")
+	return usageErrorf("see locktop completion --help", "completion takes the name of a shell: bash, fish, powershell, zsh")
 }

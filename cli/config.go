@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// settings are what the configuration file says of one place to look at. Flags
+// contextConfig are what the configuration file says of one place to look at. Flags
 // go before it.
-type settings struct {
+type contextConfig struct {
 	URL        string   `yaml:"url"`        // as --url takes it
 	Production bool     `yaml:"production"` // have the name of a lock typed before anything is done to it
 	ReadOnly   bool     `yaml:"readonly"`   // refuse --write
@@ -37,39 +37,39 @@ func configPath() (string, error) {
 }
 
 // loadContext reads what the configuration file says of a context.
-func loadContext(name string) (settings, error) {
+func loadContext(name string) (contextConfig, error) {
 	path, err := configPath()
 	if err != nil {
-		return settings{}, err
+		return contextConfig{}, err
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return settings{}, misuse("contexts are defined there", "--context: there is no %s", path)
+		return contextConfig{}, usageErrorf("contexts are defined there", "--context: there is no %s", path)
 	}
 	if err != nil {
-		return settings{}, misuse("", "read the configuration: %w", err)
+		return contextConfig{}, usageErrorf("", "read the configuration: %w", err)
 	}
 	defer file.Close()
 	contexts, err := readContexts(file)
 	if err != nil {
-		return settings{}, misuse("", "%s: %w", path, err)
+		return contextConfig{}, usageErrorf("", "%s: %w", path, err)
 	}
 	s, ok := contexts[name]
 	if !ok {
-		return settings{}, misuse(definedAre(contexts), "%s defines no context %q", path, name)
+		return contextConfig{}, usageErrorf(definedAre(contexts), "%s defines no context %q", path, name)
 	}
 	return s, private(file, s)
 }
 
 // readContexts reads a configuration file. Its errors are one line, name that of
 // the file, and repeat nothing of it but the names of keys.
-func readContexts(r io.Reader) (map[string]settings, error) {
+func readContexts(r io.Reader) (map[string]contextConfig, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, maxConfig))
 	if err != nil {
 		return nil, err
 	}
 	var config struct {
-		Contexts map[string]settings `yaml:"contexts"`
+		Contexts map[string]contextConfig `yaml:"contexts"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(raw))
 	d.KnownFields(true)
@@ -100,7 +100,7 @@ func plainYAML(err error) error {
 	return errors.New("it is not YAML")
 }
 
-func definedAre(contexts map[string]settings) string {
+func definedAre(contexts map[string]contextConfig) string {
 	var names []string
 	for name := range contexts {
 		names = append(names, name)
@@ -113,7 +113,7 @@ func definedAre(contexts map[string]settings) string {
 }
 
 // private refuses a file with a password in it that others may read.
-func private(file *os.File, s settings) error {
+func private(file *os.File, s contextConfig) error {
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil // who reads it as an address says what is wrong
@@ -126,18 +126,18 @@ func private(file *os.File, s settings) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return misuse(onlyMine(file.Name()), "%s holds a password, and others may read it", file.Name())
+		return usageErrorf(onlyMine(file.Name()), "%s holds a password, and others may read it", file.Name())
 	}
 	return nil
 }
 
 // configure has the context that is named, if one is, say what no flag says.
-func (c *connection) configure(s *selection, look *appearance, may *rights) error {
+func (c *connFlags) configure(s *selection, look *screenFlags, may *writeFlags) error {
 	if c.context == "" {
 		return nil
 	}
 	if c.given("url") || c.given("host") || c.given("port") || c.given("socket") || len(c.redlock)+len(c.sentinels) > 0 {
-		return misuse("", "--context already says where: leave out the flags that do")
+		return usageErrorf("", "--context already says where: leave out the flags that do")
 	}
 	of, err := loadContext(c.context)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *connection) configure(s *selection, look *appearance, may *rights) erro
 	s.lock = append(s.lock, of.Locks...)
 	for _, text := range of.Overdue {
 		if err := s.limits.Set(text); err != nil {
-			return misuse("", "overdue of context %s: one of them is %w", c.context, err)
+			return usageErrorf("", "overdue of context %s: one of them is %w", c.context, err)
 		}
 	}
 	if look != nil && look.theme == "" {
@@ -157,7 +157,7 @@ func (c *connection) configure(s *selection, look *appearance, may *rights) erro
 		return nil
 	}
 	if may.write && of.ReadOnly {
-		return misuse("", "the context %s is read-only: --write is refused", c.context)
+		return usageErrorf("", "the context %s is read-only: --write is refused", c.context)
 	}
 	may.production = may.production || of.Production
 	return nil

@@ -47,14 +47,14 @@ func TestAContextSaysWhereAndWhat(t *testing.T) {
 	}
 
 	var s selection
-	var look appearance
-	c := connection{context: "prod", given: func(string) bool { return false }}
-	may := rights{}
+	var look screenFlags
+	c := connFlags{context: "prod", given: func(string) bool { return false }}
+	may := writeFlags{}
 	if err := c.configure(&s, &look, &may); err != nil || !may.production || look.theme != "mono" {
 		t.Errorf("%v, %+v, %+v", err, may, look)
 	}
 	may.write = true
-	if err := c.configure(&s, &look, &may); err == nil || faultOf(err).code != exitUsage {
+	if err := c.configure(&s, &look, &may); err == nil || asExitError(err).code != exitUsage {
 		t.Errorf("--write where the context is read-only: %v", err)
 	}
 }

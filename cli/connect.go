@@ -17,8 +17,8 @@ import (
 	"locktop/keyspace"
 )
 
-// connection is what the connection flags say.
-type connection struct {
+// connFlags is what the connection flags say.
+type connFlags struct {
 	context           string // of the configuration file
 	contextURL        string // what it says
 	url, host, socket string
@@ -26,15 +26,15 @@ type connection struct {
 	user, pass        string
 	askPass           bool
 	db                database
-	sources
-	security security
+	topologyFlags
+	security tlsFlags
 	timeout  time.Duration
 
 	given func(flag string) bool
 }
 
 // flags returns the connection flags, named as redis-cli users know them.
-func (c *connection) flags() *pflag.FlagSet {
+func (c *connFlags) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Connection", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.StringVarP(&c.url, "url", "u", "", "`address` like redis[s]://user:pass@host:port/db or unix:///path")
@@ -47,15 +47,15 @@ func (c *connection) flags() *pflag.FlagSet {
 	set.StringVar(&c.user, "user", "", "ACL user `name`")
 	set.VarP(&c.db, "db", "n", "database `number`, or all")
 	c.security.addTo(set)
-	c.sources.addTo(set)
+	c.topologyFlags.addTo(set)
 	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest `wait` for a connection or a reply")
 	c.given = set.Changed
 	return set
 }
 
-// reach connects for a command that only reads: what it looks at is set and
+// connectReadOnly connects for a command that only reads: what it looks at is set and
 // checked first.
-func (p *program) reach(ctx context.Context, c *connection, s *selection) (*target, error) {
+func (p *program) connectReadOnly(ctx context.Context, c *connFlags, s *selection) (*target, error) {
 	if err := c.configure(s, nil, nil); err != nil {
 		return nil, err
 	}
@@ -63,14 +63,14 @@ func (p *program) reach(ctx context.Context, c *connection, s *selection) (*targ
 		return nil, err
 	}
 	s.databases = c.db.all
-	return p.dial(ctx, c)
+	return p.connect(ctx, c)
 }
 
-// dial connects as the flags and the environment say, and makes sure that a
+// connect connects as the flags and the environment say, and makes sure that a
 // server answers and that the user is the one that was named: a refused
 // password is an error, never a reason to go on as the default user.
-func (p *program) dial(ctx context.Context, c *connection) (*target, error) {
-	if err := c.sources.check(c.given); err != nil {
+func (p *program) connect(ctx context.Context, c *connFlags) (*target, error) {
+	if err := c.topologyFlags.check(c.given); err != nil {
 		return nil, err
 	}
 	if err := p.fillPassword(ctx, c); err != nil {
@@ -86,11 +86,11 @@ func (p *program) dial(ctx context.Context, c *connection) (*target, error) {
 		}
 		p.warn(c, e)
 	}
-	return c.connect(ctx, seeds)
+	return c.newTarget(ctx, seeds)
 }
 
-// connect opens the servers that the seeds lead to, without a word to the user.
-func (c *connection) connect(ctx context.Context, seeds []endpoint) (*target, error) {
+// newTarget opens the servers that the seeds lead to, without a word to the user.
+func (c *connFlags) newTarget(ctx context.Context, seeds []endpoint) (*target, error) {
 	v := &servers{connect: c.client, locate: c.locator(seeds)}
 	t := &target{
 		many:    c.mode() != "" || c.db.all,
@@ -106,7 +106,7 @@ func (c *connection) connect(ctx context.Context, seeds []endpoint) (*target, er
 			return v.client(e)
 		})
 	}
-	if err := t.open(ctx, c.timeout, seeds[0]); err != nil {
+	if err := t.ping(ctx, c.timeout, seeds[0]); err != nil {
 		v.close()
 		return nil, err
 	}
@@ -115,12 +115,12 @@ func (c *connection) connect(ctx context.Context, seeds []endpoint) (*target, er
 }
 
 // fillPassword asks for the password if that is wanted.
-func (p *program) fillPassword(ctx context.Context, c *connection) error {
+func (p *program) fillPassword(ctx context.Context, c *connFlags) error {
 	if !c.askPass {
 		return nil
 	}
 	if c.given("pass") {
-		return misuse("", "--pass and --askpass contradict each other")
+		return usageErrorf("", "--pass and --askpass contradict each other")
 	}
 	pass, err := p.askPassword(ctx)
 	c.pass = pass
@@ -128,7 +128,7 @@ func (p *program) fillPassword(ctx context.Context, c *connection) error {
 }
 
 // seeds are the servers that the flags name.
-func (c *connection) seeds() ([]endpoint, error) {
+func (c *connFlags) seeds() ([]endpoint, error) {
 	if len(c.redlock) == 0 {
 		e, err := c.resolve()
 		return []endpoint{e}, err
@@ -148,7 +148,7 @@ func (c *connection) seeds() ([]endpoint, error) {
 }
 
 // locator says where the servers are that the seeds lead to.
-func (c *connection) locator(seeds []endpoint) func(context.Context, *servers) ([]endpoint, error) {
+func (c *connFlags) locator(seeds []endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	locate := fixed(seeds)
 	switch {
 	case c.cluster:
@@ -162,12 +162,12 @@ func (c *connection) locator(seeds []endpoint) func(context.Context, *servers) (
 	return locate
 }
 
-// open makes sure that one of the servers answers, and takes it for the one to
+// ping makes sure that one of the servers answers, and takes it for the one to
 // turn to.
-func (t *target) open(ctx context.Context, timeout time.Duration, seed endpoint) error {
+func (t *target) ping(ctx context.Context, timeout time.Duration, seed endpoint) error {
 	where, err := t.locate(ctx, timeout)
 	if err != nil {
-		if _, ours := errors.AsType[*fault](err); ours {
+		if _, ours := errors.AsType[*exitError](err); ours {
 			return err
 		}
 		return noConnection(seed, err, timeout)
@@ -242,7 +242,7 @@ func firstAnswer[T, A any](all []T, ask func(T) (A, error)) (A, error) {
 }
 
 // title names what is looked at.
-func (c *connection) title(seeds []endpoint) string {
+func (c *connFlags) title(seeds []endpoint) string {
 	switch c.mode() {
 	case "sentinel":
 		return "master " + c.master + " of " + strings.Join(c.sentinelAddresses(), ", ")
@@ -262,7 +262,7 @@ func (c *connection) title(seeds []endpoint) string {
 }
 
 // client opens a client; nothing is sent yet.
-func (c *connection) client(e endpoint) (*redis.Client, error) {
+func (c *connFlags) client(e endpoint) (*redis.Client, error) {
 	o, err := c.options(e)
 	if err != nil {
 		return nil, err
@@ -276,7 +276,7 @@ const pipelineBuffer = 128 << 10
 
 // options are those of a client that looks on: few connections, no retries that
 // hide trouble, and nothing said to the server that an ACL might forbid.
-func (c *connection) options(e endpoint) (*redis.Options, error) {
+func (c *connFlags) options(e endpoint) (*redis.Options, error) {
 	o := &redis.Options{
 		Network:               e.network,
 		Addr:                  e.addr,
@@ -341,7 +341,7 @@ func answers(ctx context.Context, rdb *redis.Client, timeout time.Duration) erro
 }
 
 // warn names what is unsafe about a connection, before it is made.
-func (p *program) warn(c *connection, e endpoint) {
+func (p *program) warn(c *connFlags, e endpoint) {
 	if c.given("pass") {
 		p.notes.warning("a password on the command line can be read by every user of this machine: use --askpass or REDISCLI_AUTH")
 	}
@@ -359,8 +359,8 @@ func (p *program) warn(c *connection, e endpoint) {
 // noConnection is the fault of a server that cannot be used, with a hint where
 // the error tells what to do. It says of the error what the system or the
 // server said, not what the libraries put around it.
-func noConnection(e endpoint, err error, timeout time.Duration) *fault {
-	f := &fault{code: exitNoConnect}
+func noConnection(e endpoint, err error, timeout time.Duration) *exitError {
+	f := &exitError{code: exitNoConnect}
 	said, fromServer := errors.AsType[redis.Error](err)
 	if asked, ok := errors.AsType[*sentinelError](err); ok {
 		f.err = asked

@@ -250,8 +250,8 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	c := server.ForTest(t)
 	connected := func(t *testing.T, args ...string) *target {
 		t.Helper()
-		p := &program{in: strings.NewReader(""), notes: notes{to: io.Discard}}
-		tgt, err := p.dial(t.Context(), parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...))
+		p := &program{in: strings.NewReader(""), notes: messages{to: io.Discard}}
+		tgt, err := p.connect(t.Context(), parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 
 // writeCSV prints one lock a row under a row of names. Several holders share a
 // cell, separated by spaces.
-func writeCSV(w io.Writer, p picture) error {
+func writeCSV(w io.Writer, p view) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "count",
 		"waiter_count", "ttl_ms", "fence", "node", "db", "findings", "held_ms"}}

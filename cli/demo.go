@@ -16,8 +16,8 @@ import (
 
 func (p *program) demoCommand() *cobra.Command {
 	var s selection
-	var look appearance
-	o := staging{clients: 20}
+	var look screenFlags
+	o := demoOptions{clients: 20}
 	cmd := &cobra.Command{
 		Use:   "demo [SCENE] [flags]",
 		Short: "The screen on a built-in Redis with traffic",
@@ -42,12 +42,12 @@ with a menu of scenes, or with the scene that is named: ` + strings.Join(sceneNa
 	return cmd
 }
 
-func (p *program) demo(ctx context.Context, s *selection, look *appearance, o staging, scene string) error {
+func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, o demoOptions, scene string) error {
 	if o.clients < 1 || o.clients > loadgen.MaxClients {
-		return misuse("", "--clients: 1 to %d", loadgen.MaxClients)
+		return usageErrorf("", "--clients: 1 to %d", loadgen.MaxClients)
 	}
 	if scene != "" && !slices.Contains(sceneNames(), scene) {
-		return misuse("there are "+strings.Join(sceneNames(), ", "), "unknown scene %q", scene)
+		return usageErrorf("there are "+strings.Join(sceneNames(), ", "), "unknown scene %q", scene)
 	}
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
@@ -55,21 +55,21 @@ func (p *program) demo(ctx context.Context, s *selection, look *appearance, o st
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	st, err := openStage(ctx, o)
+	st, err := newDemoEnv(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer st.close()
-	a := st.watch(s)
+	a := st.source(s)
 	defer a.close()
 	log, err := openAudit()
 	if err != nil {
 		return err
 	}
 	defer log.close()
-	return p.screen(ctx, look, tui.World{
-		Source: selected{a, s}, Store: a.shelves(s), Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
-		Ledger: a.ledger, Title: st.title, Breaker: st.breaker(log),
+	return p.screen(ctx, look, tui.Config{
+		Source: filteredSource{a, s}, Store: a.shelves(s), Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
+		CommandStats: a.ledger, Title: st.title, Breaker: st.breaker(log),
 	})
 }
 

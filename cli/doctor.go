@@ -20,13 +20,13 @@ import (
 	"locktop/tui/widget"
 )
 
-// examining is how doctor goes about it.
-type examining struct {
+// doctorOptions is how doctor goes about it.
+type doctorOptions struct {
 	json     bool
 	duration time.Duration
 }
 
-func (o *examining) flags() *pflag.FlagSet {
+func (o *doctorOptions) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
@@ -35,9 +35,9 @@ func (o *examining) flags() *pflag.FlagSet {
 }
 
 func (p *program) doctorCommand() *cobra.Command {
-	var c connection
+	var c connFlags
 	var s selection
-	var o examining
+	var o doctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
 		Short: "Diagnose problems and blind spots",
@@ -56,11 +56,11 @@ is 3 if something is wrong; a server that does not answer is one of the findings
 	return cmd
 }
 
-func (p *program) doctor(ctx context.Context, c *connection, s *selection, o examining) error {
+func (p *program) doctor(ctx context.Context, c *connFlags, s *selection, o doctorOptions) error {
 	if o.duration < 0 {
-		return misuse("", "--for must not be negative")
+		return usageErrorf("", "--for must not be negative")
 	}
-	t, err := p.reach(ctx, c, s)
+	t, err := p.connectReadOnly(ctx, c, s)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (p *program) doctor(ctx context.Context, c *connection, s *selection, o exa
 	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
 		return unseen(fmt.Errorf("look at %s: %w", t.title, err))
 	}
-	d := diagnosisOf(t.title, s.pick(snap), snap)
+	d := diagnosisOf(t.title, s.filter(snap), snap)
 	print := func(w io.Writer) error { return d.write(w, colours(w)) }
 	if o.json {
 		print = func(w io.Writer) error { return writeJSON(w, d.json()) }
@@ -82,7 +82,7 @@ func (p *program) doctor(ctx context.Context, c *connection, s *selection, o exa
 		if m := missing(snap.Nodes); m != "" {
 			text += "; " + m
 		}
-		return &fault{code: exitFindings, err: errors.New(text)}
+		return &exitError{code: exitFindings, err: errors.New(text)}
 	}
 	if !snap.Complete {
 		return incomplete(snap)
@@ -130,7 +130,7 @@ type diagnosis struct {
 	databases bool // there are several
 }
 
-func diagnosisOf(title string, found picture, snap keyspace.Snapshot) diagnosis {
+func diagnosisOf(title string, found view, snap keyspace.Snapshot) diagnosis {
 	d := diagnosis{title: title, snap: snap, risks: keyspace.ServerFindings(snap), databases: found.databases}
 	for _, l := range found.Locks {
 		d.findings = append(d.findings, found.findings[l.ID()]...)

@@ -60,7 +60,7 @@ func (e endpoint) local() bool {
 // resolve merges the flags with the environment; flags win. An address in the
 // flags replaces an address of the environment with everything in it: the
 // password of one server is never sent to another.
-func (c *connection) resolve() (endpoint, error) {
+func (c *connFlags) resolve() (endpoint, error) {
 	e, err := c.place()
 	if err != nil {
 		return endpoint{}, err
@@ -69,7 +69,7 @@ func (c *connection) resolve() (endpoint, error) {
 }
 
 // complete fills in what the flags and the environment say of an address.
-func (c *connection) complete(e endpoint) (endpoint, error) {
+func (c *connFlags) complete(e endpoint) (endpoint, error) {
 	if c.user != "" {
 		e.user = c.user
 	}
@@ -79,7 +79,7 @@ func (c *connection) complete(e endpoint) (endpoint, error) {
 	e.tls = e.tls || c.security.tls
 	switch {
 	case c.given("pass") && c.pass == "":
-		return endpoint{}, misuse("is the variable in it set?", "--pass is empty")
+		return endpoint{}, usageErrorf("is the variable in it set?", "--pass is empty")
 	case c.pass != "":
 		e.pass = c.pass
 	case e.pass == "":
@@ -87,23 +87,23 @@ func (c *connection) complete(e endpoint) (endpoint, error) {
 	}
 	if e.user != "" && e.pass == "" {
 		// Redis would go on as the default user.
-		return endpoint{}, misuse("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
+		return endpoint{}, usageErrorf("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
 	}
 	if e.db < 0 {
-		return endpoint{}, misuse("", "--db: databases count from 0")
+		return endpoint{}, usageErrorf("", "--db: databases count from 0")
 	}
 	return e, nil
 }
 
 // place finds the address: of the flags, else of the environment, else that of
 // a Redis on this machine.
-func (c *connection) place() (endpoint, error) {
+func (c *connFlags) place() (endpoint, error) {
 	tcp := c.given("host") || c.given("port")
 	switch {
 	case c.given("url") && (tcp || c.given("socket")):
-		return endpoint{}, misuse("", "--url already says where: leave out --host, --port and --socket")
+		return endpoint{}, usageErrorf("", "--url already says where: leave out --host, --port and --socket")
 	case c.given("socket") && tcp:
-		return endpoint{}, misuse("", "--socket already says where: leave out --host and --port")
+		return endpoint{}, usageErrorf("", "--socket already says where: leave out --host and --port")
 	case c.given("url"):
 		return parseURL("--url", c.url)
 	case c.given("socket"):
@@ -164,6 +164,6 @@ func (e endpoint) withDatabase(origin, path, query string) (endpoint, error) {
 }
 
 func notURL(origin, what string) error {
-	return misuse("like redis://user:password@host:6379/0, rediss://host or unix:///path; in a password, write special characters as %XX",
+	return usageErrorf("like redis://user:password@host:6379/0, rediss://host or unix:///path; in a password, write special characters as %XX",
 		"%s %s", origin, what)
 }

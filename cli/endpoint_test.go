@@ -7,9 +7,9 @@ import (
 )
 
 // parsed returns the connection that args describe.
-func parsed(t *testing.T, args ...string) *connection {
+func parsed(t *testing.T, args ...string) *connFlags {
 	t.Helper()
-	var c connection
+	var c connFlags
 	if err := c.flags().Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			clearEnvironment(t)
 			e, err := parsed(t, args...).resolve()
-			var f *fault
+			var f *exitError
 			if !errors.As(err, &f) || f.code != exitUsage {
 				t.Errorf("got %+v and error %v, want a fault of usage", e, err)
 			}
@@ -166,7 +166,7 @@ func TestMalformedURLsKeepTheirSecrets(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			if said := err.Error() + faultOf(err).hint; strings.Contains(said, canary) {
+			if said := err.Error() + asExitError(err).hint; strings.Contains(said, canary) {
 				t.Errorf("the error gives the password away: %s", said)
 			}
 			if len(raw) > 0 && !strings.Contains(err.Error(), "LOCKTOP_URL") && !strings.Contains(err.Error(), "no password") {

@@ -49,7 +49,7 @@ they are tried. A key that several are equally sure of belongs to the first.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON && asMarkdown {
-				return misuse("", "--json and --markdown exclude each other")
+				return usageErrorf("", "--json and --markdown exclude each other")
 			}
 			if err := p.printFormats(asJSON, asMarkdown); err != nil {
 				return fmt.Errorf("print the formats: %w", err)

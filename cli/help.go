@@ -108,17 +108,17 @@ func flagError(cmd *cobra.Command, err error) error {
 			hint = "did you mean --" + strings.Join(near, ", --") + "?"
 		}
 		if e.GetSpecifiedShortnames() != "" {
-			return misuse(hint, "unknown flag -%s", e.GetSpecifiedName())
+			return usageErrorf(hint, "unknown flag -%s", e.GetSpecifiedName())
 		}
-		return misuse(hint, "unknown flag --%s", e.GetSpecifiedName())
+		return usageErrorf(hint, "unknown flag --%s", e.GetSpecifiedName())
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return misuse(hint, "--%s needs a value", e.GetFlag().Name)
+		return usageErrorf(hint, "--%s needs a value", e.GetFlag().Name)
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return misuse(hint, "--%s: not a valid %s", e.GetFlag().Name, typeName(e.GetFlag()))
+		return usageErrorf(hint, "--%s: not a valid %s", e.GetFlag().Name, typeName(e.GetFlag()))
 	}
-	return misuse(hint, "a flag that begins neither with - and a letter nor with -- and a name")
+	return usageErrorf(hint, "a flag that begins neither with - and a letter nor with -- and a name")
 }
 
 // flagsLike returns the names of flags that are spelt like this one.

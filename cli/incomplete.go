@@ -13,12 +13,12 @@ import (
 
 // incomplete is the fault of a picture that lacks something: it says what, and which
 // servers it was made from.
-func incomplete(snap keyspace.Snapshot) *fault {
+func incomplete(snap keyspace.Snapshot) *exitError {
 	text := "incomplete: " + strings.Join(snap.Problems, "; ")
 	if up := answering(snap.Nodes); len(snap.Nodes) > 1 && len(up) > 0 {
 		text += "; seen are " + strings.Join(up, ", ")
 	}
-	return &fault{code: exitError, err: errors.New(text)}
+	return &exitError{code: exitFailure, err: errors.New(text)}
 }
 
 // answering lists the servers that have answered.
@@ -43,12 +43,12 @@ func missing(nodes []keyspace.Node) string {
 }
 
 // unseen is the fault of a look that has seen nothing.
-func unseen(err error) *fault {
-	code := exitError
+func unseen(err error) *exitError {
+	code := exitFailure
 	if cutOff(err) {
 		code = exitNoConnect
 	}
-	return &fault{code: code, err: err}
+	return &exitError{code: code, err: err}
 }
 
 // cutOff reports whether an error is that no server could be reached, and not that

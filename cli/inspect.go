@@ -18,9 +18,9 @@ import (
 )
 
 func (p *program) inspectCommand() *cobra.Command {
-	var c connection
+	var c connFlags
 	var s selection
-	var k subject
+	var k keyFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect KEY [flags]",
@@ -42,13 +42,13 @@ exact command that would break it safely. Only that key is looked at.`,
 	return cmd
 }
 
-func (p *program) inspect(ctx context.Context, c *connection, s *selection, asJSON bool, key string) error {
-	t, err := p.reach(ctx, c, s)
+func (p *program) inspect(ctx context.Context, c *connFlags, s *selection, asJSON bool, key string) error {
+	t, err := p.connectReadOnly(ctx, c, s)
 	if err != nil {
 		return err
 	}
 	defer func() { t.close() }()
-	g, err := t.glance(ctx, s, key)
+	g, err := t.inspectKey(ctx, s, key)
 	if err != nil {
 		return unseen(fmt.Errorf("look at %q on %s: %w", key, t.title, err))
 	}
@@ -68,7 +68,7 @@ func (p *program) inspect(ctx context.Context, c *connection, s *selection, asJS
 	return nil
 }
 
-func (p *program) printInspection(c *connection, g glimpse, l keyspace.Lock, asJSON bool) error {
+func (p *program) printInspection(c *connFlags, g inspection, l keyspace.Lock, asJSON bool) error {
 	if asJSON {
 		return writeJSON(p.out, inspectionOf(c, g, l))
 	}
@@ -82,7 +82,7 @@ type remedy struct {
 	why      string
 }
 
-func (c *connection) remedyFor(l keyspace.Lock) remedy {
+func (c *connFlags) remedyFor(l keyspace.Lock) remedy {
 	command, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, l, 0, c.redisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
@@ -94,7 +94,7 @@ func (c *connection) remedyFor(l keyspace.Lock) remedy {
 }
 
 // writeInspection prints a lock for people.
-func writeInspection(w io.Writer, c *connection, g glimpse, l keyspace.Lock) error {
+func writeInspection(w io.Writer, c *connFlags, g inspection, l keyspace.Lock) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n\n", shortKey(l.Key))
 	line := func(name, format string, args ...any) {
@@ -215,7 +215,7 @@ const (
 
 // writeRaw prints what a server has under a key: as much as fits, and free of
 // control characters.
-func writeRaw(out *strings.Builder, r raw) {
+func writeRaw(out *strings.Builder, r rawKey) {
 	e := r.entry
 	ttl := "no TTL"
 	if !e.Expires.IsZero() {

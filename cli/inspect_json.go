@@ -33,7 +33,7 @@ type jsonMember struct {
 	Score float64 `json:"score,omitempty"`
 }
 
-func inspectionOf(c *connection, g glimpse, l keyspace.Lock) jsonInspection {
+func inspectionOf(c *connFlags, g inspection, l keyspace.Lock) jsonInspection {
 	j := jsonInspection{At: stamp(g.At), jsonLock: lockOf(l, g.At, g.findings[l.ID()]), Why: []string{}, Raw: []jsonRaw{}}
 	for _, why := range l.Why {
 		j.Why = append(j.Why, text(why))
@@ -49,7 +49,7 @@ func inspectionOf(c *connection, g glimpse, l keyspace.Lock) jsonInspection {
 	return j
 }
 
-func rawOf(r raw) jsonRaw {
+func rawOf(r rawKey) jsonRaw {
 	e := r.entry
 	j := jsonRaw{Node: r.node, Key: text(e.Key), KeyB64: binary(e.Key), Type: e.Type, TTLms: ttl(e.Expires, e.Now), Len: e.Len}
 	if e.Type == "string" {

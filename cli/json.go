@@ -126,7 +126,7 @@ type jsonTrouble struct {
 }
 
 // documentOf puts a picture into the form of the contract. No list in it is null.
-func documentOf(p picture) jsonDocument {
+func documentOf(p view) jsonDocument {
 	d := jsonDocument{
 		At:       stamp(p.At),
 		Server:   serverOf(p.Server),

@@ -15,8 +15,8 @@ import (
 var noon = time.Date(2026, 11, 20, 12, 31, 7, 120_000_000, time.UTC)
 
 // pictureOf is a picture of locks at noon, without findings.
-func pictureOf(locks ...keyspace.Lock) picture {
-	return picture{Snapshot: keyspace.Snapshot{At: noon, Locks: locks, Complete: true}}
+func pictureOf(locks ...keyspace.Lock) view {
+	return view{Snapshot: keyspace.Snapshot{At: noon, Locks: locks, Complete: true}}
 }
 
 func encoded(t *testing.T, v any) string {

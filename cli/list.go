@@ -12,14 +12,14 @@ import (
 	"locktop/humanize"
 )
 
-// listing is how list prints.
-type listing struct {
+// listOptions is how list prints.
+type listOptions struct {
 	json, csv, plain bool
 	progress         bool
 	failIfStuck      bool
 }
 
-func (o *listing) flags() *pflag.FlagSet {
+func (o *listOptions) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
@@ -31,9 +31,9 @@ func (o *listing) flags() *pflag.FlagSet {
 }
 
 func (p *program) listCommand() *cobra.Command {
-	var c connection
+	var c connFlags
 	var s selection
-	var o listing
+	var o listOptions
 	cmd := &cobra.Command{
 		Use:   "list [GLOB...] [flags]",
 		Short: "List all locks once",
@@ -57,17 +57,17 @@ is false, and the exit code is 1.`,
 	return cmd
 }
 
-func (p *program) list(ctx context.Context, c *connection, s *selection, o listing) error {
+func (p *program) list(ctx context.Context, c *connFlags, s *selection, o listOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	t, err := p.reach(ctx, c, s)
+	t, err := p.connectReadOnly(ctx, c, s)
 	if err != nil {
 		return err
 	}
 	defer func() { t.close() }()
 
-	g := p.newHeadway(o.progress)
+	g := p.newScanProgress(o.progress)
 	snap, err := t.look(s, g).Snapshot(ctx)
 	g.done()
 	if ctx.Err() != nil {
@@ -76,14 +76,14 @@ func (p *program) list(ctx context.Context, c *connection, s *selection, o listi
 	if err != nil && len(snap.Locks) == 0 {
 		fault := unseen(fmt.Errorf("look through %s: %w", t.title, err))
 		if o.json && len(snap.Nodes) > 1 { // it names the nodes
-			return errors.Join(p.print(s.pick(snap), o), fault)
+			return errors.Join(p.print(s.filter(snap), o), fault)
 		}
 		return fault
 	}
 	if snap.Complete && len(snap.Problems) > 0 {
 		p.notes.warning("%s", strings.Join(snap.Problems, "; "))
 	}
-	found := s.pick(snap)
+	found := s.filter(snap)
 	if err := p.print(found, o); err != nil {
 		return fmt.Errorf("print the list: %w", err)
 	}
@@ -91,12 +91,12 @@ func (p *program) list(ctx context.Context, c *connection, s *selection, o listi
 		return incomplete(snap)
 	}
 	if n := found.troubled(); n > 0 && o.failIfStuck {
-		return &fault{code: exitFindings, err: fmt.Errorf("something is wrong with %s", humanize.Plural(n, "lock"))}
+		return &exitError{code: exitFindings, err: fmt.Errorf("something is wrong with %s", humanize.Plural(n, "lock"))}
 	}
 	return nil
 }
 
-func (p *program) print(found picture, o listing) error {
+func (p *program) print(found view, o listOptions) error {
 	switch {
 	case o.json:
 		return writeJSON(p.out, documentOf(found))
@@ -109,9 +109,9 @@ func (p *program) print(found picture, o listing) error {
 	}
 }
 
-func (o *listing) check() error {
+func (o *listOptions) check() error {
 	if o.json && o.csv || o.csv && o.plain || o.plain && o.json {
-		return misuse("", "--json, --csv and --plain exclude each other")
+		return usageErrorf("", "--json, --csv and --plain exclude each other")
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ import (
 	"locktop/loadgen/scenarios"
 )
 
-// loading is what load does besides the scenario.
-type loading struct {
-	knobs      []knob
+// loadOptions is what load does besides the scenario.
+type loadOptions struct {
+	knobs      []scenarioFlag
 	thresholds []string
 	set        *pflag.FlagSet // tells which knobs were turned
 
@@ -32,15 +32,15 @@ type loading struct {
 	check   bool
 }
 
-// knob is a flag that stands for a key of a scenario file.
-type knob struct {
+// scenarioFlag is a flag that stands for a key of a scenario file.
+type scenarioFlag struct {
 	flag, key, usage string
 	value            string
 }
 
-// knobs returns the flags that change a scenario.
-func knobs() []knob {
-	return []knob{
+// scenarioFlags returns the flags that change a scenario.
+func scenarioFlags() []scenarioFlag {
+	return []scenarioFlag{
 		{flag: "clients", key: "clients", usage: "`number` of clients (default 20)"},
 		{flag: "rate", key: "rate", usage: "arrivals on schedule, like `500/s`, whether clients are free or not"},
 		{flag: "arrivals", key: "arrivals", usage: "`how` arrivals at a rate are spaced: even or poisson (default even)"},
@@ -75,10 +75,10 @@ func kindNames() []string {
 // defaultDuration is how long a load runs that nobody gave an end.
 const defaultDuration = 30 * time.Second
 
-func (o *loading) flags() []*pflag.FlagSet {
+func (o *loadOptions) flags() []*pflag.FlagSet {
 	load := pflag.NewFlagSet("Load", pflag.ContinueOnError)
 	load.SortFlags = false
-	o.knobs = knobs()
+	o.knobs = scenarioFlags()
 	for i := range o.knobs {
 		k := &o.knobs[i]
 		load.StringVar(&k.value, k.flag, "", k.usage)
@@ -100,8 +100,8 @@ func (o *loading) flags() []*pflag.FlagSet {
 }
 
 func (p *program) loadCommand() *cobra.Command {
-	var c connection
-	var o loading
+	var c connFlags
+	var o loadOptions
 	cmd := &cobra.Command{
 		Use:   "load [SCENARIO|FILE] [flags]",
 		Short: "Run competing clients and judge the result",
@@ -137,19 +137,19 @@ scene that did not show what it is for; 130 interrupted.`,
 	return cmd
 }
 
-func (p *program) load(ctx context.Context, c *connection, o *loading, args []string) error {
+func (p *program) load(ctx context.Context, c *connFlags, o *loadOptions, args []string) error {
 	s, err := o.scenario(args)
 	if err != nil {
 		return err
 	}
-	on, err := p.openGround(ctx, c, o, s)
+	on, err := p.openLoadServers(ctx, c, o, s)
 	if err != nil {
 		return err
 	}
 	defer on.close()
 	sides := s.Sides()
 	for _, side := range sides {
-		if err := on.admits(ctx, side, o.force); err != nil {
+		if err := on.checkPrefix(ctx, side, o.force); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (p *program) load(ctx context.Context, c *connection, o *loading, args []st
 }
 
 // scenario is the one that was named, with the flags on top.
-func (o *loading) scenario(args []string) (loadgen.Scenario, error) {
+func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 	var s loadgen.Scenario
 	if len(args) > 0 {
 		var err error
@@ -170,18 +170,18 @@ func (o *loading) scenario(args []string) (loadgen.Scenario, error) {
 			continue
 		}
 		if err := s.Set(k.key, k.value); err != nil {
-			return s, misuse("", "--%s: %v", k.flag, err)
+			return s, usageErrorf("", "--%s: %v", k.flag, err)
 		}
 	}
 	for _, text := range o.thresholds {
 		t, err := loadgen.ParseThreshold(text)
 		if err != nil {
-			return s, misuse("", "--threshold: %v", err)
+			return s, usageErrorf("", "--threshold: %v", err)
 		}
 		s.Thresholds = append(s.Thresholds, t)
 	}
 	if err := s.Validate(); err != nil {
-		return s, misuse("", "%v", err)
+		return s, usageErrorf("", "%v", err)
 	}
 	if s.Duration == 0 && len(s.Stages) == 0 && !o.set.Changed("duration") {
 		s.Duration = defaultDuration
@@ -196,14 +196,14 @@ func namedScenario(name string) (loadgen.Scenario, error) {
 	}
 	file, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return loadgen.Scenario{}, misuse("there are "+strings.Join(scenarioNames(), ", "), "there is no scenario and no file called %q", name)
+		return loadgen.Scenario{}, usageErrorf("there are "+strings.Join(scenarioNames(), ", "), "there is no scenario and no file called %q", name)
 	}
 	if err != nil {
 		return loadgen.Scenario{}, fmt.Errorf("read the scenario: %w", err)
 	}
 	s, err := loadgen.Parse(file)
 	if err != nil {
-		return s, misuse("", "%s: %v", name, err)
+		return s, usageErrorf("", "%s: %v", name, err)
 	}
 	return s, nil
 }

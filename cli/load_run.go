@@ -17,19 +17,19 @@ import (
 	"locktop/tui/widget"
 )
 
-// side is one of the runs of a load: there is more than one where locks are
+// variant is one of the runs of a load: there is more than one where locks are
 // compared.
-type side struct {
+type variant struct {
 	run       *loadgen.Run
-	chronicle loadgen.Chronicle
+	chronicle loadgen.SecondsRecorder
 	history   *loadgen.History
 	files     *openFiles
 	unclean   error
 }
 
 // runSides runs all sides at once, to the end or until ctx ends, and reports.
-func (p *program) runSides(ctx context.Context, on *ground, o *loading, scenarios []loadgen.Scenario) error {
-	var sides []*side
+func (p *program) runSides(ctx context.Context, on *loadServers, o *loadOptions, scenarios []loadgen.Scenario) error {
+	var sides []*variant
 	defer func() {
 		for _, s := range sides {
 			_ = s.run.Close()
@@ -64,12 +64,12 @@ func (p *program) runSides(ctx context.Context, on *ground, o *loading, scenario
 }
 
 // openSide makes a run with all that listens to it.
-func (o *loading) openSide(on *ground, scenario loadgen.Scenario, number int) (*side, error) {
+func (o *loadOptions) openSide(on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
 	run, err := loadgen.New(on.Servers, scenario)
 	if err != nil {
-		return nil, misuse("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
+		return nil, usageErrorf("", "%v", strings.TrimPrefix(err.Error(), "scenario: "))
 	}
-	s := &side{run: run}
+	s := &variant{run: run}
 	if o.check || o.files.check != "" {
 		s.history = &loadgen.History{}
 		run.Record(s.history)
@@ -85,7 +85,7 @@ func (o *loading) openSide(on *ground, scenario loadgen.Scenario, number int) (*
 }
 
 // announce says what begins.
-func (p *program) announce(on *ground, s loadgen.Scenario) {
+func (p *program) announce(on *loadServers, s loadgen.Scenario) {
 	end := "until it is interrupted"
 	if s.Duration > 0 {
 		end = "for " + humanize.Setting(s.Duration)
@@ -97,7 +97,7 @@ func (p *program) announce(on *ground, s loadgen.Scenario) {
 }
 
 // await shows progress until all runs are over or ctx ends.
-func (p *program) await(ctx context.Context, sides []*side) {
+func (p *program) await(ctx context.Context, sides []*variant) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	line := p.progress()
@@ -120,19 +120,19 @@ func (p *program) await(ctx context.Context, sides []*side) {
 	}
 }
 
-// progress is where progress is shown: a line that changes on a terminal, else
+// loadProgress is where progress is shown: a line that changes on a terminal, else
 // a line a second.
-type progress struct {
-	notes notes
+type loadProgress struct {
+	notes messages
 	live  bool
 }
 
-func (p *program) progress() *progress {
+func (p *program) progress() *loadProgress {
 	f, ok := p.notes.to.(*os.File)
-	return &progress{notes: p.notes, live: ok && !p.notes.json && term.IsTerminal(f.Fd())}
+	return &loadProgress{notes: p.notes, live: ok && !p.notes.json && term.IsTerminal(f.Fd())}
 }
 
-func (l *progress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics) {
+func (l *loadProgress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics) {
 	rate := int64(0)
 	if n := len(m.Seconds); n > 1 {
 		rate = m.Seconds[n-2].Acquired
@@ -154,17 +154,17 @@ func (l *progress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics) {
 	l.notes.note("%s", text.String())
 }
 
-func (l *progress) clear() {
+func (l *loadProgress) clear() {
 	if l.live {
 		fmt.Fprint(l.notes.to, "\r\x1b[K")
 	}
 }
 
 // serveMetrics serves the figures of all sides at /metrics, told apart by labels.
-func serveMetrics(addr string, sides []*side) (stop func(), err error) {
+func serveMetrics(addr string, sides []*variant) (stop func(), err error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, misuse("", "--metrics: %v", err)
+		return nil, usageErrorf("", "--metrics: %v", err)
 	}
 	mux := http.NewServeMux()
 	var runs []*loadgen.Run
@@ -192,7 +192,7 @@ func serveMetrics(addr string, sides []*side) (stop func(), err error) {
 const proveWithin = time.Minute
 
 // report prints what the runs showed and returns the exit code as a fault.
-func (p *program) report(ctx context.Context, o *loading, sides []*side) error {
+func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) error {
 	var faults []error
 	var reports []loadgen.Report
 	for _, s := range sides {
@@ -220,7 +220,7 @@ func (p *program) report(ctx context.Context, o *loading, sides []*side) error {
 }
 
 // printReport prints a report.
-func (p *program) printReport(o *loading, r loadgen.Report) error {
+func (p *program) printReport(o *loadOptions, r loadgen.Report) error {
 	var err error
 	if o.json {
 		err = writeJSON(p.out, r)
@@ -240,11 +240,11 @@ func judged(r loadgen.Report) error {
 	case r.Metrics.Acquired == 0:
 		return nobodyGotIn(r.Metrics)
 	case !v.Safe:
-		return &fault{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", r.Scenario.Lock, v.Text)}
+		return &exitError{code: exitUnsafe, err: fmt.Errorf("safety violated by %s: %s", r.Scenario.Lock, v.Text)}
 	case len(v.Missed) > 0:
-		return &fault{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
+		return &exitError{code: exitThreshold, err: fmt.Errorf("threshold missed: %s", strings.Join(v.Missed, "; "))}
 	case len(v.Gaps) > 0:
-		return &fault{code: exitThreshold, err: fmt.Errorf("the run shows less than it was to show: %s", widget.Plain(strings.Join(v.Gaps, " ")))}
+		return &exitError{code: exitThreshold, err: fmt.Errorf("the run shows less than it was to show: %s", widget.Plain(strings.Join(v.Gaps, " ")))}
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func judged(r loadgen.Report) error {
 // nobodyGotIn is the fault of a run that shows nothing, because no client ever got a
 // lock.
 func nobodyGotIn(m loadgen.Metrics) error {
-	f := &fault{code: exitError, err: fmt.Errorf("no client got a lock in %s", humanize.Plural(m.Arrivals, "attempt"))}
+	f := &exitError{code: exitFailure, err: fmt.Errorf("no client got a lock in %s", humanize.Plural(m.Arrivals, "attempt"))}
 	if m.LastErr != "" {
 		f.err = fmt.Errorf("%w: %s", f.err, widget.Plain(m.LastErr))
 	}
@@ -268,7 +268,7 @@ func nobodyGotIn(m loadgen.Metrics) error {
 // weighs more.
 func worst(faults []error, endless bool) error {
 	weight := func(err error) int {
-		var f *fault
+		var f *exitError
 		switch known := errors.As(err, &f); {
 		case err == nil:
 			return 0

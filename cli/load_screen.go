@@ -16,10 +16,10 @@ import (
 // connections of its own. It refuses what locktop load refuses.
 type ownLoad struct {
 	program    *program
-	connection connection
+	connection connFlags
 	now        bool // the user has asked for it on the command line
 
-	ground *ground
+	ground *loadServers
 	load   *loadgen.Group
 }
 
@@ -30,26 +30,26 @@ func (o *ownLoad) flags() *pflag.FlagSet {
 }
 
 // check refuses where a load has no place.
-func (o *ownLoad) check(c *connection, may rights) error {
+func (o *ownLoad) check(c *connFlags, may writeFlags) error {
 	switch {
 	case !o.now:
 		return nil
 	case may.production:
-		return misuse("", "--load and --production contradict each other")
+		return usageErrorf("", "--load and --production contradict each other")
 	case len(c.redlock) > 0:
-		return misuse("locktop load --redlock does", "--load runs on one server")
+		return usageErrorf("locktop load --redlock does", "--load runs on one server")
 	case c.db.all:
-		return misuse("say which with -n", "--load runs in one database")
+		return usageErrorf("say which with -n", "--load runs in one database")
 	}
 	e, err := c.resolve()
 	if err == nil && !e.local() {
-		err = misuse("locktop load --yes-load-this-server does, without the screen", "%s is not on this machine: a load there may slow down what others do", e)
+		err = usageErrorf("locktop load --yes-load-this-server does, without the screen", "%s is not on this machine: a load there may slow down what others do", e)
 	}
 	return err
 }
 
 // offered reports whether the screen may ask whether it shall run a load.
-func (o *ownLoad) offered(may rights) bool {
+func (o *ownLoad) offered(may writeFlags) bool {
 	c := &o.connection
 	if may.production || len(c.redlock) > 0 || c.db.all {
 		return false
@@ -61,16 +61,16 @@ func (o *ownLoad) offered(may rights) bool {
 // Open implements [tui.Loader].
 func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	quiet := *o.program
-	quiet.notes = notes{to: io.Discard} // what there is to warn of was said before the screen
+	quiet.notes = messages{to: io.Discard} // what there is to warn of was said before the screen
 	s := demoLoad(20)
 	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
 		"Every key begins with the prefix and is deleted when the clients stop."
-	var flags loading
-	g, err := quiet.openGround(ctx, &o.connection, &flags, s)
+	var flags loadOptions
+	g, err := quiet.openLoadServers(ctx, &o.connection, &flags, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.admits(ctx, s, false); err != nil {
+	if err := g.checkPrefix(ctx, s, false); err != nil {
 		g.close()
 		return nil, err
 	}

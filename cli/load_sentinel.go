@@ -14,7 +14,7 @@ import (
 // follows the master, and a fault makes another one.
 
 // followMaster returns a client that goes where the Sentinels say the master is.
-func (c *connection) followMaster(e endpoint) (*redis.Client, error) {
+func (c *connFlags) followMaster(e endpoint) (*redis.Client, error) {
 	o, err := c.options(e)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (c *connection) followMaster(e endpoint) (*redis.Client, error) {
 }
 
 // withSentinel calls f for the first Sentinel that answers it.
-func (c *connection) withSentinel(f func(*redis.SentinelClient) error) error {
+func (c *connFlags) withSentinel(f func(*redis.SentinelClient) error) error {
 	var errs []error
 	for _, addr := range c.sentinelAddresses() {
 		o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
@@ -49,7 +49,7 @@ func (c *connection) withSentinel(f func(*redis.SentinelClient) error) error {
 
 // announced returns where the Sentinels say that the master and its replicas are: a
 // load may go to any of them.
-func (c *connection) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
+func (c *connFlags) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
 	like.network = "tcp"
 	err = c.withSentinel(func(sentinel *redis.SentinelClient) error {
 		master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
@@ -75,7 +75,7 @@ func (c *connection) announced(ctx context.Context, like endpoint) (all []endpoi
 const failoverPoll = 20 * time.Millisecond
 
 // failover has the Sentinels put a replica in the place of the master.
-func (c *connection) failover(ctx context.Context) error {
+func (c *connFlags) failover(ctx context.Context) error {
 	return c.withSentinel(func(sentinel *redis.SentinelClient) error {
 		before, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
 		if err == nil {

@@ -127,8 +127,8 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	}
 	for _, kind := range []string{"mutex", "classic/blind-delete"} {
 		got := locktop(t, "load", "-u", "redis://"+addr, "--kind", kind, "--prefix", "job:{away}:", "--duration", "300ms", "--json")
-		if got.code != exitError || !strings.Contains(got.out, `"safe":false`) {
-			t.Errorf("%s: exit code %d, want %d, and not safe: %s", kind, got.code, exitError, got.out)
+		if got.code != exitFailure || !strings.Contains(got.out, `"safe":false`) {
+			t.Errorf("%s: exit code %d, want %d, and not safe: %s", kind, got.code, exitFailure, got.out)
 		}
 		for _, want := range []string{"no client got a lock", "MOVED", "--cluster"} {
 			if !strings.Contains(got.errors, want) {
@@ -196,7 +196,7 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 		}
 	}
 	got := locktop(t, "load", "-u", "redis://"+addr, "--duration", "10m", "--html", t.TempDir()+"/none/r.html")
-	if got.code != exitError || got.out != "" {
+	if got.code != exitFailure || got.out != "" {
 		t.Errorf("a file that cannot be made: exit code %d, %s%s", got.code, got.out, got.errors)
 	}
 }

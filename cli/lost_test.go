@@ -117,7 +117,7 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil {
 		t.Fatal(err, errs)
 	}
-	if got != exitError || doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {
+	if got != exitFailure || doc.Complete || len(doc.Locks) == 0 || len(doc.Locks) >= 2000 || len(doc.Problems) == 0 {
 		t.Errorf("exit code %d, complete %v, %d locks, %q", got, doc.Complete, len(doc.Locks), doc.Problems)
 	}
 }

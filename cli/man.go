@@ -42,7 +42,7 @@ func (p *program) manCommands() []*cobra.Command {
 func commandNamed(root *cobra.Command, args []string) (*cobra.Command, error) {
 	found, rest, err := root.Find(args)
 	if err != nil || len(rest) > 0 {
-		return nil, misuse("see locktop --help", "there is no command %q", strings.Join(args, " "))
+		return nil, usageErrorf("see locktop --help", "there is no command %q", strings.Join(args, " "))
 	}
 	return found, nil
 }

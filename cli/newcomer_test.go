@@ -44,7 +44,7 @@ func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 
 func TestTheRealDemoHasRealServersOnly(t *testing.T) {
 	server.ForTest(t) // which skips where there are none
-	st, err := openStage(t.Context(), staging{clients: 3, real: true})
+	st, err := newDemoEnv(t.Context(), demoOptions{clients: 3, real: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // releaseLine is the command, to be pasted into a shell, that has locktop release a
 // lock of the servers of c; empty if its key is too long for any command. It holds
 // no password: where one is needed, the command asks for it.
-func (c *connection) releaseLine(l keyspace.Lock) string {
+func (c *connFlags) releaseLine(l keyspace.Lock) string {
 	flags, err := c.flagsFor(l.DB)
 	if err != nil {
 		return ""
@@ -30,7 +30,7 @@ func (c *connection) releaseLine(l keyspace.Lock) string {
 
 // flagsFor are the flags that lead to a database of the servers of c. They hold no
 // password.
-func (c *connection) flagsFor(db int) ([]string, error) {
+func (c *connFlags) flagsFor(db int) ([]string, error) {
 	seeds, err := c.seeds()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (c *connection) flagsFor(db int) ([]string, error) {
 
 // where are the flags that say where the servers are. There are none if nobody has
 // said where: then it is the Redis of this machine.
-func (c *connection) where(seeds []endpoint) []string {
+func (c *connFlags) where(seeds []endpoint) []string {
 	var flags []string
 	switch e := seeds[0]; {
 	case len(c.redlock) > 0:
@@ -91,7 +91,7 @@ func (c *connection) where(seeds []endpoint) []string {
 }
 
 // placed reports whether the flags or the environment name an address.
-func (c *connection) placed() bool {
+func (c *connFlags) placed() bool {
 	for _, flag := range []string{"url", "host", "port", "socket"} {
 		if c.given(flag) {
 			return true
@@ -124,7 +124,7 @@ func (e endpoint) address(complete bool) string {
 
 // asksForPassword reports whether a password is needed that a command of the same
 // shell does not find by itself, in the environment or in the context.
-func (c *connection) asksForPassword(seeds []endpoint) bool {
+func (c *connFlags) asksForPassword(seeds []endpoint) bool {
 	if c.context != "" {
 		return c.pass != ""
 	}
@@ -137,7 +137,7 @@ func (c *connection) asksForPassword(seeds []endpoint) bool {
 }
 
 // flags are those that say how TLS is spoken. Their files are found from any folder.
-func (s *security) flags() []string {
+func (s *tlsFlags) flags() []string {
 	var flags []string
 	for _, f := range [][2]string{{"--cacert", s.cacert}, {"--cert", s.cert}, {"--key", s.key}} {
 		if f[1] != "" {
@@ -163,7 +163,7 @@ func absolute(path string) string {
 
 // redisCLI are the flags, besides the address and the database, with which redis-cli
 // reaches the servers of c.
-func (c *connection) redisCLI() []string {
+func (c *connFlags) redisCLI() []string {
 	seeds, err := c.seeds()
 	if err != nil {
 		return nil
@@ -181,18 +181,18 @@ func (c *connection) redisCLI() []string {
 	return flags
 }
 
-// subject is the key that a command is about: its argument, or --key-b64, for keys
+// keyFlags is the key that a command is about: its argument, or --key-b64, for keys
 // that cannot be an argument.
-type subject struct{ key, b64 string }
+type keyFlags struct{ key, b64 string }
 
-func (k *subject) flags() *pflag.FlagSet {
+func (k *keyFlags) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Key", pflag.ContinueOnError)
 	set.StringVar(&k.b64, "key-b64", "", "the `key` in base64 instead of KEY, for one that no shell can pass on")
 	return set
 }
 
 // take takes the key from the arguments of a command.
-func (k *subject) take(cmd *cobra.Command, args []string) error {
+func (k *keyFlags) take(cmd *cobra.Command, args []string) error {
 	if !cmd.Flags().Changed("key-b64") {
 		if err := oneKey(cmd, args); err != nil {
 			return err
@@ -201,11 +201,11 @@ func (k *subject) take(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if len(args) > 0 {
-		return misuse("", "KEY and --key-b64 exclude each other")
+		return usageErrorf("", "KEY and --key-b64 exclude each other")
 	}
 	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(k.b64, "="))
 	if err != nil {
-		return misuse("as in --key-b64 bG9jazph", "--key-b64: this is not base64")
+		return usageErrorf("as in --key-b64 bG9jazph", "--key-b64: this is not base64")
 	}
 	k.key = string(key)
 	return nil

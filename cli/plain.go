@@ -13,7 +13,7 @@ import (
 
 // writePlain prints one lock a line as a sentence, without columns and signs:
 // for screen readers, and for grep.
-func writePlain(w io.Writer, p picture) error {
+func writePlain(w io.Writer, p view) error {
 	var out strings.Builder
 	for _, l := range p.Locks {
 		fmt.Fprintln(&out, sentence(l, p))
@@ -23,7 +23,7 @@ func writePlain(w io.Writer, p picture) error {
 }
 
 // sentence says everything about a lock that the table does.
-func sentence(l keyspace.Lock, p picture) string {
+func sentence(l keyspace.Lock, p view) string {
 	parts := []string{
 		fmt.Sprintf("%s is %s", named(l.ID(), p.databases), heldBy(l, p.At)),
 		fmt.Sprintf("%s %s", l.Format, l.Kind),

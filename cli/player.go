@@ -93,11 +93,11 @@ func (p *player) Seek(to time.Time) {
 }
 
 // Playing implements tui.Player.
-func (p *player) Playing() tui.Playing {
+func (p *player) Playing() tui.PlaybackState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first, last := p.reader.Span()
-	playing := tui.Playing{At: p.now(), First: first, Last: last, Speed: p.speed, Paused: p.paused}
+	playing := tui.PlaybackState{At: p.now(), First: first, Last: last, Speed: p.speed, Paused: p.paused}
 	if err := p.reader.Damage(); err != nil {
 		playing.Damage = err.Error()
 	}

@@ -13,7 +13,7 @@ import (
 	"locktop/tui/widget"
 )
 
-func printed(t *testing.T, print func(io.Writer, picture) error, p picture) string {
+func printed(t *testing.T, print func(io.Writer, view) error, p view) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := print(&out, p); err != nil {
@@ -22,11 +22,11 @@ func printed(t *testing.T, print func(io.Writer, picture) error, p picture) stri
 	return out.String()
 }
 
-func tableOf(width int) func(io.Writer, picture) error {
-	return func(w io.Writer, p picture) error { return writeTable(w, p, width) }
+func tableOf(width int) func(io.Writer, view) error {
+	return func(w io.Writer, p view) error { return writeTable(w, p, width) }
 }
 
-func threeLocks() picture {
+func threeLocks() view {
 	orders := keyspace.Lock{
 		Key: "lock:orders:4711", Format: "redisson", Kind: keyspace.Reentrant, Expires: noon.Add(13500 * time.Millisecond),
 		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3}},
@@ -104,7 +104,7 @@ rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,,
 }
 
 func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
-	forms := map[string]func(io.Writer, picture) error{"table": tableOf(0), "narrow table": tableOf(80), "plain": writePlain, "csv": writeCSV}
+	forms := map[string]func(io.Writer, view) error{"table": tableOf(0), "narrow table": tableOf(80), "plain": writePlain, "csv": writeCSV}
 	empty := map[string]int{}
 	for name, print := range forms {
 		empty[name] = strings.Count(printed(t, print, pictureOf()), "\n")
@@ -149,7 +149,7 @@ func TestLinesForPeopleDoNotGrowWithWhatIsStored(t *testing.T) {
 	for range 256 {
 		l.Holders = append(l.Holders, keyspace.Holder{ID: strings.Repeat("x", 4096), Count: 1})
 	}
-	p := picture{Snapshot: keyspace.Snapshot{Locks: []keyspace.Lock{l}}}
+	p := view{Snapshot: keyspace.Snapshot{Locks: []keyspace.Lock{l}}}
 	for name, write := range map[string]func(io.Writer) error{
 		"plain": func(w io.Writer) error { return writePlain(w, p) },
 		"table": func(w io.Writer) error { return writeTable(w, p, 0) },

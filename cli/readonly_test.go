@@ -111,7 +111,7 @@ func lookAt(t *testing.T, s topology, as ...string) {
 	t.Helper()
 	for _, args := range looks(t, s) {
 		got := locktop(t, slices.Concat(args, s.flags, as)...)
-		if got.code == exitError || got.code == exitNoConnect {
+		if got.code == exitFailure || got.code == exitNoConnect {
 			t.Errorf("%v ends with %d: %s", args, got.code, got.errors)
 		}
 	}

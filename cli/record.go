@@ -16,14 +16,14 @@ import (
 	"locktop/tui"
 )
 
-// taking is what to record, and for how long.
-type taking struct {
+// recordOptions is what to record, and for how long.
+type recordOptions struct {
 	duration time.Duration
 	every    time.Duration
 	redact   bool
 }
 
-func (t *taking) flags() *pflag.FlagSet {
+func (t *recordOptions) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Recording", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.DurationVar(&t.duration, "for", 0, "stop after this `time` (default: when interrupted)")
@@ -33,9 +33,9 @@ func (t *taking) flags() *pflag.FlagSet {
 }
 
 func (p *program) recordCommand() *cobra.Command {
-	var c connection
+	var c connFlags
 	var s selection
-	var t taking
+	var t recordOptions
 	cmd := &cobra.Command{
 		Use:   "record FILE [flags]",
 		Short: "Write down what happens to the locks, for replay",
@@ -55,11 +55,11 @@ gzipped JSON lines: zcat FILE | jq reads it.`,
 	return cmd
 }
 
-func (p *program) record(ctx context.Context, c *connection, s *selection, o taking, name string) (err error) {
+func (p *program) record(ctx context.Context, c *connFlags, s *selection, o recordOptions, name string) (err error) {
 	if o.every < 50*time.Millisecond || o.duration < 0 {
-		return misuse("", "--every: at least 50ms, and --for: a time to come")
+		return usageErrorf("", "--every: at least 50ms, and --for: a time to come")
 	}
-	t, err := p.reach(ctx, c, s)
+	t, err := p.connectReadOnly(ctx, c, s)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (p *program) record(ctx context.Context, c *connection, s *selection, o tak
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: selected{t.follow(s), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
+	rec := &recorder{source: filteredSource{t.follow(s), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
 	if o.redact {
 		rec.redact = recording.NewRedactor().Redact
 	}
@@ -91,7 +91,7 @@ type recorder struct {
 	writer   *recording.Writer
 	every    time.Duration
 	redact   func(keyspace.Snapshot) keyspace.Snapshot // nil: nothing is left out
-	notes    notes
+	notes    messages
 	pictures int
 	lost     bool
 }

@@ -20,9 +20,9 @@ import (
 	"locktop/tui/widget"
 )
 
-// releasing is how release goes about it.
-type releasing struct {
-	rights
+// releaseOptions is how release goes about it.
+type releaseOptions struct {
+	writeFlags
 	yes, dryRun bool
 	token       string
 	giveTTL     time.Duration
@@ -30,7 +30,7 @@ type releasing struct {
 	given func(flag string) bool
 }
 
-func (o *releasing) flags() *pflag.FlagSet {
+func (o *releaseOptions) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Release", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.BoolVar(&o.write, "write", false, "do it: without it nothing is ever changed")
@@ -44,10 +44,10 @@ func (o *releasing) flags() *pflag.FlagSet {
 }
 
 func (p *program) releaseCommand() *cobra.Command {
-	var c connection
+	var c connFlags
 	var s selection
-	var k subject
-	var o releasing
+	var k keyFlags
+	var o releaseOptions
 	cmd := &cobra.Command{
 		Use:   "release KEY [flags]",
 		Short: "Break a lock, safely",
@@ -71,19 +71,19 @@ that cannot be written, nothing is done.`,
 	return cmd
 }
 
-func (p *program) release(ctx context.Context, c *connection, s *selection, o *releasing, key string) error {
-	if err := c.configure(s, nil, &o.rights); err != nil {
+func (p *program) release(ctx context.Context, c *connFlags, s *selection, o *releaseOptions, key string) error {
+	if err := c.configure(s, nil, &o.writeFlags); err != nil {
 		return err
 	}
-	if err := errors.Join(s.check(), o.check(), o.rights.check(c)); err != nil {
+	if err := errors.Join(s.check(), o.check(), o.writeFlags.check(c)); err != nil {
 		return err
 	}
-	t, err := p.dial(ctx, c)
+	t, err := p.connect(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer func() { t.close() }()
-	g, err := t.glance(ctx, s, key)
+	g, err := t.inspectKey(ctx, s, key)
 	if err != nil {
 		return fmt.Errorf("look at %q on %s: %w", key, t.title, err)
 	}
@@ -92,13 +92,13 @@ func (p *program) release(ctx context.Context, c *connection, s *selection, o *r
 		return err
 	}
 	if c.db.all && len(g.Locks) > 1 {
-		return misuse("say which with -n", "%s is in databases %s", shortKey(key), g.whichDatabases())
+		return usageErrorf("say which with -n", "%s is in databases %s", shortKey(key), g.whichDatabases())
 	}
 	if seen, err = o.chosen(seen); err != nil {
 		return err
 	}
 	if o.act() == keyspace.Expire && !seen.Expires.IsZero() {
-		return &fault{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", shortKey(key), left(seen, g.At)),
+		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", shortKey(key), left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
 	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL, c.redisCLI()...)
@@ -111,7 +111,7 @@ func (p *program) release(ctx context.Context, c *connection, s *selection, o *r
 	}
 	if !o.write {
 		p.notes.note("%s", o.consequence(seen, g.At))
-		return misuse("add --write to do it, or --dry-run for the command", "nothing was done: release only looks unless --write is given")
+		return usageErrorf("add --write to do it, or --dry-run for the command", "nothing was done: release only looks unless --write is given")
 	}
 	if err := p.confirm(o, seen, g.At); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (p *program) release(ctx context.Context, c *connection, s *selection, o *r
 }
 
 // chosen narrows a lock to the holder that is meant.
-func (o *releasing) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
+func (o *releaseOptions) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
 	if len(seen.Holders) == 0 {
 		return seen, errorOf(&keyspace.ChangedError{Key: seen.Key})
 	}
@@ -147,14 +147,14 @@ func (o *releasing) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
 }
 
 // act is what is going to be done.
-func (o *releasing) act() keyspace.Action {
+func (o *releaseOptions) act() keyspace.Action {
 	if o.giveTTL > 0 {
 		return keyspace.Expire
 	}
 	return keyspace.ForceRelease
 }
 
-func (o *releasing) do(ctx context.Context, b *keyspace.ForceReleaser, seen keyspace.Lock) error {
+func (o *releaseOptions) do(ctx context.Context, b *keyspace.ForceReleaser, seen keyspace.Lock) error {
 	if o.act() == keyspace.Expire {
 		_, err := b.Expire(ctx, seen, o.giveTTL)
 		return err
@@ -164,7 +164,7 @@ func (o *releasing) do(ctx context.Context, b *keyspace.ForceReleaser, seen keys
 }
 
 // consequence says what is going to happen.
-func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
+func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
 	who := heldBy(seen, at) + ", " + deadline(seen, at)
 	if o.act() == keyspace.Expire {
 		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, humanize.Setting(o.giveTTL))
@@ -177,7 +177,7 @@ func (o *releasing) consequence(seen keyspace.Lock, at time.Time) string {
 }
 
 // done says what has happened.
-func (o *releasing) done(seen keyspace.Lock) string {
+func (o *releaseOptions) done(seen keyspace.Lock) string {
 	if o.act() == keyspace.Expire {
 		return fmt.Sprintf("%s expires in %s", shortKey(seen.Key), humanize.Setting(o.giveTTL))
 	}
@@ -185,7 +185,7 @@ func (o *releasing) done(seen keyspace.Lock) string {
 }
 
 // confirm asks, and takes y for yes; an empty line is no.
-func (p *program) confirm(o *releasing, seen keyspace.Lock, at time.Time) error {
+func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) error {
 	if o.yes {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (p *program) confirm(o *releasing, seen keyspace.Lock, at time.Time) error 
 		if o.production {
 			hint = "--yes with --token answers for you"
 		}
-		return misuse(hint, "nothing was done: there is no terminal to ask at")
+		return usageErrorf(hint, "nothing was done: there is no terminal to ask at")
 	}
 	yes := "y"
 	if o.production {
@@ -207,7 +207,7 @@ func (p *program) confirm(o *releasing, seen keyspace.Lock, at time.Time) error 
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if strings.TrimSpace(answer) != yes {
-		return &fault{code: exitError, err: fmt.Errorf("nothing was done: the answer was not %s", yes)}
+		return &exitError{code: exitFailure, err: fmt.Errorf("nothing was done: the answer was not %s", yes)}
 	}
 	return nil
 }
@@ -216,28 +216,28 @@ func (p *program) confirm(o *releasing, seen keyspace.Lock, at time.Time) error 
 func errorOf(err error) error {
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
-		return &fault{code: exitChanged, err: err, hint: "look again before you decide again"}
+		return &exitError{code: exitChanged, err: err, hint: "look again before you decide again"}
 	case errors.Is(err, keyspace.ErrNotSupported):
-		return &fault{code: exitError, err: err}
+		return &exitError{code: exitFailure, err: err}
 	case errors.Is(err, keyspace.ErrReadOnly):
-		return &fault{code: exitError, err: err, hint: "release it on the master: name that, or use --sentinel or --cluster"}
+		return &exitError{code: exitFailure, err: err, hint: "release it on the master: name that, or use --sentinel or --cluster"}
 	case errors.Is(err, keyspace.ErrNoPermission):
-		return &fault{code: exitError, err: err, hint: "the user needs EVAL, and the commands with which the library of the lock releases it"}
+		return &exitError{code: exitFailure, err: err, hint: "the user needs EVAL, and the commands with which the library of the lock releases it"}
 	default:
 		return err
 	}
 }
 
-func (o *releasing) check() error {
+func (o *releaseOptions) check() error {
 	switch {
 	case o.given("give-ttl") && o.giveTTL < time.Millisecond:
-		return misuse("like --give-ttl 30s", "--give-ttl: a time of at least 1ms")
+		return usageErrorf("like --give-ttl 30s", "--give-ttl: a time of at least 1ms")
 	case o.given("token") && o.token == "":
-		return misuse("is the variable in it set?", "--token is empty")
+		return usageErrorf("is the variable in it set?", "--token is empty")
 	case o.production && o.yes && o.token == "":
-		return misuse("", "on production --yes needs --token: say whose hold it is that you mean")
+		return usageErrorf("", "on production --yes needs --token: say whose hold it is that you mean")
 	case o.dryRun && o.write:
-		return misuse("", "--dry-run and --write contradict each other")
+		return usageErrorf("", "--dry-run and --write contradict each other")
 	}
 	return nil
 }

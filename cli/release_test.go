@@ -148,7 +148,7 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 			spoil(folder)
 			said := newLines()
 			code := Run(t.Context(), []string{"release", "lock:a", "--yes", "--write", "-u", "redis://" + addr}, strings.NewReader(""), newLines(), said)
-			if code != exitError || !strings.Contains(said.String(), "nothing was done") || value(t, addr, "lock:a") != token {
+			if code != exitFailure || !strings.Contains(said.String(), "nothing was done") || value(t, addr, "lock:a") != token {
 				t.Errorf("code %d: %s", code, said)
 			}
 		})

@@ -15,7 +15,7 @@ import (
 
 func (p *program) replayCommand() *cobra.Command {
 	var s selection
-	var look appearance
+	var look screenFlags
 	cmd := &cobra.Command{
 		Use:   "replay FILE [flags]",
 		Short: "The screen on a recording",
@@ -36,12 +36,12 @@ A file that is damaged or was cut off is shown up to there.`,
 // oneFile wants exactly the name of a file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return misuse("see "+cmd.CommandPath()+" --help", "%s takes one file", cmd.CommandPath())
+		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes one file", cmd.CommandPath())
 	}
 	return nil
 }
 
-func (p *program) replay(ctx context.Context, s *selection, look *appearance, name string) error {
+func (p *program) replay(ctx context.Context, s *selection, look *screenFlags, name string) error {
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
 	}
@@ -65,5 +65,5 @@ func (p *program) replay(ctx context.Context, s *selection, look *appearance, na
 		return err
 	}
 	player := newPlayer(r)
-	return p.screen(ctx, look, tui.World{Source: selected{player, s}, Player: player, Title: filepath.Base(name)})
+	return p.screen(ctx, look, tui.Config{Source: filteredSource{player, s}, Player: player, Title: filepath.Base(name)})
 }

@@ -44,7 +44,7 @@ func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"watch", "--for", "300ms"}, {"doctor", "--for", "300ms"}} {
-		if ran := locktop(t, append(args, as...)...); ran.code == exitError || ran.code == exitNoConnect || strings.Contains(ran.errors, "may not") {
+		if ran := locktop(t, append(args, as...)...); ran.code == exitFailure || ran.code == exitNoConnect || strings.Contains(ran.errors, "may not") {
 			t.Errorf("%s ends with %d: %s", args[0], ran.code, ran.errors)
 		}
 	}

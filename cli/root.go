@@ -14,10 +14,10 @@ import (
 )
 
 func (p *program) rootCommand() *cobra.Command {
-	var c connection
+	var c connFlags
 	var s selection
-	var look appearance
-	var may rights
+	var look screenFlags
+	var may writeFlags
 	own := &ownLoad{program: p}
 	root := &cobra.Command{
 		Use:   "locktop",
@@ -63,7 +63,7 @@ func command(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + near[0] + "?"
 	}
-	return misuse(hint, "unknown command %q", args[0])
+	return usageErrorf(hint, "unknown command %q", args[0])
 }
 
 // noArguments does not repeat what it refuses: it may be a password that its
@@ -72,11 +72,11 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return misuse("see "+cmd.CommandPath()+" --help", "%s takes no arguments", cmd.CommandPath())
+	return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes no arguments", cmd.CommandPath())
 }
 
 // screenOn shows the screen on the server that c names.
-func (p *program) screenOn(ctx context.Context, c *connection, s *selection, look *appearance, may rights, own *ownLoad) error {
+func (p *program) screenOn(ctx context.Context, c *connFlags, s *selection, look *screenFlags, may writeFlags, own *ownLoad) error {
 	if err := c.configure(s, look, &may); err != nil {
 		return err
 	}
@@ -86,11 +86,11 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection, loo
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	t, err := p.dial(ctx, c)
+	t, err := p.connect(ctx, c)
 	if err != nil {
 		return err
 	}
-	g := &guide{connection: *c, selection: *s, rights: may, open: t}
+	g := &connector{connection: *c, selection: *s, rights: may, open: t}
 	defer g.close()
 	if may.write {
 		log, err := openAudit()
@@ -116,10 +116,10 @@ func (p *program) screenOn(ctx context.Context, c *connection, s *selection, loo
 }
 
 // screen shows w until the user leaves it or ctx ends.
-func (p *program) screen(ctx context.Context, look *appearance, w tui.World) error {
-	look.dress(&w)
+func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) error {
+	look.applyTo(&w)
 	w.Input, w.Output = p.in, p.out
-	w.Formats, w.Clipboard, w.Album = formats.All(), clipboard{p.out}, album{}
+	w.Formats, w.Clipboard, w.Frames = formats.All(), clipboard{p.out}, frameSaver{}
 	if err := tui.Run(ctx, w); err != nil {
 		return err
 	}
@@ -131,23 +131,23 @@ func (p *program) needsTerminal() error {
 	for _, end := range []any{p.in, p.out} {
 		f, ok := end.(*os.File)
 		if !ok || !term.IsTerminal(f.Fd()) {
-			return misuse("locktop list and locktop watch work everywhere", "the screen needs a terminal")
+			return usageErrorf("locktop list and locktop watch work everywhere", "the screen needs a terminal")
 		}
 	}
 	return nil
 }
 
-// selected is a source of which only a part is wanted.
-type selected struct {
+// filteredSource is a source of which only a part is wanted.
+type filteredSource struct {
 	all tui.Source
 	by  *selection
 }
 
 // Snapshot returns the selected part of the newest picture.
-func (s selected) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	snap, err := s.all.Snapshot(ctx)
 	if s.by.everything() {
 		return snap, err
 	}
-	return s.by.pick(snap).Snapshot, err
+	return s.by.filter(snap).Snapshot, err
 }

@@ -41,10 +41,10 @@ func (s *selection) flags() *pflag.FlagSet {
 // check refuses a format that does not exist; nothing would ever be found.
 func (s *selection) check() error {
 	if slices.Contains(s.lock, "") {
-		return misuse("as in --lock 'myapp:mutex:*'", "--lock needs a glob")
+		return usageErrorf("as in --lock 'myapp:mutex:*'", "--lock needs a glob")
 	}
 	if s.format != "" && !slices.Contains(formatNames(), s.format) {
-		return misuse(nearest(s.format), "unknown format %q", s.format)
+		return usageErrorf(nearest(s.format), "unknown format %q", s.format)
 	}
 	return nil
 }
@@ -97,32 +97,32 @@ func (s *selection) scanner(rdb redis.UniversalClient, db int) *keyspace.Scanner
 	return keyspace.NewScanner(rdb, s.options(db, s.budget.pace()))
 }
 
-// wants reports whether a lock with these findings is selected.
-func (s *selection) wants(l keyspace.Lock, found []keyspace.Finding) bool {
+// matches reports whether a lock with these findings is selected.
+func (s *selection) matches(l keyspace.Lock, found []keyspace.Finding) bool {
 	return (s.format == "" || s.format == l.Format) && (!s.stuck || len(found) > 0)
 }
 
 // everything reports whether nothing of what is found is left out.
 func (s *selection) everything() bool { return s.format == "" && !s.stuck }
 
-// picture is a snapshot with what is wrong in it.
-type picture struct {
+// view is a snapshot with what is wrong in it.
+type view struct {
 	keyspace.Snapshot
 	findings  map[keyspace.ID][]keyspace.Finding
 	databases bool // its locks are of several
 }
 
-// pick makes a picture of the selected part of a snapshot.
-func (s *selection) pick(snap keyspace.Snapshot) picture {
-	p := picture{snap, findingsByLock(snap), s.databases}
+// filter makes a picture of the selected part of a snapshot.
+func (s *selection) filter(snap keyspace.Snapshot) view {
+	p := view{snap, findingsByLock(snap), s.databases}
 	p.Locks, p.Events = nil, nil
 	for _, e := range snap.Events {
-		if s.wants(e.Lock, p.findings[e.Lock.ID()]) {
+		if s.matches(e.Lock, p.findings[e.Lock.ID()]) {
 			p.Events = append(p.Events, e)
 		}
 	}
 	for _, l := range snap.Locks {
-		if s.wants(l, p.findings[l.ID()]) {
+		if s.matches(l, p.findings[l.ID()]) {
 			p.Locks = append(p.Locks, l)
 		}
 	}
@@ -130,7 +130,7 @@ func (s *selection) pick(snap keyspace.Snapshot) picture {
 }
 
 // troubled counts the locks in the picture that have findings.
-func (p picture) troubled() int {
+func (p view) troubled() int {
 	n := 0
 	for _, l := range p.Locks {
 		if len(p.findings[l.ID()]) > 0 {

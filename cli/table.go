@@ -20,24 +20,24 @@ import (
 // column is a column of the table for people.
 type column struct {
 	title string
-	cell  func(picture, keyspace.Lock) string
+	cell  func(view, keyspace.Lock) string
 	least int // the width it keeps when the table must become narrower; 0: all of it
 }
 
 // columns are those of p: with the database of each lock if they are several.
-func columns(p picture) []column {
+func columns(p view) []column {
 	all := []column{
-		{"LOCK", func(_ picture, l keyspace.Lock) string { return shortKey(l.Key) }, 20},
-		{"DB", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0},
-		{"KIND", func(_ picture, l keyspace.Lock) string { return string(l.Kind) }, 0},
-		{"FORMAT", func(_ picture, l keyspace.Lock) string { return l.Format }, 0},
-		{"OWNER", func(_ picture, l keyspace.Lock) string { return owner(l) }, 9},
-		{"COUNT", func(_ picture, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
-		{"WAIT", func(_ picture, l keyspace.Lock) string { return waiting(l) }, 0},
-		{"HELD", func(p picture, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0},
-		{"TTL", func(p picture, l keyspace.Lock) string { return left(l, p.At) }, 0},
-		{"STATE", func(p picture, l keyspace.Lock) string { return string(l.State(p.At)) }, 0},
-		{"FINDINGS", func(p picture, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},
+		{"LOCK", func(_ view, l keyspace.Lock) string { return shortKey(l.Key) }, 20},
+		{"DB", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0},
+		{"KIND", func(_ view, l keyspace.Lock) string { return string(l.Kind) }, 0},
+		{"FORMAT", func(_ view, l keyspace.Lock) string { return l.Format }, 0},
+		{"OWNER", func(_ view, l keyspace.Lock) string { return owner(l) }, 9},
+		{"COUNT", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
+		{"WAIT", func(_ view, l keyspace.Lock) string { return waiting(l) }, 0},
+		{"HELD", func(p view, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0},
+		{"TTL", func(p view, l keyspace.Lock) string { return left(l, p.At) }, 0},
+		{"STATE", func(p view, l keyspace.Lock) string { return string(l.State(p.At)) }, 0},
+		{"FINDINGS", func(p view, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},
 	}
 	if !p.databases {
 		all = slices.Delete(all, 1, 2)
@@ -68,7 +68,7 @@ const longestPadded = 40
 
 // writeTable prints one lock a line under headings, no line wider than width if
 // it can be helped; 0 is as wide as it takes.
-func writeTable(w io.Writer, p picture, width int) error {
+func writeTable(w io.Writer, p view, width int) error {
 	cols := columns(p)
 	rows := [][]string{make([]string, len(cols))}
 	for i, c := range cols {
@@ -103,7 +103,7 @@ func writeTable(w io.Writer, p picture, width int) error {
 }
 
 // total is the line under the table.
-func total(p picture) string {
+func total(p view) string {
 	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
 	if n := p.troubled(); n > 0 {
 		s += fmt.Sprintf(", %s with findings", humanize.Count(n))

@@ -28,7 +28,7 @@ type target struct {
 
 // look is a picture of all servers that is taken once, when it is asked for.
 // How far it has got is told to g, which may be nil.
-func (t *target) look(s *selection, g *headway) *keyspace.MultiSource {
+func (t *target) look(s *selection, g *scanProgress) *keyspace.MultiSource {
 	return keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		o := t.options(s, e)
 		o.RetryTimeout = t.timeout

@@ -16,14 +16,14 @@ import (
 	"locktop/tui/widget"
 )
 
-// watching is what watch prints, and for how long.
-type watching struct {
+// watchOptions is what watch prints, and for how long.
+type watchOptions struct {
 	json, plain bool
 	events      []string
 	duration    time.Duration
 }
 
-func (o *watching) flags() *pflag.FlagSet {
+func (o *watchOptions) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.BoolVar(&o.json, "json", false, "one JSON object a line; errors and notes are JSON, too")
@@ -34,9 +34,9 @@ func (o *watching) flags() *pflag.FlagSet {
 }
 
 func (p *program) watchCommand() *cobra.Command {
-	var c connection
+	var c connFlags
 	var s selection
-	var o watching
+	var o watchOptions
 	cmd := &cobra.Command{
 		Use:   "watch [flags]",
 		Short: "Print changes of locks as they happen",
@@ -72,11 +72,11 @@ finding, with what to do.`,
 	return cmd
 }
 
-func (p *program) watch(ctx context.Context, c *connection, s *selection, o watching) error {
+func (p *program) watch(ctx context.Context, c *connFlags, s *selection, o watchOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	t, err := p.reach(ctx, c, s)
+	t, err := p.connectReadOnly(ctx, c, s)
 	if err != nil {
 		return err
 	}
@@ -87,16 +87,16 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	source, end := t.happenings(s)
+	source, end := t.events(s)
 	defer end()
 	w := &watcher{
 		source: source,
 		wants:  o,
 		picks:  s,
-		teller: teller{p.out, o.json, s.databases},
+		teller: eventPrinter{p.out, o.json, s.databases},
 		notes:  p.notes,
 		title:  t.title,
-		told:   make(map[complaint]bool),
+		told:   make(map[findingKey]bool),
 	}
 	if err := w.run(watchCtx); err != nil {
 		return err
@@ -107,15 +107,15 @@ func (p *program) watch(ctx context.Context, c *connection, s *selection, o watc
 	return w.lacks()
 }
 
-// teller prints what happens, one thing a line.
-type teller struct {
+// eventPrinter prints what happens, one thing a line.
+type eventPrinter struct {
 	out       io.Writer
 	json      bool
 	databases bool // say which
 }
 
 // event prints what happened to a lock, with what is wrong with it.
-func (t teller) event(e keyspace.Event, found []keyspace.Finding) error {
+func (t eventPrinter) event(e keyspace.Event, found []keyspace.Finding) error {
 	if t.json {
 		return writeJSON(t.out, eventOf(e))
 	}
@@ -124,7 +124,7 @@ func (t teller) event(e keyspace.Event, found []keyspace.Finding) error {
 }
 
 // finding prints what is wrong with a lock or with the servers.
-func (t teller) finding(f keyspace.Finding, at time.Time) error {
+func (t eventPrinter) finding(f keyspace.Finding, at time.Time) error {
 	if t.json {
 		return writeJSON(t.out, jsonTrouble{stamp(at), findingName, keyedFindingOf(f)})
 	}
@@ -173,24 +173,24 @@ func eventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) s
 	return s.String()
 }
 
-func (o *watching) event(e keyspace.Event) bool { return o.named(string(e.Kind)) }
-func (o *watching) findings() bool              { return o.named(findingName) }
+func (o *watchOptions) event(e keyspace.Event) bool { return o.named(string(e.Kind)) }
+func (o *watchOptions) findings() bool              { return o.named(findingName) }
 
-func (o *watching) named(kind string) bool {
+func (o *watchOptions) named(kind string) bool {
 	return len(o.events) == 0 || slices.Contains(o.events, kind)
 }
 
-func (o *watching) check() error {
+func (o *watchOptions) check() error {
 	for _, name := range o.events {
 		if !slices.Contains(eventNames(), name) {
-			return misuse("there are "+strings.Join(eventNames(), ", "), "unknown event %q", name)
+			return usageErrorf("there are "+strings.Join(eventNames(), ", "), "unknown event %q", name)
 		}
 	}
 	if o.json && o.plain {
-		return misuse("", "--json and --plain exclude each other")
+		return usageErrorf("", "--json and --plain exclude each other")
 	}
 	if o.duration < 0 {
-		return misuse("", "--for must not be negative")
+		return usageErrorf("", "--for must not be negative")
 	}
 	return nil
 }

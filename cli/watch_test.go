@@ -229,15 +229,15 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 		late    = "finding lock:late, warning: Held for 10m.*\n"
 	)
 	for _, tt := range []struct {
-		wants watching
+		wants watchOptions
 		picks selection
 		json  bool
 		want  string // of the lines, what tells them apart
 	}{
 		{want: "appeared job:nightly, .* critical: Held .*\n" + servers + late},
 		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"key":"","node":"redis.test:6379","db":0,"id":"evictable".*\n.*"id":"clock-skew".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
-		{wants: watching{events: []string{"expired"}}, want: ""},
-		{wants: watching{events: []string{"finding"}}, want: "finding job:nightly, critical: .*\n" + servers + late},
+		{wants: watchOptions{events: []string{"expired"}}, want: ""},
+		{wants: watchOptions{events: []string{"finding"}}, want: "finding job:nightly, critical: .*\n" + servers + late},
 		{picks: selection{format: "redisson"}, want: servers + late},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			var out bytes.Buffer
-			w := &watcher{source: source, wants: tt.wants, picks: &tt.picks, teller: teller{out: &out, json: tt.json}, told: make(map[complaint]bool)}
+			w := &watcher{source: source, wants: tt.wants, picks: &tt.picks, teller: eventPrinter{out: &out, json: tt.json}, told: make(map[findingKey]bool)}
 			if err := w.run(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -277,7 +277,7 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was started again"},
 			}},
 			picks: &selection{},
-			notes: notes{to: said},
+			notes: messages{to: said},
 			title: "redis://redis.test",
 		}
 		if err := w.run(ctx); err != nil {

@@ -34,8 +34,8 @@ func hardship(kind Kind) Scenario {
 		Hold: Exp(20 * time.Millisecond), Think: Exp(20 * time.Millisecond), Patience: 4 * time.Second,
 		Faults: []Fault{
 			{At: 500 * time.Millisecond, Kind: Crash, Clients: 2, For: 2 * time.Second},
-			{At: 1500 * time.Millisecond, Kind: Cut, Clients: 2, For: 2 * time.Second},
-			{At: 2500 * time.Millisecond, Kind: CutReplies, Clients: 3, For: 1500 * time.Millisecond},
+			{At: 1500 * time.Millisecond, Kind: Partition, Clients: 2, For: 2 * time.Second},
+			{At: 2500 * time.Millisecond, Kind: DropReplies, Clients: 3, For: 1500 * time.Millisecond},
 			{At: 3 * time.Second, Kind: Slow, Clients: 3, Delay: 30 * time.Millisecond, Jitter: 20 * time.Millisecond, For: 2 * time.Second},
 			{At: 3500 * time.Millisecond, Kind: ScriptFlush},
 			{At: 4 * time.Second, Kind: Greedy, Clients: 2, For: time.Second},
@@ -97,12 +97,12 @@ func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 	}
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Overlap.Count+m.LateWork.Count+m.Corrupt+m.Foreign+m.Stuck != 0 || m.Acquired < 30 || !m.Verdict(s).Safe {
+	if m.Overlap.Count+m.LateWork.Count+m.AcceptedStaleWrites+m.ForeignUnlocks+m.Stuck != 0 || m.Acquired < 30 || !m.Verdict(s).Safe {
 		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Evidence)
 	}
 	struck := map[FaultKind]int{}
 	for _, e := range r.Events(0) {
-		if e.Kind == Struck {
+		if e.Kind == FaultBegan {
 			struck[e.Fault]++
 		}
 	}
@@ -123,19 +123,19 @@ func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 
 // careless is an identity that locks like a Mutex and unlocks by DEL.
 type careless struct {
-	identity
+	session
 	rdb redis.UniversalClient
 }
 
-func openCareless(o opening) (identity, error) {
+func openCareless(o sessionConfig) (session, error) {
 	inner, err := open(o)
 	return careless{inner, o.servers.Redis}, err
 }
 
-func (c careless) as(who persona) identity { return careless{c.identity.as(who), c.rdb} }
+func (c careless) as(who clientIdentity) session { return careless{c.session.as(who), c.rdb} }
 
 func (c careless) lock(ctx context.Context, key string, shared bool) (lease, error) {
-	l, err := c.identity.lock(ctx, key, shared)
+	l, err := c.session.lock(ctx, key, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -167,10 +167,10 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	var h History
 	r.Record(&h)
 	running(t, r)
-	until(t, r, "an overlap", func(m Metrics) bool { return m.Overlap.Count > 0 && m.Foreign > 0 || !m.Running })
+	until(t, r, "an overlap", func(m Metrics) bool { return m.Overlap.Count > 0 && m.ForeignUnlocks > 0 || !m.Running })
 	stop(t, r)
 	m := r.Metrics()
-	if m.Overlap.Count == 0 || m.Foreign == 0 || m.Verdict(s).Safe {
+	if m.Overlap.Count == 0 || m.ForeignUnlocks == 0 || m.Verdict(s).Safe {
 		t.Errorf("not caught: %+v", m)
 	}
 	if len(m.Evidence) == 0 || m.Evidence[0].First.Token == "" || m.Evidence[0].Second.Token == "" || m.Evidence[0].First.Client == m.Evidence[0].Second.Client {

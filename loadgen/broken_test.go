@@ -108,7 +108,7 @@ type broken struct {
 	hangUp   func() error // nil: somebody else does
 }
 
-func (f flaw) open(o opening) (identity, error) {
+func (f flaw) open(o sessionConfig) (session, error) {
 	rdb, err := o.wire.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (f flaw) open(o opening) (identity, error) {
 	return b, nil
 }
 
-func (b *broken) as(persona) identity {
+func (b *broken) as(clientIdentity) session {
 	other := *b
 	other.hangUp = nil
 	return &other
@@ -228,7 +228,7 @@ func (b *broken) freeOn(ctx context.Context, p *possession, nodes []int) error {
 func cuts(s *Scenario) {
 	s.Hold = Const(900 * time.Millisecond)
 	for at := 200 * time.Millisecond; at < 20*time.Second; at += 1500 * time.Millisecond {
-		s.Faults = append(s.Faults, Fault{At: at, Kind: Cut, For: 500 * time.Millisecond})
+		s.Faults = append(s.Faults, Fault{At: at, Kind: Partition, For: 500 * time.Millisecond})
 	}
 }
 
@@ -377,7 +377,7 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 		}
 		over := time.After(time.Duration(part) * 2 * time.Second)
 		m := r.Metrics()
-		for waiting := true; waiting && m.Overlap.Count+m.Foreign+m.Stuck == 0; m = r.Metrics() {
+		for waiting := true; waiting && m.Overlap.Count+m.ForeignUnlocks+m.Stuck == 0; m = r.Metrics() {
 			select {
 			case <-over:
 				waiting = false
@@ -387,8 +387,8 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 		_ = r.Close() // it may well not be able to release what it has
 		took := time.Since(began)
 		switch proof := h.Prove(time.Minute); {
-		case m.Overlap.Count+m.Foreign+m.Stuck > 0:
-			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Overlap.Count, m.Foreign, m.Stuck)
+		case m.Overlap.Count+m.ForeignUnlocks+m.Stuck > 0:
+			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Overlap.Count, m.ForeignUnlocks, m.Stuck)
 		case proof.Known && !proof.Sound:
 			return took, proof.String()
 		}
@@ -413,7 +413,7 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()
-	if m.Overlap.Count+m.Foreign+m.Stuck != 0 || m.Acquired < 10 {
+	if m.Overlap.Count+m.ForeignUnlocks+m.Stuck != 0 || m.Acquired < 10 {
 		t.Errorf("%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Evidence)
 	}
 	if p := h.Prove(time.Minute); !p.Sound {

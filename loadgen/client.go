@@ -22,13 +22,13 @@ const releaseWithin = 2 * time.Second
 // client is one simulated client of a fleet. It goes round: arrive, acquire,
 // work, release, think.
 type client struct {
-	number   int
-	fleet    *fleet
-	identity identity
-	choices  choices
-	plight   *plight
+	number  int
+	fleet   *fleet
+	session session
+	planner planner
+	faults  *pendingFaults
 
-	wire      *wire         // the client's own; nil: shared with others
+	wire      *network      // the client's own; nil: shared with others
 	absence   time.Duration // after a crash; 0 = for ever
 	forgotten []lease
 }
@@ -42,7 +42,7 @@ func (c *client) run(halt, stay context.Context) error {
 	failures := 0
 	pause(stay, c.fleet.scenario.Load().firstThink(c.number))
 	for stay.Err() == nil {
-		if err := c.suffer(stay); err != nil {
+		if err := c.applyFaults(stay); err != nil {
 			unreleased = err
 			break
 		}
@@ -57,7 +57,7 @@ func (c *client) run(halt, stay context.Context) error {
 			came = arrival{due: time.Now()}
 		}
 		s := c.fleet.scenario.Load()
-		next := c.choices.next(s, c.fleet.picker)
+		next := c.planner.next(s, c.fleet.picker)
 		how, err := c.round(halt, stay, next, came)
 		unreleased = nil
 		switch how {
@@ -73,20 +73,20 @@ func (c *client) run(halt, stay context.Context) error {
 		}
 		c.think(stay, next.think, backoff(failures), open)
 	}
-	return errors.Join(unreleased, c.recall(halt), c.identity.close())
+	return errors.Join(unreleased, c.recall(halt), c.session.close())
 }
 
 // think lets time pass before the next round. Who comes by a schedule does not
 // think, and who is greedy neither.
 func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
-	if open || c.plight.isGreedy(time.Now()) {
+	if open || c.faults.isGreedy(time.Now()) {
 		d = 0
 	}
 	pause(stay, max(d, rest))
 }
 
 // round goes from the arrival to the release, and returns how it ended.
-func (c *client) round(halt, stay context.Context, next choice, came arrival) (outcome, error) {
+func (c *client) round(halt, stay context.Context, next iteration, came arrival) (outcome, error) {
 	f, due := c.fleet, came.due
 	asked := time.Now()
 	f.recorder.arrive(c.number, due, came.late)
@@ -94,16 +94,16 @@ func (c *client) round(halt, stay context.Context, next choice, came arrival) (o
 	f.janitor.touch(stay, next.key)
 	ctx, cancel := c.patient(stay)
 	defer cancel()
-	f.oracle.want(next.key, &attempt{client: c.number, asked: asked, ctx: ctx})
+	f.oracle.waiterAdded(next.key, &attempt{client: c.number, asked: asked, ctx: ctx})
 	l, how, err := c.acquire(stay, ctx, next)
 	now := time.Now()
 	if err != nil {
-		f.oracle.unwant(next.key, c.number, now)
+		f.oracle.waiterGone(next.key, c.number, now)
 		f.recorder.giveUp(c.number, now, how, err)
 		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
-	who := party{client: c.number, token: l.Token(), fence: l.Fence(), shared: next.shared, flaw: f.flaw, asked: asked}
+	who := participant{client: c.number, token: l.Token(), fence: l.Fence(), shared: next.shared, flaw: f.flaw, asked: asked}
 	visit := f.oracle.enter(next.key, who, l, now)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
@@ -113,29 +113,29 @@ func (c *client) round(halt, stay context.Context, next choice, came arrival) (o
 }
 
 // end goes from the end of the work to the release.
-func (c *client) end(halt context.Context, l lease, v *visit, next choice, fate fate) (outcome, error) {
+func (c *client) end(halt context.Context, l lease, v *occupancy, next iteration, fate workResult) (outcome, error) {
 	f := c.fleet
 	kept := l.Valid()
-	if inner, ok := l.(interface{ unwind() bool }); ok && fate != crashing && fate != forgetting {
+	if inner, ok := l.(interface{ unwind() bool }); ok && fate != workCrashed && fate != workLeaked {
 		kept = inner.unwind() && kept
 	}
 	left := time.Now()
-	if fate != crashing && fate != forgetting {
-		polite := fate != blindly && f.sound
+	if fate != workCrashed && fate != workLeaked {
+		polite := fate != workUnchecked && f.sound
 		f.oracle.write(v, polite, left)
 	}
 	f.oracle.leave(v, left)
 	deadline, told := l.Deadline(), time.Time{}
-	if f.sound && !kept && fate != crashing {
+	if f.sound && !kept && fate != workCrashed {
 		if told = whenTold(l); told.IsZero() {
 			f.oracle.untold(v, left)
 		}
 	}
 	how, err := outcome(abandoned), error(nil)
 	switch fate {
-	case crashing:
+	case workCrashed:
 		how = crashed
-	case forgetting:
+	case workLeaked:
 		c.forgotten = append(c.forgotten, l)
 	default:
 		how, err = c.release(halt, l, v, kept)
@@ -170,7 +170,7 @@ func whenTold(l lease) time.Time {
 }
 
 // note puts the end of an attempt or of a hold into the journal.
-func (c *client) note(how outcome, next choice, e Event, l lease, err error) {
+func (c *client) note(how outcome, next iteration, e Event, l lease, err error) {
 	if e.Kind = how.event(); e.Kind == "" {
 		return
 	}
@@ -194,8 +194,8 @@ func (c *client) patient(stay context.Context) (context.Context, context.CancelF
 
 // acquire waits for a key until ctx ends, which is when the client's patience does,
 // or its stay. The outcome says why there is no lease, if there is none.
-func (c *client) acquire(stay, ctx context.Context, next choice) (lease, outcome, error) {
-	l, err := c.identity.lock(ctx, c.fleet.keys[next.key], next.shared)
+func (c *client) acquire(stay, ctx context.Context, next iteration) (lease, outcome, error) {
+	l, err := c.session.lock(ctx, c.fleet.keys[next.key], next.shared)
 	switch {
 	case err == nil:
 		return l, acquired, nil
@@ -211,18 +211,18 @@ func (c *client) acquire(stay, ctx context.Context, next choice) (lease, outcome
 	return nil, failed, err
 }
 
-// fate is how work ends.
-type fate uint8
+// workResult is how work ends.
+type workResult uint8
 
 const (
-	done       fate = iota // it looks at its lease before it writes
-	blindly                // it writes without another look
-	crashing               // it never writes, and does not release
-	forgetting             // it does not release
+	workOK        workResult = iota // it looks at its lease before it writes
+	workUnchecked                   // it writes without another look
+	workCrashed                     // it never writes, and does not release
+	workLeaked                      // it does not release
 )
 
 // work stays inside for a while, or until the lease or the run is over.
-func (c *client) work(halt context.Context, l lease, v *visit, hold time.Duration) fate {
+func (c *client) work(halt context.Context, l lease, v *occupancy, hold time.Duration) workResult {
 	var worked <-chan time.Time
 	if hold > 0 {
 		timer := time.NewTimer(hold)
@@ -231,32 +231,32 @@ func (c *client) work(halt context.Context, l lease, v *visit, hold time.Duratio
 	}
 	var over <-chan struct{}
 	for {
-		if f, strikes := c.plight.take(c.struckInside); strikes {
-			if fate := c.strike(halt, v, f); fate != done {
+		if f, strikes := c.faults.take(c.hitsInHold); strikes {
+			if fate := c.applyInHold(halt, v, f); fate != workOK {
 				return fate
 			}
 		}
 		if hold <= 0 {
-			return done
+			return workOK
 		}
 		if over == nil { // which costs a channel, that who does not stay can do without
 			over = l.Context().Done()
 		}
 		select {
 		case <-worked:
-			return done
+			return workOK
 		case <-over:
-			return done
+			return workOK
 		case <-halt.Done():
-			return done
-		case <-c.plight.struck:
+			return workOK
+		case <-c.faults.notify:
 		}
 	}
 }
 
 // release unlocks, whether the lease was kept or not: that is what users do,
 // and a sound lock leaves a lost one alone. It goes on when the run is over.
-func (c *client) release(halt context.Context, l lease, v *visit, kept bool) (outcome, error) {
+func (c *client) release(halt context.Context, l lease, v *occupancy, kept bool) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
 	decided := time.Now()

@@ -90,7 +90,7 @@ func TestWhoLosesALeaseIsToldBeforeItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 1, Keys: Keys{N: 1}, Lock: Lock{TTL: 9 * time.Second}, Hold: Const(time.Hour), Think: Const(time.Hour),
-			Faults: []Fault{{At: time.Second, Kind: Steal}},
+			Faults: []Fault{{At: time.Second, Kind: ExternalDelete}},
 		})
 		time.Sleep(9 * time.Second)
 		for _, e := range r.Events(0) {
@@ -110,7 +110,7 @@ func TestEventsAreAsTheirSchemaSays(t *testing.T) {
 	for _, kind := range s.Properties["event"].Enum {
 		kinds[kind] = true
 	}
-	for _, kind := range append(violationKinds(), Arrived, Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned, Struck, Healed, StageBegan) {
+	for _, kind := range append(violationKinds(), Arrived, Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned, FaultBegan, FaultEnded, StageBegan) {
 		if !kinds[string(kind)] {
 			t.Errorf("the schema does not know %s", kind)
 		}
@@ -177,8 +177,8 @@ func TestWithARateNoClientThinksBeforeItComes(t *testing.T) {
 			Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),
 		})
 		time.Sleep(990 * time.Millisecond)
-		if m := r.Metrics(); m.Arrivals != 10 || m.Late != 0 || m.Backlog != 0 {
-			t.Errorf("%d arrivals, %d of them late, %d without a client", m.Arrivals, m.Late, m.Backlog)
+		if m := r.Metrics(); m.Arrivals != 10 || m.LateArrivals != 0 || m.Backlog != 0 {
+			t.Errorf("%d arrivals, %d of them late, %d without a client", m.Arrivals, m.LateArrivals, m.Backlog)
 		}
 	})
 }

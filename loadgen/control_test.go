@@ -93,7 +93,7 @@ func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 5, Keys: Keys{N: 100_000}, Hold: Const(time.Second), Think: Const(10 * time.Millisecond)})
 		time.Sleep(5 * time.Second)
 		for client, f := range map[int]Fault{
-			1: {Kind: Freeze, For: time.Minute}, 2: {Kind: Crash}, 4: {Kind: Cut, For: time.Minute},
+			1: {Kind: Freeze, For: time.Minute}, 2: {Kind: Crash}, 4: {Kind: Partition, For: time.Minute},
 		} {
 			f.Client = client
 			if err := r.Inject(f); err != nil {
@@ -103,16 +103,16 @@ func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if c := m.Cells; c[0] != Frozen || c[1] != Dead || c[2] > Inside || c[3] != Severed || c[4] > Inside || m.Dead != 1 {
+		if c := m.Cells; c[0] != Frozen || c[1] != Dead || c[2] > Inside || c[3] != Partitioned || c[4] > Inside || m.Dead != 1 {
 			t.Errorf("cells %v", c)
 		}
 		seen := map[FaultKind]int{}
 		for _, e := range r.Events(0) {
-			if e.Kind == Struck {
+			if e.Kind == FaultBegan {
 				seen[e.Fault] = e.Client
 			}
 		}
-		if seen[Freeze] != 1 || seen[Crash] != 2 || seen[Cut] != 4 {
+		if seen[Freeze] != 1 || seen[Crash] != 2 || seen[Partition] != 4 {
 			t.Errorf("events tell of %v", seen)
 		}
 		time.Sleep(3 * time.Minute)
@@ -145,7 +145,7 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 		rdb := piped(t)
 		r := started(t, rdb, Scenario{
 			Clients: 2, Keys: Keys{N: 1}, Hold: Const(100 * time.Millisecond), Think: Const(time.Second), Lock: Lock{TTL: time.Second},
-			Faults: []Fault{{At: 3 * time.Second, Kind: Forget}},
+			Faults: []Fault{{At: 3 * time.Second, Kind: Leak}},
 		})
 		time.Sleep(20 * time.Second)
 		m := r.Metrics()
@@ -177,7 +177,7 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 		Clients: 8, Keys: Keys{N: 1}, Hold: Const(200 * time.Millisecond), Lock: Lock{Wait: Wait{Poll: 10 * time.Millisecond}},
 	})
 	var m Metrics
-	for _, kind := range []FaultKind{Steal, Flush} {
+	for _, kind := range []FaultKind{ExternalDelete, Flush} {
 		before := r.Metrics().Overlap.Count
 		next := time.Now()
 		m = until(t, r, "an overlap after "+string(kind), func(m Metrics) bool {
@@ -197,7 +197,7 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 
 func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 	told := 0
-	j := newJournal(func(e Event) {
+	j := newEventRing(func(e Event) {
 		told++
 		if e.Seq != uint64(told) {
 			t.Errorf("event %d has number %d", told, e.Seq)
@@ -369,7 +369,7 @@ func TestAForgottenLockIsReleasedAtTheEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rdb, link := linked(t)
 				r := started(t, rdb, Scenario{
-					Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Hour), Faults: []Fault{{Kind: Forget}},
+					Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Hour), Faults: []Fault{{Kind: Leak}},
 				})
 				time.Sleep(3 * time.Second)
 				if m := r.Metrics(); m.Abandoned != 1 {

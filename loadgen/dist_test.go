@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-func take(n int, s Scenario, client int) []choice {
-	choices, keys := newChoices(s.Seed, client), newPicker(s.Keys)
-	all := make([]choice, n)
+func take(n int, s Scenario, client int) []iteration {
+	choices, keys := newPlanner(s.Seed, client), newPicker(s.Keys)
+	all := make([]iteration, n)
 	for i := range all {
 		all[i] = choices.next(&s, keys)
 	}

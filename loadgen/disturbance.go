@@ -113,7 +113,7 @@ func (d *disturbances) judge(m *Metrics) {
 // strikes reports whether a fault of the kind can cost a client its lease.
 func (k FaultKind) strikes() bool {
 	switch k {
-	case "", stalled, unanswered, ScriptFlush, Greedy, Forget, Skew:
+	case "", stalled, unanswered, ScriptFlush, Greedy, Leak, Skew:
 		return false
 	}
 	return true
@@ -188,7 +188,7 @@ const answerWithin = time.Second
 // watching returns a client of the same server that gives up soon.
 func watching(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 	var uncounted atomic.Int64
-	w := newWire(&uncounted)
+	w := newNetwork(&uncounted)
 	w.pool, w.impatient = 1, true
 	return w.over(rdb)
 }

@@ -22,8 +22,8 @@ const (
 	Expired    EventKind = "expire"  // its time ran out under the holder's feet
 	Lost       EventKind = "lost"    // it was taken away
 	Abandoned  EventKind = "abandon" // the holder crashed, or forgot it
-	Struck     EventKind = "fault"   // a fault begins
-	Healed     EventKind = "healed"  // and is over
+	FaultBegan EventKind = "fault"   // a fault begins
+	FaultEnded EventKind = "healed"  // and is over
 	StageBegan EventKind = "stage"   // Text says which
 
 	Overlapped     EventKind = "overlap"          // two inside at once by their leases, for Took
@@ -32,18 +32,18 @@ const (
 	LostAlone      EventKind = "unexplained-loss" // a lease that is renewed was lost, and nothing explains it
 	WasOvertaken   EventKind = "overtaken"        // a fair lock served somebody who came later, after Took in the queue
 	NumberFell     EventKind = "fence-order"      // a fencing number was not larger than the one before
-	LateWorked     EventKind = "late-work"        // work Took after the own deadline
-	WriteFenced    EventKind = "fenced"           // a stale write was refused
+	LateWork       EventKind = "late-work"        // work Took after the own deadline
+	FencedWrite    EventKind = "fenced"           // a stale write was refused
 	WriteAccepted  EventKind = "corrupt"          // a stale write was not refused
 	ForeignUnlock  EventKind = "foreign-unlock"   // a release removed somebody else's lock
-	WasStuck       EventKind = "stuck"            // nobody could take a key, for Took
+	StuckKey       EventKind = "stuck"            // nobody could take a key, for Took
 )
 
 // violationKinds are what an oracle finds, the worst first.
 func violationKinds() []EventKind {
 	return []EventKind{
 		Overlapped, ForeignUnlock, WasUntold, LostAlone, WasOvertaken, NumberFell,
-		WriteAccepted, WriteFenced, WorkOverlapped, LateWorked, WasStuck,
+		WriteAccepted, FencedWrite, WorkOverlapped, LateWork, StuckKey,
 	}
 }
 
@@ -88,18 +88,18 @@ func numberOf(owner string) int {
 // HistoryEvents is how many events a run remembers.
 const HistoryEvents = 16_384
 
-// journal keeps the newest events. All methods may be called from any goroutine.
-type journal struct {
+// eventRing keeps the newest events. All methods may be called from any goroutine.
+type eventRing struct {
 	mu   sync.Mutex
 	ring []Event // event n is at n % HistoryEvents
 	next uint64
 	tell func(Event) // nil: nobody listens
 }
 
-func newJournal(tell func(Event)) *journal { return &journal{tell: tell} }
+func newEventRing(tell func(Event)) *eventRing { return &eventRing{tell: tell} }
 
 // note adds an event, and gives it its number.
-func (j *journal) note(e Event) {
+func (j *eventRing) note(e Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.next++
@@ -116,7 +116,7 @@ func (j *journal) note(e Event) {
 
 // since returns the events after one that was seen, oldest first, as far as they
 // are remembered.
-func (j *journal) since(seen uint64) []Event {
+func (j *eventRing) since(seen uint64) []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.next > HistoryEvents {

@@ -25,7 +25,7 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		r.arrive(0, at(1), false)
 		r.acquire(0, at(3), 2*time.Second)
 		r.arrive(1, at(2), true)
-		if m := r.metrics(at(4)); m.Fairness.Starved != 2*time.Second || m.Waiting != 1 || m.Late != 1 {
+		if m := r.metrics(at(4)); m.Fairness.Starved != 2*time.Second || m.Waiting != 1 || m.LateArrivals != 1 {
 			t.Errorf("while it waits: %+v", m)
 		}
 		if m := r.metrics(at(9)); m.Fairness.Starved != 7*time.Second {
@@ -67,19 +67,19 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	th := onStage(t)
 	var gaps []time.Duration
 	th.handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
-	first := th.enters(party{client: 1}, 0, 10_000)
-	th.want(0, &attempt{client: 2, asked: th.at(50), ctx: t.Context()})
+	first := th.enters(participant{client: 1}, 0, 10_000)
+	th.waiterAdded(0, &attempt{client: 2, asked: th.at(50), ctx: t.Context()})
 	th.leave(first, th.at(100))
-	second := th.enter(0, party{client: 2, asked: th.at(50)}, term{th.clock, th.at(20_000)}, th.at(130))
+	second := th.enter(0, participant{client: 2, asked: th.at(50)}, term{th.clock, th.at(20_000)}, th.at(130))
 	th.leave(second, th.at(200))
-	th.enters(party{client: 3}, 300, 30_000) // it came when the key was free
+	th.enters(participant{client: 3}, 300, 30_000) // it came when the key was free
 	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
 		t.Errorf("hand-offs %v, want 30ms", gaps)
 	}
 	// Held for 100 + 70 ms, and since 300 ms.
 	th.at(500)
 	m := Metrics{Elapsed: 500 * time.Millisecond}
-	th.judge(&m, th.clock.now)
+	th.fill(&m, th.clock.now)
 	if m.Utilisation < 0.739 || m.Utilisation > 0.741 {
 		t.Errorf("held %.3f of the time, want 0.740", m.Utilisation)
 	}
@@ -92,12 +92,12 @@ func TestUtilisationIsTheMeanOfTheKeysThatWereWanted(t *testing.T) {
 		return clock.now
 	}
 	o := newOracle([]string{"a", "b", "nobody's"}, time.Hour)
-	a := o.enter(0, party{}, always{}, at(0))
-	b := o.enter(1, party{}, always{}, at(0))
+	a := o.enter(0, participant{}, always{}, at(0))
+	b := o.enter(1, participant{}, always{}, at(0))
 	o.leave(a, at(100))
 	o.leave(b, at(300))
 	m := Metrics{Elapsed: 400 * time.Millisecond}
-	o.judge(&m, at(400))
+	o.fill(&m, at(400))
 	if m.Utilisation != 0.5 {
 		t.Errorf("held for 1/4 and 3/4 of the time: %g", m.Utilisation)
 	}
@@ -106,14 +106,14 @@ func TestUtilisationIsTheMeanOfTheKeysThatWereWanted(t *testing.T) {
 func TestAStreakCountsWhileOthersWait(t *testing.T) {
 	th := onStage(t)
 	for i := range 3 {
-		th.leave(th.enters(party{client: 1}, 100*i, 10_000), th.at(100*i+50))
+		th.leave(th.enters(participant{client: 1}, 100*i, 10_000), th.at(100*i+50))
 	}
 	if m := th.judged(); m.Fairness.Streak != 0 {
 		t.Errorf("nobody else waits, but a streak of %d", m.Fairness.Streak)
 	}
-	th.want(0, &attempt{client: 9, asked: th.at(400), ctx: t.Context()})
+	th.waiterAdded(0, &attempt{client: 9, asked: th.at(400), ctx: t.Context()})
 	for i := range 2 {
-		th.leave(th.enters(party{client: 2}, 500+100*i, 10_000), th.at(550+100*i))
+		th.leave(th.enters(participant{client: 2}, 500+100*i, 10_000), th.at(550+100*i))
 	}
 	if m := th.judged(); m.Fairness.Streak != 2 {
 		t.Errorf("a streak of %d, want 2", m.Fairness.Streak)
@@ -122,9 +122,9 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 
 func TestWorkOverlapsAreCountedWhateverTheLeasesSay(t *testing.T) {
 	th := onStage(t)
-	first := th.enters(party{client: 1}, 0, 1000)
-	second := th.enters(party{client: 2}, 1500, 2500) // by right, while the first works on
-	reader := th.enters(party{client: 3, shared: true}, 1600, 2600)
+	first := th.enters(participant{client: 1}, 0, 1000)
+	second := th.enters(participant{client: 2}, 1500, 2500) // by right, while the first works on
+	reader := th.enters(participant{client: 3, shared: true}, 1600, 2600)
 	th.leave(first, th.at(2000))
 	th.leave(second, th.at(2100))
 	th.leave(reader, th.at(2200))
@@ -156,12 +156,12 @@ func TestAClientIsOvertakenOnlyByOneThatCameWhenItWasInTheQueue(t *testing.T) {
 		th := onStage(t)
 		th.inOrder = true
 		ctx, leave := context.WithCancel(t.Context())
-		th.want(0, &attempt{client: 1, asked: th.at(50), ctx: ctx})
+		th.waiterAdded(0, &attempt{client: 1, asked: th.at(50), ctx: ctx})
 		th.queued(0, 1, th.at(c.refused))
 		if c.gone {
 			leave()
 		}
-		th.enters(party{client: 2}, c.came, 10_000)
+		th.enters(participant{client: 2}, c.came, 10_000)
 		th.settle(th.clock.now, func(int, time.Time, time.Time) bool { return false })
 		if m := th.judged(); m.Overtaken != c.want || m.Verdict(Scenario{Lock: Lock{Kind: Fair}}).Safe == (c.want > 0) && m.Acquired > 0 {
 			t.Errorf("%s: %d", c.name, m.Overtaken)
@@ -254,14 +254,14 @@ func TestEachFigureHasItsOwnName(t *testing.T) {
 	m := Metrics{Wait: l(10), Service: l(20), Held: l(30), Handoff: l(40), RenewLate: l(50)}
 	for name, base := range map[string]int{"wait": 10, "release": 20, "held": 30, "hand-off": 40, "renewal-late": 50} {
 		for i, what := range []string{"mean", "p50", "p90", "p95", "p99", "p99.9", "max"} {
-			of, known := measureOf(name + "." + what)
-			if !known || of.of(m) != float64(base+i+1) {
-				t.Errorf("%s.%s is %g, want %d", name, what, of.of(m), base+i+1)
+			of, known := metricNamed(name + "." + what)
+			if !known || of.value(m) != float64(base+i+1) {
+				t.Errorf("%s.%s is %g, want %d", name, what, of.value(m), base+i+1)
 			}
 		}
 	}
 	for _, name := range MeasureNames() {
-		of, _ := measureOf(name)
+		of, _ := metricNamed(name)
 		if of.from != nil && (Threshold{name, ">=", 0}).Met(Metrics{}) {
 			t.Errorf("%s of nothing is met", name)
 		}
@@ -286,7 +286,7 @@ func TestTheHistogramHasEachPercentile(t *testing.T) {
 
 func TestAForeignUnlockOfASoundLockIsAViolation(t *testing.T) {
 	for kind, safe := range map[Kind]bool{Mutex: false, "classic/blind-delete": true} {
-		if v := (Metrics{Acquired: 1, Foreign: 1}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
+		if v := (Metrics{Acquired: 1, ForeignUnlocks: 1}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
 			t.Errorf("%s: %+v", kind, v)
 		}
 	}

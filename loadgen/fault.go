@@ -14,33 +14,33 @@ type FaultKind string
 // Faults that strike clients. Those that strike a holder wait until the client
 // is one.
 const (
-	Crash      FaultKind = "crash"       // a holder is gone without releasing; a new client comes after For
-	Freeze     FaultKind = "freeze"      // a holder gets no CPU for a while, its timers neither
-	Cut        FaultKind = "cut"         // no packet of a holder arrives, nor any for it
-	CutReplies FaultKind = "cut-replies" // requests arrive, answers do not
-	Slow       FaultKind = "slow"        // every packet takes Delay ± Jitter longer
-	Skew       FaultKind = "skew"        // a client's clock is ahead by By; for forms that go by it
-	Forget     FaultKind = "forget"      // a holder never releases, and goes on renewing
-	Greedy     FaultKind = "greedy"      // a client comes back at once after every release
+	Crash       FaultKind = "crash"       // a holder is gone without releasing; a new client comes after For
+	Freeze      FaultKind = "freeze"      // a holder gets no CPU for a while, its timers neither
+	Partition   FaultKind = "cut"         // no packet of a holder arrives, nor any for it
+	DropReplies FaultKind = "cut-replies" // requests arrive, answers do not
+	Slow        FaultKind = "slow"        // every packet takes Delay ± Jitter longer
+	Skew        FaultKind = "skew"        // a client's clock is ahead by By; for forms that go by it
+	Leak        FaultKind = "forget"      // a holder never releases, and goes on renewing
+	Greedy      FaultKind = "greedy"      // a client comes back at once after every release
 )
 
 // Faults that strike the servers.
 const (
-	Flush        FaultKind = "flush"              // all locks of the run vanish
-	ScriptFlush  FaultKind = "script-flush"       // the server forgets its scripts
-	Steal        FaultKind = "steal"              // a stranger deletes a lock that is held
-	Pause        FaultKind = "pause"              // servers answer nobody for a while, by CLIENT PAUSE
-	Stop         FaultKind = "stop"               // servers do not run for a while, by SIGSTOP
-	Failover     FaultKind = "failover"           // a replica takes the place of its master
-	NodeDown     FaultKind = "node-down"          // a server dies, and comes back after For with what it had
-	RestartEmpty FaultKind = "node-restart-empty" // a server dies, and comes back after For with nothing
+	Flush          FaultKind = "flush"              // all locks of the run vanish
+	ScriptFlush    FaultKind = "script-flush"       // the server forgets its scripts
+	ExternalDelete FaultKind = "steal"              // a stranger deletes a lock that is held
+	Pause          FaultKind = "pause"              // servers answer nobody for a while, by CLIENT PAUSE
+	Stop           FaultKind = "stop"               // servers do not run for a while, by SIGSTOP
+	Failover       FaultKind = "failover"           // a replica takes the place of its master
+	NodeDown       FaultKind = "node-down"          // a server dies, and comes back after For with what it had
+	RestartEmpty   FaultKind = "node-restart-empty" // a server dies, and comes back after For with nothing
 )
 
 // FaultKinds returns all faults.
 func FaultKinds() []FaultKind {
 	return []FaultKind{
-		Crash, Freeze, Cut, CutReplies, Slow, Skew, Forget, Greedy,
-		Flush, ScriptFlush, Steal, Pause, Stop, Failover, NodeDown, RestartEmpty,
+		Crash, Freeze, Partition, DropReplies, Slow, Skew, Leak, Greedy,
+		Flush, ScriptFlush, ExternalDelete, Pause, Stop, Failover, NodeDown, RestartEmpty,
 	}
 }
 
@@ -93,7 +93,7 @@ func (f Fault) validate(k Kind) error {
 		return fmt.Errorf("node must be 1 or more, not %d", f.Node)
 	case f.Kind == Slow && (f.Delay <= 0 || f.Delay > maxTime || f.Jitter < 0 || f.Jitter > f.Delay):
 		return fmt.Errorf("slow needs a delay above 0, and a jitter of at most the delay")
-	case f.Node > 0 && !f.Kind.onNode() && !slices.Contains([]FaultKind{Pause, Stop, Cut, CutReplies}, f.Kind):
+	case f.Node > 0 && !f.Kind.onNode() && !slices.Contains([]FaultKind{Pause, Stop, Partition, DropReplies}, f.Kind):
 		return fmt.Errorf("node goes with node-down, node-restart-empty, pause, stop, cut and cut-replies, not with %s", f.Kind)
 	case f.Node > 0 && k != Redlock && f.Node > 1:
 		return fmt.Errorf("node: only a redlock has more than one; this is a %s", k)

@@ -100,7 +100,7 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 // A stranger that deletes a lock does not know the counter of its numbers: the writes
 // of those who come after are as good as before.
 func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
-	for _, kind := range []FaultKind{Steal, Flush} {
+	for _, kind := range []FaultKind{ExternalDelete, Flush} {
 		synctest.Test(t, func(t *testing.T) {
 			rdb := piped(t)
 			r := started(t, rdb, Scenario{
@@ -127,8 +127,8 @@ func TestAFaultThatNeverStruckIsReportedWithItsReason(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 5, Keys: Keys{N: 100}, Hold: Const(10 * time.Millisecond), Duration: 3 * time.Second,
 			Faults: []Fault{
-				{At: time.Second, Kind: Cut, For: time.Second},
-				{At: time.Second, Kind: Cut, Client: 9, For: time.Second},
+				{At: time.Second, Kind: Partition, For: time.Second},
+				{At: time.Second, Kind: Partition, Client: 9, For: time.Second},
 				{At: 40 * time.Second, Kind: Crash},
 				{At: 2 * time.Second, Kind: Greedy, Clients: 7, For: time.Second},
 			},
@@ -188,7 +188,7 @@ func TestFaultsThatNeedWhatIsNotThereAreRefused(t *testing.T) {
 		"needs servers of our own": {Kind: Stop, For: time.Second},
 		"needs --sentinel":         {Kind: Failover},
 		"needs for":                {Kind: Pause},
-		"only a redlock has more":  {Kind: Cut, Node: 2},
+		"only a redlock has more":  {Kind: Partition, Node: 2},
 		"node goes with":           {Kind: Freeze, Node: 1},
 		"can be switched off":      {Kind: NodeDown},
 	} {

@@ -21,7 +21,7 @@ import (
 type fleet struct {
 	scenario atomic.Pointer[Scenario] // as it is now
 	servers  Servers
-	opener   func(opening) (identity, error)
+	opener   func(sessionConfig) (session, error)
 	keys     []string
 	picker   *picker
 	sound    bool   // the lock tells its holder when its time is up
@@ -31,7 +31,7 @@ type fleet struct {
 
 	oracle   *oracle
 	recorder *recorder
-	journal  *journal
+	journal  *eventRing
 	schedule *schedule
 	history  *History
 	janitor  *janitor
@@ -45,26 +45,26 @@ type fleet struct {
 	tasks   sync.WaitGroup // everything else that runs
 
 	opening sync.Mutex
-	roots   []identity // one for each connection, as far as they are needed
+	roots   []session // one for each connection, as far as they are needed
 
 	mu      sync.Mutex
 	stopped bool
-	seats   []*seat // by client number; nil is free
+	slots   []*slot // by client number; nil is free
 	faults  []strikes
 	random  *rand.Rand
 }
 
-// seat is a client's place in a fleet.
-type seat struct {
+// slot is a client's place in a fleet.
+type slot struct {
 	leave   context.CancelFunc
 	leaving bool // asked to, but perhaps still holding something
 	client  *client
 }
 
-// crew is what a fleet needs besides its scenario.
-type crew struct {
+// fleetConfig is what a fleet needs besides its scenario.
+type fleetConfig struct {
 	servers Servers
-	open    func(opening) (identity, error)
+	open    func(sessionConfig) (session, error)
 	tell    func(Event)
 	history *History
 	shared  bool   // the keys may be somebody else's, too
@@ -72,7 +72,7 @@ type crew struct {
 }
 
 // newFleet lets a fleet begin.
-func newFleet(s Scenario, c crew) (*fleet, error) {
+func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	now := time.Now()
 	f := &fleet{
@@ -83,7 +83,7 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 		sound:    s.Lock.Kind.Sound(),
 		renewed:  s.Lock.Kind.Sound() && !s.Lock.Renew.Off && s.Lock.Renew.Max == 0,
 		recorder: newRecorder(now),
-		journal:  newJournal(c.tell),
+		journal:  newEventRing(c.tell),
 		schedule: newSchedule(s.Rate, now, s.spacing()),
 		history:  c.history,
 		ctx:      ctx,
@@ -118,7 +118,7 @@ func newFleet(s Scenario, c crew) (*fleet, error) {
 	if err := f.resize(s.Clients); err != nil {
 		return nil, errors.Join(err, f.stop())
 	}
-	f.tasks.Go(func() { f.conduct(c.over) })
+	f.tasks.Go(func() { f.runSteps(c.over) })
 	return f, nil
 }
 
@@ -139,8 +139,8 @@ func (f *fleet) warm() {
 }
 
 // open returns a first identity over a wire.
-func (f *fleet) open(w *wire) (identity, error) {
-	return f.opener(opening{f.servers, *f.scenario.Load(), w, f.observe})
+func (f *fleet) open(w *network) (session, error) {
+	return f.opener(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
 // placeLife is for how long a client that gives no sign of life keeps its place in
@@ -161,14 +161,14 @@ func (f *fleet) observe(e lock.Event) {
 	}
 }
 
-// root returns the identity that a client's own is made from: it has a connection.
+// baseSession returns the identity that a client's own is made from: it has a connection.
 // Those before it have been asked for already.
-func (f *fleet) root(number int) (identity, error) {
+func (f *fleet) baseSession(number int) (session, error) {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	number %= f.scenario.Load().Conns
 	for number >= len(f.roots) {
-		root, err := f.open(newWire(&f.commands))
+		root, err := f.open(newNetwork(&f.commands))
 		if err != nil {
 			return nil, err
 		}
@@ -204,24 +204,24 @@ func (f *fleet) resize(n int) error {
 		return nil
 	}
 	staying := 0
-	for _, s := range f.seats {
+	for _, s := range f.slots {
 		if s != nil && !s.leaving {
 			staying++
 		}
 	}
 	for number := 0; staying < n; number++ {
-		if number == len(f.seats) {
-			f.seats = append(f.seats, nil)
+		if number == len(f.slots) {
+			f.slots = append(f.slots, nil)
 		}
-		if f.seats[number] == nil {
+		if f.slots[number] == nil {
 			if err := f.admit(number); err != nil {
 				return err
 			}
 			staying++
 		}
 	}
-	for number := len(f.seats) - 1; staying > n; number-- {
-		if s := f.seats[number]; s != nil && !s.leaving {
+	for number := len(f.slots) - 1; staying > n; number-- {
+		if s := f.slots[number]; s != nil && !s.leaving {
 			s.leaving = true
 			s.leave()
 			staying--
@@ -236,24 +236,24 @@ func (f *fleet) admit(number int) error {
 	c := &client{
 		number:  number,
 		fleet:   f,
-		choices: newChoices(s.Seed, number),
-		plight:  newPlight(),
+		planner: newPlanner(s.Seed, number),
+		faults:  newPendingFaults(),
 	}
-	root, err := f.root(number)
+	root, err := f.baseSession(number)
 	if err != nil {
 		return err
 	}
-	c.identity = root.as(c.persona())
+	c.session = root.as(c.identity())
 	if number < s.victims() {
-		if err := c.isolate(); err != nil {
+		if err := c.dedicateConn(); err != nil {
 			return err
 		}
 	}
 	stay, leave := context.WithCancel(f.ctx)
-	f.seats[number] = &seat{leave: leave, client: c}
+	f.slots[number] = &slot{leave: leave, client: c}
 	f.recorder.join(number)
 	f.clients.Go(func() error {
-		defer f.vacate(number)
+		defer f.freeSlot(number)
 		return c.run(f.ctx, stay)
 	})
 	return nil
@@ -271,13 +271,13 @@ func (s *Scenario) victims() int {
 	return n
 }
 
-// vacate frees the seat of a client that has ended.
-func (f *fleet) vacate(number int) {
+// freeSlot frees the seat of a client that has ended.
+func (f *fleet) freeSlot(number int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.recorder.part(number)
-	f.seats[number].leave()
-	f.seats[number] = nil
+	f.slots[number].leave()
+	f.slots[number] = nil
 }
 
 // apply changes what can be changed without a stop.
@@ -287,8 +287,8 @@ func (f *fleet) apply(s Scenario) error {
 	return f.resize(s.Clients)
 }
 
-// bury ends an identity that has lost its network. It may take a while.
-func (f *fleet) bury(i identity) {
+// closeAsync ends an identity that has lost its network. It may take a while.
+func (f *fleet) closeAsync(i session) {
 	f.tasks.Go(func() {
 		_ = i.close() // whatever it says, there is nobody left to do it
 	})
@@ -335,7 +335,7 @@ func (f *fleet) metrics() Metrics {
 	backlog, oldest := f.schedule.backlog(now)
 	m.Backlog = backlog
 	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
-	f.oracle.judge(&m, now)
+	f.oracle.fill(&m, now)
 	f.disturbances.judge(&m)
 	m.Faults = f.outcomes()
 	return m
@@ -348,7 +348,7 @@ func (f *fleet) victimsOf(fault Fault) []*client {
 	defer f.mu.Unlock()
 	var own, others []*client
 	prepared := f.scenario.Load().victims()
-	for number, s := range f.seats {
+	for number, s := range f.slots {
 		switch {
 		case s == nil || s.leaving:
 		case fault.Client == number+1:

@@ -85,7 +85,7 @@ func fullReport(t *testing.T) Report {
 			Overlapped, "k\x1b1", at(1500), 20 * time.Millisecond,
 			Side{1, "t1", 5, false, at(1000), at(1600), at(1700)}, Side{2, "t2", 6, true, at(1500), at(1520), at(2500)}, "freeze",
 		},
-		{Violation: WasStuck, Key: "k2", At: at(2500), Length: 9 * time.Second},
+		{Violation: StuckKey, Key: "k2", At: at(2500), Length: 9 * time.Second},
 	}
 	for i := range 31 {
 		s := Second{Acquired: int64(10 * (i%7 + 1))}
@@ -148,10 +148,10 @@ func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
 		{"number", func(m *Metrics, n int64) { m.NumberFell = n }},
 		{"late", func(m *Metrics, n int64) { m.LateWork.Count = n }},
 		{"fenced", func(m *Metrics, n int64) { m.Fenced = n }},
-		{"corrupt", func(m *Metrics, n int64) { m.Corrupt = n }},
-		{"foreign", func(m *Metrics, n int64) { m.Foreign = n }},
+		{"corrupt", func(m *Metrics, n int64) { m.AcceptedStaleWrites = n }},
+		{"foreign", func(m *Metrics, n int64) { m.ForeignUnlocks = n }},
 		{"stuck", func(m *Metrics, n int64) { m.Stuck = n }},
-		{"short of clients", func(m *Metrics, n int64) { m.Arrivals, m.Late, m.Backlog = 500-n, 4, n }},
+		{"short of clients", func(m *Metrics, n int64) { m.Arrivals, m.LateArrivals, m.Backlog = 500-n, 4, n }},
 		{"short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(49+n) * time.Millisecond} }},
 		{"not short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(47+n) * time.Millisecond} }},
 		{"outage", func(m *Metrics, n int64) {
@@ -215,7 +215,7 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 		{At: at(1), Kind: Arrived, Key: "a", Client: 1},
 		{At: at(3), Kind: Acquired, Key: "a", Client: 1, Token: "t", Took: 2 * time.Millisecond},
 		{At: at(4), Kind: TimedOut, Key: "b", Client: 2, Took: 3500 * time.Microsecond},
-		{At: at(5), Kind: Struck, Client: 1, Fault: Freeze},
+		{At: at(5), Kind: FaultBegan, Client: 1, Fault: Freeze},
 		{At: at(8), Kind: Released, Key: "a", Client: 1, Token: "t", Took: 4 * time.Millisecond},
 		{Seq: 9, At: at(12), Kind: Acquired, Key: "b", Client: 1, Token: "u", Fence: 2, Took: 5 * time.Millisecond}, // due at 7
 		{At: at(14), Kind: Failed, Key: "b", Client: 1, Token: "u", Took: time.Millisecond, Text: "reset"},

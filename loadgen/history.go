@@ -60,7 +60,7 @@ type request struct {
 }
 
 // acquired keeps a request that was answered with a lease.
-func (h *History) acquired(v *visit, asked, now time.Time) {
+func (h *History) acquired(v *occupancy, asked, now time.Time) {
 	if h == nil {
 		return
 	}
@@ -92,7 +92,7 @@ func (h *History) acquired(v *visit, asked, now time.Time) {
 }
 
 // ended keeps the end of a hold.
-func (h *History) ended(v *visit, left, now time.Time, how outcome) {
+func (h *History) ended(v *occupancy, left, now time.Time, how outcome) {
 	if h == nil || v.hold == 0 {
 		return
 	}

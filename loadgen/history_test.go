@@ -17,7 +17,7 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 	for seed := range uint64(600) {
 		random := rand.New(rand.NewPCG(seed, 11))
 		var h History
-		section := &section{name: "k"}
+		section := &criticalSection{name: "k"}
 		clock := &clock{}
 		at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 		now := 0
@@ -40,7 +40,7 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 					fence -= 2
 				}
 			}
-			v := &visit{party: party{client: i, fence: max(fence, 0), shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
+			v := &occupancy{participant: participant{client: i, fence: max(fence, 0), shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
 			h.acquired(v, at(asked), at(got))
 			switch how := random.IntN(80); {
 			case how == 0:
@@ -73,7 +73,7 @@ func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 	var h History
 	for i, stay := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
-		v := &visit{party: party{client: i}, section: &section{name: "k"}, lease: always{}}
+		v := &occupancy{participant: participant{client: i}, section: &criticalSection{name: "k"}, lease: always{}}
 		h.acquired(v, at(stay[0]), at(stay[0]))
 		h.ended(v, at(stay[1]), at(stay[1]), released)
 	}
@@ -112,10 +112,10 @@ func TestAProofCountsInTheVerdict(t *testing.T) {
 // crowded is a history of n holds of one key by a hundred clients that all wait.
 func crowded(n int) *History {
 	var h History
-	section := &section{name: "k"}
+	section := &criticalSection{name: "k"}
 	at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 	for i := range n {
-		v := &visit{party: party{client: i % 100}, section: section, lease: always{}}
+		v := &occupancy{participant: participant{client: i % 100}, section: section, lease: always{}}
 		h.acquired(v, at(max(0, 10*i-1000)), at(10*i))
 		h.ended(v, at(10*i+9), at(10*i+19), released)
 	}

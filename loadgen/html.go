@@ -190,7 +190,7 @@ func (m Metrics) happened() []pair {
 		{"offered", m.Offered()}, {"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
 		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
 		{"abandoned", m.Abandoned}, {"timed out", m.TimedOut}, {"refused", m.Refused},
-		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Waiting)}, {"late", m.Late},
+		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Waiting)}, {"late", m.LateArrivals},
 		{"without a client", m.Backlog}, {"longest wait", humanize.Precise(m.Fairness.Starved)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
 		{"commands a hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
 	}
@@ -203,7 +203,7 @@ func (m Metrics) forbidden() []pair {
 		{"leases over, holder not told", m.Untold}, {"leases lost without a fault", m.LostAlone},
 		{"overtaken in a queue", m.Overtaken}, {"numbers that did not rise", m.NumberFell},
 		{"late work", m.LateWork.Count}, {"stale writes refused", m.Fenced},
-		{"stale writes accepted", m.Corrupt}, {"foreign unlocks", m.Foreign}, {"stuck keys", m.Stuck},
+		{"stale writes accepted", m.AcceptedStaleWrites}, {"foreign unlocks", m.ForeignUnlocks}, {"stuck keys", m.Stuck},
 	}
 }
 

@@ -42,8 +42,8 @@ func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
 		{Mutex, func(m *Metrics) { m.Overlap.Count = 1 }, false},
 		{Mutex, func(m *Metrics) { m.WorkOverlap.Count = 1 }, false},
 		{"classic/blind-delete", func(m *Metrics) { m.Overlap.Count = 50 }, false},
-		{"classic/blind-delete", func(m *Metrics) { m.Foreign = 41 }, false},
-		{Mutex, func(m *Metrics) { m.Corrupt = 1 }, false},
+		{"classic/blind-delete", func(m *Metrics) { m.ForeignUnlocks = 41 }, false},
+		{Mutex, func(m *Metrics) { m.AcceptedStaleWrites = 1 }, false},
 		{Mutex, func(m *Metrics) { m.Acquired = 0 }, false},
 	} {
 		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}, Stages: []Stage{{For: 2 * time.Second, Clients: 5}, {For: 3 * time.Second}}}}

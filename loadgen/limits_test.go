@@ -17,7 +17,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 	lock := func(l Lock) Scenario { return Scenario{Lock: l} }
 	wait := func(w Wait) Scenario { return Scenario{Lock: Lock{Wait: w}} }
 	renew := func(r Renew) Scenario { return Scenario{Lock: Lock{TTL: time.Second, Renew: r}} }
-	fault := func(f Fault) Scenario { return Scenario{Faults: []Fault{{Kind: Forget}, f}} }
+	fault := func(f Fault) Scenario { return Scenario{Faults: []Fault{{Kind: Leak}, f}} }
 	stage := func(st Stage) Scenario { return Scenario{Stages: []Stage{{For: ms}, st}, Duration: ms} }
 	skewed := func(by time.Duration) Scenario {
 		return Scenario{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: by}}}
@@ -80,12 +80,12 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 			"fault",
 			[]Scenario{
 				fault(Fault{Kind: Crash, At: day, For: day, Clients: 10_000}), fault(Fault{Kind: Crash, Client: 10_000}), fault(Fault{Kind: Pause, For: 1}),
-				fault(Fault{Kind: Cut, Node: 1}), fault(Fault{Kind: CutReplies, Node: 1}),
+				fault(Fault{Kind: Partition, Node: 1}), fault(Fault{Kind: DropReplies, Node: 1}),
 			},
 			[]Scenario{
 				fault(Fault{Kind: "odd"}), fault(Fault{Kind: Crash, At: day + 1}), fault(Fault{Kind: Crash, At: -1}), fault(Fault{Kind: Crash, For: -1}), fault(Fault{Kind: Crash, For: day + 1}),
 				fault(Fault{Kind: Crash, Clients: 10_001}), fault(Fault{Kind: Crash, Clients: -1}), fault(Fault{Kind: Crash, Client: 10_001}), fault(Fault{Kind: Crash, Client: -1}),
-				fault(Fault{Kind: Pause, For: 1, Node: -1}), fault(Fault{Kind: Cut, Node: 2}), fault(Fault{Kind: Crash, Node: 1}), fault(Fault{Kind: Pause}), fault(Fault{Kind: Stop}),
+				fault(Fault{Kind: Pause, For: 1, Node: -1}), fault(Fault{Kind: Partition, Node: 2}), fault(Fault{Kind: Crash, Node: 1}), fault(Fault{Kind: Pause}), fault(Fault{Kind: Stop}),
 			},
 		},
 		{
@@ -97,7 +97,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 		{
 			"before",
 			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Freeze, Before: "GETSET"}, {Kind: Crash, Before: "GET"}}}, {Lock: Lock{Kind: "classic/counted"}, Faults: []Fault{{Kind: Crash, Before: "renew"}}}},
-			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Forget, Before: "GET"}}}, {Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Crash, Before: "DEL"}}}, fault(Fault{Kind: Crash, Before: "DEL"})},
+			[]Scenario{{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Leak, Before: "GET"}}}, {Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Crash, Before: "DEL"}}}, fault(Fault{Kind: Crash, Before: "DEL"})},
 		},
 		{"threshold", []Scenario{{Thresholds: []Threshold{{"stuck.count", "==", 1}}}}, []Scenario{{Thresholds: []Threshold{{"stuck.count", "=", 1}}}, {Expect: []Threshold{{"odd", "==", 1}}}}},
 	} {
@@ -120,7 +120,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 // A fault without an end of its own lasts as long as the run.
 func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	for _, f := range []Fault{
-		{Kind: Crash}, {Kind: Freeze}, {Kind: Cut}, {Kind: CutReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
+		{Kind: Crash}, {Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
 	} {
 		t.Run(string(f.Kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,14 +132,14 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 				r := started(t, piped(t), s)
 				time.Sleep(40 * time.Second)
 				for _, e := range r.Events(0) {
-					if e.Kind == Struck && e.Client != 2 || e.Kind == Healed {
+					if e.Kind == FaultBegan && e.Client != 2 || e.Kind == FaultEnded {
 						t.Errorf("%s of client %d", e.Kind, e.Client)
 					}
 				}
 				if m := r.Metrics(); m.Faults[0].Struck != 1 {
 					t.Errorf("%+v", m.Faults)
 				}
-				want := map[FaultKind]Cell{Crash: Dead, Freeze: Frozen, Cut: Severed, CutReplies: Severed}[f.Kind]
+				want := map[FaultKind]ClientState{Crash: Dead, Freeze: Frozen, Partition: Partitioned, DropReplies: Partitioned}[f.Kind]
 				if got := r.Metrics().Cells[1]; want != Thinking && got != want {
 					t.Errorf("the client is %s, not %s", got, want)
 				}
@@ -151,7 +151,7 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 // A fault that has a time is over then, and the client as before.
 func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 	for _, f := range []Fault{
-		{Kind: Freeze}, {Kind: Cut}, {Kind: CutReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
+		{Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
 	} {
 		t.Run(string(f.Kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -164,10 +164,10 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				var began time.Time
 				for _, e := range r.Events(0) {
-					if e.Kind == Struck {
+					if e.Kind == FaultBegan {
 						began = e.At
 					}
-					if took := e.At.Sub(began); e.Kind == Healed && (e.Client != 2 || e.Fault != f.Kind || took < 30*time.Second || took > 31*time.Second) {
+					if took := e.At.Sub(began); e.Kind == FaultEnded && (e.Client != 2 || e.Fault != f.Kind || took < 30*time.Second || took > 31*time.Second) {
 						t.Errorf("%s of client %d healed after %s", e.Fault, e.Client, took)
 					}
 				}

@@ -107,11 +107,11 @@ func checkSums(t testing.TB, m Metrics) {
 	if got := m.Idle + m.Waiting + m.Holding + m.Dead; m.Clients != got || m.Clients != len(m.Cells) {
 		t.Errorf("%d clients, but %d idle + waiting + holding + dead and %d cells", m.Clients, got, len(m.Cells))
 	}
-	cells := map[Cell]int{}
+	cells := map[ClientState]int{}
 	for _, cell := range m.Cells {
 		cells[cell]++
 	}
-	if cells[Frozen]+cells[Severed] > 0 {
+	if cells[Frozen]+cells[Partitioned] > 0 {
 		return // these are doing something as well
 	}
 	if cells[Thinking] != m.Idle || cells[Queued] != m.Waiting || cells[Inside] != m.Holding {
@@ -139,11 +139,11 @@ type setter struct {
 	ttl   time.Duration
 }
 
-func openSetter(rdb *redis.Client) func(opening) (identity, error) {
-	return func(o opening) (identity, error) { return setter{rdb: rdb, ttl: o.scenario.Lock.TTL}, nil }
+func openSetter(rdb *redis.Client) func(sessionConfig) (session, error) {
+	return func(o sessionConfig) (session, error) { return setter{rdb: rdb, ttl: o.scenario.Lock.TTL}, nil }
 }
 
-func (s setter) as(who persona) identity { return setter{s.rdb, who.owner, s.ttl} }
+func (s setter) as(who clientIdentity) session { return setter{s.rdb, who.owner, s.ttl} }
 
 func (s setter) close() error { return nil }
 

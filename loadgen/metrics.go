@@ -20,20 +20,20 @@ type Metrics struct {
 	Holding int // from the acquisition until the release is answered
 	Dead    int // crashed, and not replaced yet
 
-	Arrivals    int64 // attempts begun
-	Late        int64 // of them, those that no client was free for when they were due (open model)
-	Backlog     int64 // due by now, and still without a client (open model)
-	Acquired    int64
-	Released    int64  // ended by their holder, in time
-	Expired     int64  // ran out of time under their holder's feet
-	Lost        int64  // were taken away under their holder's feet
-	Unconfirmed int64  // ended by their holder, in time, but the server did not answer: free within the TTL
-	Abandoned   int64  // ended with a crash of their holder, or were forgotten
-	TimedOut    int64  // gave up waiting
-	Refused     int64  // gave up after so many tries
-	Errors      int64  // attempts that ended in any other error
-	CutOff      int64  // still waiting when Stop, SetClients or a stage ended them
-	LastErr     string // the newest error of an attempt or a release, "" if none; may hold bytes from the server
+	Arrivals     int64 // attempts begun
+	LateArrivals int64 // of them, those that no client was free for when they were due (open model)
+	Backlog      int64 // due by now, and still without a client (open model)
+	Acquired     int64
+	Released     int64  // ended by their holder, in time
+	Expired      int64  // ran out of time under their holder's feet
+	Lost         int64  // were taken away under their holder's feet
+	Unconfirmed  int64  // ended by their holder, in time, but the server did not answer: free within the TTL
+	Abandoned    int64  // ended with a crash of their holder, or were forgotten
+	TimedOut     int64  // gave up waiting
+	Refused      int64  // gave up after so many tries
+	Errors       int64  // attempts that ended in any other error
+	CutOff       int64  // still waiting when Stop, SetClients or a stage ended them
+	LastErr      string // the newest error of an attempt or a release, "" if none; may hold bytes from the server
 
 	Wait      Latency  // of all arrivals, from the arrival (in the open model the intended one) to the acquisition, or to the end of the attempt; after Stop also of the Backlog
 	Service   Latency  // of a release: one command there and back
@@ -47,7 +47,7 @@ type Metrics struct {
 	Commands    int64   // sent to Redis by the clients, all of them
 	Utilisation float64 // share of the time for which a key was held, mean over the keys that were wanted
 	Fairness    Fairness
-	Server      ServerUse
+	Server      ServerUsage
 
 	Overlap     Overlap        // of holds as long as their leases last: what the lock promises to exclude
 	WorkOverlap Overlap        // of the work itself, from enter to leave, whatever the leases say: what fencing is for
@@ -59,14 +59,14 @@ type Metrics struct {
 	Outage      Outage
 	Stall       Stall
 
-	LateWork Excess
-	Fenced   int64 // stale writes that the protected resource refused
-	Corrupt  int64 // stale writes that it accepted
-	Stuck    int64 // times that nobody could take a key for more than 3 TTLs though somebody wanted it
-	Foreign  int64 // releases that removed somebody else's lock
-	Evidence []Evidence
+	LateWork            LateWorkStats
+	Fenced              int64 // stale writes that the protected resource refused
+	AcceptedStaleWrites int64 // stale writes that it accepted
+	Stuck               int64 // times that nobody could take a key for more than 3 TTLs though somebody wanted it
+	ForeignUnlocks      int64 // releases that removed somebody else's lock
+	Evidence            []Evidence
 
-	Cells []Cell // one per client, in the order of their numbers
+	Cells []ClientState // one per client, in the order of their numbers
 }
 
 // HistorySeconds is how many seconds of a run [Metrics] tells apart.
@@ -92,8 +92,8 @@ type Fairness struct {
 	Streak  int           // most acquisitions in a row of one key by one client while others waited
 }
 
-// ServerUse is what the server says it spent, on everybody. Zero if it does not say.
-type ServerUse struct {
+// ServerUsage is what the server says it spent, on everybody. Zero if it does not say.
+type ServerUsage struct {
 	CPU time.Duration // of the server's process
 }
 
@@ -105,8 +105,8 @@ type Overlap struct {
 	Longest time.Duration // the longest time that two clients were inside together, of those that are over
 }
 
-// Excess tells of work after the worker's own deadline.
-type Excess struct {
+// LateWorkStats tells of work after the worker's own deadline.
+type LateWorkStats struct {
 	Count          int64
 	Total, Longest time.Duration
 }
@@ -136,21 +136,21 @@ type Side struct {
 // of each kind. All are counted.
 const maxEvidence = 20
 
-// Cell is what one simulated client is doing.
-type Cell uint8
+// ClientState is what one simulated client is doing.
+type ClientState uint8
 
 // What a client can be doing.
 const (
-	Thinking Cell = iota
+	Thinking ClientState = iota
 	Queued
 	Inside
-	Frozen  // gets no CPU
-	Severed // no packets get through
-	Dead    // crashed
+	Frozen      // gets no CPU
+	Partitioned // no packets get through
+	Dead        // crashed
 )
 
 // String returns the word for a legend.
-func (c Cell) String() string {
+func (c ClientState) String() string {
 	switch c {
 	case Thinking:
 		return "thinking"
@@ -160,7 +160,7 @@ func (c Cell) String() string {
 		return "holding"
 	case Frozen:
 		return "frozen"
-	case Severed:
+	case Partitioned:
 		return "cut off"
 	}
 	return "dead"

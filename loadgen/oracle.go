@@ -17,13 +17,13 @@ import (
 // All methods may be called from any goroutine. Clients meet only in the short
 // bookkeeping of one key.
 type oracle struct {
-	sections []section // one per key
+	sections []criticalSection // one per key
 	patience time.Duration
 
 	mu       sync.Mutex // locked only when something is wrong, and to read
 	found    findings
 	evidence map[EventKind][]Evidence
-	wiped    wipe // the newest of all keys at once
+	wiped    keyLoss // the newest of all keys at once
 	suspects []suspect
 	report   func(Evidence)
 	handoff  func(time.Duration)
@@ -34,7 +34,7 @@ type oracle struct {
 // findings are what an oracle has counted.
 type findings struct {
 	overlap, work                           Overlap
-	late                                    Excess
+	late                                    LateWorkStats
 	fenced, corrupt, stuck, foreign         int64
 	untold, lostAlone, overtaken, unordered int64
 }
@@ -47,8 +47,8 @@ type suspect struct {
 	since  time.Time // what explains it was not over long before
 }
 
-// wipe is a fault that takes locks away from their holders.
-type wipe struct {
+// keyLoss is a fault that takes locks away from their holders.
+type keyLoss struct {
 	at   time.Time
 	kind FaultKind
 }
@@ -60,8 +60,8 @@ type validity interface {
 	Deadline() time.Time
 }
 
-// party is who enters a section.
-type party struct {
+// participant is who enters a section.
+type participant struct {
 	client int // from 0
 	token  string
 	fence  int64
@@ -78,11 +78,11 @@ type attempt struct {
 	queued time.Time       // when it was refused, and began to queue; zero before
 }
 
-// section is the critical section of one key, and what it protects.
-type section struct {
+// criticalSection is the critical section of one key, and what it protects.
+type criticalSection struct {
 	mu       sync.Mutex
 	name     string
-	inside   []*visit // in the order they came
+	inside   []*occupancy // in the order they came
 	waiting  int
 	queue    []*attempt // of those who wait, where their order matters
 	wanted   time.Time  // since when somebody has been waiting without a hold ending
@@ -91,7 +91,7 @@ type section struct {
 	fence    int64      // the largest number that the resource has seen
 	number   int64      // of the newest holder that excludes others
 	numberAt time.Time  // when that one came
-	wiped    wipe       // the newest of this key alone
+	wiped    keyLoss    // the newest of this key alone
 
 	last   int // client of the newest visit
 	streak int // how often in a row
@@ -99,25 +99,25 @@ type section struct {
 	busy   time.Duration
 }
 
-// visit is one hold, from enter to leave.
-type visit struct {
-	party
+// occupancy is one hold, from enter to leave.
+type occupancy struct {
+	participant
 	lease   validity
-	section *section
+	section *criticalSection
 	number  int64
 	began   time.Time
-	fault   FaultKind // what struck the holder; guarded by section.mu
-	beside  *visit    // the one whose time it came in; guarded by section.mu
-	granted bool      // beside had a lease then, as this one has; guarded by section.mu
-	told    bool      // the two were reported; guarded by section.mu
-	hold    int64     // in the history; 0 = not kept there
+	fault   FaultKind  // what struck the holder; guarded by section.mu
+	beside  *occupancy // the one whose time it came in; guarded by section.mu
+	granted bool       // beside had a lease then, as this one has; guarded by section.mu
+	told    bool       // the two were reported; guarded by section.mu
+	hold    int64      // in the history; 0 = not kept there
 }
 
 // newOracle watches keys of these names. Nobody having one for longer than
 // patience, though somebody wants it, is worth a word.
 func newOracle(names []string, patience time.Duration) *oracle {
 	o := &oracle{
-		sections: make([]section, len(names)),
+		sections: make([]criticalSection, len(names)),
 		patience: patience,
 		evidence: make(map[EventKind][]Evidence),
 		report:   func(Evidence) {},
@@ -129,8 +129,8 @@ func newOracle(names []string, patience time.Duration) *oracle {
 	return o
 }
 
-// want notes that a client waits for a key.
-func (o *oracle) want(key int, a *attempt) {
+// waiterAdded notes that a client waits for a key.
+func (o *oracle) waiterAdded(key int, a *attempt) {
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,20 +153,20 @@ func (o *oracle) queued(key, client int, now time.Time) {
 	}
 }
 
-func (s *section) attemptOf(client int) int {
+func (s *criticalSection) attemptOf(client int) int {
 	return slices.IndexFunc(s.queue, func(a *attempt) bool { return a.client == client })
 }
 
 // unqueue notes that a client waits no longer.
-func (s *section) unqueue(client int) {
+func (s *criticalSection) unqueue(client int) {
 	s.waiting--
 	if i := s.attemptOf(client); i >= 0 {
 		s.queue = slices.Delete(s.queue, i, i+1)
 	}
 }
 
-// unwant notes that a client waits no longer, and has nothing.
-func (o *oracle) unwant(key, client int, now time.Time) {
+// waiterGone notes that a client waits no longer, and has nothing.
+func (o *oracle) waiterGone(key, client int, now time.Time) {
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +178,9 @@ func (o *oracle) unwant(key, client int, now time.Time) {
 
 // enter notes that a client, which waited, is inside a key's section from now
 // on, which must have been read after the acquisition returned.
-func (o *oracle) enter(key int, who party, lease validity, now time.Time) *visit {
+func (o *oracle) enter(key int, who participant, lease validity, now time.Time) *occupancy {
 	s := &o.sections[key]
-	v := &visit{party: who, lease: lease, section: s, began: now}
+	v := &occupancy{participant: who, lease: lease, section: s, began: now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.endDrought(s, now)
@@ -211,7 +211,7 @@ const queueWithin = 2 * time.Second
 
 // overtook notes whether the holder was served before a client that stood in the
 // queue when the holder had not asked yet.
-func (o *oracle) overtook(v *visit) {
+func (o *oracle) overtook(v *occupancy) {
 	for _, a := range v.section.queue {
 		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.asked) && a.ctx.Err() == nil {
 			o.suspect(suspect{Evidence{
@@ -225,7 +225,7 @@ func (o *oracle) overtook(v *visit) {
 
 // numberOf notes whether the number of a holder is larger than that of the one
 // before. A holder whose lease is over may have got its number long ago.
-func (o *oracle) numberOf(v *visit) {
+func (o *oracle) numberOf(v *occupancy) {
 	s := v.section
 	if !o.numbered || !v.going() {
 		return
@@ -274,7 +274,7 @@ func (o *oracle) settle(until time.Time, explained func(client int, since, at ti
 }
 
 // untold notes that a holder's lease is over, and that it was not told.
-func (o *oracle) untold(v *visit, now time.Time) {
+func (o *oracle) untold(v *occupancy, now time.Time) {
 	o.mu.Lock()
 	o.found.untold++
 	o.mu.Unlock()
@@ -284,7 +284,7 @@ func (o *oracle) untold(v *visit, now time.Time) {
 }
 
 // lost notes that a lease that is kept alive was over before its holder was done.
-func (o *oracle) lost(v *visit, now time.Time) {
+func (o *oracle) lost(v *occupancy, now time.Time) {
 	o.suspect(suspect{Evidence{
 		Violation: LostAlone, Key: v.section.name, At: now, Length: now.Sub(v.began), First: v.side(now),
 	}, v.client, v.began})
@@ -292,7 +292,7 @@ func (o *oracle) lost(v *visit, now time.Time) {
 
 // worksBeside counts a visit during which another goes on, whatever their leases
 // say.
-func (o *oracle) worksBeside(v *visit) {
+func (o *oracle) worksBeside(v *occupancy) {
 	i := slices.IndexFunc(v.section.inside, v.conflicts)
 	if i < 0 {
 		return
@@ -306,7 +306,7 @@ func (o *oracle) worksBeside(v *visit) {
 }
 
 // run counts acquisitions in a row.
-func (s *section) run(client int) {
+func (s *criticalSection) run(client int) {
 	if client == s.last {
 		s.streak++
 	} else {
@@ -318,23 +318,23 @@ func (s *section) run(client int) {
 }
 
 // excludes reports whether another, who came before, must not be inside.
-func (v *visit) excludes(other *visit) bool { return v.conflicts(other) && other.going() }
+func (v *occupancy) excludes(other *occupancy) bool { return v.conflicts(other) && other.going() }
 
 // conflicts reports whether the work of two must not be done at once.
-func (v *visit) conflicts(other *visit) bool { return !(v.shared && other.shared) }
+func (v *occupancy) conflicts(other *occupancy) bool { return !(v.shared && other.shared) }
 
 // endDrought counts the end of a time in which nobody could take the key.
-func (o *oracle) endDrought(s *section, now time.Time) {
-	if dry := s.drought(now); dry > o.patience {
+func (o *oracle) endDrought(s *criticalSection, now time.Time) {
+	if dry := s.unheldFor(now); dry > o.patience {
 		o.mu.Lock()
 		o.found.stuck++
 		o.mu.Unlock()
-		o.keep(Evidence{Violation: WasStuck, Key: s.name, At: now, Length: dry})
+		o.keep(Evidence{Violation: StuckKey, Key: s.name, At: now, Length: dry})
 	}
 }
 
-// drought returns for how long nobody has had the key though somebody waits.
-func (s *section) drought(now time.Time) time.Duration {
+// unheldFor returns for how long nobody has had the key though somebody waits.
+func (s *criticalSection) unheldFor(now time.Time) time.Duration {
 	if s.waiting == 0 {
 		return 0
 	}
@@ -353,7 +353,7 @@ func (s *section) drought(now time.Time) time.Duration {
 // write notes that a client writes to what the lock protects, and reports
 // whether the write was let in. A polite client looks at its lease first, and
 // does not write without one: then the answer is false, and nothing is wrong.
-func (o *oracle) write(v *visit, polite bool, now time.Time) bool {
+func (o *oracle) write(v *occupancy, polite bool, now time.Time) bool {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,7 +367,7 @@ func (o *oracle) write(v *visit, polite bool, now time.Time) bool {
 	switch {
 	case v.shared:
 	case v.fence > 0 && v.fence < s.fence:
-		o.stale(v, WriteFenced, now)
+		o.stale(v, FencedWrite, now)
 		return false
 	case !valid && s.entered > v.number:
 		o.stale(v, WriteAccepted, now)
@@ -375,7 +375,7 @@ func (o *oracle) write(v *visit, polite bool, now time.Time) bool {
 	return true
 }
 
-func (o *oracle) lateWork(v *visit, now time.Time) {
+func (o *oracle) lateWork(v *occupancy, now time.Time) {
 	late := max(now.Sub(v.lease.Deadline()), 0)
 	o.mu.Lock()
 	o.found.late.Count++
@@ -383,15 +383,15 @@ func (o *oracle) lateWork(v *visit, now time.Time) {
 	o.found.late.Longest = max(o.found.late.Longest, late)
 	o.mu.Unlock()
 	o.keep(Evidence{
-		Violation: LateWorked, Key: v.section.name, At: now, Length: late,
+		Violation: LateWork, Key: v.section.name, At: now, Length: late,
 		First: v.side(now), Cause: v.blame(),
 	})
 }
 
 // stale counts a write that came after a later holder had entered.
-func (o *oracle) stale(v *visit, how EventKind, now time.Time) {
+func (o *oracle) stale(v *occupancy, how EventKind, now time.Time) {
 	o.mu.Lock()
-	if how == WriteFenced {
+	if how == FencedWrite {
 		o.found.fenced++
 	} else {
 		o.found.corrupt++
@@ -407,7 +407,7 @@ func (o *oracle) stale(v *visit, how EventKind, now time.Time) {
 }
 
 // leave notes that a client is out. It must be called before the release.
-func (o *oracle) leave(v *visit, now time.Time) {
+func (o *oracle) leave(v *occupancy, now time.Time) {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -418,7 +418,7 @@ func (o *oracle) leave(v *visit, now time.Time) {
 		s.freed = end
 	}
 	s.busy += max(end.Sub(v.began), 0)
-	if together, other := v.longest(s.inside, now); together > 0 {
+	if together, other := v.longestOverlap(s.inside, now); together > 0 {
 		first, second := inOrder(v, other)
 		if !second.granted {
 			o.grantedBeside(first, second) // the lease of the first was over when the second came, and came to life again
@@ -446,7 +446,7 @@ func (o *oracle) leave(v *visit, now time.Time) {
 	}
 }
 
-func inOrder(a, b *visit) (first, second *visit) {
+func inOrder(a, b *occupancy) (first, second *occupancy) {
 	if b.number < a.number {
 		return b, a
 	}
@@ -456,7 +456,7 @@ func inOrder(a, b *visit) (first, second *visit) {
 // unlocked notes that a release was answered with success that was decided upon
 // at a moment. Whoever came before that, and is inside still, has lost the lock
 // to it.
-func (o *oracle) unlocked(v *visit, decided, now time.Time) {
+func (o *oracle) unlocked(v *occupancy, decided, now time.Time) {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -475,8 +475,8 @@ func (o *oracle) unlocked(v *visit, decided, now time.Time) {
 	}
 }
 
-// strike notes that a fault struck who is inside.
-func (o *oracle) strike(v *visit, kind FaultKind) {
+// applyFault notes that a fault struck who is inside.
+func (o *oracle) applyFault(v *occupancy, kind FaultKind) {
 	v.section.mu.Lock()
 	defer v.section.mu.Unlock()
 	v.fault = kind
@@ -488,16 +488,16 @@ func (o *oracle) wipe(key int, kind FaultKind, now time.Time) {
 	if key < 0 {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.wiped = wipe{now, kind}
+		o.wiped = keyLoss{now, kind}
 		return
 	}
 	s := &o.sections[key]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wiped = wipe{now, kind}
+	s.wiped = keyLoss{now, kind}
 }
 
-func (o *oracle) wipedAt() wipe {
+func (o *oracle) wipedAt() keyLoss {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.wiped
@@ -505,13 +505,13 @@ func (o *oracle) wipedAt() wipe {
 
 // causeOf names what let second in while first was inside, "" if nothing is
 // known to have; wiped reports whether the lock had no chance.
-func (s *section) causeOf(first, second *visit, all wipe) (cause string, wiped bool) {
-	for _, w := range []wipe{s.wiped, all} {
+func (s *criticalSection) causeOf(first, second *occupancy, all keyLoss) (cause string, wiped bool) {
+	for _, w := range []keyLoss{s.wiped, all} {
 		if w.kind != "" && !w.at.Before(first.began) && w.at.Before(second.began) {
 			return string(w.kind), true
 		}
 	}
-	for _, v := range []*visit{first, second} {
+	for _, v := range []*occupancy{first, second} {
 		if cause := v.blame(); cause != "" {
 			return cause, false
 		}
@@ -521,7 +521,7 @@ func (s *section) causeOf(first, second *visit, all wipe) (cause string, wiped b
 
 // blame names what is known to be wrong with a holder. Its section's mutex must
 // be held.
-func (v *visit) blame() string {
+func (v *occupancy) blame() string {
 	switch {
 	case v.fault != "" && v.flaw != "":
 		return string(v.fault) + ", " + v.flaw
@@ -533,7 +533,7 @@ func (v *visit) blame() string {
 
 // grantedBeside counts an overlap of one visit with another that came later. The
 // mutex of their section must be held.
-func (o *oracle) grantedBeside(first, second *visit) {
+func (o *oracle) grantedBeside(first, second *occupancy) {
 	second.granted, second.beside = true, first
 	_, excused := second.section.causeOf(first, second, o.wipedAt())
 	o.mu.Lock()
@@ -546,7 +546,7 @@ func (o *oracle) grantedBeside(first, second *visit) {
 
 // pairEnded reports two that were inside at once, when the first of them leaves:
 // once for each that came later, as often as is counted.
-func (o *oracle) pairEnded(first, second *visit, now time.Time) {
+func (o *oracle) pairEnded(first, second *occupancy, now time.Time) {
 	if second.told {
 		return
 	}
@@ -579,15 +579,15 @@ func (o *oracle) keep(e Evidence) {
 	o.report(e)
 }
 
-// judge fills in what the oracle knows.
-func (o *oracle) judge(m *Metrics, now time.Time) {
+// fill fills in what the oracle knows.
+func (o *oracle) fill(m *Metrics, now time.Time) {
 	var busy time.Duration
 	wanted, dry := 0, int64(0)
 	for i := range o.sections {
 		s := &o.sections[i]
 		s.mu.Lock()
 		m.Fairness.Streak = max(m.Fairness.Streak, s.best)
-		if s.drought(now) > o.patience {
+		if s.unheldFor(now) > o.patience {
 			dry++
 		}
 		if s.entered > 0 {
@@ -606,7 +606,7 @@ func (o *oracle) judge(m *Metrics, now time.Time) {
 	defer o.mu.Unlock()
 	f := o.found
 	m.Overlap, m.WorkOverlap, m.LateWork = f.overlap, f.work, f.late
-	m.Fenced, m.Corrupt, m.Foreign = f.fenced, f.corrupt, f.foreign
+	m.Fenced, m.AcceptedStaleWrites, m.ForeignUnlocks = f.fenced, f.corrupt, f.foreign
 	m.Untold, m.LostAlone, m.Overtaken, m.NumberFell = f.untold, f.lostAlone, f.overtaken, f.unordered
 	m.Stuck = f.stuck + dry
 	for _, kind := range violationKinds() {
@@ -629,7 +629,7 @@ func (o *oracle) held() (key int, ok bool) {
 	for i := range o.sections {
 		s := &o.sections[i]
 		s.mu.Lock()
-		busy := slices.ContainsFunc(s.inside, (*visit).going)
+		busy := slices.ContainsFunc(s.inside, (*occupancy).going)
 		s.mu.Unlock()
 		if busy {
 			return i, true
@@ -653,10 +653,10 @@ func (o *oracle) touched() []string {
 }
 
 // going reports whether the hold counts: its lease is not over.
-func (v *visit) going() bool { return v.lease.Valid() }
+func (v *occupancy) going() bool { return v.lease.Valid() }
 
 // end returns when the hold ended, if it is left now.
-func (v *visit) end(now time.Time) time.Time {
+func (v *occupancy) end(now time.Time) time.Time {
 	if deadline := v.lease.Deadline(); !v.going() && deadline.Before(now) {
 		return deadline
 	}
@@ -664,20 +664,20 @@ func (v *visit) end(now time.Time) time.Time {
 }
 
 // side is the visit as evidence, if it is left now.
-func (v *visit) side(now time.Time) Side {
+func (v *occupancy) side(now time.Time) Side {
 	return Side{
 		Client: v.client + 1, Token: v.token, Fence: v.fence, Reader: v.shared,
 		From: v.began, To: now, Deadline: v.lease.Deadline(),
 	}
 }
 
-// longest returns the longest time that v was inside together with one of the
+// longestOverlap returns the longest time that v was inside together with one of the
 // others, who are in the order they came, and with whom. It looks at no more of
 // them than the first that v excludes and whose lease is good: those who came
 // later were with v for a shorter time.
-func (v *visit) longest(others []*visit, now time.Time) (time.Duration, *visit) {
+func (v *occupancy) longestOverlap(others []*occupancy, now time.Time) (time.Duration, *occupancy) {
 	var longest time.Duration
-	var with *visit
+	var with *occupancy
 	end := v.end(now)
 	for _, other := range others {
 		if v.shared && other.shared {

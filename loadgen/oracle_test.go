@@ -41,7 +41,7 @@ type seen struct {
 
 func overlapsOf(o *oracle) seen {
 	var m Metrics
-	o.judge(&m, time.Time{})
+	o.fill(&m, time.Time{})
 	return seen{m.Overlap.Count, m.Overlap.Longest}
 }
 
@@ -63,7 +63,7 @@ func play(history []stay) seen {
 	clock := &clock{zero}
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
 	o := newOracle(make([]string, keys), time.Hour)
-	visits := make([]*visit, len(history))
+	visits := make([]*occupancy, len(history))
 	for _, s := range steps {
 		clock.now = at(s.at)
 		if !s.enter {
@@ -71,7 +71,7 @@ func play(history []stay) seen {
 			continue
 		}
 		h := history[s.hold]
-		visits[s.hold] = o.enter(h.key, party{}, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
+		visits[s.hold] = o.enter(h.key, participant{}, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
 	}
 	return overlapsOf(o)
 }
@@ -168,11 +168,11 @@ func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
 	clock := &clock{time.Unix(0, 0)}
 	good := term{clock, time.Unix(1000, 0)}
 	o := newOracle(make([]string, 1), time.Hour)
-	o.enter(0, party{}, good, time.Unix(0, 0))
+	o.enter(0, participant{}, good, time.Unix(0, 0))
 	if got := overlapsOf(o); got != (seen{}) {
 		t.Errorf("one client alone: %v", got)
 	}
-	second := o.enter(0, party{}, good, time.Unix(10, 0))
+	second := o.enter(0, participant{}, good, time.Unix(10, 0))
 	if got, want := overlapsOf(o), (seen{1, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -200,12 +200,12 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 		all.Go(func() {
 			for range rounds {
 				guard.Lock()
-				v := o.enter(0, party{}, always{}, time.Now())
+				v := o.enter(0, participant{}, always{}, time.Now())
 				o.leave(v, time.Now())
 				guard.Unlock()
 			}
 			// Key 1 lets everybody in at once.
-			v := o.enter(1, party{}, always{}, time.Now())
+			v := o.enter(1, participant{}, always{}, time.Now())
 			inside.Done()
 			<-leave
 			o.leave(v, time.Now())
@@ -225,7 +225,7 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 func BenchmarkOracle(b *testing.B) {
 	o := newOracle(make([]string, 1), time.Hour)
 	for b.Loop() {
-		o.leave(o.enter(0, party{}, always{}, time.Now()), time.Now())
+		o.leave(o.enter(0, participant{}, always{}, time.Now()), time.Now())
 	}
 }
 
@@ -233,7 +233,7 @@ func BenchmarkOracleOneKeyFromEverywhere(b *testing.B) {
 	o := newOracle(make([]string, 1), time.Hour)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			o.leave(o.enter(0, party{}, always{}, time.Now()), time.Now())
+			o.leave(o.enter(0, participant{}, always{}, time.Now()), time.Now())
 		}
 	})
 }
@@ -242,10 +242,10 @@ func BenchmarkOracleOneKeyFromEverywhere(b *testing.B) {
 func BenchmarkOracleWithThousandInside(b *testing.B) {
 	o := newOracle(make([]string, 1), time.Hour)
 	for range 1000 {
-		o.enter(0, party{}, always{}, time.Now())
+		o.enter(0, participant{}, always{}, time.Now())
 	}
 	for b.Loop() {
-		o.leave(o.enter(0, party{}, always{}, time.Now()), time.Now())
+		o.leave(o.enter(0, participant{}, always{}, time.Now()), time.Now())
 	}
 }
 

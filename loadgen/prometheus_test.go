@@ -208,7 +208,7 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 				return math.NaN()
 			}
 			for what, want := range map[string]int64{
-				"arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "cut_off": m.CutOff, "commands": m.Commands, "late": m.Late, "released": m.Released,
+				"arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "cut_off": m.CutOff, "commands": m.Commands, "late": m.LateArrivals, "released": m.Released,
 			} {
 				if got := value("load_total", "what", what); got != float64(want) {
 					t.Errorf("side %d: %s is %g, want %d", i+1, what, got, want)

@@ -15,21 +15,21 @@ import (
 
 // altered is an identity of package lock whose leases are not what they were.
 type altered struct {
-	identity
+	session
 	alter func(lease) lease
 }
 
-func openAltered(alter func(lease) lease) func(opening) (identity, error) {
-	return func(o opening) (identity, error) {
+func openAltered(alter func(lease) lease) func(sessionConfig) (session, error) {
+	return func(o sessionConfig) (session, error) {
 		inner, err := open(o)
 		return altered{inner, alter}, err
 	}
 }
 
-func (a altered) as(who persona) identity { return altered{a.identity.as(who), a.alter} }
+func (a altered) as(who clientIdentity) session { return altered{a.session.as(who), a.alter} }
 
 func (a altered) lock(ctx context.Context, key string, shared bool) (lease, error) {
-	l, err := a.identity.lock(ctx, key, shared)
+	l, err := a.session.lock(ctx, key, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -49,13 +49,13 @@ func (seven) Fence() int64 { return 7 }
 // freedEarly is a lock that was entered more than once, and that the first release
 // frees.
 type freedEarly struct {
-	*nested
+	*reentrantLease
 	rdb *redis.Client
 }
 
 func (f freedEarly) unwind() bool {
 	f.rdb.Del(f.Context(), f.Key())
-	return f.nested.unwind()
+	return f.reentrantLease.unwind()
 }
 
 // stack is a queue that serves those first who came last.
@@ -67,13 +67,13 @@ type stack struct {
 
 // lifo is an identity whose waiters stand in a stack before they ask a Mutex.
 type lifo struct {
-	identity
+	session
 	who     string
 	stack   *stack
 	observe func(lock.Event)
 }
 
-func openLIFO(o opening) (identity, error) {
+func openLIFO(o sessionConfig) (session, error) {
 	o.scenario.Lock.Kind = Mutex
 	inner, err := open(o)
 	return lifo{inner, "", &theStack, o.observe}, err
@@ -81,8 +81,8 @@ func openLIFO(o opening) (identity, error) {
 
 var theStack = stack{held: map[string]bool{}, waiting: map[string][]chan struct{}{}}
 
-func (l lifo) as(who persona) identity {
-	return lifo{l.identity.as(who), who.owner, l.stack, l.observe}
+func (l lifo) as(who clientIdentity) session {
+	return lifo{l.session.as(who), who.owner, l.stack, l.observe}
 }
 
 func (l lifo) lock(ctx context.Context, key string, shared bool) (lease, error) {
@@ -91,7 +91,7 @@ func (l lifo) lock(ctx context.Context, key string, shared bool) (lease, error) 
 	}); err != nil {
 		return nil, err
 	}
-	inner, err := l.identity.lock(ctx, key, shared)
+	inner, err := l.session.lock(ctx, key, shared)
 	if err != nil {
 		l.stack.leave(key)
 		return nil, err
@@ -156,7 +156,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		s     Scenario
-		open  func(opening) (identity, error)
+		open  func(sessionConfig) (session, error)
 		found func(Metrics) int64
 		says  string
 	}{
@@ -171,7 +171,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			"a reentrant lock that its first release frees",
 			Scenario{Lock: Lock{Kind: Reentrant, TTL: 2 * time.Second}, Depth: 3},
 			openAltered(func(l lease) lease {
-				return freedEarly{l.(*nested), deleting}
+				return freedEarly{l.(*reentrantLease), deleting}
 			}),
 			func(m Metrics) int64 { return m.LostAlone },
 			"no fault explains it",

@@ -26,8 +26,8 @@ type recorder struct {
 // record is what is known of one client.
 type record struct {
 	present  bool
-	state    Cell // Thinking, Queued, Inside or Dead
-	trouble  Cell // Frozen or Severed; Thinking = none
+	state    ClientState // Thinking, Queued, Inside or Dead
+	trouble  ClientState // Frozen or Severed; Thinking = none
 	acquired int64
 	since    time.Time // waits since then, if it does
 }
@@ -141,7 +141,7 @@ func (r *recorder) arrive(client int, due time.Time, late bool) {
 	r.totals.Waiting++
 	r.totals.Arrivals++
 	if late {
-		r.totals.Late++
+		r.totals.LateArrivals++
 	}
 }
 
@@ -235,13 +235,13 @@ func (r *recorder) revive(client int) {
 }
 
 // mark shows a client as frozen or cut off, until unmark.
-func (r *recorder) mark(client int, trouble Cell) {
+func (r *recorder) mark(client int, trouble ClientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients[client].trouble = trouble
 }
 
-func (r *recorder) unmark(client int, trouble Cell) {
+func (r *recorder) unmark(client int, trouble ClientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := &r.clients[client]; c.trouble == trouble {
@@ -306,7 +306,7 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	m.Wait, m.Service, m.Held = r.wait.latency(), r.service.latency(), r.held.latency()
 	m.Handoff, m.RenewLate = r.handoff.latency(), r.renewLate.latency()
 	m.Seconds = r.timeline.seconds(m.Elapsed)
-	m.Cells = make([]Cell, 0, m.Clients)
+	m.Cells = make([]ClientState, 0, m.Clients)
 	var sum, squares, n float64
 	for i := range r.clients {
 		c := &r.clients[i]
@@ -325,7 +325,7 @@ func (r *recorder) metrics(now time.Time) Metrics {
 }
 
 // cell is what to draw of a client: its trouble before its doings.
-func (c *record) cell() Cell {
+func (c *record) cell() ClientState {
 	if c.trouble != Thinking && c.state != Dead {
 		return c.trouble
 	}

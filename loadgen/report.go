@@ -35,13 +35,13 @@ func (r Report) Verdict() Verdict {
 	return v
 }
 
-// Chronicle collects the seconds of a run, of which [Metrics] only knows the
+// SecondsRecorder collects the seconds of a run, of which [Metrics] only knows the
 // newest. The zero value is empty.
-type Chronicle struct{ seconds []Second }
+type SecondsRecorder struct{ seconds []Second }
 
 // Add takes in the seconds that are over. It is called more than once in
 // [HistorySeconds].
-func (c *Chronicle) Add(m Metrics) {
+func (c *SecondsRecorder) Add(m Metrics) {
 	past := m.Seconds
 	if m.Running && len(past) > 0 {
 		past = past[:len(past)-1]
@@ -59,7 +59,7 @@ func (c *Chronicle) Add(m Metrics) {
 }
 
 // Seconds returns what was collected, oldest first.
-func (c *Chronicle) Seconds() []Second { return c.seconds }
+func (c *SecondsRecorder) Seconds() []Second { return c.seconds }
 
 // WriteText writes the report for people. Plain makes text that came from the
 // server safe to look at.
@@ -78,7 +78,7 @@ func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	fmt.Fprintf(t, "acquired\t%s = %s released + %s expired + %s lost + %s unconfirmed + %s abandoned + %s holding\n",
 		n(m.Acquired), n(m.Released), n(m.Expired), n(m.Lost), n(m.Unconfirmed), n(m.Abandoned), n(int64(m.Holding)))
 	if r.Scenario.Rate > 0 {
-		fmt.Fprintf(t, "late\t%s arrivals had to wait for a client, %s never got one\n", n(m.Late), n(m.Backlog))
+		fmt.Fprintf(t, "late\t%s arrivals had to wait for a client, %s never got one\n", n(m.LateArrivals), n(m.Backlog))
 	}
 	fmt.Fprintf(t, "throughput\t%.1f/s, %.1f commands a hold%s\n", m.Throughput(), m.CommandsPerHold(), m.costText())
 	fmt.Fprintf(t, "fairness\t%.2f (1 = all alike), longest wait %s, %s in a row by one client\n",
@@ -232,8 +232,8 @@ func (r Report) writeViolations(w io.Writer, plain func(string) string) {
 	fmt.Fprintf(w, "leases\t%s over without telling their holder, %s lost without a fault\n", n(m.Untold), n(m.LostAlone))
 	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing numbers that did not rise\n", n(m.Overtaken), n(m.NumberFell))
 	fmt.Fprintf(w, "late work\t%s times, longest %s\n", n(m.LateWork.Count), humanize.Precise(m.LateWork.Longest))
-	fmt.Fprintf(w, "stale writes\t%s refused by their number, %s accepted\n", n(m.Fenced), n(m.Corrupt))
-	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(m.Foreign))
+	fmt.Fprintf(w, "stale writes\t%s refused by their number, %s accepted\n", n(m.Fenced), n(m.AcceptedStaleWrites))
+	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(m.ForeignUnlocks))
 	fmt.Fprintf(w, "stuck keys\t%s\n", n(m.Stuck))
 	shown := map[EventKind]int{}
 	for _, e := range m.Evidence {
@@ -415,7 +415,7 @@ func (m Metrics) counts() map[string]int64 {
 		"offered": m.Offered(), "arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "refused": m.Refused,
 		"errors": m.Errors, "waiting": m.CutOff + int64(m.Waiting), "released": m.Released, "expired": m.Expired,
 		"lost": m.Lost, "unconfirmed": m.Unconfirmed, "abandoned": m.Abandoned, "holding": int64(m.Holding),
-		"late": m.Late, "backlog": m.Backlog, "attempts": m.Attempts, "renewals": m.Renewals, "commands": m.Commands,
+		"late": m.LateArrivals, "backlog": m.Backlog, "attempts": m.Attempts, "renewals": m.Renewals, "commands": m.Commands,
 	}
 }
 
@@ -423,6 +423,6 @@ func (m Metrics) violations() map[string]int64 {
 	return map[string]int64{
 		"overlaps": m.Overlap.Count, "overlaps_excused": m.Overlap.Excused, "work_overlaps": m.WorkOverlap.Count,
 		"untold": m.Untold, "unexplained_losses": m.LostAlone, "overtaken": m.Overtaken, "fence_order": m.NumberFell, "late_work": m.LateWork.Count,
-		"fenced": m.Fenced, "corrupt": m.Corrupt, "stuck": m.Stuck, "foreign_unlocks": m.Foreign,
+		"fenced": m.Fenced, "corrupt": m.AcceptedStaleWrites, "stuck": m.Stuck, "foreign_unlocks": m.ForeignUnlocks,
 	}
 }

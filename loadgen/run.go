@@ -14,7 +14,7 @@ var ErrClosed = errors.New("load generator is closed")
 // started again. All methods may be called from any goroutine.
 type Run struct {
 	servers Servers
-	open    func(opening) (identity, error) // what a fleet locks with
+	open    func(sessionConfig) (session, error) // what a fleet locks with
 	history *History
 	tell    func(Event)
 	shared  bool // the prefix is not of our making: there may be keys of others
@@ -37,7 +37,7 @@ func New(on Servers, s Scenario) (*Run, error) {
 	return newRun(on, s, open)
 }
 
-func newRun(on Servers, s Scenario, open func(opening) (identity, error)) (*Run, error) {
+func newRun(on Servers, s Scenario, open func(sessionConfig) (session, error)) (*Run, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
@@ -78,7 +78,7 @@ func (r *Run) start() error {
 		return nil
 	}
 	over := make(chan struct{})
-	f, err := newFleet(r.scenario, crew{
+	f, err := newFleet(r.scenario, fleetConfig{
 		servers: r.servers, open: r.open, tell: r.tell, history: r.history, shared: r.shared,
 		over: func() { r.expire(over) },
 	})

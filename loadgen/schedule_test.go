@@ -33,7 +33,7 @@ func TestALowRateIsSmooth(t *testing.T) {
 				t.Errorf("arrival %d was at %s", i, at)
 			}
 		}
-		if m := r.Metrics(); m.Late != 0 || m.Backlog != 0 || m.Acquired != 31 {
+		if m := r.Metrics(); m.LateArrivals != 0 || m.Backlog != 0 || m.Acquired != 31 {
 			t.Errorf("got %+v", m)
 		}
 	})
@@ -69,8 +69,8 @@ func TestWhoComesLateIsTimedFromWhenItWasDue(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Acquired != 3 || m.Late != 2 || m.Backlog != 5 {
-			t.Errorf("%d acquired, %d late, %d in the backlog", m.Acquired, m.Late, m.Backlog)
+		if m.Acquired != 3 || m.LateArrivals != 2 || m.Backlog != 5 {
+			t.Errorf("%d acquired, %d late, %d in the backlog", m.Acquired, m.LateArrivals, m.Backlog)
 		}
 		if m.Wait.Max < 4*time.Second || m.Wait.Max > 4100*time.Millisecond {
 			t.Errorf("longest wait %s, want 4 s", m.Wait.Max)

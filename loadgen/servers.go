@@ -21,7 +21,7 @@ type Servers struct {
 	Nodes []*redis.Client
 	// Power switches nodes off and on. Nil where nobody has the switch: the
 	// faults that need it are refused.
-	Power Power
+	Power NodeController
 	// Failover has a replica take the place of its master. Nil where there is none.
 	Failover func(context.Context) error
 }
@@ -34,8 +34,8 @@ type Stopper interface {
 	Continue(node int) error
 }
 
-// Power is the power switch of the servers of a run, which count from 1.
-type Power interface {
+// NodeController is the power switch of the servers of a run, which count from 1.
+type NodeController interface {
 	// Down ends a server as a crash would.
 	Down(node int) error
 	// Up brings it back where it was, with what it had, or with nothing.

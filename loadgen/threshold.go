@@ -17,16 +17,16 @@ type Threshold struct {
 	Value  float64 // times in seconds, shares from 0 to 1
 }
 
-// measure is a figure that thresholds know by name.
-type measure struct {
-	name string
-	unit unit
-	of   func(Metrics) float64
-	from func(Metrics) int64 // how many samples it is made of; nil: it needs none
+// metric is a figure that thresholds know by name.
+type metric struct {
+	name  string
+	unit  unit
+	value func(Metrics) float64
+	from  func(Metrics) int64 // how many samples it is made of; nil: it needs none
 }
 
 // known reports whether there is anything to compare.
-func (m measure) known(of Metrics) bool { return m.from == nil || m.from(of) > 0 }
+func (m metric) known(of Metrics) bool { return m.from == nil || m.from(of) > 0 }
 
 type unit uint8
 
@@ -36,17 +36,17 @@ const (
 	share
 )
 
-// measures returns all of them, in the order in which they are listed.
-func measures() []measure {
-	count := func(name string, of func(Metrics) int64) measure {
-		return measure{name, number, func(m Metrics) float64 { return float64(of(m)) }, nil}
+// metrics returns all of them, in the order in which they are listed.
+func metrics() []metric {
+	count := func(name string, of func(Metrics) int64) metric {
+		return metric{name, number, func(m Metrics) float64 { return float64(of(m)) }, nil}
 	}
-	rate := func(name string, part, whole func(Metrics) int64) measure {
-		return measure{name, share, func(m Metrics) float64 { return ratio(float64(part(m)), float64(whole(m))) }, whole}
+	rate := func(name string, part, whole func(Metrics) int64) metric {
+		return metric{name, share, func(m Metrics) float64 { return ratio(float64(part(m)), float64(whole(m))) }, whole}
 	}
 	arrivals := func(m Metrics) int64 { return m.Arrivals }
 	acquired := func(m Metrics) int64 { return m.Acquired }
-	all := []measure{
+	all := []metric{
 		count("overlap.count", func(m Metrics) int64 { return m.Overlap.Count }),
 		{"overlap.longest", timed, func(m Metrics) float64 { return m.Overlap.Longest.Seconds() }, nil},
 		count("work-overlap.count", func(m Metrics) int64 { return m.WorkOverlap.Count }),
@@ -57,16 +57,16 @@ func measures() []measure {
 		count("fence-order.count", func(m Metrics) int64 { return m.NumberFell }),
 		count("late-work.count", func(m Metrics) int64 { return m.LateWork.Count }),
 		count("fenced.count", func(m Metrics) int64 { return m.Fenced }),
-		count("corrupt.count", func(m Metrics) int64 { return m.Corrupt }),
+		count("corrupt.count", func(m Metrics) int64 { return m.AcceptedStaleWrites }),
 		count("stuck.count", func(m Metrics) int64 { return m.Stuck }),
-		count("foreign-unlock.count", func(m Metrics) int64 { return m.Foreign }),
+		count("foreign-unlock.count", func(m Metrics) int64 { return m.ForeignUnlocks }),
 		count("offered.count", Metrics.Offered),
 		count("arrivals.count", arrivals),
 		count("acquired.count", acquired),
 		count("waiting.count", func(m Metrics) int64 { return m.CutOff + int64(m.Waiting) }),
 		count("backlog.count", func(m Metrics) int64 { return m.Backlog }),
 		count("errors.count", func(m Metrics) int64 { return m.Errors }),
-		count("late.count", func(m Metrics) int64 { return m.Late }),
+		count("late.count", func(m Metrics) int64 { return m.LateArrivals }),
 		count("abandoned.count", func(m Metrics) int64 { return m.Abandoned }),
 		count("timed-out.count", func(m Metrics) int64 { return m.TimedOut }),
 		count("renewals.count", func(m Metrics) int64 { return m.Renewals }),
@@ -74,7 +74,7 @@ func measures() []measure {
 		rate("lost.rate", func(m Metrics) int64 { return m.Lost + m.Expired }, acquired),
 		rate("timed-out.rate", func(m Metrics) int64 { return m.TimedOut }, arrivals),
 		rate("errors.rate", func(m Metrics) int64 { return m.Errors }, arrivals),
-		rate("late.rate", func(m Metrics) int64 { return m.Late }, arrivals),
+		rate("late.rate", func(m Metrics) int64 { return m.LateArrivals }, arrivals),
 		{"throughput", number, Metrics.Throughput, nil},
 		{"commands.per-hold", number, Metrics.CommandsPerHold, acquired},
 		{"utilisation", share, func(m Metrics) float64 { return m.Utilisation }, acquired},
@@ -96,13 +96,13 @@ func measures() []measure {
 	} {
 		samples := func(m Metrics) int64 { return l.of(m).Count }
 		all = append(all,
-			measure{l.name + ".mean", timed, func(m Metrics) float64 { return l.of(m).Mean.Seconds() }, samples},
-			measure{l.name + ".p50", timed, func(m Metrics) float64 { return l.of(m).P50.Seconds() }, samples},
-			measure{l.name + ".p90", timed, func(m Metrics) float64 { return l.of(m).P90.Seconds() }, samples},
-			measure{l.name + ".p95", timed, func(m Metrics) float64 { return l.of(m).P95.Seconds() }, samples},
-			measure{l.name + ".p99", timed, func(m Metrics) float64 { return l.of(m).P99.Seconds() }, samples},
-			measure{l.name + ".p99.9", timed, func(m Metrics) float64 { return l.of(m).P999.Seconds() }, samples},
-			measure{l.name + ".max", timed, func(m Metrics) float64 { return l.of(m).Max.Seconds() }, samples})
+			metric{l.name + ".mean", timed, func(m Metrics) float64 { return l.of(m).Mean.Seconds() }, samples},
+			metric{l.name + ".p50", timed, func(m Metrics) float64 { return l.of(m).P50.Seconds() }, samples},
+			metric{l.name + ".p90", timed, func(m Metrics) float64 { return l.of(m).P90.Seconds() }, samples},
+			metric{l.name + ".p95", timed, func(m Metrics) float64 { return l.of(m).P95.Seconds() }, samples},
+			metric{l.name + ".p99", timed, func(m Metrics) float64 { return l.of(m).P99.Seconds() }, samples},
+			metric{l.name + ".p99.9", timed, func(m Metrics) float64 { return l.of(m).P999.Seconds() }, samples},
+			metric{l.name + ".max", timed, func(m Metrics) float64 { return l.of(m).Max.Seconds() }, samples})
 	}
 	return all
 }
@@ -110,7 +110,7 @@ func measures() []measure {
 // MeasureNames returns the figures that a threshold can name.
 func MeasureNames() []string {
 	var names []string
-	for _, m := range measures() {
+	for _, m := range metrics() {
 		names = append(names, m.name)
 	}
 	return names
@@ -134,12 +134,12 @@ func formerNames() *strings.Replacer {
 	return strings.NewReplacer("service.", "release.", "handoff.", "hand-off.", "timeouts.", "timed-out.", "_", "-")
 }
 
-func measureOf(name string) (measure, bool) {
-	all := measures()
+func metricNamed(name string) (metric, bool) {
+	all := metrics()
 	name = formerNames().Replace(name)
-	i := slices.IndexFunc(all, func(m measure) bool { return m.name == name })
+	i := slices.IndexFunc(all, func(m metric) bool { return m.name == name })
 	if i < 0 {
-		return measure{}, false
+		return metric{}, false
 	}
 	return all[i], true
 }
@@ -156,7 +156,7 @@ func ParseThreshold(text string) (Threshold, error) {
 			continue
 		}
 		t := Threshold{Metric: strings.TrimSpace(name), Op: op}
-		m, known := measureOf(t.Metric)
+		m, known := metricNamed(t.Metric)
 		if !known {
 			return t, t.validate()
 		}
@@ -201,12 +201,12 @@ func (u unit) format(v float64) string {
 
 // String returns the form that [ParseThreshold] reads.
 func (t Threshold) String() string {
-	m, _ := measureOf(t.Metric)
+	m, _ := metricNamed(t.Metric)
 	return fmt.Sprintf("%s %s %s", t.Metric, t.Op, m.unit.format(t.Value))
 }
 
 func (t Threshold) validate() error {
-	if _, known := measureOf(t.Metric); !known {
+	if _, known := metricNamed(t.Metric); !known {
 		return fmt.Errorf("threshold: there is no figure called %q; there are: %s", t.Metric, strings.Join(MeasureNames(), " "))
 	}
 	if !slices.Contains(operators(), t.Op) {
@@ -218,14 +218,14 @@ func (t Threshold) validate() error {
 // Met reports whether the threshold holds of m. Of a figure without a single sample
 // none does.
 func (t Threshold) Met(m Metrics) bool {
-	of, known := measureOf(t.Metric)
+	of, known := metricNamed(t.Metric)
 	if !known {
 		return false
 	}
 	if !of.known(m) {
 		return false // of nothing, nothing holds
 	}
-	v := of.of(m)
+	v := of.value(m)
 	switch t.Op {
 	case "==":
 		return v == t.Value
@@ -243,11 +243,11 @@ func (t Threshold) Met(m Metrics) bool {
 
 // Measured returns what m has for the threshold's figure, in words.
 func (t Threshold) Measured(m Metrics) string {
-	of, _ := measureOf(t.Metric)
+	of, _ := metricNamed(t.Metric)
 	if !of.known(m) {
 		return "unknown: there was not one sample"
 	}
-	v := of.of(m)
+	v := of.value(m)
 	if of.unit == number {
 		return strconv.FormatFloat(v, 'f', -1, 32)
 	}

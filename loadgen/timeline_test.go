@@ -88,7 +88,7 @@ func TestSecondsAreACopy(t *testing.T) {
 // A chronicle has every second of a run once, whenever it looked.
 func TestAChronicleHasEverySecondOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var chronicle Chronicle
+		var chronicle SecondsRecorder
 		want := make([]int64, 151)
 		r, err := New(Servers{Redis: piped(t)}, Scenario{Clients: 3, Keys: Keys{N: 9}, Seed: 4, Hold: Exp(30 * time.Millisecond), Think: Exp(100 * time.Millisecond)})
 		if err != nil {

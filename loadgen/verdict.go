@@ -62,12 +62,12 @@ func (o Outage) String() string {
 
 // broken counts what a sound lock must not let happen.
 func (m Metrics) broken() int64 {
-	return m.Overlap.Count - m.Overlap.Excused + m.Foreign + m.Untold + m.LostAlone + m.Overtaken + m.NumberFell
+	return m.Overlap.Count - m.Overlap.Excused + m.ForeignUnlocks + m.Untold + m.LostAlone + m.Overtaken + m.NumberFell
 }
 
 // harm counts what may not happen to what a lock protects.
 func (m Metrics) harm() int64 {
-	return m.broken() + m.Overlap.Excused + m.WorkOverlap.Count + m.Corrupt + m.LateWork.Count + m.Stuck
+	return m.broken() + m.Overlap.Excused + m.WorkOverlap.Count + m.AcceptedStaleWrites + m.LateWork.Count + m.Stuck
 }
 
 // findings are the sentences of a verdict.
@@ -90,10 +90,10 @@ func (m Metrics) findings(s Scenario) []string {
 	add(m.NumberFell, "One fencing number was not larger than the one before.", "%s fencing numbers were not larger than the one before.")
 	add(m.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %s times.")
 	add(m.Fenced, "One stale write was refused by its fencing number.", "%s stale writes were refused by their fencing numbers.")
-	add(m.Corrupt, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
-	add(m.Foreign, "One release removed somebody else's lock.", "%s releases removed somebody else's lock.")
+	add(m.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
+	add(m.ForeignUnlocks, "One release removed somebody else's lock.", "%s releases removed somebody else's lock.")
 	add(m.Stuck, "One key could not be taken by anybody.", "Keys could not be taken by anybody %s times.")
-	if short := m.Late + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
+	if short := m.LateArrivals + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
 		all = append(all, fmt.Sprintf("The generator was short of clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
 	}
 	if m.Stall.Longest >= shortOfCPU {

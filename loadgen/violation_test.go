@@ -24,16 +24,16 @@ func (th *theatre) at(ms int) time.Time {
 }
 
 // enters lets a client in at a time, with a lease up to a deadline.
-func (th *theatre) enters(who party, at, deadline int) *visit {
+func (th *theatre) enters(who participant, at, deadline int) *occupancy {
 	now := th.at(at)
 	who.asked = now
-	th.want(0, &attempt{client: who.client, asked: now, ctx: th.t.Context()})
+	th.waiterAdded(0, &attempt{client: who.client, asked: now, ctx: th.t.Context()})
 	return th.enter(0, who, term{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
 }
 
 func (th *theatre) judged() Metrics {
 	var m Metrics
-	th.judge(&m, th.clock.now)
+	th.fill(&m, th.clock.now)
 	return m
 }
 
@@ -43,7 +43,7 @@ type violations struct{ overlaps, excused, late, fenced, corrupt, stuck, foreign
 func (th *theatre) saw(want violations) {
 	th.t.Helper()
 	m := th.judged()
-	got := violations{m.Overlap.Count, m.Overlap.Excused, m.LateWork.Count, m.Fenced, m.Corrupt, m.Stuck, m.Foreign}
+	got := violations{m.Overlap.Count, m.Overlap.Excused, m.LateWork.Count, m.Fenced, m.AcceptedStaleWrites, m.Stuck, m.ForeignUnlocks}
 	if got != want {
 		th.t.Errorf("saw  %+v\nwant %+v", got, want)
 	}
@@ -51,7 +51,7 @@ func (th *theatre) saw(want violations) {
 
 func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 	th := onStage(t)
-	v := th.enters(party{client: 1}, 0, 1000)
+	v := th.enters(participant{client: 1}, 0, 1000)
 	if !th.write(v, false, th.at(999)) {
 		t.Error("a write in time was refused")
 	}
@@ -65,7 +65,7 @@ func TestAWriteAfterTheDeadlineIsLateWork(t *testing.T) {
 
 func TestAPoliteClientDoesNotWriteLate(t *testing.T) {
 	th := onStage(t)
-	v := th.enters(party{}, 0, 1000)
+	v := th.enters(participant{}, 0, 1000)
 	if th.write(v, true, th.at(1250)) {
 		t.Error("it wrote")
 	}
@@ -76,13 +76,13 @@ func TestAPoliteClientDoesNotWriteLate(t *testing.T) {
 func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 	for _, fence := range []int64{0, 7} {
 		th := onStage(t)
-		first := th.enters(party{client: 1, fence: fence}, 0, 1000)
-		th.strike(first, Freeze)
+		first := th.enters(participant{client: 1, fence: fence}, 0, 1000)
+		th.applyFault(first, Freeze)
 		next := fence
 		if fence > 0 {
 			next++
 		}
-		second := th.enters(party{client: 2, fence: next}, 1100, 2100)
+		second := th.enters(participant{client: 2, fence: next}, 1100, 2100)
 		accepted := th.write(first, false, th.at(1200))
 		if accepted != (fence == 0) {
 			t.Errorf("number %d: accepted %t", fence, accepted)
@@ -104,24 +104,24 @@ func TestAStaleWriteIsRefusedByItsNumberAndAcceptedWithoutOne(t *testing.T) {
 
 func TestReadersDoNotExcludeEachOther(t *testing.T) {
 	th := onStage(t)
-	first := th.enters(party{client: 1, shared: true}, 0, 1000)
-	second := th.enters(party{client: 2, shared: true}, 10, 1010)
+	first := th.enters(participant{client: 1, shared: true}, 0, 1000)
+	second := th.enters(participant{client: 2, shared: true}, 10, 1010)
 	th.saw(violations{})
-	th.enters(party{client: 3}, 20, 1020)
+	th.enters(participant{client: 3}, 20, 1020)
 	th.saw(violations{overlaps: 1})
 	th.leave(second, th.at(50))
 	th.leave(first, th.at(50))
 	if m := th.judged(); m.Overlap.Longest != 30*time.Millisecond || m.Evidence[0].Second.Reader || !m.Evidence[0].First.Reader {
 		t.Errorf("got %+v", m)
 	}
-	th.enters(party{client: 4, shared: true}, 60, 1060)
+	th.enters(participant{client: 4, shared: true}, 60, 1060)
 	th.saw(violations{overlaps: 2})
 }
 
 func TestAReleaseThatRemovedSomebodyElsesLockIsForeign(t *testing.T) {
 	th := onStage(t)
-	late := th.enters(party{client: 1}, 0, 1000)
-	next := th.enters(party{client: 2}, 1100, 2100)
+	late := th.enters(participant{client: 1}, 0, 1000)
+	next := th.enters(participant{client: 2}, 1100, 2100)
 	th.leave(late, th.at(1200))
 	th.unlocked(late, th.at(1200), th.at(1201))
 	th.saw(violations{foreign: 1})
@@ -132,17 +132,17 @@ func TestAReleaseThatRemovedSomebodyElsesLockIsForeign(t *testing.T) {
 
 func TestAHandoffIsNoForeignUnlock(t *testing.T) {
 	th := onStage(t)
-	v := th.enters(party{client: 1}, 0, 1000)
+	v := th.enters(participant{client: 1}, 0, 1000)
 	th.leave(v, th.at(500))
-	th.enters(party{client: 2}, 501, 1501) // before the answer to the release came
+	th.enters(participant{client: 2}, 501, 1501) // before the answer to the release came
 	th.unlocked(v, th.at(500), th.at(502))
 	th.saw(violations{})
 }
 
 func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 	th := onStage(t)
-	v := th.enters(party{client: 1}, 0, 10_000)
-	th.want(0, &attempt{client: 98, asked: th.at(100), ctx: t.Context()})
+	v := th.enters(participant{client: 1}, 0, 10_000)
+	th.waiterAdded(0, &attempt{client: 98, asked: th.at(100), ctx: t.Context()})
 	th.at(9_000)
 	th.saw(violations{}) // it is held
 	th.leave(v, th.at(10_000))
@@ -150,9 +150,9 @@ func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 	th.saw(violations{})
 	th.at(13_001)
 	th.saw(violations{stuck: 1})
-	th.unwant(0, 98, th.at(20_000))
+	th.waiterGone(0, 98, th.at(20_000))
 	th.saw(violations{stuck: 1})
-	th.enters(party{client: 2}, 90_000, 100_000) // nobody wanted it meanwhile
+	th.enters(participant{client: 2}, 90_000, 100_000) // nobody wanted it meanwhile
 	th.saw(violations{stuck: 1})
 	if e := th.judged().Evidence; len(e) != 1 || e[0].Length != 10*time.Second {
 		t.Errorf("evidence %+v", e)
@@ -161,8 +161,8 @@ func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th := onStage(t)
-	th.enters(party{client: 1}, 0, 1000) // frozen: never leaves
-	th.want(0, &attempt{client: 98, asked: th.at(500), ctx: t.Context()})
+	th.enters(participant{client: 1}, 0, 1000) // frozen: never leaves
+	th.waiterAdded(0, &attempt{client: 98, asked: th.at(500), ctx: t.Context()})
 	th.at(3900)
 	th.saw(violations{})
 	th.at(4001)
@@ -172,23 +172,23 @@ func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 func TestWhatADeletedKeyLetsInIsExcused(t *testing.T) {
 	for _, key := range []int{0, -1} {
 		th := onStage(t)
-		first := th.enters(party{client: 1}, 0, 1000)
-		th.wipe(key, Steal, th.at(100))
-		th.enters(party{client: 2}, 200, 1200)
+		first := th.enters(participant{client: 1}, 0, 1000)
+		th.wipe(key, ExternalDelete, th.at(100))
+		th.enters(participant{client: 2}, 200, 1200)
 		th.saw(violations{overlaps: 1, excused: 1})
 		th.leave(first, th.at(300))
 		if e := th.judged().Evidence[0]; e.Cause != "steal" || e.Length != 100*time.Millisecond {
 			t.Errorf("evidence %+v", e)
 		}
 		// The second has the key by right, so that beside it is nobody's fault but the lock's.
-		th.enters(party{client: 3}, 400, 1400)
+		th.enters(participant{client: 3}, 400, 1400)
 		th.saw(violations{overlaps: 2, excused: 1})
 	}
 }
 
 func TestOnlyTheFirstViolationsAreKeptAndAllAreCounted(t *testing.T) {
 	th := onStage(t)
-	v := th.enters(party{}, 0, 1)
+	v := th.enters(participant{}, 0, 1)
 	for i := range 100 {
 		th.write(v, false, th.at(10+i))
 	}
@@ -212,8 +212,8 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 		history = unambiguous(history)
 		var h History
 		for i, s := range history {
-			section := &section{name: string(rune('a' + s.key))}
-			v := &visit{party: party{client: i}, section: section, lease: always{}}
+			section := &criticalSection{name: string(rune('a' + s.key))}
+			v := &occupancy{participant: participant{client: i}, section: section, lease: always{}}
 			at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 			h.acquired(v, at(s.began), at(s.began))
 			h.ended(v, at(s.left), at(s.left), released)
@@ -235,7 +235,7 @@ func TestNumbersThatGoBackAreNotThoseOfALock(t *testing.T) {
 	for _, fences := range [][]int64{{1, 2, 3}, {1, 3, 2}} {
 		var h History
 		for i, fence := range fences {
-			v := &visit{party: party{client: i, fence: fence}, section: &section{name: "k"}, lease: always{}}
+			v := &occupancy{participant: participant{client: i, fence: fence}, section: &criticalSection{name: "k"}, lease: always{}}
 			at := time.Unix(int64(10*i), 0)
 			h.acquired(v, at, at.Add(time.Second))
 			h.ended(v, at.Add(2*time.Second), at.Add(3*time.Second), released)
@@ -253,9 +253,9 @@ func TestALeaseThatRanOutMayBeFollowedAfterItsDeadlineAndNotBefore(t *testing.T)
 	}{{9, false}, {11, true}} {
 		var h History
 		at := func(s int64) time.Time { return time.Unix(s, 0) }
-		first := &visit{party: party{client: 1}, section: &section{name: "k"}, lease: term{&clock{}, at(10)}}
+		first := &occupancy{participant: participant{client: 1}, section: &criticalSection{name: "k"}, lease: term{&clock{}, at(10)}}
 		h.acquired(first, at(0), at(1))
-		second := &visit{party: party{client: 2}, section: &section{name: "k"}, lease: always{}}
+		second := &occupancy{participant: participant{client: 2}, section: &criticalSection{name: "k"}, lease: always{}}
 		h.acquired(second, at(c.next-1), at(c.next))
 		h.ended(first, at(20), at(21), expired)
 		if got := h.Prove(time.Minute).Sound; got != c.want {

@@ -55,11 +55,11 @@ func (l *incidentLog) onEvent(e loadgen.Event) {
 		l.end(string(loadgen.Crash), e.Client, e.At) // a new client has replaced the crashed one
 	case loadgen.Lost, loadgen.Expired, loadgen.Failed:
 		l.incidents = append(l.incidents, incident{e, l.since[e.Client]})
-	case loadgen.WasStuck:
+	case loadgen.StuckKey:
 		l.incidents = append(l.incidents, incident{e, e.At.Add(-e.Took)})
-	case loadgen.Struck:
+	case loadgen.FaultBegan:
 		l.begin(faultWindow{kind: string(e.Fault), from: e.At, client: e.Client})
-	case loadgen.Healed:
+	case loadgen.FaultEnded:
 		l.end(string(e.Fault), e.Client, e.At)
 	}
 }
@@ -122,7 +122,7 @@ func (l *incidentLog) summarize() summary {
 			}
 		case !stall:
 			a.unexplained = append(a.unexplained, m)
-		case m.event.Kind == loadgen.WasStuck:
+		case m.event.Kind == loadgen.StuckKey:
 		case fault:
 			a.lost++
 		default:
@@ -140,7 +140,7 @@ func (l *incidentLog) explains(m incident, stalls bool) bool {
 		if w.kind == stalled && !stalls || !w.from.Before(m.event.At) || !w.to.IsZero() && !w.to.Add(faultEffect).After(m.since) {
 			continue
 		}
-		if w.client > 0 && (w.client == m.event.Client || m.event.Kind == loadgen.WasStuck) {
+		if w.client > 0 && (w.client == m.event.Client || m.event.Kind == loadgen.StuckKey) {
 			return true
 		}
 		nodes += w.nodes

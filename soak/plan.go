@@ -63,7 +63,7 @@ func serverFaults(seed uint64, length time.Duration, servers int) []serverFault 
 // clientFaults plans the faults of the clients of one kind in a round.
 func clientFaults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.Fault {
 	r := rand.New(rand.NewPCG(seed, 2))
-	kinds := []loadgen.FaultKind{loadgen.Crash, loadgen.Cut, loadgen.CutReplies, loadgen.Slow, loadgen.Greedy}
+	kinds := []loadgen.FaultKind{loadgen.Crash, loadgen.Partition, loadgen.DropReplies, loadgen.Slow, loadgen.Greedy}
 	if l.Fence {
 		// A holder that sleeps past its lease writes when it wakes up. No lock
 		// prevents that; a number does.

@@ -109,8 +109,8 @@ func at(seconds float64) time.Time {
 func TestALostLeaseIsExplainedByAFaultOfItsOwnTimeAlone(t *testing.T) {
 	struck := func(client int, from, to float64) func(*incidentLog) {
 		return func(l *incidentLog) {
-			l.onEvent(loadgen.Event{Kind: loadgen.Struck, Fault: loadgen.Cut, Client: client, At: at(from)})
-			l.onEvent(loadgen.Event{Kind: loadgen.Healed, Fault: loadgen.Cut, Client: client, At: at(to)})
+			l.onEvent(loadgen.Event{Kind: loadgen.FaultBegan, Fault: loadgen.Partition, Client: client, At: at(from)})
+			l.onEvent(loadgen.Event{Kind: loadgen.FaultEnded, Fault: loadgen.Partition, Client: client, At: at(to)})
 		}
 	}
 	down := func(nodes int, from, to float64) func(*incidentLog) {
@@ -165,7 +165,7 @@ func TestALeaseThatIsLostToAStallIsNotCountedAsAFaults(t *testing.T) {
 // The one that takes a dead client's place answers for itself.
 func TestACrashExplainsNothingOfWhoeverComesAfterIt(t *testing.T) {
 	l := newIncidentLog(1)
-	l.onEvent(loadgen.Event{Kind: loadgen.Struck, Fault: loadgen.Crash, Client: 1, At: at(1)})
+	l.onEvent(loadgen.Event{Kind: loadgen.FaultBegan, Fault: loadgen.Crash, Client: 1, At: at(1)})
 	l.onEvent(loadgen.Event{Kind: loadgen.Arrived, Client: 1, At: at(5)})
 	l.onEvent(loadgen.Event{Kind: loadgen.Acquired, Client: 1, At: at(20)})
 	l.onEvent(loadgen.Event{Kind: loadgen.Expired, Client: 1, At: at(25)})

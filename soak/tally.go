@@ -54,10 +54,10 @@ func (t *tally) add(c *kindRun, began time.Time) {
 		}
 	}
 	t.overlaps += m.Overlap.Count
-	t.foreign += m.Foreign
+	t.foreign += m.ForeignUnlocks
 	t.fenced += m.Fenced
 	if s.Lock.Fence {
-		t.stale += m.Corrupt
+		t.stale += m.AcceptedStaleWrites
 	}
 	t.lost += a.lost
 	t.stalled += a.stalled

@@ -19,21 +19,21 @@ import (
 type app struct {
 	state
 	ctx    context.Context // ends every look that is under way
-	world  World
+	config Config
 	source Source
 	pages  []page
 	open   int
 	from   int // where Esc leads to from the page of one lock
 
-	jumps  int // of the player
-	landed int // that have been followed
+	seekCount int // of the player
+	seekSeen  int // that have been followed
 
 	interrupted bool // by Ctrl-C
 	leave       bool // the last picture on the terminal
 }
 
-func newApp(ctx context.Context, w World) *app {
-	a := &app{ctx: ctx, world: w, source: w.Source}
+func newApp(ctx context.Context, w Config) *app {
+	a := &app{ctx: ctx, config: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.where = widget.Plain(w.Title)
 	a.load, a.scenes, a.scene, a.quorum = w.Load, w.Scenes, -1, w.Quorum
@@ -43,11 +43,11 @@ func newApp(ctx context.Context, w World) *app {
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
 		a.dialog = a.scenesMenu()
 	}
-	a.vault.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
-	a.link.every = max(w.Every, beat)
+	a.raw.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
+	a.link.every = max(w.Every, tickInterval)
 	a.calm = w.Calm
-	a.follow()
-	a.veil = newCurtain()
+	a.syncPlayer()
+	a.hidden = newPrivacy()
 	a.theme, _ = themeNamed(w.Theme)
 	a.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
 	if w.Dumb {
@@ -58,12 +58,12 @@ func newApp(ctx context.Context, w World) *app {
 
 // Init implements tea.Model.
 func (a *app) Init() tea.Cmd {
-	scene := slices.IndexFunc(a.scenes, func(s loadgen.Scenario) bool { return s.Name == a.world.Scene })
+	scene := slices.IndexFunc(a.scenes, func(s loadgen.Scenario) bool { return s.Name == a.config.Scene })
 	if scene < 0 || a.load == nil {
 		return tick()
 	}
-	a.turn(onLoad)
-	return tea.Batch(tick(), a.play(scene))
+	a.openIndex(onLoad)
+	return tea.Batch(tick(), a.startScenario(scene))
 }
 
 // Update implements tea.Model.
@@ -76,11 +76,11 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.ResumeMsg:
 		return a, a.resume()
 	case tea.KeyMsg:
-		return a, a.typed(msg)
+		return a, a.onKeys(msg)
 	case tea.MouseMsg:
 		return a, a.mouse(msg)
-	case lookedMsg:
-		if msg.jump != a.jumps { // an answer to what nobody asks any more
+	case snapshotMsg:
+		if msg.jump != a.seekCount { // an answer to what nobody asks any more
 			a.link.busy, a.link.next = false, a.now
 			return a, nil
 		}
@@ -88,47 +88,47 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.err != nil {
 			return a, nil
 		}
-		if a.landed != a.jumps {
-			a.startAnew()
+		if a.seekSeen != a.seekCount {
+			a.resetReplay()
 		}
-		a.land(msg.picture)
-		if !msg.picture.fresh() { // and the pages are as they were
+		a.apply(msg.picture)
+		if !msg.picture.changed() { // and the pages are as they were
 			return a, nil
 		}
-	case measuredMsg:
+	case metricsMsg:
 		a.measured(msg)
-		a.chronicle.tell(msg.events, msg.anew)
+		a.chronicle.apply(msg.events, msg.anew)
 		if !msg.metrics.Running {
 			a.chronicle.halt(a.now)
 		}
-	case ledMsg:
-		a.led(msg)
+	case connectedMsg:
+		a.connected(msg)
 		return a, nil
 	case storedMsg:
-		a.vault.answered(msg)
+		a.raw.answered(msg)
 		return a, nil
 	case appliedMsg:
 		if msg.err != nil {
-			a.refuse(plainReason(msg.err))
+			a.reject(shortError(msg.err))
 		}
 		return a, a.applied()
 	case loadMsg:
 		if msg.err != nil {
-			a.refuse(widget.Plain(msg.err.Error()))
+			a.reject(widget.Plain(msg.err.Error()))
 		}
 		if msg.load != nil {
 			a.load = msg.load
 		}
 	case doneMsg:
 		a.done(msg)
-	case actedMsg:
+	case actionDoneMsg:
 		a.acted(msg)
 	case commandMsg:
-		return a, a.obey(msg.text)
-	case showMsg:
+		return a, a.runCommand(msg.text)
+	case openLockMsg:
 		a.showLock(msg)
-	case turnMsg:
-		a.turn(msg.to)
+	case openPageMsg:
+		a.openIndex(msg.to)
 	case crashMsg:
 		panic(fmt.Sprintf("%v\n\n%s", msg.value, msg.stack))
 	}
@@ -139,7 +139,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // seldom, such as the size of the window.
 func (a *app) tellPages(msg tea.Msg) tea.Cmd {
 	switch msg.(type) {
-	case lookedMsg, stillMsg, measuredMsg:
+	case snapshotMsg, viewChangedMsg, metricsMsg:
 		return a.page().update(&a.state, msg)
 	}
 	var cmds []tea.Cmd
@@ -151,8 +151,8 @@ func (a *app) tellPages(msg tea.Msg) tea.Cmd {
 
 func (a *app) tick(msg tickMsg) tea.Cmd {
 	a.now = msg.now
-	a.follow()
-	a.link.watch(a.now)
+	a.syncPlayer()
+	a.link.checkTimeout(a.now)
 	if a.notice.text != "" && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
@@ -160,10 +160,10 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	if a.link.due(a.now) {
 		a.link.begin(a.now)
 		before := a.live
-		if a.landed != a.jumps {
+		if a.seekSeen != a.seekCount {
 			before = nil
 		}
-		cmds = append(cmds, look(a.ctx, a.source, before, a.jumps))
+		cmds = append(cmds, fetchSnapshot(a.ctx, a.source, before, a.seekCount))
 	}
 	return tea.Batch(cmds...)
 }
@@ -171,29 +171,29 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 // resume switches the mouse on again after a suspension: bubbletea switches it off
 // then, and does not remember that it was on.
 func (a *app) resume() tea.Cmd {
-	if !a.world.mouse() {
+	if !a.config.mouse() {
 		return nil
 	}
 	return tea.EnableMouseCellMotion
 }
 
-// led goes on from another point of view. The past of the one before is of no
+// connected goes on from another point of view. The past of the one before is of no
 // use there.
-func (a *app) led(msg ledMsg) {
+func (a *app) connected(msg connectedMsg) {
 	if msg.err != nil {
-		a.refuse(plainReason(msg.err))
+		a.reject(shortError(msg.err))
 		return
 	}
 	a.source, a.where = msg.world.Source, widget.Plain(msg.world.Title)
-	a.world.Breaker, a.world.Ledger = msg.world.Breaker, msg.world.Ledger
-	a.vault = vault{store: msg.world.Store}
+	a.config.Breaker, a.config.CommandStats = msg.world.Breaker, msg.world.CommandStats
+	a.raw = rawValue{store: msg.world.Store}
 	a.locks().forget()
 	if a.page().place() == onLock {
-		a.turnTo(a.from)
+		a.goToPage(a.from)
 	}
-	a.jumps++
+	a.seekCount++
 	a.link.next = a.now
-	a.tell("looking at " + msg.view.String())
+	a.notify("looking at " + msg.view.String())
 }
 
 // readStored asks what is stored of the lock that is looked at closely.
@@ -209,20 +209,20 @@ func (a *app) readStored() tea.Cmd {
 	if !ok {
 		return nil
 	}
-	return a.vault.ask(a.ctx, l, a.now)
+	return a.raw.ask(a.ctx, l, a.now)
 }
 
 func (a *app) done(msg doneMsg) {
 	if msg.err != nil {
-		a.refuse(plainReason(msg.err))
+		a.reject(shortError(msg.err))
 		return
 	}
-	a.tell(msg.text)
+	a.notify(msg.text)
 }
 
-// typed answers keys one by one. Letters that reach bubbletea together, as they
+// onKeys answers keys one by one. Letters that reach bubbletea together, as they
 // do over a slow line, come as one message, and a paste does too.
-func (a *app) typed(msg tea.KeyMsg) tea.Cmd {
+func (a *app) onKeys(msg tea.KeyMsg) tea.Cmd {
 	if msg.Type != tea.KeyRunes || msg.Paste {
 		return a.press(msg)
 	}
@@ -237,7 +237,7 @@ func (a *app) typed(msg tea.KeyMsg) tea.Cmd {
 // press answers a key, and goes where it leads. A command would go there too, but
 // at some later time: the next key might come first, to the wrong page.
 func (a *app) press(msg tea.KeyMsg) tea.Cmd {
-	cmd := a.answer(msg)
+	cmd := a.onKey(msg)
 	for a.next != nil {
 		next := a.next
 		a.next = nil
@@ -247,8 +247,8 @@ func (a *app) press(msg tea.KeyMsg) tea.Cmd {
 	return cmd
 }
 
-// answer lets the dialog take a key, or looks it up in the table.
-func (a *app) answer(msg tea.KeyMsg) tea.Cmd {
+// onKey lets the dialog take a key, or looks it up in the table.
+func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	if msg.Type == tea.KeyCtrlC {
 		a.interrupted = true
 		return tea.Quit
@@ -261,10 +261,10 @@ func (a *app) answer(msg tea.KeyMsg) tea.Cmd {
 	a.notice = notice{}
 	act := actionOf(msg.String(), a.page().place())
 	if act == noAction {
-		a.refuse(a.useless(msg.String()))
+		a.reject(a.useless(msg.String()))
 		return nil
 	}
-	return a.do(act)
+	return a.perform(act)
 }
 
 // useless says why a key does nothing on this page.
@@ -277,9 +277,9 @@ func (a *app) useless(key string) string {
 
 func (a *app) page() page { return a.pages[a.open] }
 
-// do answers an action that is the same on every page, and hands all others to
+// perform answers an action that is the same on every page, and hands all others to
 // the page.
-func (a *app) do(act action) tea.Cmd {
+func (a *app) perform(act action) tea.Cmd {
 	switch act {
 	case quit:
 		return tea.Quit
@@ -293,22 +293,22 @@ func (a *app) do(act action) tea.Cmd {
 	case help:
 		a.dialog = &helpDialog{page: a.page().place()}
 	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:
-		a.turnTo(int(act - openLocks))
+		a.goToPage(int(act - openLocks))
 	case nextPage:
-		a.step(1)
+		a.cyclePage(1)
 	case previousPage:
-		a.step(-1)
+		a.cyclePage(-1)
 	case pause, rewind, forward, live:
 		a.travel(act)
-		return a.tellPages(stillMsg{})
-	case veil:
+		return a.tellPages(viewChangedMsg{})
+	case togglePrivacy:
 		a.conceal()
 	case command:
-		a.dialog = a.asking()
+		a.dialog = a.commandPrompt()
 	case save:
-		a.dialog = a.saving()
-	case ledger:
-		a.openLedger()
+		a.dialog = a.exportMenu()
+	case commandStats:
+		a.openCommandStats()
 	case copyIt:
 		a.openCopy()
 	case actOn:
@@ -328,19 +328,19 @@ func (a *app) do(act action) tea.Cmd {
 // pace changes how often the server is looked at, or how fast the recording is
 // played.
 func (a *app) pace(act action) tea.Cmd {
-	if a.world.Player == nil {
+	if a.config.Player == nil {
 		return a.page().update(&a.state, act)
 	}
-	a.setSpeed(nextSpeed(a.playing.Speed, map[action]int{faster: 1, slower: -1}[act]))
+	a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
 	return nil
 }
 
-func (a *app) openLedger() {
-	if a.world.Ledger == nil {
-		a.refuse("nobody counts the commands here")
+func (a *app) openCommandStats() {
+	if a.config.CommandStats == nil {
+		a.reject("nobody counts the commands here")
 		return
 	}
-	a.dialog = &ledgerDialog{ledger: a.world.Ledger}
+	a.dialog = &commandStatsDialog{ledger: a.config.CommandStats}
 }
 
 func (a *app) openCopy() {
@@ -348,20 +348,20 @@ func (a *app) openCopy() {
 		a.dialog = a.copying(l)
 		return
 	}
-	a.refuse("no lock to copy from")
+	a.reject("no lock to copy from")
 }
 
 // acted tells what became of a deed, and looks at once.
-func (a *app) acted(msg actedMsg) {
+func (a *app) acted(msg actionDoneMsg) {
 	a.link.next = a.now
 	var changed *keyspace.ChangedError
 	switch {
 	case msg.err == nil:
-		a.tell(msg.deed.did() + " " + a.these(msg.deed.locks))
+		a.notify(msg.deed.did() + " " + a.describe(msg.deed.locks))
 	case errors.As(msg.err, &changed):
-		a.refuse(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), a.says(msg.deed.locks[0].ID(), changed.Error())))
+		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), a.redactText(msg.deed.locks[0].ID(), changed.Error())))
 	default:
-		a.refuse(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), plainReason(msg.err)))
+		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), shortError(msg.err)))
 	}
 }
 
@@ -375,19 +375,19 @@ func (a *app) subject() (keyspace.Lock, bool) {
 
 // travel answers the keys of time.
 func (a *app) travel(act action) {
-	if a.world.Player != nil {
-		a.playerDoes(act)
+	if a.config.Player != nil {
+		a.replayKey(act)
 		return
 	}
 	switch act {
 	case pause:
 		a.pause()
 	case rewind:
-		a.wind(-rewindStep)
+		a.rewind(-rewindStep)
 	case forward:
-		a.wind(rewindStep)
+		a.rewind(rewindStep)
 	case live:
-		a.goOn()
+		a.unpause()
 	}
 }
 
@@ -396,45 +396,45 @@ func (a *app) travel(act action) {
 func (a *app) goBack() tea.Cmd {
 	switch {
 	case a.page().place() == onLock:
-		a.turnTo(a.from)
-	case a.still != nil:
-		a.goOn()
-		return a.tellPages(stillMsg{})
+		a.goToPage(a.from)
+	case a.paused != nil:
+		a.unpause()
+		return a.tellPages(viewChangedMsg{})
 	default:
 		return a.page().update(&a.state, back)
 	}
 	return nil
 }
 
-// step opens the numbered page that is n further on.
-func (a *app) step(n int) {
+// cyclePage opens the numbered page that is n further on.
+func (a *app) cyclePage(n int) {
 	numbered := len(a.pages) - 1
 	from := a.open
 	if from >= numbered {
 		from = a.from
 	}
-	a.turnTo((from + n + numbered) % numbered)
+	a.goToPage((from + n + numbered) % numbered)
 }
 
 // showLock opens the page of one lock.
-func (a *app) showLock(msg showMsg) {
+func (a *app) showLock(msg openLockMsg) {
 	if a.page().place() != onLock {
 		a.from = a.open
 	}
-	a.turn(onLock)
+	a.openIndex(onLock)
 	_ = a.page().update(&a.state, msg)
 }
 
-// turn opens the page at a place.
-func (a *app) turn(to place) {
-	a.turnTo(slices.IndexFunc(a.pages, func(p page) bool { return p.place() == to }))
+// openIndex opens the page at a place.
+func (a *app) openIndex(to pageSet) {
+	a.goToPage(slices.IndexFunc(a.pages, func(p page) bool { return p.place() == to }))
 }
 
-// turnTo opens a page. It has not followed the pictures while it was out of
+// goToPage opens a page. It has not followed the pictures while it was out of
 // sight.
-func (a *app) turnTo(i int) {
+func (a *app) goToPage(i int) {
 	a.open = i
-	_ = a.page().update(&a.state, stillMsg{})
+	_ = a.page().update(&a.state, viewChangedMsg{})
 }
 
 // mouse hands clicks and the wheel to the page, in its own lines.
@@ -495,15 +495,15 @@ func (a *app) draw(s *state) []string {
 	p := a.page()
 	f := s.frame()
 	lines := make([]string, 0, s.h)
-	if f.head {
-		lines = append(lines, a.head(s))
+	if f.header {
+		lines = append(lines, a.header(s))
 	}
 	if f.summary {
 		lines = append(lines, a.summary(s, p))
 	}
 	lines = append(lines, s.body(p, f.body)...)
-	if f.foot {
-		lines = append(lines, s.foot(p))
+	if f.footer {
+		lines = append(lines, s.footer(p))
 	}
 	return lines
 }

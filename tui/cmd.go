@@ -18,31 +18,31 @@ import (
 // rewindStep is how far one key goes back in time.
 const rewindStep = time.Second
 
-// beat is the time between two pictures. Nothing on the screen moves faster.
-const beat = 250 * time.Millisecond
+// tickInterval is the time between two pictures. Nothing on the screen moves faster.
+const tickInterval = 250 * time.Millisecond
 
 func tick() tea.Cmd {
-	return tea.Tick(beat, func(now time.Time) tea.Msg { return tickMsg{now} })
+	return tea.Tick(tickInterval, func(now time.Time) tea.Msg { return tickMsg{now} })
 }
 
-// look asks the source for a picture, and works out what follows from it and
+// fetchSnapshot asks the source for a picture, and works out what follows from it and
 // the picture before.
-func look(ctx context.Context, source Source, before *picture, jump int) tea.Cmd {
+func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump int) tea.Cmd {
 	return guarded(func() tea.Msg {
 		snap, err := source.Snapshot(ctx)
 		at := time.Now()
 		if err != nil {
-			return lookedMsg{at: at, err: err, jump: jump}
+			return snapshotMsg{at: at, err: err, jump: jump}
 		}
-		return lookedMsg{at: at, picture: newPicture(snap, at, before), jump: jump}
+		return snapshotMsg{at: at, picture: newViewModel(snap, at, before), jump: jump}
 	})
 }
 
-// lead asks a guide for another point of view.
-func lead(ctx context.Context, g Guide, v View) tea.Cmd {
+// connect asks a guide for another point of view.
+func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 	return guarded(func() tea.Msg {
-		w, err := g.Look(ctx, v)
-		return ledMsg{v, w, err}
+		w, err := g.Connect(ctx, v)
+		return connectedMsg{v, w, err}
 	})
 }
 
@@ -54,11 +54,11 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	})
 }
 
-// measure asks the generator what it is doing, and what has happened since an
+// fetchMetrics asks the generator what it is doing, and what has happened since an
 // event that was seen in the run that began at a moment.
-func measure(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
+func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
 	return guarded(func() tea.Msg {
-		msg := measuredMsg{metrics: load.Metrics(), scenario: load.Scenario(), beside: load.Beside(), changes: changes}
+		msg := metricsMsg{metrics: load.Metrics(), scenario: load.Scenario(), beside: load.Beside(), changes: changes}
 		msg.anew = !msg.metrics.Began.Equal(began)
 		if msg.anew {
 			seen = 0
@@ -98,13 +98,13 @@ func apply(load Load, s loadgen.Scenario, start bool) tea.Cmd {
 	})
 }
 
-func strike(load Load, f loadgen.Fault) tea.Cmd {
+func inject(load Load, f loadgen.Fault) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"fault injected: " + string(f.Kind), load.Inject(f)} })
 }
 
 // act does a deed to one lock after the other, and goes on after one that was
 // not as it had been seen.
-func act(ctx context.Context, b Breaker, d deed) tea.Cmd {
+func act(ctx context.Context, b Breaker, d pendingAction) tea.Cmd {
 	return guarded(func() tea.Msg {
 		done := 0
 		var failed error
@@ -124,7 +124,7 @@ func act(ctx context.Context, b Breaker, d deed) tea.Cmd {
 				failed = err
 			}
 		}
-		return actedMsg{d, done, failed}
+		return actionDoneMsg{d, done, failed}
 	})
 }
 
@@ -132,7 +132,7 @@ func copyText(to Clipboard, what, text string) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"copied the " + what, to.Copy(text)} })
 }
 
-func saveFrame(to Album, name string, data func() []byte) tea.Cmd {
+func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 	return guarded(func() tea.Msg {
 		where, err := to.Save(name, data())
 		return doneMsg{"saved as " + widget.Plain(where), err}

@@ -13,8 +13,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// verb is a command of the command line in the screen.
-type verb struct {
+// commandSpec is a command of the command line in the screen.
+type commandSpec struct {
 	name   string
 	arg    string // what it takes, for people; "" for nothing
 	help   string
@@ -22,9 +22,9 @@ type verb struct {
 	run    func(a *app, arg string) (tea.Cmd, error)
 }
 
-// verbs is the list of all commands, in the order in which they are completed.
-func verbs() []verb {
-	return []verb{
+// commandSpecs is the list of all commands, in the order in which they are completed.
+func commandSpecs() []commandSpec {
+	return []commandSpec{
 		{"theme", "NAME", "other colours", Themes(), (*app).setTheme},
 		{"glyphs", "NAME", "other signs to draw with", widget.GlyphSets(), (*app).setGlyphs},
 		{"page", "NAME", "open a page", pageNames(), (*app).openPage},
@@ -37,15 +37,15 @@ func verbs() []verb {
 		{"snooze", "DURATION", "how long z snoozes a finding", []string{"15m", "1h", "8h"}, (*app).setSnooze},
 		{"at", "TIME", "back to a moment: 12:31:07, or -90s", nil, (*app).goTo},
 		{"speed", "FACTOR", "of a recording: 0.5, 1, 4", nil, (*app).setSpeedTo},
-		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(live), nil }},
-		{"privacy", "", "hash keys and owners", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(veil), nil }},
-		{"help", "", "list the keys", nil, func(a *app, _ string) (tea.Cmd, error) { return a.do(help), nil }},
+		{"live", "", "back to now", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(live), nil }},
+		{"privacy", "", "hash keys and owners", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(togglePrivacy), nil }},
+		{"help", "", "list the keys", nil, func(a *app, _ string) (tea.Cmd, error) { return a.perform(help), nil }},
 		{"quit", "", "quit", nil, func(a *app, _ string) (tea.Cmd, error) { return tea.Quit, nil }},
 	}
 }
 
-// asking opens the command line.
-func (a *app) asking() *prompt {
+// commandPrompt opens the command line.
+func (a *app) commandPrompt() *prompt {
 	p := newPrompt(":", "")
 	p.note = func(text string) (string, bool) { return hintAt(text), false }
 	p.complete = complete
@@ -59,8 +59,8 @@ func (a *app) asking() *prompt {
 // commandMsg is a command as it was typed.
 type commandMsg struct{ text string }
 
-// obey runs a command. A name may be cut short as long as it is clear.
-func (a *app) obey(text string) tea.Cmd {
+// runCommand runs a command. A name may be cut short as long as it is clear.
+func (a *app) runCommand(text string) tea.Cmd {
 	name, arg, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if name == "" {
 		return nil
@@ -68,24 +68,24 @@ func (a *app) obey(text string) tea.Cmd {
 	found := matching(name)
 	switch {
 	case len(found) == 0:
-		a.refuse("no command " + widget.Plain(name) + "; there are " + names(verbs()))
+		a.reject("no command " + widget.Plain(name) + "; there are " + names(commandSpecs()))
 		return nil
 	case len(found) > 1 && found[0].name != name:
-		a.refuse(widget.Plain(name) + " may be " + names(found))
+		a.reject(widget.Plain(name) + " may be " + names(found))
 		return nil
 	}
 	cmd, err := found[0].run(a, strings.TrimSpace(arg))
 	if err != nil {
-		a.refuse(found[0].name + ": " + widget.Plain(err.Error()))
+		a.reject(found[0].name + ": " + widget.Plain(err.Error()))
 	}
 	return cmd
 }
 
-func matching(name string) []verb {
-	return slices.DeleteFunc(verbs(), func(v verb) bool { return !strings.HasPrefix(v.name, name) })
+func matching(name string) []commandSpec {
+	return slices.DeleteFunc(commandSpecs(), func(v commandSpec) bool { return !strings.HasPrefix(v.name, name) })
 }
 
-func names(all []verb) string {
+func names(all []commandSpec) string {
 	var list []string
 	for _, v := range all {
 		list = append(list, v.name)
@@ -167,7 +167,7 @@ func (a *app) setGlyphs(name string) (tea.Cmd, error) {
 
 func pageNames() []string {
 	var all []string
-	for _, at := range places() {
+	for _, at := range allPages() {
 		if at != onLock {
 			all = append(all, at.String())
 		}
@@ -176,9 +176,9 @@ func pageNames() []string {
 }
 
 func (a *app) openPage(name string) (tea.Cmd, error) {
-	for _, at := range places() {
+	for _, at := range allPages() {
 		if at != onLock && at.String() == name {
-			a.turn(at)
+			a.openIndex(at)
 			return nil, nil
 		}
 	}
@@ -187,9 +187,9 @@ func (a *app) openPage(name string) (tea.Cmd, error) {
 
 // openLock takes a key as it stands on the screen.
 func (a *app) openLock(key string) (tea.Cmd, error) {
-	for _, l := range a.shown().locks {
+	for _, l := range a.current().locks {
 		if widget.Plain(l.Key) == key {
-			a.showLock(showMsg{l})
+			a.showLock(openLockMsg{l})
 			return nil, nil
 		}
 	}
@@ -204,7 +204,7 @@ func (a *app) setFilter(text string) (tea.Cmd, error) {
 	if fault := a.locks().filter.fault; fault != "" {
 		return nil, fmt.Errorf("%s", fault)
 	}
-	a.turn(onLocks)
+	a.openIndex(onLocks)
 	return nil, nil
 }
 
@@ -228,7 +228,7 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	}
 	p.sort, p.turned = column, false
 	p.arrange(&a.state)
-	a.turn(onLocks)
+	a.openIndex(onLocks)
 	return nil, nil
 }
 
@@ -236,27 +236,27 @@ func (a *app) setDB(text string) (tea.Cmd, error) {
 	if n, err := strconv.Atoi(text); text != "all" && (err != nil || n < 0) {
 		return nil, fmt.Errorf("a number from 0 on, or all")
 	}
-	return a.lookAt(View{DB: text})
+	return a.lookAt(Target{DB: text})
 }
 
 func (a *app) setMatch(text string) (tea.Cmd, error) {
 	if text == "" {
 		return nil, fmt.Errorf("a glob like lock:*; * is all keys")
 	}
-	return a.lookAt(View{Match: text})
+	return a.lookAt(Target{Match: text})
 }
 
 // lookAt asks for another point of view.
-func (a *app) lookAt(v View) (tea.Cmd, error) {
-	if a.world.Guide == nil {
+func (a *app) lookAt(v Target) (tea.Cmd, error) {
+	if a.config.Connector == nil {
 		return nil, fmt.Errorf("what is looked at here cannot be changed; / filters it")
 	}
-	a.tell("turning to " + v.String() + " " + a.glyphs.Ellipsis)
-	return lead(a.ctx, a.world.Guide, v), nil
+	a.notify("turning to " + v.String() + " " + a.glyphs.Ellipsis)
+	return connect(a.ctx, a.config.Connector, v), nil
 }
 
 // String says what is looked at.
-func (v View) String() string {
+func (v Target) String() string {
 	if v.DB != "" {
 		return "database " + widget.Plain(v.DB)
 	}
@@ -265,11 +265,11 @@ func (v View) String() string {
 
 func (a *app) setEvery(text string) (tea.Cmd, error) {
 	d, err := time.ParseDuration(text)
-	if err != nil || d < beat || d > time.Hour {
-		return nil, fmt.Errorf("a duration from %s on, like 1s", humanize.Setting(beat))
+	if err != nil || d < tickInterval || d > time.Hour {
+		return nil, fmt.Errorf("a duration from %s on, like 1s", humanize.Setting(tickInterval))
 	}
 	a.link.every = d
-	a.tell("a look every " + humanize.Setting(d))
+	a.notify("a look every " + humanize.Setting(d))
 	return nil, nil
 }
 
@@ -279,14 +279,14 @@ func (a *app) setSnooze(text string) (tea.Cmd, error) {
 		return nil, fmt.Errorf("a duration from 1 s on, like 8h")
 	}
 	a.snoozes.each = d
-	a.tell("z snoozes for " + humanize.Setting(d))
+	a.notify("z snoozes for " + humanize.Setting(d))
 	return nil, nil
 }
 
 func (a *app) setSpeedTo(text string) (tea.Cmd, error) {
 	factor, err := strconv.ParseFloat(strings.TrimSuffix(text, "x"), 64)
 	switch {
-	case a.world.Player == nil:
+	case a.config.Player == nil:
 		return nil, fmt.Errorf("this is live, not a recording")
 	case err != nil || !(factor >= 0.1 && factor <= 100):
 		return nil, fmt.Errorf("a number from 0.1 to 100")
@@ -297,13 +297,13 @@ func (a *app) setSpeedTo(text string) (tea.Cmd, error) {
 
 // goTo goes to a time of today, as it stands on the screen, or so far back.
 func (a *app) goTo(text string) (tea.Cmd, error) {
-	if d, err := time.ParseDuration(text); err == nil && (d <= 0 || a.world.Player != nil) {
-		if a.world.Player != nil {
-			a.seek(a.playing.At.Add(d))
+	if d, err := time.ParseDuration(text); err == nil && (d <= 0 || a.config.Player != nil) {
+		if a.config.Player != nil {
+			a.seek(a.playback.At.Add(d))
 			return nil, nil
 		}
-		a.wind(d)
-		return a.tellPages(stillMsg{}), nil
+		a.rewind(d)
+		return a.tellPages(viewChangedMsg{}), nil
 	}
 	o, err := time.Parse("15:04:05", text)
 	if err != nil {
@@ -311,10 +311,10 @@ func (a *app) goTo(text string) (tea.Cmd, error) {
 	}
 	now := a.clock().Local()
 	at := time.Date(now.Year(), now.Month(), now.Day(), o.Hour(), o.Minute(), o.Second(), 0, now.Location())
-	if a.world.Player != nil {
+	if a.config.Player != nil {
 		a.seek(at)
 		return nil, nil
 	}
-	a.windTo(at)
-	return a.tellPages(stillMsg{}), nil
+	a.rewindTo(at)
+	return a.tellPages(viewChangedMsg{}), nil
 }

@@ -16,7 +16,7 @@ const giveTTL = 30 * time.Second
 // copying asks what of a lock to copy. Nothing of it reaches the clipboard but
 // what is visible: control characters as escapes.
 func (a *app) copying(l keyspace.Lock) *menu {
-	m := &menu{title: "copy from " + a.key(l.Key)}
+	m := &menu{title: "copy from " + a.redactKey(l.Key)}
 	m.choices = append(m.choices, a.copyOf("k", "key", widget.Plain(l.Key), ""))
 	token, none := "", "nobody holds it"
 	if len(l.Holders) > 0 {
@@ -45,14 +45,14 @@ func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Durat
 // copyOf is the choice to copy a text, or says why it cannot be copied.
 func (a *app) copyOf(key, label, text, why string) choice {
 	c := choice{key: key, label: label, detail: a.shownText(text), refuse: why}
-	if !a.veil.drawn && why == "" {
+	if !a.hidden.on && why == "" {
 		c.exact = text
 	}
-	if a.world.Clipboard == nil {
+	if a.config.Clipboard == nil {
 		c.refuse = "there is no clipboard here"
 	}
 	c.pick = func(s *state) (dialog, tea.Cmd) {
-		return nil, copyText(a.world.Clipboard, label, text)
+		return nil, copyText(a.config.Clipboard, label, text)
 	}
 	return c
 }
@@ -60,7 +60,7 @@ func (a *app) copyOf(key, label, text, why string) choice {
 // shownText is a text as one line of a menu. It is fit to be shown already: to
 // make it so again would change its backslashes.
 func (a *app) shownText(text string) string {
-	if a.veil.drawn {
+	if a.hidden.on {
 		return ""
 	}
 	return inOneLine(text)

@@ -36,31 +36,31 @@ type driver struct {
 	t       *testing.T
 	app     *app
 	msgs    chan tea.Msg
-	pressed map[place]map[string]bool
+	pressed map[pageSet]map[string]bool
 
 	quit, suspended, cleared bool
 }
 
 // drive lets play use a screen of 100×30 that has looked at its world once.
-func drive(t *testing.T, w World, play func(d *driver)) {
+func drive(t *testing.T, w Config, play func(d *driver)) {
 	t.Helper()
-	driveNew(t, func(*testing.T) World { return w }, play)
+	driveNew(t, func(*testing.T) Config { return w }, play)
 }
 
 // driveNew is drive with a world that is made inside the bubble.
-func driveNew(t *testing.T, open func(t *testing.T) World, play func(d *driver)) {
+func driveNew(t *testing.T, open func(t *testing.T) Config, play func(d *driver)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t)
 		ctx, stop := context.WithCancel(context.Background())
 		defer func() { // whatever happens, what is under way comes to its end
 			stop()
-			time.Sleep(beat)
+			time.Sleep(tickInterval)
 		}()
-		d := &driver{t: t, app: newApp(ctx, w), msgs: make(chan tea.Msg, 100), pressed: map[place]map[string]bool{}}
+		d := &driver{t: t, app: newApp(ctx, w), msgs: make(chan tea.Msg, 100), pressed: map[pageSet]map[string]bool{}}
 		d.run(d.app.Init())
 		d.size(100, 30)
-		d.wait(beat)
+		d.wait(tickInterval)
 		play(d)
 	})
 }
@@ -181,7 +181,7 @@ func (d *driver) size(w, h int) *driver {
 func (d *driver) wait(span time.Duration) *driver {
 	d.t.Helper()
 	for end := time.Now().Add(span); time.Now().Before(end); {
-		time.Sleep(min(beat/5, time.Until(end)))
+		time.Sleep(min(tickInterval/5, time.Until(end)))
 		d.settle()
 	}
 	return d
@@ -442,7 +442,7 @@ func (g *generator) Apply(s loadgen.Scenario) error {
 
 func (g *generator) setClients(n int) {
 	g.clients, g.m.Clients = n, n
-	g.m.Cells = make([]loadgen.Cell, n)
+	g.m.Cells = make([]loadgen.ClientState, n)
 }
 
 func (g *generator) Inject(f loadgen.Fault) error {
@@ -495,15 +495,15 @@ func busy() *generator {
 		g.m.Seconds = append(g.m.Seconds, loadgen.Second{Acquired: n, Wait: loadgen.Latency{P99: time.Duration(30+(i*13)%25) * time.Millisecond}})
 	}
 	for i := range 20 {
-		g.m.Cells = append(g.m.Cells, []loadgen.Cell{loadgen.Thinking, loadgen.Queued, loadgen.Thinking, loadgen.Inside, loadgen.Queued, loadgen.Thinking}[(i*7)%6])
+		g.m.Cells = append(g.m.Cells, []loadgen.ClientState{loadgen.Thinking, loadgen.Queued, loadgen.Thinking, loadgen.Inside, loadgen.Queued, loadgen.Thinking}[(i*7)%6])
 	}
 	return g
 }
 
-func world() World {
-	return World{
+func world() Config {
+	return Config{
 		Source: office(), Load: busy(), Title: "redis://127.0.0.1:6379/0",
-		Clipboard: &pocket{}, Album: &pocket{}, Ledger: &pocket{},
+		Clipboard: &pocket{}, Frames: &pocket{}, CommandStats: &pocket{},
 		Store: cellar{}, Formats: hands(),
 	}
 }
@@ -511,13 +511,13 @@ func world() World {
 // cellar has a hash and a queue under every key.
 type cellar struct{ err error }
 
-func (c cellar) Stored(_ context.Context, l keyspace.Lock) ([]Stored, error) {
+func (c cellar) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
 	hash := keyspace.Entry{Key: l.Key, Type: "hash", Expires: l.Expires, Len: 1, Members: []keyspace.Member{{Name: "holder", Value: "3"}}}
 	queue := keyspace.Entry{Key: l.Key + ":queue", Type: "list", Len: 40}
 	for i := range 20 {
 		queue.Members = append(queue.Members, keyspace.Member{Name: fmt.Sprintf("waiter-%02d", i)})
 	}
-	return []Stored{{l.Node, hash}, {l.Node, queue}}, c.err
+	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, c.err
 }
 
 // pocket keeps what is copied and saved, and has counted some commands.
@@ -536,8 +536,8 @@ func (p *pocket) Save(name string, data []byte) (string, error) {
 	return "/tmp/" + name, nil
 }
 
-func (p *pocket) Commands() []CommandCount {
-	return []CommandCount{
+func (p *pocket) Commands() []CommandStat {
+	return []CommandStat{
 		{Name: "scan", Count: 1204, Took: 361200 * time.Microsecond, Last: before(2 * time.Second)},
 		{Name: "time", Count: 1500, Took: 30 * time.Millisecond, Last: before(time.Second)},
 		{Name: "client setname", Count: 2, Errors: 1, Took: time.Millisecond, Last: before(time.Minute)},

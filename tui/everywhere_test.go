@@ -6,7 +6,7 @@ import (
 )
 
 // face is a word that only one page shows.
-func face(at place) string {
+func face(at pageSet) string {
 	switch at {
 	case onLocks:
 		return "OWNER"
@@ -29,8 +29,8 @@ func face(at place) string {
 // on each.
 func everywhereStories() []story {
 	var all []story
-	tell := func(at place, key string, play func(d *driver)) { all = append(all, story{at, key, play}) }
-	numbered := []place{onLocks, onTimeline, onLoad, onNodes, onFindings, onEvents}
+	tell := func(at pageSet, key string, play func(d *driver)) { all = append(all, story{at, key, play}) }
+	numbered := []pageSet{onLocks, onTimeline, onLoad, onNodes, onFindings, onEvents}
 	for i, at := range append(numbered, onLock) {
 		tell(at, "?", func(d *driver) { d.press("?").want("everywhere").press("?").wantNot("everywhere", "show or hide this") })
 		tell(at, "f1", func(d *driver) { d.press("f1").want("everywhere") })
@@ -87,7 +87,7 @@ func everywhereStories() []story {
 		})
 		tell(at, "ctrl+s", func(d *driver) {
 			d.press("ctrl+s").want("save this frame").press("t").want("saved as /tmp/frame.txt")
-			if kept := d.app.world.Album.(*pocket); !strings.Contains(string(kept.data), face(at)) || strings.Contains(string(kept.data), "save this frame") {
+			if kept := d.app.config.Frames.(*pocket); !strings.Contains(string(kept.data), face(at)) || strings.Contains(string(kept.data), "save this frame") {
 				d.t.Errorf("what was saved is not the frame:\n%s", kept.data)
 			}
 		})
@@ -112,11 +112,11 @@ func TestHashedNamesTellNothing(t *testing.T) {
 }
 
 func TestOfTwoNamesThatBeginAlikeNothingIsLeftOver(t *testing.T) {
-	var m mask
-	m.hide("10.0.0.1:6379", "node-a")
-	m.hide("", "nobody")
-	m.hide("10.0.0.1:63790", "node-b")
-	if got, want := m.over("10.0.0.1:63790 is ahead of 10.0.0.1:6379"), "node-b is ahead of node-a"; got != want {
+	var m redactions
+	m.add("10.0.0.1:6379", "node-a")
+	m.add("", "nobody")
+	m.add("10.0.0.1:63790", "node-b")
+	if got, want := m.apply("10.0.0.1:63790 is ahead of 10.0.0.1:6379"), "node-b is ahead of node-a"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -94,7 +94,7 @@ func (f filter) lane(key string, n *lane) bool {
 	if !f.active() {
 		return true
 	}
-	found := f.in(widget.Plain(key)) || n != nil && slices.ContainsFunc(n.stretches, func(x stretch) bool { return f.in(widget.Plain(x.name)) })
+	found := f.in(widget.Plain(key)) || n != nil && slices.ContainsFunc(n.holds, func(x timelineHold) bool { return f.in(widget.Plain(x.name)) })
 	return found != f.invert
 }
 

@@ -17,7 +17,7 @@ func TestTheWorstFindingIsSelectedUntilSomebodyChooses(t *testing.T) {
 	late.Holders[0].Since = before(time.Hour)
 	all := v.locks
 	v.locks = append(v.locks[:0:0], late)
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		selected := func(key string) {
 			t.Helper()
 			if line := d.line("▌"); !strings.Contains(line, key) {
@@ -26,11 +26,11 @@ func TestTheWorstFindingIsSelectedUntilSomebodyChooses(t *testing.T) {
 		}
 		d.press("5").want("lock:late")
 		v.set(func(v *server) { v.locks = append(all, late) })
-		d.wait(2 * beat)
+		d.wait(2 * tickInterval)
 		selected("job:nightly")
-		d.press("G").wait(2 * beat)
+		d.press("G").wait(2 * tickInterval)
 		v.set(func(v *server) { v.locks = append(v.locks, mutex("aaa", "y", 0)) })
-		d.wait(2 * beat).want("aaa")
+		d.wait(2 * tickInterval).want("aaa")
 		selected("lock:late")
 	})
 }
@@ -39,7 +39,7 @@ func TestWhatEndangersAllLocksIsAFindingAboutTheServer(t *testing.T) {
 	v := office()
 	v.evicts = "volatile-ttl"
 	v.locks = v.locks[:0]
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.want("1 finding", "server: 127.0.0.1:6379 throws")
 		d.press("5").want("server", "127.0.0.1:6379 throws keys away", "Keep locks on a server of their own")
 		d.press("enter").want("this is about a server; 4 shows them")
@@ -57,10 +57,10 @@ func TestACursorTellsServersApart(t *testing.T) {
 	for _, addr := range []string{"10.0.0.1:6379", "10.0.0.2:6379"} {
 		v.nodes = append(v.nodes, keyspace.Node{Up: true, Server: keyspace.Server{Addr: addr, MaxMemory: 1, Policy: "volatile-ttl"}})
 	}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j")
 		v.set(func(v *server) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // which comes first
-		d.wait(2 * beat)
+		d.wait(2 * tickInterval)
 		if line := d.line("▌"); !strings.Contains(line, "10.0.0.2") {
 			t.Errorf("the cursor went back: %q", line)
 		}
@@ -74,7 +74,7 @@ func TestManyFindingsOfAKindAreOneRow(t *testing.T) {
 		l.Holders[0].Since = before(time.Hour)
 		v.locks = append(v.locks, l)
 	}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5").wantOrder("without a deadline", "501 × overdue").wantNot("job:017")
 		for range 5 {
 			d.press("j")

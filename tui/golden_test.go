@@ -8,11 +8,11 @@ import (
 )
 
 // told is a world whose load has a story to tell, and scenes to choose from.
-func told(w World) World {
+func told(w Config) Config {
 	g := busy()
 	w.Load, w.Scenes = g, scenes()
-	g.happen(acquired(2, "load:1", 20), fault(loadgen.Struck, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
-		fault(loadgen.Healed, loadgen.Freeze, 2, ""), on(loadgen.WriteFenced, 2, "load:1", 20))
+	g.happen(acquired(2, "load:1", 20), fault(loadgen.FaultBegan, loadgen.Freeze, 2, ""), acquired(1, "load:1", 21),
+		fault(loadgen.FaultEnded, loadgen.Freeze, 2, ""), on(loadgen.FencedWrite, 2, "load:1", 20))
 	return w
 }
 
@@ -25,7 +25,7 @@ func TestGoldenPictures(t *testing.T) {
 			name := fmt.Sprintf("%dx%d-%s", size[0], size[1], look)
 			t.Run(name, func(t *testing.T) {
 				drive(t, w, func(d *driver) {
-					d.app.veil.salt = [16]byte{} // so that hashes are the same each time
+					d.app.hidden.salt = [16]byte{} // so that hashes are the same each time
 					d.size(size[0], size[1])
 					d.golden("locks-" + name)
 					d.press("3").golden("load-" + name)
@@ -34,7 +34,7 @@ func TestGoldenPictures(t *testing.T) {
 					d.press("4").golden("nodes-" + name)
 					d.press("5").golden("findings-" + name)
 					d.press("6").golden("events-" + name)
-					d.press("1", "j", "enter").wait(2 * beat).golden("lock-" + name)
+					d.press("1", "j", "enter").wait(2 * tickInterval).golden("lock-" + name)
 					d.press("esc", "x").golden("act-" + name)
 					d.press("b").golden("question-" + name)
 					d.press("esc", ":").enter("the").golden("command-" + name)
@@ -44,7 +44,7 @@ func TestGoldenPictures(t *testing.T) {
 				})
 				drive(t, told(w), func(d *driver) {
 					d.size(size[0], size[1]).golden("scenes-" + name)
-					d.press("esc", "3").wait(beat).golden("account-" + name)
+					d.press("esc", "3").wait(tickInterval).golden("account-" + name)
 				})
 				drive(t, elected(w), func(d *driver) { d.size(size[0], size[1]).press("4").golden("redlock-" + name) })
 			})

@@ -11,8 +11,8 @@ import (
 
 // helpDialog lists all keys, made from the table of keys.
 type helpDialog struct {
-	page place // whose keys stand first
-	top  int   // the first line in sight
+	page pageSet // whose keys stand first
+	top  int     // the first line in sight
 }
 
 func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
@@ -41,7 +41,7 @@ func (d *helpDialog) height(s *state) int { return max(0, s.frame().body-1) }
 func (d *helpDialog) view(s *state, lines []string) []string {
 	f := s.frame()
 	top := s.h - f.body
-	if f.foot {
+	if f.footer {
 		top--
 	}
 	body := lines[top : top+f.body]
@@ -62,18 +62,18 @@ func (d *helpDialog) view(s *state, lines []string) []string {
 // text is the list: the keys of the page that is open, the keys that work
 // everywhere, the other pages', and what the signs mean.
 func (d *helpDialog) text(s *state) []string {
-	lines := d.section(s, d.page.String(), func(p place) bool { return p&d.page != 0 && p != anywhere })
-	lines = append(lines, d.section(s, anywhere.String(), func(p place) bool { return p == anywhere })...)
-	for _, at := range places() {
+	lines := d.section(s, d.page.String(), func(p pageSet) bool { return p&d.page != 0 && p != anywhere })
+	lines = append(lines, d.section(s, anywhere.String(), func(p pageSet) bool { return p == anywhere })...)
+	for _, at := range allPages() {
 		if at != d.page {
-			lines = append(lines, d.section(s, at.String(), func(p place) bool { return p&d.page == 0 && p&-p == at })...) // at the first of its pages
+			lines = append(lines, d.section(s, at.String(), func(p pageSet) bool { return p&d.page == 0 && p&-p == at })...) // at the first of its pages
 		}
 	}
 	return append(lines, d.legend(s))
 }
 
 // section lists the keys of some places.
-func (d *helpDialog) section(s *state, title string, wanted func(place) bool) []string {
+func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
 	lines := []string{widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, title).String()}
 	for _, b := range bindings() {
 		if !wanted(b.place) || b.help == "" {

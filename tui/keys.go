@@ -26,8 +26,8 @@ const (
 	forward
 	live
 	command
-	veil
-	ledger
+	togglePrivacy
+	commandStats
 	save
 	redraw
 
@@ -82,12 +82,12 @@ const (
 	nodeEmpty
 )
 
-// place is where keys work: a page, or several of them.
-type place uint16
+// pageSet is where keys work: a page, or several of them.
+type pageSet uint16
 
 // The places.
 const (
-	onLocks place = 1 << iota
+	onLocks pageSet = 1 << iota
 	onTimeline
 	onLoad
 	onNodes
@@ -99,13 +99,13 @@ const (
 	onLists  = onLocks | onTimeline | onNodes | onFindings | onEvents | onLock
 )
 
-// places are the single ones, as the help and the docs list them.
-func places() []place {
-	return []place{onLocks, onLock, onTimeline, onLoad, onNodes, onFindings, onEvents}
+// allPages are the single ones, as the help and the docs list them.
+func allPages() []pageSet {
+	return []pageSet{onLocks, onLock, onTimeline, onLoad, onNodes, onFindings, onEvents}
 }
 
 // String returns the name of a single place, or of all of them together.
-func (p place) String() string {
+func (p pageSet) String() string {
 	switch p {
 	case onLocks:
 		return "locks"
@@ -132,7 +132,7 @@ func (p place) String() string {
 // speaks for all, and the others have no words of their own.
 type binding struct {
 	action action
-	place  place
+	place  pageSet
 	keys   []string // as bubbletea names them
 	label  string   // what people call the keys
 	word   string   // what the footer says; "" keeps it out of there
@@ -210,8 +210,8 @@ func bindings() []binding {
 		{nextPage, anywhere, []string{"tab"}, "Tab", "next page", "the next page; with Shift the page before"},
 		{previousPage, anywhere, []string{"shift+tab"}, "", "", ""},
 		{command, anywhere, []string{":"}, ":", "command", "a command, such as :theme light; Tab completes it"},
-		{veil, anywhere, []string{"p"}, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
-		{ledger, anywhere, []string{"@"}, "@", "", "every Redis command that was sent: how often, how long"},
+		{togglePrivacy, anywhere, []string{"p"}, "p", "", "privacy: keys and owners as hashes, to show the screen to others"},
+		{commandStats, anywhere, []string{"@"}, "@", "", "every Redis command that was sent: how often, how long"},
 		{save, anywhere, []string{"ctrl+s"}, "^S", "", "save the frame as text, with colours, or as SVG"},
 		{redraw, anywhere, []string{"ctrl+l"}, "^L", "", "draw the screen again"},
 		{suspend, anywhere, []string{"ctrl+z"}, "^Z", "", "suspend; fg resumes"},
@@ -221,7 +221,7 @@ func bindings() []binding {
 }
 
 // actionOf returns what a key asks for at a place, or noAction.
-func actionOf(key string, at place) action {
+func actionOf(key string, at pageSet) action {
 	for _, b := range bindings() {
 		if b.place&at == 0 {
 			continue
@@ -238,7 +238,7 @@ func actionOf(key string, at place) action {
 // whereElse names the pages on which a key does something, "" if there are none.
 func whereElse(key string) string {
 	var names []string
-	for _, at := range places() {
+	for _, at := range allPages() {
 		if actionOf(key, at) != noAction {
 			names = append(names, at.String())
 		}

@@ -11,7 +11,7 @@ import (
 func keysPage() string {
 	var b strings.Builder
 	b.WriteString("# Keys\n\nMade from the tables in `tui/keys.go` and `tui/commands.go`; `go test ./tui -run Page -update` makes it again.\n")
-	section := func(title string, wanted func(place) bool) {
+	section := func(title string, wanted func(pageSet) bool) {
 		fmt.Fprintf(&b, "\n## %s\n\n| key | what it does |\n| --- | --- |\n", title)
 		for _, k := range bindings() {
 			if k.help != "" && wanted(k.place) {
@@ -19,13 +19,13 @@ func keysPage() string {
 			}
 		}
 	}
-	section("Everywhere", func(p place) bool { return p == anywhere })
-	section("In lists", func(p place) bool { return p == onLists })
-	for _, at := range places() {
-		section(strings.ToUpper(at.String()[:1])+at.String()[1:], func(p place) bool { return p&at != 0 && p != anywhere && p != onLists })
+	section("Everywhere", func(p pageSet) bool { return p == anywhere })
+	section("In lists", func(p pageSet) bool { return p == onLists })
+	for _, at := range allPages() {
+		section(strings.ToUpper(at.String()[:1])+at.String()[1:], func(p pageSet) bool { return p&at != 0 && p != anywhere && p != onLists })
 	}
 	b.WriteString("\n## Commands, after `:`\n\n| command | what it does |\n| --- | --- |\n")
-	for _, v := range verbs() {
+	for _, v := range commandSpecs() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimSpace(v.name+" "+v.arg), v.help)
 	}
 	return b.String()

@@ -14,7 +14,7 @@ import (
 
 // story is one key doing what the table says of it.
 type story struct {
-	at   place
+	at   pageSet
 	key  string
 	play func(d *driver)
 }
@@ -90,7 +90,7 @@ func stories() []story {
 		{onLocks, "y", func(d *driver) {
 			d.press("y").want("copy from job:nightly").press("k").want("copied the key")
 			d.press("y", "t").want("copied the token")
-			if got := d.app.world.Clipboard.(*pocket).copied; got != "cron-2" {
+			if got := d.app.config.Clipboard.(*pocket).copied; got != "cron-2" {
 				d.t.Errorf("copied %q", got)
 			}
 		}},
@@ -152,7 +152,7 @@ func stories() []story {
 		}},
 
 		{onLoad, "s", func(d *driver) {
-			d.want("● running").press("s").wait(2 * beat).want("○ stopped").press("s").wait(2 * beat).want("● running")
+			d.want("● running").press("s").wait(2 * tickInterval).want("○ stopped").press("s").wait(2 * tickInterval).want("● running")
 		}},
 		{onLoad, "enter", func(d *driver) { d.press("j", "enter").enter("33").press("enter").want("33 clients") }},
 		{onLoad, "f", func(d *driver) { d.press("f").want("Inject a fault", "a holder is gone").press("esc") }},
@@ -161,23 +161,23 @@ func stories() []story {
 		{onLoad, "m", func(d *driver) { d.press("m").want("no scenes here") }},
 		{onLoad, "w", func(d *driver) {
 			d.press("w").want("saved as /tmp/scenario.yaml")
-			if s, err := loadgen.Parse(d.app.world.Album.(*pocket).data); err != nil || s.Name != "hot-key" || s.Clients != 20 {
+			if s, err := loadgen.Parse(d.app.config.Frames.(*pocket).data); err != nil || s.Name != "hot-key" || s.Clients != 20 {
 				d.t.Errorf("what was written is %+v, %v", s, err)
 			}
 		}},
-		{onLoad, "right", func(d *driver) { d.press("right").wait(beat).want("← reentrant →") }},
-		{onLoad, "left", func(d *driver) { d.press("j", "left").wait(beat).want("← 10 →") }},
+		{onLoad, "right", func(d *driver) { d.press("right").wait(tickInterval).want("← reentrant →") }},
+		{onLoad, "left", func(d *driver) { d.press("j", "left").wait(tickInterval).want("← 10 →") }},
 		{onLoad, "j", func(d *driver) { d.press("j"); selected(d, "clients") }},
 		{onLoad, "down", func(d *driver) { d.press("down"); selected(d, "clients") }},
 		{onLoad, "k", func(d *driver) { d.press("j", "j", "k"); selected(d, "clients") }},
 		{onLoad, "up", func(d *driver) { d.press("j", "j", "up"); selected(d, "clients") }},
-		{onLoad, "]", func(d *driver) { d.press("]").wait(beat).want("50 ms on average") }},
-		{onLoad, "[", func(d *driver) { d.press("[").wait(beat).want("10 ms on average") }},
+		{onLoad, "]", func(d *driver) { d.press("]").wait(tickInterval).want("50 ms on average") }},
+		{onLoad, "[", func(d *driver) { d.press("[").wait(tickInterval).want("10 ms on average") }},
 		{onLoad, "l", func(d *driver) { d.press("l").want("client-1 is") }},
 		{onLoad, "h", func(d *driver) { d.press("h").want("client-20 is").press("l").wantNot("client-20") }},
-		{onLoad, "+", func(d *driver) { d.want("20 clients").press("+", "+").wait(beat).want("40 clients") }},
-		{onLoad, "=", func(d *driver) { d.press("=").wait(beat).want("30 clients") }},
-		{onLoad, "-", func(d *driver) { d.press("-", "-").wait(beat).want("9 clients") }},
+		{onLoad, "+", func(d *driver) { d.want("20 clients").press("+", "+").wait(tickInterval).want("40 clients") }},
+		{onLoad, "=", func(d *driver) { d.press("=").wait(tickInterval).want("30 clients") }},
+		{onLoad, "-", func(d *driver) { d.press("-", "-").wait(tickInterval).want("9 clients") }},
 	}
 	return append(own, listStories()...)
 }
@@ -194,7 +194,7 @@ func listStories() []story {
 		return 0
 	}
 	var all []story
-	for at, n := range map[place]int{onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
+	for at, n := range map[pageSet]int{onTimeline: 8, onFindings: 2, onEvents: 25, onNodes: 1} {
 		n = min(n, 12)
 		for _, key := range []string{"j", "down", "k", "up"} {
 			all = append(all, story{at, key, func(d *driver) {
@@ -264,8 +264,8 @@ func wantSuspended(d *driver) {
 }
 
 func TestEveryKeyDoesWhatTheTableSays(t *testing.T) {
-	told := map[place]map[string]bool{}
-	for _, at := range places() {
+	told := map[pageSet]map[string]bool{}
+	for _, at := range allPages() {
 		told[at] = map[string]bool{}
 	}
 	for _, s := range append(stories(), everywhereStories()...) {
@@ -336,7 +336,7 @@ func TestAPasteIsNotACommand(t *testing.T) {
 }
 
 func TestNoKeyStandsForTwoThings(t *testing.T) {
-	for _, at := range places() {
+	for _, at := range allPages() {
 		seen := map[string]action{}
 		for _, b := range bindings() {
 			for _, k := range b.keys {
@@ -364,7 +364,7 @@ func TestAKeyThatCannotBeUsedSaysWhy(t *testing.T) {
 		}
 		d.press("1").size(60, 10).press("v").want("no room for a preview")
 	})
-	drive(t, World{Source: &server{}}, func(d *driver) {
+	drive(t, Config{Source: &server{}}, func(d *driver) {
 		d.press("j").want("no locks to move among")
 		d.want("no locks among 1,204 keys", "locktop demo")
 	})

@@ -88,24 +88,24 @@ func (s *state) watchLines(w int) []string {
 
 // watched are the figures that a scenario expects something of, with a mark when
 // they are as expected, and those that its kind of lock is about.
-func (s *state) watched() []part {
+func (s *state) watched() []segment {
 	g, t, m := s.glyphs, s.theme, s.metrics
-	var all []part
+	var all []segment
 	for _, x := range slices.Concat(s.scenario.Expect, s.scenario.Thresholds) {
 		name := strings.TrimSuffix(x.Metric, ".count")
 		if len(loadgen.Missed([]loadgen.Threshold{x}, m)) == 0 {
-			all = append(all, part{style: t.good, text: g.Check + " " + name + " " + x.Measured(m)})
+			all = append(all, segment{style: t.good, text: g.Check + " " + name + " " + x.Measured(m)})
 			continue
 		}
-		all = append(all, part{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
+		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
 	}
 	if s.scenario.Lock.Kind == loadgen.Redlock && len(s.quorum) > 0 {
-		up := len(s.quorum) - len(s.account.down)
+		up := len(s.quorum) - len(s.account.downNodes)
 		st := t.good
 		if up <= len(s.quorum)/2 {
 			st = t.bad
 		}
-		all = append(all, part{style: st, text: fmt.Sprintf("%d of %d servers up, majority %d", up, len(s.quorum), len(s.quorum)/2+1)})
+		all = append(all, segment{style: st, text: fmt.Sprintf("%d of %d servers up, majority %d", up, len(s.quorum), len(s.quorum)/2+1)})
 	}
 	return all
 }
@@ -140,7 +140,7 @@ func (s *state) keyLines(w, n int) []string {
 	var all []string
 	for i := range min(n, s.scenario.Keys.N) {
 		key := fmt.Sprintf("%s%d", s.scenario.Keys.Prefix, i+1)
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, s.key(key)+" ")
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, s.redactKey(key)+" ")
 		s.keyLine(l, key)
 		all = append(all, l.String())
 	}
@@ -169,7 +169,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 			l.Put(t.text, fmt.Sprintf("  on %d of %d servers", n, len(found.Votes)))
 		}
 	case lane != nil && lane.holder() != "":
-		l.Put(t.text, "held by ").Put(t.strong, s.who(lane.holder()))
+		l.Put(t.text, "held by ").Put(t.strong, s.redactOwner(lane.holder()))
 		if s.account.holds[key].where != "" {
 			l.Put(t.bad, ", which is dead  no TTL")
 		}
@@ -187,7 +187,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 
 // loadLock is what the newest look has found under a key of the load.
 func (s *state) loadLock(key string) *keyspace.Lock {
-	p := s.shown()
+	p := s.current()
 	for i := range p.locks {
 		if p.locks[i].Key == key {
 			return &p.locks[i]
@@ -200,7 +200,7 @@ func (s *state) loadLock(key string) *keyspace.Lock {
 // are besides.
 func (s *state) holders(l *keyspace.Lock) string {
 	h := &l.Holders[0]
-	text := s.who(h.Name())
+	text := s.redactOwner(h.Name())
 	if h.Count > 1 {
 		text += s.glyphs.Word(fmt.Sprintf(" ×%d", h.Count))
 	}
@@ -215,8 +215,8 @@ func (s *state) holders(l *keyspace.Lock) string {
 
 // holder is who holds the lock of a lane now, "" if nobody does.
 func (n *lane) holder() string {
-	if k := len(n.stretches); k > 0 && n.stretches[k-1].to.IsZero() {
-		return n.stretches[k-1].name
+	if k := len(n.holds); k > 0 && n.holds[k-1].to.IsZero() {
+		return n.holds[k-1].name
 	}
 	return ""
 }
@@ -224,8 +224,8 @@ func (n *lane) holder() string {
 // readers is how many share the lock now.
 func (n *lane) readers() int {
 	sharing := 0
-	for i := range n.stretches {
-		if x := &n.stretches[i]; x.mode == keyspace.Read && x.to.IsZero() {
+	for i := range n.holds {
+		if x := &n.holds[i]; x.mode == keyspace.Read && x.to.IsZero() {
 			sharing++
 		}
 	}
@@ -244,8 +244,8 @@ func (n *lane) waiters() int {
 func (n *lane) busy(from, to time.Time) float64 {
 	var held time.Duration
 	end := from // of what is counted already
-	for i := range n.stretches {
-		x := &n.stretches[i]
+	for i := range n.holds {
+		x := &n.holds[i]
 		a, b := x.from, x.until(to)
 		if a.Before(end) {
 			a = end

@@ -22,14 +22,14 @@ func TestOverlapsAreSaidInWordsAndSeenFromAfar(t *testing.T) {
 		g.mu.Lock()
 		g.m.Overlap = loadgen.Overlap{Count: 3, Longest: 12 * time.Millisecond}
 		g.mu.Unlock()
-		d.wait(2*beat).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
+		d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
 		if !strings.Contains(d.app.View(), "\x1b[0;1;7;31m ▲ 3 OVERLAPS") {
 			t.Error("overlaps are not drawn as an alarm")
 		}
 		g.mu.Lock()
 		g.m.Overlap.Count = 1
 		g.mu.Unlock()
-		d.wait(2 * beat).want("1 OVERLAP,")
+		d.wait(2 * tickInterval).want("1 OVERLAP,")
 		d.size(50, 10).want("1 OVERLAP,")
 	})
 }
@@ -89,7 +89,7 @@ func TestMoreClientsThanRoomAreCounted(t *testing.T) {
 	g.setClients(10_000)
 	w := world()
 	w.Load = g
-	drive(t, w, func(d *driver) { d.press("3").wait(beat).want("more ──") })
+	drive(t, w, func(d *driver) { d.press("3").wait(tickInterval).want("more ──") })
 }
 
 func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
@@ -100,7 +100,7 @@ func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
 		g.mu.Lock()
 		g.m.Acquired = 777_777
 		g.mu.Unlock()
-		d.wait(beat).press("3").want("777,777")
+		d.wait(tickInterval).press("3").want("777,777")
 	})
 }
 
@@ -108,13 +108,13 @@ func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
 type slow struct{ *generator }
 
 func (l slow) Apply(s loadgen.Scenario) error {
-	time.Sleep(3 * beat)
+	time.Sleep(3 * tickInterval)
 	return l.generator.Apply(s)
 }
 
 func (l slow) Metrics() loadgen.Metrics {
 	m := l.generator.Metrics()
-	time.Sleep(beat / 2) // old when it arrives
+	time.Sleep(tickInterval / 2) // old when it arrives
 	return m
 }
 
@@ -123,9 +123,9 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 	g := busy()
 	w.Load = slow{g}
 	drive(t, w, func(d *driver) {
-		d.wait(time.Second).press("3", "+").want("30 clients").wait(beat / 5).press("+").want("40 clients")
+		d.wait(time.Second).press("3", "+").want("30 clients").wait(tickInterval / 5).press("+").want("40 clients")
 		for range 20 { // at no moment is an older number believed
-			d.wait(beat / 3).want("40 clients")
+			d.wait(tickInterval / 3).want("40 clients")
 		}
 		if n := g.Scenario().Clients; n != 40 {
 			t.Errorf("the load was left with %d clients", n)
@@ -135,28 +135,28 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 }
 
 func TestAMeasurementFromBeforeAChangeIsNotBelieved(t *testing.T) {
-	f := fleet{load: busy()}
-	old := f.measure()().(measuredMsg)
+	f := loadState{load: busy()}
+	old := f.measure()().(metricsMsg)
 	wanted := old.scenario
 	wanted.Clients = 30
-	f.want(wanted, false)()
+	f.request(wanted, false)()
 	f.applied()
 	f.measured(old)
 	if f.scenario.Clients != 30 {
 		t.Errorf("%d clients are wanted, after 30 were asked for", f.scenario.Clients)
 	}
-	f.measured(f.measure()().(measuredMsg))
+	f.measured(f.measure()().(metricsMsg))
 	if f.scenario.Clients != 30 {
 		t.Errorf("%d clients after a new measurement", f.scenario.Clients)
 	}
 }
 
 func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
-	f := fleet{load: busy()}
+	f := loadState{load: busy()}
 	if f.measure() == nil || f.measure() != nil {
 		t.Error("not one measurement at a time")
 	}
-	if f.want(loadgen.Scenario{Clients: 30}, false) == nil || f.want(loadgen.Scenario{Clients: 40}, false) != nil {
+	if f.request(loadgen.Scenario{Clients: 30}, false) == nil || f.request(loadgen.Scenario{Clients: 40}, false) != nil {
 		t.Error("not one change at a time")
 	}
 	if next := f.applied(); next == nil || f.scenario.Clients != 40 {
@@ -172,7 +172,7 @@ func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
 		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
 		"hold": "uniform:10ms,20ms", "think": "5ms", "reads": "40%", "wait limit": "2s", "rate": "50/s", "connections": "7",
 	}
-	for _, k := range allKnobs() {
+	for _, k := range allFormFields() {
 		t.Run(k.name, func(t *testing.T) {
 			w, g := world(), busy()
 			w.Load = g
@@ -181,7 +181,7 @@ func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
 				g.s, g.clients = &s, 20
 			}
 			drive(t, w, func(d *driver) {
-				d.wait(beat).press("3")
+				d.wait(tickInterval).press("3")
 				for !strings.HasPrefix(d.line("▌"), "▌"+k.name) {
 					d.press("j")
 				}
@@ -191,7 +191,7 @@ func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
 					t.Errorf("→ left it at %s", now)
 				}
 				d.press("left")
-				d.press("enter").enter(typed[k.name]).press("enter").wait(2 * beat)
+				d.press("enter").enter(typed[k.name]).press("enter").wait(2 * tickInterval)
 				if now := k.value(g.Scenario()); now == was && k.name != "renewal" {
 					t.Errorf("typing %q left it at %s", typed[k.name], now)
 				}
@@ -214,7 +214,7 @@ func TestAFaultStrikesTheChosenClient(t *testing.T) {
 			t.Errorf("struck: %+v", got)
 		}
 		d.press("f", "1").want("only a redlock")
-		d.press("s").wait(beat).press("f", "c").want("the clients are not running")
+		d.press("s").wait(tickInterval).press("f", "c").want("the clients are not running")
 	})
 }
 
@@ -226,8 +226,8 @@ func TestTheMenuOfTheDemoPlaysScenes(t *testing.T) {
 		w.Scenes = append(w.Scenes, s)
 	}
 	drive(t, w, func(d *driver) {
-		d.want("Choose a scene", "see freeze").press("b").wait(beat).want("All about freeze.", "scene 2 of 3")
-		d.press("n").wait(beat).want("All about crash.", "scene 3 of 3").press("n").wait(beat).want("scene 1 of 3").press("b", "b").wait(2 * beat).want("scene 2 of 3")
+		d.want("Choose a scene", "see freeze").press("b").wait(tickInterval).want("All about freeze.", "scene 2 of 3")
+		d.press("n").wait(tickInterval).want("All about crash.", "scene 3 of 3").press("n").wait(tickInterval).want("scene 1 of 3").press("b", "b").wait(2 * tickInterval).want("scene 2 of 3")
 	})
 	drive(t, w, func(d *driver) { d.press("esc").want("OWNER").press("3", "n").want("scene 1 of 3") })
 }
@@ -268,7 +268,7 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 
 // overlapped is a load whose clients have overlapped so many times on a key, 100 ms
 // each, one second apart.
-func overlapped(times int) (World, *generator) {
+func overlapped(times int) (Config, *generator) {
 	w, g := world(), busy()
 	w.Load = g
 	for i := range times {
@@ -339,20 +339,20 @@ func TestClientsOfOneTokenAreToldApart(t *testing.T) {
 func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
-		g.happen(acquired(5, "load:1", 0), fault(loadgen.Struck, loadgen.Crash, 5, ""))
+		g.happen(acquired(5, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Crash, 5, ""))
 		d.wait(20*time.Second).press("2").want("▲crash", "░ fault")
 		g.mu.Lock()
 		g.events, g.m.Began = nil, time.Now()
 		g.mu.Unlock()
-		d.wait(beat)
+		d.wait(tickInterval)
 		if x := d.app.faults[0]; x.to.IsZero() {
 			t.Errorf("the crash of the run before goes on: %+v", x)
 		}
-		d.wait(pastKept + time.Minute)
+		d.wait(historyKept + time.Minute)
 		g.mu.Lock()
 		g.m.Running, g.m.Elapsed = false, time.Since(g.m.Began)
 		g.mu.Unlock()
-		d.wait(beat)
+		d.wait(tickInterval)
 		if n := len(d.app.faults); n != 0 {
 			t.Errorf("%d faults are kept that no timeline reaches", n)
 		}
@@ -406,9 +406,9 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 	}
 	drive(t, w, func(d *driver) {
 		g.mu.Lock()
-		g.events = append(g.events, loadgen.Event{Seq: 1, At: after(5 * time.Second), Kind: loadgen.Struck, Fault: loadgen.Crash, Client: 3})
+		g.events = append(g.events, loadgen.Event{Seq: 1, At: after(5 * time.Second), Kind: loadgen.FaultBegan, Fault: loadgen.Crash, Client: 3})
 		g.mu.Unlock()
-		d.size(120, 40).press("3").wait(2 * beat)
+		d.size(120, 40).press("3").wait(2 * tickInterval)
 		chart := d.line("acquired per second")
 		left := strings.Index(d.screen(), chart)
 		bars := strings.Split(d.screen()[left:], "\n")[2]
@@ -459,7 +459,7 @@ func TestALoadOnOnesOwnServerNeedsAYes(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.size(140, 35).press("3").want("s runs clients on it").press("+").want("s starts some")
 		d.press("s").want("Run clients on this server?").press("enter").want("s runs clients on it").wantNot("LOAD")
-		d.press("s", "y").wait(beat).want("settings", "READ-ONLY + LOAD", "running")
+		d.press("s", "y").wait(tickInterval).want("settings", "READ-ONLY + LOAD", "running")
 	})
 	w.Loader = &opener{err: errors.New("10.0.0.7 is not on this machine")}
 	drive(t, w, func(d *driver) { d.press("3", "s", "y").want("is not on this machine", "There is no load") })

@@ -131,7 +131,7 @@ func (s *state) figure(w int, name string, st widget.Style, value string) string
 
 // formWindow are the fields in sight of a form of h lines.
 func (p *loadPage) formWindow(s *state, h int) (first, last int) {
-	n, room := len(knobs(s.scenario)), max(0, h-1)
+	n, room := len(formFields(s.scenario)), max(0, h-1)
 	first = max(0, min(p.field-room/2, n-room))
 	return first, min(n, first+room)
 }
@@ -139,7 +139,7 @@ func (p *loadPage) formWindow(s *state, h int) (first, last int) {
 // form draws the settings of the scenario, as many as h lines have room for.
 func (p *loadPage) form(s *state, w, h int) []string {
 	t := s.theme
-	fields := knobs(s.scenario)
+	fields := formFields(s.scenario)
 	first, last := p.formWindow(s, h)
 	note := ""
 	if last-first < len(fields) {
@@ -204,8 +204,8 @@ func (s *state) outcomes() []outcome {
 		{"overtaken", m.Overtaken, t.bad, true},
 		{"number fell", m.NumberFell, t.bad, true},
 		{"fenced", m.Fenced, t.good, true},
-		{"corrupt", m.Corrupt, t.bad, true},
-		{"foreign", m.Foreign, t.bad, true},
+		{"corrupt", m.AcceptedStaleWrites, t.bad, true},
+		{"foreign", m.ForeignUnlocks, t.bad, true},
 		{"stuck", m.Stuck, t.bad, true},
 		{"abandoned", m.Abandoned, t.warn, true},
 		{"uncertain", m.Unconfirmed, t.warn, true},
@@ -357,10 +357,10 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but the lock broke a promise ", g.Alert)
 	case s.metrics.Stuck > 0:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but nobody can acquire the lock any more ", g.Alert)
-	case s.metrics.Corrupt > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.metrics.Corrupt, "stale write"))
-	case s.metrics.Foreign > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.metrics.Foreign, "release")+" removed")
+	case s.metrics.AcceptedStaleWrites > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.metrics.AcceptedStaleWrites, "stale write"))
+	case s.metrics.ForeignUnlocks > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.metrics.ForeignUnlocks, "release")+" removed")
 	case s.metrics.WorkOverlap.Count > 0:
 		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time %s ", g.Alert, humanize.Plural(s.metrics.WorkOverlap.Count, "time"))
 	default:
@@ -449,12 +449,12 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 
 // legend says what the cells stand for, and how many there are of each.
 func (s *state) legend(w int) string {
-	counts := map[loadgen.Cell]int{}
+	counts := map[loadgen.ClientState]int{}
 	for _, c := range s.metrics.Cells {
 		counts[c]++
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
-	for _, c := range []loadgen.Cell{loadgen.Frozen, loadgen.Severed, loadgen.Dead, loadgen.Inside, loadgen.Queued, loadgen.Thinking} {
+	for _, c := range []loadgen.ClientState{loadgen.Frozen, loadgen.Partitioned, loadgen.Dead, loadgen.Inside, loadgen.Queued, loadgen.Thinking} {
 		n := humanize.Count(counts[c])
 		if (n != "0" || c <= loadgen.Inside) && widget.Width(n+c.String())+3 <= l.Rest() {
 			glyph, st := s.ofCell(c)
@@ -465,7 +465,7 @@ func (s *state) legend(w int) string {
 }
 
 // ofCell returns the glyph and the style of what a client is doing.
-func (s *state) ofCell(c loadgen.Cell) (string, widget.Style) {
+func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
 	g, t := s.glyphs, s.theme
 	switch c {
 	case loadgen.Inside:
@@ -474,7 +474,7 @@ func (s *state) ofCell(c loadgen.Cell) (string, widget.Style) {
 		return g.Ring, t.warn
 	case loadgen.Frozen:
 		return g.Frozen, t.read
-	case loadgen.Severed:
+	case loadgen.Partitioned:
 		return g.Severed, t.write
 	case loadgen.Dead:
 		return g.Cross, t.bad

@@ -10,7 +10,7 @@ import (
 
 func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 	v := &server{locks: []keyspace.Lock{mutex("other", "x", time.Minute), mutex("a", "first", time.Minute)}}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		second := mutex("a", "second", 2*time.Minute)
 		second.Holders[0].Since = time.Time{}
 		d.wait(2 * time.Second)
@@ -27,7 +27,7 @@ func TestALockThatIsGoneIsShownAsItWasLast(t *testing.T) {
 
 func TestTheHoldOfALockThatIsGoneGrowsNoMore(t *testing.T) {
 	v := &server{locks: []keyspace.Lock{mutex("a", "first", time.Minute)}}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(time.Second)
 		v.set(func(v *server) { v.locks = nil })
 		d.wait(time.Second).want("not there now")

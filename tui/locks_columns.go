@@ -13,8 +13,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// byDamage is the order that no column stands for: what does most damage first.
-const byDamage = -1
+// bySeverity is the order that no column stands for: what does most damage first.
+const bySeverity = -1
 
 // lockView is one lock on its way to the screen.
 type lockView struct {
@@ -74,7 +74,7 @@ func lockColumns() []column {
 }
 
 func keyCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.strong, Text: v.state.key(v.Key)}
+	return widget.Cell{Style: v.state.theme.strong, Text: v.state.redactKey(v.Key)}
 }
 
 func kindCell(v lockView, _ int) widget.Cell {
@@ -98,11 +98,11 @@ func (v lockView) owner() string {
 	case n == 0:
 		return v.state.glyphs.None
 	case n == 1:
-		return v.state.who(v.Holders[0].Name())
+		return v.state.redactOwner(v.Holders[0].Name())
 	case v.Holders[0].Mode == keyspace.Read:
-		return fmt.Sprintf("R%s%d %s", v.state.glyphs.Times, n, v.state.who(v.Holders[0].Name()))
+		return fmt.Sprintf("R%s%d %s", v.state.glyphs.Times, n, v.state.redactOwner(v.Holders[0].Name()))
 	default:
-		return fmt.Sprintf("%s +%d", v.state.who(v.Holders[0].Name()), n-1)
+		return fmt.Sprintf("%s +%d", v.state.redactOwner(v.Holders[0].Name()), n-1)
 	}
 }
 
@@ -173,7 +173,7 @@ func (v lockView) blocked() int64 {
 	if f := v.format(); f == nil || !f.BlockingWait || len(v.Holders) == 0 {
 		return 0
 	}
-	snap := &v.state.shown().snap
+	snap := &v.state.current().snap
 	for i := range snap.Nodes {
 		if snap.Nodes[i].Addr == v.Node {
 			return snap.Nodes[i].Blocked
@@ -246,7 +246,7 @@ func nodeCell(v lockView, _ int) widget.Cell {
 	if n := len(v.Votes); n > 0 {
 		return widget.Cell{Style: v.state.theme.dim, Text: humanize.Plural(n, "node")}
 	}
-	return widget.Cell{Style: v.state.theme.dim, Text: v.state.place(v.Node)}
+	return widget.Cell{Style: v.state.theme.dim, Text: v.state.redactAddr(v.Node)}
 }
 
 func byKey(a, b lockView) int    { return strings.Compare(a.Key, b.Key) }

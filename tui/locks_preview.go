@@ -19,18 +19,18 @@ func (p *locksPage) preview(s *state, w int) []string {
 	page := p.page()
 	v := page.lock(s)
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
-	lines := []string{s.ruleOf(w, s.key(v.Key), kind)}
+	lines := []string{s.ruleOf(w, s.redactKey(v.Key), kind)}
 	if p.gone {
 		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
 	}
 	lines = append(lines, v.holders(w, 3, 1)...)
 	lines = append(lines, s.item(w, "waiting", s.theme.text, v.waiters()))
 	lines = append(lines, s.item(w, "so far", s.theme.text, v.story()))
-	for _, f := range s.shown().about(v.ID()) {
+	for _, f := range s.current().findingsFor(v.ID()) {
 		glyph, style := s.ofSeverity(f.Severity)
-		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.says(p.last.ID(), f.Text)))
+		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
 		label := "remedy"
-		for _, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Remedy), w-margin-11, 2) {
+		for _, text := range wrap(s.glyphs, s.redactText(p.last.ID(), f.Remedy), w-margin-11, 2) {
 			lines = append(lines, s.item(w, label, s.theme.text, text))
 			label = ""
 		}
@@ -85,7 +85,7 @@ func (v lockView) holders(w, most, lines int) []string {
 
 func (v lockView) holder(h *keyspace.Holder) string {
 	s := v.state
-	name := s.who(h.Name())
+	name := s.redactOwner(h.Name())
 	depth := ""
 	if h.Count > 1 {
 		depth = fmt.Sprintf("%s%d", s.glyphs.Times, h.Count)
@@ -98,7 +98,7 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	}
 	token := ""
 	if h.Label != "" && h.Label != h.ID {
-		token = s.who(h.ID)
+		token = s.redactOwner(h.ID)
 	}
 	return s.sentence(name, depth, string(h.Mode), held, v.until(h.Expires), token)
 }
@@ -133,7 +133,7 @@ func (v lockView) waiters() string {
 	shown := min(len(v.Waiters), most)
 	for i := range v.Waiters[:shown] {
 		waiter := &v.Waiters[i]
-		name := v.state.who(waiter.ID)
+		name := v.state.redactOwner(waiter.ID)
 		if !waiter.Since.IsZero() {
 			name += " (" + humanize.Duration(v.now.Sub(waiter.Since)) + ")"
 		}
@@ -162,7 +162,7 @@ func (v lockView) story() string {
 	case len(v.Votes) > 0:
 		at = fmt.Sprintf("%d of %s", votes(v.Lock), humanize.Plural(len(v.Votes), "node"))
 	case v.Node != "":
-		at = s.place(v.Node) + " " + at
+		at = s.redactAddr(v.Node) + " " + at
 	}
 	return s.sentence(renewed, fence, at)
 }

@@ -16,7 +16,7 @@ import (
 
 func TestCursorStaysOnItsLock(t *testing.T) {
 	v := office()
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("j", "j")
 		if !strings.Contains(d.line("▌"), "rw:catalog") {
 			t.Fatalf("the third lock is not rw:catalog:\n%s", d.screen())
@@ -25,7 +25,7 @@ func TestCursorStaysOnItsLock(t *testing.T) {
 			l := mutex("aaa", "x", 0)
 			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
 		})
-		d.wait(2 * beat).want("aaa")
+		d.wait(2 * tickInterval).want("aaa")
 		if !strings.Contains(d.line("▌"), "rw:catalog") {
 			t.Errorf("the cursor went to another lock:\n%s", d.screen())
 		}
@@ -38,12 +38,12 @@ func TestCursorStaysOnItsLock(t *testing.T) {
 
 func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 	v := &server{locks: []keyspace.Lock{mutex("a", "x", time.Minute), mutex("b", "y", time.Minute), mutex("c", "z", time.Minute)}}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("j").want("── b ─")
 		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], v.locks[2]} })
-		d.wait(2*beat).want("── b ─", "not there now").wantNot("▌  a", "▌  c")
+		d.wait(2*tickInterval).want("── b ─", "not there now").wantNot("▌  a", "▌  c")
 		v.set(func(v *server) { v.locks = []keyspace.Lock{v.locks[0], mutex("b", "q", time.Minute), v.locks[1]} })
-		d.wait(2 * beat).wantNot("not there now")
+		d.wait(2 * tickInterval).wantNot("not there now")
 		if !strings.Contains(d.line("▌  b"), "q") {
 			t.Errorf("the cursor did not come back:\n%s", d.screen())
 		}
@@ -52,7 +52,7 @@ func TestCursorWaitsForALockThatIsTakenAgain(t *testing.T) {
 
 func TestTheSelectionIsAlwaysInSight(t *testing.T) {
 	v := &server{locks: crowd(200).Locks}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		inSight := func(doing string) {
 			t.Helper()
 			if !strings.Contains(d.screen(), "▌") {
@@ -95,29 +95,29 @@ func TestTTLFallsBetweenTwoLooks(t *testing.T) {
 
 func TestTTLIsCountedOnTheServersClock(t *testing.T) {
 	v := &server{ahead: time.Hour, locks: []keyspace.Lock{mutex("a", "x", time.Hour+30*time.Second)}}
-	drive(t, World{Source: v}, func(d *driver) { d.want("29.7 s") })
+	drive(t, Config{Source: v}, func(d *driver) { d.want("29.7 s") })
 }
 
 func TestBarIsFullAfterARenewal(t *testing.T) {
 	v := &server{locks: []keyspace.Lock{mutex("a", "x", 10*time.Second)}}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(7 * time.Second)
 		part := strings.Count(d.line("  a "), "█")
 		for range 20 { // readings of one deadline differ by some milliseconds
 			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second+7*time.Millisecond)} })
-			d.wait(beat / 2)
+			d.wait(tickInterval / 2)
 			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)} })
-			d.wait(beat / 2)
+			d.wait(tickInterval / 2)
 			if now := strings.Count(d.line("a  "), "█"); now > part {
 				t.Fatalf("the bar grew from %d to %d cells without a renewal", part, now)
 			}
 		}
 	})
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(7 * time.Second)
 		before := strings.Count(d.line("a  "), "█")
 		v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 17*time.Second)} })
-		d.wait(beat)
+		d.wait(tickInterval)
 		if now := strings.Count(d.line("a  "), "█"); now <= before || now < 6 {
 			t.Errorf("the bar was %d cells, and is %d after the renewal:\n%s", before, now, d.screen())
 		}
@@ -155,7 +155,7 @@ func TestEveryColumnCanBeSortedByAndTurnedRound(t *testing.T) {
 func (d *driver) rows() []string {
 	var keys []string
 	for _, i := range d.app.pages[0].(*locksPage).rows {
-		keys = append(keys, d.app.shown().locks[i].Key)
+		keys = append(keys, d.app.current().locks[i].Key)
 	}
 	return keys
 }
@@ -188,7 +188,7 @@ func TestTheFilterLineCanBeEdited(t *testing.T) {
 
 func TestPauseHoldsThePictureAndSamplingGoesOn(t *testing.T) {
 	v := office()
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press(" ").want("13.2 s")
 		v.set(func(v *server) { v.locks = append(v.locks, mutex("brand:new", "x", time.Minute)) })
 		looks := v.looks
@@ -202,27 +202,27 @@ func TestPauseHoldsThePictureAndSamplingGoesOn(t *testing.T) {
 
 func TestALostConnectionKeepsTheLastPicture(t *testing.T) {
 	v := office()
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		v.set(func(v *server) { v.err = fmt.Errorf("scan: %w", syscall.ECONNREFUSED) })
 		d.wait(4*time.Second).want("connection lost 4.", "connection refused", "trying again", "✗ lost", "lock:orders:4711", "13.2 s")
 		if !strings.Contains(d.app.View(), "\x1b[0;2mlock:orders:4711") {
 			t.Error("the old picture is not faint")
 		}
 		v.set(func(v *server) { v.err = nil })
-		d.wait(retryAfter+beat).want("● live").wantNot("connection lost", "13.2 s")
+		d.wait(retryAfter+tickInterval).want("● live").wantNot("connection lost", "13.2 s")
 	})
 }
 
 func TestWhatAnErrorSaysIsMadePlain(t *testing.T) {
 	v := &server{err: errors.New("ERR \x1b[2Jgone\nfake row")}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.want(`ERR \x1b[2Jgone\nfake row`, "no picture yet")
 	})
 }
 
 func TestAServerThatDoesNotAnswerIsAskedOnce(t *testing.T) {
 	v := office()
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		hung := make(chan struct{})
 		v.set(func(v *server) { v.block = hung })
 		d.wait(10*time.Second).want("no answer for", "lock:orders:4711")
@@ -255,7 +255,7 @@ func TestAHoldThatBeganBeforeTheScreenIsHeldAtLeastSoLong(t *testing.T) {
 	quiet := mutex("quiet", "x", time.Hour)
 	quiet.Holders[0].Since = time.Time{}
 	v := &server{locks: []keyspace.Lock{mutex("told", "y", time.Hour), quiet}}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(3 * time.Minute)
 		if line := d.line(" quiet "); !strings.Contains(line, "≥3 m 00") {
 			t.Errorf("it has been held for at least three minutes: %q", line)
@@ -285,7 +285,7 @@ func TestWaitersThatCannotBeSeenAreNotCountedAsNone(t *testing.T) {
 	seen, blocking := mutex("seen", "y", time.Hour), mutex("blocking", "z", time.Hour)
 	seen.Format, blocking.Format = "redisson", "blpop"
 	v := &server{locks: []keyspace.Lock{mutex("unseen", "x", time.Hour), seen, blocking}}
-	drive(t, World{Source: v, Formats: shows()}, func(d *driver) {
+	drive(t, Config{Source: v, Formats: shows()}, func(d *driver) {
 		for name, want := range map[string]string{" unseen ": " ? ", " seen ": " 0 ", " blocking ": " ? "} {
 			if line := d.line(name); !strings.Contains(line, want) {
 				t.Errorf("%q does not say %q", line, want)
@@ -295,13 +295,13 @@ func TestWaitersThatCannotBeSeenAreNotCountedAsNone(t *testing.T) {
 		d.press("/", "ctrl+u").enter("unseen").press("enter").want("not recorded by this lock type").wantNot("BLPOP")
 		d.press("/", "ctrl+u").enter("blocking").press("enter").wantNot("of the server wait")
 		v.set(func(v *server) { v.blocked = 3 })
-		d.wait(2 * beat).want("3 clients of the server wait in BLPOP")
+		d.wait(2 * tickInterval).want("3 clients of the server wait in BLPOP")
 	})
 }
 
 func TestALateAnswerIsNoLongerLive(t *testing.T) {
 	v := office()
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		block := make(chan struct{})
 		v.set(func(v *server) { v.block = block })
 		d.wait(1500*time.Millisecond).want("no answer 1.").wantNot("● live", "✗ lost")
@@ -324,7 +324,7 @@ func TestALockThatAFilterFoundStaysSelected(t *testing.T) {
 func TestKeysGetTheRoomThatThereIs(t *testing.T) {
 	const key = "job-lock:default:nightly-jobs"
 	v := &server{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
 			if d.size(size[0], size[1]); strings.Count(d.screen(), key) < 2 { // in the table and in the preview
 				t.Errorf("%v: the key is cut\n%s", size, d.screen())
@@ -339,7 +339,7 @@ func TestKeysGetTheRoomThatThereIs(t *testing.T) {
 
 func TestAFilterSelectsWhatItFindsWhenTheSelectedLockIsGone(t *testing.T) {
 	v := office()
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("/").enter("sku9").press("enter", "esc")
 		v.set(func(v *server) {
 			v.locks = slices.DeleteFunc(v.locks, func(l keyspace.Lock) bool { return strings.Contains(l.Key, "sku9") })

@@ -72,7 +72,7 @@ func (p *locksPage) tableWidth(s *state) int {
 
 func (p *locksPage) togglePreview(s *state) {
 	if s.frame().compact || s.h < roomForPreview {
-		s.refuse(fmt.Sprintf("no room for a preview: it takes 60 columns and %d lines", roomForPreview))
+		s.reject(fmt.Sprintf("no room for a preview: it takes 60 columns and %d lines", roomForPreview))
 		return
 	}
 	p.hide = !p.hide
@@ -106,7 +106,7 @@ func (p *locksPage) inspector(s *state, h int) []string {
 	}
 	const edge = 2
 	page := p.page()
-	lines := append([]string{s.ruleOf(besideWidth-edge, s.key(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
+	lines := append([]string{s.ruleOf(besideWidth-edge, s.redactKey(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
 	lines = lines[:min(h, len(lines))]
 	for i := range lines {
 		lines[i] = strings.Repeat(" ", edge) + lines[i]
@@ -137,7 +137,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 			continue
 		}
 		l := widget.NewLine(w)
-		v := lockView{&s.shown().locks[p.rows[row]], now, s}
+		v := lockView{&s.current().locks[p.rows[row]], now, s}
 		p.tableRow(l, table, columns, v, row == p.row && !p.gone)
 		if i >= thumb && i < end {
 			l.Put(s.theme.rule, s.glyphs.Thumb)
@@ -198,7 +198,7 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 	}
 	l.Put(base, cursor)
 	glyph, style := " ", base
-	if severity, found := s.shown().worst[v.ID()]; found {
+	if severity, found := s.current().worst[v.ID()]; found {
 		glyph, style = s.ofSeverity(severity)
 	}
 	if selected {
@@ -229,16 +229,16 @@ func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
 
 func (p *locksPage) nothing(s *state) []string {
 	switch {
-	case s.live == nil && s.link.down():
+	case s.live == nil && s.link.stale():
 		return []string{"", "no picture yet: the server has not answered"}
 	case s.live == nil:
 		return []string{"", "looking " + s.glyphs.Ellipsis}
-	case len(s.shown().locks) > 0:
+	case len(s.current().locks) > 0:
 		return []string{"", "no lock matches the filter; Esc clears it"}
-	case !s.shown().snap.Complete:
+	case !s.current().snap.Complete:
 		return []string{"", "no locks so far; still looking"}
 	default:
-		keys := humanize.Plural(s.shown().snap.Cost.Keys, "key")
+		keys := humanize.Plural(s.current().snap.Cost.Keys, "key")
 		return []string{"", "no locks among " + keys, "", "`locktop demo` shows a server that has some"}
 	}
 }
@@ -251,7 +251,7 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 	lines := make([]string, 0, h)
 	now := s.clock()
 	for row := p.top; row < min(p.top+h, len(p.rows)); row++ {
-		v := lockView{&s.shown().locks[p.rows[row]], now, s}
+		v := lockView{&s.current().locks[p.rows[row]], now, s}
 		lines = append(lines, v.compact(w, row == p.row && !p.gone))
 	}
 	return lines
@@ -272,9 +272,9 @@ func (v lockView) compact(w int, selected bool) string {
 	}
 	room := l.Rest() - owner - widget.Width(ttl.Text) - 2
 	if room < 1 {
-		return l.Put(key, s.glyphs.Fit(s.key(v.Key), l.Rest())).String()
+		return l.Put(key, s.glyphs.Fit(s.redactKey(v.Key), l.Rest())).String()
 	}
-	l.Put(key, s.glyphs.Fit(s.key(v.Key), room)).Skip(text, 1)
+	l.Put(key, s.glyphs.Fit(s.redactKey(v.Key), room)).Skip(text, 1)
 	l.Put(text, s.glyphs.Fit(v.owner(), owner)).Skip(text, 1)
 	return l.Put(ttl.Style, ttl.Text).String()
 }

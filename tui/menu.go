@@ -53,7 +53,7 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 // take chooses, unless the choice says why it cannot be chosen.
 func (m *menu) take(s *state, c choice) (dialog, tea.Cmd) {
 	if c.refuse != "" {
-		s.refuse(c.refuse)
+		s.reject(c.refuse)
 		return nil, nil
 	}
 	return c.pick(s)
@@ -75,7 +75,7 @@ func (m *menu) view(s *state, lines []string) []string {
 func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 	panel, at, first, end := m.panel(s)
 	bottom := s.h
-	if s.frame().foot {
+	if s.frame().footer {
 		bottom--
 	}
 	top := bottom - min(len(panel)+1, bottom) // overlay puts an empty line below it
@@ -125,7 +125,7 @@ func (m *menu) explained(s *state, left int) []string {
 	}
 	if c.exact != "" {
 		for text := range strings.SplitSeq(c.exact, "\n") {
-			lines = append(lines, s.broken(s.w, margin, s.theme.text, text)...)
+			lines = append(lines, s.wrapAnywhere(s.w, margin, s.theme.text, text)...)
 		}
 	}
 	if most := max(1, left-len(m.choices)-3); len(lines) > most {
@@ -153,7 +153,7 @@ type hint struct{ key, word string }
 // hints replaces the last line, where there is one: while a dialog is open, the
 // keys of the page do nothing.
 func (s *state) hints(lines []string, all ...hint) []string {
-	if !s.frame().foot {
+	if !s.frame().footer {
 		return lines
 	}
 	l := widget.NewLine(s.w)
@@ -193,7 +193,7 @@ func (m *menu) choice(s *state, c choice, chosen bool, label int) string {
 // there are.
 func overlay(s *state, lines, panel []string) []string {
 	bottom := len(lines)
-	if s.frame().foot {
+	if s.frame().footer {
 		bottom--
 	}
 	panel = append(panel, strings.Repeat(" ", s.w))

@@ -10,16 +10,16 @@ import (
 // tickMsg carries the time: nothing else on the screen knows what o'clock it is.
 type tickMsg struct{ now time.Time }
 
-// lookedMsg answers a look at the server. It has a picture or an error.
-type lookedMsg struct {
+// snapshotMsg answers a look at the server. It has a picture or an error.
+type snapshotMsg struct {
 	at      time.Time // our clock, when the answer had come
-	picture *picture
+	picture *viewModel
 	err     error
 	jump    int // jumps of the player before it was asked
 }
 
-// measuredMsg is what the generator is doing.
-type measuredMsg struct {
+// metricsMsg is what the generator is doing.
+type metricsMsg struct {
 	metrics  loadgen.Metrics
 	scenario loadgen.Scenario
 	beside   []loadgen.Compared
@@ -28,17 +28,17 @@ type measuredMsg struct {
 	changes  int             // of the scenario, before it was asked
 }
 
-// ledMsg is where a guide has led to.
-type ledMsg struct {
-	view  View
-	world World
+// connectedMsg is where a guide has led to.
+type connectedMsg struct {
+	view  Target
+	world Config
 	err   error
 }
 
 // storedMsg says what is stored of a lock.
 type storedMsg struct {
 	id    keyspace.ID
-	items []Stored
+	items []RawEntry
 	err   error
 }
 
@@ -64,18 +64,18 @@ type crashMsg struct {
 	stack []byte
 }
 
-// showMsg asks for the page of one lock.
-type showMsg struct{ lock keyspace.Lock } // as it was last seen
+// openLockMsg asks for the page of one lock.
+type openLockMsg struct{ lock keyspace.Lock } // as it was last seen
 
-// turnMsg asks for the page at a place.
-type turnMsg struct{ to place }
+// openPageMsg asks for the page at a place.
+type openPageMsg struct{ to pageSet }
 
-// stillMsg says that another picture is shown, with no look at the server.
-type stillMsg struct{}
+// viewChangedMsg says that another picture is shown, with no look at the server.
+type viewChangedMsg struct{}
 
-// actedMsg says what became of a deed.
-type actedMsg struct {
-	deed deed
+// actionDoneMsg says what became of a deed.
+type actionDoneMsg struct {
+	deed pendingAction
 	done int   // locks to which it was done
 	err  error // the first one
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // elected is a world with a Redlock over five servers, two of which are down.
-func elected(w World) World {
+func elected(w Config) Config {
 	v := &server{}
 	var names []string
 	for i := range 5 {

@@ -22,23 +22,23 @@ const namesListed = 6
 // that make a new token for each hold cannot be followed from lock to lock.
 func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
 	s := v.state
-	locks := s.shown().locks
+	locks := s.current().locks
 	for i := range locks {
 		other := &locks[i]
 		if other.Key == v.Key && other.ID() == v.ID() {
 			continue
 		}
 		if slices.ContainsFunc(other.Holders, func(theirs keyspace.Holder) bool { return theirs.Name() == h.Name() }) {
-			o.holds = append(o.holds, s.key(other.Key))
+			o.holds = append(o.holds, s.redactKey(other.Key))
 		}
 		if !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
 			continue
 		}
-		text := s.key(other.Key)
+		text := s.redactKey(other.Key)
 		for j := range other.Holders {
 			theirs := &other.Holders[j]
 			if j == 0 {
-				text += ", which " + s.who(theirs.Name()) + " holds"
+				text += ", which " + s.redactOwner(theirs.Name()) + " holds"
 			}
 			o.stuck = o.stuck || slices.ContainsFunc(v.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, theirs) })
 		}
@@ -61,10 +61,10 @@ func (v lockView) owners(w int) []string {
 		h := &v.Holders[i]
 		o := v.elsewhere(h)
 		if len(o.holds) > 0 {
-			lines = append(lines, s.items(w, "owner", s.theme.text, s.who(h.Name())+" also holds "+listed(o.holds), 2)...)
+			lines = append(lines, s.items(w, "owner", s.theme.text, s.redactOwner(h.Name())+" also holds "+listed(o.holds), 2)...)
 		}
 		if len(o.waits) > 0 {
-			lines = append(lines, s.items(w, "owner", s.theme.warn, s.who(h.Name())+" waits for "+listed(o.waits), 2)...)
+			lines = append(lines, s.items(w, "owner", s.theme.warn, s.redactOwner(h.Name())+" waits for "+listed(o.waits), 2)...)
 		}
 		if o.stuck {
 			lines = append(lines, s.items(w, "deadlock", s.theme.bad, "each of the two waits for the other", 1)...)

@@ -24,7 +24,7 @@ func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 	}
 	w.Source = &server{locks: locks}
 	drive(t, w, func(d *driver) {
-		d.size(100, 50).wait(2*beat).press("/").enter("lock:a").press("enter", "enter")
+		d.size(100, 50).wait(2*tickInterval).press("/").enter("lock:a").press("enter", "enter")
 		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "each of the two waits for the other")
 		d.press("esc", "esc", "/").enter("lock:c").press("enter", "enter")
 		d.want("pay-5 also holds lock:a", "pay-5 waits for lock:b").wantNot("each of the two")

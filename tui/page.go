@@ -10,8 +10,8 @@ import (
 // page is one of the pictures that fill the screen in turn. A page keeps what
 // concerns it alone (a cursor, an order); what it shows is in the state.
 type page interface {
-	title() string // "" for one that is not among the numbered ones
-	place() place  // whose keys it answers
+	title() string  // "" for one that is not among the numbered ones
+	place() pageSet // whose keys it answers
 	// update takes an action, a mouse event in the page's own lines, and every
 	// message that changed the state.
 	update(*state, tea.Msg) tea.Cmd

@@ -15,12 +15,12 @@ type eventsPage struct {
 	rows   []int // indexes into the past, the newest first
 }
 
-func (p *eventsPage) title() string { return "6 Events" }
-func (p *eventsPage) place() place  { return onEvents }
+func (p *eventsPage) title() string  { return "6 Events" }
+func (p *eventsPage) place() pageSet { return onEvents }
 
 func (p *eventsPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case lookedMsg, stillMsg, tea.WindowSizeMsg:
+	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
 		p.arrange(s)
 	case wheelMsg:
 		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key(s))
@@ -42,16 +42,16 @@ func (p *eventsPage) act(s *state, a action) tea.Cmd {
 		s.dialog = p.ask(s)
 	case back:
 		if p.filter.text == "" {
-			s.refuse("nothing to leave: no pause, no filter")
+			s.reject("nothing to leave: no pause, no filter")
 		}
 		p.filter = filter{}
 		p.arrange(s)
 	case enter:
 		if l, ok := p.subject(s); ok {
-			s.next = showMsg{l}
+			s.next = openLockMsg{l}
 			return nil
 		}
-		s.refuse("no event to open the lock of")
+		s.reject("no event to open the lock of")
 	}
 	return nil
 }
@@ -96,18 +96,18 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 	for _, e := range s.past() {
 		counts[e.Kind]++
 	}
-	parts := []part{{style: s.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
+	parts := []segment{{style: s.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
 	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
 		glyph, st := s.ofEvent(k)
 		if counts[k] > 0 {
-			parts = append(parts, part{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), rank: 2 + i})
+			parts = append(parts, segment{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), priority: 2 + i})
 		}
 	}
 	filtered := ""
 	if p.filter.text != "" {
 		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.past()))
 	}
-	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
+	layoutLine(l, s.glyphs, parts, []segment{{style: s.theme.key, text: filtered, priority: 1}})
 }
 
 func (p *eventsPage) view(s *state, w, h int) []string {

@@ -37,12 +37,12 @@ type findingID struct {
 	server string
 }
 
-func (p *findingsPage) title() string { return "5 Findings" }
-func (p *findingsPage) place() place  { return onFindings }
+func (p *findingsPage) title() string  { return "5 Findings" }
+func (p *findingsPage) place() pageSet { return onFindings }
 
 func (p *findingsPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case lookedMsg, stillMsg, tea.WindowSizeMsg:
+	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
 		p.arrange(s)
 	case wheelMsg:
 		p.moved = true
@@ -69,7 +69,7 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 		s.dialog = p.ask(s)
 	case back:
 		if p.filter.text == "" {
-			s.refuse("nothing to leave: no pause, no filter")
+			s.reject("nothing to leave: no pause, no filter")
 		}
 		p.filter = filter{}
 		p.arrange(s)
@@ -85,14 +85,14 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 			return nil
 		}
 		if l, ok := p.subject(s); ok {
-			s.next = showMsg{l}
+			s.next = openLockMsg{l}
 			return nil
 		}
 		if len(p.rows) > 0 && p.rows[p.cursor.row].Lock == (keyspace.ID{}) {
-			s.refuse("this is about a server; 4 shows them")
+			s.reject("this is about a server; 4 shows them")
 			return nil
 		}
-		s.refuse("no finding to open the lock of")
+		s.reject("no finding to open the lock of")
 	}
 	return nil
 }
@@ -106,9 +106,9 @@ func (p *findingsPage) selected(s *state) []keyspace.Finding {
 	if row.many == 0 {
 		return []keyspace.Finding{row.Finding}
 	}
-	all := s.shown().findings
+	all := s.current().findings
 	if row.asleep {
-		all = s.shown().snoozed
+		all = s.current().snoozed
 	}
 	return slices.DeleteFunc(p.wanted(all), func(f keyspace.Finding) bool { return f.ID != row.ID })
 }
@@ -118,17 +118,17 @@ func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
 		return keyspace.Lock{}, false
 	}
 	id := p.rows[p.cursor.row].Lock
-	return s.shown().find(id)
+	return s.current().lock(id)
 }
 
 func (p *findingsPage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(p.found) + " of " + humanize.Count(len(s.shown().all)) })
+	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all)) })
 }
 
 func (p *findingsPage) arrange(s *state) {
 	p.rows, p.found = p.rows[:0], 0
-	p.fold(p.wanted(s.shown().findings), false)
-	p.fold(p.wanted(s.shown().snoozed), true)
+	p.fold(p.wanted(s.current().findings), false)
+	p.fold(p.wanted(s.current().snoozed), true)
 	if p.moved {
 		p.cursor.follow(len(p.rows), p.key)
 	} else {
@@ -200,8 +200,8 @@ func (p *findingsPage) height(s *state) int {
 func (p *findingsPage) roomForRemedy(s *state) bool { return s.frame().body >= 2*remedyLines }
 
 func (p *findingsPage) summary(s *state, l *widget.Line) {
-	found := s.shown().findings
-	if len(s.shown().all) == 0 {
+	found := s.current().findings
+	if len(s.current().all) == 0 {
 		l.Put(s.theme.good, s.glyphs.Check+" nothing is wrong, as far as looking can tell")
 		return
 	}
@@ -209,23 +209,23 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	for _, f := range found {
 		counts[f.Severity]++
 	}
-	parts := []part{{style: s.theme.strong, text: humanize.Plural(len(found), "finding")}}
+	parts := []segment{{style: s.theme.strong, text: humanize.Plural(len(found), "finding")}}
 	for v := keyspace.Critical; ; v-- {
 		if glyph, st := s.ofSeverity(v); counts[v] > 0 {
-			parts = append(parts, part{style: st, text: glyph + " " + severities(counts[v], v), rank: 2})
+			parts = append(parts, segment{style: st, text: glyph + " " + severities(counts[v], v), priority: 2})
 		}
 		if v == keyspace.Info {
 			break
 		}
 	}
-	if n := len(s.shown().snoozed); n > 0 {
-		parts = append(parts, part{style: s.theme.dim, text: humanize.Count(n) + " snoozed", rank: 2})
+	if n := len(s.current().snoozed); n > 0 {
+		parts = append(parts, segment{style: s.theme.dim, text: humanize.Count(n) + " snoozed", priority: 2})
 	}
 	filtered := ""
 	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(p.found) + " of " + humanize.Count(len(s.shown().all))
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all))
 	}
-	spread(l, s.glyphs, parts, []part{{style: s.theme.key, text: filtered, rank: 1}})
+	layoutLine(l, s.glyphs, parts, []segment{{style: s.theme.key, text: filtered, priority: 1}})
 }
 
 func (p *findingsPage) view(s *state, w, h int) []string {
@@ -262,7 +262,7 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	glyph, st := s.ofSeverity(f.Severity)
 	selected := row == p.cursor.row
 	key, text := s.theme.strong, s.theme.text
-	says := s.says(f.Lock, f.Text)
+	says := s.redactText(f.Lock, f.Text)
 	if f.asleep {
 		key, text, st = s.theme.dim, s.theme.dim, s.theme.dim
 		says = s.comesBack(&f.Finding) + ": " + says
@@ -296,25 +296,25 @@ func (s *state) about(f keyspace.Finding) string {
 	if f.Lock == (keyspace.ID{}) {
 		return "server"
 	}
-	return s.key(f.Lock.Key)
+	return s.redactKey(f.Lock.Key)
 }
 
 // remedy says what to do about the selected finding.
 func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.cursor.row]
 	lines := []string{s.ruleOf(w, "what to do", f.ID)}
-	for _, text := range wrap(s.glyphs, s.says(f.Lock, f.Text), w-margin-2, 2) {
+	for _, text := range wrap(s.glyphs, s.redactText(f.Lock, f.Text), w-margin-2, 2) {
 		_, st := s.ofSeverity(f.Severity)
 		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(st, text).String())
 	}
-	for _, text := range wrap(s.glyphs, s.says(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
+	for _, text := range wrap(s.glyphs, s.redactText(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
 		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.text, text).String())
 	}
 	return lines
 }
 
 func (p *findingsPage) nothing(s *state) string {
-	if p.filter.active() && len(s.shown().all) > 0 {
+	if p.filter.active() && len(s.current().all) > 0 {
 		return "no finding matches the filter; Esc clears it"
 	}
 	return "nothing is wrong, as far as looking can tell"

@@ -17,8 +17,8 @@ type loadPage struct {
 	client int // that a fault strikes, counted from 1; 0: anyone
 }
 
-func (p *loadPage) title() string { return "3 Load" }
-func (p *loadPage) place() place  { return onLoad }
+func (p *loadPage) title() string  { return "3 Load" }
+func (p *loadPage) place() pageSet { return onLoad }
 
 func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
@@ -29,11 +29,11 @@ func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
 		case s.load != nil:
 			return p.act(s, msg)
 		case s.begin == nil:
-			s.refuse(noLoad)
+			s.reject(noLoad)
 		case msg == startStop:
 			s.dialog = p.offer(s)
 		default:
-			s.refuse("no clients run here; s starts some, after a question")
+			s.reject("no clients run here; s starts some, after a question")
 		}
 	}
 	return nil
@@ -47,14 +47,14 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	switch a {
 	case startStop:
 		if s.metrics.Running {
-			s.tell("stopping the clients " + s.glyphs.Ellipsis)
+			s.notify("stopping the clients " + s.glyphs.Ellipsis)
 			return stopLoad(s.load)
 		}
 		return startLoad(s.load)
 	case fieldUp:
 		p.field = max(0, p.field-1)
 	case fieldDown:
-		p.field = min(p.field+1, len(knobs(s.scenario))-1)
+		p.field = min(p.field+1, len(formFields(s.scenario))-1)
 	case turnDown:
 		return p.turn(s, p.knob(s), -1)
 	case turnUp:
@@ -70,18 +70,18 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	case choosePrevious:
 		p.choose(s, -1)
 	case faultMenu:
-		s.dialog = p.striking(s)
+		s.dialog = p.faultMenu(s)
 	case nextScene, previousScene:
 		return p.playNext(s, map[action]int{nextScene: 1, previousScene: -1}[a])
 	case sceneMenu:
 		if len(s.scenes) == 0 {
-			s.refuse(noScenes)
+			s.reject(noScenes)
 			return nil
 		}
 		s.dialog = s.scenesMenu()
 	case back:
 		p.client = 0
-		s.refuse("nothing to leave")
+		s.reject("nothing to leave")
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (p *loadPage) offer(s *state) *menu {
 		at: 1,
 		choices: []choice{
 			{key: "y", label: "run", detail: "start 20 clients", pick: func(s *state) (dialog, tea.Cmd) {
-				s.tell("starting the clients " + s.glyphs.Ellipsis)
+				s.notify("starting the clients " + s.glyphs.Ellipsis)
 				return nil, s.begin
 			}},
 			{key: "n", label: "do not run", detail: "only look", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }},
@@ -105,35 +105,35 @@ func (p *loadPage) offer(s *state) *menu {
 }
 
 // knob is the selected field of the form.
-func (p *loadPage) knob(s *state) knob {
-	all := knobs(s.scenario)
+func (p *loadPage) knob(s *state) formField {
+	all := formFields(s.scenario)
 	return all[min(p.field, len(all)-1)]
 }
 
-func named(name string) knob {
-	all := allKnobs()
-	return all[slices.IndexFunc(all, func(k knob) bool { return k.name == name })]
+func named(name string) formField {
+	all := allFormFields()
+	return all[slices.IndexFunc(all, func(k formField) bool { return k.name == name })]
 }
 
 // turn changes a field by a step, in the run that is going on.
-func (p *loadPage) turn(s *state, k knob, direction int) tea.Cmd {
+func (p *loadPage) turn(s *state, k formField, direction int) tea.Cmd {
 	next := s.scenario
-	k.turn(&next, direction)
+	k.step(&next, direction)
 	return p.change(s, k, next)
 }
 
 // change asks for a scenario in which one field is another, unless it cannot be.
-func (p *loadPage) change(s *state, k knob, next loadgen.Scenario) tea.Cmd {
+func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd {
 	if err := next.Validate(); err != nil {
-		s.refuse(widget.Plain(err.Error()))
+		s.reject(widget.Plain(err.Error()))
 		return nil
 	}
 	if k.value(next) == k.value(s.scenario) {
-		s.refuse("already at the limit: " + k.name + " is " + k.value(next))
+		s.reject("already at the limit: " + k.name + " is " + k.value(next))
 		return nil
 	}
-	s.tell(k.name + ": " + k.value(next))
-	return s.want(next, false)
+	s.notify(k.name + ": " + k.value(next))
+	return s.request(next, false)
 }
 
 // typing opens the selected field for typing.
@@ -143,8 +143,8 @@ func (p *loadPage) typing(s *state) dialog {
 	d.note = func(string) (string, bool) { return "now " + k.value(s.scenario), false }
 	d.finish = func(text string) tea.Cmd {
 		next := s.scenario
-		if err := k.typed(&next, text); err != nil {
-			s.refuse(k.name + ": " + widget.Plain(err.Error()))
+		if err := k.parse(&next, text); err != nil {
+			s.reject(k.name + ": " + widget.Plain(err.Error()))
 			return nil
 		}
 		return p.change(s, k, next)
@@ -174,13 +174,13 @@ func (p *loadPage) click(s *state, m clickMsg) {
 // playNext begins the scene that is so many further on.
 func (p *loadPage) playNext(s *state, by int) tea.Cmd {
 	if len(s.scenes) == 0 {
-		s.refuse(noScenes)
+		s.reject(noScenes)
 		return nil
 	}
 	if s.scene < 0 && by < 0 {
 		by = 0
 	}
-	return s.play(s.scene + by)
+	return s.startScenario(s.scene + by)
 }
 
 // step is the next number of clients in a direction: by ones below ten, by tens
@@ -204,35 +204,35 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 		l.Put(t.dim, "no load")
 		return
 	}
-	running := part{style: t.dim, text: g.Ring + " stopped"}
+	running := segment{style: t.dim, text: g.Ring + " stopped"}
 	if m.Running {
-		running = part{style: t.good, text: g.Dot + " running"}
+		running = segment{style: t.good, text: g.Dot + " running"}
 	}
 	scene := ""
 	if s.scene >= 0 {
 		scene = fmt.Sprintf("scene %d of %d", s.scene+1, len(s.scenes))
 	}
-	spread(l, g, []part{
+	layoutLine(l, g, []segment{
 		running,
-		{style: t.text, text: humanize.Clock(m.Elapsed), rank: 3},
+		{style: t.text, text: humanize.Clock(m.Elapsed), priority: 3},
 		{style: t.strong, text: humanize.Plural(s.scenario.Clients, "client")},
-		{style: t.strong, text: humanize.Count(rate(m)) + "/s", rank: 2},
-		{style: t.text, text: "p99 " + humanize.Duration(m.Wait.P99), rank: 4},
-		{style: t.key, text: scene, rank: 5},
-	}, []part{s.overlaps()})
+		{style: t.strong, text: humanize.Count(rate(m)) + "/s", priority: 2},
+		{style: t.text, text: "p99 " + humanize.Duration(m.Wait.P99), priority: 4},
+		{style: t.key, text: scene, priority: 5},
+	}, []segment{s.overlaps()})
 }
 
 // overlaps says whether two clients had valid leases at once, and if not, whether
 // two worked at once.
-func (s *state) overlaps() part {
+func (s *state) overlaps() segment {
 	t, g, m := s.theme, s.glyphs, s.metrics
 	switch {
 	case m.Overlap.Count > 0:
-		return part{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(m.Overlap.Count, "overlap") + " "}
+		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(m.Overlap.Count, "overlap") + " "}
 	case m.WorkOverlap.Count > 0:
-		return part{style: t.warn, text: g.Alert + " no overlap of leases", rank: 1}
+		return segment{style: t.warn, text: g.Alert + " no overlap of leases", priority: 1}
 	}
-	return part{style: t.good, text: g.Check + " no overlaps", rank: 1}
+	return segment{style: t.good, text: g.Check + " no overlaps", priority: 1}
 }
 
 // rate is the number of acquisitions in the last full second.

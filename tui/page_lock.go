@@ -21,25 +21,25 @@ type lockPage struct {
 	top  int           // the first line in sight
 }
 
-func (p *lockPage) title() string { return "" }
-func (p *lockPage) place() place  { return onLock }
+func (p *lockPage) title() string  { return "" }
+func (p *lockPage) place() pageSet { return onLock }
 
 func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last.Key != "" || !p.gone }
 
 func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case showMsg:
+	case openLockMsg:
 		*p = lockPage{id: msg.lock.ID(), last: msg.lock}
 		p.look(s)
-	case lookedMsg, stillMsg:
+	case snapshotMsg, viewChangedMsg:
 		p.look(s)
 	case wheelMsg:
 		p.scroll(s, msg.steps)
 	case action:
 		if msg == snooze {
-			found := s.shown().about(p.id)
+			found := s.current().findingsFor(p.id)
 			if len(found) == 0 {
-				found = s.shown().asleep(p.id)
+				found = s.current().asleep(p.id)
 			}
 			s.toggleSnooze(found)
 		}
@@ -53,7 +53,7 @@ func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
 // look finds the lock in the picture. A lock that is not there is shown as it was
 // last seen: an event may have seen it later than the page has.
 func (p *lockPage) look(s *state) {
-	l, ok := s.shown().find(p.id)
+	l, ok := s.current().lock(p.id)
 	p.gone = !ok
 	if ok {
 		p.last, p.seen = l, s.clock()
@@ -80,10 +80,10 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	if p.gone {
 		glyph, style, word = s.glyphs.Ring, s.theme.dim, "not there now"
 	}
-	spread(l, s.glyphs, []part{
+	layoutLine(l, s.glyphs, []segment{
 		{style: style, text: glyph + " " + word},
-		{style: s.theme.strong, text: s.key(p.last.Key), flex: 16},
-	}, []part{{style: s.theme.dim, text: "Esc back", rank: 2}})
+		{style: s.theme.strong, text: s.redactKey(p.last.Key), flex: 16},
+	}, []segment{{style: s.theme.dim, text: "Esc back", priority: 2}})
 }
 
 // lock is the lock at the time for which it is shown.
@@ -106,8 +106,8 @@ func (p *lockPage) text(s *state, w int) []string {
 	lines := p.now(v, w)
 	lines = append(lines, p.wrong(s, w)...)
 	lines = append(lines, p.lately(s, w)...)
-	lines = append(lines, s.stored(p.id, w)...)
-	lines = append(lines, s.usually(p.id, w)...)
+	lines = append(lines, s.rawBlock(p.id, w)...)
+	lines = append(lines, s.holdStatsBlock(p.id, w)...)
 	lines = append(lines, p.happened(s, w)...)
 	return append(lines, p.howToBreak(s, w)...)
 }
@@ -115,7 +115,7 @@ func (p *lockPage) text(s *state, w int) []string {
 // howToBreak is what to hand to somebody who may change the lock: a command
 // that changes it only if it is still as it is shown.
 func (p *lockPage) howToBreak(s *state, w int) []string {
-	if s.veil.drawn || len(s.formats) == 0 || len(p.last.Holders) == 0 {
+	if s.hidden.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
 	}
 	act, word := keyspace.ForceRelease, "command to break it safely"
@@ -128,7 +128,7 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 		return append(lines, s.item(w, "", s.theme.dim, why))
 	}
 	for line := range strings.SplitSeq(command, "\n") {
-		lines = append(lines, s.broken(w, margin, s.theme.text, line)...) // Plain would double its backslashes
+		lines = append(lines, s.wrapAnywhere(w, margin, s.theme.text, line)...) // Plain would double its backslashes
 	}
 	return lines
 }
@@ -192,7 +192,7 @@ func (v lockView) queue(w int) []string {
 		if !waiter.Since.IsZero() {
 			since = "for " + humanize.Duration(v.now.Sub(waiter.Since))
 		}
-		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.who(waiter.ID), string(waiter.Mode), since))
+		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.redactOwner(waiter.ID), string(waiter.Mode), since))
 		lines = append(lines, s.item(w, label, s.theme.warn, text))
 		label = ""
 	}
@@ -204,32 +204,32 @@ func (v lockView) queue(w int) []string {
 
 // wrong lists the findings on the lock, with what to do.
 func (p *lockPage) wrong(s *state, w int) []string {
-	found, asleep := s.shown().about(p.id), s.shown().asleep(p.id)
+	found, asleep := s.current().findingsFor(p.id), s.current().asleep(p.id)
 	if len(found)+len(asleep) == 0 {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "findings", humanize.Plural(len(found), "finding"))}
 	for _, f := range found {
 		glyph, style := s.ofSeverity(f.Severity)
-		for i, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Text), w-margin-13, 3) {
+		for i, text := range wrap(s.glyphs, s.redactText(p.last.ID(), f.Text), w-margin-13, 3) {
 			if i > 0 {
 				glyph = " "
 			}
 			lines = append(lines, s.item(w, []string{widget.Plain(f.Severity.String()), ""}[min(i, 1)], style, glyph+" "+text))
 		}
-		for i, text := range wrap(s.glyphs, s.says(p.last.ID(), f.Remedy), w-margin-13, 4) {
+		for i, text := range wrap(s.glyphs, s.redactText(p.last.ID(), f.Remedy), w-margin-13, 4) {
 			lines = append(lines, s.item(w, []string{"remedy", ""}[min(i, 1)], s.theme.text, "  "+text))
 		}
 	}
 	for _, f := range asleep {
-		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.theme.dim, "  "+s.comesBack(&f)+": "+s.says(p.last.ID(), f.Text)))
+		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.theme.dim, "  "+s.comesBack(&f)+": "+s.redactText(p.last.ID(), f.Text)))
 	}
 	return lines
 }
 
 // lately draws the last minute, and who the letters are.
 func (p *lockPage) lately(s *state, w int) []string {
-	v := s.past60(max(1, w-2*margin))
+	v := s.lastMinute(max(1, w-2*margin))
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
 	s.strip(l, p.id, v)
 	return append([]string{s.ruleOf(w, "last 60 s", s.origin(p.id)), l.String()}, s.whoIsWho(w, p.id, v)...)
@@ -244,21 +244,21 @@ func (s *state) origin(id keyspace.ID) string {
 }
 
 // whoIsWho says whom the letters of a strip stand for: as many as fit in a line.
-func (s *state) whoIsWho(w int, id keyspace.ID, v window) []string {
+func (s *state) whoIsWho(w int, id keyspace.ID, v timeWindow) []string {
 	n, v := s.lane(id, v)
 	if n == nil {
 		return nil
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
 	seen := map[int]bool{} // by owner: some historic forms give one token to several clients
-	for i := len(n.stretches) - 1; i >= 0; i-- {
-		h := &n.stretches[i]
+	for i := len(n.holds) - 1; i >= 0; i-- {
+		h := &n.holds[i]
 		if seen[h.owner] || !v.shows(h.from, h.to) {
 			continue
 		}
 		seen[h.owner] = true
 		letter, look := s.theme.ofOwner(h.owner)
-		name := s.who(h.name)
+		name := s.redactOwner(h.name)
 		if len(name) > 20 {
 			name = s.glyphs.Fit(name, 20)
 		}
@@ -297,7 +297,7 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	l.Put(s.theme.dim, e.At.Local().Format("15:04:05.0")).Skip(widget.Style{}, 2)
 	l.Put(st, s.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Skip(widget.Style{}, 1)
 	if keys > 0 {
-		l.Put(s.theme.strong, s.glyphs.Fit(s.key(e.Lock.Key), keys)).Skip(widget.Style{}, 2)
+		l.Put(s.theme.strong, s.glyphs.Fit(s.redactKey(e.Lock.Key), keys)).Skip(widget.Style{}, 2)
 	}
 	who := e.Holder.Name()
 	if e.Waiter.ID != "" {
@@ -307,7 +307,7 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	if keys == 0 && l.Rest() < 2*eventOwner {
 		owner = eventOwner / 2
 	}
-	l.Put(s.theme.text, s.glyphs.Fit(s.who(who), min(owner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
+	l.Put(s.theme.text, s.glyphs.Fit(s.redactOwner(who), min(owner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
 	l.Put(s.theme.dim, s.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
 }
 

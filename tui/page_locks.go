@@ -16,7 +16,7 @@ import (
 type locksPage struct {
 	rows   []int // indexes into the locks of the picture, as they are shown
 	filter filter
-	sort   int // column that the rows are sorted by; byDamage is none
+	sort   int // column that the rows are sorted by; bySeverity is none
 	turned bool
 	wide   bool
 	hide   bool // the preview, also where there is room for it
@@ -33,14 +33,14 @@ type locksPage struct {
 	longest, owners int // cells of a key and an owner so far: columns grow, and do not shrink again
 }
 
-func newLocksPage() *locksPage { return &locksPage{sort: byDamage, tags: map[keyspace.ID]bool{}} }
+func newLocksPage() *locksPage { return &locksPage{sort: bySeverity, tags: map[keyspace.ID]bool{}} }
 
-func (p *locksPage) title() string { return "1 Locks" }
-func (p *locksPage) place() place  { return onLocks }
+func (p *locksPage) title() string  { return "1 Locks" }
+func (p *locksPage) place() pageSet { return onLocks }
 
 func (p *locksPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case lookedMsg, stillMsg:
+	case snapshotMsg, viewChangedMsg:
 		p.arrange(s)
 	case tea.WindowSizeMsg:
 		p.reveal(s)
@@ -62,10 +62,10 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	switch a {
 	case enter:
 		if _, ok := p.subject(s); ok {
-			s.next = showMsg{p.last}
+			s.next = openLockMsg{p.last}
 			return nil
 		}
-		s.refuse("no lock to open")
+		s.reject("no lock to open")
 	case tag:
 		p.tagIt(s)
 	case faster:
@@ -104,7 +104,7 @@ func (p *locksPage) forget() {
 // tagIt tags the selected lock, or untags it, and goes on to the next.
 func (p *locksPage) tagIt(s *state) {
 	if len(p.rows) == 0 || p.gone {
-		s.refuse("no lock to tag")
+		s.reject("no lock to tag")
 		return
 	}
 	if p.tags[p.chosen] {
@@ -118,7 +118,7 @@ func (p *locksPage) tagIt(s *state) {
 // tagged are the locks with a tag that are in the picture, in its order.
 func (p *locksPage) tagged(s *state) []keyspace.Lock {
 	var all []keyspace.Lock
-	for _, l := range s.shown().locks {
+	for _, l := range s.current().locks {
 		if len(p.tags) > 0 && p.tags[l.ID()] {
 			all = append(all, l)
 		}
@@ -128,12 +128,12 @@ func (p *locksPage) tagged(s *state) []keyspace.Lock {
 
 // setPace changes how often the server is looked at.
 func (p *locksPage) setPace(s *state, every time.Duration) {
-	if every < beat || every > time.Minute {
-		s.refuse("already at the limit: a look every " + humanize.Setting(s.link.every))
+	if every < tickInterval || every > time.Minute {
+		s.reject("already at the limit: a look every " + humanize.Setting(s.link.every))
 		return
 	}
 	s.link.every = every
-	s.tell("a look every " + humanize.Setting(every))
+	s.notify("a look every " + humanize.Setting(every))
 }
 
 // click selects a row, or sorts by a column.
@@ -174,7 +174,7 @@ func (p *locksPage) goBack(s *state) {
 	case len(p.tags) > 0:
 		p.tags = map[keyspace.ID]bool{}
 	default:
-		s.refuse("nothing to leave: no pause, no filter, no tags")
+		s.reject("nothing to leave: no pause, no filter, no tags")
 		return
 	}
 	p.arrange(s)
@@ -198,7 +198,7 @@ func (p *locksPage) ask(s *state) {
 
 // found says how many locks the filter left.
 func (p *locksPage) found(s *state) string {
-	return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.shown().locks))
+	return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.current().locks))
 }
 
 // sortBy moves the order by steps columns; left of the first is damage.
@@ -207,18 +207,18 @@ func (p *locksPage) sortBy(s *state, steps int) {
 	places := len(columns) + 1 // one for each column, and damage
 	for {
 		p.sort = (p.sort+1+steps+places)%places - 1
-		if p.sort == byDamage || columns[p.sort].less != nil {
+		if p.sort == bySeverity || columns[p.sort].less != nil {
 			break
 		}
 	}
 	p.turned = false
 	p.arrange(s)
-	s.tell("order: " + p.order())
+	s.notify("order: " + p.order())
 }
 
 // order says how the rows are sorted.
 func (p *locksPage) order() string {
-	if p.sort == byDamage {
+	if p.sort == bySeverity {
 		return "worst first"
 	}
 	return "by " + p.columns()[p.sort].name
@@ -227,7 +227,7 @@ func (p *locksPage) order() string {
 // arrange works out the rows anew: after a new picture, and whenever the filter
 // or the order changes. The selection stays on its lock.
 func (p *locksPage) arrange(s *state) {
-	pic := s.shown()
+	pic := s.current()
 	about := map[keyspace.ID]string{}
 	if p.filter.active() {
 		for i := range pic.findings {
@@ -237,7 +237,7 @@ func (p *locksPage) arrange(s *state) {
 	}
 	p.rows = p.rows[:0]
 	for i := range pic.locks {
-		p.longest = max(p.longest, widget.Width(s.key(pic.locks[i].Key)))
+		p.longest = max(p.longest, widget.Width(s.redactKey(pic.locks[i].Key)))
 		p.owners = max(p.owners, widget.Width(lockView{&pic.locks[i], pic.snap.At, s}.owner()))
 		if p.filter.match(&pic.locks[i], pic.snap.At, about[pic.locks[i].ID()]) {
 			p.rows = append(p.rows, i)
@@ -252,8 +252,8 @@ func (p *locksPage) arrange(s *state) {
 // the damage they do, which is also the order of those that are equal in the
 // column.
 func (p *locksPage) sortRows(s *state) {
-	pic := s.shown()
-	if p.sort != byDamage {
+	pic := s.current()
+	if p.sort != bySeverity {
 		less := p.columns()[p.sort].less
 		of := func(i int) lockView { return lockView{&pic.locks[i], pic.snap.At, s} }
 		slices.SortStableFunc(p.rows, func(a, b int) int { return less(of(a), of(b)) })
@@ -267,7 +267,7 @@ func (p *locksPage) sortRows(s *state) {
 // waits in its place: a lock that is taken and released all the time is the
 // one that people want to watch.
 func (p *locksPage) follow(s *state) {
-	locks := s.shown().locks
+	locks := s.current().locks
 	if !p.moved && len(p.rows) > 0 {
 		p.choose(s, 0)
 		return
@@ -288,13 +288,13 @@ func (p *locksPage) follow(s *state) {
 
 func (p *locksPage) choose(s *state, row int) {
 	p.row, p.seen, p.gone = row, s.clock(), false
-	p.last = s.shown().locks[p.rows[row]]
+	p.last = s.current().locks[p.rows[row]]
 	p.chosen = p.last.ID()
 }
 
 func (p *locksPage) move(s *state, steps int) {
 	if len(p.rows) == 0 {
-		s.refuse("no locks to move among")
+		s.reject("no locks to move among")
 		return
 	}
 	p.moved = true
@@ -316,29 +316,29 @@ func (p *locksPage) reveal(s *state) {
 
 // summary draws the figures of all locks, and the findings.
 func (p *locksPage) summary(s *state, l *widget.Line) {
-	t, pic := s.theme, s.shown()
+	t, pic := s.theme, s.current()
 	if s.live == nil {
 		l.Put(t.dim, "looking for locks "+s.glyphs.Ellipsis)
 		return
 	}
-	parts := []part{
+	parts := []segment{
 		{style: t.strong, text: humanize.Plural(len(pic.locks), "lock")},
-		{style: t.text, text: humanize.Count(pic.waiting()) + " waiting", rank: 2},
+		{style: t.text, text: humanize.Count(pic.waiting()) + " waiting", priority: 2},
 	}
 	parts = append(parts, s.findings(pic)...)
 	if n := len(pic.snoozed); n > 0 {
-		parts = append(parts, part{style: t.dim, text: humanize.Count(n) + " snoozed", rank: 4})
+		parts = append(parts, segment{style: t.dim, text: humanize.Count(n) + " snoozed", priority: 4})
 	}
 	filtered := ""
 	if p.filter.text != "" {
 		filtered = "/" + widget.Plain(p.filter.text) + "  " + p.found(s)
 	}
-	spread(l, s.glyphs, parts, []part{
-		{style: t.key, text: filtered, rank: 1},
-		{style: t.key, text: p.tagCount(), rank: 2},
-		{style: t.dim, text: p.order(), rank: 5},
-		{style: t.dim, text: scanned(pic.snap), rank: 6},
-		{style: t.dim, text: "cost " + humanize.Duration(pic.snap.Cost.Took), rank: 7},
+	layoutLine(l, s.glyphs, parts, []segment{
+		{style: t.key, text: filtered, priority: 1},
+		{style: t.key, text: p.tagCount(), priority: 2},
+		{style: t.dim, text: p.order(), priority: 5},
+		{style: t.dim, text: scanned(pic.snap), priority: 6},
+		{style: t.dim, text: "cost " + humanize.Duration(pic.snap.Cost.Took), priority: 7},
 	})
 }
 
@@ -350,9 +350,9 @@ func (p *locksPage) tagCount() string {
 }
 
 // findings are the parts of a line that say what is wrong, the worst first.
-func (s *state) findings(pic *picture) []part {
+func (s *state) findings(pic *viewModel) []segment {
 	if len(pic.findings) == 0 {
-		return []part{{style: s.theme.good, text: s.glyphs.Check + " no findings", rank: 3}}
+		return []segment{{style: s.theme.good, text: s.glyphs.Check + " no findings", priority: 3}}
 	}
 	worst := slices.Clone(pic.findings)
 	slices.SortStableFunc(worst, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
@@ -361,12 +361,12 @@ func (s *state) findings(pic *picture) []part {
 		if i > 0 {
 			text += " " + s.glyphs.Between + " "
 		}
-		text += s.about(f) + ": " + s.says(f.Lock, f.Text)
+		text += s.about(f) + ": " + s.redactText(f.Lock, f.Text)
 	}
 	glyph, style := s.ofSeverity(worst[0].Severity)
-	return []part{
+	return []segment{
 		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
-		{style: s.theme.text, text: text, rank: 3, flex: 30},
+		{style: s.theme.text, text: text, priority: 3, flex: 30},
 	}
 }
 

@@ -22,12 +22,12 @@ type nodesPage struct {
 	numbers map[string]int // the columns of a Redlock's servers in the matrix, counted from 1
 }
 
-func (p *nodesPage) title() string { return "4 Nodes" }
-func (p *nodesPage) place() place  { return onNodes }
+func (p *nodesPage) title() string  { return "4 Nodes" }
+func (p *nodesPage) place() pageSet { return onNodes }
 
 func (p *nodesPage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case lookedMsg, stillMsg, tea.WindowSizeMsg:
+	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
 		p.arrange(s)
 	case wheelMsg:
 		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key)
@@ -52,7 +52,7 @@ func (p *nodesPage) act(s *state, a action) tea.Cmd {
 	case nodeEmpty:
 		return p.strike(s, loadgen.Fault{Kind: loadgen.RestartEmpty, For: time.Second})
 	case back:
-		s.refuse("nothing to leave: no pause")
+		s.reject("nothing to leave: no pause")
 	}
 	return nil
 }
@@ -63,21 +63,21 @@ const downFor = 10 * time.Second
 // strike lets a fault strike the selected node.
 func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
 	if s.load == nil {
-		s.refuse(noLoad)
+		s.reject(noLoad)
 		return nil
 	}
 	f.Node = slices.Index(s.quorum, p.cursor.chosen) + 1
 	if f.Node == 0 {
-		s.refuse("only the five servers of a redlock can be switched off: 3 and m lead to the scenes that have one")
+		s.reject("only the five servers of a redlock can be switched off: 3 and m lead to the scenes that have one")
 		return nil
 	}
-	return strike(s.load, f)
+	return inject(s.load, f)
 }
 
 // arrange lists the nodes that were asked or, where nobody says, those that the
 // locks say they are on.
 func (p *nodesPage) arrange(s *state) {
-	snap := s.shown().snap
+	snap := s.current().snap
 	p.rows = slices.Clone(snap.Nodes)
 	if len(p.rows) == 0 && snap.Server.Addr != "" {
 		p.rows = []keyspace.Node{{Server: snap.Server, Up: true, Keys: snap.Cost.Keys, Locks: len(snap.Locks)}}
@@ -98,7 +98,7 @@ func (p *nodesPage) number(s *state) {
 		}
 		return
 	}
-	if locks := elections(s.shown()); len(locks) > 0 {
+	if locks := elections(s.current()); len(locks) > 0 {
 		p.numbers = map[string]int{}
 		for i, v := range locks[0].Votes {
 			p.numbers[v.Node] = i + 1
@@ -107,7 +107,7 @@ func (p *nodesPage) number(s *state) {
 }
 
 // playsRedlock reports whether the load locks by a majority of servers.
-func (f *fleet) playsRedlock() bool {
+func (f *loadState) playsRedlock() bool {
 	return len(f.quorum) > 0 && f.load != nil && f.scenario.Lock.Kind == loadgen.Redlock
 }
 
@@ -117,34 +117,34 @@ func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
 // leaves.
 func (p *nodesPage) height(s *state) int {
 	h := s.frame().body - 1
-	if len(elections(s.shown())) > 0 || s.playsRedlock() {
+	if len(elections(s.current())) > 0 || s.playsRedlock() {
 		h = min(max(1, h/2), len(p.rows))
 	}
 	return max(0, h)
 }
 
 func (p *nodesPage) summary(s *state, l *widget.Line) {
-	snap, t, g := s.shown().snap, s.theme, s.glyphs
+	snap, t, g := s.current().snap, s.theme, s.glyphs
 	down := 0
 	for i := range p.rows {
 		if !p.rows[i].Up {
 			down++
 		}
 	}
-	health := part{style: t.good, text: g.Check + " all answer"}
+	health := segment{style: t.good, text: g.Check + " all answer"}
 	if down > 0 {
-		health = part{style: t.bad, text: g.Cross + " " + humanize.Count(down) + " down"}
+		health = segment{style: t.bad, text: g.Cross + " " + humanize.Count(down) + " down"}
 	}
 	follow := ""
 	if snap.Follow.Mode != "" {
 		follow = "updates: " + string(snap.Follow.Mode)
 	}
-	spread(l, g, []part{
+	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Plural(len(p.rows), "node")},
 		health,
-		{style: t.text, text: widget.Plain(snap.Server.Mode), rank: 1},
-		{style: t.dim, text: follow, rank: 3},
-		{style: t.dim, text: humanize.Plural(snap.Cost.Keys, "key"), rank: 2},
+		{style: t.text, text: widget.Plain(snap.Server.Mode), priority: 1},
+		{style: t.dim, text: follow, priority: 3},
+		{style: t.dim, text: humanize.Plural(snap.Cost.Keys, "key"), priority: 2},
 	}, nil)
 }
 
@@ -192,9 +192,9 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 	none := widget.Cell{Style: t.dim, Text: g.None}
 	switch {
 	case column == 0 && number > 0:
-		return widget.Cell{Style: t.strong, Text: humanize.Count(number) + "  " + s.place(n.Addr)}
+		return widget.Cell{Style: t.strong, Text: humanize.Count(number) + "  " + s.redactAddr(n.Addr)}
 	case column == 0:
-		return widget.Cell{Style: t.strong, Text: s.place(n.Addr)}
+		return widget.Cell{Style: t.strong, Text: s.redactAddr(n.Addr)}
 	case column == 1 && n.Up:
 		return widget.Cell{Style: t.good, Text: g.Dot + " up"}
 	case column == 1:
@@ -226,9 +226,9 @@ func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 		if n.Trouble == "" || len(lines) == 3 {
 			continue
 		}
-		text := s.glyphs.Cross + " " + s.place(n.Addr) + ": " + widget.Plain(n.Trouble)
-		if s.veil.drawn {
-			text = s.glyphs.Cross + " " + s.place(n.Addr) + " does not answer"
+		text := s.glyphs.Cross + " " + s.redactAddr(n.Addr) + ": " + widget.Plain(n.Trouble)
+		if s.hidden.on {
+			text = s.glyphs.Cross + " " + s.redactAddr(n.Addr) + " does not answer"
 		}
 		l := widget.NewLine(w).Skip(widget.Style{}, margin)
 		lines = append(lines, l.Put(s.theme.warn, s.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
@@ -237,7 +237,7 @@ func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 }
 
 // elections are the locks of a picture that stand on several servers.
-func elections(p *picture) []*keyspace.Lock {
+func elections(p *viewModel) []*keyspace.Lock {
 	var all []*keyspace.Lock
 	for i := range p.locks {
 		if len(p.locks[i].Votes) > 0 {
@@ -277,7 +277,7 @@ func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
 
 // matrix draws which token each server of a Redlock has, in h lines at most.
 func (p *nodesPage) matrix(s *state, w, h int) []string {
-	locks := elections(s.shown())
+	locks := elections(s.current())
 	servers := len(s.quorum)
 	if len(locks) > 0 {
 		servers = len(locks[0].Votes)
@@ -311,7 +311,7 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 func (s *state) election(w, names int, l *keyspace.Lock) string {
 	t, g := s.theme, s.glyphs
 	v := lockView{l, s.clock(), s}
-	line := widget.NewLine(w).Skip(widget.Style{}, margin).Put(t.strong, g.Fit(s.key(l.Key), names)).Skip(widget.Style{}, 2)
+	line := widget.NewLine(w).Skip(widget.Style{}, margin).Put(t.strong, g.Fit(s.redactKey(l.Key), names)).Skip(widget.Style{}, 2)
 	for _, vote := range l.Votes {
 		text, st := s.vote(vote)
 		line.Put(st, text).Skip(widget.Style{}, voteWidth-1)

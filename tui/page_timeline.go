@@ -28,17 +28,17 @@ type timelinePage struct {
 
 // zooms are the times that fit the screen.
 func zooms() []time.Duration {
-	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, pastKept}
+	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
 }
 
 func newTimelinePage() *timelinePage { return &timelinePage{zoom: 4} }
 
-func (p *timelinePage) title() string { return "2 Timeline" }
-func (p *timelinePage) place() place  { return onTimeline }
+func (p *timelinePage) title() string  { return "2 Timeline" }
+func (p *timelinePage) place() pageSet { return onTimeline }
 
 func (p *timelinePage) update(s *state, msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
-	case lookedMsg, stillMsg, tea.WindowSizeMsg:
+	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
 		p.arrange(s)
 	case wheelMsg:
 		p.cursor.choose(p.cursor.row+msg.steps, len(p.lanes), p.key)
@@ -74,10 +74,10 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		s.dialog = p.ask(s)
 	case enter:
 		if len(p.lanes) > 0 {
-			s.next = showMsg{p.shown(s)}
+			s.next = openLockMsg{p.shown(s)}
 			return nil
 		}
-		s.refuse("no lock to open")
+		s.reject("no lock to open")
 	case back:
 		switch {
 		case p.back > 0:
@@ -86,7 +86,7 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 			p.filter = filter{}
 			p.arrange(s)
 		default:
-			s.refuse("nothing to leave: this is now, without a filter")
+			s.reject("nothing to leave: this is now, without a filter")
 		}
 	}
 	return nil
@@ -97,33 +97,33 @@ func (p *timelinePage) span() time.Duration { return zooms()[p.zoom] }
 func (p *timelinePage) zoomTo(s *state, zoom int) {
 	p.zoom = max(0, min(zoom, len(zooms())-1))
 	if zoom != p.zoom {
-		s.refuse("already at the limit: " + humanize.Duration(p.span()))
+		s.reject("already at the limit: " + humanize.Duration(p.span()))
 	}
 }
 
 func (p *timelinePage) pan(s *state, by time.Duration) {
-	p.back = max(0, min(p.back+by, pastKept))
+	p.back = max(0, min(p.back+by, historyKept))
 	if p.back == 0 && by < 0 {
-		s.tell("now at the live edge")
+		s.notify("now at the live edge")
 	}
 }
 
 // window is what the lanes show, in w cells.
-func (p *timelinePage) window(s *state, w int) window {
+func (p *timelinePage) window(s *state, w int) timeWindow {
 	to := s.clock().Add(-p.back)
-	return window{to.Add(-p.span()), to, max(1, w)}
+	return timeWindow{to.Add(-p.span()), to, max(1, w)}
 }
 
 // jump shows the violation before, or after, the one that the last jump has shown;
 // else the last, or the first, of those in sight or beyond.
 func (p *timelinePage) jump(s *state, direction int) {
-	now := s.clock().Add(-s.shown().offset) // ours, which the load is on
+	now := s.clock().Add(-s.current().offset) // ours, which the load is on
 	view := p.window(s, 1)
-	from := map[int]time.Time{-1: view.to, 1: view.from}[direction].Add(-s.shown().offset)
+	from := map[int]time.Time{-1: view.to, 1: view.from}[direction].Add(-s.current().offset)
 	if !p.jumped.IsZero() && p.back == p.jumpedBack {
 		from = p.jumped
 	}
-	var best clash
+	var best overlap
 	var where string
 	for key, n := range s.chronicle.exact {
 		for _, c := range n.overlaps {
@@ -137,7 +137,7 @@ func (p *timelinePage) jump(s *state, direction int) {
 		}
 	}
 	if best.from.IsZero() {
-		s.refuse("no violation " + [...]string{"before", "", "after"}[direction+1] + " this time")
+		s.reject("no violation " + [...]string{"before", "", "after"}[direction+1] + " this time")
 		return
 	}
 	p.back = max(0, now.Sub(best.from)-p.span()/2)
@@ -146,7 +146,7 @@ func (p *timelinePage) jump(s *state, direction int) {
 		p.cursor.reveal(len(p.lanes), p.height(s))
 	}
 	p.jumped, p.jumpedBack = best.from, p.back
-	s.tell("two clients held it at the same time for " + humanize.Duration(best.to.Sub(best.from)))
+	s.notify("two clients held it at the same time for " + humanize.Duration(best.to.Sub(best.from)))
 }
 
 // arrange lists the lanes in which something happens: those of the load, then
@@ -156,7 +156,7 @@ func (p *timelinePage) arrange(s *state) {
 	found := map[string]bool{}
 	for id, n := range s.chronicle.lanes {
 		found[id.Key] = true
-		if len(n.stretches) > 0 || len(n.queue) > 0 {
+		if len(n.holds) > 0 || len(n.queue) > 0 {
 			p.lanes = append(p.lanes, id)
 		}
 	}
@@ -212,14 +212,14 @@ func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
 	if len(p.lanes) == 0 {
 		return keyspace.Lock{}, false
 	}
-	return s.shown().find(p.cursor.chosen)
+	return s.current().lock(p.cursor.chosen)
 }
 
 // shown is the selected lane's lock, as far as it is known. The lanes of the
 // load know the names of their keys alone.
 func (p *timelinePage) shown(s *state) keyspace.Lock {
 	id := p.cursor.chosen
-	for _, l := range s.shown().locks {
+	for _, l := range s.current().locks {
 		if l.ID() == id || id.Node == "" && l.Key == id.Key {
 			return l
 		}
@@ -235,7 +235,7 @@ func (p *timelinePage) height(s *state) int { return max(0, s.frame().body-1-leg
 
 func (p *timelinePage) summary(s *state, l *widget.Line) {
 	t, g := s.theme, s.glyphs
-	var judged part
+	var judged segment
 	if s.load != nil {
 		judged = s.overlaps()
 	}
@@ -247,12 +247,12 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	if p.filter.active() {
 		lanes = humanize.Count(len(p.lanes)) + " of " + lanes + " /" + widget.Plain(p.filter.text)
 	}
-	spread(l, g, []part{
+	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Duration(p.span())},
 		{style: t.text, text: edge},
-		{style: t.text, text: lanes, rank: 2},
-		{style: t.dim, text: p.source(s), rank: 4},
-	}, []part{judged})
+		{style: t.text, text: lanes, priority: 2},
+		{style: t.dim, text: p.source(s), priority: 4},
+	}, []segment{judged})
 }
 
 // source says where what is drawn comes from.
@@ -287,7 +287,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 }
 
 // lane draws the name of a lock and what happened to it.
-func (p *timelinePage) lane(s *state, w, names, row int, v window) string {
+func (p *timelinePage) lane(s *state, w, names, row int, v timeWindow) string {
 	id := p.lanes[row]
 	l := widget.NewLine(w)
 	name := s.theme.text
@@ -295,14 +295,14 @@ func (p *timelinePage) lane(s *state, w, names, row int, v window) string {
 		name = s.theme.strong
 	}
 	s.pointer(l, row == p.cursor.row)
-	l.Put(name, s.glyphs.Fit(s.key(id.Key), names)).Skip(widget.Style{}, 1)
+	l.Put(name, s.glyphs.Fit(s.redactKey(id.Key), names)).Skip(widget.Style{}, 1)
 	s.strip(l, id, v)
 	return l.String()
 }
 
 // axis draws the times above the lanes, or the faults of the load where there
 // are some in sight.
-func (p *timelinePage) axis(s *state, w, names int, v window) string {
+func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
 	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 1)
 	edge := margin + names + 1
 	const every = 20
@@ -331,8 +331,8 @@ type faultName struct {
 }
 
 // faultNames are the faults in a window, one for each kind and beginning.
-func (s *state) faultNames(v window) []faultName {
-	v.from, v.to = v.from.Add(-s.shown().offset), v.to.Add(-s.shown().offset)
+func (s *state) faultNames(v timeWindow) []faultName {
+	v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
 	var all []faultName
 	for _, x := range s.faults {
 		to := x.to
@@ -348,11 +348,11 @@ func (s *state) faultNames(v window) []faultName {
 }
 
 // legend says what the signs of the selected lane stand for.
-func (p *timelinePage) legend(s *state, w int, v window) []string {
+func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 	if len(p.lanes) == 0 {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, s.key(p.cursor.chosen.Key), "who held it")}
+	lines := []string{s.ruleOf(w, s.redactKey(p.cursor.chosen.Key), "who held it")}
 	lines = append(lines, s.whoIsWho(w, p.cursor.chosen, v)...)
 	g, t := s.glyphs, s.theme
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)

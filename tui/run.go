@@ -14,24 +14,24 @@ import (
 	"locktop/loadgen"
 )
 
-// World is what the screen is given to look at and to drive.
-type World struct {
-	Source     Source
-	Scenes     []loadgen.Scenario // to choose from at the beginning, and to go through
-	Scene      string             // the one to begin with; "" = there is a menu
-	Quorum     []string           // the addresses of the load's Redlock, as it counts them
-	Loader     Loader             // opens one where Load is nil; nil: there is none to be had
-	Load       Load               // nil: there is none, and the Load page says so
-	Formats    []keyspace.Format  // for commands that change a lock safely
-	RedisCLI   []string           // flags of redis-cli in such commands, besides the address: --tls …
-	Store      Store              // nil: what is stored is not shown
-	Guide      Guide              // nil: there is nothing else to look at
-	Breaker    Breaker            // nil: nothing is changed
-	Production bool               // ask twice before anything is changed
-	Clipboard  Clipboard          // nil: there is none
-	Album      Album              // nil: frames are not saved
-	Player     Player             // nil: this is live, not a recording
-	Ledger     Ledger             // nil: nobody counts
+// Config is what the screen is given to look at and to drive.
+type Config struct {
+	Source       Source
+	Scenes       []loadgen.Scenario // to choose from at the beginning, and to go through
+	Scene        string             // the one to begin with; "" = there is a menu
+	Quorum       []string           // the addresses of the load's Redlock, as it counts them
+	Loader       Loader             // opens one where Load is nil; nil: there is none to be had
+	Load         Load               // nil: there is none, and the Load page says so
+	Formats      []keyspace.Format  // for commands that change a lock safely
+	RedisCLI     []string           // flags of redis-cli in such commands, besides the address: --tls …
+	Store        Store              // nil: what is stored is not shown
+	Connector    Connector          // nil: there is nothing else to look at
+	Breaker      Breaker            // nil: nothing is changed
+	Production   bool               // ask twice before anything is changed
+	Clipboard    Clipboard          // nil: there is none
+	Frames       FrameSaver         // nil: frames are not saved
+	Player       Player             // nil: this is live, not a recording
+	CommandStats CommandStats       // nil: nobody counts
 
 	Title   string        // where we are connected, free of credentials
 	Every   time.Duration // from one look at the server to the next; default 250 ms, never less
@@ -51,7 +51,7 @@ var ErrInterrupted = errors.New("interrupted")
 // terminal as it was, or with the last picture on it if the user wants that. It
 // returns nil when the user quit, ErrInterrupted if by Ctrl-C or an interrupt,
 // and ctx's error when ctx ended.
-func Run(ctx context.Context, w World) error {
+func Run(ctx context.Context, w Config) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
 	if w.Output == nil {
@@ -77,7 +77,7 @@ func Run(ctx context.Context, w World) error {
 	}
 }
 
-func options(ctx context.Context, w World, t *terminal) []tea.ProgramOption {
+func options(ctx context.Context, w Config, t *terminal) []tea.ProgramOption {
 	options := []tea.ProgramOption{
 		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(1), tea.WithOutput(t.forBubbletea()),
 	}
@@ -91,4 +91,4 @@ func options(ctx context.Context, w World, t *terminal) []tea.ProgramOption {
 }
 
 // mouse reports whether the screen answers the mouse.
-func (w World) mouse() bool { return !w.NoMouse && !w.Dumb }
+func (w Config) mouse() bool { return !w.NoMouse && !w.Dumb }

@@ -62,7 +62,7 @@ func (t *tape) wantIntact(test *testing.T) {
 	if strings.LastIndex(s, showCursor) < strings.LastIndex(s, hideCursor) {
 		test.Errorf("the cursor was not shown again: %q", s)
 	}
-	if drawn := strings.TrimSpace(bare(frames.ReplaceAllString(s, ""))); drawn != "" {
+	if drawn := strings.TrimSpace(plainText(frames.ReplaceAllString(s, ""))); drawn != "" {
 		test.Errorf("somebody else has drawn on it: %q", drawn)
 	}
 }
@@ -98,9 +98,9 @@ func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
 		close(looking)
 		return keyspace.Snapshot{}, ctx.Err()
 	})
-	go func() { done <- Run(ctx, World{Source: hung, Input: in, Output: out}) }()
+	go func() { done <- Run(ctx, Config{Source: hung, Input: in, Output: out}) }()
 	<-out.any
-	time.AfterFunc(2*beat, stop) // some time after the first look has begun
+	time.AfterFunc(2*tickInterval, stop) // some time after the first look has begun
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)
 	}
@@ -114,7 +114,7 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	if os.Getenv("LOCKTOP_TEST_PANIC") != "" {
 		in, _ := io.Pipe()
 		bad := sourceFunc(func(context.Context) (keyspace.Snapshot, error) { panic("at the disco") })
-		err := Run(t.Context(), World{Source: bad, Input: in, Output: os.Stdout})
+		err := Run(t.Context(), Config{Source: bad, Input: in, Output: os.Stdout})
 		os.Stdout.WriteString("Run returned: " + err.Error())
 		os.Exit(0)
 	}
@@ -170,9 +170,9 @@ func TestADumbTerminalGetsTextAlone(t *testing.T) {
 
 func TestTheMouseIsBackAfterASuspension(t *testing.T) {
 	for _, c := range []struct {
-		w    World
+		w    Config
 		want tea.Msg
-	}{{World{}, tea.EnableMouseCellMotion()}, {World{NoMouse: true}, nil}, {World{Dumb: true}, nil}} {
+	}{{Config{}, tea.EnableMouseCellMotion()}, {Config{NoMouse: true}, nil}, {Config{Dumb: true}, nil}} {
 		_, cmd := newApp(t.Context(), c.w).Update(tea.ResumeMsg{})
 		var got tea.Msg
 		if cmd != nil {

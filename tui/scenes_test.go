@@ -57,7 +57,7 @@ func (n *nodes) Up(_ context.Context, node int, _ bool) error {
 
 // stage is a world in which a scene plays for real: on servers in the bubble, with
 // the clients of the load, and looked at by a scanner.
-func stage(t *testing.T, s loadgen.Scenario) World {
+func stage(t *testing.T, s loadgen.Scenario) Config {
 	t.Helper()
 	five := fiveNodes(t, 5)
 	load, err := loadgen.NewGroup(loadgen.Servers{Redis: five.clients[0], Nodes: five.clients, Power: five}, loadgen.Scenario{Clients: 1})
@@ -75,7 +75,7 @@ func stage(t *testing.T, s loadgen.Scenario) World {
 		roster := func(context.Context) ([]keyspace.NamedSource, error) { return stations, nil }
 		source = keyspace.NewMultiSource(roster, keyspace.MultiOptions{Mode: "redlock", Redlock: true})
 	}
-	return World{Source: source, Load: load, Scenes: []loadgen.Scenario{s}, Scene: s.Name, Quorum: []string{"a:1", "b:1", "c:1", "d:1", "e:1"}, Title: "demo"}
+	return Config{Source: source, Load: load, Scenes: []loadgen.Scenario{s}, Scene: s.Name, Quorum: []string{"a:1", "b:1", "c:1", "d:1", "e:1"}, Title: "demo"}
 }
 
 // What the caption of a scene claims, as the screen shows it at some moment.
@@ -125,17 +125,17 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 			s.Duration = min(s.Duration, shortScene)
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			driveNew(t, func(t *testing.T) World { return stage(t, s) }, func(d *driver) {
+			driveNew(t, func(t *testing.T) Config { return stage(t, s) }, func(d *driver) {
 				d.size(120, 40).press("3")
 				missing := slices.Clone(claims[s.Name])
 				for !d.app.metrics.Running {
-					d.wait(beat / 5)
+					d.wait(tickInterval / 5)
 				}
 				for d.app.metrics.Running {
-					d.wait(beat / 5)
+					d.wait(tickInterval / 5)
 					missing = slices.DeleteFunc(missing, func(text string) bool { return strings.Contains(words(d), text) })
 				}
-				d.wait(beat).want("final").wantNot("(expected", "did not show what it is for")
+				d.wait(tickInterval).want("final").wantNot("(expected", "did not show what it is for")
 				for _, text := range denials[s.Name] {
 					if strings.Contains(words(d), text) {
 						t.Errorf("there is %q on the screen:\n%s", text, d.screen())
@@ -160,7 +160,7 @@ func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 		w.Load = g
 		drive(t, w, func(d *driver) {
 			for _, size := range [][2]int{{80, 24}, {100, 26}, {120, 35}, {160, 45}} {
-				d.size(size[0], size[1]).press("3").wait(beat)
+				d.size(size[0], size[1]).press("3").wait(tickInterval)
 				first, _, _ := strings.Cut(s.Caption, ". ")
 				for _, text := range []string{first + ".", "watch " + s.Watch, "0 overlaps", "settings"} {
 					if !strings.Contains(words(d), text) {

@@ -23,16 +23,16 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 	w.Load = g
 	drive(t, w, func(d *driver) {
 		d.everySize("the menu of scenes", 5).press("esc")
-		g.happen(acquired(5, "load:1", 7), fault(loadgen.Struck, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.WriteFenced, 5, "load:1", 7))
-		d.wait(beat)
+		g.happen(acquired(5, "load:1", 7), fault(loadgen.FaultBegan, loadgen.Freeze, 5, ""), acquired(6, "load:1", 8), on(loadgen.FencedWrite, 5, "load:1", 7))
+		d.wait(tickInterval)
 		for i, keys := range [][]string{
 			{"1"}, {"2"}, {"3"}, {"4"}, {"5"}, {"6"}, {"1", "enter"}, // the pages
 			{"esc", "w"}, {"w", "v"}, {"v", "?"}, {"esc", "/"}, {"esc", ":"}, {"esc", "@"}, {"esc", "x"}, {"b"}, {"esc", "y"},
 			{"esc", "ctrl+s"}, {"esc", "3", "f"}, {"esc", "m"}, {"esc", "enter"}, {"esc", "1", " "}, {" ", "p"},
 		} {
-			d.press(keys...).wait(beat)
+			d.press(keys...).wait(tickInterval)
 			every := 2
-			if i >= len(places()) { // what is over a page has its shape
+			if i >= len(allPages()) { // what is over a page has its shape
 				every = 5
 			}
 			d.everySize(strings.Join(keys, " "), every)
@@ -93,7 +93,7 @@ func payloads() []string {
 }
 
 // hostile is a world in which every text that can come from outside is s.
-func hostile(s string) World {
+func hostile(s string) Config {
 	l := keyspace.Lock{
 		Key: s, Format: s, Kind: keyspace.RW, Confidence: keyspace.Likely, Node: s, Expires: after(time.Minute), Fence: 3,
 		Holders: []keyspace.Holder{{ID: "id" + s, Label: s, Count: 1, Mode: keyspace.Read}, {ID: s + "2", Count: 2}},
@@ -103,26 +103,26 @@ func hostile(s string) World {
 	stuck.Expires, stuck.Holders, stuck.DB = time.Time{}, l.Holders[1:], 1
 	g := busy()
 	g.m.LastErr = s
-	g.happen(acquired(1, s, 3), fault(loadgen.Struck, loadgen.Freeze, 1, ""), acquired(2, s, 4), on(loadgen.WriteFenced, 1, s, 3),
-		fault(loadgen.Struck, loadgen.NodeDown, 0, s), on(loadgen.ForeignUnlock, 2, s, 0))
-	return World{
+	g.happen(acquired(1, s, 3), fault(loadgen.FaultBegan, loadgen.Freeze, 1, ""), acquired(2, s, 4), on(loadgen.FencedWrite, 1, s, 3),
+		fault(loadgen.FaultBegan, loadgen.NodeDown, 0, s), on(loadgen.ForeignUnlock, 2, s, 0))
+	return Config{
 		Source: &hostileServer{server{locks: []keyspace.Lock{l, stuck}}, s},
 		Load:   &hostileLoad{g, s},
 		Title:  s,
 
 		Breaker:   &breaker{err: fmt.Errorf("break: %s", s)},
 		Formats:   []keyspace.Format{{Name: s, Library: s, Actions: hands()[0].Actions}},
-		Clipboard: &pocket{}, Album: &pocket{}, Ledger: hostileLedger(s), Store: hostileStore(s),
-		Guide: &guide{err: fmt.Errorf("connect: %s", s)},
+		Clipboard: &pocket{}, Frames: &pocket{}, CommandStats: hostileLedger(s), Store: hostileStore(s),
+		Connector: &guide{err: fmt.Errorf("connect: %s", s)},
 	}
 }
 
 type hostileStore string
 
-func (v hostileStore) Stored(context.Context, keyspace.Lock) ([]Stored, error) {
+func (v hostileStore) Stored(context.Context, keyspace.Lock) ([]RawEntry, error) {
 	s := string(v)
 	one := keyspace.Member{Name: s, Value: s}
-	return []Stored{
+	return []RawEntry{
 		{s, keyspace.Entry{Key: s, Type: "string", Value: s, Len: 1 << 20}},
 		{s, keyspace.Entry{Key: s, Type: "hash", Members: []keyspace.Member{one, one}, Len: 2}},
 		{s, keyspace.Entry{Key: s, Type: s, Members: []keyspace.Member{one}, Len: 300}},
@@ -131,7 +131,7 @@ func (v hostileStore) Stored(context.Context, keyspace.Lock) ([]Stored, error) {
 
 type hostileLedger string
 
-func (l hostileLedger) Commands() []CommandCount { return []CommandCount{{Name: string(l), Count: 1}} }
+func (l hostileLedger) Commands() []CommandStat { return []CommandStat{{Name: string(l), Count: 1}} }
 
 type hostileServer struct {
 	server
@@ -178,11 +178,11 @@ func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
 // each frame against what only a screen that is not ours could have put there.
 func meet(d *driver, v *hostileServer, s string) {
 	paste := func() { d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true}) }
-	d.size(160, 45).wait(2*beat).press("w", "j", "/")
+	d.size(160, 45).wait(2*tickInterval).press("w", "j", "/")
 	paste()
-	d.press("left", "enter", "enter").wait(2*beat).press("G", "esc", "y", "esc", "x", "b", "y", "2", "4", "5", "6", "p", "p", "@", "esc", "ctrl+s", "esc", ":")
+	d.press("left", "enter", "enter").wait(2*tickInterval).press("G", "esc", "y", "esc", "x", "b", "y", "2", "4", "5", "6", "p", "p", "@", "esc", "ctrl+s", "esc", ":")
 	paste()
-	d.press("enter", ":").enter("db 7").press("enter").wait(beat).press(":").enter("lock ")
+	d.press("enter", ":").enter("db 7").press("enter").wait(tickInterval).press(":").enter("lock ")
 	paste()
 	d.press("enter", "3", "s", "w", "m", "f", "esc", "enter")
 	paste()
@@ -193,7 +193,7 @@ func meet(d *driver, v *hostileServer, s string) {
 
 func TestAHostileKeyIsShownAsItsEscapes(t *testing.T) {
 	v := &server{locks: []keyspace.Lock{mutex("lock:\x1b[2J\x1b]0;x\a", "\x9b\u202e", time.Minute)}}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.size(160, 45).want(`lock:\x1b[2J\x1b]0;x\x07`, `\x9b\u202e`)
 	})
 }
@@ -202,7 +202,7 @@ func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	names := []string{"j", "k", "G", "g", "pgdown", "pgup", "/", "enter", "esc", "left", "right", "i", "v", "w", " ", "?", "1", "3", "tab", "+", "-", "s", "a", "~", "(", "backspace", "home"}
 	v := office()
-	drive(t, World{Source: v, Load: busy()}, func(d *driver) {
+	drive(t, Config{Source: v, Load: busy()}, func(d *driver) {
 		for range 2000 {
 			switch rnd.IntN(10) {
 			case 0:
@@ -211,7 +211,7 @@ func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 				v.set(func(v *server) {
 					v.locks = append([]keyspace.Lock{}, office().locks[rnd.IntN(9):]...)
 				})
-				d.wait(beat)
+				d.wait(tickInterval)
 			default:
 				d.press(names[rnd.IntN(len(names))])
 			}
@@ -233,20 +233,20 @@ func crowd(n int) keyspace.Snapshot {
 }
 
 func crowded(n int) *app {
-	a := newApp(context.Background(), World{Title: "here"})
+	a := newApp(context.Background(), Config{Title: "here"})
 	a.Update(tea.WindowSizeMsg{Width: 160, Height: 60})
-	a.Update(lookedMsg{at: midnight, picture: newPicture(crowd(n), midnight, nil)})
+	a.Update(snapshotMsg{at: midnight, picture: newViewModel(crowd(n), midnight, nil)})
 	a.now = midnight
 	return a
 }
 
 func TestFindingsRipenWithTimeAloneTheSoonerTheFewerLocksThereAre(t *testing.T) {
 	for n, want := range map[int]time.Duration{1: time.Second, 5000: time.Second, 10_000: 2 * time.Second, 50_000: 5 * time.Second} {
-		before := newPicture(crowd(n), midnight, nil)
+		before := newViewModel(crowd(n), midnight, nil)
 		workedOut := func(after time.Duration) bool {
 			snap := before.snap
 			snap.At = snap.At.Add(after)
-			return newPicture(snap, midnight, before).derived.Equal(snap.At)
+			return newViewModel(snap, midnight, before).derived.Equal(snap.At)
 		}
 		if workedOut(want-time.Millisecond) || !workedOut(want) {
 			t.Errorf("what is wrong with %d locks is not worked out anew after %v", n, want)
@@ -264,17 +264,17 @@ func BenchmarkFrameOf10000Locks(b *testing.B) {
 }
 
 func BenchmarkPictureOf10000Locks(b *testing.B) {
-	before := newPicture(crowd(10_000), midnight, nil)
+	before := newViewModel(crowd(10_000), midnight, nil)
 	later := crowd(10_000) // read again: nothing is shared with before
 	later.At = later.At.Add(derivedMost)
 	for b.Loop() {
-		newPicture(later, midnight, before)
+		newViewModel(later, midnight, before)
 	}
 }
 
 func BenchmarkArrivalOf10000Locks(b *testing.B) {
 	a := crowded(10_000)
-	msg := lookedMsg{at: midnight, picture: newPicture(crowd(10_000), midnight, a.live)}
+	msg := snapshotMsg{at: midnight, picture: newViewModel(crowd(10_000), midnight, a.live)}
 	for b.Loop() {
 		a.Update(msg)
 	}

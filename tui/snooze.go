@@ -21,14 +21,14 @@ func idOf(f *keyspace.Finding) findingID { return findingID{f.ID, f.Lock, f.Serv
 // toggle snoozes findings, or wakes them if the first of them is snoozed.
 func (s *state) toggleSnooze(found []keyspace.Finding) {
 	if len(found) == 0 {
-		s.refuse("no finding to snooze")
+		s.reject("no finding to snooze")
 		return
 	}
 	if _, asleep := s.snoozes.until[idOf(&found[0])]; asleep {
 		for i := range found {
 			delete(s.snoozes.until, idOf(&found[i]))
 		}
-		s.tell("woken: " + humanize.Plural(len(found), "finding"))
+		s.notify("woken: " + humanize.Plural(len(found), "finding"))
 	} else {
 		if s.snoozes.until == nil {
 			s.snoozes.until = map[findingID]time.Time{}
@@ -36,15 +36,15 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 		for i := range found {
 			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.length())
 		}
-		s.tell("snoozed for " + humanize.Setting(s.snoozes.length()) + ": " + humanize.Plural(len(found), "finding") + "; z wakes")
+		s.notify("snoozed for " + humanize.Setting(s.snoozes.length()) + ": " + humanize.Plural(len(found), "finding") + "; z wakes")
 	}
 	if s.live != nil {
 		s.live = s.live.quietened(s)
 	}
-	if s.still != nil {
-		s.still.picture = s.still.picture.quietened(s)
+	if s.paused != nil {
+		s.paused.picture = s.paused.picture.quietened(s)
 	}
-	s.next = stillMsg{}
+	s.next = viewChangedMsg{}
 }
 
 func (z *snoozes) length() time.Duration {
@@ -56,7 +56,7 @@ func (z *snoozes) length() time.Duration {
 
 // quietened is the picture with its findings apart: those that are snoozed do not
 // count for anything.
-func (p *picture) quietened(s *state) *picture {
+func (p *viewModel) quietened(s *state) *viewModel {
 	for id, until := range s.snoozes.until {
 		if !s.now.Before(until) {
 			delete(s.snoozes.until, id)

@@ -38,7 +38,7 @@ func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
 		l.Holders[0].Since = before(time.Hour)
 		v.locks = append(v.locks, l)
 	}
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j").want("▶ 8 × overdue").press("z").want("8 snoozed", "1 finding ", "▶ 8 × overdue", "back in 1 h 00")
 		d.press("home", "enter").press("z").want("back in 1 h 00: Held for 3 h 12 without").press("esc").want("9 snoozed")
 		d.press("G", "z").want("8 findings", "1 snoozed")
@@ -48,7 +48,7 @@ func TestAllOfAKindOrOfALockAreSnoozedAtOnce(t *testing.T) {
 func TestWhereNothingIsWrongThereIsNothingToSnooze(t *testing.T) {
 	v := office()
 	v.locks = v.locks[:0]
-	drive(t, World{Source: v}, func(d *driver) {
+	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "z").want("no finding to snooze")
 		d.press(":").enter("snooze banana").press("enter").want("a duration from 1 s on")
 	})

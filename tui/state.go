@@ -18,18 +18,18 @@ type state struct {
 	glyphs widget.Glyphs
 	calm   bool // nothing moves by itself
 
-	live      *picture // the newest; nil before the first
-	still     *still   // the one that is held still; nil when none is
+	live      *viewModel  // the newest; nil before the first
+	paused    *pausedView // the one that is held still; nil when none is
 	history   keyspace.History
-	journal   journal
-	chronicle chronicle
+	journal   eventLog
+	chronicle timeline
 	leases    map[keyspace.ID]lease
-	link      link
-	playing   *Playing // nil: this is live
-	veil      curtain
+	link      refresher
+	playback  *PlaybackState // nil: this is live
+	hidden    privacy
 
-	fleet
-	vault   vault
+	loadState
+	raw     rawValue
 	snoozes snoozes
 	formats []keyspace.Format
 
@@ -56,16 +56,16 @@ type lease struct {
 	first   time.Time // when the screen first saw that it holds the lock
 }
 
-// shown is the picture on the screen: the newest, or the one that is held
+// current is the picture on the screen: the newest, or the one that is held
 // still. Before the first look it is empty.
-func (s *state) shown() *picture {
+func (s *state) current() *viewModel {
 	switch {
-	case s.still != nil:
-		return s.still.picture
+	case s.paused != nil:
+		return s.paused.picture
 	case s.live != nil:
 		return s.live
 	default:
-		return &picture{}
+		return &viewModel{}
 	}
 }
 
@@ -73,21 +73,21 @@ func (s *state) shown() *picture {
 // while the picture does.
 func (s *state) clock() time.Time {
 	switch {
-	case s.playing != nil:
-		return s.playing.At
-	case s.still != nil:
-		return s.still.clock
-	case s.link.down():
-		return s.link.answered.Add(s.shown().offset)
+	case s.playback != nil:
+		return s.playback.At
+	case s.paused != nil:
+		return s.paused.clock
+	case s.link.stale():
+		return s.link.answered.Add(s.current().offset)
 	default:
-		return s.now.Add(s.shown().offset)
+		return s.now.Add(s.current().offset)
 	}
 }
 
-// land takes a new picture in.
-func (s *state) land(p *picture) {
+// apply takes a new picture in.
+func (s *state) apply(p *viewModel) {
 	s.live = p.quietened(s)
-	s.history.Add(p.told())
+	s.history.Add(p.withEvents())
 	s.journal.add(p.events)
 	s.chronicle.add(p.change, p.events)
 	s.account.grants(p.snap.At.Add(-p.offset), p.locks)
@@ -138,10 +138,10 @@ func (old lease) heldBy(l *keyspace.Lock, now time.Time) lease {
 }
 
 // stale reports whether the picture is older than it looks.
-func (s *state) stale() bool { return s.still == nil && s.link.down() }
+func (s *state) stale() bool { return s.paused == nil && s.link.stale() }
 
-// tell puts a sentence into the last line for a while.
-func (s *state) tell(text string) { s.notice = notice{text, false, s.now.Add(4 * time.Second)} }
+// notify puts a sentence into the last line for a while.
+func (s *state) notify(text string) { s.notice = notice{text, false, s.now.Add(4 * time.Second)} }
 
-// refuse says why a key cannot be used.
-func (s *state) refuse(why string) { s.notice = notice{why, true, s.now.Add(4 * time.Second)} }
+// reject says why a key cannot be used.
+func (s *state) reject(why string) { s.notice = notice{why, true, s.now.Add(4 * time.Second)} }

@@ -55,7 +55,7 @@ func themes() []namedTheme {
 	}
 }
 
-// Themes are the names that [World.Theme] takes.
+// Themes are the names that [Config.Theme] takes.
 func Themes() []string {
 	var names []string
 	for _, l := range themes() {
@@ -110,14 +110,14 @@ func systemTheme() theme {
 	}
 }
 
-// ramp is a theme's colours, each a number of the 256 that terminals share.
-type ramp struct {
+// palette is a theme's colours, each a number of the 256 that terminals share.
+type palette struct {
 	accent, good, calm, warn, bad, read, write string
 	dim, rule, row, ink                        string // ink stands on colour
 	owners                                     []string
 }
 
-func (r ramp) theme() theme {
+func (r palette) theme() theme {
 	fg := func(colour string) widget.Style { return widget.SGR("38;5;" + colour) }
 	bold := func(colour string) widget.Style { return widget.SGR("1;38;5;" + colour) }
 	on := func(colour string) widget.Style { return widget.SGR("1;38;5;" + r.ink + ";48;5;" + colour) }
@@ -149,7 +149,7 @@ func (r ramp) theme() theme {
 
 // darkTheme is for a dark background.
 func darkTheme() theme {
-	return ramp{
+	return palette{
 		accent: "80", good: "114", calm: "65", warn: "221", bad: "203", read: "75", write: "177",
 		dim: "245", rule: "239", row: "237", ink: "234",
 		owners: []string{"80", "221", "177", "114", "75", "209", "152", "219"},
@@ -158,7 +158,7 @@ func darkTheme() theme {
 
 // lightTheme is for a light background.
 func lightTheme() theme {
-	return ramp{
+	return palette{
 		accent: "30", good: "28", calm: "71", warn: "130", bad: "160", read: "25", write: "91",
 		dim: "243", rule: "250", row: "253", ink: "255",
 		owners: []string{"30", "130", "91", "28", "25", "166", "66", "162"},
@@ -168,7 +168,7 @@ func lightTheme() theme {
 // deuteranopiaTheme tells good from bad by blue and orange, for those who see
 // red and green alike.
 func deuteranopiaTheme() theme {
-	return ramp{
+	return palette{
 		accent: "117", good: "75", calm: "67", warn: "228", bad: "208", read: "153", write: "146",
 		dim: "245", rule: "239", row: "237", ink: "234",
 		owners: []string{"75", "208", "228", "255", "32", "180", "153", "137"},
@@ -178,7 +178,7 @@ func deuteranopiaTheme() theme {
 // tritanopiaTheme tells good from bad by turquoise and red, for those who see
 // blue and yellow poorly.
 func tritanopiaTheme() theme {
-	return ramp{
+	return palette{
 		accent: "80", good: "43", calm: "66", warn: "218", bad: "196", read: "159", write: "211",
 		dim: "245", rule: "239", row: "237", ink: "234",
 		owners: []string{"43", "203", "255", "218", "30", "211", "159", "174"},

@@ -19,7 +19,7 @@ func phantom() loadgen.Scenario {
 		Hold:    loadgen.Const(time.Millisecond),
 		Think:   loadgen.Exp(150 * time.Millisecond),
 		Faults: []loadgen.Fault{
-			{At: 2 * time.Second, Kind: loadgen.CutReplies, For: 4 * time.Second},
+			{At: 2 * time.Second, Kind: loadgen.DropReplies, For: 4 * time.Second},
 		},
 		Expect:   expect("wait.max > 1s", "overlap.count == 0", "late-work.count == 0", "stuck.count == 0"),
 		Duration: 9 * time.Second,

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/tui"
+)
+
+// commandStats counts the commands that go through a client. It may be used from
+// several goroutines.
+type commandStats struct {
+	mu     sync.Mutex
+	counts map[string]tui.CommandStat
+}
+
+// newCommandStats makes a ledger of everything that is sent through a client from now on.
+func newCommandStats(rdb interface{ AddHook(redis.Hook) }) *commandStats {
+	l := &commandStats{counts: make(map[string]tui.CommandStat)}
+	rdb.AddHook(l)
+	return l
+}
+
+// keepAll returns a ledger of what is sent to any of the servers.
+func keepAll(v *servers) *commandStats {
+	l := &commandStats{counts: make(map[string]tui.CommandStat)}
+	v.onOpen(func(rdb *redis.Client) { rdb.AddHook(l) })
+	return l
+}
+
+// Commands returns what was sent so far.
+func (l *commandStats) Commands() []tui.CommandStat {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.counts))
+}
+
+// DialHook implements redis.Hook.
+func (l *commandStats) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (l *commandStats) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		begin := time.Now()
+		err := next(ctx, cmd)
+		l.record(begin, cmd)
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (l *commandStats) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		begin := time.Now()
+		err := next(ctx, cmds)
+		l.record(begin, cmds...)
+		return err
+	}
+}
+
+// record enters commands that were sent together.
+func (l *commandStats) record(begin time.Time, cmds ...redis.Cmder) {
+	now := time.Now()
+	each := now.Sub(begin) / time.Duration(max(1, len(cmds)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, cmd := range cmds {
+		name := cmd.FullName()
+		c := l.counts[name]
+		c.Name, c.Last = name, now
+		c.Count++
+		c.Took += each
+		if err := cmd.Err(); err != nil && err != redis.Nil {
+			c.Errors++
+		}
+		l.counts[name] = c
+	}
+}

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/loadgen"
+)
+
+// demoEnv is the world of the demo: a server with the cast that keeps its locks
+// moving, five servers for a Redlock, and a load that may use all of them.
+type demoEnv struct {
+	target
+	quorum *loadServers
+	load   *loadgen.Group
+}
+
+// demoOptions says what to put on the stage.
+type demoOptions struct {
+	clients int
+	real    bool // redis-server, not servers inside this program
+}
+
+// newDemoEnv starts everything. What it started must be closed.
+func newDemoEnv(ctx context.Context, o demoOptions) (*demoEnv, error) {
+	st := &demoEnv{}
+	st.close = func() {}
+	if err := st.open(ctx, o); err != nil {
+		st.close()
+		return nil, fmt.Errorf("set the scene: %w", err)
+	}
+	return st, nil
+}
+
+func (st *demoEnv) open(ctx context.Context, o demoOptions) error {
+	main, err := startDemoServers(ctx, 1, o.real)
+	if err != nil {
+		return err
+	}
+	st.onClose(main.close)
+	if st.quorum, err = startDemoServers(ctx, nodes, o.real); err != nil {
+		return err
+	}
+	st.onClose(st.quorum.close)
+	st.rdb = main.Nodes[0]
+	st.title = "demo on redis://" + st.rdb.Options().Addr
+	return st.start(ctx, o.clients)
+}
+
+// startDemoServers starts n servers, inside this program unless they are to be real.
+func startDemoServers(ctx context.Context, n int, real bool) (*loadServers, error) {
+	g := &loadServers{ours: true, close: func() {}}
+	start := func() error { return g.startEmbedded(n) }
+	if real {
+		start = func() error { return g.startChildren(ctx, n) }
+	}
+	if err := start(); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// onClose has close do something else before what it does already.
+func (st *demoEnv) onClose(do func()) {
+	rest := st.close
+	st.close = func() {
+		do()
+		rest()
+	}
+}
+
+// start puts cast and clients to work.
+func (st *demoEnv) start(ctx context.Context, clients int) error {
+	c, err := newDemoTraffic(ctx, st.rdb)
+	if err != nil {
+		return err
+	}
+	servers := loadgen.Servers{Redis: st.rdb, Nodes: st.quorum.Nodes, Power: st.quorum.Power}
+	if st.load, err = loadgen.NewGroup(servers, demoLoad(clients)); err != nil {
+		return err
+	}
+	// What it could not release goes with the servers.
+	st.onClose(func() { _ = st.load.Close() })
+	if err := st.load.Start(); err != nil {
+		return err
+	}
+	playing, leave := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.play(playing)
+	}()
+	st.onClose(func() {
+		leave()
+		<-done
+	})
+	return nil
+}
+
+// addrs are where the servers of the Redlock are, in the order in which the load
+// counts them.
+func (st *demoEnv) addrs() []string {
+	var all []string
+	for _, n := range st.quorum.Nodes {
+		all = append(all, n.Options().Addr)
+	}
+	return all
+}
+
+// breaker changes locks of the demo, which are nobody's.
+func (st *demoEnv) breaker(log keyspace.AuditLog) *keyspace.ForceReleaser {
+	servers := map[string]redis.UniversalClient{st.rdb.Options().Addr: st.rdb}
+	for _, n := range st.quorum.Nodes {
+		servers[n.Options().Addr] = n
+	}
+	return keyspace.NewForceReleaser(servers, formats.All(), log)
+}
+
+// observerClient returns a client for looking at a server, which does not wait for one
+// that is down.
+func observerClient(rdb *redis.Client) *redis.Client {
+	o := *rdb.Options()
+	o.MaxRetries, o.PoolSize = -1, 2
+	o.DialTimeout, o.ReadTimeout, o.ContextTimeoutEnabled = time.Second, time.Second, true
+	return redis.NewClient(&o)
+}
+
+// demoLoad holds long enough for people to see who holds and who waits.
+func demoLoad(clients int) loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "demo",
+		Caption: "Clients fight over three locks, and keep their leases alive while they work. " +
+			"Add some with + and watch the waiting grow.",
+		Clients: clients,
+		Lock:    loadgen.Lock{TTL: 3 * time.Second},
+		Hold:    loadgen.Exp(300 * time.Millisecond),
+		Think:   loadgen.Exp(500 * time.Millisecond),
+	}
+}

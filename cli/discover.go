@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// inCluster locates the masters of the cluster that the server at seed belongs
+// to, or a replica of each where it has one and that is preferred.
+func inCluster(seed endpoint, replicas bool, timeout time.Duration) func(context.Context, *servers) ([]endpoint, error) {
+	return func(ctx context.Context, v *servers) ([]endpoint, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		ask := []endpoint{seed}
+		for _, e := range v.endpoints() {
+			if e != seed {
+				ask = append(ask, e)
+			}
+		}
+		return firstAnswer(ask, func(e endpoint) ([]endpoint, error) {
+			rdb, err := v.client(e)
+			if err != nil {
+				return nil, err
+			}
+			//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS
+			slots, err := rdb.ClusterSlots(ctx).Result()
+			switch {
+			case err == nil:
+				return withImporters(nodesOf(slots, e, replicas), rdb.ClusterNodes(ctx).Val(), e), nil
+			case e == seed && strings.Contains(err.Error(), "cluster support disabled"):
+				return nil, usageErrorf("leave out --cluster", "the server at %s is no part of a cluster", e)
+			}
+			return nil, err
+		})
+	}
+}
+
+// withImporters adds the masters that have no slot: to one of them slots may be on
+// their way, and with them keys. CLUSTER SLOTS does not tell of them.
+func withImporters(all []endpoint, nodes string, like endpoint) []endpoint {
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) != 8 || !slices.Contains(strings.Split(fields[2], ","), "master") || strings.Contains(fields[2], "fail") {
+			continue
+		}
+		addr, _, _ := strings.Cut(fields[1], "@")
+		if e := like; !strings.HasPrefix(addr, ":") {
+			e.network, e.addr = "tcp", addr
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// nodesOf returns a node for each part of the slots. One that does not tell its
+// address is the one that was asked.
+func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoint {
+	var all []endpoint
+	for _, part := range slots {
+		if len(part.Nodes) == 0 {
+			continue
+		}
+		e := asked
+		node := part.Nodes[0]
+		if e.readonly = replicas && len(part.Nodes) > 1; e.readonly {
+			node = part.Nodes[1]
+		}
+		if !strings.HasPrefix(node.Addr, ":") {
+			e.network, e.addr = "tcp", node.Addr
+		}
+		if !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// bySentinel locates the master that the Sentinels know under a name, or one of
+// its replicas where it has some and they are preferred.
+func (c *connFlags) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
+	return func(ctx context.Context, _ *servers) ([]endpoint, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+		at, err := firstAnswer(c.sentinelAddresses(), func(addr string) (string, error) { return c.askSentinel(ctx, addr) })
+		like.network, like.addr = "tcp", at
+		return []endpoint{like}, err
+	}
+}
+
+// sentinelError is why a Sentinel does not say where the master is.
+type sentinelError struct {
+	addr string
+	err  error
+}
+
+func (e *sentinelError) Error() string {
+	return fmt.Sprintf("ask the Sentinel at %s: %s", e.addr, strings.TrimSpace(e.err.Error()))
+}
+
+func (e *sentinelError) Unwrap() error { return e.err }
+
+// askSentinel asks one Sentinel.
+func (c *connFlags) askSentinel(ctx context.Context, addr string) (string, error) {
+	o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
+	if err != nil {
+		return "", err
+	}
+	o.OnConnect = nil // a Sentinel does not know the commands
+	sentinel := redis.NewSentinelClient(o)
+	defer sentinel.Close()
+	master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", usageErrorf("", "the Sentinel at %s knows no master %q", addr, c.master)
+	case err != nil:
+		return "", &sentinelError{addr, err}
+	}
+	if c.preferReplica {
+		if at, ok := replicaOf(ctx, sentinel, c.master); ok {
+			return at, nil
+		}
+	}
+	return net.JoinHostPort(master[0], master[1]), nil
+}
+
+// replicaOf returns a replica that is up; ok = false if there is none.
+func replicaOf(ctx context.Context, sentinel *redis.SentinelClient, master string) (addr string, ok bool) {
+	replicas, err := sentinel.Replicas(ctx, master).Result()
+	if err != nil {
+		return "", false
+	}
+	for _, r := range replicas {
+		if r["flags"] == "slave" && r["master-link-status"] == "ok" {
+			return net.JoinHostPort(r["ip"], r["port"]), true
+		}
+	}
+	return "", false
+}
+
+// inAllDatabases locates the databases in use on the servers that locate finds.
+func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) func(context.Context, *servers) ([]endpoint, error) {
+	return func(ctx context.Context, v *servers) ([]endpoint, error) {
+		found, err := locate(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		each, failed := make([][]endpoint, len(found)), make([]error, len(found))
+		var asking sync.WaitGroup
+		for i, e := range found {
+			rdb, err := v.client(e)
+			if err != nil {
+				return nil, err
+			}
+			asking.Go(func() {
+				info, err := rdb.Info(ctx, "keyspace").Result()
+				if err != nil && !refused(err) {
+					failed[i] = err
+				}
+				each[i] = []endpoint{e} // it is looked at even if it is empty, or does not answer
+				for _, n := range databasesIn(info) {
+					if e.db = n; !slices.Contains(each[i], e) {
+						each[i] = append(each[i], e)
+					}
+				}
+			})
+		}
+		asking.Wait()
+		if !slices.Contains(failed, nil) {
+			return nil, failed[0]
+		}
+		return slices.Concat(each...), nil
+	}
+}
+
+// databasesIn reads the databases from the keyspace section of INFO.
+func databasesIn(info string) []int {
+	var all []int
+	for line := range strings.Lines(info) {
+		name, _, ok := strings.Cut(line, ":")
+		number, isDB := strings.CutPrefix(name, "db")
+		if n, err := strconv.Atoi(number); ok && isDB && err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}

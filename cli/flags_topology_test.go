@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// listedOn runs locktop list --json, which must go well, and returns what it says
+// on stdout and on stderr.
+func listedOn(t *testing.T, args ...string) (jsonDocument, string) {
+	t.Helper()
+	return listedWith(t, exitFine, args...)
+}
+
+// listedWith does the same with a list that must end with an exit code.
+func listedWith(t *testing.T, code int, args ...string) (jsonDocument, string) {
+	t.Helper()
+	got := locktop(t, append([]string{"list", "--json", "--budget", "full"}, args...)...)
+	if got.code != code {
+		t.Fatalf("%q: exit code %d, %s", args, got.code, got.errors)
+	}
+	var doc jsonDocument
+	if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc, got.errors
+}
+
+// lockNamed returns the lock of that key.
+func (d jsonDocument) lockNamed(t *testing.T, key string) jsonLock {
+	t.Helper()
+	for _, l := range d.Locks {
+		if l.Key == key {
+			return l
+		}
+	}
+	t.Fatalf("there is no lock %s among %d", key, len(d.Locks))
+	return jsonLock{}
+}
+
+// up lists the addresses of the nodes that are up.
+func (d jsonDocument) up() string {
+	var all []string
+	for _, n := range d.Nodes {
+		if n.Up {
+			all = append(all, n.Addr)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAClusterIsShownWhole(t *testing.T) {
+	clearEnvironment(t)
+	rig := server.ClusterForTest(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
+	defer rdb.Close()
+	for i := range 60 {
+		if err := rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc, said := listedOn(t, "--cluster", "-u", "redis://"+rig.Addrs()[1])
+	if len(doc.Locks) != 60 || !doc.Complete || doc.Server.Mode != "cluster" || len(doc.Nodes) != 3 || said != "" {
+		t.Errorf("%d locks on %+v, complete %v, in a %s; %s", len(doc.Locks), doc.Nodes, doc.Complete, doc.Server.Mode, said)
+	}
+	share := doc.Nodes[2].Locks
+	if share == 0 || share == 60 {
+		t.Fatalf("the last node has %d of 60 locks", share)
+	}
+
+	gone := rig.Node(doc.Nodes[2].Addr)
+	if err := gone.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	seed := rig.Addrs()[0]
+	if seed == gone.Addr() {
+		seed = rig.Addrs()[1]
+	}
+	doc, said = listedWith(t, exitFailure, "--cluster", "-u", "redis://"+seed)
+	if len(doc.Locks) != 60-share || doc.Complete || len(doc.Nodes) != 3 || len(strings.Fields(doc.up())) != 2 {
+		t.Errorf("with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, doc.up())
+	}
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, gone.Addr()+" is missing") {
+		t.Errorf("it says %q", said)
+	}
+}
+
+func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
+	clearEnvironment(t)
+	got := locktop(t, "list", "--cluster", "-u", "redis://"+server.ForTest(t).Addr())
+	if got.code != exitUsage || !strings.Contains(got.errors, "no part of a cluster") {
+		t.Errorf("exit code %d, %s", got.code, got.errors)
+	}
+}
+
+func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
+	clearEnvironment(t)
+	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
+	defer rdb.Close()
+	for i := range 12 {
+		if err := rdb.Set(t.Context(), fmt.Sprintf("lock:%d", i), token, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() bool {
+		doc, _ := listedOn(t, "--cluster", "--prefer-replica", "-u", "redis://"+rig.Addrs()[0])
+		roles := ""
+		for _, n := range doc.Nodes {
+			roles += n.Role + " "
+		}
+		return len(doc.Locks) == 12 && roles == "slave slave slave "
+	})
+}
+
+func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
+	clearEnvironment(t)
+	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
+	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
+	flags := []string{"--master", server.SentinelMaster}
+	for _, s := range rig.Sentinels() {
+		flags = append(flags, "--sentinel", s)
+	}
+	doc, _ := listedOn(t, flags...)
+	if doc.up() != rig.Master().Addr() || doc.Nodes[0].Role != "master" || doc.Server.Mode != "sentinel" || len(doc.Locks) != 1 {
+		t.Errorf("it reads %+v, a %s", doc.Nodes, doc.Server.Mode)
+	}
+	eventually(t, func() bool {
+		doc, _ := listedOn(t, append(flags, "--prefer-replica")...)
+		return doc.up() == rig.Replicas()[0].Addr() && doc.Nodes[0].Role == "slave" && len(doc.Locks) == 1
+	})
+
+	old := rig.Master().Addr()
+	if err := rig.Master().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		got := locktop(t, append([]string{"list", "--json"}, flags...)...)
+		return got.code == exitFine && !strings.Contains(got.out, old) && strings.Contains(got.out, `"key":"lock:a"`)
+	})
+
+	got := locktop(t, "list", "--sentinel", rig.Sentinels()[0], "--master", "nobody")
+	if got.code != exitUsage || !strings.Contains(got.errors, `knows no master "nobody"`) {
+		t.Errorf("exit code %d, %s", got.code, got.errors)
+	}
+}
+
+func TestTheServersOfARedlockVote(t *testing.T) {
+	clearEnvironment(t)
+	var nodes []*server.Child
+	var urls []string
+	for range 5 {
+		n := server.ForTest(t)
+		nodes, urls = append(nodes, n), append(urls, "redis://"+n.Addr())
+	}
+	for i, n := range nodes {
+		if i < 4 {
+			send(t, n.Addr(), "SET", "lock:most", token, "PX", strconv.Itoa(600_000+i))
+		}
+		if i < 2 {
+			send(t, n.Addr(), "SET", "lock:few", token, "PX", "600000")
+		}
+	}
+	all := strings.Join(urls, ",")
+	doc, said := listedOn(t, "--redlock", all)
+	most, few := doc.lockNamed(t, "lock:most"), doc.lockNamed(t, "lock:few")
+	if len(doc.Locks) != 2 || !doc.Complete || doc.Server.Mode != "redlock" || len(doc.Nodes) != 5 || said != "" {
+		t.Errorf("it is %+v; %s", doc, said)
+	}
+	if most.Kind != "redlock" || most.State != "held" || len(most.Votes) != 5 || most.Votes[3].Token != token || most.Votes[4].Token != "" {
+		t.Errorf("it is %+v", most)
+	}
+	if few.Kind != "redlock" || few.State != "partial" {
+		t.Errorf("it is %+v", few)
+	}
+
+	if err := nodes[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	doc, said = listedWith(t, exitFailure, "--redlock", all)
+	most, few = doc.lockNamed(t, "lock:most"), doc.lockNamed(t, "lock:few")
+	if doc.Complete || most.State != "held" || !most.Votes[0].Silent || few.State != "partial" {
+		t.Errorf("with a node down: %+v and %+v", most, few)
+	}
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, nodes[0].Addr()+" is missing") {
+		t.Errorf("it says %q", said)
+	}
+}
+
+func TestAllDatabasesAreRead(t *testing.T) {
+	clearEnvironment(t)
+	addr := server.ForTest(t).Addr()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	for db := range 16 {
+		if db%5 != 0 {
+			continue
+		}
+		p := rdb.Pipeline()
+		p.Do(t.Context(), "SELECT", db)
+		p.Set(t.Context(), "lock:a", token, time.Hour)
+		p.Do(t.Context(), "SELECT", 0)
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc, _ := listedOn(t, "-n", "all", "-u", "redis://"+addr)
+	dbs := ""
+	for _, l := range doc.Locks {
+		dbs += fmt.Sprint(l.DB, " ")
+	}
+	if dbs != "0 5 10 15 " || len(doc.Nodes) != 1 || doc.Nodes[0].Locks != 4 || doc.Nodes[0].Keys != 4 {
+		t.Errorf("locks in the databases %s, on %+v", dbs, doc.Nodes)
+	}
+}
+
+func TestServersThatContradictEachOtherAreRefused(t *testing.T) {
+	clearEnvironment(t)
+	for _, args := range []string{
+		"--cluster --redlock redis://a,redis://b", "--cluster --sentinel a", "--sentinel a -H b", "--redlock redis://a -p 1",
+		"--master m", "--prefer-replica", "--redlock http://a", "-n some", "--budget 0", "--budget 101", "--budget fast",
+	} {
+		if got := locktop(t, append([]string{"list"}, strings.Fields(args)...)...); got.code != exitUsage {
+			t.Errorf("%s: exit code %d, %s", args, got.code, got.errors)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"locktop/keyspace"
+)
+
+// inspection is all that can be seen of one key, on all servers.
+type inspection struct {
+	view
+	raw []rawKey
+	typ string // what the servers say; "none" = there is no such key
+}
+
+// rawKey is a key as a server has it.
+type rawKey struct {
+	node  string
+	entry keyspace.Entry
+}
+
+// inspectKey looks at one key, without looking through the keyspace.
+func (t *target) inspectKey(ctx context.Context, s *selection, key string) (inspection, error) {
+	var mu sync.Mutex
+	g := inspection{typ: "none"}
+	fleet := keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+		o := s.options(e.db, nil)
+		o.Match, o.MinConfidence = nil, keyspace.Possible
+		o.Cluster = t.cluster
+		return singleKeySource{keyspace.NewScanner(rdb, o), t.presence(rdb), key, func(sight keyspace.Inspection) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, entry := range sight.Entries {
+				g.add(rawKey{cmp.Or(entry.Node, e.addr), entry}, t.cluster != nil)
+			}
+			if sight.Type != "none" {
+				g.typ = sight.Type
+			}
+		}}
+	}), t.fleet)
+	snap, err := fleet.Snapshot(ctx)
+	g.view = view{snap, findingsByLock(snap), s.databases}
+	return g, err
+}
+
+// whichDatabases lists the databases that have the lock.
+func (g inspection) whichDatabases() string {
+	var all []string
+	for _, l := range g.Locks {
+		all = append(all, strconv.Itoa(l.DB))
+	}
+	return strings.Join(all, ", ")
+}
+
+// add takes in a key as a server has it. The nodes of a cluster send each other the
+// question, and answer with the same.
+func (g *inspection) add(r rawKey, cluster bool) {
+	if !cluster || !slices.ContainsFunc(g.raw, func(known rawKey) bool { return known.node == r.node && known.entry.Key == r.entry.Key }) {
+		g.raw = append(g.raw, r)
+	}
+}
+
+// singleKeySource is a scanner that looks at one key, as a source.
+type singleKeySource struct {
+	*keyspace.Scanner
+	present func(context.Context) error
+	key     string
+	see     func(keyspace.Inspection)
+}
+
+// Snapshot looks at the key.
+func (o singleKeySource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	if err := o.present(ctx); err != nil {
+		return keyspace.Snapshot{}, err
+	}
+	sight, err := o.Inspect(ctx, o.key)
+	if err == nil {
+		o.see(sight)
+	}
+	return sight.Snapshot, err
+}
+
+// oneKey wants one argument: the key.
+func oneKey(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s needs the key of a lock", cmd.CommandPath())
+	case len(args) > 1:
+		return usageErrorf("quote it if it has spaces", "%s takes one key", cmd.CommandPath())
+	}
+	return nil
+}
+
+// lock returns the lock that a glimpse shows, or a fault that says that there is
+// none.
+func (g inspection) lock(key string) (keyspace.Lock, error) {
+	switch {
+	case len(g.Locks) > 0:
+		return g.Locks[0], nil
+	case !g.Complete:
+		return keyspace.Lock{}, incomplete(g.Snapshot)
+	case g.typ == "none":
+		return keyspace.Lock{}, noLock("nobody holds it, or it has another name: locktop list --match", "there is no key %q", key)
+	default:
+		return keyspace.Lock{}, noLock("--lock GLOB says that a key is a lock, whatever it holds", "%q is a %s that matches no known lock format", key, g.typ)
+	}
+}

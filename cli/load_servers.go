@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/humanize"
+	"locktop/loadgen"
+	"locktop/server"
+	"locktop/tui/widget"
+)
+
+// loadServers is where a load takes place.
+type loadServers struct {
+	loadgen.Servers
+	ours  bool // started for the occasion
+	title string
+	close func()
+}
+
+// nodes is how many servers a Redlock has in the demo.
+const nodes = 5
+
+// openLoadServers connects to the servers that the flags name, or starts some.
+func (p *program) openLoadServers(ctx context.Context, c *connFlags, o *loadOptions, s loadgen.Scenario) (*loadServers, error) {
+	redlock := s.Lock.Kind == loadgen.Redlock
+	switch {
+	case o.demo && len(o.redlock) > 0:
+		return nil, usageErrorf("", "--demo and --redlock contradict each other")
+	case o.demo && redlock:
+		return startLoadServers(ctx, nodes)
+	case o.demo:
+		return startLoadServers(ctx, 1)
+	case len(o.redlock) > 0:
+		return p.dialNodes(ctx, c, o)
+	case redlock:
+		return nil, usageErrorf("name them with --redlock URL,URL,…, or start some with --demo", "a redlock needs independent servers")
+	}
+	t, err := p.dialLocal(ctx, c, o.force)
+	if err != nil {
+		return nil, err
+	}
+	g := &loadServers{Servers: loadgen.Servers{Redis: t.rdb}, title: t.title, close: t.close}
+	if c.cluster {
+		cluster, err := c.clusterClient(t.servers.endpoints())
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		g.Redis, g.close = cluster, func() { _ = cluster.Close(); t.close() }
+		g.Failover = clusterFailover(cluster)
+	}
+	if len(c.sentinels) > 0 {
+		master, err := c.followMaster(t.servers.endpoints()[0])
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		g.Redis, g.close = master, func() { _ = master.Close(); t.close() }
+		g.Failover = c.failover
+	}
+	return g, nil
+}
+
+// clusterClient returns a client of the cluster that the servers are part of.
+func (c *connFlags) clusterClient(servers []endpoint) (*redis.ClusterClient, error) {
+	o, err := c.options(servers[0])
+	if err != nil {
+		return nil, err
+	}
+	all := &redis.ClusterOptions{
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
+	for _, e := range servers {
+		all.Addrs = append(all.Addrs, e.addr)
+	}
+	return redis.NewClusterClient(all), nil
+}
+
+const loadHint = "--yes-load-this-server does it all the same"
+
+// dialLocal connects to a server, or a cluster, but unless force only to one on this
+// machine.
+func (p *program) dialLocal(ctx context.Context, c *connFlags, force bool) (*target, error) {
+	e, err := c.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if !force && !e.local() {
+		return nil, usageErrorf(loadHint, "%s is not on this machine: a load there may slow down what others do", e)
+	}
+	t, err := p.connect(ctx, c)
+	if err != nil || force || !c.cluster && len(c.sentinels) == 0 {
+		return t, err
+	}
+	where, err := t.servers.where(ctx)
+	of := "the cluster"
+	if err == nil && len(c.sentinels) > 0 {
+		of = "the set that the Sentinels watch"
+		where, err = c.announced(ctx, e)
+	}
+	if err != nil {
+		t.close()
+		return nil, noConnection(e, err, c.timeout)
+	}
+	for _, node := range where {
+		if !node.local() {
+			t.close()
+			return nil, usageErrorf(loadHint, "%s, a node of %s, is not on this machine: a load there may slow down what others do", node, of)
+		}
+	}
+	return t, nil
+}
+
+// dialNodes connects to the servers of a Redlock.
+func (p *program) dialNodes(ctx context.Context, c *connFlags, o *loadOptions) (*loadServers, error) {
+	g := &loadServers{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
+	for _, url := range o.redlock {
+		one := *c
+		one.url = url
+		one.given = func(flag string) bool { return flag == "url" || c.given(flag) }
+		t, err := p.dialLocal(ctx, &one, o.force)
+		if err != nil {
+			g.close()
+			return nil, err
+		}
+		rest := g.close
+		g.close = func() { t.close(); rest() }
+		g.Nodes = append(g.Nodes, t.rdb)
+	}
+	g.Redis = g.Nodes[0]
+	return g, nil
+}
+
+// startLoadServers starts n servers: real ones where there is a redis-server on PATH,
+// else embedded ones.
+func startLoadServers(ctx context.Context, n int) (*loadServers, error) {
+	g := &loadServers{ours: true, close: func() {}}
+	err := g.startChildren(ctx, n)
+	if errors.Is(err, server.ErrNotInstalled) {
+		err = g.startEmbedded(n)
+	}
+	if err != nil {
+		g.close()
+		return nil, fmt.Errorf("start servers for the demo: %w", err)
+	}
+	g.Redis = g.Nodes[0]
+	if n == 1 {
+		g.Nodes = nil
+	}
+	return g, nil
+}
+
+// add takes in a server, which end ends.
+func (g *loadServers) add(rdb *redis.Client, end func()) {
+	g.Nodes = append(g.Nodes, rdb)
+	rest := g.close
+	g.close = func() {
+		_ = rdb.Close()
+		end()
+		rest()
+	}
+}
+
+func (g *loadServers) startChildren(ctx context.Context, n int) error {
+	set, err := server.StartIndependent(ctx, n)
+	if err != nil {
+		return err
+	}
+	g.title, g.Power = humanize.Plural(n, "redis-server")+" of its own", set
+	g.close = func() { _ = set.Stop() }
+	for _, child := range set.Nodes() {
+		g.add(redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true}), func() {})
+	}
+	return nil
+}
+
+func (g *loadServers) startEmbedded(n int) error {
+	g.title = humanize.Plural(n, "server") + " inside locktop, not for figures: these need redis-server"
+	var power embeddedServers
+	for range n {
+		e, err := server.StartEmbedded()
+		if err != nil {
+			return err
+		}
+		link := server.NewProxy(e.Dial)
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
+		inside := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		power = append(power, switchableServer{link, inside})
+		g.add(rdb, func() { _ = inside.Close(); e.Close() })
+	}
+	g.Power = power
+	return nil
+}
+
+// embeddedServers are embedded servers that can be cut off, which for their clients is the
+// same as to be down.
+type embeddedServers []switchableServer
+
+type switchableServer struct {
+	link   *server.Proxy
+	inside *redis.Client // past the link
+}
+
+// Down implements [loadgen.NodeController].
+func (l embeddedServers) Down(node int) error {
+	l[node-1].link.Refuse(errors.New("the node is down"))
+	l[node-1].link.Cut()
+	return nil
+}
+
+// Up implements [loadgen.NodeController].
+func (l embeddedServers) Up(ctx context.Context, node int, empty bool) error {
+	if empty {
+		if err := l[node-1].inside.FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+	}
+	l[node-1].link.Refuse(nil)
+	return nil
+}
+
+// Freeze implements [loadgen.Stopper]: nothing is answered, and connections stay open,
+// as with a server that is stopped.
+func (l embeddedServers) Freeze(node int) error {
+	l[node-1].link.Freeze()
+	return nil
+}
+
+// Continue implements [loadgen.Stopper].
+func (l embeddedServers) Continue(node int) error {
+	l[node-1].link.Thaw()
+	return nil
+}
+
+// checkPrefix refuses a prefix under which somebody else has keys.
+func (g *loadServers) checkPrefix(ctx context.Context, s loadgen.Scenario, force bool) error {
+	if g.ours || force || s.Keys.Prefix == "" { // none: a random one, which is nobody's
+		return nil
+	}
+	key, err := g.Occupied(ctx, s.Keys.Prefix)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		return usageErrorf(loadHint, "there are keys under the prefix %q that are not ours: %s", s.Keys.Prefix, widget.Plain(key))
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/tui"
+)
+
+// location is where a lock can be: a database on a server.
+type location struct {
+	addr string
+	db   int
+}
+
+// rawReader is what the servers have stored, for the screen. It is safe for
+// concurrent use.
+type rawReader struct {
+	client  func(location) (*redis.Client, bool)
+	options keyspace.ScanOptions
+
+	mu       sync.Mutex
+	scanners map[*redis.Client]*keyspace.Scanner
+}
+
+// Stored returns the keys of a lock, from every server that it may be on. An
+// error is returned only where none of them answers.
+func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry, error) {
+	sites := []location{{l.Node, l.DB}}
+	if len(l.Votes) > 0 {
+		sites = nil
+		for _, vote := range l.Votes {
+			sites = append(sites, location{vote.Node, l.DB})
+		}
+	}
+	var all []tui.RawEntry
+	var failed []error
+	for _, at := range sites {
+		rdb, ok := v.client(at)
+		if !ok {
+			continue
+		}
+		sight, err := v.scanner(rdb, at).Inspect(ctx, l.Key)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		for _, e := range sight.Entries {
+			all = append(all, tui.RawEntry{Node: at.addr, Entry: e})
+		}
+	}
+	if len(failed) == len(sites) {
+		return nil, errors.Join(failed...)
+	}
+	return all, nil
+}
+
+// scanner returns the scanner that reads through a client.
+func (v *rawReader) scanner(rdb *redis.Client, at location) *keyspace.Scanner {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.scanners[rdb]
+	if s == nil {
+		o := v.options
+		o.DB = at.db
+		s = keyspace.NewScanner(rdb, o)
+		if v.scanners == nil {
+			v.scanners = make(map[*redis.Client]*keyspace.Scanner)
+		}
+		v.scanners[rdb] = s
+	}
+	return s
+}
+
+// rawReader are those of all servers that are looked at.
+func (t *target) rawReader(s *selection) *rawReader {
+	o := s.options(0, nil)
+	o.Match, o.MinConfidence = nil, keyspace.Possible
+	return &rawReader{options: o, client: func(at location) (*redis.Client, bool) {
+		for _, e := range t.servers.endpoints() {
+			if e.addr == at.addr && e.db == at.db {
+				rdb, err := t.servers.client(e)
+				return rdb, err == nil
+			}
+		}
+		return nil, false
+	}}
+}
+
+// shelves are those of the stage, past whatever is wrong with the load.
+func (a *demoSource) shelves(s *selection) *rawReader {
+	o := s.options(0, nil)
+	o.Match, o.MinConfidence = nil, keyspace.Possible
+	return &rawReader{options: o, client: func(at location) (*redis.Client, bool) {
+		for _, rdb := range a.clients {
+			if rdb.Options().Addr == at.addr {
+				return rdb, true
+			}
+		}
+		return nil, false
+	}}
+}

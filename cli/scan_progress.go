@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+)
+
+// scanProgress says on stderr how far a look at the keyspace has got: on one line
+// that is written over on a terminal, else a line at a time. It is safe for
+// concurrent use.
+type scanProgress struct {
+	notes messages
+	over  bool // the line is written over
+	every time.Duration
+
+	mu    sync.Mutex
+	begun time.Time
+	said  time.Time
+	seen  map[keyspace.ID]keyspace.Cost // by server and database
+	locks int
+}
+
+// newScanProgress returns a headway for a person who looks on, or who wants it; nil
+// if there is none.
+func (p *program) newScanProgress(wanted bool) *scanProgress {
+	f, ok := p.notes.to.(*os.File)
+	over := ok && term.IsTerminal(f.Fd()) && !p.notes.json
+	if !over && !wanted {
+		return nil
+	}
+	g := &scanProgress{notes: p.notes, over: over, every: time.Second, begun: time.Now(), seen: make(map[keyspace.ID]keyspace.Cost)}
+	if over {
+		g.every = 100 * time.Millisecond
+	}
+	g.said = g.begun
+	return g
+}
+
+// of returns what takes in the pictures of one server and database; nil from a
+// nil headway.
+func (g *scanProgress) of(e endpoint) func(keyspace.Snapshot) {
+	if g == nil {
+		return nil
+	}
+	return func(s keyspace.Snapshot) { g.take(keyspace.ID{Node: e.addr, DB: e.db}, s) }
+}
+
+// take takes in one more page.
+func (g *scanProgress) take(from keyspace.ID, s keyspace.Snapshot) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen[from] = s.Cost
+	g.locks += len(s.Locks)
+	now := time.Now()
+	if now.Sub(g.said) < g.every {
+		return
+	}
+	g.said = now
+	if g.over {
+		fmt.Fprintf(g.notes.to, "\r\x1b[K%s", g.line(now))
+		return
+	}
+	g.notes.note("%s", g.line(now))
+}
+
+// line says how far it is, and how far it may still be.
+func (g *scanProgress) line(now time.Time) string {
+	var scanned, keys int64
+	var busy time.Duration
+	for _, c := range g.seen {
+		scanned, keys, busy = scanned+c.Scanned, keys+c.Keys, busy+c.Busy
+	}
+	passed := now.Sub(g.begun)
+	s := fmt.Sprintf("%s of %s, %s", humanize.Count(scanned), humanize.Plural(keys, "key"), humanize.Plural(g.locks, "lock"))
+	if scanned > 0 && keys > scanned {
+		s += fmt.Sprintf(", %s to go", humanize.Duration(time.Duration(float64(passed)*float64(keys-scanned)/float64(scanned))))
+	}
+	return s + fmt.Sprintf(", %.0f%% of the server's time", 100*busy.Seconds()/passed.Seconds())
+}
+
+// done wipes the line away.
+func (g *scanProgress) done() {
+	if g != nil && g.over {
+		_, _ = io.WriteString(g.notes.to, "\r\x1b[K")
+	}
+}

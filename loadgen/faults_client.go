@@ -1,0 +1,166 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// This file is what faults do to a client.
+
+// applyFaults lets the faults strike that strike between two rounds, and gives the
+// client a wire of its own where one is needed.
+func (c *client) applyFaults(stay context.Context) error {
+	if c.wire == nil && c.faults.needsWire() {
+		if err := c.dedicateConn(); err != nil {
+			return err
+		}
+	}
+	for {
+		f, strikes := c.faults.take(betweenRounds)
+		if !strikes {
+			return nil
+		}
+		c.fleet.begin(f, c.number)
+		switch f.Kind {
+		case DropReplies:
+			c.partition(f, true)
+		case Slow:
+			w := c.wire // a crash takes it away from the client
+			w.slow(f.Delay, f.Jitter)
+			c.fleet.after(f, c.number, func() { w.slow(0, 0) })
+		case Skew:
+			c.faults.setClock(f.By)
+			c.fleet.after(f, c.number, func() { c.faults.setClock(0) })
+		case Greedy:
+			until := time.Now().Add(maxTime)
+			if f.For > 0 {
+				until = time.Now().Add(f.For)
+			}
+			c.faults.setGreedy(until)
+			c.fleet.after(f, c.number, func() {})
+		}
+	}
+}
+
+// dedicateConn gives the client connections of its own.
+func (c *client) dedicateConn() error {
+	w := newNetwork(&c.fleet.commands)
+	root, err := c.fleet.open(w)
+	if err != nil {
+		return fmt.Errorf("connect a client by itself: %w", err)
+	}
+	if err := c.session.close(); err != nil {
+		return errors.Join(err, root.close())
+	}
+	c.wire = w
+	c.session = ownConns{root.as(c.identity()), root}
+	return nil
+}
+
+// ownConns is an identity that has its connections for itself.
+type ownConns struct {
+	session
+	root session
+}
+
+func (t ownConns) close() error { return errors.Join(t.session.close(), t.root.close()) }
+
+// applyInHold lets a fault strike the client inside a hold.
+func (c *client) applyInHold(halt context.Context, v *occupancy, f Fault) workResult {
+	c.fleet.oracle.applyFault(v, f.Kind)
+	c.fleet.begin(f, c.number)
+	switch f.Kind {
+	case Crash:
+		c.crash(f)
+		return workCrashed
+	case Leak:
+		return workLeaked
+	case Partition:
+		c.partition(f, false)
+		return workOK
+	case Freeze:
+		c.freeze(halt, f)
+		return workUnchecked
+	}
+	return workOK
+}
+
+// crash cuts the client's wire for ever. What was sent before still arrives.
+func (c *client) crash(f Fault) {
+	c.absence = f.For
+	c.wire.kill()
+}
+
+// hitsInHold reports whether a fault strikes the client inside a hold, now. One
+// that breaks the network waits until the client has one of its own.
+func (c *client) hitsInHold(f Fault) bool {
+	return insideHold(f) && (c.wire != nil || !f.needsWire())
+}
+
+// partition cuts the client off for a while.
+func (c *client) partition(f Fault, repliesOnly bool) {
+	w := c.wire
+	w.cut(f.Node, repliesOnly)
+	c.fleet.recorder.mark(c.number, Partitioned)
+	c.fleet.after(f, c.number, func() {
+		w.heal(f.Node)
+		c.fleet.recorder.unmark(c.number, Partitioned)
+	})
+}
+
+// freeze stops the client: it does nothing and hears nothing, and what its timers
+// and its renewal would send meanwhile is never sent.
+func (c *client) freeze(halt context.Context, f Fault) {
+	c.wire.freeze()
+	c.fleet.recorder.mark(c.number, Frozen)
+	length := f.For
+	if length == 0 {
+		length = maxTime
+	}
+	pause(halt, length)
+	c.wire.thaw()
+	c.fleet.recorder.unmark(c.number, Frozen)
+	c.fleet.end(f, c.number)
+}
+
+// identity is who the client is to its locks.
+func (c *client) identity() clientIdentity {
+	return clientIdentity{
+		owner: ownerOf(c.number + 1),
+		ahead: c.faults.clock,
+		between: func(ctx context.Context, step string) error {
+			f, strikes := c.faults.take(func(f Fault) bool { return f.Before == step && c.wire != nil })
+			if !strikes {
+				return nil
+			}
+			c.fleet.begin(f, c.number)
+			if f.Kind == Freeze {
+				c.freeze(ctx, f)
+				return nil
+			}
+			c.crash(f)
+			return errDead
+		},
+	}
+}
+
+// die ends the client, whose wire is dead; after a while another one takes its
+// place.
+func (c *client) die(stay context.Context) {
+	f := c.fleet
+	f.closeAsync(c.session)
+	f.recorder.die(c.number)
+	length := c.absence
+	if length == 0 {
+		length = maxTime
+	}
+	pause(stay, length)
+	c.wire = nil
+	if root, err := f.baseSession(c.number); err == nil { // it was opened when the client was admitted
+		c.session = root.as(c.identity())
+	}
+	f.disturbances.end(string(Crash), c.number, time.Now())
+	f.recorder.revive(c.number)
+}

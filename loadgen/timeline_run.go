@@ -1,0 +1,288 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// timedStep is something that happens at a time of a scenario.
+type timedStep struct {
+	at time.Duration
+	do func()
+}
+
+// steps returns what happens in the scenario, in order.
+func (f *fleet) steps(over func()) []timedStep {
+	s := f.scenario.Load()
+	var all []timedStep
+	at := time.Duration(0)
+	for i, stage := range s.Stages {
+		all = append(all, timedStep{at, func() { f.startStage(i, stage) }})
+		at += stage.For
+	}
+	for i, fault := range s.Faults {
+		fault.number = i + 1
+		all = append(all, timedStep{fault.At, func() { f.inject(fault) }})
+	}
+	if s.Warmup > 0 {
+		all = append(all, timedStep{s.Warmup, f.warm})
+	}
+	if s.Duration > 0 {
+		all = append(all, timedStep{s.Duration, over})
+	}
+	slices.SortStableFunc(all, func(a, b timedStep) int { return int(a.at - b.at) })
+	return all
+}
+
+// runSteps lets the steps of the scenario happen until the fleet is stopped.
+func (f *fleet) runSteps(over func()) {
+	began := time.Now()
+	for _, s := range f.steps(over) {
+		pause(f.ctx, time.Until(began.Add(s.at)))
+		if f.ctx.Err() != nil {
+			return
+		}
+		s.do()
+	}
+}
+
+// startStage changes clients and rate to those of a stage.
+func (f *fleet) startStage(i int, stage Stage) {
+	s := *f.scenario.Load()
+	if stage.Clients > 0 {
+		s.Clients = stage.Clients
+	}
+	if stage.Rate > 0 {
+		s.Rate = stage.Rate
+	}
+	f.note(Event{At: time.Now(), Kind: StageBegan, Text: fmt.Sprintf("stage %d: %d clients", i+1, s.Clients)})
+	if err := f.apply(s); err != nil {
+		f.recorder.complain(err)
+	}
+}
+
+// inject lets a fault strike, or wait for its moment.
+func (f *fleet) inject(fault Fault) {
+	f.due(fault)
+	switch {
+	case fault.Kind.onClients():
+		for _, c := range f.victimsOf(fault) {
+			c.faults.add(fault)
+		}
+	case fault.Kind == Pause || fault.Kind == Stop:
+		f.tasks.Go(func() { f.stall(fault) })
+	case fault.Kind.onNode():
+		f.tasks.Go(func() { f.restartNode(fault) })
+	default:
+		f.tasks.Go(func() { f.applyServerFault(fault) })
+	}
+}
+
+// begin and end note a fault that strikes a client, or a server if the number
+// is negative.
+func (f *fleet) begin(fault Fault, number int) {
+	f.struck(fault)
+	if fault.Kind.strikes() {
+		f.disturbances.begin(string(fault.Kind), number, time.Now())
+	}
+	f.note(Event{At: time.Now(), Kind: FaultBegan, Client: number + 1, Fault: fault.Kind, Took: fault.For, Text: fault.target()})
+}
+
+func (f *fleet) end(fault Fault, number int) {
+	f.disturbances.end(string(fault.Kind), number, time.Now())
+	f.note(Event{At: time.Now(), Kind: FaultEnded, Client: number + 1, Fault: fault.Kind, Text: fault.target()})
+}
+
+// target names the server that a fault strikes, or the command before which it
+// strikes a client.
+func (f Fault) target() string {
+	switch {
+	case f.Node > 0:
+		return fmt.Sprintf("node %d", f.Node)
+	case f.Before != "":
+		return "before " + f.Before
+	}
+	return ""
+}
+
+// FaultOutcome is what became of a fault of the scenario.
+type FaultOutcome struct {
+	Fault  Fault
+	Struck int    // how often it struck: once for each client, or server
+	Why    string // why it struck less often than it should have, "" if it did not
+}
+
+// due notes that the time of a fault has come, struck that it strikes. Those that are
+// not the scenario's have no number.
+func (f *fleet) due(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fault.number > 0 {
+		f.faults[fault.number-1].due = true
+	}
+}
+
+func (f *fleet) struck(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fault.number > 0 {
+		f.faults[fault.number-1].struck++
+	}
+}
+
+// strikes is what is known of a fault of the scenario.
+type strikes struct {
+	due    bool
+	struck int
+}
+
+// outcomes returns what became of the faults of the scenario so far.
+func (f *fleet) outcomes() []FaultOutcome {
+	s := f.scenario.Load()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []FaultOutcome
+	for i, fault := range s.Faults[:len(f.faults)] {
+		known := f.faults[i]
+		all = append(all, FaultOutcome{fault, known.struck, fault.why(known, s.Clients)})
+	}
+	return all
+}
+
+// why says why a fault struck less often than it should have.
+func (f Fault) why(known strikes, clients int) string {
+	moment := "no client came to its moment, between two attempts"
+	switch {
+	case f.Before != "":
+		moment = "no client came to its moment, before " + f.Before
+	case insideHold(f):
+		moment = "no client held a lock any more"
+	case !f.Kind.onClients():
+		moment = "no lock was held any more"
+	}
+	switch {
+	case known.struck >= max(f.Clients, 1):
+		return ""
+	case !known.due:
+		return "the run ended before its time"
+	case f.Client > clients || f.Clients > clients:
+		return fmt.Sprintf("there were only %d clients", clients)
+	}
+	return moment
+}
+
+// stall has servers stand still for a while: all of the run, or one node.
+func (f *fleet) stall(fault Fault) {
+	f.begin(fault, everybody)
+	servers := f.janitor.servers
+	if fault.Node > 0 {
+		servers = servers[fault.Node-1 : fault.Node]
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
+	defer cancel()
+	for i, rdb := range servers {
+		var err error
+		if fault.Kind == Pause {
+			err = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
+				return node.ClientPause(ctx, fault.For).Err()
+			})
+		} else {
+			err = f.servers.Power.(Stopper).Freeze(max(fault.Node, i+1))
+		}
+		if err != nil {
+			f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
+		}
+	}
+	pause(f.ctx, fault.For)
+	for i, rdb := range servers {
+		var err error
+		if fault.Kind == Pause { // a run that is over leaves nobody behind who waits
+			err = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error { return node.ClientUnpause(ctx).Err() })
+			if refused := redis.Error(nil); errors.As(err, &refused) {
+				err = nil // not before Redis 6.2
+			}
+		} else {
+			err = f.servers.Power.(Stopper).Continue(max(fault.Node, i+1))
+		}
+		if err != nil {
+			f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
+		}
+	}
+	f.end(fault, everybody)
+}
+
+// after heals a fault when its time is over, at the latest when the fleet stops.
+func (f *fleet) after(fault Fault, number int, heal func()) {
+	f.tasks.Go(func() {
+		length := fault.For
+		if length == 0 {
+			length = maxTime
+		}
+		pause(f.ctx, length)
+		heal()
+		f.end(fault, number)
+	})
+}
+
+// restartNode switches a node off and on again.
+func (f *fleet) restartNode(fault Fault) {
+	empty := fault.Kind == RestartEmpty
+	if empty {
+		f.oracle.wipe(-1, fault.Kind, time.Now())
+	}
+	f.begin(fault, -1)
+	if err := f.servers.Power.Down(fault.Node); err != nil {
+		f.recorder.complain(fmt.Errorf("switch node %d off: %w", fault.Node, err))
+	}
+	length := fault.For
+	if length == 0 && !empty {
+		length = maxTime
+	}
+	pause(f.ctx, length)
+	// A run that is over leaves no server behind that is down.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
+	defer cancel()
+	if err := f.servers.Power.Up(ctx, fault.Node, empty); err != nil {
+		f.recorder.complain(fmt.Errorf("switch node %d on: %w", fault.Node, err))
+	}
+	f.end(fault, -1)
+}
+
+// applyServerFault deletes what the fault says.
+func (f *fleet) applyServerFault(fault Fault) {
+	f.begin(fault, -1)
+	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
+	defer cancel()
+	var err error
+	switch fault.Kind {
+	case Flush:
+		f.oracle.wipe(-1, Flush, time.Now())
+		err = f.janitor.flush(ctx)
+	case ExternalDelete:
+		key, held := f.oracle.held()
+		for !held && ctx.Err() == nil {
+			pause(ctx, time.Millisecond)
+			key, held = f.oracle.held()
+		}
+		if held {
+			f.oracle.wipe(key, ExternalDelete, time.Now())
+			err = f.janitor.steal(ctx, f.keys[key])
+		}
+	case Failover:
+		f.oracle.wipe(-1, Failover, time.Now())
+		err = f.servers.Failover(ctx)
+	case ScriptFlush:
+		for _, rdb := range f.janitor.servers {
+			err = rdb.ScriptFlush(ctx).Err()
+		}
+	}
+	if err != nil {
+		f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
+	}
+	f.end(fault, -1)
+}

@@ -1,0 +1,294 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// This file is the way to the only thing on the screen that changes anything:
+// x, then what to do, then a question that Enter answers with no.
+
+// openActing asks what to do to the tagged locks, or to the selected one.
+func (a *app) openActing() {
+	locks := a.locks().tagged(&a.state)
+	if len(locks) == 0 || a.page().place() != onLocks {
+		l, ok := a.subject()
+		if !ok {
+			a.reject("no lock to act on")
+			return
+		}
+		locks = []keyspace.Lock{l}
+	}
+	switch {
+	case a.config.Breaker == nil:
+		if a.playback != nil {
+			a.reject("a recording cannot be changed; y copies a safe command")
+			return
+		}
+		a.reject("this screen only reads: start locktop with --write to act, or copy a safe command with y")
+	case a.paused != nil && a.paused.rewound:
+		a.reject("this is a picture of the past; F shows what there is now")
+	default:
+		a.dialog = a.actionMenu(locks)
+	}
+}
+
+// pendingAction is an act on some locks as they were seen on the screen.
+type pendingAction struct {
+	act   keyspace.Action
+	locks []keyspace.Lock
+	ttl   time.Duration // that an Expire or an Extend gives
+}
+
+// actionMenu is the menu of acts, the mildest first.
+func (a *app) actionMenu(locks []keyspace.Lock) *menu {
+	m := &menu{title: "act on " + a.describe(locks)}
+	for _, c := range []struct {
+		key, label, detail string
+		act                keyspace.Action
+	}{
+		{"d", "set a deadline", "it ends in " + humanize.Setting(giveTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
+		{"e", "extend it", "its holder has " + humanize.Setting(giveTTL) + ", or another time that you choose, from now on", keyspace.Extend},
+		{"b", "break it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
+	} {
+		able, why := a.able(c.act, locks)
+		d := pendingAction{c.act, able, giveTTL}
+		next := choice{key: c.key, label: c.label, detail: c.detail, pick: func(*state) (dialog, tea.Cmd) { return a.confirm(d), nil }}
+		switch {
+		case len(able) == 0:
+			next.refuse = why
+		case why != "":
+			next.detail = fmt.Sprintf("%d of %d; %s", len(able), len(locks), why)
+		}
+		m.choices = append(m.choices, next)
+	}
+	return m
+}
+
+// able are the locks to which an act is possible, and why it is not to the first of
+// the others, "" if there are none.
+func (a *app) able(act keyspace.Action, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
+	for _, l := range locks {
+		reason := a.disabledReason(act, l)
+		switch {
+		case reason == "":
+			able = append(able, l)
+		case why != "":
+		case len(locks) == 1:
+			why = reason
+		default:
+			why = a.redactKey(l.Key) + ": " + reason
+		}
+	}
+	return able, why
+}
+
+// disabledReason says why an act on a lock is impossible, "" if it is not.
+func (a *app) disabledReason(act keyspace.Action, l keyspace.Lock) string {
+	if act == keyspace.Expire && !l.Endless() {
+		return "it has a deadline already"
+	}
+	_, why := a.safeCommand(act, l, giveTTL)
+	return why
+}
+
+// describe names the locks that are meant.
+func (s *state) describe(locks []keyspace.Lock) string {
+	if len(locks) == 1 {
+		return s.redactKey(locks[0].Key)
+	}
+	return humanize.Plural(len(locks), "tagged lock")
+}
+
+// confirm asks whether to do it. Where the server is marked as one of production,
+// the name of the lock has to be typed before.
+func (a *app) confirm(d pendingAction) dialog {
+	q := &confirmDialog{app: a, deed: d}
+	if !a.config.Production {
+		return q
+	}
+	name := widget.Plain(d.locks[0].Key)
+	if len(d.locks) > 1 {
+		name = fmt.Sprint(len(d.locks))
+	}
+	p := newPrompt("production: type "+name+" to confirm: ", "")
+	p.note = func(text string) (string, bool) {
+		if text == name {
+			return "Enter goes on to the question", false
+		}
+		return "Esc leaves everything as it is", true
+	}
+	p.next = func(text string) dialog {
+		if text == name {
+			return q
+		}
+		a.reject("nothing was done: the name typed is not " + name)
+		return nil
+	}
+	return p
+}
+
+// confirmDialog shows what a deed would bring about. Only y says yes.
+type confirmDialog struct {
+	app  *app
+	deed pendingAction
+	top  int // the first line in sight
+}
+
+func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
+	switch k.String() {
+	case "y":
+	case "up", "down":
+		q.scroll(s, map[string]int{"up": -1, "down": 1}[k.String()])
+		return q, nil
+	case "+", "=", "-":
+		q.change(map[bool]int{true: -1, false: 1}[k.String() == "-"])
+		return q, nil
+	default:
+		s.notify("nothing was done")
+		return nil, nil
+	}
+	s.notify("working " + s.glyphs.Ellipsis)
+	return nil, act(q.app.ctx, q.app.config.Breaker, q.deed)
+}
+
+func (q *confirmDialog) view(s *state, lines []string) []string {
+	text, room := q.text(s), q.room(s)
+	top := max(0, min(q.top, len(text)-room)) // the window may have grown
+	note := ""
+	if room < len(text) {
+		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
+	}
+	panel := []string{s.rule(q.deed.verb()+" "+s.describe(q.deed.locks)+"?", note)}
+	panel = append(panel, text[top:min(top+room, len(text))]...)
+	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
+	l.Put(s.theme.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(s.theme.key, "y").Put(s.theme.text, "  "+q.deed.verb()+" it")
+	hints := []hint{{"y", q.deed.verb() + " it"}, {"any other key", "leaves it as it is"}}
+	if q.deed.act != keyspace.ForceRelease {
+		hints = append(hints, hint{"+ -", "longer, shorter"})
+	}
+	if note != "" {
+		hints = append(hints, hint{"↑ ↓", "scroll"})
+	}
+	return s.hints(overlay(s, lines, append(panel, l.String())), hints...)
+}
+
+// terms are the times to live to choose from.
+func terms() []time.Duration {
+	return []time.Duration{
+		5 * time.Second, 10 * time.Second, giveTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
+		10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+	}
+}
+
+// change chooses another time to live. Breaking a lock gives none.
+func (q *confirmDialog) change(steps int) {
+	all := terms()
+	i := slices.Index(all, q.deed.ttl) + steps
+	q.deed.ttl = all[max(0, min(i, len(all)-1))]
+}
+
+func (q *confirmDialog) scroll(s *state, lines int) {
+	q.top = max(0, min(q.top+lines, len(q.text(s))-q.room(s)))
+}
+
+// room is the number of lines for the text of the question: what its title, its
+// answers and the line below leave.
+func (q *confirmDialog) room(s *state) int {
+	return max(1, s.h-s.frame().top()-4)
+}
+
+// text is what the deed would bring about, and all of the command: who reads a part
+// does not know what will run.
+func (q *confirmDialog) text(s *state) []string {
+	t := s.theme
+	var panel []string
+	line := func(st widget.Style, text string) {
+		for _, part := range wrap(s.glyphs, text, s.w-2*margin, 3) {
+			panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(st, part).String())
+		}
+	}
+	for i := range q.deed.locks {
+		if i == 5 {
+			line(t.dim, fmt.Sprintf("and %s more", humanize.Count(len(q.deed.locks)-i)))
+			break
+		}
+		line(t.warn, q.deed.consequence(lockView{&q.deed.locks[i], s.clock(), s}))
+	}
+	if len(q.deed.locks) == 1 && !s.hidden.on {
+		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0], q.deed.ttl)
+		for part := range strings.SplitSeq(command, "\n") {
+			panel = append(panel, s.wrapAnywhere(s.w, margin, t.dim, part)...)
+		}
+	}
+	line(t.text, "It is done only if the lock is still as it is shown here, and it is logged first.")
+	return panel
+}
+
+// verb is what is done, in a word or two.
+func (d pendingAction) verb() string {
+	switch d.act {
+	case keyspace.Expire:
+		return "set a deadline for"
+	case keyspace.Extend:
+		return "extend"
+	default:
+		return "break"
+	}
+}
+
+// did is what has been done, in a word or two.
+func (d pendingAction) did() string {
+	switch d.act {
+	case keyspace.Expire:
+		return "set a deadline of " + humanize.Setting(d.ttl) + " for"
+	case keyspace.Extend:
+		return "gave " + humanize.Setting(d.ttl) + " from now on to"
+	default:
+		return "broke"
+	}
+}
+
+// consequence says what the deed brings about for one lock.
+func (d pendingAction) consequence(v lockView) string {
+	holder := "its holder"
+	if len(v.Holders) > 0 {
+		holder = "its holder (" + v.owner() + ")"
+	}
+	ends := "It never ends by itself"
+	if rest, ok := v.TTL(v.now); ok {
+		ends = "It would end by itself in " + humanize.Left(rest)
+	}
+	name := v.state.redactKey(v.Key)
+	switch d.act {
+	case keyspace.Expire:
+		return fmt.Sprintf("%s: ends in %s, unless %s renews it; nobody loses it at once.", name, humanize.Setting(d.ttl), holder)
+	case keyspace.Extend:
+		return fmt.Sprintf("%s: stays with %s for %s from now on; %s.", name, holder, humanize.Setting(d.ttl), v.crowd("waits longer", "wait longer"))
+	default:
+		return fmt.Sprintf("%s: %s; %s will still believe it holds the lock and keep working. %s.",
+			name, v.crowd("can acquire it", "can acquire it"), holder, ends)
+	}
+}
+
+// crowd is how many wait, and what they do; one of them, or several.
+func (v lockView) crowd(one, many string) string {
+	switch n := v.WaiterCount(); {
+	case n == 0 && v.blind():
+		return "waiters are not known"
+	case n == 0:
+		return "no waiters"
+	case n == 1:
+		return "1 waiter " + one
+	default:
+		return humanize.Plural(n, "waiter") + " " + many
+	}
+}

@@ -1,0 +1,264 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// breaker remembers what it was asked to do.
+type breaker struct {
+	mu   sync.Mutex
+	done []string
+	err  error
+}
+
+func (b *breaker) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration) (keyspace.AuditRecord, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		done := string(act) + " " + l.Key
+		for _, d := range ttl {
+			if d != giveTTL {
+				done += " " + d.String()
+			}
+		}
+		b.done = append(b.done, done)
+	}
+	return keyspace.AuditRecord{}, b.err
+}
+
+func (b *breaker) ForceRelease(_ context.Context, l keyspace.Lock) (keyspace.AuditRecord, error) {
+	return b.do(keyspace.ForceRelease, l)
+}
+
+func (b *breaker) Extend(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+	return b.do(keyspace.Extend, l, ttl)
+}
+
+func (b *breaker) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+	return b.do(keyspace.Expire, l, ttl)
+}
+
+// hands are formats that can be acted on.
+func hands() []keyspace.Format {
+	key := func(l keyspace.Lock) []string { return []string{l.Key} }
+	seen := func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} }
+	var all []keyspace.Format
+	for _, name := range []string{"set-nx", "redisson"} {
+		all = append(all, keyspace.Format{Name: name, Library: name, Actions: &keyspace.Actions{Keys: key, Args: seen, ForceRelease: "return 1", Extend: "return 2"}})
+	}
+	return append(all, keyspace.Format{Name: "redisson-rw", Library: "Redisson"})
+}
+
+// armed is a world in which locks can be broken.
+func armed() (Config, *breaker) {
+	w, b := world(), &breaker{}
+	w.Breaker, w.Formats = b, hands()
+	return w, b
+}
+
+func (b *breaker) want(t *testing.T, acts ...string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if got := strings.Join(b.done, ", "); got != strings.Join(acts, ", ") {
+		t.Errorf("done is %q, want %q", got, acts)
+	}
+}
+
+func TestOnlyAYesActs(t *testing.T) {
+	for _, answer := range []string{"enter", "esc", "b", "x", "n", " ", "q"} {
+		w, b := armed()
+		drive(t, w, func(d *driver) {
+			d.press("j", "x", "b").want("break lock:orders:4711?", "11 waiters can acquire it", "its holder (pay-7:52) will still believe", "end by itself in 13.2 s")
+			d.press(answer).want("nothing was done").wantNot("break lock:orders:4711?")
+			b.want(t)
+			if d.quit {
+				t.Errorf("%s quit the program", answer)
+			}
+		})
+	}
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("j", "x", "b", "y").want("broke lock:orders:4711")
+		b.want(t, "break lock:orders:4711")
+	})
+}
+
+func TestTheMilderRemedyIsOfferedFirst(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("x").wantOrder("act on job:nightly", "set a deadline", "break it")
+		d.press("d").want("nobody loses it at once").press("y").want("set a deadline of 30 s for job:nightly")
+		b.want(t, "expire job:nightly")
+		d.press("j", "x", "d").want("it has a deadline already").press("x", "e", "y")
+		b.want(t, "expire job:nightly", "extend lock:orders:4711")
+	})
+}
+
+func TestAFormatWithoutHandsIsLeftAlone(t *testing.T) {
+	w, _ := armed()
+	drive(t, w, func(d *driver) { d.press("j", "j", "x", "b").want("cannot be changed from outside") })
+}
+
+func TestTaggedLocksAreActedOnOneByOne(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("t", "t", "x").want("act on 2 tagged locks").press("b", "y")
+		b.want(t, "break job:nightly", "break lock:orders:4711")
+	})
+}
+
+func TestALockThatHasChangedIsLeftAsItIs(t *testing.T) {
+	w, b := armed()
+	b.err = &keyspace.ChangedError{Key: "job:nightly", Now: &keyspace.Lock{Holders: []keyspace.Holder{{ID: "cron-3"}}}}
+	drive(t, w, func(d *driver) {
+		d.press("x", "b", "y").want("nothing was done", "now held by cron-3")
+		b.err = errors.New("audit log: disk full\x1b[2J")
+		d.press("x", "b", "y").want(`disk full\x1b[2J`)
+	})
+}
+
+func TestProductionHasTheNameTyped(t *testing.T) {
+	w, b := armed()
+	w.Production = true
+	drive(t, w, func(d *driver) {
+		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").wantNot("break job:nightly?")
+		d.press("x", "b").enter("job:nightly").press("enter").want("break job:nightly?").press("enter").want("nothing was done")
+		b.want(t)
+		d.press("x", "b").enter("job:nightly").press("enter", "y")
+		b.want(t, "break job:nightly")
+	})
+}
+
+func TestThePastCannotBeChanged(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.wait(3*time.Second).press("<", "x").want("picture of the past")
+		b.want(t)
+	})
+	drive(t, world(), func(d *driver) { d.want("READ-ONLY").press("x").want("--write") })
+}
+
+func TestAfterAnActTheServerIsLookedAtAtOnce(t *testing.T) {
+	w, _ := armed()
+	w.Every = time.Minute
+	v := w.Source.(*server)
+	drive(t, w, func(d *driver) {
+		d.wait(time.Second)
+		before := v.looks
+		d.press("x", "b", "y").wait(2 * tickInterval)
+		if v.looks != before+1 {
+			t.Errorf("%d looks after the act", v.looks-before)
+		}
+	})
+}
+
+// longScript has an act on a Redisson lock run a script that no window of 24 lines
+// has room for.
+func longScript(w *Config) string {
+	script := "local a = {" + strings.Repeat(`redis.call("GET", KEYS[1]), `, 80) + "} return  2"
+	for i := range w.Formats {
+		if w.Formats[i].Name == "redisson" {
+			w.Formats[i].Actions.ForceRelease = script
+		}
+	}
+	return script
+}
+
+func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
+	w, b := armed()
+	longScript(&w)
+	drive(t, w, func(d *driver) {
+		l := d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l keyspace.Lock) bool { return l.Format == "redisson" })]
+		command, why := d.app.safeCommand(keyspace.ForceRelease, l, giveTTL)
+		if why != "" {
+			t.Fatal(why)
+		}
+		for _, size := range [][2]int{{80, 24}, {140, 60}} {
+			d.size(size[0], size[1]).press("/").enter("orders").press("enter", "x", "b").want("break lock:orders:4711?", "leave it")
+			read := map[string]bool{}
+			for range 200 {
+				for line := range strings.SplitSeq(d.screen(), "\n") {
+					read[strings.TrimSpace(line)] = true
+				}
+				d.press("down")
+			}
+			for _, part := range widget.Break(command, size[0]-margin-1) {
+				if !read[strings.TrimSpace(part)] {
+					t.Errorf("%v: cannot be read: %q\n%s", size, part, d.screen())
+				}
+			}
+			d.want("it is logged").press("up", "down", "esc").want("nothing was done")
+			d.press("esc")
+			b.want(t)
+		}
+	})
+}
+
+func TestTheMenuOfCopiesShowsWhatTheCommandIs(t *testing.T) {
+	w, _ := armed()
+	drive(t, w, func(d *driver) {
+		d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
+		command, _ := d.app.safeCommand(keyspace.ForceRelease, d.app.locks().last, giveTTL)
+		for _, part := range widget.Break(command, 80-margin-1) {
+			d.want(strings.TrimSpace(part))
+		}
+		longScript(&w)
+		d.size(80, 24).press("esc", "y", "down", "down").want("more lines")
+		d.press("esc", "p", "y", "down", "down").wantNot("redis-cli")
+	})
+}
+
+func TestOfTaggedLocksThoseThatCanBeActedOnAre(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("t", "t", "x").want("act on 2 tagged locks", "1 of 2; lock:orders:4711: it has a deadline already")
+		d.press("d").want("set a deadline for job:nightly?").press("y")
+		b.want(t, "expire job:nightly")
+		d.press("t", "home", "t", "x").press("d").want("it has a deadline already")
+	})
+}
+
+func TestADeadlineIsChosen(t *testing.T) {
+	w, b := armed()
+	drive(t, w, func(d *driver) {
+		d.press("x", "d").want("ends in 30 s").press("+").want("ends in 1 m,").press("-", "-").want("ends in 10 s", "10000")
+		d.press("-", "-", "-").want("ends in 5 s").press("+", "+", "+", "y").want("set a deadline of 1 m for job:nightly")
+		b.want(t, "expire job:nightly 1m0s")
+		d.press("x", "b").wantNot("longer, shorter").press("+", "y")
+		b.want(t, "expire job:nightly 1m0s", "break job:nightly")
+	})
+}
+
+func TestAMenuTakesTheMouse(t *testing.T) {
+	w, _ := armed()
+	drive(t, w, func(d *driver) {
+		for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 4}} {
+			d.size(size[0], size[1]).press("x", "down", "up")
+			d.deliver(tea.MouseMsg{Button: tea.MouseButtonWheelDown})
+			d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, Y: 0})
+			for y, line := range strings.Split(d.screen(), "\n") {
+				if strings.Contains(line, "extend it") {
+					d.deliver(tea.MouseMsg{Button: tea.MouseButtonLeft, Action: tea.MouseActionPress, X: 5, Y: y})
+					break
+				}
+			}
+			d.settle()
+			if _, asked := d.app.dialog.(*confirmDialog); !asked {
+				t.Errorf("%v: a click on a choice opened %T\n%s", size, d.app.dialog, d.screen())
+			}
+			d.press("esc")
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"locktop/humanize"
+	"locktop/tui/widget"
+)
+
+// commandStatsDialog shows every Redis command that was sent, the most frequent first.
+type commandStatsDialog struct {
+	ledger CommandStats
+	top    int
+}
+
+func (d *commandStatsDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
+	n := len(d.ledger.Commands())
+	switch k.String() {
+	case "j", "down":
+		d.top = min(d.top+1, max(0, n-1))
+	case "k", "up":
+		d.top = max(0, d.top-1)
+	default:
+		return nil, nil
+	}
+	return d, nil
+}
+
+func (d *commandStatsDialog) view(s *state, lines []string) []string {
+	all := d.ledger.Commands()
+	slices.SortFunc(all, func(a, b CommandStat) int {
+		if a.Count != b.Count {
+			return int(b.Count - a.Count)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	sum := int64(0)
+	for _, c := range all {
+		sum += c.Count
+	}
+	panel := []string{s.rule("commands sent", humanize.Plural(sum, "command")+" so far; any other key closes")}
+	table := widget.NewTable(s.glyphs, commandStatsColumns(), s.w-margin-1, s.gap())
+	head := widget.NewLine(s.w).Skip(widget.Style{}, margin)
+	table.Header(head, s.theme.head, s.theme.sorted, -1, "")
+	panel = append(panel, head.String())
+	for _, c := range all[min(d.top, len(all)):] {
+		l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
+		table.Row(l, widget.Style{}, func(column, _ int) widget.Cell { return s.counted(c, column) })
+		panel = append(panel, l.String())
+	}
+	f := s.frame()
+	return s.hints(overlay(s, lines, panel[:min(len(panel), max(1, f.body-1))]), hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
+}
+
+func commandStatsColumns() []widget.Column {
+	return []widget.Column{
+		{Title: "COMMAND", Min: 12, Max: 28},
+		{Title: "SENT", Min: 10, Right: true},
+		{Title: "ERRORS", Min: 7, Priority: 2, Right: true},
+		{Title: "µs EACH", Min: 9, Priority: 1, Right: true},
+		{Title: "LAST", Min: 9, Priority: 3, Right: true},
+	}
+}
+
+func (s *state) counted(c CommandStat, column int) widget.Cell {
+	t := s.theme
+	switch column {
+	case 0:
+		return widget.Cell{Style: t.strong, Text: widget.Plain(c.Name)}
+	case 1:
+		return widget.Cell{Style: t.text, Text: humanize.Count(c.Count)}
+	case 2:
+		return widget.Cell{Style: s.ifAny(c.Errors, t.warn), Text: humanize.Count(c.Errors)}
+	case 3:
+		return widget.Cell{Style: t.text, Text: humanize.Count(int64(c.Took/time.Microsecond) / max(1, c.Count))}
+	default:
+		return widget.Cell{Style: t.dim, Text: humanize.Duration(s.now.Sub(c.Last))}
+	}
+}

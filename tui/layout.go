@@ -1,0 +1,224 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"locktop/humanize"
+	"locktop/tui/widget"
+)
+
+// layout is how the window is divided.
+type layout struct {
+	header, summary, footer bool
+	body                    int // lines
+	compact                 bool
+}
+
+// frame divides the window. In a small one the page comes first.
+func (s *state) frame() layout {
+	f := layout{body: s.h, compact: s.w < 60 || s.h < 12}
+	f.header = s.h >= 3
+	f.footer = s.h >= 5
+	f.summary = !f.compact
+	for _, line := range []bool{f.header, f.footer, f.summary} {
+		if line {
+			f.body--
+		}
+	}
+	return f
+}
+
+// top is the first line of the page.
+func (f layout) top() int {
+	n := 0
+	for _, line := range []bool{f.header, f.summary} {
+		if line {
+			n++
+		}
+	}
+	return n
+}
+
+// header draws the first line: what this is, what it is connected to, and
+// whether what it shows is now.
+func (a *app) header(s *state) string {
+	t := s.theme
+	parts := []segment{{style: t.chip, text: " locktop "}}
+	parts = append(parts, a.tabs(s)...)
+	parts = append(parts, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
+
+	l := widget.NewLine(s.w)
+	layoutLine(l, s.glyphs, parts, []segment{
+		{style: t.dim, text: s.version(), priority: 5},
+		s.mode(),
+		{style: t.dim, text: s.clockText(), priority: 6},
+		a.modeBadge(),
+	})
+	return l.String()
+}
+
+// modeBadge say what the keys may do to the server.
+func (a *app) modeBadge() segment {
+	switch {
+	case a.playback != nil && a.playback.Damage != "":
+		return segment{style: a.theme.bad, text: "REPLAY, damaged", priority: 1}
+	case a.playback != nil:
+		return segment{style: a.theme.good, text: "REPLAY", priority: 1}
+	case a.config.Breaker == nil && a.load != nil && a.begin != nil:
+		return segment{style: a.theme.warn, text: "READ-ONLY + LOAD", priority: 3}
+	case a.config.Breaker == nil:
+		return segment{style: a.theme.good, text: "READ-ONLY", priority: 3}
+	case a.config.Production:
+		return segment{style: a.theme.alarm, text: " PRODUCTION ", priority: 1}
+	default:
+		return segment{style: a.theme.warn, text: "WRITE", priority: 3}
+	}
+}
+
+// tabs are the names of the numbered pages, or their numbers alone where there
+// is no room for more.
+func (a *app) tabs(s *state) []segment {
+	var tabs []segment
+	for i, p := range a.pages {
+		title := p.title()
+		if title == "" {
+			continue
+		}
+		st := s.theme.dim
+		if i == a.open || a.page().title() == "" && i == a.from {
+			st = s.theme.tab
+		} else if s.w < namesFrom || s.playback != nil && s.w < namesFrom+25 {
+			title = title[:1]
+		}
+		tabs = append(tabs, segment{style: st, text: title, priority: 1, tight: true})
+	}
+	return tabs
+}
+
+// namesFrom is the width from which on all pages are named.
+const namesFrom = 100
+
+// clickTab opens the page whose name is at a column of the first line.
+func (a *app) clickTab(x int) {
+	at := widget.Width(" locktop ") + segmentGap
+	for i, tab := range a.tabs(&a.state) {
+		if x >= at && x < at+widget.Width(tab.text) {
+			a.goToPage(i)
+			return
+		}
+		at += widget.Width(tab.text) + tab.gap()
+	}
+}
+
+// address is where we are connected, as it may be shown.
+func (s *state) address() string {
+	if s.hidden.on {
+		return "(hidden)"
+	}
+	return s.where
+}
+
+// clockText is our time, or that of the recording.
+func (s *state) clockText() string {
+	if s.playback != nil {
+		return s.playback.At.Local().Format("15:04:05")
+	}
+	return s.now.Format("15:04:05")
+}
+
+func (s *state) version() string {
+	return widget.Plain(strings.ToLower(s.current().snap.Server.Software()))
+}
+
+// mode says whether the picture is of now.
+func (s *state) mode() segment {
+	g, t := s.glyphs, s.theme
+	switch {
+	case s.playback != nil:
+		return segment{style: t.chip, text: s.playback.position(s), priority: 1}
+	case s.paused != nil:
+		text := " PAUSED " + humanize.Clock(s.now.Sub(s.paused.since))
+		if s.paused.rewound {
+			text = " showing " + s.paused.clock.Local().Format("15:04:05")
+		}
+		if n := s.eventsSince(); n > 0 {
+			text += ", +" + humanize.Plural(n, "event")
+		}
+		return segment{style: t.chip, text: text + " ", priority: 1}
+	case s.link.stale():
+		return segment{style: t.bad, text: g.Cross + " lost", priority: 1}
+	case s.live == nil:
+		return segment{style: t.warn, text: g.Dotted + " connecting", priority: 1}
+	case s.link.busy && s.now.Sub(s.link.asked) >= doubtAfter:
+		return segment{style: t.warn, text: g.Dotted + " no answer " + humanize.Duration(s.now.Sub(s.link.asked)), priority: 1}
+	default:
+		return segment{style: t.good, text: g.Dot + " live", priority: 1}
+	}
+}
+
+// summary draws the second line: what the page makes of the picture, or why
+// there is no newer one.
+func (a *app) summary(s *state, p page) string {
+	l := widget.NewLine(s.w)
+	l.Skip(widget.Style{}, 1)
+	if s.link.stale() {
+		l.Put(s.theme.bad, s.glyphs.FitEnd(s.lost(), l.Rest()))
+		return l.String()
+	}
+	p.summary(s, l)
+	return l.String()
+}
+
+// lost says since when and why there is no newer picture.
+func (s *state) lost() string {
+	k, g := s.link, s.glyphs
+	switch {
+	case k.silent && k.answered.IsZero():
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.asked)))
+	case k.silent:
+		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.answered)))
+	case k.answered.IsZero():
+		return fmt.Sprintf("%s no connection: %s, trying again", g.Cross, k.reason)
+	default:
+		return fmt.Sprintf("%s connection lost %s ago: %s, trying again", g.Cross, humanize.Duration(s.now.Sub(k.answered)), k.reason)
+	}
+}
+
+// footer draws the last line: what the last key had to say, or which keys there
+// are.
+func (s *state) footer(p page) string {
+	l := widget.NewLine(s.w)
+	t := s.theme
+	if s.notice.text != "" {
+		st := t.strong
+		if s.notice.bad {
+			st = t.warn
+		}
+		l.Skip(widget.Style{}, 1).Put(st, s.glyphs.FitEnd(s.notice.text, l.Rest()))
+		return l.String()
+	}
+	for _, b := range bindings() {
+		if b.word == "" || b.place&p.place() == 0 || !s.offers(b) {
+			continue
+		}
+		label := s.glyphs.Word(b.label)
+		if widget.Width(label)+widget.Width(b.word)+3 > l.Rest() {
+			continue
+		}
+		l.Skip(widget.Style{}, 1).Put(t.key, label).Put(t.dim, " "+b.word).Skip(widget.Style{}, 1)
+	}
+	return l.String()
+}
+
+// offers reports whether there is anything for a key to act on: a load for those of
+// the Load page, servers that can be taken down for those of the Nodes page.
+func (s *state) offers(b binding) bool {
+	switch b.place {
+	case onLoad:
+		return s.load != nil || s.begin != nil && b.action == startStop
+	case onNodes:
+		return len(s.quorum) > 0
+	}
+	return true
+}

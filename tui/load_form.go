@@ -1,0 +1,273 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"locktop/humanize"
+	"locktop/loadgen"
+)
+
+// formField is a field of the form of a scenario: it can be turned step by step, and
+// typed.
+type formField struct {
+	name  string
+	shown func(loadgen.Scenario) bool // nil: always
+	value func(loadgen.Scenario) string
+	step  func(s *loadgen.Scenario, direction int)
+	parse func(s *loadgen.Scenario, text string) error
+}
+
+// formFields are the fields of a scenario that matter to it, from top to bottom.
+func formFields(s loadgen.Scenario) []formField {
+	return slices.DeleteFunc(allFormFields(), func(k formField) bool { return k.shown != nil && !k.shown(s) })
+}
+
+func allFormFields() []formField {
+	return []formField{
+		{
+			name:  "lock",
+			value: func(s loadgen.Scenario) string { return string(s.Lock.Kind) },
+			step: func(s *loadgen.Scenario, d int) {
+				s.Lock = ofKind(s.Lock, cycle(loadgen.Kinds(), s.Lock.Kind, d))
+				s.Reads, s.Depth, s.Faults = 0, 0, nil
+			},
+			parse: func(s *loadgen.Scenario, text string) error {
+				s.Lock = ofKind(s.Lock, loadgen.Kind(text))
+				s.Reads, s.Depth, s.Faults = 0, 0, nil
+				return nil
+			},
+		},
+		{
+			name: "clients",
+			value: func(s loadgen.Scenario) string {
+				if s.Conns > 0 && s.Clients > s.Conns { // further ones queue in memory, like goroutines of one process
+					return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
+				}
+				return humanize.Count(s.Clients)
+			},
+			step:  func(s *loadgen.Scenario, d int) { s.Clients = step(s.Clients, d) },
+			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Clients, text) },
+		},
+		{
+			name:  "keys",
+			value: func(s loadgen.Scenario) string { return keysAndPick(s.Keys) },
+			step:  func(s *loadgen.Scenario, d int) { s.Keys.N = step(s.Keys.N, d) },
+			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Keys.N, text) },
+		},
+		{
+			name:  "lease",
+			value: func(s loadgen.Scenario) string { return humanize.Setting(s.Lock.TTL) },
+			step: func(s *loadgen.Scenario, d int) {
+				s.Lock.TTL = scaleDist(s.Lock.TTL, d)
+				s.Lock.Renew.Every = 0
+			},
+			parse: func(s *loadgen.Scenario, text string) error {
+				s.Lock.Renew.Every = 0
+				return duration(&s.Lock.TTL, text)
+			},
+		},
+		{
+			name:  "renewal",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Renews() },
+			value: func(s loadgen.Scenario) string {
+				switch {
+				case s.Lock.Renew.Off:
+					return "off"
+				case s.Lock.Renew.Max > 0:
+					return "at most " + humanize.Plural(s.Lock.Renew.Max, "time")
+				default:
+					return "on"
+				}
+			},
+			step:  func(s *loadgen.Scenario, _ int) { s.Lock.Renew = loadgen.Renew{Off: !s.Lock.Renew.Off} },
+			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Renew.Off, text, "off", "on") },
+		},
+		{
+			name:  "waiting",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() && s.Lock.Kind != loadgen.Fair },
+			value: func(s loadgen.Scenario) string {
+				if s.Lock.Wait.Poll > 0 {
+					return "polls every " + humanize.Setting(s.Lock.Wait.Poll)
+				}
+				return "notified"
+			},
+			step: func(s *loadgen.Scenario, _ int) {
+				if s.Lock.Wait.Poll > 0 {
+					s.Lock.Wait = loadgen.Wait{}
+				} else {
+					s.Lock.Wait = loadgen.Wait{Poll: 20 * time.Millisecond, Jitter: 0.5}
+				}
+			},
+			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Lock.Wait.Poll, text) },
+		},
+		{
+			name:  "fence",
+			shown: func(s loadgen.Scenario) bool { return s.Lock.Kind.Sound() },
+			value: func(s loadgen.Scenario) string { return map[bool]string{true: "checked", false: "off"}[s.Lock.Fence] },
+			step:  func(s *loadgen.Scenario, _ int) { s.Lock.Fence = !s.Lock.Fence },
+			parse: func(s *loadgen.Scenario, text string) error { return onOff(&s.Lock.Fence, text, "checked", "off") },
+		},
+		{
+			name:  "hold",
+			value: func(s loadgen.Scenario) string { return dist(s.Hold) },
+			step:  func(s *loadgen.Scenario, d int) { s.Hold = nextStep(s.Hold, d) },
+			parse: func(s *loadgen.Scenario, text string) (err error) {
+				s.Hold, err = loadgen.ParseDist(text)
+				return err
+			},
+		},
+		{
+			name:  "think",
+			shown: func(s loadgen.Scenario) bool { return s.Rate == 0 },
+			value: func(s loadgen.Scenario) string { return dist(s.Think) },
+			step:  func(s *loadgen.Scenario, d int) { s.Think = nextStep(s.Think, d) },
+			parse: func(s *loadgen.Scenario, text string) (err error) {
+				s.Think, err = loadgen.ParseDist(text)
+				return err
+			},
+		},
+		{
+			name: "rate",
+			value: func(s loadgen.Scenario) string {
+				if s.Rate == 0 {
+					return "none: clients come back after think"
+				}
+				return fmt.Sprintf("%g arrivals/s", s.Rate)
+			},
+			step: func(s *loadgen.Scenario, d int) { s.Rate = rateAfter(s.Rate, d) },
+			parse: func(s *loadgen.Scenario, text string) (err error) {
+				s.Rate, err = strconv.ParseFloat(strings.TrimSuffix(text, "/s"), 64)
+				return err
+			},
+		},
+		{
+			name:  "connections",
+			value: func(s loadgen.Scenario) string { return "at most " + humanize.Count(s.Conns) },
+			step:  func(s *loadgen.Scenario, d int) { s.Conns = step(s.Conns, d) },
+			parse: func(s *loadgen.Scenario, text string) error { return number(&s.Conns, text) },
+		},
+		{
+			name:  "reads",
+			shown: func(s loadgen.Scenario) bool { return s.Reads > 0 || s.Lock.Kind == loadgen.RW },
+			value: func(s loadgen.Scenario) string { return fmt.Sprintf("%.0f%%", 100*s.Reads) },
+			step:  func(s *loadgen.Scenario, d int) { s.Reads = max(0, min(1, s.Reads+0.1*float64(d))) },
+			parse: func(s *loadgen.Scenario, text string) error {
+				percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+				s.Reads = percent / 100
+				return err
+			},
+		},
+		{
+			name: "wait limit",
+			value: func(s loadgen.Scenario) string {
+				if s.Patience == 0 {
+					return "none"
+				}
+				return humanize.Setting(s.Patience)
+			},
+			step:  func(s *loadgen.Scenario, d int) { s.Patience = patienceAfter(s.Patience, d) },
+			parse: func(s *loadgen.Scenario, text string) error { return duration(&s.Patience, text) },
+		},
+	}
+}
+
+// keysAndPick is how many keys there are, and which of them a client wants.
+func keysAndPick(k loadgen.Keys) string {
+	if k.N == 1 {
+		return "1 key"
+	}
+	return humanize.Plural(k.N, "key") + ", " + string(k.Pick)
+}
+
+// ofKind is how a lock of another kind is locked, with what both have.
+func ofKind(l loadgen.Lock, k loadgen.Kind) loadgen.Lock {
+	return loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Sound()}
+}
+
+// cycle is the one that is so many further on in a list without ends.
+func cycle[T comparable](all []T, now T, by int) T {
+	return all[(slices.Index(all, now)+by+len(all))%len(all)]
+}
+
+// scaleDist is the next longer, or shorter, of the durations that people choose: 1,
+// 2 and 5 times a power of ten.
+func scaleDist(d time.Duration, direction int) time.Duration {
+	all := []time.Duration{0}
+	for unit := time.Millisecond; unit < time.Hour; unit *= 10 {
+		all = append(all, unit, 2*unit, 5*unit)
+	}
+	if direction > 0 {
+		for _, next := range all {
+			if next > d {
+				return next
+			}
+		}
+		return d
+	}
+	for _, next := range slices.Backward(all) {
+		if next < d {
+			return next
+		}
+	}
+	return d
+}
+
+// nextStep is the distribution with a longer, or shorter, time to expect.
+func nextStep(d loadgen.Dist, direction int) loadgen.Dist {
+	now := d.Typical()
+	next := scaleDist(now, direction)
+	if now == 0 || next == 0 {
+		return loadgen.Const(next)
+	}
+	return d.Scaled(float64(next) / float64(now))
+}
+
+// rateAfter is the next higher, or lower, rate of those that people choose; below
+// the lowest there is none.
+func rateAfter(rate float64, direction int) float64 {
+	switch {
+	case rate == 0 && direction < 0:
+		return 0
+	case rate <= 10 && direction < 0:
+		return 0
+	case rate == 0:
+		return 10
+	}
+	return min(float64(scaleDist(time.Duration(rate)*time.Millisecond, direction)/time.Millisecond), loadgen.MaxRate)
+}
+
+// patienceAfter makes for ever, which is 0, the longest patience.
+func patienceAfter(d time.Duration, direction int) time.Duration {
+	const longest = 10 * time.Second
+	switch {
+	case d == 0 && direction > 0, d == longest && direction > 0:
+		return 0
+	case d == 0:
+		return longest
+	default:
+		return max(50*time.Millisecond, min(longest, scaleDist(d, direction)))
+	}
+}
+
+func number(n *int, text string) (err error) {
+	*n, err = strconv.Atoi(text)
+	return err
+}
+
+func duration(d *time.Duration, text string) (err error) {
+	*d, err = time.ParseDuration(text)
+	return err
+}
+
+// onOff reads one of two words.
+func onOff(flag *bool, text, yes, no string) error {
+	if text != yes && text != no {
+		return fmt.Errorf("%s or %s", yes, no)
+	}
+	*flag = text == yes
+	return nil
+}

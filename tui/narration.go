@@ -1,0 +1,363 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+	"locktop/loadgen"
+	"locktop/tui/widget"
+)
+
+// faultLog tells what a fault led to, in sentences: which client was struck, which
+// acquired the lock after it, and what became of the work of the one that did not
+// know. It is made from the events of the load.
+type faultLog struct {
+	lines     []logEntry            // the newest last
+	holds     map[string]clientHold // who has which key, by the key
+	faulted   map[int]activeFault   // what is wrong with a client, by its number
+	downNodes map[string]bool       // nodes that are down
+	ghost     map[string]bool       // tokens of holds that their clients do not know of
+}
+
+// logEntry is one sentence of an account.
+type logEntry struct {
+	at      time.Time // our clock
+	kind    loadgen.EventKind
+	text    string
+	key     string        // of what is folded into one line
+	n       int           // how often it happened
+	longest time.Duration // of those
+}
+
+// clientHold is a client's possession of a key, as the account follows it.
+type clientHold struct {
+	client int
+	token  string
+	fence  int64
+	beside int               // the client that still had it, 0: none
+	left   time.Time         // when its holder went or stopped, without releasing; zero: it is there
+	how    loadgen.FaultKind // what happened to it then
+	where  string            // between which commands
+}
+
+// activeFault is a fault that goes on.
+type activeFault struct {
+	kind  loadgen.FaultKind
+	where string // between which commands it struck, "" if anywhere
+}
+
+// linesKept is how many sentences an account has at most.
+const linesKept = 64
+
+// apply takes in what has happened. quorum is the number of servers of the
+// load's Redlock.
+func (a *faultLog) apply(events []loadgen.Event, anew bool, quorum int) {
+	if anew || a.holds == nil {
+		*a = faultLog{holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, ghost: map[string]bool{}}
+	}
+	for i := range events {
+		a.onEvent(&events[i], quorum)
+	}
+}
+
+func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
+	switch e.Kind {
+	case loadgen.Acquired:
+		a.onAcquired(e)
+	case loadgen.Released, loadgen.Expired, loadgen.Lost:
+		if h := a.holds[e.Key]; h.token == e.Token {
+			delete(a.holds, e.Key)
+		}
+	case loadgen.Abandoned:
+		a.onAbandoned(e)
+	case loadgen.FaultBegan:
+		a.onFault(e, quorum)
+	case loadgen.FaultEnded:
+		a.onHealed(e, quorum)
+	case loadgen.FencedWrite:
+		a.fold(e, fmt.Sprintf("%s writes to %s: refused, its fencing number %d is older than the newest", late(e), e.Key, e.Fence),
+			"stale writes to %s are refused %d times")
+	case loadgen.WriteAccepted:
+		a.fold(e, fmt.Sprintf("%s writes to %s over what others wrote since: no fencing check, the data is now corrupt", late(e), e.Key),
+			"stale writes to %s are accepted %d times: no fencing check, the data is now corrupt")
+	case loadgen.ForeignUnlock:
+		a.fold(e, fmt.Sprintf("%s releases %s, which was another client's by then", e.Owner(), e.Key),
+			"clients release %s %d times when it is another client's")
+	case loadgen.StuckKey:
+		a.stuck(e)
+	case loadgen.WorkOverlapped:
+		a.fold(e, fmt.Sprintf("two clients work on %s at the same time, for %s: the lease of the first is over", e.Key, humanize.Duration(e.Took)),
+			"two clients work on %s at the same time, %d times, up to %s: the lease of the first is over")
+	case loadgen.WasUntold:
+		a.fold(e, fmt.Sprintf("the lease of %s on %s is over, and %s is not told", e.Owner(), e.Key, e.Owner()),
+			"leases on %s are over and their holders are not told, %d times")
+	case loadgen.LostAlone:
+		a.fold(e, fmt.Sprintf("%s loses %s, which is renewed, and no fault explains it", e.Owner(), e.Key),
+			"leases on %s that are renewed are lost %d times, and no fault explains it")
+	case loadgen.WasOvertaken:
+		a.fold(e, fmt.Sprintf("%s waits for %s, and clients that came later are served", e.Owner(), e.Key),
+			"clients that came later are served first on %s, %d times")
+	case loadgen.NumberFell:
+		a.fold(e, fmt.Sprintf("the fencing number of %s for %s, %d, is not larger than the one before", e.Owner(), e.Key, e.Fence),
+			"fencing numbers for %s are not larger than the one before, %d times")
+	case loadgen.Overlapped:
+		pair := "two clients"
+		if h := a.holds[e.Key]; h.token == e.Token && h.beside > 0 {
+			pair = fmt.Sprintf("client-%d and %s", h.beside, e.Owner())
+		}
+		a.fold(e, fmt.Sprintf("%s held %s at the same time, for %s", pair, e.Key, humanize.Duration(e.Took)),
+			"two clients held %s at the same time %d times, up to %s")
+	}
+}
+
+// stuck says that nobody can have a key.
+func (a *faultLog) stuck(e *loadgen.Event) {
+	if h := a.holds[e.Key]; h.how == loadgen.Crash && h.where != "" {
+		a.fold(e, fmt.Sprintf("%s can never be acquired again: client-%d died %s, so the key has no TTL", e.Key, h.client, h.where), "")
+		return
+	}
+	a.fold(e, fmt.Sprintf("%s could not be acquired for %s, though clients wait", e.Key, humanize.Duration(e.Took)), "%s could not be acquired %d times, up to %s")
+}
+
+// fold says something that may happen many times a second: once, with how often,
+// until the next fault strikes, so that it does not push the rest out of sight.
+// many has verbs for the key, the number and, if it is one that lasts, the time.
+func (a *faultLog) fold(e *loadgen.Event, once, many string) {
+	for i := len(a.lines) - 1; i >= 0 && a.lines[i].kind != loadgen.FaultBegan; i-- {
+		l := &a.lines[i]
+		if l.kind != e.Kind || l.key != e.Key {
+			continue
+		}
+		l.n++
+		l.longest = max(l.longest, e.Took)
+		switch strings.Count(many, "%") {
+		case 2:
+			l.text = fmt.Sprintf(many, e.Key, l.n)
+		case 3:
+			l.text = fmt.Sprintf(many, e.Key, l.n, humanize.Duration(l.longest))
+		}
+		return
+	}
+	a.add(e, once)
+	l := &a.lines[len(a.lines)-1]
+	l.key, l.n, l.longest = e.Key, 1, e.Took
+}
+
+// late is a client that works past its lease: a fault kept it, or the work did.
+func late(e *loadgen.Event) string {
+	if e.Text == string(loadgen.Freeze) {
+		return e.Owner() + " wakes and"
+	}
+	return e.Owner() + " works past its lease and"
+}
+
+// onAcquired notes who has a key now and, where the one before never gave it back,
+// says so.
+func (a *faultLog) onAcquired(e *loadgen.Event) {
+	before := a.holds[e.Key]
+	if e.Shared {
+		return
+	}
+	a.holds[e.Key] = clientHold{client: e.Client, token: e.Token, fence: e.Fence, beside: before.client}
+	if before.left.IsZero() || before.client == e.Client {
+		return
+	}
+	number := ""
+	if e.Fence > 0 && before.fence > 0 {
+		number = fmt.Sprintf(", with fencing number %d after %d", e.Fence, before.fence)
+	}
+	after := humanize.Duration(e.At.Sub(before.left))
+	if before.how == loadgen.Crash {
+		a.add(e, fmt.Sprintf("the lease of client-%d on %s has run out: %s acquires it, %s after the crash%s", before.client, e.Key, e.Owner(), after, number))
+		return
+	}
+	a.add(e, fmt.Sprintf("client-%d still believes it has %s, but its lease has run out: %s acquires it as well%s", before.client, e.Key, e.Owner(), number))
+}
+
+// onAbandoned notes that a holder has gone without releasing.
+func (a *faultLog) onAbandoned(e *loadgen.Event) {
+	h := a.holds[e.Key]
+	if h.token != e.Token {
+		return
+	}
+	x := a.faulted[e.Client]
+	if x.kind == "" {
+		return
+	}
+	h.client, h.left, h.how, h.where = e.Client, e.At, x.kind, x.where
+	a.holds[e.Key] = h
+	switch {
+	case x.kind == loadgen.Leak:
+		a.add(e, fmt.Sprintf("%s forgets %s and goes on renewing it: nobody else gets it", e.Owner(), e.Key))
+	case x.where != "":
+		a.add(e, fmt.Sprintf("%s dies %s: %s has no TTL, so nothing will ever free it", e.Owner(), x.where, e.Key))
+	default:
+		a.add(e, fmt.Sprintf("%s dies without releasing %s: nobody gets it before the lease runs out", e.Owner(), e.Key))
+	}
+}
+
+// onFault says what a fault strikes.
+func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
+	switch e.Fault {
+	case loadgen.NodeDown, loadgen.RestartEmpty:
+		a.downNodes[e.Text] = true
+		a.add(e, fmt.Sprintf("%s goes down: %s", e.Text, a.majority(quorum)))
+		return
+	}
+	if e.Client > 0 {
+		a.faulted[e.Client] = activeFault{e.Fault, e.Text}
+	}
+	if text := injected(e); text != "" {
+		a.add(e, text)
+		return
+	}
+	for key, h := range a.holds {
+		if h.client == e.Client && stops(e.Fault) {
+			h.left, h.how = e.At, e.Fault
+			a.holds[key] = h
+			verb := "freezes"
+			if e.Fault == loadgen.Partition {
+				verb = "is cut off from the server"
+			}
+			if e.Text != "" { // a historic form
+				a.add(e, fmt.Sprintf("%s %s %s while holding %s", e.Owner(), verb, e.Text, key))
+				continue
+			}
+			a.add(e, fmt.Sprintf("%s %s while holding %s; its lease is no longer renewed", e.Owner(), verb, key))
+		}
+	}
+}
+
+// injected is a sentence about a fault that is one by itself, "" if what it leads
+// to tells the rest.
+func injected(e *loadgen.Event) string {
+	switch e.Fault {
+	case loadgen.ExternalDelete:
+		return "fault injected: another program deletes a lock that is held"
+	case loadgen.Flush:
+		return "fault injected: all locks of the load are deleted"
+	case loadgen.ScriptFlush:
+		return "fault injected: the server forgets its scripts"
+	case loadgen.Greedy:
+		return fmt.Sprintf("fault injected: %s comes back at once after every release", e.Owner())
+	case loadgen.Slow:
+		return fmt.Sprintf("fault injected: every packet of %s is delayed", e.Owner())
+	case loadgen.Skew:
+		return fmt.Sprintf("fault injected: the clock of %s is wrong from now on", e.Owner())
+	case loadgen.DropReplies:
+		return fmt.Sprintf("fault injected: requests of %s arrive, the replies to it are lost", e.Owner())
+	}
+	return ""
+}
+
+// grants says when the server has a holder that does not know that it holds: the
+// reply that would tell it was lost. locks are what the newest look has found.
+func (a *faultLog) grants(at time.Time, locks []keyspace.Lock) {
+	if len(a.faulted) == 0 {
+		return
+	}
+	for i := range locks {
+		l := &locks[i]
+		for _, h := range l.Holders {
+			if !a.ghost[h.ID] && a.unaware(h.Label, l.Key, h.ID) {
+				a.ghost[h.ID] = true
+				a.add(&loadgen.Event{At: at, Kind: loadgen.Abandoned}, fmt.Sprintf("the server granted %s to %s, which still waits for the reply: nobody else gets it", l.Key, h.Label))
+			}
+		}
+	}
+}
+
+// unaware reports whether the server has a client as the holder of a key with a
+// token that the client does not know, because it gets no replies.
+func (a *faultLog) unaware(owner, key, token string) bool {
+	for client, x := range a.faulted {
+		if x.kind == loadgen.DropReplies && owner == (loadgen.Event{Client: client}).Owner() {
+			return a.holds[key].token != token
+		}
+	}
+	return false
+}
+
+// stops reports whether a client struck by a fault cannot renew what it holds,
+// and does not know.
+func stops(k loadgen.FaultKind) bool { return k == loadgen.Freeze || k == loadgen.Partition }
+
+// onHealed says what is as it was before.
+func (a *faultLog) onHealed(e *loadgen.Event, quorum int) {
+	switch e.Fault {
+	case loadgen.NodeDown, loadgen.RestartEmpty:
+		delete(a.downNodes, e.Text)
+		a.add(e, fmt.Sprintf("%s is back: %s", e.Text, a.majority(quorum)))
+	case loadgen.DropReplies:
+		a.add(e, e.Owner()+" gets replies again")
+		fallthrough
+	default:
+		delete(a.faulted, e.Client)
+	}
+}
+
+// majority says how many servers are up, and whether that is enough.
+func (a *faultLog) majority(quorum int) string {
+	up, most := quorum-len(a.downNodes), quorum/2+1
+	if up >= most {
+		return fmt.Sprintf("%d of %d nodes up (majority: %d)", up, quorum, most)
+	}
+	return fmt.Sprintf("%d of %d nodes up (majority: %d): no lock can be acquired until %d respond", up, quorum, most, most)
+}
+
+func (a *faultLog) add(e *loadgen.Event, text string) {
+	a.lines = append(a.lines, logEntry{at: e.At, kind: e.Kind, text: text})
+	if len(a.lines) > 2*linesKept {
+		a.lines = append([]logEntry(nil), a.lines[len(a.lines)-linesKept:]...)
+	}
+}
+
+// weight is the glyph and the style of a sentence.
+func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
+	g, t := s.glyphs, s.theme
+	switch k {
+	case loadgen.FaultBegan, loadgen.Abandoned:
+		return g.Alert, t.warn
+	case loadgen.FencedWrite:
+		return g.Check, t.good
+	case loadgen.WorkOverlapped:
+		return g.Alert, t.warn
+	case loadgen.WriteAccepted, loadgen.Overlapped, loadgen.ForeignUnlock, loadgen.StuckKey,
+		loadgen.WasUntold, loadgen.LostAlone, loadgen.WasOvertaken, loadgen.NumberFell:
+		return g.Cross, t.bad
+	default:
+		return g.Point, t.text
+	}
+}
+
+// accountBlock draws the newest sentences of the account in h lines at most, the
+// newest first.
+func (s *state) accountBlock(w, h int) []string {
+	if len(s.account.lines) == 0 || h < 3 {
+		return nil
+	}
+	all := []string{s.ruleOf(w, "what happened", "newest first")}
+	for i := len(s.account.lines) - 1; i >= 0 && len(all) < h; i-- {
+		said := &s.account.lines[i]
+		glyph, st := s.weight(said.kind)
+		for n, text := range wrap(s.glyphs, s.loadSays(said.text), w-14, 3) {
+			l := widget.NewLine(w).Skip(widget.Style{}, 1)
+			if n == 0 {
+				l.Put(s.theme.dim, said.at.Local().Format("15:04:05")).Skip(widget.Style{}, 1).Put(st, glyph)
+			}
+			all = append(all, l.To(widget.Style{}, 12).Put(st, text).String())
+		}
+	}
+	return all[:min(h, len(all))]
+}
+
+// loadSays is a sentence about the load as it may be shown.
+func (s *state) loadSays(text string) string {
+	if s.hidden.on {
+		return s.glyphs.Ellipsis
+	}
+	return widget.Plain(text)
+}

@@ -1,0 +1,126 @@
+package tui
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// privacy hides who and what is on the screen, so that it can be shown to
+// others: keys and owners become hashes. They are salted anew each time the
+// program starts, or short names could be guessed.
+type privacy struct {
+	on   bool
+	salt [16]byte
+}
+
+func newPrivacy() privacy {
+	var c privacy
+	_, _ = rand.Read(c.salt[:]) // never fails
+	return c
+}
+
+func (c privacy) hash(prefix, s string) string {
+	sum := sha256.Sum256(append(c.salt[:], s...))
+	return prefix + hex.EncodeToString(sum[:4])
+}
+
+// redactKey is the name of a key as it may be shown.
+func (s *state) redactKey(key string) string {
+	if s.hidden.on {
+		return s.hidden.hash("key-", key)
+	}
+	return widget.Plain(key)
+}
+
+// redactOwner is the name of an owner or a waiter as it may be shown.
+func (s *state) redactOwner(name string) string {
+	if s.hidden.on && name != "" {
+		return s.hidden.hash("owner-", name)
+	}
+	return widget.Plain(name)
+}
+
+// redactAddr is an address as it may be shown.
+func (s *state) redactAddr(addr string) string {
+	if s.hidden.on && addr != "" {
+		return s.hidden.hash("node-", addr)
+	}
+	return widget.Plain(addr)
+}
+
+// redactText is a sentence about a lock of the picture, or about its servers, as it
+// may be shown.
+func (s *state) redactText(about keyspace.ID, text string) string {
+	if !s.hidden.on {
+		return widget.Plain(text)
+	}
+	var hidden redactions
+	switch l, ok := s.current().lock(about); {
+	case about == (keyspace.ID{}):
+		s.redactServers(&hidden)
+	case !ok:
+		return s.glyphs.Ellipsis
+	default:
+		s.redactLock(&hidden, &l)
+	}
+	return widget.Plain(hidden.apply(text))
+}
+
+// redactions is names to be hidden.
+type redactions []redaction
+
+// redaction is what is shown instead of a name.
+type redaction struct{ name, shown string }
+
+func (m *redactions) add(name, shown string) {
+	if name != "" {
+		*m = append(*m, redaction{name, shown})
+	}
+}
+
+// apply returns a text with all names hidden: of two that begin alike the longer one,
+// lest its end be shown.
+func (m redactions) apply(text string) string {
+	slices.SortStableFunc(m, func(a, b redaction) int { return len(b.name) - len(a.name) })
+	var pairs []string
+	for _, one := range m {
+		pairs = append(pairs, one.name, one.shown)
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+func (s *state) redactLock(m *redactions, l *keyspace.Lock) {
+	m.add(l.Key, s.redactKey(l.Key))
+	m.add(l.Node, s.redactAddr(l.Node))
+	for i := range l.Holders {
+		m.add(l.Holders[i].ID, s.redactOwner(l.Holders[i].ID))
+		m.add(l.Holders[i].Label, s.redactOwner(l.Holders[i].Label))
+	}
+	for i := range l.Waiters {
+		m.add(l.Waiters[i].ID, s.redactOwner(l.Waiters[i].ID))
+	}
+}
+
+func (s *state) redactServers(m *redactions) {
+	snap := &s.current().snap
+	m.add(snap.Server.Addr, s.redactAddr(snap.Server.Addr))
+	for i := range snap.Nodes {
+		m.add(snap.Nodes[i].Addr, s.redactAddr(snap.Nodes[i].Addr))
+	}
+}
+
+// conceal draws the curtain, or opens it.
+func (s *state) conceal() {
+	s.hidden.on = !s.hidden.on
+	if s.hidden.on {
+		s.notify("keys and owners are hashed; p shows them again")
+		return
+	}
+	s.notify("keys and owners are shown")
+}

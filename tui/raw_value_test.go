@@ -1,0 +1,156 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+func TestTheLockPageShowsWhatIsStored(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.size(100, 60).press("j", "enter").wait(tickInterval)
+		d.wantOrder("stored as", "lock:orders:4711 · hash · TTL", "holder = 3", "lock:orders:4711:queue · list · no TTL", "waiter-11", "and 28 more elements")
+		d.wantNot("waiter-12")
+		d.press("p").wantNot("stored as", "holder = 3")
+	})
+	w := world()
+	w.Store = cellar{errors.New("read keys: \x1b[31mNOPERM")}
+	drive(t, w, func(d *driver) {
+		d.size(100, 60).press("enter").wait(tickInterval).want(`read keys: \x1b[31mNOPERM`)
+	})
+}
+
+func TestOneLockAtATimeIsAskedFor(t *testing.T) {
+	w := world()
+	counting := &countingStore{}
+	w.Store = counting
+	drive(t, w, func(d *driver) {
+		d.wait(2 * time.Second)
+		if n := counting.asked(); n != 0 {
+			t.Errorf("%d were asked for while the table alone was shown", n)
+		}
+		d.press("enter").wait(3 * time.Second)
+		if n := counting.asked(); n < 2 || n > 4 {
+			t.Errorf("asked %d times in three seconds, want once a second", n)
+		}
+	})
+}
+
+func TestTheLockPageHasTheCommandToHandOn(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.size(100, 60).press("j", "enter")
+		d.wantOrder("to break it safely", "redis-cli", "return 1", "lock:orders:4711")
+		d.press("esc", "j", "enter") // of this one, hands off
+		if text := d.screen(); strings.Contains(text, "redis-cli") {
+			t.Errorf("a command for a lock that is not to be touched:\n%s", text)
+		}
+	})
+}
+
+func TestTheLockPageTellsHowLongItIsHeld(t *testing.T) {
+	v := office()
+	w := world()
+	w.Source = v
+	drive(t, w, func(d *driver) {
+		d.size(100, 60).press("/").enter("sku9").press("enter", "enter").wantNot("since start ──")
+		held := v.locks
+		for range 3 {
+			v.set(func(v *server) { v.locks = held[:3] })
+			d.wait(2 * tickInterval)
+			v.set(func(v *server) {
+				v.locks = held
+				for i := range v.locks {
+					if strings.Contains(v.locks[i].Key, "sku9") {
+						v.locks[i].Holders[0].Since = time.Now()
+					}
+				}
+			})
+			d.wait(4 * tickInterval)
+		}
+		d.want("since start", "held", "free", "p50", "owners", "9f3c2b1a ×3")
+	})
+}
+
+func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.size(160, 45).wait(2 * tickInterval)
+		if line := d.line("▌"); !strings.Contains(line, "job:nightly") || !strings.Contains(line, "── now ──") {
+			t.Errorf("the first line has no lock beside it: %q", line)
+		}
+		d.want("stored as").press("j").wait(2*tickInterval).want("── lock:orders:4711 ──", "holder = 3")
+		d.press("v").wantNot("stored as").press("v").size(159, 45).wantNot("stored as")
+	})
+}
+
+// guide leads to another server, and remembers what it was asked for.
+type guide struct {
+	asked []Target
+	to    Config
+	err   error
+}
+
+func TestOtherLocksCanBeLookedAt(t *testing.T) {
+	g := &guide{to: Config{Source: &server{locks: []keyspace.Lock{mutex("other", "x", time.Minute)}}, Title: "redis://127.0.0.1:6379/3"}}
+	w := world()
+	w.Connector = g
+	drive(t, w, func(d *driver) {
+		d.size(160, 45).press("t", ":").enter("db 3").press("enter").wait(2*tickInterval).want("1 lock ", "other", "6379/3").wantNot("nightly", "tagged")
+		d.press(":").enter("match other*").press("enter").wait(tickInterval).want("other")
+		if len(g.asked) != 2 || g.asked[0] != (Target{DB: "3"}) || g.asked[1] != (Target{Match: "other*"}) {
+			t.Errorf("asked for %+v", g.asked)
+		}
+		d.press(":").enter("db three").press("enter").want("a number from 0 on, or all")
+		g.err = errors.New("no database 99")
+		d.press(":").enter("db 99").press("enter").wait(tickInterval).want("no database 99", "other")
+	})
+	drive(t, world(), func(d *driver) { d.press(":").enter("db 3").press("enter").want("cannot be changed") })
+}
+
+func (g *guide) Connect(_ context.Context, v Target) (Config, error) {
+	g.asked = append(g.asked, v)
+	return g.to, g.err
+}
+
+// countingStore counts how often it is asked.
+type countingStore struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *countingStore) Stored(context.Context, keyspace.Lock) ([]RawEntry, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return nil, nil
+}
+
+func (c *countingStore) asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// Wherever the command is shown it is what is copied: no backslash of a key is
+// doubled, as Plain would, and the flags are in it that lead to the server.
+func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
+	const key, line = `App\Jobs\it's`, `redis-cli -h 10.0.0.9 -p 6380 -n 3 --tls EVAL 'return 1' 1 'App\Jobs\it'\''s' me`
+	w, _ := armed()
+	w.RedisCLI = []string{"--tls"}
+	w.Source = &server{locks: []keyspace.Lock{{
+		Key: key, Format: "set-nx", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Node: "10.0.0.9:6380", DB: 3,
+		Expires: after(time.Minute), Holders: []keyspace.Holder{{ID: "me", Count: 1}},
+	}}}
+	drive(t, w, func(d *driver) {
+		d.size(140, 60).wantNot("redis-cli").press("y").want(line, `App\\Jobs\\it's`).press("b")
+		if got := w.Clipboard.(*pocket).copied; got != line {
+			t.Errorf("copied is %s", got)
+		}
+		d.press("x", "b").want("still believe", line).press("enter")
+		d.press("enter").want("to break it safely", line)
+	})
+}

@@ -1,0 +1,91 @@
+package tui
+
+import (
+	"fmt"
+	"time"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+)
+
+// This file is what is different when a recording is shown: time belongs to a
+// player.
+
+// seekStep is how far one key goes in a recording.
+const seekStep = 5 * time.Second
+
+// speeds are those of the player.
+func speeds() []float64 { return []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32} }
+
+// replayKey answers the keys of time.
+func (a *app) replayKey(act action) {
+	p := a.config.Player
+	now := p.Playing()
+	switch act {
+	case pause:
+		p.Pause(!now.Paused)
+	case rewind:
+		a.seek(now.At.Add(-seekStep))
+	case forward:
+		a.seek(now.At.Add(seekStep))
+	case live:
+		a.seek(now.Last)
+	}
+	a.syncPlayer()
+}
+
+// seek goes to a moment of the recording. What was worked out of the pictures
+// before is of no use there.
+func (a *app) seek(to time.Time) {
+	a.config.Player.Seek(to)
+	a.seekCount++
+	a.link.next = a.now
+	a.syncPlayer()
+}
+
+// syncPlayer looks where the player is.
+func (a *app) syncPlayer() {
+	if a.config.Player != nil {
+		now := a.config.Player.Playing()
+		a.playback = &now
+	}
+}
+
+// resetReplay forgets the past, after a jump.
+func (a *app) resetReplay() {
+	a.seekSeen = a.seekCount
+	a.live, a.paused = nil, nil
+	a.history, a.journal, a.chronicle = keyspace.History{}, eventLog{}, timeline{}
+	a.leases = nil
+}
+
+// setSpeed plays faster, or slower.
+func (a *app) setSpeed(factor float64) {
+	a.config.Player.SetSpeed(factor)
+	a.syncPlayer()
+	a.notify(fmt.Sprintf("playback %g%s", factor, a.glyphs.Times))
+}
+
+// nextSpeed is the next of the speeds in a direction.
+func nextSpeed(now float64, direction int) float64 {
+	all := speeds()
+	for i, s := range all {
+		if s == now {
+			return all[max(0, min(i+direction, len(all)-1))]
+		}
+	}
+	return 1
+}
+
+// position says where in the recording we are.
+func (p *PlaybackState) position(s *state) string {
+	sign := s.glyphs.Play
+	if p.Paused {
+		sign = s.glyphs.Paused
+	}
+	text := fmt.Sprintf(" %s %s / %s ", sign, humanize.Clock(p.At.Sub(p.First)), humanize.Clock(p.Last.Sub(p.First)))
+	if p.Speed != 1 {
+		text += fmt.Sprintf("%g%s ", p.Speed, s.glyphs.Times)
+	}
+	return text
+}

@@ -1,0 +1,115 @@
+package tui
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+	"locktop/recording"
+)
+
+// projector is a player without a clock of its own.
+type projector struct {
+	reader  *recording.Reader
+	playing PlaybackState
+	shown   time.Time
+}
+
+func (p *projector) Pause(on bool)          { p.playing.Paused = on }
+func (p *projector) Seek(to time.Time)      { p.playing.At, p.shown = to, time.Time{} }
+func (p *projector) SetSpeed(f float64)     { p.playing.Speed = f }
+func (p *projector) Playing() PlaybackState { return p.playing }
+
+func (p *projector) Snapshot(context.Context) (keyspace.Snapshot, error) {
+	snap, err := p.reader.At(p.playing.At, p.shown)
+	p.shown = p.playing.At
+	return snap, err
+}
+
+// recorded is a recording of some seconds at the office.
+func recorded(t *testing.T) *recording.Reader {
+	t.Helper()
+	var file bytes.Buffer
+	w := recording.NewWriter(&file)
+	play := office()
+	drive(t, Config{Source: sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+		snap, err := play.Snapshot(ctx)
+		if err := w.Add(snap); err != nil {
+			t.Error(err)
+		}
+		return snap, err
+	})}, func(d *driver) { busyDay(d, play) })
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := recording.Open(bytes.NewReader(file.Bytes()), int64(file.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// busyDay lets locks come and go for half a minute.
+func busyDay(d *driver, v *server) {
+	for i := range 10 {
+		v.set(func(v *server) {
+			v.locks = append(office().locks[:8-i%3:8-i%3], mutex("lock:turn", "worker-"+humanize.Count(i), time.Duration(4*i)*time.Second))
+		})
+		d.wait(3 * time.Second)
+	}
+}
+
+// TestAReplayShowsTheFramesOfTheLiveRun compares whole screens, colours and all,
+// on every page, at several moments.
+func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
+	r := recorded(t)
+	frames := func(w Config, between func(d *driver)) []string {
+		var all []string
+		drive(t, w, func(d *driver) {
+			for range 4 {
+				between(d)
+				for _, page := range []string{"1", "2", "4", "5", "6"} {
+					all = append(all, d.press(page).app.View())
+				}
+			}
+		})
+		return all
+	}
+	play := office()
+	live := frames(Config{Source: play, Title: "here"}, func(d *driver) { busyDay(d, play) })
+	last := time.Time{}
+	again := frames(Config{Title: "here", Source: sourceFunc(func(context.Context) (keyspace.Snapshot, error) {
+		snap, err := r.At(time.Now(), last)
+		last = time.Now()
+		return snap, err
+	})}, func(d *driver) { d.wait(30 * time.Second) })
+	for i := range live[:5] { // as long as the recording goes
+		if live[i] != again[i] {
+			t.Errorf("frame %d was\n%s\n\nand is now\n%s", i, live[i], again[i])
+		}
+	}
+}
+
+func TestTheKeysOfTimeDriveThePlayer(t *testing.T) {
+	r := recorded(t)
+	first, final := r.Span()
+	p := &projector{reader: r, playing: PlaybackState{At: first.Add(20 * time.Second), First: first, Last: final, Speed: 1}}
+	w := Config{Source: p, Player: p, Title: "office.lockrec"}
+	drive(t, w, func(d *driver) {
+		d.want("REPLAY", "▶ 00:20 / 00:30", "worker-6").press(" ").want("‖ 00:20").press(" ").want("▶ 00:20")
+		d.press("<", "<", "<").wait(tickInterval).want("▶ 00:05", "worker-1").wantNot("worker-6")
+		d.press(">").wait(tickInterval).want("▶ 00:10", "worker-3")
+		d.press("6").want("worker-3").wantNot("worker-6").press("1")
+		d.press("F").wait(tickInterval).want("worker-9")
+		d.press("+", "+").want("4×").press("-").want("2×")
+		d.press(":").enter("at 00:00:03").press("enter").wait(tickInterval).want("worker-0", "▶ 00:0")
+		d.press(":").enter("at 9s").press("enter").wait(tickInterval).want("worker-3")
+		d.press(":").enter("speed 8").press("enter").want("8×")
+		p.playing.Damage = "damaged at byte 7"
+		d.wait(tickInterval).want("REPLAY, damaged")
+	})
+	drive(t, world(), func(d *driver) { d.press(":").enter("speed 2").press("enter").want("this is live") })
+}
