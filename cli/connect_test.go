@@ -83,7 +83,7 @@ func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := locktop(t, "list", "-u", "redis://"+c.Addr(), "--timeout", "50ms")
-	o.cannotConnect(t, "redis://"+c.Addr(), "50ms")
+	o.cannotConnect(t, "redis://"+c.Addr(), "50 ms")
 }
 
 // A plain server waits for the rest of what TLS begins with.

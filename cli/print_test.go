@@ -49,11 +49,11 @@ func threeLocks() view {
 }
 
 func TestTheTableHasALockALine(t *testing.T) {
-	want := `LOCK              KIND       FORMAT       OWNER                                    COUNT  WAIT  HELD   TTL    STATE  FINDINGS
-lock:orders:4711  reentrant  redisson     8743c9c0-0795-4907-87fd-6c719a6b4586:52  3      2     ?      13.5s  held
-job:nightly       mutex      set-nx       cron-2                                   1      ?     2m00s  never  held   never-expires
-rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     ?      7.5s   read
-3 locks in 1204 keys, 1 with findings
+	want := `LOCK              KIND       FORMAT       OWNER                                    COUNT  WAIT  HELD    TTL     STATE  FINDINGS
+lock:orders:4711  reentrant  redisson     8743c9c0-0795-4907-87fd-6c719a6b4586:52  3      2     ?       13.5 s  held
+job:nightly       mutex      set-nx       cron-2                                   1      ?     2 m 00  never   held   never-expires
+rw:catalog        rw         redisson-rw  api-1:1 +1                               2      0     ?       7.5 s   read
+3 locks in 1,204 keys, 1 with findings
 `
 	if got := printed(t, tableOf(0), threeLocks()); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

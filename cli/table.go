@@ -30,7 +30,7 @@ func columns(p view) []column {
 		{"LOCK", func(_ view, l keyspace.Lock) string { return shortKey(l.Key) }, 20},
 		{"DB", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0},
 		{"KIND", func(_ view, l keyspace.Lock) string { return string(l.Kind) }, 0},
-		{"FORMAT", func(_ view, l keyspace.Lock) string { return l.Format }, 0},
+		{"FORMAT", func(_ view, l keyspace.Lock) string { return l.Format }, 9},
 		{"OWNER", func(_ view, l keyspace.Lock) string { return owner(l) }, 9},
 		{"COUNT", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
 		{"WAIT", func(_ view, l keyspace.Lock) string { return waiting(l) }, 0},

@@ -226,7 +226,7 @@ func (a *aging) Known() keyspace.Snapshot {
 func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 	const (
 		servers = "finding server, warning: .* throws keys away .*\nfinding server, info: The clocks .*\n"
-		late    = "finding lock:late, warning: Held for 10m.*\n"
+		late    = "finding lock:late, warning: Held for 10 m.*\n"
 	)
 	for _, tt := range []struct {
 		wants watchOptions
