@@ -48,10 +48,33 @@ func (m *SlotMigration) open(ctx context.Context) error {
 		}
 		m.ids[i] = id
 	}
+	if err := m.awaitEpoch(ctx); err != nil {
+		return err
+	}
 	if err := m.to.Do(ctx, "cluster", "setslot", m.slot, "importing", m.ids[0]).Err(); err != nil {
 		return err
 	}
 	return m.from.Do(ctx, "cluster", "setslot", m.slot, "migrating", m.ids[1]).Err()
+}
+
+// awaitEpoch waits until all masters know the newest epoch of the cluster. The target
+// takes a newer epoch for the slot only if its own is not the newest that it knows. If
+// another master has a newer one, its next message takes the slot back from the target,
+// and no node serves the slot any more.
+func (m *SlotMigration) awaitEpoch(ctx context.Context) error {
+	return await(ctx, "one epoch of the cluster", func() (bool, error) {
+		epochs := make(map[string]bool)
+		for _, rdb := range append([]*redis.Client{m.from, m.to}, m.others...) {
+			info, err := rdb.ClusterInfo(ctx).Result()
+			if err != nil {
+				return false, err
+			}
+			_, epoch, _ := strings.Cut(info, "cluster_current_epoch:")
+			epoch, _, _ = strings.Cut(epoch, "\r")
+			epochs[epoch] = true
+		}
+		return len(epochs) == 1, nil
+	})
 }
 
 // MoveKeys moves so many keys of the slot, or as many as the owner still has, and
