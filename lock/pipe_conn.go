@@ -79,7 +79,7 @@ func (pc *pipeConn) write(out []byte, commands ...*command) {
 		return
 	}
 	if limit := pc.pipe.options.WriteTimeout; limit > 0 {
-		err = pc.conn.SetWriteDeadline(time.Now().Add(limit))
+		err = pc.conn.SetWriteDeadline(now.Add(limit))
 	}
 	if err == nil {
 		_, err = pc.conn.Write(out)
