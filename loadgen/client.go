@@ -9,18 +9,18 @@ import (
 	"locktop/lock"
 )
 
-// A client whose attempts end in errors pauses, longer each time, so that a
-// server in trouble is not hit harder than one in good health.
+// Bounds of the pause after a failed attempt. It grows with each failure, to spare a
+// server in trouble.
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
 )
 
-// releaseWithin bounds a release, also after the client was told to go.
+// releaseWithin bounds a release, also after the run has ended.
 const releaseWithin = 2 * time.Second
 
-// client is one simulated client of a fleet. It goes round: arrive, acquire,
-// work, release, think.
+// client is one simulated client of a fleet. Its loop is: arrive, acquire, work,
+// release, think.
 type client struct {
 	number  int
 	fleet   *fleet
@@ -28,15 +28,15 @@ type client struct {
 	planner planner
 	faults  *pendingFaults
 
-	wire      *network      // the client's own; nil: shared with others
-	absence   time.Duration // after a crash; 0 = for ever
+	wire      *network      // its own connections; nil: shared with other clients
+	absence   time.Duration // after a crash; 0 = until the end of the run
 	forgotten []lease
 }
 
-// run lives until stay ends, and returns the error that kept its last lease from
-// being released, if one did. The end of stay is a request to go: the client
-// finishes what it holds, but waits and thinks no longer. The end of halt, the
-// parent of stay, cuts the work short as well.
+// run runs the client until stay ends. It returns the error that prevented the release
+// of its last lease, if there is one. When stay ends, the client stops waiting and
+// thinking, but finishes its hold. When halt, the parent of stay, ends, the client also
+// ends its work.
 func (c *client) run(halt, stay context.Context) error {
 	var unreleased error
 	failures := 0
@@ -76,8 +76,8 @@ func (c *client) run(halt, stay context.Context) error {
 	return errors.Join(unreleased, c.recall(halt), c.session.close())
 }
 
-// think lets time pass before the next round. Who comes by a schedule does not
-// think, and who is greedy neither.
+// think pauses before the next round. A client of the open model and a greedy client do
+// not think.
 func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
 	if open || c.faults.isGreedy(time.Now()) {
 		d = 0
@@ -85,7 +85,7 @@ func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
 	pause(stay, max(d, rest))
 }
 
-// round goes from the arrival to the release, and returns how it ended.
+// round runs from the arrival to the release, and returns the outcome.
 func (c *client) round(halt, stay context.Context, next iteration, came arrival) (outcome, error) {
 	f, due := c.fleet, came.due
 	asked := time.Now()
@@ -112,7 +112,7 @@ func (c *client) round(halt, stay context.Context, next iteration, came arrival)
 	return c.end(halt, l, visit, next, fate)
 }
 
-// end goes from the end of the work to the release.
+// end runs from the end of the work to the release.
 func (c *client) end(halt context.Context, l lease, v *occupancy, next iteration, fate workResult) (outcome, error) {
 	f := c.fleet
 	kept := l.Valid()
@@ -150,12 +150,12 @@ func (c *client) end(halt context.Context, l lease, v *occupancy, next iteration
 	return how, err
 }
 
-// tellWithin is how long a lease that is over may take to tell its holder, which
-// asks: the holder's timers may be late, but not for long once it runs.
+// tellWithin is how long after its end a lease may take to notify its holder. The
+// timers of the holder may be late.
 const tellWithin = time.Second
 
-// whenTold returns when a lease that is over tells its holder, who asks from now on;
-// zero if it does not.
+// whenTold waits until a lease that is over notifies its holder, and returns the time.
+// It returns zero after tellWithin.
 func whenTold(l lease) time.Time {
 	soon := time.NewTimer(tellWithin)
 	defer soon.Stop()
@@ -169,7 +169,7 @@ func whenTold(l lease) time.Time {
 	return time.Now()
 }
 
-// note puts the end of an attempt or of a hold into the journal.
+// note records the end of an attempt or of a hold as an event.
 func (c *client) note(how outcome, next iteration, e Event, l lease, err error) {
 	if e.Kind = how.event(); e.Kind == "" {
 		return
@@ -184,7 +184,7 @@ func (c *client) note(how outcome, next iteration, e Event, l lease, err error) 
 	c.fleet.note(e)
 }
 
-// patient returns a context that ends when the client waits for a key no longer.
+// patient returns a context that ends when the client stops waiting for a key.
 func (c *client) patient(stay context.Context) (context.Context, context.CancelFunc) {
 	if patience := c.fleet.scenario.Load().Patience; patience > 0 {
 		return context.WithTimeout(stay, patience)
@@ -192,8 +192,8 @@ func (c *client) patient(stay context.Context) (context.Context, context.CancelF
 	return stay, func() {}
 }
 
-// acquire waits for a key until ctx ends, which is when the client's patience does,
-// or its stay. The outcome says why there is no lease, if there is none.
+// acquire waits for a key until ctx ends: with the patience of the client, or with
+// stay. Without a lease, the outcome is the reason.
 func (c *client) acquire(stay, ctx context.Context, next iteration) (lease, outcome, error) {
 	l, err := c.session.lock(ctx, c.fleet.keys[next.key], next.shared)
 	switch {
@@ -211,17 +211,18 @@ func (c *client) acquire(stay, ctx context.Context, next iteration) (lease, outc
 	return nil, failed, err
 }
 
-// workResult is how work ends.
+// workResult is the result of work.
 type workResult uint8
 
 const (
-	workOK        workResult = iota // it looks at its lease before it writes
-	workUnchecked                   // it writes without another look
-	workCrashed                     // it never writes, and does not release
-	workLeaked                      // it does not release
+	workOK        workResult = iota // checks its lease before it writes
+	workUnchecked                   // writes without a check
+	workCrashed                     // never writes, and does not release
+	workLeaked                      // does not release
 )
 
-// work stays inside for a while, or until the lease or the run is over.
+// work stays in the critical section for the time hold, at most until the lease or the
+// run ends.
 func (c *client) work(halt context.Context, l lease, v *occupancy, hold time.Duration) workResult {
 	var worked <-chan time.Time
 	if hold > 0 {
@@ -239,7 +240,7 @@ func (c *client) work(halt context.Context, l lease, v *occupancy, hold time.Dur
 		if hold <= 0 {
 			return workOK
 		}
-		if over == nil { // which costs a channel, that who does not stay can do without
+		if over == nil { // Done allocates a channel: avoid it for a hold without a duration
 			over = l.Context().Done()
 		}
 		select {
@@ -254,8 +255,8 @@ func (c *client) work(halt context.Context, l lease, v *occupancy, hold time.Dur
 	}
 }
 
-// release unlocks, whether the lease was kept or not: that is what users do,
-// and a sound lock leaves a lost one alone. It goes on when the run is over.
+// release unlocks, even if the lease is lost: users do so, too, and a sound lock leaves
+// the lock of another client alone. It continues after the end of the run.
 func (c *client) release(halt context.Context, l lease, v *occupancy, kept bool) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
@@ -283,7 +284,7 @@ func (c *client) release(halt context.Context, l lease, v *occupancy, kept bool)
 	return released, nil
 }
 
-// recall releases what was forgotten, when the client goes.
+// recall releases the leases that a fault made the client forget.
 func (c *client) recall(halt context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
@@ -295,7 +296,7 @@ func (c *client) recall(halt context.Context) error {
 	return nil
 }
 
-// pause lets time pass until d is over or the client is asked to go.
+// pause waits until d is over or stay ends.
 func pause(stay context.Context, d time.Duration) {
 	if d <= 0 {
 		return
@@ -308,9 +309,9 @@ func pause(stay context.Context, d time.Duration) {
 	}
 }
 
-// backoff returns how long to pause after so many failures in a row. It doubles,
-// and half of it is left to chance: not to the client's own choices, which must
-// not depend on what happens to it.
+// backoff returns the pause after this number of failures in a row. It doubles each
+// time. Half of it is random, but does not use the random source of the planner: the
+// choices of a client must not depend on failures.
 func backoff(failures int) time.Duration {
 	if failures == 0 {
 		return 0

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// pendingFaults is what is wrong with one client, or is about to be. All methods may be
-// called from any goroutine.
+// pendingFaults are the pending and the active faults of one client. All methods are
+// safe for concurrent use.
 type pendingFaults struct {
-	notify chan struct{} // a fault may have come; holds one
-	none   atomic.Bool   // nothing pends, and nothing is wrong: most clients, most of the time
+	notify chan struct{} // capacity 1: a fault may have been added
+	none   atomic.Bool   // no pending and no active faults, as for most clients
 
 	mu          sync.Mutex
-	pending     []Fault // in the order they came
+	pending     []Fault // in order of arrival
 	clockSkew   time.Duration
-	greedyUntil time.Time // until then
+	greedyUntil time.Time
 }
 
 func newPendingFaults() *pendingFaults {
@@ -24,7 +24,7 @@ func newPendingFaults() *pendingFaults {
 	return p
 }
 
-// add lets a fault wait for its moment.
+// add adds a pending fault.
 func (p *pendingFaults) add(f Fault) {
 	p.mu.Lock()
 	p.pending = append(p.pending, f)
@@ -36,7 +36,7 @@ func (p *pendingFaults) add(f Fault) {
 	}
 }
 
-// take returns the first pending fault that strikes at a moment.
+// take removes and returns the first pending fault for which strikes returns true.
 func (p *pendingFaults) take(strikes func(Fault) bool) (Fault, bool) {
 	if p.none.Load() {
 		return Fault{}, false
@@ -52,7 +52,8 @@ func (p *pendingFaults) take(strikes func(Fault) bool) (Fault, bool) {
 	return Fault{}, false
 }
 
-// needsWire reports whether a fault waits for a wire of the client's own.
+// needsWire reports whether a pending fault needs the client to have its own
+// connections.
 func (p *pendingFaults) needsWire() bool {
 	if p.none.Load() {
 		return false
@@ -94,7 +95,7 @@ func (p *pendingFaults) isGreedy(now time.Time) bool {
 	return now.Before(p.greedyUntil)
 }
 
-// needsWire reports whether a fault breaks the network of one client.
+// needsWire reports whether a fault breaks the connections of one client.
 func (f Fault) needsWire() bool {
 	switch f.Kind {
 	case Crash, Freeze, Partition, DropReplies, Slow:
@@ -103,7 +104,7 @@ func (f Fault) needsWire() bool {
 	return false
 }
 
-// The moments at which a fault strikes a client.
+// Moments at which a fault affects a client.
 
 func betweenRounds(f Fault) bool {
 	switch f.Kind {

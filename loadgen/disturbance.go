@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// disturbances are the times in which something other than the lock can have cost
-// a client its lease or its place in a queue: a fault, a server that did not answer
-// or forgot what it had, a generator that got no CPU. Safe for concurrent use.
+// disturbances are the periods in which a cause outside the lock may have cost a client
+// its lease or its place in a queue: a fault, a server that did not answer or lost its
+// data, or a generator without CPU. Safe for concurrent use.
 type disturbances struct {
-	aftermath time.Duration // for how long after its end one may still show
+	aftermath time.Duration // how long after its end a disturbance may have effects
 
 	mu     sync.Mutex
 	all    []disturbance
@@ -25,28 +25,28 @@ type disturbances struct {
 	stall  Stall
 }
 
-// disturbance is one of them.
+// disturbance is one such period.
 type disturbance struct {
 	kind     string
-	client   int // −1 = all
+	client   int // everybody = all
 	from, to time.Time
 	lasting  bool
 }
 
-// Outage tells of servers that did not answer.
+// Outage sums up the times in which servers did not answer.
 type Outage struct {
-	Total   time.Duration // without an answer, outside the faults of the scenario
+	Total   time.Duration // time without an answer, outside the faults of the scenario
 	Longest time.Duration
-	Lost    int    // times that a server came back as another, or without what it had been
-	Error   string // the newest, "" if none; may hold bytes from the server
+	Lost    int    // how often a server was restarted or replaced
+	Error   string // newest error, "" if there is none; may hold bytes from the server
 }
 
-// Stall tells of a generator that did not run when it should have.
+// Stall sums up the times in which the generator did not run.
 type Stall struct {
 	Total, Longest time.Duration
 }
 
-// everybody is who is struck by what strikes servers.
+// everybody is the client number of a disturbance that affects all clients.
 const everybody = -1
 
 func (d *disturbances) begin(kind string, client int, now time.Time) {
@@ -55,7 +55,7 @@ func (d *disturbances) begin(kind string, client int, now time.Time) {
 	d.all = append(d.all, disturbance{kind: kind, client: client, from: now, lasting: true})
 }
 
-// end ends the oldest one of that kind that lasts.
+// end ends the oldest active disturbance of this kind and client.
 func (d *disturbances) end(kind string, client int, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,8 @@ func (d *disturbances) end(kind string, client int, now time.Time) {
 	}
 }
 
-// add adds one that is over. Those that follow each other closely become one.
+// add adds a disturbance that is over. It joins two of the same kind with a short time
+// between them. d.mu must be held.
 func (d *disturbances) add(kind string, from, to time.Time) {
 	if n := len(d.all); n > 0 {
 		if last := &d.all[n-1]; last.kind == kind && last.client == everybody && !last.lasting && from.Sub(last.to) < d.aftermath {
@@ -78,8 +79,9 @@ func (d *disturbances) add(kind string, from, to time.Time) {
 	d.all = append(d.all, disturbance{kind: kind, client: everybody, from: from, to: to})
 }
 
-// explain reports whether something that ended badly for a client, or for all, can
-// have been brought about by a disturbance.
+// explain reports whether a disturbance may have caused a violation at the time at. The
+// violation concerns one client, or everybody. The disturbance must affect that client
+// and must not have ended long before since.
 func (d *disturbances) explain(client int, since, at time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,8 +94,8 @@ func (d *disturbances) explain(client int, since, at time.Time) bool {
 	return false
 }
 
-// struck reports whether a fault of the scenario strikes servers at a moment, or
-// did shortly before.
+// struck reports whether a fault of the scenario affects servers, or did within the
+// last second. d.mu must be held.
 func (d *disturbances) struck(now time.Time) bool {
 	for _, one := range d.all {
 		if one.client == everybody && FaultKind(one.kind).strikes() && (one.lasting || one.to.Add(time.Second).After(now)) {
@@ -103,7 +105,7 @@ func (d *disturbances) struck(now time.Time) bool {
 	return false
 }
 
-// judge fills in what is known of outages and stalls.
+// judge sets the outage and the stall of m.
 func (d *disturbances) judge(m *Metrics) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,21 +121,21 @@ func (k FaultKind) strikes() bool {
 	return true
 }
 
-// Disturbances that are no faults.
+// Kinds of disturbances that are not faults.
 const (
 	stalled    = "stall"  // the generator did not run
 	unanswered = "outage" // a server did not answer
 )
 
-// silence is for how long a server may be silent without a word in the report.
+// silence is how long a server may take to answer without an outage in the report.
 const silence = 500 * time.Millisecond
 
-// claimTime is how long a client of a fair lock has to take what it was handed. Then it
-// is the turn of the next one.
+// claimTime is how long a client of a fair lock has to take a lock that was handed over
+// to it. After that, the lock serves the next waiter.
 const claimTime = time.Second
 
-// costly returns how long a stall or a silence must be to count as one that can cost a
-// client its lease, or its turn: a good part of the time that it has.
+// costly returns the shortest stall or silence that may cost a client its lease or its
+// turn: 1/8 of the time that the client has, at least 10 ms.
 func (l Lock) costly() time.Duration {
 	has := l.TTL
 	if l.Kind == Fair {
@@ -142,8 +144,8 @@ func (l Lock) costly() time.Duration {
 	return max(has/8, 10*time.Millisecond)
 }
 
-// watch looks, until ctx ends, whether this process gets its CPU and the servers
-// answer.
+// watch checks until ctx ends that this process gets its CPU and that the servers
+// answer. Every second, it settles the suspects of the oracle.
 func (f *fleet) watch(ctx context.Context) {
 	l := f.scenario.Load().Lock
 	beat := min(max(l.TTL/20, 5*time.Millisecond), 100*time.Millisecond)
@@ -153,7 +155,7 @@ func (f *fleet) watch(ctx context.Context) {
 		all.Go(func() {
 			own, err := watching(rdb)
 			if err != nil {
-				return // the clients of the run say so, too
+				return // the clients report the same error
 			}
 			f.watchServer(ctx, own, beat, long)
 			_ = own.Close()
@@ -182,10 +184,10 @@ func (d *disturbances) overslept(due, now time.Time) {
 	d.stall.Longest = max(d.stall.Longest, now.Sub(due))
 }
 
-// answerWithin is how long a server may take before it is asked again.
+// answerWithin bounds one request to a server.
 const answerWithin = time.Second
 
-// watching returns a client of the same server that gives up soon.
+// watching returns a client of the same server that does not retry.
 func watching(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 	var uncounted atomic.Int64
 	w := newNetwork(&uncounted)
@@ -193,25 +195,26 @@ func watching(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 	return w.over(rdb)
 }
 
-// watchServer asks a server, or each master of a cluster, again and again.
+// watchServer sends requests to a server, or to each master of a cluster, until ctx
+// ends. It records late answers, errors and restarts.
 func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, beat, long time.Duration) {
 	var identity string
-	answered := time.Now() // when the last question was sent that was answered
-	var last time.Time     // when the server was asked who it is
+	answered := time.Now() // when the newest answered request was sent
+	var last time.Time     // when the run ID was read; zero = read it next
 	for ; ctx.Err() == nil; pause(ctx, beat) {
 		asked := time.Now()
 		soon, cancel := context.WithTimeout(ctx, answerWithin)
 		err := onEach(soon, rdb, func(ctx context.Context, node redis.Cmdable) error { return node.Echo(ctx, "").Err() })
 		now := time.Now()
 		if refused := redis.Error(nil); errors.As(err, &refused) && !strings.HasPrefix(refused.Error(), "LOADING") {
-			err = nil // it may not be asked, but it answers
+			err = nil // the server answers, even if it refuses
 		}
 		if ctx.Err() != nil {
 			err = nil
 		}
 		f.disturbances.asked(answered, asked, now, long, err)
 		if err != nil {
-			last = time.Time{} // who it is, is asked as soon as it answers
+			last = time.Time{}
 			cancel()
 			continue
 		}
@@ -230,7 +233,8 @@ func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, beat
 	}
 }
 
-// asked takes in how long an answer took: since answered, if there was none.
+// asked records how long a server took to answer. After an error, the time begins at
+// answered, the newest request with an answer.
 func (d *disturbances) asked(answered, asked, now time.Time, long time.Duration, err error) {
 	if err == nil {
 		answered = asked
@@ -254,7 +258,7 @@ func (d *disturbances) asked(answered, asked, now time.Time, long time.Duration,
 	d.outage.Longest = max(d.outage.Longest, took)
 }
 
-// replaced takes in that a server is another than before.
+// replaced records that a server was restarted or replaced.
 func (d *disturbances) replaced(since, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -264,8 +268,8 @@ func (d *disturbances) replaced(since, now time.Time) {
 	}
 }
 
-// runIDs returns what tells one start of a server, or of the masters of a cluster,
-// from another.
+// runIDs returns the run IDs of a server, or of the masters of a cluster. A restart
+// changes them.
 func runIDs(ctx context.Context, rdb redis.UniversalClient) (ids string, known bool) {
 	var mu sync.Mutex
 	all := make(map[string]bool)

@@ -8,35 +8,34 @@ import (
 	"time"
 )
 
-// FaultKind is a way in which things go wrong.
+// FaultKind is a kind of fault.
 type FaultKind string
 
-// Faults that strike clients. Those that strike a holder wait until the client
-// is one.
+// Faults of clients. A fault of a holder waits until the client holds a lock.
 const (
-	Crash       FaultKind = "crash"       // a holder is gone without releasing; a new client comes after For
-	Freeze      FaultKind = "freeze"      // a holder gets no CPU for a while, its timers neither
-	Partition   FaultKind = "cut"         // no packet of a holder arrives, nor any for it
-	DropReplies FaultKind = "cut-replies" // requests arrive, answers do not
-	Slow        FaultKind = "slow"        // every packet takes Delay ± Jitter longer
-	Skew        FaultKind = "skew"        // a client's clock is ahead by By; for forms that go by it
-	Leak        FaultKind = "forget"      // a holder never releases, and goes on renewing
-	Greedy      FaultKind = "greedy"      // a client comes back at once after every release
+	Crash       FaultKind = "crash"       // a holder ends without a release; a new client replaces it after For
+	Freeze      FaultKind = "freeze"      // a holder and its timers do not run for a while
+	Partition   FaultKind = "cut"         // packets from and to a holder are held back
+	DropReplies FaultKind = "cut-replies" // requests arrive, replies are held back
+	Slow        FaultKind = "slow"        // each packet takes Delay ± Jitter longer
+	Skew        FaultKind = "skew"        // a client's clock is ahead by By; for kinds that use it
+	Leak        FaultKind = "forget"      // a holder never releases, but renews
+	Greedy      FaultKind = "greedy"      // a client does not think between two attempts
 )
 
-// Faults that strike the servers.
+// Faults of servers.
 const (
-	Flush          FaultKind = "flush"              // all locks of the run vanish
-	ScriptFlush    FaultKind = "script-flush"       // the server forgets its scripts
-	ExternalDelete FaultKind = "steal"              // a stranger deletes a lock that is held
-	Pause          FaultKind = "pause"              // servers answer nobody for a while, by CLIENT PAUSE
-	Stop           FaultKind = "stop"               // servers do not run for a while, by SIGSTOP
-	Failover       FaultKind = "failover"           // a replica takes the place of its master
-	NodeDown       FaultKind = "node-down"          // a server dies, and comes back after For with what it had
-	RestartEmpty   FaultKind = "node-restart-empty" // a server dies, and comes back after For with nothing
+	Flush          FaultKind = "flush"              // deletes all locks of the run
+	ScriptFlush    FaultKind = "script-flush"       // SCRIPT FLUSH
+	ExternalDelete FaultKind = "steal"              // deletes a held lock, as another program might
+	Pause          FaultKind = "pause"              // CLIENT PAUSE of servers
+	Stop           FaultKind = "stop"               // SIGSTOP of servers
+	Failover       FaultKind = "failover"           // a replica replaces its master
+	NodeDown       FaultKind = "node-down"          // a server crashes, and restarts after For with its data
+	RestartEmpty   FaultKind = "node-restart-empty" // a server crashes, and restarts after For without its data
 )
 
-// FaultKinds returns all faults.
+// FaultKinds returns all kinds of faults, those of clients first.
 func FaultKinds() []FaultKind {
 	return []FaultKind{
 		Crash, Freeze, Partition, DropReplies, Slow, Skew, Leak, Greedy,
@@ -44,28 +43,28 @@ func FaultKinds() []FaultKind {
 	}
 }
 
-// onNode reports whether the fault needs control of a server.
+// onNode reports whether the fault needs [Servers.Power].
 func (k FaultKind) onNode() bool { return k == NodeDown || k == RestartEmpty }
 
-// onClients reports whether the fault strikes clients.
+// onClients reports whether the fault affects clients.
 func (k FaultKind) onClients() bool {
 	return slices.Index(FaultKinds(), k) <= slices.Index(FaultKinds(), Greedy)
 }
 
-// Fault is something that goes wrong.
+// Fault is something that the generator breaks on purpose.
 type Fault struct {
 	At      time.Duration // since the start of the run; ignored by [Run.Inject]
 	Kind    FaultKind
-	Clients int           // how many clients, taken at random; default 1
-	Client  int           // this one, counted from 1, instead of any
-	Node    int           // the server, counted from 1: of node-down and node-restart-empty, default 1; of pause and stop, default all; between which and the client a cut is, default all
-	For     time.Duration // 0 = until the end; after a crash: no new client comes
-	Delay   time.Duration // slow: how much longer a packet takes
-	Jitter  time.Duration // slow: give or take
+	Clients int           // number of random clients; default 1
+	Client  int           // this client, counted from 1, instead of random ones
+	Node    int           // server, counted from 1: node-down and node-restart-empty: default 1; pause and stop: default all; cut and cut-replies: the server at the other end, default all
+	For     time.Duration // duration; 0 = until the end; crash: time until a new client replaces the crashed one, 0 = never
+	Delay   time.Duration // slow: additional time per packet
+	Jitter  time.Duration // slow: variation of Delay in both directions
 	By      time.Duration // skew: how far the clock is ahead
-	Before  string        // crash, freeze: not in the middle of a hold but before this step of a historic form: EXPIRE, GET, GETSET, DEL, renew
+	Before  string        // crash, freeze: before this step of a historic form instead of inside a hold: EXPIRE, GET, GETSET, DEL, renew
 
-	number int // of the scenario's, from 1; 0 = another
+	number int // number in the scenario, from 1; 0 = not in the scenario
 }
 
 func (f Fault) withDefaults() Fault {
@@ -78,7 +77,7 @@ func (f Fault) withDefaults() Fault {
 	return f
 }
 
-// validate returns an error about a fault that cannot strike a lock of kind k.
+// validate returns an error if the fault is invalid for a lock of kind k.
 func (f Fault) validate(k Kind) error {
 	switch {
 	case !slices.Contains(FaultKinds(), f.Kind):

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// This file is what faults do to a client.
+// This file applies faults to a client.
 
-// applyFaults lets the faults strike that strike between two rounds, and gives the
-// client a wire of its own where one is needed.
+// applyFaults applies the pending faults that belong between two rounds. If a fault
+// needs it, it first gives the client its own connections.
 func (c *client) applyFaults(stay context.Context) error {
 	if c.wire == nil && c.faults.needsWire() {
 		if err := c.dedicateConn(); err != nil {
@@ -27,7 +27,7 @@ func (c *client) applyFaults(stay context.Context) error {
 		case DropReplies:
 			c.partition(f, true)
 		case Slow:
-			w := c.wire // a crash takes it away from the client
+			w := c.wire // die sets c.wire to nil
 			w.slow(f.Delay, f.Jitter)
 			c.fleet.after(f, c.number, func() { w.slow(0, 0) })
 		case Skew:
@@ -44,7 +44,7 @@ func (c *client) applyFaults(stay context.Context) error {
 	}
 }
 
-// dedicateConn gives the client connections of its own.
+// dedicateConn gives the client its own connections.
 func (c *client) dedicateConn() error {
 	w := newNetwork(&c.fleet.commands)
 	root, err := c.fleet.open(w)
@@ -59,7 +59,7 @@ func (c *client) dedicateConn() error {
 	return nil
 }
 
-// ownConns is an identity that has its connections for itself.
+// ownConns is a session with its own connections.
 type ownConns struct {
 	session
 	root session
@@ -67,7 +67,7 @@ type ownConns struct {
 
 func (t ownConns) close() error { return errors.Join(t.session.close(), t.root.close()) }
 
-// applyInHold lets a fault strike the client inside a hold.
+// applyInHold applies a fault inside a hold.
 func (c *client) applyInHold(halt context.Context, v *occupancy, f Fault) workResult {
 	c.fleet.oracle.applyFault(v, f.Kind)
 	c.fleet.begin(f, c.number)
@@ -87,19 +87,20 @@ func (c *client) applyInHold(halt context.Context, v *occupancy, f Fault) workRe
 	return workOK
 }
 
-// crash cuts the client's wire for ever. What was sent before still arrives.
+// crash cuts all connections of the client for good. Data that was sent before still
+// arrives.
 func (c *client) crash(f Fault) {
 	c.absence = f.For
 	c.wire.kill()
 }
 
-// hitsInHold reports whether a fault strikes the client inside a hold, now. One
-// that breaks the network waits until the client has one of its own.
+// hitsInHold reports whether a fault affects the client inside a hold, now. A fault of
+// the network waits until the client has its own connections.
 func (c *client) hitsInHold(f Fault) bool {
 	return insideHold(f) && (c.wire != nil || !f.needsWire())
 }
 
-// partition cuts the client off for a while.
+// partition cuts the client off for the duration of the fault.
 func (c *client) partition(f Fault, repliesOnly bool) {
 	w := c.wire
 	w.cut(f.Node, repliesOnly)
@@ -110,8 +111,8 @@ func (c *client) partition(f Fault, repliesOnly bool) {
 	})
 }
 
-// freeze stops the client: it does nothing and hears nothing, and what its timers
-// and its renewal would send meanwhile is never sent.
+// freeze stops the client for the duration of the fault. What its timers and renewals
+// send meanwhile is dropped. Replies wait until its end.
 func (c *client) freeze(halt context.Context, f Fault) {
 	c.wire.freeze()
 	c.fleet.recorder.mark(c.number, Frozen)
@@ -125,7 +126,7 @@ func (c *client) freeze(halt context.Context, f Fault) {
 	c.fleet.end(f, c.number)
 }
 
-// identity is who the client is to its locks.
+// identity returns the identity of the client for its session.
 func (c *client) identity() clientIdentity {
 	return clientIdentity{
 		owner: ownerOf(c.number + 1),
@@ -146,8 +147,7 @@ func (c *client) identity() clientIdentity {
 	}
 }
 
-// die ends the client, whose wire is dead; after a while another one takes its
-// place.
+// die removes a crashed client, waits for the absence, and replaces the client.
 func (c *client) die(stay context.Context) {
 	f := c.fleet
 	f.closeAsync(c.session)
@@ -158,7 +158,7 @@ func (c *client) die(stay context.Context) {
 	}
 	pause(stay, length)
 	c.wire = nil
-	if root, err := f.baseSession(c.number); err == nil { // it was opened when the client was admitted
+	if root, err := f.baseSession(c.number); err == nil { // admit has opened it
 		c.session = root.as(c.identity())
 	}
 	f.disturbances.end(string(Crash), c.number, time.Now())

@@ -15,18 +15,17 @@ import (
 	"locktop/lock"
 )
 
-// fleet is the clients of a run from one start to one stop, with the oracle and
-// the figures of that time. It is used once. All methods may be called from any
-// goroutine.
+// fleet is the set of clients of a run from one start to one stop, with the oracle and
+// the metrics. It is used once. All methods are safe for concurrent use.
 type fleet struct {
-	scenario atomic.Pointer[Scenario] // as it is now
+	scenario atomic.Pointer[Scenario] // current
 	servers  Servers
 	opener   func(sessionConfig) (session, error)
 	keys     []string
 	picker   *picker
-	sound    bool   // the lock tells its holder when its time is up
-	renewed  bool   // a lease lasts as long as its holder works
-	flaw     string // what to blame otherwise
+	sound    bool   // the lock notifies its holder at the end of the lease
+	renewed  bool   // a lease lasts as long as the work of its holder
+	flaw     string // the cause of violations if the lock is not sound
 	commands atomic.Int64
 
 	oracle   *oracle
@@ -35,43 +34,43 @@ type fleet struct {
 	schedule *schedule
 	history  *History
 	janitor  *janitor
-	numbers  map[string]int // of keys, by name
+	numbers  map[string]int // key numbers by name
 
 	disturbances disturbances
 
-	ctx     context.Context // ends when the fleet is stopped
+	ctx     context.Context // ends with stop
 	cancel  context.CancelFunc
 	clients errgroup.Group
-	tasks   sync.WaitGroup // everything else that runs
+	tasks   sync.WaitGroup // other goroutines
 
 	opening sync.Mutex
-	roots   []session // one for each connection, as far as they are needed
+	roots   []session // one per connection, opened on demand
 
 	mu      sync.Mutex
 	stopped bool
-	slots   []*slot // by client number; nil is free
+	slots   []*slot // by client number; nil = free
 	faults  []strikes
 	random  *rand.Rand
 }
 
-// slot is a client's place in a fleet.
+// slot is the place of a client in a fleet.
 type slot struct {
 	leave   context.CancelFunc
-	leaving bool // asked to, but perhaps still holding something
+	leaving bool // told to leave, but may still hold a lock
 	client  *client
 }
 
-// fleetConfig is what a fleet needs besides its scenario.
+// fleetConfig is the configuration of a fleet besides its scenario.
 type fleetConfig struct {
 	servers Servers
 	open    func(sessionConfig) (session, error)
 	tell    func(Event)
 	history *History
-	shared  bool   // the keys may be somebody else's, too
-	over    func() // called once, when the scenario has run its time
+	shared  bool   // others may use keys of the same names
+	over    func() // called once, at the end of the duration
 }
 
-// newFleet lets a fleet begin.
+// newFleet starts a fleet.
 func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	now := time.Now()
@@ -122,7 +121,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	return f, nil
 }
 
-// spacing is the source of chance of the arrivals, nil if they come evenly.
+// spacing returns the random source of the arrivals, nil if they are even.
 func (s *Scenario) spacing() *rand.Rand {
 	if s.Arrivals != Poisson {
 		return nil
@@ -130,7 +129,7 @@ func (s *Scenario) spacing() *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, 1<<62))
 }
 
-// warm begins the figures: those up to now are of the warm-up.
+// warm ends the warm-up: it resets the metrics.
 func (f *fleet) warm() {
 	f.recorder.reset(time.Now())
 	f.commands.Store(0)
@@ -138,16 +137,15 @@ func (f *fleet) warm() {
 	f.oracle.restart()
 }
 
-// open returns a first identity over a wire.
+// open returns the base session of a network.
 func (f *fleet) open(w *network) (session, error) {
 	return f.opener(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
-// placeLife is for how long a client that gives no sign of life keeps its place in
-// the queue of a fair lock.
+// placeLife is how long a silent client keeps its place in the queue of a fair lock.
 const placeLife = 6 * time.Second
 
-// observe takes in what package lock tells.
+// observe handles the events of package lock.
 func (f *fleet) observe(e lock.Event) {
 	switch e.Kind {
 	case lock.Contended:
@@ -161,8 +159,8 @@ func (f *fleet) observe(e lock.Event) {
 	}
 }
 
-// baseSession returns the identity that a client's own is made from: it has a connection.
-// Those before it have been asked for already.
+// baseSession returns the session with the connection that a client uses. The sessions
+// of smaller numbers must be open.
 func (f *fleet) baseSession(number int) (session, error) {
 	f.opening.Lock()
 	defer f.opening.Unlock()
@@ -177,13 +175,13 @@ func (f *fleet) baseSession(number int) (session, error) {
 	return f.roots[number], nil
 }
 
-// note puts an event into the journal.
+// note records an event.
 func (f *fleet) note(e Event) { f.journal.note(e) }
 
-// settle decides what is suspected of the lock up to a moment.
+// settle decides about the suspects of the oracle up to until.
 func (f *fleet) settle(until time.Time) { f.oracle.settle(until, f.disturbances.explain) }
 
-// violated puts a violation into the journal.
+// violated records a violation as an event.
 func (f *fleet) violated(e Evidence) {
 	side := e.First
 	if e.Violation == Overlapped || e.Violation == WorkOverlapped || e.Violation == NumberFell {
@@ -195,8 +193,8 @@ func (f *fleet) violated(e Evidence) {
 	})
 }
 
-// resize adds clients, or asks those with the highest numbers to leave, until n
-// stay. It waits for none of them, and does nothing once the fleet is stopped.
+// resize starts clients, or tells those with the highest numbers to leave, until n
+// stay. It does not wait for them. It does nothing after stop.
 func (f *fleet) resize(n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,7 +228,7 @@ func (f *fleet) resize(n int) error {
 	return nil
 }
 
-// admit lets a client begin. The fleet's mutex must be held.
+// admit starts a client. f.mu must be held.
 func (f *fleet) admit(number int) error {
 	s := f.scenario.Load()
 	c := &client{
@@ -259,8 +257,8 @@ func (f *fleet) admit(number int) error {
 	return nil
 }
 
-// victims returns how many clients need connections of their own, because a
-// fault of the scenario will cut them.
+// victims returns how many clients need their own connections, because a fault of the
+// scenario breaks them.
 func (s *Scenario) victims() int {
 	n := 0
 	for _, f := range s.Faults {
@@ -271,7 +269,7 @@ func (s *Scenario) victims() int {
 	return n
 }
 
-// freeSlot frees the seat of a client that has ended.
+// freeSlot frees the slot of a client that has ended.
 func (f *fleet) freeSlot(number int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -280,29 +278,29 @@ func (f *fleet) freeSlot(number int) {
 	f.slots[number] = nil
 }
 
-// apply changes what can be changed without a stop.
+// apply changes clients and rate without a stop.
 func (f *fleet) apply(s Scenario) error {
 	f.scenario.Store(&s)
 	f.schedule.set(s.Rate, time.Now())
 	return f.resize(s.Clients)
 }
 
-// closeAsync ends an identity that has lost its network. It may take a while.
+// closeAsync closes a session without a working network in the background.
 func (f *fleet) closeAsync(i session) {
 	f.tasks.Go(func() {
-		_ = i.close() // whatever it says, there is nobody left to do it
+		_ = i.close() // no goroutine needs the error
 	})
 }
 
-// stop ends all clients, waits for them, removes the keys of the run, and
-// returns the first error that kept a lease from being released.
+// stop ends all clients, waits for them, and deletes the keys of the run. It returns
+// the first error that prevented a release.
 func (f *fleet) stop() error {
 	f.mu.Lock()
 	f.stopped = true
 	f.mu.Unlock()
 	now := time.Now()
 	f.cancel()
-	f.schedule.set(0, now) // nobody arrives any more
+	f.schedule.set(0, now) // no more arrivals
 	err := f.clients.Wait()
 	f.recorder.stop(time.Now())
 	for _, due := range f.schedule.unserved(now) {
@@ -316,7 +314,7 @@ func (f *fleet) stop() error {
 	return err
 }
 
-// hangUp ends what the clients share.
+// hangUp closes the shared sessions.
 func (f *fleet) hangUp() error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
@@ -341,8 +339,8 @@ func (f *fleet) metrics() Metrics {
 	return m
 }
 
-// victimsOf picks the clients that a fault strikes: those with connections of
-// their own first, if the fault breaks connections.
+// victimsOf picks the clients that a fault affects. If the fault breaks connections, it
+// prefers clients with their own connections.
 func (f *fleet) victimsOf(fault Fault) []*client {
 	f.mu.Lock()
 	defer f.mu.Unlock()

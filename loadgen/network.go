@@ -18,23 +18,23 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// network is the network between some clients and their servers, with switches for
-// its faults. What is held back while it is cut arrives, in order, when it heals,
-// as with TCP. It counts the commands that go over it. Safe for concurrent use.
+// network is the network between some clients and their servers. It can be cut, frozen,
+// slowed and killed. As with TCP, the data that it holds back during a cut arrives in
+// order after heal. It counts the commands. Safe for concurrent use.
 type network struct {
 	commands  *atomic.Int64
-	pool      int  // connections of a client over it; 0 = as the server's options say
-	impatient bool // a client over it tries once, and not for longer than its context says
+	pool      int  // pool size of a Redis client over the network; 0 = as in the server's options
+	impatient bool // a Redis client over the network does not retry, and obeys the deadline of its context
 
 	mu            sync.Mutex
-	lanes         []*lane // by node; the first is that of a server that is no node
+	lanes         []*lane // by node; the first leads to a server that is not a node
 	delay, jitter time.Duration
-	dead          chan struct{} // closed: the clients are
+	dead          chan struct{} // closed: the clients have crashed
 	frozen        chan struct{} // closed: the clients run
 	ends          map[*networkConn]struct{}
 }
 
-// lane is the part of a wire that leads to one server.
+// lane is the part of a network that leads to one server.
 type lane struct {
 	sending chan struct{} // closed: requests flow
 	hearing chan struct{} // closed: replies flow
@@ -60,8 +60,8 @@ func isFlowing(gate chan struct{}) bool {
 	}
 }
 
-// laneTo returns the lane to a node, counted from 1; 0 = the only server. The wire's
-// mutex must be held.
+// laneTo returns the lane to a node, counted from 1; 0 = the only server. w.mu must be
+// held.
 func (w *network) laneTo(node int) *lane {
 	for node >= len(w.lanes) {
 		w.lanes = append(w.lanes, &lane{flowing(), flowing()})
@@ -69,7 +69,7 @@ func (w *network) laneTo(node int) *lane {
 	return w.lanes[node]
 }
 
-// to returns the lanes to a node, or all if it is 0. The wire's mutex must be held.
+// to returns the lane to a node, or all lanes if node is 0. w.mu must be held.
 func (w *network) to(node int) []*lane {
 	w.laneTo(node)
 	if node > 0 {
@@ -78,8 +78,8 @@ func (w *network) to(node int) []*lane {
 	return w.lanes
 }
 
-// cut holds back what is sent and what is heard, or only what is heard, between the
-// clients and a node; 0 = all.
+// cut holds back requests and replies between the clients and a node, or only the
+// replies; node 0 = all.
 func (w *network) cut(node int, repliesOnly bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +93,7 @@ func (w *network) cut(node int, repliesOnly bool) {
 	}
 }
 
-// heal lets everything flow to a node, or to all, what was held back first.
+// heal delivers what was held back, and lets data flow again to a node; 0 = all.
 func (w *network) heal(node int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,8 +112,8 @@ func (w *network) heal(node int) {
 	}
 }
 
-// freeze has the clients stand still: whatever their timers would send meanwhile is
-// never sent, and what comes for them stays on the way until thaw.
+// freeze simulates clients that do not run. Whatever they write is never sent. Replies
+// wait until thaw.
 func (w *network) freeze() {
 	w.cut(0, true)
 	w.mu.Lock()
@@ -137,19 +137,19 @@ func (w *network) thaw() {
 	}
 }
 
-// slow makes every packet take longer, in both directions; 0 is as before.
+// slow delays every packet in both directions by delay ± jitter; 0 = no delay.
 func (w *network) slow(delay, jitter time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.delay, w.jitter = delay, jitter
 }
 
-// lag returns how long the next packet takes. The wire's mutex must be held.
+// lag returns the delay of the next packet. w.mu must be held.
 func (w *network) lag() time.Duration { return w.delay - w.jitter + rand.N(2*w.jitter+1) }
 
 var errDead = errors.New("the client has crashed")
 
-// kill ends all connections, and lets none be made.
+// kill closes all connections and prevents new ones.
 func (w *network) kill() {
 	w.mu.Lock()
 	if !isFlowing(w.dead) {
@@ -165,8 +165,8 @@ func (w *network) kill() {
 	}
 }
 
-// over returns a client of the same server whose connections go over the wire.
-// It is the caller's to close.
+// over returns a Redis client of the same server whose connections use the network. The
+// caller closes it.
 func (w *network) over(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -188,7 +188,7 @@ func (w *network) over(rdb redis.UniversalClient) (redis.UniversalClient, error)
 
 func (w *network) overOne(c *redis.Client) *redis.Client { return w.overNode(c, 0) }
 
-// overNode is overOne for a server that is a node, counted from 1.
+// overNode is overOne for a node, counted from 1.
 func (w *network) overNode(c *redis.Client, node int) *redis.Client {
 	o := *c.Options()
 	o.PoolSize = cmp.Or(w.pool, o.PoolSize)
@@ -196,7 +196,7 @@ func (w *network) overNode(c *redis.Client, node int) *redis.Client {
 		o.ContextTimeoutEnabled, o.MaxRetries = true, -1
 	}
 	o.Dialer = w.through(o.Dialer, node)
-	// These serve one client only.
+	// go-redis must not share these between two clients.
 	o.PushNotificationProcessor = nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)
@@ -204,7 +204,7 @@ func (w *network) overNode(c *redis.Client, node int) *redis.Client {
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// through returns what dials over the wire to a node, counted from 1; 0 = the only
+// through returns a dialer over the network to a node, counted from 1; 0 = the only
 // server.
 func (w *network) through(dial dialer, node int) dialer {
 	w.mu.Lock()
@@ -226,8 +226,8 @@ func (w *network) through(dial dialer, node int) dialer {
 	}
 }
 
-// reach waits until a connection can be made: not through a wire that is cut, nor by
-// a client that stands still.
+// reach waits until the lane is not cut and the clients are not frozen, so that they
+// can connect.
 func (w *network) reach(ctx context.Context, l *lane) error {
 	for {
 		w.mu.Lock()
@@ -245,43 +245,43 @@ func (w *network) reach(ctx context.Context, l *lane) error {
 		case <-w.dead:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(dialWithin): // where nobody else puts an end to it
+		case <-time.After(dialWithin): // if ctx has no deadline
 			return os.ErrDeadlineExceeded
 		}
 	}
 }
 
-// dialWithin bounds how long it takes to find out that a connection cannot be made.
+// dialWithin bounds an attempt to connect.
 const dialWithin = 5 * time.Second
 
-// networkConn is the client's end of a connection.
+// networkConn is a client's end of a connection.
 type networkConn struct {
 	net.Conn
 	wire     *network
 	lane     *lane
 	deadline atomic.Int64  // of reads, in Unix nanoseconds; 0 = none
-	moved    chan struct{} // capacity 1: the deadline is another, or something came
+	moved    chan struct{} // capacity 1: the deadline has changed, or a packet has arrived
 
-	// The reader's.
+	// Only Read uses these.
 	arrived []byte // held back
-	failed  error  // comes after it
+	failed  error  // the error after arrived
 	due     time.Time
 
 	// wire.mu guards what follows.
-	held    []byte   // written, and held back
-	leaving []packet // written, and on its way: its sender is at work
+	held    []byte   // written, but held back by a cut
+	leaving []packet // written, but delayed; a goroutine runs send
 	inbox   []packet // read by the pump
-	pumping bool     // packets are read as they come, each to be delayed
+	pumping bool     // pump runs, to delay each packet by itself
 	closed  chan struct{}
 	over    bool
-	doomed  bool // something was written that was never sent
+	doomed  bool // Write dropped data during a freeze
 }
 
-// packet is what was sent at once, and is due at a time.
+// packet is the data of one write or read, with the time of its delivery.
 type packet struct {
 	due  time.Time
 	data []byte
-	err  error // comes after it
+	err  error // the error after data
 }
 
 // Write implements [net.Conn].
@@ -289,8 +289,9 @@ func (e *networkConn) Write(p []byte) (int, error) {
 	w := e.wire
 	w.mu.Lock()
 	if !isFlowing(w.frozen) {
-		// It would not have run to write this. The connection ends when it runs again,
-		// so that nobody takes another reply for the one to this.
+		// A frozen client would not have written this. The connection is closed at
+		// thaw, because otherwise the client would take another reply for the missing
+		// one.
 		e.doomed = true
 		w.mu.Unlock()
 		return len(p), nil
@@ -314,7 +315,7 @@ func (e *networkConn) Write(p []byte) (int, error) {
 	return e.Conn.Write(p)
 }
 
-// send delivers what is on its way, in order, each packet when it is due.
+// send delivers the delayed packets in order, each when it is due.
 func (e *networkConn) send() {
 	w := e.wire
 	w.mu.Lock()
@@ -325,11 +326,11 @@ func (e *networkConn) send() {
 		time.Sleep(time.Until(next.due))
 		w.mu.Lock()
 		if len(e.leaving) == 0 {
-			return // dropped meanwhile
+			return // kill dropped the packets meanwhile
 		}
 		if isFlowing(e.lane.sending) {
 			w.mu.Unlock()
-			_, _ = e.Conn.Write(next.data) // one that broke is found out by its reader
+			_, _ = e.Conn.Write(next.data) // the reader finds out about a broken connection
 			w.mu.Lock()
 		} else {
 			e.held = append(e.held, next.data...)
@@ -343,8 +344,8 @@ func (e *networkConn) send() {
 	}
 }
 
-// commandsIn counts the commands that begin in a piece of a stream of requests:
-// each is an array, and the locks store nothing that looks like the head of one.
+// commandsIn counts the commands that begin in a part of a request stream. Each command
+// is an array. The locks store no values that look like the head of an array.
 func commandsIn(p []byte) int64 {
 	var n int64
 	for at := 0; ; at++ {
@@ -361,9 +362,8 @@ func commandsIn(p []byte) int64 {
 	}
 }
 
-// Read implements [net.Conn]. Calls must not overlap. What has arrived and is held
-// back stays, if the deadline passes first, for the next call: as in the buffer of
-// a socket.
+// Read implements [net.Conn]. Calls must not overlap. If the deadline passes first,
+// delayed data stays for the next call, as in a socket buffer.
 func (e *networkConn) Read(p []byte) (int, error) {
 	if len(e.arrived) == 0 && e.failed == nil {
 		if n, err, done := e.receive(p); done {
@@ -383,7 +383,7 @@ func (e *networkConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receive takes in the next packet; done is whether it was read into p at once.
+// receive takes the next packet; done means that it was read into p without delay.
 func (e *networkConn) receive(p []byte) (n int, err error, done bool) {
 	w := e.wire
 	w.mu.Lock()
@@ -410,8 +410,7 @@ func (e *networkConn) receive(p []byte) (n int, err error, done bool) {
 	return 0, nil, false
 }
 
-// pump reads packets as they come, so that each is late by its own delay and not by
-// that of those before it.
+// pump reads packets as they arrive, so that each has its own delay.
 func (e *networkConn) pump() {
 	buf := make([]byte, 16<<10)
 	var last time.Time
@@ -435,7 +434,7 @@ func (e *networkConn) pump() {
 	}
 }
 
-// takeIn waits for the next packet of the pump.
+// takeIn waits for the next packet from pump.
 func (e *networkConn) takeIn() error {
 	for {
 		e.wire.mu.Lock()
@@ -453,8 +452,9 @@ func (e *networkConn) takeIn() error {
 	}
 }
 
-// await waits until what has arrived is due and flows. It returns an error if the
-// deadline, which may move meanwhile, passes first, or the connection is closed.
+// await waits until the arrived data is due and the lane is not cut. It returns an
+// error if the deadline, which may change meanwhile, passes first, or if the connection
+// is closed.
 func (e *networkConn) await() error {
 	for {
 		e.wire.mu.Lock()
@@ -475,7 +475,7 @@ func (e *networkConn) await() error {
 	}
 }
 
-// pause waits for a gate, for a time, or for a change of the deadline.
+// pause waits until the gate opens, lag is over, or the deadline changes.
 func (e *networkConn) pause(gate chan struct{}, lag time.Duration) error {
 	left := time.Duration(maxTime)
 	if at := e.deadline.Load(); at != 0 {
@@ -507,7 +507,7 @@ func (e *networkConn) SetReadDeadline(t time.Time) error {
 	e.wire.mu.Lock()
 	defer e.wire.mu.Unlock()
 	if e.pumping {
-		return nil // the pump has none
+		return nil // pump reads without a deadline
 	}
 	return e.Conn.SetReadDeadline(t)
 }
@@ -524,8 +524,7 @@ func (e *networkConn) setDeadline(t time.Time) {
 	}
 }
 
-// Close implements [net.Conn]. What is held back still arrives when the wire
-// heals.
+// Close implements [net.Conn]. Data that is held back still arrives after heal.
 func (e *networkConn) Close() error {
 	e.wire.mu.Lock()
 	defer e.wire.mu.Unlock()
@@ -539,18 +538,18 @@ func (e *networkConn) Close() error {
 	return e.hangUp()
 }
 
-// hangUp closes the connection itself. The wire's mutex must be held.
+// hangUp closes the underlying connection. wire.mu must be held.
 func (e *networkConn) hangUp() error {
 	delete(e.wire.ends, e)
 	return e.Conn.Close()
 }
 
-// flush delivers what was held back. The wire's mutex must be held.
+// flush delivers the data that is held back. wire.mu must be held.
 func (e *networkConn) flush() {
 	if len(e.held) == 0 {
 		return
 	}
-	// A connection that broke meanwhile is found out by its reader.
+	// The reader finds out about a broken connection.
 	_, _ = e.Conn.Write(e.held)
 	e.held = nil
 	if e.over && len(e.leaving) == 0 {
@@ -558,7 +557,7 @@ func (e *networkConn) flush() {
 	}
 }
 
-// kill ends the connection; what was held back never arrives.
+// kill closes the connection; data that is held back never arrives.
 func (e *networkConn) kill() {
 	e.wire.mu.Lock()
 	e.held, e.leaving = nil, nil
@@ -566,8 +565,8 @@ func (e *networkConn) kill() {
 	_ = e.Close()
 }
 
-// NetConn returns the connection as it was dialed, for go-redis to look at; nil while
-// the pump reads from it, which a look would wait for.
+// NetConn returns the underlying connection, which go-redis inspects. It returns nil
+// while pump reads, because the inspection would wait for that.
 func (e *networkConn) NetConn() net.Conn {
 	e.wire.mu.Lock()
 	defer e.wire.mu.Unlock()

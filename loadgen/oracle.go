@@ -7,31 +7,30 @@ import (
 	"time"
 )
 
-// oracle watches the critical sections of a run from inside the process, where
-// it knows what no server knows: when each client really was in and out. A hold
-// begins for it after the acquisition returned, and ends before the release is
-// sent or when the lease is over, whichever comes first; so a hold lies strictly
-// inside the time for which the lock promised exclusion, and what the oracle
-// calls an overlap is one.
+// oracle checks every critical section of a run. It runs in the process of the clients,
+// so it knows when each client is inside. A hold begins after the acquire returns. It
+// ends before the client sends the release, or at the end of the lease if that is
+// earlier. A hold is therefore always within the time of exclusion that the lock
+// promises, and every overlap that the oracle counts is real.
 //
-// All methods may be called from any goroutine. Clients meet only in the short
+// All methods are safe for concurrent use. Clients contend only for the short
 // bookkeeping of one key.
 type oracle struct {
 	sections []criticalSection // one per key
 	patience time.Duration
 
-	mu       sync.Mutex // locked only when something is wrong, and to read
+	mu       sync.Mutex // guards found, evidence, wiped and suspects
 	found    findings
 	evidence map[EventKind][]Evidence
-	wiped    keyLoss // the newest of all keys at once
+	wiped    keyLoss // newest loss of all keys at once
 	suspects []suspect
 	report   func(Evidence)
 	handoff  func(time.Duration)
-	inOrder  bool // waiters are served in the order in which they came
-	numbered bool // every holder that excludes others has a larger number than the one before
+	inOrder  bool // the lock serves waiters in order of arrival
+	numbered bool // the fence rises with every exclusive holder
 }
 
-// findings are what an oracle has counted.
+// findings are the counts of an oracle.
 type findings struct {
 	overlap, work                           Overlap
 	late                                    LateWorkStats
@@ -39,63 +38,64 @@ type findings struct {
 	untold, lostAlone, overtaken, unordered int64
 }
 
-// suspect is something that a lock must not do unless something else brought it
-// about. That may be known a little later only.
+// suspect is a possible violation. A disturbance may explain it, and may become known
+// later.
 type suspect struct {
 	Evidence
-	client int       // that it was done to; everybody: to the lock itself
-	since  time.Time // what explains it was not over long before
+	client int       // affected client; everybody = the lock itself
+	since  time.Time // an explanation must not have ended long before
 }
 
-// keyLoss is a fault that takes locks away from their holders.
+// keyLoss is a fault that deletes locks while clients hold them.
 type keyLoss struct {
 	at   time.Time
 	kind FaultKind
 }
 
-// validity is what the oracle asks of a lease. Valid is the judge, Deadline the
-// time at which a lease that is no longer valid was over.
+// validity is what the oracle reads of a lease. Valid decides. Deadline is the end of a
+// lease that is no longer valid.
 type validity interface {
 	Valid() bool
 	Deadline() time.Time
 }
 
-// participant is who enters a section.
+// participant is a client that enters a critical section.
 type participant struct {
 	client int // from 0
 	token  string
 	fence  int64
-	shared bool // only reads: others who only read may be inside
+	shared bool // a reader: other readers may be inside
 	flaw   string
 	asked  time.Time
 }
 
-// attempt is that of a client which waits for a key.
+// attempt is the attempt of a client that waits for a key.
 type attempt struct {
 	client int
 	asked  time.Time
-	ctx    context.Context // ends when the client waits no longer
-	queued time.Time       // when it was refused, and began to queue; zero before
+	ctx    context.Context // ends when the client stops waiting
+	queued time.Time       // time of the first refusal, when it begins to queue; zero before
 }
 
-// criticalSection is the critical section of one key, and what it protects.
+// criticalSection is the critical section of one key, with the resource that the lock
+// protects.
 type criticalSection struct {
 	mu       sync.Mutex
 	name     string
-	inside   []*occupancy // in the order they came
+	inside   []*occupancy // in order of entry
 	waiting  int
-	queue    []*attempt // of those who wait, where their order matters
-	wanted   time.Time  // since when somebody has been waiting without a hold ending
-	freed    time.Time  // when the last visit that left was over
-	entered  int64      // visits so far
-	fence    int64      // the largest number that the resource has seen
-	number   int64      // of the newest holder that excludes others
-	numberAt time.Time  // when that one came
-	wiped    keyLoss    // the newest of this key alone
+	queue    []*attempt // waiters, if the order matters
+	wanted   time.Time  // since when clients wait and no hold has ended
+	freed    time.Time  // end of the newest hold that left
+	entered  int64      // number of holds so far
+	fence    int64      // largest fence that the resource has seen
+	number   int64      // fence of the newest exclusive holder
+	numberAt time.Time  // when that holder entered
+	wiped    keyLoss    // newest loss of this key alone
 
-	last   int // client of the newest visit
-	streak int // how often in a row
-	best   int // most of them, while others waited
+	last   int // client of the newest hold
+	streak int // its acquires in a row
+	best   int // largest streak while others waited
 	busy   time.Duration
 }
 
@@ -106,15 +106,15 @@ type occupancy struct {
 	section *criticalSection
 	number  int64
 	began   time.Time
-	fault   FaultKind  // what struck the holder; guarded by section.mu
-	beside  *occupancy // the one whose time it came in; guarded by section.mu
-	granted bool       // beside had a lease then, as this one has; guarded by section.mu
-	told    bool       // the two were reported; guarded by section.mu
-	hold    int64      // in the history; 0 = not kept there
+	fault   FaultKind  // that affects the holder; guarded by section.mu
+	beside  *occupancy // an earlier hold that was inside at the same time; guarded by section.mu
+	granted bool       // both leases were valid then; guarded by section.mu
+	told    bool       // the pair was reported; guarded by section.mu
+	hold    int64      // number in the history; 0 = not recorded
 }
 
-// newOracle watches keys of these names. Nobody having one for longer than
-// patience, though somebody wants it, is worth a word.
+// newOracle returns an oracle for keys with these names. A key is stuck if no client
+// has it for longer than patience while a client waits for it.
 func newOracle(names []string, patience time.Duration) *oracle {
 	o := &oracle{
 		sections: make([]criticalSection, len(names)),
@@ -129,7 +129,7 @@ func newOracle(names []string, patience time.Duration) *oracle {
 	return o
 }
 
-// waiterAdded notes that a client waits for a key.
+// waiterAdded records that a client waits for a key.
 func (o *oracle) waiterAdded(key int, a *attempt) {
 	s := &o.sections[key]
 	s.mu.Lock()
@@ -143,7 +143,7 @@ func (o *oracle) waiterAdded(key int, a *attempt) {
 	}
 }
 
-// queued notes that a client was refused, and begins to queue, if it still waits.
+// queued records that the lock refused a waiting client, which then begins to queue.
 func (o *oracle) queued(key, client int, now time.Time) {
 	s := &o.sections[key]
 	s.mu.Lock()
@@ -157,7 +157,7 @@ func (s *criticalSection) attemptOf(client int) int {
 	return slices.IndexFunc(s.queue, func(a *attempt) bool { return a.client == client })
 }
 
-// unqueue notes that a client waits no longer.
+// unqueue records that a client stops waiting.
 func (s *criticalSection) unqueue(client int) {
 	s.waiting--
 	if i := s.attemptOf(client); i >= 0 {
@@ -165,7 +165,7 @@ func (s *criticalSection) unqueue(client int) {
 	}
 }
 
-// waiterGone notes that a client waits no longer, and has nothing.
+// waiterGone records that a client stops waiting without a hold.
 func (o *oracle) waiterGone(key, client int, now time.Time) {
 	s := &o.sections[key]
 	s.mu.Lock()
@@ -176,8 +176,8 @@ func (o *oracle) waiterGone(key, client int, now time.Time) {
 	s.unqueue(client)
 }
 
-// enter notes that a client, which waited, is inside a key's section from now
-// on, which must have been read after the acquisition returned.
+// enter records that a waiting client enters the critical section of a key at now. The
+// caller must read now after the acquire returned.
 func (o *oracle) enter(key int, who participant, lease validity, now time.Time) *occupancy {
 	s := &o.sections[key]
 	v := &occupancy{participant: who, lease: lease, section: s, began: now}
@@ -206,11 +206,11 @@ func (o *oracle) enter(key int, who participant, lease validity, now time.Time) 
 }
 
 // queueWithin is how long after its first refusal a client of a fair lock may take to
-// stand in the queue: it has to listen first. Until then it is in flight.
+// join the queue, because it subscribes first.
 const queueWithin = 2 * time.Second
 
-// overtook notes whether the holder was served before a client that stood in the
-// queue when the holder had not asked yet.
+// overtook checks whether the lock served the holder before a client that was in the
+// queue when the holder asked.
 func (o *oracle) overtook(v *occupancy) {
 	for _, a := range v.section.queue {
 		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.asked) && a.ctx.Err() == nil {
@@ -223,8 +223,8 @@ func (o *oracle) overtook(v *occupancy) {
 	}
 }
 
-// numberOf notes whether the number of a holder is larger than that of the one
-// before. A holder whose lease is over may have got its number long ago.
+// numberOf checks that the fence of a holder is larger than the fence before. It skips
+// a holder whose lease is over: its fence may be old.
 func (o *oracle) numberOf(v *occupancy) {
 	s := v.section
 	if !o.numbered || !v.going() {
@@ -238,14 +238,14 @@ func (o *oracle) numberOf(v *occupancy) {
 	s.number, s.numberAt = v.fence, v.began
 }
 
-// suspect keeps what may turn out to be a violation.
+// suspect keeps a possible violation until settle.
 func (o *oracle) suspect(s suspect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.suspects = append(o.suspects, s)
 }
 
-// settle counts what is suspected up to a moment, unless it is explained.
+// settle counts the suspects up to until that no disturbance explains.
 func (o *oracle) settle(until time.Time, explained func(client int, since, at time.Time) bool) {
 	o.mu.Lock()
 	n := 0
@@ -273,7 +273,7 @@ func (o *oracle) settle(until time.Time, explained func(client int, since, at ti
 	}
 }
 
-// untold notes that a holder's lease is over, and that it was not told.
+// untold counts a lease that is over without its holder being notified.
 func (o *oracle) untold(v *occupancy, now time.Time) {
 	o.mu.Lock()
 	o.found.untold++
@@ -283,14 +283,14 @@ func (o *oracle) untold(v *occupancy, now time.Time) {
 	})
 }
 
-// lost notes that a lease that is kept alive was over before its holder was done.
+// lost suspects the loss of a renewed lease before its holder was done.
 func (o *oracle) lost(v *occupancy, now time.Time) {
 	o.suspect(suspect{Evidence{
 		Violation: LostAlone, Key: v.section.name, At: now, Length: now.Sub(v.began), First: v.side(now),
 	}, v.client, v.began})
 }
 
-// worksBeside counts a visit during which another goes on, whatever their leases
+// worksBeside counts a hold that begins while another is inside, whatever their leases
 // say.
 func (o *oracle) worksBeside(v *occupancy) {
 	i := slices.IndexFunc(v.section.inside, v.conflicts)
@@ -305,7 +305,7 @@ func (o *oracle) worksBeside(v *occupancy) {
 	o.mu.Unlock()
 }
 
-// run counts acquisitions in a row.
+// run counts acquires in a row.
 func (s *criticalSection) run(client int) {
 	if client == s.last {
 		s.streak++
@@ -317,13 +317,14 @@ func (s *criticalSection) run(client int) {
 	}
 }
 
-// excludes reports whether another, who came before, must not be inside.
+// excludes reports whether v must not enter while other, which entered earlier, is
+// inside.
 func (v *occupancy) excludes(other *occupancy) bool { return v.conflicts(other) && other.going() }
 
-// conflicts reports whether the work of two must not be done at once.
+// conflicts reports whether v and other must not work at the same time.
 func (v *occupancy) conflicts(other *occupancy) bool { return !(v.shared && other.shared) }
 
-// endDrought counts the end of a time in which nobody could take the key.
+// endDrought counts a stuck key, if no client had the key for longer than patience.
 func (o *oracle) endDrought(s *criticalSection, now time.Time) {
 	if dry := s.unheldFor(now); dry > o.patience {
 		o.mu.Lock()
@@ -333,7 +334,7 @@ func (o *oracle) endDrought(s *criticalSection, now time.Time) {
 	}
 }
 
-// unheldFor returns for how long nobody has had the key though somebody waits.
+// unheldFor returns for how long the key has had waiters and no holder.
 func (s *criticalSection) unheldFor(now time.Time) time.Duration {
 	if s.waiting == 0 {
 		return 0
@@ -350,9 +351,9 @@ func (s *criticalSection) unheldFor(now time.Time) time.Duration {
 	return now.Sub(free)
 }
 
-// write notes that a client writes to what the lock protects, and reports
-// whether the write was let in. A polite client looks at its lease first, and
-// does not write without one: then the answer is false, and nothing is wrong.
+// write records that a client writes to the protected resource, and reports whether the
+// resource accepts the write. A polite client checks its lease first and does not write
+// without one. Then write returns false and counts no violation.
 func (o *oracle) write(v *occupancy, polite bool, now time.Time) bool {
 	s := v.section
 	s.mu.Lock()
@@ -388,7 +389,7 @@ func (o *oracle) lateWork(v *occupancy, now time.Time) {
 	})
 }
 
-// stale counts a write that came after a later holder had entered.
+// stale counts a write that comes after a later holder entered.
 func (o *oracle) stale(v *occupancy, how EventKind, now time.Time) {
 	o.mu.Lock()
 	if how == FencedWrite {
@@ -406,7 +407,7 @@ func (o *oracle) stale(v *occupancy, how EventKind, now time.Time) {
 	o.keep(e)
 }
 
-// leave notes that a client is out. It must be called before the release.
+// leave records that a client leaves. The caller must call it before the release.
 func (o *oracle) leave(v *occupancy, now time.Time) {
 	s := v.section
 	s.mu.Lock()
@@ -421,7 +422,7 @@ func (o *oracle) leave(v *occupancy, now time.Time) {
 	if together, other := v.longestOverlap(s.inside, now); together > 0 {
 		first, second := inOrder(v, other)
 		if !second.granted {
-			o.grantedBeside(first, second) // the lease of the first was over when the second came, and came to life again
+			o.grantedBeside(first, second) // at the entry of second, the lease of first was over; it became valid again
 		}
 		o.mu.Lock()
 		o.found.overlap.Total += together
@@ -453,9 +454,8 @@ func inOrder(a, b *occupancy) (first, second *occupancy) {
 	return a, b
 }
 
-// unlocked notes that a release was answered with success that was decided upon
-// at a moment. Whoever came before that, and is inside still, has lost the lock
-// to it.
+// unlocked records a successful release that the client decided on at decided. A holder
+// that entered before that and is still inside has lost its lock to this release.
 func (o *oracle) unlocked(v *occupancy, decided, now time.Time) {
 	s := v.section
 	s.mu.Lock()
@@ -475,15 +475,15 @@ func (o *oracle) unlocked(v *occupancy, decided, now time.Time) {
 	}
 }
 
-// applyFault notes that a fault struck who is inside.
+// applyFault records a fault that affects a client inside a hold.
 func (o *oracle) applyFault(v *occupancy, kind FaultKind) {
 	v.section.mu.Lock()
 	defer v.section.mu.Unlock()
 	v.fault = kind
 }
 
-// wipe notes that a fault took a key away from whoever held it; of all keys if
-// key is negative. It must be called before the fault strikes.
+// wipe records that a fault deletes a key, or all keys if key is negative. The caller
+// must call it before the fault begins.
 func (o *oracle) wipe(key int, kind FaultKind, now time.Time) {
 	if key < 0 {
 		o.mu.Lock()
@@ -503,8 +503,9 @@ func (o *oracle) wipedAt() keyLoss {
 	return o.wiped
 }
 
-// causeOf names what let second in while first was inside, "" if nothing is
-// known to have; wiped reports whether the lock had no chance.
+// causeOf names the known cause why second entered while first was inside, "" if there
+// is none. Wiped reports whether the fault deleted the key, so that no lock could have
+// prevented it.
 func (s *criticalSection) causeOf(first, second *occupancy, all keyLoss) (cause string, wiped bool) {
 	for _, w := range []keyLoss{s.wiped, all} {
 		if w.kind != "" && !w.at.Before(first.began) && w.at.Before(second.began) {
@@ -519,8 +520,7 @@ func (s *criticalSection) causeOf(first, second *occupancy, all keyLoss) (cause 
 	return "", false
 }
 
-// blame names what is known to be wrong with a holder. Its section's mutex must
-// be held.
+// blame names the fault and the flaw of a holder. section.mu must be held.
 func (v *occupancy) blame() string {
 	switch {
 	case v.fault != "" && v.flaw != "":
@@ -531,8 +531,7 @@ func (v *occupancy) blame() string {
 	return v.flaw
 }
 
-// grantedBeside counts an overlap of one visit with another that came later. The
-// mutex of their section must be held.
+// grantedBeside counts an overlap of a hold with a later one. section.mu must be held.
 func (o *oracle) grantedBeside(first, second *occupancy) {
 	second.granted, second.beside = true, first
 	_, excused := second.section.causeOf(first, second, o.wipedAt())
@@ -544,8 +543,8 @@ func (o *oracle) grantedBeside(first, second *occupancy) {
 	}
 }
 
-// pairEnded reports two that were inside at once, when the first of them leaves:
-// once for each that came later, as often as is counted.
+// pairEnded reports two holds that were inside at the same time, when the first of them
+// leaves. It reports each counted pair once.
 func (o *oracle) pairEnded(first, second *occupancy, now time.Time) {
 	if second.told {
 		return
@@ -569,7 +568,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// keep remembers the first violations of each kind, and passes all of them on.
+// keep stores the first violations of each kind, and reports all of them.
 func (o *oracle) keep(e Evidence) {
 	o.mu.Lock()
 	if len(o.evidence[e.Violation]) < maxEvidence {
@@ -579,7 +578,7 @@ func (o *oracle) keep(e Evidence) {
 	o.report(e)
 }
 
-// fill fills in what the oracle knows.
+// fill sets the fields of m that come from the oracle.
 func (o *oracle) fill(m *Metrics, now time.Time) {
 	var busy time.Duration
 	wanted, dry := 0, int64(0)
@@ -614,7 +613,7 @@ func (o *oracle) fill(m *Metrics, now time.Time) {
 	}
 }
 
-// restart begins to measure how busy the keys are.
+// restart resets the utilisation and the longest streak.
 func (o *oracle) restart() {
 	for i := range o.sections {
 		s := &o.sections[i]
@@ -624,7 +623,7 @@ func (o *oracle) restart() {
 	}
 }
 
-// held returns a key that somebody is inside of; ok is false if there is none.
+// held returns a key that a client holds now; ok is false if there is none.
 func (o *oracle) held() (key int, ok bool) {
 	for i := range o.sections {
 		s := &o.sections[i]
@@ -638,7 +637,7 @@ func (o *oracle) held() (key int, ok bool) {
 	return 0, false
 }
 
-// touched returns the names of the keys that anybody ever wanted.
+// touched returns the names of the keys that any client has ever asked for.
 func (o *oracle) touched() []string {
 	var names []string
 	for i := range o.sections {
@@ -652,10 +651,10 @@ func (o *oracle) touched() []string {
 	return names
 }
 
-// going reports whether the hold counts: its lease is not over.
+// going reports whether the lease of the hold is valid.
 func (v *occupancy) going() bool { return v.lease.Valid() }
 
-// end returns when the hold ended, if it is left now.
+// end returns the end of the hold, if it leaves now.
 func (v *occupancy) end(now time.Time) time.Time {
 	if deadline := v.lease.Deadline(); !v.going() && deadline.Before(now) {
 		return deadline
@@ -663,7 +662,7 @@ func (v *occupancy) end(now time.Time) time.Time {
 	return now
 }
 
-// side is the visit as evidence, if it is left now.
+// side returns the hold as evidence, if it leaves now.
 func (v *occupancy) side(now time.Time) Side {
 	return Side{
 		Client: v.client + 1, Token: v.token, Fence: v.fence, Reader: v.shared,
@@ -671,10 +670,10 @@ func (v *occupancy) side(now time.Time) Side {
 	}
 }
 
-// longestOverlap returns the longest time that v was inside together with one of the
-// others, who are in the order they came, and with whom. It looks at no more of
-// them than the first that v excludes and whose lease is good: those who came
-// later were with v for a shorter time.
+// longestOverlap returns the longest time for which v and another hold were inside
+// together, and that hold. The others are in order of entry. It stops at the first one
+// that v excludes and whose lease is valid: later ones were inside together with v for
+// a shorter time.
 func (v *occupancy) longestOverlap(others []*occupancy, now time.Time) (time.Duration, *occupancy) {
 	var longest time.Duration
 	var with *occupancy

@@ -10,13 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// timedStep is something that happens at a time of a scenario.
+// timedStep is an action at a time of a scenario.
 type timedStep struct {
 	at time.Duration
 	do func()
 }
 
-// steps returns what happens in the scenario, in order.
+// steps returns the actions of the scenario in order of time. Over is called after its
+// duration.
 func (f *fleet) steps(over func()) []timedStep {
 	s := f.scenario.Load()
 	var all []timedStep
@@ -39,7 +40,7 @@ func (f *fleet) steps(over func()) []timedStep {
 	return all
 }
 
-// runSteps lets the steps of the scenario happen until the fleet is stopped.
+// runSteps runs the steps of the scenario until stop.
 func (f *fleet) runSteps(over func()) {
 	began := time.Now()
 	for _, s := range f.steps(over) {
@@ -51,7 +52,7 @@ func (f *fleet) runSteps(over func()) {
 	}
 }
 
-// startStage changes clients and rate to those of a stage.
+// startStage sets clients and rate to those of a stage.
 func (f *fleet) startStage(i int, stage Stage) {
 	s := *f.scenario.Load()
 	if stage.Clients > 0 {
@@ -66,7 +67,7 @@ func (f *fleet) startStage(i int, stage Stage) {
 	}
 }
 
-// inject lets a fault strike, or wait for its moment.
+// inject applies a fault, or adds it to the pending faults of clients.
 func (f *fleet) inject(fault Fault) {
 	f.due(fault)
 	switch {
@@ -83,8 +84,7 @@ func (f *fleet) inject(fault Fault) {
 	}
 }
 
-// begin and end note a fault that strikes a client, or a server if the number
-// is negative.
+// begin and end record a fault of a client, or of a server if number is negative.
 func (f *fleet) begin(fault Fault, number int) {
 	f.struck(fault)
 	if fault.Kind.strikes() {
@@ -98,8 +98,7 @@ func (f *fleet) end(fault Fault, number int) {
 	f.note(Event{At: time.Now(), Kind: FaultEnded, Client: number + 1, Fault: fault.Kind, Text: fault.target()})
 }
 
-// target names the server that a fault strikes, or the command before which it
-// strikes a client.
+// target names the server of a fault, or the command before which it affects a client.
 func (f Fault) target() string {
 	switch {
 	case f.Node > 0:
@@ -110,15 +109,15 @@ func (f Fault) target() string {
 	return ""
 }
 
-// FaultOutcome is what became of a fault of the scenario.
+// FaultOutcome is the result of a fault of the scenario.
 type FaultOutcome struct {
 	Fault  Fault
-	Struck int    // how often it struck: once for each client, or server
-	Why    string // why it struck less often than it should have, "" if it did not
+	Struck int    // number of affected clients or servers
+	Why    string // reason if Struck is less than the scenario asks for, else ""
 }
 
-// due notes that the time of a fault has come, struck that it strikes. Those that are
-// not the scenario's have no number.
+// due records that the time of a fault has come, struck that it affects a client or a
+// server. A fault from [Run.Inject] has no number and is not recorded.
 func (f *fleet) due(fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,13 +134,13 @@ func (f *fleet) struck(fault Fault) {
 	}
 }
 
-// strikes is what is known of a fault of the scenario.
+// strikes is the state of a fault of the scenario.
 type strikes struct {
 	due    bool
 	struck int
 }
 
-// outcomes returns what became of the faults of the scenario so far.
+// outcomes returns the results of the scenario's faults so far.
 func (f *fleet) outcomes() []FaultOutcome {
 	s := f.scenario.Load()
 	f.mu.Lock()
@@ -154,7 +153,8 @@ func (f *fleet) outcomes() []FaultOutcome {
 	return all
 }
 
-// why says why a fault struck less often than it should have.
+// why returns the reason if a fault affected fewer clients or servers than the scenario
+// asks for.
 func (f Fault) why(known strikes, clients int) string {
 	moment := "no client came to its moment, between two attempts"
 	switch {
@@ -176,7 +176,7 @@ func (f Fault) why(known strikes, clients int) string {
 	return moment
 }
 
-// stall has servers stand still for a while: all of the run, or one node.
+// stall pauses or stops one node, or all servers, for the duration of the fault.
 func (f *fleet) stall(fault Fault) {
 	f.begin(fault, everybody)
 	servers := f.janitor.servers
@@ -201,10 +201,10 @@ func (f *fleet) stall(fault Fault) {
 	pause(f.ctx, fault.For)
 	for i, rdb := range servers {
 		var err error
-		if fault.Kind == Pause { // a run that is over leaves nobody behind who waits
+		if fault.Kind == Pause { // unpause even if the run is over
 			err = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error { return node.ClientUnpause(ctx).Err() })
 			if refused := redis.Error(nil); errors.As(err, &refused) {
-				err = nil // not before Redis 6.2
+				err = nil // Redis before 6.2 has no CLIENT UNPAUSE
 			}
 		} else {
 			err = f.servers.Power.(Stopper).Continue(max(fault.Node, i+1))
@@ -216,7 +216,7 @@ func (f *fleet) stall(fault Fault) {
 	f.end(fault, everybody)
 }
 
-// after heals a fault when its time is over, at the latest when the fleet stops.
+// after calls heal at the end of a fault, at the latest when the fleet stops.
 func (f *fleet) after(fault Fault, number int, heal func()) {
 	f.tasks.Go(func() {
 		length := fault.For
@@ -229,7 +229,7 @@ func (f *fleet) after(fault Fault, number int, heal func()) {
 	})
 }
 
-// restartNode switches a node off and on again.
+// restartNode stops a node and starts it again.
 func (f *fleet) restartNode(fault Fault) {
 	empty := fault.Kind == RestartEmpty
 	if empty {
@@ -244,7 +244,7 @@ func (f *fleet) restartNode(fault Fault) {
 		length = maxTime
 	}
 	pause(f.ctx, length)
-	// A run that is over leaves no server behind that is down.
+	// Start the node even if the run is over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
 	defer cancel()
 	if err := f.servers.Power.Up(ctx, fault.Node, empty); err != nil {
@@ -253,7 +253,7 @@ func (f *fleet) restartNode(fault Fault) {
 	f.end(fault, -1)
 }
 
-// applyServerFault deletes what the fault says.
+// applyServerFault deletes locks or scripts, or starts a failover.
 func (f *fleet) applyServerFault(fault Fault) {
 	f.begin(fault, -1)
 	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
