@@ -11,9 +11,9 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// askPassword reads a password: from a terminal without echo, else the first
-// line of stdin. When ctx ends while it asks, the terminal echoes again and the
-// error is ctx's.
+// askPassword reads a password from a terminal without echo, or else from the
+// first line of stdin. When ctx ends first, askPassword turns the echo on again
+// and returns the error of ctx.
 func (p *program) askPassword(ctx context.Context) (string, error) {
 	ask := p.firstLine
 	if f, ok := p.in.(*os.File); ok && term.IsTerminal(f.Fd()) {
@@ -25,8 +25,8 @@ func (p *program) askPassword(ctx context.Context) (string, error) {
 		ask = func() (string, error) { return p.prompt(f) }
 	}
 
-	// Nothing can call the reader back from a read: it is left behind, and
-	// ends with the process.
+	// A blocked read cannot be cancelled: its goroutine lives until the process
+	// ends.
 	type answer struct {
 		pass string
 		err  error

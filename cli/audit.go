@@ -12,35 +12,35 @@ import (
 	"locktop/keyspace"
 )
 
-// auditLog writes down what is done to the locks of others: a JSON object a
-// line, on disk before anything is done. It may be used from several goroutines.
+// auditLog appends one JSON object per line for each action on another client's
+// lock. The intent is on disk before the action. It is safe for concurrent use.
 type auditLog struct {
 	mu   sync.Mutex
 	file *os.File
 }
 
-// auditLine is one line of it. A token is as good as the lock: holders are
-// digests.
+// auditLine is one line of an auditLog. Its holders are digests, because a token
+// permits its reader to release the lock.
 type auditLine struct {
-	ID      string           `json:"id"` // the same for the intent and for the outcome
+	ID      string           `json:"id"` // the same for the intent and the outcome
 	At      string           `json:"at"`
-	User    string           `json:"user,omitempty"` // of this machine
+	User    string           `json:"user,omitempty"` // the user of this machine
 	Server  string           `json:"server"`
 	Act     keyspace.Action  `json:"act"`
 	Outcome keyspace.Outcome `json:"outcome"`
 	Key     string           `json:"key"`
-	KeyB64  string           `json:"key_b64,omitempty"` // of a key that is no valid UTF-8
+	KeyB64  string           `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
 	DB      int              `json:"db"`
 	Format  string           `json:"format"`
 	Holders []string         `json:"holders,omitempty"`
 	TTLms   int64            `json:"ttl_ms,omitempty"`
-	Nodes   int              `json:"nodes,omitempty"` // servers on which it was done
-	Now     string           `json:"now,omitempty"`   // who holds it now, if it was changed
+	Nodes   int              `json:"nodes,omitempty"` // number of servers with a change
+	Now     string           `json:"now,omitempty"`   // the current holder, if the lock has changed
 	Error   string           `json:"error,omitempty"`
 }
 
-// openAudit opens the log where the user's state is kept, readable by nobody
-// else.
+// openAudit opens the log in the user's state directory. Only the user can read
+// the file.
 func openAudit() (*auditLog, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
@@ -65,7 +65,8 @@ func openAudit() (*auditLog, error) {
 	return &auditLog{file: f}, nil
 }
 
-// ownersOnly refuses a file that others may read, and what is no file at all.
+// ownersOnly returns an error unless f is a regular file that only its owner can
+// read.
 func ownersOnly(f *os.File, path string) error {
 	info, err := f.Stat()
 	switch {
@@ -79,7 +80,7 @@ func ownersOnly(f *os.File, path string) error {
 	return nil
 }
 
-// Write implements keyspace.Journal.
+// Write implements keyspace.AuditLog.
 func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	var line bytes.Buffer
 	if err := writeJSON(&line, lineOf(a)); err != nil {

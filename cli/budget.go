@@ -8,11 +8,11 @@ import (
 	"locktop/keyspace"
 )
 
-// budget is the value of --budget: the share of a server's time that looking
-// through its keys may take. Zero is the default.
+// budget is the value of --budget: the share of a server's time that scans may
+// use. Zero means the default.
 type budget float64
 
-// String returns the value as it is written.
+// String returns the value as the flag accepts it.
 func (b *budget) String() string {
 	switch {
 	case *b == 1:
@@ -24,7 +24,7 @@ func (b *budget) String() string {
 	}
 }
 
-// Set reads the value.
+// Set parses the value of the flag.
 func (b *budget) Set(s string) error {
 	if s == "full" {
 		*b = 1
@@ -38,10 +38,10 @@ func (b *budget) Set(s string) error {
 	return nil
 }
 
-// Type names the value in errors.
+// Type returns the name of the type for error messages.
 func (b *budget) Type() string { return "budget" }
 
-// pace returns a new pace of that budget.
+// pace returns a new keyspace.Budget with this share.
 func (b *budget) pace() *keyspace.Budget {
 	if *b == 0 {
 		return keyspace.NewBudget(keyspace.DefaultShare)

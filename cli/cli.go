@@ -1,6 +1,5 @@
-// Package cli is the locktop program: its commands, their flags, what they
-// print and the exit codes they end with. It is the only package that knows
-// about flags, addresses, environment variables and file names.
+// Package cli is the locktop program: its commands, flags, output and exit codes.
+// No other package knows flags, addresses, environment variables and file names.
 package cli
 
 import (
@@ -15,23 +14,23 @@ import (
 	"locktop/tui"
 )
 
-// program is one run of locktop: where it reads and writes.
+// program is one run of locktop, with its input and outputs.
 type program struct {
 	in    io.Reader
 	out   io.Writer
 	notes messages
 }
 
-// Run does what args say and returns the exit code. It ends early when ctx does
-// or when the process is interrupted, and then cleans up first.
+// Run executes the command line args and returns the exit code. When ctx ends or
+// the process is interrupted, Run cleans up and returns early.
 //
-// Results go to stdout; everything else, errors included, to stderr. An error
-// is one line, with a hint in brackets where there is one.
+// Run writes results to stdout and everything else, also errors, to stderr. An
+// error is one line, if possible with a hint in brackets.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends a clean-up that hangs
-	logging.Disable()            // go-redis would print over the screen
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process even if the clean-up hangs
+	logging.Disable()            // go-redis would write into the screen
 
 	p := &program{in: stdin, out: stdout, notes: messages{to: stderr, json: asksForJSON(args)}}
 	root := p.rootCommand()
@@ -39,14 +38,14 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	addCompletion(root) // it prints to the output set above
+	addCompletion(root) // after SetOut: the command keeps the output of that moment
 
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitFine
 	}
 	f := asExitError(err)
-	judged := f.code == exitUnsafe || f.code == exitThreshold // which an interrupt does not undo
+	judged := f.code == exitUnsafe || f.code == exitThreshold // an interrupt does not change a verdict
 	if !judged && (ctx.Err() != nil || errors.Is(err, tui.ErrInterrupted)) {
 		return exitInterrupted
 	}
@@ -54,8 +53,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return f.code
 }
 
-// asksForJSON looks for --json before the flags are parsed, so that an error in
-// the flags comes out in the form that was asked for, too.
+// asksForJSON looks for --json before the flags are parsed, so that errors in the
+// flags are JSON, too.
 func asksForJSON(args []string) bool {
 	for _, a := range args {
 		switch a {

@@ -12,20 +12,19 @@ import (
 	"github.com/aymanbagabas/go-osc52/v2"
 )
 
-// clipboard is the one of the user's terminal, wherever that is: the text goes
-// there in an escape sequence, also over SSH. Terminals that do not know the
-// sequence, or were told not to trust it, ignore it.
+// clipboard is the clipboard of the user's terminal, also over SSH. It receives
+// text by an escape sequence (OSC 52). Some terminals ignore the sequence.
 type clipboard struct{ terminal io.Writer }
 
-// tmuxAnswers is how long tmux may take to accept a text.
+// tmuxAnswers is the time that tmux has to accept a text.
 const tmuxAnswers = time.Second
 
 // Copy puts a text into the clipboard.
 //
-// By default tmux accepts no such sequence from a program in it, neither for
-// itself nor to be passed through. It accepts the text as a buffer, and passes that
-// on to the terminal it runs in. Where it does not answer, both sequences are sent: at
-// most one of them is accepted.
+// By default tmux ignores the sequence and does not pass it to its terminal.
+// Copy therefore loads the text into a buffer of tmux, which tmux sends to its
+// terminal. If tmux does not answer, Copy sends both forms of the sequence: at
+// most one of them takes effect.
 func (c clipboard) Copy(text string) error {
 	sequence := osc52.New(text)
 	send := sequence.String()
@@ -37,15 +36,15 @@ func (c clipboard) Copy(text string) error {
 	case os.Getenv("STY") != "":
 		send = sequence.Screen().String()
 	}
-	// In one write, or a frame could come in between.
+	// One write, so that no frame comes between the parts.
 	if _, err := io.WriteString(c.terminal, send); err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
 	return nil
 }
 
-// loadBuffer makes a text tmux's newest buffer, and the clipboard of its terminal.
-// The text goes through a pipe: arguments are visible to others.
+// loadBuffer makes text the newest buffer of tmux and the clipboard of its
+// terminal. The text goes through a pipe, because other users can read arguments.
 func loadBuffer(text string) error {
 	ctx, stop := context.WithTimeout(context.Background(), tmuxAnswers)
 	defer stop()

@@ -13,28 +13,27 @@ import (
 	"locktop/tui"
 )
 
-// commandStats counts the commands that go through a client. It may be used from
-// several goroutines.
+// commandStats counts the commands of a client. It is safe for concurrent use.
 type commandStats struct {
 	mu     sync.Mutex
 	counts map[string]tui.CommandStat
 }
 
-// newCommandStats makes a ledger of everything that is sent through a client from now on.
+// newCommandStats returns the counts of all commands that rdb sends from now on.
 func newCommandStats(rdb interface{ AddHook(redis.Hook) }) *commandStats {
 	l := &commandStats{counts: make(map[string]tui.CommandStat)}
 	rdb.AddHook(l)
 	return l
 }
 
-// keepAll returns a ledger of what is sent to any of the servers.
+// keepAll returns the counts of the commands to all servers of v.
 func keepAll(v *servers) *commandStats {
 	l := &commandStats{counts: make(map[string]tui.CommandStat)}
 	v.onOpen(func(rdb *redis.Client) { rdb.AddHook(l) })
 	return l
 }
 
-// Commands returns what was sent so far.
+// Commands returns the counts so far.
 func (l *commandStats) Commands() []tui.CommandStat {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +65,7 @@ func (l *commandStats) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// record enters commands that were sent together.
+// record counts commands of one round trip.
 func (l *commandStats) record(begin time.Time, cmds ...redis.Cmder) {
 	now := time.Now()
 	each := now.Sub(begin) / time.Duration(max(1, len(cmds)))

@@ -2,8 +2,8 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// addCompletion adds cobra's completion command to root. Without a shell, or with an
-// unknown one, cobra would print the help of the command and succeed.
+// addCompletion adds cobra's completion command to root. The command fails without
+// a shell or with an unknown one, where cobra would print the help and succeed.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -16,27 +16,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// contextConfig are what the configuration file says of one place to look at. Flags
-// go before it.
+// contextConfig is one context of the configuration file. Flags override its
+// values.
 type contextConfig struct {
-	URL        string   `yaml:"url"`        // as --url takes it
-	Production bool     `yaml:"production"` // have the name of a lock typed before anything is done to it
+	URL        string   `yaml:"url"`        // in the syntax of --url
+	Production bool     `yaml:"production"` // the user must type the name of a lock before each action
 	ReadOnly   bool     `yaml:"readonly"`   // refuse --write
 	Theme      string   `yaml:"theme"`
-	Locks      []string `yaml:"locks"`   // globs of keys that are locks, as --lock takes them
-	Overdue    []string `yaml:"overdue"` // when holds are overdue, as --overdue takes it
+	Locks      []string `yaml:"locks"`   // globs in the syntax of --lock
+	Overdue    []string `yaml:"overdue"` // limits in the syntax of --overdue
 }
 
-// configPath is where the configuration file is, if there is one.
+// configPath returns the path of the configuration file, which may not exist.
 func configPath() (string, error) {
-	dir, err := os.UserConfigDir() // XDG_CONFIG_HOME, or what the system has for it
+	dir, err := os.UserConfigDir() // XDG_CONFIG_HOME, or the directory of the system
 	if err != nil {
 		return "", fmt.Errorf("find the configuration: %w", err)
 	}
 	return filepath.Join(dir, "locktop", "config.yaml"), nil
 }
 
-// loadContext reads what the configuration file says of a context.
+// loadContext reads one context from the configuration file.
 func loadContext(name string) (contextConfig, error) {
 	path, err := configPath()
 	if err != nil {
@@ -61,8 +61,8 @@ func loadContext(name string) (contextConfig, error) {
 	return s, private(file, s)
 }
 
-// readContexts reads a configuration file. Its errors are one line, name that of
-// the file, and repeat nothing of it but the names of keys.
+// readContexts parses a configuration file. Its errors are one line. They give the
+// line number in the file and quote nothing of the file except keys.
 func readContexts(r io.Reader) (map[string]contextConfig, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, maxConfig))
 	if err != nil {
@@ -79,7 +79,7 @@ func readContexts(r io.Reader) (map[string]contextConfig, error) {
 	return config.Contexts, nil
 }
 
-// maxConfig is more than anybody writes into a configuration.
+// maxConfig is the largest configuration in bytes that readContexts reads.
 const maxConfig = 1 << 20
 
 var (
@@ -87,8 +87,8 @@ var (
 	anyLine    = regexp.MustCompile(`line \d+`)
 )
 
-// plainYAML says what is wrong with a file without repeating values in it, one of
-// which may be a password.
+// plainYAML rewrites an error of the YAML parser so that it quotes no values,
+// because a value may be a password.
 func plainYAML(err error) error {
 	said := err.Error()
 	if m := unknownKey.FindStringSubmatch(said); m != nil {
@@ -112,11 +112,12 @@ func definedAre(contexts map[string]contextConfig) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// private refuses a file with a password in it that others may read.
+// private returns an error if s has a password and users other than the owner can
+// read file.
 func private(file *os.File, s contextConfig) error {
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		return nil // who reads it as an address says what is wrong
+		return nil // the parser of the address reports this error
 	}
 	if _, secret := u.User.Password(); !secret {
 		return nil
@@ -131,7 +132,7 @@ func private(file *os.File, s contextConfig) error {
 	return nil
 }
 
-// configure has the context that is named, if one is, say what no flag says.
+// configure sets from the context, if one is named, every value that no flag sets.
 func (c *connFlags) configure(s *selection, look *screenFlags, may *writeFlags) error {
 	if c.context == "" {
 		return nil

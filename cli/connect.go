@@ -17,10 +17,10 @@ import (
 	"locktop/keyspace"
 )
 
-// connFlags is what the connection flags say.
+// connFlags holds the values of the connection flags.
 type connFlags struct {
-	context           string // of the configuration file
-	contextURL        string // what it says
+	context           string // name in the configuration file
+	contextURL        string // URL of the context
 	url, host, socket string
 	port              uint16
 	user, pass        string
@@ -33,7 +33,7 @@ type connFlags struct {
 	given func(flag string) bool
 }
 
-// flags returns the connection flags, named as redis-cli users know them.
+// flags returns the connection flags, with the names that redis-cli uses.
 func (c *connFlags) flags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("Connection", pflag.ContinueOnError)
 	set.SortFlags = false
@@ -53,8 +53,8 @@ func (c *connFlags) flags() *pflag.FlagSet {
 	return set
 }
 
-// connectReadOnly connects for a command that only reads: what it looks at is set and
-// checked first.
+// connectReadOnly applies the context, checks the selection and connects, for a
+// command that only reads.
 func (p *program) connectReadOnly(ctx context.Context, c *connFlags, s *selection) (*target, error) {
 	if err := c.configure(s, nil, nil); err != nil {
 		return nil, err
@@ -66,9 +66,9 @@ func (p *program) connectReadOnly(ctx context.Context, c *connFlags, s *selectio
 	return p.connect(ctx, c)
 }
 
-// connect connects as the flags and the environment say, and makes sure that a
-// server answers and that the user is the one that was named: a refused
-// password is an error, never a reason to go on as the default user.
+// connect connects by the flags and the environment. It makes sure that a server
+// answers and that the user is the one in the flags: a rejected password is an
+// error, and never a reason to continue as the default user.
 func (p *program) connect(ctx context.Context, c *connFlags) (*target, error) {
 	if err := c.topologyFlags.check(c.given); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (p *program) connect(ctx context.Context, c *connFlags) (*target, error) {
 	return c.newTarget(ctx, seeds)
 }
 
-// newTarget opens the servers that the seeds lead to, without a word to the user.
+// newTarget opens the servers that the seeds lead to. It writes no messages.
 func (c *connFlags) newTarget(ctx context.Context, seeds []endpoint) (*target, error) {
 	v := &servers{connect: c.client, locate: c.locator(seeds)}
 	t := &target{
@@ -114,7 +114,7 @@ func (c *connFlags) newTarget(ctx context.Context, seeds []endpoint) (*target, e
 	return t, nil
 }
 
-// fillPassword asks for the password if that is wanted.
+// fillPassword asks for the password if --askpass is set.
 func (p *program) fillPassword(ctx context.Context, c *connFlags) error {
 	if !c.askPass {
 		return nil
@@ -127,7 +127,7 @@ func (p *program) fillPassword(ctx context.Context, c *connFlags) error {
 	return err
 }
 
-// seeds are the servers that the flags name.
+// seeds returns the servers that the flags name.
 func (c *connFlags) seeds() ([]endpoint, error) {
 	if len(c.redlock) == 0 {
 		e, err := c.resolve()
@@ -147,7 +147,7 @@ func (c *connFlags) seeds() ([]endpoint, error) {
 	return all, nil
 }
 
-// locator says where the servers are that the seeds lead to.
+// locator returns a function that finds the servers from the seeds.
 func (c *connFlags) locator(seeds []endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	locate := fixed(seeds)
 	switch {
@@ -162,8 +162,8 @@ func (c *connFlags) locator(seeds []endpoint) func(context.Context, *servers) ([
 	return locate
 }
 
-// ping makes sure that one of the servers answers, and takes it for the one to
-// turn to.
+// ping makes sure that one of the servers answers and makes this server the
+// server of t.
 func (t *target) ping(ctx context.Context, timeout time.Duration, seed endpoint) error {
 	where, err := t.locate(ctx, timeout)
 	if err != nil {
@@ -189,20 +189,20 @@ func (t *target) ping(ctx context.Context, timeout time.Duration, seed endpoint)
 	return err
 }
 
-// locate finds out where the servers are, in time.
+// locate finds the servers within the timeout.
 func (t *target) locate(ctx context.Context, timeout time.Duration) ([]endpoint, error) {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return t.servers.where(within)
 }
 
-// firstGrace is how long the first of several to answer waits for those before it,
-// so that the answer does not depend on chance while all are well.
+// firstGrace is how long a server that answered waits for the servers before it.
+// While all servers are well, the result does not depend on chance.
 const firstGrace = 250 * time.Millisecond
 
-// firstAnswer asks all at once, and returns the answer of the first in order that
-// gives one soon; if none does, the error of the first. It does not wait for one
-// that does not answer longer than for one that does.
+// firstAnswer asks all servers at once. It returns the answer of the first one in
+// order that answers within firstGrace of the fastest. If none answers, it returns
+// the error of the first server.
 func firstAnswer[T, A any](all []T, ask func(T) (A, error)) (A, error) {
 	type answer struct {
 		n     int
@@ -241,7 +241,7 @@ func firstAnswer[T, A any](all []T, ask func(T) (A, error)) (A, error) {
 	return answers[0].value, answers[0].err
 }
 
-// title names what is looked at.
+// title names the servers for people.
 func (c *connFlags) title(seeds []endpoint) string {
 	switch c.mode() {
 	case "sentinel":
@@ -261,7 +261,7 @@ func (c *connFlags) title(seeds []endpoint) string {
 	return seeds[0].title()
 }
 
-// client opens a client; nothing is sent yet.
+// client opens a client. It sends nothing yet.
 func (c *connFlags) client(e endpoint) (*redis.Client, error) {
 	o, err := c.options(e)
 	if err != nil {
@@ -270,12 +270,12 @@ func (c *connFlags) client(e endpoint) (*redis.Client, error) {
 	return redis.NewClient(o), nil
 }
 
-// pipelineBuffer is the size of the buffers of a connection: as many questions as
-// are asked at once should fit.
+// pipelineBuffer is the size of the buffers of a connection in bytes. One pipeline
+// should fit.
 const pipelineBuffer = 128 << 10
 
-// options are those of a client that looks on: few connections, no retries that
-// hide trouble, and nothing said to the server that an ACL might forbid.
+// options returns the options of a client that observes: few connections, no
+// retries that hide failures, and no commands that an ACL might reject.
 func (c *connFlags) options(e endpoint) (*redis.Options, error) {
 	o := &redis.Options{
 		Network:               e.network,
@@ -288,10 +288,10 @@ func (c *connFlags) options(e endpoint) (*redis.Options, error) {
 		ReadTimeout:           c.timeout,
 		WriteTimeout:          c.timeout,
 		ContextTimeoutEnabled: true,
-		MaxRetries:            1, // for a connection that died in the pool
+		MaxRetries:            1, // for a connection that broke while idle
 		DialerRetries:         1,
 		PoolSize:              8,
-		PipelinePoolSize:      -1, // none: what is pipelined goes over the connections that there are
+		PipelinePoolSize:      -1, // none: pipelines use the ordinary connections
 		ReadBufferSize:        pipelineBuffer,
 		WriteBufferSize:       pipelineBuffer,
 		DisableIdentity:       true,
@@ -307,11 +307,11 @@ func (c *connFlags) options(e endpoint) (*redis.Options, error) {
 	return o, err
 }
 
-// introduce names the connection for the operator of the server. Where the ACL
-// does not allow that, it goes without.
+// introduce sets the name of the connection, for the operator of the server. If the
+// ACL rejects the command, the connection has no name.
 //
-// It never sends CLIENT NO-TOUCH: on Redis 8.0 and Valkey 8.1 that flag crashes
-// the server when a key is looked up outside of a command (redis#14415,
+// It never sends CLIENT NO-TOUCH: on Redis 8.0 and Valkey 8.1 the server crashes
+// when it looks up a key outside of a command on such a connection (redis#14415,
 // valkey#2347).
 func (e endpoint) introduce(ctx context.Context, cn *redis.Conn) error {
 	_, err := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -327,8 +327,8 @@ func (e endpoint) introduce(ctx context.Context, cn *redis.Conn) error {
 	return err
 }
 
-// answers waits for the server's time. A user who may not ask for that has been let
-// in all the same, also where the server has TIME under another name.
+// answers waits for the reply to TIME. A permission error or an unknown command
+// also proves that the server accepts the user.
 func answers(ctx context.Context, rdb *redis.Client, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -340,7 +340,7 @@ func answers(ctx context.Context, rdb *redis.Client, timeout time.Duration) erro
 	return err
 }
 
-// warn names what is unsafe about a connection, before it is made.
+// warn reports what is unsafe about a connection, before it is opened.
 func (p *program) warn(c *connFlags, e endpoint) {
 	if c.given("pass") {
 		p.notes.warning("a password on the command line can be read by every user of this machine: use --askpass or REDISCLI_AUTH")
@@ -356,9 +356,9 @@ func (p *program) warn(c *connFlags, e endpoint) {
 	}
 }
 
-// noConnection is the fault of a server that cannot be used, with a hint where
-// the error tells what to do. It says of the error what the system or the
-// server said, not what the libraries put around it.
+// noConnection returns the exit error for a server that cannot be used, with a hint
+// if the error permits one. It quotes the system or the server, without the text
+// that libraries add.
 func noConnection(e endpoint, err error, timeout time.Duration) *exitError {
 	f := &exitError{code: exitNoConnect}
 	said, fromServer := errors.AsType[redis.Error](err)
@@ -405,7 +405,7 @@ func hintFor(e endpoint, err error) string {
 	}
 }
 
-// refused reports whether the server is there and does not let us in.
+// refused reports whether the server answers but rejects the user.
 func refused(err error) bool {
 	return redis.IsAuthError(err) || redis.IsPermissionError(err)
 }

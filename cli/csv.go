@@ -11,8 +11,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// writeCSV prints one lock a row under a row of names. Several holders share a
-// cell, separated by spaces.
+// writeCSV prints a header and one lock per row. Several holders share a cell,
+// separated by spaces.
 func writeCSV(w io.Writer, p view) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "count",
@@ -25,10 +25,10 @@ func writeCSV(w io.Writer, p view) error {
 			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.findings[l.ID()]), heldCell(l, p.At),
 		})
 	}
-	return out.WriteAll(rows) // flushes
+	return out.WriteAll(rows) // WriteAll flushes
 }
 
-// heldCell is for how long a lock has been held; empty if that is not known.
+// heldCell returns how long the holder has held l, or "" if that is not known.
 func heldCell(l keyspace.Lock, at time.Time) string {
 	age := l.Age(at)
 	if age == 0 {
@@ -45,9 +45,8 @@ func holderIDs(l keyspace.Lock) string {
 	return strings.Join(ids, " ")
 }
 
-// cell makes text from Redis safe in a spreadsheet: visible characters only,
-// and nothing that is taken for a formula. A leading ' marks what was changed,
-// so cells that begin with ' get another.
+// cell makes text from Redis safe in a spreadsheet: visible characters only, and
+// no formula. It puts a ' before a cell that begins like a formula or with a '.
 func cell(s string) string {
 	s = widget.Plain(s)
 	if s != "" && strings.ContainsRune("=+-@\t'", rune(s[0])) {

@@ -5,13 +5,13 @@ import (
 	"strconv"
 )
 
-// database is the value of --db: a number, or all of them.
+// database is the value of --db: a number, or "all".
 type database struct {
 	number int
 	all    bool
 }
 
-// String returns the value as it is written.
+// String returns the value as the flag accepts it.
 func (d *database) String() string {
 	if d.all {
 		return "all"
@@ -19,7 +19,7 @@ func (d *database) String() string {
 	return strconv.Itoa(d.number)
 }
 
-// Set reads the value.
+// Set parses the value of the flag.
 func (d *database) Set(s string) error {
 	if s == "all" {
 		*d = database{all: true}
@@ -33,5 +33,5 @@ func (d *database) Set(s string) error {
 	return nil
 }
 
-// Type names the value in errors.
+// Type returns the name of the type for error messages.
 func (d *database) Type() string { return "database" }

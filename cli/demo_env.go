@@ -12,21 +12,22 @@ import (
 	"locktop/loadgen"
 )
 
-// demoEnv is the world of the demo: a server with the cast that keeps its locks
-// moving, five servers for a Redlock, and a load that may use all of them.
+// demoEnv is the environment of the demo: a server with changing sample locks, five
+// servers for a Redlock, and a load on any of them.
 type demoEnv struct {
 	target
 	quorum *loadServers
 	load   *loadgen.Group
 }
 
-// demoOptions says what to put on the stage.
+// demoOptions configures a demoEnv.
 type demoOptions struct {
 	clients int
-	real    bool // redis-server, not servers inside this program
+	real    bool // redis-server processes instead of embedded servers
 }
 
-// newDemoEnv starts everything. What it started must be closed.
+// newDemoEnv starts the servers, the sample locks and the load. The caller must
+// close the result.
 func newDemoEnv(ctx context.Context, o demoOptions) (*demoEnv, error) {
 	st := &demoEnv{}
 	st.close = func() {}
@@ -52,7 +53,8 @@ func (st *demoEnv) open(ctx context.Context, o demoOptions) error {
 	return st.start(ctx, o.clients)
 }
 
-// startDemoServers starts n servers, inside this program unless they are to be real.
+// startDemoServers starts n servers: embedded ones, or redis-server processes if
+// real is true.
 func startDemoServers(ctx context.Context, n int, real bool) (*loadServers, error) {
 	g := &loadServers{ours: true, close: func() {}}
 	start := func() error { return g.startEmbedded(n) }
@@ -66,7 +68,7 @@ func startDemoServers(ctx context.Context, n int, real bool) (*loadServers, erro
 	return g, nil
 }
 
-// onClose has close do something else before what it does already.
+// onClose makes close call do before everything else.
 func (st *demoEnv) onClose(do func()) {
 	rest := st.close
 	st.close = func() {
@@ -75,7 +77,7 @@ func (st *demoEnv) onClose(do func()) {
 	}
 }
 
-// start puts cast and clients to work.
+// start starts the sample locks and the clients of the load.
 func (st *demoEnv) start(ctx context.Context, clients int) error {
 	c, err := newDemoTraffic(ctx, st.rdb)
 	if err != nil {
@@ -85,7 +87,7 @@ func (st *demoEnv) start(ctx context.Context, clients int) error {
 	if st.load, err = loadgen.NewGroup(servers, demoLoad(clients)); err != nil {
 		return err
 	}
-	// What it could not release goes with the servers.
+	// Locks that Close could not release end with the servers.
 	st.onClose(func() { _ = st.load.Close() })
 	if err := st.load.Start(); err != nil {
 		return err
@@ -103,8 +105,8 @@ func (st *demoEnv) start(ctx context.Context, clients int) error {
 	return nil
 }
 
-// addrs are where the servers of the Redlock are, in the order in which the load
-// counts them.
+// addrs returns the addresses of the Redlock's servers, in the order of their
+// numbers in the load.
 func (st *demoEnv) addrs() []string {
 	var all []string
 	for _, n := range st.quorum.Nodes {
@@ -113,7 +115,7 @@ func (st *demoEnv) addrs() []string {
 	return all
 }
 
-// breaker changes locks of the demo, which are nobody's.
+// breaker returns a ForceReleaser for all servers of the demo.
 func (st *demoEnv) breaker(log keyspace.AuditLog) *keyspace.ForceReleaser {
 	servers := map[string]redis.UniversalClient{st.rdb.Options().Addr: st.rdb}
 	for _, n := range st.quorum.Nodes {
@@ -122,8 +124,8 @@ func (st *demoEnv) breaker(log keyspace.AuditLog) *keyspace.ForceReleaser {
 	return keyspace.NewForceReleaser(servers, formats.All(), log)
 }
 
-// observerClient returns a client for looking at a server, which does not wait for one
-// that is down.
+// observerClient returns a second client of rdb's server. It does not retry if the
+// server is down.
 func observerClient(rdb *redis.Client) *redis.Client {
 	o := *rdb.Options()
 	o.MaxRetries, o.PoolSize = -1, 2
@@ -131,7 +133,8 @@ func observerClient(rdb *redis.Client) *redis.Client {
 	return redis.NewClient(&o)
 }
 
-// demoLoad holds long enough for people to see who holds and who waits.
+// demoLoad returns a scenario with hold times that are long enough for people to
+// see holders and waiters.
 func demoLoad(clients int) loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "demo",

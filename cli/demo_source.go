@@ -12,18 +12,18 @@ import (
 	"locktop/loadgen"
 )
 
-// demoSource looks at the stage: at the server of the cast always, at those of the
-// Redlock while the load plays on them.
+// demoSource observes the demo: always the server with the sample locks, and the
+// servers of the Redlock while the load uses them.
 type demoSource struct {
 	main    *keyspace.BackgroundWatcher
 	quorum  *keyspace.MultiSource
 	load    *loadgen.Group
 	ledger  *commandStats
-	clients []*redis.Client // to look through
+	clients []*redis.Client // connections of this source only
 	close   func()
 }
 
-// source takes seats for an audience, which must be closed.
+// source starts to observe the demo. The caller must close the result.
 func (st *demoEnv) source(s *selection) *demoSource {
 	eye := observerClient(st.rdb)
 	a := &demoSource{main: keyspace.StartWatcher(keyspace.NewWatcher(s.scanner(eye, 0))), load: st.load, ledger: newCommandStats(eye)}
@@ -50,7 +50,7 @@ func (st *demoEnv) source(s *selection) *demoSource {
 	return a
 }
 
-// Snapshot returns the newest picture of the stage.
+// Snapshot returns the newest snapshot of the demo.
 func (a *demoSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	snap, err := a.main.Snapshot(ctx)
 	if err != nil || a.load.Scenario().Lock.Kind != loadgen.Redlock {
@@ -58,12 +58,12 @@ func (a *demoSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	}
 	five, err := a.quorum.Snapshot(ctx)
 	if err != nil {
-		return snap, nil // all five may be down, and the show goes on
+		return snap, nil // a scenario may stop all five
 	}
 	return both(snap, five), nil
 }
 
-// both is one picture of the server of the cast and of those of the Redlock.
+// both joins a snapshot of the main server and one of the Redlock's servers.
 func both(snap, five keyspace.Snapshot) keyspace.Snapshot {
 	snap.Locks = slices.Concat(snap.Locks, five.Locks)
 	slices.SortFunc(snap.Locks, func(a, b keyspace.Lock) int {

@@ -14,32 +14,32 @@ import (
 	"locktop/keyspace/formats"
 )
 
-// stepInterval is the time between two moves of the cast.
+// stepInterval is the time between two moves of all fake owners.
 const stepInterval = 250 * time.Millisecond
 
-// Of so many moves one does it, on average.
+// How often a fake owner acts: on average in one of this many moves.
 const (
-	enterOneIn = 6  // takes a lock that is free
-	leaveOneIn = 80 // releases one it holds
-	renewals   = 3  // the most an actor makes before it lets the lease run out
+	enterOneIn = 6  // acquires a free lock
+	leaveOneIn = 80 // releases a held lock
+	renewals   = 3  // most renewals before the lease expires
 )
 
-// demoTraffic keeps the locks of the formats' samples moving: owners take them, renew
-// them for a while, release them or let them expire, and others follow.
+// demoTraffic changes the locks of the formats' samples: fake owners acquire them,
+// renew them for a while, and release them or let them expire.
 type demoTraffic struct {
 	rdb    redis.UniversalClient
 	actors []*fakeOwner
 }
 
-// fakeOwner plays one sample, with a new owner at each entrance.
+// fakeOwner writes one sample to the server, with a new owner for each hold.
 type fakeOwner struct {
 	sample   keyspace.Sample
-	keys     []string // of the sample, the lock's own first
-	renewals int      // left to make
+	keys     []string // keys of the sample, the lock's key first
+	renewals int      // renewals left for this hold
 }
 
-// shownFormats reports whether the samples of a format are played: enough of them to
-// show what kinds there are, few enough to be looked through.
+// shownFormats reports whether the demo shows the samples of a format. The list has
+// every kind of lock and stays short enough to read.
 func shownFormats(format string) bool {
 	switch format {
 	case "locktop", "locktop-reentrant", "locktop-rw", "redisson", "redisson-rw", "redsync", "redislock", "redis-py",
@@ -49,7 +49,7 @@ func shownFormats(format string) bool {
 	return false
 }
 
-// newDemoTraffic lets all actors enter.
+// newDemoTraffic writes all samples to the server.
 func newDemoTraffic(ctx context.Context, rdb redis.UniversalClient) (*demoTraffic, error) {
 	c := &demoTraffic{rdb: rdb}
 	for _, f := range formats.All() {
@@ -67,7 +67,7 @@ func newDemoTraffic(ctx context.Context, rdb redis.UniversalClient) (*demoTraffi
 	return c, nil
 }
 
-// play goes on until ctx ends. A move that the server refuses is left out.
+// play moves all fake owners until ctx ends. It ignores errors.
 func (c *demoTraffic) play(ctx context.Context) {
 	tick := time.NewTicker(stepInterval)
 	defer tick.Stop()
@@ -83,8 +83,8 @@ func (c *demoTraffic) play(ctx context.Context) {
 	}
 }
 
-// move makes at most one move: what it does next is left to chance, within what
-// an owner could do.
+// move does at most one thing: acquire, renew or release. Chance decides, within
+// the rules of a real owner.
 func (a *fakeOwner) move(ctx context.Context, rdb redis.UniversalClient) error {
 	held, left, err := a.look(ctx, rdb)
 	switch {
@@ -94,7 +94,7 @@ func (a *fakeOwner) move(ctx context.Context, rdb redis.UniversalClient) error {
 		if rand.IntN(enterOneIn) == 0 {
 			return a.enter(ctx, rdb)
 		}
-	case a.sample.TTL == 0: // stays for ever
+	case a.sample.TTL == 0: // held for ever
 	case rand.IntN(leaveOneIn) == 0:
 		return rdb.Del(ctx, a.keys...).Err()
 	case left < a.sample.TTL/2 && a.renewals > 0:
@@ -104,19 +104,19 @@ func (a *fakeOwner) move(ctx context.Context, rdb redis.UniversalClient) error {
 	return nil
 }
 
-// look reports whether the lock is held, and for how much longer.
+// look reports whether the lock is held, and its remaining TTL.
 func (a *fakeOwner) look(ctx context.Context, rdb redis.UniversalClient) (held bool, left time.Duration, err error) {
 	left, err = rdb.PTTL(ctx, a.keys[0]).Result()
 	return left != noKey, left, err
 }
 
-// What PTTL answers instead of a time.
+// Replies of PTTL that are not a time.
 const (
 	noKey = time.Duration(-2)
 	noTTL = time.Duration(-1)
 )
 
-// enter leaves the sample's keys behind as somebody who was not there before.
+// enter acquires the lock of the sample for a new owner.
 func (a *fakeOwner) enter(ctx context.Context, rdb redis.UniversalClient) error {
 	now, err := rdb.Time(ctx).Result()
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *fakeOwner) enter(ctx context.Context, rdb redis.UniversalClient) error 
 	}
 	s := formats.At(a.sample, now)
 	rename := newcomers(a.sample.Want.Holders, s.Want.Holders)
-	tx := rdb.TxPipeline() // nobody sees a lock between its SET and its PEXPIRE
+	tx := rdb.TxPipeline() // a scan never sees a lock between its SET and its PEXPIRE
 	if len(a.keys) > 0 {
 		tx.Del(ctx, a.keys...)
 	}
@@ -143,7 +143,7 @@ func (a *fakeOwner) enter(ctx context.Context, rdb redis.UniversalClient) error 
 	return err
 }
 
-// renew gives every key that has a deadline the whole lease again.
+// renew sets the full TTL on every key that has one.
 func (a *fakeOwner) renew(ctx context.Context, rdb redis.UniversalClient) error {
 	for _, key := range a.keys {
 		left, err := rdb.PTTL(ctx, key).Result()
@@ -160,12 +160,12 @@ func (a *fakeOwner) renew(ctx context.Context, rdb redis.UniversalClient) error 
 	return nil
 }
 
-// anonymous is the length up to which an ID is a mark that everybody uses.
+// anonymous is the greatest length of an ID that does not identify its holder.
 const anonymous = 4
 
-// newcomers turns the holders of a sample into others of the same shape. An ID
-// with a placeholder is new each time anyway, so that only its label has to
-// change; one that continues another ID changes with it.
+// newcomers returns a replacer that turns the holders of a sample into others of
+// the same shape. An ID with a placeholder differs on each call, so only its label
+// changes. An ID that begins with another holder's ID changes with that ID.
 func newcomers(sample, filled []keyspace.Holder) *strings.Replacer {
 	var pairs []string
 	for i, h := range filled {
@@ -183,11 +183,11 @@ func newcomers(sample, filled []keyspace.Holder) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// idTail is the part of an ID that may be changed freely: the version of a UUID
-// stands before it.
+// idTail is the length of the part of an ID that may change. The version of a UUID
+// is in the part before it.
 const idTail = 12
 
-// another is an ID with every digit in its tail changed.
+// another returns id with every digit in its tail changed.
 func another(id string) string {
 	tail := max(0, len(id)-idTail)
 	return id[:tail] + strings.Map(func(r rune) rune {

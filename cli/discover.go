@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// inCluster locates the masters of the cluster that the server at seed belongs
-// to, or a replica of each where it has one and that is preferred.
+// inCluster returns a function that finds the masters of seed's cluster. If
+// replicas is true, the function prefers one replica of each master.
 func inCluster(seed endpoint, replicas bool, timeout time.Duration) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, v *servers) ([]endpoint, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -44,8 +44,8 @@ func inCluster(seed endpoint, replicas bool, timeout time.Duration) func(context
 	}
 }
 
-// withImporters adds the masters that have no slot: to one of them slots may be on
-// their way, and with them keys. CLUSTER SLOTS does not tell of them.
+// withImporters adds the masters without slots, because a slot migration may move
+// keys to them. CLUSTER SLOTS does not list these masters.
 func withImporters(all []endpoint, nodes string, like endpoint) []endpoint {
 	for line := range strings.Lines(nodes) {
 		fields := strings.Fields(line)
@@ -61,8 +61,8 @@ func withImporters(all []endpoint, nodes string, like endpoint) []endpoint {
 	return all
 }
 
-// nodesOf returns a node for each part of the slots. One that does not tell its
-// address is the one that was asked.
+// nodesOf returns one node for each range of slots. A node without an address is
+// the server that was asked.
 func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoint {
 	var all []endpoint
 	for _, part := range slots {
@@ -84,8 +84,8 @@ func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoin
 	return all
 }
 
-// bySentinel locates the master that the Sentinels know under a name, or one of
-// its replicas where it has some and they are preferred.
+// bySentinel returns a function that finds the master by its name in the Sentinels,
+// or one of its replicas if the flags prefer replicas.
 func (c *connFlags) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, _ *servers) ([]endpoint, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -96,7 +96,7 @@ func (c *connFlags) bySentinel(like endpoint) func(context.Context, *servers) ([
 	}
 }
 
-// sentinelError is why a Sentinel does not say where the master is.
+// sentinelError is the reason why a Sentinel does not give the master's address.
 type sentinelError struct {
 	addr string
 	err  error
@@ -108,13 +108,13 @@ func (e *sentinelError) Error() string {
 
 func (e *sentinelError) Unwrap() error { return e.err }
 
-// askSentinel asks one Sentinel.
+// askSentinel asks one Sentinel for the address of the master, or of a replica.
 func (c *connFlags) askSentinel(ctx context.Context, addr string) (string, error) {
 	o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
 	if err != nil {
 		return "", err
 	}
-	o.OnConnect = nil // a Sentinel does not know the commands
+	o.OnConnect = nil // a Sentinel does not know these commands
 	sentinel := redis.NewSentinelClient(o)
 	defer sentinel.Close()
 	master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
@@ -132,7 +132,7 @@ func (c *connFlags) askSentinel(ctx context.Context, addr string) (string, error
 	return net.JoinHostPort(master[0], master[1]), nil
 }
 
-// replicaOf returns a replica that is up; ok = false if there is none.
+// replicaOf returns the address of a replica that is up; ok is false if there is none.
 func replicaOf(ctx context.Context, sentinel *redis.SentinelClient, master string) (addr string, ok bool) {
 	replicas, err := sentinel.Replicas(ctx, master).Result()
 	if err != nil {
@@ -146,7 +146,8 @@ func replicaOf(ctx context.Context, sentinel *redis.SentinelClient, master strin
 	return "", false
 }
 
-// inAllDatabases locates the databases in use on the servers that locate finds.
+// inAllDatabases returns a function that finds the databases in use on the servers
+// of locate.
 func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, v *servers) ([]endpoint, error) {
 		found, err := locate(ctx, v)
@@ -165,7 +166,7 @@ func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) 
 				if err != nil && !refused(err) {
 					failed[i] = err
 				}
-				each[i] = []endpoint{e} // it is looked at even if it is empty, or does not answer
+				each[i] = []endpoint{e} // also if this database is empty, or the server does not answer
 				for _, n := range databasesIn(info) {
 					if e.db = n; !slices.Contains(each[i], e) {
 						each[i] = append(each[i], e)
@@ -181,7 +182,7 @@ func inAllDatabases(locate func(context.Context, *servers) ([]endpoint, error)) 
 	}
 }
 
-// databasesIn reads the databases from the keyspace section of INFO.
+// databasesIn parses the databases from the keyspace section of INFO.
 func databasesIn(info string) []int {
 	var all []int
 	for line := range strings.Lines(info) {

@@ -20,7 +20,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// doctorOptions is how doctor goes about it.
+// doctorOptions configures a run of doctor.
 type doctorOptions struct {
 	json     bool
 	duration time.Duration
@@ -90,9 +90,9 @@ func (p *program) doctor(ctx context.Context, c *connFlags, s *selection, o doct
 	return nil
 }
 
-// observed looks until the whole keyspace was walked over and some time has
-// passed, and returns the last picture. A server that answers only later is
-// waited for.
+// observed takes snapshots until a scan has passed through the whole keyspace and
+// at least atLeast has passed. It returns the last snapshot. It waits for a server
+// that does not answer yet.
 func observed(ctx context.Context, source interface {
 	Snapshot(context.Context) (keyspace.Snapshot, error)
 }, atLeast time.Duration) (keyspace.Snapshot, error) {
@@ -113,21 +113,21 @@ func observed(ctx context.Context, source interface {
 	}
 }
 
-// walked reports whether all servers that answer have been looked through.
+// walked reports whether a scan of every server that answers is complete.
 func walked(snap keyspace.Snapshot) bool {
 	return snap.Complete || len(snap.Nodes) > 0 &&
 		!slices.ContainsFunc(snap.Nodes, func(n keyspace.Node) bool { return n.Up && !n.Walked })
 }
 
-// diagnosis is what doctor has found.
+// diagnosis is the result of doctor.
 type diagnosis struct {
 	title    string
 	snap     keyspace.Snapshot
-	findings []keyspace.Finding // what is wrong with the locks
-	risks    []keyspace.Finding // what endangers all of them
-	blind    []string           // what cannot be seen, and why
+	findings []keyspace.Finding // about single locks
+	risks    []keyspace.Finding // about the servers
+	blind    []string           // what locktop cannot see, and why
 
-	databases bool // there are several
+	databases bool // the locks are in more than one database
 }
 
 func diagnosisOf(title string, found view, snap keyspace.Snapshot) diagnosis {
@@ -143,7 +143,7 @@ func diagnosisOf(title string, found view, snap keyspace.Snapshot) diagnosis {
 	return d
 }
 
-// wrong is how many findings there are that somebody should do something about.
+// wrong returns the number of findings that call for an action.
 func (d diagnosis) wrong() int {
 	n := 0
 	for _, f := range slices.Concat(d.findings, d.risks) {
@@ -180,11 +180,11 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	return err
 }
 
-// examplesMost is how many findings of a kind are printed for people; JSON has all.
+// examplesMost is the number of findings per kind that doctor prints for people.
+// JSON has all of them.
 const examplesMost = 5
 
-// grouped puts findings of one kind and severity together, in the order in which the
-// kinds come first.
+// grouped groups findings by ID and severity, in the order of their first finding.
 func grouped(all []keyspace.Finding) [][]keyspace.Finding {
 	type kind struct {
 		id       string
@@ -205,8 +205,8 @@ func grouped(all []keyspace.Finding) [][]keyspace.Finding {
 	return groups
 }
 
-// writeGroup prints findings of one kind: how many there are, the first of them, and
-// what to do, once if it is the same for all.
+// writeGroup prints findings of one kind: their number, the first of them, and the
+// advice, which appears once if all have the same.
 func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
 	first := group[0]
 	fmt.Fprintf(out, "  %s: %s: %s\n", first.Severity, first.ID, humanize.Plural(len(group), "lock"))
@@ -232,7 +232,7 @@ func chapter(out *strings.Builder, title string, empty bool, nothing string) {
 	}
 }
 
-// nodeLine says how a server is.
+// nodeLine describes the state of a server in one line.
 func nodeLine(n keyspace.Node) string {
 	if !n.Up {
 		return fmt.Sprintf("%s cannot be looked at: %s", n.Addr, widget.Plain(n.Trouble))
@@ -241,7 +241,7 @@ func nodeLine(n keyspace.Node) string {
 		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), humanize.Plural(n.Keys, "key"), humanize.Plural(n.Locks, "lock"), humanize.Precise(n.Ping), skew(n.Skew))
 }
 
-// skew says how far a server's clock is from the clock of this machine.
+// skew describes the difference between a server's clock and this machine's clock.
 func skew(d time.Duration) string {
 	switch d = d.Round(time.Millisecond); {
 	case d < 0:
@@ -259,14 +259,14 @@ func lagOf(f keyspace.WatchStatus) string {
 	return ", at most " + humanize.Precise(f.Lag) + " behind"
 }
 
-// colours reports whether what is written to w may have colours.
+// colours reports whether output to w may have colours.
 func colours(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(f.Fd()) && os.Getenv("NO_COLOR") == ""
 }
 
-// terminalTest shows the signs and colours that the screen uses, for people to
-// see whether their terminal shows them.
+// terminalTest returns the symbols and colours of the screen, so that people see
+// whether their terminal shows them.
 func terminalTest(coloured bool) string {
 	var out strings.Builder
 	out.WriteString("  blocks   ▏▎▍▌▋▊▉█ ▁▂▃▄▅▆▇█ ░▒▓\n  braille  ⠁⠃⠇⡇⣇⣧⣷⣿\n  lines    ─│┌┐└┘├┤ ▲▼●○◌╳┄\n  wide     日本 é ñ\n")
@@ -281,7 +281,7 @@ func terminalTest(coloured bool) string {
 	return out.String()
 }
 
-// jsonDiagnosis is what `doctor --json` prints.
+// jsonDiagnosis is the output of `doctor --json`.
 type jsonDiagnosis struct {
 	At       string             `json:"at"`
 	Server   jsonServer         `json:"server"`

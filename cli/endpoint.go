@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// endpoint is where to connect, and as whom.
+// endpoint is an address with a database and the user to connect as.
 type endpoint struct {
 	network, addr string // tcp and host:port, or unix and a path
 	user, pass    string
 	db            int
 	tls           bool
-	readonly      bool // a replica in a cluster, which answers only if it is told that it may be late
+	readonly      bool // a replica in a cluster, which needs READONLY before it answers
 }
 
-// compare orders endpoints, as they are shown.
+// compare orders endpoints by address and then by database.
 func (e endpoint) compare(other endpoint) int {
 	return cmp.Or(strings.Compare(e.addr, other.addr), cmp.Compare(e.db, other.db))
 }
 
-// String is the address without user, password and database.
+// String returns the address without user, password and database.
 func (e endpoint) String() string {
 	switch {
 	case e.network == "unix":
@@ -36,7 +36,7 @@ func (e endpoint) String() string {
 	}
 }
 
-// title is the address with the database.
+// title returns the address with the database.
 func (e endpoint) title() string {
 	if e.network == "unix" {
 		return e.String() + "?db=" + strconv.Itoa(e.db)
@@ -44,7 +44,7 @@ func (e endpoint) title() string {
 	return e.String() + "/" + strconv.Itoa(e.db)
 }
 
-// local reports whether what is sent there stays on this machine.
+// local reports whether the connection stays on this machine.
 func (e endpoint) local() bool {
 	if e.network == "unix" {
 		return true
@@ -57,9 +57,9 @@ func (e endpoint) local() bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// resolve merges the flags with the environment; flags win. An address in the
-// flags replaces an address of the environment with everything in it: the
-// password of one server is never sent to another.
+// resolve merges the flags with the environment; flags win. An address in the flags
+// replaces all parts of an address in the environment, so that the password of one
+// server never goes to another.
 func (c *connFlags) resolve() (endpoint, error) {
 	e, err := c.place()
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *connFlags) resolve() (endpoint, error) {
 	return c.complete(e)
 }
 
-// complete fills in what the flags and the environment say of an address.
+// complete adds the user, password, database and TLS of the flags and the environment.
 func (c *connFlags) complete(e endpoint) (endpoint, error) {
 	if c.user != "" {
 		e.user = c.user
@@ -86,7 +86,7 @@ func (c *connFlags) complete(e endpoint) (endpoint, error) {
 		e.pass = os.Getenv("REDISCLI_AUTH")
 	}
 	if e.user != "" && e.pass == "" {
-		// Redis would go on as the default user.
+		// Redis would continue as the default user.
 		return endpoint{}, usageErrorf("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
 	}
 	if e.db < 0 {
@@ -95,8 +95,8 @@ func (c *connFlags) complete(e endpoint) (endpoint, error) {
 	return e, nil
 }
 
-// place finds the address: of the flags, else of the environment, else that of
-// a Redis on this machine.
+// place returns the address from the flags, or else from the environment, or else
+// the default Redis on this machine.
 func (c *connFlags) place() (endpoint, error) {
 	tcp := c.given("host") || c.given("port")
 	switch {
@@ -119,10 +119,10 @@ func (c *connFlags) place() (endpoint, error) {
 	return endpoint{network: "tcp", addr: net.JoinHostPort(c.host, strconv.Itoa(int(c.port)))}, nil
 }
 
-// parseURL reads redis://user:pass@host:port/db, rediss:// for TLS, or
-// unix://user:pass@/path?db=n. Its errors repeat nothing of the URL, because
-// where a URL is malformed nobody can tell which part of it is the password.
-// They name the origin, the flag or variable it came from.
+// parseURL parses redis://user:pass@host:port/db, rediss:// for TLS, or
+// unix://user:pass@/path?db=n. Its errors quote nothing of the URL, because any part
+// of a malformed URL may be the password. They name origin, the flag or variable of
+// the URL.
 func parseURL(origin, raw string) (endpoint, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" || u.Fragment != "" {
@@ -146,8 +146,8 @@ func parseURL(origin, raw string) (endpoint, error) {
 	return e.withDatabase(origin, db, u.RawQuery)
 }
 
-// withDatabase sets the database from the path of a URL, or from its query,
-// where db is all that is understood.
+// withDatabase sets the database from the path or the query of a URL. The query may
+// contain only db.
 func (e endpoint) withDatabase(origin, path, query string) (endpoint, error) {
 	q, err := url.ParseQuery(query)
 	if err != nil || len(q) > 1 || len(q) == 1 && !q.Has("db") {

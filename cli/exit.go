@@ -15,14 +15,14 @@ const (
 	exitUsage       = 2
 	exitFindings    = 3
 	exitNoLock      = 4
-	exitChanged     = 5 // it was not as it had been seen, and nothing was done
+	exitChanged     = 5 // the lock differs from the one that was seen; nothing was done
 	exitNoConnect   = 6
-	exitUnsafe      = 98 // an overlap on a sound lock
+	exitUnsafe      = 98 // overlap on a lock that must be safe
 	exitThreshold   = 99
 	exitInterrupted = 130
 )
 
-// exitCodes explains them to people.
+// exitCodes is the explanation in the help.
 const exitCodes = `  0    fine
   1    something failed on the way; what is known was printed
   2    a wrong command line
@@ -35,8 +35,7 @@ const exitCodes = `  0    fine
   130  interrupted
 `
 
-// exitError is an error that knows its exit code and, where there is something the
-// user can do about it, a hint.
+// exitError is an error with an exit code and, if the user can do something, a hint.
 type exitError struct {
 	code int
 	err  error
@@ -46,17 +45,17 @@ type exitError struct {
 func (f *exitError) Error() string { return f.err.Error() }
 func (f *exitError) Unwrap() error { return f.err }
 
-// usageErrorf is a fault of the command line.
+// usageErrorf returns the exitError for a wrong command line.
 func usageErrorf(hint, format string, args ...any) *exitError {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// noLock is a fault of a key that is no lock.
+// noLock returns the exitError for a key that is not a lock.
 func noLock(hint, format string, args ...any) *exitError {
 	return &exitError{code: exitNoLock, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// asExitError returns the fault within err, or err as a plain error.
+// asExitError returns the exitError in err, or err with exitFailure.
 func asExitError(err error) *exitError {
 	var f *exitError
 	if errors.As(err, &f) {
@@ -65,8 +64,8 @@ func asExitError(err error) *exitError {
 	return &exitError{code: exitFailure, err: err}
 }
 
-// onlyMine is a hint at the command that hides a file from others. There is none
-// for a name that a line for people would show changed.
+// onlyMine returns a hint with the command that hides a file from other users. It
+// returns "" if the name has characters that a line for people cannot show.
 func onlyMine(path string) string {
 	line, _ := shell.Line("chmod", "600", path)
 	if widget.Plain(line) != line {

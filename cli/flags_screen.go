@@ -13,7 +13,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// screenFlags is how the screen looks.
+// screenFlags holds the flags for the appearance of the screen.
 type screenFlags struct {
 	theme, glyphs string
 	calm, noMouse bool
@@ -31,7 +31,7 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	return set
 }
 
-// check refuses names that there are not.
+// check returns an error for an unknown name.
 func (a *screenFlags) check() error {
 	if a.theme != "" && !slices.Contains(tui.Themes(), a.theme) {
 		return usageErrorf("there are "+strings.Join(tui.Themes(), ", "), "unknown theme %q", a.theme)
@@ -45,9 +45,9 @@ func (a *screenFlags) check() error {
 	return nil
 }
 
-// applyTo gives a world the look that was asked for. What was not asked for
-// depends on the terminal: it has no colour under NO_COLOR, ASCII without colour in
-// a locale of another character set than UTF-8, and no styles at all if it is dumb.
+// applyTo sets the appearance in w. Without a flag the terminal decides: no colour
+// under NO_COLOR, ASCII without colour if the locale is not UTF-8, and no styles if
+// TERM is dumb.
 func (a *screenFlags) applyTo(w *tui.Config) {
 	w.Theme, w.Glyphs, w.Calm, w.NoMouse, w.Every = a.theme, a.glyphs, a.calm, a.noMouse, a.every
 	w.Dumb = os.Getenv("TERM") == "dumb"
@@ -60,8 +60,8 @@ func (a *screenFlags) applyTo(w *tui.Config) {
 	}
 }
 
-// speaksUTF8 reports whether the locale of an environment has UTF-8 as its character
-// set. An environment that names no locale says nothing against it.
+// speaksUTF8 reports whether the locale in env uses UTF-8. It returns true if env
+// names no locale.
 func speaksUTF8(env func(string) string) bool {
 	locale := cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"))
 	set := strings.ReplaceAll(strings.ToLower(locale), "-", "")

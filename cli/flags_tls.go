@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tlsFlags is what the TLS flags say.
+// tlsFlags holds the values of the TLS flags.
 type tlsFlags struct {
 	tls, insecure          bool
 	cacert, cert, key, sni string
@@ -24,7 +24,7 @@ func (s *tlsFlags) addTo(set *pflag.FlagSet) {
 	set.BoolVar(&s.insecure, "insecure", false, "do not verify the server's certificate")
 }
 
-// title is what everyone who looks at the screen has to know.
+// title returns a warning for the title if the certificate is not verified.
 func (s *tlsFlags) title() string {
 	if s.insecure {
 		return " (certificate not verified)"
@@ -32,8 +32,8 @@ func (s *tlsFlags) title() string {
 	return ""
 }
 
-// unused returns an error for a TLS flag on a connection without TLS: whoever
-// names a certificate must not end up on an open line.
+// unused returns an error for a TLS flag on a connection without TLS. A user who
+// names a certificate must not get an unencrypted connection.
 func (s *tlsFlags) unused(given func(flag string) bool) error {
 	for _, name := range []string{"cacert", "cert", "key", "sni", "insecure"} {
 		if given(name) {
@@ -43,7 +43,7 @@ func (s *tlsFlags) unused(given func(flag string) bool) error {
 	return nil
 }
 
-// config reads the files. Without --cacert the system's authorities are trusted.
+// config reads the files. Without --cacert it trusts the authorities of the system.
 func (s *tlsFlags) config() (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -73,7 +73,7 @@ func (s *tlsFlags) config() (*tls.Config, error) {
 	return config, nil
 }
 
-// certificate reports whether err is about the server's certificate.
+// certificate reports whether err concerns the server's certificate.
 func certificate(err error) bool {
 	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
 	return bad

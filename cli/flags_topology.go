@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// topologyFlags are the flags that make of one address several servers.
+// topologyFlags holds the flags that turn one address into several servers.
 type topologyFlags struct {
 	cluster       bool
 	sentinels     []string
@@ -23,7 +23,7 @@ func (s *topologyFlags) addTo(set *pflag.FlagSet) {
 	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas of the cluster or the master where there are some; they may lag behind")
 }
 
-// check refuses what contradicts itself.
+// check returns an error for flags that contradict each other.
 func (s *topologyFlags) check(given func(flag string) bool) error {
 	elsewhere := given("url") || given("host") || given("port") || given("socket")
 	switch {
@@ -41,8 +41,8 @@ func (s *topologyFlags) check(given func(flag string) bool) error {
 	return nil
 }
 
-// sentinelAddresses are the addresses of the Sentinels, with the usual port
-// where there is none.
+// sentinelAddresses returns the addresses of the Sentinels, with the default port
+// if an address has none.
 func (s *topologyFlags) sentinelAddresses() []string {
 	all := make([]string, len(s.sentinels))
 	for i, addr := range s.sentinels {
@@ -53,7 +53,8 @@ func (s *topologyFlags) sentinelAddresses() []string {
 	return all
 }
 
-// mode is what the servers are together; "" = one server, or what it says.
+// mode returns how the servers belong together; "" means one server, or a mode that
+// the server reports.
 func (s *topologyFlags) mode() string {
 	switch {
 	case s.cluster:

@@ -10,7 +10,7 @@ import (
 	"locktop/keyspace/formats"
 )
 
-// writeFlags are what the user lets the screen do.
+// writeFlags holds the flags that permit actions on locks.
 type writeFlags struct {
 	write      bool
 	production bool
@@ -24,7 +24,8 @@ func (r *writeFlags) flags() *pflag.FlagSet {
 	return set
 }
 
-// check refuses to act where one name stands for several keys.
+// check returns an error for --write with all databases, where one name may stand
+// for several keys.
 func (r *writeFlags) check(c *connFlags) error {
 	if r.write && c.db.all {
 		return usageErrorf("say which with -n", "--write acts on the locks of one database")
@@ -32,11 +33,12 @@ func (r *writeFlags) check(c *connFlags) error {
 	return nil
 }
 
-// breakerOf changes the locks of the servers, and writes down what it does.
+// breakerOf returns a ForceReleaser for the locks of the servers of v. It writes its
+// actions to log.
 func breakerOf(ctx context.Context, v *servers, log keyspace.AuditLog) *keyspace.ForceReleaser {
 	nodes := make(map[string]redis.UniversalClient)
 	where, err := v.where(ctx)
-	if err != nil { // then those that are known
+	if err != nil { // use the servers known so far
 		where = v.endpoints()
 	}
 	for _, e := range where {

@@ -12,8 +12,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// owner is who holds a lock, in the width of a table cell: the first holder's
-// name and how many more there are.
+// owner returns the first holder's name and the number of other holders, in the
+// width of a table cell.
 func owner(l keyspace.Lock) string {
 	if len(l.Holders) == 0 {
 		return ""
@@ -25,15 +25,15 @@ func owner(l keyspace.Lock) string {
 	return name
 }
 
-// keyWidth is the width of the longest key that lines for people show whole.
+// keyWidth is the greatest width of a key that lines for people show in full.
 const keyWidth = 200
 
-// keyEnd is how much of each end of a longer key they show, in bytes.
+// keyEnd is the length of each end of a longer key, in bytes.
 const keyEnd = 60
 
-// shortKey is a key in a line for people. Of a long one it is both ends, with its
-// length and a digest, by which two keys with the same ends differ. JSON and CSV
-// have all of it.
+// shortKey returns a key for a line for people. Of a long key it keeps both ends and
+// adds the length and a digest, so that two keys with the same ends differ. JSON and
+// CSV have the full key.
 func shortKey(key string) string {
 	if len(key) <= keyWidth {
 		if s := widget.Plain(key); len(s) <= keyWidth || widget.Width(s) <= keyWidth {
@@ -41,7 +41,7 @@ func shortKey(key string) string {
 		}
 	}
 	head, tail := key[:min(keyEnd, len(key))], key[max(0, len(key)-keyEnd):]
-	for range utf8.UTFMax { // not a part of a character, if it is text
+	for range utf8.UTFMax { // do not cut a UTF-8 character
 		if r, n := utf8.DecodeLastRuneInString(head); r == utf8.RuneError && n == 1 && len(head) > 1 {
 			head = head[:len(head)-1]
 		}
@@ -53,8 +53,8 @@ func shortKey(key string) string {
 	return fmt.Sprintf("%s…%s [%d bytes, sha256 %x]", widget.Plain(head), widget.Plain(tail), len(key), sum[:4])
 }
 
-// named is a lock in a line for people; where several databases are looked at, with
-// its own.
+// named returns the name of a lock for a line for people, with its database if
+// databases is true.
 func named(id keyspace.ID, databases bool) string {
 	if databases {
 		return fmt.Sprintf("%s (database %d)", shortKey(id.Key), id.DB)
@@ -62,10 +62,11 @@ func named(id keyspace.ID, databases bool) string {
 	return shortKey(id.Key)
 }
 
-// nameWidth is enough of a name to tell it from others. JSON has all of it.
+// nameWidth is the greatest width of a name in lines for people. JSON has the full
+// name.
 const nameWidth = 100
 
-// nameOf is what to call a holder in a line for people.
+// nameOf returns the name of a holder for a line for people.
 func nameOf(h keyspace.Holder) string {
 	name := widget.Plain(h.Name())
 	if widget.Width(name) > nameWidth {
@@ -74,7 +75,7 @@ func nameOf(h keyspace.Holder) string {
 	return name
 }
 
-// findingIDs are the names of what is wrong.
+// findingIDs returns the IDs of the findings, joined in one line.
 func findingIDs(found []keyspace.Finding) string {
 	var ids []string
 	for _, f := range found {
@@ -83,7 +84,7 @@ func findingIDs(found []keyspace.Finding) string {
 	return strings.Join(ids, " ")
 }
 
-// left is the time a lock has left, in few cells.
+// left returns the remaining TTL of a lock as a short text.
 func left(l keyspace.Lock, at time.Time) string {
 	d, ok := l.TTL(at)
 	if !ok {
@@ -92,7 +93,7 @@ func left(l keyspace.Lock, at time.Time) string {
 	return humanize.Left(d)
 }
 
-// heldSpan is for how long a lock has been held; "?" if its token does not tell.
+// heldSpan returns how long the lock has been held, "?" if that is not known.
 func heldSpan(l keyspace.Lock, at time.Time) string {
 	switch age := l.Age(at); {
 	case len(l.Holders) == 0:
