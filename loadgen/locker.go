@@ -10,32 +10,33 @@ import (
 	"locktop/lock"
 )
 
-// session is one party to the locks: nobody else unlocks what it locked. It is
-// an interface because not every lock that a fleet can fight over is one of
-// package lock: the historic forms hand out leases of their own, and the oracle
-// is tried on forms that are broken.
+// session locks for one client, which alone can unlock what it locked. It is an
+// interface because the historic forms have their own leases, and because tests run the
+// oracle on broken forms.
 type session interface {
-	// as returns another identity over the same connections.
+	// as returns a session with another identity over the same connections.
 	as(clientIdentity) session
-	// lock waits until the key is held, or ctx ends; shared is to read only.
+	// lock waits until the client holds the key, or until ctx ends. A shared lock is
+	// for reading only.
 	lock(ctx context.Context, key string, shared bool) (lease, error)
-	// close releases what is still held. That of the first identity also ends
-	// what all those made from it share.
+	// close releases the held leases. On the base session, it also closes the shared
+	// connections.
 	close() error
 }
 
-// lease is what a simulated client needs of a [lock.Lease].
+// lease is the part of a [lock.Lease] that a client uses.
 type lease interface {
 	validity
-	// Context ends with the lease; for locks that do not tell their holder, never.
+	// Context ends with the lease. If the lock does not notify its holder, it never
+	// ends.
 	Context() context.Context
 	Token() string
 	Fence() int64
-	// Unlock returns lock.ErrLost if it finds that the lease was over already.
+	// Unlock returns lock.ErrLost if the lease was over.
 	Unlock(context.Context) error
 }
 
-// sessionConfig is what an identity is made of.
+// sessionConfig is the configuration of a base session.
 type sessionConfig struct {
 	servers  Servers
 	scenario Scenario
@@ -43,7 +44,7 @@ type sessionConfig struct {
 	observe  func(lock.Event)
 }
 
-// open returns the first identity over a wire.
+// open returns the base session of a network.
 func open(o sessionConfig) (session, error) {
 	switch {
 	case !o.scenario.Lock.Kind.Sound():
@@ -62,7 +63,7 @@ func open(o sessionConfig) (session, error) {
 	return clientSession{client, o.scenario, rdb.Close}, nil
 }
 
-// lockOptions are those of package lock.
+// lockOptions returns the options for package lock.
 func (s Scenario) lockOptions() lock.Options {
 	l := s.Lock
 	o := lock.Options{
@@ -77,11 +78,11 @@ func (s Scenario) lockOptions() lock.Options {
 	return o
 }
 
-// clientSession is an identity that locks with the kinds of a [lock.Client].
+// clientSession is a session of a [lock.Client].
 type clientSession struct {
 	client   *lock.Client
 	scenario Scenario
-	hangUp   func() error // nil: somebody else does
+	hangUp   func() error // nil: shared connections
 }
 
 func (s clientSession) as(who clientIdentity) session {
@@ -117,7 +118,7 @@ func (s clientSession) locker(key string, shared bool) lock.Locker {
 	return s.client.Mutex(key, o)
 }
 
-// quorumSession is an identity that locks with [lock.Redlock].
+// quorumSession is a session of a [lock.Quorum].
 type quorumSession struct {
 	quorum   *lock.Quorum
 	scenario Scenario
@@ -163,11 +164,11 @@ func (q quorumSession) lock(ctx context.Context, key string, _ bool) (lease, err
 	return lockDepth(ctx, q.quorum.Redlock(key, q.scenario.lockOptions()), 1)
 }
 
-// lockDepth locks as often as depth says, all or nothing.
+// lockDepth acquires l depth times, or not at all.
 func lockDepth(ctx context.Context, l lock.Locker, depth int) (lease, error) {
 	outer, err := l.Lock(ctx)
 	if err != nil {
-		return nil, err // not a nil *lock.Lease in an interface that is not nil
+		return nil, err // do not return a nil *lock.Lease in a non-nil interface
 	}
 	if depth == 1 {
 		return outer, nil
@@ -185,14 +186,14 @@ func lockDepth(ctx context.Context, l lock.Locker, depth int) (lease, error) {
 	return n, nil
 }
 
-// reentrantLease is a lock that was entered more than once by its owner.
+// reentrantLease is a lock that its owner has entered more than once.
 type reentrantLease struct {
-	*lock.Lease // the first
+	*lock.Lease // the outer lease
 	inner       []*lock.Lease
 }
 
-// unwind leaves as often as was entered, but for once, for no longer than the lease
-// lasts, and reports whether the lock was still held.
+// unwind leaves all inner leases and reports whether the lock was still held. It takes
+// at most releaseWithin, and stops at the end of the lease.
 func (n *reentrantLease) unwind() bool {
 	ctx, cancel := context.WithTimeout(n.Context(), releaseWithin)
 	defer cancel()
@@ -210,7 +211,7 @@ func (n *reentrantLease) leaveInner(ctx context.Context) error {
 	return nil
 }
 
-// Unlock leaves as often as was entered.
+// Unlock leaves all inner leases, then the outer one.
 func (n *reentrantLease) Unlock(ctx context.Context) error {
 	if err := n.leaveInner(ctx); err != nil {
 		return errors.Join(err, n.Lease.Unlock(ctx))

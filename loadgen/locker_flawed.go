@@ -14,26 +14,27 @@ import (
 	"locktop/lock/classic"
 )
 
-// clientIdentity is who an identity is: a name, and for the historic forms a clock and
-// a weak moment between two commands.
+// clientIdentity identifies a client to its locks. The historic forms also use its
+// clock, and call between before a command after which the client may be affected by a
+// fault.
 type clientIdentity struct {
 	owner   string
-	ahead   func() time.Duration // of true time
+	ahead   func() time.Duration // how far the clock is ahead of true time
 	between func(ctx context.Context, next string) error
 }
 
-// flawedSession is an identity that locks with a form of package classic. These do
-// not wait: it polls.
+// flawedSession is a session of a form of package classic. These forms do not wait, so
+// the session polls.
 type flawedSession struct {
 	rdb      redis.UniversalClient
 	form     classic.Form
 	scenario Scenario
 	who      clientIdentity
-	owns     bool // the first one, which hangs up
+	owns     bool // the base session, which closes the connection
 }
 
 func openClassic(o sessionConfig) (session, error) {
-	o.wire.pool = 1 // those who share it take turns
+	o.wire.pool = 1 // clients that share the connection take turns
 	rdb, err := o.wire.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func (h flawedSession) as(who clientIdentity) session {
 	return h
 }
 
-// close leaves held what is held: nobody takes it back, that is how they are.
+// close does not release held leases: the historic forms have no such function.
 func (h flawedSession) close() error {
 	if h.owns {
 		return h.rdb.Close()
@@ -79,7 +80,7 @@ func (h flawedSession) ahead() time.Duration {
 	return h.who.ahead()
 }
 
-// view is the lock as one client sees it.
+// view returns the lock for one acquire.
 func (h flawedSession) view(key string, shared bool, g *flawedLease) classic.Lock {
 	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.renewals()}
 	o.Hooks.Now = func() time.Time { return time.Now().Add(g.ahead) }
@@ -103,7 +104,7 @@ func (h flawedSession) renewals() int {
 	return h.scenario.Lock.Renew.Max
 }
 
-// wait asks until the lock is free.
+// wait polls until the lock is free.
 func (h flawedSession) wait(ctx context.Context, view classic.Lock) (classic.Hold, error) {
 	w := h.scenario.Lock.Wait
 	for try := 1; ; try++ {
@@ -122,11 +123,12 @@ func (h flawedSession) wait(ctx context.Context, view classic.Lock) (classic.Hol
 	}
 }
 
-// flawedLease is a lease of a historic form: nobody tells its holder when it is over.
+// flawedLease is a lease of a historic form, which does not notify its holder at the
+// end.
 type flawedLease struct {
-	holds   []classic.Hold // as often as it was entered
-	ahead   time.Duration  // the holder's clock
-	resumed atomic.Int64   // when the holder last went on after a weak moment, Unix nanoseconds
+	holds   []classic.Hold // one per entry
+	ahead   time.Duration  // how far the holder's clock is ahead
+	resumed atomic.Int64   // end of the newest call of between, in Unix nanoseconds
 	ctx     context.Context
 }
 
@@ -134,13 +136,12 @@ func (g *flawedLease) Context() context.Context { return g.ctx }
 func (g *flawedLease) Token() string            { return "" }
 func (g *flawedLease) Fence() int64             { return 0 }
 
-// Deadline implements validity, in true time.
+// Deadline returns the deadline in true time.
 func (g *flawedLease) Deadline() time.Time { return g.holds[0].Deadline().Add(-g.ahead) }
 
-// Valid implements validity.
 func (g *flawedLease) Valid() bool { return time.Now().Before(g.Deadline()) }
 
-// decided returns when the holder last looked at the lock before it deleted it.
+// decided returns when the holder last read the lock before it deleted it.
 func (g *flawedLease) decided() time.Time {
 	if at := g.resumed.Load(); at != 0 {
 		return time.Unix(0, at)
@@ -148,7 +149,6 @@ func (g *flawedLease) decided() time.Time {
 	return time.Time{}
 }
 
-// Unlock implements lease.
 func (g *flawedLease) Unlock(ctx context.Context) error {
 	var errs []error
 	for _, hold := range g.holds {

@@ -2,8 +2,8 @@ package loadgen
 
 import "time"
 
-// Metrics is what a run has done since it was last started. It is a value: a
-// picture of one moment that nobody changes afterwards. In every one of them
+// Metrics are the figures of a run since its newest start. It is a value that never
+// changes. These sums always hold:
 //
 //	Offered  = Arrivals + Backlog
 //	Arrivals = Acquired + TimedOut + Refused + Errors + CutOff + Waiting
@@ -11,145 +11,145 @@ import "time"
 //	Clients  = Idle + Waiting + Holding + Dead = len(Cells)
 type Metrics struct {
 	Began   time.Time
-	Elapsed time.Duration // since Start; stands still after Stop
+	Elapsed time.Duration // since Start, or since the end of the warm-up, until Stop
 	Running bool
-	Clients int // simulated clients, dead ones too
+	Clients int // simulated clients, including dead ones
 
 	Idle    int // thinking, or backing off after an error
 	Waiting int // trying to acquire
-	Holding int // from the acquisition until the release is answered
-	Dead    int // crashed, and not replaced yet
+	Holding int // from the acquire until the reply to the release
+	Dead    int // crashed and not yet replaced
 
-	Arrivals     int64 // attempts begun
-	LateArrivals int64 // of them, those that no client was free for when they were due (open model)
-	Backlog      int64 // due by now, and still without a client (open model)
+	Arrivals     int64 // started attempts
+	LateArrivals int64 // those of Arrivals that had to wait for a client (open model)
+	Backlog      int64 // due arrivals without a client (open model)
 	Acquired     int64
-	Released     int64  // ended by their holder, in time
-	Expired      int64  // ran out of time under their holder's feet
-	Lost         int64  // were taken away under their holder's feet
-	Unconfirmed  int64  // ended by their holder, in time, but the server did not answer: free within the TTL
-	Abandoned    int64  // ended with a crash of their holder, or were forgotten
-	TimedOut     int64  // gave up waiting
-	Refused      int64  // gave up after so many tries
-	Errors       int64  // attempts that ended in any other error
-	CutOff       int64  // still waiting when Stop, SetClients or a stage ended them
-	LastErr      string // the newest error of an attempt or a release, "" if none; may hold bytes from the server
+	Released     int64  // holds that ended in time
+	Expired      int64  // holds that outlived their lease
+	Lost         int64  // holds whose lock was taken away
+	Unconfirmed  int64  // holds that ended in time, but without a reply of the server: the lock is free after at most one TTL
+	Abandoned    int64  // holds that ended with a crash, or without a release
+	TimedOut     int64  // attempts that ended with the client's patience
+	Refused      int64  // attempts that ended after the allowed number of tries
+	Errors       int64  // attempts that ended with another error
+	CutOff       int64  // attempts that Stop, SetClients or a stage ended
+	LastErr      string // newest error of an attempt or a release, "" if there is none; may hold bytes from the server
 
-	Wait      Latency  // of all arrivals, from the arrival (in the open model the intended one) to the acquisition, or to the end of the attempt; after Stop also of the Backlog
-	Service   Latency  // of a release: one command there and back
-	Held      Latency  // from the acquisition to the release
-	Handoff   Latency  // from a release to the next acquisition, when somebody was waiting
-	RenewLate Latency  // how late renewals were sent
-	Seconds   []Second // the newest [HistorySeconds] at most, oldest first; the last one is still going on
+	Wait      Latency  // from the arrival (open model: when it is due) to the acquire or to the end of the attempt; after Stop it includes the Backlog
+	Service   Latency  // of a release: one request and its reply
+	Held      Latency  // from the acquire to the release
+	Handoff   Latency  // from a release to the next acquire, with waiters
+	RenewLate Latency  // delay of renewals
+	Seconds   []Second // newest seconds, at most [HistorySeconds], oldest first; the last is not over
 
-	Attempts    int64   // requests for a lock, as far as they led to a hold
+	Attempts    int64   // lock requests that led to a hold, including their retries
 	Renewals    int64   // of leases
-	Commands    int64   // sent to Redis by the clients, all of them
-	Utilisation float64 // share of the time for which a key was held, mean over the keys that were wanted
+	Commands    int64   // all commands of the clients
+	Utilisation float64 // share of the time in which a key was held, mean over the requested keys
 	Fairness    Fairness
 	Server      ServerUsage
 
-	Overlap     Overlap        // of holds as long as their leases last: what the lock promises to exclude
-	WorkOverlap Overlap        // of the work itself, from enter to leave, whatever the leases say: what fencing is for
-	Untold      int64          // leases that were over without their context ending
-	LostAlone   int64          // leases that were renewed, and were lost though nothing explains it
-	Overtaken   int64          // acquisitions of a fair lock by a client that came when another was in the queue already
-	NumberFell  int64          // fencing numbers that were not larger than the one before
-	Faults      []FaultOutcome // of the scenario, in its order
+	Overlap     Overlap        // of holds within their leases, which the lock must prevent
+	WorkOverlap Overlap        // of work from enter to leave, also after the end of a lease, which fencing makes harmless
+	Untold      int64          // leases that were over without the end of their context
+	LostAlone   int64          // renewed leases that were lost without an explanation
+	Overtaken   int64          // acquires of a fair lock by a client that arrived when another was in the queue
+	NumberFell  int64          // fences that were not larger than the fence before
+	Faults      []FaultOutcome // of the scenario, in order
 	Outage      Outage
 	Stall       Stall
 
 	LateWork            LateWorkStats
-	Fenced              int64 // stale writes that the protected resource refused
-	AcceptedStaleWrites int64 // stale writes that it accepted
-	Stuck               int64 // times that nobody could take a key for more than 3 TTLs though somebody wanted it
-	ForeignUnlocks      int64 // releases that removed somebody else's lock
+	Fenced              int64 // stale writes that the resource refused
+	AcceptedStaleWrites int64 // stale writes that the resource accepted
+	Stuck               int64 // times that a key with waiters had no holder for more than 3 TTLs
+	ForeignUnlocks      int64 // releases that removed another client's lock
 	Evidence            []Evidence
 
-	Cells []ClientState // one per client, in the order of their numbers
+	Cells []ClientState // one per client, by number
 }
 
-// HistorySeconds is how many seconds of a run [Metrics] tells apart.
+// HistorySeconds is how many seconds [Metrics] has.
 const HistorySeconds = 120
 
-// Latency is a distribution, summed up. The percentiles are within 1%, Max is exact.
+// Latency summarizes a distribution. The error of a percentile is at most 1%. Max is
+// exact.
 type Latency struct {
 	Count                               int64
-	Censored                            int64 // of Count, those that ended without what they waited for: each counts as long as it lasted, and would have been longer
+	Censored                            int64 // part of Count: attempts that ended without success, counted with their length, which is a lower bound
 	Mean, P50, P90, P95, P99, P999, Max time.Duration
 }
 
-// Second is one second of a run.
+// Second has the figures of one second of a run.
 type Second struct {
 	Acquired int64
-	Wait     Latency // of the attempts that ended in this second
+	Wait     Latency // of attempts that ended in this second
 }
 
-// Fairness tells how evenly the clients were served.
+// Fairness describes how evenly the clients got locks.
 type Fairness struct {
-	Jain    float64       // of the acquisitions per client: 1 = all the same, 1/n = one got everything; 0 before the first
-	Starved time.Duration // the longest wait, also of clients that gave up or still wait, and of arrivals without a client
-	Streak  int           // most acquisitions in a row of one key by one client while others waited
+	Jain    float64       // Jain's index of acquires per client: 1 = all equal, 1/n = one client got all; 0 before the first acquire
+	Starved time.Duration // longest wait, including clients that gave up or still wait, and arrivals without a client
+	Streak  int           // most acquires of one key in a row by one client while others waited
 }
 
-// ServerUsage is what the server says it spent, on everybody. Zero if it does not say.
+// ServerUsage is what the servers spent on all their clients, zero if unknown.
 type ServerUsage struct {
-	CPU time.Duration // of the server's process
+	CPU time.Duration // of the server processes
 }
 
-// Overlap tells how often a lock broke its promise.
+// Overlap counts how often two holders were inside at the same time.
 type Overlap struct {
-	Count   int64         // acquisitions granted while another client was inside the same critical section
-	Excused int64         // of them, those after a fault that no lock survives: its key was deleted, or the memory of its server
-	Total   time.Duration // time inside together, summed over those who left while another was inside
-	Longest time.Duration // the longest time that two clients were inside together, of those that are over
+	Count   int64         // acquires while another client was inside the same critical section
+	Excused int64         // part of Count: after a fault that no lock survives, because it deleted the key or the memory of the server
+	Total   time.Duration // time with two holders inside, summed over all holders that left while another was inside
+	Longest time.Duration // longest time with the same two holders inside
 }
 
-// LateWorkStats tells of work after the worker's own deadline.
+// LateWorkStats describe work after the end of the lease.
 type LateWorkStats struct {
 	Count          int64
 	Total, Longest time.Duration
 }
 
-// Evidence is one violation, with both sides of it. In true time: all clients
-// are in one process.
+// Evidence describes one violation. All clients run in one process, so times are exact.
 type Evidence struct {
 	Violation     EventKind
 	Key           string
 	At            time.Time
 	Length        time.Duration
-	First, Second Side   // in the order in which they came; Second is empty for late-work and stuck
-	Cause         string // the fault or the flaw that brought it about, "" if none is known
+	First, Second Side   // in order of entry; Second is empty for late-work and stuck
+	Cause         string // fault or flaw that caused it, "" if unknown
 }
 
-// Side is one party to a violation.
+// Side is one client of a violation.
 type Side struct {
-	Client   int // counted from 1; 0 = nobody
+	Client   int // counted from 1; 0 = none
 	Token    string
 	Fence    int64
 	Reader   bool
-	From, To time.Time // inside
-	Deadline time.Time // of its lease
+	From, To time.Time // in the critical section
+	Deadline time.Time // of the lease
 }
 
-// maxEvidence is how many violations are kept with their evidence: the first ones
-// of each kind. All are counted.
+// maxEvidence is how many violations of each kind are kept as evidence: the first ones.
+// All are counted.
 const maxEvidence = 20
 
-// ClientState is what one simulated client is doing.
+// ClientState is the state of one client.
 type ClientState uint8
 
-// What a client can be doing.
+// States of a client.
 const (
 	Thinking ClientState = iota
 	Queued
 	Inside
-	Frozen      // gets no CPU
-	Partitioned // no packets get through
+	Frozen      // does not run
+	Partitioned // packets are held back
 	Dead        // crashed
 )
 
-// String returns the word for a legend.
+// String returns the name of the state.
 func (c ClientState) String() string {
 	switch c {
 	case Thinking:

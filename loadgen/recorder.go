@@ -6,52 +6,51 @@ import (
 	"time"
 )
 
-// recorder counts what the clients of one fleet do. Every step of a client is
-// one change under one mutex, and so is every picture: that is why the sums that
-// [Metrics] promises hold in all of them. All methods may be called from any
-// goroutine.
+// recorder counts what the clients of one fleet do. Every step of a client is one
+// change under the mutex, and metrics copies all figures under the same mutex.
+// Therefore the sums of [Metrics] always hold. All methods are safe for concurrent use.
 type recorder struct {
 	attempts atomic.Int64
 
 	mu       sync.Mutex
 	began    time.Time
-	ended    time.Time // zero while the fleet is running
-	totals   Metrics   // its counters, gauges and newest error
+	ended    time.Time // zero while the fleet runs
+	totals   Metrics   // only counters, gauges and the newest error
 	clients  []record  // by client number
 	timeline *timeline
 
 	wait, service, held, handoff, renewLate *histogram
 }
 
-// record is what is known of one client.
+// record is the state of one client.
 type record struct {
 	present  bool
 	state    ClientState // Thinking, Queued, Inside or Dead
-	trouble  ClientState // Frozen or Severed; Thinking = none
+	trouble  ClientState // Frozen or Partitioned; Thinking = none
 	acquired int64
-	since    time.Time // waits since then, if it does
+	since    time.Time // begin of the wait, if Queued
 }
 
-// outcome is how an attempt, or a hold, ended.
+// outcome is how an attempt or a hold ends.
 type outcome uint8
 
 const (
-	acquired outcome = iota // how an attempt ends
+	acquired outcome = iota // outcomes of an attempt
 	timedOut
 	refused
 	failed
 	calledOff
 
-	released // how a hold ends
+	released // outcomes of a hold
 	expired
 	lost
 	unconfirmed
 	abandoned
 
-	crashed // how either does
+	crashed // outcome of both
 )
 
-// event returns the kind of event that an outcome is, "" if it is none.
+// event returns the kind of event of an outcome, "" if there is none.
 func (o outcome) event() EventKind {
 	switch o {
 	case acquired:
@@ -82,8 +81,8 @@ func newRecorder(now time.Time) *recorder {
 	}
 }
 
-// reset begins the figures anew. Whoever waits has just arrived for them, and whoever
-// holds has just acquired.
+// reset restarts the metrics. It counts waiting clients as new arrivals, and holders as
+// new holders.
 func (r *recorder) reset(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,11 +103,11 @@ func (r *recorder) reset(now time.Time) {
 		h.reset()
 	}
 	for range t.Holding {
-		r.wait.add(0) // as long as they waited since
+		r.wait.add(0) // earlier waiting does not count
 	}
 }
 
-// join begins to count a client, which is thinking.
+// join adds a client, which is thinking.
 func (r *recorder) join(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +120,7 @@ func (r *recorder) join(client int) {
 	r.totals.Idle++
 }
 
-// part ends what join began. The client must be thinking.
+// part removes a client. It must be thinking.
 func (r *recorder) part(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +129,8 @@ func (r *recorder) part(client int) {
 	r.totals.Idle--
 }
 
-// arrive counts the beginning of an attempt that was due then; late is whether it
-// should have begun before.
+// arrive counts an attempt that was due at due; late means that no client was free
+// then.
 func (r *recorder) arrive(client int, due time.Time, late bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +144,7 @@ func (r *recorder) arrive(client int, due time.Time, late bool) {
 	}
 }
 
-// giveUp counts an attempt that ended, now, without a lease.
+// giveUp counts an attempt that ends without a lease.
 func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +169,7 @@ func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	r.timeline.giveUp(now.Sub(r.began), wait)
 }
 
-// unserved counts an arrival for which no client came until the end.
+// unserved counts an arrival that no client has served before the end of the run.
 func (r *recorder) unserved(wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +177,7 @@ func (r *recorder) unserved(wait time.Duration) {
 	r.wait.addCensored(wait)
 }
 
-// acquire counts an attempt that ended, now, in a hold.
+// acquire counts an attempt that ends in a hold.
 func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +215,7 @@ func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 	}
 }
 
-// die and revive count a client that was thinking as dead, and back.
+// die counts a thinking client as dead. Revive reverses this.
 func (r *recorder) die(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +233,7 @@ func (r *recorder) revive(client int) {
 	r.totals.Idle++
 }
 
-// mark shows a client as frozen or cut off, until unmark.
+// mark shows a client as frozen or partitioned until unmark.
 func (r *recorder) mark(client int, trouble ClientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,8 +248,8 @@ func (r *recorder) unmark(client int, trouble ClientState) {
 	}
 }
 
-// serve notes how long a release took, handOver how long a lock was free though
-// somebody waited, renew how late a renewal was.
+// serve records how long a release took. HandOver records how long a lock with waiters
+// was free. Renew records how late a renewal was.
 func (r *recorder) serve(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,28 +269,28 @@ func (r *recorder) renew(late time.Duration) {
 	r.renewLate.add(late)
 }
 
-// complain notes an error of what is around the clients.
+// complain records an error of the fleet, not of a client.
 func (r *recorder) complain(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.totals.LastErr = err.Error()
 }
 
-// stop lets the clock of the figures stand still.
+// stop ends the elapsed time.
 func (r *recorder) stop(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = now
 }
 
-// spent notes what the servers needed for the run.
+// spent records the CPU time of the servers.
 func (r *recorder) spent(cpu time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.totals.Server.CPU = cpu
 }
 
-// metrics returns a picture of now, without what the oracle knows.
+// metrics returns the metrics without the part of the oracle.
 func (r *recorder) metrics(now time.Time) Metrics {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,7 +323,8 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	return m
 }
 
-// cell is what to draw of a client: its trouble before its doings.
+// cell returns the state to show: trouble takes precedence over state, except for a
+// dead client.
 func (c *record) cell() ClientState {
 	if c.trouble != Thinking && c.state != Dead {
 		return c.trouble

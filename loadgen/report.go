@@ -12,16 +12,16 @@ import (
 	"locktop/humanize"
 )
 
-// Report is a run that is over.
+// Report describes a run that is over.
 type Report struct {
 	Scenario Scenario
 	Metrics  Metrics
 	Seconds  []Second // of the whole run
-	Proof    *Proof   // nil: was not asked for
-	Unclean  string   // what could not be released at the end, "" if nothing; may hold bytes from the server
+	Proof    *Proof   // nil = not requested
+	Unclean  string   // error of the release at the end, "" if there is none; may hold bytes from the server
 }
 
-// Verdict is that of the figures and of the proof.
+// Verdict returns the verdict on the metrics and the proof.
 func (r Report) Verdict() Verdict {
 	v := r.Metrics.Verdict(r.Scenario)
 	if r.Proof != nil {
@@ -35,12 +35,12 @@ func (r Report) Verdict() Verdict {
 	return v
 }
 
-// SecondsRecorder collects the seconds of a run, of which [Metrics] only knows the
-// newest. The zero value is empty.
+// SecondsRecorder collects all seconds of a run. [Metrics] has only the newest. The
+// zero value is empty.
 type SecondsRecorder struct{ seconds []Second }
 
-// Add takes in the seconds that are over. It is called more than once in
-// [HistorySeconds].
+// Add adds the finished seconds of m. Call it more than once per [HistorySeconds]
+// seconds.
 func (c *SecondsRecorder) Add(m Metrics) {
 	past := m.Seconds
 	if m.Running && len(past) > 0 {
@@ -48,7 +48,7 @@ func (c *SecondsRecorder) Add(m Metrics) {
 	}
 	whole := int(m.Elapsed / time.Second)
 	if !m.Running {
-		whole++ // the last one was cut short
+		whole++ // the last second was cut short
 	}
 	first := whole - len(past)
 	for i, s := range past {
@@ -58,11 +58,11 @@ func (c *SecondsRecorder) Add(m Metrics) {
 	}
 }
 
-// Seconds returns what was collected, oldest first.
+// Seconds returns the collected seconds, oldest first.
 func (c *SecondsRecorder) Seconds() []Second { return c.seconds }
 
-// WriteText writes the report for people. Plain makes text that came from the
-// server safe to look at.
+// WriteText writes the report as text. Plain must make text from the server safe for a
+// terminal.
 func (r Report) WriteText(w io.Writer, plain func(string) string) error {
 	m, v, n := r.Metrics, r.Verdict(), humanize.Count[int64]
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -122,7 +122,7 @@ func name(s Scenario) string {
 	return s.Name
 }
 
-// load says in a few words how the clients come.
+// load describes the clients and the keys in a few words.
 func (s Scenario) load() string {
 	keys := humanize.Plural(s.Keys.N, "key")
 	if s.Keys.N == 1 || s.Keys.Pick == PickOne {
@@ -134,7 +134,7 @@ func (s Scenario) load() string {
 	return fmt.Sprintf("%s on %s", humanize.Plural(s.Clients, "client"), keys)
 }
 
-// settings are what makes a run what it is, in words.
+// settings returns the settings of the run as text.
 func (s Scenario) settings() []pair {
 	all := []pair{{"clients", fmt.Sprintf("%s, %s", humanize.Count(s.Clients), s.sharing())}, {"keys", s.Keys.flow()}}
 	if s.Rate > 0 {
@@ -162,7 +162,7 @@ func (s Scenario) settings() []pair {
 	return all
 }
 
-// String says it in a line.
+// String returns the outcome in one line.
 func (f FaultOutcome) String() string {
 	text := fmt.Sprintf("%s struck %s", f.Fault.flow(), humanize.Times(f.Struck))
 	if f.Struck == 0 {
@@ -174,7 +174,7 @@ func (f FaultOutcome) String() string {
 	return text
 }
 
-// sharing says how the clients share connections.
+// sharing describes how the clients share connections.
 func (s Scenario) sharing() string {
 	if s.Clients <= s.Conns {
 		return "each with a connection of its own, like a process"
@@ -182,7 +182,7 @@ func (s Scenario) sharing() string {
 	return fmt.Sprintf("on %d connections: those that share one queue in memory, like goroutines of one process", s.Conns)
 }
 
-// costText says what a hold costs, as far as that is known.
+// costText describes the known costs of a hold.
 func (m Metrics) costText() string {
 	var text string
 	if m.Acquired == 0 {
@@ -197,7 +197,7 @@ func (m Metrics) costText() string {
 	return text
 }
 
-// namedLatency is one of the distributions of a run.
+// namedLatency is a latency of a run with its name.
 type namedLatency struct {
 	name    string
 	latency Latency
@@ -209,8 +209,7 @@ func (m Metrics) latencies() []namedLatency {
 	}
 }
 
-// WriteComparison writes what runs that were made side by side have in common,
-// a line each.
+// WriteComparison writes one line per run, to compare runs that ran at the same time.
 func WriteComparison(w io.Writer, reports []Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "\nside by side\tholds/s\tcommands a hold\twait p50\tp99\tmax\thand-off p50\toverlaps\n")
@@ -222,7 +221,7 @@ func WriteComparison(w io.Writer, reports []Report) error {
 	return t.Flush()
 }
 
-// evidenceShown is how many violations of a kind the text has; --json has more.
+// evidenceShown is how many violations of each kind the text shows; --json shows more.
 const evidenceShown = 3
 
 func (r Report) writeViolations(w io.Writer, plain func(string) string) {
@@ -244,7 +243,7 @@ func (r Report) writeViolations(w io.Writer, plain func(string) string) {
 	}
 }
 
-// sentence is the evidence for people.
+// sentence describes the evidence in one sentence.
 func (e Evidence) sentence(began time.Time, plain func(string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s on %s", e.Violation, humanize.Precise(e.At.Sub(began)), plain(e.Key))
@@ -267,17 +266,17 @@ func (e Evidence) sentence(began time.Time, plain func(string) string) string {
 	return b.String()
 }
 
-// MarshalJSON writes the report as one document. docs/load.md explains it.
+// MarshalJSON returns the report as a JSON document. docs/load.md explains it.
 func (r Report) MarshalJSON() ([]byte, error) { return json.Marshal(r.document()) }
 
-// jsonReport is the report as JSON; all times are milliseconds.
+// jsonReport is the JSON form of a report. All times are in milliseconds.
 type jsonReport struct {
 	Name       string             `json:"name"`
 	Lock       string             `json:"lock"`
 	Seed       uint64             `json:"seed"`
 	Began      time.Time          `json:"began"`
 	Elapsed    float64            `json:"elapsed_ms"`
-	Scenario   string             `json:"scenario"` // as a file
+	Scenario   string             `json:"scenario"` // in the file format
 	Clients    int                `json:"clients"`
 	Conns      int                `json:"conns"`
 	Keys       int                `json:"keys"`
@@ -306,7 +305,7 @@ type jsonLat struct {
 }
 
 type jsonFault struct {
-	Fault  string  `json:"fault"` // as a file has it
+	Fault  string  `json:"fault"` // in the file format
 	Kind   string  `json:"kind"`
 	At     float64 `json:"at_ms"`
 	Struck int     `json:"struck"`
@@ -405,11 +404,11 @@ func (s Side) json(began time.Time) *jsonSide {
 	}
 }
 
-// Offered is how many arrivals there were, with a client or without.
+// Offered returns the number of arrivals with and without a client.
 func (m Metrics) Offered() int64 { return m.Arrivals + m.Backlog }
 
-// counts are the sums that agree. Attempts that were cut off are still waiting, for
-// ever.
+// counts returns the counts whose sums hold. It counts attempts that were cut off as
+// waiting.
 func (m Metrics) counts() map[string]int64 {
 	return map[string]int64{
 		"offered": m.Offered(), "arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "refused": m.Refused,

@@ -7,32 +7,31 @@ import (
 	"sync"
 )
 
-// ErrClosed is returned by [Run.Start] after [Run.Close].
+// ErrClosed is the error of [Run.Start] after [Run.Close].
 var ErrClosed = errors.New("load generator is closed")
 
-// Run is a scenario that can be started, changed while it runs, stopped, and
-// started again. All methods may be called from any goroutine.
+// Run runs a scenario. It can be started, changed while it runs, stopped, and started
+// again. All methods are safe for concurrent use, except Listen and Record.
 type Run struct {
 	servers Servers
-	open    func(sessionConfig) (session, error) // what a fleet locks with
+	open    func(sessionConfig) (session, error) // opens the base sessions of a fleet
 	history *History
 	tell    func(Event)
-	shared  bool // the prefix is not of our making: there may be keys of others
+	shared  bool // the user chose the prefix: keys of others may have it
 
-	changing sync.Mutex // one start, stop, change or close at a time
+	changing sync.Mutex // held during start, stop, apply and close
 
-	mu       sync.Mutex // for what follows
+	mu       sync.Mutex // guards what follows
 	scenario Scenario
-	fleet    *fleet // the newest; nil before the first start
+	fleet    *fleet // newest; nil before the first start
 	running  bool
 	closed   bool
-	over     chan struct{} // closed when the newest start has run its time or was stopped
+	over     chan struct{} // closed at the end of the duration or by Stop
 	stopping sync.WaitGroup
 }
 
-// New returns a run of s that has not been started. At every start it takes the
-// servers' options and dials connections of its own; their clients stay the
-// caller's.
+// New returns a run of s that is not started. Each start uses the options of the
+// servers' clients to open its own connections. The caller closes the clients.
 func New(on Servers, s Scenario) (*Run, error) {
 	return newRun(on, s, open)
 }
@@ -49,25 +48,24 @@ func newRun(on Servers, s Scenario, open func(sessionConfig) (session, error)) (
 	return &Run{servers: on, open: open, scenario: s, shared: shared, over: make(chan struct{})}, nil
 }
 
-// Listen has every event told to somebody, in order, as it happens, from the
-// next start on; it must be quick. It is called before the first start, if at all.
+// Listen calls tell for each event, in order, from the next start on. Tell must return
+// quickly. Call Listen before the first start.
 func (r *Run) Listen(tell func(Event)) { r.tell = tell }
 
-// Record keeps a history of what the clients did, from the next start on. It is
-// called before the first start, if at all.
+// Record adds the holds of the clients to h, from the next start on. Call Record before
+// the first start.
 func (r *Run) Record(h *History) { r.history = h }
 
-// Start begins, or begins again after Stop, with new figures and the same
-// choices. It waits for a Stop that is under way, does nothing if the run is
-// running, and returns ErrClosed after Close. A server that
-// cannot be reached shows in the figures, as errors.
+// Start starts the run with new metrics and the same choices as before. It waits for a
+// running Stop. It does nothing if the run is running. It returns ErrClosed after
+// Close. If a server cannot be reached, the metrics count errors.
 func (r *Run) Start() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	return r.start()
 }
 
-// start is Start for those who are changing the run already.
+// start is Start with r.changing held.
 func (r *Run) start() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +87,7 @@ func (r *Run) start() error {
 	return nil
 }
 
-// expire stops the start whose time is over, unless it was stopped already.
+// expire stops the run at the end of its duration, unless it was stopped before.
 func (r *Run) expire(over chan struct{}) {
 	r.stopping.Go(func() {
 		r.changing.Lock()
@@ -98,32 +96,30 @@ func (r *Run) expire(over chan struct{}) {
 		current := r.over == over
 		r.mu.Unlock()
 		if current {
-			// What could not be released shows in the figures.
+			// The metrics count failed releases.
 			_ = r.stop()
 		}
 	})
 }
 
-// Done returns a channel that is closed when the run, as it was last started,
-// has stopped: because its time was over, or because of Stop.
+// Done returns a channel that is closed when the newest start has stopped.
 func (r *Run) Done() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.over
 }
 
-// Stop ends all clients, cuts their work short, releases what they hold, removes
-// the keys of the run, and waits until that is done; a server that does not
-// answer delays it by some seconds. It returns the first error that kept a lease
-// from being released; such a lease ends with its TTL. It does nothing if the run
-// is not running.
+// Stop ends all clients and their work, releases what they hold, deletes the keys of
+// the run, and waits for all of this. A server that does not answer delays Stop by some
+// seconds. Stop returns the first error of a release; such a lease ends with its TTL.
+// It does nothing if the run is not running.
 func (r *Run) Stop() error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	return r.stop()
 }
 
-// stop is Stop for those who are changing the run already.
+// stop is Stop with r.changing held.
 func (r *Run) stop() error {
 	r.mu.Lock()
 	f, running := r.fleet, r.running
@@ -142,8 +138,8 @@ func (r *Run) stop() error {
 	return nil
 }
 
-// Close stops the run for good; nothing of it is left when it returns. It may be
-// called again, and then does nothing.
+// Close stops the run for good and waits until nothing of it is left. A second call
+// does nothing.
 func (r *Run) Close() error {
 	r.changing.Lock()
 	r.mu.Lock()
@@ -155,9 +151,9 @@ func (r *Run) Close() error {
 	return err
 }
 
-// SetClients asks for n clients, 0 to MaxClients, now and at the next start. It
-// does not wait: new clients begin at once, and those that are too many, the
-// last ones first, finish what they hold.
+// SetClients sets the number of clients, 0 to MaxClients, for now and for the next
+// start. It does not wait. New clients start immediately. Those with the highest
+// numbers finish their hold and leave.
 func (r *Run) SetClients(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,10 +167,9 @@ func (r *Run) SetClients(n int) {
 	}
 }
 
-// Apply makes the run follow s from now on. Clients, rate, hold, think, patience
-// and reads change at once; if anything else differs, a run that is running stops
-// and starts again with new figures and new keys. An s that is not in order is
-// refused, and nothing changes.
+// Apply changes the scenario to s. Clients, rate, hold, think, patience and reads
+// change immediately. For any other change, a running run stops and starts again with
+// new metrics and new keys. An invalid s is an error and changes nothing.
 func (r *Run) Apply(s Scenario) error {
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("scenario: %w", err)
@@ -195,7 +190,7 @@ func (r *Run) Apply(s Scenario) error {
 	}
 	shared := true
 	if !live && s.Keys.Prefix == r.Scenario().Keys.Prefix {
-		s.Keys.Prefix = freshPrefix() // another kind of lock may not read what this one left
+		s.Keys.Prefix = freshPrefix() // another kind of lock may be unable to read the old keys
 		shared = false
 	}
 	r.mu.Lock()
@@ -212,8 +207,7 @@ func (r *Run) Apply(s Scenario) error {
 	return r.start()
 }
 
-// sameButLive reports whether two scenarios differ in nothing that needs a new
-// start.
+// sameButLive reports whether the change from a to b needs no new start.
 func sameButLive(a, b Scenario) bool {
 	for _, s := range []*Scenario{&a, &b} {
 		s.Clients, s.Rate, s.Hold, s.Think, s.Patience, s.Reads = 0, 0, Dist{}, Dist{}, 0, 0
@@ -222,8 +216,8 @@ func sameButLive(a, b Scenario) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Inject lets a fault strike now, or at the next moment at which it can. It
-// returns an error if it never can.
+// Inject applies a fault now, or when a client reaches its moment. It returns an error
+// if the fault is impossible.
 func (r *Run) Inject(f Fault) error {
 	f = f.withDefaults()
 	r.mu.Lock()
@@ -241,7 +235,7 @@ func (r *Run) Inject(f Fault) error {
 	return nil
 }
 
-// Metrics returns a picture of this moment. After Stop, it is the last one.
+// Metrics returns the current metrics. After Stop, it returns the last ones.
 func (r *Run) Metrics() Metrics {
 	r.mu.Lock()
 	f := r.fleet
@@ -252,8 +246,8 @@ func (r *Run) Metrics() Metrics {
 	return f.metrics()
 }
 
-// Events returns what has happened since the event with a number, oldest first,
-// but no more than the newest [HistoryEvents]. A start begins to count again at 1.
+// Events returns the events after number seen, oldest first, at most the newest
+// [HistoryEvents]. Numbers begin at 1 with each start.
 func (r *Run) Events(seen uint64) []Event {
 	r.mu.Lock()
 	f := r.fleet
@@ -264,8 +258,7 @@ func (r *Run) Events(seen uint64) []Event {
 	return f.journal.since(seen)
 }
 
-// Scenario returns what is run, defaults filled in, with the clients that were
-// asked for last.
+// Scenario returns the scenario with all defaults and the newest number of clients.
 func (r *Run) Scenario() Scenario {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"locktop/humanize"
 )
 
-// Verdict is what a run showed, in words.
+// Verdict describes what a run showed.
 type Verdict struct {
-	Safe     bool     // locks were taken, and nothing happened that the kind of lock rules out
-	Harmless bool     // nothing happened that may not happen to what a lock protects, whatever the kind promises
-	Text     string   // sentences
-	Missed   []string // thresholds that do not hold, with what was measured
-	Expected bool     // everything that the scenario expects to be seen was seen
-	Gaps     []string // why the run shows less than it was to show, in sentences
+	Safe     bool     // clients acquired locks, and there was no violation of the promises of the kind
+	Harmless bool     // nothing happened that can harm what the lock protects, whatever the kind promises
+	Text     string   // one or more sentences
+	Missed   []string // missed thresholds with the measured values
+	Expected bool     // the scenario showed what it is expected to show
+	Gaps     []string // sentences on why the run shows less than it should
 }
 
-// Verdict says in words what the figures mean for a scenario.
+// Verdict judges the metrics of a scenario.
 func (m Metrics) Verdict(s Scenario) Verdict {
 	unseen := Missed(s.Expect, m)
 	v := Verdict{
@@ -40,15 +40,15 @@ func (m Metrics) Verdict(s Scenario) Verdict {
 	return v
 }
 
-// missed says what a threshold wants and what it got.
+// missed returns the threshold and the measured value as text.
 func (t Threshold) missed(m Metrics) string {
 	return fmt.Sprintf("%s, but it is %s", t, t.Measured(m))
 }
 
-// onOutage reports whether the threshold says how much of an outage is in order.
+// onOutage reports whether the threshold limits an outage.
 func (t Threshold) onOutage() bool { return strings.HasPrefix(t.Metric, "outage.") }
 
-// String says it in a sentence.
+// String describes the outage in sentences.
 func (o Outage) String() string {
 	var all []string
 	if o.Total > 0 {
@@ -60,17 +60,17 @@ func (o Outage) String() string {
 	return strings.Join(all, " ")
 }
 
-// broken counts what a sound lock must not let happen.
+// broken counts the violations that a sound lock must prevent.
 func (m Metrics) broken() int64 {
 	return m.Overlap.Count - m.Overlap.Excused + m.ForeignUnlocks + m.Untold + m.LostAlone + m.Overtaken + m.NumberFell
 }
 
-// harm counts what may not happen to what a lock protects.
+// harm counts everything that can harm what a lock protects.
 func (m Metrics) harm() int64 {
 	return m.broken() + m.Overlap.Excused + m.WorkOverlap.Count + m.AcceptedStaleWrites + m.LateWork.Count + m.Stuck
 }
 
-// findings are the sentences of a verdict.
+// findings returns the sentences of the verdict.
 func (m Metrics) findings(s Scenario) []string {
 	if m.Acquired == 0 {
 		return []string{fmt.Sprintf("No client got a lock in %s, so nothing is known of its safety.", humanize.Plural(m.Arrivals, "attempt"))}
@@ -102,13 +102,13 @@ func (m Metrics) findings(s Scenario) []string {
 	return all
 }
 
-// shortOfCPU is how late the generator's own timers may be without a word.
+// shortOfCPU is how late a timer of the generator may be without a remark.
 const shortOfCPU = 50 * time.Millisecond
 
-// Together are the words of a verdict if no two clients were inside at once.
+// Together is the text of a verdict if no two clients were inside at once.
 const Together = "No two clients were inside at once."
 
-// together says whether two clients were inside at once.
+// together describes the overlaps.
 func (m Metrics) together(s Scenario) string {
 	work := fmt.Sprintf("two clients worked at once %s, whatever their leases said.", m.WorkOverlap.howOften())
 	switch {
@@ -124,7 +124,7 @@ func (m Metrics) together(s Scenario) string {
 	return text
 }
 
-// howOften says how often, and for how long: "once, for 138 ms".
+// howOften describes the number and the longest time, like "once, for 138 ms".
 func (o Overlap) howOften() string {
 	if o.Count == 1 {
 		return "once, for " + humanize.Duration(o.Longest)
@@ -132,7 +132,7 @@ func (o Overlap) howOften() string {
 	return fmt.Sprintf("%s, for up to %s", humanize.Times(o.Count), humanize.Duration(o.Longest))
 }
 
-// blame names what brought the overlaps about, if it is no fault of the lock.
+// blame describes the cause of the overlaps.
 func (m Metrics) blame(s Scenario) string {
 	switch {
 	case m.Overlap.Count == m.Overlap.Excused:

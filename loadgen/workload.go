@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// planner are the decisions of one simulated client. They depend on the
-// scenario and the client's number alone, never on what happens to it, so that
-// a run can be repeated.
+// planner makes the random choices of one client. They depend only on the scenario and
+// the client number, never on the course of the run, so that a run can be repeated.
 type planner struct {
 	random *rand.Rand
 }
 
-// iteration is what a client decides when it arrives: all of its next round.
+// iteration is the set of choices for one round of a client.
 type iteration struct {
 	key         int
-	shared      bool // it comes to read
+	shared      bool // for reading
 	hold, think time.Duration
 }
 
@@ -25,7 +24,7 @@ func newPlanner(seed uint64, client int) planner {
 	return planner{rand.New(rand.NewPCG(seed, uint64(client)))}
 }
 
-// next decides about a round by the scenario as it is now.
+// next makes the choices for a round of s.
 func (c planner) next(s *Scenario, keys *picker) iteration {
 	return iteration{
 		key:    keys.pick(c.random),
@@ -35,10 +34,10 @@ func (c planner) next(s *Scenario, keys *picker) iteration {
 	}
 }
 
-// picker picks keys by their numbers, from 0. Safe for concurrent use.
+// picker picks key numbers, from 0. Safe for concurrent use.
 type picker struct {
 	keys       Keys
-	cumulative []float64 // zipf: chances of a key or one before it
+	cumulative []float64 // zipf: sum of the weights up to each key
 }
 
 func newPicker(k Keys) *picker {
