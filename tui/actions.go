@@ -13,10 +13,10 @@ import (
 	"locktop/tui/widget"
 )
 
-// This file is the way to the only thing on the screen that changes anything:
-// x, then what to do, then a question that Enter answers with no.
+// This file holds the only keys that change a lock: x, then a menu of actions, then a question
+// that Enter answers with no.
 
-// openActing asks what to do to the tagged locks, or to the selected one.
+// openActing opens the menu of actions on the tagged locks, or on the selected one.
 func (a *app) openActing() {
 	locks := a.locks().tagged(&a.state)
 	if len(locks) == 0 || a.page().place() != onLocks {
@@ -41,14 +41,14 @@ func (a *app) openActing() {
 	}
 }
 
-// pendingAction is an act on some locks as they were seen on the screen.
+// pendingAction is an action on locks, as the screen showed them when the user chose it.
 type pendingAction struct {
 	act   keyspace.Action
 	locks []keyspace.Lock
-	ttl   time.Duration // that an Expire or an Extend gives
+	ttl   time.Duration // given by Expire and Extend
 }
 
-// actionMenu is the menu of acts, the mildest first.
+// actionMenu returns the menu of actions, the least dangerous first.
 func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 	m := &menu{title: "act on " + a.describe(locks)}
 	for _, c := range []struct {
@@ -73,8 +73,8 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 	return m
 }
 
-// able are the locks to which an act is possible, and why it is not to the first of
-// the others, "" if there are none.
+// able returns the locks that allow an action. why is the reason of the first lock that does
+// not, "" if all do.
 func (a *app) able(act keyspace.Action, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
 	for _, l := range locks {
 		reason := a.disabledReason(act, l)
@@ -91,7 +91,7 @@ func (a *app) able(act keyspace.Action, locks []keyspace.Lock) (able []keyspace.
 	return able, why
 }
 
-// disabledReason says why an act on a lock is impossible, "" if it is not.
+// disabledReason returns why an action on a lock is impossible, "" if it is possible.
 func (a *app) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 	if act == keyspace.Expire && !l.Endless() {
 		return "it has a deadline already"
@@ -100,7 +100,7 @@ func (a *app) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 	return why
 }
 
-// describe names the locks that are meant.
+// describe returns the key of a single lock, or the number of locks.
 func (s *state) describe(locks []keyspace.Lock) string {
 	if len(locks) == 1 {
 		return s.redactKey(locks[0].Key)
@@ -108,8 +108,8 @@ func (s *state) describe(locks []keyspace.Lock) string {
 	return humanize.Plural(len(locks), "tagged lock")
 }
 
-// confirm asks whether to do it. Where the server is marked as one of production,
-// the name of the lock has to be typed before.
+// confirm returns the question before an action. On a production server, the user must type the
+// lock's key first.
 func (a *app) confirm(d pendingAction) dialog {
 	q := &confirmDialog{app: a, deed: d}
 	if !a.config.Production {
@@ -136,11 +136,11 @@ func (a *app) confirm(d pendingAction) dialog {
 	return p
 }
 
-// confirmDialog shows what a deed would bring about. Only y says yes.
+// confirmDialog shows the consequences of an action. Only y confirms it.
 type confirmDialog struct {
 	app  *app
 	deed pendingAction
-	top  int // the first line in sight
+	top  int // first visible line
 }
 
 func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
@@ -162,7 +162,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 
 func (q *confirmDialog) view(s *state, lines []string) []string {
 	text, room := q.text(s), q.room(s)
-	top := max(0, min(q.top, len(text)-room)) // the window may have grown
+	top := max(0, min(q.top, len(text)-room)) // the window may be taller now
 	note := ""
 	if room < len(text) {
 		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
@@ -181,7 +181,7 @@ func (q *confirmDialog) view(s *state, lines []string) []string {
 	return s.hints(overlay(s, lines, append(panel, l.String())), hints...)
 }
 
-// terms are the times to live to choose from.
+// terms returns the TTLs that the user can choose.
 func terms() []time.Duration {
 	return []time.Duration{
 		5 * time.Second, 10 * time.Second, giveTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
@@ -189,7 +189,7 @@ func terms() []time.Duration {
 	}
 }
 
-// change chooses another time to live. Breaking a lock gives none.
+// change selects another TTL. ForceRelease ignores it.
 func (q *confirmDialog) change(steps int) {
 	all := terms()
 	i := slices.Index(all, q.deed.ttl) + steps
@@ -200,14 +200,14 @@ func (q *confirmDialog) scroll(s *state, lines int) {
 	q.top = max(0, min(q.top+lines, len(q.text(s))-q.room(s)))
 }
 
-// room is the number of lines for the text of the question: what its title, its
-// answers and the line below leave.
+// room returns the number of lines for the text of the question: the window without the header
+// lines, the title, the answers and the footer.
 func (q *confirmDialog) room(s *state) int {
 	return max(1, s.h-s.frame().top()-4)
 }
 
-// text is what the deed would bring about, and all of the command: who reads a part
-// does not know what will run.
+// text returns the consequences of the action and its complete command, so that the user knows
+// everything that will run.
 func (q *confirmDialog) text(s *state) []string {
 	t := s.theme
 	var panel []string
@@ -233,7 +233,7 @@ func (q *confirmDialog) text(s *state) []string {
 	return panel
 }
 
-// verb is what is done, in a word or two.
+// verb names the action.
 func (d pendingAction) verb() string {
 	switch d.act {
 	case keyspace.Expire:
@@ -245,7 +245,7 @@ func (d pendingAction) verb() string {
 	}
 }
 
-// did is what has been done, in a word or two.
+// did names the action in the past tense.
 func (d pendingAction) did() string {
 	switch d.act {
 	case keyspace.Expire:
@@ -257,7 +257,7 @@ func (d pendingAction) did() string {
 	}
 }
 
-// consequence says what the deed brings about for one lock.
+// consequence describes the effect of the action on one lock.
 func (d pendingAction) consequence(v lockView) string {
 	holder := "its holder"
 	if len(v.Holders) > 0 {
@@ -279,7 +279,7 @@ func (d pendingAction) consequence(v lockView) string {
 	}
 }
 
-// crowd is how many wait, and what they do; one of them, or several.
+// crowd returns the number of waiters with a verb: one for a single waiter, many for several.
 func (v lockView) crowd(one, many string) string {
 	switch n := v.WaiterCount(); {
 	case n == 0 && v.blind():

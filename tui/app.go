@@ -14,22 +14,21 @@ import (
 	"locktop/tui/widget"
 )
 
-// app is the screen: the only model that bubbletea knows. It owns the state and
-// hands messages to where they belong.
+// app is the only bubbletea model. It owns the state and dispatches messages.
 type app struct {
 	state
-	ctx    context.Context // ends every look that is under way
+	ctx    context.Context // cancels all requests
 	config Config
 	source Source
 	pages  []page
 	open   int
-	from   int // where Esc leads to from the page of one lock
+	from   int // page that Esc returns to from the page of one lock
 
-	seekCount int // of the player
-	seekSeen  int // that have been followed
+	seekCount int // seeks of the player so far
+	seekSeen  int // seeks whose snapshot has arrived
 
 	interrupted bool // by Ctrl-C
-	leave       bool // the last picture on the terminal
+	leave       bool // leave the last frame on the terminal
 }
 
 func newApp(ctx context.Context, w Config) *app {
@@ -80,7 +79,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.MouseMsg:
 		return a, a.mouse(msg)
 	case snapshotMsg:
-		if msg.jump != a.seekCount { // an answer to what nobody asks any more
+		if msg.jump != a.seekCount { // the answer is older than the last seek
 			a.link.busy, a.link.next = false, a.now
 			return a, nil
 		}
@@ -92,7 +91,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			a.resetReplay()
 		}
 		a.apply(msg.picture)
-		if !msg.picture.changed() { // and the pages are as they were
+		if !msg.picture.changed() { // the pages need no update
 			return a, nil
 		}
 	case metricsMsg:
@@ -135,8 +134,8 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return a, a.tellPages(msg)
 }
 
-// tellPages lets the pages follow the state: those out of sight what there is
-// seldom, such as the size of the window.
+// tellPages forwards a message to the pages. Snapshots, metrics and view changes go to the open
+// page alone; rare messages, such as the window size, go to all.
 func (a *app) tellPages(msg tea.Msg) tea.Cmd {
 	switch msg.(type) {
 	case snapshotMsg, viewChangedMsg, metricsMsg:
@@ -168,8 +167,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// resume switches the mouse on again after a suspension: bubbletea switches it off
-// then, and does not remember that it was on.
+// resume enables the mouse after a suspension: bubbletea disables it and does not restore it.
 func (a *app) resume() tea.Cmd {
 	if !a.config.mouse() {
 		return nil
@@ -177,8 +175,8 @@ func (a *app) resume() tea.Cmd {
 	return tea.EnableMouseCellMotion
 }
 
-// connected goes on from another point of view. The past of the one before is of no
-// use there.
+// connected switches to another target. The recorded snapshots of the old target are discarded
+// with the first new one.
 func (a *app) connected(msg connectedMsg) {
 	if msg.err != nil {
 		a.reject(shortError(msg.err))
@@ -196,7 +194,7 @@ func (a *app) connected(msg connectedMsg) {
 	a.notify("looking at " + msg.view.String())
 }
 
-// readStored asks what is stored of the lock that is looked at closely.
+// readStored requests the raw value of the selected lock while a page shows it.
 func (a *app) readStored() tea.Cmd {
 	page := a.page()
 	if locks, ok := page.(*locksPage); ok && !locks.beside(&a.state) {
@@ -220,8 +218,8 @@ func (a *app) done(msg doneMsg) {
 	a.notify(msg.text)
 }
 
-// onKeys answers keys one by one. Letters that reach bubbletea together, as they
-// do over a slow line, come as one message, and a paste does too.
+// onKeys handles keys one by one. On a slow connection, bubbletea delivers several letters in
+// one message. A paste stays one key.
 func (a *app) onKeys(msg tea.KeyMsg) tea.Cmd {
 	if msg.Type != tea.KeyRunes || msg.Paste {
 		return a.press(msg)
@@ -234,8 +232,8 @@ func (a *app) onKeys(msg tea.KeyMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// press answers a key, and goes where it leads. A command would go there too, but
-// at some later time: the next key might come first, to the wrong page.
+// press handles a key and then a.next. A tea.Cmd could deliver that message only after the next
+// key, which would reach the wrong page.
 func (a *app) press(msg tea.KeyMsg) tea.Cmd {
 	cmd := a.onKey(msg)
 	for a.next != nil {
@@ -247,7 +245,7 @@ func (a *app) press(msg tea.KeyMsg) tea.Cmd {
 	return cmd
 }
 
-// onKey lets the dialog take a key, or looks it up in the table.
+// onKey passes a key to the open dialog, or looks it up in the key table.
 func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	if msg.Type == tea.KeyCtrlC {
 		a.interrupted = true
@@ -267,7 +265,7 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	return a.perform(act)
 }
 
-// useless says why a key does nothing on this page.
+// useless says why a key does nothing on the open page.
 func (a *app) useless(key string) string {
 	if where := whereElse(key); where != "" {
 		return fmt.Sprintf("%s does nothing on this page; it works on: %s; ? shows the keys", widget.Plain(key), where)
@@ -277,8 +275,8 @@ func (a *app) useless(key string) string {
 
 func (a *app) page() page { return a.pages[a.open] }
 
-// perform answers an action that is the same on every page, and hands all others to
-// the page.
+// perform handles the actions that are the same on every page, and passes the others to the
+// page.
 func (a *app) perform(act action) tea.Cmd {
 	switch act {
 	case quit:
@@ -325,8 +323,7 @@ func (a *app) perform(act action) tea.Cmd {
 	return nil
 }
 
-// pace changes how often the server is looked at, or how fast the recording is
-// played.
+// pace changes the refresh interval, or the playback speed of a recording.
 func (a *app) pace(act action) tea.Cmd {
 	if a.config.Player == nil {
 		return a.page().update(&a.state, act)
@@ -351,7 +348,7 @@ func (a *app) openCopy() {
 	a.reject("no lock to copy from")
 }
 
-// acted tells what became of a deed, and looks at once.
+// acted reports the result of an action and requests a snapshot immediately.
 func (a *app) acted(msg actionDoneMsg) {
 	a.link.next = a.now
 	var changed *keyspace.ChangedError
@@ -365,7 +362,7 @@ func (a *app) acted(msg actionDoneMsg) {
 	}
 }
 
-// subject is the lock that is selected on the page.
+// subject returns the selected lock of the open page.
 func (a *app) subject() (keyspace.Lock, bool) {
 	if p, ok := a.page().(subject); ok {
 		return p.subject(&a.state)
@@ -373,7 +370,7 @@ func (a *app) subject() (keyspace.Lock, bool) {
 	return keyspace.Lock{}, false
 }
 
-// travel answers the keys of time.
+// travel handles pause, rewind, forward and live.
 func (a *app) travel(act action) {
 	if a.config.Player != nil {
 		a.replayKey(act)
@@ -391,8 +388,8 @@ func (a *app) travel(act action) {
 	}
 }
 
-// goBack undoes what stands between the user and where he came from, one thing
-// at a time.
+// goBack undoes one step: it leaves the page of one lock, ends the pause, or lets the page
+// handle the key.
 func (a *app) goBack() tea.Cmd {
 	switch {
 	case a.page().place() == onLock:
@@ -406,7 +403,7 @@ func (a *app) goBack() tea.Cmd {
 	return nil
 }
 
-// cyclePage opens the numbered page that is n further on.
+// cyclePage opens the numbered page n places after the open one.
 func (a *app) cyclePage(n int) {
 	numbered := len(a.pages) - 1
 	from := a.open
@@ -425,19 +422,18 @@ func (a *app) showLock(msg openLockMsg) {
 	_ = a.page().update(&a.state, msg)
 }
 
-// openIndex opens the page at a place.
+// openIndex opens the page of a place.
 func (a *app) openIndex(to pageSet) {
 	a.goToPage(slices.IndexFunc(a.pages, func(p page) bool { return p.place() == to }))
 }
 
-// goToPage opens a page. It has not followed the pictures while it was out of
-// sight.
+// goToPage opens page i and updates it: a hidden page does not follow snapshots.
 func (a *app) goToPage(i int) {
 	a.open = i
 	_ = a.page().update(&a.state, viewChangedMsg{})
 }
 
-// mouse hands clicks and the wheel to the page, in its own lines.
+// mouse passes clicks and wheel events to the page. Line 0 is the first line of the page.
 func (a *app) mouse(msg tea.MouseMsg) tea.Cmd {
 	if a.dialog != nil {
 		return a.mouseIn(msg)
@@ -458,7 +454,7 @@ func (a *app) mouse(msg tea.MouseMsg) tea.Cmd {
 	return nil
 }
 
-// mouseIn hands clicks and the wheel to a menu; other dialogs do not answer them.
+// mouseIn passes clicks and wheel events to a menu; other dialogs ignore them.
 func (a *app) mouseIn(msg tea.MouseMsg) tea.Cmd {
 	m, ok := a.dialog.(*menu)
 	if !ok {
@@ -476,8 +472,8 @@ func (a *app) mouseIn(msg tea.MouseMsg) tea.Cmd {
 	return cmd
 }
 
-// View implements tea.Model: exactly as many lines as the window has, each
-// exactly as wide.
+// View implements tea.Model. It returns exactly as many lines as the window has, each as wide
+// as the window.
 func (a *app) View() string {
 	s := &a.state
 	if s.w <= 0 || s.h <= 0 {
@@ -490,7 +486,7 @@ func (a *app) View() string {
 	return strings.Join(lines, "\n")
 }
 
-// draw stacks the parts of the screen: head, summary, page, foot.
+// draw returns the lines of the screen: header, summary, page, footer.
 func (a *app) draw(s *state) []string {
 	p := a.page()
 	f := s.frame()
@@ -508,8 +504,7 @@ func (a *app) draw(s *state) []string {
 	return lines
 }
 
-// body draws a page, in faint colours when it is no longer true, and fills it
-// up to h lines.
+// body draws a page and fills it up to h lines. The colours of stale data are faint.
 func (s *state) body(p page, h int) []string {
 	shown := *s
 	if s.stale() {

@@ -12,21 +12,21 @@ import (
 	"locktop/tui/widget"
 )
 
-// This file holds everything that the screen does besides drawing. It is the
-// only one that reads the clock.
+// This file holds all side effects of the screen besides drawing. No other file reads the
+// clock.
 
-// rewindStep is how far one key goes back in time.
+// rewindStep is the distance of one rewind key press in a live view.
 const rewindStep = time.Second
 
-// tickInterval is the time between two pictures. Nothing on the screen moves faster.
+// tickInterval is the time between two frames.
 const tickInterval = 250 * time.Millisecond
 
 func tick() tea.Cmd {
 	return tea.Tick(tickInterval, func(now time.Time) tea.Msg { return tickMsg{now} })
 }
 
-// fetchSnapshot asks the source for a picture, and works out what follows from it and
-// the picture before.
+// fetchSnapshot requests a snapshot and derives its view model. before is the previous view
+// model, or nil.
 func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump int) tea.Cmd {
 	return guarded(func() tea.Msg {
 		snap, err := source.Snapshot(ctx)
@@ -38,7 +38,7 @@ func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump i
 	})
 }
 
-// connect asks a guide for another point of view.
+// connect requests another target.
 func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 	return guarded(func() tea.Msg {
 		w, err := g.Connect(ctx, v)
@@ -46,7 +46,7 @@ func connect(ctx context.Context, g Connector, v Target) tea.Cmd {
 	})
 }
 
-// readStored asks what the servers have under the keys of a lock.
+// readStored requests the raw values of the keys of a lock.
 func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	return guarded(func() tea.Msg {
 		items, err := store.Stored(ctx, l)
@@ -54,8 +54,8 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 	})
 }
 
-// fetchMetrics asks the generator what it is doing, and what has happened since an
-// event that was seen in the run that began at a moment.
+// fetchMetrics requests the metrics of the generator and its events after number seen. If the
+// run did not begin at began, it requests all events.
 func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
 	return guarded(func() tea.Msg {
 		msg := metricsMsg{metrics: load.Metrics(), scenario: load.Scenario(), beside: load.Beside(), changes: changes}
@@ -68,7 +68,7 @@ func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd 
 	})
 }
 
-// beginLoad opens a load on the server that is looked at, and starts it.
+// beginLoad opens a load on the current server and starts it.
 func beginLoad(ctx context.Context, l Loader) tea.Cmd {
 	return guarded(func() tea.Msg {
 		load, err := l.Open(ctx)
@@ -87,7 +87,7 @@ func stopLoad(load Load) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"the clients have stopped; all their locks are released", load.Stop()} })
 }
 
-// apply makes the load follow a scenario, and starts it if that is wanted.
+// apply applies a scenario to the load, and starts the load if start is set.
 func apply(load Load, s loadgen.Scenario, start bool) tea.Cmd {
 	return guarded(func() tea.Msg {
 		err := load.Apply(s)
@@ -102,8 +102,8 @@ func inject(load Load, f loadgen.Fault) tea.Cmd {
 	return guarded(func() tea.Msg { return doneMsg{"fault injected: " + string(f.Kind), load.Inject(f)} })
 }
 
-// act does a deed to one lock after the other, and goes on after one that was
-// not as it had been seen.
+// act performs an action on one lock after the other. It continues after an error, and reports
+// the first error.
 func act(ctx context.Context, b Breaker, d pendingAction) tea.Cmd {
 	return guarded(func() tea.Msg {
 		done := 0
@@ -139,8 +139,8 @@ func saveFrame(to FrameSaver, name string, data func() []byte) tea.Cmd {
 	})
 }
 
-// guarded hands a panic to the event loop. bubbletea would print it while the
-// terminal is still in its hands.
+// guarded delivers a panic to the event loop. Otherwise bubbletea prints the panic before it
+// restores the terminal.
 func guarded(cmd tea.Cmd) tea.Cmd {
 	return func() (msg tea.Msg) {
 		defer func() {

@@ -11,7 +11,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// commandStatsDialog shows every Redis command that was sent, the most frequent first.
+// commandStatsDialog lists all Redis commands that locktop sent, the most frequent first.
 type commandStatsDialog struct {
 	ledger CommandStats
 	top    int

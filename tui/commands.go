@@ -13,16 +13,16 @@ import (
 	"locktop/tui/widget"
 )
 
-// commandSpec is a command of the command line in the screen.
+// commandSpec is a command of the screen's command line.
 type commandSpec struct {
 	name   string
-	arg    string // what it takes, for people; "" for nothing
+	arg    string // name of the argument for the user; "" if there is none
 	help   string
-	values []string // what the argument can be, where that is known
+	values []string // known values of the argument
 	run    func(a *app, arg string) (tea.Cmd, error)
 }
 
-// commandSpecs is the list of all commands, in the order in which they are completed.
+// commandSpecs lists all commands, in the order of completion.
 func commandSpecs() []commandSpec {
 	return []commandSpec{
 		{"theme", "NAME", "other colours", Themes(), (*app).setTheme},
@@ -50,16 +50,16 @@ func (a *app) commandPrompt() *prompt {
 	p.note = func(text string) (string, bool) { return hintAt(text), false }
 	p.complete = complete
 	p.finish = func(text string) tea.Cmd {
-		a.next = commandMsg{text} // it may open a dialog, when this one is closed
+		a.next = commandMsg{text} // run it after this dialog closes: the command may open a dialog
 		return nil
 	}
 	return p
 }
 
-// commandMsg is a command as it was typed.
+// commandMsg is a command as the user typed it.
 type commandMsg struct{ text string }
 
-// runCommand runs a command. A name may be cut short as long as it is clear.
+// runCommand runs a command. An unambiguous prefix of its name is enough.
 func (a *app) runCommand(text string) tea.Cmd {
 	name, arg, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if name == "" {
@@ -93,7 +93,7 @@ func names(all []commandSpec) string {
 	return strings.Join(list, ", ")
 }
 
-// hintAt says what can be typed next.
+// hintAt describes the possible input after text.
 func hintAt(text string) string {
 	name, arg, spaced := strings.Cut(text, " ")
 	found := matching(name)
@@ -109,7 +109,7 @@ func hintAt(text string) string {
 	}
 }
 
-// complete adds what the text must go on with.
+// complete extends text by what all matching commands or values have in common.
 func complete(text string) string {
 	name, arg, spaced := strings.Cut(text, " ")
 	found := matching(name)
@@ -136,7 +136,7 @@ func fitting(values []string, beginning string) []string {
 	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !strings.HasPrefix(v, beginning) })
 }
 
-// common is what all of them begin with.
+// common returns the longest common prefix. all must not be empty.
 func common(all []string) string {
 	prefix := all[0]
 	for _, s := range all {
@@ -185,7 +185,7 @@ func (a *app) openPage(name string) (tea.Cmd, error) {
 	return nil, fmt.Errorf("there are %s", strings.Join(pageNames(), ", "))
 }
 
-// openLock takes a key as it stands on the screen.
+// openLock opens a lock by its key as the screen shows it.
 func (a *app) openLock(key string) (tea.Cmd, error) {
 	for _, l := range a.current().locks {
 		if widget.Plain(l.Key) == key {
@@ -208,7 +208,7 @@ func (a *app) setFilter(text string) (tea.Cmd, error) {
 	return nil, nil
 }
 
-// orders are the names of what locks can be sorted by.
+// orders lists the names of the sort orders of the locks page.
 func orders() []string {
 	all := []string{"damage"}
 	for _, c := range lockColumns() {
@@ -246,7 +246,7 @@ func (a *app) setMatch(text string) (tea.Cmd, error) {
 	return a.lookAt(Target{Match: text})
 }
 
-// lookAt asks for another point of view.
+// lookAt requests another target.
 func (a *app) lookAt(v Target) (tea.Cmd, error) {
 	if a.config.Connector == nil {
 		return nil, fmt.Errorf("what is looked at here cannot be changed; / filters it")
@@ -255,7 +255,7 @@ func (a *app) lookAt(v Target) (tea.Cmd, error) {
 	return connect(a.ctx, a.config.Connector, v), nil
 }
 
-// String says what is looked at.
+// String describes the target for the user.
 func (v Target) String() string {
 	if v.DB != "" {
 		return "database " + widget.Plain(v.DB)
@@ -295,7 +295,7 @@ func (a *app) setSpeedTo(text string) (tea.Cmd, error) {
 	return nil, nil
 }
 
-// goTo goes to a time of today, as it stands on the screen, or so far back.
+// goTo goes to a time of today, such as 12:31:07, or back by a duration, such as -90s.
 func (a *app) goTo(text string) (tea.Cmd, error) {
 	if d, err := time.ParseDuration(text); err == nil && (d <= 0 || a.config.Player != nil) {
 		if a.config.Player != nil {

@@ -10,11 +10,11 @@ import (
 	"locktop/tui/widget"
 )
 
-// giveTTL is the time to live that is offered first.
+// giveTTL is the TTL that the dialogs offer first.
 const giveTTL = 30 * time.Second
 
-// copying asks what of a lock to copy. Nothing of it reaches the clipboard but
-// what is visible: control characters as escapes.
+// copying returns the menu of texts to copy from a lock. Keys and tokens reach the clipboard
+// with escaped control characters.
 func (a *app) copying(l keyspace.Lock) *menu {
 	m := &menu{title: "copy from " + a.redactKey(l.Key)}
 	m.choices = append(m.choices, a.copyOf("k", "key", widget.Plain(l.Key), ""))
@@ -32,8 +32,7 @@ func (a *app) copying(l keyspace.Lock) *menu {
 	return m
 }
 
-// safeCommand is a command for somebody who may change the lock, or why there
-// is none. It is printable ASCII.
+// safeCommand returns a shell command for an action, in printable ASCII, or why there is none.
 func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Duration) (command, why string) {
 	command, err := keyspace.SafeCommand(s.formats, act, l, ttl, s.redisCLI...)
 	if err != nil {
@@ -42,7 +41,7 @@ func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Durat
 	return command, ""
 }
 
-// copyOf is the choice to copy a text, or says why it cannot be copied.
+// copyOf returns the choice to copy a text. A why other than "" disables it.
 func (a *app) copyOf(key, label, text, why string) choice {
 	c := choice{key: key, label: label, detail: a.shownText(text), refuse: why}
 	if !a.hidden.on && why == "" {
@@ -57,8 +56,8 @@ func (a *app) copyOf(key, label, text, why string) choice {
 	return c
 }
 
-// shownText is a text as one line of a menu. It is fit to be shown already: to
-// make it so again would change its backslashes.
+// shownText returns a text as one line of a menu. The text is already escaped; escaping it
+// again would double its backslashes.
 func (a *app) shownText(text string) string {
 	if a.hidden.on {
 		return ""
@@ -66,5 +65,5 @@ func (a *app) shownText(text string) string {
 	return inOneLine(text)
 }
 
-// inOneLine is a command of several lines as one.
+// inOneLine joins the lines of a command.
 func inOneLine(command string) string { return strings.ReplaceAll(command, "\n", "; ") }

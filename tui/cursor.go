@@ -1,16 +1,16 @@
 package tui
 
-// cursor is the selection in a list, and the part of the list in sight. It
-// stays on its entry, not on its line: an entry is known by a key.
+// cursor is the selection in a list, and the scroll position. The selection follows its entry,
+// identified by a key, when the list changes.
 type cursor[K comparable] struct {
 	chosen K
-	any    bool // something was chosen
-	row    int  // where it is, or was
-	top    int  // the first line in sight
+	any    bool // chosen is valid
+	row    int  // current or last row of the entry
+	top    int  // first visible line
 }
 
-// follow finds the chosen entry in a list of n that has changed. If it is gone,
-// the one in its place is chosen.
+// follow finds the selected entry in a changed list of n entries. If the entry is gone, the
+// entry in its row becomes the selection.
 func (c *cursor[K]) follow(n int, key func(int) K) {
 	if c.any && c.row < n && key(c.row) == c.chosen {
 		return
@@ -25,7 +25,7 @@ func (c *cursor[K]) follow(n int, key func(int) K) {
 	c.choose(min(c.row, n-1), n, key)
 }
 
-// choose selects a row, the nearest one there is.
+// choose selects a row, or the nearest existing one.
 func (c *cursor[K]) choose(row, n int, key func(int) K) {
 	c.row = max(0, min(row, n-1))
 	if n > 0 {
@@ -33,8 +33,8 @@ func (c *cursor[K]) choose(row, n int, key func(int) K) {
 	}
 }
 
-// travel moves the selection as an action asks, with h lines in sight, and
-// reports whether that was what the action asked for.
+// travel moves the selection by a navigation action, with h visible lines. It returns false for
+// other actions.
 func (c *cursor[K]) travel(a action, n, h int, key func(int) K) bool {
 	steps, ok := stride(a, n, h)
 	if ok {
@@ -44,7 +44,8 @@ func (c *cursor[K]) travel(a action, n, h int, key func(int) K) bool {
 	return ok
 }
 
-// stride is how far an action moves in a list of n, of which h are in sight.
+// stride returns the distance that an action moves in a list of n entries, of which h are
+// visible.
 func stride(a action, n, h int) (steps int, ok bool) {
 	switch a {
 	case up:
@@ -67,7 +68,7 @@ func stride(a action, n, h int) (steps int, ok bool) {
 	return 0, false
 }
 
-// reveal scrolls so that the selection is among the h lines in sight.
+// reveal scrolls until the selection is among the h visible lines.
 func (c *cursor[K]) reveal(n, h int) {
 	c.top = max(0, min(c.top, n-h))
 	if c.row < c.top {

@@ -6,14 +6,14 @@ import (
 	"locktop/keyspace"
 )
 
-// maxEvents is how many events are remembered.
+// maxEvents is the number of events that an eventLog keeps when it discards old ones.
 const maxEvents = 5000
 
-// eventLog is what happened to the locks, oldest first. The zero value is empty.
+// eventLog keeps the newest events of the locks, oldest first. The zero value is empty.
 type eventLog struct {
 	events []keyspace.Event
-	total  int                   // also those that are forgotten
-	about  map[keyspace.ID][]int // the numbers of those that a lock is the subject of
+	total  int                   // including discarded events
+	about  map[keyspace.ID][]int // numbers of the events of each lock
 }
 
 func (j *eventLog) add(events []keyspace.Event) {
@@ -26,7 +26,7 @@ func (j *eventLog) add(events []keyspace.Event) {
 	}
 }
 
-// index numbers the events from a place on, and notes whom they are about.
+// index numbers the events from index from on, and records their locks.
 func (j *eventLog) index(from int) {
 	if j.about == nil {
 		j.about = make(map[keyspace.ID][]int)
@@ -38,8 +38,8 @@ func (j *eventLog) index(from int) {
 	}
 }
 
-// latest returns the places of the newest events about a lock among the first n,
-// the newest first, so many at most.
+// latest returns the indexes of the newest events of a lock, newest first, at most most. It
+// considers only the first n events.
 func (j *eventLog) latest(id keyspace.ID, n, most int) []int {
 	var places []int
 	numbers := j.about[id]
@@ -60,6 +60,6 @@ func (j *eventLog) until(t time.Time) []keyspace.Event {
 	return j.events[:n]
 }
 
-// number is the event's place among all there ever were, for those in the
-// result of until.
+// number returns the number of the event at index i, counted from the first event ever. Indexes
+// into the result of until are valid.
 func (j *eventLog) number(i int) int { return j.total - len(j.events) + i }

@@ -10,7 +10,7 @@ import (
 	"locktop/tui/svg"
 )
 
-// exportMenu asks in which form to save the frame that is on the screen now.
+// exportMenu returns the menu of file formats for the frame on the screen.
 func (a *app) exportMenu() *menu {
 	frame, w, h := a.View(), a.w, a.h
 	title := "locktop " + a.address()
@@ -33,7 +33,7 @@ func (a *app) exportMenu() *menu {
 	return m
 }
 
-// writeScenario writes what the load does now to a file.
+// writeScenario saves the current scenario of the load as a file.
 func (a *app) writeScenario() tea.Cmd {
 	switch {
 	case a.load == nil:
@@ -46,7 +46,7 @@ func (a *app) writeScenario() tea.Cmd {
 	return nil
 }
 
-// ending is the name of a file of some form.
+// ending returns the file name for an export format.
 func ending(form string) string {
 	if form == "text" {
 		return "frame.txt"
@@ -54,7 +54,7 @@ func ending(form string) string {
 	return "frame." + form
 }
 
-// plainText is a frame without colours and without the blanks at the ends of lines.
+// plainText returns a frame without colours and trailing blanks.
 func plainText(frame string) string {
 	var b strings.Builder
 	for line := range strings.Lines(ansi.Strip(frame) + "\n") {

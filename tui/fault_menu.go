@@ -11,7 +11,6 @@ import (
 	"locktop/tui/widget"
 )
 
-// faultMenu is the menu of faults.
 func (p *loadPage) faultMenu(s *state) *menu {
 	who := "a client at random; on the page, h and l choose one"
 	if p.client > 0 {
@@ -31,7 +30,7 @@ func (p *loadPage) faultMenu(s *state) *menu {
 	return m
 }
 
-// faultChoice is a fault as the menu offers it.
+// faultChoice is a fault in the menu.
 type faultChoice struct {
 	key    string
 	fault  loadgen.Fault
@@ -39,7 +38,7 @@ type faultChoice struct {
 	refuse string
 }
 
-// faultChoices are what can go wrong in a scenario, for so long that it shows.
+// faultChoices lists the faults for a scenario, each long enough to be visible.
 func faultChoices(s loadgen.Scenario) []faultChoice {
 	long := 3 * s.Lock.TTL
 	brief := max(2*time.Second, s.Lock.TTL)
@@ -65,11 +64,11 @@ func faultChoices(s loadgen.Scenario) []faultChoice {
 	}
 }
 
-// sceneKeys are the keys of the scenes, in their order, without those that move in
-// a menu or leave it.
+// sceneKeys are the keys of the scenes in the menu. They exclude j, k and q, which navigate in
+// a menu.
 const sceneKeys = "abcdefghilmnoprstuvwxyz"
 
-// scenesMenu is where the demo begins: what there is to see.
+// scenesMenu returns the menu of scenes. The demo begins with it.
 func (f *loadState) scenesMenu() *menu {
 	m := &menu{title: "Choose a scene", about: []string{"Each scene lasts a few seconds and ends with a verdict. On page 3: n/b next/previous scene, m this menu, f inject a fault. Esc: just look around."}}
 	for i, scene := range f.scenes {

@@ -10,22 +10,22 @@ import (
 	"locktop/tui/widget"
 )
 
-// filter picks locks by what is on the screen of them.
+// filter selects locks by what the screen shows of them.
 //
-//	word    part of the key, an owner or a waiter, the kind, format or state, in any case;
-//	        or of a finding on it: finding is all locks that have one
-//	!word   all others
+//	word    part of the key, an owner, a waiter, the kind, the format or the state, in any case,
+//	        or of a finding's kind; "finding" selects all locks that have a finding
+//	!word   all locks that do not match word
 //	~expr   a regular expression, in any case
 type filter struct {
 	text   string // as typed; "" matches everything
 	word   string
 	expr   *regexp.Regexp
 	invert bool
-	fault  string // why the expression cannot be read, "" if it can
+	fault  string // why the expression is invalid, "" if it is valid
 }
 
-// prompt opens the filter for typing. It calls changed after each change, and shows
-// what found returns, or what is wrong with the filter.
+// prompt opens the prompt for the filter. It calls changed after each change, and shows the
+// result of found or the error in the filter.
 func (f *filter) prompt(changed func(), found func() string) *prompt {
 	d := newPrompt("/", f.text)
 	d.typed = func(text string) {
@@ -41,7 +41,7 @@ func (f *filter) prompt(changed func(), found func() string) *prompt {
 	return d
 }
 
-// parseFilter reads what was typed. A filter with a fault matches everything.
+// parseFilter parses the typed text. An invalid filter matches everything.
 func parseFilter(text string) filter {
 	f := filter{text: text}
 	rest, invert := strings.CutPrefix(text, "!")
@@ -59,10 +59,10 @@ func parseFilter(text string) filter {
 	return f
 }
 
-// active reports whether the filter leaves anything out.
+// active reports whether the filter can exclude anything.
 func (f filter) active() bool { return f.fault == "" && (f.word != "" || f.expr != nil) }
 
-// match reports whether a lock passes. about are the kinds of the findings on it.
+// match reports whether the filter selects a lock. about holds the kinds of its findings.
 func (f filter) match(l *keyspace.Lock, now time.Time, about string) bool {
 	return !f.active() || (f.finds(l, now) || about != "" && f.in(about)) != f.invert
 }
@@ -79,7 +79,7 @@ func (f filter) finds(l *keyspace.Lock, now time.Time) bool {
 	return slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return f.in(widget.Plain(w.ID)) })
 }
 
-// event picks events by their kind, and as locks are picked.
+// event reports whether the filter selects an event, by its kind, lock, holder or waiter.
 func (f filter) event(e *keyspace.Event) bool {
 	if !f.active() {
 		return true
@@ -89,7 +89,8 @@ func (f filter) event(e *keyspace.Event) bool {
 	return found != f.invert
 }
 
-// lane picks lanes of the timeline by their lock and by those who held it.
+// lane reports whether the filter selects a timeline lane, by its key or the names of its
+// holders.
 func (f filter) lane(key string, n *lane) bool {
 	if !f.active() {
 		return true
@@ -98,7 +99,7 @@ func (f filter) lane(key string, n *lane) bool {
 	return found != f.invert
 }
 
-// finding picks findings by what they say, and by their lock.
+// finding reports whether the filter selects a finding, by its ID, severity, text or key.
 func (f filter) finding(x *keyspace.Finding) bool {
 	if !f.active() {
 		return true

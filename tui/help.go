@@ -9,10 +9,10 @@ import (
 	"locktop/tui/widget"
 )
 
-// helpDialog lists all keys, made from the table of keys.
+// helpDialog lists all keys from the key table.
 type helpDialog struct {
-	page pageSet // whose keys stand first
-	top  int     // the first line in sight
+	page pageSet // its keys come first
+	top  int     // first visible line
 }
 
 func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
@@ -35,7 +35,7 @@ func (d *helpDialog) scroll(s *state, lines int) {
 	d.top = max(0, min(d.top+lines, len(d.text(s))-d.height(s)))
 }
 
-// height is the number of lines there is room for, below the title.
+// height returns the number of lines below the title.
 func (d *helpDialog) height(s *state) int { return max(0, s.frame().body-1) }
 
 func (d *helpDialog) view(s *state, lines []string) []string {
@@ -59,20 +59,20 @@ func (d *helpDialog) view(s *state, lines []string) []string {
 	return s.hints(lines, hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
 }
 
-// text is the list: the keys of the page that is open, the keys that work
-// everywhere, the other pages', and what the signs mean.
+// text returns the lines: the keys of the open page, the keys of all pages, the keys of the
+// other pages, and the glyphs of the states.
 func (d *helpDialog) text(s *state) []string {
 	lines := d.section(s, d.page.String(), func(p pageSet) bool { return p&d.page != 0 && p != anywhere })
 	lines = append(lines, d.section(s, anywhere.String(), func(p pageSet) bool { return p == anywhere })...)
 	for _, at := range allPages() {
 		if at != d.page {
-			lines = append(lines, d.section(s, at.String(), func(p pageSet) bool { return p&d.page == 0 && p&-p == at })...) // at the first of its pages
+			lines = append(lines, d.section(s, at.String(), func(p pageSet) bool { return p&d.page == 0 && p&-p == at })...) // list a binding of several pages only at the first one
 		}
 	}
 	return append(lines, d.legend(s))
 }
 
-// section lists the keys of some places.
+// section lists the keys of the selected pages. It returns nil if there are none.
 func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
 	lines := []string{widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, title).String()}
 	for _, b := range bindings() {
@@ -99,7 +99,7 @@ func (d *helpDialog) legend(s *state) string {
 	return l.String()
 }
 
-// rule draws a horizontal line with a title at its left and a note at its right.
+// rule draws a horizontal line with a title on the left and a note on the right.
 func (s *state) rule(title, note string) string { return s.ruleOf(s.w, title, note) }
 
 func (s *state) ruleOf(w int, title, note string) string {

@@ -10,8 +10,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// holdStatsBlock draws how long holds of a lock last and how long it stands free
-// between two of them, as far as watching has shown it.
+// holdStatsBlock draws the hold times of a lock and its free times between two holds, as
+// observed since the start.
 func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 	r := s.history.Of(id)
 	if len(r.Ended) == 0 && r.Renewed == 0 {
@@ -30,7 +30,7 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 	return lines
 }
 
-// endCounts says how holds have ended, the most frequent end first.
+// endCounts lists how holds ended, the most frequent end first.
 func (s *state) endCounts(r keyspace.Record) string {
 	kinds := make([]keyspace.EventKind, 0, len(r.Ended))
 	for k := range r.Ended {
@@ -49,8 +49,7 @@ func (s *state) endCounts(r keyspace.Record) string {
 	return s.sentence(facts...)
 }
 
-// histogramLine draws how durations are spread: a column for each power of two from
-// the shortest to the longest, then what they were in figures.
+// histogramLine draws a histogram: one column for each power of two, then its percentiles.
 func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string {
 	first, last := len(h.Buckets), 0
 	top := 0.0
@@ -66,7 +65,7 @@ func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string
 		values = append(values, float64(n))
 	}
 	columns := len(values)
-	if s.glyphs.Fine { // two values to a cell
+	if s.glyphs.Fine { // a cell shows two values
 		columns = (columns + 1) / 2
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, label).To(widget.Style{}, margin+10)
@@ -75,7 +74,7 @@ func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string
 	return l.String()
 }
 
-// percentiles are the durations of a histogram in words.
+// percentiles returns the count, p50, p99 and maximum of a histogram.
 func (s *state) percentiles(h *keyspace.Histogram) string {
 	return s.sentence(
 		humanize.Count(int64(h.Total))+s.glyphs.Times,
@@ -85,7 +84,7 @@ func (s *state) percentiles(h *keyspace.Histogram) string {
 	)
 }
 
-// recentOwners names those who have held a lock lately.
+// recentOwners lists the latest owners of a lock with the number of their holds.
 func (s *state) recentOwners(owners []keyspace.Owner) string {
 	const most = 4
 	var names []string

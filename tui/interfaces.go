@@ -8,108 +8,106 @@ import (
 	"locktop/loadgen"
 )
 
-// Source is where the pictures come from.
+// Source delivers snapshots.
 type Source interface {
-	// Snapshot returns the newest picture. It blocks until there is one or ctx
-	// ends; the screen asks for one at a time.
+	// Snapshot returns the newest snapshot. It blocks until there is one or ctx ends. The
+	// screen does not call it concurrently.
 	Snapshot(context.Context) (keyspace.Snapshot, error)
 }
 
-// Load is the traffic generator, as the screen drives it. All methods may be
-// called from any goroutine. Nil where there is no server that may be loaded.
+// Load is the load generator. All methods are safe for concurrent use. A nil Load means that
+// there is no server for a load.
 type Load interface {
-	Start() error                 // begins, or begins again after Stop
-	Stop() error                  // ends all clients and releases what they hold
-	Apply(loadgen.Scenario) error // also while running
-	Inject(loadgen.Fault) error   // makes something go wrong now
+	Start() error                 // starts the clients, also after Stop
+	Stop() error                  // stops all clients and releases their locks
+	Apply(loadgen.Scenario) error // changes the scenario, also of a running load
+	Inject(loadgen.Fault) error   // injects a fault now
 	Metrics() loadgen.Metrics
-	Events(seen uint64) []loadgen.Event // since the event of that number
+	Events(seen uint64) []loadgen.Event // events after number seen
 	Scenario() loadgen.Scenario
-	Beside() []loadgen.Compared // the runs that it is compared with
+	Beside() []loadgen.Compared // runs to compare this one with
 }
 
-// Loader opens a load on the server that is looked at; the user is asked before.
-// Nil: there is no load to be had there.
+// Loader opens a load on the current server after the user has confirmed it. A nil Loader means
+// that no load is possible.
 type Loader interface {
 	Open(context.Context) (Load, error)
 }
 
-// ForceReleaser changes locks that others hold, each only if it still is as it was
-// seen, and writes down what it does. Nil: the screen only reads.
+// Breaker changes locks of other clients. It changes a lock only if the lock is unchanged since
+// the snapshot, and audits every change. With a nil Breaker, the screen is read-only.
 type Breaker interface {
 	ForceRelease(context.Context, keyspace.Lock) (keyspace.AuditRecord, error)
 	Extend(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
 	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
 }
 
-// Connector leads to other locks of the same servers. Nil: what is looked at stays
-// as it is.
+// Connector connects to other locks of the same servers. With a nil Connector, the target
+// cannot be changed.
 type Connector interface {
-	// Connect returns the world as it is from another point of view. What the
-	// screen had before from this guide is of no use then.
+	// Connect returns the Config for a target. It invalidates the sources of the Config from
+	// before.
 	Connect(context.Context, Target) (Config, error)
 }
 
-// Target is which locks to look at; what is empty stays as it is.
+// Target selects locks. An empty field keeps its value.
 type Target struct {
-	DB    string // a number, or all
-	Match string // a glob for the keys; * is all
+	DB    string // a number, or "all"
+	Match string // a glob for keys; * matches all
 }
 
-// Store knows what the servers have under the keys of a lock. Nil: what is
-// stored is not shown.
+// Store reads the raw values of locks. With a nil Store, the screen does not show them.
 type Store interface {
-	// Stored returns the keys of a lock that exist, its own first, of each as
-	// much as anybody wants to read.
+	// Stored returns the existing keys of a lock, its own first. Long values are cut.
 	Stored(context.Context, keyspace.Lock) ([]RawEntry, error)
 }
 
-// RawEntry is a key as a server has it.
+// RawEntry is a key on one server.
 type RawEntry struct {
 	Node  string
 	Entry keyspace.Entry
 }
 
-// Clipboard takes what the user copies. Nil: there is none.
+// Clipboard receives copied text. Nil means that there is no clipboard.
 type Clipboard interface {
 	Copy(text string) error
 }
 
-// FrameSaver keeps frames that the user saves. Nil: they cannot be saved.
+// FrameSaver saves files for the user. With a nil FrameSaver, saving is disabled.
 type FrameSaver interface {
-	// Save writes a file that was not there before, and returns where it is.
-	// The name has an ending, such as "frame.svg"; the album makes it one of
-	// its own.
+	// Save writes a new file and returns its path. It never overwrites a file: it derives a
+	// unique name from name, such as "frame.svg", and keeps the extension.
 	Save(name string, data []byte) (where string, err error)
 }
 
-// Player plays a recording; the Source then is one, too. All methods may be
-// called from any goroutine. Nil: this is live.
+// Player controls the playback of a recording, which is also the Source. All methods are safe
+// for concurrent use. A nil Player means a live view.
 type Player interface {
 	Pause(on bool)
-	Seek(to time.Time) // on the recording's clock; beyond an end it is that end
+	Seek(to time.Time) // time of the recording, limited to its first and last moment
 	SetSpeed(factor float64)
 	Playing() PlaybackState
 }
 
-// PlaybackState is where a player is.
+// PlaybackState is the state of a Player.
 type PlaybackState struct {
-	At, First, Last time.Time // on the recording's clock
+	At, First, Last time.Time // times of the recording
 	Speed           float64
 	Paused          bool
 	Damage          string // what is wrong with the recording, "" if nothing is
 }
 
-// CommandStats knows every Redis command that was sent. Nil: nobody counts.
+// CommandStats counts the Redis commands that locktop sends. Nil means that the commands are
+// not counted.
 type CommandStats interface {
 	Commands() []CommandStat
 }
 
-// CommandStat is how often one command was sent.
+// CommandStat holds the counters of one command.
 type CommandStat struct {
 	Name   string // "get", "client setname" …
 	Count  int64
-	Errors int64         // answers that were errors
-	Took   time.Duration // all of them together, from the request to the answer; those of a pipeline share its time
+	Errors int64         // error replies
+	Took   time.Duration // sum of the times from request to reply; the commands of a pipeline share its time
 	Last   time.Time
 }

@@ -2,11 +2,10 @@ package tui
 
 import "strings"
 
-// action is what a key asks for. Pages answer actions; which key stands for
-// which action is said here and nowhere else.
+// action is the meaning of a key. bindings alone maps keys to actions; pages handle actions.
 type action uint8
 
-// What keys can ask for.
+// The actions of keys.
 const (
 	noAction action = iota
 	quit
@@ -82,10 +81,10 @@ const (
 	nodeEmpty
 )
 
-// pageSet is where keys work: a page, or several of them.
+// pageSet is a set of pages on which a key works.
 type pageSet uint16
 
-// The places.
+// The pages.
 const (
 	onLocks pageSet = 1 << iota
 	onTimeline
@@ -99,12 +98,12 @@ const (
 	onLists  = onLocks | onTimeline | onNodes | onFindings | onEvents | onLock
 )
 
-// allPages are the single ones, as the help and the docs list them.
+// allPages lists the single pages, in the order of the help and the docs.
 func allPages() []pageSet {
 	return []pageSet{onLocks, onLock, onTimeline, onLoad, onNodes, onFindings, onEvents}
 }
 
-// String returns the name of a single place, or of all of them together.
+// String returns the name of a single page, or of the set of all pages.
 func (p pageSet) String() string {
 	switch p {
 	case onLocks:
@@ -128,19 +127,19 @@ func (p pageSet) String() string {
 	}
 }
 
-// binding is one line of the key table. Of keys that belong together, the first
-// speaks for all, and the others have no words of their own.
+// binding is one line of the key table. In a group of related keys, the first binding describes
+// all of them; the others have no texts.
 type binding struct {
 	action action
 	place  pageSet
-	keys   []string // as bubbletea names them
-	label  string   // what people call the keys
-	word   string   // what the footer says; "" keeps it out of there
-	help   string   // what the help says
+	keys   []string // bubbletea's names
+	label  string   // name of the keys for the user
+	word   string   // text in the footer; "" hides it there
+	help   string   // text in the help
 }
 
-// bindings is the table of all keys. The footer, the help and docs/keys.md are
-// made from it, in this order.
+// bindings is the table of all keys. The footer, the help and docs/keys.md list them in this
+// order.
 func bindings() []binding {
 	return []binding{
 		{help, anywhere, []string{"?", "f1"}, "?", "help", "show or hide this list"},
@@ -220,7 +219,7 @@ func bindings() []binding {
 	}
 }
 
-// actionOf returns what a key asks for at a place, or noAction.
+// actionOf returns the action of a key on a page, or noAction.
 func actionOf(key string, at pageSet) action {
 	for _, b := range bindings() {
 		if b.place&at == 0 {
@@ -235,7 +234,7 @@ func actionOf(key string, at pageSet) action {
 	return noAction
 }
 
-// whereElse names the pages on which a key does something, "" if there are none.
+// whereElse lists the pages on which a key works, "" if there are none.
 func whereElse(key string) string {
 	var names []string
 	for _, at := range allPages() {

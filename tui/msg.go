@@ -7,75 +7,76 @@ import (
 	"locktop/loadgen"
 )
 
-// tickMsg carries the time: nothing else on the screen knows what o'clock it is.
+// tickMsg carries the current time. Messages are the screen's only source of time.
 type tickMsg struct{ now time.Time }
 
-// snapshotMsg answers a look at the server. It has a picture or an error.
+// snapshotMsg carries a view model or an error.
 type snapshotMsg struct {
-	at      time.Time // our clock, when the answer had come
+	at      time.Time // local time of the answer
 	picture *viewModel
 	err     error
-	jump    int // jumps of the player before it was asked
+	jump    int // seeks of the player before the request
 }
 
-// metricsMsg is what the generator is doing.
+// metricsMsg carries the state of the load generator.
 type metricsMsg struct {
 	metrics  loadgen.Metrics
 	scenario loadgen.Scenario
 	beside   []loadgen.Compared
-	events   []loadgen.Event // since those that were seen
-	anew     bool            // another run than the one that was seen
-	changes  int             // of the scenario, before it was asked
+	events   []loadgen.Event // after those already received
+	anew     bool            // another run than that of the request
+	changes  int             // changes of the scenario before the request
 }
 
-// connectedMsg is where a guide has led to.
+// connectedMsg carries the result of a Connector.
 type connectedMsg struct {
 	view  Target
 	world Config
 	err   error
 }
 
-// storedMsg says what is stored of a lock.
+// storedMsg carries the raw values of a lock.
 type storedMsg struct {
 	id    keyspace.ID
 	items []RawEntry
 	err   error
 }
 
-// loadMsg has the load that was opened on the server that is looked at.
+// loadMsg carries the load that a Loader opened.
 type loadMsg struct {
 	load Load
 	err  error
 }
 
-// appliedMsg says that the load follows what was asked for, or why it does not.
+// appliedMsg reports that the load applies the scenario, or the error.
 type appliedMsg struct{ err error }
 
-// doneMsg tells how something turned out that a key had asked for.
+// doneMsg reports the result of a command.
 type doneMsg struct {
 	text string
 	err  error
 }
 
-// crashMsg is a panic in a command, on its way to where the terminal can be
-// restored before anything is printed.
+// crashMsg carries a panic of a command to the event loop, which restores the terminal before
+// it prints the panic.
 type crashMsg struct {
 	value any
 	stack []byte
 }
 
-// openLockMsg asks for the page of one lock.
-type openLockMsg struct{ lock keyspace.Lock } // as it was last seen
+// openLockMsg requests the page of one lock.
+type openLockMsg struct{ lock keyspace.Lock } // as last seen
 
-// openPageMsg asks for the page at a place.
+// openPageMsg requests a page.
 type openPageMsg struct{ to pageSet }
 
-// viewChangedMsg says that another picture is shown, with no look at the server.
+// viewChangedMsg reports that the screen shows another view model without a request to the
+// server.
 type viewChangedMsg struct{}
 
-// actionDoneMsg says what became of a deed.
+// actionDoneMsg reports the result of an action.
 type actionDoneMsg struct {
 	deed pendingAction
-	done int   // locks to which it was done
-	err  error // the first one
+	done int   // locks with success
+	err  error // first error
 }

@@ -7,13 +7,13 @@ import (
 	"locktop/tui/widget"
 )
 
-// page is one of the pictures that fill the screen in turn. A page keeps what
-// concerns it alone (a cursor, an order); what it shows is in the state.
+// page is one of the full-screen pages. A page keeps its own cursor and order; its data comes
+// from the state.
 type page interface {
-	title() string  // "" for one that is not among the numbered ones
-	place() pageSet // whose keys it answers
-	// update takes an action, a mouse event in the page's own lines, and every
-	// message that changed the state.
+	title() string  // "" for the page without a number
+	place() pageSet // the keys that it handles
+	// update handles an action, a mouse event with line numbers of the page, and every message
+	// that changed the state.
 	update(*state, tea.Msg) tea.Cmd
 	// summary draws the line above the page.
 	summary(*state, *widget.Line)
@@ -21,22 +21,21 @@ type page interface {
 	view(s *state, w, h int) []string
 }
 
-// subject is a page on which a lock is selected. ok is false if none is.
+// subject is a page with a selected lock. ok is false if no lock is selected.
 type subject interface {
 	subject(*state) (l keyspace.Lock, ok bool)
 }
 
-// dialog is something that takes the keys away from the page until it closes.
+// dialog receives the keys instead of the page until it closes.
 type dialog interface {
-	// update answers a key; the dialog it returns is the one to go on with,
-	// nil when it is closed.
+	// update handles a key and returns the dialog to continue with, or nil to close.
 	update(*state, tea.KeyMsg) (dialog, tea.Cmd)
 	// view draws the dialog over the lines of the screen.
 	view(s *state, lines []string) []string
 }
 
-// clickMsg is a click on a line of the page, and wheelMsg a turn of the wheel
-// over it, down for steps greater than 0.
+// clickMsg is a click on a line of the page. wheelMsg is a turn of the wheel over the page;
+// positive steps scroll down.
 type (
 	clickMsg struct{ x, y int }
 	wheelMsg struct{ steps int }

@@ -7,17 +7,16 @@ import (
 	"locktop/keyspace"
 )
 
-// pausedView is a picture that is held still, the newest at the moment of the pause
-// or an older one.
+// pausedView is the view model on a paused screen, and when the pause began.
 type pausedView struct {
 	picture *viewModel
-	clock   time.Time // the server's, that it is drawn at
-	since   time.Time // ours, when the pause began
-	events  int       // that had happened until then
-	rewound bool      // it is older than the pause
+	clock   time.Time // server's time of the view
+	since   time.Time // local start of the pause
+	events  int       // number of events before the pause
+	rewound bool      // the view is older than the pause
 }
 
-// pause holds the picture still, or lets it go on.
+// pause toggles the pause.
 func (s *state) pause() {
 	switch {
 	case s.paused != nil:
@@ -29,13 +28,13 @@ func (s *state) pause() {
 	}
 }
 
-// unpause returns to the newest picture.
+// unpause returns to the newest view model.
 func (s *state) unpause() { s.paused = nil }
 
-// eventsSince is the number of events since the pause began.
+// eventsSince returns the number of events since the pause began.
 func (s *state) eventsSince() int { return s.journal.total - s.paused.events }
 
-// rewind goes back, or forward, in the time that is kept.
+// rewind moves the paused view by a duration within the history. It pauses a live view first.
 func (s *state) rewind(by time.Duration) {
 	if s.paused == nil {
 		if by > 0 {
@@ -49,8 +48,8 @@ func (s *state) rewind(by time.Duration) {
 	}
 }
 
-// rewindTo shows the picture of a moment, on the server's clock. Past the newest
-// there is, the pause ends.
+// rewindTo shows the recorded snapshot of a moment of the server's time. A moment after the
+// newest snapshot ends the pause.
 func (s *state) rewindTo(at time.Time) {
 	oldest, newest := s.history.Span()
 	switch {
@@ -74,7 +73,7 @@ func (s *state) rewindTo(at time.Time) {
 	s.paused = &held
 }
 
-// past returns the events up to what is shown.
+// past returns the events up to the shown moment.
 func (s *state) past() []keyspace.Event {
 	if s.paused == nil {
 		return s.journal.events

@@ -12,26 +12,25 @@ import (
 )
 
 const (
-	retryAfter   = time.Second     // from a failed look to the next
-	checkTimeout = 3 * time.Second // with a look that is not answered, before the picture counts as lost
-	doubtAfter   = time.Second     // before it is said that an answer is late
+	retryAfter   = time.Second     // from a failed request to the next
+	checkTimeout = 3 * time.Second // from a request without an answer to a stale view
+	doubtAfter   = time.Second     // from a request without an answer to a notice about the delay
 )
 
-// refresher is how the looks at the server go. There is one look at a time, so no
-// answer can come after a newer one, and a slow server delays the picture but
-// is never asked twice.
+// refresher schedules snapshot requests. Only one request is active at a time, so answers
+// arrive in order and a slow server never gets a second request.
 type refresher struct {
-	every    time.Duration // between two looks
-	busy     bool          // a look is under way
-	asked    time.Time     // when it began
-	next     time.Time     // when the next may begin
-	answered time.Time     // the last picture
-	silent   bool          // a look has been under way for too long
-	failed   bool          // the last look was answered by an error
-	reason   string        // that error, in plain words
+	every    time.Duration // between two requests
+	busy     bool          // a request is active
+	asked    time.Time     // start of the request
+	next     time.Time     // earliest time of the next request
+	answered time.Time     // last successful answer
+	silent   bool          // a request is active for longer than checkTimeout
+	failed   bool          // the last request failed
+	reason   string        // that error in plain words
 }
 
-// due reports whether it is time for another look.
+// due reports whether it is time for the next request.
 func (k *refresher) due(now time.Time) bool { return !k.busy && !now.Before(k.next) }
 
 func (k *refresher) begin(now time.Time) {
@@ -49,13 +48,13 @@ func (k *refresher) end(at time.Time, err error) {
 	k.answered = at
 }
 
-// checkTimeout notices that a look is not answered.
+// checkTimeout updates silent.
 func (k *refresher) checkTimeout(now time.Time) { k.silent = k.busy && now.Sub(k.asked) > checkTimeout }
 
-// stale reports whether the last picture is no longer true.
+// stale reports whether the last snapshot is out of date.
 func (k *refresher) stale() bool { return k.failed || k.silent }
 
-// shortError says in few words why a look came to nothing.
+// shortError returns a short text for the error of a request.
 func shortError(err error) string {
 	var dns *net.DNSError
 	var timeout net.Error

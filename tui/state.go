@@ -9,23 +9,23 @@ import (
 	"locktop/tui/widget"
 )
 
-// state is what the pages share. It is changed only in Update; views read it.
+// state is the state that all pages share. Only Update changes it; views read it.
 type state struct {
-	where  string // where we are connected
+	where  string // the connected server
 	w, h   int
 	now    time.Time
 	theme  theme
 	glyphs widget.Glyphs
-	calm   bool // nothing moves by itself
+	calm   bool // no animation
 
-	live      *viewModel  // the newest; nil before the first
-	paused    *pausedView // the one that is held still; nil when none is
+	live      *viewModel  // newest view model; nil before the first
+	paused    *pausedView // nil unless paused
 	history   keyspace.History
 	journal   eventLog
 	chronicle timeline
 	leases    map[keyspace.ID]lease
 	link      refresher
-	playback  *PlaybackState // nil: this is live
+	playback  *PlaybackState // nil in a live view
 	hidden    privacy
 
 	loadState
@@ -33,31 +33,30 @@ type state struct {
 	snoozes snoozes
 	formats []keyspace.Format
 
-	redisCLI []string // flags in commands for redis-cli
+	redisCLI []string // flags of redis-cli in copied commands
 
 	dialog dialog
 	notice notice
-	next   tea.Msg // what a key leads to before the next one is answered; nil: nothing
+	next   tea.Msg // message that a key causes, handled before the next key; or nil
 }
 
-// notice is what the last key had to say.
+// notice is the message of the last key in the last line.
 type notice struct {
 	text  string
 	bad   bool
 	until time.Time
 }
 
-// lease is how long a lock was taken or renewed for, as far as watching tells.
-// It is what a TTL bar is full at.
+// lease is the observed lease of a lock. length is the full width of its TTL bar.
 type lease struct {
 	expires time.Time
 	length  time.Duration
-	holder  string    // the first one
-	first   time.Time // when the screen first saw that it holds the lock
+	holder  string    // first holder
+	first   time.Time // when the screen first saw this holder
 }
 
-// current is the picture on the screen: the newest, or the one that is held
-// still. Before the first look it is empty.
+// current returns the view model on the screen: the paused one or the newest. It is empty
+// before the first snapshot.
 func (s *state) current() *viewModel {
 	switch {
 	case s.paused != nil:
@@ -69,8 +68,7 @@ func (s *state) current() *viewModel {
 	}
 }
 
-// clock is the server's time that the picture is drawn at. It stands still
-// while the picture does.
+// clock returns the server's time of the view. It stops while the view is paused or stale.
 func (s *state) clock() time.Time {
 	switch {
 	case s.playback != nil:
@@ -84,7 +82,7 @@ func (s *state) clock() time.Time {
 	}
 }
 
-// apply takes a new picture in.
+// apply makes p the newest view model and adds it to the history.
 func (s *state) apply(p *viewModel) {
 	s.live = p.quietened(s)
 	s.history.Add(p.withEvents())
@@ -103,13 +101,13 @@ func (s *state) apply(p *viewModel) {
 	}
 }
 
-// moved is how far an expiry must move to have been moved: two readings of one
-// deadline differ by what passes between reading a clock and reading a TTL.
+// moved is the smallest difference between two expiry times that counts as a new deadline. Two
+// readings of one deadline differ by the time between reading the clock and reading the TTL.
 const moved = 50 * time.Millisecond
 
-// seen is the lease after another look at its lock. When the expiry has moved,
-// somebody took or renewed the lock since the last look; on the first look the
-// start of the hold is the best there is.
+// seen returns the lease after another snapshot of its lock. A new expiry time means that a
+// client acquired or renewed the lock in between. The first snapshot of a lock that was never
+// renewed counts the lease from the start of the hold.
 func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
 	next := old.heldBy(l, now)
 	left, ok := l.TTL(now)
@@ -127,7 +125,7 @@ func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
 	return next
 }
 
-// heldBy is the lease with who holds the lock first, and since when that is known.
+// heldBy returns the lease with the first holder and the time of its first sighting.
 func (old lease) heldBy(l *keyspace.Lock, now time.Time) lease {
 	if len(l.Holders) == 0 {
 		old.holder, old.first = "", time.Time{}
@@ -137,11 +135,11 @@ func (old lease) heldBy(l *keyspace.Lock, now time.Time) lease {
 	return old
 }
 
-// stale reports whether the picture is older than it looks.
+// stale reports whether the view is not paused and its data is out of date.
 func (s *state) stale() bool { return s.paused == nil && s.link.stale() }
 
-// notify puts a sentence into the last line for a while.
+// notify shows a message in the last line for up to 4 s.
 func (s *state) notify(text string) { s.notice = notice{text, false, s.now.Add(4 * time.Second)} }
 
-// reject says why a key cannot be used.
+// reject shows for up to 4 s why a key has no effect.
 func (s *state) reject(why string) { s.notice = notice{why, true, s.now.Add(4 * time.Second)} }

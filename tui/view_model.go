@@ -7,35 +7,35 @@ import (
 	"locktop/keyspace"
 )
 
-// viewModel is one snapshot with all that follows from it. It is immutable.
+// viewModel is a snapshot with everything derived from it. It is immutable.
 type viewModel struct {
 	snap     keyspace.Snapshot
-	change   keyspace.Delta // from the picture before
+	change   keyspace.Delta // from the previous snapshot
 	events   []keyspace.Event
-	locks    []keyspace.Lock                   // those of the snapshot, what does most damage first
-	all      []keyspace.Finding                // on the locks, then on the servers
+	locks    []keyspace.Lock                   // of the snapshot, the most severe first
+	all      []keyspace.Finding                // of the locks, then of the servers
 	findings []keyspace.Finding                // those of all that are not snoozed
-	snoozed  []keyspace.Finding                // and those that are
-	worst    map[keyspace.ID]keyspace.Severity // of the locks that have a finding
-	offset   time.Duration                     // server's clock minus ours
-	derived  time.Time                         // of the snapshot that order and findings are from
+	snoozed  []keyspace.Finding                // those of all that are snoozed
+	worst    map[keyspace.ID]keyspace.Severity // of each lock with a finding
+	offset   time.Duration                     // server's clock minus local clock
+	derived  time.Time                         // time of the snapshot that order and findings come from
 }
 
-// How long order and findings stay as they are while no lock changes: the time
-// for each lock, within bounds. To work them out takes longer the more there are.
+// While no lock changes, order and findings stay valid for derivedEach per lock, from
+// derivedLeast to derivedMost: computing them takes longer for more locks.
 const (
 	derivedEach  = 200 * time.Microsecond
 	derivedLeast = time.Second
 	derivedMost  = 5 * time.Second
 )
 
-// derivedFor returns how long that is for so many locks.
+// derivedFor returns how long order and findings stay valid for a number of locks.
 func derivedFor(locks int) time.Duration {
 	return min(max(time.Duration(locks)*derivedEach, derivedLeast), derivedMost)
 }
 
-// newViewModel works out what follows from a snapshot that was taken at a moment
-// of our clock. before is the picture before it, nil if there is none.
+// newViewModel derives the view model of a snapshot taken at local time at. before is the
+// previous view model, or nil.
 func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *viewModel {
 	p := &viewModel{snap: snap, offset: snap.At.Sub(at)}
 	var was keyspace.Snapshot
@@ -44,9 +44,9 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 	}
 	p.change = keyspace.DeltaOf(was, snap)
 	switch {
-	case snap.Follow.Mode == "": // nobody has followed it
+	case snap.Follow.Mode == "": // no watch follows the locks
 		p.events = p.change.Diff(was)
-	case before == nil: // what has happened, and who is there
+	case before == nil: // earlier events, and an event for each current holder
 		p.events = append(slices.Clip(snap.Events), unreported(snap.Events, p.change.Diff(was))...)
 	default:
 		p.events = snap.Events
@@ -60,8 +60,7 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 	return p
 }
 
-// unreported are the events that are not among those that were told already, of the
-// same lock and holder.
+// unreported returns the events without those whose lock and holder are in told.
 func unreported(told, events []keyspace.Event) []keyspace.Event {
 	type who struct {
 		lock   keyspace.ID
@@ -74,20 +73,20 @@ func unreported(told, events []keyspace.Event) []keyspace.Event {
 	return slices.DeleteFunc(events, func(e keyspace.Event) bool { return known[who{e.Lock.ID(), e.Holder.ID}] })
 }
 
-// withEvents is the snapshot with what has happened, also where nobody has followed
-// it and only its difference to the one before tells.
+// withEvents returns the snapshot with its events. Without a watch, the events come from the
+// difference to the previous snapshot.
 func (p *viewModel) withEvents() keyspace.Snapshot {
 	snap := p.snap
 	snap.Events = p.events
 	return snap
 }
 
-// changed reports whether there is anything in it that the picture before had not.
+// changed reports whether the view model differs from the previous one.
 func (p *viewModel) changed() bool {
 	return len(p.events) > 0 || !p.change.Empty() || p.derived.Equal(p.snap.At)
 }
 
-// compute works out what is wrong, and what does most damage.
+// compute derives findings and order.
 func (p *viewModel) compute() {
 	p.derived = p.snap.At
 	p.all = append(keyspace.Findings(p.snap), keyspace.ServerFindings(p.snap)...)
@@ -95,7 +94,7 @@ func (p *viewModel) compute() {
 	p.rank()
 }
 
-// rank works out what does most damage.
+// rank orders the locks by severity.
 func (p *viewModel) rank() {
 	p.locks = keyspace.SortBySeverity(p.snap, p.findings)
 	p.worst = make(map[keyspace.ID]keyspace.Severity, len(p.findings))
@@ -107,7 +106,7 @@ func (p *viewModel) rank() {
 // findingsFor returns the findings on one lock that are not snoozed.
 func (p *viewModel) findingsFor(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.findings) }
 
-// asleep returns those that are.
+// asleep returns the snoozed findings on one lock.
 func (p *viewModel) asleep(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.snoozed) }
 
 func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
@@ -120,7 +119,7 @@ func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
 	return found
 }
 
-// lock returns a lock of the picture.
+// lock returns a lock of the snapshot.
 func (p *viewModel) lock(id keyspace.ID) (keyspace.Lock, bool) {
 	for i := range p.locks {
 		if p.locks[i].Key == id.Key && p.locks[i].ID() == id {
@@ -130,7 +129,7 @@ func (p *viewModel) lock(id keyspace.ID) (keyspace.Lock, bool) {
 	return keyspace.Lock{}, false
 }
 
-// waiting is the number of waiters on all locks together.
+// waiting returns the number of waiters on all locks.
 func (p *viewModel) waiting() int {
 	n := 0
 	for i := range p.locks {
