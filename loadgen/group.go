@@ -7,21 +7,20 @@ import (
 	"sync"
 )
 
-// Group is a [Run] with the runs that it is compared with: where its scenario names
-// other locks in Versus, each of them has a run of its own beside it. Start, Stop,
-// Apply, Inject and Close drive all of them; figures and events are those of the
-// first. Its methods may be called from any goroutine.
+// Group is a [Run] with the runs that it is compared with: one for each lock in Versus.
+// Start, Stop, Apply, Inject and Close affect all runs. All other methods of Run
+// concern the first run only. All methods are safe for concurrent use.
 type Group struct {
 	*Run
 	servers Servers
 
-	changing sync.Mutex // held while the runs start, stop or change
+	changing sync.Mutex // held during start, stop, apply, inject and close
 
-	mu     sync.Mutex // guards others for those who only read
+	mu     sync.Mutex // guards others; writers also hold changing
 	others []*Run
 }
 
-// NewGroup returns a group that is not running.
+// NewGroup returns a group that is not started.
 func NewGroup(servers Servers, s Scenario) (*Group, error) {
 	run, err := New(servers, s)
 	if err != nil {
@@ -34,7 +33,8 @@ func NewGroup(servers Servers, s Scenario) (*Group, error) {
 	return g, nil
 }
 
-// follow makes the other runs those of a scenario.
+// follow creates, changes and closes the other runs so that they match s. g.changing
+// must be held.
 func (g *Group) follow(s Scenario) error {
 	sides := s.Sides()[1:]
 	others := slices.Clone(g.others[:min(len(g.others), len(sides))])
@@ -65,7 +65,7 @@ func (g *Group) follow(s Scenario) error {
 	return nil
 }
 
-// Start begins all runs, or begins them again. See [Run.Start].
+// Start starts all runs. See [Run.Start].
 func (g *Group) Start() error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -76,7 +76,7 @@ func (g *Group) Start() error {
 	return err
 }
 
-// Stop ends all runs. See [Run.Stop].
+// Stop stops all runs. See [Run.Stop].
 func (g *Group) Stop() error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -87,7 +87,7 @@ func (g *Group) Stop() error {
 	return err
 }
 
-// Apply makes the runs follow a scenario. See [Run.Apply].
+// Apply changes the scenario of all runs. See [Run.Apply].
 func (g *Group) Apply(s Scenario) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -109,7 +109,7 @@ func (g *Group) Apply(s Scenario) error {
 	return nil
 }
 
-// Inject makes something go wrong in all runs. See [Run.Inject].
+// Inject applies a fault to all runs. See [Run.Inject].
 func (g *Group) Inject(f Fault) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -131,13 +131,13 @@ func (g *Group) Close() error {
 	return err
 }
 
-// Compared is what one of the runs of a [Group] has done so far.
+// Compared is the result so far of a run that the first run is compared with.
 type Compared struct {
 	Lock    Lock
 	Metrics Metrics
 }
 
-// Beside returns the figures of the other runs, nil if there are none.
+// Beside returns the results of the other runs, nil if there are none.
 func (g *Group) Beside() []Compared {
 	g.mu.Lock()
 	defer g.mu.Unlock()

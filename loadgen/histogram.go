@@ -6,9 +6,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// histogram counts durations from a microsecond to an hour, two digits each;
-// longer ones count as an hour, except in the maximum. It takes 26 KB, and
-// locks nothing.
+// histogram counts durations from 1 µs to 1 h with two significant digits. Longer ones
+// count as 1 h, except in max. It takes 26 KB. It is not safe for concurrent use.
 type histogram struct {
 	hdr      *hdrhistogram.Histogram
 	max      time.Duration
@@ -22,11 +21,12 @@ func newHistogram() *histogram {
 func (h *histogram) add(d time.Duration) {
 	d = max(d, 0)
 	h.max = max(h.max, d)
-	// Between 0 and an hour nothing is out of its range.
+	// A value up to 1 h is never out of range.
 	_ = h.hdr.RecordValue(int64(min(d, time.Hour)))
 }
 
-// addCensored counts a duration that was cut off: it would have been longer.
+// addCensored adds the length of a wait that was cut off, a lower bound of the real
+// one.
 func (h *histogram) addCensored(d time.Duration) {
 	h.add(d)
 	h.censored++
@@ -39,7 +39,7 @@ func (h *histogram) reset() {
 
 func (h *histogram) latency() Latency {
 	p := h.hdr.ValueAtPercentilesSlice([]float64{50, 90, 95, 99, 99.9})
-	// A percentile is the upper end of its bucket, which may lie above every value.
+	// A percentile is the upper end of a bucket, which may be above the maximum.
 	return Latency{
 		Count:    h.hdr.TotalCount(),
 		Censored: h.censored,

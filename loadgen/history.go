@@ -14,52 +14,51 @@ import (
 	"locktop/humanize"
 )
 
-// HistoryLimit is how many holds a [History] keeps. Each takes 64 bytes, and as much
-// again during the proof.
+// HistoryLimit is how many holds a [History] keeps. Each takes 64 bytes, and 64 more
+// during the proof.
 const HistoryLimit = 4_000_000
 
-// History is what the clients of a run asked of the locks and what they were
-// answered, for a proof that the answers can be those of a lock: that there is an
-// order of all requests, each between its call and its reply, in which one lock
-// that knows nothing of networks and clocks would have answered the same. The
-// zero value is empty. Safe for concurrent use.
+// History records the requests of the clients to the locks and the replies. Prove
+// checks that the replies are linearizable: there is an order of all requests, each
+// between its call and its reply, in which a single perfect lock gives the same
+// replies. The zero value is empty. Safe for concurrent use.
 type History struct {
 	mu    sync.Mutex
 	zero  time.Time
 	keys  map[string]int32
 	names []string
-	parts [][]answered // of partSize each, so that what grows is never copied
+	parts [][]answered // of partSize each, to avoid copies
 	holds int64
-	over  int64 // holds that were left out
+	over  int64 // holds above the limit
 }
 
-// partSize is how many holds one part of a history has room for.
+// partSize is the number of holds per part.
 const partSize = 4096
 
-// answered is one hold of a history, in nanoseconds since its beginning.
+// answered is one hold of a history. Times are in nanoseconds since the first request.
 type answered struct {
-	asked, got  int64 // call and reply of the request for it
-	left, freed int64 // call and reply of its end
+	asked, got  int64 // call of the acquire and its reply
+	left, freed int64 // call of the release and its reply
 	fence       int64
-	hold        int64 // counts from 1
+	hold        int64 // from 1
 	key, client int32
 	shared      bool
-	released    bool // else it ended without a release
+	released    bool // false: it ended without a release
 }
 
-// never is when something happened that had not happened at the end.
+// never is the time of an event that had not happened at the end of the run.
 const never = math.MaxInt64
 
-// request is the input of an operation on one lock.
+// request is the input of a porcupine operation.
 type request struct {
-	what   EventKind // Acquired, Released, or Lost: it ended without a release
+	what   EventKind // Acquired, Released, or Lost for an end without a release
 	hold   int64
 	client int
 	shared bool
 	fence  int64
 }
 
-// acquired keeps a request that was answered with a lease.
+// acquired records a request with a lease as its reply. It does nothing if h is nil.
 func (h *History) acquired(v *occupancy, asked, now time.Time) {
 	if h == nil {
 		return
@@ -91,7 +90,7 @@ func (h *History) acquired(v *occupancy, asked, now time.Time) {
 	})
 }
 
-// ended keeps the end of a hold.
+// ended records the end of a hold. It does nothing if h is nil.
 func (h *History) ended(v *occupancy, left, now time.Time, how outcome) {
 	if h == nil || v.hold == 0 {
 		return
@@ -103,28 +102,27 @@ func (h *History) ended(v *occupancy, left, now time.Time, how outcome) {
 		r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
 		return
 	}
-	// Without an answer it is over at some time after its holder was out, or its time
-	// was.
+	// Without a confirmed release, the hold ends at some time after the holder left or
+	// after the deadline.
 	r.left = earlier(left, v.lease.Deadline()).Sub(h.zero).Nanoseconds()
 }
 
-// Proof is what became of a history.
+// Proof is the result of [History.Prove].
 type Proof struct {
-	Holds   int64  // that were looked at
-	LeftOut int64  // over the limit
-	Sound   bool   // the answers can be those of a lock
-	Known   bool   // the proof was finished
-	Why     string // where the order breaks, "" if it does not
+	Holds   int64  // checked holds
+	LeftOut int64  // holds above the limit
+	Sound   bool   // the replies are linearizable, or no violation was found
+	Known   bool   // every part of the proof has finished in time
+	Why     string // the first violation, "" if there is none
 
-	picture []answered // to draw
+	picture []answered // holds for WriteHTML
 }
 
-// Prove looks for an order of all requests in which a lock would have answered the
-// same. A lock is surely held from the reply to its acquisition until the call of its
-// release, and an order exists if none of these times meet that exclude each other:
-// then each acquisition can stand at its reply, and each release at its call. So one
-// pass over the holds in the order of time is enough. It gives up on what it cannot
-// decide so after a while.
+// Prove checks that the history is linearizable. A lock is certainly held from the
+// reply to its acquire until the call of its release. If these intervals of conflicting
+// holds do not overlap, the order exists: each acquire at its reply, each release at
+// its call. One pass over the sorted holds checks this. A hold that ended before its
+// reply needs a search, which Prove gives up after within.
 func (h *History) Prove(within time.Duration) Proof {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,17 +142,17 @@ func (h *History) Prove(within time.Duration) Proof {
 	return p
 }
 
-// proveKey proves the history of one key, in the order of its replies.
+// proveKey checks the holds of one key, sorted by the time of the reply.
 func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 	if p.picture == nil {
 		p.picture = all[:min(len(all), pictured)]
 	}
 	var late []int
-	writer, reader := answered{left: math.MinInt64}, answered{left: math.MinInt64} // those that stay longest
+	writer, reader := answered{left: math.MinInt64}, answered{left: math.MinInt64} // those with the latest end so far
 	number := int64(0)
 	for i, r := range all {
 		if r.left < r.got {
-			late = append(late, i) // it was over before its holder knew that it had it
+			late = append(late, i) // it ended before its reply
 			continue
 		}
 		before := writer
@@ -189,23 +187,23 @@ func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 	}
 }
 
-// around is how many holds before and after one are looked at to place it.
+// around is how many holds before and after a hold fits includes in its search.
 const around = 30
 
-// fits decides by porcupine whether a hold that was over before its holder knew of it
-// has a place between those around it.
+// fits searches with porcupine for a place of hold i, which ended before its reply,
+// among the holds around it.
 func fits(all []answered, i int, within time.Duration) (sound, known bool) {
 	result, _ := porcupine.CheckOperationsVerbose(lockModel(), operations(all[max(0, i-around):min(len(all), i+around)]), within)
 	return result == porcupine.Ok, result != porcupine.Unknown
 }
 
-// breaks notes where the order breaks.
+// breaks records a violation at hold i.
 func (h *History) breaks(p *Proof, all []answered, i int, why string) {
 	p.Sound, p.Why = false, why
 	p.picture = all[max(0, i-pictured/2):min(len(all), i+pictured/2)]
 }
 
-// operations are holds the way porcupine takes them.
+// operations converts holds to porcupine operations.
 func operations(all []answered) []porcupine.Operation {
 	end := int64(0)
 	for _, r := range all {
@@ -220,7 +218,7 @@ func operations(all []answered) []porcupine.Operation {
 		call = min(call, end+1)
 		ops = append(ops, porcupine.Operation{
 			ClientId: int(r.client), Input: request{what, r.hold, int(r.client), r.shared, r.fence},
-			// A deadline read back may lie before the call it belongs to by a rounding.
+			// Rounding may move a deadline before its call.
 			Call: call, Return: max(min(reply, end+1), call),
 		})
 	}
@@ -237,15 +235,13 @@ func operations(all []answered) []porcupine.Operation {
 	return ops
 }
 
-// pictured is how many holds a picture has at most, and pictureWithin how long it may
-// take.
+// Limits of the HTML picture: the number of holds and the time to compute it.
 const (
 	pictured      = 200
 	pictureWithin = 10 * time.Second
 )
 
-// WriteHTML draws a part of the history: where the order breaks if it does, else the
-// beginning.
+// WriteHTML draws the holds around the violation or, without one, the first holds.
 func (p Proof) WriteHTML(w io.Writer) error {
 	model := lockModel()
 	_, info := porcupine.CheckOperationsVerbose(model, operations(p.picture), pictureWithin)
@@ -255,7 +251,7 @@ func (p Proof) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// String says in one sentence what was proved.
+// String describes the result in one sentence.
 func (p Proof) String() string {
 	leftOut := ""
 	if p.LeftOut > 0 {
@@ -272,12 +268,12 @@ func (p Proof) String() string {
 
 // held is the state of one lock.
 type held struct {
-	writer  int64 // hold; 0 = none
+	writer  int64 // number of the hold; 0 = none
 	readers int
 	fence   int64
 }
 
-// lockModel is a lock that one process keeps in mind.
+// lockModel is the porcupine model of a perfect lock.
 func lockModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return held{} },
@@ -305,8 +301,8 @@ func lockModel() porcupine.Model {
 	}
 }
 
-// after returns the state after a request, and whether a lock can be asked that
-// in this state and answer yes.
+// after returns the state after a request, and whether a lock may grant the request in
+// state s.
 func (s held) after(r request) (bool, any) {
 	switch {
 	case r.what == Acquired && r.shared:

@@ -12,31 +12,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// janitor sees to it that nothing of a run stays behind: what has no time to
-// live of its own gets one, and at the end everything goes. All methods may be
-// called from any goroutine.
+// janitor ensures that a run leaves no keys on the servers. It gives a TTL to keys that
+// have none, and deletes all keys at the end. All methods are safe for concurrent use.
 type janitor struct {
 	servers []redis.UniversalClient
 	lock    Lock
 	keys    []string
 	oracle  *oracle
-	guard   time.Duration // time to live of what has none
-	idle    time.Duration // computing time of the servers before the run
+	guard   time.Duration // TTL for keys without one
+	idle    time.Duration // CPU time of the servers before the run
 
 	prefix string
 	id     string
-	mark   string // the key that says whose the prefix is; "" = no need
+	mark   string // key that claims the prefix; "" = not claimed
 
-	spared map[string]bool // keys that were there before: somebody else's
+	spared map[string]bool // keys that existed before the run; never deleted
 
-	touched []sync.Once // by key; nil: all keys have a time to live
+	touched []sync.Once // by key number; nil: all keys have a TTL
 
 	mu      sync.Mutex
 	guarded []string
 }
 
-// minGuard is the shortest time to live of what has none of its own. It is also
-// how long such a key outlives a run that was killed.
+// minGuard is the shortest TTL for keys without one. After the process is killed, such
+// a key expires after at least this time.
 const minGuard = 10 * time.Second
 
 func newJanitor(s Scenario, on Servers, o *oracle) *janitor {
@@ -50,16 +49,16 @@ func newJanitor(s Scenario, on Servers, o *oracle) *janitor {
 	return j
 }
 
-// touch is called before a key is locked. The first time it waits until what the
-// lock would leave behind without a time to live has one.
+// touch must be called before a client locks a key. The first call for a key waits
+// until firstTouch returns.
 func (j *janitor) touch(ctx context.Context, key int) {
 	if j.touched != nil {
 		j.touched[key].Do(func() { j.firstTouch(ctx, key) })
 	}
 }
 
-// spare looks which of the keys are there already, and leaves those alone. A
-// server that does not answer has nobody's.
+// spare records the keys that exist already, so that the run does not delete them. It
+// skips a server that does not answer.
 func (j *janitor) spare() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
 	defer cancel()
@@ -85,8 +84,9 @@ func (j *janitor) spare() {
 	}
 }
 
-// claim takes the prefix for this run: of two that share one, the first to end would
-// delete what the other holds. A server that does not answer is nobody's.
+// claim claims the prefix for this run. Otherwise, of two runs with the same prefix,
+// the first to end would delete the keys of the other. It skips a server that does not
+// answer.
 func (j *janitor) claim(ctx context.Context) error {
 	j.mark = j.prefix + "run"
 	for _, rdb := range j.servers {
@@ -101,15 +101,14 @@ func (j *janitor) claim(ctx context.Context) error {
 	return nil
 }
 
-// restart begins to measure what the servers need.
+// restart starts the measurement of the servers' CPU time.
 func (j *janitor) restart() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.idle = j.computed(context.Background())
 }
 
-// firstTouch begins to guard a key. The counter of fencing numbers is made here,
-// with a time to live.
+// firstTouch registers a key for work. It creates the fence counter with a TTL.
 func (j *janitor) firstTouch(ctx context.Context, key int) {
 	guarded := j.withoutTTL(j.keys[key])
 	if j.spared[guarded] {
@@ -124,15 +123,16 @@ func (j *janitor) firstTouch(ctx context.Context, key int) {
 	ctx, cancel := context.WithTimeout(ctx, releaseWithin)
 	defer cancel()
 	for _, rdb := range j.servers {
-		// Where that fails the lock fails, too, and is heard.
+		// If this fails, the acquire fails, too, and reports the error.
 		_ = rdb.SetNX(ctx, guarded, 0, j.guard).Err()
 	}
 }
 
-// none is what would stay for ever of most locks.
+// none is the result of withoutTTL if all keys of a lock have a TTL.
 const none = ""
 
-// withoutTTL returns the key of a lock that would stay for ever, if one would. SETNX without EXPIRE is left as it is: that it stays is its flaw.
+// withoutTTL returns the key of a lock that has no TTL. A key of SETNX without EXPIRE
+// is not included: to stay is its flaw.
 func (j *janitor) withoutTTL(key string) string {
 	switch {
 	case j.lock.Fence:
@@ -143,7 +143,7 @@ func (j *janitor) withoutTTL(key string) string {
 	return none
 }
 
-// companion returns the name of a key beside a lock, as package lock makes it.
+// companion returns the name of a second key of a lock, in the form of package lock.
 func companion(key, what string) string {
 	if open := strings.IndexByte(key, '{'); open >= 0 && strings.IndexByte(key[open+1:], '}') > 0 {
 		return key + "::" + what
@@ -151,8 +151,8 @@ func companion(key, what string) string {
 	return "{" + key + "}:" + what
 }
 
-// work keeps what has no time to live from staying for ever, and from vanishing
-// while the run goes on, until ctx ends.
+// work renews the TTLs of the registered keys and of the claim every second, until ctx
+// ends.
 func (j *janitor) work(ctx context.Context) {
 	j.mu.Lock()
 	j.idle = j.computed(ctx)
@@ -171,31 +171,30 @@ func (j *janitor) work(ctx context.Context) {
 				pipe.PExpire(ctx, j.mark, minGuard)
 			}
 			if len(keys) > 0 || j.mark != "" {
-				_, _ = pipe.Exec(ctx) // again in a second
+				_, _ = pipe.Exec(ctx) // the next second tries again
 			}
 		}
 	}
 }
 
-// spent returns how long the servers have computed since the beginning.
+// spent returns the CPU time of the servers since restart.
 func (j *janitor) spent() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return max(j.computed(context.Background())-j.idle, 0)
 }
 
-// computed returns how long the servers have computed so far.
+// computed returns the CPU time of the servers since their start.
 func (j *janitor) computed(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return cpu(ctx, j.servers)
 }
 
-// cleanWithin bounds the removal of keys from servers that do not answer. What
-// is left then ends with its time to live.
+// cleanWithin bounds the deletion of keys. Keys that are left expire.
 const cleanWithin = 2 * time.Second
 
-// clean removes all keys of the run.
+// clean deletes all keys of the run.
 func (j *janitor) clean() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
 	defer cancel()
@@ -207,21 +206,21 @@ func (j *janitor) clean() {
 	}
 }
 
-// deleteAll removes the keys that were ever wanted, with all that stands beside
-// them, but for those that were there before.
+// deleteAll deletes all keys of the locks that clients have asked for, except spared
+// ones.
 func (j *janitor) deleteAll(ctx context.Context) error {
 	return j.delete(ctx, j.oracle.touched(), j.names)
 }
 
-// flush removes the locks themselves, with their queues, and leaves the counters of
-// fencing numbers.
+// flush deletes these locks with their queues, but not their fence counters.
 func (j *janitor) flush(ctx context.Context) error {
 	return j.delete(ctx, j.oracle.touched(), func(key string) []string {
 		return slices.DeleteFunc(j.names(key), func(name string) bool { return name == companion(key, "fence") })
 	})
 }
 
-// steal removes one lock, as a DEL by a stranger does: what stands beside it stays.
+// steal deletes the key of one lock, like a DEL by another program. Other keys of the
+// lock stay.
 func (j *janitor) steal(ctx context.Context, key string) error {
 	return j.delete(ctx, []string{key}, func(key string) []string {
 		if j.lock.Kind == "classic/two-key-rw" {
@@ -231,7 +230,7 @@ func (j *janitor) steal(ctx context.Context, key string) error {
 	})
 }
 
-// batch is how many locks are removed by one pipeline.
+// batch is the number of locks per pipeline.
 const batch = 500
 
 func (j *janitor) delete(ctx context.Context, keys []string, names func(key string) []string) error {
@@ -255,7 +254,7 @@ func (j *janitor) delete(ctx context.Context, keys []string, names func(key stri
 	return failed
 }
 
-// names returns everything that a lock may be made of.
+// names returns all keys that a lock may have.
 func (j *janitor) names(key string) []string {
 	switch j.lock.Kind {
 	case Fair:

@@ -13,8 +13,8 @@ import (
 // Kind is a kind of lock.
 type Kind string
 
-// The kinds of package lock. The historic ones are "classic/" and the name of
-// a form of package classic.
+// The kinds of package lock. The historic kinds are "classic/" and the name of a form
+// of package classic.
 const (
 	Mutex     Kind = "mutex"
 	Reentrant Kind = "reentrant"
@@ -34,11 +34,11 @@ func Kinds() []Kind {
 	return all
 }
 
-// Sound reports whether the kind promises that no two are inside at once. The
-// historic forms do not keep that promise.
+// Sound reports whether the kind promises that two holders are never inside at the same
+// time. The historic kinds break that promise.
 func (k Kind) Sound() bool { return !strings.HasPrefix(string(k), classicPrefix) }
 
-// form returns the historic form, none if the kind is not one.
+// form returns the historic form of the kind, the zero value if there is none.
 func (k Kind) form() classic.Form {
 	for _, f := range classic.Forms() {
 		if Kind(classicPrefix+f.Name) == k {
@@ -48,7 +48,7 @@ func (k Kind) form() classic.Form {
 	return classic.Form{}
 }
 
-// shared reports whether the kind knows readers.
+// shared reports whether the kind has readers.
 func (k Kind) shared() bool {
 	return k == RW || k.form().NewReader != nil
 }
@@ -57,16 +57,16 @@ func (k Kind) reentrant() bool {
 	return k == Reentrant || k == RW || k == "classic/counted"
 }
 
-// Renews reports whether a holder of the kind renews its lease. Of the historic
-// forms only one does.
+// Renews reports whether holders renew their leases. Of the historic kinds only
+// classic/counted does.
 func (k Kind) Renews() bool { return k.Sound() || k == "classic/counted" }
 
-// clocked reports whether clients of the kind go by their own clocks.
+// clocked reports whether the kind uses the clocks of the clients.
 func (k Kind) clocked() bool {
 	return k == "classic/getset" || k == "classic/stamp-rw"
 }
 
-// steps returns where a client of the kind can be struck between two commands.
+// steps returns the commands of the kind before which a fault can affect a client.
 func (k Kind) steps() []string {
 	switch k {
 	case "classic/setnx-expire":
@@ -81,35 +81,34 @@ func (k Kind) steps() []string {
 	return nil
 }
 
-// Lock says how the clients lock.
+// Lock describes the lock and how clients use it.
 type Lock struct {
 	Kind  Kind          // default mutex
 	TTL   time.Duration // of a lease; default 5s
 	Renew Renew
 	Wait  Wait
-	Fence bool // number the holders, and have the protected resource check the numbers
+	Fence bool // use fences, which the protected resource checks
 }
 
-// Renew says how leases are kept alive while they are held. The zero value
-// renews every third of the TTL, for as long as the holder works.
+// Renew describes the renewal of leases. The zero value renews at 1/3 of the TTL, as
+// long as the holder works.
 type Renew struct {
 	Off    bool
 	Every  time.Duration // default TTL/PerTTL
-	PerTTL int           // intervals in a TTL, if Every is 0; default 3
-	Max    int           // renewals before the lease is left to run out; 0 = no bound
+	PerTTL int           // renewals per TTL, if Every is 0; default 3
+	Max    int           // number of renewals, after which the lease expires; 0 = no limit
 }
 
-// Wait says how clients wait for a lock that is held. The zero value listens
-// for the release; the fair lock always has a queue, the historic forms always
-// poll.
+// Wait describes how clients wait for a held lock. The zero value subscribes to
+// releases. The fair lock always has a queue. The historic kinds always poll.
 type Wait struct {
-	Poll   time.Duration // ask again this long after each refusal
-	Jitter float64       // of Poll, 0 to 1
-	Tries  int           // give up after so many; 0 = never; goes with Poll
+	Poll   time.Duration // time between two tries
+	Jitter float64       // variation of Poll, 0 to 1
+	Tries  int           // give up after this number of tries; 0 = never; needs Poll
 }
 
-// classicPoll is how often clients of a historic form ask, unless told
-// otherwise: these forms wake nobody.
+// classicPoll is the default poll interval of the historic kinds, which do not notify
+// waiters.
 const classicPoll = 20 * time.Millisecond
 
 func (l Lock) withDefaults() Lock {
@@ -126,7 +125,7 @@ func (l Lock) withDefaults() Lock {
 	return l
 }
 
-// minTTL is the shortest lease that package lock grants.
+// minTTL is the shortest TTL that package lock accepts.
 const minTTL = 10 * time.Millisecond
 
 func (l Lock) validate() error {
@@ -155,7 +154,7 @@ func (l Lock) validate() error {
 	return nil
 }
 
-// list names what there is to choose from.
+// list joins words with spaces.
 func list[T ~string](all []T) string {
 	words := make([]string, len(all))
 	for i, w := range all {
@@ -164,7 +163,7 @@ func list[T ~string](all []T) string {
 	return strings.Join(words, " ")
 }
 
-// String says how the clients lock, in a few words.
+// String describes the lock in a few words.
 func (l Lock) String() string {
 	l = l.withDefaults()
 	words := []string{string(l.Kind)}

@@ -69,7 +69,7 @@ type Metrics struct {
 	Cells []ClientState // one per client, by number
 }
 
-// HistorySeconds is how many seconds [Metrics] has.
+// HistorySeconds is the maximum length of [Metrics.Seconds].
 const HistorySeconds = 120
 
 // Latency summarizes a distribution. The error of a percentile is at most 1%. Max is

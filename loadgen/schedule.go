@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// schedule says when clients arrive in the open model: an arrival is due when the
-// rate, summed up over time, reaches its mark. The marks are 0, 1, 2 … or, for
-// Poisson arrivals, random numbers whose distances are exponential. Clients draw
-// marks in order and come when theirs is due, so nothing has to be awake in
-// between, and a client that comes late knows when it should have come. All
-// methods may be called from any goroutine.
+// schedule determines when clients arrive in the open model. The integral of the rate
+// over time rises; an arrival is due when it reaches the mark of the arrival. Marks are
+// 0, 1, 2 … or, for Poisson arrivals, random numbers with exponential distances.
+// Clients draw marks in order and sleep until theirs is due. So the schedule needs no
+// goroutine, and a late client knows when its arrival was due. All methods are safe for
+// concurrent use.
 type schedule struct {
 	mu       sync.Mutex
-	legs     []leg         // in the order of time; the last one is going on
-	random   *rand.Rand    // of the distances; nil: all are 1
-	ahead    []float64     // marks that nobody has drawn, in order
-	last     float64       // the largest mark made so far
-	returned []float64     // drawn by clients that left before they were served
+	legs     []leg         // in order of time; the last one is current
+	random   *rand.Rand    // source of the distances; nil = every distance is 1
+	ahead    []float64     // marks not drawn yet, in order
+	last     float64       // the largest mark so far
+	returned []float64     // marks of clients that left before their arrival
 	changed  chan struct{} // closed when the rate changes
 }
 
-// leg is a time with one rate.
+// leg is a period with one rate.
 type leg struct {
 	since time.Time
-	rate  float64 // a second; 0 = closed model: come whenever you like
-	mark  float64 // reached at since
+	rate  float64 // per second; 0 = closed model: clients arrive at any time
+	mark  float64 // integral of the rate at since
 }
 
-// arrival is one that a client comes for.
+// arrival is an arrival that one client serves.
 type arrival struct {
 	due  time.Time
-	late bool // it was due before any client came for it
+	late bool // it was due before a client drew it
 	mark float64
 }
 
-// newSchedule returns one of evenly spaced arrivals, or with a source of chance one
-// of Poisson arrivals.
+// newSchedule returns a schedule of even arrivals or, with a random source, of Poisson
+// arrivals.
 func newSchedule(rate float64, now time.Time, random *rand.Rand) *schedule {
 	s := &schedule{legs: []leg{{since: now, rate: rate}}, random: random, changed: make(chan struct{})}
 	if random != nil {
@@ -50,7 +50,7 @@ func newSchedule(rate float64, now time.Time, random *rand.Rand) *schedule {
 	return s
 }
 
-// distance returns how far the next mark is from the one before.
+// distance returns the distance to the next mark.
 func (s *schedule) distance() float64 {
 	if s.random == nil {
 		return 1
@@ -60,7 +60,7 @@ func (s *schedule) distance() float64 {
 
 func (s *schedule) now() leg { return s.legs[len(s.legs)-1] }
 
-// set changes the rate. Arrivals that are not due yet move.
+// set changes the rate. This moves the arrivals that are not due yet.
 func (s *schedule) set(rate float64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,13 +72,13 @@ func (s *schedule) set(rate float64, now time.Time) {
 	s.changed = make(chan struct{})
 }
 
-// reached returns the mark of a moment that is not over.
+// reached returns the integral of the rate at now, which must be in the current leg.
 func (s *schedule) reached(now time.Time) float64 {
 	l := s.now()
 	return l.mark + now.Sub(l.since).Seconds()*l.rate
 }
 
-// due returns when a mark is, or was, reached.
+// due returns when the integral reaches a mark, also in the past.
 func (s *schedule) due(mark float64) time.Time {
 	i := len(s.legs) - 1
 	for i > 0 && (mark < s.legs[i].mark || mark == s.legs[i].mark && s.legs[i-1].rate > 0) {
@@ -112,19 +112,18 @@ func (s *schedule) extend() {
 	s.ahead = append(s.ahead, s.last)
 }
 
-// giveBack returns an arrival for another client to come for.
+// giveBack returns an arrival, so that another client can draw it.
 func (s *schedule) giveBack(a arrival) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.returned = append(s.returned, a.mark)
 }
 
-// punctual is how late an arrival may be without being called late.
+// punctual is how late an arrival may be without counting as late.
 const punctual = time.Millisecond
 
-// next waits until the next arrival that nobody else comes for is due, and returns
-// it. Open is false, at once or after a change, if there is no schedule, and when
-// stay ends.
+// next draws the next arrival, waits until it is due, and returns it. Open is false if
+// the model is closed, if it becomes closed before the arrival is due, or if stay ends.
 func (s *schedule) next(stay context.Context) (a arrival, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +150,8 @@ func (s *schedule) next(stay context.Context) (a arrival, open bool) {
 	}
 }
 
-// sleep reports whether all of d has passed, and neither stay nor the schedule
-// changed.
+// sleep waits for d and reports true, or reports false when stay ends or the schedule
+// changes.
 func (s *schedule) sleep(stay context.Context, d time.Duration, changed chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -165,8 +164,8 @@ func (s *schedule) sleep(stay context.Context, d time.Duration, changed chan str
 	return false
 }
 
-// backlog returns how many arrivals are due and have no client, and since when the
-// first of them is: now if there is none.
+// backlog returns the number of due arrivals without a client, and when the oldest of
+// them was due; now if there is none.
 func (s *schedule) backlog(now time.Time) (n int64, oldest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +176,7 @@ func (s *schedule) backlog(now time.Time) (n int64, oldest time.Time) {
 	return int64(len(marks)), s.due(slices.Min(marks))
 }
 
-// unserved returns when those arrivals were due that have no client at a moment.
+// unserved returns when the arrivals that have no client at now were due.
 func (s *schedule) unserved(now time.Time) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,14 +187,14 @@ func (s *schedule) unserved(now time.Time) []time.Time {
 	return all
 }
 
-// closed reports whether there is no schedule now.
+// closed reports whether the current rate is 0.
 func (s *schedule) closed() bool { return s.now().rate == 0 }
 
-// pending returns the marks that are reached at a moment and that nobody came for.
+// pending returns the marks reached at now that no client has drawn.
 func (s *schedule) pending(now time.Time) []float64 {
 	reached := s.reached(now)
 	if s.closed() && len(s.legs) == 1 {
-		return nil // there never was one
+		return nil // there was never a rate
 	}
 	for s.last <= reached {
 		s.extend()
