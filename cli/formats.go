@@ -15,25 +15,25 @@ import (
 	"locktop/tui/widget"
 )
 
-// jsonFormat is one of the list that `formats --json` prints.
+// jsonFormat is one element of the output of `formats --json`.
 type jsonFormat struct {
 	Name       string          `json:"name"`
 	Library    string          `json:"library"`
 	Source     string          `json:"source"`
 	Type       string          `json:"type"`
 	Kinds      []keyspace.Kind `json:"kinds"`
-	Confidence string          `json:"confidence"` // the most that it can be
+	Confidence string          `json:"confidence"` // greatest confidence of the format
 	Tells      string          `json:"tells"`
-	Waiters    bool            `json:"waiters"`         // whether it shows who waits, or how many
-	Breaks     bool            `json:"breaks"`          // whether it can be released
-	Extends    bool            `json:"extends"`         // and given another deadline
-	Wakes      string          `json:"wakes,omitempty"` // what its waiters do to learn that it was; none = they ask again
+	Waiters    bool            `json:"waiters"`         // the format shows waiters, or their number
+	Breaks     bool            `json:"breaks"`          // locktop can force-release the lock
+	Extends    bool            `json:"extends"`         // locktop can set another deadline
+	Wakes      string          `json:"wakes,omitempty"` // how waiters learn of a release; empty: they poll
 	Samples    []jsonSample    `json:"samples"`
 }
 
 type jsonSample struct {
 	Name     string   `json:"name"`
-	Commands []string `json:"commands"` // as redis-cli takes them
+	Commands []string `json:"commands"` // in the syntax of redis-cli
 }
 
 func (p *program) formatsCommand() *cobra.Command {
@@ -113,7 +113,7 @@ func (j jsonFormat) kinds() string {
 	return strings.Join(all, ", ")
 }
 
-// acts says what can be done to locks of a format.
+// acts names the possible actions on locks of a format.
 func (j jsonFormat) acts() string {
 	switch {
 	case j.Extends:
@@ -125,7 +125,7 @@ func (j jsonFormat) acts() string {
 	}
 }
 
-// commandLine is a command as redis-cli takes it.
+// commandLine returns a command in the syntax of redis-cli.
 func commandLine(argv []string) string {
 	words := slices.Clone(argv)
 	for i, w := range words {
@@ -137,7 +137,7 @@ func commandLine(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// redisQuote quotes a word with the escapes that redis-cli knows.
+// redisQuote quotes a word with the escapes of redis-cli.
 func redisQuote(w string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -156,8 +156,8 @@ func redisQuote(w string) string {
 	return b.String()
 }
 
-// writeFormatsTable prints a format a line, no line wider than width if it can be
-// helped; 0 is as wide as it takes.
+// writeFormatsTable prints one format per line, with lines up to width cells if
+// possible; a width of 0 means no limit.
 func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	rows := [][]string{{"FORMAT", "TYPE", "KIND", "SURE", "ACTS", "LIBRARY", "TOLD BY"}}
 	for _, f := range all {

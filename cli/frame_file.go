@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// frameSaver keeps saved frames, and scenarios, in a folder, the current one if it is empty.
+// frameSaver saves frames and scenarios in a folder; "" is the current folder.
 type frameSaver struct{ folder string }
 
-// Save writes a new file named after the time, readable by its owner alone: a
-// frame may show what is not for everybody.
+// Save writes a new file named after the time. Only its owner can read the file,
+// because a frame may show secrets.
 func (a frameSaver) Save(name string, data []byte) (string, error) {
 	stamp := time.Now().Format("20060102-150405")
 	for n := range 100 {

@@ -13,10 +13,10 @@ import (
 	"locktop/tui/widget"
 )
 
-// section is the annotation that puts a flag under a heading of the help.
+// section is the annotation with the heading of a flag in the help.
 const section = "section"
 
-// cmdFlags gives cmd the flags of sets. Each set is a section of the help.
+// cmdFlags adds the flags of sets to cmd. Each set is a section of the help.
 func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
 	for _, set := range sets {
@@ -29,14 +29,14 @@ func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 		if cmd.Flags().Lookup(name) == nil {
 			continue
 		}
-		// The error would be that the flag does not exist.
+		// The only possible error is that the flag does not exist.
 		_ = cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return values(), cobra.ShellCompDirectiveNoFileComp
 		})
 	}
 }
 
-// help prints what a command is for, then how to use it.
+// help prints the description of a command, then its usage.
 func help(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
 	about := cmd.Long
@@ -76,7 +76,7 @@ func printUsage(out io.Writer, cmd *cobra.Command) {
 	}
 }
 
-// sections are the flags of a command by their headings, those without one last.
+// sections returns the flags of a command by heading; flags without one are last.
 func sections(cmd *cobra.Command) []*pflag.FlagSet {
 	var sets []*pflag.FlagSet
 	other := pflag.NewFlagSet("Other", pflag.ContinueOnError)
@@ -99,8 +99,8 @@ func sections(cmd *cobra.Command) []*pflag.FlagSet {
 	return sets
 }
 
-// flagError is a fault of the command line that repeats no value: the value may
-// be a password at the wrong flag.
+// flagError returns an exitError for a wrong flag. It quotes no value, because the
+// value may be a password for another flag.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
@@ -121,7 +121,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageErrorf(hint, "a flag that begins neither with - and a letter nor with -- and a name")
 }
 
-// flagsLike returns the names of flags that are spelt like this one.
+// flagsLike returns the flags of cmd with a spelling like name.
 func flagsLike(cmd *cobra.Command, name string) []string {
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
@@ -129,7 +129,7 @@ func flagsLike(cmd *cobra.Command, name string) []string {
 	return like[:min(len(like), hintsMost)]
 }
 
-// typeName says what a flag takes in words of people.
+// typeName returns the type of a flag's value in words.
 func typeName(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int":

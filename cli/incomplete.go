@@ -11,8 +11,8 @@ import (
 	"locktop/keyspace"
 )
 
-// incomplete is the fault of a picture that lacks something: it says what, and which
-// servers it was made from.
+// incomplete returns the exitError for an incomplete snapshot. The error names what
+// is missing and the servers that answered.
 func incomplete(snap keyspace.Snapshot) *exitError {
 	text := "incomplete: " + strings.Join(snap.Problems, "; ")
 	if up := answering(snap.Nodes); len(snap.Nodes) > 1 && len(up) > 0 {
@@ -21,7 +21,7 @@ func incomplete(snap keyspace.Snapshot) *exitError {
 	return &exitError{code: exitFailure, err: errors.New(text)}
 }
 
-// answering lists the servers that have answered.
+// answering returns the addresses of the servers that answered.
 func answering(nodes []keyspace.Node) (up []string) {
 	for _, n := range nodes {
 		if n.Up {
@@ -31,7 +31,7 @@ func answering(nodes []keyspace.Node) (up []string) {
 	return up
 }
 
-// missing says in one line which servers do not answer, "" if all do.
+// missing names in one line the servers that do not answer; "" if all do.
 func missing(nodes []keyspace.Node) string {
 	var all []string
 	for _, n := range nodes {
@@ -42,7 +42,7 @@ func missing(nodes []keyspace.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unseen is the fault of a look that has seen nothing.
+// unseen returns the exitError for a scan without any result.
 func unseen(err error) *exitError {
 	code := exitFailure
 	if cutOff(err) {
@@ -51,8 +51,8 @@ func unseen(err error) *exitError {
 	return &exitError{code: code, err: err}
 }
 
-// cutOff reports whether an error is that no server could be reached, and not that
-// one has refused something.
+// cutOff reports whether err means that no server could be reached, as opposed to a
+// server that rejected a command.
 func cutOff(err error) bool {
 	if all, ok := errors.AsType[keyspace.NoAnswerError](err); ok {
 		return !slices.ContainsFunc(all, func(one error) bool { return !cutOff(one) })

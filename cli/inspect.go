@@ -75,10 +75,10 @@ func (p *program) printInspection(c *connFlags, g inspection, l keyspace.Lock, a
 	return writeInspection(p.out, c, g, l)
 }
 
-// remedy is how a lock can be broken as it was seen, or why it cannot.
+// remedy has the commands that force-release a lock, or the reason why none exists.
 type remedy struct {
-	release  string // a line with locktop; empty = there is none
-	redisCLI string // lines with redis-cli
+	release  string // a locktop command; empty: none
+	redisCLI string // redis-cli commands
 	why      string
 }
 
@@ -146,7 +146,7 @@ func writeInspection(w io.Writer, c *connFlags, g inspection, l keyspace.Lock) e
 	return err
 }
 
-// first is a name before the first of several lines, and room before the others.
+// first returns name for the first of several lines, and spaces for the others.
 func first(i int, name string) string {
 	if i > 0 {
 		return ""
@@ -207,13 +207,13 @@ func voteLine(v keyspace.Vote, at time.Time) string {
 	}
 }
 
-// Bounds of what is shown of a value.
+// Limits of the output for one value.
 const (
 	rawBytes   = 512
 	rawMembers = 32
 )
 
-// writeRaw prints what a server has under a key: as much as fits, and free of
+// writeRaw prints a key and its value on one server, up to the limits and without
 // control characters.
 func writeRaw(out *strings.Builder, r rawKey) {
 	e := r.entry
@@ -241,10 +241,10 @@ func writeRaw(out *strings.Builder, r rawKey) {
 	}
 }
 
-// clipped is a value as far as it is shown.
+// clipped returns the part of a value that is shown, without control characters.
 func clipped(s string) string { return widget.Plain(s[:min(len(s), rawBytes)]) }
 
-// beyond says how much of a value is not shown.
+// beyond returns a note about the part of a value that is not shown.
 func beyond(all, shown int64, noun string) string {
 	if all <= shown {
 		return ""

@@ -2,19 +2,19 @@ package cli
 
 import "locktop/keyspace"
 
-// jsonInspection is what `inspect --json` prints.
+// jsonInspection is the output of `inspect --json`.
 type jsonInspection struct {
 	At string `json:"at"`
 	jsonLock
 	Why     []string   `json:"why"`
 	Votes   []jsonVote `json:"votes,omitempty"`
 	Raw     []jsonRaw  `json:"raw"`
-	Release string     `json:"release,omitempty"`  // the line with which locktop breaks it
-	Command string     `json:"command"`            // that breaks it safely, with redis-cli; empty = there is none,
-	NoHands string     `json:"no_hands,omitempty"` // and why
+	Release string     `json:"release,omitempty"`  // locktop command that force-releases the lock
+	Command string     `json:"command"`            // redis-cli command that does so safely; empty: none
+	NoHands string     `json:"no_hands,omitempty"` // reason why there is none
 }
 
-// jsonRaw is a key as a server has it: as much of it as is read.
+// jsonRaw is a key on one server, with the part of its value that was read.
 type jsonRaw struct {
 	Node     string       `json:"node"`
 	Key      string       `json:"key"`

@@ -14,20 +14,20 @@ import (
 	"locktop/keyspace"
 )
 
-// inspection is all that can be seen of one key, on all servers.
+// inspection is everything about one key on all servers.
 type inspection struct {
 	view
 	raw []rawKey
-	typ string // what the servers say; "none" = there is no such key
+	typ string // reply to TYPE; "none": the key does not exist
 }
 
-// rawKey is a key as a server has it.
+// rawKey is a key on one server.
 type rawKey struct {
 	node  string
 	entry keyspace.Entry
 }
 
-// inspectKey looks at one key, without looking through the keyspace.
+// inspectKey reads one key from all servers, without a scan.
 func (t *target) inspectKey(ctx context.Context, s *selection, key string) (inspection, error) {
 	var mu sync.Mutex
 	g := inspection{typ: "none"}
@@ -51,7 +51,7 @@ func (t *target) inspectKey(ctx context.Context, s *selection, key string) (insp
 	return g, err
 }
 
-// whichDatabases lists the databases that have the lock.
+// whichDatabases lists the databases with the lock.
 func (g inspection) whichDatabases() string {
 	var all []string
 	for _, l := range g.Locks {
@@ -60,15 +60,15 @@ func (g inspection) whichDatabases() string {
 	return strings.Join(all, ", ")
 }
 
-// add takes in a key as a server has it. The nodes of a cluster send each other the
-// question, and answer with the same.
+// add adds a key on one server. In a cluster the sources of all nodes read the same
+// key, so add ignores repetitions.
 func (g *inspection) add(r rawKey, cluster bool) {
 	if !cluster || !slices.ContainsFunc(g.raw, func(known rawKey) bool { return known.node == r.node && known.entry.Key == r.entry.Key }) {
 		g.raw = append(g.raw, r)
 	}
 }
 
-// singleKeySource is a scanner that looks at one key, as a source.
+// singleKeySource is a source that reads only one key.
 type singleKeySource struct {
 	*keyspace.Scanner
 	present func(context.Context) error
@@ -76,7 +76,7 @@ type singleKeySource struct {
 	see     func(keyspace.Inspection)
 }
 
-// Snapshot looks at the key.
+// Snapshot reads the key.
 func (o singleKeySource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if err := o.present(ctx); err != nil {
 		return keyspace.Snapshot{}, err
@@ -88,7 +88,7 @@ func (o singleKeySource) Snapshot(ctx context.Context) (keyspace.Snapshot, error
 	return sight.Snapshot, err
 }
 
-// oneKey wants one argument: the key.
+// oneKey checks that the only argument is the key.
 func oneKey(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -99,8 +99,7 @@ func oneKey(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// lock returns the lock that a glimpse shows, or a fault that says that there is
-// none.
+// lock returns the lock of the inspection, or an exitError if the key is not a lock.
 func (g inspection) lock(key string) (keyspace.Lock, error) {
 	switch {
 	case len(g.Locks) > 0:

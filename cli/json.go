@@ -16,11 +16,11 @@ import (
 	"locktop/tui/widget"
 )
 
-// never is the ttl_ms of what never expires.
+// never is the ttl_ms of a lock without a TTL.
 const never = -1
 
-// jsonDocument is what `list --json` prints. Scripts rely on its names: add to
-// it, do not change it.
+// jsonDocument is the output of `list --json`. Scripts depend on its names: add
+// fields, but never change them.
 type jsonDocument struct {
 	At       string     `json:"at"`
 	Server   jsonServer `json:"server"`
@@ -45,12 +45,12 @@ type jsonCost struct {
 	Scanned  int64 `json:"scanned"`
 	MS       int64 `json:"ms"`
 	Commands int64 `json:"commands"`
-	BusyMS   int64 `json:"busy_ms,omitempty"` // of the server, by its own clock
+	BusyMS   int64 `json:"busy_ms,omitempty"` // time of the server, by its own clock
 }
 
 type jsonLock struct {
 	Key         string         `json:"key"`
-	KeyB64      string         `json:"key_b64,omitempty"` // of a key that is no valid UTF-8
+	KeyB64      string         `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
 	Kind        keyspace.Kind  `json:"kind"`
 	Format      string         `json:"format"`
 	Confidence  string         `json:"confidence"`
@@ -60,15 +60,15 @@ type jsonLock struct {
 	Waiters     []jsonWaiter   `json:"waiters"`
 	WaiterCount int            `json:"waiter_count"`
 	TTLms       int64          `json:"ttl_ms"`
-	HeldMS      int64          `json:"held_ms,omitempty"` // for how long it has been held; absent: not known
+	HeldMS      int64          `json:"held_ms,omitempty"` // time since the acquire; absent: not known
 	Fence       int64          `json:"fence"`
 	Node        string         `json:"node"`
 	DB          int            `json:"db"`
 	Votes       []jsonVote     `json:"votes,omitempty"` // of a Redlock
 	Findings    []jsonFinding  `json:"findings"`
-	Why         []string       `json:"why,omitempty"`   // what speaks for its being a lock of that format
-	Left        int            `json:"left,omitempty"`  // what a semaphore has to give, or a latch still counts down
-	Limit       int            `json:"limit,omitempty"` // how many a semaphore lets in
+	Why         []string       `json:"why,omitempty"`   // evidence for the format
+	Left        int            `json:"left,omitempty"`  // free permits of a semaphore, or the remaining count of a latch
+	Limit       int            `json:"limit,omitempty"` // permits of a semaphore
 }
 
 type jsonHolder struct {
@@ -94,8 +94,8 @@ type jsonFinding struct {
 	Remedy   string `json:"remedy"`
 }
 
-// jsonKeyedFinding is one that stands by itself. Its key is empty if it concerns
-// the servers.
+// jsonKeyedFinding is a finding outside of a lock's object. Its key is empty if it
+// concerns the servers.
 type jsonKeyedFinding struct {
 	Key    string `json:"key"`
 	KeyB64 string `json:"key_b64,omitempty"`
@@ -118,14 +118,14 @@ type jsonEvent struct {
 	DB     int                `json:"db"`
 }
 
-// jsonTrouble is a line of `watch --json` that tells of a finding.
+// jsonTrouble is a line of `watch --json` with a finding.
 type jsonTrouble struct {
 	At    string `json:"at"`
 	Event string `json:"event"`
 	jsonKeyedFinding
 }
 
-// documentOf puts a picture into the form of the contract. No list in it is null.
+// documentOf returns the document for p. No list in it is null.
 func documentOf(p view) jsonDocument {
 	d := jsonDocument{
 		At:       stamp(p.At),
@@ -206,7 +206,7 @@ func keyedFindingOf(f keyspace.Finding) jsonKeyedFinding {
 	return jsonKeyedFinding{text(f.Lock.Key), binary(f.Lock.Key), text(cmp.Or(f.Lock.Node, f.Server)), f.Lock.DB, findingOf(f)}
 }
 
-// modeOf is how the lock is held, empty where its kind has no modes.
+// modeOf returns the mode of the hold; "" if the kind of lock has no modes.
 func modeOf(l keyspace.Lock) keyspace.Mode {
 	if len(l.Holders) == 0 {
 		return ""
@@ -214,8 +214,8 @@ func modeOf(l keyspace.Lock) keyspace.Mode {
 	return l.Holders[0].Mode
 }
 
-// ttl is the time left in ms: never, or at least 0, because what is past its
-// deadline must not look like what never expires.
+// ttl returns the remaining time in ms, or never. After the deadline it returns 0,
+// so that an expired lock does not look like one without a TTL.
 func ttl(expires, at time.Time) int64 {
 	if expires.IsZero() {
 		return never
@@ -230,11 +230,10 @@ func since(start, at time.Time) *int64 {
 	return new(max(0, at.Sub(start).Milliseconds()))
 }
 
-// stamp is always of the same length, in UTC, so that lines sort by it.
+// stamp returns t in UTC with a fixed length, so that lines sort by time.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// text is s where that is valid UTF-8, which JSON holds exactly, and its
-// escaped form where it is not.
+// text returns s if it is valid UTF-8, and its escaped form otherwise.
 func text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -242,7 +241,7 @@ func text(s string) string {
 	return widget.Plain(s)
 }
 
-// binary is the base64 form of what text had to escape, else empty.
+// binary returns the base64 form of s if text escapes it, and "" otherwise.
 func binary(s string) string {
 	if utf8.ValidString(s) {
 		return ""
@@ -250,8 +249,8 @@ func binary(s string) string {
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-// writeJSON writes v on one line. Every character that a terminal might act on,
-// or that cannot be seen, is escaped; decoding gives it back.
+// writeJSON writes v on one line. It escapes every invisible character and every
+// character that a terminal may interpret; decoding restores them.
 func writeJSON(w io.Writer, v any) error {
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
@@ -264,8 +263,8 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// escapeInvisible works on encoded JSON: there, everything beyond printable
-// ASCII can only be inside a string.
+// escapeInvisible escapes encoded JSON, where characters outside of printable ASCII
+// are always inside a string.
 func escapeInvisible(raw []byte) []byte {
 	var out bytes.Buffer
 	for _, r := range string(raw) {

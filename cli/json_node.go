@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// jsonNode is one of the servers that were asked.
+// jsonNode is one of the servers.
 type jsonNode struct {
 	Addr    string  `json:"addr"`
 	Up      bool    `json:"up"`
@@ -19,12 +19,12 @@ type jsonNode struct {
 	Trouble string  `json:"trouble,omitempty"`
 }
 
-// jsonVote is what one server of a Redlock has under its key.
+// jsonVote is the state of a Redlock on one node.
 type jsonVote struct {
 	Node   string `json:"node"`
-	Token  string `json:"token"` // empty: nothing
+	Token  string `json:"token"` // empty: no key
 	TTLms  int64  `json:"ttl_ms"`
-	Silent bool   `json:"silent,omitempty"` // it did not say
+	Silent bool   `json:"silent,omitempty"` // the node did not answer
 }
 
 func nodeOf(n keyspace.Node) jsonNode {

@@ -9,13 +9,13 @@ import (
 	"locktop/keyspace"
 )
 
-// limits is the value of --overdue: when holds are overdue.
+// limits is the value of --overdue: the ages at which holds are overdue.
 type limits []keyspace.Overdue
 
-// notEver is later than any hold lasts.
+// notEver is longer than any hold.
 const notEver time.Duration = math.MaxInt64
 
-// String returns the value as it is written.
+// String returns the value as the flag accepts it.
 func (l *limits) String() string {
 	var all []string
 	for _, o := range *l {
@@ -28,7 +28,7 @@ func (l *limits) String() string {
 	return strings.Join(all, " ")
 }
 
-// Set adds what a limit says. The glob may have a = in it, the time has none.
+// Set adds a limit. The glob may contain =, the duration may not.
 func (l *limits) Set(s string) error {
 	glob, text := "*", s
 	if i := strings.LastIndexByte(s, '='); i >= 0 {
@@ -45,5 +45,5 @@ func (l *limits) Set(s string) error {
 	return nil
 }
 
-// Type names the value in errors.
+// Type returns the name of the type for error messages.
 func (l *limits) Type() string { return "limit" }

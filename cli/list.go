@@ -12,7 +12,7 @@ import (
 	"locktop/humanize"
 )
 
-// listOptions is how list prints.
+// listOptions configures the output of list.
 type listOptions struct {
 	json, csv, plain bool
 	progress         bool
@@ -75,7 +75,7 @@ func (p *program) list(ctx context.Context, c *connFlags, s *selection, o listOp
 	}
 	if err != nil && len(snap.Locks) == 0 {
 		fault := unseen(fmt.Errorf("look through %s: %w", t.title, err))
-		if o.json && len(snap.Nodes) > 1 { // it names the nodes
+		if o.json && len(snap.Nodes) > 1 { // the document names the nodes
 			return errors.Join(p.print(s.filter(snap), o), fault)
 		}
 		return fault

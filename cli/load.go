@@ -16,11 +16,11 @@ import (
 	"locktop/loadgen/scenarios"
 )
 
-// loadOptions is what load does besides the scenario.
+// loadOptions holds the settings of load that are not part of the scenario.
 type loadOptions struct {
 	knobs      []scenarioFlag
 	thresholds []string
-	set        *pflag.FlagSet // tells which knobs were turned
+	set        *pflag.FlagSet // tells which scenario flags are set
 
 	redlock []string
 	demo    bool
@@ -32,7 +32,7 @@ type loadOptions struct {
 	check   bool
 }
 
-// scenarioFlag is a flag that stands for a key of a scenario file.
+// scenarioFlag is a flag for a key of a scenario file.
 type scenarioFlag struct {
 	flag, key, usage string
 	value            string
@@ -72,7 +72,7 @@ func kindNames() []string {
 	return names
 }
 
-// defaultDuration is how long a load runs that nobody gave an end.
+// defaultDuration is the duration of a load without --duration.
 const defaultDuration = 30 * time.Second
 
 func (o *loadOptions) flags() []*pflag.FlagSet {
@@ -156,7 +156,7 @@ func (p *program) load(ctx context.Context, c *connFlags, o *loadOptions, args [
 	return p.runSides(ctx, on, o, sides)
 }
 
-// scenario is the one that was named, with the flags on top.
+// scenario returns the named scenario with the changes of the flags.
 func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 	var s loadgen.Scenario
 	if len(args) > 0 {
@@ -189,7 +189,7 @@ func (o *loadOptions) scenario(args []string) (loadgen.Scenario, error) {
 	return s, nil
 }
 
-// namedScenario is a ready-made one or a file, in this order.
+// namedScenario returns a ready-made scenario, or else reads a scenario file.
 func namedScenario(name string) (loadgen.Scenario, error) {
 	if s, found := scenarios.Find(name); found {
 		return s, nil
@@ -216,7 +216,7 @@ func scenarioNames() []string {
 	return names
 }
 
-// completeScenarios lets the shell complete names of scenarios, and of files.
+// completeScenarios completes names of scenarios and files in the shell.
 func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return scenarioNames(), cobra.ShellCompDirectiveDefault
 }

@@ -14,7 +14,7 @@ import (
 	"locktop/loadgen"
 )
 
-// outputFiles are the files that a load fills.
+// outputFiles has the names of the files that a load writes.
 type outputFiles struct{ events, trace, csv, hgrm, html, check string }
 
 func (o *outputFiles) addTo(set *pflag.FlagSet) {
@@ -25,18 +25,18 @@ func (o *outputFiles) addTo(set *pflag.FlagSet) {
 	set.StringVar(&o.trace, "trace", "", "`file` for a timeline that Chrome and Perfetto show")
 }
 
-// openFiles are those of a side.
+// openFiles has the open files of one variant.
 type openFiles struct {
 	outputFiles
 	events *bufio.Writer
 	trace  *loadgen.Trace
-	atEnd  map[string]*os.File // those that are filled at the end, by name
-	failed error               // the first write that failed
+	atEnd  map[string]*os.File // by name; written at the end of the run
+	failed error               // first error of a write
 	close  []func() error
 }
 
-// open makes the files of a side; those after the first have its number in
-// their names. What cannot be made fails here, before the run.
+// open creates the files of a variant. From the second variant on, the names have
+// the variant's number. Errors appear here, before the run.
 func (o outputFiles) open(side int) (*openFiles, error) {
 	f := &openFiles{outputFiles: o, atEnd: make(map[string]*os.File)}
 	for _, name := range []*string{&f.outputFiles.events, &f.outputFiles.trace, &f.csv, &f.hgrm, &f.html, &f.check} {
@@ -69,7 +69,7 @@ func (o outputFiles) open(side int) (*openFiles, error) {
 	return f, nil
 }
 
-// numbered puts the number of a side before the extension.
+// numbered inserts the number of a variant before the extension.
 func numbered(name string, side int) string {
 	if name == "" || side == 0 {
 		return name
@@ -87,7 +87,7 @@ func (f *openFiles) create(name string) (*os.File, error) {
 	return file, nil
 }
 
-// listener takes in events, nil if no file wants them.
+// listener returns a function that writes events, or nil if no file needs them.
 func (f *openFiles) listener() func(loadgen.Event) {
 	if f.events == nil && f.trace == nil {
 		return nil
@@ -102,7 +102,7 @@ func (f *openFiles) listener() func(loadgen.Event) {
 	}
 }
 
-// finish fills the other files, and closes all.
+// finish writes the remaining files and closes all.
 func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
 	errs := []error{f.failed}
 	if f.events != nil {
@@ -134,7 +134,8 @@ func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
 	return nil
 }
 
-// createPrivate makes a file that its owner alone may read: tokens may be in it.
+// createPrivate creates a file that only its owner can read, because it may contain
+// tokens.
 func createPrivate(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }

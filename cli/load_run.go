@@ -17,8 +17,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// variant is one of the runs of a load: there is more than one where locks are
-// compared.
+// variant is one run of a load. A load that compares locks has several.
 type variant struct {
 	run       *loadgen.Run
 	chronicle loadgen.SecondsRecorder
@@ -27,7 +26,7 @@ type variant struct {
 	unclean   error
 }
 
-// runSides runs all sides at once, to the end or until ctx ends, and reports.
+// runSides runs all variants at once, until they end or ctx ends, and reports.
 func (p *program) runSides(ctx context.Context, on *loadServers, o *loadOptions, scenarios []loadgen.Scenario) error {
 	var sides []*variant
 	defer func() {
@@ -63,7 +62,7 @@ func (p *program) runSides(ctx context.Context, on *loadServers, o *loadOptions,
 	return p.report(ctx, o, sides)
 }
 
-// openSide makes a run with all that listens to it.
+// openSide creates a variant: a run with its files and its history.
 func (o *loadOptions) openSide(on *loadServers, scenario loadgen.Scenario, number int) (*variant, error) {
 	run, err := loadgen.New(on.Servers, scenario)
 	if err != nil {
@@ -84,7 +83,7 @@ func (o *loadOptions) openSide(on *loadServers, scenario loadgen.Scenario, numbe
 	return s, nil
 }
 
-// announce says what begins.
+// announce tells which run begins.
 func (p *program) announce(on *loadServers, s loadgen.Scenario) {
 	end := "until it is interrupted"
 	if s.Duration > 0 {
@@ -96,7 +95,7 @@ func (p *program) announce(on *loadServers, s loadgen.Scenario) {
 	}
 }
 
-// await shows progress until all runs are over or ctx ends.
+// await shows progress until all runs end or ctx ends.
 func (p *program) await(ctx context.Context, sides []*variant) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -120,8 +119,8 @@ func (p *program) await(ctx context.Context, sides []*variant) {
 	}
 }
 
-// loadProgress is where progress is shown: a line that changes on a terminal, else
-// a line a second.
+// loadProgress shows progress: on a terminal one line that changes, otherwise one
+// line per second.
 type loadProgress struct {
 	notes messages
 	live  bool
@@ -160,7 +159,7 @@ func (l *loadProgress) clear() {
 	}
 }
 
-// serveMetrics serves the figures of all sides at /metrics, told apart by labels.
+// serveMetrics serves the metrics of all variants at /metrics, with a label each.
 func serveMetrics(addr string, sides []*variant) (stop func(), err error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -173,7 +172,7 @@ func serveMetrics(addr string, sides []*variant) (stop func(), err error) {
 	}
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		// Whoever hung up wants no more.
+		// A client that closes the connection needs no error.
 		_ = loadgen.WritePrometheus(w, runs...)
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
@@ -188,10 +187,10 @@ func serveMetrics(addr string, sides []*variant) (stop func(), err error) {
 	}, nil
 }
 
-// proveWithin bounds the proof of a history.
+// proveWithin is the time limit for the check of a history.
 const proveWithin = time.Minute
 
-// report prints what the runs showed and returns the exit code as a fault.
+// report prints the results of the runs. Its error has the exit code.
 func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) error {
 	var faults []error
 	var reports []loadgen.Report
@@ -219,7 +218,6 @@ func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) 
 	return worst(faults, endless)
 }
 
-// printReport prints a report.
 func (p *program) printReport(o *loadOptions, r loadgen.Report) error {
 	var err error
 	if o.json {
@@ -233,7 +231,7 @@ func (p *program) printReport(o *loadOptions, r loadgen.Report) error {
 	return nil
 }
 
-// judged is the fault of a run, nil if there is none.
+// judged returns the exitError for a run, or nil.
 func judged(r loadgen.Report) error {
 	v := r.Verdict()
 	switch {
@@ -249,8 +247,7 @@ func judged(r loadgen.Report) error {
 	return nil
 }
 
-// nobodyGotIn is the fault of a run that shows nothing, because no client ever got a
-// lock.
+// nobodyGotIn returns the exitError for a run in which no client got a lock.
 func nobodyGotIn(m loadgen.Metrics) error {
 	f := &exitError{code: exitFailure, err: fmt.Errorf("no client got a lock in %s", humanize.Plural(m.Arrivals, "attempt"))}
 	if m.LastErr != "" {
@@ -262,10 +259,9 @@ func nobodyGotIn(m loadgen.Metrics) error {
 	return f
 }
 
-// worst returns the fault that weighs most: a violation, whatever else happened; then
-// what could not be written; then an interrupt; then a run that shows nothing; then a
-// threshold. A run without an end of its own is always interrupted: there a threshold
-// weighs more.
+// worst returns the most severe error: a violation, then a failed write, then an
+// interrupt, then a run without a lock, then a missed threshold. If endless, a
+// threshold is more severe than an interrupt, which ends every such run.
 func worst(faults []error, endless bool) error {
 	weight := func(err error) int {
 		var f *exitError
@@ -278,7 +274,7 @@ func worst(faults []error, endless bool) error {
 			return 4
 		case known && f.code == exitThreshold:
 			return 1
-		case known: // it shows nothing
+		case known: // no client got a lock
 			return 2
 		case errors.Is(err, context.Canceled):
 			return 3

@@ -12,12 +12,12 @@ import (
 	"locktop/tui"
 )
 
-// ownLoad opens the load of the screen on the server that the screen looks at, with
-// connections of its own. It refuses what locktop load refuses.
+// ownLoad opens the load of the screen on the server that the screen shows. The load
+// has its own connections. ownLoad refuses the same servers as locktop load.
 type ownLoad struct {
 	program    *program
 	connection connFlags
-	now        bool // the user has asked for it on the command line
+	now        bool // --load is set
 
 	ground *loadServers
 	load   *loadgen.Group
@@ -29,7 +29,7 @@ func (o *ownLoad) flags() *pflag.FlagSet {
 	return set
 }
 
-// check refuses where a load has no place.
+// check returns an error if --load is set for servers that permit no load.
 func (o *ownLoad) check(c *connFlags, may writeFlags) error {
 	switch {
 	case !o.now:
@@ -48,7 +48,7 @@ func (o *ownLoad) check(c *connFlags, may writeFlags) error {
 	return err
 }
 
-// offered reports whether the screen may ask whether it shall run a load.
+// offered reports whether the screen may offer to run a load.
 func (o *ownLoad) offered(may writeFlags) bool {
 	c := &o.connection
 	if may.production || len(c.redlock) > 0 || c.db.all {
@@ -61,7 +61,7 @@ func (o *ownLoad) offered(may writeFlags) bool {
 // Open implements [tui.Loader].
 func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	quiet := *o.program
-	quiet.notes = messages{to: io.Discard} // what there is to warn of was said before the screen
+	quiet.notes = messages{to: io.Discard} // the warnings have appeared before the screen
 	s := demoLoad(20)
 	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
 		"Every key begins with the prefix and is deleted when the clients stop."
@@ -83,15 +83,15 @@ func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	return o.load, nil
 }
 
-// close ends the clients and deletes their keys.
+// close stops the clients and deletes their keys.
 func (o *ownLoad) close() {
 	if o.load != nil {
-		_ = o.load.Close() // what could not be released ends with its lease
+		_ = o.load.Close() // locks that Close could not release expire
 		o.ground.close()
 	}
 }
 
-// ownScenes are the scenes that one server is enough for.
+// ownScenes returns the scenarios that need only one server.
 func ownScenes() []loadgen.Scenario {
 	return slices.DeleteFunc(scenarios.All(), func(s loadgen.Scenario) bool { return s.Lock.Kind == loadgen.Redlock })
 }

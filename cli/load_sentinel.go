@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file is what a load needs of Sentinels and clusters beyond a connection: it
-// follows the master, and a fault makes another one.
+// This file has the parts of a load for Sentinels and clusters: following the master,
+// and failovers as faults.
 
-// followMaster returns a client that goes where the Sentinels say the master is.
+// followMaster returns a client of the master, wherever the Sentinels locate it.
 func (c *connFlags) followMaster(e endpoint) (*redis.Client, error) {
 	o, err := c.options(e)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *connFlags) followMaster(e endpoint) (*redis.Client, error) {
 	}), nil
 }
 
-// withSentinel calls f for the first Sentinel that answers it.
+// withSentinel calls f for each Sentinel in turn until f returns nil.
 func (c *connFlags) withSentinel(f func(*redis.SentinelClient) error) error {
 	var errs []error
 	for _, addr := range c.sentinelAddresses() {
@@ -35,7 +35,7 @@ func (c *connFlags) withSentinel(f func(*redis.SentinelClient) error) error {
 		if err != nil {
 			return err
 		}
-		o.OnConnect = nil // a Sentinel does not know the commands
+		o.OnConnect = nil // a Sentinel does not know these commands
 		sentinel := redis.NewSentinelClient(o)
 		err = f(sentinel)
 		_ = sentinel.Close()
@@ -47,8 +47,8 @@ func (c *connFlags) withSentinel(f func(*redis.SentinelClient) error) error {
 	return errors.Join(errs...)
 }
 
-// announced returns where the Sentinels say that the master and its replicas are: a
-// load may go to any of them.
+// announced returns the addresses of the master and its replicas from the Sentinels.
+// A failover may make any of them the master of the load.
 func (c *connFlags) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
 	like.network = "tcp"
 	err = c.withSentinel(func(sentinel *redis.SentinelClient) error {
@@ -71,10 +71,10 @@ func (c *connFlags) announced(ctx context.Context, like endpoint) (all []endpoin
 	return all, err
 }
 
-// failoverPoll is how often to look whether there is another master.
+// failoverPoll is the time between two questions for the address of the master.
 const failoverPoll = 20 * time.Millisecond
 
-// failover has the Sentinels put a replica in the place of the master.
+// failover makes the Sentinels promote a replica.
 func (c *connFlags) failover(ctx context.Context) error {
 	return c.withSentinel(func(sentinel *redis.SentinelClient) error {
 		before, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
@@ -98,7 +98,7 @@ func (c *connFlags) failover(ctx context.Context) error {
 	})
 }
 
-// clusterFailover has a replica of a cluster take the place of its master.
+// clusterFailover returns a function that promotes a replica of the cluster.
 func clusterFailover(cluster *redis.ClusterClient) func(context.Context) error {
 	return func(ctx context.Context) error {
 		//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS

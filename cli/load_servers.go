@@ -13,18 +13,18 @@ import (
 	"locktop/tui/widget"
 )
 
-// loadServers is where a load takes place.
+// loadServers has the servers of a load.
 type loadServers struct {
 	loadgen.Servers
-	ours  bool // started for the occasion
+	ours  bool // started by this process
 	title string
 	close func()
 }
 
-// nodes is how many servers a Redlock has in the demo.
+// nodes is the number of servers of a Redlock in the demo.
 const nodes = 5
 
-// openLoadServers connects to the servers that the flags name, or starts some.
+// openLoadServers connects to the servers of the flags, or starts servers.
 func (p *program) openLoadServers(ctx context.Context, c *connFlags, o *loadOptions, s loadgen.Scenario) (*loadServers, error) {
 	redlock := s.Lock.Kind == loadgen.Redlock
 	switch {
@@ -65,7 +65,7 @@ func (p *program) openLoadServers(ctx context.Context, c *connFlags, o *loadOpti
 	return g, nil
 }
 
-// clusterClient returns a client of the cluster that the servers are part of.
+// clusterClient returns a client for the cluster of servers.
 func (c *connFlags) clusterClient(servers []endpoint) (*redis.ClusterClient, error) {
 	o, err := c.options(servers[0])
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *connFlags) clusterClient(servers []endpoint) (*redis.ClusterClient, err
 
 const loadHint = "--yes-load-this-server does it all the same"
 
-// dialLocal connects to a server, or a cluster, but unless force only to one on this
-// machine.
+// dialLocal connects to a server or a cluster. Unless force is true, the address
+// must be on this machine.
 func (p *program) dialLocal(ctx context.Context, c *connFlags, force bool) (*target, error) {
 	e, err := c.resolve()
 	if err != nil {
@@ -137,8 +137,8 @@ func (p *program) dialNodes(ctx context.Context, c *connFlags, o *loadOptions) (
 	return g, nil
 }
 
-// startLoadServers starts n servers: real ones where there is a redis-server on PATH,
-// else embedded ones.
+// startLoadServers starts n servers: processes if redis-server is on PATH, otherwise
+// embedded servers.
 func startLoadServers(ctx context.Context, n int) (*loadServers, error) {
 	g := &loadServers{ours: true, close: func() {}}
 	err := g.startChildren(ctx, n)
@@ -156,7 +156,7 @@ func startLoadServers(ctx context.Context, n int) (*loadServers, error) {
 	return g, nil
 }
 
-// add takes in a server, which end ends.
+// add adds a server; end stops it.
 func (g *loadServers) add(rdb *redis.Client, end func()) {
 	g.Nodes = append(g.Nodes, rdb)
 	rest := g.close
@@ -198,13 +198,13 @@ func (g *loadServers) startEmbedded(n int) error {
 	return nil
 }
 
-// embeddedServers are embedded servers that can be cut off, which for their clients is the
-// same as to be down.
+// embeddedServers are embedded servers behind proxies. To its clients, a server
+// behind a cut proxy is down.
 type embeddedServers []switchableServer
 
 type switchableServer struct {
 	link   *server.Proxy
-	inside *redis.Client // past the link
+	inside *redis.Client // direct connection, without the proxy
 }
 
 // Down implements [loadgen.NodeController].
@@ -225,8 +225,8 @@ func (l embeddedServers) Up(ctx context.Context, node int, empty bool) error {
 	return nil
 }
 
-// Freeze implements [loadgen.Stopper]: nothing is answered, and connections stay open,
-// as with a server that is stopped.
+// Freeze implements [loadgen.Stopper]: the server does not answer and connections
+// stay open, like those of a stopped process.
 func (l embeddedServers) Freeze(node int) error {
 	l[node-1].link.Freeze()
 	return nil
@@ -238,9 +238,9 @@ func (l embeddedServers) Continue(node int) error {
 	return nil
 }
 
-// checkPrefix refuses a prefix under which somebody else has keys.
+// checkPrefix returns an error if other clients have keys with the scenario's prefix.
 func (g *loadServers) checkPrefix(ctx context.Context, s loadgen.Scenario, force bool) error {
-	if g.ours || force || s.Keys.Prefix == "" { // none: a random one, which is nobody's
+	if g.ours || force || s.Keys.Prefix == "" { // an empty prefix becomes a random one
 		return nil
 	}
 	key, err := g.Occupied(ctx, s.Keys.Prefix)

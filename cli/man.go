@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommands returns the command that prints manual pages. It is built only for `make
-// dist`: the generator needs two modules that the program does not.
+// manCommands returns the command that prints manual pages. Only `make dist` builds
+// it, because the generator needs two more modules.
 func (p *program) manCommands() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    "man [COMMAND]",
@@ -27,7 +27,7 @@ func (p *program) manCommands() []*cobra.Command {
 			if err != nil {
 				return err
 			}
-			about.DisableAutoGenTag = true // it names the generator, and a date
+			about.DisableAutoGenTag = true // the tag has the generator's name and a date
 			about.Long = cmp.Or(about.Long, about.Short+".") + "\n\n# EXIT CODES\n\n" + strings.ReplaceAll("\n"+strings.TrimSpace(exitCodes), "\n", "\n\n") + "\n"
 			header := &doc.GenManHeader{Section: "1", Source: "locktop " + build(), Manual: "locktop"}
 			if err := doc.GenMan(about, header, p.out); err != nil {
@@ -38,7 +38,7 @@ func (p *program) manCommands() []*cobra.Command {
 	}}
 }
 
-// commandNamed returns the command that args name; without any it is root.
+// commandNamed returns the command that args name, or root without args.
 func commandNamed(root *cobra.Command, args []string) (*cobra.Command, error) {
 	found, rest, err := root.Find(args)
 	if err != nil || len(rest) > 0 {

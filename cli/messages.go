@@ -7,15 +7,14 @@ import (
 	"locktop/tui/widget"
 )
 
-// messages are what the program says beside its results: one line each, free of
-// control characters wherever the text came from. As JSON they are one object a
-// line.
+// messages writes the messages of the program that are not results: one line each,
+// or one JSON object per line. It removes control characters from every text.
 type messages struct {
 	to   io.Writer
 	json bool
 }
 
-// jsonNote is a note as JSON; exactly one of the first three is set.
+// jsonNote is a message as JSON. Exactly one of the first three fields is set.
 type jsonNote struct {
 	Error   string `json:"error,omitempty"`
 	Warning string `json:"warning,omitempty"`
@@ -24,29 +23,29 @@ type jsonNote struct {
 	Exit    int    `json:"exit,omitempty"`
 }
 
-// fault says why the program ends.
+// fault reports why the program ends.
 func (n messages) fault(f *exitError) {
 	n.write(jsonNote{Error: f.Error(), Hint: f.hint, Exit: f.code})
 }
 
-// warning says what the user should know, while the program goes on.
+// warning tells the user of a danger; the program continues.
 func (n messages) warning(format string, args ...any) {
 	n.write(jsonNote{Warning: fmt.Sprintf(format, args...)})
 }
 
-// ask puts a question, and leaves the cursor behind it.
+// ask writes a question and leaves the cursor after it.
 func (n messages) ask(format string, args ...any) {
 	fmt.Fprintf(n.to, format, args...)
 }
 
-// note says what has happened.
+// note reports an event.
 func (n messages) note(format string, args ...any) {
 	n.write(jsonNote{Note: fmt.Sprintf(format, args...)})
 }
 
 func (n messages) write(j jsonNote) {
 	if n.json {
-		// Nothing can be done about a stderr that does not take it.
+		// There is no other place to report an error of stderr.
 		_ = writeJSON(n.to, j)
 		return
 	}

@@ -16,9 +16,9 @@ import (
 	"locktop/shell"
 )
 
-// releaseLine is the command, to be pasted into a shell, that has locktop release a
-// lock of the servers of c; empty if its key is too long for any command. It holds
-// no password: where one is needed, the command asks for it.
+// releaseLine returns a shell command in which locktop releases the lock on the
+// servers of c; "" if the key is too long for a command. The command contains no
+// password and asks for one if necessary.
 func (c *connFlags) releaseLine(l keyspace.Lock) string {
 	flags, err := c.flagsFor(l.DB)
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *connFlags) releaseLine(l keyspace.Lock) string {
 	return line
 }
 
-// flagsFor are the flags that lead to a database of the servers of c. They hold no
+// flagsFor returns the flags that lead to database db of c's servers, without a
 // password.
 func (c *connFlags) flagsFor(db int) ([]string, error) {
 	seeds, err := c.seeds()
@@ -62,8 +62,8 @@ func (c *connFlags) flagsFor(db int) ([]string, error) {
 	return flags, nil
 }
 
-// where are the flags that say where the servers are. There are none if nobody has
-// said where: then it is the Redis of this machine.
+// where returns the flags with the addresses of the servers. It returns none for the
+// default Redis of this machine.
 func (c *connFlags) where(seeds []endpoint) []string {
 	var flags []string
 	switch e := seeds[0]; {
@@ -90,7 +90,7 @@ func (c *connFlags) where(seeds []endpoint) []string {
 	return flags
 }
 
-// placed reports whether the flags or the environment name an address.
+// placed reports whether the flags or the environment have an address.
 func (c *connFlags) placed() bool {
 	for _, flag := range []string{"url", "host", "port", "socket"} {
 		if c.given(flag) {
@@ -100,8 +100,8 @@ func (c *connFlags) placed() bool {
 	return os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != ""
 }
 
-// address is a URL that leads there again, without the password, and with the user
-// and the database only if it is to be complete.
+// address returns a URL without the password. It has the user and the database only
+// if complete is true.
 func (e endpoint) address(complete bool) string {
 	u := url.URL{Scheme: "redis", Host: e.addr}
 	if e.tls {
@@ -122,8 +122,8 @@ func (e endpoint) address(complete bool) string {
 	return u.String()
 }
 
-// asksForPassword reports whether a password is needed that a command of the same
-// shell does not find by itself, in the environment or in the context.
+// asksForPassword reports whether a command in the same shell must ask for the
+// password, because neither the environment nor the context has it.
 func (c *connFlags) asksForPassword(seeds []endpoint) bool {
 	if c.context != "" {
 		return c.pass != ""
@@ -136,7 +136,7 @@ func (c *connFlags) asksForPassword(seeds []endpoint) bool {
 	return false
 }
 
-// flags are those that say how TLS is spoken. Their files are found from any folder.
+// flags returns the TLS flags, with absolute paths.
 func (s *tlsFlags) flags() []string {
 	var flags []string
 	for _, f := range [][2]string{{"--cacert", s.cacert}, {"--cert", s.cert}, {"--key", s.key}} {
@@ -153,7 +153,7 @@ func (s *tlsFlags) flags() []string {
 	return flags
 }
 
-// absolute is the path of a file from any folder, if that can be known.
+// absolute returns the absolute path of a file if possible, and path otherwise.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -161,8 +161,8 @@ func absolute(path string) string {
 	return path
 }
 
-// redisCLI are the flags, besides the address and the database, with which redis-cli
-// reaches the servers of c.
+// redisCLI returns the flags, except address and database, with which redis-cli
+// connects to the servers of c.
 func (c *connFlags) redisCLI() []string {
 	seeds, err := c.seeds()
 	if err != nil {
@@ -181,8 +181,8 @@ func (c *connFlags) redisCLI() []string {
 	return flags
 }
 
-// keyFlags is the key that a command is about: its argument, or --key-b64, for keys
-// that cannot be an argument.
+// keyFlags is the key for a command: its argument, or --key-b64 for keys that cannot
+// be arguments.
 type keyFlags struct{ key, b64 string }
 
 func (k *keyFlags) flags() *pflag.FlagSet {
@@ -191,7 +191,7 @@ func (k *keyFlags) flags() *pflag.FlagSet {
 	return set
 }
 
-// take takes the key from the arguments of a command.
+// take sets the key from the arguments of a command.
 func (k *keyFlags) take(cmd *cobra.Command, args []string) error {
 	if !cmd.Flags().Changed("key-b64") {
 		if err := oneKey(cmd, args); err != nil {
@@ -211,7 +211,7 @@ func (k *keyFlags) take(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// keyArguments are the arguments that have a command take key for its subject.
+// keyArguments returns the arguments that name key in a command.
 func keyArguments(key string) []string {
 	switch _, ok := shell.Word(key); {
 	case !ok:

@@ -11,8 +11,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// writePlain prints one lock a line as a sentence, without columns and signs:
-// for screen readers, and for grep.
+// writePlain prints one sentence per lock and line, without columns and symbols, for
+// screen readers and grep.
 func writePlain(w io.Writer, p view) error {
 	var out strings.Builder
 	for _, l := range p.Locks {
@@ -22,7 +22,7 @@ func writePlain(w io.Writer, p view) error {
 	return err
 }
 
-// sentence says everything about a lock that the table does.
+// sentence describes a lock with everything that the table has.
 func sentence(l keyspace.Lock, p view) string {
 	parts := []string{
 		fmt.Sprintf("%s is %s", named(l.ID(), p.databases), heldBy(l, p.At)),
@@ -38,10 +38,10 @@ func sentence(l keyspace.Lock, p view) string {
 	return strings.Join(parts, ", ")
 }
 
-// namesTold is how many holders a sentence names.
+// namesTold is the greatest number of holders in a sentence.
 const namesTold = 10
 
-// heldBy names the holders, with its count where it holds more than once.
+// heldBy names the holders, with the count of a hold that is greater than one.
 func heldBy(l keyspace.Lock, at time.Time) string {
 	if len(l.Holders) == 0 {
 		return "free"

@@ -11,19 +11,18 @@ import (
 	"locktop/tui"
 )
 
-// pastShown is how much of what happened before is shown after a jump.
+// pastShown is how much of the past the screen shows after a jump.
 const pastShown = 2 * time.Minute
 
-// player plays a recording to the screen. It may be used from several
-// goroutines.
+// player plays a recording to the screen. It is safe for concurrent use.
 type player struct {
 	mu     sync.Mutex
 	reader *recording.Reader
 	speed  float64
 	paused bool
-	from   time.Time // of the recording, at the moment of since
-	since  time.Time // our clock
-	shown  time.Time // the last picture that was handed out; zero after a jump
+	from   time.Time // position in the recording at the time since
+	since  time.Time // by the clock of this machine
+	shown  time.Time // time of the last snapshot; zero after a jump
 }
 
 func newPlayer(r *recording.Reader) *player {
@@ -31,7 +30,7 @@ func newPlayer(r *recording.Reader) *player {
 	return &player{reader: r, speed: 1, from: first, since: time.Now()}
 }
 
-// Snapshot returns the picture of now, with what has happened since the last.
+// Snapshot returns the current snapshot with the events since the last call.
 func (p *player) Snapshot(context.Context) (keyspace.Snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +46,7 @@ func (p *player) Snapshot(context.Context) (keyspace.Snapshot, error) {
 	return snap, nil
 }
 
-// now is where we are in the recording. The player's mutex must be held.
+// now returns the current position. The caller must hold the mutex.
 func (p *player) now() time.Time {
 	at := p.from
 	if !p.paused {
@@ -59,7 +58,7 @@ func (p *player) now() time.Time {
 	return at
 }
 
-// settle makes now the beginning of what comes. The player's mutex must be held.
+// settle makes the current position the new start. The caller must hold the mutex.
 func (p *player) settle() { p.from, p.since = p.now(), time.Now() }
 
 // Pause implements tui.Player.

@@ -11,13 +11,13 @@ import (
 	"locktop/tui"
 )
 
-// location is where a lock can be: a database on a server.
+// location is a database on a server.
 type location struct {
 	addr string
 	db   int
 }
 
-// rawReader is what the servers have stored, for the screen. It is safe for
+// rawReader reads stored keys from the servers for the screen. It is safe for
 // concurrent use.
 type rawReader struct {
 	client  func(location) (*redis.Client, bool)
@@ -27,8 +27,8 @@ type rawReader struct {
 	scanners map[*redis.Client]*keyspace.Scanner
 }
 
-// Stored returns the keys of a lock, from every server that it may be on. An
-// error is returned only where none of them answers.
+// Stored returns the keys of a lock from every server that may have it. It returns
+// an error only if no server answers.
 func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry, error) {
 	sites := []location{{l.Node, l.DB}}
 	if len(l.Votes) > 0 {
@@ -58,7 +58,7 @@ func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry
 	return all, nil
 }
 
-// scanner returns the scanner that reads through a client.
+// scanner returns the scanner for one client.
 func (v *rawReader) scanner(rdb *redis.Client, at location) *keyspace.Scanner {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,7 +75,7 @@ func (v *rawReader) scanner(rdb *redis.Client, at location) *keyspace.Scanner {
 	return s
 }
 
-// rawReader are those of all servers that are looked at.
+// rawReader returns a rawReader for all servers of the target.
 func (t *target) rawReader(s *selection) *rawReader {
 	o := s.options(0, nil)
 	o.Match, o.MinConfidence = nil, keyspace.Possible
@@ -90,7 +90,8 @@ func (t *target) rawReader(s *selection) *rawReader {
 	}}
 }
 
-// shelves are those of the stage, past whatever is wrong with the load.
+// shelves returns a rawReader for all servers of the demo. Its connections are not
+// subject to the faults of the load.
 func (a *demoSource) shelves(s *selection) *rawReader {
 	o := s.options(0, nil)
 	o.Match, o.MinConfidence = nil, keyspace.Possible

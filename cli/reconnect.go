@@ -8,8 +8,8 @@ import (
 	"locktop/tui"
 )
 
-// connector shows the user other locks of the same servers: of another database, or
-// with other names. What it opens ends with it, or with the next.
+// connector connects the screen to another database of the same servers or to other
+// key patterns. It closes the previous target.
 type connector struct {
 	connection connFlags
 	selection  selection
@@ -54,7 +54,7 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 	return g.world(ctx, t), nil
 }
 
-// turn goes on with another target, and ends the one before.
+// turn replaces the target and closes the previous one.
 func (g *connector) turn(t *target) {
 	if g.open != nil {
 		g.open.close()
@@ -62,7 +62,7 @@ func (g *connector) turn(t *target) {
 	g.open = t
 }
 
-// world is what there is to see and to do on a target.
+// world returns the configuration of the screen for a target.
 func (g *connector) world(ctx context.Context, t *target) tui.Config {
 	s := g.selection
 	w := tui.Config{
@@ -75,7 +75,7 @@ func (g *connector) world(ctx context.Context, t *target) tui.Config {
 	return w
 }
 
-// close ends what is open.
+// close closes the current target.
 func (g *connector) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

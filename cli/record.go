@@ -16,7 +16,7 @@ import (
 	"locktop/tui"
 )
 
-// recordOptions is what to record, and for how long.
+// recordOptions configures a recording.
 type recordOptions struct {
 	duration time.Duration
 	every    time.Duration
@@ -85,18 +85,18 @@ func (p *program) record(ctx context.Context, c *connFlags, s *selection, o reco
 	return ctx.Err()
 }
 
-// recorder writes pictures into a recording.
+// recorder writes snapshots into a recording.
 type recorder struct {
 	source   tui.Source
 	writer   *recording.Writer
 	every    time.Duration
-	redact   func(keyspace.Snapshot) keyspace.Snapshot // nil: nothing is left out
+	redact   func(keyspace.Snapshot) keyspace.Snapshot // nil: no redaction
 	notes    messages
 	pictures int
 	lost     bool
 }
 
-// run records until ctx ends, which is no error, and finishes the file.
+// run records until ctx ends, which is not an error, and finishes the file.
 func (r *recorder) run(ctx context.Context) error {
 	tick := time.NewTicker(r.every)
 	defer tick.Stop()
@@ -129,7 +129,7 @@ func (r *recorder) take(snap keyspace.Snapshot) error {
 	return r.writer.Add(snap)
 }
 
-// missing says once that the server does not answer.
+// missing reports once that the server does not answer.
 func (r *recorder) missing(err error) {
 	if !r.lost {
 		r.lost = true

@@ -20,7 +20,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// releaseOptions is how release goes about it.
+// releaseOptions configures a run of release.
 type releaseOptions struct {
 	writeFlags
 	yes, dryRun bool
@@ -128,7 +128,7 @@ func (p *program) release(ctx context.Context, c *connFlags, s *selection, o *re
 	return err
 }
 
-// chosen narrows a lock to the holder that is meant.
+// chosen returns the lock with only the holder that the flags select.
 func (o *releaseOptions) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
 	if len(seen.Holders) == 0 {
 		return seen, errorOf(&keyspace.ChangedError{Key: seen.Key})
@@ -146,7 +146,7 @@ func (o *releaseOptions) chosen(seen keyspace.Lock) (keyspace.Lock, error) {
 	return seen, nil
 }
 
-// act is what is going to be done.
+// act returns the action of the flags.
 func (o *releaseOptions) act() keyspace.Action {
 	if o.giveTTL > 0 {
 		return keyspace.Expire
@@ -163,7 +163,7 @@ func (o *releaseOptions) do(ctx context.Context, b *keyspace.ForceReleaser, seen
 	return err
 }
 
-// consequence says what is going to happen.
+// consequence describes what the action will change.
 func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
 	who := heldBy(seen, at) + ", " + deadline(seen, at)
 	if o.act() == keyspace.Expire {
@@ -176,7 +176,7 @@ func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
 	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", shortKey(seen.Key), who, waiters)
 }
 
-// done says what has happened.
+// done describes what the action has changed.
 func (o *releaseOptions) done(seen keyspace.Lock) string {
 	if o.act() == keyspace.Expire {
 		return fmt.Sprintf("%s expires in %s", shortKey(seen.Key), humanize.Setting(o.giveTTL))
@@ -184,7 +184,7 @@ func (o *releaseOptions) done(seen keyspace.Lock) string {
 	return shortKey(seen.Key) + " is released"
 }
 
-// confirm asks, and takes y for yes; an empty line is no.
+// confirm asks the user. Only y means yes; an empty line means no.
 func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) error {
 	if o.yes {
 		return nil
@@ -212,7 +212,7 @@ func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) e
 	return nil
 }
 
-// errorOf gives the errors of acting their exit codes and hints.
+// errorOf adds exit codes and hints to the errors of actions.
 func errorOf(err error) error {
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):

@@ -33,7 +33,7 @@ A file that is damaged or was cut off is shown up to there.`,
 	return cmd
 }
 
-// oneFile wants exactly the name of a file.
+// oneFile checks that the only argument is the name of a file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes one file", cmd.CommandPath())

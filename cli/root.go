@@ -54,7 +54,8 @@ It only reads, unless --write or --load says otherwise.`,
 	return root
 }
 
-// command refuses an argument that is no command, with the nearest that is one.
+// command returns an error for an argument that is not a command, and suggests the
+// nearest commands.
 func command(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -66,8 +67,8 @@ func command(cmd *cobra.Command, args []string) error {
 	return usageErrorf(hint, "unknown command %q", args[0])
 }
 
-// noArguments does not repeat what it refuses: it may be a password that its
-// owner thought --askpass would take.
+// noArguments returns an error if there are arguments. It does not quote them: one
+// may be a password that the user meant for --askpass.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -75,7 +76,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes no arguments", cmd.CommandPath())
 }
 
-// screenOn shows the screen on the server that c names.
+// screenOn shows the screen for the servers of c.
 func (p *program) screenOn(ctx context.Context, c *connFlags, s *selection, look *screenFlags, may writeFlags, own *ownLoad) error {
 	if err := c.configure(s, look, &may); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (p *program) screenOn(ctx context.Context, c *connFlags, s *selection, look
 	}
 	w := g.world(ctx, t)
 	own.connection = *c
-	own.connection.askPass = false // it has been asked for
+	own.connection.askPass = false // connect has already asked for the password
 	if own.offered(may) {
 		w.Loader, w.Scenes = own, ownScenes()
 		defer own.close()
@@ -115,7 +116,7 @@ func (p *program) screenOn(ctx context.Context, c *connFlags, s *selection, look
 	return p.screen(ctx, look, w)
 }
 
-// screen shows w until the user leaves it or ctx ends.
+// screen shows w until the user quits or ctx ends.
 func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) error {
 	look.applyTo(&w)
 	w.Input, w.Output = p.in, p.out
@@ -126,7 +127,7 @@ func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) e
 	return ctx.Err()
 }
 
-// needsTerminal refuses to draw where nobody could see it or press a key.
+// needsTerminal returns an error unless input and output are terminals.
 func (p *program) needsTerminal() error {
 	for _, end := range []any{p.in, p.out} {
 		f, ok := end.(*os.File)
@@ -137,13 +138,13 @@ func (p *program) needsTerminal() error {
 	return nil
 }
 
-// filteredSource is a source of which only a part is wanted.
+// filteredSource is the selected part of a source.
 type filteredSource struct {
 	all tui.Source
 	by  *selection
 }
 
-// Snapshot returns the selected part of the newest picture.
+// Snapshot returns the selected part of the newest snapshot.
 func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	snap, err := s.all.Snapshot(ctx)
 	if s.by.everything() {

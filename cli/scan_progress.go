@@ -13,12 +13,11 @@ import (
 	"locktop/keyspace"
 )
 
-// scanProgress says on stderr how far a look at the keyspace has got: on one line
-// that is written over on a terminal, else a line at a time. It is safe for
-// concurrent use.
+// scanProgress reports the progress of a scan on stderr: on a terminal one line that
+// changes, otherwise one line per report. It is safe for concurrent use.
 type scanProgress struct {
 	notes messages
-	over  bool // the line is written over
+	over  bool // overwrite the line
 	every time.Duration
 
 	mu    sync.Mutex
@@ -28,8 +27,8 @@ type scanProgress struct {
 	locks int
 }
 
-// newScanProgress returns a headway for a person who looks on, or who wants it; nil
-// if there is none.
+// newScanProgress returns a scanProgress if stderr is a terminal or wanted is true,
+// and nil otherwise.
 func (p *program) newScanProgress(wanted bool) *scanProgress {
 	f, ok := p.notes.to.(*os.File)
 	over := ok && term.IsTerminal(f.Fd()) && !p.notes.json
@@ -44,8 +43,8 @@ func (p *program) newScanProgress(wanted bool) *scanProgress {
 	return g
 }
 
-// of returns what takes in the pictures of one server and database; nil from a
-// nil headway.
+// of returns a function for the snapshots of one server and database; nil if g is
+// nil.
 func (g *scanProgress) of(e endpoint) func(keyspace.Snapshot) {
 	if g == nil {
 		return nil
@@ -53,7 +52,7 @@ func (g *scanProgress) of(e endpoint) func(keyspace.Snapshot) {
 	return func(s keyspace.Snapshot) { g.take(keyspace.ID{Node: e.addr, DB: e.db}, s) }
 }
 
-// take takes in one more page.
+// take counts one more page.
 func (g *scanProgress) take(from keyspace.ID, s keyspace.Snapshot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +70,7 @@ func (g *scanProgress) take(from keyspace.ID, s keyspace.Snapshot) {
 	g.notes.note("%s", g.line(now))
 }
 
-// line says how far it is, and how far it may still be.
+// line describes the progress and estimates the remaining time.
 func (g *scanProgress) line(now time.Time) string {
 	var scanned, keys int64
 	var busy time.Duration
@@ -86,7 +85,7 @@ func (g *scanProgress) line(now time.Time) string {
 	return s + fmt.Sprintf(", %.0f%% of the server's time", 100*busy.Seconds()/passed.Seconds())
 }
 
-// done wipes the line away.
+// done erases the line.
 func (g *scanProgress) done() {
 	if g != nil && g.over {
 		_, _ = io.WriteString(g.notes.to, "\r\x1b[K")

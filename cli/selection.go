@@ -12,7 +12,7 @@ import (
 	"locktop/keyspace/formats"
 )
 
-// selection is which locks the user wants to see.
+// selection holds the flags that select locks.
 type selection struct {
 	match  []string
 	lock   []string
@@ -22,7 +22,7 @@ type selection struct {
 	limits limits
 	budget budget
 
-	databases bool // several are looked at, and lines for people say which
+	databases bool // more than one; lines for people name the database
 }
 
 func (s *selection) flags() *pflag.FlagSet {
@@ -38,7 +38,7 @@ func (s *selection) flags() *pflag.FlagSet {
 	return set
 }
 
-// check refuses a format that does not exist; nothing would ever be found.
+// check returns an error for an unknown format or an empty glob.
 func (s *selection) check() error {
 	if slices.Contains(s.lock, "") {
 		return usageErrorf("as in --lock 'myapp:mutex:*'", "--lock needs a glob")
@@ -49,8 +49,8 @@ func (s *selection) check() error {
 	return nil
 }
 
-// nearest is a hint at the formats whose names are spelt like this one, have it
-// in them, or are in it; at all of them if there are none, or too many.
+// nearest returns a hint with the formats whose names have a similar spelling, contain
+// name or are part of it. If none or too many do, the hint names locktop formats.
 func nearest(name string) string {
 	known := formatNames()
 	like := alike(name, known)
@@ -68,12 +68,11 @@ func nearest(name string) string {
 }
 
 const (
-	hintsMost = 6 // names in a hint
-	misspelt  = 2 // letters that may be wrong in a name that is understood
+	hintsMost = 6 // greatest number of names in a hint
+	misspelt  = 2 // greatest number of wrong letters in a name
 )
 
-// alike returns the names that this one may be meant to be, as cobra finds the
-// commands that somebody may have meant.
+// alike returns the known names that resemble name, by cobra's rule for commands.
 func alike(name string, known []string) []string {
 	all := cobra.Command{SuggestionsMinimumDistance: misspelt}
 	for _, k := range known {
@@ -82,8 +81,8 @@ func alike(name string, known []string) []string {
 	return all.SuggestionsFor(name)
 }
 
-// options look for what is selected. Formats are left to [selection.wants]:
-// which format a key has is only known when all of them were tried.
+// options returns the options of a scan for the selection. They do not restrict the
+// format, because a key's format is known only after a test of all formats.
 func (s *selection) options(db int, pace *keyspace.Budget) keyspace.ScanOptions {
 	o := keyspace.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace}
 	if s.all {
@@ -92,7 +91,7 @@ func (s *selection) options(db int, pace *keyspace.Budget) keyspace.ScanOptions 
 	return o
 }
 
-// scanner looks for what is selected in one database of one server.
+// scanner returns a scanner for the selection in one database of one server.
 func (s *selection) scanner(rdb redis.UniversalClient, db int) *keyspace.Scanner {
 	return keyspace.NewScanner(rdb, s.options(db, s.budget.pace()))
 }
@@ -102,17 +101,17 @@ func (s *selection) matches(l keyspace.Lock, found []keyspace.Finding) bool {
 	return (s.format == "" || s.format == l.Format) && (!s.stuck || len(found) > 0)
 }
 
-// everything reports whether nothing of what is found is left out.
+// everything reports whether the selection includes every lock that a scan finds.
 func (s *selection) everything() bool { return s.format == "" && !s.stuck }
 
-// view is a snapshot with what is wrong in it.
+// view is a snapshot with its findings.
 type view struct {
 	keyspace.Snapshot
 	findings  map[keyspace.ID][]keyspace.Finding
-	databases bool // its locks are of several
+	databases bool // the locks are in more than one database
 }
 
-// filter makes a picture of the selected part of a snapshot.
+// filter returns the selected part of a snapshot.
 func (s *selection) filter(snap keyspace.Snapshot) view {
 	p := view{snap, findingsByLock(snap), s.databases}
 	p.Locks, p.Events = nil, nil
@@ -129,7 +128,7 @@ func (s *selection) filter(snap keyspace.Snapshot) view {
 	return p
 }
 
-// troubled counts the locks in the picture that have findings.
+// troubled returns the number of locks with findings.
 func (p view) troubled() int {
 	n := 0
 	for _, l := range p.Locks {

@@ -11,11 +11,11 @@ import (
 	"locktop/keyspace"
 )
 
-// locateEvery is how long an answer to where the servers are is good for.
+// locateEvery is how long the result of locate stays valid.
 const locateEvery = 2 * time.Second
 
-// servers are the connections to all that is looked at. They may change: a
-// cluster or a Sentinel says who it is now. It is safe for concurrent use.
+// servers are the connections to all servers. Their list may change with a cluster or
+// a Sentinel. It is safe for concurrent use.
 type servers struct {
 	connect func(endpoint) (*redis.Client, error)
 	locate  func(context.Context, *servers) ([]endpoint, error)
@@ -23,17 +23,17 @@ type servers struct {
 
 	mu      sync.Mutex
 	clients map[endpoint]*redis.Client
-	paces   map[string]*keyspace.Budget // by address: databases of one server share its time
-	known   []endpoint                  // as located last
+	paces   map[string]*keyspace.Budget // by address: databases of one server share its budget
+	known   []endpoint                  // last result of locate
 	asked   time.Time
 }
 
-// fixed is a locate for servers that are where they are.
+// fixed returns a locate function for servers that never move.
 func fixed(all []endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	return func(context.Context, *servers) ([]endpoint, error) { return all, nil }
 }
 
-// where returns the servers as they are now, or as they were last known.
+// where returns the current servers. If locate fails, it returns the last known ones.
 func (v *servers) where(ctx context.Context) ([]endpoint, error) {
 	v.mu.Lock()
 	known, asked := v.known, v.asked
@@ -54,7 +54,7 @@ func (v *servers) where(ctx context.Context) ([]endpoint, error) {
 	return v.known, nil
 }
 
-// client returns the client of a server; it is opened when it is asked for first.
+// client returns the client of a server. The first call opens it.
 func (v *servers) client(e endpoint) (*redis.Client, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,7 +75,7 @@ func (v *servers) client(e endpoint) (*redis.Client, error) {
 	return rdb, nil
 }
 
-// onOpen has f called with each client, those that are open already included.
+// onOpen calls f for every open client now, and for each later one when it opens.
 func (v *servers) onOpen(f func(*redis.Client)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -85,7 +85,7 @@ func (v *servers) onOpen(f func(*redis.Client)) {
 	}
 }
 
-// pace returns the pace of a server, which the databases on it share.
+// pace returns the budget of a server, which its databases share.
 func (v *servers) pace(e endpoint, b *budget) *keyspace.Budget {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -100,7 +100,7 @@ func (v *servers) pace(e endpoint, b *budget) *keyspace.Budget {
 	return p
 }
 
-// forget closes the clients of servers that are not looked at any more.
+// forget closes the client of a server.
 func (v *servers) forget(e endpoint) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,7 +117,7 @@ func (v *servers) close() {
 	}
 }
 
-// endpoints are those that have a client.
+// endpoints returns the endpoints with an open client.
 func (v *servers) endpoints() []endpoint {
 	v.mu.Lock()
 	defer v.mu.Unlock()

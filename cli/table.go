@@ -17,14 +17,14 @@ import (
 	"locktop/tui/widget"
 )
 
-// column is a column of the table for people.
+// column is a column of the table.
 type column struct {
 	title string
 	cell  func(view, keyspace.Lock) string
-	least int // the width it keeps when the table must become narrower; 0: all of it
+	least int // least width in a narrow table; 0: never narrower
 }
 
-// columns are those of p: with the database of each lock if they are several.
+// columns returns the columns for p. They include the database if there are several.
 func columns(p view) []column {
 	all := []column{
 		{"LOCK", func(_ view, l keyspace.Lock) string { return shortKey(l.Key) }, 20},
@@ -45,7 +45,7 @@ func columns(p view) []column {
 	return all
 }
 
-// showWaiters has the names of the formats that show who waits.
+// showWaiters has the names of the formats that show their waiters.
 var showWaiters = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
 	for _, f := range formats.All() {
@@ -54,7 +54,7 @@ var showWaiters = sync.OnceValue(func() map[string]bool {
 	return names
 })
 
-// waiting is the number of clients that wait, "?" where the format does not show them.
+// waiting returns the number of waiters, "?" if the format does not show them.
 func waiting(l keyspace.Lock) string {
 	if l.WaiterCount() == 0 && !showWaiters()[l.Format] {
 		return "?"
@@ -62,12 +62,12 @@ func waiting(l keyspace.Lock) string {
 	return strconv.Itoa(l.WaiterCount())
 }
 
-// longestPadded is how wide the column of keys is where it need not fit anything;
-// longer keys stick out.
+// longestPadded is the greatest width of the key column if the table has no width.
+// Longer keys extend beyond the column.
 const longestPadded = 40
 
-// writeTable prints one lock a line under headings, no line wider than width if
-// it can be helped; 0 is as wide as it takes.
+// writeTable prints a header and one lock per line, with lines up to width cells if
+// possible; a width of 0 means no limit.
 func writeTable(w io.Writer, p view, width int) error {
 	cols := columns(p)
 	rows := [][]string{make([]string, len(cols))}
@@ -83,7 +83,7 @@ func writeTable(w io.Writer, p view, width int) error {
 	}
 
 	wide := natural(rows)
-	if width == 0 { // nobody looks at it: one long key does not make all rows as long
+	if width == 0 { // not a terminal: one long key does not widen all rows
 		wide[0] = min(wide[0], longestPadded)
 	}
 	widths := narrow(cols, wide, width)
@@ -102,7 +102,7 @@ func writeTable(w io.Writer, p view, width int) error {
 	return err
 }
 
-// total is the line under the table.
+// total returns the line below the table.
 func total(p view) string {
 	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
 	if n := p.troubled(); n > 0 {
@@ -111,7 +111,7 @@ func total(p view) string {
 	return s
 }
 
-// natural is how wide each column would like to be.
+// natural returns the width of each column without a limit.
 func natural(rows [][]string) []int {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -122,8 +122,8 @@ func natural(rows [][]string) []int {
 	return widths
 }
 
-// narrow takes from the columns that can give, from the right, until the table
-// fits or they have given all.
+// narrow reduces the columns, from the right, until the table fits or every column
+// has its least width.
 func narrow(cols []column, widths []int, width int) []int {
 	excess := 2*(len(cols)-1) - width
 	for _, w := range widths {
@@ -140,7 +140,7 @@ func narrow(cols []column, widths []int, width int) []int {
 	return widths
 }
 
-// screenWidth is how wide the terminal behind w is, 0 if there is none.
+// screenWidth returns the width of the terminal behind w, 0 if w is not a terminal.
 func screenWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

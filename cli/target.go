@@ -13,21 +13,21 @@ import (
 	"locktop/keyspace"
 )
 
-// target is the server, or the servers, that are looked at.
+// target is the server, or the servers, of a command.
 type target struct {
-	rdb     *redis.Client // of the one server, or of one of them
+	rdb     *redis.Client // client of the server, or of one of the servers
 	db      int
-	title   string // where it is, free of credentials
-	many    bool   // servers or databases
+	title   string // address without credentials
+	many    bool   // more than one server or database
 	fleet   keyspace.MultiOptions
 	servers *servers
 	timeout time.Duration
-	cluster *keyspace.Cluster // nil if it is none
+	cluster *keyspace.Cluster // nil if the servers are not a cluster
 	close   func()
 }
 
-// look is a picture of all servers that is taken once, when it is asked for.
-// How far it has got is told to g, which may be nil.
+// look returns a source that scans all servers at each Snapshot. It reports its
+// progress to g, which may be nil.
 func (t *target) look(s *selection, g *scanProgress) *keyspace.MultiSource {
 	return keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
 		o := t.options(s, e)
@@ -37,8 +37,8 @@ func (t *target) look(s *selection, g *scanProgress) *keyspace.MultiSource {
 	}), t.together(s))
 }
 
-// options look for what is selected on one of the servers. Of the servers of a
-// Redlock each tells what is just possible: their votes may make more of it.
+// options returns the options of a scan of one server. On the nodes of a Redlock they
+// include possible locks, because votes may raise the confidence.
 func (t *target) options(s *selection, e endpoint) keyspace.ScanOptions {
 	o := s.options(e.db, t.servers.pace(e, &s.budget))
 	o.Cluster = t.cluster
@@ -48,7 +48,7 @@ func (t *target) options(s *selection, e endpoint) keyspace.ScanOptions {
 	return o
 }
 
-// together is what the servers are to each other.
+// together returns the options that combine the snapshots of the servers.
 func (t *target) together(s *selection) keyspace.MultiOptions {
 	o := t.fleet
 	o.MinConfidence = keyspace.Likely
@@ -58,13 +58,13 @@ func (t *target) together(s *selection) keyspace.MultiOptions {
 	return o
 }
 
-// once is a scanner as a source.
+// once is a source that scans at each Snapshot.
 type once struct {
 	*keyspace.Scanner
 	present func(context.Context) error
 }
 
-// Snapshot looks through the keyspace.
+// Snapshot scans the keyspace.
 func (o once) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	if err := o.present(ctx); err != nil {
 		return keyspace.Snapshot{}, err
@@ -72,9 +72,9 @@ func (o once) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	return o.Scan(ctx)
 }
 
-// presence finds out whether one of several servers answers, within the timeout. To
-// try to look at one that hangs takes several times as long. Of a single server it is
-// known.
+// presence returns a function that checks within the timeout that a server answers.
+// A scan of a server that hangs takes several timeouts. For a single server the
+// function does nothing, because connect has checked it.
 func (t *target) presence(rdb *redis.Client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if !t.many {
@@ -88,7 +88,7 @@ func (t *target) presence(rdb *redis.Client) func(context.Context) error {
 	}
 }
 
-// follow keeps an eye on all servers, until the target is closed.
+// follow watches all servers until the target is closed.
 func (t *target) follow(s *selection) *keyspace.MultiSource {
 	o := t.together(s)
 	o.Timeout = t.timeout
@@ -98,8 +98,8 @@ func (t *target) follow(s *selection) *keyspace.MultiSource {
 	}), o)
 }
 
-// roster says which servers there are, each with the source that start makes of
-// its client. Sources of servers that have gone are closed.
+// roster returns a function that lists the servers with the sources from start. The
+// function closes the sources of servers that have left.
 func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) keyspace.SourceLister {
 	var mu sync.Mutex
 	running := make(map[endpoint]keyspace.Source)

@@ -20,8 +20,7 @@ func (p *program) versionCommand() *cobra.Command {
 	}
 }
 
-// build names the version and, where the program was built from a checkout, the
-// commit.
+// build returns the version, and the commit if the build has one.
 func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// watchOptions is what watch prints, and for how long.
+// watchOptions configures a run of watch.
 type watchOptions struct {
 	json, plain bool
 	events      []string
@@ -101,20 +101,20 @@ func (p *program) watch(ctx context.Context, c *connFlags, s *selection, o watch
 	if err := w.run(watchCtx); err != nil {
 		return err
 	}
-	if ctx.Err() != nil { // not watchCtx's: to stop after --for is what was asked for
+	if ctx.Err() != nil { // not watchCtx: the end of --for is not an error
 		return ctx.Err()
 	}
 	return w.lacks()
 }
 
-// eventPrinter prints what happens, one thing a line.
+// eventPrinter prints one event or finding per line.
 type eventPrinter struct {
 	out       io.Writer
 	json      bool
-	databases bool // say which
+	databases bool // name the database
 }
 
-// event prints what happened to a lock, with what is wrong with it.
+// event prints an event, in text with the findings of its lock.
 func (t eventPrinter) event(e keyspace.Event, found []keyspace.Finding) error {
 	if t.json {
 		return writeJSON(t.out, eventOf(e))
@@ -123,7 +123,7 @@ func (t eventPrinter) event(e keyspace.Event, found []keyspace.Finding) error {
 	return err
 }
 
-// finding prints what is wrong with a lock or with the servers.
+// finding prints a finding about a lock or the servers.
 func (t eventPrinter) finding(f keyspace.Finding, at time.Time) error {
 	if t.json {
 		return writeJSON(t.out, jsonTrouble{stamp(at), findingName, keyedFindingOf(f)})
@@ -136,7 +136,7 @@ func (t eventPrinter) finding(f keyspace.Finding, at time.Time) error {
 	return err
 }
 
-// eventSentence says in words what happened.
+// eventSentence describes an event in words.
 func eventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, named(e.Lock.ID(), databases))
@@ -203,5 +203,5 @@ func eventNames() []string {
 	return append(names, findingName)
 }
 
-// findingName is what a finding is called among the kinds of events.
+// findingName is the name of findings among the kinds of events.
 const findingName = "finding"

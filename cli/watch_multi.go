@@ -11,20 +11,19 @@ import (
 	"locktop/tui"
 )
 
-// newsEvery is the time between two looks at what the followers of several
-// servers have learnt.
+// newsEvery is the time between two snapshots of several servers.
 const newsEvery = 20 * time.Millisecond
 
-// multiEventSource is what happens on several servers, and to them.
+// multiEventSource is the source of events of several servers.
 type multiEventSource struct {
 	fleet  tui.Source
 	last   keyspace.Snapshot
-	addrs  []string        // of the servers, at the last look
-	down   map[string]bool // those that did not answer
-	silent bool            // none of them did
+	addrs  []string        // of the servers in the last snapshot
+	down   map[string]bool // servers that did not answer
+	silent bool            // no server answered
 }
 
-// Next waits for what happens next.
+// Next waits newsEvery and returns the events and notices since the last call.
 func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
 	select {
 	case <-ctx.Done():
@@ -32,7 +31,7 @@ func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspa
 	case <-time.After(newsEvery):
 	}
 	snap, err := n.fleet.Snapshot(ctx)
-	if ctx.Err() != nil { // then servers have not had the time to answer
+	if ctx.Err() != nil { // the servers did not have time to answer
 		return nil, nil, ctx.Err()
 	}
 	if err != nil {
@@ -42,10 +41,10 @@ func (n *multiEventSource) Next(ctx context.Context) ([]keyspace.Event, []keyspa
 	return snap.Events, slices.Concat(n.onBack(), n.onMoved(snap.Nodes), n.nodeChanges(snap.Nodes), snap.Notices), nil
 }
 
-// Known is the picture that the last look gave.
+// Known returns the last snapshot.
 func (n *multiEventSource) Known() keyspace.Snapshot { return n.last }
 
-// onLost says once that no server answers.
+// onLost returns a notice once when no server answers.
 func (n *multiEventSource) onLost(err error) []keyspace.Notice {
 	if n.silent {
 		return nil
@@ -54,7 +53,7 @@ func (n *multiEventSource) onLost(err error) []keyspace.Notice {
 	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerLost, Text: err.Error()}}
 }
 
-// onBack says that one answers again.
+// onBack returns a notice when a server answers again after onLost.
 func (n *multiEventSource) onBack() []keyspace.Notice {
 	if !n.silent {
 		return nil
@@ -63,7 +62,7 @@ func (n *multiEventSource) onBack() []keyspace.Notice {
 	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerBack}}
 }
 
-// onMoved says that other servers are looked at than before.
+// onMoved returns a notice if the list of servers has changed.
 func (n *multiEventSource) onMoved(nodes []keyspace.Node) []keyspace.Notice {
 	was := n.addrs
 	n.addrs = nil
@@ -84,8 +83,8 @@ func (n *multiEventSource) onMoved(nodes []keyspace.Node) []keyspace.Notice {
 	return []keyspace.Notice{{At: time.Now(), Kind: keyspace.ServerFailover, Text: text}}
 }
 
-// nodeChanges says once of each server that it does not answer, while others do,
-// and that it does again.
+// nodeChanges returns a notice for each server that stops answering while others
+// answer, and for each server that answers again.
 func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice {
 	var all []keyspace.Notice
 	for _, node := range nodes {
@@ -102,7 +101,7 @@ func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice 
 	return all
 }
 
-// without returns what of all is not in others.
+// without returns the elements of all that are not in others.
 func without(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }

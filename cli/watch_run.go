@@ -10,13 +10,13 @@ import (
 	"locktop/keyspace"
 )
 
-// eventSource is where a watcher learns what happens; a keyspace.Watcher is one.
+// eventSource is where a watcher gets its events, for example a keyspace.Watcher.
 type eventSource interface {
 	Next(context.Context) ([]keyspace.Event, []keyspace.Notice, error)
 	Known() keyspace.Snapshot
 }
 
-// events is where it is learnt what happens on t, until end is called.
+// events starts to watch t. The caller must call end.
 func (t *target) events(s *selection) (source eventSource, end func()) {
 	if t.many {
 		return &multiEventSource{fleet: t.follow(s), down: make(map[string]bool)}, func() {}
@@ -25,10 +25,10 @@ func (t *target) events(s *selection) (source eventSource, end func()) {
 	return f, f.Close
 }
 
-// findingsInterval is the time between two looks at what time alone makes wrong.
+// findingsInterval is the time between two checks for findings without an event.
 const findingsInterval = time.Second
 
-// watcher prints what happens.
+// watcher prints events and findings.
 type watcher struct {
 	source eventSource
 	wants  watchOptions
@@ -36,14 +36,14 @@ type watcher struct {
 	teller eventPrinter
 	notes  messages
 	title  string
-	lost   time.Time           // since when the server has not answered
-	told   map[findingKey]bool // what is wrong, and was said
-	looked time.Time           // when it was last looked what cannot be seen
-	warned bool                // of that
-	asked  time.Time           // when it was last asked what is wrong
+	lost   time.Time           // start of the time without an answer
+	told   map[findingKey]bool // current findings that were printed
+	looked time.Time           // time of the last check by warn
+	warned bool                // warn has printed its warning
+	asked  time.Time           // time of the last check by reportFindings
 }
 
-// findingKey tells findings apart, whatever figures are in their texts.
+// findingKey identifies a finding without the numbers in its text.
 type findingKey struct {
 	id     string
 	lock   keyspace.ID
@@ -52,11 +52,11 @@ type findingKey struct {
 
 func findingKeyOf(f keyspace.Finding) findingKey { return findingKey{f.ID, f.Lock, f.Server} }
 
-// run watches until ctx ends, which is no error. A server that goes away, or
-// lets us in no longer, is waited for.
+// run watches until ctx ends, which is not an error. It waits for a server that goes
+// away or rejects the user.
 func (w *watcher) run(ctx context.Context) error {
 	for {
-		events, notices, _ := w.source.Next(ctx) // what is wrong, notices tell
+		events, notices, _ := w.source.Next(ctx) // notices report the error
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -73,7 +73,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// printEvents prints events. A sentence says what is wrong with its lock, too.
+// printEvents prints events. In text, each has the findings of its lock.
 func (w *watcher) printEvents(events []keyspace.Event) error {
 	for _, e := range events {
 		found := findingsAbout(e)
@@ -93,8 +93,7 @@ func (w *watcher) printEvents(events []keyspace.Event) error {
 	return nil
 }
 
-// reportFindings says, once, what has become wrong with time alone, or with the
-// servers.
+// reportFindings prints each finding once that appears without an event.
 func (w *watcher) reportFindings() error {
 	if !w.wants.findings() || time.Since(w.asked) < findingsInterval {
 		return nil
@@ -121,8 +120,8 @@ func (w *watcher) reportFindings() error {
 	return nil
 }
 
-// lacks returns the fault of a watch that ends while a server does not answer, nil
-// if all do.
+// lacks returns the exitError for a watch that ends while a server does not answer,
+// or nil.
 func (w *watcher) lacks() error {
 	text := missing(w.source.Known().Nodes)
 	if !w.lost.IsZero() {
@@ -134,7 +133,7 @@ func (w *watcher) lacks() error {
 	return &exitError{code: exitFailure, err: fmt.Errorf("incomplete: %s", text)}
 }
 
-// warn says, once, what cannot be seen of servers that answer.
+// warn reports once what locktop cannot see on servers that answer.
 func (w *watcher) warn() {
 	if w.warned || time.Since(w.looked) < findingsInterval {
 		return
@@ -147,7 +146,7 @@ func (w *watcher) warn() {
 	w.notes.warning("%s", strings.Join(known.Problems, "; "))
 }
 
-// note says in one line what has become of the server.
+// note prints a notice about a server in one line.
 func (w *watcher) note(n keyspace.Notice) {
 	switch n.Kind {
 	case keyspace.ServerLost:
@@ -165,7 +164,7 @@ func (w *watcher) note(n keyspace.Notice) {
 	}
 }
 
-// findingsAbout is what is wrong with the lock of an event.
+// findingsAbout returns the findings of an event's lock.
 func findingsAbout(e keyspace.Event) []keyspace.Finding {
 	return keyspace.Findings(keyspace.Snapshot{At: e.At, Locks: []keyspace.Lock{e.Lock}})
 }
