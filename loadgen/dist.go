@@ -13,13 +13,13 @@ import (
 // Shape is the shape of a distribution.
 type Shape string
 
-// The shapes of distributions.
+// Shapes of distributions.
 const (
 	ShapeConst     Shape = "const"     // always Mean
 	ShapeExp       Shape = "exp"       // exponential around Mean
 	ShapeUniform   Shape = "uniform"   // any time from Low to High
-	ShapeLogNormal Shape = "lognormal" // half of them below Low, 99% below High
-	ShapeBimodal   Shape = "bimodal"   // High with chances of Share, else Low
+	ShapeLogNormal Shape = "lognormal" // 50% below Low, 99% below High
+	ShapeBimodal   Shape = "bimodal"   // High with probability Share, else Low
 )
 
 // Shapes returns all shapes.
@@ -27,32 +27,32 @@ func Shapes() []Shape {
 	return []Shape{ShapeConst, ShapeExp, ShapeUniform, ShapeLogNormal, ShapeBimodal}
 }
 
-// Dist is a distribution of durations. The zero Dist stands for a default; no
-// time at all is Const(0).
+// Dist is a distribution of durations. The zero Dist stands for a default; for a
+// duration of 0 use Const(0).
 type Dist struct {
 	Shape     Shape
 	Mean      time.Duration // const, exp
 	Low, High time.Duration // uniform: bounds; lognormal: p50 and p99; bimodal: the two times
-	Share     float64       // bimodal: of High, 0 to 1
+	Share     float64       // bimodal: probability of High, 0 to 1
 }
 
-// Const is always d.
+// Const returns the distribution that is always d.
 func Const(d time.Duration) Dist { return Dist{Shape: ShapeConst, Mean: d} }
 
-// Exp is exponential around a mean.
+// Exp returns the exponential distribution with this mean.
 func Exp(mean time.Duration) Dist { return Dist{Shape: ShapeExp, Mean: mean} }
 
-// Uniform is anything from low to high.
+// Uniform returns the uniform distribution from low to high.
 func Uniform(low, high time.Duration) Dist {
 	return Dist{Shape: ShapeUniform, Low: low, High: high}
 }
 
-// LogNormal has these percentiles.
+// LogNormal returns the log-normal distribution with these percentiles.
 func LogNormal(p50, p99 time.Duration) Dist {
 	return Dist{Shape: ShapeLogNormal, Low: p50, High: p99}
 }
 
-// Bimodal is slow with chances of share, else fast.
+// Bimodal returns the distribution that is slow with probability share, else fast.
 func Bimodal(fast, slow time.Duration, share float64) Dist {
 	return Dist{Shape: ShapeBimodal, Low: fast, High: slow, Share: share}
 }
@@ -72,7 +72,7 @@ func (d Dist) String() string {
 	return ""
 }
 
-// Typical is the time to expect: the mean, or the median where that says more.
+// Typical returns a typical duration: the mean or, for lognormal and bimodal, Low.
 func (d Dist) Typical() time.Duration {
 	switch d.Shape {
 	case ShapeUniform:
@@ -83,7 +83,7 @@ func (d Dist) Typical() time.Duration {
 	return d.Mean
 }
 
-// Scaled returns the same shape, all times multiplied.
+// Scaled returns the distribution with all durations multiplied by by, at most 24 h.
 func (d Dist) Scaled(by float64) Dist {
 	for _, t := range []*time.Duration{&d.Mean, &d.Low, &d.High} {
 		*t = min(time.Duration(float64(*t)*by), maxTime)
@@ -93,7 +93,7 @@ func (d Dist) Scaled(by float64) Dist {
 
 const distForms = "20ms, exp:20ms, uniform:10ms,50ms, lognormal:20ms,400ms or bimodal:5ms,500ms,5%"
 
-// ParseDist reads a distribution: 20ms, exp:20ms, uniform:10ms,50ms,
+// ParseDist parses a distribution: 20ms, exp:20ms, uniform:10ms,50ms,
 // lognormal:20ms,400ms (p50 and p99) or bimodal:5ms,500ms,5%.
 func ParseDist(text string) (Dist, error) {
 	shape, rest, shaped := strings.Cut(text, ":")
@@ -128,7 +128,7 @@ func ParseDist(text string) (Dist, error) {
 	return d, d.validate()
 }
 
-// parseShare reads 5% or 0.05.
+// parseShare parses 5% or 0.05.
 func parseShare(text string) (float64, error) {
 	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	share, err := strconv.ParseFloat(number, 64)
@@ -141,7 +141,7 @@ func parseShare(text string) (float64, error) {
 	return share, nil
 }
 
-// percent writes a share so that parseShare returns the same number.
+// percent formats a share so that parseShare returns the same number.
 func percent(share float64) string {
 	text := strconv.FormatFloat(share*100, 'g', 12, 64) + "%"
 	if back, err := parseShare(text); err != nil || back != share {
@@ -150,7 +150,7 @@ func percent(share float64) string {
 	return text
 }
 
-// short writes a duration without its zeros: 2m, not 2m0s.
+// short formats a duration without trailing zeros: 2m, not 2m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -189,7 +189,8 @@ func (d Dist) validate() error {
 	return nil
 }
 
-// p99 of a normal distribution lies so many standard deviations above its mean.
+// sigmasOfP99 is how many standard deviations the p99 of a normal distribution is above
+// its mean.
 const sigmasOfP99 = 2.3263478740408408
 
 func (d Dist) draw(r *rand.Rand) time.Duration {

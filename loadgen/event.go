@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
-// What happens in a run.
+// Kinds of events.
 const (
-	Arrived    EventKind = "arrive"  // a client wants a key
-	Acquired   EventKind = "acquire" // and has it, after Took
-	TimedOut   EventKind = "timeout" // or has no patience left, after Took
-	Refused    EventKind = "refused" // or has asked often enough
-	Failed     EventKind = "error"   // or got an error; Text has it
+	Arrived    EventKind = "arrive"  // a client arrives to acquire a key
+	Acquired   EventKind = "acquire" // it acquired the key, after Took
+	TimedOut   EventKind = "timeout" // its patience ended, after Took
+	Refused    EventKind = "refused" // it used up its tries
+	Failed     EventKind = "error"   // an attempt or a release failed; Text is the error
 	Released   EventKind = "release" // a hold ended in time, after Took
-	Expired    EventKind = "expire"  // its time ran out under the holder's feet
-	Lost       EventKind = "lost"    // it was taken away
-	Abandoned  EventKind = "abandon" // the holder crashed, or forgot it
+	Expired    EventKind = "expire"  // a hold outlived its lease
+	Lost       EventKind = "lost"    // a hold lost its lock
+	Abandoned  EventKind = "abandon" // the holder crashed, or never releases
 	FaultBegan EventKind = "fault"   // a fault begins
-	FaultEnded EventKind = "healed"  // and is over
-	StageBegan EventKind = "stage"   // Text says which
+	FaultEnded EventKind = "healed"  // a fault ends
+	StageBegan EventKind = "stage"   // a stage begins; Text describes it
 
-	Overlapped     EventKind = "overlap"          // two inside at once by their leases, for Took
-	WorkOverlapped EventKind = "work-overlap"     // two worked at once, for Took; the lease of the first was over
-	WasUntold      EventKind = "untold"           // a lease was over and its holder was not told
-	LostAlone      EventKind = "unexplained-loss" // a lease that is renewed was lost, and nothing explains it
-	WasOvertaken   EventKind = "overtaken"        // a fair lock served somebody who came later, after Took in the queue
-	NumberFell     EventKind = "fence-order"      // a fencing number was not larger than the one before
-	LateWork       EventKind = "late-work"        // work Took after the own deadline
-	FencedWrite    EventKind = "fenced"           // a stale write was refused
-	WriteAccepted  EventKind = "corrupt"          // a stale write was not refused
-	ForeignUnlock  EventKind = "foreign-unlock"   // a release removed somebody else's lock
-	StuckKey       EventKind = "stuck"            // nobody could take a key, for Took
+	Overlapped     EventKind = "overlap"          // two holders inside within their leases, for Took
+	WorkOverlapped EventKind = "work-overlap"     // two clients worked at the same time, for Took; the first lease was over
+	WasUntold      EventKind = "untold"           // a lease was over, but its holder was not notified
+	LostAlone      EventKind = "unexplained-loss" // a renewed lease was lost without an explanation
+	WasOvertaken   EventKind = "overtaken"        // a fair lock served a later client, after Took in the queue
+	NumberFell     EventKind = "fence-order"      // a fence was not larger than the fence before
+	LateWork       EventKind = "late-work"        // work after the own deadline, by Took
+	FencedWrite    EventKind = "fenced"           // the resource refused a stale write
+	WriteAccepted  EventKind = "corrupt"          // the resource accepted a stale write
+	ForeignUnlock  EventKind = "foreign-unlock"   // a release removed another client's lock
+	StuckKey       EventKind = "stuck"            // a key with waiters had no holder, for Took
 )
 
-// violationKinds are what an oracle finds, the worst first.
+// violationKinds returns the kinds of violations, the worst first.
 func violationKinds() []EventKind {
 	return []EventKind{
 		Overlapped, ForeignUnlock, WasUntold, LostAlone, WasOvertaken, NumberFell,
@@ -47,23 +47,23 @@ func violationKinds() []EventKind {
 	}
 }
 
-// Event is one moment of a run, timed in the process that made it happen: where
-// an inspector sees what the server tells it later, this is when it was.
+// Event is an event of a run. At is the time in the process of the clients. An
+// inspector, which reads from the server, sees the event later.
 type Event struct {
-	Seq    uint64 // counts from 1, without gaps
+	Seq    uint64 // from 1, without gaps
 	At     time.Time
 	Kind   EventKind
-	Key    string // of the lock
+	Key    string // lock
 	Client int    // counted from 1; 0 = none
 	Token  string
 	Fence  int64
-	Shared bool // held to read
+	Shared bool // for reading
 	Fault  FaultKind
 	Took   time.Duration
 	Text   string // may hold bytes from the server
 
-	Deadline time.Time // of a hold that begins or ends: until when its lease lasts, by the lease
-	Told     time.Time // of a hold that ends: when its holder learned that the lease was over; zero if it did not before it left
+	Deadline time.Time // begin and end of a hold: end of the lease
+	Told     time.Time // end of a hold: when the lease notified its holder; zero if it did not before the holder left
 }
 
 // Owner returns the label of the event's client, "" if it has none.
@@ -76,7 +76,8 @@ func (e Event) Owner() string {
 
 func ownerOf(client int) string { return fmt.Sprintf("client-%d", client) }
 
-// numberOf returns the client of a label, from 0; −1 if it is none of ours.
+// numberOf returns the client number of an owner label, from 0; −1 if the label is not
+// ours.
 func numberOf(owner string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(owner, "client-"))
 	if err != nil {
@@ -85,20 +86,20 @@ func numberOf(owner string) int {
 	return n - 1
 }
 
-// HistoryEvents is how many events a run remembers.
+// HistoryEvents is the number of events that a run keeps.
 const HistoryEvents = 16_384
 
-// eventRing keeps the newest events. All methods may be called from any goroutine.
+// eventRing keeps the newest events. All methods are safe for concurrent use.
 type eventRing struct {
 	mu   sync.Mutex
-	ring []Event // event n is at n % HistoryEvents
+	ring []Event // event n is at (n-1) % HistoryEvents
 	next uint64
-	tell func(Event) // nil: nobody listens
+	tell func(Event) // nil = no listener
 }
 
 func newEventRing(tell func(Event)) *eventRing { return &eventRing{tell: tell} }
 
-// note adds an event, and gives it its number.
+// note adds an event and sets its number.
 func (j *eventRing) note(e Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -114,8 +115,7 @@ func (j *eventRing) note(e Event) {
 	}
 }
 
-// since returns the events after one that was seen, oldest first, as far as they
-// are remembered.
+// since returns the kept events after number seen, oldest first.
 func (j *eventRing) since(seen uint64) []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 //go:embed report.css
 var reportStyle string
 
-// WriteHTML writes the report as one page with its charts, which needs nothing
-// else.
+// WriteHTML writes the report as a self-contained HTML page with charts.
 func (r Report) WriteHTML(w io.Writer) error {
 	var p page
 	title := name(r.Scenario)
@@ -50,21 +49,20 @@ func (r Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// page is a page of HTML in the making. It is no template: package html/template
-// makes the linker keep every exported method of everything, a third of the
-// program.
+// page builds an HTML page. It does not use html/template, because with that package
+// the linker keeps every exported method, which is a third of the program.
 type page struct {
 	strings.Builder
 	marks []mark
 }
 
-// mark is a moment of a run that a chart shows.
+// mark is a moment of a run that the charts show.
 type mark struct {
 	at    time.Duration
 	label string
 }
 
-// marks are when stages began and faults were due.
+// marks returns the starts of the stages and the times of the faults.
 func (r Report) marks() []mark {
 	var all []mark
 	at := time.Duration(0)
@@ -80,7 +78,7 @@ func (r Report) marks() []mark {
 	return all
 }
 
-// whole are the seconds that were not cut short, if there is one.
+// whole returns the complete seconds; for a run shorter than 1 s, all.
 func (r Report) whole() []Second {
 	if r.Metrics.Elapsed < time.Second {
 		return r.Seconds
@@ -88,7 +86,7 @@ func (r Report) whole() []Second {
 	return r.Seconds[:min(len(r.Seconds), int(r.Metrics.Elapsed/time.Second))]
 }
 
-// put writes a line. Its verbs are all %v, and what they stand for is text, not HTML.
+// put writes a line. The format may use only %v. All arguments are escaped.
 func (p *page) put(format string, args ...any) {
 	for i, a := range args {
 		args[i] = html.EscapeString(fmt.Sprint(a))
@@ -171,7 +169,7 @@ func (p *page) evidence(m Metrics) {
 	p.put(`</ul>`)
 }
 
-// forPeople writes a count with its thousands apart.
+// forPeople formats a count with thousands separators.
 func forPeople(figure any) any {
 	if n, ok := figure.(int64); ok {
 		return humanize.Count(n)
@@ -179,7 +177,7 @@ func forPeople(figure any) any {
 	return figure
 }
 
-// pair is a figure and what it is of.
+// pair is a named figure.
 type pair struct {
 	name  string
 	value any
@@ -207,17 +205,17 @@ func (m Metrics) forbidden() []pair {
 	}
 }
 
-// chart is a curve over the seconds of a run, as points of an SVG of 600 by 120.
+// chart is a curve over the seconds of a run, in SVG points of a 600 by 120 area.
 type chart struct {
 	Points  string
 	Top     string
 	Seconds int
 }
 
-// x is where a second of so many is drawn.
+// x returns the x coordinate of second i.
 func x(i, seconds int) float64 { return 600 * float64(i) / float64(max(seconds-1, 1)) }
 
-// curve draws a figure of each second.
+// curve returns the chart of a figure per second.
 func curve(seconds []Second, of func(Second) float64, label func(float64) string) chart {
 	top := 0.0
 	for _, s := range seconds {

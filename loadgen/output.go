@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// WriteCSV writes a line for each second of the run.
+// WriteCSV writes one line per second of the run.
 func (r Report) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"second", "acquired", "wait_p50_ms", "wait_p90_ms", "wait_p99_ms", "wait_max_ms"}}
@@ -30,8 +30,8 @@ func (r Report) WriteCSV(w io.Writer) error {
 	return nil
 }
 
-// WriteHistogram writes how long clients waited, in the percentile format of
-// HdrHistogram (.hgrm), in milliseconds.
+// WriteHistogram writes the distribution of the waits in milliseconds, in the
+// percentile format of HdrHistogram (.hgrm).
 func (r *Run) WriteHistogram(w io.Writer) error {
 	r.mu.Lock()
 	f := r.fleet
@@ -47,12 +47,13 @@ func (r *Run) WriteHistogram(w io.Writer) error {
 	return nil
 }
 
-// bounds are those of the buckets that Prometheus gets, in seconds.
+// bounds returns the upper bounds of the Prometheus buckets, in seconds.
 func bounds() []float64 {
 	return []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 }
 
-// buckets returns how many values are at most each of the bounds, and the sum of all.
+// buckets returns for each bound how many values are not above it, and the sum of all
+// values in seconds.
 func (h *histogram) buckets() (counts []int64, sum float64) {
 	counts = make([]int64, len(bounds()))
 	for _, bar := range h.hdr.Distribution() {
@@ -69,21 +70,21 @@ func (h *histogram) buckets() (counts []int64, sum float64) {
 	return counts, sum
 }
 
-// exposition is figures in the text format of Prometheus, of several runs.
+// exposition writes the metrics of several runs in the Prometheus text format.
 type exposition struct {
 	out  *bufio.Writer
 	runs []exposed
 }
 
-// exposed is a run with what tells it from the others.
+// exposed is a run with its labels.
 type exposed struct {
 	labels  string
 	metrics Metrics
 	fleet   *fleet
 }
 
-// WritePrometheus writes the figures of runs in the text format of Prometheus. The
-// labels scenario, kind and side, from 1, tell them apart.
+// WritePrometheus writes the metrics of runs in the Prometheus text format. The labels
+// scenario, kind and side (from 1) distinguish the runs.
 func WritePrometheus(w io.Writer, runs ...*Run) error {
 	e := exposition{out: bufio.NewWriter(w)}
 	for i, r := range runs {
@@ -108,7 +109,7 @@ func WritePrometheus(w io.Writer, runs ...*Run) error {
 	})
 	e.family("load_violations_total", "counter", "What must not happen.", "violation", func(m Metrics) map[string]float64 {
 		violations := m.violations()
-		delete(violations, "overlaps_excused") // which are overlaps, too
+		delete(violations, "overlaps_excused") // overlaps include them
 		return floats(violations)
 	})
 	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", one(func(m Metrics) float64 { return float64(m.Overlap.Excused) }))
@@ -124,8 +125,8 @@ func WritePrometheus(w io.Writer, runs ...*Run) error {
 	return e.out.Flush()
 }
 
-// labelValue returns a text as Prometheus takes it between quotation marks. It knows no
-// other escapes than these three, and refuses all figures for another one.
+// labelValue escapes a label value for Prometheus. Prometheus knows only these three
+// escapes and rejects the whole page for any other.
 func labelValue(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "\uFFFD"))
 }
@@ -138,7 +139,7 @@ func floats(counts map[string]int64) map[string]float64 {
 	return all
 }
 
-// one is a family with one value and no label of its own.
+// one makes a family with one value and no additional label.
 func one(of func(Metrics) float64) func(Metrics) map[string]float64 {
 	return func(m Metrics) map[string]float64 { return map[string]float64{"": of(m)} }
 }
@@ -163,7 +164,7 @@ func (e exposition) family(name, kind, help, label string, of func(Metrics) map[
 	}
 }
 
-// histogram writes the i-th distribution of each run.
+// histogram writes distribution i of each run.
 func (e exposition) histogram(name string, i int) {
 	e.head(name, "histogram", "How long it took.")
 	for _, r := range e.runs {
@@ -181,7 +182,7 @@ func (e exposition) histogram(name string, i int) {
 	}
 }
 
-// jsonEvent is an event as a line of JSON.
+// jsonEvent is the JSON form of an event.
 type jsonEvent struct {
 	Seq    uint64    `json:"seq"`
 	At     time.Time `json:"at"`
@@ -199,7 +200,7 @@ type jsonEvent struct {
 	Told     time.Time `json:"told,omitzero"`
 }
 
-// MarshalJSON writes the event as `locktop load --events` does.
+// MarshalJSON returns the event in the form of `locktop load --events`.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jsonEvent{
 		e.Seq, e.At.UTC(), e.Kind, e.Key, e.Owner(), e.Token, e.Fence, e.Shared, e.Fault, ms(e.Took), e.Text,
@@ -207,19 +208,19 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// Trace writes events as a trace for Chrome or Perfetto: a group for each lock,
-// in it a track for each owner. It is used from one goroutine at a time.
+// Trace writes events as a trace for Chrome or Perfetto, with a group for each lock and
+// a track for each owner. It is not safe for concurrent use.
 type Trace struct {
 	out    *bufio.Writer
 	locks  map[string]int
 	tracks map[[2]int]bool
-	inside map[int]time.Time // since when a client holds a lock
-	free   map[int]time.Time // when a client was done with the attempt or the hold before
+	inside map[int]time.Time // when a client acquired the lock that it holds
+	free   map[int]time.Time // when a client ended its newest attempt or hold
 	began  time.Time
 	count  int
 }
 
-// NewTrace returns a trace that is written to w.
+// NewTrace returns a trace that writes to w.
 func NewTrace(w io.Writer) *Trace {
 	t := &Trace{
 		out: bufio.NewWriter(w), locks: map[string]int{}, tracks: map[[2]int]bool{},
@@ -229,7 +230,7 @@ func NewTrace(w io.Writer) *Trace {
 	return t
 }
 
-// span is an entry of a trace.
+// span is an entry of the trace.
 type span struct {
 	Name  string         `json:"name"`
 	Phase string         `json:"ph"`
@@ -243,7 +244,7 @@ type span struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// Add takes in an event.
+// Add adds an event.
 func (t *Trace) Add(e Event) {
 	if t.began.IsZero() {
 		t.began = e.At
@@ -258,7 +259,7 @@ func (t *Trace) Add(e Event) {
 	since, inside := t.inside[e.Client]
 	switch e.Kind {
 	case Arrived:
-		return // the wait begins here, and is drawn when it ends
+		return // drawn at the end of the wait
 	case Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned:
 		s.Phase = "X"
 		s.Args["ended"] = string(e.Kind)
@@ -284,8 +285,8 @@ func (t *Trace) Add(e Event) {
 	t.write(s)
 }
 
-// unattended writes the part of a wait in which the client was not there yet, but
-// busy with the attempt before. It has no track, as such times overlap each other.
+// unattended writes the part of a wait in which the client was busy with an earlier
+// attempt. Such parts overlap, so they have no track.
 func (t *Trace) unattended(s span, e Event, from, to time.Time) {
 	s = span{Name: "no client", Lock: s.Lock, Owner: s.Owner, Group: "arrival", ID: e.Seq}
 	s.Phase, s.At = "b", t.micros(from)
@@ -294,12 +295,12 @@ func (t *Trace) unattended(s span, e Event, from, to time.Time) {
 	t.write(s)
 }
 
-// micros is a moment in a trace.
+// micros returns the microseconds since the begin of the trace.
 func (t *Trace) micros(at time.Time) float64 {
 	return float64(at.Sub(t.began)) / float64(time.Microsecond)
 }
 
-// lock returns the group of a lock, and names it when it is new.
+// lock returns the group of a lock. It names a new group.
 func (t *Trace) lock(key string) int {
 	id, known := t.locks[key]
 	if !known {
@@ -323,7 +324,7 @@ func (t *Trace) track(lock int, e Event) {
 func (t *Trace) write(s span) {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return // numbers and texts can be written
+		return // cannot happen: numbers and text only
 	}
 	if t.count++; t.count > 1 {
 		fmt.Fprint(t.out, ",")
@@ -331,7 +332,7 @@ func (t *Trace) write(s span) {
 	fmt.Fprintf(t.out, "\n%s", text)
 }
 
-// Close ends the trace.
+// Close writes the end of the trace.
 func (t *Trace) Close() error {
 	fmt.Fprint(t.out, "\n]\n")
 	if err := t.out.Flush(); err != nil {

@@ -1,29 +1,28 @@
-// Package loadgen is a fleet of simulated clients that fight over locks, and an
-// oracle that watches whether the locks keep their promise.
+// Package loadgen simulates clients that contend for locks. An oracle checks that the
+// locks keep their promises.
 //
-// The clients use nothing but the public API of the lock packages: what they
-// show is what a user gets.
+// The clients use only the public API of the lock packages, like any user.
 //
 // # Driving a run
 //
-// A [Scenario] is plain data: what the clients do, when, and what goes wrong
-// meanwhile. A [Run] plays one:
+// A [Scenario] is plain data: what the clients do, and which faults occur. A [Run] runs
+// one:
 //
 //	run, err := loadgen.New(loadgen.Servers{Redis: rdb}, scenario)
-//	run.Start()                             // clients begin; Stop ends and releases everything
-//	run.Apply(changed)                      // live knobs: the run becomes what the scenario says
+//	run.Start()                             // starts the clients
+//	run.Apply(changed)                      // changes the scenario
 //	run.Inject(loadgen.Fault{Kind: loadgen.Freeze, For: 10*time.Second})
-//	m := run.Metrics()                      // a picture of this moment: figures, cells, violations
-//	events := run.Events(seen)              // what happened since event number seen, to the microsecond
-//	verdict := m.Verdict(run.Scenario())    // in words
-//	run.Close()
+//	m := run.Metrics()                      // current figures, client states and violations
+//	events := run.Events(seen)              // events after number seen
+//	verdict := m.Verdict(run.Scenario())    // the judgement as text
+//	run.Close()                             // stops the clients, releases all locks
 //
-// Everything is a value or may be called from any goroutine. Apply changes
-// clients, rate, hold, think, patience and reads without a stop; anything else
-// about the scenario (the kind of lock, its TTL, the keys) ends the clients and
-// begins again, with new figures and new keys.
+// Methods are safe for concurrent use unless their documentation says otherwise. Apply
+// changes clients, rate, hold, think, patience and reads immediately. Any other change
+// (the kind of lock, its TTL, the keys) restarts the clients with new metrics and new
+// keys.
 //
-// package loadgen/scenarios has the scenarios that come with the program.
+// Package loadgen/scenarios contains the ready-made scenarios.
 package loadgen
 
 import (
@@ -34,88 +33,88 @@ import (
 	"time"
 )
 
-// The largest scenarios that [Scenario.Validate] accepts.
+// Limits of [Scenario.Validate].
 const (
 	MaxClients = 10_000
 	MaxKeys    = 100_000
-	MaxRate    = 100_000 // arrivals a second
+	MaxRate    = 100_000 // per second
 	maxDepth   = 100
 )
 
-// maxTime bounds every time of a scenario: beyond it nobody watches any more.
+// maxTime is the longest time in a scenario.
 const maxTime = 24 * time.Hour
 
-// Scenario says what a fleet does. The zero value of a field means its default,
-// which [Scenario.WithDefaults] fills in.
+// Scenario describes a load. The zero value of a field means its default, which
+// [Scenario.WithDefaults] sets.
 type Scenario struct {
 	Name    string
-	Caption string // two sentences for people who watch
-	Watch   string // where to look
+	Caption string // two sentences that describe the scenario
+	Watch   string // what to look at on the screen
 
 	Lock   Lock
-	Versus []Lock // run beside it, each with clients and keys of its own, to compare: see [Scenario.Sides]
+	Versus []Lock // locks to compare with, each with its own clients and keys; see [Scenario.Sides]
 	Keys   Keys
 
-	Clients  int           // how many at the start; default 20. With a rate: how many there are to take the arrivals
-	Rate     float64       // arrivals a second, on schedule (open model); 0: a client comes when it has thought (closed model)
-	Arrivals Arrivals      // how they are spaced; default even
+	Clients  int           // number at the start; default 20. In the open model, the clients that serve the arrivals
+	Rate     float64       // arrivals per second (open model); 0: clients arrive after their think time (closed model)
+	Arrivals Arrivals      // spacing of arrivals; default even
 	Hold     Dist          // time inside the critical section; default exp:20ms
-	Think    Dist          // time between two attempts, without a rate; default exp:50ms
-	Reads    float64       // share of readers, 0 to 1; for kinds that know them
-	Depth    int           // how often a reentrant lock is entered; default 1
-	Patience time.Duration // gives up waiting after this; 0 = never
-	Conns    int           // how many connections there are at most, as many as processes would have: up to so many clients each have one of their own, further ones share them, and those that share one queue in memory like goroutines of one process; default 100
+	Think    Dist          // time between two attempts in the closed model; default exp:50ms
+	Reads    float64       // share of readers, 0 to 1; for kinds with readers
+	Depth    int           // how often a client enters a reentrant lock; default 1
+	Patience time.Duration // a client stops waiting after this time; 0 = never
+	Conns    int           // maximum number of connections; default 100. With more clients than that, clients share connections and queue in memory, like goroutines of one process
 
 	Stages     []Stage
-	Faults     []Fault     // in the order of their times
-	Thresholds []Threshold // what must hold at the end
-	Expect     []Threshold // what shows that a scene showed what it is for
+	Faults     []Fault     // in order of time
+	Thresholds []Threshold // what the run must meet
+	Expect     []Threshold // what proves that a scene showed its effect
 
-	Seed     uint64        // same seed, same sequence of choices per client; 0 = random
-	Warmup   time.Duration // the figures begin after this; what must not happen counts from the start
-	Duration time.Duration // 0 = until it is stopped, or as long as the stages are
+	Seed     uint64        // the same seed gives each client the same choices; 0 = random
+	Warmup   time.Duration // time before the metrics begin; violations count from the start
+	Duration time.Duration // 0 = until Stop, or the sum of the stages
 }
 
-// Arrivals says how the arrivals of the open model are spaced.
+// Arrivals is the spacing of arrivals in the open model.
 type Arrivals string
 
-// How arrivals are spaced.
+// Spacings of arrivals.
 const (
-	Even    Arrivals = "even"    // evenly
-	Poisson Arrivals = "poisson" // at random, independent of each other, at the rate on average
+	Even    Arrivals = "even"    // equal distances
+	Poisson Arrivals = "poisson" // independent random times with Rate as mean
 )
 
-// Keys are what the clients fight over.
+// Keys are the keys of the locks.
 type Keys struct {
 	Pick   Pick    // default uniform
-	N      int     // how many; default 3
-	Skew   float64 // zipf: above 0, default 1.1; hotspot: share of the arrivals that want the first key, default 0.9
-	Prefix string  // in front of every key; default "load:{<random>}:"
+	N      int     // number of keys; default 3
+	Skew   float64 // zipf: above 0, default 1.1; hotspot: probability of the first key, default 0.9
+	Prefix string  // of every key; default "load:{<random>}:"
 }
 
-// Pick says which of the keys a client wants.
+// Pick is how a client picks a key.
 type Pick string
 
-// How keys are picked.
+// Ways to pick a key.
 const (
-	PickUniform Pick = "uniform" // any, with equal chances
+	PickUniform Pick = "uniform" // all with equal probability
 	PickOne     Pick = "one"     // always the first
-	PickZipf    Pick = "zipf"    // the n-th with chances of n to the power of -skew
-	PickHotspot Pick = "hotspot" // the first with chances of skew, else any other
+	PickZipf    Pick = "zipf"    // key n with weight n to the power of -skew
+	PickHotspot Pick = "hotspot" // the first with probability skew, else any other
 )
 
-// Picks returns all ways to pick.
+// Picks returns all ways to pick a key.
 func Picks() []Pick { return []Pick{PickUniform, PickOne, PickZipf, PickHotspot} }
 
-// Stage is a part of a run. After the last one the run is over.
+// Stage is a part of a run. The run ends after the last stage.
 type Stage struct {
 	For     time.Duration
 	Clients int     // 0 = as before
 	Rate    float64 // 0 = as before
 }
 
-// WithDefaults returns s with every default filled in, random ones too: what it
-// returns can be run again and makes the same choices.
+// WithDefaults returns s with all defaults, including random ones. A run of the result
+// can be repeated with the same choices.
 func (s Scenario) WithDefaults() Scenario {
 	s.Lock = s.Lock.withDefaults()
 	s.Clients = cmp.Or(s.Clients, 20)
@@ -147,9 +146,9 @@ func (s Scenario) WithDefaults() Scenario {
 	return s
 }
 
-// firstThink returns how long a client, counted from 0, thinks before it comes first: those
-// of the closed model come one after the other within one time to think. Without
-// that they would all come at once, and with a constant time to think again and again.
+// firstThink returns the first think time of a client, counted from 0. In the closed
+// model it spreads the first arrivals over one think time. Otherwise all clients would
+// arrive together, with a constant think time in every round.
 func (s *Scenario) firstThink(client int) time.Duration {
 	if s.Rate > 0 {
 		return 0
@@ -157,8 +156,8 @@ func (s *Scenario) firstThink(client int) time.Duration {
 	return s.Think.Typical() / time.Duration(max(s.Clients, client+1)) * time.Duration(client)
 }
 
-// Sides returns the scenarios to run beside each other: s with its own lock, and
-// with each of those that it is compared with.
+// Sides returns the scenarios to compare: s with its own lock, and s with each lock of
+// Versus.
 func (s Scenario) Sides() []Scenario {
 	own := s
 	own.Versus = nil
@@ -174,12 +173,12 @@ func (s Scenario) Sides() []Scenario {
 	return sides
 }
 
-// freshPrefix returns a prefix that nobody else has. Its tag keeps all that
-// belongs to one run in one slot of a cluster.
+// freshPrefix returns a new random prefix. Its hash tag keeps all keys of a run in one
+// slot of a cluster.
 func freshPrefix() string { return fmt.Sprintf("load:{%08x}:", rand.Uint32()) }
 
-// Validate returns an error, of one line, about the first field that cannot be
-// run. Fields that are zero stand for their defaults and are in order.
+// Validate returns an error, of one line, about the first invalid field. A zero field
+// stands for its default and is valid.
 func (s Scenario) Validate() error {
 	s = s.WithDefaults()
 	if err := s.Lock.validate(); err != nil {
@@ -221,8 +220,8 @@ func (s Scenario) Validate() error {
 	return s.validateLists()
 }
 
-// A run takes up to maxConns of a server's connections, each for commands and for
-// messages, and without a word from the user up to defaultConns.
+// Limit and default of Conns. Each takes two connections to a server: for commands and
+// for messages.
 const (
 	maxConns     = 1000
 	defaultConns = 100

@@ -13,14 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// field is a key of a scenario file and what its value is for.
+// field is a key of a scenario file with the function that reads its value.
 type field struct {
 	key string
 	set func(*yaml.Node) error
 }
 
-// Parse reads a scenario file. An error is one line that names the line of the
-// file and the key that is wrong, and says what would be right.
+// Parse parses a scenario file. An error is one line with the line number, the wrong
+// key and a valid value.
 func Parse(file []byte) (Scenario, error) {
 	var doc, more yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(file))
@@ -49,7 +49,7 @@ func Parse(file []byte) (Scenario, error) {
 	return s, nil
 }
 
-// refuseAliases returns an error if a value is an alias of another one.
+// refuseAliases returns an error if n contains an alias.
 func refuseAliases(n *yaml.Node) error {
 	if n.Kind == yaml.AliasNode {
 		return fmt.Errorf("line %d: *%s: a scenario has no aliases; write the value again", n.Line, n.Value)
@@ -62,11 +62,11 @@ func refuseAliases(n *yaml.Node) error {
 	return nil
 }
 
-// placed names the line of the key that an error begins with, if it is there.
+// placed adds the line number to an error that begins with a key.
 func placed(top *yaml.Node, err error) error {
 	word, _, _ := strings.Cut(err.Error(), " ")
 	word = strings.TrimSuffix(word, ":")
-	// Some keys stand inside another one, and some begin an entry of a list.
+	// Some keys are inside another key, some are entries of a list.
 	inside := map[string]string{"ttl": "lock", "renew": "lock", "wait": "lock", "fence": "lock", "threshold": "thresholds", "stage": "stages", "fault": "faults"}
 	for _, key := range []string{word, inside[word]} {
 		for i := 0; i+1 < len(top.Content); i += 2 {
@@ -139,7 +139,7 @@ func (f *Fault) fields() []field {
 	}
 }
 
-// read takes a kind, or a mapping.
+// read reads a kind or a mapping.
 func (l *Lock) read(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		return word(&l.Kind)(n)
@@ -153,7 +153,7 @@ func (l *Lock) read(n *yaml.Node) error {
 	})
 }
 
-// read takes on, off, or a mapping.
+// read reads on, off or a mapping.
 func (r *Renew) read(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		on, known := map[string]bool{"on": true, "true": true, "off": false, "false": false}[n.Value]
@@ -166,7 +166,7 @@ func (r *Renew) read(n *yaml.Node) error {
 	return mapping(n, "renew", []field{{"every", r.readEvery}, {"max", whole(&r.Max)}})
 }
 
-// readEvery takes a time, or a part of the TTL, which need not be known yet.
+// readEvery reads a time or a part of the TTL. The TTL may be unknown yet.
 func (r *Renew) readEvery(n *yaml.Node) error {
 	r.Every, r.PerTTL = 0, 0
 	var err error
@@ -181,7 +181,7 @@ func (r *Renew) readEvery(n *yaml.Node) error {
 	return nil
 }
 
-// read takes notify, poll, or a mapping.
+// read reads notify, poll or a mapping.
 func (w *Wait) read(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		switch n.Value {
@@ -196,7 +196,7 @@ func (w *Wait) read(n *yaml.Node) error {
 	return mapping(n, "wait", []field{{"poll", duration(&w.Poll)}, {"jitter", part(&w.Jitter)}, {"tries", whole(&w.Tries)}})
 }
 
-// defaultPoll is how often those ask who are told to poll and not how.
+// defaultPoll is the poll interval of "wait: poll".
 const defaultPoll = 50 * time.Millisecond
 
 func (k *Keys) read(n *yaml.Node) error {
@@ -206,7 +206,7 @@ func (k *Keys) read(n *yaml.Node) error {
 	return mapping(n, "keys", []field{{"pick", word(&k.Pick)}, {"n", count(&k.N)}, {"skew", real(&k.Skew)}, {"prefix", text(&k.Prefix)}})
 }
 
-// read takes the form of ParseDist, or a mapping.
+// read reads the form of ParseDist or a mapping.
 func (d *Dist) read(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		parsed, err := ParseDist(n.Value)
@@ -233,14 +233,14 @@ func (d *Dist) read(n *yaml.Node) error {
 	return nil
 }
 
-// wants returns an error unless a mapping has exactly the keys of its shape.
+// wants returns an error unless a mapping has exactly the keys of the shape.
 func (s Shape) wants(n *yaml.Node) error {
 	keys := map[Shape][]string{
 		ShapeConst: {"mean"}, ShapeExp: {"mean"}, ShapeUniform: {"min", "max"},
 		ShapeLogNormal: {"p50", "p99"}, ShapeBimodal: {"fast", "slow", "share"},
 	}[s]
 	if keys == nil {
-		return nil // validate says which shapes there are
+		return nil // validate reports an unknown shape
 	}
 	given := 0
 	for i := 0; i < len(n.Content); i += 2 {
@@ -259,7 +259,7 @@ func (s Shape) wants(n *yaml.Node) error {
 	return nil
 }
 
-// mapping reads the keys of a mapping, of which each may be there once.
+// mapping reads the keys of a mapping. A repeated key is an error.
 func mapping(n *yaml.Node, where string, fields []field) error {
 	if where != "" {
 		where += ": "
@@ -289,7 +289,7 @@ func mapping(n *yaml.Node, where string, fields []field) error {
 	return nil
 }
 
-// inKey puts the key into an error that begins with its line.
+// inKey adds the key to an error that begins with its line number.
 func inKey(key string, err error) error {
 	line, rest, found := strings.Cut(err.Error(), ": ")
 	if !found || !strings.HasPrefix(line, "line ") || strings.HasPrefix(rest, key+":") {
@@ -298,7 +298,7 @@ func inKey(key string, err error) error {
 	return fmt.Errorf("%s: %s: %s", line, key, rest)
 }
 
-// nearest is a hint at the key that was meant, if one is close.
+// nearest suggests a similar key, if there is one.
 func nearest(word string, keys []string) string {
 	best, distance := "", 3
 	for _, key := range keys {
@@ -312,7 +312,7 @@ func nearest(word string, keys []string) string {
 	return fmt.Sprintf(", did you mean %q", best)
 }
 
-// edits is how many letters have to be changed, added or removed.
+// edits returns how many letters to change, add or remove: the Levenshtein distance.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -348,7 +348,7 @@ func sequence(each func(*yaml.Node) error) func(*yaml.Node) error {
 	}
 }
 
-// wrong says what a value should have been, if there is an error.
+// wrong describes a valid value, if err is not nil.
 func wrong(n *yaml.Node, err error, right string) error {
 	if err == nil && n.Kind == yaml.ScalarNode {
 		return nil
@@ -381,7 +381,7 @@ func whole(to *int) func(*yaml.Node) error {
 	}
 }
 
-// count reads what zero makes no sense for: it would mean the default.
+// count reads a number of at least 1, because 0 would mean the default.
 func count(to *int) func(*yaml.Node) error {
 	return func(n *yaml.Node) error {
 		v, err := strconv.Atoi(n.Value)
@@ -417,7 +417,7 @@ func duration(to *time.Duration) func(*yaml.Node) error {
 	}
 }
 
-// lasting reads a time for which zero makes no sense: it would mean the default.
+// lasting reads a time above 0, because 0 would mean the default.
 func lasting(to *time.Duration) func(*yaml.Node) error {
 	return func(n *yaml.Node) error {
 		if err := duration(to)(n); err != nil || *to > 0 {
@@ -449,7 +449,7 @@ func thresholds(to *[]Threshold) func(*yaml.Node) error {
 	})
 }
 
-// ParseRate reads 500, 500/s or 30/m, as arrivals a second.
+// ParseRate parses 500, 500/s or 30/m, and returns arrivals per second.
 func ParseRate(text string) (float64, error) {
 	number, per := text, 1.0
 	for suffix, seconds := range map[string]float64{"/s": 1, "/m": 60, "/min": 60, "/h": 3600} {
@@ -464,7 +464,7 @@ func ParseRate(text string) (float64, error) {
 	return v / per, nil
 }
 
-// Marshal writes the scenario as a file that [Parse] reads.
+// Marshal returns the scenario in the file format of [Parse].
 func (s Scenario) Marshal() []byte {
 	var b bytes.Buffer
 	line := func(key, value string) {
@@ -513,7 +513,7 @@ func lines[T any](b *bytes.Buffer, key string, all []T, each func(T) string) {
 	}
 }
 
-// flow joins what is not empty of pairs of a key and a value.
+// flow joins pairs of key and value without the empty values.
 func flow(pairs ...string) string {
 	var all []string
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -586,7 +586,7 @@ func notZeroTime(d time.Duration) string {
 	return short(d)
 }
 
-// quoted writes a text in the one way that is right for every text.
+// quoted quotes a text, except an empty one.
 func quoted(s string) string {
 	if s == "" {
 		return ""
@@ -594,8 +594,8 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// Set reads a value into a key of the scenario, as a file would have it. A path
-// leads into a mapping: lock.ttl. An error says what would be right.
+// Set sets a key of the scenario to a value of the file format. A path like lock.ttl
+// leads into a mapping. An error describes a valid value.
 func (s *Scenario) Set(path, value string) error {
 	node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
 	if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
@@ -613,7 +613,7 @@ func (s *Scenario) Set(path, value string) error {
 	if err == nil {
 		return nil
 	}
-	// There is no line, and whoever set the key knows it.
+	// Remove line and key: the caller knows the key, and there is no file.
 	_, what, _ := strings.Cut(err.Error(), ": ")
 	for _, key := range keys {
 		what = strings.TrimPrefix(what, key+": ")

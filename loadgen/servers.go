@@ -11,38 +11,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Servers are where a run locks.
+// Servers are the servers of a run.
 type Servers struct {
-	// Redis is the server of all kinds but Redlock: a single one, behind Sentinel
-	// too, or a cluster. It stays the caller's.
+	// Redis is the server of all kinds but Redlock: a single server, a Sentinel master
+	// or a cluster. The caller closes it.
 	Redis redis.UniversalClient
-	// Nodes are the independent servers of a Redlock. Without any, Redis is the
-	// only one. They stay the caller's.
+	// Nodes are the independent servers of a Redlock. If it is empty, Redis is the only
+	// node. The caller closes them.
 	Nodes []*redis.Client
-	// Power switches nodes off and on. Nil where nobody has the switch: the
-	// faults that need it are refused.
+	// Power stops and starts nodes. If it is nil, the faults that need it are errors.
 	Power NodeController
-	// Failover has a replica take the place of its master. Nil where there is none.
+	// Failover makes a replica replace its master. Nil = impossible.
 	Failover func(context.Context) error
 }
 
-// Stopper is a Power that can have servers stand still.
+// Stopper is a NodeController that can also stop servers temporarily.
 type Stopper interface {
-	// Freeze has a server not run any more, as if it got no CPU.
+	// Freeze stops a server, as with SIGSTOP.
 	Freeze(node int) error
-	// Continue lets it run again.
+	// Continue ends Freeze.
 	Continue(node int) error
 }
 
-// NodeController is the power switch of the servers of a run, which count from 1.
+// NodeController stops and starts the servers of a run, which count from 1.
 type NodeController interface {
-	// Down ends a server as a crash would.
+	// Down ends a server like a crash.
 	Down(node int) error
-	// Up brings it back where it was, with what it had, or with nothing.
+	// Up starts it again at the same address, with its data or empty.
 	Up(ctx context.Context, node int, empty bool) error
 }
 
-// all returns every server that a lock of kind k stands on.
+// all returns the servers of locks of kind k.
 func (sv Servers) all(k Kind) []redis.UniversalClient {
 	if k != Redlock || len(sv.Nodes) == 0 {
 		return []redis.UniversalClient{sv.Redis}
@@ -65,7 +64,8 @@ func (sv Servers) quorum() ([]*redis.Client, error) {
 	return nil, fmt.Errorf("redlock needs independent servers, not a %T", sv.Redis)
 }
 
-// supports returns an error about the first fault that s cannot have here.
+// supports returns an error about the first fault of s that these servers do not
+// support.
 func (sv Servers) supports(s Scenario) error {
 	for i, f := range s.Faults {
 		if err := sv.canStrike(f, s); err != nil {
@@ -91,14 +91,14 @@ func (sv Servers) canStrike(f Fault, s Scenario) error {
 	return nil
 }
 
-// Occupied returns a key that is there under a prefix, "" if there is none. It
-// looks at the name of every key in the database until it finds one.
+// Occupied returns an existing key with this prefix, "" if there is none. It scans the
+// whole database until it finds one.
 func (sv Servers) Occupied(ctx context.Context, prefix string) (string, error) {
 	for _, rdb := range append(sv.all(Mutex), sv.all(Redlock)...) {
 		if rdb == nil {
 			continue
 		}
-		var found atomic.Pointer[string] // nodes of a cluster are asked together
+		var found atomic.Pointer[string] // concurrent over the nodes of a cluster
 		err := onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
 			for cursor := uint64(0); found.Load() == nil; {
 				keys, next, err := node.Scan(ctx, cursor, glob(prefix)+"*", 1000).Result()
@@ -132,13 +132,13 @@ func onEach(ctx context.Context, rdb redis.UniversalClient, f func(context.Conte
 	return f(ctx, rdb)
 }
 
-// glob makes a pattern that only the text itself matches.
+// glob escapes a text for use in a pattern.
 func glob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// cpu asks the servers for the time that they have computed so far. Those that
-// do not say count as idle.
+// cpu returns the CPU time that the servers have used since their start. A server that
+// does not report it counts as 0.
 func cpu(ctx context.Context, servers []redis.UniversalClient) time.Duration {
 	var sum atomic.Int64
 	for _, rdb := range servers {

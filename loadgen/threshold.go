@@ -10,22 +10,22 @@ import (
 	"locktop/humanize"
 )
 
-// Threshold is something that must hold of a run: "wait.p99 < 250ms".
+// Threshold is a condition that a run must meet, like "wait.p99 < 250ms".
 type Threshold struct {
 	Metric string
 	Op     string  // == != < <= > >=
 	Value  float64 // times in seconds, shares from 0 to 1
 }
 
-// metric is a figure that thresholds know by name.
+// metric is a figure that a threshold can name.
 type metric struct {
 	name  string
 	unit  unit
 	value func(Metrics) float64
-	from  func(Metrics) int64 // how many samples it is made of; nil: it needs none
+	from  func(Metrics) int64 // number of samples; nil: needs none
 }
 
-// known reports whether there is anything to compare.
+// known reports whether there are samples.
 func (m metric) known(of Metrics) bool { return m.from == nil || m.from(of) > 0 }
 
 type unit uint8
@@ -36,7 +36,7 @@ const (
 	share
 )
 
-// metrics returns all of them, in the order in which they are listed.
+// metrics returns all metrics, in the order of MeasureNames.
 func metrics() []metric {
 	count := func(name string, of func(Metrics) int64) metric {
 		return metric{name, number, func(m Metrics) float64 { return float64(of(m)) }, nil}
@@ -107,7 +107,7 @@ func metrics() []metric {
 	return all
 }
 
-// MeasureNames returns the figures that a threshold can name.
+// MeasureNames returns the names that a threshold can use.
 func MeasureNames() []string {
 	var names []string
 	for _, m := range metrics() {
@@ -123,13 +123,14 @@ func ratio(part, whole float64) float64 {
 	return part / whole
 }
 
-// Throughput is the number of acquisitions a second, over the whole run.
+// Throughput returns acquires per second, over the whole run.
 func (m Metrics) Throughput() float64 { return ratio(float64(m.Acquired), m.Elapsed.Seconds()) }
 
-// CommandsPerHold is what an acquisition costs with all that belongs to it.
+// CommandsPerHold returns the number of commands per acquire, including those of
+// waiting, renewal and release.
 func (m Metrics) CommandsPerHold() float64 { return ratio(float64(m.Commands), float64(m.Acquired)) }
 
-// formerNames are names that figures had before they were called as in the report.
+// formerNames replaces old names of metrics by the current ones.
 func formerNames() *strings.Replacer {
 	return strings.NewReplacer("service.", "release.", "handoff.", "hand-off.", "timeouts.", "timed-out.", "_", "-")
 }
@@ -144,10 +145,11 @@ func metricNamed(name string) (metric, bool) {
 	return all[i], true
 }
 
-// operators have the longer ones first, so that they are found first.
+// operators returns the operators. Longer ones come first, so that ParseThreshold finds
+// them first.
 func operators() []string { return []string{"==", "!=", "<=", ">=", "<", ">"} }
 
-// ParseThreshold reads one like "wait.p99 < 250ms", "lost.rate < 0.1%" or
+// ParseThreshold parses a threshold like "wait.p99 < 250ms", "lost.rate < 0.1%" or
 // "overlap.count == 0".
 func ParseThreshold(text string) (Threshold, error) {
 	for _, op := range operators() {
@@ -199,7 +201,7 @@ func (u unit) format(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// String returns the form that [ParseThreshold] reads.
+// String returns the threshold in the form that [ParseThreshold] reads.
 func (t Threshold) String() string {
 	m, _ := metricNamed(t.Metric)
 	return fmt.Sprintf("%s %s %s", t.Metric, t.Op, m.unit.format(t.Value))
@@ -215,15 +217,14 @@ func (t Threshold) validate() error {
 	return nil
 }
 
-// Met reports whether the threshold holds of m. Of a figure without a single sample
-// none does.
+// Met reports whether m meets the threshold. Without samples it reports false.
 func (t Threshold) Met(m Metrics) bool {
 	of, known := metricNamed(t.Metric)
 	if !known {
 		return false
 	}
 	if !of.known(m) {
-		return false // of nothing, nothing holds
+		return false
 	}
 	v := of.value(m)
 	switch t.Op {
@@ -241,7 +242,7 @@ func (t Threshold) Met(m Metrics) bool {
 	return v >= t.Value
 }
 
-// Measured returns what m has for the threshold's figure, in words.
+// Measured returns the measured value as text.
 func (t Threshold) Measured(m Metrics) string {
 	of, _ := metricNamed(t.Metric)
 	if !of.known(m) {
@@ -257,7 +258,7 @@ func (t Threshold) Measured(m Metrics) string {
 	return humanize.Precise(time.Duration(v * float64(time.Second)))
 }
 
-// Missed returns those of the thresholds that do not hold of m.
+// Missed returns the thresholds that m does not meet.
 func Missed(thresholds []Threshold, m Metrics) []Threshold {
 	return slices.DeleteFunc(slices.Clone(thresholds), func(t Threshold) bool { return t.Met(m) })
 }
