@@ -7,14 +7,14 @@ import (
 	"locktop/loadgen"
 )
 
-// faultEffect is how long after the end of a fault a lease may still be lost to it:
-// the fault may have prevented the last renewal.
+// faultEffect is how long after its end a fault may still cost a lease: it may have
+// prevented the last renewal.
 const faultEffect = ttl + 500*time.Millisecond
 
 // faultWindow is the time in which a fault was active.
 type faultWindow struct {
 	kind     string
-	from, to time.Time // to is zero while it lasts
+	from, to time.Time // to is zero while the fault is active
 	client   int       // the affected client, counted from 1; 0 = all
 	nodes    int       // number of affected servers
 }
@@ -32,13 +32,13 @@ type incident struct {
 // incidentLog records the faults and the incidents of the clients of one kind, and
 // explains the incidents by the faults. Safe for concurrent use.
 type incidentLog struct {
-	majority int // number of affected servers from which a lease may be lost
+	majority int // number of affected servers that can cost a lease
 
 	mu          sync.Mutex
 	faults      []faultWindow
 	incidents   []incident
-	since       map[int]time.Time // by client: its newest arrival or acquisition
-	faultCounts map[string]int    // faults, by kind
+	since       map[int]time.Time // time of the newest arrival or acquire, by client
+	faultCounts map[string]int    // number of faults, by kind
 }
 
 func newIncidentLog(servers int) *incidentLog {
@@ -99,15 +99,15 @@ func (l *incidentLog) stall(from, to time.Time, nodes int) {
 	l.begin(faultWindow{kind: stalled, from: from, to: to, nodes: nodes})
 }
 
-// summary counts the lost leases and the failed requests of the clients.
+// summary counts lost leases and failed requests.
 type summary struct {
-	lost, stalled               int // leases, to a fault or to a stall of the machine
-	failed, unexplainedFailures int // requests, and those of them that failed without either
+	lost, stalled               int // leases lost to a fault or to a stall of the machine
+	failed, unexplainedFailures int // requests, and those that failed without a fault or a stall
 	unexplained                 []incident
 }
 
-// summarize returns the summary. A request may fail at any time: the client gets an
-// error. A lease must not be lost, and a key must not be stuck, without a cause.
+// summarize explains the incidents. A request may fail at any time: the client gets an
+// error. A lost lease or a stuck key needs a cause.
 func (l *incidentLog) summarize() summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +132,8 @@ func (l *incidentLog) summarize() summary {
 	return a
 }
 
-// explains reports whether the faults during an incident affected enough servers to
-// cause it, or its client. A fault of any client explains a stuck key.
+// explains reports whether a fault of the client, or faults of enough servers, can have
+// caused an incident. A fault of any client explains a stuck key.
 func (l *incidentLog) explains(m incident, stalls bool) bool {
 	nodes := 0
 	for _, w := range l.faults {
@@ -148,7 +148,7 @@ func (l *incidentLog) explains(m incident, stalls bool) bool {
 	return nodes >= l.majority
 }
 
-// faultFree returns how much of a time no server fault could explain an incident.
+// faultFree returns for how much of the time no server fault could explain an incident.
 func (l *incidentLog) faultFree(from, to time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

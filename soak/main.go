@@ -1,12 +1,12 @@
-// Soak lets clients fight over locks of all sound kinds for a while, on real
-// redis-servers of its own that are killed, stopped and paused meanwhile, as the
-// clients are crashed, cut off, slowed down and frozen. An oracle watches every
-// hold, and every history is proved to be that of a lock.
+// Soak runs a long load on all sound kinds of locks, on its own redis-servers.
+// Meanwhile it kills, stops and pauses the servers, and crashes, cuts off, slows down
+// and freezes the clients. An oracle checks every hold, and a proof checks every
+// history.
 //
-// It ends with a line of figures, and with exit code 1 if anything happened that
-// a lock must not let happen: an overlap, a lease that was lost without a fault,
-// something left behind. The same -seed makes the same choices and the same
-// faults; how they meet is up to the machine.
+// At the end, it prints a summary line. The exit code is 1 after an error or after
+// anything that a lock must prevent: an overlap, a lease lost without a fault, or
+// leftovers on a server. The same -seed gives the same choices and the same faults, but
+// their timing depends on the machine.
 //
 //	go run ./soak -duration 10m
 package main
@@ -30,7 +30,7 @@ func main() {
 	duration := flag.Duration("duration", 10*time.Minute, "how long to play")
 	seed := flag.Uint64("seed", uint64(rand.Uint32()), "where all choices come from")
 	flag.Parse()
-	logging.Disable() // go-redis would tell of every connection that a fault cuts
+	logging.Disable() // go-redis logs every connection that a fault breaks
 	sum, err := soak(ctx, allKinds(), *seed, *duration, os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "soak: %v\n", err)
@@ -40,12 +40,12 @@ func main() {
 	}
 }
 
-// roundLength is how long a round takes at most: as long as its histories can be
-// proved in a few seconds.
+// roundLength is the maximum length of a round. Its histories can be proved in a few
+// seconds.
 const roundLength = time.Minute
 
-// soak runs rounds until duration is over, or ctx ends, and returns their results. The
-// summary line goes to out, progress messages go to progress.
+// soak runs rounds until duration is over or ctx ends, and returns their results. It
+// writes the summary line to out and progress messages to progress.
 func soak(ctx context.Context, all kindSet, seed uint64, duration time.Duration, out, progress io.Writer) (*tally, error) {
 	rounds := max(1, int(duration/roundLength))
 	length := duration / time.Duration(rounds)

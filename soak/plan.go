@@ -15,7 +15,7 @@ const (
 	minGap       = 2 * time.Second
 	maxGap       = 9 * time.Second
 	minLength    = 200 * time.Millisecond
-	maxLength    = 4 * time.Second // longer than a lease lasts
+	maxLength    = 4 * time.Second // longer than the TTL
 )
 
 // serverFault is one planned fault of some servers.
@@ -48,7 +48,8 @@ func serverFaults(seed uint64, length time.Duration, servers int) []serverFault 
 	kinds := shuffled(r, serverFaultKinds())
 	for at := firstFault; ; at += uniform(r, minGap, maxGap) {
 		b := serverFault{at: at, kind: kinds[len(all)%len(kinds)], duration: uniform(r, minLength, maxLength)}
-		// With two nodes of five a Redlock goes on; with three it must say so.
+		// A Redlock works without two of five nodes. Without three, its clients must
+		// get errors.
 		b.nodes = r.Perm(servers)[:1+r.IntN(max(servers/2+1, 1))]
 		if b.kind == flushScripts {
 			b.duration = 0
@@ -65,8 +66,8 @@ func clientFaults(seed uint64, length time.Duration, l loadgen.Lock) []loadgen.F
 	r := rand.New(rand.NewPCG(seed, 2))
 	kinds := []loadgen.FaultKind{loadgen.Crash, loadgen.Partition, loadgen.DropReplies, loadgen.Slow, loadgen.Greedy}
 	if l.Fence {
-		// A holder that sleeps past its lease writes when it wakes up. No lock
-		// prevents that; a number does.
+		// A holder that sleeps past its lease may write when it wakes up. A lock cannot
+		// prevent that, but a fence can.
 		kinds = append(kinds, loadgen.Freeze)
 	}
 	kinds = shuffled(r, kinds)

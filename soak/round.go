@@ -14,15 +14,13 @@ import (
 // ttl is the time to live of all leases.
 const ttl = 3 * time.Second
 
-// kindSet lists the kinds of locks that run at the same time, on one server and on
-// five.
+// kindSet lists the locks that run at the same time on one server and on five servers.
 type kindSet struct {
 	oneServer, fiveServers []loadgen.Lock
 	hold                   loadgen.Dist // time in the critical section
 }
 
-// allKinds lists all sound kinds. A few clients hold longer than the renewal
-// interval.
+// allKinds returns all sound kinds. Some holds are longer than the renewal interval.
 func allKinds() kindSet {
 	return kindSet{
 		hold: loadgen.Bimodal(4*time.Millisecond, 2*time.Second, 0.02),
@@ -56,14 +54,14 @@ func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Durati
 	return s
 }
 
-// kindRun is the run of one kind in one round.
+// kindRun is the run of one lock in one round.
 type kindRun struct {
 	run     *loadgen.Run
 	log     *incidentLog
 	history loadgen.History
 }
 
-// runRound runs a round and adds its results to the tally. All choices follow from the
+// runRound runs a round and adds its results to the tally. All choices depend on the
 // seed.
 func runRound(ctx context.Context, all kindSet, seed uint64, length time.Duration, sum *tally) error {
 	before := runtime.NumGoroutine()

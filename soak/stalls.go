@@ -7,11 +7,11 @@ import (
 )
 
 // On a busy machine, servers or this process may not run for as long as a fault lasts.
-// The soak must distinguish that from a defect of a lock.
+// The soak must distinguish this from a defect of a lock.
 const (
 	pingInterval = 20 * time.Millisecond
 	longPause    = ttl / 6  // of this process
-	longAnswer   = ttl / 50 // of a server: what a node of a Redlock is given
+	longAnswer   = ttl / 50 // of a server: the time limit for a node of a Redlock
 )
 
 // watchStalls records the stalls of the machine in the logs, until ctx ends.

@@ -14,7 +14,7 @@ import (
 	"locktop/loadgen"
 )
 
-// tally sums up the results of all rounds so far. Safe for concurrent use.
+// tally sums up the results of all rounds. Safe for concurrent use.
 type tally struct {
 	progress io.Writer // where violations are written, one per line
 
@@ -24,14 +24,14 @@ type tally struct {
 	faults              map[string]int
 	overlaps, foreign   int64
 	stale, fenced       int64
-	lost, stalled       int // leases, to a fault and to a stall of the machine
-	unexplained         int // leases that were lost and keys that were stuck without either
-	failed, failedAlone int // requests, and those of them that failed without either
-	proofs, unproved    int // histories that are those of a lock, and others
+	lost, stalled       int // leases lost to a fault, and to a stall of the machine
+	unexplained         int // lost leases and stuck keys without a fault or a stall
+	failed, failedAlone int // requests, and those that failed without a fault or a stall
+	proofs, unproved    int // checked histories, and those that are not linearizable
 	leaks               int
 	faultFree, ran      time.Duration // summed over all runs
-	heap                []uint64      // after each round, in bytes
-	goroutines          int           // more than before, at the worst
+	heap                []uint64      // bytes in use after each round
+	goroutines          int           // largest number of leaked goroutines
 }
 
 func newTally(detail io.Writer) *tally { return &tally{progress: detail, faults: make(map[string]int)} }
@@ -83,11 +83,11 @@ func (t *tally) add(c *kindRun, began time.Time) {
 
 func (t *tally) report(format string, args ...any) { fmt.Fprintf(t.progress, format+"\n", args...) }
 
-// leakTimeout is how long connections and goroutines that end may still exist.
+// leakTimeout is how long connections and goroutines may take to end.
 const leakTimeout = 10 * time.Second
 
-// countLeftovers counts keys, connections and channels that are left on the servers
-// after all clients have ended.
+// countLeftovers counts the keys, connections and channels on the servers after all
+// clients have ended.
 func (t *tally) countLeftovers(ctx context.Context, g *testbed) error {
 	var left []string
 	for limit := time.Now().Add(leakTimeout); ; sleep(ctx, 50*time.Millisecond) {
@@ -109,14 +109,13 @@ func (t *tally) countLeftovers(ctx context.Context, g *testbed) error {
 	return nil
 }
 
-// endRound ends a round: it counts the goroutines that are left over, and measures
-// the memory that is still in use.
+// endRound counts the leaked goroutines and measures the memory in use.
 func (t *tally) endRound(before int) {
 	more := runtime.NumGoroutine() - before
 	for limit := time.Now().Add(leakTimeout); more > 0 && time.Now().Before(limit); more = runtime.NumGoroutine() - before {
 		time.Sleep(20 * time.Millisecond)
 	}
-	for range 2 { // what a pool keeps goes with the second
+	for range 2 { // the second run frees what a sync.Pool keeps
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -129,18 +128,18 @@ func (t *tally) endRound(before int) {
 	t.leaks += max(more, 0)
 }
 
-// allowedGrowth is how much more memory may be in use after the last round than ever
-// in the first half: nothing that grows with the rounds fits in for long.
+// allowedGrowth is by how many bytes the memory in use after the last round may exceed
+// the maximum of the first half. A leak in every round exceeds it soon.
 const allowedGrowth = 8 << 20
 
-// memoryGrew reports whether memory has grown. t.mu must be held.
+// memoryGrew reports whether memory grew by more than allowedGrowth. t.mu must be held.
 func (t *tally) memoryGrew() bool {
 	first, last := t.memory()
 	return last > first+allowedGrowth
 }
 
-// memory returns what was in use after any of the first half of the rounds, at
-// most, and after the last. t.mu must be held.
+// memory returns the bytes in use: the maximum over the first half of the rounds, and
+// the value after the last. t.mu must be held.
 func (t *tally) memory() (first, last uint64) {
 	if len(t.heap) == 0 {
 		return 0, 0
@@ -148,14 +147,14 @@ func (t *tally) memory() (first, last uint64) {
 	return slices.Max(t.heap[:(len(t.heap)+1)/2]), t.heap[len(t.heap)-1]
 }
 
-// sound reports whether nothing happened that must not happen.
+// sound reports whether there was no violation and no leak.
 func (t *tally) sound() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.overlaps+t.foreign+t.stale == 0 && t.unexplained+t.unproved+t.leaks == 0 && !t.memoryGrew()
 }
 
-// String is the line of figures.
+// String returns the summary line.
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,13 +14,12 @@ import (
 	"locktop/server"
 )
 
-// testbed is the set of servers that some kinds of locks use, with the faults that
-// are injected into them.
+// testbed is the set of servers of some locks, and injects their faults.
 type testbed struct {
 	set     *server.Independent
 	clients []*redis.Client
 
-	faultActive atomic.Bool // a server fault has begun and has not ended
+	faultActive atomic.Bool // a server fault is active
 }
 
 func openTestbed(ctx context.Context, servers int) (*testbed, error) {
@@ -35,7 +34,7 @@ func openTestbed(ctx context.Context, servers int) (*testbed, error) {
 	return t, nil
 }
 
-// servers returns the servers in the form that a load expects.
+// servers returns the servers for a load.
 func (t *testbed) servers() loadgen.Servers {
 	return loadgen.Servers{Redis: t.clients[0], Nodes: t.clients}
 }
@@ -52,8 +51,8 @@ func (t *testbed) closeClients() error {
 	return errors.Join(errs...)
 }
 
-// injectAll injects the faults one after the other. All servers work again when it
-// returns, even if ctx ends early.
+// injectAll injects the faults one after the other. When it returns, all servers work
+// again, even if ctx ends early.
 func (t *testbed) injectAll(ctx context.Context, faults []serverFault, logs []*incidentLog) error {
 	began := time.Now()
 	for _, b := range faults {
@@ -101,8 +100,8 @@ func (t *testbed) forEach(nodes []int, do func(node int) error) error {
 // healTimeout bounds the end of a fault, and each command to a server.
 const healTimeout = 20 * time.Second
 
-// faultActions returns the functions that begin and end a fault on a server. The
-// second may also be called for a server that has no fault.
+// faultActions returns the functions that begin and end a fault on a server. Heal may
+// also be called for a server without a fault.
 func (t *testbed) faultActions(b serverFault) (begin, heal func(node int) error) {
 	nothing := func(int) error { return nil }
 	command := func(args ...any) func(int) error {
@@ -129,8 +128,8 @@ func (t *testbed) faultActions(b serverFault) (begin, heal func(node int) error)
 	return command("script", "flush"), nothing
 }
 
-// leftovers lists keys, connections and subscribed channels that are on the servers
-// after all clients have ended. The testbed's own connections are closed by then.
+// leftovers lists the keys, connections and channels on the servers after all clients
+// have ended. The testbed must have closed its own connections.
 func (t *testbed) leftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, child := range t.set.Nodes() {

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// blindDelete shows the flaw of unlocking by DEL.
+// blindDelete shows an unlock by DEL without a check of the owner.
 func blindDelete() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "blind-delete",

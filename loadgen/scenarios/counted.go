@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// counted shows the flaw of counting entries in the client.
+// counted shows a reentrant lock whose entries only the client counts.
 func counted() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "counted",

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// crash kills holders.
+// crash shows holders that crash.
 func crash() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "crash",

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// freeze stops a holder for longer than its lease.
+// freeze shows a holder that does not run for longer than its lease.
 func freeze() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "freeze",

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// freezeFenced is freeze with a resource that checks numbers.
+// freezeFenced is freeze with a resource that checks fences.
 func freezeFenced() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "freeze-fenced",

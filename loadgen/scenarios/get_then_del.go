@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// getThenDel shows the flaw of comparing in the client.
+// getThenDel shows an unlock that checks the owner in the client.
 func getThenDel() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "get-then-del",

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// getsetSkew shows the flaw of expiry times that clients write.
+// getsetSkew shows expiry times that depend on the clocks of clients.
 func getsetSkew() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "getset-skew",

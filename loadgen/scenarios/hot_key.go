@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// hotKey is the everyday trouble: a few keys that everybody wants.
+// hotKey shows many clients that contend for a few keys.
 func hotKey() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "hot-key",

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// phantom loses the answers of the server.
+// phantom shows lost replies.
 func phantom() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "phantom",
@@ -15,7 +15,7 @@ func phantom() loadgen.Scenario {
 		Watch:   "a holder that believes it is still waiting",
 		Lock:    loadgen.Lock{Kind: loadgen.Mutex, TTL: 2 * time.Second},
 		Keys:    loadgen.Keys{Pick: loadgen.PickOne, N: 1},
-		Clients: 3, // that leave the lock free most of the time: what the client asks for is granted
+		Clients: 3, // so few that the lock is usually free, and the server grants the request
 		Hold:    loadgen.Const(time.Millisecond),
 		Think:   loadgen.Exp(150 * time.Millisecond),
 		Faults: []loadgen.Fault{

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// readersWriters shares one lock.
+// readersWriters shows a read-write lock.
 func readersWriters() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "readers-writers",

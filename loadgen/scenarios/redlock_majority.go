@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// redlockMajority loses three of five servers.
+// redlockMajority shows the failure of three of five servers.
 func redlockMajority() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "redlock-majority",

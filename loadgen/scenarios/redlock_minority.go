@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// redlockMinority loses two of five servers.
+// redlockMinority shows the failure of two of five servers.
 func redlockMinority() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "redlock-minority",

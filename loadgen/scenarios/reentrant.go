@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// reentrant enters a lock more than once.
+// reentrant shows a lock that its holder enters more than once.
 func reentrant() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "reentrant",

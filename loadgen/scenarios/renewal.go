@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// renewal does work that is longer than a lease.
+// renewal shows work that takes longer than the TTL.
 func renewal() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "renewal",

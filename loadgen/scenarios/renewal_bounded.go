@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// renewalBounded lets a runaway job lose its lock.
+// renewalBounded shows work that takes longer than all renewals.
 func renewalBounded() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "renewal-bounded",

@@ -1,5 +1,5 @@
-// Package scenarios has the scenarios that come with locktop, one a file. Each
-// shows one thing, in seconds, and knows what must be seen at its end.
+// Package scenarios contains the ready-made scenarios, one per file. Each shows one
+// effect within seconds, and expects it in its metrics.
 package scenarios
 
 import (
@@ -8,7 +8,8 @@ import (
 	"locktop/loadgen"
 )
 
-// All returns the scenarios, in the order in which they tell the story of locks.
+// All returns the scenarios, from simple to advanced, and then those of the historic
+// kinds.
 func All() []loadgen.Scenario {
 	return []loadgen.Scenario{
 		hotKey(),
@@ -33,7 +34,7 @@ func All() []loadgen.Scenario {
 	}
 }
 
-// Find returns the scenario of a name.
+// Find returns the scenario with this name.
 func Find(name string) (s loadgen.Scenario, found bool) {
 	for _, s := range All() {
 		if s.Name == name {
@@ -43,8 +44,7 @@ func Find(name string) (s loadgen.Scenario, found bool) {
 	return loadgen.Scenario{}, false
 }
 
-// expect reads what is seen at the end of a scenario. What it cannot read is an
-// error of this package, which its tests find.
+// expect parses thresholds. It panics if one is invalid.
 func expect(texts ...string) []loadgen.Threshold {
 	all := make([]loadgen.Threshold, len(texts))
 	for i, text := range texts {

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// setnxCrash shows the flaw of SETNX with a separate EXPIRE.
+// setnxCrash shows SETNX with a separate EXPIRE.
 func setnxCrash() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "setnx-crash",

@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// stampRw shows the flaw of one stamp for all readers.
+// stampRw shows a read-write lock with one timestamp for all readers.
 func stampRw() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "stamp-rw",

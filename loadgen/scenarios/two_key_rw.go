@@ -6,7 +6,7 @@ import (
 	"locktop/loadgen"
 )
 
-// twoKeyRw shows the flaw of one key for all readers.
+// twoKeyRw shows a read-write lock with one key for all readers.
 func twoKeyRw() loadgen.Scenario {
 	return loadgen.Scenario{
 		Name: "two-key-rw",
