@@ -9,7 +9,8 @@ import (
 
 // Group is a [Run] with the runs that it is compared with: one for each lock in Versus.
 // Start, Stop, Apply, Inject and Close affect all runs. All other methods of Run
-// concern the first run only. All methods are safe for concurrent use.
+// concern the first run only. All methods are safe for concurrent use, except Listen
+// and Record.
 type Group struct {
 	*Run
 	servers Servers
@@ -33,8 +34,8 @@ func NewGroup(servers Servers, s Scenario) (*Group, error) {
 	return g, nil
 }
 
-// follow creates, changes and closes the other runs so that they match s. g.changing
-// must be held.
+// follow creates, changes and closes the other runs so that they match s. It must not
+// run concurrently with itself.
 func (g *Group) follow(s Scenario) error {
 	sides := s.Sides()[1:]
 	others := slices.Clone(g.others[:min(len(g.others), len(sides))])

@@ -177,7 +177,8 @@ func (j *janitor) work(ctx context.Context) {
 	}
 }
 
-// spent returns the CPU time of the servers since restart.
+// spent returns the CPU time of the servers since the start of the run, or since
+// restart.
 func (j *janitor) spent() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()

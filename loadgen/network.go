@@ -268,7 +268,7 @@ type networkConn struct {
 	due     time.Time
 
 	// wire.mu guards what follows.
-	held    []byte   // written, but held back by a cut
+	held    []byte   // written, but held back by a cut; sent at heal
 	leaving []packet // written, but delayed; a goroutine runs send
 	inbox   []packet // read by the pump
 	pumping bool     // pump runs, to delay each packet by itself

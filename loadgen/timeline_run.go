@@ -112,7 +112,7 @@ func (f Fault) target() string {
 // FaultOutcome is the result of a fault of the scenario.
 type FaultOutcome struct {
 	Fault  Fault
-	Struck int    // number of affected clients or servers
+	Struck int    // how often it occurred: once per affected client, or once for servers
 	Why    string // reason if Struck is less than the scenario asks for, else ""
 }
 
@@ -153,8 +153,7 @@ func (f *fleet) outcomes() []FaultOutcome {
 	return all
 }
 
-// why returns the reason if a fault affected fewer clients or servers than the scenario
-// asks for.
+// why returns the reason if a fault occurred less often than the scenario asks for.
 func (f Fault) why(known strikes, clients int) string {
 	moment := "no client came to its moment, between two attempts"
 	switch {

@@ -11,7 +11,7 @@ import (
 const (
 	pingInterval = 20 * time.Millisecond
 	longPause    = ttl / 6  // of this process
-	longAnswer   = ttl / 50 // of a server: the time limit for a node of a Redlock
+	longAnswer   = ttl / 50 // of a server: the node timeout of a Redlock
 )
 
 // watchStalls records the stalls of the machine in the logs, until ctx ends.
