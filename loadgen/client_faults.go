@@ -10,7 +10,7 @@ import (
 // safe for concurrent use.
 type pendingFaults struct {
 	notify chan struct{} // capacity 1: a fault may have been added
-	none   atomic.Bool   // no pending and no active faults, as for most clients
+	none   atomic.Bool   // no fault was ever added, as for most clients
 
 	mu          sync.Mutex
 	pending     []Fault // in order of arrival
