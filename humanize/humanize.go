@@ -1,7 +1,6 @@
-// Package humanize writes durations and counts for people. Every text that
-// locktop prints takes them from here, so that one figure looks the same on the
-// screen, in a finding, in a table and in a report. JSON and CSV have plain
-// numbers, and what is typed in (flags, scenarios) keeps the syntax of Go.
+// Package humanize formats durations and counts for people. Every text of locktop
+// uses it, so that a number looks the same everywhere. JSON and CSV contain plain
+// numbers; flags and scenarios accept Go's syntax.
 package humanize
 
 import (
@@ -13,9 +12,8 @@ import (
 
 const day = 24 * time.Hour
 
-// Duration writes a duration in at most seven cells, as precisely as a reader
-// wants to know it: 0.4 ms, 250 ms, 2.1 s, 41 s, 3 m 07, 3 h 12, 2 d 04. What is
-// below zero is zero.
+// Duration formats a duration in at most seven cells: 0.4 ms, 250 ms, 2.1 s, 41 s,
+// 3 m 07, 3 h 12, 2 d 04. A negative duration is 0.
 func Duration(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -37,8 +35,8 @@ func Duration(d time.Duration) string {
 	}
 }
 
-// Precise writes a measured duration of less than a minute with three digits,
-// so that similar ones can be compared: 85 µs, 1.23 ms, 45.6 s.
+// Precise formats a measured duration of less than 1 min with three digits, so that
+// readers can compare similar ones: 85 µs, 1.23 ms, 45.6 s.
 func Precise(d time.Duration) string {
 	if d < 0 {
 		return "-" + Precise(-d)
@@ -68,13 +66,12 @@ func threeDigits(d time.Duration) time.Duration {
 	return d.Round(unit)
 }
 
-// digits writes a duration in a unit, with three digits and no trailing zeros.
+// digits formats a duration in a unit, with three digits and no trailing zeros.
 func digits(d, unit time.Duration) string {
 	return strconv.FormatFloat(float64(threeDigits(d))/float64(unit), 'f', -1, 64)
 }
 
-// Left writes the time that is left, which people watch as it falls: in tenths
-// of a second to the last minute.
+// Left formats a remaining time: below 1 min in tenths of a second.
 func Left(d time.Duration) string {
 	if d = max(d, 0); d < time.Minute {
 		n := d / (100 * time.Millisecond)
@@ -83,8 +80,8 @@ func Left(d time.Duration) string {
 	return Duration(d)
 }
 
-// Setting writes a duration that somebody chose, and so a round one, without
-// zeros at its end: 5 s, 1.5 s, 20 ms, 10 m, 1 h 30.
+// Setting formats a configured duration without trailing zeros: 5 s, 1.5 s, 20 ms,
+// 10 m, 1 h 30.
 func Setting(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -100,7 +97,7 @@ func pair(d, unit time.Duration, letter rune) string {
 	return fmt.Sprintf("%d %c %02d", d/unit, letter, d%unit/(unit/60))
 }
 
-// Clock writes mm:ss, and h:mm:ss from an hour on.
+// Clock formats a duration as mm:ss, and from 1 h on as h:mm:ss.
 func Clock(d time.Duration) string {
 	s := int(max(d, 0) / time.Second)
 	if s < 3600 {
@@ -109,7 +106,7 @@ func Clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
-// Count writes a number with its thousands apart: 4,310.
+// Count formats a number with a comma between thousands: 4,310.
 func Count[N int | int64 | uint64](n N) string {
 	sign, digits := "", fmt.Sprint(n)
 	if digits[0] == '-' {
@@ -121,8 +118,8 @@ func Count[N int | int64 | uint64](n N) string {
 	return sign + digits
 }
 
-// Plural writes a number and what is counted, in the singular or with an s:
-// 1 lock, 4,310 locks.
+// Plural formats a number with its noun, which gets an s unless n is 1: 1 lock,
+// 4,310 locks.
 func Plural[N int | int64 | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -130,7 +127,7 @@ func Plural[N int | int64 | uint64](n N, noun string) string {
 	return Count(n) + " " + noun + "s"
 }
 
-// Times writes how often: once, 4,310 times.
+// Times formats a number of times: once, 4,310 times.
 func Times[N int | int64 | uint64](n N) string {
 	if n == 1 {
 		return "once"

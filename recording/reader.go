@@ -14,28 +14,28 @@ import (
 	"locktop/keyspace"
 )
 
-// ErrFormat says that a file is no recording, or one of another version.
+// ErrFormat means that a file is not a recording, or has another version.
 var ErrFormat = errors.New("not a recording that this version of locktop can read")
 
-// Reader finds snapshots in a recording. It is for one goroutine at a time.
+// Reader finds snapshots in a recording. It is not safe for concurrent use.
 type Reader struct {
 	file   io.ReaderAt
 	blocks []blockRef
 	damage error
 
-	openBlock int // the block that is unpacked; -1: none
+	openBlock int // the block that is unpacked in deltas; -1: none
 	deltas    []keyspace.Delta
 }
 
-// blockRef is where a block is in the file.
+// blockRef is the position of a block in the file.
 type blockRef struct {
 	offset, size int64
 	first, last  time.Time
 }
 
-// Open checks a recording of size bytes. In a recording that is damaged or cut off,
-// the part before the damage can be read; see [Reader.Damage]. Open returns ErrFormat
-// if nothing can be read.
+// Open reads the index of a recording of size bytes. If a recording is damaged or
+// truncated, the part before the damage is readable; see [Reader.Damage]. Open
+// returns ErrFormat if nothing is readable.
 func Open(file io.ReaderAt, size int64) (*Reader, error) {
 	r := &Reader{file: file, openBlock: -1}
 	begin := make([]byte, len(oldMagic))
@@ -63,7 +63,7 @@ func Open(file io.ReaderAt, size int64) (*Reader, error) {
 	return r, nil
 }
 
-// checkBlock reads the block that begins at a byte, and makes sure that it is whole.
+// checkBlock reads the block at offset at and verifies its checksum.
 func (r *Reader) checkBlock(at, size int64) (blockRef, error) {
 	if size-at < prefixSize {
 		return blockRef{}, errors.New("it was cut off")
@@ -98,12 +98,12 @@ func (r *Reader) readBlock(p blockRef) ([]byte, error) {
 	packed := make([]byte, p.size)
 	_, err := r.file.ReadAt(packed, p.offset)
 	if errors.Is(err, io.EOF) {
-		err = nil // the last block may end with the file; a shorter one fails its checksum
+		err = nil // the last block may end with the file; the checksum detects a short one
 	}
 	return packed, err
 }
 
-// Damage says what is wrong with the file, nil if nothing is.
+// Damage returns what is wrong with the file, or nil.
 func (r *Reader) Damage() error { return r.damage }
 
 // Span returns the times of the first and the last snapshot.
@@ -111,9 +111,8 @@ func (r *Reader) Span() (first, last time.Time) {
 	return r.blocks[0].first, r.blocks[len(r.blocks)-1].last
 }
 
-// At returns the snapshot of a moment: the newest that is not later or, before
-// the first, that. Its events are those since another moment, which may be
-// zero: then it has none.
+// At returns the newest snapshot that is not later than t, or the first snapshot if
+// all are later. Its events are those after since; with a zero since it has none.
 func (r *Reader) At(t, since time.Time) (keyspace.Snapshot, error) {
 	n := max(0, sort.Search(len(r.blocks), func(i int) bool { return r.blocks[i].first.After(t) })-1)
 	var events []keyspace.Event
@@ -139,7 +138,7 @@ func (r *Reader) At(t, since time.Time) (keyspace.Snapshot, error) {
 	return snap, nil
 }
 
-// eventsOf are the events of snapshots that are later than a moment.
+// eventsOf returns the events of the snapshots after since.
 func eventsOf(deltas []keyspace.Delta, since time.Time) []keyspace.Event {
 	var all []keyspace.Event
 	for i := range deltas {
@@ -150,7 +149,7 @@ func eventsOf(deltas []keyspace.Delta, since time.Time) []keyspace.Event {
 	return all
 }
 
-// unpack returns the snapshots of a block. Those of the last one are kept.
+// unpack returns the snapshots of a block and keeps them for the next call.
 func (r *Reader) unpack(n int) ([]keyspace.Delta, error) {
 	if r.openBlock == n {
 		return r.deltas, nil

@@ -1,10 +1,10 @@
 // Package recording stores snapshots in a file and finds them by their time.
 //
 // A file is a sequence of gzip members, so `zcat FILE | jq` reads it. Each member is
-// one block of JSON lines: the first line has all locks, each other line what changed.
-// The header of the member holds the size, the checksum and the times of the block. So
-// a reader finds a moment without unpacking the blocks before it, and a file that was
-// cut off or damaged is readable up to the damage.
+// one block of JSON lines: the first line has all locks, each other line a delta. The
+// header of the member holds the size, the checksum and the times of the block. A
+// reader therefore finds a time without unpacking earlier blocks, and reads a
+// truncated or damaged file up to the damage.
 package recording
 
 import (
@@ -22,15 +22,15 @@ import (
 	"locktop/keyspace"
 )
 
-// Bounds of a block.
+// Limits of a block.
 const (
 	blockSpan   = 10 * time.Second
 	blockFrames = 256
 	blockMax    = 256 << 20 // bytes, unpacked
 )
 
-// A member begins with the fixed part of a gzip header and one extra field, which is
-// a header. The second byte of the field's id is the version of the format.
+// A member begins with the fixed part of a gzip header and one extra field, which
+// contains a header. The second byte of the field's ID is the version of the format.
 const (
 	memberStart = "\x1f\x8b\x08\x04"
 	fieldID     = "L2"
@@ -43,13 +43,13 @@ const (
 
 // header describes a block.
 type header struct {
-	Size  uint32 // bytes of the member behind the header
+	Size  uint32 // bytes of the member after the header
 	Sum   uint32 // CRC-32 of these bytes
-	First int64  // the times of its first and last snapshots, in ns since 1970
+	First int64  // times of the first and the last snapshot, in ns since 1970
 	Last  int64
 }
 
-// Writer writes a recording. It is for one goroutine at a time.
+// Writer writes a recording. It is not safe for concurrent use.
 type Writer struct {
 	out    io.Writer
 	block  []keyspace.Delta
@@ -57,11 +57,10 @@ type Writer struct {
 	first  time.Time
 }
 
-// NewWriter returns a writer. Nothing is written before the first block is full.
+// NewWriter returns a Writer. The first write to to happens when a block is full.
 func NewWriter(to io.Writer) *Writer { return &Writer{out: to} }
 
-// Add takes in the next snapshot. Pictures must be added in the order of their
-// times.
+// Add adds the next snapshot. Snapshots must be in the order of their times.
 func (w *Writer) Add(s keyspace.Snapshot) error {
 	if len(w.block) > 0 && (s.At.Sub(w.first) >= blockSpan || len(w.block) >= blockFrames) {
 		if err := w.Flush(); err != nil {
@@ -79,7 +78,7 @@ func (w *Writer) Add(s keyspace.Snapshot) error {
 	return nil
 }
 
-// Flush writes what was added so far. It has to be called at the end.
+// Flush writes the snapshots of the current block. The caller must call it at the end.
 func (w *Writer) Flush() error {
 	if len(w.block) == 0 {
 		return nil
@@ -119,7 +118,7 @@ func pack(block []keyspace.Delta) ([]byte, error) {
 	return member, err
 }
 
-// unpack reads the block of a member, whose bytes behind the header are rest.
+// unpack reads the block of a member; rest is the member after the header.
 func unpack(rest []byte) ([]keyspace.Delta, error) {
 	var block []keyspace.Delta
 	lines := json.NewDecoder(io.LimitReader(flate.NewReader(bytes.NewReader(rest)), blockMax))

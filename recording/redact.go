@@ -8,19 +8,19 @@ import (
 	"locktop/keyspace"
 )
 
-// Redactor takes out of snapshots what is a secret: tokens, which would let
-// whoever has the recording release the locks, become hashes. The hashes are
-// salted anew each time, and the same token has the same one all along.
+// Redactor replaces tokens in snapshots by hashes, because a token permits its reader
+// to release the lock. Each Redactor has its own salt and gives the same token always
+// the same hash.
 type Redactor struct{ salt [16]byte }
 
-// NewRedactor returns a redactor with a salt of its own.
+// NewRedactor returns a Redactor with a new salt.
 func NewRedactor() *Redactor {
 	r := &Redactor{}
 	_, _ = rand.Read(r.salt[:]) // never fails
 	return r
 }
 
-// Redact returns a copy of the snapshot without the secrets.
+// Redact returns a copy of the snapshot without tokens.
 func (r *Redactor) Redact(s keyspace.Snapshot) keyspace.Snapshot {
 	same := func(text string) string { return text }
 	s = mapTexts(s, same, r.hash)

@@ -9,8 +9,8 @@ import (
 	"locktop/keyspace"
 )
 
-// JSON has no strings of arbitrary bytes, but keys and tokens are just that. A text
-// that is not UTF-8 is stored as U+0000 and its base64 form.
+// JSON strings cannot hold arbitrary bytes, but keys and tokens can. A text that is
+// not UTF-8 is stored as U+0000 and its base64 form.
 const binaryMark = "\x00"
 
 func escapeText(s string) string {
@@ -20,7 +20,7 @@ func escapeText(s string) string {
 	return binaryMark + base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-// unescapeText reverses escapeText. It returns other texts as they are.
+// unescapeText reverses escapeText. It returns other texts unchanged.
 func unescapeText(s string) string {
 	encoded, binary := strings.CutPrefix(s, binaryMark)
 	if !binary {
@@ -33,7 +33,7 @@ func unescapeText(s string) string {
 	return string(raw)
 }
 
-// escapeDelta returns d with f applied to every text that comes from a key or value.
+// escapeDelta returns d with f applied to every text from a key or value.
 func escapeDelta(d keyspace.Delta, f func(string) string) keyspace.Delta {
 	d.Snapshot = mapTexts(d.Snapshot, f, f)
 	d.Gone = slices.Clone(d.Gone)
@@ -43,8 +43,8 @@ func escapeDelta(d keyspace.Delta, f func(string) string) keyspace.Delta {
 	return d
 }
 
-// mapTexts returns a copy of s with name applied to its keys and labels, and token to
-// what the keys store: tokens and ids.
+// mapTexts returns a copy of s with name applied to keys and labels, and token to
+// tokens and IDs.
 func mapTexts(s keyspace.Snapshot, name, token func(string) string) keyspace.Snapshot {
 	s.Locks = slices.Clone(s.Locks)
 	for i := range s.Locks {

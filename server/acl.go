@@ -8,11 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SetUser gives a user these ACL rules, as far as the server has words for them:
-// a rule of pub/sub channels is left out where the server does not restrict
-// channels (Redis 6.0), %R~ becomes ~ where keys have no permissions of their own
-// (before Redis 7.0), and a rule of a command that the server does not know is
-// left out. Any other rule that the server refuses is an error.
+// SetUser gives a user ACL rules, adapted to the version of the server. It omits
+// rules for pub/sub channels if the server does not restrict channels (Redis 6.0), and
+// rules for commands that the server does not have. It replaces %R~ by ~ before
+// Redis 7.0. Any other rule that the server rejects is an error.
 func SetUser(ctx context.Context, rdb redis.UniversalClient, name string, rules ...string) error {
 	var known []string
 	for _, rule := range rules {
@@ -33,15 +32,15 @@ func SetUser(ctx context.Context, rdb redis.UniversalClient, name string, rules 
 	return nil
 }
 
-// unknownCommand reports whether a rule was refused because it is about a command
-// that the server does not know. Of "-client|tracking" Redis 6 says the same,
-// though it knows CLIENT.
+// unknownCommand reports whether the server rejected a rule because it does not have
+// the command. Redis 6 gives the same reply for "-client|tracking" although it has
+// CLIENT.
 func unknownCommand(rule string, err error) bool {
 	sub := strings.HasPrefix(rule, "-") && strings.Contains(rule, "|")
 	return !sub && strings.Contains(err.Error(), "Unknown command")
 }
 
-// tryRule returns an error if the server refuses a rule.
+// tryRule returns an error if the server rejects a rule.
 func tryRule(ctx context.Context, rdb redis.UniversalClient, rule string) error {
 	const probe = "locktop-probe"
 	err := rdb.Do(ctx, aclSetUser(probe, []string{"reset", rule})...).Err()

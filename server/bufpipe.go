@@ -10,7 +10,7 @@ import (
 // that of a socket. Without a buffer, a client that still writes a long pipeline and
 // a server that already answers wait for each other forever.
 //
-// As with a socket, bytes that were written before the close still arrive.
+// As with a socket, bytes from before the close still arrive.
 func (e *Embedded) bufferedPipe(far net.Conn) net.Conn {
 	near, ours := net.Pipe()
 	requests := make(chan []byte, 1024)
@@ -20,7 +20,7 @@ func (e *Embedded) bufferedPipe(far net.Conn) net.Conn {
 	return near
 }
 
-// readRequests reads what the client writes, until the client closes.
+// readRequests reads from the client until the client closes.
 func readRequests(requests chan<- []byte, client io.Reader) {
 	defer close(requests)
 	buf := make([]byte, 32<<10)
@@ -35,7 +35,7 @@ func readRequests(requests chan<- []byte, client io.Reader) {
 	}
 }
 
-// forwardRequests writes the requests to the server, and closes after the last.
+// forwardRequests writes the requests to the server and closes after the last one.
 func forwardRequests(server io.WriteCloser, requests <-chan []byte) {
 	defer server.Close()
 	for p := range requests {

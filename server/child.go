@@ -14,46 +14,43 @@ import (
 	"time"
 )
 
-// ErrNotInstalled says that there is no redis-server to start on this machine.
+// ErrNotInstalled means that PATH has no redis-server.
 var ErrNotInstalled = errors.New("redis-server is not on PATH")
 
-// ChildOptions is how a child differs from a plain server. The zero value is a
-// plain server.
+// ChildOptions configures a Child. The zero value is a server with default settings.
 type ChildOptions struct {
 	Args []string // further redis-server arguments, such as "--requirepass", "secret"
-	// Config is the text of a configuration file, for what wants to have one and
-	// to write to it. Args go before it.
+	// Config is the text of a configuration file, for servers that need a writable one.
+	// Args override it.
 	Config string
-	// clusterBus says that the server also listens on its port + [busOffset].
+	// clusterBus means that the server also listens on its port + [busOffset].
 	clusterBus bool
 }
 
-// Child is a real redis-server, run as a child process on a free loopback port,
-// in a directory of its own and, unless its arguments say otherwise, without
-// persistence. It dies with this process: on Linux whatever happens, elsewhere
-// only if Stop or Kill is called.
+// Child is a redis-server process on a free loopback port, with its own directory.
+// It has no persistence unless its arguments ask for it. On Linux the kernel kills it
+// when this process ends; elsewhere only Stop or Kill end it.
 //
-// Its methods are safe for concurrent use, but each waits for the one before.
+// Its methods are safe for concurrent use, but run one after the other.
 type Child struct {
 	path   string // of redis-server
 	args   []string
-	config string // the file in dir; empty = none
+	config string // the file in dir; empty: none
 	dir    string
 	port   int
 	bus    bool // it also listens on port + busOffset
 
 	mu      sync.Mutex
-	proc    *process // the last one started
+	proc    *process // the newest one
 	stopped bool
 }
 
-// portTries bounds how often a start is repeated because somebody else took the
-// free port between finding it and using it.
+// portTries is the greatest number of starts. Another process may take the free port
+// before the server does.
 const portTries = 10
 
 // StartChild starts a redis-server and returns when it accepts connections. ctx
-// bounds the start, not the server's life. Without a redis-server on PATH the
-// error is ErrNotInstalled.
+// limits only the start. The error is ErrNotInstalled if PATH has no redis-server.
 func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -70,7 +67,7 @@ func StartChild(ctx context.Context, o ChildOptions) (*Child, error) {
 	return c, nil
 }
 
-// configure writes the configuration file, if there is to be one.
+// configure writes the configuration file unless text is empty.
 func (c *Child) configure(text string) error {
 	if text == "" {
 		return nil
@@ -97,11 +94,11 @@ func (c *Child) startOnFreePort(ctx context.Context) error {
 }
 
 // busOffset is the distance from a cluster node's port to the port of its bus.
-// Redis 7.0 and later could use another port (cluster-port), Redis 6.0 cannot.
+// Redis 7.0 and later can use another port (cluster-port), Redis 6.0 cannot.
 const busOffset = 10_000
 
-// freePort returns a loopback port that was free a moment ago, as was the port of
-// the bus where the server has one.
+// freePort returns a loopback port that is free, also with busOffset if the server
+// has a bus. Another process may take the port before the server does.
 func (c *Child) freePort() (int, error) {
 	for try := 1; ; try++ {
 		port, err := freePort(0)
@@ -114,8 +111,8 @@ func (c *Child) freePort() (int, error) {
 	}
 }
 
-// freePort returns a loopback port that was free a moment ago: the wanted one, or
-// any if that is 0.
+// freePort returns a loopback port that is free: the wanted one, or any if wanted
+// is 0. Another process may take the port afterwards.
 func freePort(wanted int) (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(wanted)))
 	if err != nil {
@@ -127,9 +124,8 @@ func freePort(wanted int) (int, error) {
 
 var errPortTaken = errors.New("its port was taken by somebody else")
 
-// start runs the server on c.port and waits until the server itself says that
-// it is ready. A PING would not do: another server may have won the port, and
-// would answer it.
+// start runs the server on c.port and waits until its output says that it is ready.
+// A PING is not sufficient: another server with that port may answer it.
 func (c *Child) start(ctx context.Context) error {
 	proc, err := spawn(c.path, c.arguments(), c.dir)
 	if err != nil {
@@ -149,8 +145,8 @@ func (c *Child) start(ctx context.Context) error {
 	}
 }
 
-// arguments puts what must hold last: of an option given twice redis-server
-// takes the later one.
+// arguments puts the mandatory arguments last: redis-server uses the last value of a
+// repeated option.
 func (c *Child) arguments() []string {
 	var config []string
 	if c.config != "" {
@@ -167,12 +163,12 @@ func (c *Child) arguments() []string {
 	)
 }
 
-// Addr is where the server listens, as host:port. It stays the same for life.
+// Addr returns the server's address as host:port. It never changes.
 func (c *Child) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port))
 }
 
-// PID is the process id of the running server, 0 if it does not run.
+// PID returns the process ID of the server, 0 if it does not run.
 func (c *Child) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,12 +178,11 @@ func (c *Child) PID() int {
 	return c.proc.pid()
 }
 
-// stopGrace is how long a server may take to shut down before it is killed.
+// stopGrace is how long Stop waits for a shutdown before it kills the server.
 const stopGrace = 5 * time.Second
 
-// Stop shuts the server down, frozen or not, waits until it is gone and removes
-// its directory. It is the end of the child: Restart is refused afterwards.
-// Further calls do nothing.
+// Stop shuts the server down, also a frozen one, waits until it has ended and removes
+// its directory. Afterwards Restart fails, and further calls of Stop do nothing.
 func (c *Child) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,8 +196,8 @@ func (c *Child) Stop() error {
 	return nil
 }
 
-// Kill ends the server as a crash would and returns when it is gone. Its port
-// and directory are kept for Restart. A server that does not run is no error.
+// Kill ends the server like a crash and returns when it has ended. The port and the
+// directory stay for Restart. Kill returns nil if the server does not run.
 func (c *Child) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,9 +207,9 @@ func (c *Child) Kill() error {
 	return nil
 }
 
-// Restart starts a killed server again on the port it had: empty, or with what
-// its arguments had it keep ("--appendonly", "yes"). It is an error if the server
-// still runs, or was stopped. ctx bounds the start.
+// Restart starts a killed server again on the same port: empty, or with its data if
+// its arguments make it persistent ("--appendonly", "yes"). It returns an error if the
+// server runs or was stopped. ctx limits the start.
 func (c *Child) Restart(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,8 +222,8 @@ func (c *Child) Restart(ctx context.Context) error {
 	return c.start(ctx)
 }
 
-// Erase removes what a killed server has kept on disk: the next Restart begins
-// empty. It is an error if the server still runs, or was stopped.
+// Erase removes the data of a killed server, so that the next Restart starts empty.
+// It returns an error if the server runs or was stopped.
 func (c *Child) Erase() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,9 +236,9 @@ func (c *Child) Erase() error {
 	return nil
 }
 
-// Freeze stalls the server until Continue: its connections stay open and
-// nothing is answered. On Linux the server has stopped when Freeze returns;
-// elsewhere it may still run for a moment. On Windows Freeze always fails.
+// Freeze suspends the server until Continue: its connections stay open and it does
+// not answer. On Linux the server has stopped when Freeze returns; elsewhere it may
+// run a little longer. On Windows Freeze always fails.
 func (c *Child) Freeze() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,8 +248,8 @@ func (c *Child) Freeze() error {
 	return nil
 }
 
-// Continue lets a frozen server go on. For one that is not frozen it does
-// nothing. On Windows it is always an error.
+// Continue resumes a frozen server. It does nothing for a server that runs. On
+// Windows it always fails.
 func (c *Child) Continue() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

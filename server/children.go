@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// children is a group of redis-servers that are started and stopped together.
+// children is a group of redis-servers with one start and one end.
 type children []*Child
 
 // add starts one more child.
@@ -25,8 +25,8 @@ func (cs *children) add(ctx context.Context, o ChildOptions) (*Child, error) {
 	return c, nil
 }
 
-// stop kills all children, which is quicker than many shutdowns, and removes
-// their directories.
+// stop kills all children, which is faster than a shutdown of each, and removes their
+// directories.
 func (cs children) stop() error {
 	var errs []error
 	for _, c := range cs {
@@ -35,7 +35,7 @@ func (cs children) stop() error {
 	return errors.Join(errs...)
 }
 
-// at returns the child that listens on addr, nil if none does.
+// at returns the child with the address addr, or nil.
 func (cs children) at(addr string) *Child {
 	for _, c := range cs {
 		if c.Addr() == addr {
@@ -57,8 +57,7 @@ func (cs children) addrs() []string {
 // awaitPause is the time between two calls of the condition of await.
 const awaitPause = 10 * time.Millisecond
 
-// await calls cond until it returns true, or ctx ends. The error names what was
-// waited for.
+// await calls cond until it returns true or ctx ends. The error contains what.
 func await(ctx context.Context, what string, cond func() (bool, error)) error {
 	for {
 		ok, err := cond()
@@ -73,7 +72,7 @@ func await(ctx context.Context, what string, cond func() (bool, error)) error {
 	}
 }
 
-// dial returns a client of a child, to set up its replication or its cluster.
+// dial returns a client of a child, for the set-up of replication or a cluster.
 func dial(c *Child) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: c.Addr(), MaxRetries: -1, DisableIdentity: true})
 }

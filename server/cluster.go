@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ClusterOptions say what a cluster is like. The zero value is three masters
-// without replicas.
+// ClusterOptions configures a Cluster. The zero value has three masters and no
+// replicas.
 type ClusterOptions struct {
 	Masters     int           // default 3
 	Replicas    int           // of each master
@@ -20,19 +20,19 @@ type ClusterOptions struct {
 	Args        []string      // further arguments of each server
 }
 
-// Cluster is a Redis Cluster of children: see [Child]. The masters share the
-// slots evenly, in order.
+// Cluster is a Redis Cluster of [Child] servers. The masters have equal parts of the
+// slots, in order.
 type Cluster struct {
 	children // the masters at the start, then the replicas
 	masters  int
 }
 
-// slots is how many a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
-// StartCluster starts a cluster and returns when each of its nodes knows all
-// others and serves. ctx bounds the start, which takes some 2 s: a node of a new
-// cluster does not serve before.
+// StartCluster starts a cluster and returns when each node knows all others and
+// serves. ctx limits the start. It takes about 2 s, because a node of a new cluster
+// does not serve earlier.
 func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	if o.Masters == 0 {
 		o.Masters = 3
@@ -66,7 +66,7 @@ func (c *Cluster) start(ctx context.Context, o ClusterOptions) error {
 	return nil
 }
 
-// addNode starts a server that will be a node.
+// addNode starts a server in cluster mode.
 func (c *Cluster) addNode(ctx context.Context, o ClusterOptions) error {
 	args := append([]string{
 		"--cluster-enabled", "yes",
@@ -77,8 +77,8 @@ func (c *Cluster) addNode(ctx context.Context, o ClusterOptions) error {
 	return err
 }
 
-// shareSlots gives each master its part of the slots, and an epoch of its own, so
-// that there is nothing for them to settle first.
+// shareSlots gives each master its part of the slots and a different epoch, so that
+// the masters have no conflict to solve.
 func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error {
 	for i, rdb := range clients {
 		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
@@ -87,7 +87,7 @@ func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error
 		if i >= c.masters {
 			continue
 		}
-		var own []int // ADDSLOTSRANGE is shorter, and missing before Redis 7.0
+		var own []int // ADDSLOTSRANGE is shorter, but needs Redis 7.0
 		for slot := i * slots / c.masters; slot < (i+1)*slots/c.masters; slot++ {
 			own = append(own, slot)
 		}
@@ -98,7 +98,7 @@ func (c *Cluster) shareSlots(ctx context.Context, clients []*redis.Client) error
 	return nil
 }
 
-// meet introduces all to all, and waits until they know each other.
+// meet connects all nodes with each other and waits until they know each other.
 func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 	for i, rdb := range clients {
 		for _, other := range c.children[i+1:] {
@@ -113,8 +113,8 @@ func (c *Cluster) meet(ctx context.Context, clients []*redis.Client) error {
 	})
 }
 
-// replicate hands the replicas to the masters in turn, and waits until they are
-// in sync and every node has heard of it.
+// replicate assigns the replicas to the masters in turn. It waits until they are in
+// sync and every node knows the replicas.
 func (c *Cluster) replicate(ctx context.Context, clients []*redis.Client) error {
 	for i := c.masters; i < len(clients); i++ {
 		id, err := clients[i%c.masters].Do(ctx, "cluster", "myid").Text()
@@ -142,7 +142,7 @@ func awaitCluster(ctx context.Context, clients []*redis.Client) error {
 	})
 }
 
-// awaitAll waits until it is true of every node.
+// awaitAll waits until cond is true for every node.
 func awaitAll(ctx context.Context, clients []*redis.Client, what string, cond func(i int, rdb *redis.Client) (bool, error)) error {
 	for i, rdb := range clients {
 		if err := await(ctx, what, func() (bool, error) { return cond(i, rdb) }); err != nil {
@@ -155,17 +155,17 @@ func awaitAll(ctx context.Context, clients []*redis.Client, what string, cond fu
 // Stop ends all nodes.
 func (c *Cluster) Stop() error { return c.stop() }
 
-// Addrs returns where the nodes listen.
+// Addrs returns the addresses of the nodes.
 func (c *Cluster) Addrs() []string { return c.addrs() }
 
-// Nodes returns all nodes: the masters of the start first, then the replicas.
+// Nodes returns all nodes: first the masters of the start, then the replicas.
 func (c *Cluster) Nodes() []*Child { return c.children }
 
-// Node returns the node that listens at addr, nil if none does.
+// Node returns the node with the address addr, or nil.
 func (c *Cluster) Node(addr string) *Child { return c.at(addr) }
 
-// ClusterForTest starts a cluster that ends with the test. Where redis-server is
-// missing it does what [ForTest] does.
+// ClusterForTest starts a cluster that ends with the test. Without redis-server it
+// skips or fails the test, like [ForTest].
 func ClusterForTest(t TB, o ClusterOptions) *Cluster {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Cluster, error) { return StartCluster(ctx, o) }, (*Cluster).Stop)

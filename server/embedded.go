@@ -1,11 +1,10 @@
-// Package server runs the Redis servers that locktop starts by itself, for its
-// demo and its tests: an embedded one that lives in this process, and children
-// that are real redis-servers. All of them listen on the loopback interface
-// only, none of them keeps data, and none of them outlives its owner.
+// Package server runs the Redis servers that locktop starts for its demo and its
+// tests: an embedded server in this process, and redis-server processes. They listen
+// only on the loopback interface, keep no data afterwards, and end with their owner.
 //
-// The embedded server needs nothing installed and runs inside a
-// testing/synctest bubble, but it is slow, knows no roles, no INFO and no
-// keyspace notifications: what is claimed of Redis is tested on a child.
+// The embedded server needs no installation and runs in a testing/synctest bubble.
+// But it is slow and has no roles, no INFO and no keyspace notifications, so tests of
+// Redis' behaviour use a process.
 package server
 
 import (
@@ -17,20 +16,19 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Embedded is a Redis server inside this process. Its keys expire as time
-// passes, also as the time of a synctest bubble does. Safe for concurrent use.
+// Embedded is a Redis server inside this process. Its keys expire by the clock, also
+// by the clock of a synctest bubble. It is safe for concurrent use.
 type Embedded struct {
 	redis *miniredis.Miniredis
 	addr  string
-	pipes sync.WaitGroup // goroutines that move the bytes of connections made by Dial
+	pipes sync.WaitGroup // goroutines that copy the bytes of connections from Dial
 
 	mu     sync.Mutex
 	closed bool
 }
 
-// pipedAddr is what a server without a listener calls itself. A client must be
-// given an IP literal, or it starts to resolve the name; nothing is ever sent
-// there.
+// pipedAddr is the address of a server without a listener. It must be an IP literal,
+// because a client would resolve a name. No client connects to it.
 const pipedAddr = "127.0.0.1:1"
 
 // StartEmbedded starts a server on a free loopback port.
@@ -42,9 +40,9 @@ func StartEmbedded() (*Embedded, error) {
 	return &Embedded{redis: m, addr: m.Addr()}, nil
 }
 
-// NewPiped makes a server without a port: only Dial reaches it. It fits a
-// synctest bubble, where sockets would keep the clock from moving; make it, and
-// close it, inside the bubble.
+// NewPiped returns a server without a port: clients connect by Dial. It is for a
+// synctest bubble, where open sockets stop the clock. Create and close it inside the
+// bubble.
 func NewPiped() *Embedded {
 	return &Embedded{redis: newMiniredis(), addr: pipedAddr}
 }
@@ -55,13 +53,12 @@ func newMiniredis() *miniredis.Miniredis {
 	return m
 }
 
-// Addr is where the server listens, as host:port. A piped server answers with
-// an address that nobody listens on, to put beside Dial in a client's options.
+// Addr returns the server's address as host:port. For a piped server it is a
+// placeholder for the options of a client with Dial.
 func (e *Embedded) Addr() string { return e.addr }
 
-// Dial connects to the server within the process, whatever network and addr
-// say: it is a dialer for a client's options. Once the server is closed it
-// returns net.ErrClosed.
+// Dial connects to the server inside the process and ignores network and addr. It is
+// a dialer for a client's options. After Close it returns net.ErrClosed.
 func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -78,8 +75,8 @@ func (e *Embedded) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return e.bufferedPipe(conn), nil
 }
 
-// Close hangs up on all clients, forgets all keys and returns when nothing of
-// the server runs any more. Further calls do nothing.
+// Close disconnects all clients, deletes all keys and returns when all goroutines of
+// the server have ended. Further calls do nothing.
 func (e *Embedded) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

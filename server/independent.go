@@ -5,17 +5,16 @@ import (
 	"errors"
 )
 
-// Independent are servers that know nothing of each other, as the nodes of a
-// Redlock do, with their power switches. All are children: see [Child]. They
-// keep what they have on disk, so that one that is switched off and on again
-// has not forgotten.
+// Independent is a group of [Child] servers without connections to each other, like
+// the nodes of a Redlock. A node keeps its data on disk across Down and Up.
 type Independent struct {
 	children
 }
 
-// StartIndependent starts n servers. ctx bounds the start. What they have
-// answered they have written: with an fsync every second, the default, a write may
-// wait for the one before, and a server that is killed then forgets what it said.
+// StartIndependent starts n servers. ctx limits the start. The servers append every
+// command to their file before the reply, without fsync. With the default, an fsync
+// every second, a write may wait for the previous fsync, and Kill would lose writes
+// that the server has acknowledged.
 func StartIndependent(ctx context.Context, n int) (*Independent, error) {
 	i := &Independent{}
 	for range n {
@@ -26,17 +25,17 @@ func StartIndependent(ctx context.Context, n int) (*Independent, error) {
 	return i, nil
 }
 
-// Stop ends them all.
+// Stop ends all servers.
 func (i *Independent) Stop() error { return i.stop() }
 
 // Nodes returns the servers.
 func (i *Independent) Nodes() []*Child { return i.children }
 
-// Down ends a server, counted from 1, as a crash would.
+// Down ends a server, counted from 1, like a crash.
 func (i *Independent) Down(node int) error { return i.children[node-1].Kill() }
 
-// Up brings a server that is down back, with what it had or with nothing. One
-// that is not down is left as it is.
+// Up restarts a server that is down, with its data or empty. It does nothing if the
+// server runs.
 func (i *Independent) Up(ctx context.Context, node int, empty bool) error {
 	c := i.children[node-1]
 	if c.PID() != 0 {
@@ -50,14 +49,14 @@ func (i *Independent) Up(ctx context.Context, node int, empty bool) error {
 	return c.Restart(ctx)
 }
 
-// Freeze has a node, counted from 1, stand still until Continue.
+// Freeze suspends a server, counted from 1, until Continue.
 func (i *Independent) Freeze(node int) error { return i.children[node-1].Freeze() }
 
-// Continue lets a node run again.
+// Continue resumes a server, counted from 1.
 func (i *Independent) Continue(node int) error { return i.children[node-1].Continue() }
 
-// IndependentForTest starts servers that end with the test. Where redis-server
-// is missing it does what [ForTest] does.
+// IndependentForTest starts servers that end with the test. Without redis-server it
+// skips or fails the test, like [ForTest].
 func IndependentForTest(t TB, n int) *Independent {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Independent, error) { return StartIndependent(ctx, n) }, (*Independent).Stop)

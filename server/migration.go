@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SlotMigration is the migration of one slot of a [Cluster] from its master to another.
-// It is for one goroutine.
+// SlotMigration is the migration of one slot of a [Cluster] from its owner to another
+// master. It is not safe for concurrent use.
 type SlotMigration struct {
 	slot     int
 	from, to *redis.Client
@@ -20,9 +20,8 @@ type SlotMigration struct {
 	others   []*redis.Client
 }
 
-// StartMigration opens the migration of a slot to another master: the target imports
-// it, its owner migrates it, and all keys are still where they were. ctx bounds the
-// call alone.
+// StartMigration begins the migration of a slot to another master: the target imports
+// the slot, its owner migrates it, and no key has moved yet. ctx limits only the call.
 func (c *Cluster) StartMigration(ctx context.Context, slot int, to *Child) (*SlotMigration, error) {
 	owner, err := c.Owner(ctx, slot)
 	if err != nil {
@@ -77,8 +76,8 @@ func (m *SlotMigration) awaitEpoch(ctx context.Context) error {
 	})
 }
 
-// MoveKeys moves so many keys of the slot, or as many as the owner still has, and
-// returns their number.
+// MoveKeys moves at most the given number of keys of the slot. It returns the number
+// of moved keys, which is 0 when the owner has none left.
 func (m *SlotMigration) MoveKeys(ctx context.Context, most int) (int, error) {
 	keys, err := m.from.ClusterGetKeysInSlot(ctx, m.slot, most).Result()
 	if err != nil || len(keys) == 0 {
@@ -94,7 +93,7 @@ func (m *SlotMigration) MoveKeys(ctx context.Context, most int) (int, error) {
 	return len(keys), nil
 }
 
-// Finish moves the keys that are left and hands the slot over.
+// Finish moves the remaining keys and assigns the slot to the target.
 func (m *SlotMigration) Finish(ctx context.Context) error {
 	for {
 		n, err := m.MoveKeys(ctx, 100)
@@ -113,7 +112,7 @@ func (m *SlotMigration) Finish(ctx context.Context) error {
 	return nil
 }
 
-// Close hangs up. The migration stays as it is.
+// Close closes the connections. The state of the migration does not change.
 func (m *SlotMigration) Close() error {
 	var errs []error
 	for _, rdb := range append([]*redis.Client{m.from, m.to}, m.others...) {
@@ -122,7 +121,8 @@ func (m *SlotMigration) Close() error {
 	return errors.Join(errs...)
 }
 
-// Owner returns the node that serves a slot, as the first node that answers says.
+// Owner returns the node that serves a slot, by the reply of the first node that
+// answers.
 func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
 	var failed error
 	for _, node := range c.children {
@@ -146,8 +146,7 @@ func (c *Cluster) Owner(ctx context.Context, slot int) (*Child, error) {
 	return nil, fmt.Errorf("no node of the cluster serves slot %d: %v", slot, failed)
 }
 
-// AwaitFailed waits until the nodes that run agree that another one has failed.
-// ctx bounds the wait.
+// AwaitFailed waits until all running nodes consider failed as failed, or ctx ends.
 func (c *Cluster) AwaitFailed(ctx context.Context, failed *Child) error {
 	for _, node := range c.children {
 		if node.PID() == 0 || node == failed {
@@ -171,11 +170,11 @@ func (c *Cluster) AwaitFailed(ctx context.Context, failed *Child) error {
 	return nil
 }
 
-// migrationTimeout bounds what a test waits for a cluster to settle.
+// migrationTimeout is the longest wait of a test for a cluster.
 const migrationTimeout = 30 * time.Second
 
-// HalfMigrationForTest opens the migration of a slot to another master, moves so many
-// of its keys, and leaves it like that.
+// HalfMigrationForTest begins the migration of a slot to another master and moves only
+// the given number of keys.
 func (c *Cluster) HalfMigrationForTest(t TB, slot int, to *Child, keys int) *SlotMigration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)
@@ -194,7 +193,7 @@ func (c *Cluster) HalfMigrationForTest(t TB, slot int, to *Child, keys int) *Slo
 	return m
 }
 
-// KillForTest kills a node, and waits until the others know.
+// KillForTest kills a node and waits until the other nodes consider it as failed.
 func (c *Cluster) KillForTest(t TB, node *Child) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// tailSize is how much of the end of a server's output is kept, in bytes.
+// tailSize is how many bytes of the end of a server's output outputTail keeps.
 const tailSize = 4096
 
-// outputTail receives what a redis-server prints. It notices when the server is
-// ready, and keeps the end of the output for the error message of a failed start.
+// outputTail receives the output of a redis-server. It detects that the server is
+// ready, and keeps the end of the output for the error of a failed start.
 type outputTail struct {
-	ready chan struct{} // closed when the server says that it is ready
+	ready chan struct{} // closed when the output says that the server is ready
 
 	mu      sync.Mutex
 	isReady bool // ready is closed
@@ -24,14 +24,14 @@ func newOutputTail() *outputTail {
 }
 
 var (
-	// readyLine is what every redis-server since 2.0, and Valkey, prints once its
-	// sockets listen and its data is loaded. Only the first letter's case differs.
+	// readyLine is in the output of every redis-server since 2.0, and of Valkey, when
+	// the sockets listen and the data is loaded. The case of the first letter differs.
 	readyLine = []byte("eady to accept connections")
-	// sentinelReadyLine is what it prints instead as a Sentinel.
+	// sentinelReadyLine is in the output of a Sentinel instead.
 	sentinelReadyLine = []byte("Sentinel ID is ")
 )
 
-// Write implements io.Writer; it never errs.
+// Write implements io.Writer. It never fails.
 func (o *outputTail) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,14 +46,14 @@ func (o *outputTail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// portTaken reports whether the server gave up because its port is in use.
+// portTaken reports whether the server ended because its port is in use.
 func (o *outputTail) portTaken() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return bytes.Contains(o.tail, []byte("ddress already in use"))
 }
 
-// lastLine returns the last line that the server printed.
+// lastLine returns the last line of the output.
 func (o *outputTail) lastLine() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,17 +14,16 @@ var errNotRunning = errors.New("it does not run")
 type process struct {
 	cmd    *exec.Cmd
 	output *outputTail
-	done   chan struct{} // closed when the process is gone and was waited for
+	done   chan struct{} // closed after Wait has returned
 }
 
-// spawn starts a redis-server that dies with this process where the system
-// knows how to arrange that.
+// spawn starts a redis-server. On Linux it dies with this process.
 func spawn(path string, args []string, dir string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), output: newOutputTail(), done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout = p.output
 	p.cmd.Stderr = p.output
-	p.cmd.WaitDelay = time.Second // a grandchild may hold the pipe open
+	p.cmd.WaitDelay = time.Second // a grandchild may keep the pipe open
 	dieWithParent(p.cmd)
 
 	started := make(chan error)
@@ -35,9 +34,9 @@ func spawn(path string, args []string, dir string) (*process, error) {
 	return p, nil
 }
 
-// run starts the process and sits on it until its end. To Linux the parent is
-// the thread that forked, not the program: that thread must live as long as the
-// child does, so this goroutine keeps it for itself.
+// run starts the process and waits for its end. For Linux the parent of a process is
+// the thread that forked it. That thread must live as long as the process, so run
+// locks the goroutine to its thread.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -46,7 +45,7 @@ func (p *process) run(started chan<- error) {
 	if err != nil {
 		return
 	}
-	_ = p.cmd.Wait() // how it ended stands in its output
+	_ = p.cmd.Wait() // the output has the reason of the end
 	close(p.done)
 }
 
@@ -61,8 +60,8 @@ func (p *process) running() bool {
 	}
 }
 
-// kill ends the process at once, and returns when it is gone. One that is gone
-// already is no error.
+// kill ends the process at once and returns when it has ended. It returns nil if the
+// process had already ended.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -71,8 +70,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// terminate asks the process to end, kills it after grace, and returns when it
-// is gone.
+// terminate asks the process to end, kills it after grace, and returns when it has
+// ended.
 func (p *process) terminate(grace time.Duration) error {
 	if err := p.shutDown(); err != nil {
 		return p.kill()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// awaitStopped returns when a process that was sent SIGSTOP no longer runs. Until
-// the kernel has delivered the signal, the process can still answer a command.
+// awaitStopped returns when a process has stopped after SIGSTOP. Until the kernel
+// delivers the signal, the process can still answer a command.
 func (p *process) awaitStopped() error {
 	for p.running() {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid()))

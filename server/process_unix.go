@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// shutDown asks the process to end. A frozen process gets to read a signal only
-// once it goes on.
+// shutDown asks the process to end. A frozen process needs SIGCONT to receive the
+// signal.
 func (p *process) shutDown() error {
 	return errors.Join(p.cmd.Process.Signal(syscall.SIGTERM), p.cmd.Process.Signal(syscall.SIGCONT))
 }

@@ -4,8 +4,7 @@ package server
 
 import "os/exec"
 
-// awaitStopped does nothing: there is no portable way to see that a process has
-// stopped.
+// awaitStopped does nothing: no portable interface shows that a process has stopped.
 func (p *process) awaitStopped() error { return nil }
 
 // dieWithParent does nothing: only Linux can tie a child to its parent.

@@ -8,7 +8,8 @@ import (
 
 var errNoSignals = errors.New("windows cannot freeze a process")
 
-// shutDown kills: there is no signal to ask with, and nothing to save.
+// shutDown kills the process: Windows has no SIGTERM, and the server has no data to
+// save.
 func (p *process) shutDown() error { return p.cmd.Process.Signal(os.Kill) }
 
 func (p *process) freeze() error { return errNoSignals }

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// Dialer is a client's dialer, as go-redis' options take it.
+// Dialer is a dialer for the options of a go-redis client.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Proxy stands between a client and a server and injects network faults. A frozen
-// direction keeps the bytes, in order, and delivers them after Thaw, as TCP does
-// across a partition. Closing a frozen connection loses nothing that was written
-// before. A Proxy works on real sockets and inside a synctest bubble. Safe for
-// concurrent use.
+// Proxy forwards connections from a client to a server and injects network faults. A
+// frozen direction keeps the bytes in order and delivers them after Thaw, like TCP
+// across a partition. Close on a frozen connection loses no earlier bytes. A Proxy
+// works on sockets and inside a synctest bubble. It is safe for concurrent use.
 type Proxy struct {
 	dial Dialer
 
@@ -23,7 +22,7 @@ type Proxy struct {
 	replies  chan struct{}
 	conns    map[net.Conn]struct{}
 	refuse   error
-	delay    func() time.Duration // of a packet; nil = none
+	delay    func() time.Duration // for the next packet; nil: none
 	flush    chan struct{}        // closed to deliver delayed packets at once
 }
 
@@ -34,36 +33,36 @@ func NewProxy(dial Dialer) *Proxy {
 	return &Proxy{dial: dial, requests: flowing, replies: flowing, conns: make(map[net.Conn]struct{}), flush: make(chan struct{})}
 }
 
-// Freeze holds back everything in both directions, on connections that exist
-// and on new ones.
+// Freeze holds back all bytes in both directions, on existing and on new connections.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests, p.replies = frozen(p.requests), frozen(p.replies)
 }
 
-// FreezeReplies lets requests arrive and holds back the replies: the server runs
-// the commands, and the client does not learn the result.
+// FreezeReplies holds back only the replies: the server runs the commands, but the
+// client does not learn the result.
 func (p *Proxy) FreezeReplies() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.replies = frozen(p.replies)
 }
 
-// undelayedPackets is how many packets of a connection, each way, are never delayed.
-// Some clients log in under a mutex, which would stop the clock of a synctest bubble.
+// undelayedPackets is how many packets of a connection, in each direction, are never
+// delayed. Some clients log in under a mutex, which would stop the clock of a
+// synctest bubble.
 const undelayedPackets = 4
 
-// Delay delays every packet from now on, except the first few of a connection. delay
-// is called when a packet is sent. A packet never overtakes an earlier one. nil ends
-// the delay of new packets.
+// Delay delays every packet from now on, except the first ones of a connection. It
+// calls delay for each packet; nil ends the delay of new packets. A packet never
+// overtakes an earlier one.
 func (p *Proxy) Delay(delay func() time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = delay
 }
 
-// due returns when a packet that is sent now arrives.
+// due returns the arrival time of a packet that is sent now.
 func (p *Proxy) due() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +87,7 @@ func (p *Proxy) waitDue(due time.Time) {
 	}
 }
 
-// Thaw delivers what was held back or delayed, and ends all freezing and delay.
+// Thaw ends all freezing and delay, and delivers the packets that were held back.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +103,7 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// frozen returns an open gate in the place of a closed one.
+// frozen returns gate if it is an open channel, and a new open channel otherwise.
 func frozen(gate chan struct{}) chan struct{} {
 	select {
 	case <-gate:
@@ -114,7 +113,7 @@ func frozen(gate chan struct{}) chan struct{} {
 	}
 }
 
-// Cut breaks all connections; what was held back on them is lost.
+// Cut breaks all connections and discards the bytes that were held back on them.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +129,7 @@ func (p *Proxy) Refuse(err error) {
 	p.refuse = err
 }
 
-// Dial is a [Dialer]: it connects through the proxy.
+// Dial is a [Dialer]. It connects through the proxy.
 func (p *Proxy) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	p.mu.Lock()
 	refuse := p.refuse
@@ -151,9 +150,9 @@ func (p *Proxy) Dial(ctx context.Context, network, addr string) (net.Conn, error
 	return near, nil
 }
 
-// forward copies bytes from one connection to the other while the gate is open.
-// Everything that was read before one side closed is delivered before the other side
-// closes.
+// forward copies bytes from one connection to the other while the direction flows.
+// When one side closes, forward delivers the bytes read before and then closes the
+// other side.
 func (p *Proxy) forward(from, to net.Conn, gate func() chan struct{}) {
 	type packet struct {
 		bytes []byte
@@ -192,7 +191,7 @@ func (p *Proxy) forward(from, to net.Conn, gate func() chan struct{}) {
 	delete(p.conns, from)
 	delete(p.conns, to)
 	p.mu.Unlock()
-	for range packets { // let the reader end
+	for range packets { // let the reader goroutine end
 		from.Close()
 	}
 	from.Close()

@@ -8,21 +8,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ReplicatedOptions say what a master and its replicas are like. The zero value
-// is a master with one replica.
+// ReplicatedOptions configures a Replicated. The zero value has one replica.
 type ReplicatedOptions struct {
 	Replicas int      // default 1
 	Args     []string // further arguments of each server
 }
 
-// Replicated is a master and its replicas, all children: see [Child]. There
-// is no failover; see [SentinelGroup] for that.
+// Replicated is a master with replicas, all [Child] servers. It has no failover; see
+// [SentinelGroup].
 type Replicated struct {
 	children // the first is the master at the start
 }
 
-// StartReplicated starts a master with replicas and returns when these are in
-// sync with it. ctx bounds the start.
+// StartReplicated starts a master with replicas and returns when they are in sync. ctx
+// limits the start.
 func StartReplicated(ctx context.Context, o ReplicatedOptions) (*Replicated, error) {
 	r := &Replicated{}
 	if err := r.start(ctx, o); err != nil {
@@ -49,20 +48,19 @@ func (r *Replicated) start(ctx context.Context, o ReplicatedOptions) error {
 	return nil
 }
 
-// Stop ends them all.
+// Stop ends all servers.
 func (r *Replicated) Stop() error { return r.stop() }
 
-// Nodes returns all servers, the first master first.
+// Nodes returns all servers, beginning with the master of the start.
 func (r *Replicated) Nodes() []*Child { return r.children }
 
-// Master returns the server that was the master at the start.
+// Master returns the master of the start.
 func (r *Replicated) Master() *Child { return r.children[0] }
 
-// Replicas returns the servers that were replicas at the start.
+// Replicas returns the replicas of the start.
 func (r *Replicated) Replicas() []*Child { return r.children[1:] }
 
-// Follow makes a server the replica of another, and returns when it is in sync
-// with it.
+// Follow makes a server the replica of another one and returns when it is in sync.
 func (r *Replicated) Follow(ctx context.Context, replica, master *Child) error {
 	rdb, observed := dial(replica), dial(master)
 	defer rdb.Close()
@@ -90,8 +88,8 @@ func inSync(ctx context.Context, replica *redis.Client) (bool, error) {
 	return hasLine(info, "master_link_status:up") && hasLine(info, "master_sync_in_progress:0"), err
 }
 
-// ReplicatedForTest starts a master and replicas that end with the test. Where
-// redis-server is missing it does what [ForTest] does.
+// ReplicatedForTest starts a master and replicas that end with the test. Without
+// redis-server it skips or fails the test, like [ForTest].
 func ReplicatedForTest(t TB, o ReplicatedOptions) *Replicated {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Replicated, error) { return StartReplicated(ctx, o) }, (*Replicated).Stop)

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SentinelOptions configure a [SentinelGroup]. The
-// zero value is a master, two replicas and three Sentinels.
+// SentinelOptions configures a [SentinelGroup]. The zero value has a master, two
+// replicas and three Sentinels.
 type SentinelOptions struct {
 	Replicas  int           // default 2
 	DownAfter time.Duration // silence after which a server counts as down; default 1 s
-	Args      []string      // further arguments of each server, not of the Sentinels
+	Args      []string      // further arguments of each server, but not of the Sentinels
 }
 
 // SentinelGroup is a master and its replicas, with three Sentinels that promote a
@@ -30,11 +30,11 @@ const (
 	SentinelMaster = "locktop"
 	sentinelCount  = 3
 	majority       = sentinelCount/2 + 1
-	failoverTime   = 3 * time.Second // before another Sentinel may try
+	failoverTime   = 3 * time.Second // time until another Sentinel may try
 )
 
-// StartSentinelGroup starts the servers and the Sentinels, and returns when these know
-// all servers and each other. ctx bounds the start.
+// StartSentinelGroup starts the servers and the Sentinels. It returns when the
+// Sentinels know all servers and each other. ctx limits the start.
 func StartSentinelGroup(ctx context.Context, o SentinelOptions) (*SentinelGroup, error) {
 	if o.Replicas == 0 {
 		o.Replicas = 2
@@ -84,14 +84,14 @@ func awaitDiscovery(ctx context.Context, sentinel *Child, replicas int) error {
 	})
 }
 
-// Stop ends Sentinels and servers.
+// Stop ends the Sentinels and the servers.
 func (g *SentinelGroup) Stop() error { return errors.Join(g.sentinels.stop(), g.Replicated.Stop()) }
 
-// Sentinels returns where the Sentinels listen.
+// Sentinels returns the addresses of the Sentinels.
 func (g *SentinelGroup) Sentinels() []string { return g.sentinels.addrs() }
 
-// SentinelGroupForTest starts servers and Sentinels that end with the test. Where
-// redis-server is missing it does what [ForTest] does.
+// SentinelGroupForTest starts servers and Sentinels that end with the test. Without
+// redis-server it skips or fails the test, like [ForTest].
 func SentinelGroupForTest(t TB, o SentinelOptions) *SentinelGroup {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*SentinelGroup, error) { return StartSentinelGroup(ctx, o) }, (*SentinelGroup).Stop)

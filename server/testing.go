@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TB is what the servers for tests need of a *testing.T or *testing.B. The
-// package testing itself stays out of the program.
+// TB is the part of *testing.T and *testing.B that this package uses. It keeps package
+// testing out of the program.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -17,17 +17,16 @@ type TB interface {
 	Fatal(args ...any)
 }
 
-// RequireRedis names the environment variable that turns a test which would be
-// skipped for want of a redis-server into one that fails. CI sets it.
+// RequireRedis is the environment variable that makes tests fail, instead of skip,
+// if redis-server is missing. CI sets it.
 const RequireRedis = "LOCKTOP_REQUIRE_REDIS"
 
-// startLimit bounds the start of a child in a test; it takes some 20 ms.
+// startLimit is the longest start of a server in a test. It usually takes 20 ms.
 const startLimit = 30 * time.Second
 
-// ForTest starts a redis-server with these further arguments that ends with the
-// test. Every call starts one of its own. Where redis-server is not installed
-// the test is skipped, with a line that says how to install it, or fails if
-// LOCKTOP_REQUIRE_REDIS is set.
+// ForTest starts a new redis-server with further arguments. The server ends with the
+// test. If redis-server is not installed, ForTest skips the test with installation
+// instructions, or fails it if LOCKTOP_REQUIRE_REDIS is set.
 func ForTest(t TB, args ...string) *Child {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Child, error) {
@@ -35,8 +34,8 @@ func ForTest(t TB, args ...string) *Child {
 	}, func(c *Child) error { return children{c}.stop() })
 }
 
-// DebugForTest is [ForTest] for a test that sends DEBUG. Redis 7.0 and later
-// allow DEBUG by an option that Redis 6 refuses to start with and does not need.
+// DebugForTest is [ForTest] for tests that send DEBUG. Redis 7.0 and later need an
+// option for DEBUG, with which Redis 6 does not start.
 func DebugForTest(t TB, args ...string) *Child {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Child, error) {
@@ -48,7 +47,7 @@ func DebugForTest(t TB, args ...string) *Child {
 	}, func(c *Child) error { return children{c}.stop() })
 }
 
-// EmbeddedForTest starts an embedded server on a loopback port that ends with
+// EmbeddedForTest starts an embedded server on a loopback port. The server ends with
 // the test.
 func EmbeddedForTest(t TB) *Embedded {
 	t.Helper()
@@ -60,7 +59,7 @@ func EmbeddedForTest(t TB) *Embedded {
 	return e
 }
 
-// forTest starts something that ends with the test.
+// forTest calls start now and stop at the end of the test.
 func forTest[S any](t TB, start func(context.Context) (S, error), stop func(S) error) S {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)

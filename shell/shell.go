@@ -6,25 +6,23 @@ import (
 	"strings"
 )
 
-// MaxWord is the length in bytes of the longest argument that Word accepts.
-// Linux refuses an argument of 128 KiB.
+// MaxWord is the greatest length of an argument for Word, in bytes. Linux rejects
+// arguments of 128 KiB.
 const MaxWord = 100_000
 
-// Word returns s as one word of a POSIX shell: whatever bytes s has, the command
-// gets exactly them as its argument. The word is printable ASCII without a
-// newline, so that it is safe to show in a terminal, and holds no "!" outside of
-// single quotes, so that an interactive shell does not replace it from its
-// history.
+// Word returns s as one word of a POSIX shell, so that the command gets exactly the
+// bytes of s. The word is printable ASCII without a newline, so a terminal can show
+// it. It has no "!" outside of single quotes, which an interactive shell would
+// replace from its history.
 //
-// A word that has other bytes than printable ASCII becomes "$(printf '…')" with
-// octal escapes. ok is false, and the word empty, if no such word exists: s has
-// a NUL byte, ends with a newline, which $(…) would drop, or is longer than
-// MaxWord.
+// If s has bytes outside of printable ASCII, the word is "$(printf '…')" with octal
+// escapes. If no word exists, ok is false and word is empty: s has a NUL byte, ends
+// with a newline, which $(…) drops, or is longer than MaxWord.
 func Word(s string) (word string, ok bool) {
 	switch {
 	case len(s) > MaxWord || strings.Contains(s, "\x00") || strings.HasSuffix(s, "\n"):
 		return "", false
-	case s != "" && s[0] != '=' && !has(s, needsQuotes): // zsh replaces =name by a path
+	case s != "" && s[0] != '=' && !has(s, needsQuotes): // zsh replaces =name by the path of a command
 		return s, true
 	case !has(s, unprintable):
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'", true
@@ -32,8 +30,8 @@ func Word(s string) (word string, ok bool) {
 	var out strings.Builder
 	out.WriteString(`"$(printf '`)
 	for i := range len(s) {
-		// A first - would be taken for an option. Within double quotes, shells
-		// disagree about what single quotes protect.
+		// printf would take a leading - as an option. Within double quotes, shells
+		// treat single quotes differently.
 		if c := s[i]; needsQuotes(c) && c != ' ' || i == 0 && c == '-' || c == '%' {
 			fmt.Fprintf(&out, `\%03o`, c)
 		} else {
@@ -44,8 +42,8 @@ func Word(s string) (word string, ok bool) {
 	return out.String(), true
 }
 
-// Line returns a command with its arguments as one line. ok is false, and the
-// line empty, if one of the words cannot be written.
+// Line returns a command with its arguments as one line. If a word cannot be written,
+// ok is false and line is empty.
 func Line(words ...string) (line string, ok bool) {
 	all := make([]string, len(words))
 	for i, w := range words {
@@ -65,7 +63,7 @@ func has(s string, bad func(byte) bool) bool {
 	return false
 }
 
-// needsQuotes reports whether c may mean something to a shell.
+// needsQuotes reports whether a shell may interpret c.
 func needsQuotes(c byte) bool {
 	alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 	return !alnum && !strings.ContainsRune("-_./:=@%+,", rune(c))
