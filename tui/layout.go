@@ -8,14 +8,15 @@ import (
 	"locktop/tui/widget"
 )
 
-// layout is how the window is divided.
+// layout divides the window into header, summary, page body and footer.
 type layout struct {
 	header, summary, footer bool
 	body                    int // lines
 	compact                 bool
 }
 
-// frame divides the window. In a small one the page comes first.
+// frame returns the layout for the size of the window. A small window drops the other lines in
+// favour of the page.
 func (s *state) frame() layout {
 	f := layout{body: s.h, compact: s.w < 60 || s.h < 12}
 	f.header = s.h >= 3
@@ -29,7 +30,7 @@ func (s *state) frame() layout {
 	return f
 }
 
-// top is the first line of the page.
+// top returns the number of lines above the page.
 func (f layout) top() int {
 	n := 0
 	for _, line := range []bool{f.header, f.summary} {
@@ -40,8 +41,7 @@ func (f layout) top() int {
 	return n
 }
 
-// header draws the first line: what this is, what it is connected to, and
-// whether what it shows is now.
+// header draws the first line: the page tabs, the server, the status and the write mode.
 func (a *app) header(s *state) string {
 	t := s.theme
 	parts := []segment{{style: t.chip, text: " locktop "}}
@@ -58,7 +58,7 @@ func (a *app) header(s *state) string {
 	return l.String()
 }
 
-// modeBadge say what the keys may do to the server.
+// modeBadge says which changes the keys can make on the server.
 func (a *app) modeBadge() segment {
 	switch {
 	case a.playback != nil && a.playback.Damage != "":
@@ -76,8 +76,8 @@ func (a *app) modeBadge() segment {
 	}
 }
 
-// tabs are the names of the numbered pages, or their numbers alone where there
-// is no room for more.
+// tabs returns the names of the numbered pages. A narrow window shows the names of closed pages
+// as numbers.
 func (a *app) tabs(s *state) []segment {
 	var tabs []segment
 	for i, p := range a.pages {
@@ -96,10 +96,10 @@ func (a *app) tabs(s *state) []segment {
 	return tabs
 }
 
-// namesFrom is the width from which on all pages are named.
+// namesFrom is the width from which the header shows all page names.
 const namesFrom = 100
 
-// clickTab opens the page whose name is at a column of the first line.
+// clickTab opens the page whose tab is at column x of the first line.
 func (a *app) clickTab(x int) {
 	at := widget.Width(" locktop ") + segmentGap
 	for i, tab := range a.tabs(&a.state) {
@@ -111,7 +111,7 @@ func (a *app) clickTab(x int) {
 	}
 }
 
-// address is where we are connected, as it may be shown.
+// address returns the connected server, or a placeholder in privacy mode.
 func (s *state) address() string {
 	if s.hidden.on {
 		return "(hidden)"
@@ -119,7 +119,7 @@ func (s *state) address() string {
 	return s.where
 }
 
-// clockText is our time, or that of the recording.
+// clockText returns the local time, or the time of the recording.
 func (s *state) clockText() string {
 	if s.playback != nil {
 		return s.playback.At.Local().Format("15:04:05")
@@ -131,7 +131,7 @@ func (s *state) version() string {
 	return widget.Plain(strings.ToLower(s.current().snap.Server.Software()))
 }
 
-// mode says whether the picture is of now.
+// mode returns the status of the view: live, paused, lost or a position in a recording.
 func (s *state) mode() segment {
 	g, t := s.glyphs, s.theme
 	switch {
@@ -157,8 +157,7 @@ func (s *state) mode() segment {
 	}
 }
 
-// summary draws the second line: what the page makes of the picture, or why
-// there is no newer one.
+// summary draws the second line: the page's summary, or the connection error.
 func (a *app) summary(s *state, p page) string {
 	l := widget.NewLine(s.w)
 	l.Skip(widget.Style{}, 1)
@@ -170,7 +169,7 @@ func (a *app) summary(s *state, p page) string {
 	return l.String()
 }
 
-// lost says since when and why there is no newer picture.
+// lost describes the connection error and its duration.
 func (s *state) lost() string {
 	k, g := s.link, s.glyphs
 	switch {
@@ -185,8 +184,7 @@ func (s *state) lost() string {
 	}
 }
 
-// footer draws the last line: what the last key had to say, or which keys there
-// are.
+// footer draws the last line: the message of the last key, or the keys of the page.
 func (s *state) footer(p page) string {
 	l := widget.NewLine(s.w)
 	t := s.theme
@@ -211,8 +209,8 @@ func (s *state) footer(p page) string {
 	return l.String()
 }
 
-// offers reports whether there is anything for a key to act on: a load for those of
-// the Load page, servers that can be taken down for those of the Nodes page.
+// offers reports whether a key of the Load or Nodes page has a target: a load, or the servers
+// of a Redlock.
 func (s *state) offers(b binding) bool {
 	switch b.place {
 	case onLoad:

@@ -11,17 +11,16 @@ import (
 	"locktop/loadgen"
 )
 
-// formField is a field of the form of a scenario: it can be turned step by step, and
-// typed.
+// formField is a field of the scenario form. The user can change it in steps or type a value.
 type formField struct {
 	name  string
-	shown func(loadgen.Scenario) bool // nil: always
+	shown func(loadgen.Scenario) bool // nil means always
 	value func(loadgen.Scenario) string
 	step  func(s *loadgen.Scenario, direction int)
 	parse func(s *loadgen.Scenario, text string) error
 }
 
-// formFields are the fields of a scenario that matter to it, from top to bottom.
+// formFields returns the fields that apply to a scenario, from top to bottom.
 func formFields(s loadgen.Scenario) []formField {
 	return slices.DeleteFunc(allFormFields(), func(k formField) bool { return k.shown != nil && !k.shown(s) })
 }
@@ -44,7 +43,7 @@ func allFormFields() []formField {
 		{
 			name: "clients",
 			value: func(s loadgen.Scenario) string {
-				if s.Conns > 0 && s.Clients > s.Conns { // further ones queue in memory, like goroutines of one process
+				if s.Conns > 0 && s.Clients > s.Conns { // the other clients queue in memory, as goroutines of one process do
 					return humanize.Count(s.Clients) + " on " + humanize.Plural(s.Conns, "connection")
 				}
 				return humanize.Count(s.Clients)
@@ -175,7 +174,7 @@ func allFormFields() []formField {
 	}
 }
 
-// keysAndPick is how many keys there are, and which of them a client wants.
+// keysAndPick describes the number of keys and how clients choose among them.
 func keysAndPick(k loadgen.Keys) string {
 	if k.N == 1 {
 		return "1 key"
@@ -183,18 +182,18 @@ func keysAndPick(k loadgen.Keys) string {
 	return humanize.Plural(k.N, "key") + ", " + string(k.Pick)
 }
 
-// ofKind is how a lock of another kind is locked, with what both have.
+// ofKind returns a lock configuration of kind k. It keeps TTL, renewal and fence of l if k
+// supports them.
 func ofKind(l loadgen.Lock, k loadgen.Kind) loadgen.Lock {
 	return loadgen.Lock{Kind: k, TTL: l.TTL, Renew: loadgen.Renew{Off: l.Renew.Off}, Fence: l.Fence && k.Sound()}
 }
 
-// cycle is the one that is so many further on in a list without ends.
+// cycle returns the element by places after now and wraps around.
 func cycle[T comparable](all []T, now T, by int) T {
 	return all[(slices.Index(all, now)+by+len(all))%len(all)]
 }
 
-// scaleDist is the next longer, or shorter, of the durations that people choose: 1,
-// 2 and 5 times a power of ten.
+// scaleDist returns the next longer or shorter duration of the series 1, 2, 5, 10, 20, 50 … ms.
 func scaleDist(d time.Duration, direction int) time.Duration {
 	all := []time.Duration{0}
 	for unit := time.Millisecond; unit < time.Hour; unit *= 10 {
@@ -216,7 +215,7 @@ func scaleDist(d time.Duration, direction int) time.Duration {
 	return d
 }
 
-// nextStep is the distribution with a longer, or shorter, time to expect.
+// nextStep returns the distribution with the next longer or shorter typical value.
 func nextStep(d loadgen.Dist, direction int) loadgen.Dist {
 	now := d.Typical()
 	next := scaleDist(now, direction)
@@ -226,8 +225,8 @@ func nextStep(d loadgen.Dist, direction int) loadgen.Dist {
 	return d.Scaled(float64(next) / float64(now))
 }
 
-// rateAfter is the next higher, or lower, rate of those that people choose; below
-// the lowest there is none.
+// rateAfter returns the next higher or lower rate. The rate below 10 per second is 0: closed
+// model.
 func rateAfter(rate float64, direction int) float64 {
 	switch {
 	case rate == 0 && direction < 0:
@@ -240,7 +239,7 @@ func rateAfter(rate float64, direction int) float64 {
 	return min(float64(scaleDist(time.Duration(rate)*time.Millisecond, direction)/time.Millisecond), loadgen.MaxRate)
 }
 
-// patienceAfter makes for ever, which is 0, the longest patience.
+// patienceAfter returns the next longer or shorter wait limit. The limit after 10 s is 0: none.
 func patienceAfter(d time.Duration, direction int) time.Duration {
 	const longest = 10 * time.Second
 	switch {
@@ -263,7 +262,7 @@ func duration(d *time.Duration, text string) (err error) {
 	return err
 }
 
-// onOff reads one of two words.
+// onOff sets flag to true for yes and false for no. Other texts are errors.
 func onOff(flag *bool, text, yes, no string) error {
 	if text != yes && text != no {
 		return fmt.Errorf("%s or %s", yes, no)

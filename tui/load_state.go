@@ -9,35 +9,35 @@ import (
 	"locktop/loadgen"
 )
 
-// loadState is what the screen knows of the load, and wants of it.
+// loadState is the state of the load on the screen.
 type loadState struct {
-	load     Load    // nil: there is none
-	begin    tea.Cmd // opens one; nil: there is none to be had
+	load     Load    // nil if there is none
+	begin    tea.Cmd // opens a load; nil if that is impossible
 	metrics  loadgen.Metrics
-	beside   []loadgen.Compared // the runs that it is compared with
-	scenario loadgen.Scenario   // as it was last asked for
-	seen     uint64             // the newest event
-	faults   []faultSpan        // that struck lately
-	account  faultLog           // of what they led to
+	beside   []loadgen.Compared // runs to compare this one with
+	scenario loadgen.Scenario   // as last requested
+	seen     uint64             // number of the newest event
+	faults   []faultSpan        // recent faults
+	account  faultLog           // sentences about their effects
 
-	measuring bool // a measurement is under way
-	changing  bool // a change of the scenario is under way
-	changes   int  // such changes so far
-	pending   bool // another one has to follow
+	measuring bool // a request for metrics is active
+	changing  bool // a change of the scenario is active
+	changes   int  // number of changes so far
+	pending   bool // another change must follow
 
-	quorum []string // the addresses of its Redlock's servers, in its order
+	quorum []string // addresses of the Redlock's servers, in the load's order
 	scenes []loadgen.Scenario
-	scene  int // the one that plays; -1: none of them
+	scene  int // index of the current scene; -1 if none
 }
 
-// faultSpan is a fault, from when to when it lasted.
+// faultSpan is a fault with its start and end.
 type faultSpan struct {
 	kind     loadgen.FaultKind
 	client   int
-	from, to time.Time // our clock; to is zero while it goes on
+	from, to time.Time // local time; to is zero while the fault is active
 }
 
-// measure asks for new figures, one request at a time.
+// measure requests metrics unless a request is active.
 func (f *loadState) measure() tea.Cmd {
 	if f.load == nil || f.measuring {
 		return nil
@@ -46,8 +46,8 @@ func (f *loadState) measure() tea.Cmd {
 	return fetchMetrics(f.load, f.changes, f.metrics.Began, f.seen)
 }
 
-// measured takes new figures in. A scenario from before the last change is not
-// believed, so that keys pressed in a row add up.
+// measured stores the metrics. It ignores a scenario from before the last change, so that
+// repeated key presses add up.
 func (f *loadState) measured(msg metricsMsg) {
 	f.measuring = false
 	f.metrics, f.beside = msg.metrics, msg.beside
@@ -71,7 +71,7 @@ func (f *loadState) measured(msg metricsMsg) {
 	f.account.apply(msg.events, msg.anew, len(f.quorum))
 }
 
-// over ends the faults that go on, and forgets those that no timeline reaches.
+// over ends the active faults and discards those older than historyKept.
 func (f *loadState) over(at time.Time) {
 	for i := range f.faults {
 		if f.faults[i].to.IsZero() {
@@ -81,7 +81,7 @@ func (f *loadState) over(at time.Time) {
 	f.faults = slices.DeleteFunc(f.faults, func(x faultSpan) bool { return at.Sub(x.to) > historyKept })
 }
 
-// onFault remembers the faults among the events.
+// onFault records the start or end of a fault.
 func (f *loadState) onFault(e *loadgen.Event) {
 	switch e.Kind {
 	case loadgen.FaultBegan:
@@ -97,8 +97,8 @@ func (f *loadState) onFault(e *loadgen.Event) {
 	}
 }
 
-// request asks for another scenario. There is one change at a time, since two might
-// overtake each other: what is wanted meanwhile follows when it is done.
+// request applies another scenario. Only one change is active at a time, because two could
+// finish in the wrong order. The latest request meanwhile follows afterwards.
 func (f *loadState) request(s loadgen.Scenario, start bool) tea.Cmd {
 	f.scenario = s
 	if f.changing {
@@ -110,7 +110,7 @@ func (f *loadState) request(s loadgen.Scenario, start bool) tea.Cmd {
 	return apply(f.load, s, start)
 }
 
-// applied notes that a change is done, and asks for what was wanted meanwhile.
+// applied ends a change and starts the pending one.
 func (f *loadState) applied() tea.Cmd {
 	f.changing = false
 	if !f.pending {
@@ -119,7 +119,7 @@ func (f *loadState) applied() tea.Cmd {
 	return f.request(f.scenario, false)
 }
 
-// startScenario begins the scene that is so many further on.
+// startScenario starts the scene with the given index, which wraps around.
 func (f *loadState) startScenario(scene int) tea.Cmd {
 	n := len(f.scenes)
 	f.scene = (scene + n) % n

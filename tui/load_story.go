@@ -12,13 +12,12 @@ import (
 	"locktop/tui/widget"
 )
 
-// busyOver is the time of which the story says how long a key was held.
+// busyOver is the time span of the "held" percentage of a key.
 const busyOver = 10 * time.Second
 
-// story draws, over the whole width, what a scene is about: its caption, what to
-// watch and the figures that show it, the keys as the server has them, and the
-// verdict. In a low window the caption is its first sentence, and the outcomes
-// are in one line.
+// story draws the top of the page: caption, what to watch with its metrics, the keys as the
+// server has them, and the verdict. A low window cuts the caption to its first sentence. A
+// narrow window has the outcomes here, in one line.
 func (p *loadPage) story(s *state, w int) []string {
 	body := s.frame().body
 	name, note := widget.Plain(s.scenario.Name), ""
@@ -48,15 +47,15 @@ func (p *loadPage) story(s *state, w int) []string {
 	return append(all, s.verdictBlock(w)...)
 }
 
-// roomForCaption is the height of the body from which on there is a caption,
-// roomForOutcomes the width from which on the outcomes have a column.
+// roomForCaption is the body height in lines from which the caption is shown. roomForOutcomes
+// is the width in cells from which the outcomes have their own column.
 const (
 	roomForCaption  = 16
 	roomForOutcomes = 110
 )
 
-// sentences wraps a text into n lines at most: all of it or, where that is too
-// long, its first sentence.
+// sentences wraps a text into at most n lines. If the text is too long, it wraps the first
+// sentence only.
 func sentences(g widget.Glyphs, text string, w, n int) []string {
 	if all := wrap(g, text, w, n+1); len(all) <= n {
 		return all
@@ -65,7 +64,7 @@ func sentences(g widget.Glyphs, text string, w, n int) []string {
 	return wrap(g, strings.TrimSuffix(first, ".")+".", w, n)
 }
 
-// watchLines say what to watch, with the figures that the scenario expects.
+// watchLines draws what to watch, and the metrics with expectations.
 func (s *state) watchLines(w int) []string {
 	var all []string
 	if s.scenario.Watch != "" {
@@ -86,8 +85,8 @@ func (s *state) watchLines(w int) []string {
 	return all
 }
 
-// watched are the figures that a scenario expects something of, with a mark when
-// they are as expected, and those that its kind of lock is about.
+// watched returns the metrics with expectations, each with its status, and the majority of a
+// Redlock.
 func (s *state) watched() []segment {
 	g, t, m := s.glyphs, s.theme, s.metrics
 	var all []segment
@@ -110,7 +109,7 @@ func (s *state) watched() []segment {
 	return all
 }
 
-// sidesBlock compares the run with those beside it, a line each.
+// sidesBlock compares the run with the runs beside it, one per line.
 func (s *state) sidesBlock(w int) []string {
 	if len(s.beside) == 0 {
 		return nil
@@ -134,8 +133,7 @@ func (s *state) sidesBlock(w int) []string {
 	return all
 }
 
-// keyLines are the first keys of the load, as the newest look at the server has
-// them: who holds them, how often entered, for how much longer, and who waits.
+// keyLines draws the first n keys of the load: holder, count, TTL and waiters.
 func (s *state) keyLines(w, n int) []string {
 	var all []string
 	for i := range min(n, s.scenario.Keys.N) {
@@ -185,7 +183,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	l.Put(t.dim, fmt.Sprintf("  held %.0f%% of the last %s", 100*lane.busy(since, now), humanize.Setting(now.Sub(since).Round(time.Second))))
 }
 
-// loadLock is what the newest look has found under a key of the load.
+// loadLock returns the lock with the given key in the current snapshot, or nil.
 func (s *state) loadLock(key string) *keyspace.Lock {
 	p := s.current()
 	for i := range p.locks {
@@ -196,8 +194,7 @@ func (s *state) loadLock(key string) *keyspace.Lock {
 	return nil
 }
 
-// holders names the first holder of a lock, with its count, and how many there
-// are besides.
+// holders names the first holder of a lock with its count, and the number of other holders.
 func (s *state) holders(l *keyspace.Lock) string {
 	h := &l.Holders[0]
 	text := s.redactOwner(h.Name())
@@ -213,7 +210,7 @@ func (s *state) holders(l *keyspace.Lock) string {
 	return text
 }
 
-// holder is who holds the lock of a lane now, "" if nobody does.
+// holder returns the name of the current holder, "" if the lock is free.
 func (n *lane) holder() string {
 	if k := len(n.holds); k > 0 && n.holds[k-1].to.IsZero() {
 		return n.holds[k-1].name
@@ -221,7 +218,7 @@ func (n *lane) holder() string {
 	return ""
 }
 
-// readers is how many share the lock now.
+// readers returns the number of current shared holds.
 func (n *lane) readers() int {
 	sharing := 0
 	for i := range n.holds {
@@ -232,7 +229,7 @@ func (n *lane) readers() int {
 	return sharing
 }
 
-// waiters is how many wait now.
+// waiters returns the number of current waiters.
 func (n *lane) waiters() int {
 	if k := len(n.queue); k > 0 {
 		return n.queue[k-1].n
@@ -240,10 +237,10 @@ func (n *lane) waiters() int {
 	return 0
 }
 
-// busy is the share of a time for which the lock was held.
+// busy returns the fraction of the time from from to to in which the lock was held.
 func (n *lane) busy(from, to time.Time) float64 {
 	var held time.Duration
-	end := from // of what is counted already
+	end := from // end of the time counted so far
 	for i := range n.holds {
 		x := &n.holds[i]
 		a, b := x.from, x.until(to)
@@ -258,7 +255,7 @@ func (n *lane) busy(from, to time.Time) float64 {
 	return float64(held) / float64(to.Sub(from))
 }
 
-// outcomesLine is the outcomes in one line.
+// outcomesLine draws the outcomes in one line.
 func (s *state) outcomesLine(w int) string {
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
 	for i, f := range s.outcomes() {

@@ -11,7 +11,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// aside is the width of the left column, with the blanks behind it.
+// aside returns the width of the left column, including the blanks after it.
 func aside(w int) int {
 	if w < 90 {
 		return 34
@@ -39,19 +39,18 @@ func (p *loadPage) view(s *state, w, h int) []string {
 	return all[:min(h, len(all))]
 }
 
-// layout divides h lines: what the scene is about is at the top, what happened at
-// the bottom, the form and the charts between them.
+// layout divides h lines: the story at the top, the fault log at the bottom, form and charts
+// between them.
 func (p *loadPage) layout(s *state, w, h int) (story []string, middle int, told []string) {
 	story = p.story(s, w)
 	told = s.accountBlock(w, min(8, max(4, h/4), h-len(story)-middleLeast))
 	return story, max(0, h-len(story)-len(told)), told
 }
 
-// middleLeast is the height of the form and the charts, at the least.
+// middleLeast is the minimum height of form and charts.
 const middleLeast = 7
 
-// middle draws the form, the outcomes where there is room for them, and what
-// moves, in h lines.
+// middle draws the form, the outcomes if they fit, and the charts, in h lines.
 func (p *loadPage) middle(s *state, w, h int) []string {
 	narrow := aside(w)
 	leftSide := p.form(s, narrow-2, h)
@@ -73,7 +72,7 @@ func (p *loadPage) middle(s *state, w, h int) []string {
 	return all[:max(0, h)]
 }
 
-// ledgerWidth is the width of the column of outcomes.
+// ledgerWidth returns the width of the column of outcomes, or 0.
 func (s *state) ledgerWidth(w int) int {
 	if w < roomForOutcomes {
 		return 0
@@ -81,7 +80,7 @@ func (s *state) ledgerWidth(w int) int {
 	return 30
 }
 
-// right stacks the charts and the clients.
+// right draws the charts above the clients.
 func (p *loadPage) right(s *state, w, h int) []string {
 	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.metrics.Cells), w-2)))
 	spare := max(0, h-len(grid))
@@ -94,14 +93,13 @@ func (p *loadPage) right(s *state, w, h int) []string {
 	return append(all, grid...)
 }
 
-// rowsOf is the number of rows that cells take in a grid of w columns.
+// rowsOf returns the number of rows of a grid of w columns.
 func rowsOf(cells, w int) int {
 	perRow := max(1, w/spacing(cells, w))
 	return (cells + perRow - 1) / perRow
 }
 
-// spacing is the width of a cell in the grid: two where one row has room for
-// all of them with blanks between.
+// spacing returns the width of a grid cell: 2 if all cells then fit in one row, else 1.
 func spacing(cells, w int) int {
 	if 2*cells <= w {
 		return 2
@@ -109,7 +107,7 @@ func spacing(cells, w int) int {
 	return 1
 }
 
-// paragraph draws sentences, one a line.
+// paragraph draws one sentence per line.
 func (s *state) paragraph(w int, sentences ...string) []string {
 	var all []string
 	for i, text := range sentences {
@@ -123,20 +121,20 @@ func (s *state) paragraph(w int, sentences ...string) []string {
 	return all
 }
 
-// figure draws a line of a list of figures: a name, and a value at a column.
+// figure draws a name and a value.
 func (s *state) figure(w int, name string, st widget.Style, value string) string {
 	l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, name).To(widget.Style{}, 12)
 	return l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String()
 }
 
-// formWindow are the fields in sight of a form of h lines.
+// formWindow returns the range of fields that are visible in a form of h lines.
 func (p *loadPage) formWindow(s *state, h int) (first, last int) {
 	n, room := len(formFields(s.scenario)), max(0, h-1)
 	first = max(0, min(p.field-room/2, n-room))
 	return first, min(n, first+room)
 }
 
-// form draws the settings of the scenario, as many as h lines have room for.
+// form draws the visible fields of the scenario in h lines.
 func (p *loadPage) form(s *state, w, h int) []string {
 	t := s.theme
 	fields := formFields(s.scenario)
@@ -173,15 +171,14 @@ func dist(d loadgen.Dist) string {
 	return d.String()
 }
 
-// outcome is how so many attempts ended.
+// outcome is a kind of end of an attempt, with its count.
 type outcome struct {
 	name, value string
 	style       widget.Style
 	none        bool
 }
 
-// outcomes are how the attempts ended. Outcomes that there were none of are left
-// out, but for those that people look for.
+// outcomes returns the counts of all outcomes. It omits most of those that are zero.
 func (s *state) outcomes() []outcome {
 	m, t := s.metrics, s.theme
 	var all []outcome
@@ -189,7 +186,7 @@ func (s *state) outcomes() []outcome {
 		name  string
 		n     int64
 		st    widget.Style
-		quiet bool // not worth a line while it is zero
+		quiet bool // hidden while zero
 	}{
 		{"arrivals", m.Arrivals, t.strong, false},
 		{"acquired", m.Acquired, t.good, false},
@@ -223,7 +220,7 @@ func (s *state) outcomes() []outcome {
 	return all
 }
 
-// outcomesBlock draws the outcomes, one a line.
+// outcomesBlock draws one outcome per line.
 func (s *state) outcomesBlock(w int) []string {
 	all := []string{s.ruleOf(w, "outcomes", "")}
 	for _, f := range s.outcomes() {
@@ -232,7 +229,7 @@ func (s *state) outcomesBlock(w int) []string {
 	return all
 }
 
-// ifAny is the style of a count that should be zero.
+// ifAny returns st, or the dim style for zero.
 func (s *state) ifAny(n int64, st widget.Style) widget.Style {
 	if n == 0 {
 		return s.theme.dim
@@ -240,10 +237,10 @@ func (s *state) ifAny(n int64, st widget.Style) widget.Style {
 	return st
 }
 
-// axis is the width of what stands left of a chart.
+// axis is the width left of a chart, for its labels.
 const axis = 8
 
-// chartBlock draws the throughput of the last seconds in h lines.
+// chartBlock draws the throughput per second in h lines.
 func (s *state) chartBlock(w, h int) []string {
 	each := s.columns(w)
 	var values []float64
@@ -263,8 +260,8 @@ func (s *state) chartBlock(w, h int) []string {
 	return append(all, foot.String())
 }
 
-// columns is how many columns of a chart stand for a second: more than one where
-// all of a short run has room then.
+// columns returns the number of chart columns per second. It is more than 1 if the whole of a
+// short run then fits.
 func (s *state) columns(w int) int {
 	planned := int(s.scenario.Duration / time.Second)
 	if planned == 0 {
@@ -273,7 +270,7 @@ func (s *state) columns(w int) int {
 	return max(1, min(8, (w-axis-1)/planned))
 }
 
-// faultColumns are where in a chart of w columns faults of the run began.
+// faultColumns returns the columns of a chart at which a fault of the run began.
 func (s *state) faultColumns(w, each int) []int {
 	var all []int
 	for _, x := range s.faults {
@@ -286,7 +283,7 @@ func (s *state) faultColumns(w, each int) []int {
 	return slices.Compact(all)
 }
 
-// chart draws values in h lines, with labels at the top and in the middle.
+// chart draws values in h lines, with labels at the top, the middle and the bottom.
 func (s *state) chart(w, h int, values []float64, st widget.Style, label func(float64) string) []string {
 	room := max(0, w-axis-1)
 	values = values[max(0, len(values)-room):]
@@ -312,7 +309,7 @@ func (s *state) chart(w, h int, values []float64, st widget.Style, label func(fl
 	return all
 }
 
-// short writes a number for an axis: 500, 2.5k, 10k.
+// short formats a number for an axis: 500, 2.5k, 10k.
 func short(v float64) string {
 	if v < 1000 {
 		return fmt.Sprintf("%g", v)
@@ -320,8 +317,7 @@ func short(v float64) string {
 	return fmt.Sprintf("%gk", v/1000)
 }
 
-// waitBlock draws how long acquiring took, and its p99 by the second where h
-// lines have room for that.
+// waitBlock draws the percentiles of the wait times, and p99 per second if h is at least 4.
 func (s *state) waitBlock(w, h int) []string {
 	t, m := s.theme, s.metrics
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
@@ -344,7 +340,7 @@ func (s *state) waitBlock(w, h int) []string {
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)
 }
 
-// verdict says whether the lock kept its promise, in a few words.
+// verdict returns the verdict in a few words, and its style.
 func (s *state) verdict() (widget.Style, string) {
 	t, g, o := s.theme, s.glyphs, s.metrics.Overlap
 	switch {
@@ -368,8 +364,8 @@ func (s *state) verdict() (widget.Style, string) {
 	}
 }
 
-// verdictBlock draws the verdict: an overlap in a bar that nobody overlooks, and
-// what the run has shown in sentences. In a low window it is one line.
+// verdictBlock draws the verdict and its explanation. An overlap fills three lines. A low
+// window has one line.
 func (s *state) verdictBlock(w int) []string {
 	st, words := s.verdict()
 	line := func(st widget.Style, text string) string {
@@ -402,8 +398,7 @@ func (s *state) verdictBlock(w int) []string {
 	return all
 }
 
-// gaps are why a run shows less than it was to show. A scene that is going on may
-// show it yet.
+// gaps returns what a finished run failed to show. It returns nil while the run is active.
 func (s *state) gaps(v loadgen.Verdict) []string {
 	if s.metrics.Running {
 		return nil
@@ -411,10 +406,10 @@ func (s *state) gaps(v loadgen.Verdict) []string {
 	return v.Gaps
 }
 
-// roomForWords is the height from which on the verdict is explained.
+// roomForWords is the window height in lines from which the verdict is explained.
 const roomForWords = 28
 
-// clientsBlock draws a cell for each client, in h lines.
+// clientsBlock draws one cell for each client, in h lines.
 func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	if h < 3 {
 		return nil
@@ -447,7 +442,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	return all
 }
 
-// legend says what the cells stand for, and how many there are of each.
+// legend explains the cells and counts the clients in each state.
 func (s *state) legend(w int) string {
 	counts := map[loadgen.ClientState]int{}
 	for _, c := range s.metrics.Cells {
@@ -464,7 +459,7 @@ func (s *state) legend(w int) string {
 	return l.String()
 }
 
-// ofCell returns the glyph and the style of what a client is doing.
+// ofCell returns the glyph and the style of a client state.
 func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
 	g, t := s.glyphs, s.theme
 	switch c {
@@ -483,7 +478,7 @@ func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
 	}
 }
 
-// figures is the page in a small window.
+// figures draws the page in a small window.
 func (p *loadPage) figures(s *state, w int) []string {
 	m, t := s.metrics, s.theme
 	l := widget.NewLine(w)

@@ -13,29 +13,29 @@ import (
 	"locktop/tui/widget"
 )
 
-// bySeverity is the order that no column stands for: what does most damage first.
+// bySeverity is the sort order without a column: the most severe locks first.
 const bySeverity = -1
 
-// lockView is one lock on its way to the screen.
+// lockView is a lock with the time and the state to draw it.
 type lockView struct {
 	*keyspace.Lock
-	now   time.Time // the server's clock
+	now   time.Time // server's time
 	state *state
 }
 
-// column is one column of the table of locks.
+// column is a column of the table of locks.
 type column struct {
 	widget.Column
-	name string // in sentences
-	wide bool   // only on request
+	name string // in texts
+	wide bool   // shown only in a wide table
 	cell func(v lockView, w int) widget.Cell
-	less func(a, b lockView) int // nil: rows cannot be sorted by it
+	less func(a, b lockView) int // nil if rows cannot be sorted by it
 }
 
-// columns are the columns of the table, from left to right.
+// columns returns the columns of the table, from left to right.
 func (p *locksPage) columns() []column {
 	all := lockColumns()
-	if p.wide { // what was asked for goes last where there is no room
+	if p.wide { // drop the wide columns last if the table is too narrow
 		for i := range all {
 			if c := &all[i]; c.wide {
 				c.Priority -= 6
@@ -87,12 +87,12 @@ func formatCell(v lockView, _ int) widget.Cell {
 
 func ownerCell(v lockView, _ int) widget.Cell {
 	if prefix := v.state.scenario.Keys.Prefix; v.state.load != nil && prefix != "" && strings.HasPrefix(v.Key, prefix) {
-		return widget.Cell{Style: v.state.theme.chart, Text: "load " + v.owner()} // our own client
+		return widget.Cell{Style: v.state.theme.chart, Text: "load " + v.owner()} // a client of this load
 	}
 	return widget.Cell{Style: v.state.theme.text, Text: v.owner()}
 }
 
-// owner names the holders in few words.
+// owner names the holders in short.
 func (v lockView) owner() string {
 	switch n := len(v.Holders); {
 	case n == 0:
@@ -139,8 +139,8 @@ func heldCell(v lockView, _ int) widget.Cell {
 	return widget.Cell{Style: v.state.theme.text, Text: humanize.Duration(age)}
 }
 
-// heldAtLeast is how long the lock has been held since the screen first saw that,
-// for locks that do not tell when the hold began; 0 for less than a second.
+// heldAtLeast returns the time since the screen first saw the current holder, and 0 for less
+// than 1 s. It is for formats without the start of a hold.
 func (v lockView) heldAtLeast() time.Duration {
 	first := v.state.leases[v.ID()].first
 	if first.IsZero() || len(v.Holders) == 0 || v.now.Sub(first) < time.Second {
@@ -149,10 +149,10 @@ func (v lockView) heldAtLeast() time.Duration {
 	return v.now.Sub(first)
 }
 
-// held is how long the lock has been held, as far as known.
+// held returns the known hold time.
 func (v lockView) held() time.Duration { return cmp.Or(v.Age(v.now), v.heldAtLeast()) }
 
-// format is what is known of how the lock is stored; nil if nothing is.
+// format returns the format of the lock, or nil if it is unknown.
 func (v lockView) format() *keyspace.Format {
 	i := slices.IndexFunc(v.state.formats, func(f keyspace.Format) bool { return f.Name == v.Format })
 	if i < 0 {
@@ -161,14 +161,14 @@ func (v lockView) format() *keyspace.Format {
 	return &v.state.formats[i]
 }
 
-// blind reports whether the lock may have waiters that it does not show.
+// blind reports whether the format does not show the waiters.
 func (v lockView) blind() bool {
 	f := v.format()
 	return f != nil && !f.ShowsWaiters
 }
 
-// blocked is the number of clients that block on the lock's server, where those
-// that wait for such a lock do.
+// blocked returns the number of blocked clients on the lock's server, if the waiters of the
+// format block there.
 func (v lockView) blocked() int64 {
 	if f := v.format(); f == nil || !f.BlockingWait || len(v.Holders) == 0 {
 		return 0
@@ -199,7 +199,7 @@ func barCell(v lockView, w int) widget.Cell {
 	return widget.Cell{Style: v.urgency(v.state.theme.calm), Text: v.state.glyphs.Bar(v.remaining(), w)}
 }
 
-// remaining is the part of the lease that is left, from 0 to 1.
+// remaining returns the fraction of the lease that is left, from 0 to 1.
 func (v lockView) remaining() float64 {
 	rest, ok := v.TTL(v.now)
 	whole := v.state.leases[v.ID()].length
@@ -209,7 +209,8 @@ func (v lockView) remaining() float64 {
 	return max(0, min(1, float64(rest)/float64(whole)))
 }
 
-// urgency is the style of a time that runs out: calm while there is enough.
+// urgency returns the style of a remaining time; calm is the style while at least 40 % are
+// left.
 func (v lockView) urgency(calm widget.Style) widget.Style {
 	switch rest := v.remaining(); {
 	case rest < 0.15:
@@ -257,7 +258,7 @@ func byState(a, b lockView) int  { return cmp.Compare(a.State(a.now), b.State(b.
 func byNode(a, b lockView) int   { return strings.Compare(a.Node, b.Node) }
 func byDB(a, b lockView) int     { return cmp.Compare(a.DB, b.DB) }
 
-// Of figures, the large ones matter and come first.
+// Numbers sort in descending order.
 
 func byCount(a, b lockView) int    { return cmp.Compare(b.Count(), a.Count()) }
 func byWaiters(a, b lockView) int  { return cmp.Compare(b.WaiterCount(), a.WaiterCount()) }
@@ -265,7 +266,7 @@ func byHeld(a, b lockView) int     { return cmp.Compare(b.held(), a.held()) }
 func byFence(a, b lockView) int    { return cmp.Compare(b.Fence, a.Fence) }
 func byRenewals(a, b lockView) int { return cmp.Compare(b.Renewals, a.Renewals) }
 
-// byTTL puts first what ends first, and last what never does.
+// byTTL sorts by expiry time, and locks without a TTL last.
 func byTTL(a, b lockView) int {
 	if never := a.Expires.IsZero(); never != b.Expires.IsZero() {
 		if never {

@@ -10,8 +10,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// preview draws the selected lock: a rule with its key, then what is known of
-// it.
+// preview draws the selected lock in a few lines.
 func (p *locksPage) preview(s *state, w int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return []string{s.ruleOf(w, "", "")}
@@ -38,14 +37,13 @@ func (p *locksPage) preview(s *state, w int) []string {
 	return lines[:min(len(lines), s.previewLines())]
 }
 
-// item draws a line of a description: what it is about, and what there is to
-// say.
+// item draws a line with a label and a text.
 func (s *state) item(w int, label string, st widget.Style, text string) string {
 	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, label).To(widget.Style{}, margin+10)
 	return l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String()
 }
 
-// sentence joins facts, leaving out those that there are not.
+// sentence joins the facts that are not empty.
 func (s *state) sentence(facts ...string) string {
 	kept := facts[:0]
 	for _, f := range facts {
@@ -56,7 +54,7 @@ func (s *state) sentence(facts ...string) string {
 	return strings.Join(kept, " "+s.glyphs.Between+" ")
 }
 
-// items draws a description that may take several lines.
+// items draws a label and a text in at most most lines.
 func (s *state) items(w int, label string, st widget.Style, text string, most int) []string {
 	var lines []string
 	for _, part := range wrap(s.glyphs, text, max(1, w-margin-11), most) {
@@ -66,7 +64,7 @@ func (s *state) items(w int, label string, st widget.Style, text string, most in
 	return lines
 }
 
-// holders draws the first holders, each in so many lines at most.
+// holders draws the first most holders, each in at most lines lines.
 func (v lockView) holders(w, most, lines int) []string {
 	s := v.state
 	if len(v.Holders) == 0 {
@@ -103,7 +101,7 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	return s.sentence(name, depth, string(h.Mode), held, v.until(h.Expires), token)
 }
 
-// until says when a hold ends by itself.
+// until describes the remaining TTL of a hold.
 func (v lockView) until(expires time.Time) string {
 	if expires.IsZero() {
 		return "never expires"
@@ -115,7 +113,7 @@ func (v lockView) until(expires time.Time) string {
 	return text
 }
 
-// waiters names the first of those who wait.
+// waiters names the first waiters.
 func (v lockView) waiters() string {
 	const most = 4
 	n := v.WaiterCount()
@@ -146,7 +144,7 @@ func (v lockView) waiters() string {
 	return text
 }
 
-// story is what watching the lock has told, and where it is.
+// story describes the renewals, the fence and the location of the lock.
 func (v lockView) story() string {
 	s := v.state
 	renewed := "no renewals since locktop started"

@@ -9,10 +9,10 @@ import (
 	"locktop/tui/widget"
 )
 
-// margin is what stands left of the table: the cursor, a finding, a blank.
+// margin is the width left of the table, for cursor, finding and tag.
 const margin = 3
 
-// gap is the number of cells between columns.
+// gap returns the number of cells between columns.
 func (s *state) gap() int {
 	if s.w < 100 {
 		return 1
@@ -20,7 +20,7 @@ func (s *state) gap() int {
 	return 2
 }
 
-// previewLines is how many lines the preview takes.
+// previewLines returns the height of the preview in lines.
 func (s *state) previewLines() int {
 	if s.h < 28 {
 		return 7
@@ -28,7 +28,7 @@ func (s *state) previewLines() int {
 	return 8
 }
 
-// height is the number of rows there is room for.
+// height returns the number of visible rows.
 func (p *locksPage) height(s *state) int { return p.rowsIn(s, s.frame().body) }
 
 func (p *locksPage) rowsIn(s *state, h int) int {
@@ -42,27 +42,26 @@ func (p *locksPage) rowsIn(s *state, h int) int {
 	return max(0, h)
 }
 
-// roomForPreview is the height from which on a preview leaves enough for rows.
+// roomForPreview is the window height in lines from which the preview is available.
 const roomForPreview = 22
 
-// previews reports whether the preview is shown.
+// previews reports whether the preview is visible.
 func (p *locksPage) previews(s *state) bool {
 	return !p.hide && !s.frame().compact && s.h >= roomForPreview
 }
 
-// Widths of the window from which on the selected lock stands beside the table,
-// and of the lock there.
+// besideFrom is the window width from which the selected lock is beside the table. besideWidth
+// is the width of the lock there.
 const (
 	besideFrom  = 160
 	besideWidth = 56
 )
 
-// beside reports whether the selected lock is shown beside the table, with all
-// that is known of it, rather than below. Of a table with more columns there is
-// no room beside.
+// beside reports whether the full details of the selected lock are beside the table instead of
+// a preview below it. A wide table leaves no room for them.
 func (p *locksPage) beside(s *state) bool { return p.previews(s) && s.w >= besideFrom && !p.wide }
 
-// tableWidth is the width that the preview leaves to the table.
+// tableWidth returns the width of the table.
 func (p *locksPage) tableWidth(s *state) int {
 	if p.beside(s) {
 		return s.w - besideWidth
@@ -94,12 +93,12 @@ func (p *locksPage) view(s *state, w, h int) []string {
 	return lines
 }
 
-// page is the selected lock as its own page has it.
+// page returns the selected lock as a lockPage.
 func (p *locksPage) page() lockPage {
 	return lockPage{id: p.chosen, last: p.last, seen: p.seen, gone: p.gone}
 }
 
-// inspector draws the selected lock as its own page does, in h lines.
+// inspector draws the selected lock as lockPage does, in h lines.
 func (p *locksPage) inspector(s *state, h int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return nil
@@ -114,7 +113,7 @@ func (p *locksPage) inspector(s *state, h int) []string {
 	return lines
 }
 
-// table draws the titles and n lines of rows.
+// table draws the titles and n rows.
 func (p *locksPage) table(s *state, w, n int) []string {
 	columns := p.columns()
 	table := p.layout(s, w)
@@ -147,7 +146,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	return lines
 }
 
-// roomForAll is the width from which on a table beside a lock has all its columns.
+// roomForAll is the table width from which all columns are shown beside the details.
 const roomForAll = 140
 
 // layout lays the columns out in w cells.
@@ -160,14 +159,14 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 			shapes[i].Title = s.glyphs.Times
 		}
 		switch {
-		case c.name == "key": // the room that it takes
+		case c.name == "key": // as wide as the longest key
 			shapes[i].Max = max(p.longest, c.Min)
 			if !p.wide {
 				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*3/10))
 			}
 		case c.name == "owner":
 			shapes[i].Max = max(min(p.owners, c.Max), c.Min)
-		case p.beside(s) && w < roomForAll: // it tells the format, and has a bar: names need the room
+		case p.beside(s) && w < roomForAll: // the details show format and TTL bar already, and the names need the room
 			shapes[i].Off = c.Title == "" || c.name == "format"
 			shapes[i].Max = 0
 		}
@@ -175,7 +174,7 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 	return widget.NewTable(s.glyphs, shapes, w-margin-1, s.gap())
 }
 
-// tableRow draws all of a row but its last cell.
+// tableRow draws a row except for its last cell.
 func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []column, v lockView, selected bool) {
 	var base widget.Style
 	cell := func(i, w int) widget.Cell { return columns[i].cell(v, w) }
@@ -188,8 +187,7 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 	l.Skip(base, l.Rest()-1)
 }
 
-// mark draws what stands left of a row: the cursor, whether there is a finding
-// on the lock, and whether it is tagged.
+// mark draws the cells left of a row: cursor, worst finding and tag.
 func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool) {
 	s := v.state
 	cursor := " "
@@ -216,7 +214,7 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 	l.Put(style, s.glyphs.Check)
 }
 
-// empty says why there are no rows, and what to do about it.
+// empty draws why there are no rows.
 func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
 	for _, text := range p.nothing(s) {
 		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, text).String())
@@ -243,7 +241,7 @@ func (p *locksPage) nothing(s *state) []string {
 	}
 }
 
-// compactRows draws one line a lock: what there is room for in a small window.
+// compactRows draws one line per lock for a small window.
 func (p *locksPage) compactRows(s *state, w, h int) []string {
 	if len(p.rows) == 0 {
 		return p.empty(s, nil, w, h-1)

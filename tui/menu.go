@@ -10,24 +10,23 @@ import (
 	"locktop/tui/widget"
 )
 
-// menu is a dialog above the last line: some words, and choices with a key
-// each.
+// menu is a dialog above the last line: a text and a list of choices with keys.
 type menu struct {
 	title   string
-	about   []string // sentences; they are wrapped
+	about   []string // sentences; view wraps them
 	choices []choice
-	at      int // the choice that Enter takes
+	at      int // index of the selected choice
 }
 
-// choice is one of a menu.
+// choice is an entry of a menu.
 type choice struct {
 	key    string
 	label  string
 	detail string
-	about  string                           // more words, while it is the one that Enter takes
-	exact  string                           // text to be read to its end, while it is the one that Enter takes
-	refuse string                           // why it cannot be chosen; "": it can
-	pick   func(s *state) (dialog, tea.Cmd) // what to go on with
+	about  string                           // explanation, shown while selected
+	exact  string                           // text that is shown completely while selected
+	refuse string                           // why the choice is disabled; "" if it is enabled
+	pick   func(s *state) (dialog, tea.Cmd) // returns the next dialog, or nil
 }
 
 func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
@@ -50,7 +49,7 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	return m, nil
 }
 
-// take chooses, unless the choice says why it cannot be chosen.
+// take runs a choice, or shows why it is disabled.
 func (m *menu) take(s *state, c choice) (dialog, tea.Cmd) {
 	if c.refuse != "" {
 		s.reject(c.refuse)
@@ -59,11 +58,10 @@ func (m *menu) take(s *state, c choice) (dialog, tea.Cmd) {
 	return c.pick(s)
 }
 
-// A long menu leaves room for what it is about: the page's heading and some
-// lines.
+// A long menu leaves the top lines of the page visible.
 const (
-	menuLeaves = 11 // lines, as long as there are
-	menuLeast  = 5  // choices in sight
+	menuLeaves = 11 // lines of the page, if possible
+	menuLeast  = 5  // minimum number of visible choices
 )
 
 func (m *menu) view(s *state, lines []string) []string {
@@ -71,14 +69,14 @@ func (m *menu) view(s *state, lines []string) []string {
 	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
 }
 
-// click takes the choice at a line of the window.
+// click runs the choice at line y of the window.
 func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 	panel, at, first, end := m.panel(s)
 	bottom := s.h
 	if s.frame().footer {
 		bottom--
 	}
-	top := bottom - min(len(panel)+1, bottom) // overlay puts an empty line below it
+	top := bottom - min(len(panel)+1, bottom) // overlay adds an empty line below the panel
 	if i := y - top - at; i >= 0 && first+i < end {
 		m.at = first + i
 		return m.take(s, m.choices[m.at])
@@ -86,8 +84,8 @@ func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 	return m, nil
 }
 
-// panel is the menu in lines: those from line at on are the choices from first to
-// before end.
+// panel returns the lines of the menu. The choices from first up to but not including end begin
+// at line at.
 func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	panel = []string{s.rule(m.title, "Esc closes")}
 	for _, text := range m.about {
@@ -115,8 +113,8 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	return append(panel, about...), at, first, end
 }
 
-// explained is what there is to say of the choice that Enter takes, in a panel that
-// has so many lines left.
+// explained returns the explanation of the selected choice, for a panel with left remaining
+// lines.
 func (m *menu) explained(s *state, left int) []string {
 	c := m.choices[m.at]
 	var lines []string
@@ -135,7 +133,7 @@ func (m *menu) explained(s *state, left int) []string {
 	return lines
 }
 
-// letters are the keys of the choices, as people write them.
+// letters returns the keys of the choices for the footer.
 func (m *menu) letters() string {
 	if n := len(m.choices); n > 3 {
 		return "press a letter"
@@ -147,11 +145,11 @@ func (m *menu) letters() string {
 	return strings.Join(keys, " ")
 }
 
-// hint is a key of a dialog, and what it does.
+// hint is a key of a dialog and its effect.
 type hint struct{ key, word string }
 
-// hints replaces the last line, where there is one: while a dialog is open, the
-// keys of the page do nothing.
+// hints replaces the footer by the keys of the dialog, because the page's keys do nothing while
+// a dialog is open.
 func (s *state) hints(lines []string, all ...hint) []string {
 	if !s.frame().footer {
 		return lines
@@ -164,15 +162,14 @@ func (s *state) hints(lines []string, all ...hint) []string {
 	return lines
 }
 
-// inSight are the choices that n lines have room for, with the chosen one among
-// them.
+// inSight returns the range of at most n visible choices around the selected one.
 func (m *menu) inSight(n int) (first, end int) {
 	n = max(1, min(n, len(m.choices)))
 	first = max(0, min(m.at-n/2, len(m.choices)-n))
 	return first, first + n
 }
 
-// choice draws one line: key, label, and what is behind it.
+// choice draws one choice: key, label and detail.
 func (m *menu) choice(s *state, c choice, chosen bool, label int) string {
 	t := s.theme
 	key, text, detail := t.key, t.text, t.dim
@@ -189,8 +186,7 @@ func (m *menu) choice(s *state, c choice, chosen bool, label int) string {
 	return l.Put(detail, s.glyphs.FitEnd(what, max(0, l.Rest()-1))).String()
 }
 
-// overlay puts a panel over the lines above the last one, or over as many as
-// there are.
+// overlay replaces the lines above the footer by the panel, as many as there are.
 func overlay(s *state, lines, panel []string) []string {
 	bottom := len(lines)
 	if s.frame().footer {

@@ -11,49 +11,48 @@ import (
 	"locktop/tui/widget"
 )
 
-// faultLog tells what a fault led to, in sentences: which client was struck, which
-// acquired the lock after it, and what became of the work of the one that did not
-// know. It is made from the events of the load.
+// faultLog describes the effects of faults in sentences, from the events of the load: the
+// client with the fault, the next holder, and the late work of the client.
 type faultLog struct {
-	lines     []logEntry            // the newest last
-	holds     map[string]clientHold // who has which key, by the key
-	faulted   map[int]activeFault   // what is wrong with a client, by its number
+	lines     []logEntry            // newest last
+	holds     map[string]clientHold // current holds by key
+	faulted   map[int]activeFault   // active faults by client number
 	downNodes map[string]bool       // nodes that are down
 	ghost     map[string]bool       // tokens of holds that their clients do not know of
 }
 
-// logEntry is one sentence of an account.
+// logEntry is one sentence of a faultLog.
 type logEntry struct {
-	at      time.Time // our clock
+	at      time.Time // local time
 	kind    loadgen.EventKind
 	text    string
-	key     string        // of what is folded into one line
-	n       int           // how often it happened
-	longest time.Duration // of those
+	key     string        // of the repeated events
+	n       int           // number of the repeated events
+	longest time.Duration // longest duration of them
 }
 
-// clientHold is a client's possession of a key, as the account follows it.
+// clientHold is a client's hold on a key.
 type clientHold struct {
 	client int
 	token  string
 	fence  int64
-	beside int               // the client that still had it, 0: none
-	left   time.Time         // when its holder went or stopped, without releasing; zero: it is there
-	how    loadgen.FaultKind // what happened to it then
+	beside int               // client whose hold had not ended, or 0
+	left   time.Time         // when the holder stopped without a release; zero while it works
+	how    loadgen.FaultKind // the fault at that time
 	where  string            // between which commands
 }
 
-// activeFault is a fault that goes on.
+// activeFault is a fault that has not ended.
 type activeFault struct {
 	kind  loadgen.FaultKind
-	where string // between which commands it struck, "" if anywhere
+	where string // between which commands it happened, "" if anywhere
 }
 
-// linesKept is how many sentences an account has at most.
+// linesKept is the number of sentences that a faultLog keeps when it discards old ones.
 const linesKept = 64
 
-// apply takes in what has happened. quorum is the number of servers of the
-// load's Redlock.
+// apply processes events. anew starts a new log. quorum is the number of servers of the load's
+// Redlock.
 func (a *faultLog) apply(events []loadgen.Event, anew bool, quorum int) {
 	if anew || a.holds == nil {
 		*a = faultLog{holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, ghost: map[string]bool{}}
@@ -113,7 +112,7 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 	}
 }
 
-// stuck says that nobody can have a key.
+// stuck adds that no client can acquire a key.
 func (a *faultLog) stuck(e *loadgen.Event) {
 	if h := a.holds[e.Key]; h.how == loadgen.Crash && h.where != "" {
 		a.fold(e, fmt.Sprintf("%s can never be acquired again: client-%d died %s, so the key has no TTL", e.Key, h.client, h.where), "")
@@ -122,9 +121,9 @@ func (a *faultLog) stuck(e *loadgen.Event) {
 	a.fold(e, fmt.Sprintf("%s could not be acquired for %s, though clients wait", e.Key, humanize.Duration(e.Took)), "%s could not be acquired %d times, up to %s")
 }
 
-// fold says something that may happen many times a second: once, with how often,
-// until the next fault strikes, so that it does not push the rest out of sight.
-// many has verbs for the key, the number and, if it is one that lasts, the time.
+// fold adds a sentence about an event that can happen many times per second. Until the next
+// fault, it combines repetitions in one sentence, so that they do not displace the others. many
+// has verbs for the key, the number and, optionally, the longest duration.
 func (a *faultLog) fold(e *loadgen.Event, once, many string) {
 	for i := len(a.lines) - 1; i >= 0 && a.lines[i].kind != loadgen.FaultBegan; i-- {
 		l := &a.lines[i]
@@ -146,7 +145,7 @@ func (a *faultLog) fold(e *loadgen.Event, once, many string) {
 	l.key, l.n, l.longest = e.Key, 1, e.Took
 }
 
-// late is a client that works past its lease: a fault kept it, or the work did.
+// late returns the beginning of a sentence about late work, after a freeze or by itself.
 func late(e *loadgen.Event) string {
 	if e.Text == string(loadgen.Freeze) {
 		return e.Owner() + " wakes and"
@@ -154,8 +153,8 @@ func late(e *loadgen.Event) string {
 	return e.Owner() + " works past its lease and"
 }
 
-// onAcquired notes who has a key now and, where the one before never gave it back,
-// says so.
+// onAcquired records the holder of a key. It adds a sentence if the previous holder did not
+// release it.
 func (a *faultLog) onAcquired(e *loadgen.Event) {
 	before := a.holds[e.Key]
 	if e.Shared {
@@ -177,7 +176,7 @@ func (a *faultLog) onAcquired(e *loadgen.Event) {
 	a.add(e, fmt.Sprintf("client-%d still believes it has %s, but its lease has run out: %s acquires it as well%s", before.client, e.Key, e.Owner(), number))
 }
 
-// onAbandoned notes that a holder has gone without releasing.
+// onAbandoned records that a holder ended without a release.
 func (a *faultLog) onAbandoned(e *loadgen.Event) {
 	h := a.holds[e.Key]
 	if h.token != e.Token {
@@ -199,7 +198,7 @@ func (a *faultLog) onAbandoned(e *loadgen.Event) {
 	}
 }
 
-// onFault says what a fault strikes.
+// onFault records a fault and adds its effect on the holds of the client.
 func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 	switch e.Fault {
 	case loadgen.NodeDown, loadgen.RestartEmpty:
@@ -222,7 +221,7 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 			if e.Fault == loadgen.Partition {
 				verb = "is cut off from the server"
 			}
-			if e.Text != "" { // a historic form
+			if e.Text != "" { // only unsound kinds of lock name the commands
 				a.add(e, fmt.Sprintf("%s %s %s while holding %s", e.Owner(), verb, e.Text, key))
 				continue
 			}
@@ -231,8 +230,7 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 	}
 }
 
-// injected is a sentence about a fault that is one by itself, "" if what it leads
-// to tells the rest.
+// injected returns a sentence about a fault without an immediate effect on a hold, else "".
 func injected(e *loadgen.Event) string {
 	switch e.Fault {
 	case loadgen.ExternalDelete:
@@ -253,8 +251,8 @@ func injected(e *loadgen.Event) string {
 	return ""
 }
 
-// grants says when the server has a holder that does not know that it holds: the
-// reply that would tell it was lost. locks are what the newest look has found.
+// grants adds a sentence for each holder on the server that does not know of its hold, because
+// the reply was lost. locks come from the newest snapshot.
 func (a *faultLog) grants(at time.Time, locks []keyspace.Lock) {
 	if len(a.faulted) == 0 {
 		return
@@ -270,8 +268,8 @@ func (a *faultLog) grants(at time.Time, locks []keyspace.Lock) {
 	}
 }
 
-// unaware reports whether the server has a client as the holder of a key with a
-// token that the client does not know, because it gets no replies.
+// unaware reports whether owner holds key on the server with a token that the client does not
+// know, because it gets no replies.
 func (a *faultLog) unaware(owner, key, token string) bool {
 	for client, x := range a.faulted {
 		if x.kind == loadgen.DropReplies && owner == (loadgen.Event{Client: client}).Owner() {
@@ -281,11 +279,10 @@ func (a *faultLog) unaware(owner, key, token string) bool {
 	return false
 }
 
-// stops reports whether a client struck by a fault cannot renew what it holds,
-// and does not know.
+// stops reports whether a fault prevents renewals without the client's knowledge.
 func stops(k loadgen.FaultKind) bool { return k == loadgen.Freeze || k == loadgen.Partition }
 
-// onHealed says what is as it was before.
+// onHealed records the end of a fault.
 func (a *faultLog) onHealed(e *loadgen.Event, quorum int) {
 	switch e.Fault {
 	case loadgen.NodeDown, loadgen.RestartEmpty:
@@ -299,7 +296,7 @@ func (a *faultLog) onHealed(e *loadgen.Event, quorum int) {
 	}
 }
 
-// majority says how many servers are up, and whether that is enough.
+// majority describes how many servers are up, and whether they are a majority.
 func (a *faultLog) majority(quorum int) string {
 	up, most := quorum-len(a.downNodes), quorum/2+1
 	if up >= most {
@@ -315,7 +312,7 @@ func (a *faultLog) add(e *loadgen.Event, text string) {
 	}
 }
 
-// weight is the glyph and the style of a sentence.
+// weight returns the glyph and the style of an event.
 func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
 	g, t := s.glyphs, s.theme
 	switch k {
@@ -333,8 +330,7 @@ func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
 	}
 }
 
-// accountBlock draws the newest sentences of the account in h lines at most, the
-// newest first.
+// accountBlock draws the newest sentences in at most h lines, newest first.
 func (s *state) accountBlock(w, h int) []string {
 	if len(s.account.lines) == 0 || h < 3 {
 		return nil
@@ -354,7 +350,7 @@ func (s *state) accountBlock(w, h int) []string {
 	return all[:min(h, len(all))]
 }
 
-// loadSays is a sentence about the load as it may be shown.
+// loadSays returns a sentence about the load, hidden in privacy mode.
 func (s *state) loadSays(text string) string {
 	if s.hidden.on {
 		return s.glyphs.Ellipsis

@@ -8,18 +8,18 @@ import (
 	"locktop/keyspace"
 )
 
-// ownership is what one owner has to do with beside a lock that it holds.
+// ownership lists the other locks of an owner.
 type ownership struct {
-	holds []string // keys of other locks
+	holds []string // keys of other locks that it holds
 	waits []string // keys that it waits for, with their holders
-	stuck bool     // it waits for a client that waits for it
+	stuck bool     // deadlock: it waits for a client that waits for it
 }
 
-// namesListed is how many keys of an owner are listed.
+// namesListed is the maximum number of keys listed per owner.
 const namesListed = 6
 
-// elsewhere finds the other locks that a holder of a lock has, or waits for. Libraries
-// that make a new token for each hold cannot be followed from lock to lock.
+// elsewhere finds the other locks that a holder holds or waits for. It finds none for libraries
+// that make a new token for each hold.
 func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
 	s := v.state
 	locks := s.current().locks
@@ -47,13 +47,13 @@ func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
 	return o
 }
 
-// waitsAs reports whether a waiter is the same client as a holder: by what the library
-// stores of both, or by the label that a token of package lock begins with.
+// waitsAs reports whether a waiter and a holder are the same client: by their IDs, or by the
+// label that begins a token of package lock.
 func waitsAs(w keyspace.Waiter, h *keyspace.Holder) bool {
 	return w.ID == h.ID || h.Label != "" && strings.HasPrefix(w.ID, h.Label+"~")
 }
 
-// owners says what the first holders have beside the lock, and what they wait for.
+// owners draws the other locks of the first three holders.
 func (v lockView) owners(w int) []string {
 	s := v.state
 	var lines []string
@@ -73,7 +73,7 @@ func (v lockView) owners(w int) []string {
 	return lines
 }
 
-// listed joins the first of some names.
+// listed joins the first namesListed names.
 func listed(names []string) string {
 	if more := len(names) - namesListed; more > 0 {
 		return strings.Join(names[:namesListed], ", ") + " and " + humanize.Count(more) + " more"

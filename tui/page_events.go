@@ -8,11 +8,11 @@ import (
 	"locktop/tui/widget"
 )
 
-// eventsPage lists what happened, the newest first.
+// eventsPage lists the events, newest first.
 type eventsPage struct {
 	cursor cursor[int] // by the number of the event
 	filter filter
-	rows   []int // indexes into the past, the newest first
+	rows   []int // indexes into the past, newest first
 }
 
 func (p *eventsPage) title() string  { return "6 Events" }
@@ -67,8 +67,8 @@ func (p *eventsPage) ask(s *state) dialog {
 	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.past())) })
 }
 
-// arrange works out the rows anew. While the first row is selected, it stays
-// selected: the newest event is what people watch.
+// arrange updates the rows. A selected first row stays selected, so that the newest event stays
+// visible.
 func (p *eventsPage) arrange(s *state) {
 	past := s.past()
 	newest := p.cursor.row == 0
@@ -146,7 +146,7 @@ func (p *eventsPage) nothing() string {
 	return "nothing has happened yet"
 }
 
-// pointer draws what stands left of a row.
+// pointer draws the cells left of a row.
 func (s *state) pointer(l *widget.Line, selected bool) {
 	cursor := " "
 	if selected {
