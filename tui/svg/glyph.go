@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// A cell is cellWidth×cellHeight units: an eighth of a block is then a whole
-// number of them, and the letters of most monospace fonts, 0.6 em wide, fill a
-// cell at fontSize.
+// A cell has cellWidth×cellHeight units, so that an eighth of a block is a whole number of
+// units. At fontSize, letters of most monospace fonts (0.6 em wide) fill a cell.
 const (
 	cellWidth  = 8
 	cellHeight = 16
@@ -17,17 +16,16 @@ const (
 // rect is a filled part of a cell, in units from its upper left corner.
 type rect struct{ x, y, w, h float64 }
 
-// glyph is a character drawn as geometry. What fonts make of blocks and lines
-// rarely meets the neighbouring cell.
+// glyph is a character as geometry. In most fonts, blocks and lines leave gaps between cells.
 type glyph struct {
 	rects  []rect
 	shade  float64 // opacity of the rects; 0 is solid
 	fill   string  // SVG path data to fill
-	stroke string  // SVG path data to draw along
+	stroke string  // SVG path data to stroke
 }
 
-// shape returns a character as geometry, if it is one to be drawn so: block
-// elements, box lines (but double ones) and braille.
+// shape returns the geometry of a character. It returns false for characters other than block
+// elements, box lines (except double ones) and Braille.
 func shape(text string) (glyph, bool) {
 	runes := []rune(text)
 	if len(runes) != 1 {
@@ -43,7 +41,7 @@ func shape(text string) (glyph, bool) {
 	}
 }
 
-// block draws U+2580 to U+259F.
+// block returns U+2580 to U+259F.
 func block(r rune) glyph {
 	eighth := float64(cellHeight) / 8
 	switch {
@@ -67,7 +65,7 @@ func block(r rune) glyph {
 	}
 }
 
-// quadrants draws ▖▗▘▙▚▛▜▝▞▟.
+// quadrants returns ▖▗▘▙▚▛▜▝▞▟.
 func quadrants(r rune) glyph {
 	const w, h = cellWidth / 2, cellHeight / 2
 	corners := [4]rect{{0, 0, w, h}, {w, 0, w, h}, {0, h, w, h}, {w, h, w, h}}
@@ -79,8 +77,8 @@ func quadrants(r rune) glyph {
 	return g
 }
 
-// braille draws U+2800 to U+28FF: one bit a dot, the last row of dots in the
-// highest two bits.
+// braille returns U+2800 to U+28FF: one bit per dot, with the last row of dots in the two
+// highest bits.
 func braille(r rune) glyph {
 	places := [8][2]int{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}, {0, 3}, {1, 3}}
 	var path strings.Builder
@@ -93,14 +91,14 @@ func braille(r rune) glyph {
 	return glyph{fill: path.String()}
 }
 
-// Where lines cross a cell. Half a unit off the middle they lie on whole
-// pixels, and are sharp.
+// Upper left corner of lines through the middle of a cell. The lines fill whole pixels and are
+// therefore sharp.
 const (
 	middleX = cellWidth / 2
 	middleY = cellHeight / 2
 )
 
-// box draws the light, heavy, dashed and round lines of U+2500 to U+257F.
+// box returns the light, heavy, dashed and round lines of U+2500 to U+257F.
 func box(r rune) (glyph, bool) {
 	switch r {
 	case '┄', '┈':
@@ -126,7 +124,7 @@ func box(r rune) (glyph, bool) {
 	return glyph{rects: rects}, rects != nil
 }
 
-// arms returns the straight lines of a box character, nil if it is none.
+// arms returns the straight lines of a box character, or nil for other characters.
 func arms(r rune) []rect {
 	const straight = "─│┌┐└┘├┤┬┴┼╴╵╶╷━┃┏┓┗┛┣┫┳┻╋╸╹╺╻"
 	reach := [...]string{"lr", "ud", "rd", "ld", "ru", "lu", "rud", "lud", "lrd", "lru", "lrud", "l", "u", "r", "d"}
@@ -141,8 +139,8 @@ func arms(r rune) []rect {
 	return nil
 }
 
-// join draws lines from the middle of a cell to its edges: left, right, up and
-// down as the letters say. What goes straight through is one rectangle.
+// join returns lines from the middle of a cell to the edges in sides (l, r, u, d). A line
+// through the whole cell is one rectangle.
 func join(sides string, thick float64) []rect {
 	left, right := strings.Contains(sides, "l"), strings.Contains(sides, "r")
 	up, down := strings.Contains(sides, "u"), strings.Contains(sides, "d")

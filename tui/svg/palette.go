@@ -7,19 +7,19 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// rgb is a colour as it is drawn.
+// rgb is a colour of the image.
 type rgb struct{ r, g, b uint8 }
 
-// String writes the colour as SVG does.
+// String returns the colour in SVG syntax.
 func (c rgb) String() string { return fmt.Sprintf("#%02x%02x%02x", c.r, c.g, c.b) }
 
-// faint is the colour nearer to what is behind it.
+// faint returns the colour mixed with the background colour.
 func (c rgb) faint(paper rgb) rgb {
 	mix := func(a, b uint8) uint8 { return uint8((int(a)*11 + int(b)*9) / 20) }
 	return rgb{mix(c.r, paper.r), mix(c.g, paper.g), mix(c.b, paper.b)}
 }
 
-// ink is how a foreground colour is drawn; nil is the terminal's own.
+// ink returns a foreground colour; nil is the terminal's default.
 func ink(c color.Color) rgb {
 	if c == nil {
 		return rgb{0xd5, 0xd9, 0xe2}
@@ -27,7 +27,7 @@ func ink(c color.Color) rgb {
 	return drawn(c)
 }
 
-// paper is how a background colour is drawn; nil is the terminal's own.
+// paper returns a background colour; nil is the terminal's default.
 func paper(c color.Color) rgb {
 	if c == nil {
 		return rgb{0x17, 0x1b, 0x24}
@@ -35,8 +35,8 @@ func paper(c color.Color) rgb {
 	return drawn(c)
 }
 
-// drawn returns how a colour is drawn. The sixteen that a terminal knows by
-// name are chosen to be readable on our paper; all others say what they are.
+// drawn returns a colour of the image. The 16 basic colours are chosen for readability on
+// paper(nil).
 func drawn(c color.Color) rgb {
 	switch c := c.(type) {
 	case ansi.BasicColor:

@@ -2,10 +2,10 @@ package svg
 
 import "github.com/charmbracelet/x/cellbuf"
 
-// cell is one place of the screen as it is to be drawn.
+// cell is one cell of the screen.
 type cell struct {
-	text      string // one grapheme; "" behind a wide one
-	width     int    // of the grapheme in cells
+	text      string // one grapheme; "" after a wide one
+	width     int    // of the grapheme, in cells
 	ink       rgb
 	paper     rgb
 	bold      bool
@@ -14,8 +14,8 @@ type cell struct {
 	strike    bool
 }
 
-// parse reads text with SGR sequences, one line a row of the screen, into
-// exactly height rows of width cells. What does not fit is left out.
+// parse reads text with SGR sequences, one line per row, into height rows of width cells. It
+// drops what does not fit.
 func parse(text string, width, height int) [][]cell {
 	buffer := cellbuf.NewBuffer(width, height)
 	cellbuf.SetContent(buffer, text)

@@ -1,5 +1,5 @@
-// Package svg draws the screen of a terminal, as text with SGR sequences, as a
-// picture: letters as letters, blocks and lines as geometry without seams.
+// Package svg converts a terminal screen, as text with SGR sequences, to an SVG image. Letters
+// stay text; blocks and lines become geometry without gaps.
 package svg
 
 import (
@@ -12,29 +12,29 @@ import (
 // The window around the cells, in units.
 const (
 	margin = 16
-	bar    = 32 // above the cells, for the title
+	bar    = 32 // title bar above the cells
 )
 
-// canvas collects the elements of a picture.
+// canvas collects the elements of an image.
 type canvas struct {
 	buf     bytes.Buffer
-	pending tile // not yet written: its neighbour may continue it
+	pending tile // not yet written, because the next tile may extend it
 }
 
-// tile is a filled rectangle of the picture.
+// tile is a filled rectangle of the image.
 type tile struct {
 	rect
 	ink   rgb
 	shade float64
 }
 
-// Draw makes an SVG of text, one line a row of the screen, in a window of
-// columns×rows cells with a title. What does not fit is left out.
+// Draw returns an SVG of text, one line per row, in a window of columns×rows cells with a
+// title. It drops what does not fit.
 func Draw(title, text string, columns, rows int) []byte {
 	return draw(title, parse(text, columns, rows))
 }
 
-// draw makes an SVG of the screen in a window with a title.
+// draw returns an SVG of the screen in a window with a title.
 func draw(title string, grid [][]cell) []byte {
 	c := &canvas{}
 	c.open(title, grid)
@@ -73,7 +73,7 @@ func (c *canvas) backgrounds(y int, row []cell) {
 	c.flush()
 }
 
-// shapes draws what is geometry rather than writing.
+// shapes draws the characters with a geometry.
 func (c *canvas) shapes(y int, row []cell) {
 	for x, cell := range row {
 		g, ok := shape(cell.text)
@@ -93,8 +93,8 @@ func (c *canvas) shapes(y int, row []cell) {
 	c.flush()
 }
 
-// lines draws underlines and strokes through text. They are no decoration of
-// the text, because they also go under spaces.
+// lines draws underlines and strikethroughs. They are not text decorations, because they also
+// cover spaces.
 func (c *canvas) lines(y int, row []cell) {
 	for x, cell := range row {
 		if cell.underline {
@@ -110,8 +110,8 @@ func (c *canvas) lines(y int, row []cell) {
 	c.flush()
 }
 
-// tile adds a rectangle of the cell at x, y. If it continues the one before,
-// both become one: seams between rectangles show.
+// tile adds a rectangle of the cell at x, y. It merges adjacent rectangles, because gaps
+// between them would be visible.
 func (c *canvas) tile(x, y int, r rect, ink rgb, shade float64) {
 	r.x += float64(cellWidth * x)
 	r.y += float64(cellHeight * y)
@@ -142,8 +142,8 @@ func (c *canvas) path(x, y int, data, attributes string) {
 	fmt.Fprintf(&c.buf, `<path transform="translate(%d %d)" d="%s" %s/>`+"\n", cellWidth*x, cellHeight*y, data, attributes)
 }
 
-// words writes the row's text, a word at a time: wherever a font is not quite
-// as wide as the cells, the next word begins in its own column all the same.
+// words writes the row's text word by word. If a font is not as wide as the cells, each word
+// still begins in its column.
 func (c *canvas) words(y int, row []cell) {
 	for x := 0; x < len(row); {
 		n := wordLength(row[x:])
@@ -154,9 +154,9 @@ func (c *canvas) words(y int, row []cell) {
 	}
 }
 
-// wordLength returns how many cells from the first on are written as one piece:
-// letters of one look, or a single sign that fonts disagree about; 0 if the
-// first is not text.
+// wordLength returns the number of cells at the start of row that form one text element:
+// characters of one style, or a single character that fonts render differently. It returns 0 if
+// the first cell is not text.
 func wordLength(row []cell) int {
 	if !written(row[0]) {
 		return 0
@@ -176,7 +176,7 @@ func written(c cell) bool {
 	return !drawn && c.text != "" && c.text != " "
 }
 
-// plain reports whether every font has the character, one cell wide.
+// plain reports whether every font has the character in a width of one cell.
 func plain(c cell) bool {
 	r, size := utf8.DecodeRuneInString(c.text)
 	return size == len(c.text) && r < 0x250 && c.width == 1
@@ -186,7 +186,7 @@ func (c cell) looksLike(o cell) bool {
 	return c.ink == o.ink && c.bold == o.bold && c.italic == o.italic
 }
 
-// word writes the text of some cells, stretched to exactly their width.
+// word writes the text of cells, stretched to their exact width.
 func (c *canvas) word(x, y int, cells []cell) {
 	text, width := "", 0
 	for _, cell := range cells {
@@ -207,6 +207,6 @@ func (c *canvas) word(x, y int, cells []cell) {
 
 func escape(text string) string {
 	var buf bytes.Buffer
-	_ = xml.EscapeText(&buf, []byte(text)) // a bytes.Buffer takes everything
+	_ = xml.EscapeText(&buf, []byte(text)) // a bytes.Buffer never fails
 	return buf.String()
 }
