@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Bar draws fraction (0 to 1) of w cells, in eighths of a cell, and returns it
-// without the blanks that follow.
+// Bar draws a bar for fraction (0 to 1) of w cells, in eighths of a cell, without trailing
+// blanks.
 func (g Glyphs) Bar(fraction float64, w int) string {
 	n := eighths(fraction, w)
 	bar := strings.Repeat(g.Across[8], n/8)
@@ -16,18 +16,17 @@ func (g Glyphs) Bar(fraction float64, w int) string {
 	return bar + g.Across[n%8]
 }
 
-// eighths is fraction of w cells in eighths of a cell. Something more than
-// nothing is at least one eighth.
+// eighths returns fraction of w cells in eighths of a cell. It returns at least 1 for a
+// positive fraction.
 func eighths(fraction float64, w int) int {
-	if !(fraction > 0) || w <= 0 { // also not a number
+	if !(fraction > 0) || w <= 0 { // includes NaN
 		return 0
 	}
 	return max(1, int(math.Round(min(fraction, 1)*float64(8*w))))
 }
 
-// Thumb returns the lines, from first up to but not including end, that stand
-// for the part in sight of a list, when n lines from top on of total are. Where
-// all is in sight there are none.
+// Thumb returns the lines of a scroll bar's thumb, from first up to but not including end, if n
+// of total lines are visible from top on. It returns 0, 0 if all lines are visible.
 func Thumb(top, n, total int) (first, end int) {
 	if n <= 0 || total <= n {
 		return 0, 0

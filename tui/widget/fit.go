@@ -7,8 +7,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Width is the number of cells that s takes. s is text without escape
-// sequences, such as comes out of [Plain].
+// Width returns the number of cells of s. s must not contain escape sequences; [Plain] returns
+// such text.
 func Width(s string) int {
 	n, done := simpleWidth(s)
 	s = s[done:]
@@ -19,11 +19,11 @@ func Width(s string) int {
 	return n
 }
 
-// Fit returns s in exactly w cells: filled up with blanks on the right, or
-// shortened in the middle, since keys and names differ at their ends.
+// Fit returns s in exactly w cells. It pads s with blanks on the right, or shortens s in the
+// middle, because keys and names often differ at their ends.
 func Fit(s string, w int) string { return Blocks().Fit(s, w) }
 
-// Fit is [Fit] with this set's sign for what was left out.
+// Fit is [Fit] with the ellipsis of this set.
 func (g Glyphs) Fit(s string, w int) string {
 	if w <= 0 {
 		return ""
@@ -37,7 +37,7 @@ func (g Glyphs) Fit(s string, w int) string {
 	return pad(text, w-Width(text))
 }
 
-// FitEnd returns s in exactly w cells, shortened at its end: for sentences.
+// FitEnd returns s in exactly w cells. It pads s on the right, or shortens s at its end.
 func (g Glyphs) FitEnd(s string, w int) string {
 	if w <= 0 {
 		return ""
@@ -49,7 +49,7 @@ func (g Glyphs) FitEnd(s string, w int) string {
 	return pad(text, w-Width(text))
 }
 
-// FitRight returns s in exactly w cells, against the right edge: for figures.
+// FitRight returns s in exactly w cells. It pads s on the left, or shortens s at its end.
 func (g Glyphs) FitRight(s string, w int) string {
 	if n := Width(s); n <= w {
 		return strings.Repeat(" ", w-n) + s
@@ -57,9 +57,9 @@ func (g Glyphs) FitRight(s string, w int) string {
 	return g.FitEnd(s, w)
 }
 
-// simpleWidth is the width of the beginning of s that needs no tables: letters
-// of ASCII, lines and blocks. The cell before something else is left to that,
-// since it might belong to it.
+// simpleWidth returns the width of the longest prefix of s that contains only ASCII, lines and
+// blocks. It excludes the character before any other one, because the two can form a grapheme
+// cluster.
 func simpleWidth(s string) (cells, bytes int) {
 	last := 0
 	for i, r := range s {
@@ -71,7 +71,7 @@ func simpleWidth(s string) (cells, bytes int) {
 	return cells, len(s)
 }
 
-// take returns the longest beginning of s that fits into w cells.
+// take returns the longest prefix of s that fits into w cells.
 func take(s string, w int) string {
 	end, used := 0, 0
 	for end < len(s) {
@@ -84,7 +84,7 @@ func take(s string, w int) string {
 	return s[:end]
 }
 
-// takeLast returns the longest end of s that fits into w cells.
+// takeLast returns the longest suffix of s that fits into w cells.
 func takeLast(s string, w int) string {
 	if isASCII(s) {
 		return s[len(s)-w:]
@@ -97,13 +97,12 @@ func takeLast(s string, w int) string {
 	return s
 }
 
-// Break cuts s into pieces of w cells, the last one shorter: for what must be
-// read to its end. A piece is never empty, nor is the list.
+// Break splits s into pieces of at most w cells. It returns at least one piece.
 func Break(s string, w int) []string {
 	var all []string
 	for Width(s) > w {
 		piece := take(s, w)
-		if piece == "" { // a cluster that is wider than all there is
+		if piece == "" { // a grapheme cluster wider than w stays in the last piece
 			break
 		}
 		all, s = append(all, piece), s[len(piece):]

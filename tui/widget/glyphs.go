@@ -2,43 +2,41 @@ package widget
 
 import "strings"
 
-// Glyphs is what pictures are made of. Each string of one glyph is one cell
-// wide.
+// Glyphs is a set of characters to draw with. Each glyph is one cell wide.
 type Glyphs struct {
-	Ellipsis string    // stands for what was left out
-	Rule     string    // a horizontal line
-	Across   [9]string // from empty to full, filling from the left
-	Upward   [9]string // from empty to full, filling from below
-	Cursor   string    // marks the selected row
-	Thumb    string    // shows at the right edge which part of a list is in sight
+	Ellipsis string    // replaces omitted text
+	Rule     string    // horizontal line
+	Across   [9]string // from empty to full, filled from the left
+	Upward   [9]string // from empty to full, filled from below
+	Cursor   string    // selected row
+	Thumb    string    // thumb of a scroll bar
 	Up, Down string    // directions
-	Dot      string    // something full
-	Ring     string    // something empty
-	Half     string    // something shared
+	Dot      string    // full
+	Ring     string    // empty
+	Half     string    // shared
 	Diamond  string
-	Dotted   string // something expected
+	Dotted   string // expected
 	Alert    string
 	Cross    string
-	Play     string // time goes on
-	Paused   string // time stands still
+	Play     string // playing
+	Paused   string // paused
 	Check    string
-	Frozen   string // somebody who does not move
-	Severed  string // somebody out of reach
-	Shared   string // fills what several have at once
-	Dashed   string // fills what nobody has
-	Clash    string // fills what two have who must not
-	Behind   string // fills a time that stands out
-	Between  string // separates words of one line
-	Point    string // something at rest
-	None     string // there is no value
+	Frozen   string // client that does not run
+	Severed  string // client without a connection
+	Shared   string // fill of shared holds
+	Dashed   string // fill of a free lock with waiters
+	Clash    string // fill of overlapping holds
+	Behind   string // fill of a highlighted time
+	Between  string // separator in a line
+	Point    string // at rest
+	None     string // no value
 	Times    string
-	AtLeast  string              // of a value that may be more
-	Fine     bool                // charts have two columns to a cell
-	Spell    func(string) string // writes arrows and the like with what the set has; nil leaves them
+	AtLeast  string              // prefix of a lower bound
+	Fine     bool                // charts have two columns per cell
+	Spell    func(string) string // replaces arrows and the like; nil leaves them
 }
 
-// Word returns text that was written with arrows and the like, written with
-// what the set has.
+// Word returns text with arrows and similar characters replaced for this set.
 func (g Glyphs) Word(text string) string {
 	if g.Spell == nil {
 		return text
@@ -46,7 +44,7 @@ func (g Glyphs) Word(text string) string {
 	return g.Spell(text)
 }
 
-// Blocks are glyphs that every terminal with Unicode has.
+// Blocks returns glyphs that every Unicode terminal has.
 func Blocks() Glyphs {
 	return Glyphs{
 		Ellipsis: "…",
@@ -81,7 +79,7 @@ func Blocks() Glyphs {
 	}
 }
 
-// Braille are Blocks that draw with dots, and charts twice as fine.
+// Braille returns Blocks with dots for bars and charts. Charts have twice the columns.
 func Braille() Glyphs {
 	g := Blocks()
 	g.Across = [9]string{" ", "⡀", "⡄", "⡆", "⡇", "⣇", "⣧", "⣷", "⣿"}
@@ -90,11 +88,11 @@ func Braille() Glyphs {
 	return g
 }
 
-// GlyphSets are the names that GlyphsNamed knows; the first is the default.
+// GlyphSets lists the names for GlyphsNamed; the first is the default.
 func GlyphSets() []string { return []string{"block", "braille", "ascii"} }
 
-// GlyphsNamed returns a set by its name, the default for "". Of a name that
-// there is not it returns the default, too, and false.
+// GlyphsNamed returns a set by name. It returns the default for "" and, with false, for an
+// unknown name.
 func GlyphsNamed(name string) (g Glyphs, ok bool) {
 	switch name {
 	case "braille":
@@ -106,7 +104,7 @@ func GlyphsNamed(name string) (g Glyphs, ok bool) {
 	}
 }
 
-// ASCII are glyphs for terminals without Unicode.
+// ASCII returns glyphs for terminals without Unicode.
 func ASCII() Glyphs {
 	return Glyphs{
 		Ellipsis: "~",

@@ -2,13 +2,13 @@ package widget
 
 import "strings"
 
-// Style is how text looks. The zero value is the terminal's own look.
+// Style is the style of text. The zero value is the terminal's default.
 type Style struct{ on string }
 
 const off = "\x1b[0m"
 
-// SGR makes a Style of the parameters of a "select graphic rendition" sequence,
-// such as "1;31". No parameters make the zero Style.
+// SGR returns a Style from the parameters of an SGR sequence ("select graphic rendition"), such
+// as "1;31". Empty params return the zero Style.
 func SGR(params string) Style {
 	if params == "" {
 		return Style{}
@@ -16,10 +16,10 @@ func SGR(params string) Style {
 	return Style{on: "\x1b[0;" + params + "m"}
 }
 
-// Line is one line under construction, of a width that is fixed from the start.
+// Line builds one line of a fixed width.
 //
-// It writes runs: an escape sequence only where the style changes. A sequence
-// per cell costs two hundred times as much.
+// It writes an escape sequence only where the style changes. A sequence per cell would cost 200
+// times as much.
 type Line struct {
 	b     strings.Builder
 	width int
@@ -34,10 +34,10 @@ func NewLine(w int) *Line {
 	return l
 }
 
-// Rest is the number of cells that are left.
+// Rest returns the number of cells left.
 func (l *Line) Rest() int { return l.width - l.used }
 
-// Put appends text. What does not fit any more is cut off.
+// Put appends text and cuts off what does not fit.
 func (l *Line) Put(st Style, text string) *Line {
 	n := Width(text)
 	if n > l.Rest() {
@@ -70,7 +70,7 @@ func (l *Line) Skip(st Style, n int) *Line {
 // To appends blanks up to column col, counted from 0.
 func (l *Line) To(st Style, col int) *Line { return l.Skip(st, col-l.used) }
 
-// String ends the line: filled up with blanks to its width, style off.
+// String returns the line, padded with blanks to its width, with the default style at its end.
 func (l *Line) String() string {
 	l.Skip(Style{}, l.Rest())
 	l.wear(Style{})
@@ -89,8 +89,8 @@ func (l *Line) wear(st Style) {
 	l.b.WriteString(st.on)
 }
 
-// Beside puts two blocks next to each other. The lines of left are w cells wide,
-// those of right v; blanks stand in where one has fewer lines than the other.
+// Beside puts two blocks side by side. The lines of left are w cells wide, those of right v
+// cells. Blanks replace missing lines.
 func Beside(left []string, w int, right []string, v int) []string {
 	lines := make([]string, max(len(left), len(right)))
 	for i := range lines {

@@ -7,17 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Plain makes any bytes fit to be shown: one line of visible characters, each
-// of which stands in cells of its own. Everything else is written as an escape:
+// Plain returns any bytes as one line of visible characters, each in its own cells. It escapes
+// everything else:
 //
-//	\n \r \t \\      newline, return, tab, the backslash itself
-//	\x1b \x9b \x20   a control character, a byte that is not UTF-8, a blank
-//	\u202e           what cannot be seen, or would change its neighbours
+//	\n \r \t \\      newline, return, tab, backslash
+//	\x1b \x9b \x20   control character, byte that is not UTF-8, blank
+//	\u202e           invisible character, or one that changes its neighbours
 //	\U000e0041       the same, beyond U+FFFF
 //
-// Blanks are escaped where they would be overlooked: at either end, and after
-// another blank. The escapes are those of Go string literals and can be read
-// back: texts that differ stay different.
+// Plain escapes blanks at either end and after another blank. The escapes are those of Go
+// string literals, so different texts stay different.
 func Plain(s string) string {
 	i := plainPrefix(s)
 	if i == len(s) {
@@ -41,8 +40,8 @@ func Plain(s string) string {
 	return b.String()
 }
 
-// plainPrefix is the length of the part of s that may stay as it is: nearly
-// always all of it, which then costs no allocation.
+// plainPrefix returns the length of the prefix of s that needs no escapes. It is usually all of
+// s, and Plain then does not allocate.
 func plainPrefix(s string) int {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -56,7 +55,7 @@ func plainPrefix(s string) int {
 	return len(s)
 }
 
-// overlooked reports whether nobody would notice the blank at s[i].
+// overlooked reports whether the blank at s[i] is hard to notice.
 func overlooked(s string, i int) bool {
 	return i == 0 || i == len(s)-1 || s[i-1] == ' '
 }
@@ -80,9 +79,8 @@ func escape(r rune) string {
 	}
 }
 
-// visible reports whether r leaves ink, and the same ink whatever stands beside
-// it. Marks, formats, controls, private use and all spaces are in none of the
-// four categories.
+// visible reports whether fonts draw r, independently of its neighbours. Marks, formats,
+// controls, private use and spaces are not in the four categories.
 func visible(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r > ' ' && r < 0x7f && r != '\\'
@@ -90,7 +88,7 @@ func visible(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) && !blank(r) && !joins(r)
 }
 
-// blank holds of letters and symbols that fonts draw as nothing.
+// blank reports whether r is a letter or symbol that fonts draw as nothing.
 func blank(r rune) bool {
 	switch r {
 	case 0x115f, 0x1160, 0x3164, 0xffa0, // fillers of Hangul
@@ -105,8 +103,8 @@ func blank(r rune) bool {
 	return false
 }
 
-// joins holds of the runes that terminals and libraries may draw together with
-// a neighbour in fewer cells than the two take alone.
+// joins reports whether terminals or libraries may draw r together with a neighbour in fewer
+// cells than both need alone.
 func joins(r rune) bool {
 	switch {
 	case r >= 0x1100 && r <= 0x11ff, r >= 0xa960 && r <= 0xa97f, r >= 0xd7b0 && r <= 0xd7ff: // conjoining Jamo

@@ -2,9 +2,8 @@ package widget
 
 import "strings"
 
-// Chart draws values as columns, w cells wide and h lines high, where top is
-// the value of a full column. The last value stands at the right edge; of more
-// than w values the last w are drawn.
+// Chart draws values as columns in h lines of w cells. top is the value of a full column. The
+// last value is at the right edge. Values that do not fit are dropped from the start.
 func (g Glyphs) Chart(values []float64, top float64, w, h int) []string {
 	if w <= 0 || h <= 0 {
 		return nil
@@ -33,7 +32,7 @@ func (g Glyphs) Chart(values []float64, top float64, w, h int) []string {
 	return lines
 }
 
-// fineChart draws two values to a cell, in dots of Braille, four to a line.
+// fineChart draws two values per cell in Braille dots, four dots per line.
 func fineChart(values []float64, top float64, w, h int) []string {
 	values = values[max(0, len(values)-2*w):]
 	dots := make([]int, 2*w) // from the left edge
@@ -65,8 +64,8 @@ func (g Glyphs) Spark(values []float64, top float64, w int) string {
 	return strings.Join(g.Chart(values, top, w, 1), "")
 }
 
-// RoundUp returns the next number of the kind that axes are labelled with: 1, 2,
-// 3, 4, 5, 6 or 8 times a power of ten. It is 1 for everything below 1.
+// RoundUp returns the next number for an axis label: 1, 2, 3, 4, 5, 6 or 8 times a power of
+// ten, and 1 for all v below 1.
 func RoundUp(v float64) float64 {
 	for decade := 1.0; decade < 1e15; decade *= 10 {
 		for _, step := range [...]float64{1, 2, 3, 4, 5, 6, 8} {

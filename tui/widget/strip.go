@@ -5,30 +5,29 @@ import (
 	"strings"
 )
 
-// Span is a stretch of a strip.
+// Span is a part of a strip.
 type Span struct {
 	From, To float64 // in cells from the left edge; parts outside of the strip are cut off
-	Label    string  // one glyph for its first cell, "" for none
-	On       Style   // of the label
+	Label    string  // glyph for the first cell, or ""
+	On       Style   // style of the label
 	Fill     Style
 	Kind     Filling
 }
 
-// Filling is what a span is made of.
+// Filling is the pattern of a span.
 type Filling uint8
 
 // The fillings.
 const (
 	Solid  Filling = iota
-	Shared         // several at once
-	Empty          // nothing, though something could be
-	Clash          // several at once, and there must not be
-	Behind         // a time that stands out
+	Shared         // several holds
+	Empty          // free, with waiters
+	Clash          // holds that must not overlap
+	Behind         // highlighted time
 )
 
-// Strip draws spans in w cells. Where spans meet in a cell, the later one in the
-// list wins; but a label is not overwritten by what merely goes on, other than by a
-// clash, which must be seen at any zoom.
+// Strip draws spans in w cells. In a shared cell, the later span wins. Only another label or a
+// Clash replaces a label: a Clash must be visible at any zoom.
 func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 	cells := make([]Cell, max(w, 0))
 	labelled := make([]bool, len(cells))
@@ -49,7 +48,7 @@ func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 	put(l, blank, cells)
 }
 
-// put appends cells as runs.
+// put appends cells, with one escape sequence per run of a style.
 func put(l *Line, blank Style, cells []Cell) {
 	var run strings.Builder
 	for i := 0; i < len(cells); {
@@ -87,7 +86,7 @@ func (g Glyphs) filling(k Filling) string {
 	}
 }
 
-// end is the last cell of a span, which it may fill in part only.
+// end returns the glyph of the last cell of a span, which may be partly filled.
 func (g Glyphs) end(s Span) string {
 	part := int(math.Round(8 * (s.To - math.Floor(s.To))))
 	if s.Kind != Solid || part == 0 || g.Across[part] == " " {

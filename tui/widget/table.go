@@ -1,22 +1,22 @@
 package widget
 
-// Column is one column of a table. What matters about its place is in it.
+// Column is one column of a table.
 type Column struct {
 	Title    string
-	Min, Max int  // cells; Max 0 means Min
-	Priority int  // 0 stays always; of the rest, the highest goes first when there is no room
-	Right    bool // figures stand at the right
-	Off      bool // it is not shown
+	Min, Max int  // width in cells; Max 0 means Min
+	Priority int  // 0 always stays; of the others, the highest is dropped first
+	Right    bool // align right
+	Off      bool // hidden
 }
 
-// Cell is what stands in a column of one row.
+// Cell is a column's content in one row.
 type Cell struct {
 	Style Style
 	Text  string
 }
 
-// Table is a set of columns that has been laid out for a width. It draws the
-// header and one row at a time, so that only rows in sight cost anything.
+// Table is a column layout for a width. It draws the header and single rows, so that invisible
+// rows cost nothing.
 type Table struct {
 	glyphs  Glyphs
 	columns []Column
@@ -24,12 +24,11 @@ type Table struct {
 	gap     int
 }
 
-// place is where a column came to stand.
+// place is a visible column and its width.
 type place struct{ column, width int }
 
-// NewTable lays columns out in w cells: as many as fit by their priority, in
-// the order given, gap cells apart. The cells left over widen the columns that
-// have a Max.
+// NewTable lays columns out in w cells: as many as fit by priority, in the given order, gap
+// cells apart. Columns with a Max share the remaining cells.
 func NewTable(g Glyphs, columns []Column, w, gap int) Table {
 	t := Table{glyphs: g, columns: columns, gap: gap}
 	limit := highest(columns)
@@ -55,7 +54,7 @@ func highest(columns []Column) int {
 	return n
 }
 
-// minimum is the width of the columns up to a priority.
+// minimum returns the minimum width of the columns up to priority limit.
 func minimum(columns []Column, limit, gap int) int {
 	w := -gap
 	for _, c := range columns {
@@ -66,8 +65,8 @@ func minimum(columns []Column, limit, gap int) int {
 	return max(w, 0)
 }
 
-// widen gives spare cells to the columns that want them, each in proportion to
-// what it wants.
+// widen distributes spare cells to the columns with a Max, in proportion to the cells that they
+// lack.
 func (t *Table) widen(spare int) {
 	wanted := 0
 	for _, p := range t.shown {
@@ -87,7 +86,7 @@ func (t *Table) widen(spare int) {
 
 func (t *Table) wants(p place) int { return max(0, t.columns[p.column].Max-p.width) }
 
-// narrow takes missing cells away from the first column, then the next.
+// narrow removes missing cells from the first column, then from the next ones.
 func (t *Table) narrow(missing int) {
 	for i := range t.shown {
 		if missing <= 0 {
@@ -99,10 +98,10 @@ func (t *Table) narrow(missing int) {
 	}
 }
 
-// Shows reports whether a column found a place.
+// Shows reports whether a column is visible.
 func (t Table) Shows(column int) bool { return t.Wide(column) > 0 }
 
-// Wide is the width a column came to have, 0 if it found no place.
+// Wide returns the width of a column, 0 if it is hidden.
 func (t Table) Wide(column int) int {
 	for _, p := range t.shown {
 		if p.column == column {
@@ -112,7 +111,7 @@ func (t Table) Wide(column int) int {
 	return 0
 }
 
-// At returns the column at a cell of the row, -1 if there is none.
+// At returns the column at cell x of the row, -1 if there is none.
 func (t Table) At(x int) int {
 	for _, p := range t.shown {
 		if x >= 0 && x < p.width {
@@ -123,8 +122,8 @@ func (t Table) At(x int) int {
 	return -1
 }
 
-// Header appends the titles. The title of column sorted is set in mark and
-// carries sign; a sorted of -1 is no column.
+// Header appends the titles. The title of column sorted has style mark and carries sign. A
+// sorted of -1 marks no column.
 func (t Table) Header(l *Line, st, mark Style, sorted int, sign string) {
 	t.each(l, st, func(column, w int) Cell {
 		c := t.columns[column]
@@ -138,8 +137,8 @@ func (t Table) Header(l *Line, st, mark Style, sorted int, sign string) {
 	})
 }
 
-// Row appends one row. Cell is asked for each column in sight, with the width
-// it has; the blanks between are in st.
+// Row appends one row. It calls cell for each visible column with the column's width. The
+// blanks between columns have style st.
 func (t Table) Row(l *Line, st Style, cell func(column, w int) Cell) {
 	t.each(l, st, cell)
 }
