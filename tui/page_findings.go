@@ -10,27 +10,27 @@ import (
 	"locktop/tui/widget"
 )
 
-// findingsPage lists what is wrong, the worst first, with what to do about it.
+// findingsPage lists the findings, the most severe first, with their remedies.
 type findingsPage struct {
 	cursor cursor[findingID]
-	moved  bool // the user has chosen; until then it is the worst
+	moved  bool // the user moved the cursor; until then the first row is selected
 	filter filter
 	rows   []findingRow
-	found  int             // that the filter left
-	opened map[string]bool // kinds of findings that are listed one by one
+	found  int             // number of findings that match the filter
+	opened map[string]bool // unfolded kinds of findings
 }
 
-// findingRow is a finding, or many of one kind: the first of them stands for all.
+// findingRow is a finding, or several of one kind, represented by the first.
 type findingRow struct {
 	keyspace.Finding
-	many   int // 0: it is one
+	many   int // number of folded findings; 0 for a single finding
 	asleep bool
 }
 
-// foldFrom is how many findings of one kind are shown in one row.
+// foldFrom is the number of findings of one kind from which they share a row.
 const foldFrom = 5
 
-// findingID tells findings apart.
+// findingID identifies a finding.
 type findingID struct {
 	id     string
 	lock   keyspace.ID
@@ -97,7 +97,7 @@ func (p *findingsPage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-// selected are the findings of the selected row.
+// selected returns the findings of the selected row.
 func (p *findingsPage) selected(s *state) []keyspace.Finding {
 	if len(p.rows) == 0 {
 		return nil
@@ -137,16 +137,16 @@ func (p *findingsPage) arrange(s *state) {
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 
-// wanted are those of the findings that the filter leaves.
+// wanted returns the findings that match the filter.
 func (p *findingsPage) wanted(all []keyspace.Finding) []keyspace.Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f keyspace.Finding) bool { return !p.filter.finding(&f) })
 }
 
-// fold makes the rows: the severest first, and those of one kind behind each other.
+// fold appends rows for the findings: the most severe kinds first, each kind together.
 func (p *findingsPage) fold(found []keyspace.Finding, asleep bool) {
 	p.found += len(found)
 	kinds := map[string][]keyspace.Finding{}
-	var order []keyspace.Finding // the first of each kind
+	var order []keyspace.Finding // the first finding of each kind
 	for _, f := range found {
 		if kinds[f.ID] == nil {
 			order = append(order, f)
@@ -167,7 +167,7 @@ func (p *findingsPage) fold(found []keyspace.Finding, asleep bool) {
 	}
 }
 
-// unfold lists the findings of a kind one by one, or in one row again.
+// unfold toggles between one row for a kind and one row per finding.
 func (p *findingsPage) unfold(s *state, kind string) {
 	if p.opened == nil {
 		p.opened = map[string]bool{}
@@ -185,10 +185,10 @@ func (p *findingsPage) key(row int) findingID {
 	return idOf(&f.Finding)
 }
 
-// remedyLines is the height of what stands below the list.
+// remedyLines is the height of the remedy below the list, in lines.
 const remedyLines = 6
 
-// height is the number of rows there is room for.
+// height returns the number of visible rows.
 func (p *findingsPage) height(s *state) int {
 	h := s.frame().body - 1
 	if p.roomForRemedy(s) {
@@ -256,7 +256,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 	return lines[:min(h, len(lines))]
 }
 
-// row draws one finding: its weight, its lock, and what is wrong.
+// row draws a finding: severity, lock and text.
 func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	f := &p.rows[row]
 	glyph, st := s.ofSeverity(f.Severity)
@@ -291,7 +291,7 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	l.Put(text, s.glyphs.FitEnd(says, max(0, l.Rest()-1)))
 }
 
-// about names what a finding is about.
+// about names the subject of a finding: a key, or "server".
 func (s *state) about(f keyspace.Finding) string {
 	if f.Lock == (keyspace.ID{}) {
 		return "server"
@@ -299,7 +299,7 @@ func (s *state) about(f keyspace.Finding) string {
 	return s.redactKey(f.Lock.Key)
 }
 
-// remedy says what to do about the selected finding.
+// remedy draws the text and the remedy of the selected finding.
 func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.cursor.row]
 	lines := []string{s.ruleOf(w, "what to do", f.ID)}
@@ -320,7 +320,7 @@ func (p *findingsPage) nothing(s *state) string {
 	return "nothing is wrong, as far as looking can tell"
 }
 
-// severities counts findings of a severity: 1 critical, 500 warnings.
+// severities formats a count with its severity: 1 critical, 500 warnings.
 func severities(n int, v keyspace.Severity) string {
 	if v == keyspace.Warning {
 		return humanize.Plural(n, v.String())

@@ -11,10 +11,10 @@ import (
 	"locktop/tui/widget"
 )
 
-// loadPage drives the load generator and shows what its clients do.
+// loadPage controls the load generator and shows its clients.
 type loadPage struct {
-	field  int // of the form
-	client int // that a fault strikes, counted from 1; 0: anyone
+	field  int // index of the selected field of the form
+	client int // target of the next fault, from 1; 0 for a random client
 }
 
 func (p *loadPage) title() string  { return "3 Load" }
@@ -86,7 +86,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-// offer asks whether clients shall run on the server that is looked at.
+// offer asks whether to start clients on the current server.
 func (p *loadPage) offer(s *state) *menu {
 	return &menu{
 		title: "Run clients on this server?",
@@ -104,7 +104,7 @@ func (p *loadPage) offer(s *state) *menu {
 	}
 }
 
-// knob is the selected field of the form.
+// knob returns the selected field of the form.
 func (p *loadPage) knob(s *state) formField {
 	all := formFields(s.scenario)
 	return all[min(p.field, len(all)-1)]
@@ -115,14 +115,14 @@ func named(name string) formField {
 	return all[slices.IndexFunc(all, func(k formField) bool { return k.name == name })]
 }
 
-// turn changes a field by a step, in the run that is going on.
+// turn changes a field by one step, also during a run.
 func (p *loadPage) turn(s *state, k formField, direction int) tea.Cmd {
 	next := s.scenario
 	k.step(&next, direction)
 	return p.change(s, k, next)
 }
 
-// change asks for a scenario in which one field is another, unless it cannot be.
+// change requests a scenario with a new value of a field, if the scenario is valid.
 func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd {
 	if err := next.Validate(); err != nil {
 		s.reject(widget.Plain(err.Error()))
@@ -136,7 +136,7 @@ func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd 
 	return s.request(next, false)
 }
 
-// typing opens the selected field for typing.
+// typing opens a prompt for the value of the selected field.
 func (p *loadPage) typing(s *state) dialog {
 	k := p.knob(s)
 	d := newPrompt(k.name+": ", "")
@@ -152,8 +152,8 @@ func (p *loadPage) typing(s *state) dialog {
 	return d
 }
 
-// choose selects the client that the next fault strikes; before the first, and
-// after the last, it is anyone.
+// choose moves the selection of the client for the next fault. Before the first and after the
+// last client, it selects a random client.
 func (p *loadPage) choose(s *state, by int) {
 	n := len(s.metrics.Cells) + 1
 	p.client = (p.client + by + n) % n
@@ -171,7 +171,7 @@ func (p *loadPage) click(s *state, m clickMsg) {
 	}
 }
 
-// playNext begins the scene that is so many further on.
+// playNext starts the scene by places after the current one.
 func (p *loadPage) playNext(s *state, by int) tea.Cmd {
 	if len(s.scenes) == 0 {
 		s.reject(noScenes)
@@ -183,8 +183,8 @@ func (p *loadPage) playNext(s *state, by int) tea.Cmd {
 	return s.startScenario(s.scene + by)
 }
 
-// step is the next number of clients in a direction: by ones below ten, by tens
-// below a hundred, and so on.
+// step returns the next number in a direction: in steps of 1 below 10, of 10 below 100, and so
+// on.
 func step(n, direction int) int {
 	size := 1
 	for n >= 10*size && (direction > 0 || n > 10*size) {
@@ -197,7 +197,7 @@ func step(n, direction int) int {
 	return max(1, min(next, loadgen.MaxClients))
 }
 
-// summary draws the figures of this moment.
+// summary draws the current metrics.
 func (p *loadPage) summary(s *state, l *widget.Line) {
 	t, g, m := s.theme, s.glyphs, s.metrics
 	if s.load == nil {
@@ -222,8 +222,7 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 	}, []segment{s.overlaps()})
 }
 
-// overlaps says whether two clients had valid leases at once, and if not, whether
-// two worked at once.
+// overlaps says whether leases of two clients overlapped, and otherwise whether their work did.
 func (s *state) overlaps() segment {
 	t, g, m := s.theme, s.glyphs, s.metrics
 	switch {
@@ -235,7 +234,7 @@ func (s *state) overlaps() segment {
 	return segment{style: t.good, text: g.Check + " no overlaps", priority: 1}
 }
 
-// rate is the number of acquisitions in the last full second.
+// rate returns the number of acquisitions in the last full second, 0 if the load is stopped.
 func rate(m loadgen.Metrics) int64 {
 	past := fullSeconds(m)
 	if len(past) == 0 || !m.Running {
@@ -244,7 +243,7 @@ func rate(m loadgen.Metrics) int64 {
 	return past[len(past)-1].Acquired
 }
 
-// fullSeconds are the seconds that are over.
+// fullSeconds returns the completed seconds.
 func fullSeconds(m loadgen.Metrics) []loadgen.Second {
 	return m.Seconds[:max(0, len(m.Seconds)-1)]
 }

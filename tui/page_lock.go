@@ -12,13 +12,13 @@ import (
 	"locktop/tui/widget"
 )
 
-// lockPage shows all that is known of one lock. What does not fit is scrolled.
+// lockPage shows all details of one lock. The page scrolls.
 type lockPage struct {
 	id   keyspace.ID
-	last keyspace.Lock // as it was last seen
-	seen time.Time     // when that was, on the server's clock
-	gone bool          // it is not there now
-	top  int           // the first line in sight
+	last keyspace.Lock // last known state
+	seen time.Time     // time of last, on the server's clock
+	gone bool          // the lock does not exist now
+	top  int           // first visible line
 }
 
 func (p *lockPage) title() string  { return "" }
@@ -50,8 +50,8 @@ func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// look finds the lock in the picture. A lock that is not there is shown as it was
-// last seen: an event may have seen it later than the page has.
+// look finds the lock in the current snapshot. For a lock that is gone, it uses the last known
+// state, from the page or from a later event.
 func (p *lockPage) look(s *state) {
 	l, ok := s.current().lock(p.id)
 	p.gone = !ok
@@ -86,7 +86,7 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	}, []segment{{style: s.theme.dim, text: "Esc back", priority: 2}})
 }
 
-// lock is the lock at the time for which it is shown.
+// lock returns the lock with the time of its state.
 func (p *lockPage) lock(s *state) lockView {
 	if p.gone && !p.seen.IsZero() {
 		return lockView{&p.last, p.seen, s}
@@ -100,7 +100,7 @@ func (p *lockPage) view(s *state, w, h int) []string {
 	return all[top:min(len(all), top+h)]
 }
 
-// text is the whole page.
+// text returns all lines of the page.
 func (p *lockPage) text(s *state, w int) []string {
 	v := p.lock(s)
 	lines := p.now(v, w)
@@ -112,8 +112,8 @@ func (p *lockPage) text(s *state, w int) []string {
 	return append(lines, p.howToBreak(s, w)...)
 }
 
-// howToBreak is what to hand to somebody who may change the lock: a command
-// that changes it only if it is still as it is shown.
+// howToBreak draws a command for copying. The command changes the lock only if the lock is
+// unchanged.
 func (p *lockPage) howToBreak(s *state, w int) []string {
 	if s.hidden.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
@@ -133,7 +133,7 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 	return lines
 }
 
-// now says who holds the lock and who waits for it.
+// now draws the holders and the waiters.
 func (p *lockPage) now(v lockView, w int) []string {
 	s := v.state
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
@@ -152,14 +152,14 @@ func (p *lockPage) now(v lockView, w int) []string {
 	return lines
 }
 
-// What is listed of those who hold and those who wait.
+// Maximum numbers of listed holders, waiters and events.
 const (
 	holdersListed = 8
 	waitersListed = 10
 	eventsListed  = 20
 )
 
-// timeLeft draws how much of the lease is left.
+// timeLeft draws the remaining TTL.
 func (v lockView) timeLeft(w int) string {
 	s := v.state
 	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "time left").To(widget.Style{}, margin+10)
@@ -176,8 +176,7 @@ func (v lockView) timeLeft(w int) string {
 	return l.String()
 }
 
-// queue lists those who wait, one a line, in the order they will be served
-// where that is known.
+// queue draws one waiter per line, in the order of service if it is known.
 func (v lockView) queue(w int) []string {
 	s := v.state
 	n := v.WaiterCount()
@@ -202,7 +201,7 @@ func (v lockView) queue(w int) []string {
 	return lines
 }
 
-// wrong lists the findings on the lock, with what to do.
+// wrong draws the findings on the lock and their remedies.
 func (p *lockPage) wrong(s *state, w int) []string {
 	found, asleep := s.current().findingsFor(p.id), s.current().asleep(p.id)
 	if len(found)+len(asleep) == 0 {
@@ -227,7 +226,7 @@ func (p *lockPage) wrong(s *state, w int) []string {
 	return lines
 }
 
-// lately draws the last minute, and who the letters are.
+// lately draws the last 60 s as a strip, and the owners of its letters.
 func (p *lockPage) lately(s *state, w int) []string {
 	v := s.lastMinute(max(1, w-2*margin))
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
@@ -235,7 +234,7 @@ func (p *lockPage) lately(s *state, w int) []string {
 	return append([]string{s.ruleOf(w, "last 60 s", s.origin(p.id)), l.String()}, s.whoIsWho(w, p.id, v)...)
 }
 
-// origin says where the past of a lock is known from.
+// origin returns the source of a lock's timeline: "exact" or "sampled".
 func (s *state) origin(id keyspace.ID) string {
 	if s.chronicle.exact[id.Key] != nil {
 		return "exact"
@@ -243,14 +242,14 @@ func (s *state) origin(id keyspace.ID) string {
 	return "sampled"
 }
 
-// whoIsWho says whom the letters of a strip stand for: as many as fit in a line.
+// whoIsWho draws the owners of the letters in a strip, as many as fit in one line.
 func (s *state) whoIsWho(w int, id keyspace.ID, v timeWindow) []string {
 	n, v := s.lane(id, v)
 	if n == nil {
 		return nil
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
-	seen := map[int]bool{} // by owner: some historic forms give one token to several clients
+	seen := map[int]bool{} // by owner number, because some unsound kinds of lock give one token to several clients
 	for i := len(n.holds) - 1; i >= 0; i-- {
 		h := &n.holds[i]
 		if seen[h.owner] || !v.shows(h.from, h.to) {
@@ -275,7 +274,7 @@ func (s *state) whoIsWho(w int, id keyspace.ID, v timeWindow) []string {
 	return []string{l.String()}
 }
 
-// happened lists the newest events of the lock.
+// happened draws the newest events of the lock.
 func (p *lockPage) happened(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "events", "newest first")}
 	past := s.past()
@@ -290,8 +289,8 @@ func (p *lockPage) happened(s *state, w int) []string {
 	return append(lines, strings.Repeat(" ", w))
 }
 
-// event draws when what happened, to which lock in so many cells, and to whom,
-// in the rest of a line but for its last cell.
+// event draws an event: time, kind, key in keys cells, and client. It leaves the last cell of
+// the line free.
 func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	glyph, st := s.ofEvent(e.Kind)
 	l.Put(s.theme.dim, e.At.Local().Format("15:04:05.0")).Skip(widget.Style{}, 2)
@@ -311,10 +310,10 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	l.Put(s.theme.dim, s.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
 }
 
-// eventOwner is the width of the name in an event.
+// eventOwner is the width of the client's name in an event.
 const eventOwner = 22
 
-// details are what else there is to say of an event.
+// details returns mode, count, hold time and TTL of an event.
 func (s *state) details(e *keyspace.Event) string {
 	held, depth, ttl := "", "", ""
 	if e.Held > 0 {
@@ -329,7 +328,7 @@ func (s *state) details(e *keyspace.Event) string {
 	return s.sentence(string(e.Holder.Mode), depth, held, ttl)
 }
 
-// ofEvent returns the glyph and the style of what happened.
+// ofEvent returns the glyph and the style of an event.
 func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
 	g, t := s.glyphs, s.theme
 	switch k {

@@ -12,25 +12,25 @@ import (
 	"locktop/tui/widget"
 )
 
-// locksPage is the table of all locks, and a preview of the selected one.
+// locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
-	rows   []int // indexes into the locks of the picture, as they are shown
+	rows   []int // indexes into the locks of the view model, in display order
 	filter filter
-	sort   int // column that the rows are sorted by; bySeverity is none
+	sort   int // index of the sort column, or bySeverity
 	turned bool
 	wide   bool
-	hide   bool // the preview, also where there is room for it
+	hide   bool // hide the preview
 
-	moved  bool          // the user has chosen; until then it is the first
-	chosen keyspace.ID   // the selected lock: a key, not a row
-	last   keyspace.Lock // as it was last seen
-	seen   time.Time     // when that was, on the server's clock
+	moved  bool          // the user moved the cursor; until then the first row is selected
+	chosen keyspace.ID   // selected lock
+	last   keyspace.Lock // its last known state
+	seen   time.Time     // time of last, on the server's clock
 	gone   bool          // it is not among the rows now
-	row    int           // where it is, or was
-	top    int           // the first row in sight
+	row    int           // its current or last row
+	top    int           // first visible row
 	tags   map[keyspace.ID]bool
 
-	longest, owners int // cells of a key and an owner so far: columns grow, and do not shrink again
+	longest, owners int // maximum widths of keys and owners so far, because columns only grow
 }
 
 func newLocksPage() *locksPage { return &locksPage{sort: bySeverity, tags: map[keyspace.ID]bool{}} }
@@ -95,13 +95,13 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 
 func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.chosen != (keyspace.ID{}) }
 
-// forget lets go of what was selected and tagged: other locks are looked at.
+// forget resets selection, tags and widths for another target.
 func (p *locksPage) forget() {
 	p.longest, p.owners = 0, 0
 	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]bool{}
 }
 
-// tagIt tags the selected lock, or untags it, and goes on to the next.
+// tagIt toggles the tag of the selected lock and selects the next one.
 func (p *locksPage) tagIt(s *state) {
 	if len(p.rows) == 0 || p.gone {
 		s.reject("no lock to tag")
@@ -115,7 +115,7 @@ func (p *locksPage) tagIt(s *state) {
 	p.move(s, 1)
 }
 
-// tagged are the locks with a tag that are in the picture, in its order.
+// tagged returns the existing locks with a tag, in the order of the view model.
 func (p *locksPage) tagged(s *state) []keyspace.Lock {
 	var all []keyspace.Lock
 	for _, l := range s.current().locks {
@@ -126,7 +126,7 @@ func (p *locksPage) tagged(s *state) []keyspace.Lock {
 	return all
 }
 
-// setPace changes how often the server is looked at.
+// setPace changes the refresh interval.
 func (p *locksPage) setPace(s *state, every time.Duration) {
 	if every < tickInterval || every > time.Minute {
 		s.reject("already at the limit: a look every " + humanize.Setting(s.link.every))
@@ -136,7 +136,7 @@ func (p *locksPage) setPace(s *state, every time.Duration) {
 	s.notify("a look every " + humanize.Setting(every))
 }
 
-// click selects a row, or sorts by a column.
+// click selects a row or sorts by a column.
 func (p *locksPage) click(s *state, m clickMsg) {
 	if !s.frame().compact {
 		m.y--
@@ -151,8 +151,7 @@ func (p *locksPage) click(s *state, m clickMsg) {
 	}
 }
 
-// clickTitle sorts by the column whose title is at a cell, or turns its order
-// round.
+// clickTitle sorts by the column at cell x, or reverses its order.
 func (p *locksPage) clickTitle(s *state, x int) {
 	column := p.layout(s, p.tableWidth(s)).At(x - margin)
 	switch {
@@ -166,7 +165,7 @@ func (p *locksPage) clickTitle(s *state, x int) {
 	p.arrange(s)
 }
 
-// goBack undoes what narrows the view, one thing at a time.
+// goBack clears the filter, or else the tags.
 func (p *locksPage) goBack(s *state) {
 	switch {
 	case p.filter.text != "":
@@ -180,31 +179,31 @@ func (p *locksPage) goBack(s *state) {
 	p.arrange(s)
 }
 
-// ask opens the filter for typing. It works with every letter.
+// ask opens the prompt for the filter.
 func (p *locksPage) ask(s *state) {
 	d := p.filter.prompt(func() {
 		p.arrange(s)
-		if p.gone && len(p.rows) > 0 { // what the filter finds is wanted more than a lock that is gone
+		if p.gone && len(p.rows) > 0 { // prefer a match to a lock that is gone
 			p.choose(s, 0)
 			p.reveal(s)
 		}
 	}, func() string { return p.found(s) })
 	d.finish = func(string) tea.Cmd {
-		p.moved = p.moved || len(p.rows) > 0 // the lock that was found stays selected without the filter
+		p.moved = p.moved || len(p.rows) > 0 // keep the selection when the filter is cleared
 		return nil
 	}
 	s.dialog = d
 }
 
-// found says how many locks the filter left.
+// found returns the number of locks that match the filter.
 func (p *locksPage) found(s *state) string {
 	return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.current().locks))
 }
 
-// sortBy moves the order by steps columns; left of the first is damage.
+// sortBy moves the sort column by steps. The place before the first column is bySeverity.
 func (p *locksPage) sortBy(s *state, steps int) {
 	columns := p.columns()
-	places := len(columns) + 1 // one for each column, and damage
+	places := len(columns) + 1 // all columns and bySeverity
 	for {
 		p.sort = (p.sort+1+steps+places)%places - 1
 		if p.sort == bySeverity || columns[p.sort].less != nil {
@@ -216,7 +215,7 @@ func (p *locksPage) sortBy(s *state, steps int) {
 	s.notify("order: " + p.order())
 }
 
-// order says how the rows are sorted.
+// order describes the sort order.
 func (p *locksPage) order() string {
 	if p.sort == bySeverity {
 		return "worst first"
@@ -224,8 +223,8 @@ func (p *locksPage) order() string {
 	return "by " + p.columns()[p.sort].name
 }
 
-// arrange works out the rows anew: after a new picture, and whenever the filter
-// or the order changes. The selection stays on its lock.
+// arrange updates the rows after a new snapshot and after a change of filter or order. The
+// selection stays on its lock.
 func (p *locksPage) arrange(s *state) {
 	pic := s.current()
 	about := map[keyspace.ID]string{}
@@ -248,9 +247,7 @@ func (p *locksPage) arrange(s *state) {
 	p.reveal(s)
 }
 
-// sortRows puts the rows in order. The locks of a picture stand in the order of
-// the damage they do, which is also the order of those that are equal in the
-// column.
+// sortRows sorts the rows. Locks with equal values stay in order of severity.
 func (p *locksPage) sortRows(s *state) {
 	pic := s.current()
 	if p.sort != bySeverity {
@@ -263,9 +260,8 @@ func (p *locksPage) sortRows(s *state) {
 	}
 }
 
-// follow finds the selected lock again. While it is not there the selection
-// waits in its place: a lock that is taken and released all the time is the
-// one that people want to watch.
+// follow finds the row of the selected lock. If the lock is gone, the selection waits for it,
+// because short holds make a lock appear and disappear.
 func (p *locksPage) follow(s *state) {
 	locks := s.current().locks
 	if !p.moved && len(p.rows) > 0 {
@@ -302,7 +298,7 @@ func (p *locksPage) move(s *state, steps int) {
 	p.reveal(s)
 }
 
-// reveal scrolls so that the selection is in sight.
+// reveal scrolls until the selection is visible.
 func (p *locksPage) reveal(s *state) {
 	h := p.height(s)
 	p.top = max(0, min(p.top, len(p.rows)-h))
@@ -314,7 +310,7 @@ func (p *locksPage) reveal(s *state) {
 	}
 }
 
-// summary draws the figures of all locks, and the findings.
+// summary draws the counts of locks and waiters, and the findings.
 func (p *locksPage) summary(s *state, l *widget.Line) {
 	t, pic := s.theme, s.current()
 	if s.live == nil {
@@ -349,7 +345,7 @@ func (p *locksPage) tagCount() string {
 	return humanize.Count(len(p.tags)) + " tagged"
 }
 
-// findings are the parts of a line that say what is wrong, the worst first.
+// findings returns the segments for the worst findings, the most severe first.
 func (s *state) findings(pic *viewModel) []segment {
 	if len(pic.findings) == 0 {
 		return []segment{{style: s.theme.good, text: s.glyphs.Check + " no findings", priority: 3}}
@@ -370,7 +366,7 @@ func (s *state) findings(pic *viewModel) []segment {
 	}
 }
 
-// scanned says how far the pass over the keyspace has come.
+// scanned returns the progress of the scan.
 func scanned(snap keyspace.Snapshot) string {
 	if snap.Complete || snap.Cost.Keys <= 0 {
 		return "scan 100%"

@@ -14,12 +14,11 @@ import (
 	"locktop/tui/widget"
 )
 
-// nodesPage shows the servers that the locks are on and, for a Redlock, which
-// token stands on which of them.
+// nodesPage shows the servers, and for a Redlock the token on each of them.
 type nodesPage struct {
 	cursor  cursor[string] // by address
 	rows    []keyspace.Node
-	numbers map[string]int // the columns of a Redlock's servers in the matrix, counted from 1
+	numbers map[string]int // column numbers of a Redlock's servers, from 1
 }
 
 func (p *nodesPage) title() string  { return "4 Nodes" }
@@ -60,7 +59,7 @@ func (p *nodesPage) act(s *state, a action) tea.Cmd {
 // downFor is how long a key takes a node down.
 const downFor = 10 * time.Second
 
-// strike lets a fault strike the selected node.
+// strike injects a fault into the selected node.
 func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
 	if s.load == nil {
 		s.reject(noLoad)
@@ -74,8 +73,7 @@ func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
 	return inject(s.load, f)
 }
 
-// arrange lists the nodes that were asked or, where nobody says, those that the
-// locks say they are on.
+// arrange lists the nodes of the snapshot, or its only server.
 func (p *nodesPage) arrange(s *state) {
 	snap := s.current().snap
 	p.rows = slices.Clone(snap.Nodes)
@@ -88,8 +86,8 @@ func (p *nodesPage) arrange(s *state) {
 	p.cursor.reveal(len(p.rows), p.height(s))
 }
 
-// number gives the servers of a Redlock their numbers: those the load knows them
-// by, or those of the matrix. They keep them while nobody holds a lock.
+// number assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
+// votes. The numbers stay while no lock is held.
 func (p *nodesPage) number(s *state) {
 	if s.playsRedlock() {
 		p.numbers = map[string]int{}
@@ -106,15 +104,14 @@ func (p *nodesPage) number(s *state) {
 	}
 }
 
-// playsRedlock reports whether the load locks by a majority of servers.
+// playsRedlock reports whether the load uses a Redlock.
 func (f *loadState) playsRedlock() bool {
 	return len(f.quorum) > 0 && f.load != nil && f.scenario.Lock.Kind == loadgen.Redlock
 }
 
 func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
 
-// height is the number of nodes there is room for: all, or what the matrix
-// leaves.
+// height returns the number of visible nodes: all, or those that the matrix leaves room for.
 func (p *nodesPage) height(s *state) int {
 	h := s.frame().body - 1
 	if len(elections(s.current())) > 0 || s.playsRedlock() {
@@ -218,7 +215,7 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 	}
 }
 
-// trouble says what the nodes that are down say instead.
+// trouble draws the errors of at most three nodes.
 func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 	var lines []string
 	for i := range nodes {
@@ -236,7 +233,7 @@ func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 	return lines
 }
 
-// elections are the locks of a picture that stand on several servers.
+// elections returns the locks with votes.
 func elections(p *viewModel) []*keyspace.Lock {
 	var all []*keyspace.Lock
 	for i := range p.locks {
@@ -247,10 +244,10 @@ func elections(p *viewModel) []*keyspace.Lock {
 	return all
 }
 
-// voteWidth is the width of a node in the matrix.
+// voteWidth is the width of a node's column in the matrix.
 const voteWidth = 4
 
-// answering is how many of a Redlock's servers answer.
+// answering returns the number of a Redlock's servers that are up.
 func (p *nodesPage) answering() int {
 	n := 0
 	for i := range p.rows {
@@ -261,7 +258,7 @@ func (p *nodesPage) answering() int {
 	return n
 }
 
-// quorum says in a sentence whether a Redlock's servers are enough.
+// quorum says whether enough of a Redlock's servers are up.
 func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
 	up, majority := p.answering(), servers/2+1
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
@@ -275,7 +272,7 @@ func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
 	}
 }
 
-// matrix draws which token each server of a Redlock has, in h lines at most.
+// matrix draws the tokens on each server of a Redlock, in at most h lines.
 func (p *nodesPage) matrix(s *state, w, h int) []string {
 	locks := elections(s.current())
 	servers := len(s.quorum)
@@ -329,7 +326,7 @@ func (s *state) election(w, names int, l *keyspace.Lock) string {
 	return line.String()
 }
 
-// votes is how many servers have the token of the lock's first holder.
+// votes returns the number of servers with the token of the first holder.
 func votes(l *keyspace.Lock) int {
 	n := 0
 	for _, v := range l.Votes {
@@ -340,7 +337,7 @@ func votes(l *keyspace.Lock) int {
 	return n
 }
 
-// vote is the letter of the owner whose token a server has.
+// vote returns the letter of the owner whose token the server has.
 func (s *state) vote(v keyspace.Vote) (string, widget.Style) {
 	switch {
 	case v.Silent:

@@ -13,20 +13,20 @@ import (
 	"locktop/tui/widget"
 )
 
-// timelinePage draws who held what, and when: a lane for each lock.
+// timelinePage draws the holds of each lock over time, one lane per lock.
 type timelinePage struct {
 	cursor cursor[keyspace.ID]
 	lanes  []keyspace.ID
-	all    int // lanes, with those that the filter leaves out
+	all    int // number of lanes without the filter
 	filter filter
 	zoom   int           // index into zooms
-	back   time.Duration // how far the right edge is in the past
+	back   time.Duration // time from the right edge to now
 
-	jumped     time.Time     // where the last jump led to, on our clock
-	jumpedBack time.Duration // and back after it: nobody has panned since
+	jumped     time.Time     // local time of the overlap that the last jump showed
+	jumpedBack time.Duration // back after the jump; differs after panning
 }
 
-// zooms are the times that fit the screen.
+// zooms lists the time spans that fit the screen.
 func zooms() []time.Duration {
 	return []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, historyKept}
 }
@@ -108,16 +108,16 @@ func (p *timelinePage) pan(s *state, by time.Duration) {
 	}
 }
 
-// window is what the lanes show, in w cells.
+// window returns the visible time span, w cells wide.
 func (p *timelinePage) window(s *state, w int) timeWindow {
 	to := s.clock().Add(-p.back)
 	return timeWindow{to.Add(-p.span()), to, max(1, w)}
 }
 
-// jump shows the violation before, or after, the one that the last jump has shown;
-// else the last, or the first, of those in sight or beyond.
+// jump shows the overlap before or after the one of the last jump. At first and after panning,
+// it starts at the edge of the window.
 func (p *timelinePage) jump(s *state, direction int) {
-	now := s.clock().Add(-s.current().offset) // ours, which the load is on
+	now := s.clock().Add(-s.current().offset) // local time, as the load's events have
 	view := p.window(s, 1)
 	from := map[int]time.Time{-1: view.to, 1: view.from}[direction].Add(-s.current().offset)
 	if !p.jumped.IsZero() && p.back == p.jumpedBack {
@@ -149,8 +149,8 @@ func (p *timelinePage) jump(s *state, direction int) {
 	s.notify("two clients held it at the same time for " + humanize.Duration(best.to.Sub(best.from)))
 }
 
-// arrange lists the lanes in which something happens: those of the load, then
-// the others, in the order of their names, so that they stay where they are.
+// arrange lists the lanes with content: those of the load first, then the others, each in order
+// of name, so that lanes keep their places.
 func (p *timelinePage) arrange(s *state) {
 	p.lanes = p.lanes[:0]
 	found := map[string]bool{}
@@ -180,12 +180,12 @@ func (p *timelinePage) arrange(s *state) {
 	p.cursor.reveal(len(p.lanes), p.height(s))
 }
 
-// ask opens the filter for typing.
+// ask opens the prompt for the filter.
 func (p *timelinePage) ask(s *state) dialog {
 	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(len(p.lanes)) + " of " + humanize.Count(p.all) })
 }
 
-// byNumber compares names as people count: load:2 is before load:10.
+// byNumber compares names with numbers by value: load:2 is before load:10.
 func byNumber(a, b string) int {
 	digits := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
 	for a != "" && b != "" {
@@ -215,8 +215,8 @@ func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
 	return s.current().lock(p.cursor.chosen)
 }
 
-// shown is the selected lane's lock, as far as it is known. The lanes of the
-// load know the names of their keys alone.
+// shown returns the lock of the selected lane. A load's lane identifies the lock by its key
+// only.
 func (p *timelinePage) shown(s *state) keyspace.Lock {
 	id := p.cursor.chosen
 	for _, l := range s.current().locks {
@@ -227,10 +227,10 @@ func (p *timelinePage) shown(s *state) keyspace.Lock {
 	return keyspace.Lock{Key: id.Key, Node: id.Node, DB: id.DB}
 }
 
-// legendLines is the height of what stands below the lanes.
+// legendLines is the height of the legend below the lanes, in lines.
 const legendLines = 3
 
-// height is the number of lanes there is room for.
+// height returns the number of visible lanes.
 func (p *timelinePage) height(s *state) int { return max(0, s.frame().body-1-legendLines) }
 
 func (p *timelinePage) summary(s *state, l *widget.Line) {
@@ -255,7 +255,7 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	}, []segment{judged})
 }
 
-// source says where what is drawn comes from.
+// source says whether the selected lane is exact or sampled.
 func (p *timelinePage) source(s *state) string {
 	if len(p.lanes) > 0 && s.chronicle.exact[p.cursor.chosen.Key] != nil {
 		return "exact: reported by the load's own clients"
@@ -286,7 +286,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 	return lines[:max(0, min(h, len(lines)))]
 }
 
-// lane draws the name of a lock and what happened to it.
+// lane draws the key of a lock and its strip.
 func (p *timelinePage) lane(s *state, w, names, row int, v timeWindow) string {
 	id := p.lanes[row]
 	l := widget.NewLine(w)
@@ -300,8 +300,7 @@ func (p *timelinePage) lane(s *state, w, names, row int, v timeWindow) string {
 	return l.String()
 }
 
-// axis draws the times above the lanes, or the faults of the load where there
-// are some in sight.
+// axis draws the times above the lanes, or the names of visible faults.
 func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
 	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 1)
 	edge := margin + names + 1
@@ -324,13 +323,14 @@ func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
 	return l.String()
 }
 
-// faultName is a fault and the cell in which it began.
+// faultName is a fault and the cell of its start.
 type faultName struct {
 	cell int
 	name string
 }
 
-// faultNames are the faults in a window, one for each kind and beginning.
+// faultNames returns the faults in a window. It omits a fault that starts too close to the one
+// before.
 func (s *state) faultNames(v timeWindow) []faultName {
 	v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
 	var all []faultName
@@ -347,7 +347,7 @@ func (s *state) faultNames(v timeWindow) []faultName {
 	return all
 }
 
-// legend says what the signs of the selected lane stand for.
+// legend draws the owners of the letters in the selected lane, and the glyphs.
 func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 	if len(p.lanes) == 0 {
 		return nil

@@ -11,9 +11,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// privacy hides who and what is on the screen, so that it can be shown to
-// others: keys and owners become hashes. They are salted anew each time the
-// program starts, or short names could be guessed.
+// privacy replaces keys, owners and addresses by hashes, so that the user can show the screen
+// to others. The salt is random for each run, because hashes of short names could be guessed.
 type privacy struct {
 	on   bool
 	salt [16]byte
@@ -30,7 +29,7 @@ func (c privacy) hash(prefix, s string) string {
 	return prefix + hex.EncodeToString(sum[:4])
 }
 
-// redactKey is the name of a key as it may be shown.
+// redactKey returns a key for display.
 func (s *state) redactKey(key string) string {
 	if s.hidden.on {
 		return s.hidden.hash("key-", key)
@@ -38,7 +37,7 @@ func (s *state) redactKey(key string) string {
 	return widget.Plain(key)
 }
 
-// redactOwner is the name of an owner or a waiter as it may be shown.
+// redactOwner returns the name of an owner or a waiter for display.
 func (s *state) redactOwner(name string) string {
 	if s.hidden.on && name != "" {
 		return s.hidden.hash("owner-", name)
@@ -46,7 +45,7 @@ func (s *state) redactOwner(name string) string {
 	return widget.Plain(name)
 }
 
-// redactAddr is an address as it may be shown.
+// redactAddr returns an address for display.
 func (s *state) redactAddr(addr string) string {
 	if s.hidden.on && addr != "" {
 		return s.hidden.hash("node-", addr)
@@ -54,8 +53,8 @@ func (s *state) redactAddr(addr string) string {
 	return widget.Plain(addr)
 }
 
-// redactText is a sentence about a lock of the picture, or about its servers, as it
-// may be shown.
+// redactText returns a sentence about a lock, or about the servers, for display. If the lock is
+// unknown in privacy mode, it returns an ellipsis.
 func (s *state) redactText(about keyspace.ID, text string) string {
 	if !s.hidden.on {
 		return widget.Plain(text)
@@ -72,10 +71,10 @@ func (s *state) redactText(about keyspace.ID, text string) string {
 	return widget.Plain(hidden.apply(text))
 }
 
-// redactions is names to be hidden.
+// redactions lists names to replace.
 type redactions []redaction
 
-// redaction is what is shown instead of a name.
+// redaction is a name and its replacement.
 type redaction struct{ name, shown string }
 
 func (m *redactions) add(name, shown string) {
@@ -84,8 +83,8 @@ func (m *redactions) add(name, shown string) {
 	}
 }
 
-// apply returns a text with all names hidden: of two that begin alike the longer one,
-// lest its end be shown.
+// apply replaces all names in a text. Longer names have priority: replacing a prefix would
+// reveal the rest.
 func (m redactions) apply(text string) string {
 	slices.SortStableFunc(m, func(a, b redaction) int { return len(b.name) - len(a.name) })
 	var pairs []string
@@ -115,7 +114,7 @@ func (s *state) redactServers(m *redactions) {
 	}
 }
 
-// conceal draws the curtain, or opens it.
+// conceal toggles privacy mode.
 func (s *state) conceal() {
 	s.hidden.on = !s.hidden.on
 	if s.hidden.on {

@@ -6,18 +6,18 @@ import (
 	"locktop/tui/widget"
 )
 
-// prompt is a dialog in the last line that takes a line of text.
+// prompt is a dialog in the last line with a text field.
 type prompt struct {
 	label  string
 	text   []rune
-	at     int // where the next rune goes
+	at     int // position of the cursor
 	before string
 
-	typed    func(text string)                // after every change; after Esc with the text there was before
-	note     func(text string) (string, bool) // what to say of the text, and whether that is a complaint
-	finish   func(text string) tea.Cmd        // after Enter; may be nil
-	complete func(text string) string         // after Tab; may be nil
-	next     func(text string) dialog         // what follows after Enter; may be nil
+	typed    func(text string)                // called after each edit, and with the original text after Esc
+	note     func(text string) (string, bool) // returns a note about the text, and whether it is an error
+	finish   func(text string) tea.Cmd        // called after Enter; may be nil
+	complete func(text string) string         // completes the text after Tab; may be nil
+	next     func(text string) dialog         // returns the dialog after Enter; may be nil
 }
 
 func newPrompt(label, text string) *prompt {
@@ -64,7 +64,7 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	return p, nil
 }
 
-// close takes the text.
+// close accepts the text.
 func (p *prompt) close() (next dialog, cmd tea.Cmd) {
 	text := string(p.text)
 	if p.next != nil {
@@ -90,7 +90,7 @@ func (p *prompt) cut(from, to int) {
 	p.typed(string(p.text))
 }
 
-// word is where the word before the cursor begins.
+// word returns the start of the word before the cursor.
 func (p *prompt) word() int {
 	i := p.at
 	for i > 0 && p.text[i-1] == ' ' {

@@ -12,22 +12,21 @@ import (
 	"locktop/tui/widget"
 )
 
-// rawValue is what the servers have stored of one lock: the one that is looked at
-// closely. It is asked for again every second.
+// rawValue is the raw value of the selected lock. It is refreshed every storedFor.
 type rawValue struct {
-	store  Store // nil: nobody knows
+	store  Store // nil if raw values are unavailable
 	id     keyspace.ID
 	items  []RawEntry
 	err    error
-	asked  time.Time // our clock; zero: never, of this lock
+	asked  time.Time // local time of the last request for this lock; or zero
 	asking bool
 	landed bool // there is an answer for this lock
 }
 
-// storedFor is how long an answer is good.
+// storedFor is the minimum time between two requests.
 const storedFor = time.Second
 
-// ask asks for what is stored of a lock, unless that is known or under way.
+// ask requests the raw value of a lock, unless it is fresh or a request is active.
 func (v *rawValue) ask(ctx context.Context, l keyspace.Lock, now time.Time) tea.Cmd {
 	if v.store == nil || v.asking {
 		return nil
@@ -42,8 +41,7 @@ func (v *rawValue) ask(ctx context.Context, l keyspace.Lock, now time.Time) tea.
 	return readStored(ctx, v.store, l)
 }
 
-// answered takes an answer in. One that comes late, for another lock, is
-// forgotten.
+// answered stores an answer. It discards an answer for another lock.
 func (v *rawValue) answered(msg storedMsg) {
 	v.asking = false
 	if msg.id == v.id {
@@ -51,13 +49,13 @@ func (v *rawValue) answered(msg storedMsg) {
 	}
 }
 
-// Bounds of what is shown of a value.
+// Maximum bytes of a value and elements of a collection on the screen.
 const (
 	storedBytes   = 512
 	storedMembers = 12
 )
 
-// rawBlock draws the keys of a lock as the servers have them now.
+// rawBlock draws the keys of a lock as they are on the servers.
 func (s *state) rawBlock(id keyspace.ID, w int) []string {
 	v := &s.raw
 	if v.store == nil || v.id != id || !v.landed || s.hidden.on || s.paused != nil && s.paused.rewound {
@@ -76,8 +74,7 @@ func (s *state) rawBlock(id keyspace.ID, w int) []string {
 	return lines
 }
 
-// storedKey draws one key: its type, what is left of its time, where it is, and
-// as much of its value as there is room for.
+// storedKey draws a key: type, TTL, node and the beginning of its value.
 func (s *state) storedKey(k *RawEntry, w int) []string {
 	e := &k.Entry
 	ttl := "no TTL"
@@ -96,7 +93,7 @@ func (s *state) storedKey(k *RawEntry, w int) []string {
 	return append(lines, s.moreLine(w, e.Len-int64(shown), "element")...)
 }
 
-// member is an element of a collection, as a line.
+// member formats an element of a collection.
 func member(typ string, m keyspace.Member) string {
 	switch typ {
 	case "hash":
@@ -108,10 +105,10 @@ func member(typ string, m keyspace.Member) string {
 	}
 }
 
-// truncate is a value as far as it is shown.
+// truncate returns the first storedBytes bytes of s, escaped.
 func truncate(s string) string { return widget.Plain(s[:min(len(s), storedBytes)]) }
 
-// moreLine says how much is not shown.
+// moreLine draws the number of hidden bytes or elements.
 func (s *state) moreLine(w int, more int64, what string) []string {
 	if more <= 0 {
 		return nil
@@ -119,8 +116,7 @@ func (s *state) moreLine(w int, more int64, what string) []string {
 	return []string{widget.NewLine(w).Skip(widget.Style{}, margin+2).Put(s.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
 }
 
-// wrapAnywhere draws a text that must be readable to its end: in as many lines as it
-// takes, broken anywhere.
+// wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.
 func (s *state) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
 	var lines []string
 	for _, part := range widget.Break(text, max(1, w-indent-1)) {

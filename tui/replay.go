@@ -8,16 +8,15 @@ import (
 	"locktop/keyspace"
 )
 
-// This file is what is different when a recording is shown: time belongs to a
-// player.
+// This file holds what differs for a recording: the Player controls time.
 
-// seekStep is how far one key goes in a recording.
+// seekStep is the distance of one rewind or forward key press in a recording.
 const seekStep = 5 * time.Second
 
-// speeds are those of the player.
+// speeds lists the playback speeds.
 func speeds() []float64 { return []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32} }
 
-// replayKey answers the keys of time.
+// replayKey handles pause, rewind, forward and live.
 func (a *app) replayKey(act action) {
 	p := a.config.Player
 	now := p.Playing()
@@ -34,8 +33,8 @@ func (a *app) replayKey(act action) {
 	a.syncPlayer()
 }
 
-// seek goes to a moment of the recording. What was worked out of the pictures
-// before is of no use there.
+// seek goes to a moment of the recording. The next snapshot resets everything derived from
+// earlier ones.
 func (a *app) seek(to time.Time) {
 	a.config.Player.Seek(to)
 	a.seekCount++
@@ -43,7 +42,7 @@ func (a *app) seek(to time.Time) {
 	a.syncPlayer()
 }
 
-// syncPlayer looks where the player is.
+// syncPlayer updates the playback state from the Player.
 func (a *app) syncPlayer() {
 	if a.config.Player != nil {
 		now := a.config.Player.Playing()
@@ -51,7 +50,7 @@ func (a *app) syncPlayer() {
 	}
 }
 
-// resetReplay forgets the past, after a jump.
+// resetReplay discards history, events, timeline and leases after a seek.
 func (a *app) resetReplay() {
 	a.seekSeen = a.seekCount
 	a.live, a.paused = nil, nil
@@ -59,14 +58,14 @@ func (a *app) resetReplay() {
 	a.leases = nil
 }
 
-// setSpeed plays faster, or slower.
+// setSpeed sets the playback speed.
 func (a *app) setSpeed(factor float64) {
 	a.config.Player.SetSpeed(factor)
 	a.syncPlayer()
 	a.notify(fmt.Sprintf("playback %g%s", factor, a.glyphs.Times))
 }
 
-// nextSpeed is the next of the speeds in a direction.
+// nextSpeed returns the next speed in a direction.
 func nextSpeed(now float64, direction int) float64 {
 	all := speeds()
 	for i, s := range all {
@@ -77,7 +76,7 @@ func nextSpeed(now float64, direction int) float64 {
 	return 1
 }
 
-// position says where in the recording we are.
+// position describes the position in the recording.
 func (p *PlaybackState) position(s *state) string {
 	sign := s.glyphs.Play
 	if p.Paused {

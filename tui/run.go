@@ -14,43 +14,42 @@ import (
 	"locktop/loadgen"
 )
 
-// Config is what the screen is given to look at and to drive.
+// Config holds the data sources and the options of the screen.
 type Config struct {
 	Source       Source
-	Scenes       []loadgen.Scenario // to choose from at the beginning, and to go through
-	Scene        string             // the one to begin with; "" = there is a menu
-	Quorum       []string           // the addresses of the load's Redlock, as it counts them
-	Loader       Loader             // opens one where Load is nil; nil: there is none to be had
-	Load         Load               // nil: there is none, and the Load page says so
-	Formats      []keyspace.Format  // for commands that change a lock safely
-	RedisCLI     []string           // flags of redis-cli in such commands, besides the address: --tls …
-	Store        Store              // nil: what is stored is not shown
-	Connector    Connector          // nil: there is nothing else to look at
-	Breaker      Breaker            // nil: nothing is changed
-	Production   bool               // ask twice before anything is changed
-	Clipboard    Clipboard          // nil: there is none
-	Frames       FrameSaver         // nil: frames are not saved
-	Player       Player             // nil: this is live, not a recording
-	CommandStats CommandStats       // nil: nobody counts
+	Scenes       []loadgen.Scenario // scenes for the menu and for n/b
+	Scene        string             // first scene; "" opens the menu
+	Quorum       []string           // addresses of the load's Redlock, in its order
+	Loader       Loader             // opens a load if Load is nil; nil if that is impossible
+	Load         Load               // nil if there is none
+	Formats      []keyspace.Format  // for safe commands
+	RedisCLI     []string           // further flags of redis-cli in safe commands, such as --tls
+	Store        Store              // nil hides raw values
+	Connector    Connector          // nil if the target is fixed
+	Breaker      Breaker            // nil makes the screen read-only
+	Production   bool               // require the lock's name before an action
+	Clipboard    Clipboard          // nil if there is none
+	Frames       FrameSaver         // nil disables saving
+	Player       Player             // nil in a live view
+	CommandStats CommandStats       // nil if commands are not counted
 
-	Title   string        // where we are connected, free of credentials
-	Every   time.Duration // from one look at the server to the next; default 250 ms, never less
+	Title   string        // the connected server, without credentials
+	Every   time.Duration // time between two requests; minimum and default 250 ms
 	Theme   string        // one of Themes; default "system"
 	Glyphs  string        // one of widget.GlyphSets; default "block"
-	Calm    bool          // no motion but that of figures
-	NoMouse bool          // leave the mouse to the terminal
-	Dumb    bool          // the terminal can move its cursor and no more: no styles, no modes, no second screen
+	Calm    bool          // no animation
+	NoMouse bool          // do not capture the mouse
+	Dumb    bool          // the terminal can only move its cursor: no styles, modes or alternate screen
 	Input   io.Reader     // default os.Stdin
 	Output  io.Writer     // default os.Stdout
 }
 
-// ErrInterrupted is what Run returns when the user quit by Ctrl-C.
+// ErrInterrupted is the error of Run after Ctrl-C or an interrupt.
 var ErrInterrupted = errors.New("interrupted")
 
-// Run shows the screen until the user quits it or ctx ends, and leaves the
-// terminal as it was, or with the last picture on it if the user wants that. It
-// returns nil when the user quit, ErrInterrupted if by Ctrl-C or an interrupt,
-// and ctx's error when ctx ended.
+// Run shows the screen until the user quits or ctx ends. It restores the terminal, and leaves
+// the last frame on it if the user asks for that. It returns nil after quit, ErrInterrupted
+// after Ctrl-C or an interrupt, and ctx's error after ctx ends.
 func Run(ctx context.Context, w Config) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -90,5 +89,5 @@ func options(ctx context.Context, w Config, t *terminal) []tea.ProgramOption {
 	return options
 }
 
-// mouse reports whether the screen answers the mouse.
+// mouse reports whether the screen handles the mouse.
 func (w Config) mouse() bool { return !w.NoMouse && !w.Dumb }

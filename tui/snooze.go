@@ -7,18 +7,18 @@ import (
 	"locktop/keyspace"
 )
 
-// snoozeFor is how long a finding is snoozed, unless :snooze says otherwise.
+// snoozeFor is the default duration of a snooze.
 const snoozeFor = time.Hour
 
-// snoozes are the findings that the user does not want to see, until when.
+// snoozes holds the snoozed findings.
 type snoozes struct {
 	until map[findingID]time.Time
-	each  time.Duration // of a snooze; 0 = snoozeFor
+	each  time.Duration // duration of a snooze; 0 means snoozeFor
 }
 
 func idOf(f *keyspace.Finding) findingID { return findingID{f.ID, f.Lock, f.Server} }
 
-// toggle snoozes findings, or wakes them if the first of them is snoozed.
+// toggleSnooze snoozes the findings, or wakes them if the first one is snoozed.
 func (s *state) toggleSnooze(found []keyspace.Finding) {
 	if len(found) == 0 {
 		s.reject("no finding to snooze")
@@ -54,8 +54,7 @@ func (z *snoozes) length() time.Duration {
 	return z.each
 }
 
-// quietened is the picture with its findings apart: those that are snoozed do not
-// count for anything.
+// quietened returns the view model with the snoozed findings moved from findings to snoozed.
 func (p *viewModel) quietened(s *state) *viewModel {
 	for id, until := range s.snoozes.until {
 		if !s.now.Before(until) {
@@ -78,7 +77,7 @@ func (p *viewModel) quietened(s *state) *viewModel {
 	return &q
 }
 
-// comesBack says when a snoozed finding does.
+// comesBack says when the snooze of a finding ends.
 func (s *state) comesBack(f *keyspace.Finding) string {
 	return "snoozed, back in " + humanize.Duration(s.snoozes.until[idOf(f)].Sub(s.now))
 }

@@ -2,17 +2,16 @@ package tui
 
 import "locktop/tui/widget"
 
-// segment is a piece of a line: text that has been made plain, and what is to
-// become of it where there is no room.
+// segment is a part of a line. Its text must be escaped by widget.Plain.
 type segment struct {
 	style    widget.Style
-	text     string // "" is no part at all
-	priority int    // 0 stays; of the rest, the highest goes first
-	flex     int    // may be shortened to so many cells; 0: it may not
-	tight    bool   // one blank behind it is enough
+	text     string // "" hides the segment
+	priority int    // 0 always stays; of the others, the highest is dropped first
+	flex     int    // minimum width in cells, if the text may be shortened; 0 if not
+	tight    bool   // followed by one blank instead of segmentGap
 }
 
-// gap is the number of blanks behind a part.
+// gap returns the number of blanks after the segment.
 func (p segment) gap() int {
 	if p.tight {
 		return 1
@@ -20,7 +19,7 @@ func (p segment) gap() int {
 	return segmentGap
 }
 
-// segmentGap is the number of blanks between two parts.
+// segmentGap is the number of blanks between two segments.
 const segmentGap = 2
 
 func (p segment) min() int {
@@ -31,8 +30,8 @@ func (p segment) min() int {
 	return n
 }
 
-// layoutLine fills a line but for its last cell with parts at the left and at the
-// right edge, as many as fit by their rank. Flexible parts stand at the left.
+// layoutLine draws segments at the left and right edges of a line except for its last cell. It
+// drops segments that do not fit by priority. Flexible segments belong to the left.
 func layoutLine(l *widget.Line, g widget.Glyphs, left, right []segment) {
 	const edge = 1
 	room := l.Rest() - edge + segmentGap
@@ -50,8 +49,7 @@ func layoutLine(l *widget.Line, g widget.Glyphs, left, right []segment) {
 	}
 }
 
-// put draws one part, with the blanks behind it, and returns the cells that
-// remain to be spared.
+// put draws a segment with its gap, and returns the remaining spare cells.
 func put(l *widget.Line, g widget.Glyphs, p segment, limit, spare int) int {
 	if p.text == "" || p.priority > limit {
 		return spare
@@ -61,8 +59,7 @@ func put(l *widget.Line, g widget.Glyphs, p segment, limit, spare int) int {
 	return spare - more
 }
 
-// needs is the number of cells that a side takes at least, with the blanks
-// behind each part.
+// needs returns the minimum width of the segments up to priority limit, with gaps.
 func needs(side []segment, limit int) int {
 	n := 0
 	for _, p := range side {

@@ -13,54 +13,53 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// terminal shows frames as soon as they are made. bubbletea would show them at the
-// ticks of a clock: a key then waits for the next one, and a clock that is quick
-// enough costs an idle screen more than all its work. So bubbletea sets the
-// terminal up and puts it back, and what it would draw itself is left out.
+// terminal renders each frame immediately. bubbletea would render at the ticks of a timer: slow
+// ticks delay keys, and fast ticks use CPU on an idle screen. Therefore bubbletea only sets up
+// and restores the terminal, and terminal discards its frames.
 //
-// Frames that come faster than the terminal takes them are passed over but for
-// the last. It is safe for concurrent use.
+// If frames arrive faster than the output accepts them, only the newest is rendered. All
+// methods are safe for concurrent use.
 type terminal struct {
 	out  io.Writer
-	dumb bool                    // it is told nothing but where the cursor goes
-	next atomic.Pointer[drawing] // made last
-	wake chan struct{}           // there is one, or it is over
+	dumb bool                    // write only text and cursor positions
+	next atomic.Pointer[drawing] // newest frame
+	wake chan struct{}           // a frame is waiting; closed by close
 	over chan struct{}
 
 	mu    sync.Mutex
-	ours  bool    // between entering and leaving the screen
-	shown drawing // what is on it; none: nobody knows
+	ours  bool    // the alternate screen is active
+	shown drawing // frame on the screen; empty if unknown
 }
 
-// drawing is a frame, for a window of this width.
+// drawing is a frame for a window w cells wide.
 type drawing struct {
 	lines []string
 	w     int
 }
 
-// newTerminal returns a terminal that writes to out until it is closed.
+// newTerminal returns a terminal that writes to out until close.
 func newTerminal(out io.Writer) *terminal {
 	t := &terminal{out: out, wake: make(chan struct{}, 1), over: make(chan struct{})}
 	go t.paint()
 	return t
 }
 
-// close returns when nothing will be written any more.
+// close waits for the last write.
 func (t *terminal) close() {
 	close(t.wake)
 	<-t.over
 }
 
-// show hands over a frame as wide as the window.
+// show renders a frame of w cells per line. It does not block.
 func (t *terminal) show(text string, w int) {
 	t.next.Store(&drawing{strings.Split(text, "\n"), w})
 	select {
 	case t.wake <- struct{}{}:
-	default: // it has not got to the one before
+	default: // a wake-up is pending already
 	}
 }
 
-// paint is the terminal's goroutine.
+// paint renders frames until close. It runs in its own goroutine.
 func (t *terminal) paint() {
 	defer close(t.over)
 	for range t.wake {
@@ -72,8 +71,7 @@ func (t *terminal) paint() {
 	}
 }
 
-// put writes the lines that differ from those on the screen. Terminals that know
-// how to show them only when all are there.
+// put writes the lines that changed, as one synchronized update.
 func (t *terminal) put(next drawing) error {
 	var b bytes.Buffer
 	same := next.w == t.shown.w && len(next.lines) == len(t.shown.lines)
@@ -94,24 +92,24 @@ func (t *terminal) put(next drawing) error {
 	return err
 }
 
-// What bubbletea writes to begin and to end our time, and before each frame.
+// Sequences that bubbletea writes at the start, at the end and before each frame.
 const (
 	enterScreen = ansi.SetModeAltScreenSaveCursor
 	leaveScreen = ansi.ResetModeAltScreenSaveCursor
 	home        = ansi.CursorHomePosition
 )
 
-// Between these, terminals that know them show nothing; all others ignore them.
+// A terminal shows the output between these sequences as one update, or ignores the sequences.
 const (
 	beginFrame = ansi.SetModeSynchronizedOutput
 	endFrame   = ansi.ResetModeSynchronizedOutput
 )
 
-// modes are sequences that switch something on or off in a terminal.
+// modes matches sequences that set or reset a mode of the terminal.
 var modes = regexp.MustCompile(`\x1b\[\?[0-9;]+[hl]`)
 
-// plainly is what a dumb terminal is told of a text that bubbletea writes. The last
-// frame stays on it when the screen is left.
+// plainly adapts bubbletea's output to a dumb terminal. The last frame stays on the screen at
+// the end.
 func (t *terminal) plainly(s string) string {
 	if strings.Contains(s, leaveScreen) {
 		return ansi.CursorPosition(1, max(1, len(t.shown.lines))) + "\r\n"
@@ -119,7 +117,7 @@ func (t *terminal) plainly(s string) string {
 	return modes.ReplaceAllString(s, "")
 }
 
-// Write passes on what bubbletea writes, but for its frames.
+// Write forwards bubbletea's output except for its frames.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +130,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 	case strings.Contains(s, leaveScreen):
 		t.ours = false
 	case strings.Contains(s, ansi.EraseEntireScreen):
-		t.shown = drawing{} // and shown again with the next frame
+		t.shown = drawing{} // draw all lines of the next frame
 	}
 	if t.dumb {
 		s = t.plainly(s)
@@ -144,8 +142,8 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// forBubbletea returns what bubbletea is to write to. If it goes to a file it is
-// one, so that bubbletea can ask it for the size of the window.
+// forBubbletea returns the writer for bubbletea. For a terminal file, it is a term.File, so
+// that bubbletea can query the window size.
 func (t *terminal) forBubbletea() io.Writer {
 	if f, ok := t.out.(term.File); ok {
 		return terminalFile{f, t}
@@ -153,8 +151,8 @@ func (t *terminal) forBubbletea() io.Writer {
 	return t
 }
 
-// terminalFile is a terminal that is a file, but not an os.File: to that there is
-// a way to write past us.
+// terminalFile is a term.File that writes through terminal. It is not an *os.File, which
+// bubbletea could write to directly.
 type terminalFile struct {
 	term.File
 	t *terminal
@@ -162,8 +160,7 @@ type terminalFile struct {
 
 func (f terminalFile) Write(p []byte) (int, error) { return f.t.Write(p) }
 
-// canvas is the app as bubbletea sees it: there is nothing to be drawn, for it was
-// shown already.
+// canvas is the bubbletea model. Its View renders through terminal and returns nothing.
 type canvas struct {
 	*app
 	terminal *terminal

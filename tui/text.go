@@ -7,7 +7,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// severalWere is several with the verb that goes with it.
+// severalWere returns a count with the noun and "was" or "were".
 func severalWere[N int | int64](n N, what string) string {
 	if n == 1 {
 		return humanize.Plural(n, what) + " was"
@@ -15,8 +15,7 @@ func severalWere[N int | int64](n N, what string) string {
 	return humanize.Plural(n, what) + " were"
 }
 
-// wrap breaks a text into lines of w cells, n at most. What does not fit into
-// them ends in an ellipsis.
+// wrap breaks a text into at most n lines of w cells. An ellipsis replaces what does not fit.
 func wrap(g widget.Glyphs, text string, w, n int) []string {
 	var all []string
 	words := strings.Fields(text)

@@ -5,32 +5,31 @@ import (
 	"locktop/tui/widget"
 )
 
-// theme says how things look by what they mean. Nothing is said by colour
-// alone: wherever a colour tells a state, a word and a glyph tell it too.
+// theme maps meanings to styles. A word and a glyph always repeat what a colour says.
 type theme struct {
 	text   widget.Style
 	strong widget.Style
 	dim    widget.Style
-	chip   widget.Style // the program's name
-	tab    widget.Style // the page that is open
-	key    widget.Style // a key that can be pressed
-	head   widget.Style // titles of columns
-	sorted widget.Style // the title of the column that rows are sorted by
-	row    widget.Style // the selected row
+	chip   widget.Style // program name
+	tab    widget.Style // open page
+	key    widget.Style // key to press
+	head   widget.Style // column titles
+	sorted widget.Style // title of the sort column
+	row    widget.Style // selected row
 	rule   widget.Style
 	good   widget.Style
-	calm   widget.Style // good, and no reason to look there
+	calm   widget.Style // good, and not worth attention
 	warn   widget.Style
 	bad    widget.Style
-	alarm  widget.Style // bad, and to be seen from afar
+	alarm  widget.Style // bad, and conspicuous
 	read   widget.Style
 	write  widget.Style
 	chart  widget.Style
-	band   widget.Style // the background of a time in which something was wrong
-	owners []owner      // of a timeline; a dozen owners on it are told apart by letters as well
+	band   widget.Style // background of a time with an active fault
+	owners []owner      // colours of owners on a timeline; letters distinguish owners with the same colour
 }
 
-// owner is the look of one owner on a timeline.
+// owner is the style of one owner on a timeline.
 type owner struct {
 	letter widget.Style // on the owner's colour
 	fill   widget.Style
@@ -42,7 +41,7 @@ type namedTheme struct {
 	make func() theme
 }
 
-// themes are all of them; the first is the default.
+// themes lists all themes; the first is the default.
 func themes() []namedTheme {
 	return []namedTheme{
 		{"system", systemTheme},
@@ -55,7 +54,7 @@ func themes() []namedTheme {
 	}
 }
 
-// Themes are the names that [Config.Theme] takes.
+// Themes lists the valid names for [Config.Theme].
 func Themes() []string {
 	var names []string
 	for _, l := range themes() {
@@ -64,8 +63,8 @@ func Themes() []string {
 	return names
 }
 
-// themeNamed returns a theme by its name, the default for "". Of a name that
-// there is not it returns the default, too, and false.
+// themeNamed returns a theme by name. It returns the default for "" and, with false, for an
+// unknown name.
 func themeNamed(name string) (theme, bool) {
 	for _, l := range themes() {
 		if l.name == name {
@@ -75,8 +74,7 @@ func themeNamed(name string) (theme, bool) {
 	return systemTheme(), name == ""
 }
 
-// systemTheme uses the terminal's own sixteen colours, and so fits its
-// background whatever that is.
+// systemTheme uses the terminal's own 16 colours, which fit any background.
 func systemTheme() theme {
 	return theme{
 		strong: widget.SGR("1"),
@@ -92,7 +90,7 @@ func systemTheme() theme {
 		calm:   widget.SGR("2;32"),
 		warn:   widget.SGR("33"),
 		bad:    widget.SGR("1;31"),
-		alarm:  widget.SGR("1;7;31"), // the background stands on red: every palette makes those two readable
+		alarm:  widget.SGR("1;7;31"), // reverse video: the background colour on red is readable in every palette
 		read:   widget.SGR("36"),
 		write:  widget.SGR("35"),
 		chart:  widget.SGR("32"),
@@ -110,10 +108,10 @@ func systemTheme() theme {
 	}
 }
 
-// palette is a theme's colours, each a number of the 256 that terminals share.
+// palette holds a theme's colours as numbers of the 256-colour palette.
 type palette struct {
 	accent, good, calm, warn, bad, read, write string
-	dim, rule, row, ink                        string // ink stands on colour
+	dim, rule, row, ink                        string // ink is the text colour on a coloured background
 	owners                                     []string
 }
 
@@ -165,8 +163,7 @@ func lightTheme() theme {
 	}.theme()
 }
 
-// deuteranopiaTheme tells good from bad by blue and orange, for those who see
-// red and green alike.
+// deuteranopiaTheme uses blue for good and orange for bad, for red-green blindness.
 func deuteranopiaTheme() theme {
 	return palette{
 		accent: "117", good: "75", calm: "67", warn: "228", bad: "208", read: "153", write: "146",
@@ -175,8 +172,7 @@ func deuteranopiaTheme() theme {
 	}.theme()
 }
 
-// tritanopiaTheme tells good from bad by turquoise and red, for those who see
-// blue and yellow poorly.
+// tritanopiaTheme uses turquoise for good and red for bad, for blue-yellow blindness.
 func tritanopiaTheme() theme {
 	return palette{
 		accent: "80", good: "43", calm: "66", warn: "218", bad: "196", read: "159", write: "211",
@@ -185,7 +181,7 @@ func tritanopiaTheme() theme {
 	}.theme()
 }
 
-// contrastTheme has nothing faint in it.
+// contrastTheme has no faint colours.
 func contrastTheme() theme {
 	return theme{
 		strong: widget.SGR("1"),
@@ -214,7 +210,7 @@ func contrastTheme() theme {
 	}
 }
 
-// monoTheme does without colour.
+// monoTheme has no colours.
 func monoTheme() theme {
 	return theme{
 		strong: widget.SGR("1"),
@@ -236,11 +232,10 @@ func monoTheme() theme {
 	}
 }
 
-// bareTheme does without any escape sequence.
+// bareTheme has no escape sequences.
 func bareTheme() theme { return theme{owners: make([]owner, 1)} }
 
-// faded is the theme of a picture that is no longer true: all in one faint
-// colour, only the selection still stands out.
+// faded returns the theme for stale data: one faint colour for all but the selection.
 func (t theme) faded() theme {
 	faint := widget.SGR("2")
 	return theme{
@@ -251,13 +246,13 @@ func (t theme) faded() theme {
 	}
 }
 
-// ofOwner returns the letter and the look of an owner by its number.
+// ofOwner returns the letter and the style of owner number n.
 func (t theme) ofOwner(n int) (letter string, look owner) {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	return letters[n%len(letters) : n%len(letters)+1], t.owners[n%len(t.owners)]
 }
 
-// ofState returns the glyph and the style that go with the word of a state.
+// ofState returns the glyph and the style of a lock's state.
 func (s *state) ofState(st keyspace.State) (string, widget.Style) {
 	g, t := s.glyphs, s.theme
 	switch st {
@@ -278,7 +273,7 @@ func (s *state) ofState(st keyspace.State) (string, widget.Style) {
 	}
 }
 
-// ofSeverity returns the glyph and the style of a finding.
+// ofSeverity returns the glyph and the style of a severity.
 func (s *state) ofSeverity(v keyspace.Severity) (string, widget.Style) {
 	switch v {
 	case keyspace.Critical:

@@ -7,46 +7,45 @@ import (
 	"locktop/loadgen"
 )
 
-// maxHolds is how many holds of one lock a timeline remembers.
+// maxHolds is the number of holds of one lock that a timeline keeps when it discards old ones.
 const maxHolds = 512
 
-// historyKept is how far back it remembers; a History keeps pictures for as long.
+// historyKept is how long a timeline keeps its lanes, as long as a History keeps snapshots.
 const historyKept = 10 * time.Minute
 
-// timeline is who held what, and when, as far as looking has shown it: a lane
-// for each lock.
+// timeline records the holds of each lock, one lane per lock.
 type timeline struct {
 	lanes  map[keyspace.ID]*lane
-	exact  map[string]*lane // of the load's keys, from those who hold them
-	owners map[string]int   // by their order of appearance
+	exact  map[string]*lane // lanes of the load's keys, from its clients' events
+	owners map[string]int   // numbers by owner, in order of appearance
 	swept  time.Time
 }
 
 // lane is the past of one lock.
 type lane struct {
-	exact    bool           // on our clock, from those who held it, not from looking
-	holds    []timelineHold // by their beginning
-	overlaps []overlap      // that the load's oracle has seen
-	queue    []waiterCount  // how many waited, oldest first
+	exact    bool           // from the load's events and on the local clock; otherwise sampled from snapshots
+	holds    []timelineHold // in order of their start
+	overlaps []overlap      // found by the load's oracle
+	queue    []waiterCount  // changes of the number of waiters, oldest first
 }
 
 // timelineHold is one hold.
 type timelineHold struct {
-	who      string // the holder's ID
+	who      string // holder's ID
 	name     string
-	owner    int // the number of the holder, for its letter and colour
+	owner    int // number of the holder, for letter and colour
 	mode     keyspace.Mode
-	from, to time.Time          // to is zero while it goes on
-	end      keyspace.EventKind // how it ended
+	from, to time.Time          // to is zero while the hold lasts
+	end      keyspace.EventKind // how the hold ended
 }
 
-// waiterCount is a moment at which the number of waiters changed.
+// waiterCount is a change of the number of waiters.
 type waiterCount struct {
 	at time.Time
 	n  int
 }
 
-// add takes in what a new picture has shown.
+// add records a new snapshot.
 func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 	if c.lanes == nil {
 		c.lanes, c.owners = map[keyspace.ID]*lane{}, map[string]int{}
@@ -71,8 +70,7 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 	}
 }
 
-// of returns what is known of a lock, nil if nothing is. What its holders tell
-// is better than what looking shows.
+// of returns the lane of a lock, or nil. It prefers an exact lane.
 func (c *timeline) of(id keyspace.ID) *lane {
 	if n := c.exact[id.Key]; n != nil {
 		return n
@@ -80,7 +78,7 @@ func (c *timeline) of(id keyspace.ID) *lane {
 	return c.lanes[id]
 }
 
-// apply takes in what the load has told of itself.
+// apply records events of the load. anew discards the lanes of the run before.
 func (c *timeline) apply(events []loadgen.Event, anew bool) {
 	if anew || c.exact == nil {
 		c.exact = map[string]*lane{}
@@ -102,7 +100,7 @@ func (c *timeline) apply(events []loadgen.Event, anew bool) {
 	}
 }
 
-// halt ends what goes on: the clients of the load are gone.
+// halt ends all holds and waits of the load.
 func (c *timeline) halt(at time.Time) {
 	for _, n := range c.exact {
 		n.waiting(at, 0)
@@ -114,9 +112,9 @@ func (c *timeline) halt(at time.Time) {
 	}
 }
 
-// told takes in one thing that the load tells of a key.
+// told records an event of the load.
 func (n *lane) told(e *loadgen.Event, owner int) {
-	at, who := e.At, e.Owner()+" "+e.Token // some historic forms give one token to several clients
+	at, who := e.At, e.Owner()+" "+e.Token // some unsound kinds of lock give one token to several clients
 	waiting := 0
 	if len(n.queue) > 0 {
 		waiting = n.queue[len(n.queue)-1].n
@@ -138,7 +136,7 @@ func (n *lane) told(e *loadgen.Event, owner int) {
 	case loadgen.Expired:
 		n.over(who, at, keyspace.Expired)
 	case loadgen.Abandoned:
-		if e.Token == "" { // it died while it acquired, and what it left stays
+		if e.Token == "" { // the client crashed during the acquire; its key stays
 			n.waiting(at, max(0, waiting-1))
 			n.begin(timelineHold{who: who, name: e.Owner(), owner: owner, from: at})
 			return
@@ -176,7 +174,7 @@ func (c *timeline) onLoadEvent(e *keyspace.Event) {
 	}
 }
 
-// owner returns the number of an owner.
+// owner returns the number of an owner, and assigns a new one to an unknown owner.
 func (c *timeline) owner(id string) int {
 	n, known := c.owners[id]
 	if !known {
@@ -186,12 +184,12 @@ func (c *timeline) owner(id string) int {
 	return n
 }
 
-// begin adds a hold. Looking cannot show two at once of which only one may be:
-// a token that tells an earlier time tells when somebody began to try.
+// begin adds a hold. In a sampled lane, two exclusive holds cannot overlap. A start time before
+// the end of the previous hold is the start of the attempt, so begin corrects it.
 func (n *lane) begin(s timelineHold) {
 	for i := range n.holds {
 		if n.holds[i].who == s.who && n.holds[i].to.IsZero() {
-			return // it is known already
+			return // already known
 		}
 		if before := &n.holds[i]; !n.exact && s.mode != keyspace.Read && before.mode != keyspace.Read && before.to.After(s.from) {
 			s.from = before.to
@@ -203,7 +201,7 @@ func (n *lane) begin(s timelineHold) {
 	}
 }
 
-// over ends the hold of somebody.
+// over ends the hold of a holder.
 func (n *lane) over(who string, at time.Time, how keyspace.EventKind) {
 	for i := len(n.holds) - 1; i >= 0; i-- {
 		if s := &n.holds[i]; s.who == who && s.to.IsZero() {
@@ -226,7 +224,7 @@ func (n *lane) waiting(at time.Time, waiters int) {
 	}
 }
 
-// prune forgets what is too old to be shown.
+// prune discards old lanes.
 func (c *timeline) prune(now time.Time) {
 	c.swept = now
 	old := now.Add(-historyKept - historyKept/10)
@@ -235,13 +233,13 @@ func (c *timeline) prune(now time.Time) {
 			delete(c.lanes, id)
 		}
 	}
-	if len(c.owners) > 20*maxHolds { // letters begin anew
+	if len(c.owners) > 20*maxHolds { // restart the letters
 		c.owners = map[string]int{}
 	}
 }
 
-// lastSeen is when the lane last had something to show; the far future while
-// somebody holds the lock.
+// lastSeen returns the end of the lane's last hold or wait, or a time in the far future while
+// the lock is held.
 func (n *lane) lastSeen() time.Time {
 	var last time.Time
 	for i := range n.holds {

@@ -7,24 +7,23 @@ import (
 	"locktop/tui/widget"
 )
 
-// timeWindow is the time that a strip shows, in so many cells.
+// timeWindow is the time span of a strip, w cells wide.
 type timeWindow struct {
 	from, to time.Time
 	w        int
 }
 
-// cell is where a moment stands, in cells from the left edge.
+// cell returns the position of a moment, in cells from the left edge.
 func (v timeWindow) cell(at time.Time) float64 {
 	return float64(at.Sub(v.from)) / float64(v.to.Sub(v.from)) * float64(v.w)
 }
 
-// shows reports whether any of a time is in the window.
+// shows reports whether a time span overlaps the window. A zero to is open-ended.
 func (v timeWindow) shows(from, to time.Time) bool {
 	return from.Before(v.to) && (to.IsZero() || to.After(v.from))
 }
 
-// spans are what there is to draw of a lane, the most important last: free with
-// waiters, held, held by two who must not.
+// spans returns the spans of a lane in drawing order: waits, holds, overlaps.
 func (n *lane) spans(t theme, v timeWindow) []widget.Span {
 	if n == nil {
 		return nil
@@ -50,7 +49,7 @@ func (n *lane) spans(t theme, v timeWindow) []widget.Span {
 	return spans
 }
 
-// until is the end of a hold, now if it goes on.
+// until returns the end of a hold, at most now.
 func (s *timelineHold) until(now time.Time) time.Time {
 	if s.to.IsZero() || s.to.After(now) {
 		return now
@@ -58,7 +57,7 @@ func (s *timelineHold) until(now time.Time) time.Time {
 	return s.to
 }
 
-// waits are the times in which somebody waited. Holds are drawn over them.
+// waits returns the times with waiters. Holds are drawn over them.
 func (n *lane) waits(t theme, v timeWindow) []widget.Span {
 	var spans []widget.Span
 	for i, q := range n.queue {
@@ -73,14 +72,14 @@ func (n *lane) waits(t theme, v timeWindow) []widget.Span {
 	return spans
 }
 
-// overlap is a time in which two held a lock that only one may hold.
+// overlap is a time in which two clients held an exclusive lock.
 type overlap struct {
 	from, to time.Time
-	what     string // more about it, in a sentence
+	what     string // details in a sentence
 }
 
-// lane is what is known of a lock, and the window to see it through: lanes of
-// the load are on our clock, all others on the server's.
+// lane returns the lane of a lock, or nil, and the window on the lane's clock: the local clock
+// for the load's lanes, the server's for others.
 func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
 	n := s.chronicle.of(id)
 	if n != nil && n.exact {
@@ -99,8 +98,8 @@ func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
 	s.glyphs.Strip(l, widget.Style{}, v.w, append(behind, n.spans(s.theme, v)...))
 }
 
-// faultBands are the times in which something was wrong with the load, behind the
-// lanes; v is a window on our clock.
+// faultBands returns the times of active faults, to be drawn behind a lane. v is on the local
+// clock.
 func (s *state) faultBands(v timeWindow) []widget.Span {
 	var spans []widget.Span
 	for _, x := range s.faults {
@@ -115,7 +114,6 @@ func (s *state) faultBands(v timeWindow) []widget.Span {
 	return spans
 }
 
-// lastMinute is the last minute.
 func (s *state) lastMinute(w int) timeWindow {
 	now := s.clock()
 	return timeWindow{now.Add(-time.Minute), now, w}
