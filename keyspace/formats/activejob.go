@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// activejob is ActiveJob::Uniqueness, on redlock-rb.
+// activejob is the format of ActiveJob::Uniqueness, which uses redlock-rb.
 func activejob() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// alturkovic is Java's alturkovic/distributed-lock: a UUID, the same in all
-// keys that were locked together.
+// alturkovic is the format of Java's alturkovic/distributed-lock: a UUID, the same in
+// all keys of one acquire.
 func alturkovic() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// arq is the mark on a job that a worker of Python's arq runs.
+// arq is the format of the job locks of Python's arq. A worker sets the flag.
 func arq() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return v == "1" }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

@@ -7,9 +7,9 @@ import (
 	"locktop/keyspace"
 )
 
-// asynq is the lock of a unique task of Go's asynq: the id of the task, under
-// the name of its queue, its type and a digest of its payload. It stays until
-// the task is done, or for as long as the caller said.
+// asynq is the format of unique tasks of Go's asynq: the ID of the task, under the
+// name of its queue, its type and a digest of its payload. The key lasts until the
+// task ends or its TTL ends.
 func asynq() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

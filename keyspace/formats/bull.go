@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// bull is the lock on a job that a worker of BullMQ or Bull runs: the worker's
-// UUID, in BullMQ with the number of the job it is at.
+// bull is the format of the job locks of BullMQ and Bull: the worker's UUID, in BullMQ
+// with the number of the current job.
 func bull() keyspace.Format {
 	r := stringLock{sure: needsTTL(keyspace.Certain), token: opaqueToken(func(v string) bool {
 		if len(v) < 36 || !isUUID(v[:36]) {

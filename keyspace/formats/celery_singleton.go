@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// celerySingleton is the lock of a task that may be queued once, by
-// celery-singleton: the task's id, by default for ever.
+// celerySingleton is the format of celery-singleton, which queues a task only once:
+// the task's ID, by default without a TTL.
 func celerySingleton() keyspace.Format {
 	const prefix = "SINGLETONLOCK_"
 	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: fixed(keyspace.Certain)}

@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// csredis is the lock of .NET's csredis and FreeRedis.
+// csredis is the format of .NET's csredis and FreeRedis.
 func csredis() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// discourse is Discourse's DistributedMutex: the time when it ends, in seconds,
-// in a key that expires a second later.
+// discourse is the format of Discourse's DistributedMutex: the deadline in seconds, in
+// a key that expires 1 s later.
 func discourse() keyspace.Format {
 	sure := anyKey(keyspace.Possible)
 	return keyspace.Format{

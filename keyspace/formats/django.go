@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// django is cache.add of Django used for a lock: a pickled mark, told from
-// other cached values by its name only.
+// django is the format of Django's cache.add used as a lock: a pickled flag. Only its
+// name distinguishes it from other cached values.
 func django() keyspace.Format {
 	r := stringLock{sure: anyKey(keyspace.No), token: opaqueToken(func(v string) bool {
 		return len(v) > 2 && len(v) < 40 && v[0] == '\x80' && strings.HasSuffix(v, ".") && strings.Contains(v, "1")

@@ -7,13 +7,12 @@ import (
 	"locktop/keyspace"
 )
 
-// dramatiqTTL is how long Python's dramatiq lets a permit be out at the most,
-// unless its user says otherwise.
+// dramatiqTTL is the default of the longest hold in Python's dramatiq.
 const dramatiqTTL = 15 * time.Minute
 
-// dramatiq is its ConcurrentRateLimiter: the number of permits that are out, under
-// whatever name. Who holds them it does not tell, so they are shown as one holder;
-// and any counter that expires looks like that.
+// dramatiq is the format of dramatiq's ConcurrentRateLimiter: the number of permits in
+// use, under any name. The value has no holders, so one holder stands for all permits.
+// Every counter with a TTL looks the same.
 func dramatiq() keyspace.Format {
 	return keyspace.Format{
 		Name:          "dramatiq",
@@ -52,7 +51,7 @@ func dramatiq() keyspace.Format {
 	}
 }
 
-// dramatiqHolder stands for all who have a permit.
+// dramatiqHolder returns the holder that stands for all permits in use.
 func dramatiqHolder(out int) keyspace.Holder {
 	return keyspace.Holder{ID: "permits", Label: "permits", Count: out}
 }

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// drupal is the lock backend of Drupal's Redis module: the id of the request,
-// the same for all its locks, which has the time in it.
+// drupal is the format of the lock backend of Drupal's Redis module: the ID of the
+// request, which contains the time and is the same in all locks of the request.
 func drupal() keyspace.Format {
 	r := stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
@@ -25,7 +25,7 @@ func drupal() keyspace.Format {
 	}
 }
 
-// drupalRequest reads what PHP's uniqid(mt_rand(), true) returns.
+// drupalRequest parses the result of PHP's uniqid(mt_rand(), true).
 func drupalRequest(value string, now time.Time) (keyspace.Holder, bool) {
 	whole, fraction, ok := strings.Cut(value, ".")
 	at := len(whole) - 13

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// easycaching is the lock of .NET's EasyCaching: the 16 raw bytes of a GUID,
-// which .NET writes with its first parts turned round.
+// easycaching is the format of .NET's EasyCaching: the 16 raw bytes of a GUID. .NET
+// reverses the bytes of the first three parts.
 func easycaching() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return isRaw(v, 16) && v[7]>>4 == 4 && v[8]&0xc0 == 0x80 }), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{

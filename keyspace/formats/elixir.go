@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// redlockEx is Elixir's lyokato/redlock: 40 random bytes in hexadecimal.
+// redlockEx is the format of Elixir's lyokato/redlock: 40 random bytes in hexadecimal.
 func redlockEx() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return isHex(v, 80) }), sure: anyKey(keyspace.Likely)}
 	return keyspace.Format{
@@ -22,8 +22,8 @@ func redlockEx() keyspace.Format {
 	}
 }
 
-// redisMutexEx is Elixir's podium/redis_mutex: a UUID v1, which tells when it
-// was made.
+// redisMutexEx is the format of Elixir's podium/redis_mutex: a UUID v1, which contains
+// its time.
 func redisMutexEx() keyspace.Format {
 	r := stringLock{sure: anyKey(keyspace.Likely), token: func(value string, now time.Time) (keyspace.Holder, bool) {
 		id, ok := dashed(value)

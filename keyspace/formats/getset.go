@@ -6,13 +6,13 @@ import (
 	"locktop/keyspace"
 )
 
-// getset is the lock from Redis' own page on SETNX: its value is the time when
-// it ends, and losers find out by GETSET whether it is over. It has no TTL, and
-// says nothing of its owner.
+// getset is the format of the lock in Redis' documentation of SETNX. Its value is its
+// deadline, and waiters test by GETSET whether the lock has ended. It has no TTL and
+// no holder.
 func getset() keyspace.Format {
 	f := endsByValue(func(key string, expires bool) keyspace.Confidence {
 		switch {
-		case expires: // somebody's own: see setNX
+		case expires: // not this library: see setNX
 			return keyspace.No
 		case looksLikeLock(key):
 			return keyspace.Likely

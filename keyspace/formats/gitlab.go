@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// gitlab is GitLab's exclusive lease.
+// gitlab is the format of GitLab's exclusive lease.
 func gitlab() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// goRedislock is the reentrant mutex of Go's jefferyjob/go-redislock: the token
-// under the name in braces, and the count in a key beside it.
+// goRedislock is the format of the reentrant mutex of Go's jefferyjob/go-redislock: the
+// token under the name in braces, and the count in a second key.
 func goRedislock() keyspace.Format {
 	return keyspace.Format{
 		Name:      "go-redislock",
@@ -58,7 +58,7 @@ func goRedislock() keyspace.Format {
 
 const goRedislockMark = "lock_token:"
 
-// goRedislockCount is the key that says how often a token has entered.
+// goRedislockCount returns the key of the count of a token.
 func goRedislockCount(key, token string) string { return key + ":count:" + token }
 
 func goRedislockToken(s string) bool {
@@ -70,9 +70,9 @@ func inBraces(key string) bool {
 	return len(key) > 2 && key[0] == '{' && strings.IndexByte(key, '}') == len(key)-1
 }
 
-// goRedislockFair is its fair lock: the request that holds under the name in
-// braces, and beside it a zset of all requests, the holder's among them, in
-// the order in which they came. Without the zset it might be anything.
+// goRedislockFair is the format of the library's fair lock: the holder's request ID
+// under the name in braces, and a zset of all request IDs, also the holder's, in the
+// order of arrival. Without the zset, the value does not identify a lock.
 func goRedislockFair() keyspace.Format {
 	queue := func(key string) string { return key + ":queue" }
 	return keyspace.Format{
@@ -128,8 +128,8 @@ func goRedislockFair() keyspace.Format {
 	}
 }
 
-// goRedislockRW is its read/write lock: a hash with a mode, a count for each
-// reader and for all, or the writer and its count.
+// goRedislockRW is the format of the library's read/write lock: a hash with a mode, and
+// either the readers' counts and their sum or the writer and its count.
 func goRedislockRW() keyspace.Format {
 	return keyspace.Format{
 		Name:      "go-redislock-rw",

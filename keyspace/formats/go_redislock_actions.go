@@ -22,7 +22,7 @@ var goRedislockRWLook string
 //go:embed go_redislock_rw_break.lua
 var goRedislockRWBreak string
 
-// goRedislockActions acts on its reentrant mutex, and on the count beside it.
+// goRedislockActions change the reentrant mutex and its count.
 func goRedislockActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -34,7 +34,7 @@ func goRedislockActions() *keyspace.Actions {
 	}
 }
 
-// goRedislockFairActions takes who holds a fair lock out of its queue, too.
+// goRedislockFairActions also remove the holder of a fair lock from its queue.
 func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
 	h := tokenActions()
 	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }

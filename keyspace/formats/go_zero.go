@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// goZero is Go's go-zero: 16 random letters and digits under whatever name.
+// goZero is the format of Go's go-zero: 16 random letters and digits under any name.
 // Laravel without a prefix and .NET's Foundatio store the same.
 func goZero() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) == 16 && only(v, "") }), sure: anyKey(keyspace.Possible)}

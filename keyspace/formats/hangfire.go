@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// hangfire is the lock of Hangfire.Redis.StackExchange: a UUID that is the
-// same for all locks of a process.
+// hangfire is the format of Hangfire.Redis.StackExchange: a UUID that is the same in
+// all locks of a process.
 func hangfire() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

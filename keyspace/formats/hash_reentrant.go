@@ -6,9 +6,9 @@ import (
 	"locktop/keyspace"
 )
 
-// hashReentrant is the reentrant lock that people write in Lua: a hash whose
-// one field is the holder and whose value is the count. Any other hash of one
-// number looks like it, so the name of the key has to say that it is a lock.
+// hashReentrant is the format of reentrant locks in custom Lua scripts: a hash with the
+// holder as its only field and the count as its value. Any hash with one number looks
+// the same, so the name of the key must suggest a lock.
 func hashReentrant() keyspace.Format {
 	return keyspace.Format{
 		Name:      "hash-reentrant",
@@ -47,7 +47,7 @@ func decodeHashReentrant(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 	case len(l.Holders) == 0 || e.Truncated():
 		return keyspace.Lock{}, keyspace.No
 	case len(l.Holders) > 1:
-		return l, keyspace.Possible // only one can hold it: counters, more likely
+		return l, keyspace.Possible // a reentrant lock has one holder: probably counters
 	default:
 		return l, keyspace.Likely
 	}

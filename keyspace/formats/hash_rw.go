@@ -8,9 +8,9 @@ import (
 	"locktop/keyspace"
 )
 
-// stampRW is the read/write lock that is one hash of two times: when it was last
-// taken to read, and to write. How long either counts only its users know, so
-// the later one is shown.
+// stampRW is the format of a read/write lock in a hash with two times: the last acquire
+// for reading and the last one for writing. Their validity is not known, so the later
+// one is the holder.
 func stampRW() keyspace.Format {
 	sure := func(key string) keyspace.Confidence {
 		if looksLikeLock(key) {
@@ -58,7 +58,7 @@ func stampRW() keyspace.Format {
 	}
 }
 
-// modeOf is the mode that a field is about, "" if it is about none.
+// modeOf returns the mode of a field; "" if the field has none.
 func modeOf(field string) keyspace.Mode {
 	switch field {
 	case "read", "r":
@@ -70,7 +70,7 @@ func modeOf(field string) keyspace.Mode {
 	}
 }
 
-// hashRW is the read/write lock that is one hash of two owners.
+// hashRW is the format of a read/write lock in a hash with two owners.
 func hashRW() keyspace.Format {
 	return keyspace.Format{
 		Name:      "hash-rw",
@@ -121,7 +121,7 @@ var hashRWLook string
 //go:embed hash_rw_break.lua
 var hashRWBreak string
 
-// hashRWActions acts on a hash of modes and who or what holds in each.
+// hashRWActions change a hash of mode → holder or time.
 func hashRWActions(extend string) *keyspace.Actions {
 	h := &keyspace.Actions{
 		Keys: lockKey,

@@ -6,9 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// huey is the lock_task of Python's huey: a mark without an owner and without
-// a TTL, in a hash among the results of tasks. One hash holds all locks of an
-// application.
+// huey is the format of lock_task in Python's huey: a flag without a holder or a TTL,
+// in the hash of the task results. One hash has all locks of an application.
 func huey() keyspace.Format {
 	return keyspace.Format{
 		Name:      "huey",
@@ -44,7 +43,7 @@ func huey() keyspace.Format {
 	}
 }
 
-// hueyExpire is the same where results expire: each lock is a key.
+// hueyExpire is the format of huey's locks if results expire: a key for each lock.
 func hueyExpire() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) < probeBytes }), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{

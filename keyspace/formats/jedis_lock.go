@@ -7,8 +7,9 @@ import (
 	"locktop/keyspace"
 )
 
-// jedisLock is a UUID and a time in ms: abelaska/jedis-lock writes when the
-// lock ends and gives it no TTL, others write when it began and do.
+// jedisLock is the format of tokens with a UUID and a time in ms: in
+// abelaska/jedis-lock the deadline, without a TTL; in others the time of the acquire,
+// with a TTL.
 func jedisLock() keyspace.Format {
 	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
 	return keyspace.Format{
@@ -41,15 +42,15 @@ func jedisLock() keyspace.Format {
 	}
 }
 
-// endsItself is a sample of a lock whose value says when it ends, while the key
-// has no TTL.
+// endsItself returns a sample of a lock whose value is its deadline and whose key has
+// no TTL.
 func endsItself(name, key, value string, ttl time.Duration, why string) keyspace.Sample {
 	s := opaqueSample(name, key, value, keyspace.Likely, 0)
 	s.TTL, s.Want.Why = ttl, []string{why}
 	return s
 }
 
-// stamped reads a UUID and 13 digits behind it.
+// stamped parses a UUID, a separator and 13 digits.
 func stamped(value string, _ time.Time) (keyspace.Holder, bool) {
 	ok := len(value) == 37+13 && isUUID(value[:36]) && strings.IndexByte(":._", value[36]) >= 0 && digits(value[37:], 13, 13)
 	return keyspace.Holder{ID: value, Count: 1}, ok

@@ -11,9 +11,9 @@ import (
 type nameHint uint8
 
 const (
-	noHint     nameHint = iota // nothing
-	weakHint                   // a word that is used for locks and for other things
-	strongHint                 // a word that is used for locks
+	noHint     nameHint = iota // no word suggests a lock
+	weakHint                   // a word for locks and for other things
+	strongHint                 // a word for locks only
 )
 
 // hintOf looks for words that people use for locks. A word stands between punctuation:
@@ -33,7 +33,7 @@ func hintOf(key string) nameHint {
 
 func hintOfWord(word string) nameHint {
 	if len(word) < len("lock") || len(word) > len("semaphore") || strings.IndexByte("ldmrsw", word[0]|0x20) < 0 {
-		return noHint // most words, without further ado
+		return noHint // fast path for most words
 	}
 	word = strings.ToLower(word)
 	for _, mode := range [...]string{"read", "write", "dist", "red", "rw", "r", "w"} {

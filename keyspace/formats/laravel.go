@@ -7,9 +7,9 @@ import (
 	"locktop/keyspace"
 )
 
-// laravel is PHP's Laravel: 16 letters and digits, or 20 of a funnel's slot, or
-// whatever owner the caller names, in the key space of the cache. What else is
-// cached is serialised, or a number.
+// laravel is the format of PHP's Laravel: 16 letters and digits, or 20 for a slot of a
+// funnel, or an owner of the caller's choice. Other values in the cache are serialised
+// or numbers.
 func laravel() keyspace.Format {
 	r := stringLock{sure: laravelSure, token: opaqueToken(func(v string) bool {
 		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
@@ -46,7 +46,7 @@ func laravel() keyspace.Format {
 	}
 }
 
-// laravelSure is what a name makes of a token of Laravel's.
+// laravelSure returns the confidence for a key with a token of Laravel.
 func laravelSure(key string, _ bool) keyspace.Confidence {
 	for _, mark := range [...]string{"laravel_cache_", "-cache-", "laravel_unique_job:", "laravel-queue-overlap:", "framework/schedule-", "framework/command-"} {
 		if strings.Contains(key, mark) && (mark != "-cache-" || strings.Contains(key, "-database-")) {
@@ -61,11 +61,11 @@ func laravelSure(key string, _ bool) keyspace.Confidence {
 
 func laravelToken(s string) bool { return (len(s) == 16 || len(s) == 20) && only(s, "") && mixed(s) }
 
-// serialised reports whether s begins as PHP writes a value.
+// serialised reports whether s begins like a value that PHP has serialised.
 func serialised(s string) bool {
 	return len(s) > 1 && strings.IndexByte("abdiOsNC", s[0]) >= 0 && (s[1] == ':' || s[1] == ';')
 }
 
-// mixed reports whether s has what random letters hardly ever lack: capitals
-// and small ones.
+// mixed reports whether s has capital and small letters, like almost all random
+// strings.
 func mixed(s string) bool { return s != strings.ToLower(s) && s != strings.ToUpper(s) }

@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// lock4j is Java's lock4j: a random UUID without dashes.
+// lock4j is the format of Java's lock4j: a random UUID without dashes.
 func lock4j() keyspace.Format {
 	r := stringLock{sure: needsTTL(keyspace.Certain), token: opaqueToken(func(v string) bool {
 		id, ok := undashed(v)

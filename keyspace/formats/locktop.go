@@ -9,10 +9,9 @@ import (
 	"locktop/keyspace"
 )
 
-// locktop is the mutex of our own lock package: a string that holds the
-// owner's label, a tilde, and a UUID v7 that is new for every attempt. With
-// fencing there is a counter beside it. A fair lock is stored the same way,
-// with a queue beside it while somebody waits.
+// locktop is the format of the mutex in package lock: the owner's label, a tilde, and
+// a UUID v7 that is new for every attempt. With fencing, a second key has the counter.
+// A fair lock has the same format, with a queue while clients wait.
 func locktop() keyspace.Format {
 	return keyspace.Format{
 		Name:      "locktop",
@@ -39,8 +38,8 @@ func locktop() keyspace.Format {
 	}
 }
 
-// locktopName is how our lock package names a key beside that of a lock, in
-// the same slot of a cluster.
+// locktopName returns the name of a second key of a lock, in the same cluster slot.
+// Package lock uses the same rule.
 func locktopName(key, part string) string {
 	_, rest, found := strings.Cut(key, "{")
 	if tagged := found && strings.IndexByte(rest, '}') > 0; tagged {
@@ -52,7 +51,7 @@ func locktopName(key, part string) string {
 //go:embed locktop_break.lua
 var locktopBreak string
 
-// locktopActions hands a fair lock to the next in the queue, as its release does.
+// locktopActions hand a fair lock over to the next waiter, like a release.
 func locktopActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -65,16 +64,16 @@ func locktopActions() *keyspace.Actions {
 	}
 }
 
-// locktopReleased reads the message of a release from the channel of a lock. It
-// is the key, or the token of the one that the lock was handed to: then it is on
-// the channel of that one's process, which tells the key.
+// locktopReleased returns the key of a lock from the message of a release. The message
+// is the key, or the token of the waiter that gets the lock. The token arrives on the
+// channel of the waiter's process, and the name of this channel contains the key.
 func locktopReleased(channel, payload string) (string, bool) {
 	if locktopName(payload, "free") == channel {
 		return payload, true
 	}
 	named, process, ok := cutLast(channel, ":free:")
 	if !ok || len(process) != locktopProcess || !strings.HasSuffix(payload, process) {
-		return "", false // to the next in the queue, or nothing of ours
+		return "", false // for another process, or not from package lock
 	}
 	if tagged, ok := strings.CutSuffix(named, ":"); ok {
 		return tagged, true
@@ -82,12 +81,12 @@ func locktopReleased(channel, payload string) (string, bool) {
 	return unbraced(named), true
 }
 
-// locktopProcess is how long the end of a token is that all waiters of a process
-// share.
+// locktopProcess is the length of the suffix that the tokens of all waiters of a
+// process share.
 const locktopProcess = 12
 
-// locktopCompanion tells the counter, the only companion of the type of a
-// lock, which stays when the lock is gone.
+// locktopCompanion reports whether key is a fence counter. Of the additional keys, only
+// the counter has the type of a lock and remains after a release.
 func locktopCompanion(key string) bool {
 	beside, isFence := strings.CutSuffix(key, ":fence")
 	lock, tagged := strings.CutSuffix(beside, ":")
@@ -97,9 +96,8 @@ func locktopCompanion(key string) bool {
 	return isFence && locktopName(lock, "fence") == key
 }
 
-// maxLabel is the length of a label that still leaves the tilde in what a
-// glance shows. To read every long string for the sake of longer ones would
-// cost more than they are worth.
+// maxLabel is the greatest length of a label for which a probe still sees the tilde.
+// Reading all long strings for longer labels would cost too much.
 const maxLabel = 127
 
 func glanceLocktop(_, first string) keyspace.Confidence {
@@ -124,7 +122,7 @@ func decodeLocktop(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	return l, keyspace.Certain
 }
 
-// deadlines reads a zset of member → ms since 1970.
+// deadlines parses a zset of member → ms since 1970.
 func deadlines(e keyspace.Entry) map[string]time.Time {
 	all := make(map[string]time.Time, len(e.Members))
 	for _, m := range e.Members {
@@ -135,7 +133,7 @@ func deadlines(e keyspace.Entry) map[string]time.Time {
 	return all
 }
 
-// locktopHolder reads a token: who it is, and since when.
+// locktopHolder parses a token: the label and the time of the acquire.
 func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
 	label, made, ok := cutLast(token, "~")
 	if !ok || len(label) > maxLabel {
@@ -148,7 +146,7 @@ func locktopHolder(token string, now time.Time) (keyspace.Holder, bool) {
 	return keyspace.Holder{ID: token, Label: label, Count: 1, Since: madeAt(id, now)}, true
 }
 
-// locktopFence is the last fencing token, 0 if there is none.
+// locktopFence returns the last fencing token, 0 if there is none.
 func locktopFence(e keyspace.Entry) int64 {
 	fence, err := strconv.ParseInt(e.Related[locktopName(e.Key, "fence")].Value, 10, 64)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// locktopReentrant is the reentrant lock of our own lock package: the hash
-// that hashReentrant describes, with a token of ours for a holder.
+// locktopReentrant is the format of the reentrant lock in package lock: the hash of
+// hashReentrant with a token of package lock as its holder.
 func locktopReentrant() keyspace.Format {
 	const token = "pay-7:52~{v7-4000/4d}"
 	return keyspace.Format{

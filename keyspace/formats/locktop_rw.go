@@ -9,10 +9,9 @@ import (
 	"locktop/keyspace"
 )
 
-// locktopRW is the read/write lock of our own lock package: a hash with a field
-// for each reader and for the writer, which hold a count and a deadline each,
-// and for the writer that waits. A holder whose deadline has passed is gone,
-// though its field may be there yet.
+// locktopRW is the format of the read/write lock in package lock: a hash with a field
+// for each reader, the writer and the waiting writer. Holders have a count and a
+// deadline. A holder ends at its deadline, but its field may remain.
 func locktopRW() keyspace.Format {
 	return keyspace.Format{
 		Name:         "locktop-rw",
@@ -60,7 +59,7 @@ func locktopRWActions() *keyspace.Actions {
 	}
 }
 
-// rwReader begins the name of a reader's field.
+// rwReader is the prefix of a reader's field.
 const rwReader = "r:"
 
 func glanceLocktopRW(_, first string) keyspace.Confidence {
@@ -77,7 +76,7 @@ func glanceLocktopRW(_, first string) keyspace.Confidence {
 func decodeLocktopRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	l := keyspace.Lock{Kind: keyspace.RW, Fence: locktopFence(e)}
 	var writer, readers []keyspace.Holder
-	versioned := e.Truncated() // else the version must be among what was read
+	versioned := e.Truncated() // otherwise the version must be among the members
 	for _, m := range e.Members {
 		ok := true
 		switch m.Name {
@@ -87,7 +86,7 @@ func decodeLocktopRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			writer, ok = appendHold(writer, e.Now, m.Value, "", keyspace.Write)
 		case "q":
 			l.Waiters, ok = appendClaim(l.Waiters, e.Now, m.Value)
-		case "s", "t": // readers that are nameless, and whose turn it is
+		case "s", "t": // a reader was refused; the readers' turn
 		default:
 			token, isReader := strings.CutPrefix(m.Name, rwReader)
 			if ok = isReader; ok {
@@ -105,8 +104,8 @@ func decodeLocktopRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	return l, keyspace.Certain
 }
 
-// appendHold reads <count>:<deadline> of a reader whose token is known, or
-// <count>:<deadline>:<token> of a writer, and leaves out who is gone.
+// appendHold parses <count>:<deadline> of a reader with a known token, or
+// <count>:<deadline>:<token> of a writer. It omits a holder after its deadline.
 func appendHold(all []keyspace.Holder, now time.Time, value, token string, mode keyspace.Mode) ([]keyspace.Holder, bool) {
 	entered, rest, _ := strings.Cut(value, ":")
 	if mode == keyspace.Write {
@@ -125,8 +124,8 @@ func appendHold(all []keyspace.Holder, now time.Time, value, token string, mode 
 	return append(all, h), true
 }
 
-// appendClaim reads <deadline>:<id> of a waiting writer. Its id does not tell
-// since when it waits.
+// appendClaim parses <deadline>:<id> of a waiting writer. The ID does not contain the
+// start of the wait.
 func appendClaim(all []keyspace.Waiter, now time.Time, value string) ([]keyspace.Waiter, bool) {
 	rest, id, _ := strings.Cut(value, ":")
 	_, ours := locktopHolder(id, now)
@@ -140,7 +139,7 @@ func appendClaim(all []keyspace.Waiter, now time.Time, value string) ([]keyspace
 	return append(all, keyspace.Waiter{ID: id, Mode: keyspace.Write}), true
 }
 
-// atMilli reads a time in ms since 1970, of today's length.
+// atMilli parses a current time in ms since 1970, which has 13 digits.
 func atMilli(s string) (time.Time, bool) {
 	if !digits(s, 13, 13) {
 		return time.Time{}, false

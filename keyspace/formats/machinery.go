@@ -2,9 +2,8 @@ package formats
 
 import "locktop/keyspace"
 
-// machinery is the lock of a periodic task of Go's machinery v1: the time of
-// its next run, in ns, and a TTL that is that number taken for a duration. It is
-// never deleted.
+// machinery is the format of periodic tasks in Go's machinery v1: the time of the next
+// run in ns. The library uses the same number as the TTL, and never deletes the key.
 func machinery() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 19, 19) }), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{

@@ -9,9 +9,9 @@ import (
 	"locktop/keyspace"
 )
 
-// magento is the lock in a session of Magento, by Cm_RedisSession: fields of
-// the session's hash count the attempts to lock and the waiters, and say who
-// holds. The TTL is the session's.
+// magento is the format of session locks in Magento's Cm_RedisSession. Fields of the
+// session's hash count the attempts and the waiters, and identify the holder. The TTL
+// is that of the session.
 func magento() keyspace.Format {
 	return keyspace.Format{
 		Name:         "magento",

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// medallion is .NET's DistributedLock.Redis. Its tokens say who they are:
-// machine, process, and a UUID.
+// medallion is the format of .NET's DistributedLock.Redis. Its tokens identify the
+// holder: machine, process, and a UUID.
 func medallion() keyspace.Format {
 	r := stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
@@ -36,7 +36,7 @@ const (
 	sampleHex3    = "7d1f4b8e2a5c4e90b3d68f7a6b5c4d3e"
 )
 
-// medallionToken reads machine_process_UUID.
+// medallionToken parses machine_process_UUID.
 func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
 	at := len(value) - 32
 	if at < 0 || !isHex(value[at:], 32) {
@@ -50,8 +50,8 @@ func medallionToken(value string, _ time.Time) (keyspace.Holder, bool) {
 	return keyspace.Holder{ID: value, Label: machine + " process " + process, Count: 1}, true
 }
 
-// medallionReadersLock is its read/write lock while it is read: a set of
-// readers under one deadline, and beside it a writer who waits.
+// medallionReadersLock is the format of the library's read/write lock with readers: a
+// set of readers with one deadline, and a second key for a waiting writer.
 func medallionReadersLock() keyspace.Format {
 	writer := func(key string) string { return strings.TrimSuffix(key, medallionReaders) + medallionWriter }
 	return keyspace.Format{
@@ -112,8 +112,8 @@ func glanceMedallion(_, first string) keyspace.Confidence {
 	return keyspace.No
 }
 
-// medallionWriterLock is its read/write lock while it is written, or is waited
-// for by a writer when no reader is left.
+// medallionWriterLock is the format of the library's read/write lock with a writer, or
+// with a waiting writer and no readers.
 func medallionWriterLock() keyspace.Format {
 	readers := func(key string) string { return strings.TrimSuffix(key, medallionWriter) + medallionReaders }
 	s := medallionHeld("held by a writer", "tariff-2027.writer", sampleMachine+sampleHex1)
@@ -136,7 +136,7 @@ func medallionWriterLock() keyspace.Format {
 			id, waits := strings.CutSuffix(e.Value, medallionWaits)
 			h, ok := medallionToken(id, e.Now)
 			_, read := e.Related[readers(e.Key)]
-			if !ok || read { // then the readers' key stands for the lock
+			if !ok || read { // the readers' key represents the lock
 				return keyspace.Lock{}, keyspace.No
 			}
 			l := keyspace.Lock{Kind: keyspace.RW}
@@ -152,8 +152,8 @@ func medallionWriterLock() keyspace.Format {
 	}
 }
 
-// medallionSemaphore is its semaphore: a zset of holders, each with the time
-// when its permit ends.
+// medallionSemaphore is the format of the library's semaphore: a zset of holders with
+// their deadlines.
 func medallionSemaphore() keyspace.Format {
 	return keyspace.Format{
 		Name:      "medallion-semaphore",

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// mlanett is Ruby's redis-lock: the owner in one key, host and process, and in
-// another the time when it ends.
+// mlanett is the format of Ruby's redis-lock: the owner, host and process, in one key
+// and the deadline in another.
 func mlanett() keyspace.Format {
 	r := stringLock{token: hostAndProcess(":"), sure: fixed(keyspace.Certain)}
 	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: the key beside it says when it ends")
@@ -44,7 +44,7 @@ const (
 	mlanettExpire = "lock:expire:"
 )
 
-// mlanettExpiry is the key that says when a lock ends.
+// mlanettExpiry returns the key of a lock's deadline.
 func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefix(key, mlanettOwner) }
 
 func mlanettActions() *keyspace.Actions {

@@ -8,8 +8,8 @@ import (
 	"locktop/keyspace"
 )
 
-// nextcloud is the lock on a file in Nextcloud: the number of those who share
-// it, or that one has it alone.
+// nextcloud is the format of file locks in Nextcloud: the number of shared holders, or
+// a value for an exclusive holder.
 func nextcloud() keyspace.Format {
 	r := stringLock{token: nextcloudToken, sure: needsTTL(keyspace.Certain)}
 	s := opaqueSample("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)

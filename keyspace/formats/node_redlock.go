@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// nodeRedlock is node's redlock: 16 random bytes in hexadecimal, the same in
-// every resource that was locked together, under whatever names.
+// nodeRedlock is the format of node's redlock: 16 random bytes in hexadecimal, the same
+// in all keys of one acquire, under any name.
 func nodeRedlock() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return isHex(v, 32) }), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{

@@ -7,9 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// nodeResque is the lock of a job of node-resque's plugins JobLock and
-// QueueLock: the time when it ends, in seconds, under a name that ends in the
-// job's arguments.
+// nodeResque is the format of node-resque's plugins JobLock and QueueLock: the deadline
+// in seconds, under a name that ends with the arguments of the job.
 func nodeResque() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 10, 10) }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// oversized is what has the name of a lock and is too big for one: a table of
-// locks, a queue beside them, or a mistake. Nobody can be said to hold it.
+// oversized is the format of values that are too big for a lock although their name
+// suggests one: a table of locks, a queue, or a mistake. It has no holders.
 func oversized() keyspace.Format {
 	return keyspace.Format{
 		Name:          "oversized",
@@ -35,7 +35,7 @@ func oversized() keyspace.Format {
 	}
 }
 
-// sizeOf says what an entry is and how big: "a hash of 1000000 elements".
+// sizeOf describes the type and size of an entry: "a hash of 1000000 elements".
 func sizeOf(e keyspace.Entry) string {
 	switch {
 	case e.Type == "string":

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// phpLock is PHP's php-lock/lock: 32 random bytes in hexadecimal. By default it
-// expires in a thousand years.
+// phpLock is the format of PHP's php-lock/lock: 32 random bytes in hexadecimal. By
+// default the key expires after 1000 years.
 func phpLock() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return isHex(v, 64) }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

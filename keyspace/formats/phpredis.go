@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// phpredis is the lock on a PHP session that is kept in Redis. Its token says
-// who holds: host and process.
+// phpredis is the format of locks on PHP sessions in Redis. The token has the holder's
+// host and process.
 func phpredis() keyspace.Format {
 	const prefix, suffix = "PHPREDIS_SESSION:", "_LOCK"
 	r := stringLock{token: hostAndProcess("|"), sure: fixed(keyspace.Certain)}
@@ -28,7 +28,7 @@ func phpredis() keyspace.Format {
 	}
 }
 
-// hostAndProcess reads a host and a process number.
+// hostAndProcess returns a token function for a host and a process ID around sep.
 func hostAndProcess(sep string) func(string, time.Time) (keyspace.Holder, bool) {
 	return func(value string, _ time.Time) (keyspace.Holder, bool) {
 		host, process, ok := cutLast(value, sep)

@@ -7,9 +7,9 @@ import (
 	"locktop/keyspace"
 )
 
-// pythonRedisLock is Python's python-redis-lock: base64 of 18 bytes under
-// lock:, by default without a TTL. Who waits blocks on a list beside it, which
-// is there only for a moment after a release.
+// pythonRedisLock is the format of Python's python-redis-lock: base64 of 18 bytes under
+// lock:, by default without a TTL. Waiters block on a list, which exists only for a
+// moment after a release.
 func pythonRedisLock() keyspace.Format {
 	r := stringLock{token: opaqueToken(eighteenBytes), sure: fixed(keyspace.Likely)}
 	return keyspace.Format{
@@ -33,8 +33,8 @@ func pythonRedisLock() keyspace.Format {
 	}
 }
 
-// eighteenBytes reports whether s is base64 of 18 bytes, which has no padding.
-// Other things of 24 characters are numbers of objects, in hexadecimal.
+// eighteenBytes reports whether s is base64 of 18 bytes, which has no padding. Other
+// strings of 24 characters are object IDs in hexadecimal.
 func eighteenBytes(s string) bool {
 	return len(s) == 24 && only(s, "+/") && s != strings.ToLower(s) && s != strings.ToUpper(s)
 }

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// quartz is the lock on a trigger in quartz-redis-jobstore: the id of the
-// scheduler that fires it.
+// quartz is the format of trigger locks in quartz-redis-jobstore: the ID of the
+// scheduler.
 func quartz() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

@@ -8,9 +8,9 @@ import (
 	"locktop/keyspace"
 )
 
-// readWriteKeys is the read/write lock that is made of two strings: one key for
-// all readers and one for the writer, told by their names. Where both are
-// there, exclusion is broken, and the writer's key stands for the lock.
+// readWriteKeys is the format of a read/write lock in two strings: one key for all
+// readers and one for the writer, with names that say so. If both exist, exclusion is
+// violated, and the writer's key represents the lock.
 func readWriteKeys() keyspace.Format {
 	return keyspace.Format{
 		Name:      "read-write-keys",
@@ -38,9 +38,9 @@ func readWriteKeys() keyspace.Format {
 	}
 }
 
-// sides tells which side of a lock a key is, and the key of the other side.
+// sides returns the mode of a key and the key of the other mode.
 func sides(key string) (mode keyspace.Mode, other string, ok bool) {
-	if n := len(key); n < len("readlock") || key[n-1]|0x20 != 'k' { // most keys, without further ado
+	if n := len(key); n < len("readlock") || key[n-1]|0x20 != 'k' { // fast path for most keys
 		return "", "", false
 	}
 	for _, lock := range [...]string{"Lock", "lock", "LOCK"} {
@@ -66,7 +66,7 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 	l := keyspace.Lock{Kind: keyspace.RW, Holders: []keyspace.Holder{{ID: e.Value, Count: 1, Mode: mode}}}
 	other, both := e.Related[beside]
 	switch {
-	case both && mode == keyspace.Read: // then the writer's key stands for the lock
+	case both && mode == keyspace.Read: // the writer's key represents the lock
 		return keyspace.Lock{}, keyspace.No
 	case both:
 		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Count: 1, Mode: keyspace.Read, Expires: other.Expires})

@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// redisLockNPM is node's redis-lock: the time when the lock ends, in ms.
+// redisLockNPM is the format of node's redis-lock: the deadline in ms.
 func redisLockNPM() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 13, 13) }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

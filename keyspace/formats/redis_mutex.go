@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// redisMutex is Ruby's redis-mutex: the time when it ends, in seconds, and no
+// redisMutex is the format of Ruby's redis-mutex: the deadline in seconds, without a
 // TTL.
 func redisMutex() keyspace.Format {
 	const prefix = "RedisMutex:"
@@ -22,11 +22,11 @@ func redisMutex() keyspace.Format {
 	return f
 }
 
-// whyByValue goes with a lock whose value is its deadline.
+// whyByValue is the evidence of a lock whose value is its deadline.
 const whyByValue = "it has no TTL: it ends when its value says"
 
-// endsByValue is a lock whose value is the time when it ends, which counts if
-// the key has no TTL.
+// endsByValue returns the format of a lock whose value is its deadline. The value
+// counts only if the key has no TTL.
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
 	r := stringLock{sure: sure, token: opaqueToken(func(v string) bool { _, ok := read(v); return ok })}
 	return keyspace.Format{

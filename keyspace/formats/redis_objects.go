@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redisObjects is the Lock of Ruby's redis-objects: an empty string that
-// expires.
+// redisObjects is the format of Lock in Ruby's redis-objects: an empty string with a
+// TTL.
 func redisObjects() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return v == "" }), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{

@@ -6,9 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redisPy is redis-py's Lock, and with it whatever in Python is built on it: a
-// UUID v1 without dashes, which tells when it was made. Its default is to have
-// no timeout.
+// redisPy is the format of redis-py's Lock and of Python libraries that use it: a UUID
+// v1 without dashes, which contains its time. By default the key has no TTL.
 func redisPy() keyspace.Format {
 	f := redisPyFamily(token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence)
 	f.Name = "redis-py"
@@ -22,7 +21,7 @@ func redisPy() keyspace.Format {
 	return f
 }
 
-// redbeat is the lock by which one of several schedulers of celery leads.
+// redbeat is the format of the lock that elects one of several celery schedulers.
 func redbeat() keyspace.Format {
 	f := redisPyFamily(fixed(keyspace.Certain))
 	f.Name = "redbeat"
@@ -35,7 +34,7 @@ func redbeat() keyspace.Format {
 	return f
 }
 
-// celeryOnce is the lock of a task that may be queued once.
+// celeryOnce is the format of celery-once, which queues a task only once.
 func celeryOnce() keyspace.Format {
 	f := redisPyFamily(fixed(keyspace.Certain))
 	f.Name = "celery-once"
@@ -47,7 +46,7 @@ func celeryOnce() keyspace.Format {
 	return f
 }
 
-// dogpile is the lock of the one who fills a cache of dogpile.cache.
+// dogpile is the format of the lock of a client that fills a dogpile.cache.
 func dogpile() keyspace.Format {
 	f := redisPyFamily(fixed(keyspace.Certain))
 	f.Name = "dogpile"
@@ -59,13 +58,13 @@ func dogpile() keyspace.Format {
 	return f
 }
 
-// redisPyFamily is what all of them have in common.
+// redisPyFamily returns the common part of these formats.
 func redisPyFamily(sure func(string, bool) keyspace.Confidence) keyspace.Format {
 	r := stringLock{token: timedHex, sure: sure}
 	return keyspace.Format{Type: "string", Probe: r.probe, Decode: r.decode, Actions: tokenActions()}
 }
 
-// timedHex reads a UUID v1 without dashes that tells a plausible time.
+// timedHex parses a UUID v1 without dashes and with a plausible time.
 func timedHex(value string, now time.Time) (keyspace.Holder, bool) {
 	id, ok := undashed(value)
 	if !ok || !recentV1(id, now) {

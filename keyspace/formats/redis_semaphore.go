@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redisSemaphoreMutex is the Mutex of node's redis-semaphore: a UUID, or one
-// with the caller's suffix.
+// redisSemaphoreMutex is the format of Mutex in node's redis-semaphore: a UUID, or a
+// UUID with a suffix of the caller.
 func redisSemaphoreMutex() keyspace.Format {
 	r := stringLock{sure: needsTTL(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
 		t := uuidToken(v, time.Time{})
@@ -31,9 +31,9 @@ func redisSemaphoreMutex() keyspace.Format {
 	}
 }
 
-// redisSemaphore is its Semaphore: a zset of UUIDs, each with the time of its
-// last refresh. A permit is over when it was not refreshed for the timeout,
-// which is what the whole key is given at each refresh.
+// redisSemaphore is the format of Semaphore in the same library: a zset of UUIDs with
+// the time of their last refresh. A permit ends when the timeout has passed without a
+// refresh. Each refresh sets the timeout as the TTL of the key.
 func redisSemaphore() keyspace.Format {
 	return keyspace.Format{
 		Name:      "redis-semaphore",
@@ -53,8 +53,8 @@ func redisSemaphore() keyspace.Format {
 	}
 }
 
-// semaphoreName is what a name makes of such a zset: queues and limiters are
-// stored alike.
+// semaphoreName returns the confidence for a zset with this name. Queues and limiters
+// have the same structure.
 func semaphoreName(key string) keyspace.Confidence {
 	switch {
 	case strings.HasPrefix(key, "semaphore:"):
@@ -68,8 +68,7 @@ func semaphoreName(key string) keyspace.Confidence {
 	}
 }
 
-// semaphoreMember reports whether s is a UUID, or a UUID and the number of one
-// of its permits.
+// semaphoreMember reports whether s is a UUID, or a UUID with the number of a permit.
 func semaphoreMember(s string) bool {
 	id, number, several := strings.Cut(s, "_")
 	return isUUID(id) && (!several || digits(number, 1, 6))

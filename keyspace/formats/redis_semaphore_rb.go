@@ -8,10 +8,9 @@ import (
 	"locktop/keyspace"
 )
 
-// redisSemaphoreRB is Ruby's redis-semaphore, and sidekiq-unique-jobs before 7,
-// which is made of it: a hash of the tokens that are out, each with the time
-// when it was taken, and a list of those that are left. Who waits blocks on
-// the list. There is no TTL.
+// redisSemaphoreRB is the format of Ruby's redis-semaphore, which sidekiq-unique-jobs
+// before 7 uses: a hash of the tokens in use, each with the time of its acquire, and a
+// list of the free tokens. Waiters block on the list. The keys have no TTL.
 func redisSemaphoreRB() keyspace.Format {
 	return keyspace.Format{
 		Name:         "redis-semaphore-rb",
@@ -79,8 +78,8 @@ const (
 //go:embed ruby_semaphore_break.lua
 var rubySemaphoreBreak string
 
-// rubySemaphoreActions puts tokens back on the list. When a token was taken tells
-// one hold of it from the next.
+// rubySemaphoreActions put tokens back on the list. The time of the acquire
+// distinguishes two holds of one token.
 func rubySemaphoreActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redislock is Go's bsm/redislock: base64url of 16 random bytes without
-// padding, with the caller's metadata stuck to it, always with a TTL.
+// redislock is the format of Go's bsm/redislock: base64url of 16 random bytes without
+// padding, followed by the caller's metadata, always with a TTL.
 func redislock() keyspace.Format {
 	return keyspace.Format{
 		Name:      "redislock",
@@ -55,8 +55,8 @@ func redislock() keyspace.Format {
 	}
 }
 
-// redislockToken is how sure a value makes of a lock. Metadata may be anything,
-// so with it the name must speak for a lock as well.
+// redislockToken returns the confidence for a value. Metadata can be any text, so with
+// metadata the name must suggest a lock, too.
 func redislockToken(key, value string) keyspace.Confidence {
 	if len(value) < 22 || !sixteenBytes(value[:22], "-_") {
 		return keyspace.No

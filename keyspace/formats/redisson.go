@@ -9,10 +9,9 @@ import (
 	"locktop/keyspace"
 )
 
-// redisson is Redisson's RLock, and what is stored the same way: its spin,
-// fenced and fair locks, and the locks of node-redisson. The hash has one
-// field, <client's uuid>:<thread id>, that holds the reentrant count. A fair
-// lock has a queue beside it once somebody waits, a fenced one a counter.
+// redisson is the format of Redisson's RLock, of its spin, fenced and fair locks, and of
+// node-redisson. The hash has one field, <client's UUID>:<thread ID>, with the reentrant
+// count. A fair lock has a queue while clients wait; a fenced lock has a counter.
 func redisson() keyspace.Format {
 	return keyspace.Format{
 		Name:         "redisson",
@@ -57,22 +56,21 @@ func redisson() keyspace.Format {
 	}
 }
 
-// The prefixes of what Redisson stores beside a lock.
+// Prefixes of Redisson's second keys of a lock.
 const (
 	redissonQueue    = "redisson_lock_queue"
 	redissonTimeouts = "redisson_lock_timeout"
 	redissonFence    = "redisson_lock_token"
 )
 
-// redissonChannel begins the name of the channel on which a lock is announced
-// to be free.
+// redissonChannel is the prefix of the channel for a lock's releases.
 const redissonChannel = "redisson_lock__channel"
 
 //go:embed redisson_break.lua
 var redissonBreak string
 
-// redissonActions ends a hold as RLock.forceUnlock does. The count must be as it
-// was seen: it tells one hold from the next one of the same thread.
+// redissonActions end a hold like RLock.forceUnlock. The count must not have changed: it
+// distinguishes two holds of one thread.
 func redissonActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -87,8 +85,8 @@ func redissonActions() *keyspace.Actions {
 	}
 }
 
-// redissonReleased reads the key of a lock from the channel on which it is
-// announced to be free; that of a waiter of a fair lock ends in its owner.
+// redissonReleased returns the key of a lock from the channel of its releases. A waiter
+// of a fair lock has its own channel, which ends with the owner.
 func redissonReleased(channel, payload string) (string, bool) {
 	name, ok := strings.CutPrefix(channel, redissonChannel+":")
 	if !ok || payload != "0" {
@@ -98,8 +96,8 @@ func redissonReleased(channel, payload string) (string, bool) {
 	return unbraced(name), true
 }
 
-// redissonWaiter cuts off the owner in which the channel of a waiter of a fair lock
-// ends; false if it ends in none.
+// redissonWaiter removes the owner from the channel of a fair lock's waiter; it returns
+// false if the channel does not end with an owner.
 func redissonWaiter(channel string) (string, bool) {
 	if i := strings.LastIndexByte(channel, ':'); i > 37 && channel[i-37] == ':' && redissonOwner(channel[i-36:]) {
 		return channel[:i-37], true
@@ -107,7 +105,7 @@ func redissonWaiter(channel string) (string, bool) {
 	return channel, false
 }
 
-// unbraced undoes the braces that are put around a name which has none.
+// unbraced removes the braces around a name.
 func unbraced(name string) string {
 	bare, opened := strings.CutPrefix(name, "{")
 	bare, closed := strings.CutSuffix(bare, "}")
@@ -117,9 +115,8 @@ func unbraced(name string) string {
 	return bare
 }
 
-// redissonName is how Redisson names a key beside that of a lock: in the same
-// slot of a cluster, and without braces of its own where the lock's name has
-// some already.
+// redissonName returns the name of a second key of a lock, in the same cluster slot. A
+// key with braces gets no further braces.
 func redissonName(prefix, key string) string {
 	if strings.Contains(key, "{") {
 		return prefix + ":" + key
@@ -127,8 +124,8 @@ func redissonName(prefix, key string) string {
 	return prefix + ":{" + key + "}"
 }
 
-// redissonOwner reports whether s is an owner as Redisson (uuid:number) or
-// node-redisson (uuid:uuid) writes it.
+// redissonOwner reports whether s is an owner of Redisson (uuid:number) or
+// node-redisson (uuid:uuid).
 func redissonOwner(s string) bool {
 	if len(s) < 38 || s[36] != ':' {
 		return false
@@ -143,7 +140,7 @@ func redissonOwner(s string) bool {
 	return ok
 }
 
-// count reads a reentrant count, which is at least 1.
+// count parses a reentrant count, which is at least 1.
 func count(s string) (int, bool) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	return int(n), err == nil && n > 0

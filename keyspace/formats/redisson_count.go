@@ -6,9 +6,9 @@ import (
 	"locktop/keyspace"
 )
 
-// redissonCount is Redisson's RSemaphore, the number of permits left, and its
-// RCountDownLatch, the count that is left. Any counter looks like that: only
-// those who listen for a release tell the difference.
+// redissonCount is the format of Redisson's RSemaphore, the number of free permits, and
+// RCountDownLatch, the remaining count. Any counter looks the same: only subscribers of
+// the release channels distinguish it.
 func redissonCount() keyspace.Format {
 	return keyspace.Format{
 		Name:         "redisson-count",
@@ -21,7 +21,7 @@ func redissonCount() keyspace.Format {
 			if !digits(first, 1, 4) || countsOtherwise(key) {
 				return keyspace.No
 			}
-			return keyspace.Possible // what listens to it is not known at a glance
+			return keyspace.Possible // a probe does not know the subscribers
 		},
 		Channels: func(e keyspace.Entry) []string {
 			return []string{redissonName(redissonSemaphore, e.Key), redissonName(redissonLatch, e.Key)}
@@ -49,14 +49,14 @@ func redissonCount() keyspace.Format {
 	}
 }
 
-// The prefixes of the channels on which Redisson's clients wait.
+// Prefixes of the channels on which Redisson's clients wait.
 const (
 	redissonRWUnlock  = "redisson_rwlock"
 	redissonSemaphore = "redisson_sc"
 	redissonLatch     = "redisson_countdownlatch__channel__"
 )
 
-// subscribers is how many listen to the channels of an entry.
+// subscribers returns the number of subscribers of an entry's channels.
 func subscribers(e keyspace.Entry) int {
 	var n int64
 	for _, listening := range e.Subscribers {
@@ -65,13 +65,12 @@ func subscribers(e keyspace.Entry) int {
 	return int(n)
 }
 
-// countsOtherwise reports whether the name of a key says that a number in it has
-// nothing to do with locks.
+// countsOtherwise reports whether the name of a key suggests a number without a lock.
 func countsOtherwise(key string) bool {
 	return looksLikeOther(key) || countedName(key) || counterName(key) || fenceName(key)
 }
 
-// countedName reports whether a name says that its value counts something.
+// countedName reports whether a name suggests a counter.
 func countedName(key string) bool {
 	for word := range words(key) {
 		switch strings.ToLower(word) {

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redissonMulti is Redisson's FasterMultiLock: one hash of many locks, for each
-// its owner, and beside the owner's name the deadline and the count.
+// redissonMulti is the format of Redisson's FasterMultiLock: one hash for many locks,
+// each with fields for its owner, its deadline and its count.
 func redissonMulti() keyspace.Format {
 	const a, b = "q1W2e3R4t5Y6u7I8o9P0aQ", "Zx9+Yv8/Wu7Tt6Ss5Rr4QA"
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
@@ -46,7 +46,7 @@ const (
 	multiCount   = ":lock_count"
 )
 
-// multiDigest returns the digest that a field begins with.
+// multiDigest returns the digest at the start of a field.
 func multiDigest(field string) (string, bool) {
 	digest, rest, more := strings.Cut(field, ":")
 	ok := len(digest) == 22 && only(digest, "+/")

@@ -8,9 +8,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redissonPermits is Redisson's RPermitExpirableSemaphore: a zset of permits
-// that are out, each with the time when it ends, beside the number of those
-// that are left.
+// redissonPermits is the format of Redisson's RPermitExpirableSemaphore: a zset of the
+// permits in use with their deadlines, and the number of free permits in a second key.
 func redissonPermits() keyspace.Format {
 	left := func(key string) string {
 		lock := strings.TrimSuffix(key, ":timeout")
@@ -48,7 +47,7 @@ func redissonPermits() keyspace.Format {
 				}
 				until, timed := atScore(m.Score)
 				if timed && !until.After(e.Now) {
-					continue // over, though it was not given back
+					continue // expired, but still in the zset
 				}
 				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
 				if timed && until.After(l.Expires) {
@@ -60,7 +59,7 @@ func redissonPermits() keyspace.Format {
 			}
 			for _, h := range l.Holders {
 				if h.Expires.IsZero() {
-					l.Expires = time.Time{} // one permit is out for ever
+					l.Expires = time.Time{} // one permit never expires
 				}
 			}
 			if n, ok := count(e.Related[left(e.Key)].Value); ok {
@@ -89,7 +88,7 @@ func redissonPermits() keyspace.Format {
 //go:embed redisson_permits_break.lua
 var redissonPermitsBreak string
 
-// redissonPermitsActions gives permits back, to where those are that are left.
+// redissonPermitsActions return permits to the free ones.
 func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string { return []string{l.Key, left(l.Key)} },

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redissonReserved is a fair lock of Redisson's that nobody holds: it is
-// reserved for the head of its queue, who may be dead.
+// redissonReserved is the format of a free fair lock of Redisson. The lock is reserved
+// for the first waiter in its queue, which may no longer exist.
 func redissonReserved() keyspace.Format {
 	const head = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77:7"
 	return keyspace.Format{
@@ -62,7 +62,7 @@ func redissonReserved() keyspace.Format {
 	}
 }
 
-// redissonQueued is the lock that a queue is of.
+// redissonQueued returns the lock of a queue.
 func redissonQueued(queue string) string {
 	lock := strings.TrimPrefix(queue, redissonQueue+":")
 	if strings.HasPrefix(lock, "{") && strings.IndexByte(lock, '}') == len(lock)-1 {

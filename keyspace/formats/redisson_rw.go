@@ -10,10 +10,10 @@ import (
 	"locktop/keyspace"
 )
 
-// redissonRW is Redisson's RReadWriteLock: a hash with a field "mode", and a
-// field with a count for each reader and for the writer. Beside it stands a
-// key for each entry of a reader, which expires when the reader should have
-// renewed; the hash lives on as long as the last of them.
+// redissonRW is the format of Redisson's RReadWriteLock: a hash with a field "mode", and
+// a field with a count for each reader and for the writer. Each acquire of a reader has
+// another key, which expires without a renewal. The hash expires with the last of these
+// keys.
 func redissonRW() keyspace.Format {
 	return keyspace.Format{
 		Name:         "redisson-rw",
@@ -44,8 +44,7 @@ const (
 	writerSuffix  = ":write"
 	readerTimeout = ":rwlock_timeout:"
 
-	// Of a reader that has entered more often, and beyond so many readers,
-	// not every timeout is read.
+	// Only this many timeouts per reader and per lock are read.
 	timeoutsPerReader = 16
 	timeoutsPerLock   = 256
 )
@@ -59,8 +58,8 @@ var redissonRWBreak string
 //go:embed redisson_rw_extend.lua
 var redissonRWExtend string
 
-// redissonRWActions ends holds of readers with their timeouts, and makes readers'
-// what a writer leaves that reads, too.
+// redissonRWActions end holds of readers together with their timeouts. If a released
+// writer is also a reader, the lock becomes a lock of readers.
 func redissonRWActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
@@ -82,7 +81,7 @@ func redissonRWActions() *keyspace.Actions {
 	}
 }
 
-// readerTimeouts lists the timeouts of all readers.
+// readerTimeouts lists the timeout keys of all readers, up to the limits.
 func readerTimeouts(e keyspace.Entry) []keyspace.Companion {
 	var all []keyspace.Companion
 	for _, m := range e.Members {
@@ -97,7 +96,7 @@ func readerTimeouts(e keyspace.Entry) []keyspace.Companion {
 	return all
 }
 
-// readerTimeoutKey is the key that stands for a reader's entry number i.
+// readerTimeoutKey returns the key for acquire number i of a reader.
 func readerTimeoutKey(key, reader string, i int) string {
 	if !strings.Contains(key, "{") {
 		key = "{" + key + "}"
@@ -130,15 +129,15 @@ func decodeRedissonRW(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	if mode != "read" && mode != "write" || len(l.Holders) == 0 {
 		return keyspace.Lock{}, keyspace.No
 	}
-	// The members come by name; the writer leads, with its own reads behind.
+	// The members are in the order of their names. Put the writer before the readers.
 	slices.SortStableFunc(l.Holders, func(a, b keyspace.Holder) int {
 		return strings.Compare(string(b.Mode), string(a.Mode))
 	})
 	return l, keyspace.Certain
 }
 
-// readerExpires is when the last of a reader's timeouts ends; zero if none is
-// known, then all there is is the deadline of the whole lock.
+// readerExpires returns the end of a reader's last timeout, or zero if none is known.
+// Then only the deadline of the whole lock is known.
 func readerExpires(e keyspace.Entry, reader string) time.Time {
 	var last time.Time
 	for i := 1; i <= timeoutsPerReader; i++ {

@@ -6,8 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// redlockNet is .NET's RedLock.net, and Python's pottery, which stores the
-// same.
+// redlockNet is the format of .NET's RedLock.net and of Python's pottery.
 func redlockNet() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

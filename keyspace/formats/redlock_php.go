@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redlockPHP is ronnylt/redlock-php: what PHP's uniqid() returns, the time in
-// µs as 13 hexadecimal digits.
+// redlockPHP is the format of ronnylt/redlock-php: the result of PHP's uniqid(), a time
+// in µs as 13 hexadecimal digits.
 func redlockPHP() keyspace.Format {
 	r := stringLock{token: uniqid, sure: anyKey(keyspace.Likely)}
 	return keyspace.Format{
@@ -24,8 +24,7 @@ func redlockPHP() keyspace.Format {
 	}
 }
 
-// uniqid reads eight hexadecimal digits of seconds and five of µs, of this
-// century.
+// uniqid parses eight hexadecimal digits of seconds and five of µs, in this century.
 func uniqid(value string, now time.Time) (keyspace.Holder, bool) {
 	if !isHex(value, 13) {
 		return keyspace.Holder{}, false

@@ -6,8 +6,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redlockPy is Python's redlock-py: 22 random letters and digits. bsm/redislock
-// is as long, but of another alphabet, and comes first where both may be.
+// redlockPy is the format of Python's redlock-py: 22 random letters and digits. The
+// tokens of bsm/redislock have the same length; that format comes first.
 func redlockPy() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) == 22 && only(v, "") && mixed(v) }), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// redsync is Go's redsync, and gocron's lock on top of it: base64 of 16 random
-// bytes with padding, under whatever name, always with a TTL.
+// redsync is the format of Go's redsync, and of gocron's lock, which uses redsync: base64
+// of 16 random bytes with padding, under any name, always with a TTL.
 func redsync() keyspace.Format {
 	return keyspace.Format{
 		Name:      "redsync",
@@ -53,9 +53,8 @@ func redsyncToken(s string) bool {
 	return padded && sixteenBytes(token, "+/")
 }
 
-// randomToken is how sure 16 random bytes make of a lock: they are one
-// library's way to write a token, unless the name says that they are
-// something else that is random.
+// randomToken returns the confidence for 16 random bytes under this name: likely,
+// unless the name suggests another random value.
 func randomToken(key string) keyspace.Confidence {
 	if hintOf(key) != strongHint && looksLikeOther(key) {
 		return keyspace.Possible

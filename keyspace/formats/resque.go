@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// resqueLock is Ruby's resque-lock-timeout: when the lock ends, in seconds, or
-// true, under the class and the arguments of a job, and no TTL.
+// resqueLock is the format of Ruby's resque-lock-timeout: the deadline in seconds, or
+// "true", under the class and the arguments of a job, without a TTL.
 func resqueLock() keyspace.Format {
 	f := endsByValue(fixed(keyspace.Certain), func(s string) (time.Time, bool) {
 		if s == "true" {
@@ -31,7 +31,7 @@ func resqueLock() keyspace.Format {
 	return f
 }
 
-// resqueScheduler is the lock by which one of several schedulers leads: host
+// resqueScheduler is the format of the lock that elects one of several schedulers: host
 // and process.
 func resqueScheduler() keyspace.Format {
 	r := stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// rqScheduler is the lock by which one of several workers of Python's rq
-// schedules a queue.
+// rqScheduler is the format of the lock that elects the worker which schedules a queue
+// of Python's rq.
 func rqScheduler() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{
@@ -18,7 +18,7 @@ func rqScheduler() keyspace.Format {
 		Signature: "the name begins with rq:scheduler-lock:",
 		Type:      "string",
 		Prefixes:  []string{"rq:scheduler-lock:"},
-		// A mark that the registries were cleaned, which looks like a lock.
+		// The flag for cleaned registries looks like a lock.
 		Companion: func(key string) bool { return strings.HasPrefix(key, "rq:clean_registries:") },
 		Probe:     r.probe,
 		Decode:    r.decode,

@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// rslock is Rust's rslock: 20 raw bytes, under whatever name.
+// rslock is the format of Rust's rslock: 20 raw bytes under any name.
 func rslock() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return isRaw(v, 20) }), sure: anyKey(keyspace.Likely)}
 	return keyspace.Format{

@@ -9,7 +9,7 @@ import (
 	"locktop/keyspace"
 )
 
-// rueidislock is the lock of Go's rueidis.
+// rueidislock is the format of the locks of Go's rueidis.
 func rueidislock() keyspace.Format {
 	f := rueidis("rueidislock:")
 	f.Name = "rueidislock"
@@ -18,7 +18,7 @@ func rueidislock() keyspace.Format {
 	return f
 }
 
-// valkeylock is the lock of Go's valkey-go, a fork of rueidis.
+// valkeylock is the format of the locks of Go's valkey-go, a fork of rueidis.
 func valkeylock() keyspace.Format {
 	f := rueidis("valkeylock:")
 	f.Name = "valkeylock"
@@ -27,9 +27,9 @@ func valkeylock() keyspace.Format {
 	return f
 }
 
-// rueidis is what both have in common: the same 24 raw bytes in several keys of one
-// server or cluster, and whoever has the majority of them holds. The first of the
-// keys that is there stands for the lock.
+// rueidis returns the common format: the same 24 raw bytes in several keys on one server
+// or cluster. The holder has the majority of the keys. The first existing key represents
+// the lock.
 func rueidis(prefix majorityPrefix) keyspace.Format {
 	return keyspace.Format{
 		Signature: "the name begins with " + string(prefix) + " and a number, and the value is 24 raw bytes",
@@ -61,16 +61,16 @@ func rueidis(prefix majorityPrefix) keyspace.Format {
 	}
 }
 
-const rueidisKeys = 5 // a majority of three at the most; two of three is the default
+const rueidisKeys = 5 // for a majority of up to three; the default is two of three
 
-// majorityPrefix is what the names of all keys of such locks begin with.
+// majorityPrefix is the prefix of all keys of these locks.
 type majorityPrefix string
 
 func (p majorityPrefix) key(i int, name string) string {
 	return string(p) + strconv.Itoa(i) + ":" + name
 }
 
-// name takes a key apart into its number and the name of the lock.
+// name returns the number in a key and the name of the lock.
 func (p majorityPrefix) name(key string) (i int, name string, ok bool) {
 	rest, ours := strings.CutPrefix(key, string(p))
 	number, name, named := strings.Cut(rest, ":")
@@ -93,7 +93,7 @@ func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confid
 		case !there || i == own:
 			continue
 		case i < own:
-			return keyspace.Lock{}, keyspace.No // that key stands for the lock
+			return keyspace.Lock{}, keyspace.No // the other key represents the lock
 		}
 		keys++
 		votes[other.Value]++

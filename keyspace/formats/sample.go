@@ -16,9 +16,9 @@ import (
 	"locktop/keyspace"
 )
 
-// Seed returns the commands that load the samples of all formats into an empty
-// server whose clock says now. Sent again, they renew the locks or, where the
-// token tells the time, hand them to other holders.
+// Seed returns the commands that load the samples of all formats into an empty server
+// with the clock now. Sent again, they renew the locks, or change the holder if the
+// token contains the time.
 func Seed(now time.Time) [][]string {
 	var all [][]string
 	for _, f := range All() {
@@ -29,8 +29,8 @@ func Seed(now time.Time) [][]string {
 	return all
 }
 
-// At returns the sample with its placeholders filled in, for a server whose
-// clock says now.
+// At returns the sample with its placeholders filled in, for a server with the clock
+// now.
 func At(s keyspace.Sample, now time.Time) keyspace.Sample {
 	commands := make([][]string, len(s.Commands))
 	for i, argv := range s.Commands {
@@ -90,7 +90,7 @@ func fill(arg string, now time.Time) string {
 	})
 }
 
-// version7 makes a UUID v7 of a moment, with rest in all other bytes.
+// version7 returns a UUID v7 with the time at and rest in all other bytes.
 func version7(at time.Time, rest byte) uuid.UUID {
 	id := repeated(rest)
 	milli := uint64(at.UnixMilli())
@@ -100,7 +100,7 @@ func version7(at time.Time, rest byte) uuid.UUID {
 	return id
 }
 
-// version1 makes a UUID v1 of a moment, with rest in all other bytes.
+// version1 returns a UUID v1 with the time at and rest in all other bytes.
 func version1(at time.Time, rest byte) uuid.UUID {
 	const gregorian = 122_192_928_000_000_000 // 1582-10-15 to 1970-01-01, in units of 100 ns
 	id := repeated(rest)
@@ -111,7 +111,7 @@ func version1(at time.Time, rest byte) uuid.UUID {
 	return id
 }
 
-// repeated makes a UUID of one byte, of the usual variant.
+// repeated returns a UUID of the usual variant with b in all other bytes.
 func repeated(b byte) uuid.UUID {
 	var id uuid.UUID
 	for i := range id {

@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// sentry is the lock of Sentry: a random UUID without dashes.
+// sentry is the format of Sentry's locks: a random UUID without dashes.
 func sentry() keyspace.Format {
 	r := stringLock{sure: needsTTL(keyspace.Likely), token: opaqueToken(func(v string) bool {
 		id, ok := undashed(v)

@@ -9,9 +9,9 @@ import (
 	"locktop/keyspace"
 )
 
-// setNX is SET key token NX PX, and SETNX, by whatever library or hand: a
-// string with a token of some usual shape, or with anything at all if the name
-// of the key says that it is a lock.
+// setNX is the format of SET key token NX PX and SETNX, from a library or from custom
+// code: a string with a token of a common shape, or with any value if the name of the
+// key says that it is a lock.
 func setNX() keyspace.Format {
 	return keyspace.Format{
 		Name:      "set-nx",
@@ -28,8 +28,8 @@ func setNX() keyspace.Format {
 	}
 }
 
-// setNXConfidence is what a value makes of a key of that name. The number of a
-// fence is no lock whatever its name; a counter or a version may be one at the most.
+// setNXConfidence returns the confidence for a value under this name. A fencing token is
+// never a lock; a counter or a version is at most a possible one.
 func setNXConfidence(key, value string, expires bool, now time.Time) keyspace.Confidence {
 	sure := tokenOf(value, now).confidence(key, expires)
 	switch number := digits(value, 1, maxCounterDigits); {
@@ -61,8 +61,8 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	return l, sure
 }
 
-// setNXActions wakes those who wait in Spring's way, which cannot be told from
-// others': nobody else listens there.
+// setNXActions wake waiters by Spring's channel as well. Spring's locks look like others,
+// and for other locks the channel has no subscribers.
 func setNXActions() *keyspace.Actions {
 	h := tokenActions()
 	h.Args = func(l keyspace.Lock) []string {
@@ -89,7 +89,7 @@ func setNXSamples() []keyspace.Sample {
 	}
 }
 
-// owner is who a JSON object says that it is from, if it does.
+// owner returns the owner in a JSON object, or "".
 func owner(value string) string {
 	var fields map[string]any
 	if !strings.HasPrefix(value, "{") || json.Unmarshal([]byte(value), &fields) != nil {
@@ -103,7 +103,7 @@ func owner(value string) string {
 	return ""
 }
 
-// held is a sample of one string; ttl 0 = for ever.
+// held returns a sample of one string; a ttl of 0 means no expiry.
 func held(name, key, token, label string, ttl time.Duration) keyspace.Sample {
 	command := []string{"SET", key, token}
 	if ttl > 0 {

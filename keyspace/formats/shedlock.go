@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// shedlock is Java's ShedLock: when the job began, and on which host. A key may
-// outlive its job: it stays for the shortest time that was asked for.
+// shedlock is the format of Java's ShedLock: the start of the job and its host. A key
+// may outlive its job, until the minimum hold time ends.
 func shedlock() keyspace.Format {
 	r := stringLock{token: shedlockToken, sure: needsTTL(keyspace.Certain)}
 	const value = "ADDED:{iso-540000}@batch-01:" + sampleUUID1

@@ -7,9 +7,9 @@ import (
 	"locktop/keyspace"
 )
 
-// sidekiqUniqueJobs is Ruby's sidekiq-unique-jobs from 7 on: a hash of the jobs
-// that hold, each with the time when it did, and lists of those that wait
-// beside it. It expires only if the job says so.
+// sidekiqUniqueJobs is the format of Ruby's sidekiq-unique-jobs from 7 on: a hash of the
+// jobs that hold the lock, each with the time of its acquire, and lists of the waiting
+// jobs. The key expires only if the job asks for it.
 func sidekiqUniqueJobs() keyspace.Format {
 	return keyspace.Format{
 		Name:         "sidekiq-unique-jobs",
@@ -30,7 +30,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			for _, m := range e.Members {
 				at, ok := atSeconds(m.Value)
-				if !ok && !strings.HasPrefix(m.Value, "{") { // 9 keeps an object
+				if !ok && !strings.HasPrefix(m.Value, "{") { // version 9 stores an object
 					return keyspace.Lock{}, keyspace.No
 				}
 				h := keyspace.Holder{ID: m.Name, Count: 1}
@@ -81,8 +81,8 @@ func uniqueQueue(key string) string { return strings.TrimSuffix(key, uniqueLocke
 //go:embed sidekiq_break.lua
 var sidekiqBreak string
 
-// sidekiqActions ends holds of jobs. With the last of them goes all that is noted of
-// the digest.
+// sidekiqActions end holds of jobs. The end of the last hold deletes all keys of the
+// digest.
 func sidekiqActions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {

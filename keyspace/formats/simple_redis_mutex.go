@@ -8,17 +8,17 @@ import (
 	"locktop/keyspace"
 )
 
-// What simple-redis-mutex stores, and where it tells of a release.
+// Key prefixes of simple-redis-mutex, and its channel for releases.
 const (
 	simpleMutexPrefix  = "@simple-redis-mutex:lock-"
 	simpleMutexFences  = "@simple-redis-mutex:fencing-tokens"
 	simpleMutexChannel = "@simple-redis-mutex:locks-releases"
 )
 
-// simpleRedisMutex is the lock of npm's simple-redis-mutex: a random number, as
-// JavaScript writes it, or, in old versions, 100 hexadecimal digits. One counter
-// numbers the holds of all locks; it and the tickets of old versions stay when no lock
-// is held.
+// simpleRedisMutex is the format of npm's simple-redis-mutex: a random number in
+// JavaScript's notation or, in old versions, 100 hexadecimal digits. One fence counter
+// serves all locks. The counter and the tickets of old versions remain when no lock is
+// held.
 func simpleRedisMutex() keyspace.Format {
 	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{
@@ -47,7 +47,7 @@ func simpleMutexToken(value string) bool {
 	return fraction && only(rest, "-") || isHex(value, 100)
 }
 
-// simpleMutexActions tells the waiters of a release in JSON, as the library does.
+// simpleMutexActions announce a release in JSON, like the library.
 func simpleMutexActions() *keyspace.Actions {
 	h := tokenActions()
 	h.Args = func(l keyspace.Lock) []string {

@@ -19,7 +19,7 @@ type stringLock struct {
 // probeBytes is how many bytes of a string a probe sees.
 const probeBytes = 128
 
-// probe is for Format.Probe.
+// probe implements Format.Probe.
 func (s stringLock) probe(key, first string) keyspace.Confidence {
 	if _, ok := s.token(first, time.Time{}); !ok && (len(first) < probeBytes || !maybeLongToken(first)) {
 		return keyspace.No
@@ -31,7 +31,7 @@ func (s stringLock) probe(key, first string) keyspace.Confidence {
 // Tokens of that length consist of host and job names, not of prose, JSON or HTML.
 func maybeLongToken(value string) bool { return only(value, "._-:@+|/=") }
 
-// decode is for Format.Decode.
+// decode implements Format.Decode.
 func (s stringLock) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	if e.Truncated() || len(e.Value) >= probeBytes && !maybeLongToken(e.Value) {
 		return keyspace.Lock{}, keyspace.No

@@ -9,8 +9,8 @@ import (
 	"locktop/keyspace"
 )
 
-// suo is Ruby's suo: a MessagePack array of holders, each the time when it
-// began, and a token. It has no TTL while it is held.
+// suo is the format of Ruby's suo: a MessagePack array of holders, each the time of its
+// acquire and a token. While held, the key has no TTL.
 func suo() keyspace.Format {
 	return keyspace.Format{
 		Name:      "suo",
@@ -57,15 +57,15 @@ func suo() keyspace.Format {
 	}
 }
 
-// How MessagePack begins an array of a few, an array of two whose first is a
-// float, and a short string.
+// First bytes in MessagePack of a short array, of a pair that begins with a float, and
+// of a short string.
 const (
 	suoArray  = 0x90
 	suoPair   = "\x92\xcb"
 	suoString = 0xa0
 )
 
-// suoHolder reads a pair of a time and a token, and returns what is behind.
+// suoHolder parses a pair of a time and a token, and returns the rest.
 func suoHolder(s string, now time.Time) (h keyspace.Holder, rest string, ok bool) {
 	s, ok = strings.CutPrefix(s, suoPair)
 	if !ok || len(s) < 9 || s[8]&0xe0 != suoString {

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// symfony is PHP's symfony/lock: a zset of holders, each with the time when its
-// hold ends, and a mark if one of them writes.
+// symfony is the format of PHP's symfony/lock: a zset of holders with their deadlines,
+// and another member if the holder is a writer.
 func symfony() keyspace.Format {
 	return keyspace.Format{
 		Name:      "symfony",
@@ -58,7 +58,7 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		switch {
 		case !timed:
 			return keyspace.Lock{}, keyspace.No
-		case !until.After(e.Now): // gone, though it was not cleared away
+		case !until.After(e.Now): // expired, but not removed
 			if m.Name != symfonyWrite && !thirtyTwoBytes(m.Name) {
 				return keyspace.Lock{}, keyspace.No
 			}
@@ -79,7 +79,7 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	return l, keyspace.Certain
 }
 
-// symfonyString is what symfony/lock stored before 5.2.
+// symfonyString is the format of symfony/lock before 5.2.
 func symfonyString() keyspace.Format {
 	r := stringLock{token: opaqueToken(thirtyTwoBytes), sure: anyKey(keyspace.Possible)}
 	return keyspace.Format{

@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// walrus is the Lock of Python's walrus: 32 raw bytes under lock:. Who waits
-// blocks on a list beside it, which stays after a release.
+// walrus is the format of Lock in Python's walrus: 32 raw bytes under lock:. Waiters
+// block on a list, which remains after a release.
 func walrus() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return isRaw(v, 32) }), sure: fixed(keyspace.Certain)}
 	return keyspace.Format{

@@ -9,7 +9,7 @@ import (
 	"locktop/keyspace"
 )
 
-// warlock is node's warlock: base64 of a UUID v1, which tells when it was made.
+// warlock is the format of node's warlock: base64 of a UUID v1, which contains its time.
 func warlock() keyspace.Format {
 	r := stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}
 	return keyspace.Format{

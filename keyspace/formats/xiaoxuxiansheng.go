@@ -7,8 +7,8 @@ import (
 	"locktop/keyspace"
 )
 
-// xiaoxuxiansheng is Go's xiaoxuxiansheng/redis_lock. Its token says who holds:
-// process and goroutine.
+// xiaoxuxiansheng is the format of Go's xiaoxuxiansheng/redis_lock. The token has the
+// holder's process and goroutine.
 func xiaoxuxiansheng() keyspace.Format {
 	r := stringLock{sure: needsTTL(keyspace.Certain), token: func(v string, _ time.Time) (keyspace.Holder, bool) {
 		process, goroutine, ok := strings.Cut(v, "_")

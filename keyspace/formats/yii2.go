@@ -6,7 +6,7 @@ import (
 	"locktop/keyspace"
 )
 
-// yii2 is the Mutex of PHP's yii2-redis: 20 characters under a digest of the
+// yii2 is the format of Mutex in PHP's yii2-redis: 20 characters under a digest of the
 // application and the name.
 func yii2() keyspace.Format {
 	r := stringLock{sure: needsTTL(keyspace.Likely), token: opaqueToken(func(v string) bool { return len(v) == 20 && only(v, "-_") && mixed(v) })}
