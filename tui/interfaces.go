@@ -45,8 +45,7 @@ type Breaker interface {
 // Connector connects to other locks of the same servers. With a nil Connector, the target
 // cannot be changed.
 type Connector interface {
-	// Connect returns the Config for a target. It invalidates the sources of the Config from
-	// before.
+	// Connect returns the Config for a target. It invalidates the sources in earlier Configs.
 	Connect(context.Context, Target) (Config, error)
 }
 
@@ -58,7 +57,8 @@ type Target struct {
 
 // Store reads the raw values of locks. With a nil Store, the screen does not show them.
 type Store interface {
-	// Stored returns the existing keys of a lock, its own first. Long values are cut.
+	// Stored returns the existing keys of a lock from its servers, the lock's own key first.
+	// It cuts long values.
 	Stored(context.Context, keyspace.Lock) ([]RawEntry, error)
 }
 

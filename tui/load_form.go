@@ -225,8 +225,8 @@ func nextStep(d loadgen.Dist, direction int) loadgen.Dist {
 	return d.Scaled(float64(next) / float64(now))
 }
 
-// rateAfter returns the next higher or lower rate. The rate below 10 per second is 0: closed
-// model.
+// rateAfter returns the next higher or lower rate per second. Below 10/s, the rate is 0: a
+// closed model.
 func rateAfter(rate float64, direction int) float64 {
 	switch {
 	case rate == 0 && direction < 0:
@@ -239,7 +239,8 @@ func rateAfter(rate float64, direction int) float64 {
 	return min(float64(scaleDist(time.Duration(rate)*time.Millisecond, direction)/time.Millisecond), loadgen.MaxRate)
 }
 
-// patienceAfter returns the next longer or shorter wait limit. The limit after 10 s is 0: none.
+// patienceAfter returns the next longer or shorter wait limit, from 50 ms to 10 s. Above 10 s,
+// the limit is 0: none.
 func patienceAfter(d time.Duration, direction int) time.Duration {
 	const longest = 10 * time.Second
 	switch {

@@ -97,8 +97,9 @@ func (f *loadState) onFault(e *loadgen.Event) {
 	}
 }
 
-// request applies another scenario. Only one change is active at a time, because two could
-// finish in the wrong order. The latest request meanwhile follows afterwards.
+// request applies another scenario, and starts the load if start is set. Only one change is
+// active at a time, because two could finish in the wrong order. The latest request that waits
+// for a change follows it, without a start.
 func (f *loadState) request(s loadgen.Scenario, start bool) tea.Cmd {
 	f.scenario = s
 	if f.changing {
