@@ -173,6 +173,7 @@ func (w *network) over(rdb redis.UniversalClient) (redis.UniversalClient, error)
 		return w.overOne(c), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
+		o.Addrs = slices.Clone(o.Addrs) // go-redis appends to the slice that it is given
 		o.PoolSize = cmp.Or(w.pool, o.PoolSize)
 		if w.impatient {
 			o.ContextTimeoutEnabled, o.MaxRetries = true, -1

@@ -293,6 +293,29 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 	r.must(<-next)
 }
 
+// go-redis appends the nodes that it finds to the slice of addresses in its options. Two
+// clients with one slice would write to the same memory.
+func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	r := onCluster(t, server.ClusterOptions{})
+	addrs := append(make([]string, 0, 8), r.nodes.Addrs()[0])
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	t.Cleanup(func() { rdb.Close() })
+	c, err := lock.New(rdb, lock.Config{})
+	r.must(err)
+	t.Cleanup(func() { c.Close() })
+	for i := range 10 {
+		lease, err := c.Mutex(fmt.Sprint("orders", i), lock.Options{}).TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+	}
+	for _, addr := range addrs[1:cap(addrs)] {
+		if addr != "" {
+			t.Errorf("%s was written behind the caller's addresses", addr)
+		}
+	}
+}
+
 // Scenario 107.
 func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,6 +92,7 @@ func newTransport(rdb redis.UniversalClient) (transport, error) {
 		o.DialerRetries = 1
 		o.ContextTimeoutEnabled = true
 		o.ClusterStateReloadInterval = time.Second
+		o.Addrs = slices.Clone(o.Addrs) // go-redis appends to the slice that it is given
 		// A replica could answer with an old state of the lock.
 		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 		o.MaintNotificationsConfig = noMaintNotifications()
