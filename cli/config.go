@@ -132,7 +132,8 @@ func private(file *os.File, s contextConfig) error {
 	return nil
 }
 
-// configure sets from the context, if one is named, every value that no flag sets.
+// configure applies the context, if one is named. Its theme applies only without
+// a flag; its locks and limits add to those of the flags.
 func (c *connFlags) configure(s *selection, look *screenFlags, may *writeFlags) error {
 	if c.context == "" {
 		return nil

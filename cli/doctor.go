@@ -90,9 +90,9 @@ func (p *program) doctor(ctx context.Context, c *connFlags, s *selection, o doct
 	return nil
 }
 
-// observed takes snapshots until a scan has passed through the whole keyspace and
-// at least atLeast has passed. It returns the last snapshot. It waits for a server
-// that does not answer yet.
+// observed takes snapshots for at least the time atLeast and until a scan has passed
+// through the whole keyspace. It returns the last snapshot. During atLeast it ignores
+// errors, because a server may answer later.
 func observed(ctx context.Context, source interface {
 	Snapshot(context.Context) (keyspace.Snapshot, error)
 }, atLeast time.Duration) (keyspace.Snapshot, error) {

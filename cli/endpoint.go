@@ -95,8 +95,8 @@ func (c *connFlags) complete(e endpoint) (endpoint, error) {
 	return e, nil
 }
 
-// place returns the address from the flags, or else from the environment, or else
-// the default Redis on this machine.
+// place returns the address from the flags, the context, the environment, or the
+// default Redis on this machine, in this order.
 func (c *connFlags) place() (endpoint, error) {
 	tcp := c.given("host") || c.given("port")
 	switch {

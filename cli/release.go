@@ -184,7 +184,8 @@ func (o *releaseOptions) done(seen keyspace.Lock) string {
 	return shortKey(seen.Key) + " is released"
 }
 
-// confirm asks the user. Only y means yes; an empty line means no.
+// confirm asks the user to type y or, with production, the key. Every other answer,
+// also an empty line, is an error.
 func (p *program) confirm(o *releaseOptions, seen keyspace.Lock, at time.Time) error {
 	if o.yes {
 		return nil

@@ -33,7 +33,7 @@ type blockRef struct {
 	first, last  time.Time
 }
 
-// Open reads the index of a recording of size bytes. If a recording is damaged or
+// Open checks all blocks of a recording of size bytes. If a recording is damaged or
 // truncated, the part before the damage is readable; see [Reader.Damage]. Open
 // returns ErrFormat if nothing is readable.
 func Open(file io.ReaderAt, size int64) (*Reader, error) {
