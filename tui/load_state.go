@@ -24,6 +24,7 @@ type loadState struct {
 	changing  bool // a change of the scenario is active
 	changes   int  // number of changes so far
 	pending   bool // another change must follow
+	starting  bool // that change starts the load
 
 	quorum []string // addresses of the Redlock's servers, in the load's order
 	scenes []loadgen.Scenario
@@ -98,12 +99,12 @@ func (f *loadState) onFault(e *loadgen.Event) {
 }
 
 // request applies another scenario, and starts the load if start is set. Only one change is
-// active at a time, because two could finish in the wrong order. The latest request that waits
-// for a change follows it, without a start.
+// active at a time, because two could finish in the wrong order. The latest scenario that was
+// requested during a change follows it, with a start if one of these requests had it.
 func (f *loadState) request(s loadgen.Scenario, start bool) tea.Cmd {
 	f.scenario = s
 	if f.changing {
-		f.pending = true
+		f.pending, f.starting = true, f.starting || start
 		return nil
 	}
 	f.changing, f.pending = true, false
@@ -117,7 +118,9 @@ func (f *loadState) applied() tea.Cmd {
 	if !f.pending {
 		return nil
 	}
-	return f.request(f.scenario, false)
+	start := f.starting
+	f.starting = false
+	return f.request(f.scenario, start)
 }
 
 // startScenario starts the scene with the given index, which wraps around.

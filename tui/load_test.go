@@ -167,6 +167,26 @@ func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
 	}
 }
 
+// A scene that is chosen right after a setting was changed starts a load that has stopped.
+func TestASceneStartsThoughAChangeIsUnderWay(t *testing.T) {
+	g := busy()
+	f := loadState{load: g, scenes: []loadgen.Scenario{loadgen.Scenario{Name: "freeze"}.WithDefaults()}}
+	if err := g.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.request(loadgen.Scenario{Clients: 30}, false)()
+	if f.startScenario(0) != nil {
+		t.Fatal("two changes at a time")
+	}
+	f.applied()()
+	if !g.Metrics().Running || g.Scenario().Name != "freeze" {
+		t.Errorf("running is %v with %q, want the scene", g.Metrics().Running, g.Scenario().Name)
+	}
+	if f.applied() != nil || f.starting {
+		t.Error("the start is repeated")
+	}
+}
+
 func TestEveryFieldOfTheFormCanBeTurnedAndTyped(t *testing.T) {
 	typed := map[string]string{
 		"lock": "fair", "clients": "7", "keys": "9", "lease": "3s", "renewal": "off", "waiting": "50ms", "fence": "checked",
