@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // across returns both ends of a connection over a new wire.
@@ -323,4 +325,20 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
+}
+
+// go-redis appends to the addresses of its options, so each client has a slice of its own.
+func TestClientsOfAClusterShareNoSliceOfAddresses(t *testing.T) {
+	addrs := append(make([]string, 0, 8), "127.0.0.1:1")
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	defer rdb.Close()
+	c, err := newNetwork(nil).over(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = append(c.(*redis.ClusterClient).Options().Addrs, "127.0.0.1:2")
+	if got := addrs[:2][1]; got != "" {
+		t.Errorf("%s is behind the caller's addresses", got)
+	}
 }

@@ -234,3 +234,16 @@ func TestStatsAndEventsTellWhatGoesWrong(t *testing.T) {
 		}
 	})
 }
+
+// A client without Observe counts the ends of its leases, too.
+func TestStatsNeedNoObserver(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		if got := c.Stats(); got.Acquired != 1 || got.Released != 1 {
+			t.Errorf("acquired %d, released %d, want 1 and 1", got.Acquired, got.Released)
+		}
+	})
+}

@@ -58,7 +58,7 @@ func Open(file io.ReaderAt, size int64) (*Reader, error) {
 		at = p.offset + p.size
 	}
 	if len(r.blocks) == 0 {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, errors.Join(errors.New("it has no snapshot"), r.damage))
+		return nil, fmt.Errorf("%w: it has no snapshot: %w", ErrFormat, r.damage)
 	}
 	return r, nil
 }
