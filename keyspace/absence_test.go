@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Connections that were seen on a server that was lost say nothing of those on
-// the one that answers next.
+// After a server was lost, the connections seen on it do not count for the
+// server that answers next.
 func TestNobodyIsMissedWhoWasSeenBeforeTheServerWasLost(t *testing.T) {
 	now := time.UnixMilli(1_763_683_200_000)
 	l := Lock{Key: "a", Holders: []Holder{{ID: "1", Label: "worker-3", Count: 1}}}

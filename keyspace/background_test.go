@@ -17,8 +17,8 @@ import (
 	"locktop/server"
 )
 
-// A server may report an expiry seconds late. Nobody has to wait for that.
-// This one never reports any by itself.
+// A server may report an expiry seconds late. The watcher reports it at the
+// deadline. The server of this test never reports an expiry by itself.
 func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	child := server.DebugForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
@@ -59,7 +59,7 @@ func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	if worst := late[locks-1]; os.Getenv("LOCKTOP_PROOF") != "" && worst > 20*time.Millisecond {
 		t.Errorf("an expiry was told %v late", worst)
 	}
-	if late[locks/2] > 300*time.Millisecond { // a walk, which would reap them, comes once a second
+	if late[locks/2] > 300*time.Millisecond { // a scan, which would delete them, runs once a second
 		t.Errorf("half of the expiries were told %v late, or more: nobody looked at the deadline", late[locks/2])
 	}
 	if late[0] < -2*time.Millisecond {
@@ -67,7 +67,7 @@ func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	}
 }
 
-// count counts the events of a kind; the log is locked.
+// count returns the number of events of a kind. The caller has locked the log.
 func count(l *log, kind keyspace.EventKind) int {
 	n := 0
 	for _, e := range l.events {
@@ -78,7 +78,8 @@ func count(l *log, kind keyspace.EventKind) int {
 	return n
 }
 
-// announcing is a format of tokens whose releases are announced.
+// announcing returns options with a format of tokens whose releases are
+// announced.
 func announcing() keyspace.ScanOptions {
 	f := tokens()
 	f.ReleaseChannel = &keyspace.ReleaseChannel{Pattern: "free:*", Key: func(channel, _ string) (string, bool) {
@@ -87,7 +88,7 @@ func announcing() keyspace.ScanOptions {
 	return keyspace.ScanOptions{Formats: []keyspace.Format{f}}
 }
 
-// Why a lock ended that went before its deadline.
+// A lock that ends before its deadline is reported with the reason.
 func TestAnEarlyEndHasItsReason(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
@@ -114,7 +115,7 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	do(t, rdb, "DEL", "lock:a")
 	l.wait(t, "a deletion", l.has(keyspace.Deleted, "lock:a"))
 
-	take("lock:new", "token:n") // others of its family were announced, so it would have been
+	take("lock:new", "token:n") // releases with its prefix were announced, so a release of it would have been, too
 	do(t, rdb, "DEL", "lock:new")
 	l.wait(t, "a deletion of a lock that was never released", l.has(keyspace.Deleted, "lock:new"))
 
@@ -124,7 +125,7 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	release("lock:a")
 
 	take("lock:b", "token:4")
-	time.Sleep(300 * time.Millisecond) // it is held for so long that a hold after a release would have another deadline
+	time.Sleep(300 * time.Millisecond) // held for so long that a hold after a release would have another deadline
 	do(t, rdb, "SET", "lock:b", "token:5", "KEEPTTL")
 	l.wait(t, "a theft", l.has(keyspace.Stolen, "lock:b"))
 
@@ -139,8 +140,8 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 	})
 }
 
-// A lock that was renewed just before it went, and is taken again at once, has
-// nearly the deadline that it had.
+// A lock that is renewed, released and acquired again at once has nearly the
+// same deadline as before. That is not a theft.
 func TestWhoComesNextUnderAboutTheSameDeadlineIsNoThief(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
@@ -158,7 +159,7 @@ func TestWhoComesNextUnderAboutTheSameDeadlineIsNoThief(t *testing.T) {
 	}
 }
 
-// eventsOf is what was told of a lock.
+// eventsOf returns the reported events of a lock.
 func eventsOf(l *log, key string) []keyspace.Event {
 	var all []keyspace.Event
 	for _, e := range l.all() {
@@ -177,12 +178,12 @@ func TestWhatIsThrownAwayForWantOfMemoryWasNotReleased(t *testing.T) {
 	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
 	do(t, rdb, "CONFIG", "SET", "maxmemory", "1mb")
 	for range 30 {
-		_ = rdb.Set(t.Context(), "big", strings.Repeat("x", 100_000), 0).Err() // it may be out of memory
+		_ = rdb.Set(t.Context(), "big", strings.Repeat("x", 100_000), 0).Err() // the server may be out of memory
 	}
 	l.wait(t, "an eviction", l.has(keyspace.Evicted, "lock:a"))
 }
 
-// Nobody knows what happened while nobody could look.
+// While the server is unreachable, nothing is known of its locks.
 func TestALostConnectionReleasesNothing(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, DialerRetries: 1})
@@ -216,8 +217,8 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 	})
 }
 
-// The pool of connections opens new ones in silence: a server that is back before
-// it was asked for anything has not failed to answer once.
+// The connection pool reconnects without an error. If the server restarts
+// between two requests, no request fails.
 func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
@@ -247,8 +248,8 @@ func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
 	}
 }
 
-// The server cuts the connection that tells of changes, again and again, while
-// locks come and go.
+// The server closes the connection that delivers invalidations, again and
+// again, while locks are acquired and released.
 func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
@@ -270,8 +271,9 @@ func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
 	}
 }
 
-// looker makes a user who may do all but ask for pushes, and reports whether the
-// server can keep users from channels, which Redis 6.0 cannot.
+// looker creates a user who may run all commands of locktop except CLIENT
+// TRACKING, and reports whether the server has channel permissions. Redis 6.0
+// has none.
 func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	t.Helper()
 	err := server.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
@@ -282,7 +284,8 @@ func looker(t *testing.T, admin *redis.Client, channels string) bool {
 	return strings.Contains(user, "channels")
 }
 
-// A user who may not ask for pushes gets polling, and is told so.
+// A user without permission for CLIENT TRACKING gets polling, and a message
+// that says so.
 func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 	child := server.ForTest(t)
 	admin := connect(t, redis.Options{Addr: child.Addr()})
@@ -318,8 +321,8 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 	}
 }
 
-// Where there are no pushes, but somebody has switched on the notifications that
-// tell as much, these are followed.
+// Without pushes, the watcher follows keyspace notifications if they are
+// enabled.
 func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 	child := server.ForTest(t, "--notify-keyspace-events", "KEA")
 	admin := connect(t, redis.Options{Addr: child.Addr()})
@@ -353,7 +356,7 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 	})
 }
 
-// followed follows until what is known is so.
+// followed runs the watcher until a condition on the snapshot holds.
 func followed(t *testing.T, f *keyspace.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -370,8 +373,8 @@ func followed(t *testing.T, f *keyspace.Watcher, so func(keyspace.Snapshot) bool
 	}
 }
 
-// Without HELLO a connection stays in RESP2. Such a server agrees to tell of changes,
-// and then does not.
+// Without HELLO a connection stays in RESP2. Such a server accepts CLIENT
+// TRACKING and then sends nothing.
 func TestWithoutHelloNobodyWaitsForPushes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -400,7 +403,7 @@ func TestWithoutHelloNobodyWaitsForPushes(t *testing.T) {
 	}
 }
 
-// A server may have TIME under another name, which nobody knows. Ours stands in.
+// If a server has renamed TIME, the local clock is used instead.
 func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	rdb := realServer(t, "--rename-command", "TIME", "other-name")
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
@@ -418,8 +421,8 @@ func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
 }
 
-// While known locks are quiet the server is hardly asked for anything, and what its
-// clock said when it last was must not be taken for what it says now.
+// While the known locks do not change, few requests are sent. An old reading of
+// the server's clock must not be used as the present time.
 func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	t.Parallel()
 	rdb := realServer(t)
@@ -437,9 +440,9 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 	}
 }
 
-// Eight clients take turns at a few locks and release what they hold, as they should.
-// However the looks fall, nobody has stolen anything. With LOCKTOP_PROOF it is 10,000
-// releases for each time that a lock is held.
+// Eight clients acquire and release a few locks in turns. No sequence of
+// snapshots may show a theft. With LOCKTOP_PROOF the test makes 10,000 releases
+// for each hold time.
 func TestWhoReleasesALockWasNotRobbed(t *testing.T) {
 	t.Parallel()
 	releases := int64(500)
@@ -490,8 +493,8 @@ func TestWhoReleasesALockWasNotRobbed(t *testing.T) {
 	}
 }
 
-// Where only the time left is told a deadline is known to be between two moments,
-// mostly to the millisecond.
+// If the server reports only the remaining time, the deadline is known to lie
+// between two times, mostly within a millisecond.
 func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
 	admin := realServer(t)
 	want := make(map[string]time.Time)

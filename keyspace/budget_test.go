@@ -23,8 +23,9 @@ func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
 	}
 }
 
-// keepAsking books so many requests that each keep the server busy for that long, as
-// fast as the pace lets them go, and returns what time they took.
+// keepAsking charges the budget for so many requests, each of which keeps the
+// server busy for busy, as fast as the budget allows. It returns the time that
+// they take.
 func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -43,7 +44,7 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const busy = time.Millisecond
 		p := NewBudget(0.1)
-		keepAsking(t, p, 100, busy, 0) // what was saved before is spent
+		keepAsking(t, p, 100, busy, 0) // spends what was saved before
 		if took := keepAsking(t, p, 1000, busy, 0); took < 9900*time.Millisecond || took > 10100*time.Millisecond {
 			t.Errorf("1,000 requests of 1 ms took %v, want 10 s", took)
 		}
@@ -78,8 +79,8 @@ func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
 	})
 }
 
-// What counts as slow is learnt from the way at its best, not from a first answer
-// that happened to be late.
+// The base round trip is learnt from the fastest replies, not from a first
+// reply that was late.
 func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
@@ -91,8 +92,8 @@ func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
 	})
 }
 
-// A way that stays longer, as after a failover to another place, is the normal one
-// after a while; until then, less is asked, but not nothing.
+// A longer round trip, as after a failover to another location, becomes the
+// base after a while. Until then the scan sends less, but continues.
 func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
@@ -131,7 +132,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Whoever gives up while the budget is spent does not wait until it is not.
+// A scan whose context ends while the budget is spent returns at once.
 func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	t.Cleanup(func() {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Of very many keys that are just possible a bounded number is watched at a
-// time, and each gets its turn.
+// If there are very many candidates, a limited number is watched at a time, and
+// each is watched at some time.
 func TestCandidatesTakeTurns(t *testing.T) {
 	const keys, page = 3_000, 100
 	now := time.Unix(1_700_000_000, 0)
@@ -40,14 +40,14 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	}
 }
 
-// possible is a key that is just possibly a lock.
+// possible returns a key that is only possibly a lock.
 func possible(i int, expires time.Time) detection {
 	token := "token:" + strconv.Itoa(i)
 	return detection{typ: "string", lock: Lock{Key: strconv.Itoa(i), Confidence: Possible, Expires: expires, Holders: []Holder{{ID: token, Count: 1}}}}
 }
 
-// Keys that can give no second sign do not keep those from being watched that
-// can, nor does a walk read all of them.
+// Keys that cannot give a second sign do not displace keys that can, and no
+// pass reads all of them.
 func TestWhatCanGiveNoSignIsNotWatched(t *testing.T) {
 	const keys, page = 10_000, 100
 	now := time.Unix(1_700_000_000, 0)

@@ -14,7 +14,8 @@ import (
 	"locktop/server"
 )
 
-// perhaps are strings that begin with "perhaps:", which are just possibly locks.
+// perhaps returns options with a format of strings that begin with "perhaps:"
+// and are only possibly locks.
 func perhaps() keyspace.ScanOptions {
 	return keyspace.ScanOptions{Formats: []keyspace.Format{{
 		Name: "perhaps", Type: "string", Signature: "it begins with perhaps",
@@ -40,8 +41,8 @@ func perhaps() keyspace.ScanOptions {
 	}}}
 }
 
-// watched follows for so many seconds, each of which begins with what act does,
-// and returns the last picture.
+// watched runs the watcher for so many seconds, calls act at the start of each,
+// and returns the last snapshot.
 func watched(t *testing.T, seconds int, act func(t *testing.T, rdb *redis.Client, second int)) (last keyspace.Snapshot) {
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()
@@ -70,7 +71,7 @@ func TestAKeyWhoseDeadlineIsMovedOnIsALock(t *testing.T) {
 			do(t, rdb, "SET", "idle", "perhaps:three", "PX", 60_000)
 		case second%3 == 0:
 			do(t, rdb, "PEXPIRE", "job", 9_000)
-			do(t, rdb, "PEXPIRE", "session", 1_800_000) // used, and kept for half an hour each time
+			do(t, rdb, "PEXPIRE", "session", 1_800_000) // used, and extended to half an hour each time
 		}
 	})
 	if !slices.Equal(keys(s), []string{"job"}) {
@@ -103,7 +104,8 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 	}
 }
 
-// What has come true stays so: a lock that is taken again is listed at once.
+// A candidate that was confirmed stays confirmed: when it is acquired again, it
+// is listed at once.
 func TestAConfirmedCandidateIsRemembered(t *testing.T) {
 	s := watched(t, 20, func(t *testing.T, rdb *redis.Client, second int) {
 		switch {
@@ -124,7 +126,7 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	rdb := realServer(t)
 	const token = "perhaps:0123456789abcdef"
 	do(t, rdb, "SET", "seat:14", token, "PX", 30_000)
-	do(t, rdb, "SET", "seat:15", token, "PX", 20_000) // called alike
+	do(t, rdb, "SET", "seat:15", token, "PX", 20_000) // the name has the same pattern
 	do(t, rdb, "SET", "alone", "perhaps:fedcba9876543210", "PX", 30_000)
 	do(t, rdb, "SET", "a:cart", "perhaps:cart567890123456", "PX", 1_800_000)
 	do(t, rdb, "SET", "b:cart", "perhaps:cart567890123456", "PX", 1_800_000)
@@ -160,7 +162,7 @@ func TestWhoListensForAKeyMakesItALock(t *testing.T) {
 	f := follow(rdb, perhaps())
 	defer f.Close()
 	until(t, f, complete)
-	for range 3 { // it is looked at again, and stays
+	for range 3 { // it is read again, and stays
 		if s := next(t, f); !slices.Equal(keys(s), []string{"door"}) {
 			t.Errorf("followed, found %+v", s.Locks)
 		}

@@ -11,7 +11,7 @@ import (
 	"locktop/keyspace"
 )
 
-// labelled is a format of tokens that bear a label.
+// labelled returns options with a format of tokens that contain a label.
 func labelled() keyspace.ScanOptions {
 	f := tokens()
 	decode := f.Decode
@@ -23,8 +23,8 @@ func labelled() keyspace.ScanOptions {
 	return keyspace.ScanOptions{Formats: []keyspace.Format{f}}
 }
 
-// Whoever's connection was seen is missed when it is gone. Of those whose name no
-// connection ever had nobody can tell, and who is there is there.
+// A holder is marked disconnected only if its connection was seen before. If no
+// connection ever had the holder's name, nothing is known.
 func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
@@ -54,7 +54,7 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 	until(t, f, func(s keyspace.Snapshot) bool { return missing(s) == nil })
 }
 
-// missing are the labels of holders that are not connected any more.
+// missing returns the labels of holders that are no longer connected.
 func missing(s keyspace.Snapshot) []string {
 	var all []string
 	for _, l := range s.Locks {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What the server's clock said to another question, a while ago, says nothing of
-// the difference of the clocks now.
+// An earlier reply to another command says nothing about the present difference
+// between the clocks.
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
 	f := NewWatcher(&Scanner{})
 	f.reader.now = time.Now().Add(-time.Hour)

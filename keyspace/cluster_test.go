@@ -14,7 +14,7 @@ import (
 	"locktop/server"
 )
 
-// nodes are clients of the nodes of a cluster, by address.
+// nodes holds clients of the nodes of a cluster, by address.
 type nodes struct {
 	t   testing.TB
 	mu  sync.Mutex
@@ -33,7 +33,8 @@ func (n *nodes) at(addr string) (redis.UniversalClient, error) {
 	return n.all[addr], nil
 }
 
-// scanners are one for each node of a cluster, which know of each other.
+// scanners returns one scanner per node of a cluster. The scanners know of each
+// other.
 func scanners(t testing.TB, c *server.Cluster, o keyspace.ScanOptions) []*keyspace.Scanner {
 	t.Helper()
 	clients := &nodes{t: t}
@@ -46,7 +47,8 @@ func scanners(t testing.TB, c *server.Cluster, o keyspace.ScanOptions) []*keyspa
 	return all
 }
 
-// tagged is a key in a slot: the low ones are the first master's.
+// tagged returns a function that makes keys in a slot. The low slots belong to
+// the first master.
 func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
 	t.Helper()
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
@@ -67,8 +69,8 @@ func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
 	}
 }
 
-// While a slot is moved to another master, key by key, a look through the cluster sees
-// every lock in it, once.
+// While a slot moves to another master, key by key, a scan of the cluster sees
+// every lock in it exactly once.
 func TestALookMissesNoLockThatMoves(t *testing.T) {
 	const locks = 200
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
@@ -121,7 +123,7 @@ func TestALookMissesNoLockThatMoves(t *testing.T) {
 	t.Logf("%d looks", looks)
 }
 
-// moveSlowly moves a slot to the second master, a key at a time.
+// moveSlowly moves a slot to the second master, one key at a time.
 func moveSlowly(ctx context.Context, c *server.Cluster, slot int) error {
 	m, err := c.StartMigration(ctx, slot, c.Nodes()[1])
 	if err != nil {
@@ -136,7 +138,7 @@ func moveSlowly(ctx context.Context, c *server.Cluster, slot int) error {
 	return m.Finish(ctx)
 }
 
-// onceOver is a scanner as a source.
+// onceOver makes a source of a scanner.
 type onceOver struct{ *keyspace.Scanner }
 
 func (l onceOver) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return l.Scan(ctx) }
@@ -149,13 +151,13 @@ func fillSlots(t testing.TB, addr string, n int) {
 	for i := range 2 * n {
 		p.Set(t.Context(), fmt.Sprintf("ordinary:%d", i), "value", time.Hour)
 	}
-	_, _ = p.Exec(t.Context()) // half of them belong to the other
+	_, _ = p.Exec(t.Context()) // half of the keys belong to the other node
 	if rdb.DBSize(t.Context()).Val() < int64(n)/2 {
 		t.Fatal("there are too few keys")
 	}
 }
 
-// A user who may not run ASKING is told how much is missing for it.
+// A user without permission for ASKING is told how many keys could not be read.
 func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
 	key := tagged(t, c, 0)
@@ -184,8 +186,8 @@ func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
 	}
 }
 
-// In a cluster that is down for want of a master, SCAN names keys that nobody may
-// read: that ends soon, and asks the server little.
+// In a cluster that is down because a master is missing, SCAN lists keys that
+// cannot be read. The scan ends soon and sends few requests.
 func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	c := server.ClusterForTest(t, server.ClusterOptions{})
 	key := tagged(t, c, 0)
@@ -208,7 +210,8 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 	}
 }
 
-// To look again after a lost connection is no excuse to say that all is well.
+// While the server is gone, every call returns an error, also after a new
+// connection attempt.
 func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
 	srv := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// What has another run ID under the same port was started again, if that can
-// have been since it last answered; else it ran elsewhere all the time.
+// A different run ID at the same address means a restart if the uptime allows a
+// start since the last reply. Otherwise it is another server.
 func TestARestartIsToldFromAFailover(t *testing.T) {
 	now := time.Now()
 	was := Server{RunID: "a", Port: "6379", Role: "master", Uptime: time.Hour}
 	for name, tt := range map[string]struct {
 		is     Server
 		passed time.Duration
-		want   NoticeKind // "": nothing to tell
+		want   NoticeKind // "": nothing to report
 	}{
 		"the same":                         {Server{RunID: "a", Port: "6379", Role: "master", Uptime: 2 * time.Hour}, time.Hour, ""},
 		"started again at once":            {Server{RunID: "b", Port: "6379", Role: "master", Uptime: time.Second}, 100 * time.Millisecond, ServerRestarted},

@@ -12,15 +12,15 @@ func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
 		took  time.Duration
 		want  int64
 	}{
-		{250, 500 * us, 250},  // just right
-		{250, 0, 500},         // a clock that stands still
-		{250, 10 * us, 500},   // no more than double at once
+		{250, 500 * us, 250},  // unchanged
+		{250, 0, 500},         // the clock does not advance
+		{250, 10 * us, 500},   // at most doubled at once
 		{250, 400 * us, 312},  // a little more
 		{250, 1000 * us, 125}, // half
-		{250, 9000 * us, 125}, // no less than half at once
-		{800, 100 * us, 1000}, // never more
+		{250, 9000 * us, 125}, // at most halved at once
+		{800, 100 * us, 1000}, // at most 1000
 		{1000, 10 * us, 1000},
-		{60, 9000 * us, 50}, // never less
+		{60, 9000 * us, 50}, // at least 50
 	} {
 		if got := nextCount(c.count, c.took); got != c.want {
 			t.Errorf("after %d keys in %v the next page has %d, want %d", c.count, c.took, got, c.want)
@@ -28,7 +28,8 @@ func TestPagesFitWhatTheyTakeTheServer(t *testing.T) {
 	}
 }
 
-// A writer that adds keys as fast as we walk would keep us walking for ever.
+// A writer that adds keys as fast as the scan reads them would keep a pass from
+// ending.
 func TestAPassWithoutEndIsGivenUp(t *testing.T) {
 	w := &cursor{keys: 100_000, pos: 42}
 	pages, visited := 0, int64(0)

@@ -10,7 +10,7 @@ import (
 )
 
 // randomly returns a snapshot of some of a hundred locks, each in one of a few
-// looks.
+// states.
 func randomly(r *rand.Rand, at time.Time) Snapshot {
 	s := Snapshot{At: at, Complete: true}
 	for i := range 100 {
@@ -71,7 +71,8 @@ func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfALockCanChange names the field that sameLock has forgotten.
+// TestEveryFieldOfALockCanChange fails with the name of a field that sameLock
+// does not compare.
 func TestEveryFieldOfALockCanChange(t *testing.T) {
 	holder := Lock{Holders: []Holder{{}}}
 	waiter := Lock{Waiters: []Waiter{{}}}
@@ -91,7 +92,7 @@ func TestEveryFieldOfALockCanChange(t *testing.T) {
 			other.Votes = slices.Clone(c.base.Votes)
 			field := c.part(&other).Type().Field(i)
 			switch field.Name {
-			case "Key", "DB": // they make it another lock
+			case "Key", "DB": // they identify the lock
 				continue
 			case "Node":
 				if name == "Lock" {
@@ -106,7 +107,7 @@ func TestEveryFieldOfALockCanChange(t *testing.T) {
 	}
 }
 
-// fill gives a field a value that is not zero.
+// fill sets a field to a value that is not zero.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

@@ -9,13 +9,14 @@ import (
 	"locktop/keyspace"
 )
 
-// t0 is when the tests begin, on the server's clock.
+// t0 is the start of each test, on the server's clock.
 var t0 = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// at is so many milliseconds later.
+// at returns the time ms milliseconds after t0.
 func at(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
 
-// holder holds since t0, until so many milliseconds after it; 0 = for ever.
+// holder returns a holder that holds from t0 until so many milliseconds later.
+// 0 means without a deadline.
 func holder(id string, until int) keyspace.Holder {
 	h := keyspace.Holder{ID: id, Count: 1, Since: t0}
 	if until != 0 {
@@ -41,7 +42,7 @@ func waitedFor(l keyspace.Lock, ids ...string) keyspace.Lock {
 	return l
 }
 
-// mode, times: a holder that holds so.
+// mode and times return a holder with another mode or count.
 func mode(h keyspace.Holder, m keyspace.Mode) keyspace.Holder {
 	h.Mode = m
 	return h
@@ -52,7 +53,7 @@ func times(h keyspace.Holder, n int) keyspace.Holder {
 	return h
 }
 
-// The first look is at 1 s, the second at 2 s.
+// The first snapshot is of 1 s, the second of 2 s.
 func TestDiffSaysWhatHappened(t *testing.T) {
 	a, b := holder("a", 10_000), holder("b", 11_900)
 	r1, r2 := mode(holder("r1", 10_000), keyspace.Read), mode(holder("r2", 10_000), keyspace.Read)
@@ -110,7 +111,7 @@ func withExpiry(l keyspace.Lock, ms int) keyspace.Lock {
 	return l
 }
 
-// words tells events briefly.
+// words describes events in short form.
 func words(events []keyspace.Event) []string {
 	var all []string
 	for _, e := range events {
@@ -123,8 +124,7 @@ func words(events []keyspace.Event) []string {
 	return all
 }
 
-// Before the whole keyspace has been seen, a lock that turns up may have been
-// there for long.
+// Before the first pass has ended, a new lock may be an old one.
 func TestLocksOfTheFirstPassAreDiscovered(t *testing.T) {
 	lock := []keyspace.Lock{mutex(holder("a", 9000))}
 	for _, c := range []struct{ before, now bool }{{false, false}, {false, true}, {true, false}} {

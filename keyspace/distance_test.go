@@ -13,8 +13,8 @@ import (
 	"locktop/server"
 )
 
-// farFrom puts 10,000 keys, 100 of them locks, on a server, and returns a client
-// whose round trips take a while.
+// farFrom sets 10,000 keys, 100 of them locks, on a server, and returns a
+// client with the given round trip time.
 func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 	t.Helper()
 	link := server.NewProxy(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -39,15 +39,15 @@ func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 	return rdb
 }
 
-// polite looks for locks within the usual budget.
+// polite returns options with the default budget.
 func polite() keyspace.ScanOptions {
 	o := justTokens()
 	o.Budget = keyspace.NewBudget(keyspace.DefaultShare)
 	return o
 }
 
-// A scan of a server that is far away asks about one page while the next one comes:
-// its steps are of several pages.
+// A scan of a distant server reads one page while it requests the next, so each
+// step covers several pages.
 func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 	steps := func(roundTrip time.Duration) (n int) {
 		o := polite()
@@ -58,7 +58,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 		}
 		return n
 	}
-	if n := steps(50 * time.Millisecond); n > 17 { // 22 of a page each
+	if n := steps(50 * time.Millisecond); n > 17 { // 22 with one page per step
 		t.Errorf("%d steps", n)
 	}
 	if n := steps(0); n < 8 {
@@ -66,14 +66,14 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 	}
 }
 
-// What passes on the way to a server is no reason to rest, as long as not all locks
-// are known.
+// The round trip time is no reason to pause, as long as not all locks are
+// known.
 func TestAFarServerIsKnownSoon(t *testing.T) {
 	o := polite()
-	o.Budget = keyspace.NewBudget(0.5) // on a busy machine the server's own time would be most of it
+	o.Budget = keyspace.NewBudget(0.5) // so that the server's own time matters little on a busy machine
 	live := keyspace.StartWatcher(keyspace.NewWatcher(keyspace.NewScanner(farFrom(t, 50*time.Millisecond), o)))
 	defer live.Close()
-	began := time.Now() // with a rest after each round trip it takes more than a minute
+	began := time.Now() // with a pause after each round trip the scan takes more than a minute
 	for {
 		snap, err := live.Snapshot(t.Context())
 		if err != nil {

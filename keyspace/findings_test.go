@@ -9,7 +9,8 @@ import (
 	"locktop/keyspace"
 )
 
-// Each finding stands beside the nearest thing that is no reason to worry.
+// Each finding is tested together with the most similar state that has no
+// finding.
 func TestFindings(t *testing.T) {
 	const hour = 3_600_000
 	typical := func(l keyspace.Lock, d time.Duration) keyspace.Lock {
@@ -96,29 +97,30 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// with is a lock with something changed.
+// with returns a copy of a lock with a change applied.
 func with(l keyspace.Lock, change func(*keyspace.Lock)) keyspace.Lock {
 	change(&l)
 	return l
 }
 
-// limited is a lock with a limit of its own, of which half of the holds are over in
-// a second.
+// limited returns a lock with a limit of its own. Half of its holds end within
+// 1 s.
 func limited(h keyspace.Holder, after time.Duration) keyspace.Lock {
 	l := mutex(h)
 	l.OverdueIn, l.Typical = after, time.Second
 	return l
 }
 
-// writerWaits is a read/write lock for which a writer has been waiting since t0.
+// writerWaits returns a read/write lock for which a writer has been waiting
+// since t0.
 func writerWaits(h keyspace.Holder) keyspace.Lock {
 	l := mutex(h)
 	l.Waiters = []keyspace.Waiter{{ID: "w", Mode: keyspace.Write, Since: t0}}
 	return l
 }
 
-// redlock is a lock on some servers with these tokens: "" is none, "?" a server
-// that does not answer. The first token is its holder since t0.
+// redlock returns a lock on several servers with these tokens. "" is no token,
+// "?" a server that does not answer. The first token is the holder's since t0.
 func redlock(tokens ...string) keyspace.Lock {
 	l := mutex(holder(tokens[0], 3_600_000))
 	l.Kind = keyspace.Redlock
@@ -128,8 +130,8 @@ func redlock(tokens ...string) keyspace.Lock {
 	return l
 }
 
-// Each risk stands beside the nearest server that is safe from it. Scenario 97 is
-// that of a clock which steps.
+// Each server finding is tested together with the most similar server that has
+// none. Scenario 97 is a clock that jumps.
 func TestServerFindings(t *testing.T) {
 	one := func(s keyspace.Server) keyspace.Snapshot {
 		s.Addr = "one"

@@ -10,7 +10,7 @@ import (
 	"locktop/server"
 )
 
-// A glob means to us what it means to SCAN and KEYS.
+// A glob matches the same keys as in SCAN and KEYS.
 func TestGlobsAreThoseOfRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
 	defer rdb.Close()

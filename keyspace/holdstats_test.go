@@ -8,18 +8,19 @@ import (
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// lookAt is a complete look, so many seconds on, at one lock.
+// lookAt returns a complete snapshot of one lock at t0 plus so many seconds.
 func lookAt(seconds int, l Lock) Snapshot {
 	return Snapshot{At: began.Add(time.Duration(seconds) * time.Second), Locks: []Lock{l}, Complete: true}
 }
 
-// heldBy is a lock of one holder that expires so many seconds on.
+// heldBy returns a lock with one holder that expires at t0 plus so many
+// seconds.
 func heldBy(id string, seconds int) Lock {
 	expires := began.Add(time.Duration(seconds) * time.Second)
 	return Lock{Key: "k", Expires: expires, Holders: []Holder{{ID: id, Count: 1, Expires: expires}}}
 }
 
-// typical is how long the holds of a lock usually are.
+// typical returns the typical duration of the holds of a lock.
 func (h *holdStats) typical(id ID) time.Duration {
 	l := Lock{Key: id.Key}
 	h.annotate(&l)
@@ -73,11 +74,11 @@ func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 		renewed  int
 	}{
 		{heldBy("a", 30), 0, 0},
-		{heldBy("a", 32), 1, 2}, // two seconds later
-		{heldBy("a", 32), 1, 2}, // stays as it is
+		{heldBy("a", 32), 1, 2}, // 2 s later
+		{heldBy("a", 32), 1, 2}, // unchanged
 		{heldBy("a", 34), 2, 4},
 		{heldBy("a", 20), 2, 4}, // shortened
-		{heldBy("b", 36), 0, 0}, // somebody else's
+		{heldBy("b", 36), 0, 0}, // another holder
 	} {
 		s = carryOverAll(s, lookAt(i+1, step.lock))
 		l := s.Locks[0]

@@ -12,10 +12,11 @@ import (
 	"locktop/keyspace"
 )
 
-// monsters are values that take the server long to read, under names of locks.
+// monsters are keys with names of locks and values that take the server long to
+// read.
 var monsters = []string{"lock:hash", "lock:huge", "lock:list", "lock:string"}
 
-// loadMonsters makes them.
+// loadMonsters creates them.
 func loadMonsters(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	const fill = `
@@ -37,8 +38,8 @@ func loadMonsters(t *testing.T, rdb *redis.Client) {
 	do(t, patient, "SETRANGE", "lock:string", 512<<20-1, "x")
 }
 
-// slowest is the longest that the server itself has spent on one command that
-// it was sent while f ran.
+// slowest returns the longest time that the server spent on one command while f
+// ran.
 func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string) {
 	t.Helper()
 	do(t, rdb, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
@@ -58,8 +59,8 @@ func slowest(t *testing.T, rdb *redis.Client, f func()) (time.Duration, []string
 	return worst.Duration, worst.Args
 }
 
-// probe asks the server for next to nothing again and again while f runs, and
-// returns the longest that an answer took.
+// probe sends a cheap command again and again while f runs, and returns the
+// longest round trip.
 func probe(t *testing.T, addr string, f func()) time.Duration {
 	t.Helper()
 	rdb := connect(t, redis.Options{Addr: addr, PoolSize: 1})
@@ -80,9 +81,10 @@ func probe(t *testing.T, addr string, f func()) time.Duration {
 	return worst
 }
 
-// However big a value, looking at it holds up nobody. A bare figure would say
-// more of the machine than of us: what others wait is compared with what they
-// wait when we do not look, in the best of some tries.
+// However large a value is, reading it does not delay other clients. The test
+// compares the longest delay of another client with and without the scan, in
+// the best of several tries, because an absolute limit would depend on the
+// machine.
 func TestMonstersHoldNobodyUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads values of a million elements")

@@ -17,13 +17,13 @@ import (
 	"locktop/server"
 )
 
-// proof is how big a proof is. The long one, for LOCKTOP_PROOF seconds, wants a
-// machine that has nothing else to do: a change that lasts shorter than it takes
-// to look cannot be told.
+// proof is the size of a proof. The long one runs for LOCKTOP_PROOF seconds and
+// needs an idle machine: a state that is shorter than a read cannot be
+// reported.
 type proof struct {
 	lasts   time.Duration
 	workers int
-	pause   time.Duration // before each change, and up to half as much again
+	pause   time.Duration // before each change, and up to 50% more
 }
 
 func proofOf(t testing.TB) proof {
@@ -36,11 +36,11 @@ func proofOf(t testing.TB) proof {
 	if err != nil {
 		t.Fatalf("LOCKTOP_PROOF: %v", err)
 	}
-	// Each change takes 250 ms: 2,000 a second.
+	// 2,000 changes per second, each 250 ms long.
 	return proof{time.Duration(seconds) * time.Second, 500, 200 * time.Millisecond}
 }
 
-// log is what a watcher told, and when.
+// log records the events of a watcher with their times.
 type log struct {
 	mu      sync.Mutex
 	events  []told
@@ -53,13 +53,13 @@ type told struct {
 	heard time.Time
 }
 
-// started follows until the test ends, by push; it returns once the keyspace was
-// walked over and the server tells of changes.
+// started runs a watcher with pushes until the test ends. It returns when the
+// first pass has ended and the server sends invalidations.
 func started(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) *log {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	l := &log{}
-	do(t, rdb, "SET", "lock:standing", "token:standing") // its prefix is what the server is asked to watch
+	do(t, rdb, "SET", "lock:standing", "token:standing") // its prefix is what the server is asked to track
 	live := keyspace.StartWatcher(follow(rdb, o))
 	done := make(chan struct{})
 	go func() {
@@ -77,7 +77,8 @@ func started(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) *log {
 	return l
 }
 
-// listened follows as watch does, by being told, once the server tells of changes.
+// listened runs a watcher as the command watch does, with a callback. It
+// returns when the server sends invalidations.
 func listened(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) *log {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -120,7 +121,7 @@ func (l *log) take(s keyspace.Snapshot) {
 	l.follow = s.Follow
 }
 
-// wait waits until something is so, for half a minute.
+// wait waits until a condition holds, for at most 30 s.
 func (l *log) wait(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -139,25 +140,25 @@ func (l *log) wait(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// all is the events told so far.
+// all returns the events reported so far.
 func (l *log) all() []told {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.events)
 }
 
-// has reports whether an event was told.
+// has returns a condition: an event was reported.
 func (l *log) has(kind keyspace.EventKind, key string) func() bool {
 	return func() bool {
 		return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == kind && e.Lock.Key == key })
 	}
 }
 
-// deed is one change that a load made.
+// deed is one change made by the load.
 type deed struct{ kind, holder string }
 
-// worker takes, renews and leaves a lock of its own, again and again, and notes
-// what it did and when.
+// worker acquires, renews and releases a lock of its own repeatedly, and
+// records each change with its time.
 func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Time) error {
 	key := fmt.Sprintf("lock:%d", n)
 	pause := func() error {
@@ -188,7 +189,7 @@ func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[de
 		if pause() != nil {
 			return nil
 		}
-		if (n+round)%4 == 3 { // it dies, and the lock expires
+		if (n+round)%4 == 3 { // the holder dies, and the lock expires
 			at, err := timed(context.WithoutCancel(ctx), rdb, "PEXPIRE", key, (p.pause / 2).Milliseconds())
 			if err != nil {
 				return err
@@ -203,15 +204,16 @@ func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[de
 	return nil
 }
 
-// timed sends a command and returns when the server executed it, by its clock.
+// timed sends a command and returns when the server executed it, by the
+// server's clock.
 func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, error) {
 	const script = "redis.call(unpack(ARGV)) local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
 	us, err := rdb.Eval(ctx, script, nil, argv...).Int64()
 	return time.UnixMicro(us), err
 }
 
-// The server's default configuration, and no event is lost, told twice, late,
-// or for the wrong reason.
+// With the server's default configuration, no event is lost, reported twice,
+// late, or reported with the wrong reason.
 func TestEveryChangeIsToldOnceAndAtOnce(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), PoolSize: 64})
@@ -242,7 +244,7 @@ func TestEveryChangeIsToldOnceAndAtOnce(t *testing.T) {
 			break
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // for what should not come
+	time.Sleep(300 * time.Millisecond) // time for unexpected events
 	compareDeeds(t, l, all)
 }
 
@@ -271,8 +273,9 @@ func compareDeeds(t *testing.T, l *log, all map[deed]time.Time) {
 	}
 }
 
-// Names that begin with something random have the rest in common. Once that is learnt,
-// their holds are told like all others, however short.
+// Names that begin with a random part have the rest in common. When this
+// pattern is learnt, their holds are reported like all others, however short
+// they are.
 func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 	rdb := realServer(t)
 	for i := range 1000 {
@@ -288,7 +291,7 @@ func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 	for i := range 20 {
 		hold(i, time.Hour)
 	}
-	for i, inARow := 2000, 0; inARow < 5; i++ { // until it is learnt
+	for i, inARow := 2000, 0; inARow < 5; i++ { // until the pattern is learnt
 		if i == 2100 {
 			t.Fatal("it does not learn the shape")
 		}
@@ -318,7 +321,7 @@ func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
 	}
 }
 
-// acquired reports whether a hold with this token was told.
+// acquired reports whether a hold with this token was reported.
 func (l *log) acquired(token string) bool {
 	return slices.ContainsFunc(l.all(), func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == token })
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fixed is a source that always says the same.
+// fixed is a source that always returns the same snapshot.
 type fixed struct {
 	snap Snapshot
 	err  error
@@ -19,8 +19,8 @@ type fixed struct {
 
 func (f fixed) Snapshot(context.Context) (Snapshot, error) { return f.snap, f.err }
 
-// on is a picture of one server with these locks, each "key=token", that have
-// so many seconds left; without "=", nobody holds them.
+// on returns a snapshot of one server with these locks, each "key=token", that
+// expire after so many seconds. A key without "=" has no holder.
 func on(addr string, at time.Time, seconds int, locks ...string) Snapshot {
 	s := Snapshot{At: at, Complete: true, Server: Server{Addr: addr, Version: "7.0.15"}}
 	for _, l := range locks {
@@ -36,7 +36,7 @@ func on(addr string, at time.Time, seconds int, locks ...string) Snapshot {
 	return s
 }
 
-// sources are servers node1, node2 … that say this.
+// stations returns the sources as servers node1, node2 …
 func stations(sources ...fixed) []NamedSource {
 	all := make([]NamedSource, len(sources))
 	for i, s := range sources {
@@ -99,7 +99,8 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	}
 }
 
-// What a server has told before it was lost counts, but is not all.
+// The locks that a server reported before it was lost are shown, and the
+// snapshot is not complete.
 func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 	half := fixed{snap: on("node1", began, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
@@ -116,8 +117,8 @@ func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 	}
 }
 
-// A lock that two nodes of a cluster tell of has moved meanwhile: the later word
-// counts.
+// A lock that two nodes of a cluster report has moved in between. The later
+// report counts.
 func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
 	before, after := on("node1", began, 5, "a=1", "b=1"), on("node2", began.Add(50*time.Millisecond), 5, "a=2")
 	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
@@ -129,7 +130,7 @@ func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
 	}
 }
 
-// growing has one more lock each time it is looked at.
+// growing is a source with one more lock in each snapshot.
 type growing struct{ looks, goes int }
 
 func (g *growing) Snapshot(context.Context) (Snapshot, error) {
@@ -155,7 +156,7 @@ func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// hanging answers when it is told to stop.
+// hanging is a source that answers only when its context ends.
 type hanging struct{ waited time.Duration }
 
 func (h *hanging) Snapshot(ctx context.Context) (Snapshot, error) {
@@ -194,8 +195,8 @@ func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 	}
 }
 
-// What is left of a lock is what its own server would say, however its clock
-// goes.
+// The remaining time of a lock is that of its own server, even if the servers'
+// clocks differ.
 func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 	ahead := on("node2", began.Add(time.Hour), 5, "b=2")
 	f := fleetOf(MultiOptions{}, stations(fixed{snap: on("node1", began, 5, "a=1")}, fixed{snap: ahead}))
@@ -266,7 +267,7 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 	}
 }
 
-// spelt writes down votes: the token, or . for nothing, or ? for silence.
+// spelt returns votes as text: the token, "." for no token, "?" for no answer.
 func spelt(votes []Vote) string {
 	out := ""
 	for _, v := range votes {
@@ -282,8 +283,9 @@ func spelt(votes []Vote) string {
 	return out
 }
 
-// What the servers say of one holder is put together: it holds since it had a
-// majority, as often as on any of them, and of the formats the surest counts.
+// The holder of a Redlock is merged from its nodes: it holds since it had a
+// majority, with the highest count of any node, and the format with the highest
+// confidence is used.
 func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 	has := func(since time.Duration, count int, sure Confidence) fixed {
 		s := on("", began, 9, "a=x")
@@ -314,8 +316,8 @@ func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
 	}
 }
 
-// A value that may be anything is a lock if several servers of a Redlock have it
-// under one key.
+// A value that is only possibly a lock is one if several nodes of a Redlock
+// have it under the same key.
 func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
 	const token = "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
 	possible := func(addr string, locks ...string) fixed {

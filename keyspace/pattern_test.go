@@ -29,8 +29,8 @@ func TestThePatternOfANameIsItsFixedParts(t *testing.T) {
 	}
 }
 
-// A shape takes the place of the prefixes that it was learnt from, until more is
-// written than may be listened to.
+// A pattern replaces the prefixes from which it was learnt, until there are
+// more writes than the limit.
 func TestAPatternReplacesPrefixes(t *testing.T) {
 	tr := tracking{prefixes: make(prefixes), uncovered: make(map[string]bool)}
 	known := make(lockSet)

@@ -10,7 +10,7 @@ import (
 	"locktop/server"
 )
 
-// answers is a question about a string with these answers.
+// answers returns a read of a string with these replies.
 func answers(value string, size int64, left time.Duration) keyRead {
 	clock := redis.NewTimeCmd(context.Background())
 	clock.SetVal(began)
@@ -24,7 +24,7 @@ func answers(value string, size int64, left time.Duration) keyRead {
 	}
 }
 
-// A key may come, go or change between the commands that read it.
+// A key may be created, deleted or changed between the commands that read it.
 func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -50,8 +50,8 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 	}
 }
 
-// go-redis leaves commands without errors when it is turned away at the door.
-// What looks like empty answers must not be taken for them.
+// When authentication fails, go-redis leaves the commands without an error.
+// Their empty replies must not count as empty values.
 func TestToBeTurnedAwayIsNoAnswer(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
 	t.Cleanup(func() {

@@ -21,7 +21,7 @@ import (
 	"locktop/server"
 )
 
-// tokens is a format of strings whose value begins with "token:".
+// tokens returns a format of strings whose value begins with "token:".
 func tokens() keyspace.Format {
 	return keyspace.Format{
 		Name: "tokens", Type: "string",
@@ -46,8 +46,9 @@ func ofToken(value string) keyspace.Confidence {
 	}
 }
 
-// elementsOf is a format of anything of that type which has a name of "lock:",
-// and shows what was read of it: an element for each holder, and its length.
+// elementsOf returns a format of keys of that type whose name begins with
+// "lock:". Its lock shows what was read: one holder per element, and the
+// length.
 func elementsOf(typ string) keyspace.Format {
 	return keyspace.Format{
 		Name: typ, Type: typ,
@@ -73,13 +74,13 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 	return rdb
 }
 
-// realServer is a client of a redis-server of its own.
+// realServer starts a redis-server and returns a client of it.
 func realServer(t testing.TB, args ...string) *redis.Client {
 	t.Helper()
 	return connect(t, redis.Options{Addr: server.ForTest(t, args...).Addr()})
 }
 
-// do sends a command, which may not fail.
+// do sends a command and fails the test if it returns an error.
 func do(t testing.TB, rdb *redis.Client, argv ...any) any {
 	t.Helper()
 	reply, err := rdb.Do(t.Context(), argv...).Result()
@@ -110,7 +111,7 @@ func keys(s keyspace.Snapshot) []string {
 	return all
 }
 
-// fill sets so many ordinary keys, of all types.
+// fill sets so many ordinary keys of all types.
 func fill(t testing.TB, rdb *redis.Client, n int) {
 	t.Helper()
 	p := rdb.Pipeline()
@@ -238,7 +239,7 @@ func TestPossibleLocksAreShownOnRequest(t *testing.T) {
 	}
 }
 
-// A format that is surer comes before one that is listed earlier.
+// A format with a higher confidence wins over one that is listed earlier.
 func TestTheSurestFormatHasALock(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "a", "token:a")
@@ -277,7 +278,7 @@ func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
 	do(t, rdb, "SET", "a:latch", "token:c")
 	do(t, rdb, "SET", "gone:latch", "token:d")
 	do(t, rdb, "RPUSH", "a:queue", "first", "second")
-	do(t, rdb, "SET", "b", "other:b") // of a format that has no companions
+	do(t, rdb, "SET", "b", "other:b") // of a format without companions
 	do(t, rdb, "SET", "b:also", "token:b")
 	others := tokens()
 	others.Name, others.Probe = "others", nil
@@ -358,7 +359,7 @@ func TestElementsComeAsTheyAre(t *testing.T) {
 	}
 }
 
-// Whatever is in a keyspace, these commands are all that is ever sent.
+// Whatever a keyspace contains, locktop sends only these commands.
 func TestScanOnlyReads(t *testing.T) {
 	rdb := realServer(t)
 	fill(t, rdb, 5000)
@@ -407,7 +408,7 @@ func knows(t *testing.T, rdb *redis.Client, command string) bool {
 	return len(infos) == 1 && infos[0] != nil
 }
 
-// logCommands makes a server note all commands from now on.
+// logCommands makes a server record all commands from now on.
 func logCommands(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	do(t, rdb, "CONFIG", "SET", "slowlog-max-len", "100000")
@@ -415,8 +416,7 @@ func logCommands(t *testing.T, rdb *redis.Client) {
 	do(t, rdb, "SLOWLOG", "RESET")
 }
 
-// logged are the commands that a server has noted since, but for those that asked
-// for them.
+// logged returns the recorded commands, without those that read the record.
 func logged(t *testing.T, rdb *redis.Client) [][]string {
 	t.Helper()
 	entries, err := rdb.SlowLogGet(t.Context(), 100_000).Result()
@@ -432,7 +432,7 @@ func logged(t *testing.T, rdb *redis.Client) [][]string {
 	return all
 }
 
-// stats is how often each command was called.
+// stats returns how often each command was called.
 func stats(t *testing.T, rdb *redis.Client) map[string]string {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "commandstats").Result()
@@ -449,13 +449,13 @@ func stats(t *testing.T, rdb *redis.Client) map[string]string {
 	return calls
 }
 
-// The rights of the user that the documentation tells people to make. They do
-// not let it glance at a hash.
+// The permissions of the user that the documentation recommends, without those
+// for reading the beginning of a hash.
 var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +hello +auth +select +client|setname +client|id +info +dbsize" +
 	" +role +scan +type +exists +pttl +pexpiretime +strlen +getrange +hlen +hscan +hget +llen +lrange +scard +sscan +zcard +zscan +zrange +time")
 
-// A server before Redis 7, and a user without the right, tell what is left of a
-// lock, not its deadline.
+// Redis before 7, and a user without the permission for PEXPIRETIME, report the
+// remaining time instead of the deadline.
 func TestADeadlineIsKnownAlsoWhereOnlyTheTimeLeftIsTold(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "a", "token:x", "PX", 60_000)
@@ -493,7 +493,8 @@ func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
 	if !slices.Equal(keys(s), []string{"hash", "string"}) || !s.Complete {
 		t.Errorf("found %q", keys(s))
 	}
-	// Once refused, it does not try for each of 2,001 hashes.
+	// After a refusal the command is not sent again for each of the 2,001
+	// hashes.
 	if n := glances.sent.Load(); n == 0 || n >= 2001 {
 		t.Errorf("it tried %d times to glance at hashes", n)
 	}
@@ -538,8 +539,9 @@ func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
 	}
 }
 
-// Of what is not allowed, only that is told which keeps something from sight:
-// without a glance more is read, and nothing is missed.
+// Only the missing permissions that hide something are reported. Without the
+// commands that read the beginning of a value, locktop reads more and misses
+// nothing.
 func TestWhatThisUserMayNotSendIsSaid(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "a", "token:a", "PX", "60000")
@@ -557,7 +559,7 @@ func TestWhatThisUserMayNotSendIsSaid(t *testing.T) {
 	}
 }
 
-// Types are guessed from names, and the guess is checked.
+// The type of a key is guessed from its name, and the guess is checked.
 func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
 	for _, typ := range []string{"RPUSH", "SADD", "SET", "HSET"} {
 		rdb := realServer(t)
@@ -597,7 +599,7 @@ func TestARefusedScanIsAnError(t *testing.T) {
 	}
 }
 
-// userOf connects as a new user with these rights.
+// userOf connects as a new user with these permissions.
 func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
 	t.Helper()
 	if err := server.SetUser(t.Context(), admin, "tester", rights...); err != nil {
@@ -612,7 +614,7 @@ func TestExpiredKeysAreNoLocks(t *testing.T) {
 	do(t, rdb, "SET", "a", "token:a", "PX", "1")
 	do(t, rdb, "SET", "b", "token:b")
 	set := clock(t, rdb)
-	for clock(t, rdb).Sub(set) < 5*time.Millisecond { // the server's clock has to move on
+	for clock(t, rdb).Sub(set) < 5*time.Millisecond { // wait until the server's clock has advanced
 	}
 	if s := scan(t, rdb, justTokens()); !slices.Equal(keys(s), []string{"b"}) {
 		t.Errorf("found %q", keys(s))
@@ -628,12 +630,12 @@ func clock(t *testing.T, rdb *redis.Client) time.Time {
 	return now
 }
 
-// slowScript makes a server busy as soon as a script takes longer than 1 ms. Redis 7
-// has another name for it, and still knows this one.
+// slowScript makes a server answer BUSY when a script takes longer than 1 ms.
+// Redis 7 has renamed the option and still accepts this name.
 var slowScript = []string{"--lua-time-limit", "1"}
 
-// A server that is busy answers, but not with what was asked for. To take that
-// for "there is nothing" would show an empty screen.
+// A busy server answers with an error. The scan must not show that as an empty
+// keyspace.
 func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
 	rdb := realServer(t, slowScript...)
 	do(t, rdb, "SET", "a", "token:a")
@@ -645,7 +647,7 @@ func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
 	}
 }
 
-// The cursor of a walk outlives the trouble: nothing is lost, nothing is done twice.
+// The cursor of a scan survives errors: no key is lost or read twice.
 func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
 	rdb := realServer(t, slowScript...)
 	fill(t, rdb, 5000)
@@ -670,8 +672,7 @@ func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
 	}
 }
 
-// What it costs to ask a server again that had answered with something else is in
-// the sum.
+// The cost of repeated requests is included in the total.
 func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
 	admin := realServer(t)
 	fill(t, admin, 5000)
@@ -686,10 +687,10 @@ func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
 	}
 }
 
-// hiccup makes a server say once that it is loading, and counts what is sent, but
-// for greetings.
+// hiccup makes a server answer LOADING once, and counts the commands that are
+// sent, without the greetings.
 type hiccup struct {
-	at int // the number of the pipeline
+	at int // the index of the pipeline
 
 	mu        sync.Mutex
 	pipelines int
@@ -719,7 +720,7 @@ func (h *hiccup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// What goes wrong in the middle of a step costs no key: the step is taken again.
+// An error in the middle of a step loses no key: the step is repeated.
 func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
 	admin := realServer(t)
 	fill(t, admin, 5000)
@@ -728,7 +729,7 @@ func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
 		want = append(want, fmt.Sprintf("ordinary:lock:%03d", i))
 		do(t, admin, "SET", want[i], "token:"+strconv.Itoa(i))
 	}
-	for at := 2; at <= 12; at++ { // the first is before the walk
+	for at := 2; at <= 12; at++ { // the first pipeline is sent before the scan
 		rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
 		once := &hiccup{at: at}
 		rdb.AddHook(once)
@@ -741,8 +742,9 @@ func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
 	}
 }
 
-// The cursors of one process mean nothing to another. That it is another need not
-// show: the pool of connections opens new ones in silence.
+// The cursors of one server process are invalid in another. The change of the
+// process may go unnoticed, because the connection pool reconnects without an
+// error.
 func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
 	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
@@ -801,7 +803,7 @@ func occupy(t *testing.T, rdb *redis.Client) (release func()) {
 	}
 }
 
-// go-redis leaves commands without errors when it is turned away at the door.
+// When authentication fails, go-redis leaves the commands without an error.
 func TestAnAccountThatIsSwitchedOffIsAnError(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "a", "token:a")
@@ -823,7 +825,7 @@ func TestAnAccountThatIsSwitchedOffIsAnError(t *testing.T) {
 	}
 }
 
-// Nor does an answer to one command stand for the others.
+// An error for one command is reported even if the others have replies.
 func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "a", "token:a")
@@ -843,7 +845,7 @@ func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
 	}
 }
 
-// loading makes a server say that it is loading, in answer to one command.
+// loading makes a server answer one command with LOADING.
 type loading string
 
 func (l loading) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -863,7 +865,7 @@ func (l loading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// refusal is an error that the server answers with.
+// refusal is an error reply of the server.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -896,8 +898,8 @@ func TestAScanEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A server that takes a connection and never says a word holds nobody up for
-// longer than they want to wait.
+// If a server accepts a connection and never answers, the scan ends with its
+// context.
 func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -942,9 +944,9 @@ func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 	}
 }
 
-// However slow the machine, the time that the server has spent on us is no more
-// than the share of the time that has passed.
-//
+// However slow the machine, the server time used is at most the budget's share
+// of
+// the elapsed time.
 // Promise P8.
 func TestAScanKeepsToItsBudget(t *testing.T) {
 	rdb := realServer(t)
@@ -957,7 +959,8 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	if !s.Complete || s.Cost.Busy <= 0 {
 		t.Fatalf("complete %v at a cost of %+v", s.Complete, s.Cost)
 	}
-	// 200 ms may have been saved before, and the last step is not waited out.
+	// The budget may have saved 200 ms before, and the scan does not wait after
+	// the last step.
 	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.Busy > limit {
 		t.Errorf("in %v the server was busy for %v", passed, s.Cost.Busy)
 	}

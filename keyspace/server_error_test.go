@@ -39,8 +39,8 @@ func TestARefusedCommandIsToldFromAHiddenKeyOnEveryServer(t *testing.T) {
 	}
 }
 
-// The texts are those of the four servers, for a script that does what stands
-// behind them.
+// The texts are those of the four servers, for a script that runs the failing
+// command.
 func TestAnErrorInAScriptIsTheSameOnEveryServer(t *testing.T) {
 	const sha = "6032e38da737c7d1cb20194c33c2c71a7efd3edf"
 	const before, after = "ERR Error running script (call to f_" + sha + "): @user_script:9: ", " script: " + sha + ", on @user_script:9."

@@ -2,7 +2,7 @@ package keyspace
 
 import "testing"
 
-// A Valkey also says with which Redis it is compatible.
+// A Valkey server also reports the Redis version that it is compatible with.
 func TestAServerIsNamedByItsProduct(t *testing.T) {
 	for _, c := range []struct {
 		info, product, version, mode, software string
@@ -13,7 +13,7 @@ func TestAServerIsNamedByItsProduct(t *testing.T) {
 		{"# Replication\r\nrole:master\r\n", "", "", "", ""},
 	} {
 		var s Server
-		for range 2 { // as each time it is asked
+		for range 2 { // twice, as in every scan
 			s.describe(c.info)
 			s.describe("# Replication\r\nrole:master\r\n")
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// To steal a lock is one change. Where there were two, somebody let go in
-// between, whatever the deadlines say.
+// A theft is one change of the key. If two changes were reported, the lock was
+// released in between, whatever the deadlines are.
 func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	held := func(id string) Lock {
@@ -24,7 +24,7 @@ func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
 		for _, key := range c.told {
 			once.pending.add(key, until)
 		}
-		kept.requeue(once.takeChanges()) // as what was heard is, where a look has failed
+		kept.requeue(once.takeChanges()) // as after a failed read
 		d := diff{at: until.Add(-time.Minute), blur: exactJitter, held: time.Second, moved: kept.takeChanges().repeated["a"]}
 		d.changed(held("first"), held("next"))
 		if got := d.events[0].Kind; got != c.want {
@@ -33,7 +33,8 @@ func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
 	}
 }
 
-// Nor was one whose release was announced, however it was learnt that it changed.
+// A lock whose release was announced was not stolen, even if another message
+// reported the change.
 func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	held := func(id string) Lock {
@@ -48,8 +49,8 @@ func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 	}
 }
 
-// The same deadline proves a theft only if a lock that was released and taken again
-// could not have got it.
+// The same deadline proves a theft only if a released and reacquired lock
+// cannot have it.
 func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	held := func(id string, until time.Time) Lock {
@@ -58,8 +59,8 @@ func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name   string
-		until  time.Time     // of the first
-		later  time.Duration // the next expires
+		until  time.Time     // of the first holder
+		later  time.Duration // how much later the next one expires
 		held   time.Duration
 		spread time.Duration
 		want   EventKind
@@ -86,8 +87,8 @@ func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 	}
 }
 
-// A hold lasts at least as long as it was read so, or until we were told of its end,
-// unless such a message may have been lost.
+// A hold lasts at least until its last read, or until the message about its
+// end, unless such a message may have been lost.
 func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 	begin := time.Now()
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }

@@ -15,8 +15,8 @@ import (
 	"locktop/server"
 )
 
-// changes takes and frees locks on the server, so many at a time, and returns
-// what each change was and when the server made it.
+// changes acquires and releases so many locks on the server, and returns each
+// change with the time when the server made it.
 const changes = `
 for i, key in ipairs(KEYS) do
   if redis.call('DEL', key) == 0 then
@@ -26,8 +26,8 @@ end
 local t = redis.call('TIME')
 return t[1] * 1000000 + t[2]`
 
-// BenchmarkFollowing follows 10,000 locks while 5,000 changes a second happen, and
-// tells how late they were told, and what that took: go test -bench Following
+// BenchmarkFollowing watches 10,000 locks with 5,000 changes per second, and
+// reports the delay of the events and the CPU time: go test -bench Following
 // -benchtime 1x ./keyspace
 func BenchmarkFollowing(b *testing.B) {
 	const (
@@ -73,7 +73,8 @@ func BenchmarkFollowing(b *testing.B) {
 	}
 }
 
-// report compares what was told with what was made: of each key, in order.
+// report compares the reported changes of each key, in order, with those that
+// were made.
 func report(b *testing.B, l *log, made map[string]time.Time, order []string, used, lasting time.Duration) {
 	b.Helper()
 	byKey := make(map[string][]time.Time)
@@ -107,7 +108,7 @@ func report(b *testing.B, l *log, made map[string]time.Time, order []string, use
 	b.ReportMetric(0, "ns/op")
 }
 
-// cpu is what this process has used.
+// cpu returns the CPU time that this process has used.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage

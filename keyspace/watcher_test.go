@@ -26,7 +26,8 @@ func next(t testing.TB, f *keyspace.Watcher) keyspace.Snapshot {
 	return s
 }
 
-// until looks until the picture is so, or for half a minute.
+// until calls the watcher until a condition on the snapshot holds, for at most
+// 30 s.
 func until(t testing.TB, f *keyspace.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -69,8 +70,7 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 	}
 }
 
-// A lock that is known is read when it changes, not again by each walk that comes
-// by, however many there are.
+// A known lock is read when it changes, not again in each pass.
 func TestAPassProbesNoWatchedKeys(t *testing.T) {
 	rdb := realServer(t)
 	const locks = 300
@@ -95,10 +95,10 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 	}
 }
 
-// called is how often a command was called.
+// called returns how often a command was called.
 func called(t *testing.T, rdb *redis.Client, name string) (calls int) {
 	t.Helper()
-	_, _ = fmt.Sscanf(stats(t, rdb)[name], "calls=%d,", &calls) // 0 if it never was
+	_, _ = fmt.Sscanf(stats(t, rdb)[name], "calls=%d,", &calls) // 0 if it was never called
 	return calls
 }
 
@@ -119,8 +119,8 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 	}
 }
 
-// A call does a bounded piece of work, and what it finds is shown before the
-// whole keyspace has been walked over.
+// One call does a limited amount of work. Locks are shown before the first pass
+// has ended.
 func TestACallIsBoundedHoweverBigTheKeyspace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads 300,000 keys")
@@ -152,7 +152,7 @@ func TestACallIsBoundedHoweverBigTheKeyspace(t *testing.T) {
 	}
 }
 
-// fillFrom sets strings that are no locks.
+// fillFrom sets strings that are not locks.
 func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 	t.Helper()
 	args := make([]any, 0, 2*n)
@@ -193,7 +193,7 @@ func TestAWatcherSurvivesARestart(t *testing.T) {
 	}
 }
 
-// Neither are the known locks gone only because the server does not answer.
+// Known locks do not disappear when the server does not answer.
 func TestABusyServerTakesNoLockAway(t *testing.T) {
 	rdb := realServer(t, slowScript...)
 	do(t, rdb, "SET", "a", "token:1")
@@ -224,7 +224,7 @@ func TestAKeyThatBecomesSomethingElseIsNoLockAnyMore(t *testing.T) {
 	}
 }
 
-// A snapshot that was handed out stays as it is.
+// A returned snapshot never changes.
 func TestSnapshotsAreNeverChanged(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "a", "token:1", "PX", 10_000)
@@ -240,8 +240,8 @@ func TestSnapshotsAreNeverChanged(t *testing.T) {
 	}
 }
 
-// An hour in a moment: a lock of a minute, taken again whenever it has run
-// out, and one that is renewed all the time.
+// The test runs an hour in fake time: a lock with a TTL of 1 min that is
+// acquired again when it expires, and one that is renewed all the time.
 func TestAnHourOfFollowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()
