@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// imports is the whole of locktop's architecture: who may import whom. What is
-// not listed is not allowed. Tests may import package server besides, and
+// imports is the complete table of allowed imports between packages. An import
+// that is not listed is not allowed. Tests may also import package server, and
 // external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                 {"cli"},
@@ -36,17 +36,17 @@ var imports = map[string][]string{
 	"screenshots":       {"tui/svg"},
 }
 
-// testImports is what the tests of a package may import besides.
+// testImports lists the additional imports of a package's tests.
 var testImports = map[string][]string{
-	"tui":          {"recording", "keyspace/formats", "loadgen/scenarios"}, // the screen is tried on recordings, and on the scenes as they run
-	"lock/classic": {"lock"},                                               // what breaks a historic form is staged on the sound kinds, too
+	"tui":          {"recording", "keyspace/formats", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
+	"lock/classic": {"lock"},                                               // tests of the flaws also use the sound kinds
 }
 
-// guarded names the libraries, and the clock, that only some places may touch.
-// A place is a package, or a file of one.
+// guarded lists the libraries, and the clock, that only some places may use. A
+// place is a package, or one file of it.
 var guarded = map[string][]string{
-	// One call of a template makes the linker keep every exported method of every
-	// type: a third of the program.
+	// One call of a template makes the linker keep every exported method of
+	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
 	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/cursor.go", "keyspace/filter.go", "keyspace/retry.go", "keyspace/read.go", "keyspace/size.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/inspect.go", "keyspace/force_release.go", "keyspace/server_error.go", "loadgen", "server", "soak", "cli"},
@@ -88,9 +88,9 @@ func TestGuardedThingsStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// CLIENT NO-TOUCH crashes Redis 8.0 and Valkey 8.1 (redis#14415, valkey#2347): no
-// code may send it. TestConnectionsSetNoStateButTheListed in cli looks at what is
-// really sent.
+// CLIENT NO-TOUCH crashes Redis 8.0 and Valkey 8.1 (redis#14415, valkey#2347),
+// so no code may send it. TestConnectionsSetNoStateButTheListed in cli checks
+// the commands that are sent.
 func TestNoCodeMentionsNoTouch(t *testing.T) {
 	eachFile(t, func(name string, file *ast.File) {
 		if strings.HasSuffix(name, "_test.go") {
@@ -106,10 +106,10 @@ func TestNoCodeMentionsNoTouch(t *testing.T) {
 	})
 }
 
-// source is one Go file, as far as the rules look at it.
+// source describes one Go file for the rules.
 type source struct {
-	name    string // slash-separated, from the top of the repository
-	pkg     string // its folder
+	name    string // slash-separated, relative to the root of the repository
+	pkg     string // its directory
 	test    bool
 	imports []string
 	now     bool // reads the clock
@@ -124,7 +124,7 @@ func (s source) uses(thing string) bool {
 	})
 }
 
-// sources looks at every Go file of this module.
+// sources returns every Go file of this module.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
@@ -142,8 +142,8 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// eachFile parses every Go file of this module, with its comments. Its name is
-// slash-separated, from the top of the repository.
+// eachFile parses every Go file of this module, with comments, and calls visit.
+// The name is slash-separated and relative to the root of the repository.
 func eachFile(t *testing.T, visit func(name string, file *ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {

@@ -17,12 +17,12 @@ var update = flag.Bool("update", false, "write what docs/reliability.md says of 
 
 const reliabilityPage = "docs/reliability.md"
 
-// row is a line of the page's tables: the number of a scenario or of a promise,
-// what is said of it, and the tests, which are written here.
+// row is a table row of the page: the number of a scenario or promise, its
+// text, and the tests, which this test generates.
 var row = regexp.MustCompile(`^\| (P?\d+) \| (.+) \| (.*?) ?\|$`)
 
-// Every scenario and every promise that the page lists is covered by a test whose
-// comment carries its number, and the page names just these tests.
+// Each scenario and promise on the page is covered by a test whose comment
+// contains its number, and the page names exactly these tests.
 func TestThePageOfReliabilityNamesTheTestsThatExist(t *testing.T) {
 	page, err := os.ReadFile(reliabilityPage)
 	if err != nil {
@@ -70,8 +70,8 @@ var (
 	proof   = regexp.MustCompile(`^(Test|Fuzz)`)
 )
 
-// testsByNumber returns the names of the tests whose comments carry the number of
-// a scenario or of a promise.
+// testsByNumber returns the names of the tests whose comments contain the
+// number of a scenario or promise, by number.
 func testsByNumber(t *testing.T) map[string][]string {
 	t.Helper()
 	covered := make(map[string][]string)
@@ -96,7 +96,7 @@ func testsByNumber(t *testing.T) map[string][]string {
 	return covered
 }
 
-// scenarios returns the numbers that a comment mentions. "27–29" are three.
+// scenarios returns the numbers in a comment. "27–29" are three numbers.
 func scenarios(comment string) []int {
 	var all []int
 	for _, found := range mention.FindAllStringSubmatch(comment, -1) {

@@ -19,8 +19,8 @@ import (
 
 var begin = time.Unix(1_700_000_000, 0)
 
-// story returns snapshots four times a second, in which locks come, change hands
-// and go.
+// story returns four snapshots per second, in which locks are acquired, change
+// holders and disappear.
 func story(span time.Duration, locks int) []keyspace.Snapshot {
 	var all []keyspace.Snapshot
 	for at := time.Duration(0); at <= span; at += 250 * time.Millisecond {
@@ -75,7 +75,7 @@ func at(t testing.TB, r *Reader, moment, since time.Time) keyspace.Snapshot {
 	return s
 }
 
-// same holds two snapshots against each other, whatever zone their times are in.
+// same compares two snapshots. Time zones do not matter.
 func same(t *testing.T, got, want keyspace.Snapshot) {
 	t.Helper()
 	if !got.At.Equal(want.At) || len(got.Locks) != len(want.Locks) || got.Server != want.Server {
@@ -157,7 +157,8 @@ func TestADamagedFileIsGoodUpToTheDamage(t *testing.T) {
 	}
 }
 
-// backwards is a recording whose last block claims to end before all others.
+// backwards returns a recording whose last block has an end time before all
+// others.
 func backwards(t *testing.T, file []byte) []byte {
 	t.Helper()
 	file = bytes.Clone(file)
@@ -226,7 +227,8 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	}
 }
 
-// fill gives every exported field of v, and of what is in it, a value of its own.
+// fill sets every exported field of v, and of the values in it, to a distinct
+// value.
 func fill(t *testing.T, v reflect.Value, n *int) {
 	t.Helper()
 	*n++

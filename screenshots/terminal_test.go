@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// terminalFor runs a shell script in a terminal that ends with the test.
+// terminalFor runs a shell script in a terminal that is closed at the end of
+// the test.
 func terminalFor(t *testing.T, script string) *terminal {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -52,7 +53,7 @@ func TestKeysReachTheProgramAndItsColoursThePicture(t *testing.T) {
 
 func TestProgramThatEndedIsNotWaitedFor(t *testing.T) {
 	term := terminalFor(t, `echo no such luck; read line`)
-	if err := term.await(t.Context(), `luck`); err != nil { // what a program says last tmux may lose
+	if err := term.await(t.Context(), `luck`); err != nil { // tmux may lose the last output of a program
 		t.Fatal(err)
 	}
 	if err := term.press(t.Context(), []string{"Enter"}); err != nil {

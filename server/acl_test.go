@@ -44,7 +44,7 @@ func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 	}
 }
 
-// A right that cannot be taken away must not stay in silence.
+// If a server cannot revoke a permission, SetUser returns an error.
 func TestARightThatCannotBeTakenAwayIsAnError(t *testing.T) {
 	rdb := client(t, server.ForTest(t).Addr())
 	for _, rule := range []string{"-client|no-such-subcommand", "no-such-rule"} {

@@ -16,7 +16,8 @@ import (
 	"locktop/server"
 )
 
-// client connects to a server, without retries that would paper over its absence.
+// client connects to a server. It does not retry, so that a missing server is
+// an error.
 func client(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
@@ -24,11 +25,11 @@ func client(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// rawPing is a PING as it goes over the wire; the embedded server knows no other.
+// rawPing is a PING in RESP; the embedded server knows no other form.
 const rawPing = "*1\r\n$4\r\nPING\r\n"
 
-// answers reports whether a server replies to a PING over a connection of its
-// own. It does without a client library, which would try again and complain.
+// answers reports whether a server replies to a PING on a new connection. It
+// uses no client library, because a library would retry and log errors.
 func answers(addr string) bool {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -47,7 +48,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// ping sends a PING over a bare connection, which no client library repairs.
+// ping sends a PING on a plain connection, which no client library reconnects.
 func ping(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if _, err := io.WriteString(conn, rawPing); err != nil {

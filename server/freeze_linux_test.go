@@ -9,7 +9,7 @@ import (
 
 func TestServerHasStoppedWhenFreezeReturns(t *testing.T) {
 	c := ForTest(t)
-	for range 200 { // the signal is usually faster than we are
+	for range 200 { // usually the server has stopped before the check even without waiting
 		if err := c.Freeze(); err != nil {
 			t.Fatal(err)
 		}

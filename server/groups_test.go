@@ -11,7 +11,7 @@ import (
 	"locktop/server"
 )
 
-// eventually waits for others to bring something about.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(20 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {

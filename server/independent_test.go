@@ -27,7 +27,7 @@ func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
 		if err := client(t, set.Nodes()[0].Addr()).Ping(ctx).Err(); err != nil {
 			t.Errorf("the other node went down with it: %v", err)
 		}
-		for range 2 { // the second time it is up already
+		for range 2 { // the second time the server is running already
 			if err := set.Up(ctx, 2, c.empty); err != nil {
 				t.Fatal(err)
 			}

@@ -10,11 +10,11 @@ import (
 	"locktop/server"
 )
 
-// A slot that is half moved has some keys here and some there; when the move is
-// over, the other master has them all.
+// While a slot moves, each of two masters has some of its keys. After the move
+// the other master has all of them.
 func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	c := server.ClusterForTest(t, server.ClusterOptions{})
-	const slot = 0 // of the first master
+	const slot = 0 // a slot of the first master
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 	defer rdb.Close()
 	tag := tagIn(t, rdb, slot)

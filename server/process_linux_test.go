@@ -17,8 +17,8 @@ import (
 	"locktop/server"
 )
 
-// asParent, when set, makes this test binary a program that starts a child and
-// then waits to be killed.
+// asParent is the environment variable that makes this test binary start a
+// child and wait to be killed.
 const asParent = "LOCKTOP_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// parent starts a child from a thread that is gone right after, prints the
-// child's address, and lives until its input ends.
+// parent starts a child from a thread that ends right after, prints the child's
+// address, and runs until its input ends.
 func parent() {
 	thread := make(chan int)
 	go onThreadOfItsOwn(func() {
@@ -51,7 +51,8 @@ func parent() {
 }
 
 // onThreadOfItsOwn runs f on a thread that ends with the calling goroutine. The
-// program's first thread never ends, so it is occupied until f has found another.
+// first thread of a program never ends, so onThreadOfItsOwn occupies it until f
+// has another thread.
 func onThreadOfItsOwn(f func()) {
 	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if syscall.Gettid() != os.Getpid() {

@@ -12,8 +12,8 @@ import (
 	"locktop/server"
 )
 
-// withProxy runs f in a bubble with a client that reaches an embedded server
-// through a proxy.
+// withProxy runs f in a synctest bubble, with a client that reaches an embedded
+// server through a proxy.
 func withProxy(t *testing.T, f func(t *testing.T, proxy *server.Proxy, rdb *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

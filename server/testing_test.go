@@ -9,7 +9,7 @@ import (
 	"locktop/server"
 )
 
-// fakeTB is a test that records how it was ended. Like testing.T it ends the
+// fakeTB is a testing.TB that records how it ended. Like testing.T, it ends the
 // goroutine that calls Skip or Fatal.
 type fakeTB struct {
 	skipped, failed string

@@ -13,8 +13,8 @@ import (
 	"locktop/shell"
 )
 
-// stub is a folder with a program locktop that writes its arguments to stdout,
-// each ended by a NUL.
+// stub returns a directory with a program locktop that writes its arguments to
+// stdout, each followed by a NUL.
 var stub = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "locktop-shell")
 	if err != nil {
@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// arguments runs a line in a shell, in an empty folder, and returns what the
-// stub was given. Nothing else may come of it: no file, no output.
+// arguments runs a line in a shell, in an empty directory, and returns the
+// arguments of the stub. The line must have no other effect: no file, no
+// output.
 func arguments(t *testing.T, sh, line string) []string {
 	t.Helper()
 	dir, err := stub()
@@ -43,7 +44,7 @@ func arguments(t *testing.T, sh, line string) []string {
 	run := exec.Command(sh)
 	run.Dir = t.TempDir()
 	run.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
-	run.Stdin = strings.NewReader(line + "\n") // an argument could not be as long as two words
+	run.Stdin = strings.NewReader(line + "\n") // on stdin, because the length of one argument is limited
 	var errs bytes.Buffer
 	run.Stderr = &errs
 	out, err := run.Output()
@@ -60,7 +61,7 @@ func arguments(t *testing.T, sh, line string) []string {
 	return got[:len(got)-1]
 }
 
-// check has a shell take a word apart.
+// check lets a shell split a command line and compares the words.
 func check(t *testing.T, sh string, words ...string) {
 	t.Helper()
 	line, ok := shell.Line(append([]string{"locktop"}, words...)...)
@@ -87,8 +88,8 @@ func needSh(t testing.TB) {
 	}
 }
 
-// hostile are names that do something in a shell if they are not quoted, or
-// that a quoting easily changes.
+// hostile are names that have an effect in a shell if they are not quoted, or
+// that quoting easily changes.
 var hostile = []string{
 	"", "lock:a", `lock:a'$(touch pwned)'b`, "lock:`touch pwned`", `lock:"; touch pwned; "`, "a; touch pwned #", "a&&touch pwned", "|touch pwned",
 	`App\Jobs\X`, `\`, `\\`, `a\nb`, `\047`, "%s%n%d", "100%", "%", "-n", "--write", "-", "--", "=ls", "a=b", "~", "~root", "*", "?", "[a]", "{a,b}",
@@ -125,8 +126,8 @@ func TestWordsThatNeedNoQuotesHaveNone(t *testing.T) {
 	}
 }
 
-// An interactive shell replaces ! by its history before it looks at quotes of
-// its own within double quotes.
+// In double quotes, an interactive shell expands ! from its history before it
+// processes the quotes.
 func TestNoWordHasHistoryOutsideOfSingleQuotes(t *testing.T) {
 	for _, s := range []string{"a!b\x01", "!\x01", "'!'\x01"} {
 		if got, _ := shell.Word(s); strings.Contains(got, "!") {

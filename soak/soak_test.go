@@ -20,13 +20,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis would tell of every connection that a fault cuts
+	logging.Disable() // go-redis would log every connection that a fault closes
 	os.Exit(m.Run())
 }
 
 // Scenarios 7, 36, 52, 54, 61, 94, 95, 109 and 111, on servers that are killed,
 // stopped and paused.
-//
 // Promises P1 and P2.
 func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
@@ -76,7 +75,7 @@ func TestTheSameSeedPlansTheSameFaults(t *testing.T) {
 	}
 }
 
-// What a round leaves behind is looked at when all is in order again.
+// What a round leaves behind is checked after all faults have ended.
 func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 	for seed := range uint64(200) {
 		struck := map[string]bool{}
@@ -94,14 +93,14 @@ func TestEveryFaultIsOverBeforeItsRoundIs(t *testing.T) {
 			}
 			struck[string(f.Kind)] = true
 		}
-		// A holder that freezes spoils what no number protects.
+		// A holder that freezes can corrupt data that has no fence.
 		if len(struck) != len(serverFaultKinds())+5 || struck[string(loadgen.Freeze)] {
 			t.Fatalf("seed %d: only %v", seed, struck)
 		}
 	}
 }
 
-// at is a moment of a history, in seconds.
+// at returns a time of a history, in seconds.
 func at(seconds float64) time.Time {
 	return time.Unix(0, 0).Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -162,7 +161,8 @@ func TestALeaseThatIsLostToAStallIsNotCountedAsAFaults(t *testing.T) {
 	}
 }
 
-// The one that takes a dead client's place answers for itself.
+// The crash of a client does not explain a violation of the client that
+// replaces it.
 func TestACrashExplainsNothingOfWhoeverComesAfterIt(t *testing.T) {
 	l := newIncidentLog(1)
 	l.onEvent(loadgen.Event{Kind: loadgen.FaultBegan, Fault: loadgen.Crash, Client: 1, At: at(1)})
@@ -177,7 +177,7 @@ func TestACrashExplainsNothingOfWhoeverComesAfterIt(t *testing.T) {
 func TestFaultFreeTimeIsWhatNoServerFaultExplains(t *testing.T) {
 	l := newIncidentLog(1)
 	l.begin(faultWindow{kind: "kill", from: at(10), to: at(12), nodes: 1})
-	l.begin(faultWindow{kind: "stop", from: at(13), to: at(15), nodes: 1}) // within faultEffect of the other
+	l.begin(faultWindow{kind: "stop", from: at(13), to: at(15), nodes: 1}) // within faultEffect of the other fault
 	l.begin(faultWindow{kind: "cut", from: at(30), to: at(40), client: 1})
 	if got, want := l.faultFree(at(0), at(100)), 100*time.Second-5*time.Second-faultEffect; got != want {
 		t.Errorf("free of faults for %s, want %s", got, want)

@@ -19,9 +19,9 @@ import (
 	"locktop/server"
 )
 
-// This file is a second witness of what a load says. It knows nothing of the load
-// generator but its events: the servers tell it what they were told, by MONITOR, and
-// it works out who held what.
+// This file checks a load independently. It uses only the events of the load
+// generator: it reads the commands of the servers with MONITOR and derives the
+// holds from them.
 
 // grant is a hold as a server saw it.
 type grant struct {
@@ -29,10 +29,11 @@ type grant struct {
 	from, to   time.Time
 	lasting    bool
 	overlapped bool
-	expires    time.Time // zero = never
+	expires    time.Time // zero means never
 }
 
-// monitored works out the holds of the locks on one server from what MONITOR says.
+// monitored derives the holds of the locks on one server from the output of
+// MONITOR.
 type monitored struct {
 	conn  net.Conn
 	ended chan struct{}
@@ -41,10 +42,10 @@ type monitored struct {
 	grants map[string][]*grant // by key, in order
 }
 
-// lockKey is the name of a lock, and not of what stands beside it.
+// lockKey matches the key of a lock, but not its companion keys.
 var lockKey = regexp.MustCompile(`^load:\{[0-9a-f]+\}:[0-9]+$`)
 
-// monitor begins to listen to a server.
+// monitor starts MONITOR on a server.
 func monitor(t *testing.T, addr string) *monitored {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -69,7 +70,7 @@ func monitor(t *testing.T, addr string) *monitored {
 	return m
 }
 
-// stop has the witness take in all that the server had to say.
+// stop reads all output of the server and closes the connection.
 func (m *monitored) stop(t *testing.T, addr string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
@@ -82,7 +83,7 @@ func (m *monitored) stop(t *testing.T, addr string) {
 	_ = m.conn.Close()
 }
 
-// hear takes in a line: +1700000000.123456 [0 lua] "SET" "key" "value".
+// hear reads a line: +1700000000.123456 [0 lua] "SET" "key" "value".
 func (m *monitored) hear(line string) {
 	at, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " [")
 	_, rest, _ = strings.Cut(rest, "] ")
@@ -107,7 +108,7 @@ func (m *monitored) hear(line string) {
 	m.do(time.Unix(s, us*1000), strings.ToUpper(words[0]), words[1], words[2:])
 }
 
-// do works out what a command means for a lock.
+// do applies a command to the holds of a lock.
 func (m *monitored) do(at time.Time, command, key string, args []string) {
 	m.lapse(key, at)
 	switch command {
@@ -155,7 +156,7 @@ func (m *monitored) do(at time.Time, command, key string, args []string) {
 	}
 }
 
-// lives notes for how many milliseconds a key is kept.
+// lives records the TTL of a key, in milliseconds.
 func (m *monitored) lives(key, ms string, at time.Time) {
 	n, _ := strconv.Atoi(ms)
 	for _, g := range m.grants[key] {
@@ -165,7 +166,7 @@ func (m *monitored) lives(key, ms string, at time.Time) {
 	}
 }
 
-// lapse ends what ran out before a moment, which no command tells.
+// lapse ends the holds that expired before a time. No command reports these.
 func (m *monitored) lapse(key string, at time.Time) {
 	for _, g := range m.grants[key] {
 		if g.lasting && !g.expires.IsZero() && g.expires.Before(at) {
@@ -178,16 +179,17 @@ func (m *monitored) free(key string) bool {
 	return !slices.ContainsFunc(m.grants[key], func(g *grant) bool { return g.lasting })
 }
 
-// begin notes that a token alone has a lock; a hand-over takes it from another.
+// begin records that a token holds a lock alone. A hand-over takes it from
+// another token.
 func (m *monitored) begin(key, token string, at time.Time) {
 	if i := slices.IndexFunc(m.grants[key], func(g *grant) bool { return g.lasting && g.token == token && token != "" }); i >= 0 {
-		return // again, or renewed
+		return // reentered, or renewed
 	}
 	m.end(key, "", at)
 	m.grants[key] = append(m.grants[key], &grant{token: token, from: at, lasting: true})
 }
 
-// join notes that a token reads beside others.
+// join records that a token reads together with others.
 func (m *monitored) join(key, token string, at time.Time) {
 	for _, g := range m.grants[key] {
 		if g.lasting && g.token == token {
@@ -197,7 +199,7 @@ func (m *monitored) join(key, token string, at time.Time) {
 	m.grants[key] = append(m.grants[key], &grant{token: token, from: at, lasting: true, overlapped: true})
 }
 
-// end notes that a token has a lock no longer, or that nobody has.
+// end records that a token no longer holds a lock, or that no token does.
 func (m *monitored) end(key, token string, at time.Time) {
 	for _, g := range m.grants[key] {
 		if g.lasting && (token == "" || g.token == token) {
@@ -206,7 +208,7 @@ func (m *monitored) end(key, token string, at time.Time) {
 	}
 }
 
-// slack is how far the clock that a server keeps may be behind.
+// slack is the maximum delay of the clock that a server caches.
 const slack = 5 * time.Millisecond
 
 // holds returns the grant of a token that covers a time.
@@ -232,11 +234,12 @@ type stay struct {
 	key, token string
 	shared     bool
 	from, to   time.Time
-	deadline   time.Time // by the lease
-	told, at   time.Time // when the holder learned that the lease is over; when the hold was done with
+	deadline   time.Time // of the lease
+	told, at   time.Time // when the holder learned that the lease has ended; when the hold was finished
 }
 
-// leased is until when the lease lasted, if the client was inside for so long.
+// leased returns the end of the lease, or of the time inside if that is
+// earlier.
 func (s stay) leased() time.Time {
 	if s.deadline.Before(s.to) {
 		return s.deadline
@@ -291,7 +294,7 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 					began[e.Client] = e
 				case loadgen.Released, loadgen.Expired, loadgen.Lost, loadgen.Failed:
 					if e.Token == "" && e.Kind == loadgen.Failed {
-						return // an attempt, not a hold
+						return // a failed attempt, not a hold
 					}
 					a := began[e.Client]
 					stays = append(stays, stay{a.Key, a.Token, a.Shared, a.At, a.At.Add(e.Took), e.Deadline, e.Told, e.At})
@@ -332,7 +335,7 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 				t.Error("no holder outlived its lease")
 			}
 			if kind == "classic/two-key-rw" || kind == "classic/stamp-rw" || kind == "classic/getset" || kind == "classic/counted" {
-				return // what they store is not one key with one holder
+				return // their state is not one key with one holder
 			}
 			for _, h := range stays {
 				votes := 0
@@ -345,7 +348,7 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 					t.Errorf("%s had %s from %s to %s: %d of %d servers say so", h.token, h.key, h.from.Format("05.000000"), h.to.Format("05.000000"), votes, n)
 				}
 			}
-			// Some are granted to clients that are called off at the end.
+			// Some locks are granted to clients that are cancelled at the end.
 			if granted := witnesses[0].count(); n == 1 && (granted < m.Acquired || granted > m.Acquired+int64(s.Clients)) {
 				t.Errorf("the report has %d holds, the server granted %d", m.Acquired, granted)
 			}
@@ -353,7 +356,7 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 	}
 }
 
-// clocks returns what is wrong with the times of a hold, "" if nothing is.
+// clocks returns what is wrong with the times of a hold, or "".
 func (s stay) clocks(tells bool) string {
 	switch {
 	case s.deadline.Before(s.from):
@@ -369,7 +372,8 @@ func (s stay) clocks(tells bool) string {
 	return ""
 }
 
-// overlapping counts the holds that began while another went on which excludes them.
+// overlapping counts the holds that began during another hold that excludes
+// them.
 func overlapping(all []stay, end func(stay) time.Time) (n int64) {
 	slices.SortFunc(all, func(a, b stay) int { return a.from.Compare(b.from) })
 	for i, h := range all {

@@ -18,7 +18,7 @@ const (
 	other  = "c0f5d9e7-2b1a-4d7e-b7c8-5a9d1e3f4a77"
 )
 
-// acceptance is five locks as somebody writes them by hand.
+// acceptance is five hand-written locks.
 var acceptance = [][]string{
 	{"SET", "lock:a", "5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10", "PX", "60000"},
 	{"HSET", "lock:b", "holder-7", "2"},
@@ -101,7 +101,8 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 	}
 }
 
-// What is stored by sessions, caches, queues, limiters and the like.
+// The keys of sessions, caches, queues, rate limiters and similar programs are
+// not locks.
 func TestNothingElseIsTakenForALock(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {
@@ -118,11 +119,11 @@ func TestNothingElseIsTakenForALock(t *testing.T) {
 	}
 }
 
-// hex32 is as long as a digest.
+// hex32 has the length of an MD5 digest.
 const hex32 = "9f86d081884c7d659a2feaa0c55ad015"
 
-// ordinaryKeys reads the commands that make them, and how many kinds they are
-// of.
+// ordinaryKeys reads the commands that create ordinary keys, and counts their
+// kinds.
 func ordinaryKeys(t *testing.T) (kinds int, commands [][]string) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/ordinary")
@@ -142,7 +143,7 @@ func ordinaryKeys(t *testing.T) (kinds int, commands [][]string) {
 	return kinds, commands
 }
 
-// argv takes a line apart as redis-cli does.
+// argv splits a line as redis-cli does.
 func argv(t *testing.T, line string) []string {
 	t.Helper()
 	var words []string

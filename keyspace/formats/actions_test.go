@@ -16,7 +16,7 @@ import (
 	"locktop/server"
 )
 
-// diary is a journal in memory.
+// diary is an audit log in memory.
 type diary struct{ lines []keyspace.AuditRecord }
 
 func (d *diary) Write(a keyspace.AuditRecord) error {
@@ -24,7 +24,7 @@ func (d *diary) Write(a keyspace.AuditRecord) error {
 	return nil
 }
 
-// full is a journal that takes no more.
+// full is an audit log whose writes fail.
 type full struct{}
 
 func (full) Write(keyspace.AuditRecord) error { return errors.New("no space left on device") }
@@ -46,8 +46,8 @@ func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
 	}
 }
 
-// A replica, and an ACL, refuse in words of their own on each version; the error
-// is the same.
+// Each server version has its own message for a refusal by a replica or by an
+// ACL. locktop returns the same error for all.
 func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 	admin := connect(t, server.ForTest(t).Addr())
 	load(t, admin, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "600000"})
@@ -83,13 +83,14 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 	}
 }
 
-// releaser acts on the locks of rdb.
+// releaser returns a force-releaser for the locks of rdb.
 func releaser(rdb *redis.Client) *keyspace.ForceReleaser {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
 	return keyspace.NewForceReleaser(nodes, formats.All(), &diary{})
 }
 
-// everything is all that is on the server, for comparing.
+// everything returns the complete contents of the server as text, for
+// comparison.
 func everything(t testing.TB, rdb *redis.Client) string {
 	t.Helper()
 	var all []string
@@ -114,8 +115,9 @@ func everything(t testing.TB, rdb *redis.Client) string {
 	return strings.Join(all, "\n")
 }
 
-// Every sample of a format that has hands: what is not as it was seen is left
-// alone, and what is can be extended, and then broken.
+// For every sample of a format with actions: a lock that differs from the one
+// that was seen is not changed; the one that was seen can be extended, and then
+// force-released.
 func TestActionsAffectWhatWasSeenAndOnNothingElse(t *testing.T) {
 	for name, rdb := range clients(t) {
 		for _, f := range formats.All() {
@@ -168,7 +170,7 @@ func handle(t *testing.T, rdb *redis.Client, f keyspace.Format, s keyspace.Sampl
 	}
 }
 
-// extend gives the holders an hour.
+// extend sets the deadlines of the holders to an hour from now.
 func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	t.Helper()
 	act := releaser(rdb).Extend
@@ -192,7 +194,7 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 	}
 }
 
-// only finds one lock.
+// only returns the lock of a key.
 func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
 	t.Helper()
 	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
@@ -204,7 +206,7 @@ func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
 	return keyspace.Lock{}
 }
 
-// unlike returns the lock with one thing changed at a time.
+// unlike returns copies of the lock, each with one change.
 func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
 	all := make(map[string]keyspace.Lock)
 	change := func(i int, what string, f func(*keyspace.Holder)) {
@@ -222,12 +224,13 @@ func unlike(f keyspace.Format, l keyspace.Lock) map[string]keyspace.Lock {
 	return all
 }
 
-// counts reports whether a format tells how often a lock was entered.
+// counts reports whether a format shows how often a lock was entered.
 func counts(f keyspace.Format) bool {
 	return slices.ContainsFunc(f.Samples, func(s keyspace.Sample) bool { return s.Want.Count() > 1 })
 }
 
-// heard runs f and returns what is published meanwhile, channel by channel.
+// heard runs f and returns the messages that are published while it runs, by
+// channel.
 func heard(t *testing.T, rdb *redis.Client, f func()) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -254,7 +257,7 @@ func heard(t *testing.T, rdb *redis.Client, f func()) []string {
 	}
 }
 
-// What the waiters of each library listen for.
+// Each library's waiters listen for another message.
 func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 	const (
 		owner  = "8743c9c0-0795-4907-87fd-6c719a6b4586:52"
@@ -267,7 +270,7 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 		name     string
 		key      string
 		commands [][]string
-		want     []string // {token} and {waiter} stand for the tokens, {process} for the end of the latter
+		want     []string // {token} and {waiter} stand for the tokens, {process} for the end of the waiter's token
 		left     []string // keys
 	}{
 		{"redisson", "orders:1", [][]string{
@@ -344,7 +347,8 @@ func TestWaitersAreWokenTheWayTheirLibraryListens(t *testing.T) {
 	}
 }
 
-// announced checks that those who look on can tell what a message is about.
+// announced checks that a watcher can read from a message which lock it is
+// about.
 func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 	t.Helper()
 	for _, m := range heard {
@@ -355,7 +359,7 @@ func announced(t *testing.T, f keyspace.Format, key string, heard []string) {
 	}
 }
 
-// Of several holders, the one that is named is ended, and only that.
+// Of several holders, only the one that is named is released.
 func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	for _, f := range formats.All() {
@@ -388,7 +392,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 	}
 }
 
-// holders are those of all locks.
+// holders returns the holders of all locks.
 func holders(t *testing.T, rdb *redis.Client) []keyspace.Holder {
 	t.Helper()
 	var all []keyspace.Holder
@@ -398,15 +402,15 @@ func holders(t *testing.T, rdb *redis.Client) []keyspace.Holder {
 	return all
 }
 
-// Those who block on a list are given what they wait for, and what stands beside
-// the lock is as its library leaves it.
+// A waiter that blocks on a list receives its element, and the companion keys
+// are left as the library leaves them.
 func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 	const job = "4f2b8c6a1d4e9a7b9c5d8e0f"
 	rdb := connect(t, server.ForTest(t).Addr())
 	for _, c := range []struct {
 		name, key, list string
 		commands        [][]string
-		want            string   // what the first of them takes
+		want            string   // what the first waiter receives
 		left            []string // keys
 	}{
 		{"python-redis-lock", "lock:feed", "lock-signal:feed", [][]string{
@@ -440,8 +444,8 @@ func TestWaitersThatBlockOnAListAreGivenAnElement(t *testing.T) {
 	}
 }
 
-// A token of Ruby's redis-semaphore is a number that is given out again: a hold
-// that began at another time is another hold.
+// A token of Ruby's redis-semaphore is a number that is used again. A hold that
+// began at another time is another hold.
 func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	now := clock(t, rdb)
@@ -453,7 +457,8 @@ func TestATokenThatWasTakenAgainIsAnotherHold(t *testing.T) {
 	}
 }
 
-// Of three servers that had a token two have another by now: there it stays.
+// Of three servers that had a token, two have another token now. That one
+// stays.
 func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	const seen, next = "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
 	nodes := make(map[string]redis.UniversalClient)
@@ -479,14 +484,15 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 	}
 }
 
-// What stands beside a lock goes or stays as when its library releases it.
+// A force-release leaves and deletes the same companion keys as a release by
+// the library.
 func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	const write = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C="
 	for _, c := range []struct {
 		name, key string
 		commands  [][]string
-		left      []string // as everything tells it
+		left      []string // in the format of everything
 	}{
 		{"sidekiq-unique-jobs", "uniquejobs:0f6a:LOCKED", [][]string{
 			{"HSET", "uniquejobs:0f6a:LOCKED", "4f2b8c6a1d4e", "{f-7000}"},
@@ -532,8 +538,8 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 	}
 }
 
-// Who is left when one of several is broken is left as if that one had gone by
-// itself: counted as before, and for no longer than their own time.
+// When one of several holders is released, the others stay as after a release
+// by the library: with the same count, and with their own deadlines.
 func TestWhoStaysIsCountedAndExpiresAsTheLibraryWouldHaveIt(t *testing.T) {
 	const goes, stays = "lock_token:0f6a3d52-8b1c-4e7f-a2d9-6c5b4a392817", "lock_token:d94c1e2b-6f7a-4b3c-8d5e-1f0a9b8c7d6e"
 	const longer, shorter = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C=", "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
@@ -542,7 +548,7 @@ func TestWhoStaysIsCountedAndExpiresAsTheLibraryWouldHaveIt(t *testing.T) {
 	for _, c := range []struct {
 		name, key, goes string
 		commands        [][]string
-		left            string // as everything tells it
+		left            string // in the format of everything
 		lasts           time.Duration
 	}{
 		{"go-redislock rw", "page:home", goes, [][]string{

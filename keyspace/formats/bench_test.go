@@ -11,15 +11,15 @@ import (
 	"locktop/server"
 )
 
-// BenchmarkScan finds five locks among 200,000 ordinary keys, and reports how
-// many times longer that takes than a bare SCAN COUNT 1000 of the same
-// keyspace, which runs right before it in every round. The figures are medians.
+// BenchmarkScan finds five locks among 200,000 ordinary keys. It reports the
+// time as a multiple of a plain SCAN COUNT 1000 of the same keyspace, which
+// runs before it in every round. The figures are medians.
 func BenchmarkScan(b *testing.B) {
 	rdb := connect(b, server.ForTest(b).Addr())
 	ordinary(b, rdb, 200_000)
 	var bare, full, ratio []float64
 	for b.Loop() {
-		load(b, rdb, acceptance...) // again: they expire
+		load(b, rdb, acceptance...) // again, because they expire
 		begin := time.Now()
 		walkBare(b, rdb)
 		middle := time.Now()
@@ -40,7 +40,7 @@ func median(all []float64) float64 {
 	return slices.Sorted(slices.Values(all))[len(all)/2]
 }
 
-// walkBare is the cheapest way to see every key once.
+// walkBare sees every key once in the cheapest way.
 func walkBare(b testing.TB, rdb *redis.Client) {
 	b.Helper()
 	cursor := uint64(0)
@@ -55,8 +55,7 @@ func walkBare(b testing.TB, rdb *redis.Client) {
 	}
 }
 
-// ordinary fills a keyspace with what applications store, half of it with a
-// TTL.
+// ordinary sets n keys as applications do, half of them with a TTL.
 func ordinary(tb testing.TB, rdb *redis.Client, n int) {
 	tb.Helper()
 	p := rdb.Pipeline()

@@ -33,7 +33,8 @@ func paste(t *testing.T, line string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The line for redis-cli does to each lock what a ForceReleaser does: once.
+// The command line for redis-cli changes a lock exactly as a ForceReleaser
+// does, once.
 func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	rdb := connect(t, addr)
@@ -68,8 +69,8 @@ func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 	}
 }
 
-// Keys and tokens of any bytes and any length: the line breaks that lock, in that
-// database, and is printable ASCII.
+// Keys and tokens may have any bytes and any length. The command line releases
+// that lock, in that database, and is printable ASCII.
 func TestTheSafeCommandTakesAnyKeyAndToken(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	rdb := connect(t, addr)

@@ -17,7 +17,8 @@ import (
 	"locktop/server"
 )
 
-// clients are connected to an empty embedded server and to an empty real one.
+// clients returns clients of an empty embedded server and of an empty
+// redis-server.
 func clients(t *testing.T) map[string]*redis.Client {
 	t.Helper()
 	return map[string]*redis.Client{
@@ -37,7 +38,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
-// load sends commands; none may fail.
+// load sends commands and fails the test if one returns an error.
 func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
 	t.Helper()
 	for _, argv := range commands {
@@ -51,7 +52,7 @@ func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
 	}
 }
 
-// scan finds all locks that are at least likely.
+// scan returns all locks that are at least likely.
 func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
 	t.Helper()
 	return scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All()})
@@ -66,7 +67,7 @@ func scanFor(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) keyspace.S
 	return s
 }
 
-// clock is the time of the server.
+// clock returns the time of the server.
 func clock(t testing.TB, rdb *redis.Client) time.Time {
 	t.Helper()
 	now, err := rdb.Time(t.Context()).Result()
@@ -76,7 +77,7 @@ func clock(t testing.TB, rdb *redis.Client) time.Time {
 	return now
 }
 
-// check compares a lock that was found with the one that a sample wants.
+// check compares a decoded lock with the lock of a sample.
 func check(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duration) {
 	t.Helper()
 	if left, ok := got.TTL(at); ok != (ttl > 0) || (left-ttl).Abs() > tolerance(got) && ok {
@@ -90,9 +91,10 @@ func check(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duratio
 	}
 }
 
-// tolerance is how far a deadline may be off: some formats write whole seconds.
+// tolerance returns how far a deadline may be off: some formats store whole
+// seconds.
 func tolerance(l keyspace.Lock) time.Duration {
-	const busy = 500 * time.Millisecond // a machine that does other things as well
+	const busy = 500 * time.Millisecond // for a busy machine
 	if l.Format == "mlanett" || l.Format == "resque-lock-timeout" {
 		return time.Second + busy
 	}
@@ -126,7 +128,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := clock(t, rdb)
 			load(t, rdb, formats.Seed(now)...)
-			load(t, rdb, formats.Seed(now.Add(time.Second))...) // and again: that does no harm
+			load(t, rdb, formats.Seed(now.Add(time.Second))...) // a second time, which changes nothing
 			var want []string
 			kinds := make(map[keyspace.Kind]bool)
 			for _, f := range formats.All() {
@@ -149,7 +151,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 	}
 }
 
-// A token that tells the time gives the hold its begin.
+// A token that contains a time sets the beginning of the hold.
 func TestTokensThatTellTheTimeAreBelieved(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, formats.Seed(clock(t, rdb))...)
@@ -165,7 +167,7 @@ func TestTokensThatTellTheTimeAreBelieved(t *testing.T) {
 	}
 	for _, l := range scan(t, rdb).Locks {
 		if l.Format == "suo" {
-			continue // its time is no text: see suo_test.go
+			continue // its time is not text: see suo_test.go
 		}
 		age, timed := want[l.Key]
 		if got := l.Age(clock(t, rdb)); timed && (got-age).Abs() > time.Second || !timed && got != 0 {
@@ -174,8 +176,8 @@ func TestTokensThatTellTheTimeAreBelieved(t *testing.T) {
 	}
 }
 
-// A counter stays when its lock is gone, and a name that speaks for a lock does
-// not make it one.
+// A counter stays after its lock is gone. A name that looks like that of a lock
+// does not make it one.
 func TestALeftoverCompanionIsNoLock(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb,
@@ -187,7 +189,7 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 		[]string{"SET", "@simple-redis-mutex:fencing-tokens", "7"},
 		[]string{"SET", "@simple-redis-mutex:lock-a:next-id", "7"},
 		[]string{"SET", "locks:fencing-token", "7"},
-		[]string{"SET", "lock:fence", client}, // a lock of that name
+		[]string{"SET", "lock:fence", client}, // a lock with the name of a counter
 	)
 	if got := keys(scan(t, rdb)); !slices.Equal(got, []string{"lock:fence"}) {
 		t.Errorf("found %q", got)
@@ -209,7 +211,7 @@ func TestAReaderHasItsOwnDeadline(t *testing.T) {
 	}
 }
 
-// Formats that nobody lists find nothing.
+// A format that is not in the list finds nothing.
 func TestEveryFileOfAFormatIsListed(t *testing.T) {
 	listed := make(map[string]bool)
 	for _, f := range formats.All() {
@@ -235,14 +237,14 @@ func TestEveryFileOfAFormatIsListed(t *testing.T) {
 		}
 		for line := range strings.Lines(string(source)) {
 			name := regexp.MustCompile(`^(?:\t\tName: +|\tf\.Name = )"([a-z0-9-]+)"`).FindStringSubmatch(line)
-			if name != nil && !listed[name[1]] && name[1] != "marked" { // that is for Marked
+			if name != nil && !listed[name[1]] && name[1] != "marked" { // the file of Marked
 				t.Errorf("%s has the format %s, which All does not list", file, name[1])
 			}
 		}
 	}
 }
 
-// keys are those of the locks, in order.
+// keys returns the keys of the locks, in order.
 func keys(s keyspace.Snapshot) []string {
 	var all []string
 	for _, l := range s.Locks {
@@ -252,7 +254,7 @@ func keys(s keyspace.Snapshot) []string {
 	return all
 }
 
-// bare is a lock without its times and where it is, to compare.
+// bare returns a lock without its times and location as text, for comparison.
 func bare(l keyspace.Lock) string {
 	l.Expires, l.Node, l.DB, l.Why = time.Time{}, "", 0, nil
 	l.Holders = slices.Clone(l.Holders)
@@ -275,10 +277,10 @@ func TestFormatsSayWhetherTheyShowWaiters(t *testing.T) {
 				t.Errorf("%s: a library that sets no TTL left %q with one", f.Name, s.Name)
 			}
 		}
-		if shows && !f.ShowsWaiters && f.Name != "locktop" { // that shows only the waiters of fair locks
+		if shows && !f.ShowsWaiters && f.Name != "locktop" { // locktop shows only the waiters of fair locks
 			t.Errorf("%s: a sample has waiters, and the format does not say that it shows them", f.Name)
 		}
-		if f.ShowsWaiters && !shows && f.Channels == nil && f.Name != "medallion-writer" { // whose waiting writer no sample has
+		if f.ShowsWaiters && !shows && f.Channels == nil && f.Name != "medallion-writer" { // no sample has a waiting writer
 			t.Errorf("%s: no sample has waiters, and nothing is subscribed to, and the format says that it shows them", f.Name)
 		}
 	}

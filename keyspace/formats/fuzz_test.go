@@ -10,9 +10,9 @@ import (
 	"locktop/keyspace/formats"
 )
 
-// Whatever is stored, no format panics, the same entry is always read the same
-// way, and a lock that is decoded at all has holders who hold at least once.
-// What a glance rules out, the whole does not bring back.
+// For any entry, no format panics, decoding is deterministic, and every holder
+// of a decoded lock has a count of at least 1. What the probe excludes, the
+// decoder does not accept.
 func FuzzDecode(f *testing.F) {
 	for _, argv := range formats.Seed(time.Unix(1_763_651_000, 0)) {
 		if len(argv) > 3 {
@@ -20,7 +20,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Add("lock:x", "~", "mode", int64(-1), 0.0)
-	for _, n := range []int{127, 128} { // the longest label that a glance shows, and the next
+	for _, n := range []int{127, 128} { // the longest label that a probe sees, and the next
 		f.Add("orders:7", strings.Repeat("x", n)+"~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a", "2", int64(30_000), 1.5)
 	}
 	f.Add("{", strings.Repeat("0", 32), ":", int64(0), 1e300)
@@ -90,7 +90,7 @@ func decode(t *testing.T, f keyspace.Format, e keyspace.Entry) {
 	for _, m := range e.Members {
 		first = m.Name
 	}
-	// Who listens is not known at a glance.
+	// A probe does not know the subscribers.
 	if f.Probe != nil && f.Probe(e.Key, first) < sure && lock.Waiting == 0 {
 		t.Errorf("%s says %v of %+v, and %v at a glance", f.Name, sure, e, f.Probe(e.Key, first))
 	}

@@ -9,7 +9,7 @@ import (
 	"locktop/server"
 )
 
-// rates decodes one hash as locktop's read/write lock.
+// rates decodes a hash as locktop's read/write lock.
 func rates(t *testing.T, now time.Time, fields ...string) (keyspace.Lock, keyspace.Confidence) {
 	t.Helper()
 	e := keyspace.Entry{Key: "rates", Type: "hash", Now: now, Len: int64(len(fields) / 2)}

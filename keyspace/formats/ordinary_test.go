@@ -12,8 +12,8 @@ import (
 	"locktop/server"
 )
 
-// Caches keep digests, and counters have names with the word lock in them. None of
-// them is likely to be a lock, however many there are.
+// Caches contain digests, and counters have names with the word lock. None of
+// them is a likely lock, however many there are.
 func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	p := rdb.Pipeline()
@@ -43,8 +43,8 @@ func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 	}
 }
 
-// What the same rules must not lose: tokens of the last weeks, marks, times, and locks
-// whose names end in a word that others count by.
+// The same rules must accept tokens of the last weeks, markers, times, and
+// locks whose names end in a word that counters use.
 func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	now := clock(t, rdb)
@@ -65,7 +65,8 @@ func TestLocksWithNumbersAndOldTokensAreStillLikely(t *testing.T) {
 	}
 }
 
-// Who has the permits of dramatiq is not known, but that they are out is.
+// The holders of dramatiq's permits are not known, but the number of permits in
+// use is.
 func TestPermitsThatAreOutAreHeld(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, []string{"SET", "pdf-workers", "2", "PX", "60000"})

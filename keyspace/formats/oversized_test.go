@@ -15,7 +15,7 @@ import (
 	"locktop/server"
 )
 
-// metered counts what is received over it.
+// metered is a connection that counts the bytes received.
 type metered struct {
 	net.Conn
 	bytes *atomic.Int64
@@ -27,8 +27,8 @@ func (c metered) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// What has the name of a lock and is too big for one is said to be that; elements
-// that are huge by themselves are not even fetched.
+// A key with the name of a lock that is too large for one is shown as
+// oversized. Very large elements are not fetched.
 func TestWhatIsTooBigForALockIsShownAsWhatItIs(t *testing.T) {
 	const huge = 20 << 20
 	rdb := connect(t, server.ForTest(t).Addr())

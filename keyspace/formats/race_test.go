@@ -20,10 +20,9 @@ import (
 	"locktop/server"
 )
 
-// takeAnew ends a hold and takes the lock anew in one step, as an owner without a
-// pause would.
-// ARGV: commands that take the lock, each after the number of its words
-// Returns what was there, and what is there now.
+// takeAnew ends a hold and acquires the lock again in one step, as an owner
+// without a pause does. ARGV are the commands that acquire the lock, each
+// preceded by its number of words. It returns the state before and after.
 const takeAnew = `
 local function everything()
   local keys, all = redis.call('KEYS', '*'), {}
@@ -43,27 +42,27 @@ while i < #ARGV do
 end
 return { before, everything() }`
 
-// owner takes one lock again and again, each time as somebody else, and knows
-// what became of each hold.
+// owner acquires one lock again and again, each time as another holder, and
+// records how each hold ended.
 type owner struct {
 	rdb    *redis.Client
 	sample keyspace.Sample
-	ahead  time.Duration // the server's clock, of ours
+	ahead  time.Duration // difference between the server's clock and ours
 	moment time.Time     // of the last hold, by the server's clock
 
 	mu     sync.Mutex
-	holds  map[string]int // by holder, the number of the hold
-	robbed map[int]bool   // ended before the owner ended them
-	late   map[int]bool   // may have expired before the owner ended them
+	holds  map[string]int // number of the hold, by holder
+	robbed map[int]bool   // holds that were ended before the owner ended them
+	late   map[int]bool   // holds that may have expired before the owner ended them
 }
 
-// next returns commands that take the lock as nobody has before; none if there is
-// nobody left.
+// next returns commands that acquire the lock as a new holder, or none if no
+// holder is left.
 func (o *owner) next(number int) [][]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for range 20 {
-		o.moment = o.moment.Add(time.Millisecond) // as far as tokens tell the time
+		o.moment = o.moment.Add(time.Millisecond) // for tokens that contain the time
 		if now := time.Now().Add(o.ahead); now.After(o.moment) {
 			o.moment = now
 		}
@@ -80,7 +79,8 @@ func (o *owner) next(number int) [][]string {
 	return nil
 }
 
-// holdOf returns the number of the hold that was seen; false if it is none.
+// holdOf returns the number of the hold that was seen, or false if it is not a
+// hold of the owner.
 func (o *owner) holdOf(seen keyspace.Lock) (number int, one bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,12 +94,13 @@ func (o *owner) holdOf(seen keyspace.Lock) (number int, one bool) {
 	return number, number > 0
 }
 
-// tail is the part of a name of which another name of the same looks can be made:
-// the end of a long number, or else of a word, but for what may be a checksum.
+// tail matches the part of a name that can be changed without changing its
+// form: the end of a long number, otherwise of a word, without a possible
+// checksum.
 var tail = regexp.MustCompile(`^.*[0-9a-f]{3}([0-9a-f]{5})|^.*([0-9A-Za-z]{3})[0-9A-Za-z]|^.*([0-9A-Za-z]{3})`)
 
-// renamed returns a sample with other holders, but for those whose names are
-// moments: they change with the clock.
+// renamed returns a sample with other holders, except those whose names are
+// times. They change with the clock.
 func renamed(s keyspace.Sample) keyspace.Sample {
 	var pairs []string
 	for _, h := range s.Want.Holders {
@@ -122,7 +123,7 @@ func renamed(s keyspace.Sample) keyspace.Sample {
 	return s
 }
 
-// another returns a word of the same looks.
+// another returns a word of the same form.
 func another(word string) string {
 	letters := []byte(word)
 	for i, c := range letters {
@@ -135,8 +136,8 @@ func another(word string) string {
 	return string(letters)
 }
 
-// take ends whatever is there, and takes the lock. It returns what was there, and
-// what is there now.
+// take ends the present hold and acquires the lock. It returns the state before
+// and after.
 func (o *owner) take(commands [][]string) (before, now string, err error) {
 	var argv []any
 	for _, command := range commands {
@@ -155,7 +156,7 @@ func (o *owner) take(commands [][]string) (before, now string, err error) {
 // patience is less than the shortest TTL among the samples.
 const patience = 2 * time.Second
 
-// run takes the lock until ctx ends, or there is nobody left to take it.
+// run acquires the lock until ctx ends or no holder is left.
 func (o *owner) run(ctx context.Context) error {
 	for number, held, since := 0, "", time.Now(); ; number++ {
 		var commands [][]string
@@ -177,14 +178,15 @@ func (o *owner) run(ctx context.Context) error {
 	}
 }
 
-// races is what came of breaking one lock again and again.
+// races holds the results of force-releasing one lock repeatedly.
 type races struct {
-	done    map[int]bool // holds
+	done    map[int]bool // numbers of holds
 	changed int
 }
 
-// breakOften looks at the lock and breaks it as it was seen, after a moment, so
-// many times, unless the owner ends before, or the lock is hardly ever there.
+// breakOften reads the lock and force-releases it as it was seen, after a short
+// time, so many times. It stops early if the owner ends or the lock is rarely
+// held.
 func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan struct{}) races {
 	t.Helper()
 	b, all := releaser(o.rdb), races{done: make(map[int]bool)}
@@ -201,11 +203,11 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 		}
 		i := slices.IndexFunc(snap.Locks, func(l keyspace.Lock) bool { return l.Key == o.sample.Want.Key && l.Format == format })
 		if i < 0 {
-			continue // it was broken a moment ago
+			continue // it was released just before
 		}
 		number, one := o.holdOf(snap.Locks[i])
 		if !one {
-			continue // read while it changed hands
+			continue // read while the holder changed
 		}
 		time.Sleep(time.Duration(rand.IntN(1500)) * time.Microsecond)
 		switch _, err := b.ForceRelease(t.Context(), snap.Locks[i]); {
@@ -222,8 +224,8 @@ func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan s
 	return all
 }
 
-// race has an owner and one who breaks its locks meet so many times, and checks
-// that what was broken is what the owner lost.
+// race runs an owner against a force-releaser so many times, and checks that
+// the released holds are those that the owner lost.
 func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, times int) races {
 	t.Helper()
 	load(t, rdb, []string{"FLUSHALL"})
@@ -248,14 +250,17 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 	return all
 }
 
-// One who breaks locks races with owners who take them anew all the time, in every
-// format that can be acted on and whose holders can be told apart: what a break
-// says it has removed is what it had seen, and nothing else was touched.
-//
+// Force-releases race with owners that constantly acquire their locks again,
+// for
+// every format that has actions and whose holders can be distinguished. The
+// hold
+// that a force-release reports as removed is the one it had seen, and nothing
+// else
+// was changed.
 // Promise P11.
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
-	times := 8 // of each sample
+	times := 8 // per sample
 	if os.Getenv("LOCKTOP_PROOF") != "" {
 		times = 120
 	}

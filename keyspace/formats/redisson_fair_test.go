@@ -11,8 +11,8 @@ import (
 	"locktop/server"
 )
 
-// A fair lock of Redisson's is announced to the first of its queue, and to nobody if
-// the queue is empty.
+// The release of a Redisson fair lock is announced to the first waiter in its
+// queue, and not at all if the queue is empty.
 func TestAFairLockThatNobodyWaitsForIsReleasedInSilence(t *testing.T) {
 	const (
 		key, queue, deadlines = "gate", "redisson_lock_queue:{gate}", "redisson_lock_timeout:{gate}"
@@ -73,7 +73,8 @@ func TestAFairLockThatNobodyWaitsForIsReleasedInSilence(t *testing.T) {
 	run(release)
 	told(keyspace.Released)
 
-	// With somebody in the queue silence means that Redisson did not do it.
+	// With a waiter in the queue, a missing message means that the lock was not
+	// released by Redisson.
 	run(acquire, first)
 	told(keyspace.Acquired)
 	run(enqueue, second, later)

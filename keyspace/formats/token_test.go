@@ -13,7 +13,7 @@ func TestATokenTellsWhenItWasMadeUnlessThatIsNonsense(t *testing.T) {
 	for _, c := range []struct{ made, want time.Time }{
 		{now.Add(-time.Hour), now.Add(-time.Hour)},
 		{now, now},
-		{now.Add(30 * time.Second), now}, // its maker's clock is ahead
+		{now.Add(30 * time.Second), now}, // the clock of its client is ahead
 		{now.Add(time.Hour), time.Time{}},
 		{time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), time.Time{}},
 	} {
@@ -54,7 +54,7 @@ func TestWhatATokenMakesOfAKey(t *testing.T) {
 	}{
 		{"lock:a", id, false, keyspace.Likely},
 		{"lock:a", "anything at all", false, keyspace.Likely},
-		{"lock:id", id, true, keyspace.Likely}, // says lock before it says id
+		{"lock:id", id, true, keyspace.Likely}, // the name contains lock before id
 		{"leader", id, false, keyspace.Likely},
 		{"leader", "some text", true, keyspace.Likely},
 		{"leader", "some text", false, keyspace.Possible},

@@ -8,7 +8,8 @@ import (
 	"locktop/lock"
 )
 
-// ourClient returns a client of ours that ends with the test.
+// ourClient returns a client of package lock that is closed at the end of the
+// test.
 func ourClient(t *testing.T, addr string, observe func(lock.Event)) *lock.Client {
 	t.Helper()
 	c, err := lock.New(connect(t, addr), lock.Config{Owner: "us", Observe: observe})

@@ -14,22 +14,22 @@ import (
 	"locktop/server"
 )
 
-// requirePeers makes tests fail, instead of being skipped, where node or Python
-// or what they need of others' libraries is missing.
+// requirePeers is the environment variable that makes tests fail instead of
+// skip if node, Python or one of their packages is missing.
 const requirePeers = "LOCKTOP_REQUIRE_PEERS"
 
-// foreign is a library of another language: a program that takes a lock, says
-// "held", and gives it back when its input ends.
+// foreign is a library of another language: a program that acquires a lock,
+// prints "held", and releases the lock when its input ends.
 type foreign struct {
 	name    string
 	command func(t *testing.T, port string) *exec.Cmd
-	key     string // that it must be found under
+	key     string // the key under which the lock must be found
 	format  string
 	kind    keyspace.Kind
 	sure    keyspace.Confidence
 	label   string
 	ttl     time.Duration // 0 = never expires
-	since   bool          // the token tells when the hold began
+	since   bool          // the token contains the start of the hold
 }
 
 func foreigners() []foreign {
@@ -61,7 +61,7 @@ func node(library, key string) func(*testing.T, string) *exec.Cmd {
 	}
 }
 
-// python runs python/hold.py with a Python that has redis-py.
+// python runs python/hold.py with a Python that has the package redis.
 func python(args ...string) func(*testing.T, string) *exec.Cmd {
 	return func(t *testing.T, port string) *exec.Cmd {
 		t.Helper()
@@ -75,7 +75,7 @@ func python(args ...string) func(*testing.T, string) *exec.Cmd {
 	}
 }
 
-// lacks skips a test, or fails it where nothing may be missing.
+// lacks skips the test, or fails it if requirePeers is set.
 func lacks(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv(requirePeers) != "" {
@@ -112,7 +112,7 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 	}
 }
 
-// hold takes the lock, and returns what gives it back.
+// hold acquires the lock and returns a function that releases it.
 func (f foreign) hold(t *testing.T, port string) (release func()) {
 	t.Helper()
 	cmd := f.command(t, port)

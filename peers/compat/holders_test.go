@@ -1,5 +1,6 @@
-// Package compat tries locktop with the real clients of other lock libraries:
-// that their locks are recognised, and that theirs and ours exclude each other.
+// Package compat tests locktop with the real clients of other lock libraries:
+// locktop recognises their locks, and their locks and those of package lock
+// exclude each other.
 package compat
 
 import (
@@ -21,17 +22,17 @@ import (
 	"locktop/server"
 )
 
-// ttl is that of every lock taken here: long enough for a machine that is slow.
+// ttl is the TTL of every lock in these tests, long enough for a slow machine.
 const ttl = time.Minute
 
-// peer is another library's way to lock.
+// peer is a lock of another library.
 type peer struct {
 	name   string
-	format string // by which locktop knows it
-	label  string // what it tells of its holder
+	format string // name of the format in locktop
+	label  string // what the format says of the holder
 	key    func(name string) string
-	// try takes the lock of that name if it is free, and returns what gives it
-	// back; nil if somebody else holds it.
+	// try acquires the lock of that name if it is free, and returns a function
+	// that releases it, or nil if another client holds it.
 	try func(t *testing.T, addr, name string) (release func())
 }
 
@@ -72,7 +73,8 @@ func tryRedislock(metadata string) func(*testing.T, string, string) func() {
 	}
 }
 
-// tryRueidislock takes one key a lock: a mutex of ours has no more.
+// tryRueidislock uses one key per lock, because a mutex of package lock has
+// only one.
 func tryRueidislock(t *testing.T, addr, name string) func() {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
@@ -90,7 +92,7 @@ func tryRueidislock(t *testing.T, addr, name string) func() {
 	return release
 }
 
-// tryGoZero asks for whole seconds: half of one is added.
+// tryGoZero asks for whole seconds, and go-zero adds half a second.
 func tryGoZero(t *testing.T, addr, name string) func() {
 	logx.Disable()
 	store, err := zero.NewRedis(zero.RedisConf{Host: addr, Type: zero.NodeType})
@@ -118,7 +120,7 @@ func connect(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// kind is one of our locks that excludes peers.
+// kind is a kind of lock of package lock that excludes peers.
 type kind struct {
 	name string
 	lock func(c *lock.Client, key string) lock.Locker
@@ -132,7 +134,7 @@ func kinds() []kind {
 	}
 }
 
-// onServer runs f for every peer, on a redis-server of its own.
+// onServer runs f for every peer, each on a redis-server of its own.
 func onServer(t *testing.T, f func(t *testing.T, addr string, p peer)) {
 	for _, p := range peers() {
 		t.Run(p.name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func TestScannerNamesThePeersLocks(t *testing.T) {
 	})
 }
 
-// checkLock checks everything but the time to live.
+// checkLock checks everything except the TTL.
 func checkLock(t *testing.T, l keyspace.Lock, p peer, key, token string) {
 	t.Helper()
 	if l.Key != key || l.Format != p.format || l.Kind != keyspace.Mutex || l.Confidence < keyspace.Likely {

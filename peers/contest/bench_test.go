@@ -11,7 +11,7 @@ import (
 	"locktop/server"
 )
 
-// arena returns one that ends with the test.
+// arena returns an Arena that is closed at the end of the test.
 func arena(t testing.TB) *Arena {
 	t.Helper()
 	child := server.ForTest(t)
@@ -20,7 +20,7 @@ func arena(t testing.TB) *Arena {
 	return a
 }
 
-// work plays b.N cycles in a setting and reports what they cost.
+// work runs b.N cycles in a setting and reports their costs.
 func (a *Arena) work(b *testing.B, c Contender, s Setting) {
 	s.Work.Cycles = int64(b.N)
 	sample, err := a.one(b.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
@@ -58,7 +58,7 @@ func BenchmarkB2(b *testing.B) {
 	}
 }
 
-// BenchmarkB3 keeps leases for a second an operation.
+// BenchmarkB3 keeps leases for 1 s per operation.
 func BenchmarkB3(b *testing.B) {
 	a := arena(b)
 	for _, c := range in(Keeping) {

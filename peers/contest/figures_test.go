@@ -43,8 +43,8 @@ func TestQuantileOfFewDurations(t *testing.T) {
 	}
 }
 
-// TestEveryContenderLocksAndUnlocks keeps the benchmarks from rotting: a short
-// window for each, of which only the counts are looked at.
+// TestEveryContenderLocksAndUnlocks keeps the benchmarks working. It runs a
+// short window for each contender and checks only the counts.
 func TestEveryContenderLocksAndUnlocks(t *testing.T) {
 	a := arena(t)
 	for _, c := range Contenders() {
