@@ -15,7 +15,7 @@ import (
 	"locktop/server"
 )
 
-// nodesForTest are five servers with their switches.
+// nodesForTest starts five servers that the run can stop and start.
 func nodesForTest(t *testing.T) Servers {
 	t.Helper()
 	set := server.IndependentForTest(t, 5)
@@ -27,7 +27,8 @@ func nodesForTest(t *testing.T) Servers {
 	return on
 }
 
-// hardship is everything that a sound lock stands without a scratch.
+// hardship returns a scenario with every fault that a sound lock must
+// withstand.
 func hardship(kind Kind) Scenario {
 	s := Scenario{
 		Lock: Lock{Kind: kind, TTL: time.Second}, Keys: Keys{N: 2}, Clients: 10,
@@ -65,7 +66,7 @@ func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
 			on = five
 		}
 		all.Go(func() {
-			// By chance, a short run may be spared one of its faults.
+			// By chance, one of the faults may not be applied in a short run.
 			for try := 1; ; try++ {
 				spared := endure(t, on, hardship(kind))
 				if len(spared) == 0 || t.Failed() {
@@ -81,7 +82,8 @@ func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
 	all.Wait()
 }
 
-// endure runs a scenario, checks that the lock held, and returns what it was spared.
+// endure runs a scenario, checks that the lock held, and returns the faults
+// that were not applied.
 func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 	r, err := New(on, s)
 	if err == nil {
@@ -121,7 +123,7 @@ func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 	return spared
 }
 
-// careless is an identity that locks like a Mutex and unlocks by DEL.
+// careless is a session that locks like a Mutex and unlocks with DEL.
 type careless struct {
 	session
 	rdb redis.UniversalClient
@@ -155,7 +157,7 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 		Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Keys: Keys{N: 1}, Clients: 6,
 		Hold: Const(100 * time.Millisecond), Think: Const(50 * time.Millisecond), Duration: 10 * time.Second,
 	}
-	s.Lock.Wait = Wait{Poll: 10 * time.Millisecond} // nobody would be told by DEL
+	s.Lock.Wait = Wait{Poll: 10 * time.Millisecond} // DEL notifies nobody
 	for at := 500 * time.Millisecond; at < s.Duration; at += 700 * time.Millisecond {
 		s.Faults = append(s.Faults, Fault{At: at, Kind: Freeze, Clients: 2, For: 500 * time.Millisecond})
 	}
@@ -198,14 +200,14 @@ func TestTenThousandHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	}
 }
 
-// topLevel are the commands that clients send; what scripts call is counted by
-// the server as well.
+// topLevel are the commands that clients send. The server also counts the
+// commands that scripts call.
 var topLevel = []string{"eval", "evalsha", "subscribe", "unsubscribe", "hello", "ping", "client|", "script|", "wait"}
 
 func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	ctx := t.Context()
-	// What the server computed before is not the run's.
+	// The server's CPU time before the run must not count.
 	before := int64(0)
 	for before < 300 {
 		if err := rdb.Eval(ctx, "for i = 1, 1e6 do end return 1", nil).Err(); err != nil {
@@ -218,8 +220,8 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	}
 	s := busy
 	s.Keys.N = 50
-	s.Lock.Kind = Reentrant // which sends nothing but scripts
-	s.Conns = 1             // the server does not count what it has not read when a connection ends
+	s.Lock.Kind = Reentrant // it sends only scripts
+	s.Conns = 1             // the server does not count commands that it has not read when a connection ends
 	r := started(t, rdb, s)
 	until(t, r, "1000 acquisitions", func(m Metrics) bool { return m.Acquired >= 1000 })
 	stop(t, r)
@@ -236,12 +238,13 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	if ran := m.Server.CPU.Milliseconds(); ran < 1 || ran > computed(t, rdb)-before {
 		t.Errorf("%d ms of computing in the run, of %d since it began", ran, computed(t, rdb)-before)
 	}
-	// The connections of the test itself say hello, too, and from Redis 7.2 on which
-	// library they are of.
+	// The connections of the test also send HELLO and, from Redis 7.2 on,
+	// CLIENT SETINFO.
 	if diff := m.Commands - sent; diff < -10 || diff > 10 {
 		t.Errorf("%d commands by our count, %d by the server's: %v", m.Commands, sent, calls)
 	}
-	// Attempts that are called off at the end are nobody's, but are undone.
+	// Attempts that are cancelled at the end are not counted as released, but
+	// they are undone.
 	inFlight := int64(10 * s.Clients)
 	if diff := calls["publish"] - m.Released; diff < 0 || diff > inFlight {
 		t.Errorf("%d releases were announced, we count %d", calls["publish"], m.Released)
@@ -253,7 +256,7 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	}
 }
 
-// computed returns the server's time on processors so far, in ms.
+// computed returns the server's CPU time so far, in ms.
 func computed(t *testing.T, rdb *redis.Client) int64 {
 	t.Helper()
 	sum := 0.0
@@ -270,7 +273,8 @@ func computed(t *testing.T, rdb *redis.Client) int64 {
 	return int64(1000 * sum)
 }
 
-// commandStats returns how often the server says it was called.
+// commandStats returns how often each command was called, by the server's
+// count.
 func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "commandstats").Result()

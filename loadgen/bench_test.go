@@ -12,11 +12,11 @@ import (
 	"locktop/server"
 )
 
-// crowd is how many clients the benchmarks of the whole loop have.
+// crowd is the number of clients in the benchmarks of the complete loop.
 const crowd = 64
 
-// The loop with everything on, hardly any contention, no time to hold or think.
-// Its rate is to be compared with that of BenchmarkBareLocks.
+// BenchmarkLoop runs the loop with all features, hardly any contention, and no
+// hold or think time. Compare its rate with that of BenchmarkBareLocks.
 func BenchmarkLoop(b *testing.B) {
 	r, err := New(Servers{Redis: connect(b, server.ForTest(b).Addr())}, Scenario{
 		Clients: crowd, Conns: 1, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(0),
@@ -28,12 +28,12 @@ func BenchmarkLoop(b *testing.B) {
 	b.ResetTimer()
 	began := r.Metrics().Acquired
 	for r.Metrics().Acquired < began+int64(b.N) {
-		time.Sleep(100 * time.Millisecond) // a picture of so many keys takes milliseconds
+		time.Sleep(100 * time.Millisecond) // a snapshot of so many keys takes milliseconds
 	}
 	b.ReportMetric(float64(r.Metrics().Acquired-began)/b.Elapsed().Seconds(), "cycles/s")
 }
 
-// What the loop costs without a fleet around it.
+// BenchmarkBareLocks measures the same locks without simulated clients.
 func BenchmarkBareLocks(b *testing.B) {
 	c, err := lock.New(connect(b, server.ForTest(b).Addr()), lock.Config{})
 	if err != nil {
@@ -64,7 +64,7 @@ func BenchmarkBareLocks(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
-// One round of one client, as it is counted.
+// BenchmarkRecorder measures the recording of one iteration of one client.
 func BenchmarkRecorder(b *testing.B) {
 	r := newRecorder(time.Now())
 	var clients atomic.Int64
@@ -91,7 +91,7 @@ func BenchmarkMetricsOfTenThousandClients(b *testing.B) {
 	}
 }
 
-// What ten thousand clients take of memory.
+// BenchmarkMemoryOfAClient measures the memory of ten thousand clients.
 func BenchmarkMemoryOfAClient(b *testing.B) {
 	const clients = MaxClients
 	rdb := connect(b, server.ForTest(b).Addr())

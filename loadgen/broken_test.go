@@ -17,7 +17,8 @@ import (
 	"locktop/server"
 )
 
-// flaw is a lock by hand with one mistake. What is nil is done right.
+// flaw is a hand-written lock with one mistake. A nil function is the correct
+// one.
 type flaw struct {
 	name string
 	try  func(ctx context.Context, b *broken, p *possession) (bool, error)
@@ -26,12 +27,12 @@ type flaw struct {
 
 	endless bool // the holder does not look at its deadline
 	late    bool // a deadline counts from the reply
-	revives bool // a renewal that comes late is as good as one in time
+	revives bool // a late renewal counts like one in time
 
 	scenario func(*Scenario)
 }
 
-// possession is what one client has, or thinks it has.
+// possession is what one client holds, or believes that it holds.
 type possession struct {
 	key, token string
 	shared     bool
@@ -62,7 +63,7 @@ func (p *possession) Valid() bool {
 	return p.ended.Err() == nil && time.Now().Before(p.Deadline())
 }
 
-// renew keeps the lock until it is told that it is gone, or was released.
+// renew renews the lock until a renewal fails or the lock is released.
 func (p *possession) renew(ttl time.Duration) {
 	for tick := time.NewTicker(ttl / 3); ; {
 		select {
@@ -98,14 +99,14 @@ func (p *possession) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// broken is an identity that locks with a flaw.
+// broken is a session that locks with a flaw.
 type broken struct {
 	rdb      redis.UniversalClient
 	nodes    []*redis.Client
 	scenario Scenario
 	flaw     flaw
 	alive    context.Context
-	hangUp   func() error // nil: somebody else does
+	hangUp   func() error // nil: another session closes the connection
 }
 
 func (f flaw) open(o sessionConfig) (session, error) {
@@ -168,7 +169,7 @@ func (b *broken) lock(ctx context.Context, key string, shared bool) (lease, erro
 	return nil, fmt.Errorf("%w: %w", lock.ErrHeld, ctx.Err())
 }
 
-// What is right.
+// The rest is a correct lock.
 
 const compared = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end `
 
@@ -188,7 +189,7 @@ func (f flaw) withDefaults() flaw {
 			n, err := b.freeQuietly(ctx, p)
 			if err == nil && n == 0 {
 				p.end()
-				return lock.ErrLost // or it would pass for the release of whoever has it now
+				return lock.ErrLost // otherwise it would count as a release of the present holder
 			}
 			return err
 		}
@@ -196,12 +197,12 @@ func (f flaw) withDefaults() flaw {
 	return f
 }
 
-// freeQuietly lets go of the lock, and returns how many keys that were.
+// freeQuietly releases the lock and returns the number of deleted keys.
 func (b *broken) freeQuietly(ctx context.Context, p *possession) (int64, error) {
 	return b.rdb.Eval(ctx, compared+`return redis.call('DEL', KEYS[1])`, []string{p.key}, p.token).Int64()
 }
 
-// tryOn takes a lock on the nodes, or gives back what it got.
+// tryOn acquires a lock on the nodes, or releases what it has acquired.
 func (b *broken) tryOn(ctx context.Context, p *possession, nodes []int) (bool, error) {
 	for i, n := range nodes {
 		got, err := b.nodes[n].SetNX(ctx, p.key, p.token, b.ttl()).Result()
@@ -224,7 +225,7 @@ func (b *broken) freeOn(ctx context.Context, p *possession, nodes []int) error {
 	return nil
 }
 
-// cuts cut a holder off, again and again, for longer than its lease.
+// cuts disconnects a holder again and again, for longer than its lease.
 func cuts(s *Scenario) {
 	s.Hold = Const(900 * time.Millisecond)
 	for at := 200 * time.Millisecond; at < 20*time.Second; at += 1500 * time.Millisecond {
@@ -232,7 +233,7 @@ func cuts(s *Scenario) {
 	}
 }
 
-// flaws are the twelve of the list.
+// flaws returns the twelve broken locks.
 func flaws() []flaw {
 	anyNode := func(n int) []int { return rand.Perm(5)[:n] }
 	return []flaw{
@@ -318,7 +319,7 @@ func flaws() []flaw {
 			return b.freeOn(ctx, p, []int{0, 1, 2, 3, 4})
 		}, scenario: func(s *Scenario) { s.Lock.Renew.Off, s.Hold = true, Const(0) }},
 		{name: "a renewal that makes the lock anew", revives: true, free: func(ctx context.Context, b *broken, p *possession) error {
-			_, err := b.freeQuietly(ctx, p) // nor does its release tell that there was nothing to release
+			_, err := b.freeQuietly(ctx, p) // its release does not report that there was nothing to release
 			return err
 		}, keep: func(ctx context.Context, b *broken, p *possession) (bool, error) {
 			return b.rdb.Eval(ctx, `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
@@ -330,8 +331,8 @@ func flaws() []flaw {
 	}
 }
 
-// Scenario 110, promise P12: twelve mistakes that people make. Each is flagged
-// within a minute, by the oracle or by the proof.
+// Scenario 110, promise P12: twelve common mistakes. The oracle or the proof
+// reports each of them within a minute.
 func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
@@ -360,8 +361,8 @@ func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
 	}
 }
 
-// flagged runs a lock until the oracle finds fault with it, in parts so short that
-// they can be proved, and returns how it was found out.
+// flagged runs a lock until the oracle or the proof reports a violation, and
+// returns how it was found. The parts of the run are short enough to be proved.
 func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, string) {
 	t.Helper()
 	began := time.Now()
@@ -384,7 +385,7 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
-		_ = r.Close() // it may well not be able to release what it has
+		_ = r.Close() // it may be unable to release what it holds
 		took := time.Since(began)
 		switch proof := h.Prove(time.Minute); {
 		case m.Overlap.Count+m.ForeignUnlocks+m.Stuck > 0:
@@ -396,7 +397,8 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 	return time.Since(began), ""
 }
 
-// And the same lock without a mistake is not, though it is cut off as often. Promise P12.
+// The same lock without a mistake is not reported, though its holders are
+// disconnected as often. Promise P12.
 func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	s := Scenario{

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The three clocks of a hold: until when the lease lasts, when its holder learned that
-// it was over, and when the client was inside.
+// A hold has three ends: the end of the lease, the time when the holder learned
+// it, and the time when the client left.
 func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
@@ -18,9 +18,9 @@ func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *
 		fault    Fault
 		alter    func(lease) lease
 		how      EventKind
-		deadline time.Duration // after the acquisition
-		told     time.Duration // after the acquisition; 0: it was not
-		left     time.Duration // after the acquisition
+		deadline time.Duration // after the acquire
+		told     time.Duration // after the acquire; 0: not notified
+		left     time.Duration // after the acquire
 	}{
 		"released in time":        {Lock{TTL: 3 * second}, 100 * time.Millisecond, Fault{}, nil, Released, 3 * second, 0, 100 * time.Millisecond},
 		"run out":                 {Lock{TTL: 3 * second, Renew: Renew{Off: true}}, 9 * second, Fault{}, nil, Expired, 3 * second, 3 * second, 3 * second},
@@ -73,7 +73,7 @@ func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *
 
 				var line map[string]string
 				text, _ := json.Marshal(ended)
-				_ = json.Unmarshal(text, &line) // numbers are left out
+				_ = json.Unmarshal(text, &line) // fails for numbers, which are not needed
 				if at, _ := time.Parse(time.RFC3339Nano, line["deadline"]); !at.Equal(ended.Deadline) {
 					t.Errorf("deadline %s in %s", ended.Deadline, text)
 				}
@@ -85,7 +85,7 @@ func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *
 	}
 }
 
-// A lease that is taken away tells its holder before it would have been over.
+// If a lease is lost early, its holder is notified before the deadline.
 func TestWhoLosesALeaseIsToldBeforeItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
@@ -144,7 +144,8 @@ func TestEventsAreAsTheirSchemaSays(t *testing.T) {
 	}
 }
 
-// Clients of the closed model that came at once would come at once for ever.
+// Clients of the closed model that started at the same time would stay
+// synchronised.
 func TestClientsOfTheClosedModelComeOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
@@ -163,7 +164,7 @@ func TestClientsOfTheClosedModelComeOneAfterTheOther(t *testing.T) {
 				t.Errorf("%d clients came after %s", arrived[at], at)
 			}
 		}
-		r.SetClients(20) // who comes later comes in between
+		r.SetClients(20) // the first attempts of new clients lie between those of the others
 		time.Sleep(2 * time.Second)
 		if m := r.Metrics(); m.Arrivals < 29+20+10 || m.Arrivals > 29+20+21 {
 			t.Errorf("%d arrivals", m.Arrivals)

@@ -9,7 +9,7 @@ import (
 	"locktop/server"
 )
 
-// connections returns how many connections a server has.
+// connections returns the number of connections of a server.
 func connections(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
 	all, err := rdb.ClientList(t.Context()).Result()
@@ -23,7 +23,7 @@ func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) 
 	for _, c := range []struct {
 		kind            Kind
 		conns           int
-		atLeast, atMost int // connections, for twelve clients and then for thirty
+		atLeast, atMost int // connections, for twelve and then for thirty clients
 	}{
 		{Mutex, 0, 1, 2},
 		{"classic/blind-delete", 0, 1, 1},
@@ -35,7 +35,7 @@ func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) 
 		s.Clients, s.Conns, s.Lock.Kind = 12, c.conns, c.kind
 		s.Keys.N = 1
 		r := started(t, rdb, s)
-		const ours = 3 // of the test, and of what looks after the run
+		const ours = 3 // of the test, and of the monitoring of the run
 		for _, clients := range []int{12, 30} {
 			r.SetClients(clients)
 			before := r.Metrics().Acquired
@@ -49,7 +49,8 @@ func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) 
 	}
 }
 
-// A report says what was run: from it alone the run can be made again.
+// A report contains all settings: the run can be repeated from the report
+// alone.
 func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
 	for want, s := range map[string]Scenario{
 		"7, each with a connection of its own": {Clients: 7},

@@ -89,7 +89,7 @@ func TestAFaultThatCannotStrikeIsRefused(t *testing.T) {
 
 func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// So many keys that nobody has to wait for one of those who suffer.
+		// With so many keys, no client waits for one that has a fault.
 		r := started(t, piped(t), Scenario{Clients: 5, Keys: Keys{N: 100_000}, Hold: Const(time.Second), Think: Const(10 * time.Millisecond)})
 		time.Sleep(5 * time.Second)
 		for client, f := range map[int]Fault{
@@ -165,7 +165,8 @@ func TestAGreedyClientComesBackAtOnce(t *testing.T) {
 			Faults: []Fault{{At: 15 * time.Second, Kind: Greedy, For: 20 * time.Second}},
 		})
 		time.Sleep(60 * time.Second)
-		// Holds at 0 and 10 s, each second from 20 to 40 s, and every 10 s again.
+		// The holds begin at 0 and 10 s, each second from 20 to 40 s, and then
+		// every 10 s.
 		if m := r.Metrics(); m.Acquired < 22 || m.Acquired > 25 {
 			t.Errorf("%d holds", m.Acquired)
 		}
@@ -181,7 +182,7 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 		before := r.Metrics().Overlap.Count
 		next := time.Now()
 		m = until(t, r, "an overlap after "+string(kind), func(m Metrics) bool {
-			if time.Now().After(next) { // it may have struck between two holds
+			if time.Now().After(next) { // the fault may have come between two holds
 				next = time.Now().Add(300 * time.Millisecond)
 				if err := r.Inject(Fault{Kind: kind}); err != nil {
 					t.Fatal(err)
@@ -263,7 +264,7 @@ func TestNumbersOfHoldersHaveATimeToLiveFromTheBeginning(t *testing.T) {
 		}
 		time.Sleep(25 * time.Second)
 		for _, key := range r.Scenario().Keys.names() {
-			// One that had vanished would have been made again by the next holder.
+			// The next holder would have created a deleted counter again.
 			if left := rdb.PTTL(t.Context(), companion(key, "fence")).Val(); left <= 0 {
 				t.Errorf("the counter of %s vanished while the run goes on, or stays for ever: %s", key, left)
 			}
@@ -292,7 +293,7 @@ func TestTwoRunsOnOnePrefixRefuseEachOther(t *testing.T) {
 		if err := second.Close(); err != nil {
 			t.Error(err)
 		}
-		// One that was killed leaves its mark for a while only.
+		// The mark of a killed run expires.
 		if err := rdb.SetNX(t.Context(), "{shared}:run", "dead", minGuard).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -303,8 +304,9 @@ func TestTwoRunsOnOnePrefixRefuseEachOther(t *testing.T) {
 
 func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Ten come at once and hold for 1 s each: the first round waits for up to 9 s.
-		// From then on each comes again 9 s after its release, and waits for 0 s.
+		// Ten clients arrive together and hold for 1 s each, so the first round
+		// waits for up to 9 s. From then on each client returns 9.1 s after its
+		// release, and waits for 0 s.
 		r := started(t, piped(t), Scenario{
 			Clients: 10, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(9100 * time.Millisecond),
 			Lock: Lock{Kind: Fair}, Warmup: 30 * time.Second, Duration: 90 * time.Second,
@@ -358,8 +360,8 @@ func TestTheReportSaysWhatWasNotReleased(t *testing.T) {
 	}
 }
 
-// A client that forgot a lock releases it when it goes. If that fails the run says so,
-// but not if the lock was taken away meanwhile.
+// A client that leaked a lock releases it when it is removed. If that fails the
+// run reports it, unless the lock was deleted in between.
 func TestAForgottenLockIsReleasedAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		name        string

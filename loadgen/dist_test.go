@@ -72,7 +72,8 @@ func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 	if mean := sum / n; mean < 19800*time.Microsecond || mean > 20200*time.Microsecond {
 		t.Errorf("mean %s, want %s", mean, d.Mean)
 	}
-	// e⁻³ of an exponential distribution lie above three times its mean.
+	// A share of e⁻³ of an exponential distribution is above three times its
+	// mean.
 	if above < 4800 || above > 5160 {
 		t.Errorf("%d of %d above three times the mean, want about 4979", above, n)
 	}
@@ -86,8 +87,8 @@ func TestAShareIsWrittenAsAPercentage(t *testing.T) {
 	}
 }
 
-// With a skew of 0 the first key of a hotspot is the one that nobody wants, unless it is
-// the only one.
+// With a skew of 0 no client wants the first key of a hotspot, unless it is the
+// only key.
 func TestAHotspotIsTheFirstKey(t *testing.T) {
 	for _, c := range []struct {
 		n    int

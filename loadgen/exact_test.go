@@ -39,7 +39,7 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		if m.Fairness.Starved != 5*time.Second || m.Wait.Max != 5*time.Second || m.Wait.Count != 2 || m.Wait.Censored != 1 {
 			t.Errorf("outcome %d: it waited for 5 s: %+v %+v", how, m.Wait, m.Fairness)
 		}
-		if m.Fairness.Jain != 0.5 { // one of two got everything
+		if m.Fairness.Jain != 0.5 { // one of two clients got all holds
 			t.Errorf("Jain %g", m.Fairness.Jain)
 		}
 	}
@@ -72,11 +72,11 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	th.leave(first, th.at(100))
 	second := th.enter(0, participant{client: 2, asked: th.at(50)}, term{th.clock, th.at(20_000)}, th.at(130))
 	th.leave(second, th.at(200))
-	th.enters(participant{client: 3}, 300, 30_000) // it came when the key was free
+	th.enters(participant{client: 3}, 300, 30_000) // its attempt began when the key was free
 	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
 		t.Errorf("hand-offs %v, want 30ms", gaps)
 	}
-	// Held for 100 + 70 ms, and since 300 ms.
+	// The key was held for 100 ms and 70 ms, and is held since 300 ms.
 	th.at(500)
 	m := Metrics{Elapsed: 500 * time.Millisecond}
 	th.fill(&m, th.clock.now)
@@ -123,7 +123,7 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 func TestWorkOverlapsAreCountedWhateverTheLeasesSay(t *testing.T) {
 	th := onStage(t)
 	first := th.enters(participant{client: 1}, 0, 1000)
-	second := th.enters(participant{client: 2}, 1500, 2500) // by right, while the first works on
+	second := th.enters(participant{client: 2}, 1500, 2500) // allowed, while the first still works
 	reader := th.enters(participant{client: 3, shared: true}, 1600, 2600)
 	th.leave(first, th.at(2000))
 	th.leave(second, th.at(2100))
@@ -198,8 +198,8 @@ func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
 	}
 }
 
-// A client of a fair lock that stands still for longer than the time to take what it was
-// handed loses its turn, however long a lease lasts: nobody overtook it.
+// A client of a fair lock that stalls for longer than the claim time loses its
+// place, however long a lease is. That is not overtaking.
 func TestAStallExplainsWhatItCanCost(t *testing.T) {
 	for _, c := range []struct {
 		lock Lock
@@ -219,7 +219,7 @@ func TestAStallExplainsWhatItCanCost(t *testing.T) {
 func TestAnOutageIsWhatNoFaultExplains(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
 	d := &disturbances{aftermath: time.Second}
-	d.asked(at(0), at(0), at(400), 10*time.Millisecond, nil) // too short for a word
+	d.asked(at(0), at(0), at(400), 10*time.Millisecond, nil) // too short to be reported
 	d.asked(at(1000), at(1100), at(2100), 10*time.Millisecond, errors.New("refused"))
 	d.asked(at(2100), at(2100), at(2700), 10*time.Millisecond, nil)
 	if d.outage.Total != 1600*time.Millisecond || d.outage.Longest != 1100*time.Millisecond || d.outage.Error != "refused" {
@@ -234,7 +234,7 @@ func TestAnOutageIsWhatNoFaultExplains(t *testing.T) {
 }
 
 func TestThresholdsCompareAsTheySay(t *testing.T) {
-	for op, want := range map[string][3]bool{ // of 1, 2 and 3 with 2
+	for op, want := range map[string][3]bool{ // of 1, 2 and 3 compared with 2
 		"==": {false, true, false}, "!=": {true, false, true}, "<": {true, false, false},
 		"<=": {true, true, false}, ">": {false, false, true}, ">=": {false, true, true},
 	} {

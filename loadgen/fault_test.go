@@ -13,7 +13,7 @@ import (
 	"locktop/server"
 )
 
-// linked returns a client of a server in the test's bubble, and the network
+// linked returns a client of a server in the test's bubble, and the proxy
 // between them.
 func linked(t testing.TB) (*redis.Client, *server.Proxy) {
 	t.Helper()
@@ -97,15 +97,16 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 	})
 }
 
-// A stranger that deletes a lock does not know the counter of its numbers: the writes
-// of those who come after are as good as before.
+// A client that deletes another's lock does not change the fence counter, so
+// the writes of later holders are accepted.
 func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 	for _, kind := range []FaultKind{ExternalDelete, Flush} {
 		synctest.Test(t, func(t *testing.T) {
 			rdb := piped(t)
 			r := started(t, rdb, Scenario{
 				Clients: 4, Keys: Keys{N: 1}, Seed: 3, Hold: Const(70 * time.Millisecond), Think: Const(10 * time.Millisecond),
-				// Not at the end of a hold: in fake time these are at multiples of 70 ms.
+				// The fault must not come at the end of a hold. In fake time
+				// these are at multiples of 70 ms.
 				Lock: Lock{Fence: true, TTL: time.Second}, Faults: []Fault{{At: 5 * time.Second, Kind: kind}},
 			})
 			time.Sleep(20 * time.Second)
@@ -114,7 +115,8 @@ func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 			if m.Faults[0].Struck != 1 || m.Lost+m.Expired == 0 {
 				t.Fatalf("%s: nothing was taken away: %+v", kind, m.Faults)
 			}
-			// That of the victim, who does not know yet, is not one.
+			// A refused write of the victim, which does not know of its loss,
+			// does not count.
 			if m.Fenced > 1 || m.NumberFell > 0 || m.LostAlone > 0 {
 				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Fenced, m.NumberFell, m.LostAlone)
 			}
@@ -198,7 +200,8 @@ func TestFaultsThatNeedWhatIsNotThereAreRefused(t *testing.T) {
 	}
 }
 
-// switchboard notes when a node was switched off and on. The node runs all the time.
+// switchboard records when a node was stopped and started. The node runs all
+// the time.
 type switchboard struct {
 	mu       sync.Mutex
 	down, up time.Time
@@ -226,7 +229,7 @@ func TestANodeIsDownForAsLongAsTheFaultSays(t *testing.T) {
 		empty bool
 	}{
 		{Fault{Kind: NodeDown, For: 2 * time.Second}, 2 * time.Second, false},
-		{Fault{Kind: NodeDown}, 9 * time.Second, false}, // to the end of the run
+		{Fault{Kind: NodeDown}, 9 * time.Second, false}, // until the end of the run
 		{Fault{Kind: RestartEmpty, For: 2 * time.Second}, 2 * time.Second, true},
 		{Fault{Kind: RestartEmpty}, 0, true},
 	} {

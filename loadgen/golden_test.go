@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares a text with a file of testdata.
+// golden compares a text with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -42,7 +42,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// fill gives every number of a value one of its own.
+// fill sets every number in a value to a distinct one.
 func fill(v reflect.Value, n *int) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -63,7 +63,7 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-// fullReport is one in which every figure is there, and each is another.
+// fullReport returns a report in which every figure is present and distinct.
 func fullReport(t *testing.T) Report {
 	t.Helper()
 	began := time.Date(2026, 3, 4, 5, 6, 7, 8_000_000, time.UTC)
@@ -75,7 +75,7 @@ func fullReport(t *testing.T) Report {
 	m.Began, m.Elapsed, m.Running = began, 31*time.Second+400*time.Millisecond, false
 	m.Utilisation, m.Fairness.Jain = 0.625, 0.875
 	m.LastErr = "the \x1bserver"
-	m.RenewLate = Latency{} // nothing was renewed
+	m.RenewLate = Latency{} // there was no renewal
 	for i, f := range r.Scenario.Faults {
 		m.Faults = append(m.Faults, FaultOutcome{f, 3 * i, []string{"no client held a lock any more", ""}[i]})
 	}
@@ -124,8 +124,8 @@ func TestAReportSaysEveryFigureInEachOfItsForms(t *testing.T) {
 	}
 }
 
-// What a verdict says of each figure that it knows, once and twice, and of a sound
-// lock and another.
+// The test covers the text of a verdict for each figure, with the values 1 and
+// 2, for a sound lock and for another.
 func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
 	second := time.Second
 	var all strings.Builder
@@ -169,7 +169,7 @@ func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
 					Thresholds: []Threshold{{"held.max", "<", 2}}, Expect: []Threshold{{"arrivals.count", ">", 1}},
 				})
 				if c.name != "threshold" && m.Held.Count == 0 && len(v.Missed) == 1 {
-					v.Missed = nil // nothing was held
+					v.Missed = nil // there was no hold
 				}
 				fmt.Fprintf(&all, "%s %d, %s: safe %t, harmless %t, expected %t\n\t%s\n", c.name, n+1, kind, v.Safe, v.Harmless, v.Expected, v.Text)
 				for _, more := range append(v.Missed, v.Gaps...) {
@@ -181,7 +181,7 @@ func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
 	golden(t, "verdicts.txt", all.String())
 }
 
-// A page has no more labels on its axis than there is room for.
+// The axis of a page has no more labels than fit.
 func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
 	for seconds, want := range map[int]string{
 		1: "1", 12: "1 2 3 4 5 6 7 8 9 10 11 12", 13: "1 3 5 7 9 11 13", 24: "1 3 5 7 9 11 13 15 17 19 21 23", 25: "1 4 7 10 13 16 19 22 25",
@@ -230,8 +230,8 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 	golden(t, "trace.json", out.String())
 }
 
-// What a client does is drawn on its track one after the other, also where arrivals
-// wait for a client that is busy: else a viewer cannot draw it.
+// The spans of a client's track do not overlap, also if arrivals wait for a
+// busy client. A viewer cannot draw overlapping spans.
 func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 	for name, s := range map[string]Scenario{
 		"open":   {Clients: 3, Rate: 40, Patience: 90 * time.Millisecond},

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestAGroupRunsWhatItsScenarioIsComparedWith: the other runs have keys of their own,
-// come and go with the scenario, and start and stop with the first.
+// TestAGroupRunsWhatItsScenarioIsComparedWith checks that the other runs have
+// keys of their own, exist as long as the scenario, and start and stop with the
+// first run.
 func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// One pass over a history decides the same as porcupine does, which tries all orders.
+// One pass over a history gives the same result as porcupine, which tries all
+// orders.
 func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 	broken, late := 0, 0
 	for seed := range uint64(600) {
@@ -22,7 +23,8 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 		at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 		now := 0
 		for i := range 25 {
-			// Mostly one after the other; some meet, some numbers fall, some end unheard.
+			// Most holds follow one another. Some overlap, some fences fall,
+			// some have an unknown end.
 			got := now + random.IntN(40)
 			left := got + 1 + random.IntN(30)
 			asked := got - random.IntN(60)
@@ -68,7 +70,7 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 	}
 }
 
-// All kinds of picture can be drawn: of what is sound, and of where it breaks.
+// Every kind of history can be drawn: a sound one, and one with a violation.
 func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 	var h History
 	for i, stay := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
@@ -87,8 +89,8 @@ func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 	}
 }
 
-// A proof that fails is told of every lock, and makes a sound one unsafe. One that is
-// not finished proves nothing, either way.
+// A failed proof is reported for every kind of lock and makes a sound lock
+// unsafe. A proof that is not complete proves nothing.
 func TestAProofCountsInTheVerdict(t *testing.T) {
 	for _, c := range []struct {
 		kind           Kind
@@ -109,7 +111,8 @@ func TestAProofCountsInTheVerdict(t *testing.T) {
 	}
 }
 
-// crowded is a history of n holds of one key by a hundred clients that all wait.
+// crowded returns a history of n holds of one key by a hundred clients that all
+// wait.
 func crowded(n int) *History {
 	var h History
 	section := &criticalSection{name: "k"}

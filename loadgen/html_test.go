@@ -59,8 +59,8 @@ func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
 			t.Errorf("%s: tick %t: %s", c.kind, got, r.Verdict().Text)
 		}
 		for _, want := range []string{
-			`>1 s</text>`, `>4 s</text>`, `stage 2: {for: 3s} at 2s`, `fault: crash} at 3s`, // an axis and its marks
-			`points="0.0,90.0 200.0,0.0 400.0,60.0 600.0,30.0 "`, // the last second was cut short
+			`>1 s</text>`, `>4 s</text>`, `stage 2: {for: 3s} at 2s`, `fault: crash} at 3s`, // an axis and its labels
+			`points="0.0,90.0 200.0,0.0 400.0,60.0 600.0,30.0 "`, // the last second was incomplete
 		} {
 			if !strings.Contains(page.String(), want) {
 				t.Errorf("the page lacks %s", want)
@@ -72,7 +72,7 @@ func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
 	}
 }
 
-// The page is complete: it has all sections, and each element that begins ends.
+// The page is complete: it has all sections, and every element is closed.
 func TestThePageIsCompleteAndWellFormed(t *testing.T) {
 	r := Report{
 		Scenario: Scenario{Name: "all", Lock: Lock{Kind: Mutex}},

@@ -10,8 +10,8 @@ import (
 	"locktop/server"
 )
 
-// Each bound of a scenario is accepted, and what is beyond it is refused with the
-// sentence of the golden file.
+// Each limit of a scenario is accepted, and a value beyond it is refused with
+// the message in the golden file.
 func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 	const ms, day = time.Millisecond, 24 * time.Hour
 	lock := func(l Lock) Scenario { return Scenario{Lock: l} }
@@ -117,7 +117,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 	golden(t, "refusals.txt", said.String())
 }
 
-// A fault without an end of its own lasts as long as the run.
+// A fault without a duration lasts until the end of the run.
 func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	for _, f := range []Fault{
 		{Kind: Crash}, {Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
@@ -148,7 +148,7 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 	}
 }
 
-// A fault that has a time is over then, and the client as before.
+// A fault with a duration ends in time, and leaves the client as it was.
 func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 	for _, f := range []Fault{
 		{Kind: Freeze}, {Kind: Partition}, {Kind: DropReplies}, {Kind: Slow, Delay: time.Millisecond}, {Kind: Greedy}, {Kind: Skew, By: time.Second},
@@ -185,7 +185,8 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 	}
 }
 
-// A writer excludes all others and a reader writers only, also of the historic kinds.
+// A writer excludes all others and a reader excludes only writers, also for the
+// historic kinds.
 func TestOnlyReadersAreLetInTogether(t *testing.T) {
 	for _, kind := range []Kind{RW, "classic/two-key-rw", "classic/stamp-rw"} {
 		for _, reads := range []float64{0, 1} {
@@ -207,7 +208,8 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 	}
 }
 
-// Those who share a connection take turns on it, of the historic kinds too.
+// Clients that share a connection take turns on it, also for the historic
+// kinds.
 func TestWhoSharesAConnectionHasNoOther(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy

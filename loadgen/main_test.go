@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis reports on every connection it cannot have
+	logging.Disable() // go-redis logs every connection that it cannot open
 	goleak.VerifyTestMain(m)
 }
 
@@ -46,7 +46,7 @@ func closing(t testing.TB, rdb *redis.Client) *redis.Client {
 	return rdb
 }
 
-// started returns a run that is running until the test ends.
+// started returns a run that stops at the end of the test.
 func started(t testing.TB, rdb *redis.Client, s Scenario) *Run {
 	t.Helper()
 	r, err := New(Servers{Redis: rdb}, s)
@@ -76,7 +76,8 @@ func stop(t testing.TB, r *Run) {
 	}
 }
 
-// until polls a run until its figures are as wanted, which they must be soon.
+// until polls a run until its figures meet a condition, and fails the test if
+// that takes too long.
 func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 	t.Helper()
 	for range 3000 {
@@ -89,7 +90,7 @@ func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 	return Metrics{}
 }
 
-// checkSums fails the test unless the sums that Metrics promises hold.
+// checkSums fails the test unless the sums that Metrics promises are correct.
 func checkSums(t testing.TB, m Metrics) {
 	t.Helper()
 	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff + int64(m.Waiting); m.Arrivals != got {
@@ -112,14 +113,14 @@ func checkSums(t testing.TB, m Metrics) {
 		cells[cell]++
 	}
 	if cells[Frozen]+cells[Partitioned] > 0 {
-		return // these are doing something as well
+		return // these clients also have another state
 	}
 	if cells[Thinking] != m.Idle || cells[Queued] != m.Waiting || cells[Inside] != m.Holding {
 		t.Errorf("cells %v do not agree with %d idle, %d waiting, %d holding", cells, m.Idle, m.Waiting, m.Holding)
 	}
 }
 
-// checkNoKeys fails the test if the server still stores anything.
+// checkNoKeys fails the test if the server has any keys.
 func checkNoKeys(t testing.TB, rdb *redis.Client) {
 	t.Helper()
 	keys, err := rdb.Keys(context.Background(), "*").Result()
@@ -131,8 +132,8 @@ func checkNoKeys(t testing.TB, rdb *redis.Client) {
 	}
 }
 
-// setter is an identity that locks by a plain SET, without NX: everybody gets
-// everything at once.
+// setter is a session that locks with a plain SET, without NX: every acquire
+// succeeds at once.
 type setter struct {
 	rdb   *redis.Client
 	owner string

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// across returns both ends of a connection over a new wire.
+// across returns both ends of a connection over a new network.
 func across(t *testing.T) (w *network, near, far net.Conn) {
 	t.Helper()
 	var commands atomic.Int64
@@ -28,7 +28,7 @@ func across(t *testing.T) (w *network, near, far net.Conn) {
 	return w, near, far
 }
 
-// hear reads everything that comes until the end, into a channel.
+// hear reads everything until the end of the connection, into a channel.
 func hear(c net.Conn) chan string {
 	heard := make(chan string, 100)
 	go func() {
@@ -117,7 +117,7 @@ func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
 			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
 				t.Errorf("%v after %s", err, time.Since(began))
 			}
-			w.heal(0) // and is told of it once only
+			w.heal(0) // heal causes only one error
 			near.SetReadDeadline(time.Time{})
 			if replies == "" {
 				go io.WriteString(far, "reply")
@@ -130,8 +130,8 @@ func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
 	}
 }
 
-// A client that gives up on a reply may read on, and finds it in its place: one
-// that is lost would hand all later ones to the wrong requests.
+// A client that stops waiting for a reply may read it later. If a reply were
+// lost, all later ones would go to the wrong requests.
 func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
@@ -228,7 +228,8 @@ func TestAFrozenClientSendsNothingAlsoAfterwards(t *testing.T) {
 		if got, more := <-heard; more {
 			t.Errorf("the server hears %q", got)
 		}
-		// The connection has ended: a reply would be taken for another.
+		// The connection has ended. Otherwise a reply could be taken for
+		// another.
 		if _, err := near.Read(make([]byte, 1)); err == nil {
 			t.Error("the connection goes on")
 		}
@@ -327,7 +328,8 @@ func TestACutBetweenAClientAndOneNodeLeavesTheOthers(t *testing.T) {
 	})
 }
 
-// go-redis appends to the addresses of its options, so each client has a slice of its own.
+// go-redis appends to the addresses of its options, so each client needs a
+// slice of its own.
 func TestClientsOfAClusterShareNoSliceOfAddresses(t *testing.T) {
 	addrs := append(make([]string, 0, 8), "127.0.0.1:1")
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// clock is the time of a history that is played.
+// clock is the clock of a replayed history.
 type clock struct{ now time.Time }
 
-// term is a lease that is over at its deadline, by the clock of a history.
+// term is a lease that ends at its deadline, by the clock of a history.
 type term struct {
 	clock    *clock
 	deadline time.Time
@@ -21,11 +21,11 @@ type term struct {
 func (t term) Valid() bool         { return t.clock.now.Before(t.deadline) }
 func (t term) Deadline() time.Time { return t.deadline }
 
-// stay is one hold of a history, in microseconds. Its lease is over at its
-// deadline; 0 = much later than anything else.
+// stay is one hold of a history, in microseconds. Its lease ends at the
+// deadline; 0 means much later than everything else.
 type stay struct{ key, began, left, deadline int }
 
-// end is when the hold ended, the way scenarios define it.
+// end returns the end of the hold: when the client left or the lease ended.
 func (s stay) end() int {
 	if s.deadline > 0 {
 		return min(s.left, s.deadline)
@@ -33,7 +33,7 @@ func (s stay) end() int {
 	return s.left
 }
 
-// seen is what an oracle says of overlaps, in short.
+// seen is what an oracle reports about overlaps.
 type seen struct {
 	count   int64
 	longest time.Duration
@@ -45,7 +45,7 @@ func overlapsOf(o *oracle) seen {
 	return seen{m.Overlap.Count, m.Overlap.Longest}
 }
 
-// play shows a history to an oracle and returns what it says afterwards.
+// play replays a history to an oracle and returns what the oracle reports.
 func play(history []stay) seen {
 	type step struct {
 		at, hold int
@@ -76,7 +76,8 @@ func play(history []stay) seen {
 	return overlapsOf(o)
 }
 
-// truth finds the overlaps of a history by comparing every hold with every other.
+// truth finds the overlaps of a history by comparing every hold with every
+// other.
 func truth(history []stay) seen {
 	var sum seen
 	for _, h := range history {
@@ -133,7 +134,7 @@ func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
 			s := &history[i]
 			s.key = random.IntN(3)
 			s.began = random.IntN(100_000)
-			// From one in a row to everybody at once.
+			// The holds range from one after another to all at the same time.
 			s.left = s.began + 1 + random.IntN(20<<(seed%10))
 			if random.IntN(4) == 0 {
 				s.deadline = s.began + 1 + random.IntN(20<<(seed%10))
@@ -151,8 +152,8 @@ func TestOverlapsOfRandomHistoriesAreCountedExactly(t *testing.T) {
 	}
 }
 
-// unambiguous drops holds that begin or end at the moment of another's step: at
-// the same microsecond nobody can say which came first.
+// unambiguous drops holds that begin or end at the microsecond of another's
+// step, because their order is not defined.
 func unambiguous(history []stay) []stay {
 	taken := map[int]bool{}
 	return slices.DeleteFunc(history, func(s stay) bool {
@@ -191,7 +192,7 @@ func (always) Deadline() time.Time { return time.Unix(1<<40, 0) }
 func TestOracleIsExactAmongGoroutines(t *testing.T) {
 	const clients, rounds = 16, 500
 	o := newOracle(make([]string, 2), time.Hour)
-	var guard sync.Mutex // a lock that is sound, for key 0
+	var guard sync.Mutex // a sound lock, for key 0
 	var all sync.WaitGroup
 	var inside sync.WaitGroup
 	inside.Add(clients)
@@ -204,7 +205,7 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 				o.leave(v, time.Now())
 				guard.Unlock()
 			}
-			// Key 1 lets everybody in at once.
+			// Key 1 admits every client at once.
 			v := o.enter(1, participant{}, always{}, time.Now())
 			inside.Done()
 			<-leave
@@ -238,7 +239,7 @@ func BenchmarkOracleOneKeyFromEverywhere(b *testing.B) {
 	})
 }
 
-// A lock so broken that a thousand are inside all the time.
+// The lock is so broken that a thousand clients are inside all the time.
 func BenchmarkOracleWithThousandInside(b *testing.B) {
 	o := newOracle(make([]string, 1), time.Hour)
 	for range 1000 {
@@ -249,7 +250,8 @@ func BenchmarkOracleWithThousandInside(b *testing.B) {
 	}
 }
 
-// Every violation is passed on. Only the first of a kind are kept with their evidence.
+// Every violation is passed to the callback. Evidence is kept only for the
+// first ones of a kind.
 func TestTheOracleReportsEveryViolation(t *testing.T) {
 	o, reported := newOracle([]string{"k"}, time.Second), 0
 	o.report = func(Evidence) { reported++ }

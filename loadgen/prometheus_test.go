@@ -24,15 +24,15 @@ var (
 	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
-// family is what an exposition has of one metric.
+// family is one metric of an exposition.
 type family struct {
 	help, kind string
 	samples    []sample
 }
 
-// parseExposition reads the text format of Prometheus (version 0.0.4), and is as strict
-// as a linter: each family has HELP before TYPE before its samples, all in one place, and
-// no sample twice.
+// parseExposition reads the text format of Prometheus (version 0.0.4) as
+// strictly as a linter: each family has HELP, then TYPE, then its samples, all
+// in one place, and no sample twice.
 func parseExposition(text string) (map[string]*family, error) {
 	if !strings.HasSuffix(text, "\n") {
 		return nil, fmt.Errorf("the last line does not end")
@@ -151,8 +151,8 @@ func TestTheParserOfExpositionsIsStrict(t *testing.T) {
 	}
 }
 
-// What Prometheus gets is in its text format, follows its rules for names, and has the
-// figures of the report.
+// The output has the text format of Prometheus, follows its rules for names,
+// and has the figures of the report.
 func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs []*Run
@@ -237,8 +237,8 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 	})
 }
 
-// checkHistogram fails the test unless the histogram of a side has the values of a
-// distribution, and its buckets count up.
+// checkHistogram fails the test unless the histogram of a side has the values
+// of a distribution and its buckets are cumulative.
 func checkHistogram(t *testing.T, f *family, name, side string, l Latency) {
 	t.Helper()
 	last, bound, sum, count := 0.0, math.Inf(-1), math.NaN(), math.NaN()

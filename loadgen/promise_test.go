@@ -13,7 +13,7 @@ import (
 	"locktop/server"
 )
 
-// altered is an identity of package lock whose leases are not what they were.
+// altered is a session of package lock with changed leases.
 type altered struct {
 	session
 	alter func(lease) lease
@@ -41,13 +41,12 @@ type silent struct{ lease }
 
 func (silent) Context() context.Context { return context.Background() }
 
-// seven is a lease with always the same number.
+// seven is a lease with a constant fence.
 type seven struct{ lease }
 
 func (seven) Fence() int64 { return 7 }
 
-// freedEarly is a lock that was entered more than once, and that the first release
-// frees.
+// freedEarly is a reentrant lock that the first release frees.
 type freedEarly struct {
 	*reentrantLease
 	rdb *redis.Client
@@ -58,14 +57,14 @@ func (f freedEarly) unwind() bool {
 	return f.reentrantLease.unwind()
 }
 
-// stack is a queue that serves those first who came last.
+// stack is a queue that serves the last client first.
 type stack struct {
 	mu      sync.Mutex
 	held    map[string]bool
 	waiting map[string][]chan struct{}
 }
 
-// lifo is an identity whose waiters stand in a stack before they ask a Mutex.
+// lifo is a session whose waiters queue in a stack before they ask a Mutex.
 type lifo struct {
 	session
 	who     string
@@ -148,7 +147,7 @@ func (p popping) Unlock(ctx context.Context) error {
 	return p.lease.Unlock(ctx)
 }
 
-// The four broken locks that an audit found to pass: each is one line away from a
+// Four broken locks that an audit did not find. Each differs in one line from a
 // sound one.
 func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 	addr := server.ForTest(t).Addr()
@@ -216,7 +215,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 				t.Error("there is no evidence")
 			}
 
-			// And the lock as it is keeps the same promise.
+			// The unchanged lock keeps the same promise.
 			sound, err := New(on, s)
 			if err != nil {
 				t.Fatal(err)

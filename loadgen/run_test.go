@@ -12,7 +12,7 @@ import (
 	"locktop/server"
 )
 
-// busy makes clients meet: hardly any time but that of Redis passes.
+// busy makes clients contend: hardly any time passes except that of Redis.
 var busy = Scenario{
 	Clients: 16,
 	Keys:    Keys{N: 2},
@@ -57,9 +57,9 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 func TestSumsAgreeInEveryPicture(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy
-	s.Lock = Lock{TTL: 10 * time.Millisecond, Renew: Renew{Off: true}} // some are lost
+	s.Lock = Lock{TTL: 10 * time.Millisecond, Renew: Renew{Off: true}} // some leases end early
 	s.Hold = Exp(3 * time.Millisecond)
-	s.Patience = 5 * time.Millisecond // some give up
+	s.Patience = 5 * time.Millisecond // some attempts time out
 	r := started(t, rdb, s)
 
 	var all sync.WaitGroup
@@ -109,7 +109,7 @@ func TestLoadSurvivesTheServer(t *testing.T) {
 	if err := child.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Those who wait already sit it out; the others find nobody.
+	// Attempts that wait already do not fail; new ones cannot reach the server.
 	down := until(t, r, "errors", func(m Metrics) bool { return m.Errors > 2 && m.LastErr != "" })
 	checkSums(t, down)
 	if err := child.Restart(context.Background()); err != nil {
@@ -122,8 +122,8 @@ func TestLoadSurvivesTheServer(t *testing.T) {
 
 func TestServerInTroubleIsNotHitHarder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// A pool of go-redis that was closed while it could not dial looks once
-		// more, a second later. Let it, after everything else has ended.
+		// A go-redis pool that was closed while it could not dial tries once
+		// more, one second later. Wait for it after everything else has ended.
 		t.Cleanup(func() { time.Sleep(2 * time.Second) })
 		gone := server.NewPiped()
 		gone.Close()
@@ -131,8 +131,8 @@ func TestServerInTroubleIsNotHitHarder(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		// Pauses of half a second to a second: 30 to 60 attempts a client, and
-		// five more that come sooner.
+		// Pauses of 0.5 s to 1 s allow 30 to 60 attempts per client, and five
+		// more that come earlier.
 		if m.Errors < 5*30 || m.Errors > 5*65 {
 			t.Errorf("%d errors in half a minute with 5 clients", m.Errors)
 		}
@@ -194,7 +194,7 @@ func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
 			t.Fatalf("%d hold: with this seed not all choose keys of their own", m.Holding)
 		}
 		r.SetClients(3)
-		r.SetClients(1) // three are leaving, but hold for a minute
+		r.SetClients(1) // three clients are to leave, but hold for a minute
 		r.SetClients(2)
 		time.Sleep(time.Second)
 		m := r.Metrics()
@@ -345,7 +345,8 @@ func TestSecondsAddUpToTheWhole(t *testing.T) {
 
 func TestWaitIsTimedFromTheArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// The first holds for 3 s; the other comes 1 s later, and waits 2 s.
+		// The first client holds for 3 s. The other arrives 1 s later and waits
+		// for 2 s.
 		r := started(t, piped(t), Scenario{
 			Clients: 2, Keys: Keys{N: 1}, Hold: Const(3 * time.Second), Think: Const(2 * time.Second),
 		})

@@ -95,7 +95,7 @@ func TestScenariosInOrderAreAccepted(t *testing.T) {
 		{},
 		{Clients: MaxClients, Keys: Keys{N: MaxKeys}, Lock: Lock{TTL: minTTL}, Hold: Exp(maxTime), Think: Const(0), Patience: 1},
 		{Lock: Lock{Kind: "classic/getset"}, Faults: []Fault{{Kind: Skew, By: -time.Second}}},
-		{Faults: []Fault{{Kind: Pause, Node: 1, For: time.Second}}}, // the only one there is
+		{Faults: []Fault{{Kind: Pause, Node: 1, For: time.Second}}}, // there is only this node
 		{Lock: Lock{Kind: Redlock}, Faults: []Fault{{Kind: Pause, Node: 2, For: time.Second}}},
 	} {
 		if err := s.Validate(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// example has every key.
+// example is a scenario with every key.
 const example = `name: hot-key
 caption: "One. Two."
 watch: the queue
@@ -67,7 +67,7 @@ func TestEveryKeyOfAScenarioFileIsRead(t *testing.T) {
 	}
 }
 
-// A part of the TTL is one of the TTL that counts in the end.
+// A renewal interval that is a part of the TTL uses the final TTL.
 func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 	s := parsed(t, "lock: {kind: mutex, ttl: 9s, renew: {every: ttl/3}}")
 	if err := s.Set("lock.ttl", "3s"); err != nil {

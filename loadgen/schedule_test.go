@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// arrivalsOf returns when the arrivals of a run were due and when they came.
+// arrivalsOf returns the times at which the arrivals of a run were due.
 func arrivalsOf(r *Run) (due []time.Duration) {
 	m := r.Metrics()
 	for _, e := range r.Events(0) {
@@ -47,7 +47,7 @@ func TestARateThatChangesMovesWhatIsNotDueYet(t *testing.T) {
 		})
 		<-r.Done()
 		m := r.Metrics()
-		// One at the beginning, and then 20 and 100 in ten seconds.
+		// One arrival at the beginning, and then 20 and 100 in ten seconds.
 		if m.Arrivals < 119 || m.Arrivals > 122 || m.Elapsed != 30*time.Second {
 			t.Errorf("%d arrivals in %s", m.Arrivals, m.Elapsed)
 		}
@@ -63,8 +63,8 @@ func TestARateThatChangesMovesWhatIsNotDueYet(t *testing.T) {
 
 func TestWhoComesLateIsTimedFromWhenItWasDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// One client, 3 s of work, an arrival a second: the second one waits 2 s for
-		// a client, the third 4 s.
+		// One client, 3 s of work, one arrival per second: the second arrival
+		// waits 2 s for a client, the third 4 s.
 		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(3 * time.Second)})
 		time.Sleep(7 * time.Second)
 		m := r.Metrics()
@@ -82,7 +82,7 @@ func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(1, time.Now(), nil)
 		stay, leave := context.WithCancel(t.Context())
-		go s.next(stay) // draws number 0, which is due at once
+		go s.next(stay) // draws arrival 0, which is due at once
 		synctest.Wait()
 		go s.next(stay)
 		synctest.Wait()
@@ -122,7 +122,7 @@ func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 50, Keys: Keys{N: 1000}, Rate: 20, Arrivals: Poisson, Seed: 7, Hold: Const(0), Duration: 100 * time.Second})
 		<-r.Done()
 		due := arrivalsOf(r)
-		// 2000 are expected, give or take 45 with 68 % confidence.
+		// 2000 are expected, ± 45 with 68% confidence.
 		if len(due) < 1850 || len(due) > 2150 {
 			t.Errorf("%d arrivals in 100 s at 20/s", len(due))
 		}
@@ -135,14 +135,15 @@ func TestPoissonArrivalsComeAtTheRateAndIndependently(t *testing.T) {
 		}
 		n := float64(len(due) - 1)
 		mean := sum / n
-		// Of exponential gaps the deviation is as large as the mean; of even ones 0.
+		// The standard deviation of exponential gaps equals their mean; that of
+		// even gaps is 0.
 		if spread := math.Sqrt(squares/n-mean*mean) / mean; spread < 0.9 || spread > 1.1 {
 			t.Errorf("gaps of %.1f ms on average, deviation %.2f of that", 1000*mean, spread)
 		}
 	})
 }
 
-// What was due before the rate changed stays due when it was.
+// Arrivals that were due before a change of the rate keep their times.
 func TestABacklogKeepsItsTimesWhenTheRateChanges(t *testing.T) {
 	began := time.Unix(0, 0)
 	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }

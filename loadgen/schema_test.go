@@ -14,7 +14,7 @@ import (
 	"locktop/server"
 )
 
-// schema is as much of JSON Schema as ours need.
+// schema implements the part of JSON Schema that our schemas use.
 type schema struct {
 	Type       any               `json:"type"`
 	Properties map[string]schema `json:"properties"`
@@ -38,7 +38,7 @@ func readSchema(t *testing.T, name string) schema {
 	return s
 }
 
-// check returns what is wrong with a value, "" if nothing is.
+// check returns what is wrong with a value, or "".
 func (s schema) check(v any, where string) string {
 	if len(s.AnyOf) > 0 {
 		var all []string
@@ -177,7 +177,7 @@ func TestReportsAreAsTheirSchemaSays(t *testing.T) {
 		t.Errorf("the report has too little in it: %s", text)
 	}
 
-	// What it says of the run is a scenario that can be run again.
+	// The report contains a scenario that can be run again.
 	again, err := Parse([]byte(v["scenario"].(string)))
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestReportsAreAsTheirSchemaSays(t *testing.T) {
 	}
 }
 
-// The text, the JSON, Prometheus and the thresholds count the same.
+// The text, the JSON, Prometheus and the thresholds have the same figures.
 func TestOutputsAgree(t *testing.T) {
 	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
 		Name: `a "name"`, Clients: 8, Keys: Keys{N: 1}, Hold: Const(2 * time.Millisecond), Patience: 5 * time.Millisecond, Duration: 1500 * time.Millisecond,
@@ -214,7 +214,8 @@ func TestOutputsAgree(t *testing.T) {
 	if n := strings.Count(prom.String(), "# TYPE locktop_load_wait_seconds histogram\n"); n != 1 {
 		t.Errorf("the type of the waits is there %d times", n)
 	}
-	// Buckets count up, and half of the waits are in those up to the median.
+	// Buckets are cumulative, and half of the waits are in those up to the
+	// median.
 	last := int64(-1)
 	for line := range strings.Lines(prom.String()) {
 		var n int64

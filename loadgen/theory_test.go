@@ -11,9 +11,9 @@ import (
 	"locktop/server"
 )
 
-// A server that stands still for 1.5 s lets arrivals at 200/s wait for 0 to 1.5 s,
-// all times alike: 15 % of those of 10 s. With a timeout of 1 s the first 100 of them
-// fail, each after 1 s on its own connection.
+// While a server stops for 1.5 s, arrivals at 200/s wait for 0 to 1.5 s, evenly
+// distributed. They are 15% of the arrivals of 10 s. With a timeout of 1 s the
+// first 100 of them fail, each after 1 s on its own connection.
 func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 	const (
 		rate   = 200
@@ -53,7 +53,8 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 			<-r.Done()
 			m := r.Metrics()
 			checkSums(t, m)
-			// The machine may have slept for longer, and took a while to serve those who waited.
+			// The machine may have slept for longer, and it took a while to
+			// serve the waiters.
 			late := took - pause
 			near := func(name string, got, want time.Duration) {
 				if math.Abs(float64(got-want)) > 0.05*float64(want)+float64(late) {
@@ -75,8 +76,8 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 
 func TestArrivalsWithoutAClientCountAsLongAsTheyWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// One client that is busy for the whole run, and an arrival a second: number 0
-		// is served, those of 1 to 10 s are not.
+		// One client is busy for the whole run, with one arrival per second:
+		// arrival 0 is served, those of 1 to 10 s are not.
 		r := started(t, piped(t), Scenario{
 			Clients: 1, Keys: Keys{N: 1}, Rate: 1, Hold: Const(time.Hour), Duration: 10 * time.Second,
 		})
@@ -92,8 +93,8 @@ func TestArrivalsWithoutAClientCountAsLongAsTheyWaited(t *testing.T) {
 	})
 }
 
-// A generator that is short of clients does not accuse the lock: nobody was there to take
-// it.
+// If the generator has no free client, the lock is not blamed: no attempt was
+// made.
 func TestAnArrivalWithoutAClientDoesNotWaitAtTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{

@@ -85,7 +85,7 @@ func TestSecondsAreACopy(t *testing.T) {
 	}
 }
 
-// A chronicle has every second of a run once, whenever it looked.
+// A recorder has every second of a run exactly once, whenever it was called.
 func TestAChronicleHasEverySecondOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var chronicle SecondsRecorder

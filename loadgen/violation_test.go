@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stage plays one key by hand: its clock stands where the test puts it.
+// theatre plays the clients of one key. The test sets its clock.
 type theatre struct {
 	*oracle
 	clock *clock
@@ -23,7 +23,8 @@ func (th *theatre) at(ms int) time.Time {
 	return th.clock.now
 }
 
-// enters lets a client in at a time, with a lease up to a deadline.
+// enters lets a client acquire the lock at a time, with a lease until a
+// deadline.
 func (th *theatre) enters(who participant, at, deadline int) *occupancy {
 	now := th.at(at)
 	who.asked = now
@@ -37,7 +38,7 @@ func (th *theatre) judged() Metrics {
 	return m
 }
 
-// violations are the counts, in one value to compare.
+// violations holds the counts in one comparable value.
 type violations struct{ overlaps, excused, late, fenced, corrupt, stuck, foreign int64 }
 
 func (th *theatre) saw(want violations) {
@@ -134,7 +135,7 @@ func TestAHandoffIsNoForeignUnlock(t *testing.T) {
 	th := onStage(t)
 	v := th.enters(participant{client: 1}, 0, 1000)
 	th.leave(v, th.at(500))
-	th.enters(participant{client: 2}, 501, 1501) // before the answer to the release came
+	th.enters(participant{client: 2}, 501, 1501) // before the reply to the release arrived
 	th.unlocked(v, th.at(500), th.at(502))
 	th.saw(violations{})
 }
@@ -152,7 +153,7 @@ func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 	th.saw(violations{stuck: 1})
 	th.waiterGone(0, 98, th.at(20_000))
 	th.saw(violations{stuck: 1})
-	th.enters(participant{client: 2}, 90_000, 100_000) // nobody wanted it meanwhile
+	th.enters(participant{client: 2}, 90_000, 100_000) // no client wanted it in between
 	th.saw(violations{stuck: 1})
 	if e := th.judged().Evidence; len(e) != 1 || e[0].Length != 10*time.Second {
 		t.Errorf("evidence %+v", e)
@@ -161,7 +162,7 @@ func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
 
 func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th := onStage(t)
-	th.enters(participant{client: 1}, 0, 1000) // frozen: never leaves
+	th.enters(participant{client: 1}, 0, 1000) // frozen: it never leaves
 	th.waiterAdded(0, &attempt{client: 98, asked: th.at(500), ctx: t.Context()})
 	th.at(3900)
 	th.saw(violations{})
@@ -180,7 +181,8 @@ func TestWhatADeletedKeyLetsInIsExcused(t *testing.T) {
 		if e := th.judged().Evidence[0]; e.Cause != "steal" || e.Length != 100*time.Millisecond {
 			t.Errorf("evidence %+v", e)
 		}
-		// The second has the key by right, so that beside it is nobody's fault but the lock's.
+		// The second client holds the key rightfully, so another one beside it
+		// is a fault of the lock.
 		th.enters(participant{client: 3}, 400, 1400)
 		th.saw(violations{overlaps: 2, excused: 1})
 	}
@@ -197,7 +199,7 @@ func TestOnlyTheFirstViolationsAreKeptAndAllAreCounted(t *testing.T) {
 	}
 }
 
-// Scenario 111: porcupine and the sweep agree.
+// Scenario 111: porcupine and the oracle agree.
 func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 	broken := 0
 	for seed := range uint64(100) {
@@ -248,7 +250,7 @@ func TestNumbersThatGoBackAreNotThoseOfALock(t *testing.T) {
 
 func TestALeaseThatRanOutMayBeFollowedAfterItsDeadlineAndNotBefore(t *testing.T) {
 	for _, c := range []struct {
-		next int64 // when the next one got it
+		next int64 // when the next client acquired it
 		want bool
 	}{{9, false}, {11, true}} {
 		var h History

@@ -14,25 +14,25 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis reports on every connection it cannot have
+	logging.Disable() // go-redis logs every connection that it cannot open
 	m.Run()
 }
 
-// longest is how long a scenario without faults runs here: it shows from the
-// beginning what it is for.
+// longest is how long a scenario without faults runs in this test. It shows its
+// effect from the beginning.
 const longest = 5 * time.Second
 
-// together is how many scenarios run at once: more of them would take the CPU from
-// each other, which shows.
+// together is the number of scenarios that run at the same time. More would
+// compete for the CPU and change the results.
 const together = 6
 
-// Every scenario is run on real servers, and must show what it is
-// for. Scenarios 7, 8, 15, 24, 36, 45, 52, 57, 64, 67, 69 and 109.
+// Every scenario runs on real servers and must show its effect. Scenarios 7, 8,
+// 15, 24, 36, 45, 52, 57, 64, 67, 69 and 109.
 func TestEveryScenarioShowsWhatItIsFor(t *testing.T) {
 	single := connect(t, server.ForTest(t).Addr())
 	var all sync.WaitGroup
 	slots := make(chan struct{}, together)
-	var herd []*float64 // commands a hold, by the way of waiting
+	var herd []*float64 // commands per hold, by the way of waiting
 	for _, s := range All() {
 		if len(s.Faults) == 0 {
 			s.Duration = min(s.Duration, longest)
@@ -59,7 +59,7 @@ func TestEveryScenarioShowsWhatItIsFor(t *testing.T) {
 	}
 }
 
-// five starts independent servers, with their power switches.
+// five starts five independent servers that the run can stop and start.
 func five(t *testing.T) loadgen.Servers {
 	t.Helper()
 	set := server.IndependentForTest(t, 5)
@@ -77,7 +77,7 @@ func connect(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// show runs a scenario to its end and asks whether it showed what it is for.
+// show runs a scenario to its end and checks that it showed its effect.
 func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics {
 	run, err := loadgen.New(on, s)
 	if err == nil {
