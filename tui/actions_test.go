@@ -15,7 +15,7 @@ import (
 	"locktop/tui/widget"
 )
 
-// breaker remembers what it was asked to do.
+// breaker records the actions that it was asked for.
 type breaker struct {
 	mu   sync.Mutex
 	done []string
@@ -49,7 +49,7 @@ func (b *breaker) Expire(_ context.Context, l keyspace.Lock, ttl time.Duration) 
 	return b.do(keyspace.Expire, l, ttl)
 }
 
-// hands are formats that can be acted on.
+// hands returns formats with actions.
 func hands() []keyspace.Format {
 	key := func(l keyspace.Lock) []string { return []string{l.Key} }
 	seen := func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} }
@@ -60,7 +60,7 @@ func hands() []keyspace.Format {
 	return append(all, keyspace.Format{Name: "redisson-rw", Library: "Redisson"})
 }
 
-// armed is a world in which locks can be broken.
+// armed returns a Config in which locks can be force-released.
 func armed() (Config, *breaker) {
 	w, b := world(), &breaker{}
 	w.Breaker, w.Formats = b, hands()
@@ -164,8 +164,8 @@ func TestAfterAnActTheServerIsLookedAtAtOnce(t *testing.T) {
 	})
 }
 
-// longScript has an act on a Redisson lock run a script that no window of 24 lines
-// has room for.
+// longScript gives a Redisson lock an action whose script does not fit into 24
+// lines.
 func longScript(w *Config) string {
 	script := "local a = {" + strings.Repeat(`redis.call("GET", KEYS[1]), `, 80) + "} return  2"
 	for i := range w.Formats {

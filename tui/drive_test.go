@@ -25,13 +25,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // what o'clock it is appears on the screen
+	time.Local = time.UTC // the screen shows the time of day
 	os.Exit(m.Run())
 }
 
-// driver plays a user: it presses keys and looks at the screen. It stands where
-// bubbletea stands, without a terminal. It lives in a synctest bubble, where
-// the clock starts at midnight and moves only while everybody waits.
+// driver plays a user: it presses keys and reads the screen. It replaces
+// bubbletea and has no terminal. It runs in a synctest bubble, where the clock
+// starts at midnight and advances only while all goroutines wait.
 type driver struct {
 	t       *testing.T
 	app     *app
@@ -41,19 +41,19 @@ type driver struct {
 	quit, suspended, cleared bool
 }
 
-// drive lets play use a screen of 100×30 that has looked at its world once.
+// drive calls play with a screen of 100×30 that has its first snapshot.
 func drive(t *testing.T, w Config, play func(d *driver)) {
 	t.Helper()
 	driveNew(t, func(*testing.T) Config { return w }, play)
 }
 
-// driveNew is drive with a world that is made inside the bubble.
+// driveNew is drive with a Config that is made inside the bubble.
 func driveNew(t *testing.T, open func(t *testing.T) Config, play func(d *driver)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t)
 		ctx, stop := context.WithCancel(context.Background())
-		defer func() { // whatever happens, what is under way comes to its end
+		defer func() { // in every case, let everything in progress end
 			stop()
 			time.Sleep(tickInterval)
 		}()
@@ -72,7 +72,8 @@ func (d *driver) run(cmd tea.Cmd) {
 	}
 }
 
-// settle delivers messages until nothing happens any more without time passing.
+// settle delivers messages until nothing more happens without the clock
+// advancing.
 func (d *driver) settle() *driver {
 	d.t.Helper()
 	for {
@@ -106,8 +107,8 @@ func (d *driver) deliver(msg tea.Msg) {
 	}
 }
 
-// checkShape holds every single frame to the shape of its window, and to
-// characters that the screen itself has put there.
+// checkShape checks that every frame fits its window and contains only
+// characters that the screen itself writes.
 func (d *driver) checkShape() {
 	d.t.Helper()
 	if fault := faultOf(d.app.View(), d.app.w, d.app.h); fault != "" {
@@ -115,7 +116,7 @@ func (d *driver) checkShape() {
 	}
 }
 
-// faultOf says what is wrong with a frame, "" if nothing is.
+// faultOf returns what is wrong with a frame, or "".
 func faultOf(frame string, w, h int) string {
 	if w <= 0 || h <= 0 {
 		if frame != "" {
@@ -139,8 +140,8 @@ func faultOf(frame string, w, h int) string {
 	return ""
 }
 
-// measured returns the width of a line, and whether there is anything in it
-// but visible runes and the one kind of escape sequence that is ours.
+// measured returns the width of a line, and a fault if the line has anything
+// except visible runes and SGR sequences.
 func measured(line string) (width int, fault string) {
 	for line != "" {
 		if rest, ours := cutStyle(line); ours {
@@ -149,7 +150,7 @@ func measured(line string) (width int, fault string) {
 		}
 		r, size := utf8.DecodeRuneInString(line)
 		switch {
-		case r >= ' ' && r < 0x7f, r >= 0x2500 && r <= 0x259f: // lines and blocks
+		case r >= ' ' && r < 0x7f, r >= 0x2500 && r <= 0x259f: // box-drawing characters and blocks
 			width++
 		case r == utf8.RuneError && size == 1, !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S):
 			return 0, fmt.Sprintf("has %U in it", r)
@@ -161,7 +162,7 @@ func measured(line string) (width int, fault string) {
 	return width, ""
 }
 
-// cutStyle cuts off a "select graphic rendition" sequence.
+// cutStyle removes an SGR sequence from the beginning of a line.
 func cutStyle(line string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(line, "\x1b[")
 	if !ok {
@@ -177,7 +178,8 @@ func (d *driver) size(w, h int) *driver {
 	return d.settle()
 }
 
-// wait lets time pass, in steps finer than the beat of the screen.
+// wait advances the clock, in steps shorter than the tick interval of the
+// screen.
 func (d *driver) wait(span time.Duration) *driver {
 	d.t.Helper()
 	for end := time.Now().Add(span); time.Now().Before(end); {
@@ -187,7 +189,7 @@ func (d *driver) wait(span time.Duration) *driver {
 	return d
 }
 
-// press presses keys by the names that bubbletea gives them.
+// press presses keys, by their bubbletea names.
 func (d *driver) press(keys ...string) *driver {
 	d.t.Helper()
 	for _, name := range keys {
@@ -202,7 +204,7 @@ func (d *driver) press(keys ...string) *driver {
 	return d
 }
 
-// enter types a text, letter by letter.
+// enter types a text, one character at a time.
 func (d *driver) enter(text string) *driver {
 	d.t.Helper()
 	for _, r := range text {
@@ -223,7 +225,7 @@ func keyNamed(name string) tea.KeyMsg {
 	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
 }
 
-// screen is what a user reads.
+// screen returns the text of the screen without styles.
 func (d *driver) screen() string { return ansi.Strip(d.app.View()) }
 
 // line returns the first line of the screen that contains text.
@@ -258,7 +260,7 @@ func (d *driver) wantNot(texts ...string) *driver {
 	return d
 }
 
-// wantOrder expects texts from top to bottom.
+// wantOrder expects texts in order from top to bottom.
 func (d *driver) wantOrder(texts ...string) *driver {
 	d.t.Helper()
 	at := 0
@@ -274,7 +276,7 @@ func (d *driver) wantOrder(texts ...string) *driver {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares the screen, styles and all, with a file.
+// golden compares the screen, with its styles, with a file.
 func (d *driver) golden(name string) {
 	d.t.Helper()
 	file := filepath.Join("testdata", name+".ansi")
@@ -301,24 +303,24 @@ func (d *driver) golden(name string) {
 	}
 }
 
-// sourceFunc is a Source that a test thinks up.
+// sourceFunc makes a Source of a function.
 type sourceFunc func(context.Context) (keyspace.Snapshot, error)
 
 func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
 
-// server is a keyspace that tests change while the screen looks at it.
+// server is a keyspace that tests change while the screen shows it.
 type server struct {
 	mu      sync.Mutex
 	locks   []keyspace.Lock
 	nodes   []keyspace.Node
 	blocked int64  // clients in a blocking command
-	evicts  string // its maxmemory-policy; "": its memory is not bounded
+	evicts  string // its maxmemory-policy; "" means without a memory limit
 	err     error
 	ahead   time.Duration // of the server's clock
-	block   chan struct{} // looks wait for it to be closed
-	looks   int           // so far
-	inUse   int           // at once, now
-	peak    int           // at once, at most
+	block   chan struct{} // snapshots wait until it is closed
+	looks   int           // number of snapshots so far
+	inUse   int           // concurrent calls now
+	peak    int           // maximum of concurrent calls
 }
 
 func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
@@ -338,7 +340,7 @@ func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	defer v.mu.Unlock()
 	v.inUse--
 	locks := slices.Clone(v.locks)
-	slices.SortStableFunc(locks, func(a, b keyspace.Lock) int { // as a snapshot has them
+	slices.SortStableFunc(locks, func(a, b keyspace.Lock) int { // in the order of a snapshot
 		return cmp.Or(strings.Compare(a.Node, b.Node), a.DB-b.DB, strings.Compare(a.Key, b.Key))
 	})
 	about := keyspace.Server{Mode: "standalone", Version: "7.0.15", Addr: "127.0.0.1:6379"}
@@ -362,13 +364,13 @@ func (v *server) set(change func(*server)) {
 	change(v)
 }
 
-// midnight is when every bubble's clock starts.
+// midnight is the time at which the clock of every bubble starts.
 var midnight = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func after(d time.Duration) time.Time  { return midnight.Add(d) }
 func before(d time.Duration) time.Time { return midnight.Add(-d) }
 
-// mutex is the plainest of locks.
+// mutex returns a simple mutex.
 func mutex(key, owner string, ttl time.Duration) keyspace.Lock {
 	l := keyspace.Lock{
 		Key: key, Format: "set-nx", Confidence: keyspace.Likely, Kind: keyspace.Mutex,
@@ -382,7 +384,7 @@ func mutex(key, owner string, ttl time.Duration) keyspace.Lock {
 	return l
 }
 
-// office is a server with a bit of everything.
+// office returns a server with locks of many kinds.
 func office() *server {
 	orders := mutex("lock:orders:4711", "8743c9c0-0795-4907-87fd-6c719a6b4586:52", 13*time.Second+500*time.Millisecond)
 	orders.Format, orders.Kind, orders.Confidence = "redisson", keyspace.Reentrant, keyspace.Certain
@@ -411,12 +413,12 @@ func office() *server {
 	return &server{locks: []keyspace.Lock{long, queue, nightly, mutex("lock:{inv}:sku9", "9f3c2b1a", 8*time.Second), orders, catalog, index, wide}}
 }
 
-// generator is a load that does nothing but say that it does.
+// generator is a load that only returns what the test sets.
 type generator struct {
 	mu      sync.Mutex
 	m       loadgen.Metrics
 	clients int
-	s       *loadgen.Scenario // that was asked for
+	s       *loadgen.Scenario // the requested scenario
 	struck  []loadgen.Fault
 	events  []loadgen.Event
 	others  []loadgen.Compared
@@ -483,7 +485,7 @@ func (g *generator) Scenario() loadgen.Scenario {
 	}.WithDefaults()
 }
 
-// busy is a load that has been running for a while.
+// busy returns a load that has been running for some time.
 func busy() *generator {
 	g := &generator{clients: 20, m: loadgen.Metrics{
 		Elapsed: 94 * time.Second, Running: true, Clients: 20, Idle: 11, Waiting: 6, Holding: 3,
@@ -508,7 +510,7 @@ func world() Config {
 	}
 }
 
-// cellar has a hash and a queue under every key.
+// cellar stores a hash and a queue under every key.
 type cellar struct{ err error }
 
 func (c cellar) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
@@ -520,7 +522,7 @@ func (c cellar) Stored(_ context.Context, l keyspace.Lock) ([]RawEntry, error) {
 	return []RawEntry{{l.Node, hash}, {l.Node, queue}}, c.err
 }
 
-// pocket keeps what is copied and saved, and has counted some commands.
+// pocket records what is copied and saved, and has statistics of some commands.
 type pocket struct {
 	copied, name string
 	data         []byte

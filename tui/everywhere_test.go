@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// face is a word that only one page shows.
+// face returns a word that only one page shows.
 func face(at pageSet) string {
 	switch at {
 	case onLocks:
@@ -25,8 +25,8 @@ func face(at pageSet) string {
 	}
 }
 
-// everywhereStories are those of the keys that do the same on every page, told
-// on each.
+// everywhereStories returns the stories of the keys that do the same on every
+// page, once for each page.
 func everywhereStories() []story {
 	var all []story
 	tell := func(at pageSet, key string, play func(d *driver)) { all = append(all, story{at, key, play}) }
@@ -58,7 +58,7 @@ func everywhereStories() []story {
 		for n, to := range numbered {
 			tell(at, string(rune('1'+n)), func(d *driver) { d.press(string(rune('1' + n))).want(face(to)) })
 		}
-		home := min(i, len(numbered)-1) // Tab goes on from where the lock was opened
+		home := min(i, len(numbered)-1) // Tab continues from the page where the lock was opened
 		if at == onLock {
 			home = 0
 		}

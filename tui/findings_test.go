@@ -9,8 +9,8 @@ import (
 	"locktop/keyspace"
 )
 
-// TestTheWorstFindingIsSelectedUntilSomebodyChooses: findings come in one by
-// one while the keyspace is looked through.
+// TestTheWorstFindingIsSelectedUntilSomebodyChooses covers findings that arrive
+// one after another during a scan.
 func TestTheWorstFindingIsSelectedUntilSomebodyChooses(t *testing.T) {
 	v := office()
 	late := mutex("lock:late", "x", time.Hour)
@@ -50,7 +50,7 @@ func TestWhatEndangersAllLocksIsAFindingAboutTheServer(t *testing.T) {
 	})
 }
 
-// Two servers can have the same fault: the cursor stays on its own.
+// Two servers can have the same finding. The cursor stays on the selected one.
 func TestACursorTellsServersApart(t *testing.T) {
 	v := office()
 	v.locks = v.locks[:0]
@@ -59,7 +59,7 @@ func TestACursorTellsServersApart(t *testing.T) {
 	}
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.press("5", "j")
-		v.set(func(v *server) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // which comes first
+		v.set(func(v *server) { v.locks = append(v.locks, mutex("job:nightly", "x", 0)) }) // sorts first
 		d.wait(2 * tickInterval)
 		if line := d.line("▌"); !strings.Contains(line, "10.0.0.2") {
 			t.Errorf("the cursor went back: %q", line)

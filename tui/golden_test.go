@@ -7,7 +7,7 @@ import (
 	"locktop/loadgen"
 )
 
-// told is a world whose load has a story to tell, and scenes to choose from.
+// told returns a Config whose load has a narration and scenes to choose from.
 func told(w Config) Config {
 	g := busy()
 	w.Load, w.Scenes = g, scenes()
@@ -25,7 +25,7 @@ func TestGoldenPictures(t *testing.T) {
 			name := fmt.Sprintf("%dx%d-%s", size[0], size[1], look)
 			t.Run(name, func(t *testing.T) {
 				drive(t, w, func(d *driver) {
-					d.app.hidden.salt = [16]byte{} // so that hashes are the same each time
+					d.app.hidden.salt = [16]byte{} // so that the hashes are the same in every run
 					d.size(size[0], size[1])
 					d.golden("locks-" + name)
 					d.press("3").golden("load-" + name)

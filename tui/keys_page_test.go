@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// keysPage is docs/keys.md, made from the table of keys and that of commands.
+// keysPage returns docs/keys.md, made from the tables of keys and commands.
 func keysPage() string {
 	var b strings.Builder
 	b.WriteString("# Keys\n\nMade from the tables in `tui/keys.go` and `tui/commands.go`; `go test ./tui -run Page -update` makes it again.\n")

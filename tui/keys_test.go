@@ -12,14 +12,14 @@ import (
 	"locktop/keyspace"
 )
 
-// story is one key doing what the table says of it.
+// story is one key that does what the table says.
 type story struct {
 	at   pageSet
 	key  string
 	play func(d *driver)
 }
 
-// setUp opens the page that a story is told on.
+// setUp opens the page of a story.
 func (s story) setUp(d *driver) {
 	switch s.at {
 	case onTimeline:
@@ -182,7 +182,7 @@ func stories() []story {
 	return append(own, listStories()...)
 }
 
-// listStories are those of the keys that move through a list.
+// listStories returns the stories of the keys that move through a list.
 func listStories() []story {
 	row := func(d *driver) int {
 		for i, line := range strings.Split(d.screen(), "\n") {
@@ -228,7 +228,7 @@ func listStories() []story {
 	return all
 }
 
-// scrolls expects a key to move the page of a lock in a small window.
+// scrolls expects that a key scrolls the page of a lock in a small window.
 func scrolls(d *driver, key string) {
 	d.t.Helper()
 	d.size(100, 14)
@@ -238,7 +238,7 @@ func scrolls(d *driver, key string) {
 	}
 }
 
-// scrollsBack expects a key to move it back.
+// scrollsBack expects that a key scrolls the page back.
 func scrollsBack(d *driver, key string) {
 	d.t.Helper()
 	d.size(100, 14)
@@ -298,8 +298,8 @@ func TestLettersThatArriveTogetherArePressedOneByOne(t *testing.T) {
 	})
 }
 
-// The second key is for the page that the first one leads to, and what it asks
-// for lasts.
+// The second key goes to the page that the first one opens, and its effect
+// stays.
 func TestAKeyWaitsForWhereTheOneBeforeItLeads(t *testing.T) {
 	w := world()
 	w.Load, w.Scenes = &generator{}, scenes()

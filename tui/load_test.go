@@ -40,8 +40,8 @@ func TestAVerdictNeedsARun(t *testing.T) {
 	drive(t, w, func(d *driver) { d.press("3").want("nothing has run yet").wantNot("the lock held") })
 }
 
-// TestTheSecondThatGoesOnIsNotDrawn: a second that has just begun would look
-// like a collapse.
+// TestTheSecondThatGoesOnIsNotDrawn checks that the present second, which is
+// not complete, is not drawn. It would look like a collapse.
 func TestTheSecondThatGoesOnIsNotDrawn(t *testing.T) {
 	m := loadgen.Metrics{Running: true, Seconds: []loadgen.Second{{Acquired: 100}, {Acquired: 3}}}
 	if got := rate(m); got != 100 {
@@ -73,7 +73,7 @@ func TestClientsStayWithinTheirBounds(t *testing.T) {
 	drive(t, w, func(d *driver) { d.press("3", "-").want("already at the limit: clients is 1") })
 }
 
-// broken is a load whose server is gone.
+// broken is a load whose server is down.
 type broken struct{ *generator }
 
 func (broken) Start() error { return errors.New("start 20 clients: \x1b[31mOOM") }
@@ -104,7 +104,7 @@ func TestTheMeasuringGoesOnWhileAnotherPageIsOpen(t *testing.T) {
 	})
 }
 
-// slow is a load that takes its time to change.
+// slow is a load that changes slowly.
 type slow struct{ *generator }
 
 func (l slow) Apply(s loadgen.Scenario) error {
@@ -114,7 +114,7 @@ func (l slow) Apply(s loadgen.Scenario) error {
 
 func (l slow) Metrics() loadgen.Metrics {
 	m := l.generator.Metrics()
-	time.Sleep(tickInterval / 2) // old when it arrives
+	time.Sleep(tickInterval / 2) // out of date when it arrives
 	return m
 }
 
@@ -124,7 +124,7 @@ func TestKeysPressedInARowAddUp(t *testing.T) {
 	w.Load = slow{g}
 	drive(t, w, func(d *driver) {
 		d.wait(time.Second).press("3", "+").want("30 clients").wait(tickInterval / 5).press("+").want("40 clients")
-		for range 20 { // at no moment is an older number believed
+		for range 20 { // the screen never accepts an older number
 			d.wait(tickInterval / 3).want("40 clients")
 		}
 		if n := g.Scenario().Clients; n != 40 {
@@ -167,7 +167,8 @@ func TestTheLoadIsAskedOneThingAtATime(t *testing.T) {
 	}
 }
 
-// A scene that is chosen right after a setting was changed starts a load that has stopped.
+// A scene that is chosen right after a change of a setting starts a load that
+// has stopped.
 func TestASceneStartsThoughAChangeIsUnderWay(t *testing.T) {
 	g := busy()
 	f := loadState{load: g, scenes: []loadgen.Scenario{loadgen.Scenario{Name: "freeze"}.WithDefaults()}}
@@ -252,8 +253,9 @@ func TestTheMenuOfTheDemoPlaysScenes(t *testing.T) {
 	drive(t, w, func(d *driver) { d.press("esc").want("OWNER").press("3", "n").want("scene 1 of 3") })
 }
 
-// TestOverlapsOfTheLoadAreOnTheTimeline: what the clients tell is drawn to the
-// microsecond, and the server's clock may be another one than ours.
+// TestOverlapsOfTheLoadAreOnTheTimeline checks that the reports of the clients
+// are drawn to the microsecond, although the server's clock may differ from
+// ours.
 func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 	w, g := world(), busy()
 	w.Load = g
@@ -286,8 +288,8 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 	})
 }
 
-// overlapped is a load whose clients have overlapped so many times on a key, 100 ms
-// each, one second apart.
+// overlapped returns a load whose clients have overlapped so many times on a
+// key, for 100 ms each, one second apart.
 func overlapped(times int) (Config, *generator) {
 	w, g := world(), busy()
 	w.Load = g
@@ -307,8 +309,8 @@ func overlapped(times int) (Config, *generator) {
 	return w, g
 }
 
-// TestOverlapsAreSeenAtAnyZoom: an overlap shorter than a cell is not hidden by the
-// letters of the holds that share the cell.
+// TestOverlapsAreSeenAtAnyZoom checks that the letters of holds in the same
+// cell do not hide an overlap that is shorter than a cell.
 func TestOverlapsAreSeenAtAnyZoom(t *testing.T) {
 	w, _ := overlapped(10)
 	drive(t, w, func(d *driver) {
@@ -322,8 +324,8 @@ func TestOverlapsAreSeenAtAnyZoom(t *testing.T) {
 	})
 }
 
-// TestJumpsGoFromViolationToViolation: the first goes to the last one in sight, and
-// each further one to the one before.
+// TestJumpsGoFromViolationToViolation checks that the first jump goes to the
+// last visible violation, and each further jump to the one before.
 func TestJumpsGoFromViolationToViolation(t *testing.T) {
 	w, _ := overlapped(3)
 	drive(t, w, func(d *driver) {
@@ -343,7 +345,8 @@ func TestJumpsGoFromViolationToViolation(t *testing.T) {
 	})
 }
 
-// TestClientsOfOneTokenAreToldApart: some historic forms give one token to all.
+// TestClientsOfOneTokenAreToldApart covers historic forms that give all clients
+// the same token.
 func TestClientsOfOneTokenAreToldApart(t *testing.T) {
 	w, _ := overlapped(2)
 	drive(t, w, func(d *driver) {
@@ -355,7 +358,8 @@ func TestClientsOfOneTokenAreToldApart(t *testing.T) {
 	})
 }
 
-// TestAFaultOfAnEarlierRunDoesNotMarkTheNext: a crash has no end of its own.
+// TestAFaultOfAnEarlierRunDoesNotMarkTheNext covers a crash, which has no end
+// of its own.
 func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {
@@ -387,7 +391,8 @@ func TestLanesAreInTheOrderInWhichPeopleCount(t *testing.T) {
 	}
 }
 
-// TestMovingInAMenuStartsNothing: j and k move, as everywhere else.
+// TestMovingInAMenuStartsNothing checks that j and k only move, as everywhere
+// else.
 func TestMovingInAMenuStartsNothing(t *testing.T) {
 	w, g := world(), busy()
 	w.Load, w.Scenes = g, scenarios.All()
@@ -400,8 +405,8 @@ func TestMovingInAMenuStartsNothing(t *testing.T) {
 	})
 }
 
-// TestKeysWithNothingToActOnAreNotOffered: without servers that can be taken down, the
-// Nodes page does not offer to.
+// TestKeysWithNothingToActOnAreNotOffered checks that the Nodes page does not
+// offer to take servers down if none can be taken down.
 func TestKeysWithNothingToActOnAreNotOffered(t *testing.T) {
 	plain, _ := armed()
 	drive(t, plain, func(d *driver) {
@@ -413,8 +418,8 @@ func TestKeysWithNothingToActOnAreNotOffered(t *testing.T) {
 	drive(t, plain, func(d *driver) { d.press("3").wantNot("s start/stop", "f fault") })
 }
 
-// TestAShortRunFillsTheChart: a second of a run of ten has several columns, and a mark
-// stands where a fault struck.
+// TestAShortRunFillsTheChart checks that a second of a run of 10 s has several
+// columns, with a mark where a fault began.
 func TestAShortRunFillsTheChart(t *testing.T) {
 	w, g := played()
 	s := g.Scenario()
@@ -446,7 +451,8 @@ func TestAShortRunFillsTheChart(t *testing.T) {
 	})
 }
 
-// TestAnErrorIsReadInFull: what the server answered is the reason, and stands at the end.
+// TestAnErrorIsReadInFull covers a long error, whose reason is the server's
+// reply at the end.
 func TestAnErrorIsReadInFull(t *testing.T) {
 	w, g := played()
 	g.m.LastErr = "lock: acquire \"load:{1b8e3b0f}:1\": not enough servers answered in time: 2 of 5, and 3 are needed"
@@ -460,7 +466,7 @@ func TestAnErrorIsReadInFull(t *testing.T) {
 	})
 }
 
-// opener opens a load when it is asked to, as on a server of one's own.
+// opener is a Loader that returns a given load or error.
 type opener struct {
 	load *generator
 	err  error

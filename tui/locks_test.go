@@ -21,7 +21,7 @@ func TestCursorStaysOnItsLock(t *testing.T) {
 		if !strings.Contains(d.line("▌"), "rw:catalog") {
 			t.Fatalf("the third lock is not rw:catalog:\n%s", d.screen())
 		}
-		v.set(func(v *server) { // something worse comes in above it
+		v.set(func(v *server) { // a worse lock appears above it
 			l := mutex("aaa", "x", 0)
 			v.locks = append([]keyspace.Lock{l, mutex("aab", "y", 0)}, v.locks...)
 		})
@@ -103,7 +103,7 @@ func TestBarIsFullAfterARenewal(t *testing.T) {
 	drive(t, Config{Source: v}, func(d *driver) {
 		d.wait(7 * time.Second)
 		part := strings.Count(d.line("  a "), "█")
-		for range 20 { // readings of one deadline differ by some milliseconds
+		for range 20 { // repeated reads of a deadline differ by some milliseconds
 			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second+7*time.Millisecond)} })
 			d.wait(tickInterval / 2)
 			v.set(func(v *server) { v.locks = []keyspace.Lock{mutex("a", "x", 10*time.Second)} })
@@ -151,7 +151,7 @@ func TestEveryColumnCanBeSortedByAndTurnedRound(t *testing.T) {
 	})
 }
 
-// rows are the first words of the rows on the screen.
+// rows returns the first word of each row on the screen.
 func (d *driver) rows() []string {
 	var keys []string
 	for _, i := range d.app.pages[0].(*locksPage).rows {
@@ -276,7 +276,8 @@ func TestAHoldThatBeganBeforeTheScreenIsHeldAtLeastSoLong(t *testing.T) {
 	})
 }
 
-// shows are formats of which one shows waiters and one has them block.
+// shows returns formats, one of which shows waiters, and another has waiters
+// that block.
 func shows() []keyspace.Format {
 	return []keyspace.Format{{Name: "set-nx"}, {Name: "redisson", ShowsWaiters: true}, {Name: "blpop", BlockingWait: true}}
 }
@@ -326,7 +327,7 @@ func TestKeysGetTheRoomThatThereIs(t *testing.T) {
 	v := &server{locks: []keyspace.Lock{mutex(key, "x", time.Hour)}}
 	drive(t, Config{Source: v}, func(d *driver) {
 		for _, size := range [][2]int{{80, 24}, {120, 35}, {160, 45}, {200, 60}} {
-			if d.size(size[0], size[1]); strings.Count(d.screen(), key) < 2 { // in the table and in the preview
+			if d.size(size[0], size[1]); strings.Count(d.screen(), key) < 2 { // in the table and the preview
 				t.Errorf("%v: the key is cut\n%s", size, d.screen())
 			}
 		}

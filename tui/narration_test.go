@@ -8,7 +8,7 @@ import (
 	"locktop/loadgen"
 )
 
-// happen lets things happen to the clients of a load, 100 ms apart.
+// happen makes events of a load's clients, 100 ms apart.
 func (g *generator) happen(events ...loadgen.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -23,7 +23,7 @@ func acquired(client int, key string, fence int64) loadgen.Event {
 	return loadgen.Event{Kind: loadgen.Acquired, Client: client, Key: key, Token: fmt.Sprint(client, key), Fence: fence}
 }
 
-// on is an event of a client about its hold of a key.
+// on returns an event of a client about its hold of a key.
 func on(kind loadgen.EventKind, client int, key string, fence int64) loadgen.Event {
 	e := acquired(client, key, fence)
 	e.Kind = kind
@@ -37,7 +37,7 @@ func fault(kind loadgen.EventKind, what loadgen.FaultKind, client int, text stri
 	return loadgen.Event{Kind: kind, Fault: what, Client: client, Text: text}
 }
 
-// played is a world whose load has events to tell.
+// played returns a Config whose load has events to narrate.
 func played() (Config, *generator) {
 	w, g := elected(world()), busy()
 	w.Load = g
@@ -92,8 +92,8 @@ func TestTheLastServerTooManyIsTold(t *testing.T) {
 	})
 }
 
-// TestABurstIsToldInOneLine: what happens many times a second does not push the
-// fault that led to it out of sight.
+// TestABurstIsToldInOneLine checks that frequent events do not push their
+// cause, a fault, out of the visible lines.
 func TestABurstIsToldInOneLine(t *testing.T) {
 	w, g := played()
 	drive(t, w, func(d *driver) {

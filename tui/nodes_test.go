@@ -11,7 +11,8 @@ import (
 	"locktop/loadgen"
 )
 
-// elected is a world with a Redlock over five servers, two of which are down.
+// elected returns a Config with a Redlock on five servers, two of which are
+// down.
 func elected(w Config) Config {
 	v := &server{}
 	var names []string

@@ -8,7 +8,8 @@ import (
 	"locktop/keyspace"
 )
 
-// The page of a lock tells what its holder has beside it, and whom it waits for.
+// The page of a lock shows the other locks of its holder, and the locks that
+// the holder waits for.
 func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 	pay := keyspace.Holder{ID: "pay-5~0f6a", Label: "pay-5", Count: 1}
 	ship := keyspace.Holder{ID: "8743c9c0:7", Count: 1}
@@ -33,8 +34,8 @@ func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 	})
 }
 
-// A filter for an owner leaves what it holds and what it waits for; :sort owner puts
-// the locks of each owner together.
+// A filter for an owner shows the locks that it holds and those that it waits
+// for. :sort owner puts the locks of each owner together.
 func TestTheFilterKnowsWhatAnOwnerWaitsFor(t *testing.T) {
 	w := world()
 	holder := func(name string) []keyspace.Holder { return []keyspace.Holder{{ID: name, Count: 1}} }

@@ -45,7 +45,7 @@ func TestTheLockPageHasTheCommandToHandOn(t *testing.T) {
 	drive(t, world(), func(d *driver) {
 		d.size(100, 60).press("j", "enter")
 		d.wantOrder("to break it safely", "redis-cli", "return 1", "lock:orders:4711")
-		d.press("esc", "j", "enter") // of this one, hands off
+		d.press("esc", "j", "enter") // this format has no actions
 		if text := d.screen(); strings.Contains(text, "redis-cli") {
 			t.Errorf("a command for a lock that is not to be touched:\n%s", text)
 		}
@@ -87,7 +87,7 @@ func TestAWideWindowShowsTheLockBesideTheTable(t *testing.T) {
 	})
 }
 
-// guide leads to another server, and remembers what it was asked for.
+// guide connects to another server, and records the request.
 type guide struct {
 	asked []Target
 	to    Config
@@ -116,7 +116,7 @@ func (g *guide) Connect(_ context.Context, v Target) (Config, error) {
 	return g.to, g.err
 }
 
-// countingStore counts how often it is asked.
+// countingStore counts the reads.
 type countingStore struct {
 	mu sync.Mutex
 	n  int
@@ -135,8 +135,8 @@ func (c *countingStore) asked() int {
 	return c.n
 }
 
-// Wherever the command is shown it is what is copied: no backslash of a key is
-// doubled, as Plain would, and the flags are in it that lead to the server.
+// The screen shows the command exactly as it copies it: backslashes of a key
+// are not doubled as Plain does, and the flags of the connection are included.
 func TestTheCommandIsShownAsItIsCopied(t *testing.T) {
 	const key, line = `App\Jobs\it's`, `redis-cli -h 10.0.0.9 -p 6380 -n 3 --tls EVAL 'return 1' 1 'App\Jobs\it'\''s' me`
 	w, _ := armed()

@@ -11,7 +11,7 @@ import (
 	"locktop/recording"
 )
 
-// projector is a player without a clock of its own.
+// projector is a player whose time the test sets.
 type projector struct {
 	reader  *recording.Reader
 	playing PlaybackState
@@ -29,7 +29,7 @@ func (p *projector) Snapshot(context.Context) (keyspace.Snapshot, error) {
 	return snap, err
 }
 
-// recorded is a recording of some seconds at the office.
+// recorded returns a recording of some seconds of the office.
 func recorded(t *testing.T) *recording.Reader {
 	t.Helper()
 	var file bytes.Buffer
@@ -52,7 +52,7 @@ func recorded(t *testing.T) *recording.Reader {
 	return r
 }
 
-// busyDay lets locks come and go for half a minute.
+// busyDay acquires and releases locks for half a minute.
 func busyDay(d *driver, v *server) {
 	for i := range 10 {
 		v.set(func(v *server) {
@@ -62,8 +62,8 @@ func busyDay(d *driver, v *server) {
 	}
 }
 
-// TestAReplayShowsTheFramesOfTheLiveRun compares whole screens, colours and all,
-// on every page, at several moments.
+// TestAReplayShowsTheFramesOfTheLiveRun compares complete screens with their
+// colours, on every page, at several times.
 func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
 	r := recorded(t)
 	frames := func(w Config, between func(d *driver)) []string {
@@ -86,7 +86,7 @@ func TestAReplayShowsTheFramesOfTheLiveRun(t *testing.T) {
 		last = time.Now()
 		return snap, err
 	})}, func(d *driver) { d.wait(30 * time.Second) })
-	for i := range live[:5] { // as long as the recording goes
+	for i := range live[:5] { // for the length of the recording
 		if live[i] != again[i] {
 			t.Errorf("frame %d was\n%s\n\nand is now\n%s", i, live[i], again[i])
 		}

@@ -19,16 +19,16 @@ import (
 	"locktop/keyspace"
 )
 
-// What a terminal is told on the way in and on the way out.
+// These are the sequences that a terminal receives at the start and at the end.
 const (
 	hideCursor = "\x1b[?25l"
 	showCursor = "\x1b[?25h"
 )
 
-// frames are ours.
+// frames matches the frames of the screen.
 var frames = regexp.MustCompile(`(?s)\x1b\[\?2026h.*?\x1b\[\?2026l`)
 
-// tape is a terminal that remembers what was written.
+// tape is a terminal that records the output.
 type tape struct {
 	mu  sync.Mutex
 	b   bytes.Buffer
@@ -52,7 +52,7 @@ func (t *tape) String() string {
 	return t.b.String()
 }
 
-// wantIntact expects the terminal to be as it was before.
+// wantIntact expects that the terminal has its initial state.
 func (t *tape) wantIntact(test *testing.T) {
 	test.Helper()
 	s := t.String()
@@ -100,16 +100,16 @@ func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
 	})
 	go func() { done <- Run(ctx, Config{Source: hung, Input: in, Output: out}) }()
 	<-out.any
-	time.AfterFunc(2*tickInterval, stop) // some time after the first look has begun
+	time.AfterFunc(2*tickInterval, stop) // after the first snapshot has begun
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)
 	}
-	<-looking // it was told to end
+	<-looking // its context has ended
 	out.wantIntact(t)
 }
 
-// TestAPanicRestoresTheTerminalFirst runs itself as another process: bubbletea
-// prints panics to the standard output.
+// TestAPanicRestoresTheTerminalFirst runs itself as another process, because
+// bubbletea prints panics to stdout.
 func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	if os.Getenv("LOCKTOP_TEST_PANIC") != "" {
 		in, _ := io.Pipe()
@@ -133,7 +133,8 @@ func TestAPanicRestoresTheTerminalFirst(t *testing.T) {
 	}
 }
 
-// placing is what a dumb terminal is told besides text: where to write, and to erase.
+// placing matches the sequences that a dumb terminal receives besides text:
+// cursor position and erase.
 var placing = regexp.MustCompile(`\x1b\[[0-9;]*[HJK]`)
 
 func TestADumbTerminalGetsTextAlone(t *testing.T) {
@@ -162,7 +163,7 @@ func TestADumbTerminalGetsTextAlone(t *testing.T) {
 		t.Errorf("the shell does not go on below the last frame: %q", text[len(text)-60:])
 	}
 	for _, r := range placing.ReplaceAllString(text, "") {
-		if r != '\r' && r != '\n' && (r < ' ' || r > '~' && r < 0x3000) { // keys may be of any script
+		if r != '\r' && r != '\n' && (r < ' ' || r > '~' && r < 0x3000) { // keys may be in any script
 			t.Fatalf("it was told %q", r)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	redisserver "locktop/server"
 )
 
-// nodes are servers inside the test's bubble that can be cut off, which for their
-// clients is the same as to be down.
+// nodes are servers inside the test's bubble that can be disconnected, which
+// for their clients is the same as a stopped server.
 type nodes struct {
 	clients []*redis.Client
 	links   []*redisserver.Proxy
@@ -28,7 +28,7 @@ type nodes struct {
 
 func fiveNodes(t *testing.T, n int) *nodes {
 	t.Helper()
-	logging.Disable() // go-redis reports on every connection it cannot have
+	logging.Disable() // go-redis logs every connection that it cannot open
 	all := &nodes{}
 	for i := range n {
 		e := redisserver.NewPiped()
@@ -55,8 +55,8 @@ func (n *nodes) Up(_ context.Context, node int, _ bool) error {
 	return nil
 }
 
-// stage is a world in which a scene plays for real: on servers in the bubble, with
-// the clients of the load, and looked at by a scanner.
+// stage returns a Config in which a scene really runs: on servers in the
+// bubble, with the clients of the load, and a scanner.
 func stage(t *testing.T, s loadgen.Scenario) Config {
 	t.Helper()
 	five := fiveNodes(t, 5)
@@ -78,7 +78,8 @@ func stage(t *testing.T, s loadgen.Scenario) Config {
 	return Config{Source: source, Load: load, Scenes: []loadgen.Scenario{s}, Scene: s.Name, Quorum: []string{"a:1", "b:1", "c:1", "d:1", "e:1"}, Title: "demo"}
 }
 
-// What the caption of a scene claims, as the screen shows it at some moment.
+// claims are the statements of a scene's caption that the screen must show at
+// some time.
 var claims = map[string][]string{
 	"hot-key":          {"✓ 0 overlaps", " waiting held "},
 	"herd":             {"commands per hold", "mutex, poll 5ms", "mutex, notify", "fair"},
@@ -101,18 +102,18 @@ var claims = map[string][]string{
 	"stamp-rw":         {"OVERLAP", "the known flaw of classic/stamp-rw"},
 }
 
-// What the screen does not show at the end of a scene.
+// denials are texts that the screen must not show at the end of a scene.
 var denials = map[string][]string{
 	"blind-delete": {"renewal on"},
 	"setnx-crash":  {"renewal on", "the lock held", "before the lease runs out"},
 	"getset-skew":  {"renewal on"},
 }
 
-// words is the screen without line breaks.
+// words returns the text of the screen without line breaks.
 func words(d *driver) string { return strings.Join(strings.Fields(d.screen()), " ") }
 
-// shortScene is how long a scene with many clients plays here: it shows from the
-// beginning what it is for.
+// shortScene is how long a scene with many clients runs here. It shows its
+// effect from the beginning.
 const (
 	shortScene  = time.Second
 	manyClients = 12
@@ -149,8 +150,8 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 	}
 }
 
-// TestASceneIsUnderstoodInASmallWindow: at 80×24 there are the first sentence of
-// the caption, all of what to watch, and the verdict.
+// TestASceneIsUnderstoodInASmallWindow checks that a window of 80×24 shows the
+// first sentence of the caption, all of what to watch, and the verdict.
 func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 	for _, s := range scenarios.All() {
 		w := world()

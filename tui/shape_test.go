@@ -32,7 +32,7 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 		} {
 			d.press(keys...).wait(tickInterval)
 			every := 2
-			if i >= len(allPages()) { // what is over a page has its shape
+			if i >= len(allPages()) { // a dialog has the shape of its page
 				every = 5
 			}
 			d.everySize(strings.Join(keys, " "), every)
@@ -40,7 +40,7 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 	})
 }
 
-// scenes are some to choose from, one with more words than fit.
+// scenes returns some scenarios, one with more text than fits.
 func scenes() []loadgen.Scenario {
 	var all []loadgen.Scenario
 	for i := range 19 {
@@ -52,8 +52,8 @@ func scenes() []loadgen.Scenario {
 	return all
 }
 
-// everySize draws the screen in all windows, or in those of the smallest and
-// every so many from there.
+// everySize draws the screen in windows up to 160×60: all widths and heights up
+// to 6, and then the multiples of every.
 func (d *driver) everySize(after string, every int) *driver {
 	d.t.Helper()
 	for w := range 161 {
@@ -82,7 +82,8 @@ func TestSmallWindowsShowOneLineALock(t *testing.T) {
 	})
 }
 
-// payloads are what strangers could put into Redis to get at our terminal.
+// payloads are texts that other clients of Redis could store to attack the
+// terminal.
 func payloads() []string {
 	return []string{
 		"\x1b[2J", "\x1b]0;title\a", "\x1b]52;c;ZXZpbA==\x1b\\", "\x1b]8;;http://evil\x1b\\x", "\x1bP+q\x1b\\", "\x1b[6n", "\x1b[8m",
@@ -92,7 +93,7 @@ func payloads() []string {
 	}
 }
 
-// hostile is a world in which every text that can come from outside is s.
+// hostile returns a Config in which every text from outside is s.
 func hostile(s string) Config {
 	l := keyspace.Lock{
 		Key: s, Format: s, Kind: keyspace.RW, Confidence: keyspace.Likely, Node: s, Expires: after(time.Minute), Fence: 3,
@@ -174,8 +175,8 @@ func TestNothingFromOutsideReachesTheTerminalRaw(t *testing.T) {
 	}
 }
 
-// meet opens every page and every dialog of a hostile world. The driver holds
-// each frame against what only a screen that is not ours could have put there.
+// meet opens every page and every dialog of a hostile Config. The driver checks
+// each frame for characters that the screen does not write.
 func meet(d *driver, v *hostileServer, s string) {
 	paste := func() { d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s), Paste: true}) }
 	d.size(160, 45).wait(2*tickInterval).press("w", "j", "/")
@@ -219,7 +220,7 @@ func TestRandomKeysLeaveNoFrameOutOfShape(t *testing.T) {
 	})
 }
 
-// crowd is a picture of n locks.
+// crowd returns a snapshot of n locks.
 func crowd(n int) keyspace.Snapshot {
 	snap := keyspace.Snapshot{At: midnight, Complete: true}
 	for i := range n {
@@ -265,7 +266,7 @@ func BenchmarkFrameOf10000Locks(b *testing.B) {
 
 func BenchmarkPictureOf10000Locks(b *testing.B) {
 	before := newViewModel(crowd(10_000), midnight, nil)
-	later := crowd(10_000) // read again: nothing is shared with before
+	later := crowd(10_000) // a new snapshot, which shares nothing with the one before
 	later.At = later.At.Add(derivedMost)
 	for b.Loop() {
 		newViewModel(later, midnight, before)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A snoozed finding counts for nothing: neither in the header, nor in the order of the
-// locks. It stays in the list, with the time at which it comes back, and does.
+// A snoozed finding does not count in the header or in the order of the locks.
+// It stays in the list with the time when the snooze ends, and then counts
+// again.
 func TestASnoozedFindingIsOutOfTheWayUntilItsTimeIsOver(t *testing.T) {
 	drive(t, world(), func(d *driver) {
 		first := func() string { return d.rows()[0] }

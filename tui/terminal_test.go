@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// screenOf lets drive act on a terminal, and returns what was written to it.
+// screenOf calls drive with a terminal and returns what was written to it.
 func screenOf(t *testing.T, drive func(*terminal)) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -22,7 +22,7 @@ func screenOf(t *testing.T, drive func(*terminal)) string {
 	return b.String()
 }
 
-// says has bubbletea write to a terminal.
+// says writes to a terminal as bubbletea does.
 func says(t *testing.T, term io.Writer, s string) {
 	t.Helper()
 	if n, err := io.WriteString(term, s); n != len(s) || err != nil {
@@ -37,7 +37,7 @@ func TestAFrameIsWrittenAtOnceAndThenWhatHasChanged(t *testing.T) {
 			term.show(frame, 2)
 			synctest.Wait()
 		}
-		term.show("aaa\nBB \ncc ", 3) // another window: nobody knows what it has kept
+		term.show("aaa\nBB \ncc ", 3) // another window size: the terminal's contents are unknown
 	})
 	want := enterScreen +
 		beginFrame + "\x1b[Haa\x1b[2;1Hbb\x1b[3;1Hcc" + endFrame +
@@ -63,7 +63,7 @@ func TestNothingIsDrawnButOnAScreenOfOurs(t *testing.T) {
 	got := screenOf(t, func(term *terminal) {
 		term.show("before", 6)
 		synctest.Wait()
-		for range 2 { // suspended in between
+		for range 2 { // with a suspend in between
 			says(t, term, enterScreen)
 			term.show("ours", 4)
 			synctest.Wait()
@@ -78,7 +78,8 @@ func TestNothingIsDrawnButOnAScreenOfOurs(t *testing.T) {
 	}
 }
 
-// slowLine is a terminal behind a slow line: it takes a write when it is told to.
+// slowLine is a terminal with a slow connection. A write returns when the test
+// allows it.
 type slowLine struct {
 	got  bytes.Buffer
 	take chan struct{}
@@ -96,7 +97,7 @@ func TestASlowTerminalSkipsFramesAndHoldsNobodyUp(t *testing.T) {
 		term := newTerminal(line)
 		says(t, term, enterScreen)
 		for _, frame := range []string{"1", "2", "3", "4"} {
-			term.show(frame, 1) // returns, while the line is blocked
+			term.show(frame, 1) // returns while the connection is blocked
 			synctest.Wait()
 		}
 		close(line.take)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// picture is an SVG as far as the tests look at it.
+// picture is the part of an SVG that the tests read.
 type picture struct {
 	Cells struct {
 		Rects []struct {
@@ -34,7 +34,7 @@ type picture struct {
 	} `xml:"g"`
 }
 
-// drawnRow draws text of one row and reads the SVG back.
+// drawnRow draws one row of text and reads the SVG back.
 func drawnRow(t *testing.T, text string, width int) picture {
 	t.Helper()
 	var p picture

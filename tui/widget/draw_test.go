@@ -83,7 +83,7 @@ func TestColumnsGoByPriority(t *testing.T) {
 	for w, want := range map[int]string{
 		2:  "K~",
 		8:  "KEY     ",
-		15: "KEY         TTL", // what KIND leaves goes to KEY
+		15: "KEY         TTL", // KEY gets the space that KIND does not use
 		24: "KEY        KIND      TTL",
 	} {
 		l := NewLine(w)

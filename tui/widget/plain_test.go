@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// unplain reads back what Plain wrote.
+// unplain reverses Plain.
 func unplain(t *testing.T, s string) string {
 	t.Helper()
 	var b strings.Builder
@@ -70,8 +70,8 @@ func TestPlainLeavesOrdinaryTextAlone(t *testing.T) {
 	}
 }
 
-// Every rune that Plain lets through takes one or two cells, and as many beside
-// any neighbour as alone.
+// Every rune that Plain accepts has a width of one or two cells, and the same
+// width beside any other rune.
 func TestPlainRunesStandInCellsOfTheirOwn(t *testing.T) {
 	neighbours := []string{"a", "가", "각", "👍", "ก", "क", "ー"}
 	passed := 0
@@ -82,7 +82,7 @@ func TestPlainRunesStandInCellsOfTheirOwn(t *testing.T) {
 		}
 		passed++
 		if unicode.Is(unicode.Han, r) && r%64 != 0 {
-			continue // a hundred thousand of one kind
+			continue // a hundred thousand runes of one kind
 		}
 		if w := ansi.StringWidth(s); w != 1 && w != 2 {
 			t.Errorf("%U takes %d cells", r, w)
