@@ -12,7 +12,7 @@ import (
 
 func TestWhatIsDoneIsWrittenDownForItsOwnerAlone(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	for range 2 { // the second appends
+	for range 2 { // the second run appends
 		l, err := openAudit()
 		if err != nil {
 			t.Fatal(err)

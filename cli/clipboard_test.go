@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// inTmux starts a tmux with nothing but its defaults, and makes this process look
+// inTmux starts a tmux with its default settings, and makes this process look
 // like a program in it.
 func inTmux(t *testing.T) (tmux func(args ...string) string) {
 	t.Helper()

@@ -14,19 +14,18 @@ import (
 	"locktop/server"
 )
 
-// troubled is a cluster that something happens to.
+// troubled is a cluster with a fault.
 type troubled struct {
 	*server.Cluster
 	rdb   *redis.ClusterClient
 	flags []string
-	tag   string // of keys in slot 0, which is the first master's
+	tag   string // of keys in slot 0, a slot of the first master
 }
 
-// timeoutOfTrouble is long enough for a machine that does other things, too.
+// timeoutOfTrouble is long enough for a busy machine.
 const timeoutOfTrouble = 3 * time.Second
 
-// aClusterFor starts a cluster for something to happen to, with locks in slot 0 and
-// in others.
+// aClusterFor starts a cluster with locks in slot 0 and in others.
 func aClusterFor(t *testing.T, o server.ClusterOptions, inSlot, elsewhere int) troubled {
 	t.Helper()
 	clearEnvironment(t)
@@ -44,10 +43,10 @@ func aClusterFor(t *testing.T, o server.ClusterOptions, inSlot, elsewhere int) t
 	return c
 }
 
-// moving is the key of a lock in slot 0.
+// moving returns the key of a lock in slot 0.
 func (c troubled) moving(i int) string { return fmt.Sprintf("lock:{%s}:%d", c.tag, i) }
 
-// lock takes a lock for an hour.
+// lock acquires a lock for an hour.
 func (c troubled) lock(t *testing.T, key string) {
 	t.Helper()
 	if err := c.rdb.Set(t.Context(), key, token, time.Hour).Err(); err != nil {
@@ -55,7 +54,7 @@ func (c troubled) lock(t *testing.T, key string) {
 	}
 }
 
-// run runs a command on the cluster.
+// run runs a locktop command on the cluster.
 func (c troubled) run(t *testing.T, args ...string) outcome {
 	t.Helper()
 	return locktop(t, slices.Concat(args, c.flags)...)
@@ -93,7 +92,7 @@ func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
 	}
 }
 
-// keysOf lists the keys of a document's locks, which are ordered by node.
+// keysOf returns the keys of a document's locks, ordered by node.
 func keysOf(doc jsonDocument) []string {
 	var all []string
 	for _, l := range doc.Locks {
@@ -103,8 +102,8 @@ func keysOf(doc jsonDocument) []string {
 	return all
 }
 
-// Of a slot that is half moved, some locks are on one master and some on another.
-// Each is seen once, on the node that has it, and neither node is missing.
+// While a slot moves, each of two masters has some of its locks. Each lock is
+// shown once, on the node that has it, and both nodes are complete.
 func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 20)
 	to := c.Nodes()[2]
@@ -146,8 +145,8 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 	}
 }
 
-// A lock whose slot is half moved is released on the node that has it, and nothing
-// else is.
+// A lock whose slot is moving is released on the node that has it, and nothing
+// else is changed.
 func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 0)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -163,7 +162,7 @@ func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
 	}
 }
 
-// One of three masters is dead, and the others know.
+// One of three masters is down, and the others have detected it.
 func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 	for name, args := range map[string][]string{"down": nil, "partly served": {"--cluster-require-full-coverage", "no"}, "read only": {"--cluster-allow-reads-when-down", "yes"}} {
 		t.Run(name, func(t *testing.T) {
@@ -204,8 +203,8 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-// The screen goes on with the masters that answer, and says which one does not; watch
-// tells it as an event, too.
+// The screen continues with the masters that answer, and names the one that
+// does not. watch also reports it as an event.
 func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
 	term := openTerminal(t, 160, 40, c.flags...)
@@ -227,7 +226,7 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	}
 }
 
-// What a replica shows that has lost its master is old.
+// A replica that has lost its master shows old data.
 func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 	clearEnvironment(t)
 	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
@@ -244,7 +243,7 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 	})
 }
 
-// A master that hangs says nothing and refuses nothing.
+// A master that hangs neither answers nor refuses connections.
 func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]
@@ -264,7 +263,7 @@ func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// A node of a cluster shows its own locks, and says that there are others.
+// A node of a cluster shows its own locks, and says that there are other nodes.
 func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 	c := aClusterFor(t, server.ClusterOptions{}, 3, 0)
 	const hint = "add --cluster"
@@ -294,7 +293,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	for i := range locks {
 		w.out.sees(t, `"appeared","key":"`+c.moving(i))
 	}
-	warmUp(t, c, w) // or the other masters would not tell of locks
+	warmUp(t, c, w) // otherwise the other masters would not report locks
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	to := []*server.Child{c.Nodes()[2], c.Nodes()[0], c.Nodes()[1]}

@@ -12,7 +12,7 @@ import (
 	"locktop/server"
 )
 
-// configure writes a configuration file, where locktop looks for it.
+// configure writes a configuration file in the place where locktop reads it.
 func configure(t *testing.T, mode os.FileMode, lines ...string) {
 	t.Helper()
 	home := t.TempDir()
@@ -92,18 +92,18 @@ func TestWhatIsWrongWithAConfigurationIsSaidInOneLine(t *testing.T) {
 	}
 }
 
-// uuid1 is a token as redis-py makes it, which tells when.
+// uuid1 returns a token as redis-py makes it. It contains the time.
 func uuid1(at time.Time) string {
 	ticks := uint64(at.UnixNano())/100 + 0x01B21DD213814000
 	return fmt.Sprintf("%08x%04x1%03x8abc0242ac120002", ticks&0xffffffff, ticks>>32&0xffff, ticks>>48)
 }
 
-// Limits decide from when on a hold is overdue: those of flags go before those of the
-// context, and the first that matches counts. They decide of the state, too.
+// Limits decide when a hold is overdue, and its state. Those of flags precede
+// those of the context, and the first that matches counts.
 func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
-	old := uuid1(time.Now().Add(-time.Hour)) // a token that tells when the hold began
+	old := uuid1(time.Now().Add(-time.Hour)) // a token that contains the start of the hold
 	for _, key := range []string{"job:a", "job:b", "leader", "odd=name"} {
 		send(t, addr, "SET", "lock:"+key, old)
 	}
@@ -140,7 +140,7 @@ func TestTheHintToHideAFileIsACommand(t *testing.T) {
 	for path, want := range map[string]string{
 		"/home/ann/config.yaml":      "chmod 600 /home/ann/config.yaml",
 		"/home/$(touch pwned)/a b":   "chmod 600 '/home/$(touch pwned)/a b'",
-		"/home/it's/config.yaml":     "", // its backslash would be shown twice
+		"/home/it's/config.yaml":     "", // its backslash would be doubled
 		"/home/\x1b[2J/config.yaml":  "",
 		"/home/\x00NUL/config.yaml":  "",
 		"/home/newline\n/config.yml": "",

@@ -15,13 +15,13 @@ import (
 	"locktop/server"
 )
 
-// outcome is what a run of the program left behind.
+// outcome is the result of a run of the program.
 type outcome struct {
 	code        int
 	out, errors string
 }
 
-// locktop runs the program to its end.
+// locktop runs the program and waits for its end.
 func locktop(t *testing.T, args ...string) outcome {
 	t.Helper()
 	return locktopWith(t, strings.NewReader(""), args...)
@@ -34,7 +34,7 @@ func locktopWith(t *testing.T, in io.Reader, args ...string) outcome {
 	return outcome{code, out.String(), errs.String()}
 }
 
-// cannotConnect checks for the exit code and the one line of an error.
+// cannotConnect checks for the exit code and for an error of one line.
 func (o outcome) cannotConnect(t *testing.T, address, said string) {
 	t.Helper()
 	line, rest, _ := strings.Cut(o.errors, "\n")
@@ -86,7 +86,8 @@ func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
 	o.cannotConnect(t, "redis://"+c.Addr(), "50 ms")
 }
 
-// A plain server waits for the rest of what TLS begins with.
+// A plain server takes the beginning of TLS for a command, and waits for the
+// rest.
 func TestTLSAtAPlainServerIsExplained(t *testing.T) {
 	clearEnvironment(t)
 	c := server.ForTest(t)
@@ -104,7 +105,7 @@ func TestAPlainServerIsNoSentinel(t *testing.T) {
 	}
 }
 
-// One server is no Redlock, and its locks are what they are.
+// A Redlock of one server is treated as a plain server.
 func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
@@ -164,8 +165,8 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 		addr string
 		said string
 	}{
-		// The default user of c has all rights and no password: whoever falls
-		// back to it gets in.
+		// The default user of c has all permissions and no password. A client
+		// that falls back to it gets access.
 		"a user with a wrong password":    {args: []string{"-u", address, "--user", "ann"}, env: canary + "x", addr: c.Addr(), said: "WRONGPASS"},
 		"a user that does not exist":      {args: []string{"-u", address, "--user", "bob"}, env: canary, addr: c.Addr(), said: "WRONGPASS"},
 		"a user kept out of the database": {args: []string{"-u", address, "--user", "eve", "-n", "1"}, env: canary, addr: c.Addr(), said: "NOPERM"},
@@ -222,7 +223,7 @@ func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 
 func TestAskingForAPasswordEndsWithTheProgram(t *testing.T) {
 	clearEnvironment(t)
-	in, silent := io.Pipe() // nobody ever answers
+	in, silent := io.Pipe() // there is no input
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -265,7 +266,7 @@ func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
 	connected(t, "--user", "shy", "-a", "pw")
 }
 
-// eventually waits for something that other goroutines bring about.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

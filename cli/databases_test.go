@@ -13,7 +13,8 @@ import (
 	"locktop/server"
 )
 
-// With -n all, one key may be a lock of each database: every line says which.
+// With -n all, the same key may be a lock in each database. Every line names
+// the database.
 func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
@@ -56,7 +57,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 	}
 }
 
-// A key of a megabyte is a line, and two of them never the same.
+// A key of 1 MB fits in one line, and two different keys are never shown alike.
 func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()

@@ -48,7 +48,7 @@ func TestWhoeverEntersIsNewAndHoldsTheSameLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // whoever was there before leaves no traces
+	for range 3 { // the earlier rounds must leave no keys
 		for _, a := range c.actors {
 			if err := a.enter(t.Context(), rdb); err != nil {
 				t.Fatal(err)
@@ -86,7 +86,7 @@ func TestTheCastKeepsItsLocksMoving(t *testing.T) {
 	})
 }
 
-// found is every lock on a server, by key.
+// found returns every lock on a server, by key.
 func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 	t.Helper()
 	var s selection

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A master without slots may be about to get some, and has keys then.
+// A master without slots may be importing some, and then it has keys.
 func TestMastersWithoutSlotsAreLookedAt(t *testing.T) {
 	const nodes = `a 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-16383 [5->-b]
 b 10.0.0.2:7000@17000,host master - 0 0 2 connected
@@ -27,8 +27,8 @@ f :0@0 master,noaddr - 0 0 5 disconnected
 	}
 }
 
-// Of several servers the first in order is taken that answers soon, and none that does
-// not answer is waited for.
+// The first server in order that answers soon is used. The search does not wait
+// for servers that do not answer.
 func TestTheFirstAnswerIsTaken(t *testing.T) {
 	down := errors.New("down")
 	type server struct {
@@ -60,7 +60,7 @@ func TestTheFirstAnswerIsTaken(t *testing.T) {
 					return n, c.all[n].err
 				})
 				took := time.Since(began)
-				time.Sleep(time.Hour) // for those that are late
+				time.Sleep(time.Hour) // the late servers
 				if got != c.want || !errors.Is(err, c.err) || took != c.takes {
 					t.Errorf("%d, %v after %v; want %d, %v after %v", got, err, took, c.want, c.err, c.takes)
 				}

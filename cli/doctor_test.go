@@ -8,8 +8,8 @@ import (
 	"locktop/keyspace"
 )
 
-// Hundreds of findings of one kind are one paragraph with their number. Rarer ones do
-// not drown in them.
+// Hundreds of findings of one kind are one paragraph with their number, so rare
+// findings stay visible.
 func TestDoctorGroupsFindingsOfAKind(t *testing.T) {
 	var d diagnosis
 	for i := range 500 {

@@ -117,7 +117,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"-s", "/run/redis.sock", "-H", "other.test"},
 		{"-n", "-1"},
 		{"-a", ""},
-		{"--user", "ann"}, // Redis would go on as the default user
+		{"--user", "ann"}, // Redis would continue as the default user
 		{"-u", "redis://ann@redis.test"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {

@@ -15,7 +15,7 @@ func TestTheScreenFitsWhatTheTerminalCanDo(t *testing.T) {
 	}{
 		{env: map[string]string{"LANG": "en_US.UTF-8"}},
 		{env: map[string]string{"LANG": "de_DE.utf8"}},
-		{}, // a container: nobody has said anything
+		{}, // a container: no variable is set
 		{env: map[string]string{"LANG": "C"}, theme: "mono", glyphs: "ascii"},
 		{env: map[string]string{"LANG": "en_US.UTF-8", "LC_CTYPE": "en_US.ISO-8859-1"}, theme: "mono", glyphs: "ascii"},
 		{env: map[string]string{"LC_ALL": "C.UTF-8", "LC_CTYPE": "C", "LANG": "C"}},

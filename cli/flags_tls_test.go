@@ -38,8 +38,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue writes a certificate and its key, signed by a; the first one a issues
-// is its own.
+// issue writes a certificate and its key, signed by a. The first certificate
+// that a issues is its own.
 func (a *authority) issue(t *testing.T, name string, template *x509.Certificate) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +69,8 @@ func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
 	return path
 }
 
-// leaf is a certificate for a server named redis.test and for clients.
+// leaf returns a certificate template for clients and for a server named
+// redis.test.
 func leaf() *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(2), DNSNames: []string{"redis.test"}, NotAfter: time.Now().Add(time.Hour),
@@ -77,8 +78,7 @@ func leaf() *x509.Certificate {
 	}
 }
 
-// secured starts a server that speaks TLS on a port of its own, besides the plain
-// one.
+// secured starts a server with TLS on a second port.
 func secured(t *testing.T, args ...string) (plain *server.Child, port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,7 +135,8 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 			if o.code != tt.code || !strings.Contains(o.errors, tt.said) {
 				t.Errorf("exit code %d, want %d; on stderr %q, want it to say %q", o.code, tt.code, o.errors, tt.said)
 			}
-			// A connection that cannot be had is told in one line, and nothing else is tried.
+			// A connection that fails is one line of error, and locktop tries
+			// no other way.
 			if o.code != exitFine && (strings.Count(o.errors, "\n") != 1 || o.out != "" && !strings.Contains(o.out, "error")) {
 				t.Errorf("on stderr %q, on stdout %q", o.errors, o.out)
 			}
@@ -143,7 +144,7 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
-// The lines that inspect prints speak TLS as it did.
+// The command lines that inspect prints use TLS as inspect did.
 func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
 	clearEnvironment(t)
 	ca := newAuthority(t)

@@ -13,14 +13,15 @@ import (
 	"locktop/server"
 )
 
-// listedOn runs locktop list --json, which must go well, and returns what it says
-// on stdout and on stderr.
+// listedOn runs locktop list --json, which must succeed, and returns its
+// document and stderr.
 func listedOn(t *testing.T, args ...string) (jsonDocument, string) {
 	t.Helper()
 	return listedWith(t, exitFine, args...)
 }
 
-// listedWith does the same with a list that must end with an exit code.
+// listedWith runs locktop list --json, which must end with an exit code, and
+// returns its document and stderr.
 func listedWith(t *testing.T, code int, args ...string) (jsonDocument, string) {
 	t.Helper()
 	got := locktop(t, append([]string{"list", "--json", "--budget", "full"}, args...)...)
@@ -46,7 +47,7 @@ func (d jsonDocument) lockNamed(t *testing.T, key string) jsonLock {
 	return jsonLock{}
 }
 
-// up lists the addresses of the nodes that are up.
+// up returns the addresses of the nodes that are up.
 func (d jsonDocument) up() string {
 	var all []string
 	for _, n := range d.Nodes {

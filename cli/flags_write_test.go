@@ -10,9 +10,9 @@ import (
 	"locktop/server"
 )
 
-// advised makes the user that docs/operators.md advises on a server: by the first
-// of its lines that the server takes, as it stands there but for the password. It
-// returns the line.
+// advised creates the user that docs/operators.md recommends, with the first of
+// its lines that the server accepts. Only the password is changed. It returns
+// the line.
 func advised(t *testing.T, addr string) []any {
 	t.Helper()
 	page, err := os.ReadFile("../docs/operators.md")
@@ -52,7 +52,8 @@ func knows(t *testing.T, addr, command string) bool {
 	return len(info) == 1 && info[0] != nil
 }
 
-// aUser makes a user with these rights, as far as the server knows them.
+// aUser creates a user with these permissions, as far as the server supports
+// them.
 func aUser(t *testing.T, addr, name string, rules ...string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
@@ -62,7 +63,7 @@ func aUser(t *testing.T, addr, name string, rules ...string) {
 	}
 }
 
-// oneOfEachType are commands that make a lock of each type of key.
+// oneOfEachType returns commands that create a lock of each type of key.
 func oneOfEachType() [][]any {
 	return [][]any{
 		{"SET", "lock:a", token, "PX", 600_000},
@@ -75,7 +76,7 @@ func oneOfEachType() [][]any {
 	}
 }
 
-// aLockOfEachType puts a lock of each type of key on a server.
+// aLockOfEachType creates a lock of each type of key on a server.
 func aLockOfEachType(t *testing.T, addr string) {
 	t.Helper()
 	for _, argv := range oneOfEachType() {
@@ -83,7 +84,8 @@ func aLockOfEachType(t *testing.T, addr string) {
 	}
 }
 
-// With the rights that the documentation advises, nothing is refused.
+// The permissions that the documentation recommends are sufficient: no command
+// is refused.
 func TestTheAdvisedRightsAreEnough(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
@@ -100,9 +102,8 @@ func TestTheAdvisedRightsAreEnough(t *testing.T) {
 	checkNothingRefused(t, addr)
 }
 
-// And they are no more than what is needed: each of the commands that the page
-// says locktop can do without is missed if it is taken away, and the rest is
-// still shown.
+// Each of the recommended permissions is used. Without an optional one, locktop
+// shows the rest and reports in one line what is missing.
 func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
@@ -137,7 +138,7 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 	}
 }
 
-// A user of the read category alone, as administrators make them by habit.
+// A user with only the read category is common.
 func TestAUserWhoMayReadAndScanSeesTheLocks(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
@@ -147,7 +148,7 @@ func TestAUserWhoMayReadAndScanSeesTheLocks(t *testing.T) {
 	if len(doc.Locks) != 2 || !doc.Complete {
 		t.Errorf("%+v", doc)
 	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not run INFO, PUBSUB") { // and TIME, which Redis 6 lets readers send
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "this user may not run INFO, PUBSUB") { // on Redis 6, TIME, too, is in the read category
 		t.Errorf("it says %q", said)
 	}
 }

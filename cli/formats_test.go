@@ -53,7 +53,7 @@ func TestCommandsAreQuotedAsRedisCLITakesThem(t *testing.T) {
 	}
 }
 
-// run returns what a command prints.
+// run returns the output of a command.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, notes bytes.Buffer
@@ -69,7 +69,7 @@ func TestAnUnknownFormatIsAnsweredWithThoseThatAreLikeIt(t *testing.T) {
 		"bulmq":    "there is bullmq",
 		"arp":      "there is arq",
 		"symfony":  "there is symfony, symfony-string",
-		"lock":     "locktop formats lists them", // too many
+		"lock":     "locktop formats lists them", // too many matches
 		"nonsense": "locktop formats lists them",
 		"":         "locktop formats lists them",
 	} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// checkRefusal checks that an error is one line, and repeats nothing of what may
-// have been a password.
+// checkRefusal checks that an error is one line and does not repeat what may be
+// a password.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -20,8 +20,9 @@ func checkRefusal(t *testing.T, err error) {
 	}
 }
 
-// Whatever stands around a password, it is part of an address, or is refused
-// without being repeated; and an address that is shown does not show it.
+// Whatever surrounds a password in an address, the password is either parsed,
+// or the address is refused without repeating it. An address that is shown
+// never contains it.
 func FuzzURL(f *testing.F) {
 	for _, around := range [][2]string{
 		{"redis://ann:", "@localhost:6379/3"}, {"rediss://:", "@h"}, {"unix://u:", "@/tmp/r.sock?db=2"}, {"redis://u:", "@[::1]:1/0?db=1"},
@@ -45,8 +46,8 @@ func FuzzURL(f *testing.F) {
 	})
 }
 
-// Any file is a configuration, or is refused without one of its values being
-// repeated: it may have been a password.
+// Any file is either a configuration, or refused without repeating one of its
+// values, which may be a password.
 func FuzzConfig(f *testing.F) {
 	for _, around := range [][2]string{
 		{"contexts:\n  prod: {url: 'redis://:", "@h', production: true, readonly: true, theme: dark, locks: ['a*']}\n"},
@@ -58,7 +59,8 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		text := before + canary + after
 		_, err := readContexts(strings.NewReader(text))
-		// The name of a key that is not known is repeated: it helps, and is no value.
+		// The name of an unknown key may be repeated: it helps, and is not a
+		// value.
 		if err == nil || !strings.Contains(err.Error(), "there is no key") {
 			checkRefusal(t, err)
 		}

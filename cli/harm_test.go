@@ -15,8 +15,8 @@ import (
 	"locktop/server"
 )
 
-// proofRounds is how often a proof is repeated: once in a normal run, n times if
-// LOCKTOP_PROOF is set.
+// proofRounds returns how often a proof is repeated: once in a normal run, n
+// times if LOCKTOP_PROOF is set.
 func proofRounds(n int) int {
 	if os.Getenv("LOCKTOP_PROOF") != "" {
 		return n
@@ -24,10 +24,10 @@ func proofRounds(n int) int {
 	return 1
 }
 
-// Redis 8.0.2 and Valkey 8.1.1 crash when a connection with CLIENT NO-TOUCH makes
-// them serve a blocked client. So each way to look at a lock and to change it is
-// tried, in every format, with clients blocked on each key that a release touches:
-// once, or 100 times with LOCKTOP_PROOF=1.
+// Redis 8.0.2 and Valkey 8.1.1 crash when a connection with CLIENT NO-TOUCH
+// causes them to serve a blocked client. The test runs every way to read and to
+// change a lock, for every format, with clients blocked on each key that a
+// release touches: once, or 100 times with LOCKTOP_PROOF=1.
 func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	clearEnvironment(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -53,7 +53,7 @@ func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
 	}
 }
 
-// actWithBlockedWaiters looks at a sample of a format and releases it, while
+// actWithBlockedWaiters reads a sample of a format and releases it, while
 // clients are blocked on every key that the release touches.
 func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client, f keyspace.Format, s keyspace.Sample) {
 	t.Helper()
@@ -87,8 +87,8 @@ func actWithBlockedWaiters(t *testing.T, child *server.Child, rdb *redis.Client,
 }
 
 // blockOn blocks clients on each of these keys, as a list, a sorted set and a
-// stream. A key of another type blocks nobody. It returns when the server says
-// that they are blocked; the result ends them.
+// stream. No client blocks on a key of another type. It returns when the server
+// reports that they are blocked; end disconnects them.
 func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 	t.Helper()
 	waiters := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, DisableIdentity: true, MaxRetries: -1, ReadTimeout: -1, PoolSize: 10 * len(keys)})
@@ -101,7 +101,7 @@ func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 				continue
 			}
 			blocked++
-			running.Go(func() { _ = waiters.Do(ctx, argv...).Err() }) // it ends when it is served, or cut off
+			running.Go(func() { _ = waiters.Do(ctx, argv...).Err() }) // it ends when it is served or disconnected
 		}
 	}
 	eventually(t, func() bool {
@@ -118,8 +118,8 @@ func blockOn(t *testing.T, rdb *redis.Client, keys []string) (end func()) {
 	}
 }
 
-// blocks reports whether a command blocks on a key: if the key does not exist, or
-// is a stream without new entries.
+// blocks reports whether a command blocks on a key, which means that the key
+// does not exist or is a stream without new entries.
 func blocks(t *testing.T, rdb *redis.Client, command, key string) bool {
 	t.Helper()
 	typ, err := rdb.Type(t.Context(), key).Result()

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 31, 7, 120_000_000, time.UTC)
 
-// pictureOf is a picture of locks at noon, without findings.
+// pictureOf returns a view of locks at noon, without findings.
 func pictureOf(locks ...keyspace.Lock) view {
 	return view{Snapshot: keyspace.Snapshot{At: noon, Locks: locks, Complete: true}}
 }
@@ -80,8 +80,8 @@ func TestOnlyWhatNeverExpiresHasTheTTLOfNever(t *testing.T) {
 	}
 }
 
-// hostile are names and values as an attacker would choose them: all that acts
-// on a terminal, hides, or poses as something else.
+// hostile are names and values as an attacker would choose them: control
+// characters, invisible characters and look-alikes.
 var hostile = []string{
 	"lock:\x1b[2J\x1b]0;x\x07", "lock:\x1b]52;c;ZXZpbA==\x07", "lock:\x1b]8;;http://evil\x1b\\x", "lock:\x1bP1$r\x1b\\",
 	"lock:\x9b31m", "lock:\u009b31m", "lock:\u0085x", "lock:a\rlock:b", "lock:a\nlock:b", "lock:a\r\nb", "lock:a\bb\x00c\x07",

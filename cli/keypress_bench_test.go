@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkKeyToFrame presses a key of the screen while the demo's load runs, and
-// waits for the first of what it writes. The keys come between two frames: none is
-// answered by what would have come anyway.
+// BenchmarkKeyToFrame presses a key of the screen while the demo's load runs,
+// and waits for the first output. The keys are pressed between two frames, so
+// that a regular frame does not count as the reaction.
 func BenchmarkKeyToFrame(b *testing.B) {
 	t := openPseudoTerminal(b, 160, 60, "demo")
 	t.until("Choose a scene")
 	t.press("\x1b")
-	t.quiet(200 * time.Millisecond) // together with the next it would be another key
-	t.press("3")                    // the load begins
+	t.quiet(200 * time.Millisecond) // otherwise it would form another key with the next one
+	t.press("3")                    // starts the load
 	t.until("no overlaps")
 	t.press("1")
 	t.until("OWNER")
@@ -41,15 +41,16 @@ func BenchmarkKeyToFrame(b *testing.B) {
 	}
 }
 
-// pseudoTerminal is a terminal without anything between us and the program in it.
+// pseudoTerminal is a terminal without another program between the benchmark
+// and locktop.
 type pseudoTerminal struct {
 	b      *testing.B
 	master *os.File
 	buf    []byte
 }
 
-// openPseudoTerminal runs locktop in a terminal of w columns and h lines until the
-// benchmark is over.
+// openPseudoTerminal runs locktop in a terminal of w columns and h lines until
+// the end of the benchmark.
 func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTerminal {
 	b.Helper()
 	program, err := exec.LookPath("locktop")
@@ -72,12 +73,12 @@ func openPseudoTerminal(b *testing.B, w, h uint16, args ...string) *pseudoTermin
 	}
 	b.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // it says that it was interrupted
+		_ = cmd.Wait() // the error is that it was interrupted
 	})
 	return &pseudoTerminal{b, master, make([]byte, 1<<16)}
 }
 
-// slaveOf returns the end of a pseudo terminal that is a program's.
+// slaveOf returns the end of a pseudo terminal for the program.
 func slaveOf(b *testing.B, master *os.File, size *unix.Winsize) *os.File {
 	b.Helper()
 	conn, err := master.SyscallConn()
@@ -112,7 +113,8 @@ func (t *pseudoTerminal) press(key string) {
 	}
 }
 
-// some returns what the program writes next, nothing if that takes too long.
+// some returns the next output of the program, or nothing if that takes too
+// long.
 func (t *pseudoTerminal) some(patience time.Duration) []byte {
 	if err := t.master.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.b.Fatal(err)
@@ -124,13 +126,13 @@ func (t *pseudoTerminal) some(patience time.Duration) []byte {
 	return t.buf[:n]
 }
 
-// quiet waits until the program has written nothing for so long.
+// quiet waits until the program has written nothing for d.
 func (t *pseudoTerminal) quiet(d time.Duration) {
 	for len(t.some(d)) > 0 {
 	}
 }
 
-// until waits for a text.
+// until waits until the output contains a text.
 func (t *pseudoTerminal) until(text string) {
 	var seen bytes.Buffer
 	for giveUp := time.Now().Add(time.Minute); !bytes.Contains(seen.Bytes(), []byte(text)); {

@@ -16,7 +16,7 @@ import (
 	rigs "locktop/server"
 )
 
-// loadReport is what these tests read of a report.
+// loadReport is the part of a report that these tests read.
 type loadReport struct {
 	Counts  struct{ Acquired, Errors int64 }
 	Faults  []struct{ Struck int }
@@ -38,9 +38,8 @@ func reportOf(t *testing.T, args ...string) (outcome, loadReport) {
 	return got, doc
 }
 
-// The slot of each key of the load moves to another master while the load runs, key by
-// key. Locks without companions need no command on two keys, so not one attempt may
-// fail.
+// The slot of each key moves to another master during the load, key by key.
+// Locks without companions need no command on two keys, so no attempt may fail.
 func TestALoadOnAClusterStandsResharding(t *testing.T) {
 	clearEnvironment(t)
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{})
@@ -53,7 +52,7 @@ func TestALoadOnAClusterStandsResharding(t *testing.T) {
 		var err error
 		for ; err == nil && moves < keys; moves++ {
 			key := fmt.Sprint("job:", moves+1)
-			for err == nil && rdb.Exists(ctx, key).Val() == 0 { // it is held while it moves
+			for err == nil && rdb.Exists(ctx, key).Val() == 0 { // the lock is held while its slot moves
 				err = ctx.Err()
 			}
 			err = errors.Join(err, moveSlot(ctx, rig, int(rdb.ClusterKeySlot(ctx, key).Val())))
@@ -104,8 +103,8 @@ func moveSlot(ctx context.Context, rig *rigs.Cluster, slot int) error {
 	}
 }
 
-// A load on a cluster goes on after a replica took the place of a master, by a fault of
-// the scenario.
+// A load on a cluster continues after a fault of the scenario has replaced a
+// master by a replica.
 func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	clearEnvironment(t)
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{Replicas: 1})
@@ -135,8 +134,8 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	}
 }
 
-// Sentinels may announce any address. A load goes to none that is elsewhere: here a
-// replica that could become the master.
+// Sentinels may announce any address. A load refuses addresses that are not on
+// this machine: here that of a replica that could become the master.
 func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 	clearEnvironment(t)
 	master := rigs.ForTest(t)
@@ -146,7 +145,7 @@ func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sentinel.Close()
-	const elsewhere = "192.0.2.7" // an address for documentation
+	const elsewhere = "192.0.2.7" // an address reserved for documentation
 	_ = sentinel.Register("SENTINEL", func(c *server.Peer, _ string, args []string) {
 		switch strings.ToLower(args[0]) {
 		case "get-master-addr-by-name":

@@ -10,8 +10,9 @@ import (
 	"locktop/server"
 )
 
-// The Load page drives clients on a server of one's own: after the flag at once, else
-// after a question. They leave nothing behind, and touch nothing else.
+// The Load page runs clients on a server of the user: with the flag at once,
+// otherwise after a question. They leave nothing behind, and change nothing
+// else.
 func TestTheScreenRunsALoadOnAServerOfOnesOwn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the program in a terminal: run it without -short")

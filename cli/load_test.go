@@ -18,8 +18,8 @@ import (
 	"locktop/server"
 )
 
-// loaded starts a load with numbered holders as a process of its own, and returns
-// when a lock has been held five times.
+// loaded starts a load with numbered holders in a process of its own, and
+// returns when a lock has been held five times.
 func loaded(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer, rdb *redis.Client) {
 	t.Helper()
 	addr := server.ForTest(t).Addr()
@@ -77,7 +77,7 @@ func TestWhatAKilledLoadLeavesEndsByItself(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		for _, key := range rdb.Keys(t.Context(), "*").Val() {
-			// What has gone since has gone by itself.
+			// A key that is missing by now has expired.
 			if left := rdb.PTTL(t.Context(), key).Val(); left == -1 || left > 15*time.Second {
 				t.Errorf("%s: %s stays for %s", kind, key, left)
 			}
@@ -111,7 +111,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 	}
 }
 
-// A node of a cluster that is taken for a server refuses keys that are elsewhere.
+// Without --cluster, a node of a cluster refuses the keys of other nodes.
 func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	clearEnvironment(t)
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
@@ -138,8 +138,8 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 	}
 }
 
-// A violation counts whatever else happened. Here another program deletes locks that
-// are held.
+// A violation decides the exit code, whatever else happened. Here another
+// program deletes locks that are held.
 func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *testing.T) {
 	for name, args := range map[string][]string{
 		"interrupted":                     {"--duration", "10m"},
@@ -178,7 +178,7 @@ func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
 	}
 }
 
-// What shows less than it seems to does not end with 0.
+// A run that shows less than it seems to does not exit with 0.
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
@@ -230,7 +230,8 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 	}
 }
 
-// A load by Sentinel goes on after the master has changed, by a fault of the scenario.
+// A load through Sentinels continues after a fault of the scenario has changed
+// the master.
 func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	clearEnvironment(t)
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
@@ -261,8 +262,9 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	}
 }
 
-// Without a redis-server the servers of a demo are inside locktop, where no process can
-// be stopped: their clients get no answers instead, which is the same to them.
+// Without a redis-server, the servers of a demo are inside locktop, where no
+// process can be stopped. Their clients get no replies instead, which has the
+// same effect on them.
 func TestAServerInsideLocktopStandsStill(t *testing.T) {
 	t.Setenv("PATH", "")
 	file := filepath.Join(t.TempDir(), "stop.yaml")

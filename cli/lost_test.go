@@ -13,8 +13,8 @@ import (
 	"locktop/server"
 )
 
-// manyKeys puts so many keys on a server, as far as they are in its slots, which a
-// look at 3% takes some seconds to walk over.
+// manyKeys sets so many keys on a server, if they are in its slots. A scan with
+// a budget of 3% takes some seconds for them.
 func manyKeys(t *testing.T, addr string) {
 	t.Helper()
 	const most = 180_000
@@ -30,7 +30,8 @@ func manyKeys(t *testing.T, addr string) {
 	}
 }
 
-// A server dies while it is looked through. What was seen is not all, and list says so.
+// A server dies during a scan. list shows what was found and says that it is
+// not complete.
 func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 	type rig struct {
 		flags  []string
@@ -76,7 +77,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatal("it goes on and on")
 			}
-			if took := time.Since(began); took > 3*timeoutOfTrouble && name != "redlock" && name != "cluster" { // whose others are looked through first
+			if took := time.Since(began); took > 3*timeoutOfTrouble && name != "redlock" && name != "cluster" { // these scan their other nodes first
 				t.Errorf("it took %v to say so", took)
 			}
 			last := errs.String()[strings.LastIndex(strings.TrimSpace(errs.String()), "\n")+1:]
@@ -96,7 +97,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 	}
 }
 
-// What was found on a server before it died is shown.
+// The locks found on a server before it died are shown.
 func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	clearEnvironment(t)
 	s := server.ForTest(t)

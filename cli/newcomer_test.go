@@ -10,8 +10,7 @@ import (
 	"locktop/server"
 )
 
-// Somebody who has never seen the program reads nothing but its screen, and
-// presses thirteen keys.
+// A new user reads only the screen, and presses thirteen keys.
 func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays scenes in a terminal: run it without -short")
@@ -43,7 +42,7 @@ func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 }
 
 func TestTheRealDemoHasRealServersOnly(t *testing.T) {
-	server.ForTest(t) // which skips where there are none
+	server.ForTest(t) // skips where there is no redis-server
 	st, err := newDemoEnv(t.Context(), demoOptions{clients: 3, real: true})
 	if err != nil {
 		t.Fatal(err)

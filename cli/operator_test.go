@@ -14,8 +14,7 @@ import (
 	"locktop/server"
 )
 
-// healthy fills a server with locks of six libraries about which there is
-// nothing to say.
+// healthy creates locks of six libraries without findings.
 func healthy(t *testing.T, rdb *redis.Client, locks int) {
 	t.Helper()
 	ctx := context.Background()
@@ -30,15 +29,15 @@ func healthy(t *testing.T, rdb *redis.Client, locks int) {
 					key := fmt.Sprintf("orders:%05d", i)
 					p.HSet(ctx, key, fmt.Sprintf("%s:%d", token, i%97), 1+i%3)
 					p.PExpire(ctx, key, ttl)
-				case 1: // SET NX PX by hand
+				case 1: // hand-written SET NX PX
 					p.Do(ctx, "SET", fmt.Sprintf("lock:users:%05d", i), token, "PX", ms(ttl))
 				case 2: // redis-py
 					p.Do(ctx, "SET", fmt.Sprintf("lock:mail:%05d", i), strings.ReplaceAll(token, "-", ""), "PX", ms(ttl))
-				case 3: // locktop's own
+				case 3: // locktop
 					p.Do(ctx, "SET", fmt.Sprintf("stock:%05d:lock", i), fmt.Sprintf("pay-%d~%s", i%9, uuid.Must(uuid.NewV7())), "PX", ms(ttl))
 				case 4: // ShedLock
 					p.Do(ctx, "SET", fmt.Sprintf("job-lock:default:report-%05d", i), "ADDED:"+time.Now().UTC().Format("2006-01-02T15:04:05.000Z")+"@batch-57", "PX", ms(ttl))
-				default: // Redisson's read-write lock
+				default: // Redisson's read/write lock
 					key := fmt.Sprintf("rw:catalog:%05d", i)
 					holder := fmt.Sprintf("%s:%d", token, i%97)
 					p.HSet(ctx, key, "mode", "read", holder, 1)
@@ -54,14 +53,14 @@ func healthy(t *testing.T, rdb *redis.Client, locks int) {
 	}
 }
 
-// stuck are seven locks that are in the way of somebody, for four reasons: no
+// stuck creates seven locks that block other clients, for four reasons: no
 // deadline, a deadline that has passed, a queue whose first waiter is dead, and
-// a hold of hours.
+// a hold of hours. It returns their keys.
 func stuck(t *testing.T, rdb *redis.Client) []string {
 	t.Helper()
 	ctx, now := context.Background(), time.Now()
 	passed := func(ago time.Duration) string { return fmt.Sprint(now.Add(-ago).UnixMilli()) }
-	old, err := uuid.NewUUID() // its bits tell when it was made
+	old, err := uuid.NewUUID() // contains the time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +90,8 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 	}
 }
 
-// Somebody is called because the weekly report does not run, on a server with
-// locks of six libraries.
+// An operator is called because the weekly report does not run, on a server
+// with locks of six libraries.
 func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the program in a terminal: run it without -short")
@@ -136,11 +135,11 @@ func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
 	}
 }
 
-// wantFirst expects some locks to be the first rows, in any order, each as it
-// should be.
+// wantFirst expects some locks in the first rows, in any order, and checks each
+// row.
 func wantFirst(t *testing.T, term *terminal, keys []string, ok func(row string) bool) {
 	t.Helper()
-	const above = 3 // the head, the summary, the titles
+	const above = 3 // the header, the summary, the titles
 	term.wait(fmt.Sprintf("%q in the first rows", keys), func(screen string) bool {
 		lines := strings.Split(screen, "\n")
 		if len(lines) < above+len(keys) {

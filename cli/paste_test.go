@@ -13,9 +13,8 @@ import (
 	"locktop/server"
 )
 
-// hostileKeys are names of locks that do something in a shell that takes them
-// wrongly, that it cannot pass on, or that a terminal would act on: among them one
-// of each kind of payload that strangers could put into Redis.
+// hostileKeys are names of locks that have an effect in a shell if they are not
+// quoted, that a shell cannot pass on, or that a terminal would interpret.
 var hostileKeys = []string{
 	"lock:a'$(touch pwned)'b", "lock:`touch pwned`", `lock:App\Jobs\X`, `lock:"; touch pwned; "`, "-lock", "--write", "lock: two  words ", "lock:!!", "lock:%s%n", "lock:=ls",
 	"\x1b[2J", "\x1b]0;title\a", "\x1b]52;c;ZXZpbA==\x1b\\", "\x1b]8;;http://evil\x1b\\x", "\x1bP+q\x1b\\", "\x1b[6n", "\x1b[8m",
@@ -24,8 +23,8 @@ var hostileKeys = []string{
 	"\xff\xfe", "\xed\xa0\x80", "\xf0\x9f", "e" + strings.Repeat("\u0301", 50), "👩\u200d👧", "🇩🇪", "\ue000", "\uffff", "ก็", "각",
 }
 
-// printedLines are those that inspect prints for a key: as people see them, which must be
-// what is in the JSON.
+// printedLines returns the command lines that inspect prints for a key. The
+// text and the JSON must agree.
 func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI string) {
 	t.Helper()
 	args := slices.Concat([]string{"inspect"}, flags, keyArguments(key))
@@ -51,11 +50,11 @@ func printedLines(t *testing.T, key string, flags ...string) (release, redisCLI 
 	return j.Release, j.Command
 }
 
-// yes has a line of inspect not ask.
+// yes adds --yes to a line of inspect.
 func yes(line string) string { return strings.Replace(line, " --write", " --write --yes", 1) }
 
-// Whatever a key is called and however the servers are reached: both lines that
-// inspect prints break that lock if they are pasted, and do nothing else.
+// Whatever the key is and however the servers are reached, both command lines
+// that inspect prints release that lock, and nothing else.
 func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 	onEachTopology(t, func(t *testing.T, s topology) {
 		keys := []string{"lock:a'$(touch pwned)'b", `lock:App\Jobs\X`, "lock:a\x00b", "-lock\x1b"}
@@ -93,7 +92,7 @@ func TestTheLinesThatInspectPrintsTakeEveryKey(t *testing.T) {
 	}
 }
 
-// set takes a lock on the servers.
+// set creates a lock on the servers.
 func (s topology) set(t *testing.T, key string) {
 	t.Helper()
 	if len(s.flags) > 0 && s.flags[0] == "--redlock" {
@@ -121,8 +120,9 @@ func (s topology) wantGone(t *testing.T, key string) {
 	}
 }
 
-// The line that inspect prints leads to the same server and database, as the same
-// user and with the same security, however that was said.
+// The command line that inspect prints connects to the same server and
+// database, as the same user and with the same security, however these were
+// given.
 func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 	folder := t.TempDir()
 	socket := filepath.Join(folder, "it's a socket")

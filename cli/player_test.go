@@ -13,7 +13,8 @@ import (
 	"locktop/recording"
 )
 
-// minute is a recording in which every second somebody else holds a lock.
+// minute returns a recording in which the holder of a lock changes every
+// second.
 func minute(t *testing.T) *recording.Reader {
 	t.Helper()
 	var file bytes.Buffer
@@ -90,7 +91,7 @@ func TestThePlayerLosesNoEvents(t *testing.T) {
 			n += len(snap.Events)
 			time.Sleep(2300 * time.Millisecond)
 		}
-		if n != 1+2*60 { // one appears, then one goes and one comes
+		if n != 1+2*60 { // one lock appears, then each change is one release and one acquire
 			t.Errorf("%d events", n)
 		}
 	})
@@ -130,7 +131,7 @@ func TestWhatIsRecordedCanBeRead(t *testing.T) {
 	}
 }
 
-// pictures is a source that a test thinks up.
+// pictures makes a source of a function.
 type pictures func(context.Context) (keyspace.Snapshot, error)
 
 func (f pictures) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }

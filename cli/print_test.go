@@ -70,7 +70,7 @@ func TestTheTableFitsTheTerminal(t *testing.T) {
 	}
 }
 
-// One long key does not make all rows as long where nothing has to fit.
+// If the width is not limited, one long key does not widen the other rows.
 func TestALongKeySticksOut(t *testing.T) {
 	p := threeLocks()
 	long := strings.Repeat("long:", 30)

@@ -33,7 +33,7 @@ func TestAServerIsNamedAsWhatItIs(t *testing.T) {
 	}
 }
 
-// Its deadlines then go by our clock.
+// Its deadlines then use the local clock.
 func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t, "--rename-command", "TIME", "other-name").Addr()

@@ -19,8 +19,8 @@ import (
 	"locktop/server"
 )
 
-// taker takes a lock again and again, each time with another token, and returns
-// the tokens that were taken away from it, as digests.
+// taker acquires a lock again and again, each time with another token, and
+// returns the tokens that other clients removed, as digests.
 func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[string]bool, err error) {
 	const release = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 	robbed = make(map[string]bool)
@@ -42,9 +42,9 @@ func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[strin
 	return robbed, nil
 }
 
-// Many release commands against clients that take their locks anew all the time:
-// what is broken is what was seen, and nothing else.
-//
+// Many release commands race with clients that constantly acquire their locks
+// again.
+// A release removes only the hold that it saw.
 // Promise P11.
 func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	clearEnvironment(t)
@@ -70,7 +70,7 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 		})
 	}
 	ends := make(chan int, clients)
-	room := make(chan struct{}, 8) // processes at a time
+	room := make(chan struct{}, 8) // processes at the same time
 	for i := range clients {
 		breakers.Go(func() {
 			room <- struct{}{}
@@ -91,7 +91,8 @@ func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	compareRobbed(t, robbed, ends)
 }
 
-// compareRobbed checks that what was taken away is what was written down.
+// compareRobbed checks that the holds that were removed are those in the audit
+// log.
 func compareRobbed(t *testing.T, robbed []map[string]bool, ends chan int) {
 	t.Helper()
 	close(ends)

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// allowed are the commands that docs/operators.md lets locktop send, in the
-// server's own spelling: those of the user that it advises.
+// allowed returns the commands that docs/operators.md allows locktop to send,
+// as the server spells them: those of the recommended user.
 func allowed(t *testing.T, addr string) []string {
 	t.Helper()
 	var names []string
@@ -28,8 +28,8 @@ func allowed(t *testing.T, addr string) []string {
 	return names
 }
 
-// allowedOfSentinels are the commands that the page lets locktop send to a
-// Sentinel.
+// allowedOfSentinels returns the commands that the page allows locktop to send
+// to a Sentinel.
 func allowedOfSentinels(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/operators.md")
@@ -45,10 +45,11 @@ func allowedOfSentinels(t *testing.T) []string {
 	return nil
 }
 
-// checkSent checks what the servers were sent since it was told to forget.
+// checkSent checks the commands that the servers were sent since the last call
+// of forget.
 func checkSent(t *testing.T, s topology) {
 	t.Helper()
-	all := s.sent(t) // before the user is made
+	all := s.sent(t) // before the user is created
 	list := allowed(t, s.servers[0])
 	deadline := "pexpiretime"
 	if !knows(t, s.servers[0], deadline) {
@@ -64,8 +65,8 @@ func checkSent(t *testing.T, s topology) {
 		}
 	}
 	for _, name := range all {
-		// Redis 6 does not tell apart what is sent under one name: what the user of
-		// the list is refused shows the rest.
+		// Redis 6 does not distinguish subcommands. The refusals to the
+		// recommended user show them.
 		listed := slices.ContainsFunc(list, func(l string) bool { return l == name || strings.HasPrefix(l, name+"|") })
 		if name != "config|resetstat" && name != "config" && !listed {
 			t.Errorf("%s was sent, and is not on the list", name)
@@ -88,7 +89,8 @@ func checkSent(t *testing.T, s topology) {
 	}
 }
 
-// looks are the ways to look, and to ask for what --write alone allows.
+// looks returns the ways to read, and those that need --write and are refused
+// without it.
 func looks(t *testing.T, s topology) [][]string {
 	all := [][]string{
 		{"list"}, {"list", "--json", "--all"}, {"list", "--csv", "--stuck"}, {"list", "--lock", "some:*"},
@@ -106,7 +108,7 @@ func looks(t *testing.T, s topology) [][]string {
 	return all
 }
 
-// lookAt looks in every way.
+// lookAt reads in every way.
 func lookAt(t *testing.T, s topology, as ...string) {
 	t.Helper()
 	for _, args := range looks(t, s) {
@@ -117,7 +119,7 @@ func lookAt(t *testing.T, s topology, as ...string) {
 	}
 }
 
-// checkNothingRefused checks that a server has refused nobody anything.
+// checkNothingRefused checks that a server has refused no command.
 func checkNothingRefused(t *testing.T, addr string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
@@ -131,7 +133,7 @@ func checkNothingRefused(t *testing.T, addr string) {
 	}
 }
 
-// pressEverything uses the screen, and every key there is.
+// pressEverything starts the screen and presses every key.
 func pressEverything(t *testing.T, s topology) {
 	term := openTerminal(t, 120, 35, s.flags...)
 	eventually(t, func() bool { return strings.Contains(term.screen(), "lock:a") })
@@ -141,13 +143,13 @@ func pressEverything(t *testing.T, s topology) {
 	for _, key := range []string{"Escape", "Down", "Enter", "x", "o", "Escape"} {
 		term.press(key)
 	}
-	term.quit() // what comes last is heeded only if all the rest was
+	term.quit() // the screen handles the last key after all others
 }
 
-// Promise P9. Whatever is looked at, whatever key is pressed, and whatever is asked
-// for without --write: servers with all rights to give, and the Sentinels that know
-// of them, are sent nothing but what the documentation lists; and the user that it
-// advises is refused nothing.
+// Promise P9. Whatever locktop reads, whatever key is pressed, and whatever is
+// requested without --write: servers with all permissions, and their Sentinels,
+// receive only commands that the documentation lists, and no command is refused
+// to the recommended user.
 func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 	onEachTopology(t, func(t *testing.T, s topology) {
 		t.Run("commands", func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"locktop/server"
 )
 
-// ran runs locktop and returns what it prints, what it says, and how it ends.
+// ran runs locktop and returns its stdout, stderr and exit code.
 func ran(t *testing.T, args ...string) (out, said string, code int) {
 	t.Helper()
 	clearEnvironment(t)
@@ -22,7 +22,7 @@ func ran(t *testing.T, args ...string) (out, said string, code int) {
 	return o.String(), e.String(), code
 }
 
-// audited is what was written down.
+// audited returns the lines of the audit log.
 func audited(t *testing.T) []auditLine {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(os.Getenv("XDG_STATE_HOME"), "locktop", "audit.jsonl"))
@@ -55,7 +55,7 @@ func TestReleaseOnlyLooksUnlessItMayWrite(t *testing.T) {
 	}
 }
 
-// value is what a key holds.
+// value returns the value of a key.
 func value(t *testing.T, addr, key string) string {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -105,7 +105,7 @@ func TestALockWithoutADeadlineIsGivenOne(t *testing.T) {
 	}
 }
 
-// The command that is printed does what release would have done.
+// The printed command has the same effect as release.
 func TestADryRunPrintsACommandThatWorks(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:it's \"a\"\x01", token, "PX", "60000")
@@ -124,7 +124,7 @@ func TestADryRunPrintsACommandThatWorks(t *testing.T) {
 	}
 }
 
-// Nothing is done that cannot be written down.
+// If the audit log cannot be written, nothing is done.
 func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "60000")
@@ -228,11 +228,11 @@ func TestDoctorIsContentWithASoundServer(t *testing.T) {
 	}
 }
 
-// Each server of a Redlock gives up the token that was seen, and no other.
+// Each server of a Redlock removes the token that was seen, and no other.
 func TestARedlockIsReleasedWhereItsTokenIs(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		have []string // the token of each server
+		have []string // the token on each server
 		left []string
 	}{
 		{"a majority, and a copy of somebody else", []string{token, token, otherToken}, []string{"", "", otherToken}},

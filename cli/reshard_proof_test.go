@@ -18,10 +18,10 @@ import (
 	"locktop/server"
 )
 
-// freeIfMine is how most clients release a lock.
+// freeIfMine releases a lock as most clients do.
 var freeIfMine = redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`)
 
-// resharding is how big the proof is. The long one is for LOCKTOP_PROOF.
+// resharding returns the size of the proof. The long one is for LOCKTOP_PROOF.
 func resharding() (slots, holds int) {
 	if os.Getenv("LOCKTOP_PROOF") != "" {
 		return 1500, 1000
@@ -29,7 +29,7 @@ func resharding() (slots, holds int) {
 	return 100, 100
 }
 
-// keysIn returns so many keys whose slots are below one, one for each slot in turn.
+// keysIn returns n keys in the slots below slots, one for each slot in turn.
 func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
 	t.Helper()
 	var keys []string
@@ -51,7 +51,7 @@ func keysIn(t *testing.T, rdb *redis.ClusterClient, slots, n int) []string {
 	return keys
 }
 
-// reshard moves slots to the last master, one after the other, keys and all.
+// reshard moves slots with their keys to the last master, one after another.
 func reshard(ctx context.Context, c *server.Cluster, slots int) error {
 	for slot := range slots {
 		m, err := c.StartMigration(ctx, slot, c.Nodes()[2])
@@ -67,8 +67,8 @@ func reshard(ctx context.Context, c *server.Cluster, slots int) error {
 	return nil
 }
 
-// warmUp takes and releases locks until the watch has learnt from each of the nodes what
-// locks are called, and sees all.
+// warmUp acquires and releases locks until the watch has learnt the prefix of
+// the locks on every node.
 func warmUp(t *testing.T, c troubled, w *watch) {
 	t.Helper()
 	const locks = 30 // on all nodes
@@ -96,14 +96,14 @@ func warmUp(t *testing.T, c troubled, w *watch) {
 	t.Fatal("the watch does not see all locks")
 }
 
-// held is a hold as its client knows it.
+// held is a hold as its client saw it.
 type held struct {
 	key, token string
 }
 
-// Slots are moved from one master to another while clients take and release locks in
-// them. Each hold is told of once, with its begin and its end, and none is said to have
-// ended otherwise than it did.
+// Slots move from one master to another while clients acquire and release locks
+// in them. Each hold is reported exactly once, with its start and its end, and
+// with the right reason for its end.
 func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	slots, holds := resharding()
 	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
@@ -207,9 +207,9 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	}
 }
 
-// Three slots are half moved, and everything that looks at locks looks at the cluster,
-// again and again: no server crashes, no lock is missed, and no picture claims to be
-// complete that is not.
+// While three slots move, every command that reads locks runs on the cluster,
+// again and again. No server crashes, no lock is missed, and no snapshot
+// wrongly claims to be complete.
 func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 	rounds := 2
 	if os.Getenv("LOCKTOP_PROOF") != "" {
@@ -260,8 +260,8 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		if said := w.out.String(); strings.Count(said, `"appeared"`) > want || strings.Contains(said, "released") || strings.Contains(said, "gone") {
 			t.Errorf("watch: %s", said)
 		}
-		// A lock with companions has to wait: a node creates no second key of a slot
-		// that is being moved to it (TRYAGAIN).
+		// A lock with companions has to wait: a node does not create a second
+		// key in a slot that is moving to it (TRYAGAIN).
 		prefix := strings.TrimSuffix(moving[round*each%len(moving)], "0") + "load:"
 		load := []string{"load", "--kind", "mutex", "--prefix", prefix, "--duration", "300ms", "--keys", "5", "--clients", "5"}
 		if got := c.run(t, load...); got.code != exitFine {

@@ -10,9 +10,10 @@ import (
 	"locktop/server"
 )
 
-// The user that the documentation advises sees the locks of all formats as one sees
-// them who may do anything, in every way to look, and is refused nothing. Limited to
-// some keys it sees the locks among these, and no word of the others but their number.
+// The recommended user sees the locks of all formats as a user with all
+// permissions does, with every command that reads, and no command is refused.
+// If its key patterns are limited, it sees only the locks that match, and the
+// number of the others.
 func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
@@ -66,7 +67,7 @@ func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
 	}
 }
 
-// outline is what is listed of a lock, but for times.
+// outline returns the fields of a listed lock without times.
 func outline(lock any) string {
 	if lock == nil {
 		return "nothing"

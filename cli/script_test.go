@@ -35,18 +35,17 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 	testscript.Run(t, scripts("embedded", func(tb server.TB) string { return server.EmbeddedForTest(tb).Addr() }))
 }
 
-// scripts are the files in testdata, each with a server of its own. Besides the
-// commands of testscript they have:
-//
+// scripts returns the parameters for the files in testdata, each with a server
+// of its
+// own. Besides the commands of testscript they have:
 //	redis COMMAND ARGUMENTS…   sends a command; arguments have the escapes of Go strings
-//	user NAME RULES…           makes a user with these rights, as far as the server has words for them
+//	user NAME RULES…           creates a user with these permissions, as far as the server has them
 //	keys NAME…                 expects exactly these keys on the server
 //	exits CODE ARGUMENTS…      runs locktop and expects that exit code
-//	lock KEY FIELD=VALUE…      looks for that lock in the JSON on stdout; a field is a path, as in
+//	lock KEY FIELD=VALUE…      expects that lock in the JSON on stdout; a field is a path, as in
 //	                           holders.0.count; holders.len is a length
-//	ttl KEY                    compares that lock's ttl_ms with what the server says now
-//
-// $addr, $host and $port are where the server is, and LOCKTOP_URL says so, too.
+//	ttl KEY                    compares the lock's ttl_ms with the server's present answer
+// $addr, $host, $port and LOCKTOP_URL contain the address of the server.
 func scripts(name string, start func(server.TB) string) testscript.Params {
 	return testscript.Params{
 		Dir: "testdata",
@@ -71,14 +70,14 @@ func scripts(name string, start func(server.TB) string) testscript.Params {
 	}
 }
 
-// redisKey is where a script keeps its client.
+// redisKey is the key of the script's client.
 type redisKey struct{}
 
 func clientOf(ts *testscript.TestScript) *redis.Client {
 	return ts.Value(redisKey{}).(*redis.Client)
 }
 
-// scriptTB lets a script start a server that ends with it.
+// scriptTB lets a script start a server that stops at the end of the script.
 type scriptTB struct{ env *testscript.Env }
 
 func (s scriptTB) Helper()           {}
@@ -135,7 +134,7 @@ func scriptLock(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// tolerance is how far a TTL may be off.
+// tolerance is the allowed difference of a TTL.
 const tolerance = 50 * time.Millisecond
 
 func scriptTTL(ts *testscript.TestScript, _ bool, args []string) {
@@ -173,8 +172,8 @@ func lockOnStdout(ts *testscript.TestScript, key string) any {
 	return nil
 }
 
-// at follows a path such as holders.0.count into decoded JSON; nil if it leads
-// nowhere.
+// at follows a path such as holders.0.count into decoded JSON. It returns nil
+// if there is no such value.
 func at(v any, path string) any {
 	if rest, ok := strings.CutSuffix(path, ".len"); ok {
 		list, _ := at(v, rest).([]any)

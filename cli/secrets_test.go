@@ -12,14 +12,14 @@ import (
 	"locktop/server"
 )
 
-// canary is a password that must not be seen anywhere again. It has a character
-// that URLs write in two ways.
+// canary is a password that must not appear anywhere. It has a character that
+// URLs write in two ways.
 const (
 	canary       = "c4nary-f00d!cafe"
 	canaryInURLs = "c4nary-f00d%21cafe"
 )
 
-// leaked are the places where it is seen.
+// leaked returns the names of the texts that contain the password.
 func leaked(texts map[string]string) []string {
 	var places []string
 	for place, text := range texts {
@@ -30,14 +30,15 @@ func leaked(texts map[string]string) []string {
 	return places
 }
 
-// Every command, with a password in every place where one can be given, on a
-// server that takes it, on one that does not, and on none: it is in nothing that
-// is printed or written, and what is written is for its owner alone.
+// Every command runs with a password in every place where one can be given, on
+// a server that accepts it, on one that does not, and without a server. No
+// output and no file contains the password, and only the owner can read the
+// files.
 func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")
-	stranger := server.ForTest(t).Addr() // knows nobody called ann
+	stranger := server.ForTest(t).Addr() // has no user ann
 	home := t.TempDir()
 	program, err := exec.LookPath("locktop")
 	if err != nil {
@@ -95,8 +96,8 @@ func TestAPasswordIsNeverSeenAgain(t *testing.T) {
 	checkWritten(t, home)
 }
 
-// every is each command that connects, with all files that it can write, in a
-// folder; n makes their names.
+// every returns every command that connects, with all files that it can write,
+// in a directory. n distinguishes the file names.
 func every(home string, n int) [][]string {
 	file := func(name string) string { return filepath.Join(home, name) }
 	fresh := file("r" + string(rune('a'+n%26)) + strings.Repeat("x", n/26) + ".lockrec")
@@ -108,7 +109,7 @@ func every(home string, n int) [][]string {
 	}
 }
 
-// checkWritten looks through everything that was written.
+// checkWritten checks all files that were written.
 func checkWritten(t *testing.T, home string) {
 	t.Helper()
 	kinds := map[string]bool{}

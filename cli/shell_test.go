@@ -9,8 +9,8 @@ import (
 	"locktop/server"
 )
 
-// pasted runs a line in a POSIX shell that finds locktop and redis-cli, with more
-// variables in its environment, and returns what it prints.
+// pasted runs a line in a POSIX shell that finds locktop and redis-cli, with
+// additional environment variables, and returns the output.
 func pasted(t *testing.T, line string, env ...string) string {
 	t.Helper()
 	for _, name := range []string{"sh", "redis-cli"} {

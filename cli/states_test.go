@@ -23,9 +23,8 @@ import (
 	"locktop/server"
 )
 
-// Every library's lock is listed once, by the right name, on a server where all
-// of them are, those of the samples included, and what stands beside them is not
-// listed at all.
+// On a server with the locks of all libraries and all samples, each lock is
+// listed once, with the right format, and no companion key is listed.
 func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 	for name, addr := range map[string]string{
 		"embedded": server.EmbeddedForTest(t).Addr(),
@@ -55,7 +54,8 @@ func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
 	}
 }
 
-// listed runs list --json and returns the locks by key. None may come twice.
+// listed runs list --json and returns the locks by key. No key may appear
+// twice.
 func listed(t *testing.T, addr string, flags ...string) map[string]any {
 	t.Helper()
 	var out, notes bytes.Buffer
@@ -82,7 +82,7 @@ func listed(t *testing.T, addr string, flags ...string) map[string]any {
 
 func listedAll(t *testing.T, addr string) map[string]any { return listed(t, addr, "--all") }
 
-// state is what a library leaves behind, and what must be made of it.
+// state is what a library stores, and the lock that must be decoded.
 type state struct {
 	name            string
 	locks, possible []expectation
@@ -108,7 +108,7 @@ func (e expectation) check(t *testing.T, state string, listed map[string]any) {
 	}
 }
 
-// loadStates does what a file of states says.
+// loadStates executes a file of states.
 func loadStates(t *testing.T, rdb *redis.Client, file string) []state {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -179,7 +179,7 @@ func loadSamples(t *testing.T, rdb *redis.Client) []state {
 	return all
 }
 
-// listen subscribes until the end of the test.
+// listen subscribes to a channel until the end of the test.
 func listen(t *testing.T, rdb *redis.Client, channel string) {
 	t.Helper()
 	sub := rdb.Subscribe(t.Context(), channel)
@@ -200,7 +200,7 @@ func issue(t *testing.T, rdb *redis.Client, words []string) {
 	}
 }
 
-// split takes a line apart as redis-cli does.
+// split splits a line as redis-cli does.
 func split(t *testing.T, line string) []string {
 	t.Helper()
 	var words []string
@@ -224,7 +224,7 @@ func split(t *testing.T, line string) []string {
 	return words
 }
 
-// placeholders returns what fills in the placeholders of one state.
+// placeholders returns a function that fills in the placeholders of one state.
 func placeholders(now time.Time) func(string) string {
 	known := map[string]string{}
 	shape := regexp.MustCompile(`\{(?:(ms|s|f)([+-]\d+)|([a-z_]+\d*[a-z]*(?:_\d+)?)(#\w+)?)\}`)
@@ -239,7 +239,7 @@ func placeholders(now time.Time) func(string) string {
 				known[found] = random(part[3])
 			}
 			if known[found] == "" {
-				return found // braces of the key's own
+				return found // braces of the key itself
 			}
 			return known[found]
 		})
@@ -257,7 +257,7 @@ func moment(unit string, at time.Time) string {
 	}
 }
 
-// random makes a token of a shape, "" if there is no such shape.
+// random returns a token of a form, or "" for an unknown form.
 func random(shape string) string {
 	raw := func(n int) string {
 		b := make([]byte, n)
@@ -285,7 +285,7 @@ func random(shape string) string {
 	case "uuid4hex":
 		return strings.ReplaceAll(uuid("4"), "-", "")
 	case "uuid1hex":
-		id, err := googleuuid.NewUUID() // of now: old ones are taken for digests
+		id, err := googleuuid.NewUUID() // with the present time, because UUIDs with an old time count as digests
 		if err != nil {
 			return ""
 		}
@@ -295,7 +295,7 @@ func random(shape string) string {
 	case "sha256", "hex64":
 		return digits(64)
 	case "hex32":
-		d := digits(32) // of no UUID's version
+		d := digits(32) // not a version of a UUID
 		return d[:12] + "0" + d[13:]
 	case "b64url_16":
 		return base64.RawURLEncoding.EncodeToString([]byte("\xfb" + raw(15)))

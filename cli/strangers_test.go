@@ -12,8 +12,8 @@ import (
 	"locktop/server"
 )
 
-// The inspector does not know what it inspects: what our own locks leave in
-// Redis, it reads like anybody's.
+// The inspector reads the locks of package lock like those of any other
+// library.
 func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), DisableIdentity: true})
 	t.Cleanup(func() { rdb.Close() })

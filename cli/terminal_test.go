@@ -12,14 +12,14 @@ import (
 	"locktop/server"
 )
 
-// terminal is a terminal in which somebody uses locktop: a tmux of its own.
+// terminal is a tmux of its own in which locktop runs.
 type terminal struct {
 	t       *testing.T
 	socket  string
-	pressed int // keys, so far, without those that were typed into a prompt
+	pressed int // number of keys so far, without those typed into a prompt
 }
 
-// needTmux skips a test without tmux. Where nothing real may be skipped, the test fails.
+// needTmux skips a test without tmux, or fails it if nothing may be skipped.
 func needTmux(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -30,8 +30,8 @@ func needTmux(t *testing.T) {
 	}
 }
 
-// openTerminal runs locktop in a terminal of w columns and h lines, until the
-// test is over. Without tmux the test is skipped.
+// openTerminal runs locktop in a terminal of w columns and h lines until the
+// end of the test. Without tmux the test is skipped.
 func openTerminal(t *testing.T, w, h int, args ...string) *terminal {
 	t.Helper()
 	needTmux(t)
@@ -64,21 +64,21 @@ func (term *terminal) tmux(args ...string) string {
 
 func (term *terminal) screen() string { return term.tmux("capture-pane", "-p") }
 
-// quit leaves whatever is open, and then the program.
+// quit closes all dialogs, and then the program.
 func (term *terminal) quit() {
 	term.t.Helper()
 	for range 200 {
 		for _, key := range []string{"Escape", "q"} {
 			if exec.Command("tmux", "-S", term.socket, "send-keys", key).Run() != nil {
-				return // there is nobody left to press a key for
+				return // the program has ended
 			}
-			time.Sleep(100 * time.Millisecond) // together they would be another key
+			time.Sleep(100 * time.Millisecond) // otherwise the two would be another key
 		}
 	}
 	term.t.Fatalf("it does not end\n%s", term.screen())
 }
 
-// press presses a key, named as tmux names it.
+// press presses a key, by its tmux name.
 func (term *terminal) press(key string) *terminal {
 	term.t.Helper()
 	term.pressed++
@@ -106,7 +106,7 @@ func (term *terminal) want(texts ...string) *terminal {
 	})
 }
 
-// wait waits until the screen is as it should be.
+// wait waits until the screen meets a condition.
 func (term *terminal) wait(what string, ok func(screen string) bool) *terminal {
 	term.t.Helper()
 	for range 600 {

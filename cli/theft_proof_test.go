@@ -16,14 +16,15 @@ import (
 	"locktop/server"
 )
 
-// theftRun is how many locks are held and how many of them are stolen.
+// theftRun is the number of holds and of thefts.
 type theftRun struct {
 	holds  int64 // by honest clients, 1 ms each
 	thefts int
-	told   int // at the least: how many that are depends on how busy the machine is
+	told   int // minimum number of thefts reported; a busy machine reports fewer
 }
 
-// theftsOf is a short run; with LOCKTOP_PROOF it is 20,000 holds and 200 thefts.
+// theftsOf returns the size of a short run, or 20,000 holds and 200 thefts with
+// LOCKTOP_PROOF.
 func theftsOf() theftRun {
 	if os.Getenv("LOCKTOP_PROOF") != "" {
 		return theftRun{holds: 20_000, thefts: 200, told: 195}
@@ -31,9 +32,9 @@ func theftsOf() theftRun {
 	return theftRun{holds: 1000, thefts: 10, told: 5}
 }
 
-// The built program watches ten clients of package lock that take turns at two keys
-// for 1 ms each, while a stranger deletes some locks that are held and takes them. It
-// tells the thefts, and no proper release is told as one.
+// The program watches ten clients of package lock that take turns at two keys
+// for 1 ms each, while another client deletes and acquires some held locks.
+// watch reports the thefts, and reports no proper release as a theft.
 func TestWatchTellsTheftsAndNoOthers(t *testing.T) {
 	clearEnvironment(t)
 	o := theftsOf()
@@ -55,8 +56,8 @@ func TestWatchTellsTheftsAndNoOthers(t *testing.T) {
 					t.Errorf("client-%d: %v", n, err)
 					return
 				}
-				time.Sleep(time.Millisecond)  // the work that the lock is held for
-				_ = lease.Unlock(t.Context()) // that a stranger has deleted it is not its fault
+				time.Sleep(time.Millisecond)  // the work under the lock
+				_ = lease.Unlock(t.Context()) // an error means that the thief has deleted it
 				honest.Add(1)
 				time.Sleep(time.Millisecond)
 			}
@@ -92,8 +93,9 @@ func newLockClient(t *testing.T, rdb *redis.Client, owner string) *lock.Client {
 	return client
 }
 
-// steal deletes a lock and takes it, in one transaction or one after the other. The
-// thief holds it for 60 ms. An honest client may be faster than the second command.
+// steal deletes a lock and acquires it, in one transaction or with two
+// commands. The thief holds it for 60 ms. Before the second command an honest
+// client may acquire the lock.
 func steal(ctx context.Context, rdb *redis.Client, key, token string, atOnce bool) error {
 	if !atOnce {
 		if err := rdb.Del(ctx, key).Err(); err != nil {
@@ -108,7 +110,7 @@ func steal(ctx context.Context, rdb *redis.Client, key, token string, atOnce boo
 	return err
 }
 
-// robbed returns the holders of whom a theft was told.
+// robbed returns the holders for which a theft was reported.
 func (w *witnessed) robbed() map[string]bool {
 	told := make(map[string]bool)
 	for c := range w.all() {
@@ -119,7 +121,7 @@ func (w *witnessed) robbed() map[string]bool {
 	return told
 }
 
-// compareThefts compares the thefts that were told with those that were done.
+// compareThefts compares the reported thefts with the real ones.
 func compareThefts(t *testing.T, seen *witnessed, victims map[string]bool, honest int64, atLeast int) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); len(seen.robbed()) < len(victims) && time.Now().Before(deadline); {

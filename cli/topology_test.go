@@ -15,15 +15,15 @@ import (
 	"locktop/server"
 )
 
-// topology is what locktop is pointed at: a server, or several that are looked at as
-// one, with a lock of each type.
+// topology is one or several servers that locktop shows as one, with a lock of
+// each type.
 type topology struct {
-	flags     []string // where it is
-	servers   []string // all that keep locks, or copies of them
+	flags     []string // to connect to it
+	servers   []string // all servers that store locks or copies of locks
 	stranger  redis.UniversalClient
 	sentinels []*tap
-	chatter   []string // what the servers send each other
-	moving    bool     // a lock is in a slot that is being moved
+	chatter   []string // the commands that servers send each other
+	moving    bool     // a lock is in a slot that is moving
 }
 
 // onEachTopology runs f on one server, a cluster, a master with Sentinels, and the
@@ -63,7 +63,7 @@ func aCluster(t *testing.T) topology {
 	return topology{flags: []string{"--cluster", "-u", "redis://" + rig.Addrs()[0]}, servers: rig.Addrs(), stranger: rdb, moving: true}
 }
 
-// moveHalf opens the migration of the slot of a key, and moves the key.
+// moveHalf starts the migration of the slot of a key, and moves the key.
 func moveHalf(t *testing.T, rig *server.Cluster, rdb *redis.ClusterClient, key string) {
 	t.Helper()
 	slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
@@ -122,7 +122,7 @@ func (s topology) sendAll(t *testing.T, argv ...any) {
 	}
 }
 
-// forget makes the servers, and the taps, begin to count anew.
+// forget resets the command counts of the servers and the taps.
 func (s topology) forget(t *testing.T) {
 	t.Helper()
 	s.sendAll(t, "CONFIG", "RESETSTAT")
@@ -133,8 +133,8 @@ func (s topology) forget(t *testing.T) {
 	}
 }
 
-// sent are the commands that its servers say they were sent since they were last
-// told to forget, without their chatter. Refused ones count, too.
+// sent returns the commands that the servers received since the last call of
+// forget, without those of other servers. Refused commands are included.
 func (s topology) sent(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -156,8 +156,9 @@ func (s topology) sent(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// tap stands before a Sentinel, which keeps no statistics of commands, and notes
-// what it is sent. Its colleagues talk to it past the tap.
+// tap is a proxy in front of a Sentinel, which keeps no statistics of commands.
+// It records the commands sent to the Sentinel. Other Sentinels connect
+// directly.
 type tap struct {
 	addr string
 
@@ -165,7 +166,7 @@ type tap struct {
 	names []string
 }
 
-// tapOn starts a tap that ends with the test.
+// tapOn starts a tap that is closed at the end of the test.
 func tapOn(t *testing.T, sentinel string) *tap {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -190,7 +191,7 @@ func tapOn(t *testing.T, sentinel string) *tap {
 	return p
 }
 
-// carry hands one connection on, until the client hangs up.
+// carry forwards one connection until the client closes it.
 func (p *tap) carry(near net.Conn, sentinel string) {
 	defer near.Close()
 	far, err := net.Dial("tcp", sentinel)
@@ -211,7 +212,7 @@ func (p *tap) carry(near net.Conn, sentinel string) {
 	}
 }
 
-// request reads one command as clients send it.
+// request reads one command in RESP.
 func request(r *bufio.Reader) ([]string, error) {
 	var words, length int
 	if _, err := fmt.Fscanf(r, "*%d\r\n", &words); err != nil {
@@ -231,7 +232,7 @@ func request(r *bufio.Reader) ([]string, error) {
 	return argv, nil
 }
 
-// commandName is a command as an ACL names it.
+// commandName returns the name of a command as in an ACL.
 func commandName(argv []string) string {
 	name := strings.ToLower(argv[0])
 	if len(argv) > 1 && (name == "sentinel" || name == "client") {
@@ -240,7 +241,7 @@ func commandName(argv []string) string {
 	return name
 }
 
-// noted are the commands so far.
+// noted returns the commands so far.
 func (p *tap) noted() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

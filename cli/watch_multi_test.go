@@ -7,7 +7,7 @@ import (
 	"locktop/server"
 )
 
-// The master fails, and Sentinels put a replica in its place.
+// The master fails, and Sentinels replace it by a replica.
 func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")

@@ -24,22 +24,22 @@ import (
 	"locktop/server"
 )
 
-// change is one thing that was done to a lock, or told of it.
+// change is one change of a lock, made or reported.
 type change struct {
 	Event  keyspace.EventKind
 	Key    string
 	Holder string
 }
 
-// witnessed is what a program that watches has printed, and when each line came.
+// witnessed is the output of a running watch, with the time of each line.
 type witnessed struct {
 	mu    sync.Mutex
 	times map[change][]time.Time
-	more  chan struct{} // closed and replaced when a line comes
+	more  chan struct{} // closed and replaced when a line arrives
 }
 
-// watchAsAProgram runs locktop watch until the test ends, and returns once it is
-// told of changes.
+// watchAsAProgram runs locktop watch until the end of the test. It returns when
+// the server reports changes to it.
 func watchAsAProgram(t *testing.T, rdb *redis.Client) *witnessed {
 	t.Helper()
 	cmd := exec.Command("locktop", "watch", "--json", "-u", "redis://"+rdb.Options().Addr)
@@ -79,8 +79,8 @@ func (w *witnessed) take(c change, now time.Time) {
 	w.more = make(chan struct{})
 }
 
-// attend makes the prefix of the locks known, and waits until the server tells
-// the program of it.
+// attend creates a lock, so that the program learns the prefix, and waits until
+// the program tracks changes.
 func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	standing := change{keyspace.Discovered, "lock:standing", token}
@@ -103,7 +103,7 @@ func (w *witnessed) attend(t *testing.T, rdb *redis.Client) {
 	clear(w.times)
 }
 
-// told waits until a change was told, or for as long as ctx.
+// told waits until a change was reported or ctx has ended.
 func (w *witnessed) told(ctx context.Context, c change) bool {
 	for {
 		w.mu.Lock()
@@ -120,18 +120,18 @@ func (w *witnessed) told(ctx context.Context, c change) bool {
 	}
 }
 
-// traffic is how locks are changed while somebody watches.
+// traffic describes how locks change during a watch.
 type traffic struct {
 	lasts   time.Duration
 	workers int
-	pause   time.Duration // after each change, and up to half as much again
-	dying   time.Duration // how long a lock outlives its holder
-	patient bool          // each change of a lock waits until the one before was told, too
+	pause   time.Duration // after each change, and up to 50% more
+	dying   time.Duration // how long the lock of a dead holder lasts
+	patient bool          // each change of a lock waits for the report of the one before
 }
 
-// trafficOf is a few seconds in which no change of a lock can come too early; for
-// LOCKTOP_PROOF seconds, on a machine that has nothing else to do, 2,000 changes a
-// second come whether they are told or not.
+// trafficOf returns a few seconds of changes that wait for each other. With
+// LOCKTOP_PROOF, it returns so many seconds of 2,000 changes per second that do
+// not wait, for an idle machine.
 func trafficOf(t *testing.T) traffic {
 	t.Helper()
 	long := os.Getenv("LOCKTOP_PROOF")
@@ -145,13 +145,13 @@ func trafficOf(t *testing.T) traffic {
 	return traffic{lasts: time.Duration(seconds) * time.Second, workers: 500, pause: 200 * time.Millisecond, dying: 100 * time.Millisecond}
 }
 
-// worker takes, renews and leaves a lock of its own, again and again.
+// worker acquires, renews and releases a lock of its own, again and again.
 type worker struct {
 	traffic
 	rdb  *redis.Client
 	seen *witnessed
 	key  string
-	did  map[change]time.Time // and when the server did it
+	did  map[change]time.Time // the changes made, with the server's time
 }
 
 func (w *worker) run(ctx context.Context, n int) error {
@@ -180,12 +180,12 @@ func (w *worker) release(ctx context.Context, holder string) error {
 	return w.do(ctx, change{keyspace.Released, w.key, holder}, 0, "DEL", w.key)
 }
 
-// die leaves the lock to its deadline.
+// die leaves the lock to expire.
 func (w *worker) die(ctx context.Context, holder string) error {
 	return w.do(ctx, change{keyspace.Expired, w.key, holder}, w.dying, "PEXPIRE", w.key, w.dying.Milliseconds())
 }
 
-// do sends the command that makes a change, at once or after a while, and rests.
+// do sends the command of a change, at once or after a while, and then pauses.
 func (w *worker) do(ctx context.Context, c change, after time.Duration, argv ...any) error {
 	const script = "redis.call(unpack(ARGV)) local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
 	us, err := w.rdb.Eval(context.WithoutCancel(ctx), script, nil, argv...).Int64()
@@ -204,8 +204,8 @@ func (w *worker) do(ctx context.Context, c change, after time.Duration, argv ...
 	return nil
 }
 
-// The built program on a server as it is by default: it tells of each change once,
-// as what it was, and at once.
+// The program runs with a server in its default configuration. It reports each
+// change once, with the right kind, and at once.
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	clearEnvironment(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
@@ -233,7 +233,7 @@ func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
 	compareChanges(t, seen, did)
 }
 
-// compareChanges compares what was told with what was done.
+// compareChanges compares the reported changes with the real ones.
 func compareChanges(t *testing.T, seen *witnessed, did map[change]time.Time) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)

@@ -19,11 +19,11 @@ import (
 	"locktop/server"
 )
 
-// patience is how long a test waits for what must come; it is only used up when
-// it does not.
+// patience is how long a test waits for an event. Only a failing test waits
+// that long.
 const patience = 20 * time.Second
 
-// lines is an output that can be waited for.
+// lines is an output that a test can wait for.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -95,7 +95,7 @@ func (w *watch) exits(t *testing.T, want int) {
 	}
 }
 
-// token is what a SET NX lock holds.
+// token is the value of a SET NX lock.
 const token = "5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"
 
 const otherToken = "b1d2c3e4-f5a6-4b7c-8d9e-0f1a2b3c4d5e"
@@ -120,7 +120,7 @@ func TestWatchTellsWhatHappensToALock(t *testing.T) {
 
 			send(t, addr, "SET", "lock:c", token, "PX", "60000")
 			w.out.sees(t, ` acquired lock:c by `)
-			time.Sleep(300 * time.Millisecond) // it is held for so long that a hold after a release would have another deadline
+			time.Sleep(300 * time.Millisecond) // held for so long that a hold after a release would have another deadline
 			send(t, addr, "SET", "lock:c", otherToken, "KEEPTTL")
 			w.out.sees(t, ` stolen lock:c by `)
 
@@ -179,7 +179,7 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	}
 }
 
-// telling is a source that tells these notices one by one, and then waits.
+// telling is a source that returns these notices one by one, and then waits.
 type telling struct{ left []keyspace.Notice }
 
 func (a *telling) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice, error) {
@@ -194,10 +194,10 @@ func (a *telling) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice
 
 func (a *telling) Known() keyspace.Snapshot { return keyspace.Snapshot{} }
 
-// aging is a source in which nothing happens, but that time goes by.
+// aging is a source in which only the time changes.
 type aging struct {
 	known keyspace.Snapshot
-	found []keyspace.Event // at the first look
+	found []keyspace.Event // with the first snapshot
 	at    time.Time
 }
 
@@ -217,12 +217,12 @@ func (a *aging) Known() keyspace.Snapshot {
 	if a.at.IsZero() {
 		a.at = s.At
 	}
-	s.Server.Skew = 2*time.Second + s.At.Sub(a.at)/100 // a figure in a text that is never the same
+	s.Server.Skew = 2*time.Second + s.At.Sub(a.at)/100 // a number in a text that always changes
 	return s
 }
 
-// A lock that is held for too long is told of when it is, once, and so is what
-// endangers all locks. What the sentence of an event has said is not said again.
+// A lock that becomes overdue is reported at that time, once, and so is a
+// server finding. What an event has reported is not repeated.
 func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 	const (
 		servers = "finding server, warning: .* throws keys away .*\nfinding server, info: The clocks .*\n"
@@ -232,7 +232,7 @@ func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 		wants watchOptions
 		picks selection
 		json  bool
-		want  string // of the lines, what tells them apart
+		want  string // the part of a line that identifies it
 	}{
 		{want: "appeared job:nightly, .* critical: Held .*\n" + servers + late},
 		{json: true, want: `"event":"appeared".*\n.*"id":"never-expires".*\n.*"key":"","node":"redis.test:6379","db":0,"id":"evictable".*\n.*"id":"clock-skew".*\n.*"event":"finding","key":"lock:late",.*"id":"overdue","severity":"warning".*\n`},
@@ -294,7 +294,7 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 	})
 }
 
-// A user whose rights are taken away is let in again, by and by.
+// A user loses its permissions and gets them back. watch continues.
 func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	c := server.ForTest(t)
 	aUser(t, c.Addr(), "ann", "on", ">pw", "~*", "&*", "+@all")
@@ -338,8 +338,8 @@ func TestCtrlCEndsTheProgramWithItsCode(t *testing.T) {
 	}
 }
 
-// TestASentenceTellsWhatTheScreenDoes: the mode, the depth, who waits, the
-// number to fence with, and what is wrong.
+// TestASentenceTellsWhatTheScreenDoes checks that a sentence contains the mode,
+// the count, the waiters, the fence and the findings.
 func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 31, 7, 0, time.Local)
 	l := keyspace.Lock{
