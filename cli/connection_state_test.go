@@ -10,14 +10,14 @@ import (
 )
 
 // connectionState lists the commands that change the state of a connection and
-// that
-// locktop may send to any server. Each was checked against Redis 8.0.2 and
-// Valkey
-// 8.1.1, where CLIENT NO-TOUCH crashes the server:
+// that locktop may send to any server. Each was checked against Redis 8.0.2 and
+// Valkey 8.1.1, where CLIENT NO-TOUCH crashes the server:
+//
 //   - CLIENT TRACKING only with BCAST and prefixes that do not overlap. The server
 //     then records no keys for the connection, and looks up none for it.
 //   - CLIENT ID, LIST, SETNAME and SETINFO access no key.
 //   - READONLY changes which node serves a key, not how the key is looked up.
+//
 // locktop never sends CLIENT NO-TOUCH, NO-EVICT, CACHING, REPLY and MONITOR.
 var connectionState = []string{"client|id", "client|list", "client|setinfo", "client|setname", "client|tracking", "readonly"}
 

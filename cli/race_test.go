@@ -43,8 +43,8 @@ func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[strin
 }
 
 // Many release commands race with clients that constantly acquire their locks
-// again.
-// A release removes only the hold that it saw.
+// again. A release removes only the hold that it saw.
+//
 // Promise P11.
 func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
 	clearEnvironment(t)

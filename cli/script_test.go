@@ -36,8 +36,8 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 }
 
 // scripts returns the parameters for the files in testdata, each with a server
-// of its
-// own. Besides the commands of testscript they have:
+// of its own. Besides the commands of testscript they have:
+//
 //	redis COMMAND ARGUMENTS…   sends a command; arguments have the escapes of Go strings
 //	user NAME RULES…           creates a user with these permissions, as far as the server has them
 //	keys NAME…                 expects exactly these keys on the server
@@ -45,6 +45,7 @@ func TestScriptsOnTheEmbeddedServer(t *testing.T) {
 //	lock KEY FIELD=VALUE…      expects that lock in the JSON on stdout; a field is a path, as in
 //	                           holders.0.count; holders.len is a length
 //	ttl KEY                    compares the lock's ttl_ms with the server's present answer
+//
 // $addr, $host, $port and LOCKTOP_URL contain the address of the server.
 func scripts(name string, start func(server.TB) string) testscript.Params {
 	return testscript.Params{

@@ -945,8 +945,8 @@ func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
 }
 
 // However slow the machine, the server time used is at most the budget's share
-// of
-// the elapsed time.
+// of the elapsed time.
+//
 // Promise P8.
 func TestAScanKeepsToItsBudget(t *testing.T) {
 	rdb := realServer(t)

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 
 // Scenarios 7, 36, 52, 54, 61, 94, 95, 109 and 111, on servers that are killed,
 // stopped and paused.
+//
 // Promises P1 and P2.
 func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server

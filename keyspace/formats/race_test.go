@@ -251,12 +251,10 @@ func race(t *testing.T, rdb *redis.Client, format string, s keyspace.Sample, tim
 }
 
 // Force-releases race with owners that constantly acquire their locks again,
-// for
-// every format that has actions and whose holders can be distinguished. The
-// hold
-// that a force-release reports as removed is the one it had seen, and nothing
-// else
-// was changed.
+// for every format that has actions and whose holders can be distinguished. The
+// hold that a force-release reports as removed is the one it had seen, and
+// nothing else was changed.
+//
 // Promise P11.
 func TestOnlyTheHoldThatWasSeenIsReleased(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
