@@ -1,5 +1,5 @@
-// Locktop shows every distributed lock in a Redis keyspace, live, and can make
-// traffic of its own.
+// Locktop shows the distributed locks in a Redis keyspace, live, and can
+// generate load.
 package main
 
 import (

@@ -13,11 +13,11 @@ import (
 	"locktop/tui/svg"
 )
 
-// frameEvery is the time between two frames of an animated picture.
+// frameEvery is the time between two frames of an animation.
 const frameEvery = 400 * time.Millisecond
 
-// roll writes an animated picture of what happens from now on. Where a program
-// that it takes is missing, it says so and writes nothing.
+// roll records an animation. If a program that it needs is missing, it prints
+// that and writes nothing.
 func (s shot) roll(ctx context.Context, term *terminal, work, folder string) error {
 	for _, tool := range []string{"rsvg-convert", "ffmpeg", "gifsicle"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -47,7 +47,7 @@ func (s shot) roll(ctx context.Context, term *terminal, work, folder string) err
 	return s.develop(ctx, frames, filepath.Join(folder, s.name+".gif"))
 }
 
-// develop makes one animated picture of all frames.
+// develop makes an animation of the frames.
 func (s shot) develop(ctx context.Context, frames, to string) error {
 	for i := range s.film {
 		name := filepath.Join(frames, fmt.Sprintf("%03d", i))

@@ -1,11 +1,9 @@
-// Screenshots makes the pictures of this folder again: it builds locktop, runs
-// it in a terminal, presses keys and draws what is then on the screen. Nothing
-// in the pictures is made up.
+// Screenshots makes the pictures of this directory. It builds locktop, runs it in
+// a terminal, presses keys and draws the real screen.
 //
 //	go run ./screenshots [-o FOLDER]
 //
-// It needs tmux, for PNG beside SVG also rsvg-convert, and for the animated
-// picture ffmpeg and gifsicle.
+// It needs tmux, rsvg-convert for PNG, and ffmpeg and gifsicle for the animation.
 package main
 
 import (
@@ -32,7 +30,7 @@ func main() {
 	}
 }
 
-// takeAll builds the program and takes every shot of the table.
+// takeAll builds the program and takes every shot.
 func takeAll(ctx context.Context, folder string) (err error) {
 	work, err := os.MkdirTemp("", "locktop-shots-")
 	if err != nil {
@@ -51,7 +49,7 @@ func takeAll(ctx context.Context, folder string) (err error) {
 	return nil
 }
 
-// take runs the program, does as the shot says, and writes the picture.
+// take runs the program and the steps of the shot, and writes the picture.
 func (s shot) take(ctx context.Context, work, program, folder string) error {
 	term, err := openTerminal(ctx, filepath.Join(work, s.name), append([]string{program}, s.args...))
 	if err != nil {
@@ -76,8 +74,7 @@ func (s shot) take(ctx context.Context, work, program, folder string) error {
 	return write(ctx, filepath.Join(folder, s.name), svg.Draw(s.title, text, columns, rows))
 }
 
-// write puts a picture into name.svg, and into name.png where rsvg-convert is
-// installed.
+// write writes name.svg, and name.png if rsvg-convert is installed.
 func write(ctx context.Context, name string, svg []byte) error {
 	if err := os.WriteFile(name+".svg", svg, 0o644); err != nil {
 		return err

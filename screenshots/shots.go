@@ -1,27 +1,27 @@
 package main
 
-// The size of every picture, in cells.
+// columns and rows are the size of every picture, in cells.
 const columns, rows = 104, 32
 
-// shot is a picture and the way to it.
+// shot is a picture and the steps to it.
 type shot struct {
-	name  string   // of the file, without its ending
+	name  string   // of the file, without extension
 	title string   // of the window
 	args  []string // of locktop
 	steps []step
-	film  int // frames of an animated picture after the last step; 0: it stands still
+	film  int // number of frames of an animation after the last step; 0 means a still picture
 }
 
-// step presses keys, as tmux names them, and waits until the screen matches a
-// regular expression. No keys: it only waits. The first step must, for the
-// program to be there at all.
+// step presses keys, by their tmux names, and waits until the screen matches a
+// regular expression. Without keys it only waits. The first step has none, so
+// that the program can start.
 type step struct {
 	keys  []string
 	until string
 }
 
-// shots is the list of all pictures. Each waits until there is some history to
-// show: several locks held for 10 s and more, a few hundred acquisitions.
+// shots lists all pictures. Each waits until there is some history: several
+// locks held for 10 s or more, and a few hundred acquires.
 func shots() []shot {
 	return []shot{
 		{
@@ -39,7 +39,7 @@ func shots() []shot {
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
 				{until: `Choose a scene`},
-				{keys: []string{"Escape"}, until: `orders:4711`}, // which the menu hides
+				{keys: []string{"Escape"}, until: `orders:4711`}, // hidden by the menu
 				{keys: []string{"/"}, until: `\d+ of \d+`},
 				{keys: []string{"printer"}, until: `1 of \d+`},
 				{keys: []string{"Enter"}, until: `Enter open`},
@@ -81,7 +81,7 @@ func shots() []shot {
 			args:  []string{"demo", "--theme", "dark"},
 			steps: []step{
 				{until: `Choose a scene`},
-				{keys: []string{"Escape"}, until: `orders:4711`}, // which the menu hides
+				{keys: []string{"Escape"}, until: `orders:4711`}, // hidden by the menu
 				{keys: []string{"5"}, until: `what to do`},
 			},
 		},

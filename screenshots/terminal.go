@@ -13,14 +13,13 @@ import (
 	"time"
 )
 
-// terminal is a tmux server of our own with one window, in which one program
-// runs.
+// terminal is a tmux server with one window, in which one program runs.
 type terminal struct {
 	socket string
 }
 
-// openTerminal runs a program in a terminal of columns×rows that has all
-// colours. socket names a file that does not exist yet.
+// openTerminal runs a program in a terminal of columns×rows with true colour.
+// socket is the name of a file that does not exist yet.
 func openTerminal(ctx context.Context, socket string, argv []string) (*terminal, error) {
 	t := &terminal{socket: socket}
 	args := []string{
@@ -34,7 +33,7 @@ func openTerminal(ctx context.Context, socket string, argv []string) (*terminal,
 	return t, nil
 }
 
-// tmux runs one tmux command and returns what it printed.
+// tmux runs one tmux command and returns its output.
 func (t *terminal) tmux(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "tmux", append([]string{"-S", t.socket, "-f", os.DevNull}, args...)...)
 	cmd.Env = colourful(os.Environ())
@@ -45,15 +44,16 @@ func (t *terminal) tmux(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// colourful is an environment without what makes programs switch colours off.
+// colourful returns env without the variables that make programs switch colours
+// off.
 func colourful(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		return strings.HasPrefix(v, "CI=") || strings.HasPrefix(v, "NO_COLOR=")
 	})
 }
 
-// close ends the program and the tmux server it runs in, also after ctx of the
-// other calls has ended.
+// close ends the program and its tmux server, even if the context of other
+// calls has ended.
 func (t *terminal) close() {
 	_, _ = t.tmux(context.Background(), "kill-server") // it may have ended with its program
 }
@@ -67,18 +67,20 @@ func (t *terminal) press(ctx context.Context, keys []string) error {
 	return err
 }
 
-// patience is how long a step may take to show on the screen.
+// patience is the maximum time of a step.
 const patience = 2 * time.Minute
 
-// await returns when the screen matches a regular expression. It is an error if
-// it does not for too long, or the program ends; the error shows the screen.
+// await returns when the screen matches a regular expression. It returns an
+// error with the contents of the screen if that takes too long or the program
+// ends.
 func (t *terminal) await(ctx context.Context, pattern string) error {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return err
 	}
 	for end := time.Now().Add(patience); ; {
-		// Dead or alive is asked first: the screen is then the last one.
+		// The state of the program is read first, so that the screen is the
+		// last one if it has ended.
 		dead, err := t.tmux(ctx, "display-message", "-p", "#{pane_dead}")
 		if err != nil {
 			return err
@@ -90,7 +92,7 @@ func (t *terminal) await(ctx context.Context, pattern string) error {
 		case wanted.MatchString(screen):
 			return nil
 		case strings.TrimSpace(dead) == "1":
-			all, err := t.tmux(ctx, "capture-pane", "-p", "-S", "-") // tmux's own last line moves it up
+			all, err := t.tmux(ctx, "capture-pane", "-p", "-S", "-") // includes the lines that tmux's own last line scrolled up
 			return errors.Join(fmt.Errorf("the program ended before the screen matched %q:\n%s", pattern, all), err)
 		case time.Now().After(end):
 			return fmt.Errorf("the screen did not match %q in %v:\n%s", pattern, patience, screen)
@@ -103,7 +105,7 @@ func (t *terminal) await(ctx context.Context, pattern string) error {
 	}
 }
 
-// picture is the screen with its colours, as escape sequences.
+// picture returns the screen with its colours, as escape sequences.
 func (t *terminal) picture(ctx context.Context) (string, error) {
 	return t.tmux(ctx, "capture-pane", "-e", "-p", "-N")
 }

@@ -1,6 +1,6 @@
 // Bench runs the benchmarks of package contest and prints how locktop compares
-// with its peers: a line for each goal, ending in ok or short. With -out it also
-// writes a page with all figures.
+// with its peers: one line per goal, which ends with ok or short. With -out it
+// also writes a page with all figures.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run measures, prints, and writes the page if it has a name.
+// run measures and prints, and writes the page unless out is "".
 func run(ctx context.Context, size contest.Size, only, out string) error {
 	arena, err := contest.NewArena(ctx)
 	if err != nil {

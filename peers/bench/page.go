@@ -26,7 +26,7 @@ const contenders = `
 * **rueidislock** – one key a lock instead of three, NOLOOP tracking, a second's patience for a try
 `
 
-// page returns the record as markdown.
+// page returns the results as markdown.
 func page(p place, results []contest.Result) string {
 	var b strings.Builder
 	b.WriteString(preamble)

@@ -13,7 +13,7 @@ import (
 	"locktop/peers/contest"
 )
 
-// place is where and with what was measured.
+// place describes the machine and the programs of a measurement.
 type place struct {
 	machine string
 	redis   string
@@ -29,7 +29,7 @@ func survey(ctx context.Context, a *contest.Arena) (place, error) {
 	}, err
 }
 
-// cpu returns the name of the processor, as far as the system tells.
+// cpu returns the name of the processor, if the system reports it.
 func cpu() string {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -44,7 +44,7 @@ func cpu() string {
 	return "a processor of unknown name"
 }
 
-// modules returns the libraries that take part, as they were built in.
+// modules returns the compared libraries with the versions in this binary.
 func modules() []string {
 	measured := []string{
 		"github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4",

@@ -11,11 +11,11 @@ import (
 	"locktop/server"
 )
 
-// Arena is where the contenders meet: a redis-server of their own.
+// Arena runs the contenders on a redis-server of its own.
 type Arena struct {
 	server *server.Child
 	rdb    *redis.Client
-	played int // windows so far
+	played int // number of windows so far
 }
 
 // NewArena starts a redis-server without persistence on a free port. Close
@@ -28,17 +28,17 @@ func NewArena(ctx context.Context) (*Arena, error) {
 	return &Arena{server: child, rdb: redis.NewClient(&redis.Options{Addr: child.Addr()})}, nil
 }
 
-// Close ends the server.
+// Close stops the server.
 func (a *Arena) Close() error { return errors.Join(a.rdb.Close(), a.server.Stop()) }
 
-// Series is what one contender did in every round.
+// Series holds the samples of one contender, one per round.
 type Series struct {
 	Name   string
 	Rounds []Sample
 }
 
-// play lets the contenders have a window each, and that for so many rounds.
-// Every round begins with another of them.
+// play gives each contender one window per round. Every round begins with
+// another contender.
 func (a *Arena) play(ctx context.Context, who []Contender, rounds int, window func(context.Context, Contender) (Sample, error)) ([]Series, error) {
 	all := make([]Series, len(who))
 	for r := range rounds {
@@ -55,7 +55,7 @@ func (a *Arena) play(ctx context.Context, who []Contender, rounds int, window fu
 	return all, nil
 }
 
-// one lets a contender have a window on an empty server.
+// one runs a window of one contender on an empty server.
 func (a *Arena) one(ctx context.Context, c Contender, window func(context.Context, Contender) (Sample, error)) (Sample, error) {
 	if err := a.clear(ctx); err != nil {
 		return Sample{}, err
@@ -70,8 +70,8 @@ func (a *Arena) one(ctx context.Context, c Contender, window func(context.Contex
 	return sample, nil
 }
 
-// clear makes ready for another window, without what the one before left: keys
-// on the server, garbage in our memory.
+// clear prepares the next window: it deletes all keys and runs the garbage
+// collector.
 func (a *Arena) clear(ctx context.Context) error {
 	if err := a.rdb.FlushAll(ctx).Err(); err != nil {
 		return fmt.Errorf("clear the server: %w", err)
@@ -81,16 +81,16 @@ func (a *Arena) clear(ctx context.Context) error {
 	return nil
 }
 
-// Setting is who locks what in a window.
+// Setting describes the clients and their locks in a window.
 type Setting struct {
 	Clients int
-	Apart   bool // every client is a process of its own: it shares no connection and no memory
-	Hot     bool // all want one key; else each has its own
+	Apart   bool // every client is like a process: it shares no connection and no memory
+	Hot     bool // all clients want one key; otherwise each has its own
 	Lease   Lease
 	Work    Work
 }
 
-// window opens the clients of a contender, lets them work, and closes them.
+// window opens the clients of a contender, runs them, and closes them.
 func (a *Arena) window(ctx context.Context, c Contender, s Setting) (sample Sample, err error) {
 	clients, closeAll, err := a.open(c, s)
 	defer func() { err = errors.Join(err, closeAll()) }()
@@ -100,7 +100,7 @@ func (a *Arena) window(ctx context.Context, c Contender, s Setting) (sample Samp
 	return measure(ctx, meter{a.rdb}, clients, s.Work)
 }
 
-// open returns the clients that a setting asks for, and what closes them again.
+// open returns the clients of a setting and a function that closes them.
 func (a *Arena) open(c Contender, s Setting) (clients []Client, closeAll func() error, err error) {
 	var fleets []Fleet
 	closeAll = func() error {
@@ -123,8 +123,9 @@ func (a *Arena) open(c Contender, s Setting) (clients []Client, closeAll func() 
 	return clients, closeAll, nil
 }
 
-// key returns the name of a client's lock. It is another in every window: who
-// gives up at the end of one may leave a lock behind.
+// key returns the name of a client's lock. The name changes in every window,
+// because a client that gives up at the end of a window may leave a lock
+// behind.
 func (a *Arena) key(client int, hot bool) string {
 	if hot {
 		client = 0

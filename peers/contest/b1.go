@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// easy is a lease that outlives every window.
+// easy returns a lease that is longer than every window.
 func easy() Lease { return Lease{TTL: 30 * time.Second, Renew: 10 * time.Second} }
 
-// cycleGoals are how many times as fast as others we want to be when many
-// clients share a connection.
+// cycleGoals returns the goals for many clients on one connection: locktop's
+// rate as a multiple of each peer's.
 func cycleGoals() map[string]float64 {
 	return map[string]float64{"redsync": 4, "redislock": 4, "rueidislock": 2}
 }
@@ -23,7 +23,7 @@ const (
 	cpuGoal     = 1 / 3.0 // times redsync's
 )
 
-// b1 measures cycles that nobody contends.
+// b1 measures cycles without contention.
 func b1(ctx context.Context, a *Arena, size Size) (Result, error) {
 	rounds, work := 5, Work{Warm: 200 * time.Millisecond, Length: time.Second}
 	if size == Quick {
@@ -51,7 +51,7 @@ func b1(ctx context.Context, a *Arena, size Size) (Result, error) {
 	return result, nil
 }
 
-// cycleRivals returns those between whom a goal is set.
+// cycleRivals returns the contenders for which there are goals.
 func cycleRivals(clients int) []string {
 	if clients == 1 {
 		return []string{"locktop", "raw"}

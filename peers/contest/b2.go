@@ -11,13 +11,13 @@ import (
 
 const fairName = "locktop fair"
 
-// Goals of the fair lock, with 128 clients that hold for 1 ms.
+// Goals of the fair lock, with 128 clients that hold for 1 ms. All are ratios.
 const (
-	rateGoal      = 1.0     // hand-offs a second, to the best peer's
+	rateGoal      = 1.0     // hand-offs per second, to the best peer's
 	patienceGoal  = 1 / 8.0 // p99 wait, to the best peer's
-	costGoal      = 1.0     // server CPU a hand-off, to the best peer's
+	costGoal      = 1.0     // server CPU per hand-off, to the best peer's
 	evennessGoal  = 1.3     // p99 wait to p50
-	constancyGoal = 1.1     // commands a hand-off with 1,024 clients to those with 16
+	constancyGoal = 1.1     // commands per hand-off with 1,024 clients to those with 16
 )
 
 // hotCell is one setting of B2.
@@ -38,10 +38,10 @@ func (c hotCell) where() string {
 	return "together"
 }
 
-// judged reports whether the cell is one that goals are set for.
+// judged reports whether the cell has goals.
 func (c hotCell) judged() bool { return c.clients == 128 && c.hold > 0 }
 
-// b2 measures one key that everybody wants.
+// b2 measures one key that all clients want.
 func b2(ctx context.Context, a *Arena, size Size) (Result, error) {
 	result := Result{
 		Title: "B2: one key that everybody wants",
@@ -86,7 +86,7 @@ func (a *Arena) contend(ctx context.Context, who []Contender, cell hotCell, roun
 	return all, nil
 }
 
-// growth measures what a hand-off costs us as the queue grows.
+// growth measures the cost of a hand-off as the queue grows.
 func (a *Arena) growth(ctx context.Context, result Result, work Work) (Result, error) {
 	var who []Contender
 	for _, c := range in(HotKey) {
@@ -100,7 +100,7 @@ func (a *Arena) growth(ctx context.Context, result Result, work Work) (Result, e
 	}
 	grown := Verdict{name: "B2 fair commands"}
 	var first float64
-	work.Warm = 3 * time.Second // so many processes take a while to arrive
+	work.Warm = 3 * time.Second // starting so many clients takes a while
 	for _, clients := range []int{16, 128, 1024} {
 		all, err := a.contend(ctx, who, hotCell{clients, true, time.Millisecond}, 3, work)
 		if err != nil {
@@ -138,8 +138,7 @@ func hotTable(cell hotCell, all []Series) Table {
 	return t
 }
 
-// fairVerdict compares the fair lock with whoever of the peers is best at each
-// thing.
+// fairVerdict compares the fair lock with the best peer for each figure.
 func fairVerdict(cell hotCell, all []Series) Verdict {
 	v := Verdict{name: fmt.Sprintf("B2 %v fair", cell)}
 	fair, ok := seriesOf(all, fairName)
@@ -162,8 +161,8 @@ func fairVerdict(cell hotCell, all []Series) Verdict {
 	return v
 }
 
-// unevenness is how much longer than the usual a long wait is.
+// unevenness returns the p99 wait divided by the p50 wait.
 func unevenness(s Sample) float64 { return quantile(s.Waits, 0.99) / quantile(s.Waits, 0.5) }
 
-// ours reports whether a contender is of this project.
+// ours reports whether a contender belongs to this project.
 func ours(name string) bool { return strings.HasPrefix(name, "locktop") }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// keepers is how many leases are kept in B3, and keeperGoal how much of a core
-// that may take us.
+// keepers is the number of leases in B3, and keeperGoal the share of a core
+// that locktop may use for them.
 const (
 	keepers    = 10_000
 	keeperGoal = 0.15
 )
 
-// holder is a client that knows whether it still holds.
+// holder is a client that can report whether it still holds its lease.
 type holder interface{ Held() bool }
 
-// b3 measures what it takes to keep many leases alive.
+// b3 measures the cost of keeping many leases.
 func b3(ctx context.Context, a *Arena, size Size) (Result, error) {
 	length, who := time.Minute, in(Keeping)
 	if size == Quick {
@@ -47,7 +47,7 @@ func b3(ctx context.Context, a *Arena, size Size) (Result, error) {
 	return result, nil
 }
 
-// kept is what came of keeping leases.
+// kept is the result of keeping leases.
 type kept struct {
 	Sample
 	lost int
@@ -63,8 +63,8 @@ func (k kept) row(name string) []string {
 	}
 }
 
-// keep has a contender take its leases, leaves it alone for the length of time,
-// and counts what is left.
+// keep lets a contender acquire its leases, waits for length, and counts the
+// lost ones.
 func (a *Arena) keep(ctx context.Context, c Contender, l Lease, length time.Duration) (k kept, err error) {
 	if err := a.clear(ctx); err != nil {
 		return k, err
@@ -82,7 +82,7 @@ func (a *Arena) keep(ctx context.Context, c Contender, l Lease, length time.Dura
 		return k, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	if k.lost > 0 {
-		return k, nil // and unlocking what was lost is an error
+		return k, nil // unlocking a lost lease is an error
 	}
 	if err := eachOf(clients, func(c Client) error { return c.Unlock(ctx) }); err != nil {
 		k.lost++ // after the count
@@ -90,7 +90,7 @@ func (a *Arena) keep(ctx context.Context, c Contender, l Lease, length time.Dura
 	return k, nil
 }
 
-// watch lets the leases be kept for the length of time, and counts the losses.
+// watch waits for length and counts the lost leases.
 func (a *Arena) watch(ctx context.Context, clients []Client, length time.Duration) (k kept, err error) {
 	m := meter{a.rdb}
 	before, err := m.read(ctx)
@@ -113,7 +113,7 @@ func (a *Arena) watch(ctx context.Context, clients []Client, length time.Duratio
 	return k, err
 }
 
-// stored returns how many keys there are that have not expired.
+// stored returns the number of keys that have not expired.
 func (a *Arena) stored(ctx context.Context) (n int, err error) {
 	for cursor := uint64(0); ; {
 		var page []string
@@ -128,7 +128,7 @@ func (a *Arena) stored(ctx context.Context) (n int, err error) {
 	}
 }
 
-// eachOf does something with every client, some at once, and returns the first
+// eachOf calls do for every client, several at a time, and returns the first
 // errors.
 func eachOf(clients []Client, do func(Client) error) error {
 	const atOnce = 64

@@ -11,11 +11,11 @@ import (
 	"locktop/keyspace"
 )
 
-// hidden is how many locks B4 hides.
+// hidden is the number of locks in B4.
 const hidden = 1500
 
-// b4 measures how long it takes to find all locks among many keys, beside a walk
-// over the same keys that looks at none of them.
+// b4 measures how long it takes to find all locks among many keys, and compares
+// it with a plain SCAN of the same keys.
 func b4(ctx context.Context, a *Arena, size Size) (Result, error) {
 	keys, rounds := 1_000_000, 5
 	if size == Quick {
@@ -48,7 +48,7 @@ func b4(ctx context.Context, a *Arena, size Size) (Result, error) {
 	return result, nil
 }
 
-// hunt is what came of the rounds of B4: medians are of these.
+// hunt holds the results of the rounds of B4. The figures are their medians.
 type hunt struct {
 	bare, scan, match, full, first []float64
 	found                          int
@@ -90,14 +90,14 @@ func (h hunt) table() Table {
 	}
 }
 
-// courtesy is what a look at the default budget costs others.
+// courtesy is the cost of a scan with the default budget for another client.
 type courtesy struct {
 	took         time.Duration
 	busy         time.Duration
-	alone, along float64 // the 99th percentile of a probe, in ms
+	alone, along float64 // p99 of a probe, in ms, without and during the scan
 }
 
-// gentle looks at the default budget while somebody else uses the server.
+// gentle scans with the default budget while another client uses the server.
 func (a *Arena) gentle(ctx context.Context) (c courtesy, err error) {
 	if c.alone, err = a.probe(ctx, func() error { return pause(ctx, 2*time.Second) }); err != nil {
 		return c, err
@@ -110,7 +110,7 @@ func (a *Arena) gentle(ctx context.Context) (c courtesy, err error) {
 	return c, err
 }
 
-// harm is by how much the probe's 99th percentile rises.
+// harm returns by how much the p99 of the probe rises, in ms.
 func (c courtesy) harm() float64 { return max(0, c.along-c.alone) }
 
 func (c courtesy) table() Table {
@@ -121,9 +121,9 @@ func (c courtesy) table() Table {
 	}
 }
 
-// probe sends a thousand GETs a second, each at its time whether or not the one
-// before was answered, until f returns, and returns the 99th percentile of what
-// they took from the time they were due.
+// probe sends 1,000 GETs per second until f returns. Each GET is sent when it
+// is due, even if the one before has no reply. It returns the p99 of the times
+// from when a GET was due to its reply.
 func (a *Arena) probe(ctx context.Context, f func() error) (p99 float64, err error) {
 	rdb := redis.NewClient(&redis.Options{Addr: a.server.Addr(), PoolSize: 1})
 	defer rdb.Close()
@@ -146,7 +146,7 @@ func (a *Arena) probe(ctx context.Context, f func() error) (p99 float64, err err
 	}
 }
 
-// pause waits.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

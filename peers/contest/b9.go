@@ -6,7 +6,8 @@ import (
 	"math"
 )
 
-// b9 measures how the cost of looking grows with the keys and with the locks.
+// b9 measures how the cost of a scan grows with the number of keys and of
+// locks.
 func b9(ctx context.Context, a *Arena, size Size) (Result, error) {
 	keys, locks := []int{10_000, 100_000, 1_000_000}, []int{100, 1000, 10_000, 100_000}
 	if size == Quick {
@@ -32,7 +33,7 @@ func b9(ctx context.Context, a *Arena, size Size) (Result, error) {
 	return result, nil
 }
 
-// curve is a table of what a look takes at several sizes.
+// curve is a table of the costs of a scan at several sizes.
 type curve struct {
 	Table
 	steepest float64 // exponent

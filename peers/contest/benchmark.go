@@ -2,13 +2,13 @@ package contest
 
 import "context"
 
-// Benchmark is one thing that is measured.
+// Benchmark is one measurement.
 type Benchmark struct {
 	Name string
 	Run  func(context.Context, *Arena, Size) (Result, error)
 }
 
-// Benchmarks returns all of them, in the order in which they run.
+// Benchmarks returns all benchmarks in the order in which they run.
 func Benchmarks() []Benchmark {
 	return []Benchmark{
 		{"B1", b1},
@@ -19,24 +19,24 @@ func Benchmarks() []Benchmark {
 	}
 }
 
-// Size is how thorough to be.
+// Size is the duration of a run.
 type Size uint8
 
-// Quick is for a look while working, Full for the record.
+// Quick is for a check during development, Full for docs/benchmarks.md.
 const (
 	Full Size = iota
 	Quick
 )
 
-// Result is what came of a benchmark.
+// Result is the result of a benchmark.
 type Result struct {
 	Title    string
-	About    string // what was done, for people
+	About    string // what was measured, as text
 	Tables   []Table
 	Verdicts []Verdict
 }
 
-// Table is figures for people.
+// Table is a table of figures.
 type Table struct {
 	Title   string
 	Columns []string

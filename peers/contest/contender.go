@@ -1,7 +1,6 @@
 // Package contest measures lock libraries side by side: on one redis-server, in
-// one process, one after the other in every round, so that whatever else the
-// machine does meets them all. Figures are worth something only as ratios
-// within a run.
+// one process, one after another in every round, so that other load on the
+// machine affects all of them. Only ratios within a run are meaningful.
 package contest
 
 import (
@@ -12,26 +11,25 @@ import (
 	"locktop/lock"
 )
 
-// Contender is a lock library, set up as it runs best.
+// Contender is a lock library in its fastest configuration.
 type Contender struct {
 	Name string
 	Open func(addr string, l Lease) (Fleet, error)
 	Runs Events
 }
 
-// Events are benchmarks, as a set.
+// Events is a set of benchmarks.
 type Events uint8
 
-// The benchmarks: cycles that nobody contends, one key that everybody wants,
-// and many leases that are kept.
+// The benchmarks: cycles without contention, one key that all clients want, and
+// many leases.
 const (
 	Cycles Events = 1 << iota
 	HotKey
 	Keeping
 )
 
-// Contenders returns everybody. The first is the one that the others are
-// compared with.
+// Contenders returns all contenders. The others are compared with the first.
 func Contenders() []Contender {
 	return []Contender{
 		{Name: "locktop", Open: openLocktop((*lock.Client).Mutex), Runs: Cycles | HotKey | Keeping},
@@ -43,22 +41,22 @@ func Contenders() []Contender {
 	}
 }
 
-// Lease is how long to hold.
+// Lease describes the leases of a contender.
 type Lease struct {
 	TTL   time.Duration
-	Renew time.Duration // between renewals, by those who renew
+	Renew time.Duration // between renewals, for contenders that renew
 }
 
-// Fleet is what one process has of a library: connections, and clients that
+// Fleet holds a library's connections of one process, and the clients that
 // share them.
 type Fleet interface {
-	// Client returns somebody who locks key. It sends nothing.
+	// Client returns a client that locks key. It sends no command.
 	Client(key string) Client
-	// Close ends the connections. Nothing must be held any more.
+	// Close closes the connections. No lock may be held.
 	Close() error
 }
 
-// Client is one who locks. It is used by one goroutine.
+// Client locks one key. It is not safe for concurrent use.
 type Client interface {
 	// Lock waits for the lock until ctx ends.
 	Lock(ctx context.Context) error
@@ -66,7 +64,7 @@ type Client interface {
 	Unlock(ctx context.Context) error
 }
 
-// named returns those with these names, in order.
+// named returns the contenders with these names, in order.
 func named(who []Contender, names ...string) []Contender {
 	return slices.DeleteFunc(who, func(c Contender) bool { return !slices.Contains(names, c.Name) })
 }

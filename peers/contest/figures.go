@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// figure is something that can be read off a sample.
+// figure computes a number from a sample.
 type figure func(Sample) float64
 
-// quantile returns the figure below which the share q of durations lies, in ms.
-// The durations are in ascending order.
+// quantile returns the duration below which the share q of durations lies, in
+// ms. The durations must be in ascending order.
 func quantile(durations []time.Duration, q float64) float64 {
 	if len(durations) == 0 {
 		return 0
@@ -28,7 +28,7 @@ func tookQuantile(q float64) figure {
 	return func(s Sample) float64 { return quantile(s.Took, q) }
 }
 
-// median returns the middle one of the rounds' figures.
+// median returns the median of a figure over the rounds.
 func (s Series) median(f figure) float64 {
 	values := make([]float64, len(s.Rounds))
 	for i, r := range s.Rounds {
@@ -37,8 +37,8 @@ func (s Series) median(f figure) float64 {
 	return middle(values)
 }
 
-// times returns how many times as large as other's a figure is: the quotient
-// within each round, and of those the middle one.
+// times returns a figure as a multiple of other's: the median of the quotients
+// within each round.
 func (s Series) times(other Series, f figure) float64 {
 	quotients := make([]float64, len(s.Rounds))
 	for i := range s.Rounds {
@@ -56,7 +56,7 @@ func middle(values []float64) float64 {
 	return (values[half-1] + values[half]) / 2
 }
 
-// seriesOf returns the series of a contender; ok = false if it did not run.
+// seriesOf returns the series of a contender, or ok = false if it did not run.
 func seriesOf(all []Series, name string) (s Series, ok bool) {
 	i := slices.IndexFunc(all, func(s Series) bool { return s.Name == name })
 	if i < 0 {
@@ -65,14 +65,15 @@ func seriesOf(all []Series, name string) (s Series, ok bool) {
 	return all[i], true
 }
 
-// Verdict is whether goals were reached, in one line.
+// Verdict reports in one line whether goals were reached.
 type Verdict struct {
 	name  string
 	parts []string
 	short bool
 }
 
-// String returns the line: what was measured, the figures, ok or short.
+// String returns the line: the name of the measurement, the figures, and ok or
+// short.
 func (v Verdict) String() string {
 	end := "ok"
 	if v.short {
@@ -81,12 +82,12 @@ func (v Verdict) String() string {
 	return strings.Join(append(append([]string{v.name}, v.parts...), end), " ")
 }
 
-// atLeast adds a figure that is to be at least goal.
+// atLeast adds a figure with a minimum.
 func (v *Verdict) atLeast(label string, value, goal float64) {
 	v.add(label, value, value >= goal)
 }
 
-// atMost adds a figure that is to be at most goal.
+// atMost adds a figure with a maximum.
 func (v *Verdict) atMost(label string, value, goal float64) {
 	v.add(label, value, value <= goal)
 }
@@ -96,7 +97,7 @@ func (v *Verdict) add(label string, value float64, reached bool) {
 	v.short = v.short || !reached
 }
 
-// short writes a figure with as many digits as mean something.
+// short formats a figure with its significant digits.
 func short(v float64) string {
 	switch {
 	case v >= 100:

@@ -13,9 +13,9 @@ import (
 	"locktop/keyspace/formats"
 )
 
-// haystack fills the server with so many ordinary keys of the usual types, 70%
-// of them strings, half of them with a deadline, and hides locks of six formats
-// among them, under names that say nothing.
+// haystack sets keys ordinary keys of the usual types on the server, 70% of
+// them strings and half of them with a TTL, and locks locks of six formats
+// among them, under names without a meaning.
 func (a *Arena) haystack(ctx context.Context, keys, locks int) error {
 	if err := a.clear(ctx); err != nil {
 		return err
@@ -78,7 +78,7 @@ func needle(ctx context.Context, p redis.Pipeliner, i int) {
 	}
 }
 
-// bareScan is the cheapest way to see every key once.
+// bareScan measures the cheapest way to see every key once.
 func (a *Arena) bareScan(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	for cursor := uint64(0); ; {
@@ -92,14 +92,14 @@ func (a *Arena) bareScan(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// search is what it took to find the locks.
+// search is the cost of finding the locks.
 type search struct {
 	took  time.Duration
-	first time.Duration // until the first lock was known
+	first time.Duration // until the first lock was found
 	snap  keyspace.Snapshot
 }
 
-// find looks for locks as locktop list does.
+// find scans for locks as locktop list does.
 func (a *Arena) find(ctx context.Context, pace *keyspace.Budget, globs ...string) (search, error) {
 	var s search
 	begin := time.Now()

@@ -8,7 +8,7 @@ import (
 	"locktop/lock"
 )
 
-// openLocktop returns the opener of a kind of our own locks.
+// openLocktop returns a function that opens a kind of lock of package lock.
 func openLocktop[L lock.Locker](kind func(*lock.Client, string, lock.Options) L) func(string, Lease) (Fleet, error) {
 	return func(addr string, l Lease) (Fleet, error) {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})

@@ -11,34 +11,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sample is what one contender did in one window of time.
+// Sample holds the measurements of one contender in one window.
 type Sample struct {
 	Wall      time.Duration
-	Cycles    int             // locked and unlocked
+	Cycles    int             // number of locks that were acquired and released
 	Waits     []time.Duration // from the call of Lock to its end, ascending
 	Took      []time.Duration // from the call of Lock to the end of Unlock, ascending
-	ClientCPU time.Duration   // of this process, everything included
+	ClientCPU time.Duration   // of the complete process
 	ServerCPU time.Duration
-	Commands  int64 // that the server executed, those inside scripts included
+	Commands  int64 // executed by the server, including those inside scripts
 }
 
-// Rate is how many cycles there were a second.
+// Rate returns the number of cycles per second.
 func (s Sample) Rate() float64 { return float64(s.Cycles) / s.Wall.Seconds() }
 
-// ClientCost is the client's CPU time per cycle, in µs.
+// ClientCost returns the client's CPU time per cycle, in µs.
 func (s Sample) ClientCost() float64 { return perCycle(s.ClientCPU, s.Cycles) }
 
-// ServerCost is the server's CPU time per cycle, in µs.
+// ServerCost returns the server's CPU time per cycle, in µs.
 func (s Sample) ServerCost() float64 { return perCycle(s.ServerCPU, s.Cycles) }
 
-// CommandCost is the number of Redis commands per cycle.
+// CommandCost returns the number of Redis commands per cycle.
 func (s Sample) CommandCost() float64 { return float64(s.Commands) / float64(s.Cycles) }
 
 func perCycle(d time.Duration, cycles int) float64 {
 	return float64(d) / float64(time.Microsecond) / float64(cycles)
 }
 
-// meter reads what this process and the server have used up so far.
+// meter reads the CPU time that this process and the server have used, and the
+// commands of the server.
 type meter struct{ rdb *redis.Client }
 
 type reading struct {
@@ -73,7 +74,7 @@ func (m meter) read(ctx context.Context) (reading, error) {
 	return r, nil
 }
 
-// since returns what was used up between two readings.
+// since returns the difference between two readings.
 func (r reading) since(before reading) Sample {
 	return Sample{
 		Wall:      r.at.Sub(before.at),

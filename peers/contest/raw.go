@@ -8,11 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// compareAndDelete frees a lock that is still ours.
+// compareAndDelete releases a lock if the token is still the client's.
 const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end`
 
-// openRaw opens what a lock costs at the least without pipelining: SET NX and
-// compare-and-delete over a pool, and nothing around it.
+// openRaw opens the cheapest lock without pipelining: SET NX and
+// compare-and-delete over a pool.
 func openRaw(addr string, l Lease) (Fleet, error) {
 	return &rawFleet{redis.NewClient(&redis.Options{Addr: addr}), redis.NewScript(compareAndDelete), l}, nil
 }
@@ -37,7 +37,7 @@ var (
 	errLost = errors.New("it was not ours any more")
 )
 
-// Lock does not wait: it is for keys that nobody else wants.
+// Lock does not wait: it is for keys without contention.
 func (c *rawClient) Lock(ctx context.Context) error {
 	c.token = rand.Text()
 	set, err := c.rdb.SetNX(ctx, c.key, c.token, c.lease.TTL).Result()

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redislockPause is between tries. The library has no default.
+// redislockPause is the pause between tries. The library has no default.
 const redislockPause = 50 * time.Millisecond
 
 // openRedislock opens bsm/redislock over go-redis.

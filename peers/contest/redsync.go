@@ -10,7 +10,7 @@ import (
 )
 
 // openRedsync opens redsync on one server, over go-redis, with its own pauses
-// between tries (50 to 250 ms) and as many tries as it takes.
+// between tries (50 to 250 ms) and no limit of tries.
 func openRedsync(addr string, l Lease) (Fleet, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	return &redsyncFleet{rdb, redsync.New(goredis.NewPool(rdb)), l}, nil

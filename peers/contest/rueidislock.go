@@ -8,10 +8,10 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// openRueidislock opens rueidislock on one key a lock, like everybody else; of
-// itself it takes three. The server is new enough to spare it the notices of
-// its own changes. A try may last a second: with the 20 ms that it grants of
-// itself, and a server that is busy, it waits for news that never comes.
+// openRueidislock opens rueidislock with one key per lock, like the others; its
+// default is three. NoLoopTracking avoids the notices of its own changes. A try
+// may last 1 s: with its default of 20 ms and a busy server, it waits for a
+// notice that never comes.
 func openRueidislock(addr string, l Lease) (Fleet, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
@@ -50,7 +50,7 @@ func (c *rueidislockClient) Lock(ctx context.Context) (err error) {
 	return err
 }
 
-// Unlock implements Client: the library bounds the wait by itself.
+// Unlock implements Client. The library limits the wait itself.
 func (c *rueidislockClient) Unlock(context.Context) error {
 	c.unlock()
 	return nil

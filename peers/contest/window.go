@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Work is what clients do in a window: lock, hold, unlock, again and again.
+// Work describes what clients repeat in a window: lock, hold, unlock.
 type Work struct {
-	Warm   time.Duration // before anything is counted
-	Length time.Duration // of what is counted
-	Cycles int64         // the window is over after so many, however long it takes; 0 = after Length
+	Warm   time.Duration // before counting begins
+	Length time.Duration // of the counted time
+	Cycles int64         // if not 0, the window ends after so many cycles instead of after Length
 	Hold   time.Duration
 }
 
-// phase of a window.
+// phase is the phase of a window.
 type phase = int32
 
 const (
@@ -26,24 +26,24 @@ const (
 	over
 )
 
-// window is a time in which clients work.
+// window is a period in which clients work.
 type window struct {
 	work  Work
 	phase atomic.Int32
-	left  atomic.Int64 // cycles yet to begin
-	done  atomic.Int64 // cycles that ended in the phase
+	left  atomic.Int64 // cycles that have not begun
+	done  atomic.Int64 // cycles that have ended in this phase
 
 	waiting context.Context // ends with the window
 	end     context.CancelFunc
 }
 
-// tally is what one client has done while it counted.
+// tally holds the counts of one client.
 type tally struct {
 	waits, took []time.Duration
 	err         error
 }
 
-// measure lets the clients work, each on a goroutine of its own.
+// measure runs the clients, each on its own goroutine.
 func measure(ctx context.Context, m meter, clients []Client, work Work) (Sample, error) {
 	w := &window{work: work}
 	w.waiting, w.end = context.WithCancel(ctx)
@@ -75,8 +75,8 @@ func measure(ctx context.Context, m meter, clients []Client, work Work) (Sample,
 	return sample, sample.add(tallies, err, failed)
 }
 
-// pass waits until the window has passed, and returns what the meters showed
-// when the counting began.
+// pass waits for the end of the window and returns the reading from the start
+// of the counting.
 func (w *window) pass(ctx context.Context, m meter) (reading, error) {
 	w.spend(w.work.Warm)
 	before, err := m.read(ctx)
@@ -86,11 +86,11 @@ func (w *window) pass(ctx context.Context, m meter) (reading, error) {
 	return before, err
 }
 
-// Nobody is warm, or can be judged, without a cycle. On a busy machine it may take
-// this long.
+// firstCycle limits the wait for the first cycle. Without one, warm-up and
+// counting mean nothing, and a busy machine may take this long.
 const firstCycle = 10 * time.Second
 
-// spend waits for some time, and until there was a cycle.
+// spend waits for d, and until there was a cycle.
 func (w *window) spend(d time.Duration) {
 	time.Sleep(d)
 	for limit := time.Now().Add(firstCycle); w.done.Load() == 0 && time.Now().Before(limit); {
@@ -98,9 +98,9 @@ func (w *window) spend(d time.Duration) {
 	}
 }
 
-// run is one client's work. A wait that the end of the window cuts short counts
-// with the time it had lasted: to leave out the longest waits would flatter
-// whoever lets some starve.
+// run runs one client. A wait that the end of the window cuts off counts with
+// the time that it lasted. Without the longest waits, a lock that lets clients
+// starve would look better.
 func (w *window) run(ctx context.Context, c Client) (t tally) {
 	for w.left.Add(-1) >= 0 && w.phase.Load() != over {
 		began := time.Now()
@@ -131,8 +131,8 @@ func (w *window) run(ctx context.Context, c Client) (t tally) {
 	return t
 }
 
-// add sums up what the clients did. It returns the first of their errors, or of
-// these.
+// add adds the counts of the clients. It returns the first of the clients'
+// errors and errs.
 func (s *Sample) add(tallies []tally, errs ...error) error {
 	for _, t := range tallies {
 		errs = append(errs, t.err)
