@@ -110,13 +110,13 @@ func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 	if b.opts.Wait.Poll > 0 {
 		return b.poll(ctx, r)
 	}
-	key := queueKey{b.key, b.protocol.channel()}
-	if r.shared && !b.client.localQueues.busy(key) {
+	channel := b.protocol.channel()
+	if r.shared && !b.client.localQueues.busy(channel) {
 		if lease, err := r.try(ctx, r); !errors.Is(err, ErrHeld) {
 			return lease, err
 		}
 	}
-	local, err := b.client.localQueues.acquire(ctx, b.client, key)
+	local, err := b.client.localQueues.acquire(ctx, b.client, channel)
 	if err != nil {
 		return nil, fmt.Errorf("lock: wait for %q: %w", b.key, err)
 	}

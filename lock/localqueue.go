@@ -6,19 +6,16 @@ import (
 	"sync"
 )
 
-// localQueues lets one goroutine at a time proceed per queueKey, in order of arrival.
+// localQueues lets one goroutine at a time proceed per channel, in order of arrival.
 type localQueues struct {
-	mu    sync.Mutex
-	byKey map[queueKey]*localQueue
+	mu        sync.Mutex
+	byChannel map[string]*localQueue
 }
 
-// queueKey identifies a queue of one client: the key of a lock, and the channel on
-// which its waiters are woken.
-type queueKey struct{ key, channel string }
-
-// localQueue is the queue of one queueKey.
+// localQueue is the queue of one channel on which waiters are woken. The name of a
+// channel contains the key of its lock.
 type localQueue struct {
-	key       queueKey
+	channel   string
 	waiting   []chan struct{} // closed when their goroutine may proceed; guarded by localQueues.mu
 	refs      int             // waiting goroutines and the one that proceeds; guarded by localQueues.mu
 	notifier  *notifier       // set with waitQueue, by the goroutine that proceeds
@@ -26,8 +23,8 @@ type localQueue struct {
 }
 
 // acquire waits until the caller may proceed, ctx ends or c is closed.
-func (l *localQueues) acquire(ctx context.Context, c *Client, key queueKey) (*localQueue, error) {
-	q, ready := l.enter(key)
+func (l *localQueues) acquire(ctx context.Context, c *Client, channel string) (*localQueue, error) {
+	q, ready := l.enter(channel)
 	if ready == nil {
 		return q, nil
 	}
@@ -47,24 +44,24 @@ func (l *localQueues) acquire(ctx context.Context, c *Client, key queueKey) (*lo
 func (l *localQueues) release(q *localQueue) { l.quit(q, nil) }
 
 // busy reports whether a goroutine proceeds or waits.
-func (l *localQueues) busy(key queueKey) bool {
+func (l *localQueues) busy(channel string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.byKey[key] != nil
+	return l.byChannel[channel] != nil
 }
 
 // enter joins the queue. ready is closed when the caller may proceed; it is nil if the
 // caller may proceed at once.
-func (l *localQueues) enter(key queueKey) (q *localQueue, ready chan struct{}) {
+func (l *localQueues) enter(channel string) (q *localQueue, ready chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q = l.byKey[key]
+	q = l.byChannel[channel]
 	if q == nil {
-		if l.byKey == nil {
-			l.byKey = make(map[queueKey]*localQueue)
+		if l.byChannel == nil {
+			l.byChannel = make(map[string]*localQueue)
 		}
-		q = &localQueue{key: key}
-		l.byKey[key] = q
+		q = &localQueue{channel: channel}
+		l.byChannel[channel] = q
 	} else {
 		ready = make(chan struct{})
 		q.waiting = append(q.waiting, ready)
@@ -82,7 +79,7 @@ func (l *localQueues) quit(q *localQueue, ready chan struct{}) {
 	if i := slices.Index(q.waiting, ready); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	} else if last {
-		delete(l.byKey, q.key)
+		delete(l.byChannel, q.channel)
 	} else {
 		close(q.waiting[0])
 		q.waiting = slices.Delete(q.waiting, 0, 1)

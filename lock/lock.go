@@ -217,18 +217,20 @@ type Client struct {
 type core struct {
 	id        string // UUID
 	transport transport
-	renewer   renewer
-	notifier  notifier
 	observe   func(Event)
-	counts    [eventKinds]atomic.Int64
-	waits     atomic.Int64   // calls of Lock in progress
-	scripted  atomic.Bool    // the server has run one of our scripts
+	scripted  atomic.Bool     // the server has run one of our scripts
+	alive     context.Context // ends with shutDown
+	stop      context.CancelFunc
+	notifier  notifier
 	writers   waitingWriters // waiting writers of read/write locks
-	tasks     taskGroup      // undos and renewals
 	workers   sync.WaitGroup // goroutines that run until alive ends
 
-	alive context.Context // ends with shutDown
-	stop  context.CancelFunc
+	// Every call writes the following fields. They come last, so that they share no
+	// cache line with the fields that every call reads.
+	renewer renewer
+	tasks   taskGroup    // undos, renewals, attempts and calls of Unlock
+	waits   atomic.Int64 // calls of Lock in progress
+	counts  [eventKinds]atomic.Int64
 }
 
 // New returns a client for the server of rdb: a [redis.Client], single or behind

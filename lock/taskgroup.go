@@ -3,18 +3,26 @@ package lock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // taskGroup counts goroutines until it is closed. Unlike with a sync.WaitGroup, a
-// goroutine may start while another waits for all of them.
+// goroutine may start while another waits for all of them. Every call of Lock and
+// Unlock counts, so counting takes one atomic operation.
 type taskGroup struct {
+	state atomic.Int64 // flags, and oneTask for each running task
+
 	mu      sync.Mutex
-	running int
-	closed  bool
-	waiting chan struct{} // closed when running falls to 0; nil = no goroutine waits
+	waiting chan struct{} // closed when no task runs; nil = no goroutine waits
 	last    *attempt      // attempts in progress: the last of a linked list
 }
+
+const (
+	tasksClosed  = 1 << iota // flag of taskGroup.state: no further task begins
+	tasksAwaited             // flag of taskGroup.state: waiting is not nil
+	oneTask
+)
 
 // attempt is an attempt to acquire a lock that is in progress. It counts as a task.
 // Close undoes it.
@@ -29,22 +37,26 @@ type attempt struct {
 // beginAttempt adds an attempt. It returns false if its client or the group is closed.
 // The caller owns a and may reuse it after endAttempt.
 func (t *taskGroup) beginAttempt(a *attempt) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed || a.base.client.isClosed() {
+	if !t.begin() {
 		return false
 	}
-	t.running++
-	a.prev, t.last = t.last, a
-	if a.prev != nil {
-		a.prev.next = a
+	t.mu.Lock()
+	closed := a.base.client.isClosed() // under t.mu: Close looks for attempts after it
+	if !closed {
+		a.prev, t.last = t.last, a
+		if a.prev != nil {
+			a.prev.next = a
+		}
 	}
-	return true
+	t.mu.Unlock()
+	if closed {
+		t.done()
+	}
+	return !closed
 }
 
 func (t *taskGroup) endAttempt(a *attempt) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if a.prev != nil {
 		a.prev.next = a.next
 	}
@@ -53,8 +65,9 @@ func (t *taskGroup) endAttempt(a *attempt) {
 	} else {
 		t.last = a.prev
 	}
+	t.mu.Unlock()
 	*a = attempt{}
-	t.doneLocked()
+	t.done()
 }
 
 // attempts returns copies of the attempts in progress of a closed client.
@@ -84,32 +97,29 @@ func (t *taskGroup) spawn(f func()) {
 // begin counts a task until done, without a goroutine of its own. It returns false if
 // the group is closed.
 func (t *taskGroup) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.running++
+	if t.state.Add(oneTask)&tasksClosed != 0 {
+		t.done()
+		return false
 	}
-	return !t.closed
+	return true
 }
 
 // add counts a task on behalf of another task that is not done, or one that was
 // counted before.
-func (t *taskGroup) add() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.running++
-}
+func (t *taskGroup) add() { t.state.Add(oneTask) }
 
 func (t *taskGroup) done() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.doneLocked()
+	if s := t.state.Add(-oneTask); s < oneTask && s&tasksAwaited != 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.endWaitLocked()
+	}
 }
 
-// doneLocked ends a task. The caller holds t.mu.
-func (t *taskGroup) doneLocked() {
-	t.running--
-	if t.running <= 0 && t.waiting != nil {
+// endWaitLocked closes waiting if no task runs. The caller holds t.mu.
+func (t *taskGroup) endWaitLocked() {
+	if t.waiting != nil && t.state.Load() < oneTask {
+		t.state.And(^tasksAwaited)
 		close(t.waiting)
 		t.waiting = nil
 	}
@@ -119,23 +129,17 @@ func (t *taskGroup) doneLocked() {
 func (t *taskGroup) idle() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.running <= 0 {
-		none := make(chan struct{})
-		close(none)
-		return none
-	}
 	if t.waiting == nil {
 		t.waiting = make(chan struct{})
 	}
-	return t.waiting
+	t.state.Or(tasksAwaited)
+	waiting := t.waiting
+	t.endWaitLocked()
+	return waiting
 }
 
 // close lets no further task begin.
-func (t *taskGroup) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-}
+func (t *taskGroup) close() { t.state.Or(tasksClosed) }
 
 // notify makes a channel of capacity 1 ready.
 func notify(c chan struct{}) {

@@ -1,0 +1,43 @@
+package lock
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// A task may begin just before the group is closed. The goroutine that waits for the
+// end of all tasks must not continue before that task has ended, and must not wait
+// forever for a task that was refused.
+func TestAClosedTaskGroupIsIdleOnceNoTaskRuns(t *testing.T) {
+	for range 2000 {
+		var group taskGroup
+		var running, begun atomic.Int64
+		var callers sync.WaitGroup
+		for range 3 {
+			callers.Go(func() {
+				for group.begin() {
+					running.Add(1)
+					begun.Add(1)
+					group.idle()
+					running.Add(-1)
+					group.done()
+				}
+			})
+		}
+		for begun.Load() < 20 {
+			runtime.Gosched()
+		}
+		group.close()
+		<-group.idle()
+		if n := running.Load(); n != 0 {
+			t.Fatalf("%d tasks run in a group that is closed and idle", n)
+		}
+		callers.Wait()
+		<-group.idle()
+		if group.begin() {
+			t.Fatal("a task began in a closed group")
+		}
+	}
+}
