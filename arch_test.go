@@ -18,13 +18,14 @@ import (
 // external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                 {"cli"},
-	"cli":               {"humanize", "keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/scenarios", "recording", "server", "shell", "tui", "tui/widget"},
+	"cli":               {"humanize", "keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/oracle", "loadgen/scenarios", "recording", "server", "shell", "tui", "tui/widget"},
 	"tui":               {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
 	"tui/svg":           {},
 	"tui/widget":        {},
 	"keyspace":          {"humanize", "shell"},
 	"keyspace/formats":  {"keyspace"},
-	"loadgen":           {"humanize", "lock", "lock/classic"},
+	"loadgen":           {"humanize", "loadgen/oracle", "lock", "lock/classic"},
+	"loadgen/oracle":    {"humanize"},
 	"loadgen/scenarios": {"loadgen"},
 	"humanize":          {},
 	"lock":              {},
@@ -32,7 +33,7 @@ var imports = map[string][]string{
 	"recording":         {"keyspace"},
 	"server":            {},
 	"shell":             {},
-	"soak":              {"loadgen", "server"},
+	"soak":              {"loadgen", "loadgen/oracle", "server"},
 	"screenshots":       {"tui/svg"},
 }
 

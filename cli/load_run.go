@@ -14,6 +14,7 @@ import (
 
 	"locktop/humanize"
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 	"locktop/tui/widget"
 )
 
@@ -21,7 +22,7 @@ import (
 type variant struct {
 	run       *loadgen.Run
 	chronicle loadgen.SecondsRecorder
-	history   *loadgen.History
+	history   *oracle.History
 	files     *openFiles
 	unclean   error
 }
@@ -70,7 +71,7 @@ func (o *loadOptions) openSide(on *loadServers, scenario loadgen.Scenario, numbe
 	}
 	s := &variant{run: run}
 	if o.check || o.files.check != "" {
-		s.history = &loadgen.History{}
+		s.history = &oracle.History{}
 		run.Record(s.history)
 	}
 	s.files, err = o.files.open(number)
@@ -142,7 +143,7 @@ func (l *loadProgress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics
 	}
 	fmt.Fprintf(&text, "%s, %s, %s/s, wait p50 %s p99 %s, %s holding, %s waiting, %s",
 		humanize.Duration(m.Elapsed), humanize.Plural(m.Clients, "client"), humanize.Count(rate), humanize.Precise(m.Wait.P50), humanize.Precise(m.Wait.P99),
-		humanize.Count(m.Holding), humanize.Count(m.Waiting), humanize.Plural(m.Overlap.Count, "overlap"))
+		humanize.Count(m.Holding), humanize.Count(m.Waiting), humanize.Plural(m.Violations.Overlap.Count, "overlap"))
 	if m.Errors > 0 {
 		fmt.Fprintf(&text, ", %s", humanize.Plural(m.Errors, "error"))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/loadgen/oracle"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -99,8 +100,8 @@ func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 	}
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Overlap.Count+m.LateWork.Count+m.AcceptedStaleWrites+m.ForeignUnlocks+m.Stuck != 0 || m.Acquired < 30 || !m.Verdict(s).Safe {
-		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Evidence)
+	if m.Violations.Overlap.Count+m.Violations.LateWork.Count+m.Violations.AcceptedStaleWrites+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || m.Acquired < 30 || !m.Verdict(s).Safe {
+		t.Errorf("%s: %d acquired; %s %v", s.Lock.Kind, m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
 	}
 	struck := map[FaultKind]int{}
 	for _, e := range r.Events(0) {
@@ -166,17 +167,19 @@ func TestAMutexThatDeletesBlindlyIsCaughtInTenSeconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h History
+	var h oracle.History
 	r.Record(&h)
 	running(t, r)
-	until(t, r, "an overlap", func(m Metrics) bool { return m.Overlap.Count > 0 && m.ForeignUnlocks > 0 || !m.Running })
+	until(t, r, "an overlap", func(m Metrics) bool {
+		return m.Violations.Overlap.Count > 0 && m.Violations.ForeignUnlocks > 0 || !m.Running
+	})
 	stop(t, r)
 	m := r.Metrics()
-	if m.Overlap.Count == 0 || m.ForeignUnlocks == 0 || m.Verdict(s).Safe {
+	if m.Violations.Overlap.Count == 0 || m.Violations.ForeignUnlocks == 0 || m.Verdict(s).Safe {
 		t.Errorf("not caught: %+v", m)
 	}
-	if len(m.Evidence) == 0 || m.Evidence[0].First.Token == "" || m.Evidence[0].Second.Token == "" || m.Evidence[0].First.Client == m.Evidence[0].Second.Client {
-		t.Errorf("no evidence of both sides: %+v", m.Evidence)
+	if len(m.Violations.Evidence) == 0 || m.Violations.Evidence[0].First.Token == "" || m.Violations.Evidence[0].Second.Token == "" || m.Violations.Evidence[0].First.Client == m.Violations.Evidence[0].Second.Client {
+		t.Errorf("no evidence of both sides: %+v", m.Violations.Evidence)
 	}
 	if p := h.Prove(time.Minute); p.Sound || !p.Known {
 		t.Errorf("the history was accepted: %s", p)
@@ -190,7 +193,7 @@ func TestTenThousandHoldsOfASoundLockAreProvedToBeThoseOfALock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h History
+	var h oracle.History
 	r.Record(&h)
 	running(t, r)
 	until(t, r, "10,000 acquisitions", func(m Metrics) bool { return m.Acquired >= 10_000 })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/loadgen/oracle"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -371,14 +372,14 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 		if err != nil {
 			t.Fatal(err)
 		}
-		var h History
+		var h oracle.History
 		r.Record(&h)
 		if err := r.Start(); err != nil {
 			t.Fatal(err)
 		}
 		over := time.After(time.Duration(part) * 2 * time.Second)
 		m := r.Metrics()
-		for waiting := true; waiting && m.Overlap.Count+m.ForeignUnlocks+m.Stuck == 0; m = r.Metrics() {
+		for waiting := true; waiting && m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck == 0; m = r.Metrics() {
 			select {
 			case <-over:
 				waiting = false
@@ -388,8 +389,8 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 		_ = r.Close() // it may be unable to release what it holds
 		took := time.Since(began)
 		switch proof := h.Prove(time.Minute); {
-		case m.Overlap.Count+m.ForeignUnlocks+m.Stuck > 0:
-			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Overlap.Count, m.ForeignUnlocks, m.Stuck)
+		case m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck > 0:
+			return took, fmt.Sprintf("%d overlaps, %d foreign unlocks, %d keys stuck", m.Violations.Overlap.Count, m.Violations.ForeignUnlocks, m.Violations.Stuck)
 		case proof.Known && !proof.Sound:
 			return took, proof.String()
 		}
@@ -410,13 +411,13 @@ func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h History
+	var h oracle.History
 	r.Record(&h)
 	running(t, r)
 	<-r.Done()
 	m := r.Metrics()
-	if m.Overlap.Count+m.ForeignUnlocks+m.Stuck != 0 || m.Acquired < 10 {
-		t.Errorf("%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Evidence)
+	if m.Violations.Overlap.Count+m.Violations.ForeignUnlocks+m.Violations.Stuck != 0 || m.Acquired < 10 {
+		t.Errorf("%d acquired: %s %v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
 	}
 	if p := h.Prove(time.Minute); !p.Sound {
 		t.Error(p)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -94,26 +95,26 @@ func (c *client) round(halt, stay context.Context, next iteration, came arrival)
 	f.janitor.touch(stay, next.key)
 	ctx, cancel := c.patient(stay)
 	defer cancel()
-	f.oracle.waiterAdded(next.key, &attempt{client: c.number, asked: asked, ctx: ctx})
+	f.oracle.WaiterAdded(next.key, &oracle.Attempt{Client: c.number, Asked: asked, Ctx: ctx})
 	l, how, err := c.acquire(stay, ctx, next)
 	now := time.Now()
 	if err != nil {
-		f.oracle.waiterGone(next.key, c.number, now)
+		f.oracle.WaiterGone(next.key, c.number, now)
 		f.recorder.giveUp(c.number, now, how, err)
 		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
-	who := participant{client: c.number, token: l.Token(), fence: l.Fence(), shared: next.shared, flaw: f.flaw, asked: asked}
-	visit := f.oracle.enter(next.key, who, l, now)
+	who := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.flaw, Asked: asked}
+	visit := f.oracle.Enter(next.key, who, l, now)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
-	f.history.acquired(visit, asked, now)
+	f.history.Acquired(visit, asked, now)
 	fate := c.work(halt, l, visit, next.hold)
 	return c.end(halt, l, visit, next, fate)
 }
 
 // end runs from the end of the work to the release.
-func (c *client) end(halt context.Context, l lease, v *occupancy, next iteration, fate workResult) (outcome, error) {
+func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next iteration, fate workResult) (outcome, error) {
 	f := c.fleet
 	kept := l.Valid()
 	if inner, ok := l.(interface{ unwind() bool }); ok && fate != workCrashed && fate != workLeaked {
@@ -122,13 +123,13 @@ func (c *client) end(halt context.Context, l lease, v *occupancy, next iteration
 	left := time.Now()
 	if fate != workCrashed && fate != workLeaked {
 		polite := fate != workUnchecked && f.sound
-		f.oracle.write(v, polite, left)
+		f.oracle.Write(v, polite, left)
 	}
-	f.oracle.leave(v, left)
+	f.oracle.Leave(v, left)
 	deadline, told := l.Deadline(), time.Time{}
 	if f.sound && !kept && fate != workCrashed {
 		if told = whenTold(l); told.IsZero() {
-			f.oracle.untold(v, left)
+			f.oracle.Untold(v, left)
 		}
 	}
 	how, err := outcome(abandoned), error(nil)
@@ -141,12 +142,12 @@ func (c *client) end(halt context.Context, l lease, v *occupancy, next iteration
 		how, err = c.release(halt, l, v, kept)
 	}
 	if (how == lost || how == expired) && f.renewed {
-		f.oracle.lost(v, left)
+		f.oracle.Lost(v, left)
 	}
 	now := time.Now()
-	f.history.ended(v, left, now, how)
-	f.recorder.end(c.number, how, left.Sub(v.began), err)
-	c.note(how, next, Event{At: now, Took: left.Sub(v.began), Deadline: deadline, Told: told}, l, err)
+	f.history.Ended(v, left, now, how == released)
+	f.recorder.end(c.number, how, left.Sub(v.Began), err)
+	c.note(how, next, Event{At: now, Took: left.Sub(v.Began), Deadline: deadline, Told: told}, l, err)
 	return how, err
 }
 
@@ -223,7 +224,7 @@ const (
 
 // work stays in the critical section for the time hold, at most until the lease or the
 // run ends.
-func (c *client) work(halt context.Context, l lease, v *occupancy, hold time.Duration) workResult {
+func (c *client) work(halt context.Context, l lease, v *oracle.Occupancy, hold time.Duration) workResult {
 	var worked <-chan time.Time
 	if hold > 0 {
 		timer := time.NewTimer(hold)
@@ -257,7 +258,7 @@ func (c *client) work(halt context.Context, l lease, v *occupancy, hold time.Dur
 
 // release unlocks, even if the lease is lost: users do so, too, and a sound lock leaves
 // the lock of another client alone. It continues after the end of the run.
-func (c *client) release(halt context.Context, l lease, v *occupancy, kept bool) (outcome, error) {
+func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kept bool) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
 	decided := time.Now()
@@ -268,7 +269,7 @@ func (c *client) release(halt context.Context, l lease, v *occupancy, kept bool)
 	}
 	switch {
 	case err == nil:
-		c.fleet.oracle.unlocked(v, decided, now)
+		c.fleet.oracle.Unlocked(v, decided, now)
 		c.fleet.recorder.serve(now.Sub(decided))
 	case errors.Is(err, errDead):
 		return crashed, err

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/loadgen/oracle"
 )
 
 // A hold has three ends: the end of the lease, the time when the holder learned
@@ -67,8 +69,8 @@ func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *
 				if ended.Kind != c.how || !near(since(ended.Deadline), c.deadline) && c.how != Abandoned || !near(since(ended.Told), c.told) || !near(ended.Took, c.left) {
 					t.Errorf("%s: until %s, told after %s, left after %s", ended.Kind, since(ended.Deadline), since(ended.Told), ended.Took)
 				}
-				if m := r.Metrics(); (m.Untold > 0) != (c.alter != nil) {
-					t.Errorf("%d were not told", m.Untold)
+				if m := r.Metrics(); (m.Violations.Untold > 0) != (c.alter != nil) {
+					t.Errorf("%d were not told", m.Violations.Untold)
 				}
 
 				var line map[string]string
@@ -110,7 +112,11 @@ func TestEventsAreAsTheirSchemaSays(t *testing.T) {
 	for _, kind := range s.Properties["event"].Enum {
 		kinds[kind] = true
 	}
-	for _, kind := range append(violationKinds(), Arrived, Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned, FaultBegan, FaultEnded, StageBegan) {
+	all := []EventKind{Arrived, Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned, FaultBegan, FaultEnded, StageBegan}
+	for _, kind := range oracle.Kinds() {
+		all = append(all, EventKind(kind))
+	}
+	for _, kind := range all {
 		if !kinds[string(kind)] {
 			t.Errorf("the schema does not know %s", kind)
 		}

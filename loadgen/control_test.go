@@ -129,7 +129,7 @@ func TestADeadClientComesBackAsAnother(t *testing.T) {
 			Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, For: 10 * time.Second}},
 		})
 		time.Sleep(8 * time.Second)
-		if m := r.Metrics(); m.Dead != 1 || m.Abandoned != 1 || m.Overlap.Count != 0 {
+		if m := r.Metrics(); m.Dead != 1 || m.Abandoned != 1 || m.Violations.Overlap.Count != 0 {
 			t.Fatalf("%d dead, %d abandoned", m.Dead, m.Abandoned)
 		}
 		before := r.Metrics().Acquired
@@ -150,8 +150,8 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Stuck != 1 || m.Abandoned != 1 || m.Renewals < 30 {
-			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Stuck, m.Abandoned, m.Renewals)
+		if m.Violations.Stuck != 1 || m.Abandoned != 1 || m.Renewals < 30 {
+			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Renewals)
 		}
 		stop(t, r)
 		checkNoKeys(t, rdb)
@@ -179,7 +179,7 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 	})
 	var m Metrics
 	for _, kind := range []FaultKind{ExternalDelete, Flush} {
-		before := r.Metrics().Overlap.Count
+		before := r.Metrics().Violations.Overlap.Count
 		next := time.Now()
 		m = until(t, r, "an overlap after "+string(kind), func(m Metrics) bool {
 			if time.Now().After(next) { // the fault may have come between two holds
@@ -188,11 +188,11 @@ func TestFlushedAndStolenLocksAreLostAndTheirOverlapsExcused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return m.Overlap.Count > before
+			return m.Violations.Overlap.Count > before
 		})
 	}
-	if m.Overlap.Excused != m.Overlap.Count || !m.Verdict(r.Scenario()).Safe {
-		t.Errorf("%+v: %s", m.Overlap, m.Verdict(r.Scenario()).Text)
+	if m.Violations.Overlap.Excused != m.Violations.Overlap.Count || !m.Verdict(r.Scenario()).Safe {
+		t.Errorf("%+v: %s", m.Violations.Overlap, m.Verdict(r.Scenario()).Text)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen/oracle"
 )
 
 // disturbances are the periods in which a cause outside the lock may have cost a client
@@ -28,7 +30,7 @@ type disturbances struct {
 // disturbance is one such period.
 type disturbance struct {
 	kind     string
-	client   int // everybody = all
+	client   int // oracle.Everybody = all
 	from, to time.Time
 	lasting  bool
 }
@@ -45,9 +47,6 @@ type Outage struct {
 type Stall struct {
 	Total, Longest time.Duration
 }
-
-// everybody is the client number of a disturbance that affects all clients.
-const everybody = -1
 
 func (d *disturbances) begin(kind string, client int, now time.Time) {
 	d.mu.Lock()
@@ -71,22 +70,22 @@ func (d *disturbances) end(kind string, client int, now time.Time) {
 // between them. d.mu must be held.
 func (d *disturbances) add(kind string, from, to time.Time) {
 	if n := len(d.all); n > 0 {
-		if last := &d.all[n-1]; last.kind == kind && last.client == everybody && !last.lasting && from.Sub(last.to) < d.aftermath {
+		if last := &d.all[n-1]; last.kind == kind && last.client == oracle.Everybody && !last.lasting && from.Sub(last.to) < d.aftermath {
 			last.to = to
 			return
 		}
 	}
-	d.all = append(d.all, disturbance{kind: kind, client: everybody, from: from, to: to})
+	d.all = append(d.all, disturbance{kind: kind, client: oracle.Everybody, from: from, to: to})
 }
 
 // explain reports whether a disturbance may have caused a violation at the time at. The
-// violation concerns one client, or everybody. The disturbance must affect that client
+// violation concerns one client, or oracle.Everybody. The disturbance must affect that client
 // and must not have ended long before since.
 func (d *disturbances) explain(client int, since, at time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, one := range d.all {
-		mine := one.client == client || one.client == everybody || client == everybody
+		mine := one.client == client || one.client == oracle.Everybody || client == oracle.Everybody
 		if mine && !one.from.After(at) && (one.lasting || one.to.Add(d.aftermath).After(since)) {
 			return true
 		}
@@ -98,7 +97,7 @@ func (d *disturbances) explain(client int, since, at time.Time) bool {
 // last second. d.mu must be held.
 func (d *disturbances) struck(now time.Time) bool {
 	for _, one := range d.all {
-		if one.client == everybody && FaultKind(one.kind).strikes() && (one.lasting || one.to.Add(time.Second).After(now)) {
+		if one.client == oracle.Everybody && FaultKind(one.kind).strikes() && (one.lasting || one.to.Add(time.Second).After(now)) {
 			return true
 		}
 	}

@@ -1,11 +1,12 @@
 package loadgen
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"locktop/loadgen/oracle"
 )
 
 // EventKind is the kind of an event.
@@ -26,26 +27,20 @@ const (
 	FaultEnded EventKind = "healed"  // a fault ends
 	StageBegan EventKind = "stage"   // a stage begins; Text describes it
 
-	Overlapped     EventKind = "overlap"          // two holders inside within their leases, for Took
-	WorkOverlapped EventKind = "work-overlap"     // two clients worked at the same time, for Took; the first lease was over
-	WasUntold      EventKind = "untold"           // a lease was over, but its holder was not notified
-	LostAlone      EventKind = "unexplained-loss" // a renewed lease was lost without an explanation
-	WasOvertaken   EventKind = "overtaken"        // a fair lock served a later client, after Took in the queue
-	NumberFell     EventKind = "fence-order"      // a fence was not larger than the fence before
-	LateWork       EventKind = "late-work"        // work after the own deadline, by Took
-	FencedWrite    EventKind = "fenced"           // the resource refused a stale write
-	WriteAccepted  EventKind = "corrupt"          // the resource accepted a stale write
-	ForeignUnlock  EventKind = "foreign-unlock"   // a release removed another client's lock
-	StuckKey       EventKind = "stuck"            // a key with waiters had no holder, for Took
+	// Every violation that the oracle reports is an event, too. Took is the length of its
+	// evidence.
+	Overlapped     = EventKind(oracle.Overlapped)
+	WorkOverlapped = EventKind(oracle.WorkOverlapped)
+	WasUntold      = EventKind(oracle.WasUntold)
+	LostAlone      = EventKind(oracle.LostAlone)
+	WasOvertaken   = EventKind(oracle.WasOvertaken)
+	NumberFell     = EventKind(oracle.NumberFell)
+	LateWork       = EventKind(oracle.LateWork)
+	FencedWrite    = EventKind(oracle.FencedWrite)
+	WriteAccepted  = EventKind(oracle.WriteAccepted)
+	ForeignUnlock  = EventKind(oracle.ForeignUnlock)
+	StuckKey       = EventKind(oracle.StuckKey)
 )
-
-// violationKinds returns the kinds of violations, the worst first.
-func violationKinds() []EventKind {
-	return []EventKind{
-		Overlapped, ForeignUnlock, WasUntold, LostAlone, WasOvertaken, NumberFell,
-		WriteAccepted, FencedWrite, WorkOverlapped, LateWork, StuckKey,
-	}
-}
 
 // Event is an event of a run. At is the time in the process of the clients. An
 // inspector, which reads from the server, sees the event later.
@@ -71,13 +66,10 @@ func (e Event) Owner() string {
 	if e.Client == 0 {
 		return ""
 	}
-	return ownerOf(e.Client)
+	return oracle.ClientLabel(e.Client)
 }
 
-func ownerOf(client int) string { return fmt.Sprintf("client-%d", client) }
-
-// numberOf returns the client number of an owner label, from 0; −1 if the label is not
-// ours.
+// numberOf returns the client number of a label, from 0; −1 if the label is not ours.
 func numberOf(owner string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(owner, "client-"))
 	if err != nil {

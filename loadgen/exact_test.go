@@ -1,13 +1,14 @@
 package loadgen
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/loadgen/oracle"
 )
 
 func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
@@ -63,113 +64,6 @@ func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
 	}
 }
 
-func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
-	th := onStage(t)
-	var gaps []time.Duration
-	th.handoff = func(gap time.Duration) { gaps = append(gaps, gap) }
-	first := th.enters(participant{client: 1}, 0, 10_000)
-	th.waiterAdded(0, &attempt{client: 2, asked: th.at(50), ctx: t.Context()})
-	th.leave(first, th.at(100))
-	second := th.enter(0, participant{client: 2, asked: th.at(50)}, term{th.clock, th.at(20_000)}, th.at(130))
-	th.leave(second, th.at(200))
-	th.enters(participant{client: 3}, 300, 30_000) // its attempt began when the key was free
-	if len(gaps) != 1 || gaps[0] != 30*time.Millisecond {
-		t.Errorf("hand-offs %v, want 30ms", gaps)
-	}
-	// The key was held for 100 ms and 70 ms, and is held since 300 ms.
-	th.at(500)
-	m := Metrics{Elapsed: 500 * time.Millisecond}
-	th.fill(&m, th.clock.now)
-	if m.Utilisation < 0.739 || m.Utilisation > 0.741 {
-		t.Errorf("held %.3f of the time, want 0.740", m.Utilisation)
-	}
-}
-
-func TestUtilisationIsTheMeanOfTheKeysThatWereWanted(t *testing.T) {
-	clock := &clock{time.Unix(0, 0)}
-	at := func(ms int) time.Time {
-		clock.now = time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond)
-		return clock.now
-	}
-	o := newOracle([]string{"a", "b", "nobody's"}, time.Hour)
-	a := o.enter(0, participant{}, always{}, at(0))
-	b := o.enter(1, participant{}, always{}, at(0))
-	o.leave(a, at(100))
-	o.leave(b, at(300))
-	m := Metrics{Elapsed: 400 * time.Millisecond}
-	o.fill(&m, at(400))
-	if m.Utilisation != 0.5 {
-		t.Errorf("held for 1/4 and 3/4 of the time: %g", m.Utilisation)
-	}
-}
-
-func TestAStreakCountsWhileOthersWait(t *testing.T) {
-	th := onStage(t)
-	for i := range 3 {
-		th.leave(th.enters(participant{client: 1}, 100*i, 10_000), th.at(100*i+50))
-	}
-	if m := th.judged(); m.Fairness.Streak != 0 {
-		t.Errorf("nobody else waits, but a streak of %d", m.Fairness.Streak)
-	}
-	th.waiterAdded(0, &attempt{client: 9, asked: th.at(400), ctx: t.Context()})
-	for i := range 2 {
-		th.leave(th.enters(participant{client: 2}, 500+100*i, 10_000), th.at(550+100*i))
-	}
-	if m := th.judged(); m.Fairness.Streak != 2 {
-		t.Errorf("a streak of %d, want 2", m.Fairness.Streak)
-	}
-}
-
-func TestWorkOverlapsAreCountedWhateverTheLeasesSay(t *testing.T) {
-	th := onStage(t)
-	first := th.enters(participant{client: 1}, 0, 1000)
-	second := th.enters(participant{client: 2}, 1500, 2500) // allowed, while the first still works
-	reader := th.enters(participant{client: 3, shared: true}, 1600, 2600)
-	th.leave(first, th.at(2000))
-	th.leave(second, th.at(2100))
-	th.leave(reader, th.at(2200))
-	m := th.judged()
-	if m.WorkOverlap.Count != 2 || m.WorkOverlap.Longest != 500*time.Millisecond || m.Overlap.Count != 1 || m.Overlap.Longest != 500*time.Millisecond {
-		t.Errorf("work %+v, leases %+v", m.WorkOverlap, m.Overlap)
-	}
-	kinds := map[EventKind]int{}
-	for _, e := range m.Evidence {
-		kinds[e.Violation]++
-	}
-	if kinds[WorkOverlapped] != 1 || kinds[Overlapped] != 1 {
-		t.Errorf("one of each is told: %v", kinds)
-	}
-}
-
-func TestAClientIsOvertakenOnlyByOneThatCameWhenItWasInTheQueue(t *testing.T) {
-	for _, c := range []struct {
-		name          string
-		refused, came int // ms
-		gone          bool
-		want          int64
-	}{
-		{"long in the queue", 100, 3000, false, 1},
-		{"in flight", 100, 2000, false, 0},
-		{"it came later", 2500, 2400, false, 0},
-		{"it waits no longer", 100, 3000, true, 0},
-	} {
-		th := onStage(t)
-		th.inOrder = true
-		ctx, leave := context.WithCancel(t.Context())
-		th.waiterAdded(0, &attempt{client: 1, asked: th.at(50), ctx: ctx})
-		th.queued(0, 1, th.at(c.refused))
-		if c.gone {
-			leave()
-		}
-		th.enters(participant{client: 2}, c.came, 10_000)
-		th.settle(th.clock.now, func(int, time.Time, time.Time) bool { return false })
-		if m := th.judged(); m.Overtaken != c.want || m.Verdict(Scenario{Lock: Lock{Kind: Fair}}).Safe == (c.want > 0) && m.Acquired > 0 {
-			t.Errorf("%s: %d", c.name, m.Overtaken)
-		}
-		leave()
-	}
-}
-
 func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
 	for _, c := range []struct {
@@ -182,13 +76,16 @@ func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
 		{"its own fault", 1, func(d *disturbances) { d.begin("cut", 1, at(11)); d.end("cut", 1, at(12)) }, true},
 		{"one that lasts", 1, func(d *disturbances) { d.begin("cut", 1, at(1)) }, true},
 		{"somebody else's", 1, func(d *disturbances) { d.begin("cut", 2, at(11)); d.end("cut", 2, at(12)) }, false},
-		{"a server's", 1, func(d *disturbances) { d.begin("node-down", everybody, at(11)); d.end("node-down", everybody, at(12)) }, true},
+		{"a server's", 1, func(d *disturbances) {
+			d.begin("node-down", oracle.Everybody, at(11))
+			d.end("node-down", oracle.Everybody, at(12))
+		}, true},
 		{"long before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(7.9)) }, false},
 		{"just before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(8.1)) }, true},
 		{"later", 1, func(d *disturbances) { d.begin("cut", 1, at(15.1)) }, false},
 		{"a stall", 1, func(d *disturbances) { d.overslept(at(11), at(12)) }, true},
 		{"a silent server", 1, func(d *disturbances) { d.asked(at(10), at(11), at(12), time.Millisecond, nil) }, true},
-		{"a lock is for everybody", everybody, func(d *disturbances) { d.begin("cut", 2, at(11)) }, true},
+		{"a lock is for oracle.Everybody", oracle.Everybody, func(d *disturbances) { d.begin("cut", 2, at(11)) }, true},
 	} {
 		d := &disturbances{aftermath: 2 * time.Second}
 		c.begin(d)
@@ -225,7 +122,7 @@ func TestAnOutageIsWhatNoFaultExplains(t *testing.T) {
 	if d.outage.Total != 1600*time.Millisecond || d.outage.Longest != 1100*time.Millisecond || d.outage.Error != "refused" {
 		t.Errorf("%+v", d.outage)
 	}
-	d.begin(string(NodeDown), everybody, at(5000))
+	d.begin(string(NodeDown), oracle.Everybody, at(5000))
 	d.asked(at(5000), at(5000), at(7000), 10*time.Millisecond, errors.New("down"))
 	d.replaced(at(5000), at(7000))
 	if d.outage.Total != 1600*time.Millisecond || d.outage.Lost != 0 {
@@ -239,7 +136,7 @@ func TestThresholdsCompareAsTheySay(t *testing.T) {
 		"<=": {true, true, false}, ">": {false, false, true}, ">=": {false, true, true},
 	} {
 		for i, v := range []int64{1, 2, 3} {
-			if got := (Threshold{"stuck.count", op, 2}).Met(Metrics{Stuck: v}); got != want[i] {
+			if got := (Threshold{"stuck.count", op, 2}).Met(Metrics{Violations: oracle.Violations{Stuck: v}}); got != want[i] {
 				t.Errorf("%d %s 2: %t", v, op, got)
 			}
 		}
@@ -286,19 +183,18 @@ func TestTheHistogramHasEachPercentile(t *testing.T) {
 
 func TestAForeignUnlockOfASoundLockIsAViolation(t *testing.T) {
 	for kind, safe := range map[Kind]bool{Mutex: false, "classic/blind-delete": true} {
-		if v := (Metrics{Acquired: 1, ForeignUnlocks: 1}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
+		if v := (Metrics{Acquired: 1, Violations: oracle.Violations{ForeignUnlocks: 1}}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
 			t.Errorf("%s: %+v", kind, v)
 		}
 	}
-	for name, m := range map[string]Metrics{
-		"untold": {Untold: 1}, "lost": {LostAlone: 1}, "overtaken": {Overtaken: 1}, "number": {NumberFell: 1}, "overlap": {Overlap: Overlap{Count: 2, Excused: 1}},
+	for name, v := range map[string]oracle.Violations{
+		"untold": {Untold: 1}, "lost": {LostAlone: 1}, "overtaken": {Overtaken: 1}, "number": {NumberFell: 1}, "overlap": {Overlap: oracle.Overlap{Count: 2, Excused: 1}},
 	} {
-		m.Acquired = 1
-		if m.Verdict(Scenario{}).Safe {
+		if (Metrics{Acquired: 1, Violations: v}).Verdict(Scenario{}).Safe {
 			t.Errorf("%s counts as safe", name)
 		}
 	}
-	if !(Metrics{Acquired: 1, Overlap: Overlap{Count: 2, Excused: 2}}).Verdict(Scenario{}).Safe {
+	if !(Metrics{Acquired: 1, Violations: oracle.Violations{Overlap: oracle.Overlap{Count: 2, Excused: 2}}}).Verdict(Scenario{}).Safe {
 		t.Error("what is excused counts as a violation")
 	}
 }

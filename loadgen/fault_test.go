@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/loadgen/oracle"
 	"locktop/server"
 )
 
@@ -40,8 +41,8 @@ func TestFrozenNetworkCostsLeasesButGrantsNoneTwice(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Overlap != (Overlap{}) {
-			t.Errorf("overlaps: %+v", m.Overlap)
+		if m.Violations.Overlap != (oracle.Overlap{}) {
+			t.Errorf("overlaps: %+v", m.Violations.Overlap)
 		}
 		if m.Lost+m.Expired+m.Unconfirmed == 0 {
 			t.Error("no lease came to harm: the test proves nothing")
@@ -117,8 +118,8 @@ func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 			}
 			// A refused write of the victim, which does not know of its loss,
 			// does not count.
-			if m.Fenced > 1 || m.NumberFell > 0 || m.LostAlone > 0 {
-				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Fenced, m.NumberFell, m.LostAlone)
+			if m.Violations.Fenced > 1 || m.Violations.NumberFell > 0 || m.Violations.LostAlone > 0 {
+				t.Errorf("%s: %d rightful writes refused, %d numbers fell, %d losses without a fault", kind, m.Violations.Fenced, m.Violations.NumberFell, m.Violations.LostAlone)
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"locktop/loadgen/oracle"
 )
 
 // This file applies faults to a client.
@@ -68,8 +70,8 @@ type ownConns struct {
 func (t ownConns) close() error { return errors.Join(t.session.close(), t.root.close()) }
 
 // applyInHold applies a fault inside a hold.
-func (c *client) applyInHold(halt context.Context, v *occupancy, f Fault) workResult {
-	c.fleet.oracle.applyFault(v, f.Kind)
+func (c *client) applyInHold(halt context.Context, v *oracle.Occupancy, f Fault) workResult {
+	c.fleet.oracle.Faulted(v, string(f.Kind))
 	c.fleet.begin(f, c.number)
 	switch f.Kind {
 	case Crash:
@@ -129,7 +131,7 @@ func (c *client) freeze(halt context.Context, f Fault) {
 // identity returns the identity of the client for its session.
 func (c *client) identity() clientIdentity {
 	return clientIdentity{
-		owner: ownerOf(c.number + 1),
+		owner: oracle.ClientLabel(c.number + 1),
 		ahead: c.faults.clock,
 		between: func(ctx context.Context, step string) error {
 			f, strikes := c.faults.take(func(f Fault) bool { return f.Before == step && c.wire != nil })

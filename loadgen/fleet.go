@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -25,14 +26,15 @@ type fleet struct {
 	picker   *picker
 	sound    bool   // the lock notifies its holder at the end of the lease
 	renewed  bool   // a lease lasts as long as the work of its holder
+	inOrder  bool   // the lock serves waiters in order of arrival
 	flaw     string // the cause of violations if the lock is not sound
 	commands atomic.Int64
 
-	oracle   *oracle
+	oracle   *oracle.Oracle
 	recorder *recorder
 	journal  *eventRing
 	schedule *schedule
-	history  *History
+	history  *oracle.History
 	janitor  *janitor
 	numbers  map[string]int // key numbers by name
 
@@ -65,7 +67,7 @@ type fleetConfig struct {
 	servers Servers
 	open    func(sessionConfig) (session, error)
 	tell    func(Event)
-	history *History
+	history *oracle.History
 	shared  bool   // others may use keys of the same names
 	over    func() // called once, at the end of the duration
 }
@@ -94,11 +96,11 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	}
 	f.scenario.Store(&s)
 	f.faults = make([]strikes, len(s.Faults))
-	f.oracle = newOracle(f.keys, 3*s.Lock.TTL)
-	f.oracle.report = f.violated
-	f.oracle.handoff = f.recorder.handOver
-	f.oracle.inOrder = s.Lock.Kind == Fair
-	f.oracle.numbered = s.Lock.Fence
+	f.oracle = oracle.New(oracle.Config{
+		Keys: f.keys, Patience: 3 * s.Lock.TTL, InOrder: s.Lock.Kind == Fair, Numbered: s.Lock.Fence,
+		Report: f.violated, Handoff: f.recorder.handOver,
+	})
+	f.inOrder = s.Lock.Kind == Fair
 	f.disturbances.aftermath = max(s.Lock.TTL, placeLife) + 500*time.Millisecond
 	f.numbers = make(map[string]int, len(f.keys))
 	for i, key := range f.keys {
@@ -134,7 +136,7 @@ func (f *fleet) warm() {
 	f.recorder.reset(time.Now())
 	f.commands.Store(0)
 	f.janitor.restart()
-	f.oracle.restart()
+	f.oracle.Restart()
 }
 
 // open returns the base session of a network.
@@ -149,8 +151,8 @@ const placeLife = 6 * time.Second
 func (f *fleet) observe(e lock.Event) {
 	switch e.Kind {
 	case lock.Contended:
-		if key, known := f.numbers[e.Key]; known && f.oracle.inOrder {
-			f.oracle.queued(key, numberOf(e.Owner), e.At)
+		if key, known := f.numbers[e.Key]; known && f.inOrder {
+			f.oracle.Queued(key, numberOf(e.Owner), e.At)
 		}
 	case lock.Acquired:
 		f.recorder.attempts.Add(int64(e.Attempts))
@@ -179,16 +181,16 @@ func (f *fleet) baseSession(number int) (session, error) {
 func (f *fleet) note(e Event) { f.journal.note(e) }
 
 // settle decides about the suspects of the oracle up to until.
-func (f *fleet) settle(until time.Time) { f.oracle.settle(until, f.disturbances.explain) }
+func (f *fleet) settle(until time.Time) { f.oracle.Settle(until, f.disturbances.explain) }
 
 // violated records a violation as an event.
-func (f *fleet) violated(e Evidence) {
+func (f *fleet) violated(e oracle.Evidence) {
 	side := e.First
-	if e.Violation == Overlapped || e.Violation == WorkOverlapped || e.Violation == NumberFell {
+	if e.Violation == oracle.Overlapped || e.Violation == oracle.WorkOverlapped || e.Violation == oracle.NumberFell {
 		side = e.Second
 	}
 	f.note(Event{
-		At: e.At, Kind: e.Violation, Key: e.Key, Client: side.Client, Token: side.Token,
+		At: e.At, Kind: EventKind(e.Violation), Key: e.Key, Client: side.Client, Token: side.Token,
 		Fence: side.Fence, Shared: side.Reader, Took: e.Length, Text: e.Cause,
 	})
 }
@@ -333,7 +335,8 @@ func (f *fleet) metrics() Metrics {
 	backlog, oldest := f.schedule.backlog(now)
 	m.Backlog = backlog
 	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
-	f.oracle.fill(&m, now)
+	m.Violations = f.oracle.Violations(now)
+	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.judge(&m)
 	m.Faults = f.outcomes()
 	return m

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/loadgen/oracle"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -70,8 +72,17 @@ func fullReport(t *testing.T) Report {
 	r := Report{Scenario: parsed(t, example), Unclean: "not\x1bfree"}
 	r.Scenario.Arrivals, r.Scenario.Warmup, r.Scenario.Depth, r.Scenario.Reads = Poisson, 5*time.Second, 3, 0.25
 	n := 100
-	fill(reflect.ValueOf(&r.Metrics).Elem(), &n)
 	m := &r.Metrics
+	v := &m.Violations
+	for _, p := range []any{
+		&m.Elapsed, &m.Clients, &m.Idle, &m.Waiting, &m.Holding, &m.Dead, &m.Arrivals, &m.LateArrivals, &m.Backlog, &m.Acquired,
+		&m.Released, &m.Expired, &m.Lost, &m.Unconfirmed, &m.Abandoned, &m.TimedOut, &m.Refused, &m.Errors, &m.CutOff,
+		&m.Wait, &m.Service, &m.Held, &m.Handoff, &m.RenewLate, &m.Attempts, &m.Renewals, &m.Commands, &m.Utilisation,
+		&m.Fairness, &m.Server, &v.Overlap, &v.WorkOverlap, &v.Untold, &v.LostAlone, &v.Overtaken, &v.NumberFell,
+		&m.Outage, &m.Stall, &v.LateWork, &v.Fenced, &v.AcceptedStaleWrites, &v.Stuck, &v.ForeignUnlocks,
+	} {
+		fill(reflect.ValueOf(p).Elem(), &n)
+	}
 	m.Began, m.Elapsed, m.Running = began, 31*time.Second+400*time.Millisecond, false
 	m.Utilisation, m.Fairness.Jain = 0.625, 0.875
 	m.LastErr = "the \x1bserver"
@@ -80,12 +91,13 @@ func fullReport(t *testing.T) Report {
 		m.Faults = append(m.Faults, FaultOutcome{f, 3 * i, []string{"no client held a lock any more", ""}[i]})
 	}
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	m.Evidence = []Evidence{
+	m.Violations.Evidence = []oracle.Evidence{
 		{
-			Overlapped, "k\x1b1", at(1500), 20 * time.Millisecond,
-			Side{1, "t1", 5, false, at(1000), at(1600), at(1700)}, Side{2, "t2", 6, true, at(1500), at(1520), at(2500)}, "freeze",
+			Violation: oracle.Overlapped, Key: "k\x1b1", At: at(1500), Length: 20 * time.Millisecond,
+			First:  oracle.Side{Client: 1, Token: "t1", Fence: 5, From: at(1000), To: at(1600), Deadline: at(1700)},
+			Second: oracle.Side{Client: 2, Token: "t2", Fence: 6, Reader: true, From: at(1500), To: at(1520), Deadline: at(2500)}, Cause: "freeze",
 		},
-		{Violation: StuckKey, Key: "k2", At: at(2500), Length: 9 * time.Second},
+		{Violation: oracle.StuckKey, Key: "k2", At: at(2500), Length: 9 * time.Second},
 	}
 	for i := range 31 {
 		s := Second{Acquired: int64(10 * (i%7 + 1))}
@@ -135,22 +147,30 @@ func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
 	}{
 		{"nothing", func(*Metrics, int64) {}},
 		{"nobody", func(m *Metrics, n int64) { m.Acquired, m.Arrivals = 0, n }},
-		{"overlap", func(m *Metrics, n int64) { m.Overlap = Overlap{n, 0, second, 138 * time.Millisecond} }},
-		{"excused", func(m *Metrics, n int64) { m.Overlap = Overlap{n, n, second, 2138 * time.Millisecond} }},
-		{"half excused", func(m *Metrics, n int64) { m.Overlap = Overlap{2 * n, n, second, 438 * time.Microsecond} }},
-		{"work", func(m *Metrics, n int64) { m.WorkOverlap = Overlap{n, 0, second, 138 * time.Millisecond} }},
-		{"both", func(m *Metrics, n int64) {
-			m.Overlap, m.WorkOverlap = Overlap{n, 0, second, 9 * time.Millisecond}, Overlap{n + 1, 0, second, 10 * time.Millisecond}
+		{"overlap", func(m *Metrics, n int64) {
+			m.Violations.Overlap = oracle.Overlap{Count: n, Total: second, Longest: 138 * time.Millisecond}
 		}},
-		{"untold", func(m *Metrics, n int64) { m.Untold = n }},
-		{"lost", func(m *Metrics, n int64) { m.LostAlone = n }},
-		{"overtaken", func(m *Metrics, n int64) { m.Overtaken = n }},
-		{"number", func(m *Metrics, n int64) { m.NumberFell = n }},
-		{"late", func(m *Metrics, n int64) { m.LateWork.Count = n }},
-		{"fenced", func(m *Metrics, n int64) { m.Fenced = n }},
-		{"corrupt", func(m *Metrics, n int64) { m.AcceptedStaleWrites = n }},
-		{"foreign", func(m *Metrics, n int64) { m.ForeignUnlocks = n }},
-		{"stuck", func(m *Metrics, n int64) { m.Stuck = n }},
+		{"excused", func(m *Metrics, n int64) {
+			m.Violations.Overlap = oracle.Overlap{Count: n, Excused: n, Total: second, Longest: 2138 * time.Millisecond}
+		}},
+		{"half excused", func(m *Metrics, n int64) {
+			m.Violations.Overlap = oracle.Overlap{Count: 2 * n, Excused: n, Total: second, Longest: 438 * time.Microsecond}
+		}},
+		{"work", func(m *Metrics, n int64) {
+			m.Violations.WorkOverlap = oracle.Overlap{Count: n, Total: second, Longest: 138 * time.Millisecond}
+		}},
+		{"both", func(m *Metrics, n int64) {
+			m.Violations.Overlap, m.Violations.WorkOverlap = oracle.Overlap{Count: n, Total: second, Longest: 9 * time.Millisecond}, oracle.Overlap{Count: n + 1, Total: second, Longest: 10 * time.Millisecond}
+		}},
+		{"untold", func(m *Metrics, n int64) { m.Violations.Untold = n }},
+		{"lost", func(m *Metrics, n int64) { m.Violations.LostAlone = n }},
+		{"overtaken", func(m *Metrics, n int64) { m.Violations.Overtaken = n }},
+		{"number", func(m *Metrics, n int64) { m.Violations.NumberFell = n }},
+		{"late", func(m *Metrics, n int64) { m.Violations.LateWork.Count = n }},
+		{"fenced", func(m *Metrics, n int64) { m.Violations.Fenced = n }},
+		{"corrupt", func(m *Metrics, n int64) { m.Violations.AcceptedStaleWrites = n }},
+		{"foreign", func(m *Metrics, n int64) { m.Violations.ForeignUnlocks = n }},
+		{"stuck", func(m *Metrics, n int64) { m.Violations.Stuck = n }},
 		{"short of clients", func(m *Metrics, n int64) { m.Arrivals, m.LateArrivals, m.Backlog = 500-n, 4, n }},
 		{"short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(49+n) * time.Millisecond} }},
 		{"not short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(47+n) * time.Millisecond} }},
@@ -290,5 +310,27 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A failed proof is reported for every kind of lock and makes a sound lock
+// unsafe. A proof that is not complete proves nothing.
+func TestAProofCountsInTheVerdict(t *testing.T) {
+	for _, c := range []struct {
+		kind           Kind
+		proof          oracle.Proof
+		safe, harmless bool
+		gaps           int
+	}{
+		{Mutex, oracle.Proof{Known: true, Sound: true}, true, true, 0},
+		{Mutex, oracle.Proof{Known: true}, false, false, 0},
+		{Mutex, oracle.Proof{Sound: true}, true, true, 1},
+		{"classic/getset", oracle.Proof{Known: true}, true, false, 0},
+		{Mutex, oracle.Proof{Known: true, Sound: true, LeftOut: 1}, true, true, 1},
+	} {
+		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}}, Metrics: Metrics{Acquired: 1}, Proof: &c.proof}
+		if v := r.Verdict(); v.Safe != c.safe || v.Harmless != c.harmless || len(v.Gaps) != c.gaps {
+			t.Errorf("%s with %+v: safe %v, harmless %v, %q", c.kind, c.proof, v.Safe, v.Harmless, v.Gaps)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func TestAGroupRunsWhatItsScenarioIsComparedWith(t *testing.T) {
 		if got := g.Beside()[1].Lock.Kind; got != Fair {
 			t.Errorf("the last is compared with %s, want fair", got)
 		}
-		if g.Metrics().Overlap.Count != 0 {
+		if g.Metrics().Violations.Overlap.Count != 0 {
 			t.Error("the runs share their keys")
 		}
 		alone := g.Scenario()

@@ -159,12 +159,12 @@ func (p *page) figures(title string, all []pair) {
 }
 
 func (p *page) evidence(m Metrics) {
-	if len(m.Evidence) == 0 {
+	if len(m.Violations.Evidence) == 0 {
 		return
 	}
 	p.put(`<h2>Evidence</h2><ul>`)
-	for _, e := range m.Evidence {
-		p.put(`<li>%v</li>`, e.sentence(m.Began, func(s string) string { return s }))
+	for _, e := range m.Violations.Evidence {
+		p.put(`<li>%v</li>`, sentence(e, m.Began, func(s string) string { return s }))
 	}
 	p.put(`</ul>`)
 }
@@ -196,12 +196,12 @@ func (m Metrics) happened() []pair {
 
 func (m Metrics) forbidden() []pair {
 	return []pair{
-		{"overlaps", m.Overlap.Count}, {"longest overlap", humanize.Precise(m.Overlap.Longest)},
-		{"overlaps of work", m.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(m.WorkOverlap.Longest)},
-		{"leases over, holder not told", m.Untold}, {"leases lost without a fault", m.LostAlone},
-		{"overtaken in a queue", m.Overtaken}, {"numbers that did not rise", m.NumberFell},
-		{"late work", m.LateWork.Count}, {"stale writes refused", m.Fenced},
-		{"stale writes accepted", m.AcceptedStaleWrites}, {"foreign unlocks", m.ForeignUnlocks}, {"stuck keys", m.Stuck},
+		{"overlaps", m.Violations.Overlap.Count}, {"longest overlap", humanize.Precise(m.Violations.Overlap.Longest)},
+		{"overlaps of work", m.Violations.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(m.Violations.WorkOverlap.Longest)},
+		{"leases over, holder not told", m.Violations.Untold}, {"leases lost without a fault", m.Violations.LostAlone},
+		{"overtaken in a queue", m.Violations.Overtaken}, {"numbers that did not rise", m.Violations.NumberFell},
+		{"late work", m.Violations.LateWork.Count}, {"stale writes refused", m.Violations.Fenced},
+		{"stale writes accepted", m.Violations.AcceptedStaleWrites}, {"foreign unlocks", m.Violations.ForeignUnlocks}, {"stuck keys", m.Violations.Stuck},
 	}
 }
 

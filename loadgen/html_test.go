@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"locktop/loadgen/oracle"
 )
 
 func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
 	r := Report{Scenario: Scenario{Name: `<script>alert("1 & 2")</script>`}}
-	r.Metrics.Overlap.Count = 7
+	r.Metrics.Violations.Overlap.Count = 7
 	r.Seconds = []Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}}
 	r.Metrics.Elapsed = 3 * time.Second
 	var page strings.Builder
@@ -39,11 +41,11 @@ func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
 		tick bool
 	}{
 		{Mutex, func(*Metrics) {}, true},
-		{Mutex, func(m *Metrics) { m.Overlap.Count = 1 }, false},
-		{Mutex, func(m *Metrics) { m.WorkOverlap.Count = 1 }, false},
-		{"classic/blind-delete", func(m *Metrics) { m.Overlap.Count = 50 }, false},
-		{"classic/blind-delete", func(m *Metrics) { m.ForeignUnlocks = 41 }, false},
-		{Mutex, func(m *Metrics) { m.AcceptedStaleWrites = 1 }, false},
+		{Mutex, func(m *Metrics) { m.Violations.Overlap.Count = 1 }, false},
+		{Mutex, func(m *Metrics) { m.Violations.WorkOverlap.Count = 1 }, false},
+		{"classic/blind-delete", func(m *Metrics) { m.Violations.Overlap.Count = 50 }, false},
+		{"classic/blind-delete", func(m *Metrics) { m.Violations.ForeignUnlocks = 41 }, false},
+		{Mutex, func(m *Metrics) { m.Violations.AcceptedStaleWrites = 1 }, false},
 		{Mutex, func(m *Metrics) { m.Acquired = 0 }, false},
 	} {
 		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}, Stages: []Stage{{For: 2 * time.Second, Clients: 5}, {For: 3 * time.Second}}}}
@@ -77,11 +79,11 @@ func TestThePageIsCompleteAndWellFormed(t *testing.T) {
 	r := Report{
 		Scenario: Scenario{Name: "all", Lock: Lock{Kind: Mutex}},
 		Seconds:  []Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}},
-		Proof:    &Proof{Known: true, Sound: true},
+		Proof:    &oracle.Proof{Known: true, Sound: true},
 	}
 	r.Metrics = Metrics{Acquired: 10, Elapsed: 3 * time.Second}
 	r.Metrics.Wait = Latency{Count: 10, Max: time.Second}
-	r.Metrics.Evidence = []Evidence{{Violation: Overlapped, Key: "k", Length: time.Millisecond}}
+	r.Metrics.Violations.Evidence = []oracle.Evidence{{Violation: oracle.Overlapped, Key: "k", Length: time.Millisecond}}
 	r.Metrics.Faults = []FaultOutcome{{Fault: Fault{At: time.Second, Kind: Crash}, Struck: 1}}
 	var page strings.Builder
 	if err := r.WriteHTML(&page); err != nil {

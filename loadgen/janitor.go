@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen/oracle"
 )
 
 // janitor ensures that a run leaves no keys on the servers. It gives a TTL to keys that
@@ -18,7 +20,7 @@ type janitor struct {
 	servers []redis.UniversalClient
 	lock    Lock
 	keys    []string
-	oracle  *oracle
+	oracle  *oracle.Oracle
 	guard   time.Duration // TTL for keys without one
 	idle    time.Duration // CPU time of the servers before the run
 
@@ -38,7 +40,7 @@ type janitor struct {
 // a key expires after at least this time.
 const minGuard = 10 * time.Second
 
-func newJanitor(s Scenario, on Servers, o *oracle) *janitor {
+func newJanitor(s Scenario, on Servers, o *oracle.Oracle) *janitor {
 	j := &janitor{
 		servers: on.all(s.Lock.Kind), lock: s.Lock, keys: s.Keys.names(), oracle: o,
 		guard: max(minGuard, 3*s.Lock.TTL), prefix: s.Keys.Prefix, id: fmt.Sprintf("%016x", rand.Uint64()),
@@ -210,12 +212,12 @@ func (j *janitor) clean() {
 // deleteAll deletes all keys of the locks that clients have asked for, except spared
 // ones.
 func (j *janitor) deleteAll(ctx context.Context) error {
-	return j.delete(ctx, j.oracle.touched(), j.names)
+	return j.delete(ctx, j.oracle.Touched(), j.names)
 }
 
 // flush deletes these locks with their queues, but not their fence counters.
 func (j *janitor) flush(ctx context.Context) error {
-	return j.delete(ctx, j.oracle.touched(), func(key string) []string {
+	return j.delete(ctx, j.oracle.Touched(), func(key string) []string {
 		return slices.DeleteFunc(j.names(key), func(name string) bool { return name == companion(key, "fence") })
 	})
 }

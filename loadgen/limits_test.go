@@ -199,8 +199,8 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 				if most := int64(30); reads == 0 && (m.Acquired > most || m.Acquired < most/2) || reads == 1 && m.Acquired < 5*most {
 					t.Errorf("%s, reads %g: %d holds of 1 s in 30 s", kind, reads, m.Acquired)
 				}
-				if m.Overlap.Count+m.WorkOverlap.Count > 0 {
-					t.Errorf("%s, reads %g: %+v", kind, reads, m.Overlap)
+				if m.Violations.Overlap.Count+m.Violations.WorkOverlap.Count > 0 {
+					t.Errorf("%s, reads %g: %+v", kind, reads, m.Violations.Overlap)
 				}
 				stop(t, r)
 			})

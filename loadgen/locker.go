@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/loadgen/oracle"
 	"locktop/lock"
 )
 
@@ -26,7 +27,7 @@ type session interface {
 
 // lease is the part of a [lock.Lease] that a client uses.
 type lease interface {
-	validity
+	oracle.Lease
 	// Context ends with the lease. If the lock does not notify its holder, it never
 	// ends.
 	Context() context.Context

@@ -1,6 +1,10 @@
 package loadgen
 
-import "time"
+import (
+	"time"
+
+	"locktop/loadgen/oracle"
+)
 
 // Metrics are the figures of a run since its newest start. It is a value that never
 // changes. These sums always hold:
@@ -49,22 +53,10 @@ type Metrics struct {
 	Fairness    Fairness
 	Server      ServerUsage
 
-	Overlap     Overlap        // of holds within their leases, which the lock must prevent
-	WorkOverlap Overlap        // of work from enter to leave, also after the end of a lease, which fencing makes harmless
-	Untold      int64          // leases that were over without the end of their context
-	LostAlone   int64          // renewed leases that were lost without an explanation
-	Overtaken   int64          // acquires of a fair lock by a client that arrived when another was in the queue
-	NumberFell  int64          // fences that were not larger than the fence before
-	Faults      []FaultOutcome // of the scenario, in order
-	Outage      Outage
-	Stall       Stall
-
-	LateWork            LateWorkStats
-	Fenced              int64 // stale writes that the resource refused
-	AcceptedStaleWrites int64 // stale writes that the resource accepted
-	Stuck               int64 // times that a key with waiters had no holder for more than 3 TTLs
-	ForeignUnlocks      int64 // releases that removed another client's lock
-	Evidence            []Evidence
+	Violations oracle.Violations // a key is stuck after 3 TTLs
+	Faults     []FaultOutcome    // of the scenario, in order
+	Outage     Outage
+	Stall      Stall
 
 	Cells []ClientState // one per client, by number
 }
@@ -97,44 +89,6 @@ type Fairness struct {
 type ServerUsage struct {
 	CPU time.Duration // of the server processes
 }
-
-// Overlap counts how often two holders were inside at the same time.
-type Overlap struct {
-	Count   int64         // acquires while another client was inside the same critical section
-	Excused int64         // part of Count: after a fault that no lock survives, because it deleted the key or the memory of the server
-	Total   time.Duration // time with two holders inside, summed over all holders that left while another was inside
-	Longest time.Duration // longest time with the same two holders inside
-}
-
-// LateWorkStats describe work after the end of the lease.
-type LateWorkStats struct {
-	Count          int64
-	Total, Longest time.Duration
-}
-
-// Evidence describes one violation. All clients run in one process, so times are exact.
-type Evidence struct {
-	Violation     EventKind
-	Key           string
-	At            time.Time
-	Length        time.Duration
-	First, Second Side   // in order of entry; Second is empty for late-work and stuck
-	Cause         string // fault or flaw that caused it, "" if unknown
-}
-
-// Side is one client of a violation.
-type Side struct {
-	Client   int // counted from 1; 0 = none
-	Token    string
-	Fence    int64
-	Reader   bool
-	From, To time.Time // in the critical section
-	Deadline time.Time // of the lease
-}
-
-// maxEvidence is how many violations of each kind are kept as evidence: the first ones.
-// All are counted.
-const maxEvidence = 20
 
 // ClientState is the state of one client.
 type ClientState uint8

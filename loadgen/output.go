@@ -112,7 +112,7 @@ func WritePrometheus(w io.Writer, runs ...*Run) error {
 		delete(violations, "overlaps_excused") // overlaps include them
 		return floats(violations)
 	})
-	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", one(func(m Metrics) float64 { return float64(m.Overlap.Excused) }))
+	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", one(func(m Metrics) float64 { return float64(m.Violations.Overlap.Excused) }))
 	e.family("load_clients", "gauge", "What the clients do now.", "state", func(m Metrics) map[string]float64 {
 		return map[string]float64{"waiting": float64(m.Waiting), "holding": float64(m.Holding), "thinking": float64(m.Idle), "dead": float64(m.Dead)}
 	})

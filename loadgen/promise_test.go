@@ -163,7 +163,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			"a context that never ends",
 			Scenario{Lock: Lock{TTL: 300 * time.Millisecond, Renew: Renew{Off: true}}, Hold: Const(700 * time.Millisecond)},
 			openAltered(func(l lease) lease { return silent{l} }),
-			func(m Metrics) int64 { return min(m.Untold, m.WorkOverlap.Count) },
+			func(m Metrics) int64 { return min(m.Violations.Untold, m.Violations.WorkOverlap.Count) },
 			"worked at once",
 		},
 		{
@@ -172,21 +172,21 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			openAltered(func(l lease) lease {
 				return freedEarly{l.(*reentrantLease), deleting}
 			}),
-			func(m Metrics) int64 { return m.LostAlone },
+			func(m Metrics) int64 { return m.Violations.LostAlone },
 			"no fault explains it",
 		},
 		{
 			"last come, first served",
 			Scenario{Lock: Lock{Kind: Fair}},
 			openLIFO,
-			func(m Metrics) int64 { return m.Overtaken },
+			func(m Metrics) int64 { return m.Violations.Overtaken },
 			"in the queue first",
 		},
 		{
 			"a number that never rises",
 			Scenario{Lock: Lock{Fence: true}},
 			openAltered(func(l lease) lease { return seven{l} }),
-			func(m Metrics) int64 { return m.NumberFell },
+			func(m Metrics) int64 { return m.Violations.NumberFell },
 			"not larger than the one before",
 		},
 	} {
@@ -205,13 +205,13 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			<-r.Done()
 			m := r.Metrics()
 			v := m.Verdict(s)
-			if c.found(m) == 0 || v.Safe || v.Harmless || strings.Contains(v.Text, Together) != (m.WorkOverlap.Count == 0) {
+			if c.found(m) == 0 || v.Safe || v.Harmless || strings.Contains(v.Text, Together) != (m.Violations.WorkOverlap.Count == 0) {
 				t.Errorf("not flagged: %s %+v", v.Text, m)
 			}
 			if !strings.Contains(v.Text, c.says) {
 				t.Errorf("the verdict is: %s", v.Text)
 			}
-			if len(m.Evidence) == 0 {
+			if len(m.Violations.Evidence) == 0 {
 				t.Error("there is no evidence")
 			}
 
@@ -223,7 +223,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			running(t, sound)
 			<-sound.Done()
 			if m := sound.Metrics(); !m.Verdict(s).Safe || m.Acquired < 5 {
-				t.Errorf("%d acquired: %s %+v", m.Acquired, m.Verdict(s).Text, m.Evidence)
+				t.Errorf("%d acquired: %s %+v", m.Acquired, m.Verdict(s).Text, m.Violations.Evidence)
 			}
 		})
 	}

@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"locktop/humanize"
+	"locktop/loadgen/oracle"
 )
 
 // Report describes a run that is over.
 type Report struct {
 	Scenario Scenario
 	Metrics  Metrics
-	Seconds  []Second // of the whole run
-	Proof    *Proof   // nil = not requested
-	Unclean  string   // error of the release at the end, "" if there is none; may hold bytes from the server
+	Seconds  []Second      // of the whole run
+	Proof    *oracle.Proof // nil = not requested
+	Unclean  string        // error of the release at the end, "" if there is none; may hold bytes from the server
 }
 
 // Verdict returns the verdict on the metrics and the proof.
@@ -216,7 +217,7 @@ func WriteComparison(w io.Writer, reports []Report) error {
 	for _, r := range reports {
 		m := r.Metrics
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\n", r.Scenario.Lock, m.Throughput(), m.CommandsPerHold(),
-			humanize.Precise(m.Wait.P50), humanize.Precise(m.Wait.P99), humanize.Precise(m.Wait.Max), humanize.Precise(m.Handoff.P50), humanize.Count(m.Overlap.Count))
+			humanize.Precise(m.Wait.P50), humanize.Precise(m.Wait.P99), humanize.Precise(m.Wait.Max), humanize.Precise(m.Handoff.P50), humanize.Count(m.Violations.Overlap.Count))
 	}
 	return t.Flush()
 }
@@ -226,35 +227,35 @@ const evidenceShown = 3
 
 func (r Report) writeViolations(w io.Writer, plain func(string) string) {
 	m, n := r.Metrics, humanize.Count[int64]
-	fmt.Fprintf(w, "\noverlaps\t%s within leases, longest %s; %s of work, longest %s\n", n(m.Overlap.Count), humanize.Precise(m.Overlap.Longest),
-		n(m.WorkOverlap.Count), humanize.Precise(m.WorkOverlap.Longest))
-	fmt.Fprintf(w, "leases\t%s over without telling their holder, %s lost without a fault\n", n(m.Untold), n(m.LostAlone))
-	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing numbers that did not rise\n", n(m.Overtaken), n(m.NumberFell))
-	fmt.Fprintf(w, "late work\t%s times, longest %s\n", n(m.LateWork.Count), humanize.Precise(m.LateWork.Longest))
-	fmt.Fprintf(w, "stale writes\t%s refused by their number, %s accepted\n", n(m.Fenced), n(m.AcceptedStaleWrites))
-	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(m.ForeignUnlocks))
-	fmt.Fprintf(w, "stuck keys\t%s\n", n(m.Stuck))
-	shown := map[EventKind]int{}
-	for _, e := range m.Evidence {
+	fmt.Fprintf(w, "\noverlaps\t%s within leases, longest %s; %s of work, longest %s\n", n(m.Violations.Overlap.Count), humanize.Precise(m.Violations.Overlap.Longest),
+		n(m.Violations.WorkOverlap.Count), humanize.Precise(m.Violations.WorkOverlap.Longest))
+	fmt.Fprintf(w, "leases\t%s over without telling their holder, %s lost without a fault\n", n(m.Violations.Untold), n(m.Violations.LostAlone))
+	fmt.Fprintf(w, "order\t%s clients overtaken in a queue, %s fencing numbers that did not rise\n", n(m.Violations.Overtaken), n(m.Violations.NumberFell))
+	fmt.Fprintf(w, "late work\t%s times, longest %s\n", n(m.Violations.LateWork.Count), humanize.Precise(m.Violations.LateWork.Longest))
+	fmt.Fprintf(w, "stale writes\t%s refused by their number, %s accepted\n", n(m.Violations.Fenced), n(m.Violations.AcceptedStaleWrites))
+	fmt.Fprintf(w, "foreign unlocks\t%s\n", n(m.Violations.ForeignUnlocks))
+	fmt.Fprintf(w, "stuck keys\t%s\n", n(m.Violations.Stuck))
+	shown := map[oracle.Violation]int{}
+	for _, e := range m.Violations.Evidence {
 		if shown[e.Violation]++; shown[e.Violation] > evidenceShown {
 			continue
 		}
-		fmt.Fprintf(w, "  %s\n", e.sentence(m.Began, plain))
+		fmt.Fprintf(w, "  %s\n", sentence(e, m.Began, plain))
 	}
 }
 
 // sentence describes the evidence in one sentence.
-func (e Evidence) sentence(began time.Time, plain func(string) string) string {
+func sentence(e oracle.Evidence, began time.Time, plain func(string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %s on %s", e.Violation, humanize.Precise(e.At.Sub(began)), plain(e.Key))
 	if e.Length > 0 {
 		fmt.Fprintf(&b, ", for %s", humanize.Precise(e.Length))
 	}
-	for i, side := range []Side{e.First, e.Second} {
+	for i, side := range []oracle.Side{e.First, e.Second} {
 		if side.Client == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s inside %s to %s, deadline %s", []string{":", ";"}[i], ownerOf(side.Client),
+		fmt.Fprintf(&b, "%s %s inside %s to %s, deadline %s", []string{":", ";"}[i], oracle.ClientLabel(side.Client),
 			humanize.Precise(side.From.Sub(began)), humanize.Precise(side.To.Sub(began)), humanize.Precise(side.Deadline.Sub(began)))
 		if side.Fence > 0 {
 			fmt.Fprintf(&b, ", number %d", side.Fence)
@@ -313,13 +314,13 @@ type jsonFault struct {
 }
 
 type jsonEvidence struct {
-	Violation EventKind `json:"violation"`
-	Key       string    `json:"key"`
-	At        float64   `json:"at_ms"`
-	Length    float64   `json:"length_ms"`
-	First     *jsonSide `json:"first,omitempty"`
-	Second    *jsonSide `json:"second,omitempty"`
-	Cause     string    `json:"cause,omitempty"`
+	Violation oracle.Violation `json:"violation"`
+	Key       string           `json:"key"`
+	At        float64          `json:"at_ms"`
+	Length    float64          `json:"length_ms"`
+	First     *jsonSide        `json:"first,omitempty"`
+	Second    *jsonSide        `json:"second,omitempty"`
+	Cause     string           `json:"cause,omitempty"`
 }
 
 type jsonSide struct {
@@ -364,8 +365,8 @@ func (r Report) document() jsonReport {
 			"utilisation": m.Utilisation, "fairness_jain": m.Fairness.Jain,
 			"longest_wait_ms": ms(m.Fairness.Starved), "longest_streak": float64(m.Fairness.Streak),
 			"outage_ms": ms(m.Outage.Total), "outage_longest_ms": ms(m.Outage.Longest), "stall_longest_ms": ms(m.Stall.Longest),
-			"work_overlap_longest_ms": ms(m.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.WorkOverlap.Total),
-			"server_cpu_ms": ms(m.Server.CPU), "overlap_longest_ms": ms(m.Overlap.Longest), "overlap_total_ms": ms(m.Overlap.Total),
+			"work_overlap_longest_ms": ms(m.Violations.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.Violations.WorkOverlap.Total),
+			"server_cpu_ms": ms(m.Server.CPU), "overlap_longest_ms": ms(m.Violations.Overlap.Longest), "overlap_total_ms": ms(m.Violations.Overlap.Total),
 		},
 		Latencies: map[string]jsonLat{}, Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
 		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
@@ -383,9 +384,9 @@ func (r Report) document() jsonReport {
 			ms(l.latency.P99), ms(l.latency.P999), ms(l.latency.Max),
 		}
 	}
-	for _, e := range m.Evidence {
+	for _, e := range m.Violations.Evidence {
 		doc.Evidence = append(doc.Evidence, jsonEvidence{
-			e.Violation, e.Key, ms(e.At.Sub(m.Began)), ms(e.Length), e.First.json(m.Began), e.Second.json(m.Began), e.Cause,
+			e.Violation, e.Key, ms(e.At.Sub(m.Began)), ms(e.Length), sideJSON(e.First, m.Began), sideJSON(e.Second, m.Began), e.Cause,
 		})
 	}
 	for _, s := range r.Seconds {
@@ -394,12 +395,12 @@ func (r Report) document() jsonReport {
 	return doc
 }
 
-func (s Side) json(began time.Time) *jsonSide {
+func sideJSON(s oracle.Side, began time.Time) *jsonSide {
 	if s.Client == 0 {
 		return nil
 	}
 	return &jsonSide{
-		ownerOf(s.Client), s.Token, s.Fence, s.Reader,
+		oracle.ClientLabel(s.Client), s.Token, s.Fence, s.Reader,
 		ms(s.From.Sub(began)), ms(s.To.Sub(began)), ms(s.Deadline.Sub(began)),
 	}
 }
@@ -420,8 +421,8 @@ func (m Metrics) counts() map[string]int64 {
 
 func (m Metrics) violations() map[string]int64 {
 	return map[string]int64{
-		"overlaps": m.Overlap.Count, "overlaps_excused": m.Overlap.Excused, "work_overlaps": m.WorkOverlap.Count,
-		"untold": m.Untold, "unexplained_losses": m.LostAlone, "overtaken": m.Overtaken, "fence_order": m.NumberFell, "late_work": m.LateWork.Count,
-		"fenced": m.Fenced, "corrupt": m.AcceptedStaleWrites, "stuck": m.Stuck, "foreign_unlocks": m.ForeignUnlocks,
+		"overlaps": m.Violations.Overlap.Count, "overlaps_excused": m.Violations.Overlap.Excused, "work_overlaps": m.Violations.WorkOverlap.Count,
+		"untold": m.Violations.Untold, "unexplained_losses": m.Violations.LostAlone, "overtaken": m.Violations.Overtaken, "fence_order": m.Violations.NumberFell, "late_work": m.Violations.LateWork.Count,
+		"fenced": m.Violations.Fenced, "corrupt": m.Violations.AcceptedStaleWrites, "stuck": m.Violations.Stuck, "foreign_unlocks": m.Violations.ForeignUnlocks,
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+
+	"locktop/loadgen/oracle"
 )
 
 // ErrClosed is the error of [Run.Start] after [Run.Close].
@@ -15,7 +17,7 @@ var ErrClosed = errors.New("load generator is closed")
 type Run struct {
 	servers Servers
 	open    func(sessionConfig) (session, error) // opens the base sessions of a fleet
-	history *History
+	history *oracle.History
 	tell    func(Event)
 	shared  bool // the user chose the prefix: keys of others may have it
 
@@ -54,7 +56,7 @@ func (r *Run) Listen(tell func(Event)) { r.tell = tell }
 
 // Record adds the holds of the clients to h, from the next start on. Call Record before
 // the first start.
-func (r *Run) Record(h *History) { r.history = h }
+func (r *Run) Record(h *oracle.History) { r.history = h }
 
 // Start starts the run with new metrics and the same choices as before. It waits for a
 // running Stop. It does nothing if the run is running. It returns ErrClosed after

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/loadgen/oracle"
 	"locktop/server"
 )
 
@@ -27,8 +28,8 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	stop(t, r)
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Overlap != (Overlap{}) {
-		t.Errorf("overlaps under a sound lock: %+v", m.Overlap)
+	if m.Violations.Overlap != (oracle.Overlap{}) {
+		t.Errorf("overlaps under a sound lock: %+v", m.Violations.Overlap)
 	}
 	if m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
 		t.Errorf("losses or errors on a healthy server: %+v", m)
@@ -46,9 +47,9 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 		t.Fatal(err)
 	}
 	running(t, r)
-	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Overlap.Count >= 100 })
-	if m.Overlap.Longest <= 0 {
-		t.Errorf("overlaps without a length: %+v", m.Overlap)
+	m := until(t, r, "100 overlaps", func(m Metrics) bool { return m.Violations.Overlap.Count >= 100 })
+	if m.Violations.Overlap.Longest <= 0 {
+		t.Errorf("overlaps without a length: %+v", m.Violations.Overlap)
 	}
 	stop(t, r)
 	checkSums(t, r.Metrics())

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"locktop/loadgen/oracle"
 	"locktop/server"
 )
 
@@ -161,7 +162,7 @@ func TestReportsAreAsTheirSchemaSays(t *testing.T) {
 		Thresholds: []Threshold{{"wait.p99", "<", 0}},
 	})
 	<-r.Done()
-	report := Report{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &Proof{}}
+	report := Report{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}}
 	text, err := json.Marshal(report)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func TestReportsAreAsTheirSchemaSays(t *testing.T) {
 	if wrong := s.check(v, "report"); wrong != "" {
 		t.Error(wrong)
 	}
-	if len(report.Metrics.Evidence) == 0 || len(report.Seconds) == 0 {
+	if len(report.Metrics.Violations.Evidence) == 0 || len(report.Seconds) == 0 {
 		t.Errorf("the report has too little in it: %s", text)
 	}
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/loadgen/oracle"
 )
 
 // timedStep is an action at a time of a scenario.
@@ -177,7 +179,7 @@ func (f Fault) why(known strikes, clients int) string {
 
 // stall pauses or stops one node, or all servers, for the duration of the fault.
 func (f *fleet) stall(fault Fault) {
-	f.begin(fault, everybody)
+	f.begin(fault, oracle.Everybody)
 	servers := f.janitor.servers
 	if fault.Node > 0 {
 		servers = servers[fault.Node-1 : fault.Node]
@@ -212,7 +214,7 @@ func (f *fleet) stall(fault Fault) {
 			f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
 		}
 	}
-	f.end(fault, everybody)
+	f.end(fault, oracle.Everybody)
 }
 
 // after calls heal at the end of a fault, at the latest when the fleet stops.
@@ -232,9 +234,9 @@ func (f *fleet) after(fault Fault, number int, heal func()) {
 func (f *fleet) restartNode(fault Fault) {
 	empty := fault.Kind == RestartEmpty
 	if empty {
-		f.oracle.wipe(-1, fault.Kind, time.Now())
+		f.oracle.Wipe(-1, string(fault.Kind), time.Now())
 	}
-	f.begin(fault, -1)
+	f.begin(fault, oracle.Everybody)
 	if err := f.servers.Power.Down(fault.Node); err != nil {
 		f.recorder.complain(fmt.Errorf("switch node %d off: %w", fault.Node, err))
 	}
@@ -249,31 +251,31 @@ func (f *fleet) restartNode(fault Fault) {
 	if err := f.servers.Power.Up(ctx, fault.Node, empty); err != nil {
 		f.recorder.complain(fmt.Errorf("switch node %d on: %w", fault.Node, err))
 	}
-	f.end(fault, -1)
+	f.end(fault, oracle.Everybody)
 }
 
 // applyServerFault deletes locks or scripts, or starts a failover.
 func (f *fleet) applyServerFault(fault Fault) {
-	f.begin(fault, -1)
+	f.begin(fault, oracle.Everybody)
 	ctx, cancel := context.WithTimeout(f.ctx, 5*time.Second)
 	defer cancel()
 	var err error
 	switch fault.Kind {
 	case Flush:
-		f.oracle.wipe(-1, Flush, time.Now())
+		f.oracle.Wipe(-1, string(Flush), time.Now())
 		err = f.janitor.flush(ctx)
 	case ExternalDelete:
-		key, held := f.oracle.held()
+		key, held := f.oracle.Held()
 		for !held && ctx.Err() == nil {
 			pause(ctx, time.Millisecond)
-			key, held = f.oracle.held()
+			key, held = f.oracle.Held()
 		}
 		if held {
-			f.oracle.wipe(key, ExternalDelete, time.Now())
+			f.oracle.Wipe(key, string(ExternalDelete), time.Now())
 			err = f.janitor.steal(ctx, f.keys[key])
 		}
 	case Failover:
-		f.oracle.wipe(-1, Failover, time.Now())
+		f.oracle.Wipe(-1, string(Failover), time.Now())
 		err = f.servers.Failover(ctx)
 	case ScriptFlush:
 		for _, rdb := range f.janitor.servers {
@@ -283,5 +285,5 @@ func (f *fleet) applyServerFault(fault Fault) {
 	if err != nil {
 		f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
 	}
-	f.end(fault, -1)
+	f.end(fault, oracle.Everybody)
 }

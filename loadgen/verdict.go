@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"locktop/humanize"
+	"locktop/loadgen/oracle"
 )
 
 // Verdict describes what a run showed.
@@ -23,8 +24,8 @@ type Verdict struct {
 func (m Metrics) Verdict(s Scenario) Verdict {
 	unseen := Missed(s.Expect, m)
 	v := Verdict{
-		Safe:     m.Acquired > 0 && (!s.Lock.Kind.Sound() || m.broken() == 0),
-		Harmless: m.harm() == 0,
+		Safe:     m.Acquired > 0 && (!s.Lock.Kind.Sound() || m.Violations.Broken() == 0),
+		Harmless: m.Violations.Harm() == 0,
 		Expected: len(unseen) == 0,
 	}
 	for _, t := range Missed(s.Thresholds, m) {
@@ -60,16 +61,6 @@ func (o Outage) String() string {
 	return strings.Join(all, " ")
 }
 
-// broken counts the violations that a sound lock must prevent.
-func (m Metrics) broken() int64 {
-	return m.Overlap.Count - m.Overlap.Excused + m.ForeignUnlocks + m.Untold + m.LostAlone + m.Overtaken + m.NumberFell
-}
-
-// harm counts everything that can harm what a lock protects.
-func (m Metrics) harm() int64 {
-	return m.broken() + m.Overlap.Excused + m.WorkOverlap.Count + m.AcceptedStaleWrites + m.LateWork.Count + m.Stuck
-}
-
 // findings returns the sentences of the verdict.
 func (m Metrics) findings(s Scenario) []string {
 	if m.Acquired == 0 {
@@ -84,15 +75,15 @@ func (m Metrics) findings(s Scenario) []string {
 			all = append(all, fmt.Sprintf(many, humanize.Count(n)))
 		}
 	}
-	add(m.Untold, "One lease was over, and its holder was not told.", "%s leases were over, and their holders were not told.")
-	add(m.LostAlone, "One lease that was renewed was lost, and no fault explains it.", "%s leases that were renewed were lost, and no fault explains it.")
-	add(m.Overtaken, "One client was served before another that was in the queue first.", "%s times a client was served before another that was in the queue first.")
-	add(m.NumberFell, "One fencing number was not larger than the one before.", "%s fencing numbers were not larger than the one before.")
-	add(m.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %s times.")
-	add(m.Fenced, "One stale write was refused by its fencing number.", "%s stale writes were refused by their fencing numbers.")
-	add(m.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
-	add(m.ForeignUnlocks, "One release removed somebody else's lock.", "%s releases removed somebody else's lock.")
-	add(m.Stuck, "One key could not be taken by anybody.", "Keys could not be taken by anybody %s times.")
+	add(m.Violations.Untold, "One lease was over, and its holder was not told.", "%s leases were over, and their holders were not told.")
+	add(m.Violations.LostAlone, "One lease that was renewed was lost, and no fault explains it.", "%s leases that were renewed were lost, and no fault explains it.")
+	add(m.Violations.Overtaken, "One client was served before another that was in the queue first.", "%s times a client was served before another that was in the queue first.")
+	add(m.Violations.NumberFell, "One fencing number was not larger than the one before.", "%s fencing numbers were not larger than the one before.")
+	add(m.Violations.LateWork.Count, "One client worked past its deadline.", "Clients worked past their deadline %s times.")
+	add(m.Violations.Fenced, "One stale write was refused by its fencing number.", "%s stale writes were refused by their fencing numbers.")
+	add(m.Violations.AcceptedStaleWrites, "One stale write was accepted: the data is corrupt.", "%s stale writes were accepted: the data is corrupt.")
+	add(m.Violations.ForeignUnlocks, "One release removed somebody else's lock.", "%s releases removed somebody else's lock.")
+	add(m.Violations.Stuck, "One key could not be taken by anybody.", "Keys could not be taken by anybody %s times.")
 	if short := m.LateArrivals + m.Backlog; s.Rate > 0 && short*100 > m.Offered() {
 		all = append(all, fmt.Sprintf("The generator was short of clients: %s of %s arrivals had to wait for one.", humanize.Count(short), humanize.Count(m.Offered())))
 	}
@@ -110,22 +101,22 @@ const Together = "No two clients were inside at once."
 
 // together describes the overlaps.
 func (m Metrics) together(s Scenario) string {
-	work := fmt.Sprintf("two clients worked at once %s, whatever their leases said.", m.WorkOverlap.howOften())
+	work := fmt.Sprintf("two clients worked at once %s, whatever their leases said.", howOften(m.Violations.WorkOverlap))
 	switch {
-	case m.Overlap.Count == 0 && m.WorkOverlap.Count == 0:
+	case m.Violations.Overlap.Count == 0 && m.Violations.WorkOverlap.Count == 0:
 		return Together
-	case m.Overlap.Count == 0:
+	case m.Violations.Overlap.Count == 0:
 		return "No two clients had valid leases at once, but " + work
 	}
-	text := fmt.Sprintf("Two clients held the lock at once %s%s.", m.Overlap.howOften(), m.blame(s))
-	if m.WorkOverlap.Count > m.Overlap.Count {
+	text := fmt.Sprintf("Two clients held the lock at once %s%s.", howOften(m.Violations.Overlap), m.blame(s))
+	if m.Violations.WorkOverlap.Count > m.Violations.Overlap.Count {
 		text += " In all, " + work
 	}
 	return text
 }
 
 // howOften describes the number and the longest time, like "once, for 138 ms".
-func (o Overlap) howOften() string {
+func howOften(o oracle.Overlap) string {
 	if o.Count == 1 {
 		return "once, for " + humanize.Duration(o.Longest)
 	}
@@ -135,7 +126,7 @@ func (o Overlap) howOften() string {
 // blame describes the cause of the overlaps.
 func (m Metrics) blame(s Scenario) string {
 	switch {
-	case m.Overlap.Count == m.Overlap.Excused:
+	case m.Violations.Overlap.Count == m.Violations.Overlap.Excused:
 		return ", after a fault that no lock survives without fencing"
 	case s.Lock.Kind.Sound():
 		return ": the lock broke its promise"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 )
 
 // ttl is the time to live of all leases.
@@ -58,7 +59,7 @@ func scenario(l loadgen.Lock, hold loadgen.Dist, seed uint64, length time.Durati
 type kindRun struct {
 	run     *loadgen.Run
 	log     *incidentLog
-	history loadgen.History
+	history oracle.History
 }
 
 // runRound runs a round and adds its results to the tally. All choices depend on the

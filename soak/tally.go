@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 )
 
 // tally sums up the results of all rounds. Safe for concurrent use.
@@ -53,11 +53,11 @@ func (t *tally) add(c *kindRun, began time.Time) {
 			t.faults[kind] += n
 		}
 	}
-	t.overlaps += m.Overlap.Count
-	t.foreign += m.ForeignUnlocks
-	t.fenced += m.Fenced
+	t.overlaps += m.Violations.Overlap.Count
+	t.foreign += m.Violations.ForeignUnlocks
+	t.fenced += m.Violations.Fenced
 	if s.Lock.Fence {
-		t.stale += m.AcceptedStaleWrites
+		t.stale += m.Violations.AcceptedStaleWrites
 	}
 	t.lost += a.lost
 	t.stalled += a.stalled
@@ -74,8 +74,8 @@ func (t *tally) add(c *kindRun, began time.Time) {
 	for _, u := range a.unexplained {
 		t.report("%s: without a fault, %s of %s after %s, on %s", s.Lock, u.event.Kind, u.event.Owner(), u.event.At.Sub(u.since), u.event.Key)
 	}
-	for _, e := range m.Evidence {
-		if e.Violation == loadgen.Overlapped || e.Violation == loadgen.ForeignUnlock {
+	for _, e := range m.Violations.Evidence {
+		if e.Violation == oracle.Overlapped || e.Violation == oracle.ForeignUnlock {
 			t.report("%s: %+v", s.Lock, e)
 		}
 	}

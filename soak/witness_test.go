@@ -318,9 +318,9 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 			}
 			work := overlapping(stays, func(s stay) time.Time { return s.to })
 			leases := overlapping(stays, stay.leased)
-			if work != m.WorkOverlap.Count || leases != m.Overlap.Count || int64(told) != m.Overlap.Count {
+			if work != m.Violations.WorkOverlap.Count || leases != m.Violations.Overlap.Count || int64(told) != m.Violations.Overlap.Count {
 				t.Errorf("the report has %d overlaps of work and %d of leases, the events show %d and %d, and tell of %d",
-					m.WorkOverlap.Count, m.Overlap.Count, work, leases, told)
+					m.Violations.WorkOverlap.Count, m.Violations.Overlap.Count, work, leases, told)
 			}
 			outlived := 0
 			for _, h := range stays {

@@ -20,14 +20,14 @@ func TestOverlapsAreSaidInWordsAndSeenFromAfar(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.press("3").want("✓ 0 overlaps: the lock held", "✓ no overlaps")
 		g.mu.Lock()
-		g.m.Overlap = loadgen.Overlap{Count: 3, Longest: 12 * time.Millisecond}
+		g.m.Violations.Overlap.Count, g.m.Violations.Overlap.Longest = 3, 12*time.Millisecond
 		g.mu.Unlock()
 		d.wait(2*tickInterval).want("▲ 3 OVERLAPS, longest 12 ms").wantNot("the lock held", "no overlaps")
 		if !strings.Contains(d.app.View(), "\x1b[0;1;7;31m ▲ 3 OVERLAPS") {
 			t.Error("overlaps are not drawn as an alarm")
 		}
 		g.mu.Lock()
-		g.m.Overlap.Count = 1
+		g.m.Violations.Overlap.Count = 1
 		g.mu.Unlock()
 		d.wait(2 * tickInterval).want("1 OVERLAP,")
 		d.size(50, 10).want("1 OVERLAP,")

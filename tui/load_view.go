@@ -194,16 +194,16 @@ func (s *state) outcomes() []outcome {
 		{"renewals", m.Renewals, t.text, true},
 		{"expired", m.Expired, t.warn, false},
 		{"lost", m.Lost, t.warn, false},
-		{"late work", m.LateWork.Count, t.warn, true},
-		{"at once", m.WorkOverlap.Count, t.warn, true},
-		{"untold", m.Untold, t.bad, true},
-		{"no reason", m.LostAlone, t.bad, true},
-		{"overtaken", m.Overtaken, t.bad, true},
-		{"number fell", m.NumberFell, t.bad, true},
-		{"fenced", m.Fenced, t.good, true},
-		{"corrupt", m.AcceptedStaleWrites, t.bad, true},
-		{"foreign", m.ForeignUnlocks, t.bad, true},
-		{"stuck", m.Stuck, t.bad, true},
+		{"late work", m.Violations.LateWork.Count, t.warn, true},
+		{"at once", m.Violations.WorkOverlap.Count, t.warn, true},
+		{"untold", m.Violations.Untold, t.bad, true},
+		{"no reason", m.Violations.LostAlone, t.bad, true},
+		{"overtaken", m.Violations.Overtaken, t.bad, true},
+		{"number fell", m.Violations.NumberFell, t.bad, true},
+		{"fenced", m.Violations.Fenced, t.good, true},
+		{"corrupt", m.Violations.AcceptedStaleWrites, t.bad, true},
+		{"foreign", m.Violations.ForeignUnlocks, t.bad, true},
+		{"stuck", m.Violations.Stuck, t.bad, true},
 		{"abandoned", m.Abandoned, t.warn, true},
 		{"uncertain", m.Unconfirmed, t.warn, true},
 		{"gave up", m.TimedOut + m.Refused, t.warn, false},
@@ -342,7 +342,7 @@ func (s *state) waitBlock(w, h int) []string {
 
 // verdict returns the verdict in a few words, and its style.
 func (s *state) verdict() (widget.Style, string) {
-	t, g, o := s.theme, s.glyphs, s.metrics.Overlap
+	t, g, o := s.theme, s.glyphs, s.metrics.Violations.Overlap
 	switch {
 	case o.Count > 0:
 		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
@@ -351,14 +351,14 @@ func (s *state) verdict() (widget.Style, string) {
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
 	case !s.metrics.Verdict(s.scenario).Safe:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but the lock broke a promise ", g.Alert)
-	case s.metrics.Stuck > 0:
+	case s.metrics.Violations.Stuck > 0:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but nobody can acquire the lock any more ", g.Alert)
-	case s.metrics.AcceptedStaleWrites > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.metrics.AcceptedStaleWrites, "stale write"))
-	case s.metrics.ForeignUnlocks > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.metrics.ForeignUnlocks, "release")+" removed")
-	case s.metrics.WorkOverlap.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time %s ", g.Alert, humanize.Plural(s.metrics.WorkOverlap.Count, "time"))
+	case s.metrics.Violations.AcceptedStaleWrites > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.metrics.Violations.AcceptedStaleWrites, "stale write"))
+	case s.metrics.Violations.ForeignUnlocks > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.metrics.Violations.ForeignUnlocks, "release")+" removed")
+	case s.metrics.Violations.WorkOverlap.Count > 0:
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time %s ", g.Alert, humanize.Plural(s.metrics.Violations.WorkOverlap.Count, "time"))
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
@@ -380,7 +380,7 @@ func (s *state) verdictBlock(w int) []string {
 		return []string{l.Put(st, s.glyphs.FitEnd(words, l.Rest())).String()}
 	}
 	all := []string{s.ruleOf(w, "verdict", note)}
-	if s.metrics.Overlap.Count > 0 {
+	if s.metrics.Violations.Overlap.Count > 0 {
 		all = append(all, line(st, ""), line(st, words), line(st, ""))
 	} else {
 		all = append(all, line(st, words))

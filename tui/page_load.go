@@ -226,9 +226,9 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 func (s *state) overlaps() segment {
 	t, g, m := s.theme, s.glyphs, s.metrics
 	switch {
-	case m.Overlap.Count > 0:
-		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(m.Overlap.Count, "overlap") + " "}
-	case m.WorkOverlap.Count > 0:
+	case m.Violations.Overlap.Count > 0:
+		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(m.Violations.Overlap.Count, "overlap") + " "}
+	case m.Violations.WorkOverlap.Count > 0:
 		return segment{style: t.warn, text: g.Alert + " no overlap of leases", priority: 1}
 	}
 	return segment{style: t.good, text: g.Check + " no overlaps", priority: 1}

@@ -1,4 +1,4 @@
-package loadgen
+package oracle
 
 import (
 	"fmt"
@@ -42,14 +42,14 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 					fence -= 2
 				}
 			}
-			v := &occupancy{participant: participant{client: i, fence: max(fence, 0), shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
-			h.acquired(v, at(asked), at(got))
+			v := &Occupancy{who: Participant{Client: i, Fence: max(fence, 0), Shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
+			h.Acquired(v, at(asked), at(got))
 			switch how := random.IntN(80); {
 			case how == 0:
 			case deadline < left || how < 16:
-				h.ended(v, at(left), at(left), lost)
+				h.Ended(v, at(left), at(left), false)
 			default:
-				h.ended(v, at(left), at(left+random.IntN(50)), released)
+				h.Ended(v, at(left), at(left+random.IntN(50)), true)
 			}
 			now = left
 			if random.IntN(50) == 0 {
@@ -75,9 +75,9 @@ func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 	var h History
 	for i, stay := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
-		v := &occupancy{participant: participant{client: i}, section: &criticalSection{name: "k"}, lease: always{}}
-		h.acquired(v, at(stay[0]), at(stay[0]))
-		h.ended(v, at(stay[1]), at(stay[1]), released)
+		v := &Occupancy{who: Participant{Client: i}, section: &criticalSection{name: "k"}, lease: always{}}
+		h.Acquired(v, at(stay[0]), at(stay[0]))
+		h.Ended(v, at(stay[1]), at(stay[1]), true)
 	}
 	p := h.Prove(time.Minute)
 	if want := "the history of 3 holds is not that of a lock: client-2 had k from 20 ms to 40 ms, and client-3 got it at 30 ms"; p.String() != want {
@@ -89,28 +89,6 @@ func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 	}
 }
 
-// A failed proof is reported for every kind of lock and makes a sound lock
-// unsafe. A proof that is not complete proves nothing.
-func TestAProofCountsInTheVerdict(t *testing.T) {
-	for _, c := range []struct {
-		kind           Kind
-		proof          Proof
-		safe, harmless bool
-		gaps           int
-	}{
-		{Mutex, Proof{Known: true, Sound: true}, true, true, 0},
-		{Mutex, Proof{Known: true}, false, false, 0},
-		{Mutex, Proof{Sound: true}, true, true, 1},
-		{"classic/getset", Proof{Known: true}, true, false, 0},
-		{Mutex, Proof{Known: true, Sound: true, LeftOut: 1}, true, true, 1},
-	} {
-		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}}, Metrics: Metrics{Acquired: 1}, Proof: &c.proof}
-		if v := r.Verdict(); v.Safe != c.safe || v.Harmless != c.harmless || len(v.Gaps) != c.gaps {
-			t.Errorf("%s with %+v: safe %v, harmless %v, %q", c.kind, c.proof, v.Safe, v.Harmless, v.Gaps)
-		}
-	}
-}
-
 // crowded returns a history of n holds of one key by a hundred clients that all
 // wait.
 func crowded(n int) *History {
@@ -118,9 +96,9 @@ func crowded(n int) *History {
 	section := &criticalSection{name: "k"}
 	at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 	for i := range n {
-		v := &occupancy{participant: participant{client: i % 100}, section: section, lease: always{}}
-		h.acquired(v, at(max(0, 10*i-1000)), at(10*i))
-		h.ended(v, at(10*i+9), at(10*i+19), released)
+		v := &Occupancy{who: Participant{Client: i % 100}, section: section, lease: always{}}
+		h.Acquired(v, at(max(0, 10*i-1000)), at(10*i))
+		h.Ended(v, at(10*i+9), at(10*i+19), true)
 	}
 	return &h
 }
@@ -150,10 +128,10 @@ func BenchmarkProve(b *testing.B) {
 func TestAPictureNamesClientsAsTheReportDoes(t *testing.T) {
 	model := lockModel()
 	for want, r := range map[string]request{
-		"client-1 acquire":         {Acquired, 7, 0, false, 0},
-		"client-12 release":        {Released, 7, 11, false, 0},
-		"client-2 lost to read":    {Lost, 7, 1, true, 0},
-		"client-2 acquire to read": {Acquired, 7, 1, true, 0},
+		"client-1 acquire":         {acquire, 7, 0, false, 0},
+		"client-12 release":        {release, 7, 11, false, 0},
+		"client-2 lost to read":    {lost, 7, 1, true, 0},
+		"client-2 acquire to read": {acquire, 7, 1, true, 0},
 	} {
 		if got := model.DescribeOperation(r, nil); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -1,4 +1,4 @@
-package loadgen
+package oracle
 
 import (
 	"cmp"
@@ -39,10 +39,9 @@ type seen struct {
 	longest time.Duration
 }
 
-func overlapsOf(o *oracle) seen {
-	var m Metrics
-	o.fill(&m, time.Time{})
-	return seen{m.Overlap.Count, m.Overlap.Longest}
+func overlapsOf(o *Oracle) seen {
+	overlap := o.Violations(time.Time{}).Overlap
+	return seen{overlap.Count, overlap.Longest}
 }
 
 // play replays a history to an oracle and returns what the oracle reports.
@@ -62,16 +61,16 @@ func play(history []stay) seen {
 	zero := time.Unix(0, 0)
 	clock := &clock{zero}
 	at := func(us int) time.Time { return zero.Add(time.Duration(us) * time.Microsecond) }
-	o := newOracle(make([]string, keys), time.Hour)
-	visits := make([]*occupancy, len(history))
+	o := New(Config{Keys: make([]string, keys), Patience: time.Hour})
+	visits := make([]*Occupancy, len(history))
 	for _, s := range steps {
 		clock.now = at(s.at)
 		if !s.enter {
-			o.leave(visits[s.hold], clock.now)
+			o.Leave(visits[s.hold], clock.now)
 			continue
 		}
 		h := history[s.hold]
-		visits[s.hold] = o.enter(h.key, participant{}, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
+		visits[s.hold] = o.Enter(h.key, Participant{}, term{clock, at(cmp.Or(h.deadline, 1<<40))}, clock.now)
 	}
 	return overlapsOf(o)
 }
@@ -168,16 +167,16 @@ func unambiguous(history []stay) []stay {
 func TestOverlapIsCountedWhenItBeginsAndTimedWhenItEnds(t *testing.T) {
 	clock := &clock{time.Unix(0, 0)}
 	good := term{clock, time.Unix(1000, 0)}
-	o := newOracle(make([]string, 1), time.Hour)
-	o.enter(0, participant{}, good, time.Unix(0, 0))
+	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
+	o.Enter(0, Participant{}, good, time.Unix(0, 0))
 	if got := overlapsOf(o); got != (seen{}) {
 		t.Errorf("one client alone: %v", got)
 	}
-	second := o.enter(0, participant{}, good, time.Unix(10, 0))
+	second := o.Enter(0, Participant{}, good, time.Unix(10, 0))
 	if got, want := overlapsOf(o), (seen{1, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	o.leave(second, time.Unix(13, 0))
+	o.Leave(second, time.Unix(13, 0))
 	if got, want := overlapsOf(o), (seen{1, 3 * time.Second}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -191,7 +190,7 @@ func (always) Deadline() time.Time { return time.Unix(1<<40, 0) }
 
 func TestOracleIsExactAmongGoroutines(t *testing.T) {
 	const clients, rounds = 16, 500
-	o := newOracle(make([]string, 2), time.Hour)
+	o := New(Config{Keys: make([]string, 2), Patience: time.Hour})
 	var guard sync.Mutex // a sound lock, for key 0
 	var all sync.WaitGroup
 	var inside sync.WaitGroup
@@ -201,15 +200,15 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 		all.Go(func() {
 			for range rounds {
 				guard.Lock()
-				v := o.enter(0, participant{}, always{}, time.Now())
-				o.leave(v, time.Now())
+				v := o.Enter(0, Participant{}, always{}, time.Now())
+				o.Leave(v, time.Now())
 				guard.Unlock()
 			}
 			// Key 1 admits every client at once.
-			v := o.enter(1, participant{}, always{}, time.Now())
+			v := o.Enter(1, Participant{}, always{}, time.Now())
 			inside.Done()
 			<-leave
-			o.leave(v, time.Now())
+			o.Leave(v, time.Now())
 		})
 	}
 	inside.Wait()
@@ -224,37 +223,37 @@ func TestOracleIsExactAmongGoroutines(t *testing.T) {
 }
 
 func BenchmarkOracle(b *testing.B) {
-	o := newOracle(make([]string, 1), time.Hour)
+	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
 	for b.Loop() {
-		o.leave(o.enter(0, participant{}, always{}, time.Now()), time.Now())
+		o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
 	}
 }
 
 func BenchmarkOracleOneKeyFromEverywhere(b *testing.B) {
-	o := newOracle(make([]string, 1), time.Hour)
+	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			o.leave(o.enter(0, participant{}, always{}, time.Now()), time.Now())
+			o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
 		}
 	})
 }
 
 // The lock is so broken that a thousand clients are inside all the time.
 func BenchmarkOracleWithThousandInside(b *testing.B) {
-	o := newOracle(make([]string, 1), time.Hour)
+	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
 	for range 1000 {
-		o.enter(0, participant{}, always{}, time.Now())
+		o.Enter(0, Participant{}, always{}, time.Now())
 	}
 	for b.Loop() {
-		o.leave(o.enter(0, participant{}, always{}, time.Now()), time.Now())
+		o.Leave(o.Enter(0, Participant{}, always{}, time.Now()), time.Now())
 	}
 }
 
 // Every violation is passed to the callback. Evidence is kept only for the
 // first ones of a kind.
 func TestTheOracleReportsEveryViolation(t *testing.T) {
-	o, reported := newOracle([]string{"k"}, time.Second), 0
-	o.report = func(Evidence) { reported++ }
+	reported := 0
+	o := New(Config{Keys: []string{"k"}, Patience: time.Second, Report: func(Evidence) { reported++ }})
 	for range maxEvidence + 5 {
 		o.keep(Evidence{Violation: Overlapped, Key: "k"})
 	}

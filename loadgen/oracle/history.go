@@ -1,4 +1,4 @@
-package loadgen
+package oracle
 
 import (
 	"cmp"
@@ -49,17 +49,24 @@ type answered struct {
 // never is the time of an event that had not happened at the end of the run.
 const never = math.MaxInt64
 
+// What a request does.
+const (
+	acquire = "acquire"
+	release = "release"
+	lost    = "lost" // an end without a release
+)
+
 // request is the input of a porcupine operation.
 type request struct {
-	what   EventKind // Acquired, Released, or Lost for an end without a release
+	what   string
 	hold   int64
 	client int
 	shared bool
 	fence  int64
 }
 
-// acquired records a request with a lease as its reply. It does nothing if h is nil.
-func (h *History) acquired(v *occupancy, asked, now time.Time) {
+// Acquired records a request with a lease as its reply. It does nothing if h is nil.
+func (h *History) Acquired(v *Occupancy, asked, now time.Time) {
 	if h == nil {
 		return
 	}
@@ -86,19 +93,19 @@ func (h *History) acquired(v *occupancy, asked, now time.Time) {
 	part := &h.parts[len(h.parts)-1]
 	*part = append(*part, answered{
 		asked: asked.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: never, freed: never,
-		fence: v.fence, hold: v.hold, key: key, client: int32(v.client), shared: v.shared,
+		fence: v.who.Fence, hold: v.hold, key: key, client: int32(v.who.Client), shared: v.who.Shared,
 	})
 }
 
-// ended records the end of a hold. It does nothing if h is nil.
-func (h *History) ended(v *occupancy, left, now time.Time, how outcome) {
+// Ended records the end of a hold, and whether the client released it. It does nothing if h is nil.
+func (h *History) Ended(v *Occupancy, left, now time.Time, released bool) {
 	if h == nil || v.hold == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := &h.parts[(v.hold-1)/partSize][(v.hold-1)%partSize]
-	if how == released {
+	if released {
 		r.left, r.freed, r.released = left.Sub(h.zero).Nanoseconds(), now.Sub(h.zero).Nanoseconds(), true
 		return
 	}
@@ -161,8 +168,8 @@ func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 		}
 		switch {
 		case before.left > r.got:
-			h.breaks(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ownerOf(int(before.client)+1), h.names[r.key],
-				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ownerOf(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
+			h.breaks(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ClientLabel(int(before.client)+1), h.names[r.key],
+				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
 			return
 		case !r.shared && r.fence > 0 && r.fence <= number:
 			h.breaks(p, all, i, fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
@@ -181,7 +188,7 @@ func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 		p.Known = p.Known && known
 		if known && !sound {
 			h.breaks(p, all, i, fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
-				ownerOf(int(all[i].client)+1), h.names[all[i].key], humanize.Precise(time.Duration(all[i].got))))
+				ClientLabel(int(all[i].client)+1), h.names[all[i].key], humanize.Precise(time.Duration(all[i].got))))
 			return
 		}
 	}
@@ -214,7 +221,7 @@ func operations(all []answered) []porcupine.Operation {
 		}
 	}
 	var ops []porcupine.Operation
-	add := func(r answered, what EventKind, call, reply int64) {
+	add := func(r answered, what string, call, reply int64) {
 		call = min(call, end+1)
 		ops = append(ops, porcupine.Operation{
 			ClientId: int(r.client), Input: request{what, r.hold, int(r.client), r.shared, r.fence},
@@ -223,13 +230,13 @@ func operations(all []answered) []porcupine.Operation {
 		})
 	}
 	for _, r := range all {
-		add(r, Acquired, r.asked, r.got)
+		add(r, acquire, r.asked, r.got)
 		switch {
 		case r.left == never:
 		case r.released:
-			add(r, Released, r.left, r.freed)
+			add(r, release, r.left, r.freed)
 		default:
-			add(r, Lost, r.left, never)
+			add(r, lost, r.left, never)
 		}
 	}
 	return ops
@@ -286,7 +293,7 @@ func lockModel() porcupine.Model {
 			if r.shared {
 				mode = " to read"
 			}
-			return fmt.Sprintf("%s %s%s", ownerOf(r.client+1), r.what, mode)
+			return fmt.Sprintf("%s %s%s", ClientLabel(r.client+1), r.what, mode)
 		},
 		DescribeState: func(state any) string {
 			s := state.(held)
@@ -305,10 +312,10 @@ func lockModel() porcupine.Model {
 // state s.
 func (s held) after(r request) (bool, any) {
 	switch {
-	case r.what == Acquired && r.shared:
+	case r.what == acquire && r.shared:
 		s.readers++
 		return s.writer == 0, s
-	case r.what == Acquired:
+	case r.what == acquire:
 		free := s.writer == 0 && s.readers == 0 && (r.fence == 0 || r.fence > s.fence)
 		s.writer, s.fence = r.hold, max(s.fence, r.fence)
 		return free, s

@@ -1,0 +1,163 @@
+// Package oracle decides whether locks keep their promises. An [Oracle] watches the
+// clients of a run and counts overlaps, stale writes, lost leases and stuck keys. A
+// [History] keeps the requests of the clients and proves that the replies are
+// linearizable.
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Violation is a kind of violation.
+type Violation string
+
+// Kinds of violations.
+const (
+	Overlapped     Violation = "overlap"          // two holders inside within their leases
+	WorkOverlapped Violation = "work-overlap"     // two clients worked at the same time; the first lease was over
+	WasUntold      Violation = "untold"           // a lease was over, but its holder was not notified
+	LostAlone      Violation = "unexplained-loss" // a renewed lease was lost without an explanation
+	WasOvertaken   Violation = "overtaken"        // a fair lock served a later client
+	NumberFell     Violation = "fence-order"      // a fence was not larger than the fence before
+	LateWork       Violation = "late-work"        // work after the own deadline
+	FencedWrite    Violation = "fenced"           // the resource refused a stale write
+	WriteAccepted  Violation = "corrupt"          // the resource accepted a stale write
+	ForeignUnlock  Violation = "foreign-unlock"   // a release removed another client's lock
+	StuckKey       Violation = "stuck"            // a key with waiters had no holder
+)
+
+// Kinds returns all kinds of violations, the worst first.
+func Kinds() []Violation {
+	return []Violation{
+		Overlapped, ForeignUnlock, WasUntold, LostAlone, WasOvertaken, NumberFell,
+		WriteAccepted, FencedWrite, WorkOverlapped, LateWork, StuckKey,
+	}
+}
+
+// Violations are the counts of violations, with evidence.
+type Violations struct {
+	Overlap     Overlap // of holds within their leases, which the lock must prevent
+	WorkOverlap Overlap // of work from enter to leave, also after the end of a lease, which fencing makes harmless
+	Untold      int64   // leases that were over without the end of their context
+	LostAlone   int64   // renewed leases that were lost without an explanation
+	Overtaken   int64   // acquires of a fair lock by a client that arrived when another was in the queue
+	NumberFell  int64   // fences that were not larger than the fence before
+
+	LateWork            LateWorkStats
+	Fenced              int64 // stale writes that the resource refused
+	AcceptedStaleWrites int64 // stale writes that the resource accepted
+	Stuck               int64 // times that a key with waiters had no holder for longer than the patience
+	ForeignUnlocks      int64 // releases that removed another client's lock
+
+	Evidence []Evidence // the worst kinds first
+}
+
+// Broken returns the number of violations that a sound lock must prevent.
+func (v Violations) Broken() int64 {
+	return v.Overlap.Count - v.Overlap.Excused + v.ForeignUnlocks + v.Untold + v.LostAlone + v.Overtaken + v.NumberFell
+}
+
+// Harm returns the number of everything that can harm what a lock protects.
+func (v Violations) Harm() int64 {
+	return v.Broken() + v.Overlap.Excused + v.WorkOverlap.Count + v.AcceptedStaleWrites + v.LateWork.Count + v.Stuck
+}
+
+// Overlap counts how often two holders were inside at the same time.
+type Overlap struct {
+	Count   int64         // acquires while another client was inside the same critical section
+	Excused int64         // part of Count: after a fault that no lock survives, because it deleted the key or the memory of the server
+	Total   time.Duration // time with two holders inside, summed over all holders that left while another was inside
+	Longest time.Duration // longest time with the same two holders inside
+}
+
+// LateWorkStats describe work after the end of the lease.
+type LateWorkStats struct {
+	Count          int64
+	Total, Longest time.Duration
+}
+
+// Evidence describes one violation. All clients run in one process, so times are exact.
+type Evidence struct {
+	Violation     Violation
+	Key           string
+	At            time.Time
+	Length        time.Duration
+	First, Second Side   // in order of entry; Second is empty for late-work and stuck
+	Cause         string // fault or flaw that caused it, "" if unknown
+}
+
+// Side is one client of a violation.
+type Side struct {
+	Client   int // counted from 1; 0 = none
+	Token    string
+	Fence    int64
+	Reader   bool
+	From, To time.Time // in the critical section
+	Deadline time.Time // of the lease
+}
+
+// ClientLabel returns the name of a client, counted from 1, in reports and in tokens.
+func ClientLabel(client int) string { return fmt.Sprintf("client-%d", client) }
+
+// maxEvidence is how many violations of each kind are kept as evidence: the first ones.
+// All are counted.
+const maxEvidence = 20
+
+// keep stores the first violations of each kind, and reports all of them.
+func (o *Oracle) keep(e Evidence) {
+	o.mu.Lock()
+	if len(o.evidence[e.Violation]) < maxEvidence {
+		o.evidence[e.Violation] = append(o.evidence[e.Violation], e)
+	}
+	o.mu.Unlock()
+	o.config.Report(e)
+}
+
+// suspect is a possible violation. A disturbance may explain it, and may become known
+// later.
+type suspect struct {
+	Evidence
+	client int       // affected client; Everybody = the lock itself
+	since  time.Time // an explanation must not have ended long before
+}
+
+// Everybody is the client number of a violation or a disturbance that concerns all
+// clients.
+const Everybody = -1
+
+// suspect keeps a possible violation until Settle.
+func (o *Oracle) suspect(s suspect) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.suspects = append(o.suspects, s)
+}
+
+// Settle counts the suspects up to until that no disturbance explains.
+func (o *Oracle) Settle(until time.Time, explained func(client int, since, at time.Time) bool) {
+	o.mu.Lock()
+	n := 0
+	for n < len(o.suspects) && !o.suspects[n].At.After(until) {
+		n++
+	}
+	ripe := o.suspects[:n]
+	o.suspects = slices.Clone(o.suspects[n:])
+	o.mu.Unlock()
+	for _, s := range ripe {
+		if explained(s.client, s.since, s.At) {
+			continue
+		}
+		o.mu.Lock()
+		switch s.Violation {
+		case WasOvertaken:
+			o.found.Overtaken++
+		case NumberFell:
+			o.found.NumberFell++
+		default:
+			o.found.LostAlone++
+		}
+		o.mu.Unlock()
+		o.keep(s.Evidence)
+	}
+}

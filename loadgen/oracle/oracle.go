@@ -1,0 +1,443 @@
+package oracle
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Oracle checks every critical section of a run. It runs in the process of the clients,
+// so it knows when each client is inside. A hold begins after the acquire returns. It
+// ends before the client sends the release, or at the end of the lease if that is
+// earlier. A hold is therefore always within the time of exclusion that the lock
+// promises, and every overlap that the oracle counts is real.
+//
+// All methods are safe for concurrent use. Clients contend only for the short
+// bookkeeping of one key.
+type Oracle struct {
+	sections []criticalSection // one per key
+	config   Config
+
+	mu       sync.Mutex // guards found, evidence, wiped and suspects
+	found    Violations // without evidence
+	evidence map[Violation][]Evidence
+	wiped    keyLoss // newest loss of all keys at once
+	suspects []suspect
+}
+
+// Config describes the keys and the lock that an oracle checks. A nil function is not
+// called.
+type Config struct {
+	Keys     []string            // names
+	Patience time.Duration       // a key is stuck if no client has it for longer than this while a client waits for it
+	InOrder  bool                // the lock serves waiters in order of arrival
+	Numbered bool                // the fence rises with every exclusive holder
+	Report   func(Evidence)      // called for every violation
+	Handoff  func(time.Duration) // called with the time between a release and the next acquire, if a client waited
+}
+
+// keyLoss is a fault that deletes locks while clients hold them.
+type keyLoss struct {
+	at    time.Time
+	fault string
+}
+
+// Lease is what the oracle reads of a lease. Valid decides. Deadline is the end of a
+// lease that is no longer valid.
+type Lease interface {
+	Valid() bool
+	Deadline() time.Time
+}
+
+// Participant is a client that enters a critical section.
+type Participant struct {
+	Client int // from 0
+	Token  string
+	Fence  int64
+	Shared bool   // a reader: other readers may be inside
+	Flaw   string // known flaw of the lock, "" if there is none
+	Asked  time.Time
+}
+
+// Attempt is the attempt of a client that waits for a key.
+type Attempt struct {
+	Client int // from 0
+	Asked  time.Time
+	Ctx    context.Context // ends when the client stops waiting
+
+	queued time.Time // time of the first refusal, when it begins to queue; zero before
+}
+
+// criticalSection is the critical section of one key, with the resource that the lock
+// protects.
+type criticalSection struct {
+	mu       sync.Mutex
+	name     string
+	inside   []*Occupancy // in order of entry
+	waiting  int
+	queue    []*Attempt // waiters, if the order matters
+	wanted   time.Time  // since when clients wait and no hold has ended
+	freed    time.Time  // end of the newest hold that left
+	entered  int64      // number of holds so far
+	fence    int64      // largest fence that the resource has seen
+	number   int64      // fence of the newest exclusive holder
+	numberAt time.Time  // when that holder entered
+	wiped    keyLoss    // newest loss of this key alone
+
+	last   int // client of the newest hold
+	streak int // its acquires in a row
+	best   int // largest streak while others waited
+	busy   time.Duration
+}
+
+// Occupancy is one hold, from [Oracle.Enter] to [Oracle.Leave].
+type Occupancy struct {
+	Began time.Time
+
+	who     Participant
+	lease   Lease
+	section *criticalSection
+	number  int64
+	fault   string     // that affects the holder; guarded by section.mu
+	beside  *Occupancy // an earlier hold that was inside at the same time; guarded by section.mu
+	granted bool       // both leases were valid then; guarded by section.mu
+	told    bool       // the pair was reported; guarded by section.mu
+	hold    int64      // number in the history; 0 = not recorded
+}
+
+// New returns an oracle.
+func New(c Config) *Oracle {
+	if c.Report == nil {
+		c.Report = func(Evidence) {}
+	}
+	if c.Handoff == nil {
+		c.Handoff = func(time.Duration) {}
+	}
+	o := &Oracle{sections: make([]criticalSection, len(c.Keys)), config: c, evidence: make(map[Violation][]Evidence)}
+	for i := range o.sections {
+		o.sections[i].name = c.Keys[i]
+	}
+	return o
+}
+
+// WaiterAdded records that a client waits for a key.
+func (o *Oracle) WaiterAdded(key int, a *Attempt) {
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == 0 {
+		s.wanted = a.Asked
+	}
+	s.waiting++
+	if o.config.InOrder {
+		s.queue = append(s.queue, a)
+	}
+}
+
+// Queued records that the lock refused a waiting client, which then begins to queue.
+func (o *Oracle) Queued(key, client int, now time.Time) {
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.attemptOf(client); i >= 0 && s.queue[i].queued.IsZero() {
+		s.queue[i].queued = now
+	}
+}
+
+func (s *criticalSection) attemptOf(client int) int {
+	return slices.IndexFunc(s.queue, func(a *Attempt) bool { return a.Client == client })
+}
+
+// unqueue records that a client stops waiting.
+func (s *criticalSection) unqueue(client int) {
+	s.waiting--
+	if i := s.attemptOf(client); i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
+}
+
+// WaiterGone records that a client stops waiting without a hold.
+func (o *Oracle) WaiterGone(key, client int, now time.Time) {
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == 1 {
+		o.endDrought(s, now)
+	}
+	s.unqueue(client)
+}
+
+// Enter records that a waiting client enters the critical section of a key at now. The
+// caller must read now after the acquire returned.
+func (o *Oracle) Enter(key int, who Participant, lease Lease, now time.Time) *Occupancy {
+	s := &o.sections[key]
+	v := &Occupancy{Began: now, who: who, lease: lease, section: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.endDrought(s, now)
+	if len(s.inside) == 0 && s.freed.After(s.wanted) {
+		o.config.Handoff(now.Sub(s.freed))
+	}
+	if i := slices.IndexFunc(s.inside, v.excludes); i >= 0 {
+		o.grantedBeside(s.inside[i], v)
+	}
+	o.worksBeside(v)
+	s.unqueue(who.Client)
+	o.overtook(v)
+	s.wanted = now
+	s.run(who.Client)
+	s.entered++
+	v.number = s.entered
+	if !who.Shared {
+		o.numberOf(v)
+		s.fence = max(s.fence, who.Fence)
+	}
+	s.inside = append(s.inside, v)
+	return v
+}
+
+// queueWithin is how long after its first refusal a client of a fair lock may take to
+// join the queue, because it subscribes first.
+const queueWithin = 2 * time.Second
+
+// overtook checks whether the lock served the holder before a client that was in the
+// queue when the holder asked.
+func (o *Oracle) overtook(v *Occupancy) {
+	for _, a := range v.section.queue {
+		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.who.Asked) && a.Ctx.Err() == nil {
+			o.suspect(suspect{Evidence{
+				Violation: WasOvertaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
+				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
+			}, a.Client, a.Asked})
+			return
+		}
+	}
+}
+
+// Untold counts a lease that is over without its holder being notified.
+func (o *Oracle) Untold(v *Occupancy, now time.Time) {
+	o.mu.Lock()
+	o.found.Untold++
+	o.mu.Unlock()
+	o.keep(Evidence{
+		Violation: WasUntold, Key: v.section.name, At: now, Length: max(now.Sub(v.lease.Deadline()), 0), First: v.side(now),
+	})
+}
+
+// Lost suspects the loss of a renewed lease before its holder was done.
+func (o *Oracle) Lost(v *Occupancy, now time.Time) {
+	o.suspect(suspect{Evidence{
+		Violation: LostAlone, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
+	}, v.who.Client, v.Began})
+}
+
+// run counts acquires in a row.
+func (s *criticalSection) run(client int) {
+	if client == s.last {
+		s.streak++
+	} else {
+		s.last, s.streak = client, 1
+	}
+	if s.waiting > 0 {
+		s.best = max(s.best, s.streak)
+	}
+}
+
+// endDrought counts a stuck key, if no client had the key for longer than patience.
+func (o *Oracle) endDrought(s *criticalSection, now time.Time) {
+	if dry := s.unheldFor(now); dry > o.config.Patience {
+		o.mu.Lock()
+		o.found.Stuck++
+		o.mu.Unlock()
+		o.keep(Evidence{Violation: StuckKey, Key: s.name, At: now, Length: dry})
+	}
+}
+
+// unheldFor returns for how long the key has had waiters and no holder.
+func (s *criticalSection) unheldFor(now time.Time) time.Duration {
+	if s.waiting == 0 {
+		return 0
+	}
+	free := s.wanted
+	if s.freed.After(free) {
+		free = s.freed
+	}
+	for _, v := range s.inside {
+		if end := v.end(now); end.After(free) {
+			free = end
+		}
+	}
+	return now.Sub(free)
+}
+
+// Leave records that a client leaves. The caller must call it before the release.
+func (o *Oracle) Leave(v *Occupancy, now time.Time) {
+	s := v.section
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.inside, v)
+	s.inside = slices.Delete(s.inside, i, i+1)
+	end := v.end(now)
+	if end.After(s.freed) {
+		s.freed = end
+	}
+	s.busy += max(end.Sub(v.Began), 0)
+	if together, other := v.longestOverlap(s.inside, now); together > 0 {
+		first, second := inOrder(v, other)
+		if !second.granted {
+			o.grantedBeside(first, second) // at the entry of second, the lease of first was over; it became valid again
+		}
+		o.mu.Lock()
+		o.found.Overlap.Total += together
+		o.found.Overlap.Longest = max(o.found.Overlap.Longest, together)
+		o.mu.Unlock()
+	}
+	if i := slices.IndexFunc(s.inside, v.conflicts); i >= 0 {
+		_, second := inOrder(v, s.inside[i])
+		together := now.Sub(second.Began)
+		o.mu.Lock()
+		o.found.WorkOverlap.Total += together
+		o.found.WorkOverlap.Longest = max(o.found.WorkOverlap.Longest, together)
+		o.mu.Unlock()
+	}
+	for _, other := range s.inside {
+		if other.beside == v {
+			o.pairEnded(v, other, now)
+		}
+	}
+	if v.beside != nil {
+		o.pairEnded(v.beside, v, now)
+	}
+}
+
+// Faulted records a fault that affects a client inside a hold.
+func (o *Oracle) Faulted(v *Occupancy, fault string) {
+	v.section.mu.Lock()
+	defer v.section.mu.Unlock()
+	v.fault = fault
+}
+
+// Wipe records that a fault deletes a key, or all keys if key is negative. The caller
+// must call it before the fault begins.
+func (o *Oracle) Wipe(key int, fault string, now time.Time) {
+	if key < 0 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.wiped = keyLoss{now, fault}
+		return
+	}
+	s := &o.sections[key]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wiped = keyLoss{now, fault}
+}
+
+func (o *Oracle) wipedAt() keyLoss {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.wiped
+}
+
+// Violations returns the violations so far. A key that is stuck now counts.
+func (o *Oracle) Violations(now time.Time) Violations {
+	dry := int64(0)
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		if s.unheldFor(now) > o.config.Patience {
+			dry++
+		}
+		s.mu.Unlock()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	v := o.found
+	v.Stuck += dry
+	for _, kind := range Kinds() {
+		v.Evidence = append(v.Evidence, o.evidence[kind]...)
+	}
+	return v
+}
+
+// Usage returns the mean share of elapsed in which a key was held, over the keys that
+// clients asked for, and the most acquires of one key in a row by one client while
+// others waited.
+func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, streak int) {
+	var busy time.Duration
+	wanted := 0
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		streak = max(streak, s.best)
+		if s.entered > 0 {
+			wanted++
+			busy += s.busy
+			for _, v := range s.inside {
+				busy += max(v.end(now).Sub(v.Began), 0)
+			}
+		}
+		s.mu.Unlock()
+	}
+	if wanted > 0 && elapsed > 0 {
+		held = min(busy.Seconds()/elapsed.Seconds()/float64(wanted), 1)
+	}
+	return held, streak
+}
+
+// Restart resets the utilisation and the longest streak.
+func (o *Oracle) Restart() {
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		s.busy, s.best = 0, 0
+		s.mu.Unlock()
+	}
+}
+
+// Held returns a key that a client holds now; ok is false if there is none.
+func (o *Oracle) Held() (key int, ok bool) {
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		busy := slices.ContainsFunc(s.inside, (*Occupancy).going)
+		s.mu.Unlock()
+		if busy {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Touched returns the names of the keys that any client has ever asked for.
+func (o *Oracle) Touched() []string {
+	var names []string
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		if !s.wanted.IsZero() {
+			names = append(names, s.name)
+		}
+		s.mu.Unlock()
+	}
+	return names
+}
+
+// going reports whether the lease of the hold is valid.
+func (v *Occupancy) going() bool { return v.lease.Valid() }
+
+// end returns the end of the hold, if it leaves now.
+func (v *Occupancy) end(now time.Time) time.Time {
+	if deadline := v.lease.Deadline(); !v.going() && deadline.Before(now) {
+		return deadline
+	}
+	return now
+}
+
+// side returns the hold as evidence, if it leaves now.
+func (v *Occupancy) side(now time.Time) Side {
+	return Side{
+		Client: v.who.Client + 1, Token: v.who.Token, Fence: v.who.Fence, Reader: v.who.Shared,
+		From: v.Began, To: now, Deadline: v.lease.Deadline(),
+	}
+}

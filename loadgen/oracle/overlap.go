@@ -1,0 +1,130 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+)
+
+// worksBeside counts a hold that begins while another is inside, whatever their leases
+// say.
+func (o *Oracle) worksBeside(v *Occupancy) {
+	i := slices.IndexFunc(v.section.inside, v.conflicts)
+	if i < 0 {
+		return
+	}
+	if v.beside == nil {
+		v.beside = v.section.inside[i]
+	}
+	o.mu.Lock()
+	o.found.WorkOverlap.Count++
+	o.mu.Unlock()
+}
+
+// excludes reports whether v must not enter while other, which entered earlier, is
+// inside.
+func (v *Occupancy) excludes(other *Occupancy) bool { return v.conflicts(other) && other.going() }
+
+// conflicts reports whether v and other must not work at the same time.
+func (v *Occupancy) conflicts(other *Occupancy) bool { return !(v.who.Shared && other.who.Shared) }
+
+func inOrder(a, b *Occupancy) (first, second *Occupancy) {
+	if b.number < a.number {
+		return b, a
+	}
+	return a, b
+}
+
+// causeOf names the known cause why second entered while first was inside, "" if there
+// is none. Wiped reports whether the fault deleted the key, so that no lock could have
+// prevented it.
+func (s *criticalSection) causeOf(first, second *Occupancy, all keyLoss) (cause string, wiped bool) {
+	for _, w := range []keyLoss{s.wiped, all} {
+		if w.fault != "" && !w.at.Before(first.Began) && w.at.Before(second.Began) {
+			return w.fault, true
+		}
+	}
+	for _, v := range []*Occupancy{first, second} {
+		if cause := v.blame(); cause != "" {
+			return cause, false
+		}
+	}
+	return "", false
+}
+
+// blame names the fault and the flaw of a holder. section.mu must be held.
+func (v *Occupancy) blame() string {
+	switch {
+	case v.fault != "" && v.who.Flaw != "":
+		return v.fault + ", " + v.who.Flaw
+	case v.fault != "":
+		return v.fault
+	}
+	return v.who.Flaw
+}
+
+// grantedBeside counts an overlap of a hold with a later one. section.mu must be held.
+func (o *Oracle) grantedBeside(first, second *Occupancy) {
+	second.granted, second.beside = true, first
+	_, excused := second.section.causeOf(first, second, o.wipedAt())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.found.Overlap.Count++
+	if excused {
+		o.found.Overlap.Excused++
+	}
+}
+
+// pairEnded reports two holds that were inside at the same time, when the first of them
+// leaves. It reports each counted pair once.
+func (o *Oracle) pairEnded(first, second *Occupancy, now time.Time) {
+	if second.told {
+		return
+	}
+	second.told = true
+	cause, _ := first.section.causeOf(first, second, o.wipedAt())
+	e := Evidence{
+		Violation: WorkOverlapped, Key: first.section.name, At: second.Began, Length: now.Sub(second.Began),
+		First: first.side(now), Second: second.side(now), Cause: cause,
+	}
+	if second.granted {
+		e.Violation, e.Length = Overlapped, max(earlier(first.end(now), second.end(now)).Sub(second.Began), 0)
+	}
+	o.keep(e)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// longestOverlap returns the longest time for which v and another hold were inside
+// together, and that hold. The others are in order of entry. It stops at the first one
+// that v excludes and whose lease is valid: later ones were inside together with v for
+// a shorter time.
+func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (time.Duration, *Occupancy) {
+	var longest time.Duration
+	var with *Occupancy
+	end := v.end(now)
+	for _, other := range others {
+		if v.who.Shared && other.who.Shared {
+			continue
+		}
+		together := end
+		if e := other.end(now); e.Before(end) {
+			together = e
+		}
+		began := v.Began
+		if other.Began.After(began) {
+			began = other.Began
+		}
+		if d := together.Sub(began); d > longest {
+			longest, with = d, other
+		}
+		if other.going() {
+			break
+		}
+	}
+	return longest, with
+}
