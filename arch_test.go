@@ -17,30 +17,30 @@ import (
 // that is not listed is not allowed. Tests may also import package server, and
 // external tests (package x_test) their own package.
 var imports = map[string][]string{
-	".":                 {"cli"},
-	"cli":               {"humanize", "keyspace", "keyspace/formats", "lock", "loadgen", "loadgen/oracle", "loadgen/scenarios", "recording", "server", "shell", "tui", "tui/widget"},
-	"tui":               {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
-	"tui/svg":           {},
-	"tui/widget":        {},
-	"keyspace":          {"humanize", "shell"},
-	"keyspace/formats":  {"keyspace"},
-	"loadgen":           {"humanize", "loadgen/oracle", "lock", "lock/classic"},
-	"loadgen/oracle":    {"humanize"},
-	"loadgen/scenarios": {"loadgen"},
-	"humanize":          {},
-	"lock":              {},
-	"lock/classic":      {},
-	"recording":         {"keyspace"},
-	"server":            {},
-	"shell":             {},
-	"soak":              {"loadgen", "loadgen/oracle", "server"},
-	"screenshots":       {"tui/svg"},
+	".":                  {"cli"},
+	"cli":                {"humanize", "keyspace", "keyspace/formats", "keyspace/recording", "loadgen", "loadgen/oracle", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
+	"tui":                {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
+	"tui/svg":            {},
+	"tui/widget":         {},
+	"keyspace":           {"humanize", "shell"},
+	"keyspace/formats":   {"keyspace"},
+	"keyspace/recording": {"keyspace"},
+	"loadgen":            {"humanize", "loadgen/oracle", "lock", "lock/classic"},
+	"loadgen/oracle":     {"humanize"},
+	"loadgen/scenarios":  {"loadgen"},
+	"humanize":           {},
+	"lock":               {},
+	"lock/classic":       {},
+	"server":             {},
+	"shell":              {},
+	"soak":               {"loadgen", "loadgen/oracle", "server"},
+	"screenshots":        {"tui/svg"},
 }
 
 // testImports lists the additional imports of a package's tests.
 var testImports = map[string][]string{
-	"tui":          {"recording", "keyspace/formats", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
-	"lock/classic": {"lock"},                                               // tests of the flaws also use the sound kinds
+	"tui":          {"keyspace/formats", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
+	"lock/classic": {"lock"},                                                        // tests of the flaws also use the sound kinds
 }
 
 // guarded lists the libraries, and the clock, that only some places may use. A

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
-	"locktop/recording"
+	"locktop/keyspace/recording"
 	"locktop/tui"
 )
 

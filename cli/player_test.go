@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
-	"locktop/recording"
+	"locktop/keyspace/recording"
 )
 
 // minute returns a recording in which the holder of a lock changes every

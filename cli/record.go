@@ -12,7 +12,7 @@ import (
 
 	"locktop/humanize"
 	"locktop/keyspace"
-	"locktop/recording"
+	"locktop/keyspace/recording"
 	"locktop/tui"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"locktop/recording"
+	"locktop/keyspace/recording"
 	"locktop/tui"
 )
 

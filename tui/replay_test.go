@@ -8,7 +8,7 @@ import (
 
 	"locktop/humanize"
 	"locktop/keyspace"
-	"locktop/recording"
+	"locktop/keyspace/recording"
 )
 
 // projector is a player whose time the test sets.
