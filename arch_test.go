@@ -17,24 +17,25 @@ import (
 // that is not listed is not allowed. Tests may also import package server, and
 // external tests (package x_test) their own package.
 var imports = map[string][]string{
-	".":                  {"cli"},
-	"cli":                {"humanize", "keyspace", "keyspace/formats", "keyspace/recording", "loadgen", "loadgen/oracle", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
-	"tui":                {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
-	"tui/svg":            {},
-	"tui/widget":         {},
-	"keyspace":           {"humanize", "shell"},
-	"keyspace/formats":   {"keyspace"},
-	"keyspace/recording": {"keyspace"},
-	"loadgen":            {"humanize", "loadgen/oracle", "lock", "lock/classic"},
-	"loadgen/oracle":     {"humanize"},
-	"loadgen/scenarios":  {"loadgen"},
-	"humanize":           {},
-	"lock":               {},
-	"lock/classic":       {},
-	"server":             {},
-	"shell":              {},
-	"soak":               {"loadgen", "loadgen/oracle", "server"},
-	"screenshots":        {"tui/svg"},
+	".":                       {"cli"},
+	"cli":                     {"humanize", "keyspace", "keyspace/formats", "keyspace/recording", "loadgen", "loadgen/oracle", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
+	"tui":                     {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
+	"tui/svg":                 {},
+	"tui/widget":              {},
+	"keyspace":                {"humanize", "keyspace/internal/cache", "shell"},
+	"keyspace/formats":        {"keyspace"},
+	"keyspace/internal/cache": {},
+	"keyspace/recording":      {"keyspace"},
+	"loadgen":                 {"humanize", "loadgen/oracle", "lock", "lock/classic"},
+	"loadgen/oracle":          {"humanize"},
+	"loadgen/scenarios":       {"loadgen"},
+	"humanize":                {},
+	"lock":                    {},
+	"lock/classic":            {},
+	"server":                  {},
+	"shell":                   {},
+	"soak":                    {"loadgen", "loadgen/oracle", "server"},
+	"screenshots":             {"tui/svg"},
 }
 
 // testImports lists the additional imports of a package's tests.
@@ -50,12 +51,12 @@ var guarded = map[string][]string{
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/cursor.go", "keyspace/filter.go", "keyspace/retry.go", "keyspace/read.go", "keyspace/size.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/inspect.go", "keyspace/force_release.go", "keyspace/server_error.go", "loadgen", "server", "soak", "cli"},
+	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/cursor.go", "keyspace/filter.go", "keyspace/retry.go", "keyspace/read.go", "keyspace/size.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/inspect.go", "keyspace/force_release.go", "keyspace/script_error.go", "keyspace/server_error.go", "loadgen", "server", "soak", "cli"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen"},
 	"github.com/spf13/cobra":                  {"cli"},
-	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "keyspace/scan.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/retry.go", "keyspace/multi.go", "keyspace/watcher.go", "keyspace/refresh.go", "keyspace/discover.go", "keyspace/schedule.go", "keyspace/connection_state.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/force_release.go", "keyspace/server_error.go", "tui/cmd.go"},
+	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "keyspace/scan.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/retry.go", "keyspace/multi.go", "keyspace/watcher.go", "keyspace/refresh.go", "keyspace/discover.go", "keyspace/schedule.go", "keyspace/connection_state.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/force_release.go", "tui/cmd.go"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

@@ -115,13 +115,13 @@ func (st *demoEnv) addrs() []string {
 	return all
 }
 
-// breaker returns a ForceReleaser for all servers of the demo.
-func (st *demoEnv) breaker(log keyspace.AuditLog) *keyspace.ForceReleaser {
+// breaker returns an executor for all servers of the demo.
+func (st *demoEnv) breaker(log keyspace.AuditLog) *keyspace.Executor {
 	servers := map[string]redis.UniversalClient{st.rdb.Options().Addr: st.rdb}
 	for _, n := range st.quorum.Nodes {
 		servers[n.Options().Addr] = n
 	}
-	return keyspace.NewForceReleaser(servers, formats.All(), log)
+	return keyspace.NewExecutor(servers, formats.All(), log)
 }
 
 // observerClient returns a second client of rdb's server. It does not retry if the

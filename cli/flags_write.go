@@ -33,9 +33,9 @@ func (r *writeFlags) check(c *connFlags) error {
 	return nil
 }
 
-// breakerOf returns a ForceReleaser for the locks of the servers of v. It writes its
+// breakerOf returns an executor for the locks of the servers of v. It writes its
 // actions to log.
-func breakerOf(ctx context.Context, v *servers, log keyspace.AuditLog) *keyspace.ForceReleaser {
+func breakerOf(ctx context.Context, v *servers, log keyspace.AuditLog) *keyspace.Executor {
 	nodes := make(map[string]redis.UniversalClient)
 	where, err := v.where(ctx)
 	if err != nil { // use the servers known so far
@@ -46,5 +46,5 @@ func breakerOf(ctx context.Context, v *servers, log keyspace.AuditLog) *keyspace
 			nodes[e.addr] = rdb
 		}
 	}
-	return keyspace.NewForceReleaser(nodes, formats.All(), log)
+	return keyspace.NewExecutor(nodes, formats.All(), log)
 }

@@ -154,7 +154,7 @@ func (o *releaseOptions) act() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-func (o *releaseOptions) do(ctx context.Context, b *keyspace.ForceReleaser, seen keyspace.Lock) error {
+func (o *releaseOptions) do(ctx context.Context, b *keyspace.Executor, seen keyspace.Lock) error {
 	if o.act() == keyspace.Expire {
 		_, err := b.Expire(ctx, seen, o.giveTTL)
 		return err

@@ -1,6 +1,11 @@
 package keyspace
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Actions are the scripts that change a lock of a format from outside. A script reads
 // the lock again, and changes it only if every holder in its arguments is still there
@@ -72,8 +77,48 @@ type AuditRecord struct {
 	Err     string
 }
 
-// AuditLog stores audit records. Write returns after the record is durable, or an
-// error. After an error the action is not run.
-type AuditLog interface {
-	Write(AuditRecord) error
+// Reasons why nothing was done.
+var (
+	ErrChanged      = errors.New("the lock is not as it was seen")
+	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
+)
+
+// ChangedError is an ErrChanged with the current state of the lock. On servers where
+// the lock had changed, nothing was done. Of a Redlock, some servers may have had the
+// lock unchanged, but no majority.
+type ChangedError struct {
+	Key  string
+	Now  *Lock // nil = the lock is gone
+	Done int   // servers of a Redlock on which the action was done,
+	Of   int   // of those on which the lock was seen
+}
+
+// Error names the current holders.
+func (e *ChangedError) Error() string {
+	if e.Done > 0 {
+		return fmt.Sprintf("done on %d of %d servers only: elsewhere %q is %s", e.Done, e.Of, e.Key, e.Holders())
+	}
+	return fmt.Sprintf("nothing was done: %q is %s", e.Key, e.Holders())
+}
+
+// Is reports whether target is ErrChanged.
+func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
+
+// Holders describes the current holders.
+func (e *ChangedError) Holders() string {
+	if e.Now == nil || len(e.Now.Holders) == 0 {
+		return "not held any more"
+	}
+	var names []string
+	for _, h := range e.Now.Holders {
+		name := h.Name()
+		if h.Mode != "" {
+			name += " (" + string(h.Mode) + ")"
+		}
+		if h.Count > 1 {
+			name += fmt.Sprintf(" %d times", h.Count)
+		}
+		names = append(names, name)
+	}
+	return "now held by " + strings.Join(names, " and ")
 }

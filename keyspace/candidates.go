@@ -138,7 +138,7 @@ func (c *candidate) observe(f detection) {
 	case len(was.Holders) != 1 || len(is.Holders) != 1:
 	case was.Holders[0].ID != is.Holders[0].ID:
 		c.newValues++
-	case movedLater(was.Expires, is.Expires, jitter):
+	case !was.Expires.IsZero() && is.Expires.Sub(was.Expires) > DeadlineJitter:
 		c.renewals++
 	}
 }
@@ -158,7 +158,7 @@ func (cs *candidates) evidence() map[string]string {
 		case k.newValues >= minEvidence && short:
 			why[key] = fmt.Sprintf("it came back with another value %d times", k.newValues)
 		}
-		if k.present && len(k.lock.Holders) == 1 && len(k.lock.Holders[0].ID) >= minTokenLen && !k.lock.Expires.IsZero() {
+		if k.present && len(k.lock.Holders) == 1 && len(k.lock.Holders[0].ID) >= MinTokenLen && !k.lock.Expires.IsZero() {
 			byToken[k.lock.Holders[0].ID] = append(byToken[k.lock.Holders[0].ID], k)
 		}
 	}
@@ -172,16 +172,13 @@ func (cs *candidates) evidence() map[string]string {
 	return why
 }
 
-// minTokenLen is the length from which two keys do not share a value by chance.
-const minTokenLen = 16
-
 // sameValueCount counts the keys with the same value that also have the same deadline
 // or the same first name part: a client that takes several locks at once, or that uses
 // one value for all its locks.
 func (c *candidate) sameValueCount(several []*candidate) int {
 	n := 0
 	for _, o := range several {
-		together := o.lock.Expires.Sub(c.lock.Expires).Abs() <= jitter
+		together := o.lock.Expires.Sub(c.lock.Expires).Abs() <= DeadlineJitter
 		alike := keyFamily(o.lock.Key) == keyFamily(c.lock.Key) && keyFamily(c.lock.Key) != ""
 		if together || alike {
 			n++
@@ -200,11 +197,9 @@ func keyFamily(key string) string {
 // promote returns the detection with the evidence why and at least the confidence
 // Likely.
 func promote(f detection, why string) detection {
-	if why == "" {
-		return f
+	if why != "" {
+		f.lock = f.lock.WithEvidence(why)
 	}
-	f.lock.Confidence = max(f.lock.Confidence, Likely)
-	f.lock.Why = append(f.lock.Why[:len(f.lock.Why):len(f.lock.Why)], why)
 	return f
 }
 

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// carryOverAll returns now with what the previous snapshot knows about each lock; see
-// [carryOver].
-func carryOverAll(before, now Snapshot) Snapshot {
+// CarryOver returns now with what the previous snapshot knows about each lock; see
+// [Differ.CarryOver].
+func CarryOver(before, now Snapshot) Snapshot {
+	d := Differ{At: now.At, Jitter: DeadlineJitter}
 	known := byID(before.Locks)
 	locks := slices.Clone(now.Locks)
 	for i, l := range locks {
@@ -16,23 +17,23 @@ func carryOverAll(before, now Snapshot) Snapshot {
 		if seen || before.Complete {
 			began = now.At
 		}
-		locks[i] = carryOver(was, l, seen, now.At, began, jitter)
+		locks[i] = d.CarryOver(was, l, seen, began)
 	}
 	now.Locks = locks
 	return now
 }
 
-// carryOver returns a lock with what the previous read knows about it: the begins of
+// CarryOver returns a lock with what the previous read knows about it: the begins of
 // holds and waits, the number of renewals, and the overtaken waiters.
 //
 // A hold or wait without a stored begin began when it was first seen, unless the key
 // was not watched before: then the begin is unknown. began is the time of this read, or
-// zero in that case. Two reads of one deadline differ by up to blur.
-func carryOver(was, l Lock, seen bool, now, began time.Time, blur time.Duration) Lock {
+// zero in that case. seen says that the lock was known before.
+func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	l.Holders = startTimes(was, l.Holders, began)
 	l.Waiters = waiterTimes(was, l, began)
 	if len(l.Holders) == 0 && len(l.Waiters) > 0 {
-		l.FreeFrom = now
+		l.FreeFrom = d.At
 		if !was.FreeFrom.IsZero() {
 			l.FreeFrom = was.FreeFrom
 		}
@@ -42,21 +43,21 @@ func carryOver(was, l Lock, seen bool, now, began time.Time, blur time.Duration)
 	}
 	l.Renewals, l.Renewed, l.Grown = was.Renewals, was.Renewed, reentryStreak(was, l)
 	switch {
-	case movedLater(was.Expires, l.Expires, blur):
+	case movedLater(was.Expires, l.Expires, d.Jitter):
 		l.Renewals++
-		l.Renewed = now
-	case was.Expires.Sub(l.Expires).Abs() <= blur:
-		keepDeadline(was, &l, blur)
+		l.Renewed = d.At
+	case was.Expires.Sub(l.Expires).Abs() <= d.Jitter:
+		keepDeadline(was, &l, d.Jitter)
 	}
 	return l
 }
 
 // keepDeadline keeps the deadlines of the first read. They have not moved; only the
 // reads differ.
-func keepDeadline(was Lock, l *Lock, blur time.Duration) {
+func keepDeadline(was Lock, l *Lock, jitter time.Duration) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
-		if before, held := was.holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= blur {
+		if before, held := was.Holder(h.ID); held && before.Expires.Sub(h.Expires).Abs() <= jitter {
 			h.Expires = before.Expires
 		}
 	}
@@ -82,7 +83,7 @@ func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 	holders = slices.Clone(holders)
 	for i := range holders {
 		h := &holders[i]
-		before, held := was.holder(h.ID)
+		before, held := was.Holder(h.ID)
 		if held {
 			h.Left = before.Left
 		}
@@ -103,7 +104,7 @@ func waiterTimes(was, l Lock, began time.Time) []Waiter {
 	waiters := slices.Clone(l.Waiters)
 	var came []string
 	for _, h := range l.Holders {
-		if _, held := was.holder(h.ID); !held {
+		if _, held := was.Holder(h.ID); !held {
 			came = append(came, h.ID)
 		}
 	}
@@ -128,4 +129,29 @@ func waiterTimes(was, l Lock, began time.Time) []Waiter {
 		}
 	}
 	return waiters
+}
+
+// maxTransitDelay is by how much the deadline of a key may be later after it has moved
+// to another node: MIGRATE sends the remaining time to live, not the deadline.
+const maxTransitDelay = time.Second
+
+// RebaseDeadlines returns the lock as it was on another node, with the deadlines of
+// this node where they differ only by the transit time: it was not renewed.
+func RebaseDeadlines(was, now Lock) Lock {
+	here := func(was, now time.Time) time.Time {
+		if !was.IsZero() && !now.IsZero() && now.Sub(was).Abs() <= maxTransitDelay {
+			return now
+		}
+		return was
+	}
+	if !sharesHolder(was, now) {
+		return was
+	}
+	was.Expires, was.Holders = here(was.Expires, now.Expires), slices.Clone(was.Holders)
+	for i, h := range was.Holders {
+		if held, stays := now.Holder(h.ID); stays {
+			was.Holders[i].Expires = here(h.Expires, held.Expires)
+		}
+	}
+	return was
 }

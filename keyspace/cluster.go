@@ -171,11 +171,8 @@ func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
 // moved to the node.
 const asking = "asking"
 
-// slotCount is the number of slots of a cluster.
-const slotCount = 16384
-
 // slots are the slots of a node, and those being moved to it and away from it.
-type slots struct{ own, in, out [slotCount]bool }
+type slots struct{ own, in, out [SlotCount]bool }
 
 // slotsOf parses the line of the answering node in a reply of CLUSTER NODES.
 func slotsOf(nodes string) *slots {
@@ -206,32 +203,29 @@ func (s *slots) parse(part string) {
 	case several:
 		last = rest
 	}
-	for n := max(number(first), 0); n <= min(number(last), slotCount-1); n++ {
+	for n := max(number(first), 0); n <= min(number(last), SlotCount-1); n++ {
 		to[n] = true
 	}
 }
 
-// slotMoves are the slots from which keys may have arrived at a node, and left it.
-type slotMoves struct{ came, went [slotCount]bool }
-
 // movesSince returns the moves between two replies.
-func (s *slots) movesSince(before *slots) *slotMoves {
-	m := &slotMoves{}
-	for n := range slotCount {
-		m.came[n] = s.in[n] || before.in[n] || s.own[n] && !before.own[n]
-		m.went[n] = s.out[n] || before.out[n] || !s.own[n] && before.own[n]
+func (s *slots) movesSince(before *slots) *SlotMoves {
+	m := &SlotMoves{}
+	for n := range SlotCount {
+		m.Came[n] = s.in[n] || before.in[n] || s.own[n] && !before.own[n]
+		m.Went[n] = s.out[n] || before.out[n] || !s.own[n] && before.own[n]
 	}
 	return m
 }
 
 // anyIn reports whether keys may have arrived; nil means no moves.
-func (m *slotMoves) anyIn() bool { return m != nil && slices.Contains(m.came[:], true) }
+func anyIn(m *SlotMoves) bool { return m != nil && slices.Contains(m.Came[:], true) }
 
 // passedThrough reports whether a key may have arrived in one of two intervals and left
 // in the same or the other one.
-func passedThrough(a, b *slotMoves) bool {
-	for n := range slotCount {
-		came, went := a.came[n] || b != nil && b.came[n], a.went[n] || b != nil && b.went[n]
+func passedThrough(a, b *SlotMoves) bool {
+	for n := range SlotCount {
+		came, went := a.Came[n] || b != nil && b.Came[n], a.Went[n] || b != nil && b.Went[n]
 		if came && went {
 			return true
 		}

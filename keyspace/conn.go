@@ -75,7 +75,7 @@ func (c *meteredConn) checkRunID(ctx context.Context, runID string) error {
 		return err
 	}
 	var now Server
-	now.describe(info.Val())
+	describeServer(&now, info.Val())
 	if now.RunID != "" && now.RunID != runID {
 		return errRestarted
 	}

@@ -25,7 +25,7 @@ func DeltaOf(old, now Snapshot) Delta {
 	for i := range now.Locks {
 		l := &now.Locks[i]
 		id := l.ID()
-		for len(was) > 0 && was[0].ID().compare(id) < 0 {
+		for len(was) > 0 && was[0].ID().Compare(id) < 0 {
 			d.Gone = append(d.Gone, was[0].ID())
 			was = was[1:]
 		}
@@ -58,7 +58,7 @@ func MergeDeltas(deltas []Delta) Delta {
 		}
 	}
 	d.Locks, d.Gone = nil, nil
-	for _, id := range slices.SortedFunc(maps.Keys(last), ID.compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(last), ID.Compare) {
 		if l := last[id]; l != nil {
 			d.Locks = append(d.Locks, *l)
 		} else {
@@ -82,10 +82,10 @@ func (d Delta) Apply(old Snapshot) Snapshot {
 	gone, news := d.Gone, d.Locks
 	for i := range old.Locks {
 		id := old.Locks[i].ID()
-		for len(news) > 0 && news[0].ID().compare(id) < 0 {
+		for len(news) > 0 && news[0].ID().Compare(id) < 0 {
 			now.Locks, news = append(now.Locks, news[0]), news[1:]
 		}
-		for len(gone) > 0 && gone[0].compare(id) < 0 {
+		for len(gone) > 0 && gone[0].Compare(id) < 0 {
 			gone = gone[1:]
 		}
 		switch {
@@ -108,7 +108,7 @@ func (d Delta) Diff(old Snapshot) []Event {
 	gone, news := d.Gone, d.Locks
 	for i := range old.Locks {
 		id := old.Locks[i].ID()
-		for len(news) > 0 && news[0].ID().compare(id) < 0 {
+		for len(news) > 0 && news[0].ID().Compare(id) < 0 {
 			news = news[1:]
 		}
 		if len(gone) > 0 && gone[0] == id {
@@ -147,5 +147,5 @@ func sameVote(a, b Vote) bool {
 
 // sameTime reports whether two reads can be of one deadline.
 func sameTime(a, b time.Time) bool {
-	return a.IsZero() == b.IsZero() && a.Sub(b).Abs() <= jitter
+	return a.IsZero() == b.IsZero() && a.Sub(b).Abs() <= DeadlineJitter
 }

@@ -23,7 +23,7 @@ func randomly(r *rand.Rand, at time.Time) Snapshot {
 		}
 		s.Locks = append(s.Locks, l)
 	}
-	slices.SortFunc(s.Locks, func(a, b Lock) int { return a.ID().compare(b.ID()) })
+	slices.SortFunc(s.Locks, func(a, b Lock) int { return a.ID().Compare(b.ID()) })
 	return s
 }
 
@@ -61,11 +61,11 @@ func events(all []Event) []string {
 func TestTwoReadingsOfOneDeadlineAreNoChange(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	l := Lock{Key: "a", Expires: at, Holders: []Holder{{ID: "x", Expires: at}}}
-	later := Lock{Key: "a", Expires: at.Add(jitter), Holders: []Holder{{ID: "x", Expires: at.Add(jitter)}}}
+	later := Lock{Key: "a", Expires: at.Add(DeadlineJitter), Holders: []Holder{{ID: "x", Expires: at.Add(DeadlineJitter)}}}
 	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 0 {
 		t.Errorf("a deadline read again is a change: %v", c.Locks)
 	}
-	later.Expires = at.Add(2 * jitter)
+	later.Expires = at.Add(2 * DeadlineJitter)
 	if c := DeltaOf(Snapshot{Locks: []Lock{l}}, Snapshot{Locks: []Lock{later}}); len(c.Locks) != 1 {
 		t.Error("a renewal is no change")
 	}

@@ -8,10 +8,9 @@ import (
 // Two reads of the same deadline differ by the time between reading the clock and
 // reading the time to live; on servers that report the deadline itself, by rounding.
 const (
-	jitter      = 25 * time.Millisecond // difference between two reads of one deadline
-	exactJitter = time.Millisecond
-	expirySlack = 50 * time.Millisecond // a hold that ends so shortly before its deadline counts as expired
-	maxSpread   = 5 * time.Millisecond  // largest uncertainty of two deadlines that can still be compared
+	DeadlineJitter = 25 * time.Millisecond // difference between two reads of one deadline
+	ExpirySlack    = 50 * time.Millisecond // a hold that ends so shortly before its deadline counts as expired
+	maxSpread      = 5 * time.Millisecond  // largest uncertainty of two deadlines that can still be compared
 )
 
 // Diff returns what happened to the locks between two snapshots, as far as they show
@@ -24,23 +23,23 @@ const (
 //
 // The events are in the order of the locks of now; the locks that are gone follow.
 func Diff(old, now Snapshot) []Event {
-	d := diff{at: now.At, watched: old.Complete && now.Complete, slack: expirySlack, blur: jitter}
+	d := Differ{At: now.At, Watched: old.Complete && now.Complete, Slack: ExpirySlack, Jitter: DeadlineJitter}
 	before := byID(old.Locks)
 	for _, l := range now.Locks {
 		if was, known := before[l.ID()]; known {
-			d.held = heldFor(was, old.At)
-			d.changed(was, l)
+			d.Held = heldFor(was, old.At)
+			d.Changed(was, l)
 			delete(before, l.ID())
 		} else {
-			d.added(l)
+			d.Added(l)
 		}
 	}
 	for _, l := range old.Locks {
 		if _, gone := before[l.ID()]; gone {
-			d.removed(l)
+			d.Removed(l)
 		}
 	}
-	return d.events
+	return d.Events
 }
 
 // heldFor returns how long the holder of a lock had held it under its deadline at
@@ -64,28 +63,29 @@ func byID(locks []Lock) map[ID]Lock {
 	return m
 }
 
-// diff collects the events that one read shows.
-type diff struct {
-	at           time.Time
-	watched      bool      // a lock that was not there before was acquired since
-	missedEvents bool      // the server could not be read for a while: time and reason of an end are unknown
-	reason       EventKind // the known reason why holds ended; empty = unknown
-	moved        bool      // the lock has changed more than once since the last read
-	slack        time.Duration
-	blur         time.Duration // difference between two reads of one deadline
-	spread       time.Duration // sum of the uncertainties of the two deadlines of this lock
-	held         time.Duration // how long, at least, the holder had held this lock under its deadline
-	events       []Event
+// Differ collects the events that reads of locks show. Its fields say what is known of
+// the read besides the locks.
+type Differ struct {
+	At           time.Time
+	Watched      bool          // a lock that was not there before was acquired since
+	MissedEvents bool          // the server could not be read for a while: time and reason of an end are unknown
+	Reason       EventKind     // the known reason why holds ended; empty = unknown
+	Repeated     bool          // the lock has changed more than once since the last read
+	Slack        time.Duration // a hold that ends by so much before its deadline counts as expired
+	Jitter       time.Duration // difference between two reads of one deadline
+	Spread       time.Duration // sum of the uncertainties of the two deadlines of this lock
+	Held         time.Duration // how long, at least, the holder had held this lock under its deadline
+	Events       []Event
 }
 
-func (d *diff) add(kind EventKind, l Lock, h Holder) {
-	d.events = append(d.events, Event{At: d.at, Kind: kind, Lock: l, Holder: h})
+func (d *Differ) add(kind EventKind, l Lock, h Holder) {
+	d.Events = append(d.Events, Event{At: d.At, Kind: kind, Lock: l, Holder: h})
 }
 
-// added reports a lock that is new.
-func (d *diff) added(l Lock) {
+// Added reports a lock that is new.
+func (d *Differ) Added(l Lock) {
 	kind := Discovered
-	if d.watched {
+	if d.Watched {
 		kind = Acquired
 	}
 	for _, h := range l.Holders {
@@ -96,8 +96,8 @@ func (d *diff) added(l Lock) {
 	}
 }
 
-// removed reports a lock that is gone.
-func (d *diff) removed(l Lock) {
+// Removed reports a lock that is gone.
+func (d *Differ) Removed(l Lock) {
 	for _, h := range l.Holders {
 		d.end(l, h, d.endKind(h))
 	}
@@ -106,17 +106,17 @@ func (d *diff) removed(l Lock) {
 	}
 }
 
-// changed compares two reads of a lock.
-func (d *diff) changed(was, l Lock) {
-	stolen := !d.moved && d.sameDeadline(was, l)
+// Changed compares two reads of a lock.
+func (d *Differ) Changed(was, l Lock) {
+	stolen := !d.Repeated && d.sameDeadline(was, l)
 	next, passed := successor(was, l)
 	for _, h := range was.Holders {
-		if _, stays := l.holder(h.ID); stays {
+		if _, stays := l.Holder(h.ID); stays {
 			continue
 		}
 		kind := d.endKind(h)
 		switch {
-		case kind == Vanished, d.reason == Released:
+		case kind == Vanished, d.Reason == Released:
 		case stolen:
 			kind = Stolen
 		case passed && kind == Released:
@@ -125,11 +125,11 @@ func (d *diff) changed(was, l Lock) {
 		d.end(l, h, kind)
 	}
 	for _, h := range l.Holders {
-		before, stayed := was.holder(h.ID)
+		before, stayed := was.Holder(h.ID)
 		switch {
 		case stayed:
 			d.kept(l, before, h)
-		case d.missedEvents && h.ID != next:
+		case d.MissedEvents && h.ID != next:
 			d.add(Discovered, l, h)
 		default:
 			d.add(Acquired, l, h)
@@ -144,23 +144,15 @@ func (d *diff) changed(was, l Lock) {
 // is released and acquired again with the same TTL has a deadline that is later by at
 // least the duration of the first hold. That duration must exceed the resolution of
 // deadlines.
-func (d *diff) sameDeadline(was, l Lock) bool {
-	before, now := soleHolder(was), soleHolder(l)
+func (d *Differ) sameDeadline(was, l Lock) bool {
+	before, now := was.SoleHolder(), l.SoleHolder()
 	if before == "" || now == "" || before == now {
 		return false
 	}
-	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() || d.spread > maxSpread {
+	if was.Holders[0].Mode == Read || was.Expires.IsZero() || l.Expires.IsZero() || d.Spread > maxSpread {
 		return false
 	}
-	return l.Expires.Sub(was.Expires).Abs() <= d.spread && d.held > 2*d.spread+resolution(was.Expires)
-}
-
-// soleHolder returns the ID of the only holder; empty with no holder or several.
-func soleHolder(l Lock) string {
-	if len(l.Holders) != 1 {
-		return ""
-	}
-	return l.Holders[0].ID
+	return l.Expires.Sub(was.Expires).Abs() <= d.Spread && d.Held > 2*d.Spread+resolution(was.Expires)
 }
 
 // resolution returns the granularity of a deadline: a millisecond, or a coarser unit if
@@ -185,17 +177,17 @@ func successor(was, l Lock) (string, bool) {
 }
 
 // endKind returns why a hold ended.
-func (d *diff) endKind(h Holder) EventKind {
-	switch d.reason {
+func (d *Differ) endKind(h Holder) EventKind {
+	switch d.Reason {
 	case Flushed, Evicted, Released, Stolen:
-		return d.reason
+		return d.Reason
 	}
 	switch {
-	case !h.Expires.IsZero() && !d.at.Before(h.Expires.Add(-d.slack)):
+	case !h.Expires.IsZero() && !d.At.Before(h.Expires.Add(-d.Slack)):
 		return Expired
-	case d.missedEvents:
+	case d.MissedEvents:
 		return Vanished
-	case d.reason == Deleted:
+	case d.Reason == Deleted:
 		return Deleted
 	default:
 		return Released
@@ -203,19 +195,19 @@ func (d *diff) endKind(h Holder) EventKind {
 }
 
 // end reports the end of a hold.
-func (d *diff) end(l Lock, h Holder, kind EventKind) {
-	end := d.at
+func (d *Differ) end(l Lock, h Holder, kind EventKind) {
+	end := d.At
 	if kind == Expired && h.Expires.Before(end) {
 		end = h.Expires
 	}
 	d.add(kind, l, h)
 	if !h.Since.IsZero() && h.Since.Before(end) {
-		d.events[len(d.events)-1].Held = end.Sub(h.Since)
+		d.Events[len(d.Events)-1].Held = end.Sub(h.Since)
 	}
 }
 
 // kept reports what changed in a hold that continues.
-func (d *diff) kept(l Lock, was, h Holder) {
+func (d *Differ) kept(l Lock, was, h Holder) {
 	switch {
 	case h.Count > was.Count:
 		d.add(Reentered, l, h)
@@ -226,13 +218,13 @@ func (d *diff) kept(l Lock, was, h Holder) {
 		d.add(ModeChanged, l, h)
 	}
 	own := h.Expires != l.Expires || len(l.Holders) == 1
-	if own && movedLater(was.Expires, h.Expires, d.blur) {
+	if own && movedLater(was.Expires, h.Expires, d.Jitter) {
 		d.add(Renewed, l, h)
 	}
 }
 
 // deadline reports a change of the deadline that several holders share.
-func (d *diff) deadline(was, l Lock) {
+func (d *Differ) deadline(was, l Lock) {
 	if !sharesHolder(was, l) {
 		return
 	}
@@ -240,46 +232,37 @@ func (d *diff) deadline(was, l Lock) {
 		d.add(TTLLost, l, Holder{})
 	}
 	shared := len(l.Holders) > 1 && !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Expires != l.Expires })
-	if shared && movedLater(was.Expires, l.Expires, d.blur) {
+	if shared && movedLater(was.Expires, l.Expires, d.Jitter) {
 		d.add(Renewed, l, Holder{})
 	}
 }
 
 // queue reports waiters that joined or left. A waiter that got the lock has not left.
-func (d *diff) queue(was, l Lock) {
+func (d *Differ) queue(was, l Lock) {
 	for _, w := range l.Waiters {
 		if !isWaiting(was, w.ID) {
 			d.addWaiter(WaiterJoined, l, w)
 		}
 	}
 	for _, w := range was.Waiters {
-		if _, holds := l.holder(w.ID); !holds && !isWaiting(l, w.ID) {
+		if _, holds := l.Holder(w.ID); !holds && !isWaiting(l, w.ID) {
 			d.addWaiter(WaiterLeft, l, w)
 		}
 	}
 }
 
-func (d *diff) addWaiter(kind EventKind, l Lock, w Waiter) {
-	d.events = append(d.events, Event{At: d.at, Kind: kind, Lock: l, Waiter: w})
+func (d *Differ) addWaiter(kind EventKind, l Lock, w Waiter) {
+	d.Events = append(d.Events, Event{At: d.At, Kind: kind, Lock: l, Waiter: w})
 }
 
 func isWaiting(l Lock, id string) bool {
 	return slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.ID == id })
 }
 
-// holder returns the holder with an ID.
-func (l Lock) holder(id string) (Holder, bool) {
-	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.ID == id })
-	if i < 0 {
-		return Holder{}, false
-	}
-	return l.Holders[i], true
-}
-
 // sharesHolder reports whether a holder of was still holds the lock.
 func sharesHolder(was, l Lock) bool {
 	return slices.ContainsFunc(l.Holders, func(h Holder) bool {
-		_, held := was.holder(h.ID)
+		_, held := was.Holder(h.ID)
 		return held
 	})
 }

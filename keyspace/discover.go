@@ -41,7 +41,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	}
 	w.complete = w.complete || p.complete()
 	w.cost = p.cost
-	w.cost.add(w.reader.takeCost())
+	w.cost.Add(w.reader.takeCost())
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (w *Watcher) addNew(locks []detection, now time.Time) {
 		if !ours {
 			continue
 		}
-		d := w.newDiff()
+		d := w.newDiffer()
 		w.updateLock(was, l, known, &d)
 	}
 }
@@ -87,8 +87,8 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 		if !ours {
 			continue
 		}
-		d := w.newDiff()
-		d.watched = false // it existed before
+		d := w.newDiffer()
+		d.Watched = false // it existed before
 		w.updateLock(was, l, known, &d)
 	}
 	return nil

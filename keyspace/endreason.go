@@ -19,7 +19,7 @@ type pendingReason struct {
 func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, evicting *evictionCheck) (why EventKind, sure bool, err error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h Holder) bool {
-		_, stays := now.lock.holder(h.ID)
+		_, stays := now.lock.Holder(h.ID)
 		return !stays
 	})
 	switch {
@@ -60,10 +60,10 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 // noteReleased records that the release of a lock was published, to all subscribers or
 // to one waiter.
 func (w *Watcher) noteReleased(l Lock, toWaiter bool) {
-	always, known := w.releasesSeen.get(l.ID())
-	w.releasesSeen.put(l.ID(), (always || !known) && !toWaiter)
+	always, known := w.releasesSeen.Get(l.ID())
+	w.releasesSeen.Put(l.ID(), (always || !known) && !toWaiter)
 	if format := w.reader.formats.byName(l.Format); format != nil && format.ReleaseChannel != nil && format.ReleaseChannel.ToWaiter == nil {
-		w.releasesSeen.put(familyID(l), true)
+		w.releasesSeen.Put(familyID(l), true)
 	}
 }
 
@@ -71,10 +71,10 @@ func (w *Watcher) noteReleased(l Lock, toWaiter bool) {
 // so without waiters. For a lock without a known release, other locks of the same
 // format and family decide, if the format publishes all releases in the same way.
 func (w *Watcher) releaseReported(l Lock) (always, known bool) {
-	if always, known = w.releasesSeen.get(l.ID()); known {
+	if always, known = w.releasesSeen.Get(l.ID()); known {
 		return always, true
 	}
-	return w.releasesSeen.get(familyID(l))
+	return w.releasesSeen.Get(familyID(l))
 }
 
 // familyID stands for all locks of one format and key family on a server.
@@ -84,7 +84,7 @@ func familyID(l Lock) ID {
 
 // wasReplaced reports whether an exclusive holder has been replaced by another.
 func wasReplaced(was, now Lock) bool {
-	before, next := soleHolder(was), soleHolder(now)
+	before, next := was.SoleHolder(), now.SoleHolder()
 	return before != "" && next != "" && before != next && was.Holders[0].Mode != Read && now.Holders[0].Mode != Read
 }
 
@@ -115,7 +115,7 @@ func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher) (bool, err
 		return false, err
 	}
 	before := w.server.Evicted
-	w.server.describe(stats.Val())
+	describeServer(&w.server, stats.Val())
 	e.asked, e.evicted = true, w.server.Evicted > before
 	return e.evicted, nil
 }

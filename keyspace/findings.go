@@ -175,22 +175,6 @@ const (
 	unusual     = 20               // times the median
 )
 
-// Overdue says from when on the holds of some locks are overdue.
-type Overdue struct {
-	Glob  string // the keys, as [MatchGlob] understands it
-	After time.Duration
-}
-
-// overdueIn returns when a hold of this key is overdue; 0 if no rule says so.
-func overdueIn(rules []Overdue, key string) time.Duration {
-	for _, r := range rules {
-		if MatchGlob(r.Glob, key) {
-			return r.After
-		}
-	}
-	return 0
-}
-
 // overdue finds locks that are held for very long, or much longer than their median.
 func overdue(l *Lock, now time.Time) string {
 	age := l.Age(now)

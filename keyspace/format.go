@@ -1,6 +1,9 @@
 package keyspace
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Format describes how one library stores one kind of lock. Package formats has the
 // list of all formats.
@@ -57,6 +60,49 @@ type Format struct {
 	// Samples are states that the library leaves on a server. They are tests, demo data and
 	// documentation.
 	Samples []Sample
+}
+
+// MatchesName reports whether a key with this name can be a lock of the format.
+func (f *Format) MatchesName(key string) bool {
+	if f.Prefixes != nil && !hasAnyPrefix(key, f.Prefixes) {
+		return false
+	}
+	return f.Match == nil || f.Match(key)
+}
+
+// hasAnyPrefix reports whether key has one of the prefixes and is longer than it.
+func hasAnyPrefix(key string, with []string) bool {
+	for _, prefix := range with {
+		if len(key) > len(prefix) && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// DecodeLock decodes an entry whose name matches the format, and adds to the result of
+// Decode what the format and the entry say of the lock.
+func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
+	l, sure := f.Decode(e)
+	l.Key, l.Format, l.Confidence, l.NoTTL = e.Key, f.Name, sure, f.NoTTL
+	if f.Signature != "" {
+		l.Why = append([]string{f.Signature}, l.Why...)
+	}
+	inheritExpiry(&l, e)
+	return l, sure
+}
+
+// inheritExpiry gives the lock and its holders the expiry of the key where they have no
+// deadline of their own.
+func inheritExpiry(l *Lock, e Entry) {
+	if l.Expires.IsZero() {
+		l.Expires = e.Expires
+	}
+	for i := range l.Holders {
+		if l.Holders[i].Expires.IsZero() {
+			l.Holders[i].Expires = l.Expires
+		}
+	}
 }
 
 // AnyType is the type of a format whose keys can have any of the core types of Redis.

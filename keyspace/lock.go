@@ -2,13 +2,16 @@
 // happens to them. A list of formats describes what a lock looks like; package formats
 // has the list to use.
 //
-// Scanner and Watcher read from Redis and change nothing. ForceReleaser changes locks.
+// Scanner and Watcher read from Redis and change nothing. Executor changes locks.
 // Everything else is pure: snapshots in, events and findings out. Times are data; they
 // are on the clock of the server that holds the keys.
 package keyspace
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -178,6 +181,11 @@ type ID struct {
 // ID returns the identity of the lock, which does not change with its holders.
 func (l Lock) ID() ID { return ID{l.Node, l.DB, l.Key} }
 
+// Compare orders locks by node, database and key.
+func (a ID) Compare(b ID) int {
+	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
+}
+
 // Endless reports whether the lock is held and has no deadline.
 func (l Lock) Endless() bool { return len(l.Holders) > 0 && l.Expires.IsZero() }
 
@@ -229,4 +237,32 @@ func (l Lock) Age(now time.Time) time.Duration {
 		}
 	}
 	return age
+}
+
+// Holder returns the holder with an ID.
+func (l Lock) Holder(id string) (Holder, bool) {
+	i := slices.IndexFunc(l.Holders, func(h Holder) bool { return h.ID == id })
+	if i < 0 {
+		return Holder{}, false
+	}
+	return l.Holders[i], true
+}
+
+// SoleHolder returns the ID of the only holder; empty with no holder or several.
+func (l Lock) SoleHolder() string {
+	if len(l.Holders) != 1 {
+		return ""
+	}
+	return l.Holders[0].ID
+}
+
+// MinTokenLen is the length from which two keys do not have the same value by chance.
+const MinTokenLen = 16
+
+// WithEvidence returns the lock with one more piece of evidence that it is a lock, and
+// at least the confidence Likely.
+func (l Lock) WithEvidence(why string) Lock {
+	l.Confidence = max(l.Confidence, Likely)
+	l.Why = append(l.Why[:len(l.Why):len(l.Why)], why)
+	return l
 }

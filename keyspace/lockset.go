@@ -1,9 +1,7 @@
 package keyspace
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 )
 
 // lockSet is the locks found so far, by key.
@@ -33,13 +31,8 @@ func (s lockSet) locks() []Lock {
 			locks = append(locks, f.lock)
 		}
 	}
-	slices.SortFunc(locks, func(a, b Lock) int { return a.ID().compare(b.ID()) })
+	slices.SortFunc(locks, func(a, b Lock) int { return a.ID().Compare(b.ID()) })
 	return locks
-}
-
-// compare orders locks by node, database and key.
-func (a ID) compare(b ID) int {
-	return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
 }
 
 // locksOf returns the locks of detections.

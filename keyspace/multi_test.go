@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// start is a time on the clock of all servers.
+var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
 // fixed is a source that always returns the same snapshot.
 type fixed struct {
 	snap Snapshot
@@ -68,8 +71,8 @@ func keysOf(s Snapshot) []string {
 
 func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(
-		fixed{snap: on("node1", began, 5, "b=1")},
-		fixed{snap: on("node2", began, 5, "a=2", "c=3")},
+		fixed{snap: on("node1", start, 5, "b=1")},
+		fixed{snap: on("node2", start, 5, "a=2", "c=3")},
 	)))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a", "c"}) {
 		t.Errorf("it shows %q", got)
@@ -84,7 +87,7 @@ func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 
 func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	down := fixed{err: errors.New("connection refused")}
-	s := pictureOf(t, fleetOf(MultiOptions{}, stations(down, fixed{snap: on("node2", began, 5, "a=2")})))
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(down, fixed{snap: on("node2", start, 5, "a=2")})))
 	if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete {
 		t.Errorf("it shows %q, complete: %v", got, s.Complete)
 	}
@@ -102,9 +105,9 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 // The locks that a server reported before it was lost are shown, and the
 // snapshot is not complete.
 func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
-	half := fixed{snap: on("node1", began, 5, "b=1"), err: errors.New("EOF")}
+	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
-	s := pictureOf(t, fleetOf(MultiOptions{}, stations(half, fixed{snap: on("node2", began, 5, "a=2")})))
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(half, fixed{snap: on("node2", start, 5, "a=2")})))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
 		t.Errorf("it shows %q, complete: %v", got, s.Complete)
 	}
@@ -120,7 +123,7 @@ func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 // A lock that two nodes of a cluster report has moved in between. The later
 // report counts.
 func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
-	before, after := on("node1", began, 5, "a=1", "b=1"), on("node2", began.Add(50*time.Millisecond), 5, "a=2")
+	before, after := on("node1", start, 5, "a=1", "b=1"), on("node2", start.Add(50*time.Millisecond), 5, "a=2")
 	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
 		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
@@ -139,16 +142,16 @@ func (g *growing) Snapshot(context.Context) (Snapshot, error) {
 	for i := range g.looks {
 		locks = append(locks, fmt.Sprintf("l%d=1", i))
 	}
-	s := on("node1", began, 5, locks...)
-	s.moves = &slotMoves{}
-	s.moves.came[7], s.moves.went[g.goes] = g.looks == 1, g.looks == 2
+	s := on("node1", start, 5, locks...)
+	s.Moves = &SlotMoves{}
+	s.Moves.Came[7], s.Moves.Went[g.goes] = g.looks == 1, g.looks == 2
 	return s, nil
 }
 
 func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 	for slot, complete := range map[int]bool{6: true, 7: false} {
 		s := pictureOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
-			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "z=1")}}}, nil
+			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "z=1")}}}, nil
 		}, MultiOptions{Mode: "cluster"}))
 		if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) || s.Complete != complete {
 			t.Errorf("it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
@@ -170,7 +173,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{}
 		f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
-			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", began, 5, "a=2")}}}, nil
+			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "a=2")}}}, nil
 		}, MultiOptions{Timeout: time.Second})
 		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
 			s := pictureOf(t, f)
@@ -185,10 +188,10 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 }
 
 func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
-	other := on("node1", began, 5, "c=1", "d=1")
+	other := on("node1", start, 5, "c=1", "d=1")
 	other.Locks[0].DB, other.Locks[1].DB = 3, 3
 	s := pictureOf(t, fleetOf(MultiOptions{}, []NamedSource{
-		{"node1", fixed{snap: on("node1", began, 5, "a=1")}}, {"node1", fixed{snap: other}},
+		{"node1", fixed{snap: on("node1", start, 5, "a=1")}}, {"node1", fixed{snap: other}},
 	}))
 	if len(s.Nodes) != 1 || s.Nodes[0].Keys != 20 || s.Nodes[0].Locks != 3 || len(s.Locks) != 3 {
 		t.Errorf("%d locks on %+v", len(s.Locks), s.Nodes)
@@ -198,8 +201,8 @@ func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 // The remaining time of a lock is that of its own server, even if the servers'
 // clocks differ.
 func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
-	ahead := on("node2", began.Add(time.Hour), 5, "b=2")
-	f := fleetOf(MultiOptions{}, stations(fixed{snap: on("node1", began, 5, "a=1")}, fixed{snap: ahead}))
+	ahead := on("node2", start.Add(time.Hour), 5, "b=2")
+	f := fleetOf(MultiOptions{}, stations(fixed{snap: on("node1", start, 5, "a=1")}, fixed{snap: ahead}))
 	for range 3 {
 		s := pictureOf(t, f)
 		for _, l := range s.Locks {
@@ -211,22 +214,22 @@ func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 			}
 		}
 	}
-	if !ahead.Locks[0].Holders[0].Expires.Equal(began.Add(time.Hour + 5*time.Second)) {
+	if !ahead.Locks[0].Holders[0].Expires.Equal(start.Add(time.Hour + 5*time.Second)) {
 		t.Error("the picture of the server itself was changed")
 	}
 }
 
 func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 	silent := fixed{err: errors.New("i/o timeout")}
-	nothing := fixed{snap: on("", began, 5)}
-	walking := fixed{snap: on("", began, 5)}
+	nothing := fixed{snap: on("", start, 5)}
+	walking := fixed{snap: on("", start, 5)}
 	walking.snap.Complete = false
 	never := func(token string) fixed {
-		s := on("", began, 5, "a="+token)
+		s := on("", start, 5, "a="+token)
 		s.Locks[0].Expires, s.Locks[0].Holders[0].Expires = time.Time{}, time.Time{}
 		return fixed{snap: s}
 	}
-	has := func(seconds int, token string) fixed { return fixed{snap: on("", began, seconds, "a="+token)} }
+	has := func(seconds int, token string) fixed { return fixed{snap: on("", start, seconds, "a="+token)} }
 	for _, c := range []struct {
 		name    string
 		servers []NamedSource
@@ -288,21 +291,21 @@ func spelt(votes []Vote) string {
 // confidence is used.
 func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 	has := func(since time.Duration, count int, sure Confidence) fixed {
-		s := on("", began, 9, "a=x")
+		s := on("", start, 9, "a=x")
 		s.Locks[0].Confidence = sure
-		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Count = began.Add(since), count
+		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Count = start.Add(since), count
 		return fixed{snap: s}
 	}
 	all := stations(has(-3*time.Second, 1, Likely), has(-5*time.Second, 2, Certain), has(-4*time.Second, 1, Likely))
 	l := pictureOf(t, fleetOf(MultiOptions{Redlock: true}, all)).Locks[0]
 	h := l.Holders[0]
-	if !h.Since.Equal(began.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != Certain {
+	if !h.Since.Equal(start.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != Certain {
 		t.Errorf("found %+v, %v", h, l.Confidence)
 	}
 }
 
 func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
-	free, held := fixed{snap: on("", began, 5)}, fixed{snap: on("", began.Add(time.Second), 5, "a=x")}
+	free, held := fixed{snap: on("", start, 5)}, fixed{snap: on("", start.Add(time.Second), 5, "a=x")}
 	all := stations(free, free, free)
 	f := fleetOf(MultiOptions{Redlock: true}, all)
 	pictureOf(t, f)
@@ -349,7 +352,7 @@ func TestTheSlotsOfANodeAreRead(t *testing.T) {
 		}
 	}
 	m := s.movesSince(slotsOf("b 127.0.0.1:3@4 myself,master - 0 0 2 connected 5-8\n"))
-	if !m.came[4] || !m.came[9] || m.came[8] || !m.went[6] || !m.went[8] || m.went[5] || !m.anyIn() || passedThrough(m, nil) {
+	if !m.Came[4] || !m.Came[9] || m.Came[8] || !m.Went[6] || !m.Went[8] || m.Went[5] || !anyIn(m) || passedThrough(m, nil) {
 		t.Error("the moves are wrong")
 	}
 	for _, text := range []string{"", "b x myself", "b x myself,master - 0 0 2 connected -5 99999-999999 [", "b x myself,master - 0 0 2 connected 9-"} {

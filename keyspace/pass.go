@@ -76,7 +76,7 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 	p.cost.Keys = size.Val()
 	for _, info := range infos {
 		if info.Err() == nil {
-			p.server.describe(info.Val())
+			describeServer(&p.server, info.Val())
 		}
 	}
 	p.server.Alone = p.server.Mode == "cluster" && s.opts.Cluster == nil
@@ -128,7 +128,7 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 	p.account(workers)
 	if err == nil && next.done() {
 		err = p.conn.checkRunID(ctx, p.server.RunID)
-		p.cost.add(p.conn.takeCost()) // all cost belongs to this step
+		p.cost.Add(p.conn.takeCost()) // all cost belongs to this step
 	}
 	if err != nil {
 		return nil, err
@@ -172,6 +172,6 @@ func (p *scanPass) account(workers []*filterWorker) {
 		if l.now.After(p.now) {
 			p.now = l.now
 		}
-		p.cost.add(l.takeCost())
+		p.cost.Add(l.takeCost())
 	}
 }

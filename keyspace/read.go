@@ -19,6 +19,10 @@ const (
 	keysPerClock = 32   // keys per TIME command
 )
 
+// exactJitter is the difference between two reads of a deadline that the server reports
+// as a point in time.
+const exactJitter = time.Millisecond
+
 // keyRef is a key to read, with its expected type.
 type keyRef struct {
 	key, typ  string
@@ -61,7 +65,7 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	var matched []matchedEntry
 	for _, e := range entries {
 		if f, s := r.formats.best(e); s >= r.atLeast || s > No && r.mayUpgrade(f, e.Key) {
-			matched = append(matched, matchedEntry{e, f, f.companionsOf(e)})
+			matched = append(matched, matchedEntry{e, f, companionsOf(f, e)})
 		} else {
 			r.notLocks = append(r.notLocks, e.Key)
 		}
@@ -74,9 +78,9 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 	}
 	var all []detection
 	for _, c := range matched {
-		lock, _ := c.format.decodeLock(c.entry)
+		lock, _ := c.format.DecodeLock(c.entry)
 		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(c.entry.Node, r.node), r.db, overdueIn(r.overdue, c.entry.Key)
-		l := detection{lock: lock, typ: c.entry.Type, companions: c.companions, spread: c.entry.spread()}
+		l := detection{lock: lock, typ: c.entry.Type, companions: c.companions, spread: spreadOf(c.entry)}
 		if why := r.confirmed[lock.Key]; lock.Confidence == Possible && why != "" {
 			l = promote(l, why)
 		}
@@ -93,9 +97,9 @@ func (r *reader) mayUpgrade(f Format, key string) bool {
 	return f.Related != nil || f.Channels != nil || r.confirmed[key] != ""
 }
 
-// spread returns by how much the deadlines of an entry may be later than they were
+// spreadOf returns by how much the deadlines of an entry may be later than they were
 // read.
-func (e Entry) spread() time.Duration {
+func spreadOf(e Entry) time.Duration {
 	most := e.Spread
 	for _, r := range e.Related {
 		most = max(most, r.Spread)
@@ -193,7 +197,7 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]Entry, error) {
 			case ok:
 				e.Node = r.answeredBy[q.expiry]
 				if !e.Expires.IsZero() && !q.exact && (r.denied.has("time") || e.Node != "") {
-					e.Spread = jitter // read with a clock that is not tied to the read of the key
+					e.Spread = DeadlineJitter // read with a clock that is not tied to the read of the key
 				}
 				entries = append(entries, e)
 			case q.failedWith(isDenied):
@@ -233,12 +237,12 @@ func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error
 // since Redis 7.0). It is true until the command is denied.
 func (r *reader) exact() bool { return !r.denied.has("pexpiretime") }
 
-// deadlineSlack is the largest difference between two reads of one deadline.
-func (r *reader) deadlineSlack() time.Duration {
+// deadlineJitter is the largest difference between two reads of one deadline.
+func (r *reader) deadlineJitter() time.Duration {
 	if r.exact() {
 		return exactJitter
 	}
-	return jitter
+	return DeadlineJitter
 }
 
 // keyRead is one key being read.

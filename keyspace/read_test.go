@@ -13,7 +13,7 @@ import (
 // answers returns a read of a string with these replies.
 func answers(value string, size int64, left time.Duration) keyRead {
 	clock := redis.NewTimeCmd(context.Background())
-	clock.SetVal(began)
+	clock.SetVal(start)
 	return keyRead{
 		keyRef: keyRef{key: "lock:a", typ: "string"},
 		clock:  clock,
@@ -44,7 +44,7 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 		if ok != c.ok {
 			t.Errorf("%s: taken for an entry: %v", c.name, ok)
 		}
-		if ok && c.name == "held" && !e.Expires.Equal(began.Add(time.Second)) {
+		if ok && c.name == "held" && !e.Expires.Equal(start.Add(time.Second)) {
 			t.Errorf("it expires at %v", e.Expires)
 		}
 	}

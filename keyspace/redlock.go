@@ -12,7 +12,7 @@ import (
 // with a vote of each server. Its holder is the token with a majority. Without a
 // majority all tokens are holders and the state is Partial. Locks below atLeast are
 // left out.
-func mergeRedlock(parts []memberSnapshot, atLeast Confidence) []Lock {
+func mergeRedlock(parts []Part, atLeast Confidence) []Lock {
 	byID := make(map[ID]*copies)
 	var order []ID
 	for i, p := range parts {
@@ -41,7 +41,7 @@ func mergeRedlock(parts []memberSnapshot, atLeast Confidence) []Lock {
 type copies struct{ byServer []*Lock }
 
 // merge makes one lock of the copies.
-func (c *copies) merge(parts []memberSnapshot) Lock {
+func (c *copies) merge(parts []Part) Lock {
 	l := c.mostCertain()
 	l.Kind, l.Node = Redlock, strings.Join(addrsOf(parts), ",")
 	l.Votes = make([]Vote, len(parts))
@@ -50,9 +50,8 @@ func (c *copies) merge(parts []memberSnapshot) Lock {
 	}
 	l.Holders = nil
 	claims := c.holdsByToken()
-	if len(claims) > 0 && l.Confidence == Possible && len(claims[0]) > 1 && len(claims[0][0].ID) >= minTokenLen {
-		why := fmt.Sprintf("%d of %d servers have the same value", len(claims[0]), len(parts))
-		l = promote(detection{lock: l}, why).lock
+	if len(claims) > 0 && l.Confidence == Possible && len(claims[0]) > 1 && len(claims[0][0].ID) >= MinTokenLen {
+		l = l.WithEvidence(fmt.Sprintf("%d of %d servers have the same value", len(claims[0]), len(parts)))
 	}
 	for _, holds := range claims {
 		if len(l.Holders) > 0 && l.hasQuorum() {
@@ -81,10 +80,10 @@ func (l Lock) hasQuorum() bool {
 // quorum returns the majority of a number of servers.
 func quorum(servers int) int { return servers/2 + 1 }
 
-func addrsOf(parts []memberSnapshot) []string {
+func addrsOf(parts []Part) []string {
 	all := make([]string, len(parts))
 	for i, p := range parts {
-		all[i] = p.addr
+		all[i] = p.Addr
 	}
 	return all
 }
@@ -102,12 +101,12 @@ func (c *copies) mostCertain() Lock {
 
 // vote returns the vote of one server. A server that does not answer, or is not fully
 // scanned, is silent.
-func (c *copies) vote(i int, p memberSnapshot) Vote {
-	v := Vote{Node: p.addr}
+func (c *copies) vote(i int, p Part) Vote {
+	v := Vote{Node: p.Addr}
 	l := c.byServer[i]
 	switch {
 	case l == nil:
-		v.Silent = p.err != nil || !p.Complete
+		v.Silent = p.Err != nil || !p.Complete
 	case len(l.Holders) > 0:
 		v.Token, v.Expires = l.Holders[0].ID, l.Holders[0].Expires
 	}

@@ -139,9 +139,9 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		delete(w.pendingReasons, key)
-		d := w.newDiff()
-		d.reason, d.moved = reason, h.repeated[key]
-		d.spread, d.held = was.spread+now.spread, w.heldFor(was, h.since[key])
+		d := w.newDiffer()
+		d.Reason, d.Repeated = reason, h.repeated[key]
+		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, h.since[key])
 		switch {
 		case !there:
 			w.removeLock(was, &d)
@@ -152,11 +152,11 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 	return nil
 }
 
-// newDiff returns a diff between the last read and the known locks.
-func (w *Watcher) newDiff() diff {
-	return diff{
-		at: w.reader.now, watched: w.complete && !w.missedEvents, missedEvents: w.missedEvents,
-		slack: w.tracking.slack(), blur: w.reader.deadlineSlack(),
+// newDiffer returns a differ between the last read and the known locks.
+func (w *Watcher) newDiffer() Differ {
+	return Differ{
+		At: w.reader.now, Watched: w.complete && !w.missedEvents, MissedEvents: w.missedEvents,
+		Slack: w.tracking.slack(), Jitter: w.reader.deadlineJitter(),
 	}
 }
 
@@ -178,33 +178,33 @@ func (w *Watcher) heldFor(was detection, told time.Time) time.Duration {
 // deadline, and the uncertainty of that deadline.
 func (w *Watcher) keepFirstRead(was detection, now *detection) {
 	now.firstRead, now.lastRead = w.readEnd, w.readStart
-	if soleHolder(was.lock) != "" && soleHolder(was.lock) == soleHolder(now.lock) && was.lock.Expires.Equal(now.lock.Expires) {
+	if was.lock.SoleHolder() != "" && was.lock.SoleHolder() == now.lock.SoleHolder() && was.lock.Expires.Equal(now.lock.Expires) {
 		now.firstRead, now.spread = was.firstRead, was.spread
 	}
 }
 
 // updateLock stores a lock that was read.
-func (w *Watcher) updateLock(was, now detection, known bool, d *diff) {
+func (w *Watcher) updateLock(was, now detection, known bool, d *Differ) {
 	began := time.Time{}
-	if known && !d.missedEvents || d.watched {
-		began = d.at
+	if known && !d.MissedEvents || d.Watched {
+		began = d.At
 	}
 	if known && was.lock.Node != now.lock.Node {
-		was.lock, d.moved = rebaseDeadlines(was.lock, now.lock), true
+		was.lock, d.Repeated = RebaseDeadlines(was.lock, now.lock), true
 	}
-	now.lock = carryOver(was.lock, now.lock, known, d.at, began, d.blur)
+	now.lock = d.CarryOver(was.lock, now.lock, known, began)
 	w.keepFirstRead(was, &now)
 	if known {
-		d.changed(was.lock, now.lock)
+		d.Changed(was.lock, now.lock)
 	} else {
-		d.added(now.lock)
+		d.Added(now.lock)
 	}
-	w.holdStats.learn(d.events)
-	w.holdStats.annotate(&now.lock)
-	for i := range d.events {
-		d.events[i].Lock = now.lock
+	w.holdStats.Learn(d.Events)
+	w.holdStats.Annotate(&now.lock)
+	for i := range d.Events {
+		d.Events[i].Lock = now.lock
 	}
-	w.events = append(w.events, d.events...)
+	w.events = append(w.events, d.Events...)
 	key := now.lock.Key
 	w.known[key], w.sorted = now, nil
 	w.mapCompanions(was, now)
@@ -214,10 +214,10 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *diff) {
 }
 
 // removeLock removes a lock that is gone.
-func (w *Watcher) removeLock(was detection, d *diff) {
-	d.removed(was.lock)
-	w.holdStats.learn(d.events)
-	w.events = append(w.events, d.events...)
+func (w *Watcher) removeLock(was detection, d *Differ) {
+	d.Removed(was.lock)
+	w.holdStats.Learn(d.Events)
+	w.events = append(w.events, d.Events...)
 	delete(w.known, was.lock.Key)
 	w.sorted = nil
 	w.mapCompanions(was, detection{})
@@ -237,31 +237,6 @@ func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 		w.known[l.lock.Key] = was
 	}
 	return was, known, true
-}
-
-// maxTransitDelay is by how much the deadline of a key may be later after it has moved
-// to another node: MIGRATE sends the remaining time to live, not the deadline.
-const maxTransitDelay = time.Second
-
-// rebaseDeadlines returns the lock as it was on another node, with the deadlines of
-// this node where they differ only by the transit time: it was not renewed.
-func rebaseDeadlines(was, now Lock) Lock {
-	here := func(was, now time.Time) time.Time {
-		if !was.IsZero() && !now.IsZero() && now.Sub(was).Abs() <= maxTransitDelay {
-			return now
-		}
-		return was
-	}
-	if !sharesHolder(was, now) {
-		return was
-	}
-	was.Expires, was.Holders = here(was.Expires, now.Expires), slices.Clone(was.Holders)
-	for i, h := range was.Holders {
-		if held, stays := now.holder(h.ID); stays {
-			was.Holders[i].Expires = here(h.Expires, held.Expires)
-		}
-	}
-	return was
 }
 
 // onOtherNode reports whether a lock was read on another cluster node.

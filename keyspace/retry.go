@@ -43,7 +43,7 @@ func (s *Scanner) resume(ctx context.Context, p *scanPass, err error, giveUp tim
 	if again.server.RunID == "" || again.server.RunID != p.server.RunID {
 		return again, nil
 	}
-	p.cost.add(again.cost)
+	p.cost.Add(again.cost)
 	return p, nil
 }
 

@@ -42,6 +42,12 @@ type ScanOptions struct {
 	Progress func(Snapshot)
 }
 
+// Overdue says from when on the holds of some locks are overdue.
+type Overdue struct {
+	Glob  string // the keys, as [MatchGlob] understands it
+	After time.Duration
+}
+
 // NewScanner returns a scanner that reads through rdb, which remains the caller's. It
 // sends nothing yet.
 func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
@@ -106,7 +112,7 @@ func (s *Scanner) Scan(ctx context.Context) (Snapshot, error) {
 	all.add(weak.takeConfirmed())
 	moves := s.nodeSlots(ctx, p).movesSince(before)
 	snap := s.snapshot(p, all.locks(), p.complete() && p.filter.unlocated == 0)
-	snap.moves = moves
+	snap.Moves = moves
 	return snap, nil
 }
 
@@ -119,7 +125,7 @@ func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
 	pipe := s.rdb.Pipeline()
 	nodes := pipe.ClusterNodes(ctx)
 	_, _ = p.conn.exec(ctx, pipe) // denied commands are recorded
-	p.cost.add(p.conn.takeCost())
+	p.cost.Add(p.conn.takeCost())
 	return slotsOf(nodes.Val())
 }
 
@@ -188,4 +194,14 @@ func (s *Scanner) reader() reader {
 		db:          s.opts.DB,
 		overdue:     s.opts.Overdue,
 	}
+}
+
+// overdueIn returns when a hold of this key is overdue; 0 if no rule says so.
+func overdueIn(rules []Overdue, key string) time.Duration {
+	for _, r := range rules {
+		if MatchGlob(r.Glob, key) {
+			return r.After
+		}
+	}
+	return 0
 }

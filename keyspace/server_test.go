@@ -14,8 +14,8 @@ func TestAServerIsNamedByItsProduct(t *testing.T) {
 	} {
 		var s Server
 		for range 2 { // twice, as in every scan
-			s.describe(c.info)
-			s.describe("# Replication\r\nrole:master\r\n")
+			describeServer(&s, c.info)
+			describeServer(&s, "# Replication\r\nrole:master\r\n")
 		}
 		if s.Product != c.product || s.Version != c.version || s.Mode != c.mode || s.Software() != c.software {
 			t.Errorf("%q is %q, %q, %q: %q", c.info, s.Product, s.Version, s.Mode, s.Software())

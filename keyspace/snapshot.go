@@ -2,9 +2,7 @@ package keyspace
 
 import (
 	"cmp"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -25,8 +23,14 @@ type Snapshot struct {
 	Events  []Event     `json:"events,omitzero"`  // events since the previous snapshot, in order
 	Notices []Notice    `json:"notices,omitzero"` // notices since the previous snapshot
 
-	moves *slotMoves // slots that moved between cluster nodes during the scan; nil = none
+	Moves *SlotMoves `json:"-"` // slots of a cluster node that moved during the scan; nil = none
 }
+
+// SlotCount is the number of slots of a cluster.
+const SlotCount = 16384
+
+// SlotMoves are the slots from which keys may have arrived at a node, and left it.
+type SlotMoves struct{ Came, Went [SlotCount]bool }
 
 // WatchMode is how changes are detected.
 type WatchMode string
@@ -89,8 +93,8 @@ type Cost struct {
 	Busy     time.Duration `json:"busy_ns,omitzero"`  // time that the server was busy, on its own clock
 }
 
-// add adds the commands and times of other.
-func (c *Cost) add(other Cost) {
+// Add adds the commands and times of other.
+func (c *Cost) Add(other Cost) {
 	c.Commands += other.Commands
 	c.Took += other.Took
 	c.Busy += other.Busy
@@ -131,49 +135,6 @@ type Server struct {
 	Skew        time.Duration `json:"skew_ns,omitzero"`      // its clock minus the local clock; known only to a Watcher
 }
 
-// describe fills in the values of a section of INFO.
-func (s *Server) describe(info string) {
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
-		switch name {
-		case "redis_version": // the first line; other products add their own version
-			s.Product, s.Version = "redis", value
-		case "server_name":
-			s.Product = value
-		case s.Product + "_version":
-			s.Version = value
-		case "redis_mode", "server_mode":
-			s.Mode = value
-		case "role":
-			s.Role = value
-		case "master_host":
-			s.Master = value
-		case "master_port":
-			s.Master = net.JoinHostPort(s.Master, value)
-		case "master_link_status":
-			s.MasterDown = value == "down"
-		case "run_id":
-			s.RunID = value
-		case "tcp_port":
-			s.Port = value
-		case "uptime_in_seconds":
-			s.Uptime = time.Duration(number(value)) * time.Second
-		case "maxmemory":
-			s.MaxMemory = number(value)
-		case "maxmemory_policy":
-			s.Policy = value
-		case "evicted_keys":
-			s.Evicted = number(value)
-		case "blocked_clients":
-			s.Blocked = number(value)
-		case "connected_slaves":
-			s.Replicas = int(number(value))
-		case "min_slaves_good_slaves":
-			s.MinReplicas = true
-		}
-	}
-}
-
 // Software returns product and version for people: "Valkey 8.1.1". It is empty if the
 // version is unknown.
 func (s Server) Software() string {
@@ -182,13 +143,4 @@ func (s Server) Software() string {
 	}
 	product := cmp.Or(s.Product, "redis") // recordings of earlier versions have no product
 	return strings.ToUpper(product[:1]) + product[1:] + " " + s.Version
-}
-
-// number parses a number; anything else counts as 0.
-func number(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -25,9 +25,9 @@ func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
 			once.pending.add(key, until)
 		}
 		kept.requeue(once.takeChanges()) // as after a failed read
-		d := diff{at: until.Add(-time.Minute), blur: exactJitter, held: time.Second, moved: kept.takeChanges().repeated["a"]}
-		d.changed(held("first"), held("next"))
-		if got := d.events[0].Kind; got != c.want {
+		d := Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: kept.takeChanges().repeated["a"]}
+		d.Changed(held("first"), held("next"))
+		if got := d.Events[0].Kind; got != c.want {
 			t.Errorf("told of %q: %s, want %s", c.told, got, c.want)
 		}
 	}
@@ -41,9 +41,9 @@ func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
 		return Lock{Key: "a", Expires: until, Holders: []Holder{{ID: id, Count: 1, Expires: until}}}
 	}
 	for _, c := range []struct{ witness, want EventKind }{{"", Stolen}, {Released, Released}} {
-		d := diff{at: until.Add(-time.Minute), blur: exactJitter, held: time.Second, reason: c.witness}
-		d.changed(held("first"), held("next"))
-		if got := d.events[0].Kind; got != c.want {
+		d := Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Reason: c.witness}
+		d.Changed(held("first"), held("next"))
+		if got := d.Events[0].Kind; got != c.want {
 			t.Errorf("with %q known it is %s, want %s", c.witness, got, c.want)
 		}
 	}
@@ -79,9 +79,9 @@ func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
 		{"until the end of the hour", until.Truncate(time.Hour).Add(time.Hour), 0, 59 * time.Minute, 0, Released},
 		{"until midnight", until.Truncate(24 * time.Hour), 0, 23 * time.Hour, 0, Released},
 	} {
-		d := diff{at: c.until.Add(-time.Second), blur: jitter, held: c.held, spread: c.spread}
-		d.changed(held("first", c.until), held("next", c.until.Add(c.later)))
-		if got := d.events[0].Kind; got != c.want {
+		d := Differ{At: c.until.Add(-time.Second), Jitter: DeadlineJitter, Held: c.held, Spread: c.spread}
+		d.Changed(held("first", c.until), held("next", c.until.Add(c.later)))
+		if got := d.Events[0].Kind; got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

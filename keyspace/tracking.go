@@ -274,7 +274,7 @@ func (t *tracking) slack() time.Duration {
 	if t.mode() == Push {
 		return pushSlack
 	}
-	return expirySlack
+	return ExpirySlack
 }
 
 // uncoveredKeys lists the locks that must be polled because their changes are not

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"locktop/keyspace/internal/cache"
 )
 
 // Watcher follows the locks that a scanner finds. The server reports changed keys to it
@@ -32,11 +34,11 @@ type Watcher struct {
 	recheckedAt    time.Time
 	companions     map[string]string // companion → its lock
 	ignored        map[string]time.Time
-	holdStats      holdStats
+	holdStats      HoldStats
 	deadlines      deadlineQueue
 	clients        clientTracker
 	pendingReasons map[string]pendingReason // locks whose holder is gone for a reason that will be known soon
-	releasesSeen   twoGenCache[bool]        // locks and families whose releases are published; true = also without waiters
+	releasesSeen   cache.Map[ID, bool]      // locks and families whose releases are published; true = also without waiters
 
 	missedEvents  bool // the server could not be read since the last cycle
 	failures      int  // consecutive failed cycles

@@ -34,7 +34,7 @@ func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := keyspace.NewForceReleaser(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
+	b := keyspace.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
 	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was done") {
 		t.Errorf("got %v", err)
 	}
@@ -84,9 +84,9 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 }
 
 // releaser returns a force-releaser for the locks of rdb.
-func releaser(rdb *redis.Client) *keyspace.ForceReleaser {
+func releaser(rdb *redis.Client) *keyspace.Executor {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
-	return keyspace.NewForceReleaser(nodes, formats.All(), &diary{})
+	return keyspace.NewExecutor(nodes, formats.All(), &diary{})
 }
 
 // everything returns the complete contents of the server as text, for
@@ -470,7 +470,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
 	}
 	written := &diary{}
-	_, err := keyspace.NewForceReleaser(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
+	_, err := keyspace.NewExecutor(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
 	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
 		t.Errorf("it says %v", err)
 	}

@@ -33,7 +33,7 @@ func paste(t *testing.T, line string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The command line for redis-cli changes a lock exactly as a ForceReleaser
+// The command line for redis-cli changes a lock exactly as an Executor
 // does, once.
 func TestTheSafeCommandReleasesALockOnce(t *testing.T) {
 	addr := server.ForTest(t).Addr()

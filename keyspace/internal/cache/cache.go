@@ -1,0 +1,42 @@
+// Package cache stores values in bounded memory.
+package cache
+
+// Size is the maximum number of entries in a generation; there are two generations.
+const Size = 4096
+
+// Map stores a value for each key. When the young generation is full it replaces the
+// old one, whose unused entries are lost. The zero value is empty. It is for one
+// goroutine at a time.
+type Map[K comparable, V any] struct {
+	young, old map[K]V
+}
+
+// Get returns the value of a key.
+func (m *Map[K, V]) Get(key K) (V, bool) {
+	if v, ok := m.young[key]; ok {
+		return v, true
+	}
+	v, ok := m.old[key]
+	return v, ok
+}
+
+// Put stores the value of a key.
+func (m *Map[K, V]) Put(key K, v V) {
+	if _, known := m.young[key]; !known && len(m.young) >= Size {
+		m.young, m.old = nil, m.young
+	}
+	if m.young == nil {
+		m.young = make(map[K]V)
+	}
+	m.young[key] = v
+}
+
+// GetOrAdd returns the value of a key, or stores and returns the result of fresh.
+func (m *Map[K, V]) GetOrAdd(key K, fresh func() V) V {
+	v, known := m.Get(key)
+	if !known {
+		v = fresh()
+	}
+	m.Put(key, v)
+	return v
+}

@@ -1,0 +1,222 @@
+package keyspace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Part is what one of several servers, or of several databases, has reported.
+type Part struct {
+	Snapshot
+	Addr string // host:port
+	Err  error  // why the snapshot is missing or incomplete
+}
+
+// Seen reports whether there is a snapshot, even of a part of the server.
+func (p Part) Seen() bool { return p.Err == nil || !p.At.IsZero() }
+
+// MergeOptions say how several servers belong together.
+type MergeOptions struct {
+	Mode    string // mode of the snapshot's Server, if not the mode of the servers; in a cluster a key exists once
+	Redlock bool   // the parts are the independent servers of a Redlock
+	// MinConfidence is the required confidence of a merged Redlock.
+	MinConfidence Confidence
+}
+
+// Merge merges the snapshots of several servers, whose times are on one clock.
+func Merge(parts []Part, o MergeOptions) Snapshot {
+	var s Snapshot
+	s.Complete = true
+	for _, p := range parts {
+		s.addNodesOf(p)
+		if p.Seen() {
+			s.addSnapshot(p.Snapshot)
+		}
+	}
+	s.Locks = allLocks(parts)
+	if o.Mode == "cluster" {
+		s.dropMovedTwice(parts)
+	}
+	if o.Redlock {
+		s.Locks, s.Events = mergeRedlock(parts, o.MinConfidence), nil
+		slices.SortFunc(s.Locks, compareLocks)
+	}
+	if o.Mode != "" {
+		s.Server.Mode = o.Mode
+	}
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.At.Compare(b.At) })
+	slices.SortFunc(s.Nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
+	return s
+}
+
+// allLocks returns the locks of all parts, in order. With one part it returns the
+// same slice, so that [DeltaOf] detects at once that nothing has changed.
+func allLocks(parts []Part) []Lock {
+	if len(parts) == 1 {
+		return parts[0].Locks
+	}
+	var all []Lock
+	for _, p := range parts {
+		if p.Seen() {
+			all = append(all, p.Locks...)
+		}
+	}
+	slices.SortFunc(all, compareLocks)
+	return all
+}
+
+// dropMovedTwice removes one of two locks with the same key that two cluster nodes
+// reported: the lock moved between the reads.
+func (s *Snapshot) dropMovedTwice(parts []Part) {
+	if unique := UniqueLocks(s.Locks); len(unique) == len(s.Locks) {
+		return
+	}
+	latest := slices.Clone(parts)
+	slices.SortStableFunc(latest, func(a, b Part) int { return b.At.Compare(a.At) })
+	s.Locks = nil
+	for _, p := range latest {
+		if p.Seen() {
+			s.Locks = append(s.Locks, p.Locks...)
+		}
+	}
+	s.Locks = UniqueLocks(s.Locks)
+	slices.SortFunc(s.Locks, compareLocks)
+	for i := range s.Nodes {
+		s.Nodes[i].Locks = 0
+	}
+	for i := range s.Locks {
+		at := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Addr == s.Locks[i].Node })
+		if at >= 0 {
+			s.Nodes[at].Locks++
+		}
+	}
+}
+
+// UniqueLocks returns the locks without those whose key an earlier lock has.
+func UniqueLocks(all []Lock) []Lock {
+	type place struct {
+		db  int
+		key string
+	}
+	known := make(map[place]bool, len(all))
+	return slices.DeleteFunc(slices.Clone(all), func(l Lock) bool {
+		at := place{l.DB, l.Key}
+		told := known[at]
+		known[at] = true
+		return told
+	})
+}
+
+func compareLocks(a, b Lock) int { return a.ID().Compare(b.ID()) }
+
+// addNodesOf adds the nodes of a source.
+func (s *Snapshot) addNodesOf(p Part) {
+	if p.Err != nil {
+		s.Complete = false
+		known := Node{Trouble: p.Err.Error()}
+		how := "is missing"
+		if p.Seen() {
+			known.Server, known.Keys, known.Locks = p.Server, p.Cost.Keys, len(p.Locks)
+			how = fmt.Sprintf("is seen only in part, its keys are %d", p.Cost.Keys)
+		}
+		known.Addr = p.Addr
+		s.Problems = appendNew(s.Problems, fmt.Sprintf("%s %s: %v", p.Addr, how, p.Err))
+		s.addNode(known)
+		return
+	}
+	for _, n := range p.Nodes {
+		n.Addr = p.Addr
+		s.addNode(n)
+	}
+}
+
+// addNode adds a server, or another database of a known server.
+func (s *Snapshot) addNode(n Node) {
+	i := slices.IndexFunc(s.Nodes, func(known Node) bool { return known.Addr == n.Addr })
+	if i < 0 {
+		s.Nodes = append(s.Nodes, n)
+		return
+	}
+	known := &s.Nodes[i]
+	known.Walked = known.Walked && n.Walked
+	known.Keys += n.Keys
+	known.Locks += n.Locks
+	if !n.Up {
+		known.Up, known.Trouble = false, n.Trouble
+	}
+}
+
+// addSnapshot adds everything but the locks and nodes of a source.
+func (s *Snapshot) addSnapshot(one Snapshot) {
+	if s.Server.Version == "" {
+		s.Server = one.Server
+	}
+	if one.At.After(s.At) {
+		s.At = one.At
+	}
+	s.Events = append(s.Events, one.Events...)
+	s.Notices = append(s.Notices, one.Notices...)
+	s.Complete = s.Complete && one.Complete
+	s.Problems = appendNew(s.Problems, one.Problems...)
+	s.Follow = s.Follow.and(one.Follow)
+	s.Cost.Add(one.Cost)
+	s.Cost.Scanned += one.Cost.Scanned
+	s.Cost.Keys += one.Cost.Keys
+}
+
+// appendNew appends the strings that are not in the slice yet.
+func appendNew(all []string, more ...string) []string {
+	for _, m := range more {
+		if !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Shifted returns the snapshot with all server times shifted by d.
+func (s Snapshot) Shifted(d time.Duration) Snapshot {
+	s.At = s.At.Add(d)
+	s.Locks = slices.Clone(s.Locks)
+	for i := range s.Locks {
+		s.Locks[i] = s.Locks[i].shifted(d)
+	}
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		e := &s.Events[i]
+		e.At, e.Lock, e.Holder, e.Waiter = e.At.Add(d), e.Lock.shifted(d), e.Holder.shifted(d), e.Waiter.shifted(d)
+	}
+	return s
+}
+
+func (l Lock) shifted(d time.Duration) Lock {
+	l.Expires, l.Renewed, l.FreeFrom = shift(l.Expires, d), shift(l.Renewed, d), shift(l.FreeFrom, d)
+	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
+	for i := range l.Holders {
+		l.Holders[i] = l.Holders[i].shifted(d)
+	}
+	for i := range l.Waiters {
+		l.Waiters[i] = l.Waiters[i].shifted(d)
+	}
+	return l
+}
+
+func (h Holder) shifted(d time.Duration) Holder {
+	h.Since, h.Expires, h.Left = shift(h.Since, d), shift(h.Expires, d), shift(h.Left, d)
+	return h
+}
+
+func (w Waiter) shifted(d time.Duration) Waiter {
+	w.Since, w.Expires = shift(w.Since, d), shift(w.Expires, d)
+	return w
+}
+
+// shift shifts a time unless it is zero.
+func shift(t time.Time, d time.Duration) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(d)
+}

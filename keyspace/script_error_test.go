@@ -1,0 +1,52 @@
+package keyspace
+
+import (
+	"errors"
+	"testing"
+)
+
+// replyError is an error as a server sends it.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+// The texts are those of the four servers, for a script that runs the failing
+// command.
+func TestAnErrorInAScriptIsTheSameOnEveryServer(t *testing.T) {
+	const sha = "6032e38da737c7d1cb20194c33c2c71a7efd3edf"
+	const before, after = "ERR Error running script (call to f_" + sha + "): @user_script:9: ", " script: " + sha + ", on @user_script:9."
+	for _, c := range []struct {
+		text, want string
+		kind       error
+	}{
+		{before + "@user_script: 9: -READONLY You can't write against a read only replica.", "READONLY You can't write against a read only replica.", ErrReadOnly},
+		{"READONLY You can't write against a read only replica." + after, "READONLY You can't write against a read only replica.", ErrReadOnly},
+		{"READONLY You can't write against a read only replica.", "READONLY You can't write against a read only replica.", ErrReadOnly},
+		{before + "@user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.", "OOM command not allowed when used memory > 'maxmemory'.", nil},
+		{"OOM command not allowed when used memory > 'maxmemory'." + after, "OOM command not allowed when used memory > 'maxmemory'.", nil},
+		{before + "WRONGTYPE Operation against a key holding the wrong kind of value", "WRONGTYPE Operation against a key holding the wrong kind of value", nil},
+		{"WRONGTYPE Operation against a key holding the wrong kind of value" + after, "WRONGTYPE Operation against a key holding the wrong kind of value", nil},
+		{before + "@user_script: 9: The user executing the script can't run this command or subcommand", "NOPERM The user executing the script can't run this command or subcommand", ErrNoPermission},
+		{before + "@user_script: 9: The user executing the script can't access at least one of the keys mentioned in the command arguments",
+			"NOPERM The user executing the script can't access at least one of the keys mentioned in the command arguments", ErrNoPermission},
+		{"ERR The user executing the script can't run this command or subcommand" + after, "NOPERM The user executing the script can't run this command or subcommand", ErrNoPermission},
+		{"ERR ACL failure in script: User u has no permissions to run the 'set' command" + after, "NOPERM User u has no permissions to run the 'set' command", ErrNoPermission},
+		{"ERR ACL failure in script: No permissions to access a key" + after, "NOPERM No permissions to access a key", ErrNoPermission},
+		{"NOPERM No permissions to access a key", "NOPERM No permissions to access a key", ErrNoPermission},
+		{"ERR something else", "ERR something else", nil},
+	} {
+		err := scriptError(replyError(c.text))
+		if err.Error() != c.want {
+			t.Errorf("%q\nbecomes %q,\nwant    %q", c.text, err, c.want)
+		}
+		for _, kind := range []error{ErrReadOnly, ErrNoPermission} {
+			if errors.Is(err, kind) != (kind == c.kind) {
+				t.Errorf("%q is %v: %v", c.text, kind, errors.Is(err, kind))
+			}
+		}
+	}
+	if err := errors.New("broken pipe"); scriptError(err) != err || scriptError(nil) != nil {
+		t.Error("an error that is not the server's does not stay as it is")
+	}
+}
