@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/loadgen"
+	"locktop/loadgen/report"
 )
 
 // outputFiles has the names of the files that a load writes.
@@ -29,7 +30,7 @@ func (o *outputFiles) addTo(set *pflag.FlagSet) {
 type openFiles struct {
 	outputFiles
 	events *bufio.Writer
-	trace  *loadgen.Trace
+	trace  *report.Trace
 	atEnd  map[string]*os.File // by name; written at the end of the run
 	failed error               // first error of a write
 	close  []func() error
@@ -54,7 +55,7 @@ func (o outputFiles) open(side int) (*openFiles, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.trace = loadgen.NewTrace(file)
+		f.trace = report.NewTrace(file)
 	}
 	for _, name := range []string{f.csv, f.hgrm, f.html, f.check} {
 		if name == "" {
@@ -103,7 +104,7 @@ func (f *openFiles) listener() func(loadgen.Event) {
 }
 
 // finish writes the remaining files and closes all.
-func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
+func (f *openFiles) finish(run *loadgen.Run, r report.Result) error {
 	errs := []error{f.failed}
 	if f.events != nil {
 		errs = append(errs, f.events.Flush())
@@ -117,10 +118,11 @@ func (f *openFiles) finish(run *loadgen.Run, r loadgen.Report) error {
 		}
 		return r.Proof.WriteHTML(w)
 	}
+	percentiles := func(w io.Writer) error { return report.WriteHistogram(w, run) }
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
-	}{{f.csv, r.WriteCSV}, {f.hgrm, run.WriteHistogram}, {f.html, r.WriteHTML}, {f.check, drawn}} {
+	}{{f.csv, r.WriteCSV}, {f.hgrm, percentiles}, {f.html, r.WriteHTML}, {f.check, drawn}} {
 		if file.name != "" {
 			errs = append(errs, file.write(f.atEnd[file.name]))
 		}

@@ -15,13 +15,14 @@ import (
 	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
+	"locktop/loadgen/report"
 	"locktop/tui/widget"
 )
 
 // variant is one run of a load. A load that compares locks has several.
 type variant struct {
 	run       *loadgen.Run
-	chronicle loadgen.SecondsRecorder
+	chronicle report.SecondsRecorder
 	history   *oracle.History
 	files     *openFiles
 	unclean   error
@@ -174,7 +175,7 @@ func serveMetrics(addr string, sides []*variant) (stop func(), err error) {
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		// A client that closes the connection needs no error.
-		_ = loadgen.WritePrometheus(w, runs...)
+		_ = report.WritePrometheus(w, runs...)
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	done := make(chan struct{})
@@ -194,9 +195,9 @@ const proveWithin = time.Minute
 // report prints the results of the runs. Its error has the exit code.
 func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) error {
 	var faults []error
-	var reports []loadgen.Report
+	var results []report.Result
 	for _, s := range sides {
-		r := loadgen.Report{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.chronicle.Seconds()}
+		r := report.Result{Scenario: s.run.Scenario(), Metrics: s.run.Metrics(), Seconds: s.chronicle.Seconds()}
 		if s.unclean != nil {
 			r.Unclean = s.unclean.Error()
 		}
@@ -205,10 +206,10 @@ func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) 
 			r.Proof = &proof
 		}
 		faults = append(faults, judged(r), p.printReport(o, r), s.files.finish(s.run, r))
-		reports = append(reports, r)
+		results = append(results, r)
 	}
-	if len(reports) > 1 && !o.json {
-		if err := loadgen.WriteComparison(p.out, reports); err != nil {
+	if len(results) > 1 && !o.json {
+		if err := report.WriteComparison(p.out, results); err != nil {
 			faults = append(faults, fmt.Errorf("print the report: %w", err))
 		}
 	}
@@ -219,7 +220,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) 
 	return worst(faults, endless)
 }
 
-func (p *program) printReport(o *loadOptions, r loadgen.Report) error {
+func (p *program) printReport(o *loadOptions, r report.Result) error {
 	var err error
 	if o.json {
 		err = writeJSON(p.out, r)
@@ -233,7 +234,7 @@ func (p *program) printReport(o *loadOptions, r loadgen.Report) error {
 }
 
 // judged returns the exitError for a run, or nil.
-func judged(r loadgen.Report) error {
+func judged(r report.Result) error {
 	v := r.Verdict()
 	switch {
 	case r.Metrics.Acquired == 0:

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"locktop/loadgen/oracle"
 )
 
 // A hold has three ends: the end of the lease, the time when the holder learned
@@ -104,50 +102,6 @@ func TestWhoLosesALeaseIsToldBeforeItsDeadline(t *testing.T) {
 			t.Errorf("%d lost", m.Lost)
 		}
 	})
-}
-
-func TestEventsAreAsTheirSchemaSays(t *testing.T) {
-	s := readSchema(t, "load-event.schema.json")
-	kinds := map[any]bool{}
-	for _, kind := range s.Properties["event"].Enum {
-		kinds[kind] = true
-	}
-	all := []EventKind{Arrived, Acquired, TimedOut, Refused, Failed, Released, Expired, Lost, Abandoned, FaultBegan, FaultEnded, StageBegan}
-	for _, kind := range oracle.Kinds() {
-		all = append(all, EventKind(kind))
-	}
-	for _, kind := range all {
-		if !kinds[string(kind)] {
-			t.Errorf("the schema does not know %s", kind)
-		}
-		delete(kinds, string(kind))
-	}
-	if len(kinds) > 0 {
-		t.Errorf("the schema knows %v", kinds)
-	}
-	at := time.Unix(1, 2)
-	for name, e := range map[string]Event{
-		"full":  {1, at, Expired, "k", 1, "t", 2, true, Freeze, time.Second, "text", at, at},
-		"empty": {Seq: 1, At: at, Kind: StageBegan},
-	} {
-		text, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var v map[string]any
-		if err := json.Unmarshal(text, &v); err != nil {
-			t.Fatal(err)
-		}
-		if wrong := s.check(v, name); wrong != "" {
-			t.Error(wrong)
-		}
-		if name == "full" && len(v) != len(s.Properties) {
-			t.Errorf("%d keys, the schema has %d: %s", len(v), len(s.Properties), text)
-		}
-		if name == "empty" && len(v) != len(s.Required) {
-			t.Errorf("what is empty is written: %s", text)
-		}
-	}
 }
 
 // Clients of the closed model that started at the same time would stay

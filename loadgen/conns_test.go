@@ -48,21 +48,3 @@ func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) 
 		stop(t, r)
 	}
 }
-
-// A report contains all settings: the run can be repeated from the report
-// alone.
-func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
-	for want, s := range map[string]Scenario{
-		"7, each with a connection of its own": {Clients: 7},
-		"300, on 100 connections":              {Clients: 300},
-		"7, on 2 connections":                  {Clients: 7, Conns: 2},
-	} {
-		var text strings.Builder
-		if err := (Report{Scenario: s.WithDefaults()}).WriteText(&text, strings.Clone); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in\n%s", want, text.String())
-		}
-	}
-}

@@ -348,18 +348,6 @@ func TestAStageChangesClientsAndRateOrLeavesThemAlone(t *testing.T) {
 	})
 }
 
-func TestTheReportSaysWhatWasNotReleased(t *testing.T) {
-	for unclean, want := range map[string]bool{"": false, "server is gone": true} {
-		var text strings.Builder
-		if err := (Report{Unclean: unclean}).WriteText(&text, func(s string) string { return s }); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(text.String(), "not released: "+unclean); got != want {
-			t.Errorf("%q: told %v in\n%s", unclean, got, text.String())
-		}
-	}
-}
-
 // A client that leaked a lock releases it when it is removed. If that fails the
 // run reports it, unless the lock was deleted in between.
 func TestAForgottenLockIsReleasedAtTheEnd(t *testing.T) {

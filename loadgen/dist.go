@@ -67,7 +67,7 @@ func (d Dist) String() string {
 	case ShapeUniform, ShapeLogNormal:
 		return fmt.Sprintf("%s:%s,%s", d.Shape, short(d.Low), short(d.High))
 	case ShapeBimodal:
-		return fmt.Sprintf("%s:%s,%s,%s", d.Shape, short(d.Low), short(d.High), percent(d.Share))
+		return fmt.Sprintf("%s:%s,%s,%s", d.Shape, short(d.Low), short(d.High), FormatShare(d.Share))
 	}
 	return ""
 }
@@ -141,8 +141,8 @@ func parseShare(text string) (float64, error) {
 	return share, nil
 }
 
-// percent formats a share so that parseShare returns the same number.
-func percent(share float64) string {
+// FormatShare formats a share of 0 to 1, like 5%, so that parseShare returns the same number.
+func FormatShare(share float64) string {
 	text := strconv.FormatFloat(share*100, 'g', 12, 64) + "%"
 	if back, err := parseShare(text); err != nil || back != share {
 		return strconv.FormatFloat(share, 'g', -1, 64)

@@ -81,7 +81,7 @@ func TestExponentialHasItsMeanAndItsTail(t *testing.T) {
 
 func TestAShareIsWrittenAsAPercentage(t *testing.T) {
 	for share, want := range map[float64]string{0: "0%", 0.07: "7%", 0.5: "50%", 1: "100%", 0.125: "12.5%", 1.0 / 3: "0.3333333333333333"} {
-		if got := percent(share); got != want {
+		if got := FormatShare(share); got != want {
 			t.Errorf("%g is %s, want %s", share, got, want)
 		}
 	}

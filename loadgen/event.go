@@ -1,6 +1,8 @@
 package loadgen
 
 import (
+	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -122,4 +124,30 @@ func (j *eventRing) since(seen uint64) []Event {
 		events = append(events, j.ring[n%HistoryEvents])
 	}
 	return events
+}
+
+// jsonEvent is the JSON form of an event.
+type jsonEvent struct {
+	Seq    uint64    `json:"seq"`
+	At     time.Time `json:"at"`
+	Event  EventKind `json:"event"`
+	Key    string    `json:"key,omitempty"`
+	Owner  string    `json:"owner,omitempty"`
+	Token  string    `json:"token,omitempty"`
+	Fence  int64     `json:"fence,omitempty"`
+	Shared bool      `json:"shared,omitempty"`
+	Fault  FaultKind `json:"fault,omitempty"`
+	Took   float64   `json:"took_ms,omitempty"`
+	Text   string    `json:"text,omitempty"`
+
+	Deadline time.Time `json:"deadline,omitzero"`
+	Told     time.Time `json:"told,omitzero"`
+}
+
+// MarshalJSON returns the event in the form of `locktop load --events`.
+func (e Event) MarshalJSON() ([]byte, error) {
+	return json.Marshal(jsonEvent{
+		e.Seq, e.At.UTC(), e.Kind, e.Key, e.Owner(), e.Token, e.Fence, e.Shared, e.Fault, math.Round(float64(e.Took)/float64(time.Microsecond)) / 1000, e.Text,
+		e.Deadline.UTC(), e.Told.UTC(),
+	})
 }

@@ -3,7 +3,6 @@ package loadgen
 import (
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,34 +240,4 @@ func TestJitterGoesBothWays(t *testing.T) {
 			t.Errorf("from %s to %s, want 70 to 130 ms", least, most)
 		}
 	})
-}
-
-func TestFilesAreInTheirUnits(t *testing.T) {
-	r := Report{Seconds: []Second{{Acquired: 7, Wait: Latency{P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Second, Max: 4 * time.Second}}}}
-	var file strings.Builder
-	if err := r.WriteCSV(&file); err != nil {
-		t.Fatal(err)
-	}
-	if want := "second,acquired,wait_p50_ms,wait_p90_ms,wait_p99_ms,wait_max_ms\n1,7,1.5,2,3000,4000\n"; file.String() != want {
-		t.Errorf("got  %s\nwant %s", file.String(), want)
-	}
-	h := newHistogram()
-	for _, ms := range []int{1, 40, 40, 400} {
-		h.add(time.Duration(ms) * time.Millisecond)
-	}
-	counts, sum := h.buckets()
-	for i, bound := range bounds() {
-		want := int64(0)
-		for _, at := range []float64{0.001, 0.04, 0.04, 0.4} {
-			if at <= bound {
-				want++
-			}
-		}
-		if counts[i] != want {
-			t.Errorf("%d waits up to %g s, want %d", counts[i], bound, want)
-		}
-	}
-	if sum < 0.475 || sum > 0.487 {
-		t.Errorf("the sum is %g s, want 0.481", sum)
-	}
 }

@@ -125,40 +125,6 @@ func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 	}
 }
 
-func TestAFaultThatNeverStruckIsReportedWithItsReason(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := started(t, piped(t), Scenario{
-			Clients: 5, Keys: Keys{N: 100}, Hold: Const(10 * time.Millisecond), Duration: 3 * time.Second,
-			Faults: []Fault{
-				{At: time.Second, Kind: Partition, For: time.Second},
-				{At: time.Second, Kind: Partition, Client: 9, For: time.Second},
-				{At: 40 * time.Second, Kind: Crash},
-				{At: 2 * time.Second, Kind: Greedy, Clients: 7, For: time.Second},
-			},
-		})
-		<-r.Done()
-		m := r.Metrics()
-		want := []FaultOutcome{
-			{Struck: 1}, {Why: "there were only 5 clients"}, {Why: "the run ended before its time"}, {Struck: 5, Why: "there were only 5 clients"},
-		}
-		var text strings.Builder
-		if err := (Report{Scenario: r.Scenario(), Metrics: m}).WriteText(&text, strings.Clone); err != nil {
-			t.Fatal(err)
-		}
-		if len(m.Faults) != len(want) {
-			t.Fatalf("%d faults are reported, want %d", len(m.Faults), len(want))
-		}
-		for i, f := range m.Faults {
-			if f.Struck != want[i].Struck || f.Why != want[i].Why {
-				t.Errorf("fault %d: %+v, want %+v", i+1, f, want[i])
-			}
-			if !strings.Contains(text.String(), f.String()) {
-				t.Errorf("the report does not say %q", f)
-			}
-		}
-	})
-}
-
 func TestServersStandStillAndRunAgain(t *testing.T) {
 	set := server.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())

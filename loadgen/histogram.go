@@ -52,3 +52,25 @@ func (h *histogram) latency() Latency {
 		Max:      h.max,
 	}
 }
+
+// Histograms are copies of the distributions behind the latencies of [Metrics], in
+// nanoseconds.
+type Histograms struct {
+	Wait, Release, Held, Handoff, RenewLate *hdrhistogram.Histogram
+}
+
+// Histograms returns the current distributions, nil before the first start.
+func (r *Run) Histograms() *Histograms {
+	r.mu.Lock()
+	f := r.fleet
+	r.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	rec := f.recorder
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return &Histograms{rec.wait.copy(), rec.service.copy(), rec.held.copy(), rec.handoff.copy(), rec.renewLate.copy()}
+}
+
+func (h *histogram) copy() *hdrhistogram.Histogram { return hdrhistogram.Import(h.hdr.Export()) }

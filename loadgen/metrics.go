@@ -119,3 +119,6 @@ func (c ClientState) String() string {
 	}
 	return "dead"
 }
+
+// Offered returns the number of arrivals with and without a client.
+func (m Metrics) Offered() int64 { return m.Arrivals + m.Backlog }

@@ -103,16 +103,3 @@ func TestScenariosInOrderAreAccepted(t *testing.T) {
 		}
 	}
 }
-
-func TestHowClientsComeIsSaidInAFewWords(t *testing.T) {
-	for want, s := range map[string]Scenario{
-		"5 clients on one key":   {Clients: 5, Keys: Keys{N: 1}},
-		"5 clients on 2 keys":    {Clients: 5, Keys: Keys{N: 2}},
-		"6 clients on one key":   {Clients: 6, Keys: Keys{N: 2, Pick: PickOne}},
-		"7 arrivals/s on 3 keys": {Clients: 5, Rate: 7, Keys: Keys{N: 3}},
-	} {
-		if got := s.load(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}

@@ -475,24 +475,24 @@ func (s Scenario) Marshal() []byte {
 	line("name", quoted(s.Name))
 	line("caption", quoted(s.Caption))
 	line("watch", quoted(s.Watch))
-	line("lock", s.Lock.flow())
-	lines(&b, "versus", s.Versus, Lock.flow)
-	line("keys", s.Keys.flow())
+	line("lock", s.Lock.YAML())
+	lines(&b, "versus", s.Versus, Lock.YAML)
+	line("keys", s.Keys.YAML())
 	line("clients", notZero(s.Clients))
 	if s.Rate > 0 {
-		line("rate", rateText(s.Rate))
+		line("rate", FormatRate(s.Rate))
 	}
 	line("arrivals", string(s.Arrivals))
 	line("hold", s.Hold.String())
 	line("think", s.Think.String())
 	if s.Reads > 0 {
-		line("reads", percent(s.Reads))
+		line("reads", FormatShare(s.Reads))
 	}
 	line("depth", notZero(s.Depth))
 	line("patience", notZeroTime(s.Patience))
 	line("conns", notZero(s.Conns))
-	lines(&b, "stages", s.Stages, Stage.flow)
-	lines(&b, "faults", s.Faults, Fault.flow)
+	lines(&b, "stages", s.Stages, Stage.YAML)
+	lines(&b, "faults", s.Faults, Fault.YAML)
 	lines(&b, "thresholds", s.Thresholds, func(t Threshold) string { return strconv.Quote(t.String()) })
 	lines(&b, "expect", s.Expect, func(t Threshold) string { return strconv.Quote(t.String()) })
 	if s.Seed > 0 {
@@ -524,7 +524,8 @@ func flow(pairs ...string) string {
 	return "{" + strings.Join(all, ", ") + "}"
 }
 
-func (l Lock) flow() string {
+// YAML returns the lock in the file format, in one line.
+func (l Lock) YAML() string {
 	renew, wait, fence := "", "", ""
 	switch {
 	case l.Renew.Off:
@@ -545,7 +546,8 @@ func (l Lock) flow() string {
 	return flow("kind", string(l.Kind), "ttl", notZeroTime(l.TTL), "renew", renew, "wait", wait, "fence", fence)
 }
 
-func (k Keys) flow() string {
+// YAML returns the keys in the file format, in one line.
+func (k Keys) YAML() string {
 	skew, prefix := "", ""
 	if k.Skew > 0 {
 		skew = strconv.FormatFloat(k.Skew, 'g', -1, 64)
@@ -556,21 +558,24 @@ func (k Keys) flow() string {
 	return flow("pick", string(k.Pick), "n", notZero(k.N), "skew", skew, "prefix", prefix)
 }
 
-func (st Stage) flow() string {
+// YAML returns the stage in the file format, in one line.
+func (st Stage) YAML() string {
 	rate := ""
 	if st.Rate > 0 {
-		rate = rateText(st.Rate)
+		rate = FormatRate(st.Rate)
 	}
 	return flow("for", short(st.For), "clients", notZero(st.Clients), "rate", rate)
 }
 
-func (f Fault) flow() string {
+// YAML returns the fault in the file format, in one line.
+func (f Fault) YAML() string {
 	return flow("at", short(f.At), "fault", string(f.Kind), "clients", notZero(f.Clients), "client", notZero(f.Client),
 		"node", notZero(f.Node), "for", notZeroTime(f.For), "delay", notZeroTime(f.Delay), "jitter", notZeroTime(f.Jitter),
 		"by", notZeroTime(f.By), "before", f.Before)
 }
 
-func rateText(rate float64) string { return strconv.FormatFloat(rate, 'g', -1, 64) + "/s" }
+// FormatRate formats arrivals per second so that [ParseRate] returns the same number.
+func FormatRate(rate float64) string { return strconv.FormatFloat(rate, 'g', -1, 64) + "/s" }
 
 func notZero(n int) string {
 	if n == 0 {

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	_ "embed"
 	"reflect"
 	"strings"
 	"testing"
@@ -8,29 +9,9 @@ import (
 )
 
 // example is a scenario with every key.
-const example = `name: hot-key
-caption: "One. Two."
-watch: the queue
-lock: {kind: fair, ttl: 6s, renew: {every: ttl/3, max: 4}, wait: notify, fence: true}
-versus:
-  - {kind: mutex, wait: {poll: 50ms, jitter: 0.2, tries: 5}, renew: off}
-  - reentrant
-keys: {pick: zipf, n: 50, skew: 1.1, prefix: "demo:{hot}:"}
-clients: 200
-rate: 500/s
-hold: {dist: lognormal, p50: 20ms, p99: 400ms}
-think: {dist: exp, mean: 50ms}
-patience: 2s
-conns: 4
-stages: [{for: 30s, clients: 50}, {for: 60s, clients: 500, rate: 30/m}]
-faults:
-  - {at: 40s, fault: freeze, clients: 3, for: 12s}
-  - {at: 50s, fault: slow, delay: 20ms, jitter: 5ms}
-thresholds: ["overlap.count == 0", "wait.p99 < 250ms", "lost.rate < 0.1%"]
-expect: ["late-work.count > 0"]
-seed: 42
-duration: 2m
-`
+//
+//go:embed testdata/example.yaml
+var example string
 
 func parsed(t *testing.T, text string) Scenario {
 	t.Helper()

@@ -196,7 +196,7 @@ func (u unit) format(v float64) string {
 	case timed:
 		return short(time.Duration(v * float64(time.Second)).Round(time.Microsecond))
 	case share:
-		return percent(v)
+		return FormatShare(v)
 	}
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/humanize"
 	"locktop/loadgen/oracle"
 )
 
@@ -116,6 +117,18 @@ type FaultOutcome struct {
 	Fault  Fault
 	Struck int    // how often it occurred: once per affected client, or once for servers
 	Why    string // reason if Struck is less than the scenario asks for, else ""
+}
+
+// String returns the outcome in one line.
+func (f FaultOutcome) String() string {
+	text := fmt.Sprintf("%s struck %s", f.Fault.YAML(), humanize.Times(f.Struck))
+	if f.Struck == 0 {
+		text = f.Fault.YAML() + " never struck"
+	}
+	if f.Why != "" {
+		text += ": " + f.Why
+	}
+	return text
 }
 
 // due records that the time of a fault has come, struck that it affects a client or a

@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -83,40 +82,4 @@ func TestSecondsAreACopy(t *testing.T) {
 			t.Errorf("second %d changed afterwards", i)
 		}
 	}
-}
-
-// A recorder has every second of a run exactly once, whenever it was called.
-func TestAChronicleHasEverySecondOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var chronicle SecondsRecorder
-		want := make([]int64, 151)
-		r, err := New(Servers{Redis: piped(t)}, Scenario{Clients: 3, Keys: Keys{N: 9}, Seed: 4, Hold: Exp(30 * time.Millisecond), Think: Exp(100 * time.Millisecond)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		r.Listen(func(e Event) {
-			if e.Kind == Acquired {
-				want[int(e.At.Sub(began)/time.Second)]++
-			}
-		})
-		running(t, r)
-		for _, pause := range []float64{0.5, 0.25, 1, 30, 0, 60.5, 57.75} {
-			time.Sleep(time.Duration(pause * float64(time.Second)))
-			chronicle.Add(r.Metrics())
-		}
-		time.Sleep(400 * time.Millisecond)
-		stop(t, r)
-		chronicle.Add(r.Metrics())
-		chronicle.Add(r.Metrics())
-		got := chronicle.Seconds()
-		if len(got) != len(want) {
-			t.Fatalf("%d seconds of %d", len(got), len(want))
-		}
-		for i, s := range got {
-			if s.Acquired != want[i] || want[i] == 0 && i < 150 {
-				t.Errorf("second %d: %d acquired, want %d", i+1, s.Acquired, want[i])
-			}
-		}
-	})
 }

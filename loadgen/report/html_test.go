@@ -1,4 +1,4 @@
-package loadgen
+package report
 
 import (
 	"regexp"
@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
 
 func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
-	r := Report{Scenario: Scenario{Name: `<script>alert("1 & 2")</script>`}}
+	r := Result{Scenario: loadgen.Scenario{Name: `<script>alert("1 & 2")</script>`}}
 	r.Metrics.Violations.Overlap.Count = 7
-	r.Seconds = []Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}}
+	r.Seconds = []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}}
 	r.Metrics.Elapsed = 3 * time.Second
 	var page strings.Builder
 	if err := r.WriteHTML(&page); err != nil {
@@ -36,22 +37,22 @@ func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
 
 func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
 	for _, c := range []struct {
-		kind Kind
-		set  func(*Metrics)
+		kind loadgen.Kind
+		set  func(*loadgen.Metrics)
 		tick bool
 	}{
-		{Mutex, func(*Metrics) {}, true},
-		{Mutex, func(m *Metrics) { m.Violations.Overlap.Count = 1 }, false},
-		{Mutex, func(m *Metrics) { m.Violations.WorkOverlap.Count = 1 }, false},
-		{"classic/blind-delete", func(m *Metrics) { m.Violations.Overlap.Count = 50 }, false},
-		{"classic/blind-delete", func(m *Metrics) { m.Violations.ForeignUnlocks = 41 }, false},
-		{Mutex, func(m *Metrics) { m.Violations.AcceptedStaleWrites = 1 }, false},
-		{Mutex, func(m *Metrics) { m.Acquired = 0 }, false},
+		{loadgen.Mutex, func(*loadgen.Metrics) {}, true},
+		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 1 }, false},
+		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.WorkOverlap.Count = 1 }, false},
+		{"classic/blind-delete", func(m *loadgen.Metrics) { m.Violations.Overlap.Count = 50 }, false},
+		{"classic/blind-delete", func(m *loadgen.Metrics) { m.Violations.ForeignUnlocks = 41 }, false},
+		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Violations.AcceptedStaleWrites = 1 }, false},
+		{loadgen.Mutex, func(m *loadgen.Metrics) { m.Acquired = 0 }, false},
 	} {
-		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}, Stages: []Stage{{For: 2 * time.Second, Clients: 5}, {For: 3 * time.Second}}}}
+		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}, Stages: []loadgen.Stage{{For: 2 * time.Second, Clients: 5}, {For: 3 * time.Second}}}}
 		r.Metrics.Acquired, r.Metrics.Elapsed = 10, 4500*time.Millisecond
-		r.Metrics.Faults = []FaultOutcome{{Fault: Fault{At: 3 * time.Second, Kind: Crash}, Struck: 1}, {Fault: Fault{Kind: Flush}, Why: "never"}}
-		r.Seconds = []Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}, {Acquired: 30}, {Acquired: 1}}
+		r.Metrics.Faults = []loadgen.FaultOutcome{{Fault: loadgen.Fault{At: 3 * time.Second, Kind: loadgen.Crash}, Struck: 1}, {Fault: loadgen.Fault{Kind: loadgen.Flush}, Why: "never"}}
+		r.Seconds = []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}, {Acquired: 30}, {Acquired: 1}}
 		c.set(&r.Metrics)
 		var page strings.Builder
 		if err := r.WriteHTML(&page); err != nil {
@@ -76,15 +77,15 @@ func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
 
 // The page is complete: it has all sections, and every element is closed.
 func TestThePageIsCompleteAndWellFormed(t *testing.T) {
-	r := Report{
-		Scenario: Scenario{Name: "all", Lock: Lock{Kind: Mutex}},
-		Seconds:  []Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}},
+	r := Result{
+		Scenario: loadgen.Scenario{Name: "all", Lock: loadgen.Lock{Kind: loadgen.Mutex}},
+		Seconds:  []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}},
 		Proof:    &oracle.Proof{Known: true, Sound: true},
 	}
-	r.Metrics = Metrics{Acquired: 10, Elapsed: 3 * time.Second}
-	r.Metrics.Wait = Latency{Count: 10, Max: time.Second}
+	r.Metrics = loadgen.Metrics{Acquired: 10, Elapsed: 3 * time.Second}
+	r.Metrics.Wait = loadgen.Latency{Count: 10, Max: time.Second}
 	r.Metrics.Violations.Evidence = []oracle.Evidence{{Violation: oracle.Overlapped, Key: "k", Length: time.Millisecond}}
-	r.Metrics.Faults = []FaultOutcome{{Fault: Fault{At: time.Second, Kind: Crash}, Struck: 1}}
+	r.Metrics.Faults = []loadgen.FaultOutcome{{Fault: loadgen.Fault{At: time.Second, Kind: loadgen.Crash}, Struck: 1}}
 	var page strings.Builder
 	if err := r.WriteHTML(&page); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package loadgen
+package report
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 	"locktop/server"
 )
@@ -28,7 +29,7 @@ type schema struct {
 
 func readSchema(t *testing.T, name string) schema {
 	t.Helper()
-	text, err := os.ReadFile("../docs/" + name)
+	text, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,24 +105,16 @@ func (s schema) check(v any, where string) string {
 
 func TestTheSchemaOfScenariosKnowsTheKeysThatAFileCanHave(t *testing.T) {
 	s := readSchema(t, "scenario.schema.json")
-	var fields []string
-	for _, f := range (&Scenario{}).fields() {
-		fields = append(fields, f.key)
-	}
-	var faults []string
-	for _, f := range (&Fault{}).fields() {
-		faults = append(faults, f.key)
-	}
 	for what, pair := range map[string][2][]string{
-		"a scenario": {fields, keysOf(s.Properties)},
-		"a fault":    {faults, keysOf(s.Properties["faults"].Items.Properties)},
+		"a scenario": {readKeys("x: 1"), keysOf(s.Properties)},
+		"a fault":    {readKeys("faults: [{x: 1}]"), keysOf(s.Properties["faults"].Items.Properties)},
 	} {
 		slices.Sort(pair[0])
 		if !slices.Equal(pair[0], pair[1]) {
 			t.Errorf("%s: a file can have %v\nthe schema has %v", what, pair[0], pair[1])
 		}
 	}
-	for _, kind := range FaultKinds() {
+	for _, kind := range loadgen.FaultKinds() {
 		if !slices.Contains(s.Properties["faults"].Items.Properties["fault"].Enum, any(string(kind))) {
 			t.Errorf("the schema does not know the fault %s", kind)
 		}
@@ -130,7 +123,7 @@ func TestTheSchemaOfScenariosKnowsTheKeysThatAFileCanHave(t *testing.T) {
 		file  string
 		sound bool
 	}{
-		"the example":   {example, true},
+		"the example":   {exampleFile(t), true},
 		"a wrong key":   {"clints: 3", false},
 		"a wrong fault": {"faults: [{at: 1s, fault: flood}]", false},
 		"a wrong type":  {"clients: many", false},
@@ -145,6 +138,13 @@ func TestTheSchemaOfScenariosKnowsTheKeysThatAFileCanHave(t *testing.T) {
 	}
 }
 
+// readKeys returns the keys that the error about a file with a wrong key lists.
+func readKeys(file string) []string {
+	_, err := loadgen.Parse([]byte(file))
+	_, keys, _ := strings.Cut(fmt.Sprint(err), "there are ")
+	return strings.Fields(keys)
+}
+
 func keysOf(m map[string]schema) []string {
 	var all []string
 	for key := range m {
@@ -156,13 +156,13 @@ func keysOf(m map[string]schema) []string {
 
 func TestReportsAreAsTheirSchemaSays(t *testing.T) {
 	s := readSchema(t, "load-report.schema.json")
-	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
-		Clients: 5, Keys: Keys{N: 1}, Lock: Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
-		Hold: Const(20 * time.Millisecond), Faults: []Fault{{At: 100 * time.Millisecond, Kind: Freeze, For: time.Second}, {At: time.Hour, Kind: Flush}},
-		Thresholds: []Threshold{{"wait.p99", "<", 0}},
+	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
+		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
+		Hold: loadgen.Const(20 * time.Millisecond), Faults: []loadgen.Fault{{At: 100 * time.Millisecond, Kind: loadgen.Freeze, For: time.Second}, {At: time.Hour, Kind: loadgen.Flush}},
+		Thresholds: []loadgen.Threshold{{Metric: "wait.p99", Op: "<", Value: 0}},
 	})
 	<-r.Done()
-	report := Report{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}}
+	report := Result{Scenario: r.Scenario(), Metrics: r.Metrics(), Seconds: r.Metrics().Seconds, Proof: &oracle.Proof{}}
 	text, err := json.Marshal(report)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestReportsAreAsTheirSchemaSays(t *testing.T) {
 	}
 
 	// The report contains a scenario that can be run again.
-	again, err := Parse([]byte(v["scenario"].(string)))
+	again, err := loadgen.Parse([]byte(v["scenario"].(string)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +190,8 @@ func TestReportsAreAsTheirSchemaSays(t *testing.T) {
 
 // The text, the JSON, Prometheus and the thresholds have the same figures.
 func TestOutputsAgree(t *testing.T) {
-	r := started(t, connect(t, server.ForTest(t).Addr()), Scenario{
-		Name: `a "name"`, Clients: 8, Keys: Keys{N: 1}, Hold: Const(2 * time.Millisecond), Patience: 5 * time.Millisecond, Duration: 1500 * time.Millisecond,
+	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
+		Name: `a "name"`, Clients: 8, Keys: loadgen.Keys{N: 1}, Hold: loadgen.Const(2 * time.Millisecond), Patience: 5 * time.Millisecond, Duration: 1500 * time.Millisecond,
 	})
 	<-r.Done()
 	m := r.Metrics()
@@ -229,7 +229,7 @@ func TestOutputsAgree(t *testing.T) {
 	}
 	for range 2 {
 		var hgrm strings.Builder
-		if err := r.WriteHistogram(&hgrm); err != nil {
+		if err := WriteHistogram(&hgrm, r); err != nil {
 			t.Fatal(err)
 		}
 		if want := fmt.Sprintf("Total count    = %12d]", m.Wait.Count); !strings.Contains(hgrm.String(), want) {
@@ -237,8 +237,55 @@ func TestOutputsAgree(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"release.p99", "service.p99", "hand-off.p50", "handoff.p50", "timed-out.count", "timeouts.count", "timed_out.rate"} {
-		if _, err := ParseThreshold(name + " >= 0"); err != nil && !strings.Contains(err.Error(), "is no time") {
+		if _, err := loadgen.ParseThreshold(name + " >= 0"); err != nil && !strings.Contains(err.Error(), "is no time") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestEventsAreAsTheirSchemaSays(t *testing.T) {
+	s := readSchema(t, "load-event.schema.json")
+	kinds := map[any]bool{}
+	for _, kind := range s.Properties["event"].Enum {
+		kinds[kind] = true
+	}
+	all := []loadgen.EventKind{loadgen.Arrived, loadgen.Acquired, loadgen.TimedOut, loadgen.Refused, loadgen.Failed, loadgen.Released, loadgen.Expired, loadgen.Lost, loadgen.Abandoned, loadgen.FaultBegan, loadgen.FaultEnded, loadgen.StageBegan}
+	for _, kind := range oracle.Kinds() {
+		all = append(all, loadgen.EventKind(kind))
+	}
+	for _, kind := range all {
+		if !kinds[string(kind)] {
+			t.Errorf("the schema does not know %s", kind)
+		}
+		delete(kinds, string(kind))
+	}
+	if len(kinds) > 0 {
+		t.Errorf("the schema knows %v", kinds)
+	}
+	at := time.Unix(1, 2)
+	for name, e := range map[string]loadgen.Event{
+		"full": {
+			Seq: 1, At: at, Kind: loadgen.Expired, Key: "k", Client: 1, Token: "t", Fence: 2, Shared: true,
+			Fault: loadgen.Freeze, Took: time.Second, Text: "text", Deadline: at, Told: at,
+		},
+		"empty": {Seq: 1, At: at, Kind: loadgen.StageBegan},
+	} {
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v map[string]any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		if wrong := s.check(v, name); wrong != "" {
+			t.Error(wrong)
+		}
+		if name == "full" && len(v) != len(s.Properties) {
+			t.Errorf("%d keys, the schema has %d: %s", len(v), len(s.Properties), text)
+		}
+		if name == "empty" && len(v) != len(s.Required) {
+			t.Errorf("what is empty is written: %s", text)
 		}
 	}
 }

@@ -1,48 +1,18 @@
-package loadgen
+package report
 
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares a text with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got == string(want) {
-		return
-	}
-	is, was := strings.Split(got, "\n"), strings.Split(string(want), "\n")
-	for i := range max(len(is), len(was)) {
-		if i >= len(is) || i >= len(was) || is[i] != was[i] {
-			t.Fatalf("%s, line %d (go test ./loadgen -run %s -update, if that is right):\n got %s\nwant %s",
-				path, i+1, t.Name(), strings.Join(is[min(i, len(is)):min(i+1, len(is))], ""), strings.Join(was[min(i, len(was)):min(i+1, len(was))], ""))
-		}
-	}
-}
 
 // fill sets every number in a value to a distinct one.
 func fill(v reflect.Value, n *int) {
@@ -66,11 +36,11 @@ func fill(v reflect.Value, n *int) {
 }
 
 // fullReport returns a report in which every figure is present and distinct.
-func fullReport(t *testing.T) Report {
+func fullReport(t *testing.T) Result {
 	t.Helper()
 	began := time.Date(2026, 3, 4, 5, 6, 7, 8_000_000, time.UTC)
-	r := Report{Scenario: parsed(t, example), Unclean: "not\x1bfree"}
-	r.Scenario.Arrivals, r.Scenario.Warmup, r.Scenario.Depth, r.Scenario.Reads = Poisson, 5*time.Second, 3, 0.25
+	r := Result{Scenario: example(t), Unclean: "not\x1bfree"}
+	r.Scenario.Arrivals, r.Scenario.Warmup, r.Scenario.Depth, r.Scenario.Reads = loadgen.Poisson, 5*time.Second, 3, 0.25
 	n := 100
 	m := &r.Metrics
 	v := &m.Violations
@@ -86,9 +56,9 @@ func fullReport(t *testing.T) Report {
 	m.Began, m.Elapsed, m.Running = began, 31*time.Second+400*time.Millisecond, false
 	m.Utilisation, m.Fairness.Jain = 0.625, 0.875
 	m.LastErr = "the \x1bserver"
-	m.RenewLate = Latency{} // there was no renewal
+	m.RenewLate = loadgen.Latency{} // nothing was renewed
 	for i, f := range r.Scenario.Faults {
-		m.Faults = append(m.Faults, FaultOutcome{f, 3 * i, []string{"no client held a lock any more", ""}[i]})
+		m.Faults = append(m.Faults, loadgen.FaultOutcome{Fault: f, Struck: 3 * i, Why: []string{"no client held a lock any more", ""}[i]})
 	}
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	m.Violations.Evidence = []oracle.Evidence{
@@ -100,7 +70,7 @@ func fullReport(t *testing.T) Report {
 		{Violation: oracle.StuckKey, Key: "k2", At: at(2500), Length: 9 * time.Second},
 	}
 	for i := range 31 {
-		s := Second{Acquired: int64(10 * (i%7 + 1))}
+		s := loadgen.Second{Acquired: int64(10 * (i%7 + 1))}
 		fill(reflect.ValueOf(&s.Wait).Elem(), &n)
 		r.Seconds = append(r.Seconds, s)
 	}
@@ -136,77 +106,12 @@ func TestAReportSaysEveryFigureInEachOfItsForms(t *testing.T) {
 	}
 }
 
-// The test covers the text of a verdict for each figure, with the values 1 and
-// 2, for a sound lock and for another.
-func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
-	second := time.Second
-	var all strings.Builder
-	for _, c := range []struct {
-		name string
-		set  func(m *Metrics, n int64)
-	}{
-		{"nothing", func(*Metrics, int64) {}},
-		{"nobody", func(m *Metrics, n int64) { m.Acquired, m.Arrivals = 0, n }},
-		{"overlap", func(m *Metrics, n int64) {
-			m.Violations.Overlap = oracle.Overlap{Count: n, Total: second, Longest: 138 * time.Millisecond}
-		}},
-		{"excused", func(m *Metrics, n int64) {
-			m.Violations.Overlap = oracle.Overlap{Count: n, Excused: n, Total: second, Longest: 2138 * time.Millisecond}
-		}},
-		{"half excused", func(m *Metrics, n int64) {
-			m.Violations.Overlap = oracle.Overlap{Count: 2 * n, Excused: n, Total: second, Longest: 438 * time.Microsecond}
-		}},
-		{"work", func(m *Metrics, n int64) {
-			m.Violations.WorkOverlap = oracle.Overlap{Count: n, Total: second, Longest: 138 * time.Millisecond}
-		}},
-		{"both", func(m *Metrics, n int64) {
-			m.Violations.Overlap, m.Violations.WorkOverlap = oracle.Overlap{Count: n, Total: second, Longest: 9 * time.Millisecond}, oracle.Overlap{Count: n + 1, Total: second, Longest: 10 * time.Millisecond}
-		}},
-		{"untold", func(m *Metrics, n int64) { m.Violations.Untold = n }},
-		{"lost", func(m *Metrics, n int64) { m.Violations.LostAlone = n }},
-		{"overtaken", func(m *Metrics, n int64) { m.Violations.Overtaken = n }},
-		{"number", func(m *Metrics, n int64) { m.Violations.NumberFell = n }},
-		{"late", func(m *Metrics, n int64) { m.Violations.LateWork.Count = n }},
-		{"fenced", func(m *Metrics, n int64) { m.Violations.Fenced = n }},
-		{"corrupt", func(m *Metrics, n int64) { m.Violations.AcceptedStaleWrites = n }},
-		{"foreign", func(m *Metrics, n int64) { m.Violations.ForeignUnlocks = n }},
-		{"stuck", func(m *Metrics, n int64) { m.Violations.Stuck = n }},
-		{"short of clients", func(m *Metrics, n int64) { m.Arrivals, m.LateArrivals, m.Backlog = 500-n, 4, n }},
-		{"short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(49+n) * time.Millisecond} }},
-		{"not short of CPU", func(m *Metrics, n int64) { m.Stall = Stall{second, time.Duration(47+n) * time.Millisecond} }},
-		{"outage", func(m *Metrics, n int64) {
-			m.Outage = Outage{Total: time.Duration(n) * second, Longest: second, Error: "gone"}
-		}},
-		{"another server", func(m *Metrics, n int64) { m.Outage.Lost = int(n) }},
-		{"threshold", func(m *Metrics, n int64) { m.Held.Count, m.Held.Max = 1, time.Duration(n)*second }},
-	} {
-		for _, kind := range []Kind{Mutex, "classic/getset"} {
-			for n := range int64(2) {
-				m := Metrics{Arrivals: 500, Acquired: 500}
-				c.set(&m, n+1)
-				v := m.Verdict(Scenario{
-					Lock: Lock{Kind: kind}, Rate: 10,
-					Thresholds: []Threshold{{"held.max", "<", 2}}, Expect: []Threshold{{"arrivals.count", ">", 1}},
-				})
-				if c.name != "threshold" && m.Held.Count == 0 && len(v.Missed) == 1 {
-					v.Missed = nil // there was no hold
-				}
-				fmt.Fprintf(&all, "%s %d, %s: safe %t, harmless %t, expected %t\n\t%s\n", c.name, n+1, kind, v.Safe, v.Harmless, v.Expected, v.Text)
-				for _, more := range append(v.Missed, v.Gaps...) {
-					fmt.Fprintf(&all, "\t+ %s\n", more)
-				}
-			}
-		}
-	}
-	golden(t, "verdicts.txt", all.String())
-}
-
 // The axis of a page has no more labels than fit.
 func TestTheAxisOfAPageHasRoomForItsLabels(t *testing.T) {
 	for seconds, want := range map[int]string{
 		1: "1", 12: "1 2 3 4 5 6 7 8 9 10 11 12", 13: "1 3 5 7 9 11 13", 24: "1 3 5 7 9 11 13 15 17 19 21 23", 25: "1 4 7 10 13 16 19 22 25",
 	} {
-		r := Report{Seconds: make([]Second, seconds)}
+		r := Result{Seconds: make([]loadgen.Second, seconds)}
 		r.Metrics.Elapsed = time.Duration(seconds) * time.Second
 		var page strings.Builder
 		if err := r.WriteHTML(&page); err != nil {
@@ -230,17 +135,17 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	var out bytes.Buffer
 	trace := NewTrace(&out)
-	for _, e := range []Event{
-		{At: at(0), Kind: StageBegan, Text: "stage 1"},
-		{At: at(1), Kind: Arrived, Key: "a", Client: 1},
-		{At: at(3), Kind: Acquired, Key: "a", Client: 1, Token: "t", Took: 2 * time.Millisecond},
-		{At: at(4), Kind: TimedOut, Key: "b", Client: 2, Took: 3500 * time.Microsecond},
-		{At: at(5), Kind: FaultBegan, Client: 1, Fault: Freeze},
-		{At: at(8), Kind: Released, Key: "a", Client: 1, Token: "t", Took: 4 * time.Millisecond},
-		{Seq: 9, At: at(12), Kind: Acquired, Key: "b", Client: 1, Token: "u", Fence: 2, Took: 5 * time.Millisecond}, // due at 7
-		{At: at(14), Kind: Failed, Key: "b", Client: 1, Token: "u", Took: time.Millisecond, Text: "reset"},
-		{At: at(15), Kind: Failed, Key: "b", Client: 1, Took: time.Millisecond, Text: "refused"},
-		{At: at(16), Kind: Overlapped, Key: "a", Client: 2, Took: time.Millisecond},
+	for _, e := range []loadgen.Event{
+		{At: at(0), Kind: loadgen.StageBegan, Text: "stage 1"},
+		{At: at(1), Kind: loadgen.Arrived, Key: "a", Client: 1},
+		{At: at(3), Kind: loadgen.Acquired, Key: "a", Client: 1, Token: "t", Took: 2 * time.Millisecond},
+		{At: at(4), Kind: loadgen.TimedOut, Key: "b", Client: 2, Took: 3500 * time.Microsecond},
+		{At: at(5), Kind: loadgen.FaultBegan, Client: 1, Fault: loadgen.Freeze},
+		{At: at(8), Kind: loadgen.Released, Key: "a", Client: 1, Token: "t", Took: 4 * time.Millisecond},
+		{Seq: 9, At: at(12), Kind: loadgen.Acquired, Key: "b", Client: 1, Token: "u", Fence: 2, Took: 5 * time.Millisecond}, // due at 7
+		{At: at(14), Kind: loadgen.Failed, Key: "b", Client: 1, Token: "u", Took: time.Millisecond, Text: "reset"},
+		{At: at(15), Kind: loadgen.Failed, Key: "b", Client: 1, Took: time.Millisecond, Text: "refused"},
+		{At: at(16), Kind: loadgen.Overlapped, Key: "a", Client: 2, Took: time.Millisecond},
 	} {
 		trace.Add(e)
 	}
@@ -253,23 +158,23 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 // The spans of a client's track do not overlap, also if arrivals wait for a
 // busy client. A viewer cannot draw overlapping spans.
 func TestSpansOfATrackDoNotOverlap(t *testing.T) {
-	for name, s := range map[string]Scenario{
+	for name, s := range map[string]loadgen.Scenario{
 		"open":   {Clients: 3, Rate: 40, Patience: 90 * time.Millisecond},
-		"closed": {Clients: 5, Think: Exp(10 * time.Millisecond)},
+		"closed": {Clients: 5, Think: loadgen.Exp(10 * time.Millisecond)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s.Keys, s.Hold, s.Lock.TTL, s.Seed = Keys{N: 2}, Exp(80*time.Millisecond), 150*time.Millisecond, 5
+				s.Keys, s.Hold, s.Lock.TTL, s.Seed = loadgen.Keys{N: 2}, loadgen.Exp(80*time.Millisecond), 150*time.Millisecond, 5
 				s.Lock.Renew.Off = true
 				var out bytes.Buffer
 				trace, waited := NewTrace(&out), time.Duration(0)
-				r, err := New(Servers{Redis: piped(t)}, s)
+				r, err := loadgen.New(loadgen.Servers{Redis: piped(t)}, s)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Listen(func(e Event) {
+				r.Listen(func(e loadgen.Event) {
 					trace.Add(e)
-					if e.Kind == Acquired || e.Kind == TimedOut {
+					if e.Kind == loadgen.Acquired || e.Kind == loadgen.TimedOut {
 						waited += e.Took
 					}
 				})
@@ -317,18 +222,18 @@ func TestSpansOfATrackDoNotOverlap(t *testing.T) {
 // unsafe. A proof that is not complete proves nothing.
 func TestAProofCountsInTheVerdict(t *testing.T) {
 	for _, c := range []struct {
-		kind           Kind
+		kind           loadgen.Kind
 		proof          oracle.Proof
 		safe, harmless bool
 		gaps           int
 	}{
-		{Mutex, oracle.Proof{Known: true, Sound: true}, true, true, 0},
-		{Mutex, oracle.Proof{Known: true}, false, false, 0},
-		{Mutex, oracle.Proof{Sound: true}, true, true, 1},
+		{loadgen.Mutex, oracle.Proof{Known: true, Sound: true}, true, true, 0},
+		{loadgen.Mutex, oracle.Proof{Known: true}, false, false, 0},
+		{loadgen.Mutex, oracle.Proof{Sound: true}, true, true, 1},
 		{"classic/getset", oracle.Proof{Known: true}, true, false, 0},
-		{Mutex, oracle.Proof{Known: true, Sound: true, LeftOut: 1}, true, true, 1},
+		{loadgen.Mutex, oracle.Proof{Known: true, Sound: true, LeftOut: 1}, true, true, 1},
 	} {
-		r := Report{Scenario: Scenario{Lock: Lock{Kind: c.kind}}, Metrics: Metrics{Acquired: 1}, Proof: &c.proof}
+		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Metrics: loadgen.Metrics{Acquired: 1}, Proof: &c.proof}
 		if v := r.Verdict(); v.Safe != c.safe || v.Harmless != c.harmless || len(v.Gaps) != c.gaps {
 			t.Errorf("%s with %+v: safe %v, harmless %v, %q", c.kind, c.proof, v.Safe, v.Harmless, v.Gaps)
 		}

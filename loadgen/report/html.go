@@ -1,4 +1,4 @@
-package loadgen
+package report
 
 import (
 	_ "embed"
@@ -9,20 +9,22 @@ import (
 	"time"
 
 	"locktop/humanize"
+	"locktop/loadgen"
+	"locktop/loadgen/oracle"
 )
 
 //go:embed report.css
 var reportStyle string
 
 // WriteHTML writes the report as a self-contained HTML page with charts.
-func (r Report) WriteHTML(w io.Writer) error {
+func (r Result) WriteHTML(w io.Writer) error {
 	var p page
 	title := name(r.Scenario)
 	p.put(`<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">`)
 	p.put(`<title>locktop load: %v</title>`, title)
 	p.WriteString("<style>\n" + reportStyle + "</style>\n")
 	p.put(`<h1>%v</h1>`, title)
-	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Scenario.Lock, r.Scenario.load(), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
+	p.put(`<p>%v · %v · %v · seed %v</p>`, r.Scenario.Lock, load(r.Scenario), humanize.Precise(r.Metrics.Elapsed), r.Scenario.Seed)
 	p.verdict(r.Verdict())
 	p.charts(r)
 	for _, m := range p.marks {
@@ -30,7 +32,7 @@ func (r Report) WriteHTML(w io.Writer) error {
 	}
 	p.latencies(r.Metrics)
 	p.put(`<h2>What was run</h2><table>`)
-	for _, setting := range r.Scenario.settings() {
+	for _, setting := range settings(r.Scenario) {
 		p.put(`<tr><th>%v</th><td>%v</td></tr>`, setting.name, setting.value)
 	}
 	for _, f := range r.Metrics.Faults {
@@ -38,8 +40,8 @@ func (r Report) WriteHTML(w io.Writer) error {
 	}
 	p.put(`</table>`)
 	p.put(`<div class="columns">`)
-	p.figures("What happened", r.Metrics.happened())
-	p.figures("What must not happen", r.Metrics.forbidden())
+	p.figures("What happened", happened(r.Metrics))
+	p.figures("What must not happen", forbidden(r.Metrics.Violations))
 	p.put(`</div>`)
 	p.evidence(r.Metrics)
 	p.put(`</html>`)
@@ -63,23 +65,23 @@ type mark struct {
 }
 
 // marks returns the starts of the stages and the times of the faults.
-func (r Report) marks() []mark {
+func (r Result) marks() []mark {
 	var all []mark
 	at := time.Duration(0)
 	for i, stage := range r.Scenario.Stages {
-		all = append(all, mark{at - r.Scenario.Warmup, fmt.Sprintf("stage %d: %s", i+1, stage.flow())})
+		all = append(all, mark{at - r.Scenario.Warmup, fmt.Sprintf("stage %d: %s", i+1, stage.YAML())})
 		at += stage.For
 	}
 	for _, f := range r.Metrics.Faults {
 		if f.Struck > 0 {
-			all = append(all, mark{f.Fault.At - r.Scenario.Warmup, f.Fault.flow()})
+			all = append(all, mark{f.Fault.At - r.Scenario.Warmup, f.Fault.YAML()})
 		}
 	}
 	return all
 }
 
 // whole returns the complete seconds; for a run shorter than 1 s, all.
-func (r Report) whole() []Second {
+func (r Result) whole() []loadgen.Second {
 	if r.Metrics.Elapsed < time.Second {
 		return r.Seconds
 	}
@@ -94,7 +96,7 @@ func (p *page) put(format string, args ...any) {
 	fmt.Fprintf(&p.Builder, format+"\n", args...)
 }
 
-func (p *page) verdict(v Verdict) {
+func (p *page) verdict(v loadgen.Verdict) {
 	switch {
 	case !v.Safe:
 		p.put(`<p class="verdict unsafe">▲ %v</p>`, v.Text)
@@ -111,14 +113,14 @@ func (p *page) verdict(v Verdict) {
 	}
 }
 
-func (p *page) charts(r Report) {
+func (p *page) charts(r Result) {
 	seconds := r.whole()
 	p.marks = r.marks()
 	p.chart("Acquired per second", curve(seconds,
-		func(s Second) float64 { return float64(s.Acquired) },
+		func(s loadgen.Second) float64 { return float64(s.Acquired) },
 		func(v float64) string { return fmt.Sprintf("%.0f/s", v) }))
 	p.chart("Wait p99 per second", curve(seconds,
-		func(s Second) float64 { return s.Wait.P99.Seconds() },
+		func(s loadgen.Second) float64 { return s.Wait.P99.Seconds() },
 		func(v float64) string { return humanize.Precise(time.Duration(v * float64(time.Second))) }))
 }
 
@@ -137,10 +139,10 @@ func (p *page) chart(title string, c chart) {
 	p.put(`</svg>`)
 }
 
-func (p *page) latencies(m Metrics) {
+func (p *page) latencies(m loadgen.Metrics) {
 	p.put(`<h2>Latencies</h2><table>`)
 	p.put(`<tr><th></th><th class="n">count</th><th class="n">mean</th><th class="n">p50</th><th class="n">p90</th><th class="n">p95</th><th class="n">p99</th><th class="n">p99.9</th><th class="n">max</th></tr>`)
-	for _, l := range m.latencies() {
+	for _, l := range latencies(m) {
 		if l.latency.Count == 0 {
 			continue
 		}
@@ -158,7 +160,7 @@ func (p *page) figures(title string, all []pair) {
 	p.put(`</table></div>`)
 }
 
-func (p *page) evidence(m Metrics) {
+func (p *page) evidence(m loadgen.Metrics) {
 	if len(m.Violations.Evidence) == 0 {
 		return
 	}
@@ -183,7 +185,7 @@ type pair struct {
 	value any
 }
 
-func (m Metrics) happened() []pair {
+func happened(m loadgen.Metrics) []pair {
 	return []pair{
 		{"offered", m.Offered()}, {"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
 		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
@@ -194,14 +196,14 @@ func (m Metrics) happened() []pair {
 	}
 }
 
-func (m Metrics) forbidden() []pair {
+func forbidden(v oracle.Violations) []pair {
 	return []pair{
-		{"overlaps", m.Violations.Overlap.Count}, {"longest overlap", humanize.Precise(m.Violations.Overlap.Longest)},
-		{"overlaps of work", m.Violations.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(m.Violations.WorkOverlap.Longest)},
-		{"leases over, holder not told", m.Violations.Untold}, {"leases lost without a fault", m.Violations.LostAlone},
-		{"overtaken in a queue", m.Violations.Overtaken}, {"numbers that did not rise", m.Violations.NumberFell},
-		{"late work", m.Violations.LateWork.Count}, {"stale writes refused", m.Violations.Fenced},
-		{"stale writes accepted", m.Violations.AcceptedStaleWrites}, {"foreign unlocks", m.Violations.ForeignUnlocks}, {"stuck keys", m.Violations.Stuck},
+		{"overlaps", v.Overlap.Count}, {"longest overlap", humanize.Precise(v.Overlap.Longest)},
+		{"overlaps of work", v.WorkOverlap.Count}, {"longest overlap of work", humanize.Precise(v.WorkOverlap.Longest)},
+		{"leases over, holder not told", v.Untold}, {"leases lost without a fault", v.LostAlone},
+		{"overtaken in a queue", v.Overtaken}, {"numbers that did not rise", v.NumberFell},
+		{"late work", v.LateWork.Count}, {"stale writes refused", v.Fenced},
+		{"stale writes accepted", v.AcceptedStaleWrites}, {"foreign unlocks", v.ForeignUnlocks}, {"stuck keys", v.Stuck},
 	}
 }
 
@@ -216,14 +218,18 @@ type chart struct {
 func x(i, seconds int) float64 { return 600 * float64(i) / float64(max(seconds-1, 1)) }
 
 // curve returns the chart of a figure per second.
-func curve(seconds []Second, of func(Second) float64, label func(float64) string) chart {
+func curve(seconds []loadgen.Second, of func(loadgen.Second) float64, label func(float64) string) chart {
 	top := 0.0
 	for _, s := range seconds {
 		top = max(top, of(s))
 	}
 	var points strings.Builder
 	for i, s := range seconds {
-		fmt.Fprintf(&points, "%.1f,%.1f ", x(i, len(seconds)), 120*(1-ratio(of(s), top)))
+		share := 0.0
+		if top > 0 {
+			share = of(s) / top
+		}
+		fmt.Fprintf(&points, "%.1f,%.1f ", x(i, len(seconds)), 120*(1-share))
 	}
 	return chart{Points: points.String(), Top: label(top), Seconds: len(seconds)}
 }

@@ -1,4 +1,4 @@
-package loadgen
+package report
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"locktop/loadgen"
 )
 
 // sample is a line of an exposition.
@@ -155,12 +157,12 @@ func TestTheParserOfExpositionsIsStrict(t *testing.T) {
 // and has the figures of the report.
 func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var runs []*Run
+		var runs []*loadgen.Run
 		names := []string{"a \"b\" \\ \n \x1b é \xff", ""}
 		for i, name := range names {
-			runs = append(runs, started(t, piped(t), Scenario{
-				Name: name, Clients: 8, Keys: Keys{N: 1}, Rate: 100, Hold: Exp(20 * time.Millisecond), Patience: 50 * time.Millisecond, Seed: 5,
-				Lock: Lock{Kind: []Kind{Mutex, "classic/two-key-rw"}[i], TTL: 90 * time.Millisecond},
+			runs = append(runs, started(t, piped(t), loadgen.Scenario{
+				Name: name, Clients: 8, Keys: loadgen.Keys{N: 1}, Rate: 100, Hold: loadgen.Exp(20 * time.Millisecond), Patience: 50 * time.Millisecond, Seed: 5,
+				Lock: loadgen.Lock{Kind: []loadgen.Kind{loadgen.Mutex, "classic/two-key-rw"}[i], TTL: 90 * time.Millisecond},
 			}))
 		}
 		time.Sleep(10 * time.Second)
@@ -214,7 +216,7 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 					t.Errorf("side %d: %s is %g, want %d", i+1, what, got, want)
 				}
 			}
-			for what, want := range m.violations() {
+			for what, want := range violations(m.Violations) {
 				name, label := "load_violations_total", "violation"
 				if what == "overlaps_excused" {
 					name, label, what = "load_overlaps_excused_total", "side", strconv.Itoa(i+1)
@@ -230,7 +232,7 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 			if got := value("load_backlog", "side", side); got != float64(m.Backlog) {
 				t.Errorf("backlog %g, want %d", got, m.Backlog)
 			}
-			for name, l := range map[string]Latency{"wait": m.Wait, "held": m.Held, "release": m.Service, "hand_off": m.Handoff, "renewal_late": m.RenewLate} {
+			for name, l := range map[string]loadgen.Latency{"wait": m.Wait, "held": m.Held, "release": m.Service, "hand_off": m.Handoff, "renewal_late": m.RenewLate} {
 				checkHistogram(t, all["locktop_load_"+name+"_seconds"], "locktop_load_"+name+"_seconds", side, l)
 			}
 		}
@@ -239,7 +241,7 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 
 // checkHistogram fails the test unless the histogram of a side has the values
 // of a distribution and its buckets are cumulative.
-func checkHistogram(t *testing.T, f *family, name, side string, l Latency) {
+func checkHistogram(t *testing.T, f *family, name, side string, l loadgen.Latency) {
 	t.Helper()
 	last, bound, sum, count := 0.0, math.Inf(-1), math.NaN(), math.NaN()
 	buckets := 0

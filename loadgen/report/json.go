@@ -1,0 +1,148 @@
+package report
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+
+	"locktop/loadgen/oracle"
+)
+
+// MarshalJSON returns the report as a JSON document. docs/load.md explains it.
+func (r Result) MarshalJSON() ([]byte, error) { return json.Marshal(r.document()) }
+
+// jsonReport is the JSON form of a report. All times are in milliseconds.
+type jsonReport struct {
+	Name       string             `json:"name"`
+	Lock       string             `json:"lock"`
+	Seed       uint64             `json:"seed"`
+	Began      time.Time          `json:"began"`
+	Elapsed    float64            `json:"elapsed_ms"`
+	Scenario   string             `json:"scenario"` // in the file format
+	Clients    int                `json:"clients"`
+	Conns      int                `json:"conns"`
+	Keys       int                `json:"keys"`
+	Counts     map[string]int64   `json:"counts"`
+	Latencies  map[string]jsonLat `json:"latencies"`
+	Figures    map[string]float64 `json:"figures"`
+	Violations map[string]int64   `json:"violations"`
+	Faults     []jsonFault        `json:"faults"`
+	Evidence   []jsonEvidence     `json:"evidence"`
+	Seconds    []jsonSecond       `json:"seconds"`
+	Verdict    jsonVerdict        `json:"verdict"`
+	LastError  string             `json:"last_error,omitempty"`
+	Unclean    string             `json:"unclean,omitempty"`
+}
+
+type jsonLat struct {
+	Count    int64   `json:"count"`
+	Censored int64   `json:"censored"`
+	Mean     float64 `json:"mean_ms"`
+	P50      float64 `json:"p50_ms"`
+	P90      float64 `json:"p90_ms"`
+	P95      float64 `json:"p95_ms"`
+	P99      float64 `json:"p99_ms"`
+	P999     float64 `json:"p99_9_ms"`
+	Max      float64 `json:"max_ms"`
+}
+
+type jsonFault struct {
+	Fault  string  `json:"fault"` // in the file format
+	Kind   string  `json:"kind"`
+	At     float64 `json:"at_ms"`
+	Struck int     `json:"struck"`
+	Why    string  `json:"why,omitempty"`
+}
+
+type jsonEvidence struct {
+	Violation oracle.Violation `json:"violation"`
+	Key       string           `json:"key"`
+	At        float64          `json:"at_ms"`
+	Length    float64          `json:"length_ms"`
+	First     *jsonSide        `json:"first,omitempty"`
+	Second    *jsonSide        `json:"second,omitempty"`
+	Cause     string           `json:"cause,omitempty"`
+}
+
+type jsonSide struct {
+	Owner    string  `json:"owner"`
+	Token    string  `json:"token,omitempty"`
+	Fence    int64   `json:"fence,omitempty"`
+	Reader   bool    `json:"reader,omitempty"`
+	From     float64 `json:"from_ms"`
+	To       float64 `json:"to_ms"`
+	Deadline float64 `json:"deadline_ms"`
+}
+
+type jsonSecond struct {
+	Acquired int64   `json:"acquired"`
+	P50      float64 `json:"wait_p50_ms"`
+	P99      float64 `json:"wait_p99_ms"`
+}
+
+type jsonVerdict struct {
+	Safe     bool     `json:"safe"`
+	Expected bool     `json:"expected"`
+	Text     string   `json:"text"`
+	Missed   []string `json:"missed"`
+	Gaps     []string `json:"gaps"`
+	Check    string   `json:"check,omitempty"`
+}
+
+func ms(d time.Duration) float64 {
+	return math.Round(float64(d)/float64(time.Microsecond)) / 1000
+}
+
+func (r Result) document() jsonReport {
+	m, v := r.Metrics, r.Verdict()
+	doc := jsonReport{
+		Name: name(r.Scenario), Lock: r.Scenario.Lock.String(), Seed: r.Scenario.Seed,
+		Began: m.Began.UTC(), Elapsed: ms(m.Elapsed),
+		Scenario: string(r.Scenario.Marshal()),
+		Clients:  r.Scenario.Clients, Conns: min(r.Scenario.Conns, r.Scenario.Clients), Keys: r.Scenario.Keys.N,
+		Counts: counts(m), Violations: violations(m.Violations),
+		Figures: map[string]float64{
+			"throughput_per_s": m.Throughput(), "commands_per_hold": m.CommandsPerHold(),
+			"utilisation": m.Utilisation, "fairness_jain": m.Fairness.Jain,
+			"longest_wait_ms": ms(m.Fairness.Starved), "longest_streak": float64(m.Fairness.Streak),
+			"outage_ms": ms(m.Outage.Total), "outage_longest_ms": ms(m.Outage.Longest), "stall_longest_ms": ms(m.Stall.Longest),
+			"work_overlap_longest_ms": ms(m.Violations.WorkOverlap.Longest), "work_overlap_total_ms": ms(m.Violations.WorkOverlap.Total),
+			"server_cpu_ms": ms(m.Server.CPU), "overlap_longest_ms": ms(m.Violations.Overlap.Longest), "overlap_total_ms": ms(m.Violations.Overlap.Total),
+		},
+		Latencies: map[string]jsonLat{}, Faults: []jsonFault{}, Evidence: []jsonEvidence{}, Seconds: []jsonSecond{},
+		Verdict:   jsonVerdict{Safe: v.Safe, Expected: v.Expected, Text: v.Text, Missed: append([]string{}, v.Missed...), Gaps: append([]string{}, v.Gaps...)},
+		LastError: m.LastErr, Unclean: r.Unclean,
+	}
+	if r.Proof != nil {
+		doc.Verdict.Check = r.Proof.String()
+	}
+	for _, f := range m.Faults {
+		doc.Faults = append(doc.Faults, jsonFault{f.Fault.YAML(), string(f.Fault.Kind), ms(f.Fault.At), f.Struck, f.Why})
+	}
+	for _, l := range latencies(m) {
+		doc.Latencies[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{
+			l.latency.Count, l.latency.Censored, ms(l.latency.Mean), ms(l.latency.P50), ms(l.latency.P90), ms(l.latency.P95),
+			ms(l.latency.P99), ms(l.latency.P999), ms(l.latency.Max),
+		}
+	}
+	for _, e := range m.Violations.Evidence {
+		doc.Evidence = append(doc.Evidence, jsonEvidence{
+			e.Violation, e.Key, ms(e.At.Sub(m.Began)), ms(e.Length), sideJSON(e.First, m.Began), sideJSON(e.Second, m.Began), e.Cause,
+		})
+	}
+	for _, s := range r.Seconds {
+		doc.Seconds = append(doc.Seconds, jsonSecond{s.Acquired, ms(s.Wait.P50), ms(s.Wait.P99)})
+	}
+	return doc
+}
+
+func sideJSON(s oracle.Side, began time.Time) *jsonSide {
+	if s.Client == 0 {
+		return nil
+	}
+	return &jsonSide{
+		oracle.ClientLabel(s.Client), s.Token, s.Fence, s.Reader,
+		ms(s.From.Sub(began)), ms(s.To.Sub(began)), ms(s.Deadline.Sub(began)),
+	}
+}

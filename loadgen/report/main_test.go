@@ -1,0 +1,120 @@
+package report
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis reports on every connection it cannot have
+	goleak.VerifyTestMain(m)
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares a text with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got == string(want) {
+		return
+	}
+	is, was := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(is), len(was)) {
+		if i >= len(is) || i >= len(was) || is[i] != was[i] {
+			t.Fatalf("%s, line %d (go test ./loadgen/report -run %s -update, if that is right):\n got %s\nwant %s",
+				path, i+1, t.Name(), strings.Join(is[min(i, len(is)):min(i+1, len(is))], ""), strings.Join(was[min(i, len(was)):min(i+1, len(was))], ""))
+		}
+	}
+}
+
+// connect returns a client of a server on loopback.
+func connect(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	return closing(t, redis.NewClient(&redis.Options{Addr: addr}))
+}
+
+// piped returns a client of a server inside the test's synctest bubble.
+func piped(t *testing.T) *redis.Client {
+	t.Helper()
+	s := server.NewPiped()
+	t.Cleanup(s.Close)
+	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: s.Dial}))
+}
+
+func closing(t *testing.T, rdb *redis.Client) *redis.Client {
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rdb
+}
+
+// started returns a run that stops at the end of the test.
+func started(t *testing.T, rdb *redis.Client, s loadgen.Scenario) *loadgen.Run {
+	t.Helper()
+	r, err := loadgen.New(loadgen.Servers{Redis: rdb}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return running(t, r)
+}
+
+func running(t *testing.T, r *loadgen.Run) *loadgen.Run {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func stop(t *testing.T, r *loadgen.Run) {
+	t.Helper()
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// example returns a scenario with every key.
+func example(t *testing.T) loadgen.Scenario {
+	t.Helper()
+	s, err := loadgen.Parse([]byte(exampleFile(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func exampleFile(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../testdata/example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
