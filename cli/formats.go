@@ -12,7 +12,6 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
-	"locktop/tui/widget"
 )
 
 // jsonFormat is one element of the output of `formats --json`.
@@ -157,20 +156,26 @@ func redisQuote(w string) string {
 }
 
 // writeFormatsTable prints one format per line, with lines up to width cells if
-// possible; a width of 0 means no limit.
+// possible; a width of 0 means no limit. The last line names the omitted columns.
 func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	rows := [][]string{{"FORMAT", "TYPE", "KIND", "SURE", "ACTS", "LIBRARY", "TOLD BY"}}
 	for _, f := range all {
 		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Tells})
 	}
-	cols := []column{{}, {}, {}, {}, {}, {least: 16}, {least: 24}}
+	cols := []column{{}, {}, {}, {}, {spare: 1}, {least: 16}, {least: 24, spare: 2}}
 	widths := narrow(cols, natural(rows), width)
 	var out strings.Builder
 	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = widget.Fit(cell, widths[i])
+		out.WriteString(tableRow(row, widths))
+	}
+	var omitted []string
+	for i, w := range widths {
+		if w == 0 {
+			omitted = append(omitted, rows[0][i])
 		}
-		out.WriteString(strings.TrimRight(strings.Join(row, "  "), " ") + "\n")
+	}
+	if len(omitted) > 0 {
+		out.WriteString("in wider windows, in --json and --markdown: " + strings.Join(omitted, ", ") + "\n")
 	}
 	_, err := io.WriteString(w, out.String())
 	return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"locktop/keyspace/formats"
+	"locktop/tui/widget"
 )
 
 func TestThePageOfFormatsIsUpToDate(t *testing.T) {
@@ -34,6 +35,36 @@ func TestEveryFormatIsInTheTableAndInTheJSON(t *testing.T) {
 		}
 		if !strings.HasPrefix(table[i], f.Name+" ") || !strings.Contains(table[i], f.Signature) {
 			t.Errorf("%s is in the table as %q", f.Name, table[i])
+		}
+	}
+}
+
+func TestTheTableOfFormatsFitsTheTerminal(t *testing.T) {
+	var all []jsonFormat
+	for _, f := range formats.All() {
+		all = append(all, formatOf(f))
+	}
+	for width, want := range map[int]string{
+		80:  "FORMAT TYPE KIND SURE LIBRARY; in wider windows, in --json and --markdown: ACTS, TOLD BY",
+		100: "FORMAT TYPE KIND SURE ACTS LIBRARY; in wider windows, in --json and --markdown: TOLD BY",
+		120: "FORMAT TYPE KIND SURE ACTS LIBRARY TOLD BY; ",
+	} {
+		var out bytes.Buffer
+		if err := writeFormatsTable(&out, all, width); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		for _, line := range lines {
+			if w := widget.Width(line); w > width {
+				t.Errorf("%d cells in a terminal of %d: %s", w, width, line)
+			}
+		}
+		got := strings.Join(strings.Fields(lines[0]), " ") + "; "
+		if len(lines) > 1+len(all) {
+			got += lines[1+len(all)]
+		}
+		if got != want {
+			t.Errorf("in %d cells there are %s; want %s", width, got, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,11 +62,44 @@ rw:catalog        rw         redisson-rw  api-1:1 +1                            
 }
 
 func TestTheTableFitsTheTerminal(t *testing.T) {
-	for _, width := range []int{100, 110, 120} {
+	for _, width := range []int{80, 100, 110, 120} {
 		for line := range strings.Lines(printed(t, tableOf(width), threeLocks())) {
 			if w := widget.Width(strings.TrimSuffix(line, "\n")); w > width {
 				t.Errorf("%d cells in a terminal of %d: %s", w, width, line)
 			}
+		}
+	}
+}
+
+// If all columns have their least widths and the table is still too wide, it omits as few
+// columns as possible.
+func TestANarrowTableOmitsColumns(t *testing.T) {
+	cols := []column{{}, {spare: 1}, {least: 3, spare: 2}, {least: 5}}
+	for width, want := range map[int][]int{
+		0:  {10, 6, 8, 20},
+		60: {10, 6, 8, 20},
+		50: {10, 6, 8, 20},
+		49: {10, 6, 8, 19},
+		35: {10, 6, 8, 5},
+		30: {10, 6, 3, 5},
+		29: {10, 6, 0, 9},
+		25: {10, 6, 0, 5},
+		24: {10, 0, 0, 12},
+		17: {10, 0, 0, 5},
+		5:  {10, 0, 0, 5},
+	} {
+		if got := narrow(cols, []int{10, 6, 8, 20}, width); !slices.Equal(got, want) {
+			t.Errorf("in %d cells the columns are %d wide, want %d", width, got, want)
+		}
+	}
+	heads := map[int]string{
+		0:  "LOCK KIND FORMAT OWNER COUNT WAIT HELD TTL STATE FINDINGS",
+		80: "LOCK FORMAT OWNER WAIT HELD TTL STATE FINDINGS",
+	}
+	for width, want := range heads {
+		head, _, _ := strings.Cut(printed(t, tableOf(width), threeLocks()), "\n")
+		if got := strings.Join(strings.Fields(head), " "); got != want {
+			t.Errorf("in %d cells there are %s; want %s", width, got, want)
 		}
 	}
 }

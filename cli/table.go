@@ -22,22 +22,23 @@ type column struct {
 	title string
 	cell  func(view, keyspace.Lock) string
 	least int // least width in a narrow table; 0: never narrower
+	spare int // a table that is still too wide omits the column with the greatest number; 0: never
 }
 
 // columns returns the columns for p. They include the database if there are several.
 func columns(p view) []column {
 	all := []column{
-		{"LOCK", func(_ view, l keyspace.Lock) string { return shortKey(l.Key) }, 20},
-		{"DB", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0},
-		{"KIND", func(_ view, l keyspace.Lock) string { return string(l.Kind) }, 0},
-		{"FORMAT", func(_ view, l keyspace.Lock) string { return l.Format }, 9},
-		{"OWNER", func(_ view, l keyspace.Lock) string { return owner(l) }, 9},
-		{"COUNT", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0},
-		{"WAIT", func(_ view, l keyspace.Lock) string { return waiting(l) }, 0},
-		{"HELD", func(p view, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0},
-		{"TTL", func(p view, l keyspace.Lock) string { return left(l, p.At) }, 0},
-		{"STATE", func(p view, l keyspace.Lock) string { return string(l.State(p.At)) }, 0},
-		{"FINDINGS", func(p view, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 0},
+		{"LOCK", func(_ view, l keyspace.Lock) string { return shortKey(l.Key) }, 20, 0},
+		{"DB", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0, 0},
+		{"KIND", func(_ view, l keyspace.Lock) string { return string(l.Kind) }, 0, 2},
+		{"FORMAT", func(_ view, l keyspace.Lock) string { return l.Format }, 9, 1},
+		{"OWNER", func(_ view, l keyspace.Lock) string { return owner(l) }, 9, 0},
+		{"COUNT", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0, 3},
+		{"WAIT", func(_ view, l keyspace.Lock) string { return waiting(l) }, 0, 0},
+		{"HELD", func(p view, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0, 0},
+		{"TTL", func(p view, l keyspace.Lock) string { return left(l, p.At) }, 0, 0},
+		{"STATE", func(p view, l keyspace.Lock) string { return string(l.State(p.At)) }, 0, 0},
+		{"FINDINGS", func(p view, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 8, 0},
 	}
 	if !p.databases {
 		all = slices.Delete(all, 1, 2)
@@ -89,13 +90,11 @@ func writeTable(w io.Writer, p view, width int) error {
 	widths := narrow(cols, wide, width)
 	var out strings.Builder
 	for _, row := range rows {
-		for i, cell := range row {
-			if width > 0 || i > 0 || widget.Width(cell) <= widths[i] {
-				row[i] = widget.Fit(cell, widths[i])
-			}
+		if width == 0 && widget.Width(row[0]) > widths[0] {
+			out.WriteString(row[0] + "  " + tableRow(row[1:], widths[1:]))
+			continue
 		}
-		out.WriteString(strings.TrimRight(strings.Join(row, "  "), " "))
-		out.WriteByte('\n')
+		out.WriteString(tableRow(row, widths))
 	}
 	fmt.Fprintf(&out, "%s\n", total(p))
 	_, err := io.WriteString(w, out.String())
@@ -122,14 +121,44 @@ func natural(rows [][]string) []int {
 	return widths
 }
 
-// narrow reduces the columns, from the right, until the table fits or every column
-// has its least width.
-func narrow(cols []column, widths []int, width int) []int {
-	excess := 2*(len(cols)-1) - width
-	for _, w := range widths {
-		excess += w
+// tableRow returns the line of a row. A column of width 0 is omitted.
+func tableRow(row []string, widths []int) string {
+	var cells []string
+	for i, cell := range row {
+		if widths[i] > 0 {
+			cells = append(cells, widget.Fit(cell, widths[i]))
+		}
 	}
-	for i := len(cols) - 1; i >= 0 && width > 0; i-- {
+	return strings.TrimRight(strings.Join(cells, "  "), " ") + "\n"
+}
+
+// narrow returns the widths of the columns in a table of a width; 0 means no limit. It
+// reduces columns, from the right, down to their least widths. If the table does not fit
+// then, narrow first omits columns, which get the width 0.
+func narrow(cols []column, natural []int, width int) []int {
+	widths := slices.Clone(natural)
+	if width == 0 {
+		return widths
+	}
+	excess, slack := -2-width, 0
+	for i, w := range widths {
+		excess += w + 2
+		if cols[i].least > 0 {
+			slack += max(0, w-cols[i].least)
+		}
+	}
+	for excess > slack {
+		i := sparest(cols, widths)
+		if i < 0 {
+			break
+		}
+		excess -= widths[i] + 2
+		if cols[i].least > 0 {
+			slack -= max(0, widths[i]-cols[i].least)
+		}
+		widths[i] = 0
+	}
+	for i := len(cols) - 1; i >= 0; i-- {
 		if cols[i].least == 0 || excess <= 0 {
 			continue
 		}
@@ -138,6 +167,17 @@ func narrow(cols []column, widths []int, width int) []int {
 		excess -= give
 	}
 	return widths
+}
+
+// sparest returns the next column to omit, or -1.
+func sparest(cols []column, widths []int) int {
+	next := -1
+	for i, c := range cols {
+		if c.spare > 0 && widths[i] > 0 && (next < 0 || c.spare > cols[next].spare) {
+			next = i
+		}
+	}
+	return next
 }
 
 // screenWidth returns the width of the terminal behind w, 0 if w is not a terminal.
