@@ -31,6 +31,7 @@ func commandSpecs() []commandSpec {
 		{"lock", "KEY", "open the page of a lock", nil, (*app).openLock},
 		{"filter", "TEXT", "show some of the locks, as / does", nil, (*app).setFilter},
 		{"sort", "COLUMN", "order the locks", orders(), (*app).setOrder},
+		{"group", "NAME", "group the locks by owner, or by nothing", []string{"owner", "none"}, (*app).setGroup},
 		{"db", "NUMBER", "the locks of another database", []string{"all"}, (*app).setDB},
 		{"match", "GLOB", "look for other keys; * is all", nil, (*app).setMatch},
 		{"every", "DURATION", "time between two looks", []string{"250ms", "1s", "5s"}, (*app).setEvery},
@@ -210,7 +211,7 @@ func (a *app) setFilter(text string) (tea.Cmd, error) {
 
 // orders lists the names of the sort orders of the locks page.
 func orders() []string {
-	all := []string{"damage"}
+	all := []string{"severity"}
 	for _, c := range lockColumns() {
 		if c.less != nil {
 			all = append(all, c.name)
@@ -223,10 +224,21 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	p := a.locks()
 	p.wide = p.wide || slices.ContainsFunc(lockColumns(), func(c column) bool { return c.name == name && c.wide })
 	column := slices.IndexFunc(p.columns(), func(c column) bool { return c.name == name && c.less != nil })
-	if column < 0 && name != "damage" {
+	if column < 0 && name != "severity" {
 		return nil, fmt.Errorf("there are %s", strings.Join(orders(), ", "))
 	}
 	p.sort, p.turned = column, false
+	p.arrange(&a.state)
+	a.openIndex(onLocks)
+	return nil, nil
+}
+
+func (a *app) setGroup(name string) (tea.Cmd, error) {
+	if name != "owner" && name != "none" {
+		return nil, fmt.Errorf("there are owner, none")
+	}
+	p := a.locks()
+	p.owned = name == "owner"
 	p.arrange(&a.state)
 	a.openIndex(onLocks)
 	return nil, nil

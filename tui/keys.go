@@ -48,6 +48,7 @@ const (
 	sortLeft
 	sortRight
 	invert
+	groupOwners
 	wide
 	preview
 	tag
@@ -149,6 +150,7 @@ func bindings() []binding {
 		{sortLeft, onLocks, []string{"left"}, "← →", "sort", "sort by the next column, left or right"},
 		{sortRight, onLocks, []string{"right"}, "", "", ""},
 		{invert, onLocks, []string{"i"}, "i", "reverse", "reverse the order"},
+		{groupOwners, onLocks, []string{"o"}, "o", "", "group the locks by owner, with what each holds and waits for; again: one list"},
 		{preview, onLocks, []string{"v"}, "v", "preview", "show or hide the selected lock beside or below the table"},
 		{wide, onLocks, []string{"w"}, "w", "wide", "more columns: fence, renewals, database, node"},
 		{tag, onLocks, []string{"t"}, "t", "tag", "tag the lock, or untag it; what acts on locks acts on all that are tagged"},

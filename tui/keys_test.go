@@ -55,6 +55,9 @@ func stories() []story {
 		}},
 		{onLocks, "left", func(d *driver) { d.press("left").want("order: by state").wantOrder("held", "read", "stuck", "write") }},
 		{onLocks, "i", func(d *driver) { d.wantOrder("stuck", "orders").press("i").wantOrder("orders", "stuck") }},
+		{onLocks, "o", func(d *driver) {
+			d.wantNot("with one lock each").press("o").want("owners with one lock each").press("o").wantNot("with one lock each")
+		}},
 		{onLocks, "v", func(d *driver) {
 			d.want("since 20:48").press("v").wantNot("since 20:48").press("v").want("since 20:48")
 		}},

@@ -154,8 +154,8 @@ func TestEveryColumnCanBeSortedByAndTurnedRound(t *testing.T) {
 // rows returns the first word of each row on the screen.
 func (d *driver) rows() []string {
 	var keys []string
-	for _, i := range d.app.pages[0].(*locksPage).rows {
-		keys = append(keys, d.app.current().locks[i].Key)
+	for _, row := range d.app.pages[0].(*locksPage).rows {
+		keys = append(keys, d.app.current().locks[row.lock].Key)
 	}
 	return keys
 }

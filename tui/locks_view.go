@@ -136,8 +136,12 @@ func (p *locksPage) table(s *state, w, n int) []string {
 			continue
 		}
 		l := widget.NewLine(w)
-		v := lockView{&s.current().locks[p.rows[row]], now, s}
-		p.tableRow(l, table, columns, v, row == p.row && !p.gone)
+		if heading := p.rows[row].heading; heading != nil {
+			s.ownerHeading(l, heading)
+		} else {
+			v := lockView{&s.current().locks[p.rows[row].lock], now, s}
+			p.tableRow(l, table, columns, v, row == p.row && !p.gone)
+		}
 		if i >= thumb && i < end {
 			l.Put(s.theme.rule, s.glyphs.Thumb)
 		}
@@ -249,7 +253,13 @@ func (p *locksPage) compactRows(s *state, w, h int) []string {
 	lines := make([]string, 0, h)
 	now := s.clock()
 	for row := p.top; row < min(p.top+h, len(p.rows)); row++ {
-		v := lockView{&s.current().locks[p.rows[row]], now, s}
+		if heading := p.rows[row].heading; heading != nil {
+			l := widget.NewLine(w)
+			s.ownerHeading(l, heading)
+			lines = append(lines, l.String())
+			continue
+		}
+		v := lockView{&s.current().locks[p.rows[row].lock], now, s}
 		lines = append(lines, v.compact(w, row == p.row && !p.gone))
 	}
 	return lines

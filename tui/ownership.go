@@ -6,6 +6,7 @@ import (
 
 	"locktop/humanize"
 	"locktop/keyspace"
+	"locktop/tui/widget"
 )
 
 // ownership lists the other locks of an owner.
@@ -34,17 +35,21 @@ func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
 		if !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
 			continue
 		}
-		text := s.redactKey(other.Key)
 		for j := range other.Holders {
 			theirs := &other.Holders[j]
-			if j == 0 {
-				text += ", which " + s.redactOwner(theirs.Name()) + " holds"
-			}
 			o.stuck = o.stuck || slices.ContainsFunc(v.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, theirs) })
 		}
-		o.waits = append(o.waits, text)
+		o.waits = append(o.waits, s.waitText(other))
 	}
 	return o
+}
+
+// waitText describes a lock for its waiter: its key and its first holder.
+func (s *state) waitText(l *keyspace.Lock) string {
+	if len(l.Holders) == 0 {
+		return s.redactKey(l.Key)
+	}
+	return s.redactKey(l.Key) + ", which " + s.redactOwner(l.Holders[0].Name()) + " holds"
 }
 
 // waitsAs reports whether a waiter and a holder are the same client: by their IDs, or by the
@@ -79,4 +84,134 @@ func listed(names []string) string {
 		return strings.Join(names[:namesListed], ", ") + " and " + humanize.Count(more) + " more"
 	}
 	return strings.Join(names, ", ")
+}
+
+// ownerGroup is the heading of an owner's locks on the locks page.
+type ownerGroup struct {
+	name   string // of the owner; "" for the locks of several owners, and for free locks
+	text   string // instead of the fields below, if the group has no owner
+	rows   []lockRow
+	shares []int           // locks that it holds with another owner, which has their row
+	waits  []int           // locks that it waits for
+	behind map[string]bool // owners that it waits for
+	rival  string          // deadlock: an owner that it waits for and that waits for it; or ""
+}
+
+// groupByOwner returns the rows with a heading for each owner that holds several locks or
+// waits for one. The locks of all other owners follow under one heading, then the free locks.
+// Groups stay in the order of their first row. It finds no groups for libraries that make a
+// new token for each hold.
+func (s *state) groupByOwner(rows []lockRow) []lockRow {
+	locks := s.current().locks
+	single, free := &ownerGroup{}, &ownerGroup{}
+	var groups []*ownerGroup
+	byName := map[string]*ownerGroup{}
+	for _, row := range rows {
+		l := &locks[row.lock]
+		if len(l.Holders) == 0 {
+			free.rows = append(free.rows, row)
+			continue
+		}
+		name := l.Holders[0].Name()
+		if byName[name] == nil {
+			byName[name] = &ownerGroup{name: name, behind: map[string]bool{}}
+			groups = append(groups, byName[name])
+		}
+		byName[name].rows = append(byName[name].rows, row)
+	}
+	s.relate(byName)
+	var grouped []lockRow
+	for _, g := range groups {
+		if len(g.rows)+len(g.shares)+len(g.waits) < 2 {
+			single.rows = append(single.rows, g.rows...)
+			continue
+		}
+		grouped = append(append(grouped, lockRow{heading: g}), g.rows...)
+	}
+	single.text = humanize.Plural(len(single.rows), "owner") + " with one lock each"
+	free.text = humanize.Plural(len(free.rows), "lock") + " without a holder"
+	for _, g := range []*ownerGroup{single, free} {
+		if len(g.rows) > 0 {
+			grouped = append(append(grouped, lockRow{heading: g}), g.rows...)
+		}
+	}
+	return grouped
+}
+
+// relate adds to each group the locks that its owner shares and waits for.
+func (s *state) relate(byName map[string]*ownerGroup) {
+	locks := s.current().locks
+	byID := map[string]*ownerGroup{} // by token, and by the label that begins a token of package lock
+	for i := range locks {
+		for j := range locks[i].Holders {
+			h := &locks[i].Holders[j]
+			g := byName[h.Name()]
+			if g == nil {
+				continue
+			}
+			byID[h.ID] = g
+			if h.Label != "" {
+				byID[h.Label+"~"] = g
+			}
+			if j > 0 && locks[i].Holders[0].Name() != g.name {
+				g.shares = append(g.shares, i)
+			}
+		}
+	}
+	for i := range locks {
+		for _, w := range locks[i].Waiters {
+			g := byID[w.ID]
+			if label, _, found := strings.Cut(w.ID, "~"); g == nil && found {
+				g = byID[label+"~"]
+			}
+			if g == nil {
+				continue
+			}
+			if n := len(g.waits); n == 0 || g.waits[n-1] != i { // it may wait several times
+				g.waits = append(g.waits, i)
+			}
+			for j := range locks[i].Holders {
+				g.behind[locks[i].Holders[j].Name()] = true
+			}
+		}
+	}
+	for _, g := range byName {
+		for name := range g.behind {
+			if other := byName[name]; other != nil && other != g && other.behind[g.name] && (g.rival == "" || name < g.rival) {
+				g.rival = name
+			}
+		}
+	}
+}
+
+// ownerHeading draws the heading of a group, except for its last cell.
+func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
+	l.Skip(widget.Style{}, min(1, l.Rest()))
+	room := max(0, l.Rest()-1)
+	if g.name == "" {
+		l.Put(s.theme.head, s.glyphs.Fit(g.text, room))
+		return
+	}
+	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.theme.text
+	locks := s.current().locks
+	if len(g.shares) > 0 {
+		var keys []string
+		for _, i := range g.shares {
+			keys = append(keys, s.redactKey(locks[i].Key))
+		}
+		holds += ", " + listed(keys) + " with others"
+	}
+	waits, deadlock := "", ""
+	if len(g.waits) > 0 {
+		var texts []string
+		for _, i := range g.waits {
+			texts = append(texts, s.waitText(&locks[i]))
+		}
+		waits, style = "waits for "+listed(texts), s.theme.warn
+	}
+	if g.rival != "" {
+		deadlock, style = "deadlock with "+s.redactOwner(g.rival), s.theme.bad
+	}
+	name := s.glyphs.Fit(s.redactOwner(g.name), min(room, widget.Width(s.redactOwner(g.name))))
+	l.Put(s.theme.head, name).Put(style, s.glyphs.FitEnd("  "+s.sentence(holds, deadlock, waits), max(0, room-widget.Width(name))))
 }

@@ -2,8 +2,11 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
 
 	"locktop/keyspace"
 )
@@ -52,6 +55,96 @@ func TestTheFilterKnowsWhatAnOwnerWaitsFor(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.press("/").enter("pay-5").want("3 of 4").press("enter", "esc")
 		d.press(":").enter("sort owner").press("enter").wantOrder("pay-5", "pay-5", "ship-1", "ship-1")
+	})
+}
+
+// o groups the locks by owner. The heading of an owner says what it holds, with others,
+// too, and what it waits for. Owners of one lock share a heading, and so do free locks.
+func TestLocksAreGroupedByOwner(t *testing.T) {
+	w := world()
+	holder := func(names ...string) (all []keyspace.Holder) {
+		for _, name := range names {
+			all = append(all, keyspace.Holder{ID: name + "~0f", Label: name, Count: 1})
+		}
+		return all
+	}
+	waiter := func(ids ...string) (all []keyspace.Waiter) {
+		for _, id := range ids {
+			all = append(all, keyspace.Waiter{ID: id})
+		}
+		return all
+	}
+	locks := []keyspace.Lock{
+		{Key: "k1", Holders: holder("pay-5"), Waiters: waiter("ship-1~aa")},
+		{Key: "k2", Holders: holder("solo")},
+		{Key: "k3", Holders: holder("ship-1", "pay-5"), Waiters: waiter("pay-5~77", "pay-5~78", "nobody~1")},
+		{Key: "k4", Holders: holder("pay-5")},
+		{Key: "k5", Holders: holder("ship-1")},
+		{Key: "k6", Holders: holder("other")},
+		{Key: "k7", Holders: holder("late"), Waiters: waiter("solo-2~1")},
+		{Key: "k8"},
+		{Key: "k9", Holders: holder("next"), Waiters: waiter("late~1")},
+	}
+	for i := range locks {
+		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
+	}
+	v := &server{locks: locks}
+	w.Source = v
+	drive(t, w, func(d *driver) {
+		selected := func(key string) {
+			t.Helper()
+			if line := d.line("▌"); !strings.Contains(line, key) {
+				t.Fatalf("selected is %q, want %s:\n%s", line, key, d.screen())
+			}
+		}
+		d.size(120, 35).press("o")
+		d.want("pay-5  holds 3 locks, k3 with others · deadlock with ship-1 · waits for k3, which ship-1 holds")
+		d.want("ship-1  holds 2 locks · deadlock with pay-5", "waits for k1, which pay-5 holds")
+		d.want("late  holds 1 lock · waits for k9, which next holds", "3 owners with one lock each", "1 lock without a holder")
+		d.wantOrder("pay-5  holds", "k1", "k4", "ship-1  holds", "k3", "k5", "late  holds", "k7", "3 owners", "k2", "k6", "k9", "1 lock without", "k8")
+		d.want("grouped by owner, worst first")
+
+		selected("k1")
+		for _, key := range []string{"k4", "k3", "k5", "k7", "k2", "k6", "k9", "k8", "k8"} {
+			d.press("j")
+			selected(key)
+		}
+		for _, key := range []string{"k9", "k6", "k2", "k7", "k5", "k3", "k4", "k1", "k1"} {
+			d.press("k")
+			selected(key)
+		}
+		d.press("G")
+		selected("k8")
+		d.press("g")
+		selected("k1")
+		above, _, _ := strings.Cut(d.screen(), "ship-1  holds")
+		d.deliver(tea.MouseMsg{X: 9, Y: strings.Count(above, "\n"), Action: tea.MouseActionPress, Button: tea.MouseButtonLeft})
+		d.settle()
+		selected("k3")
+		d.press("enter").want("newest first", "k3").press("esc")
+
+		d.press("/").enter("k7").want("1 of 9").press("enter").want("late  holds 1 lock · waits for k9").wantNot("pay-5  holds").press("esc")
+		for h := 12; h > 5; h-- { // the heading above the selection is in sight, too
+			d.size(59, h).press("G", "g").want("pay-5  holds")
+		}
+		d.size(120, 35).press("o").wantNot("  holds ", "grouped")
+		d.press(":").enter("group owner").press("enter").want("ship-1  holds 2 locks")
+		d.press(":").enter("group nothing").press("enter").want("group: there are owner, none")
+		d.press(":").enter("group none").press("enter").wantNot("ship-1  holds")
+	})
+}
+
+// An owner's heading tells no names under privacy.
+func TestHeadingsOfOwnersKeepPrivacy(t *testing.T) {
+	w := world()
+	locks := []keyspace.Lock{
+		{Key: "secret-1", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "alice", Count: 1}}},
+		{Key: "secret-2", Kind: keyspace.Mutex, Expires: time.Now().Add(time.Hour), Holders: []keyspace.Holder{{ID: "bob", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "alice"}}},
+	}
+	w.Source = &server{locks: locks}
+	drive(t, w, func(d *driver) {
+		d.press("o").want("alice  holds 1 lock · waits for secret-2, which bob holds")
+		d.press("p").want("holds 1 lock · waits for ").wantNot("alice", "secret", "bob")
 	})
 }
 

@@ -14,12 +14,14 @@ import (
 
 // locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
-	rows   []int // indexes into the locks of the view model, in display order
+	rows   []lockRow // in display order
+	found  int       // number of locks that match the filter
 	filter filter
 	sort   int // index of the sort column, or bySeverity
 	turned bool
 	wide   bool
 	hide   bool // hide the preview
+	owned  bool // the rows are grouped by owner
 
 	moved  bool          // the user moved the cursor; until then the first row is selected
 	chosen keyspace.ID   // selected lock
@@ -31,6 +33,12 @@ type locksPage struct {
 	tags   map[keyspace.ID]bool
 
 	longest, owners int // maximum widths of keys and owners so far, because columns only grow
+}
+
+// lockRow is a lock, or the heading of an owner's locks.
+type lockRow struct {
+	lock    int         // index into the locks of the view model
+	heading *ownerGroup // nil in the row of a lock
 }
 
 func newLocksPage() *locksPage { return &locksPage{sort: bySeverity, tags: map[keyspace.ID]bool{}} }
@@ -83,6 +91,10 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 		p.ask(s)
 	case back:
 		p.goBack(s)
+	case groupOwners:
+		p.owned = !p.owned
+		p.arrange(s)
+		s.notify("order: " + p.order())
 	case wide:
 		p.wide = !p.wide
 		p.sort = min(p.sort, len(p.columns())-1)
@@ -187,7 +199,7 @@ func (p *locksPage) ask(s *state) {
 			p.choose(s, 0)
 			p.reveal(s)
 		}
-	}, func() string { return p.found(s) })
+	}, func() string { return p.matches(s) })
 	d.finish = func(string) tea.Cmd {
 		p.moved = p.moved || len(p.rows) > 0 // keep the selection when the filter is cleared
 		return nil
@@ -195,9 +207,9 @@ func (p *locksPage) ask(s *state) {
 	s.dialog = d
 }
 
-// found returns the number of locks that match the filter.
-func (p *locksPage) found(s *state) string {
-	return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.current().locks))
+// matches returns the number of locks that match the filter.
+func (p *locksPage) matches(s *state) string {
+	return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().locks))
 }
 
 // sortBy moves the sort column by steps. The place before the first column is bySeverity.
@@ -217,10 +229,14 @@ func (p *locksPage) sortBy(s *state, steps int) {
 
 // order describes the sort order.
 func (p *locksPage) order() string {
-	if p.sort == bySeverity {
-		return "worst first"
+	order := "worst first"
+	if p.sort != bySeverity {
+		order = "by " + p.columns()[p.sort].name
 	}
-	return "by " + p.columns()[p.sort].name
+	if p.owned {
+		return "grouped by owner, " + order
+	}
+	return order
 }
 
 // arrange updates the rows after a new snapshot and after a change of filter or order. The
@@ -239,10 +255,14 @@ func (p *locksPage) arrange(s *state) {
 		p.longest = max(p.longest, widget.Width(s.redactKey(pic.locks[i].Key)))
 		p.owners = max(p.owners, widget.Width(lockView{&pic.locks[i], pic.snap.At, s}.owner()))
 		if p.filter.match(&pic.locks[i], pic.snap.At, about[pic.locks[i].ID()]) {
-			p.rows = append(p.rows, i)
+			p.rows = append(p.rows, lockRow{lock: i})
 		}
 	}
+	p.found = len(p.rows)
 	p.sortRows(s)
+	if p.owned {
+		p.rows = s.groupByOwner(p.rows)
+	}
 	p.follow(s)
 	p.reveal(s)
 }
@@ -253,7 +273,7 @@ func (p *locksPage) sortRows(s *state) {
 	if p.sort != bySeverity {
 		less := p.columns()[p.sort].less
 		of := func(i int) lockView { return lockView{&pic.locks[i], pic.snap.At, s} }
-		slices.SortStableFunc(p.rows, func(a, b int) int { return less(of(a), of(b)) })
+		slices.SortStableFunc(p.rows, func(a, b lockRow) int { return less(of(a.lock), of(b.lock)) })
 	}
 	if p.turned {
 		slices.Reverse(p.rows)
@@ -268,9 +288,9 @@ func (p *locksPage) follow(s *state) {
 		p.choose(s, 0)
 		return
 	}
-	for row, i := range p.rows {
-		if locks[i].ID() == p.chosen {
-			p.row, p.last, p.seen, p.gone = row, locks[i], s.clock(), false
+	for row, r := range p.rows {
+		if r.heading == nil && locks[r.lock].ID() == p.chosen {
+			p.row, p.last, p.seen, p.gone = row, locks[r.lock], s.clock(), false
 			return
 		}
 	}
@@ -282,9 +302,13 @@ func (p *locksPage) follow(s *state) {
 	}
 }
 
+// choose selects the lock in a row. A heading stands for the lock below it.
 func (p *locksPage) choose(s *state, row int) {
+	if p.rows[row].heading != nil {
+		row++
+	}
 	p.row, p.seen, p.gone = row, s.clock(), false
-	p.last = s.current().locks[p.rows[row]]
+	p.last = s.current().locks[p.rows[row].lock]
 	p.chosen = p.last.ID()
 }
 
@@ -294,17 +318,23 @@ func (p *locksPage) move(s *state, steps int) {
 		return
 	}
 	p.moved = true
-	p.choose(s, max(0, min(p.row+steps, len(p.rows)-1)))
+	row := max(0, min(p.row+steps, len(p.rows)-1))
+	if steps < 0 && row > 0 && p.rows[row].heading != nil {
+		row--
+	}
+	p.choose(s, row)
 	p.reveal(s)
 }
 
-// reveal scrolls until the selection is visible.
+// reveal scrolls until the selection is visible, with the heading above it.
 func (p *locksPage) reveal(s *state) {
 	h := p.height(s)
 	p.top = max(0, min(p.top, len(p.rows)-h))
-	if p.row < p.top {
-		p.top = p.row
+	least := p.row
+	if h > 1 && 0 < least && least < len(p.rows) && p.rows[least-1].heading != nil {
+		least--
 	}
+	p.top = min(p.top, least)
 	if h > 0 && p.row >= p.top+h {
 		p.top = p.row - h + 1
 	}
@@ -327,7 +357,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	}
 	filtered := ""
 	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + p.found(s)
+		filtered = "/" + widget.Plain(p.filter.text) + "  " + p.matches(s)
 	}
 	layoutLine(l, s.glyphs, parts, []segment{
 		{style: t.key, text: filtered, priority: 1},
