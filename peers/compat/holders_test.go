@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+	"github.com/valkey-io/valkey-go"
+	"github.com/valkey-io/valkey-go/valkeylock"
 	"github.com/zeromicro/go-zero/core/logx"
 	zero "github.com/zeromicro/go-zero/core/stores/redis"
 
@@ -43,6 +45,7 @@ func peers() []peer {
 		{name: "redislock", format: "redislock", key: verbatim, try: tryRedislock("")},
 		{name: "redislock with metadata", format: "redislock", label: "worker-3", key: verbatim, try: tryRedislock("worker-3")},
 		{name: "rueidislock", format: "rueidislock", key: func(name string) string { return "rueidislock:0:" + name }, try: tryRueidislock},
+		{name: "valkeylock", format: "valkeylock", key: func(name string) string { return "valkeylock:0:" + name }, try: tryValkeylock},
 		{name: "go-zero", format: "go-zero", key: verbatim, try: tryGoZero},
 	}
 }
@@ -78,6 +81,24 @@ func tryRedislock(metadata string) func(*testing.T, string, string) func() {
 func tryRueidislock(t *testing.T, addr, name string) func() {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
+		KeyValidity:  ttl,
+		KeyMajority:  1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(locker.Close)
+	_, release, err := locker.TryWithContext(t.Context(), name)
+	if err != nil {
+		return nil
+	}
+	return release
+}
+
+// tryValkeylock takes one key a lock, as tryRueidislock does.
+func tryValkeylock(t *testing.T, addr, name string) func() {
+	locker, err := valkeylock.NewLocker(valkeylock.LockerOption{
+		ClientOption: valkey.ClientOption{InitAddress: []string{addr}},
 		KeyValidity:  ttl,
 		KeyMajority:  1,
 	})
