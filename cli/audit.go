@@ -80,7 +80,7 @@ func ownersOnly(f *os.File, path string) error {
 	return nil
 }
 
-// Write implements keyspace.AuditLog.
+// Write implements release.AuditLog.
 func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	var line bytes.Buffer
 	if err := writeJSON(&line, lineOf(a)); err != nil {

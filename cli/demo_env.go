@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/release"
 	"locktop/loadgen"
 )
 
@@ -116,12 +116,12 @@ func (st *demoEnv) addrs() []string {
 }
 
 // breaker returns an executor for all servers of the demo.
-func (st *demoEnv) breaker(log keyspace.AuditLog) *keyspace.Executor {
+func (st *demoEnv) breaker(log release.AuditLog) *release.Executor {
 	servers := map[string]redis.UniversalClient{st.rdb.Options().Addr: st.rdb}
 	for _, n := range st.quorum.Nodes {
 		servers[n.Options().Addr] = n
 	}
-	return keyspace.NewExecutor(servers, formats.All(), log)
+	return release.NewExecutor(servers, formats.All(), log)
 }
 
 // observerClient returns a second client of rdb's server. It does not retry if the

@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
-	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/release"
 )
 
 // writeFlags holds the flags that permit actions on locks.
@@ -35,7 +35,7 @@ func (r *writeFlags) check(c *connFlags) error {
 
 // breakerOf returns an executor for the locks of the servers of v. It writes its
 // actions to log.
-func breakerOf(ctx context.Context, v *servers, log keyspace.AuditLog) *keyspace.Executor {
+func breakerOf(ctx context.Context, v *servers, log release.AuditLog) *release.Executor {
 	nodes := make(map[string]redis.UniversalClient)
 	where, err := v.where(ctx)
 	if err != nil { // use the servers known so far
@@ -46,5 +46,5 @@ func breakerOf(ctx context.Context, v *servers, log keyspace.AuditLog) *keyspace
 			nodes[e.addr] = rdb
 		}
 	}
-	return keyspace.NewExecutor(nodes, formats.All(), log)
+	return release.NewExecutor(nodes, formats.All(), log)
 }

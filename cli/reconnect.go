@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"locktop/keyspace"
+	"locktop/keyspace/release"
 	"locktop/tui"
 )
 
@@ -14,7 +14,7 @@ type connector struct {
 	connection connFlags
 	selection  selection
 	rights     writeFlags
-	log        keyspace.AuditLog
+	log        release.AuditLog
 
 	mu   sync.Mutex
 	open *target

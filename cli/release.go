@@ -17,6 +17,7 @@ import (
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/release"
 	"locktop/tui/widget"
 )
 
@@ -154,7 +155,7 @@ func (o *releaseOptions) act() keyspace.Action {
 	return keyspace.ForceRelease
 }
 
-func (o *releaseOptions) do(ctx context.Context, b *keyspace.Executor, seen keyspace.Lock) error {
+func (o *releaseOptions) do(ctx context.Context, b *release.Executor, seen keyspace.Lock) error {
 	if o.act() == keyspace.Expire {
 		_, err := b.Expire(ctx, seen, o.giveTTL)
 		return err
@@ -220,9 +221,9 @@ func errorOf(err error) error {
 		return &exitError{code: exitChanged, err: err, hint: "look again before you decide again"}
 	case errors.Is(err, keyspace.ErrNotSupported):
 		return &exitError{code: exitFailure, err: err}
-	case errors.Is(err, keyspace.ErrReadOnly):
+	case errors.Is(err, release.ErrReadOnly):
 		return &exitError{code: exitFailure, err: err, hint: "release it on the master: name that, or use --sentinel or --cluster"}
-	case errors.Is(err, keyspace.ErrNoPermission):
+	case errors.Is(err, release.ErrNoPermission):
 		return &exitError{code: exitFailure, err: err, hint: "the user needs EVAL, and the commands with which the library of the lock releases it"}
 	default:
 		return err

@@ -2,7 +2,7 @@
 // happens to them. A list of formats describes what a lock looks like; package formats
 // has the list to use.
 //
-// Scanner and Watcher read from Redis and change nothing. Executor changes locks.
+// Scanner and Watcher read from Redis and change nothing. Package release changes locks.
 // Everything else is pure: snapshots in, events and findings out. Times are data; they
 // are on the clock of the server that holds the keys.
 package keyspace

@@ -13,6 +13,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/release"
 	"locktop/server"
 )
 
@@ -34,7 +35,7 @@ func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
 	before := everything(t, rdb)
-	b := keyspace.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
+	b := release.NewExecutor(map[string]redis.UniversalClient{rdb.Options().Addr: rdb}, formats.All(), full{})
 	if _, err := b.ForceRelease(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "nothing was done") {
 		t.Errorf("got %v", err)
 	}
@@ -69,13 +70,13 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 		"type":                             as("tom", "~*", "+del", "-get", "-type"),
 	} {
 		_, err := releaser(rdb).ForceRelease(t.Context(), seen)
-		if !errors.Is(err, keyspace.ErrNoPermission) || errors.Is(err, keyspace.ErrReadOnly) || errors.Is(err, keyspace.ErrChanged) {
+		if !errors.Is(err, release.ErrNoPermission) || errors.Is(err, release.ErrReadOnly) || errors.Is(err, keyspace.ErrChanged) {
 			t.Errorf("without the right to the %s: %v", what, err)
 		}
 	}
 	load(t, admin, []string{"REPLICAOF", "127.0.0.1", "1"})
 	_, err := releaser(admin).ForceRelease(t.Context(), seen)
-	if !errors.Is(err, keyspace.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
+	if !errors.Is(err, release.ErrReadOnly) || !strings.HasSuffix(err.Error(), ": READONLY You can't write against a read only replica.") {
 		t.Errorf("on a replica: %v", err)
 	}
 	if after := everything(t, admin); after != before {
@@ -84,9 +85,9 @@ func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
 }
 
 // releaser returns a force-releaser for the locks of rdb.
-func releaser(rdb *redis.Client) *keyspace.Executor {
+func releaser(rdb *redis.Client) *release.Executor {
 	nodes := map[string]redis.UniversalClient{rdb.Options().Addr: rdb}
-	return keyspace.NewExecutor(nodes, formats.All(), &diary{})
+	return release.NewExecutor(nodes, formats.All(), &diary{})
 }
 
 // everything returns the complete contents of the server as text, for
@@ -470,7 +471,7 @@ func TestARedlockThatMostServersHaveTakenAnewIsNotReleased(t *testing.T) {
 		lock.Votes = append(lock.Votes, keyspace.Vote{Node: rdb.Options().Addr, Token: seen})
 	}
 	written := &diary{}
-	_, err := keyspace.NewExecutor(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
+	_, err := release.NewExecutor(nodes, formats.All(), written).ForceRelease(t.Context(), lock)
 	if !errors.Is(err, keyspace.ErrChanged) || !strings.Contains(err.Error(), "1 of 3 servers") || !strings.Contains(err.Error(), next) {
 		t.Errorf("it says %v", err)
 	}

@@ -1,4 +1,7 @@
-package keyspace
+// Package release changes locks of other clients: it ends a hold, extends it, or sets a
+// deadline on a lock that has none. Each action is a script that reads the lock again
+// and changes it only if it is as it was seen. Each is written to an audit log.
+package release
 
 import (
 	"cmp"
@@ -12,12 +15,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
 )
 
 // AuditLog stores audit records. Write returns after the record is durable, or an
 // error. After an error the action is not run.
 type AuditLog interface {
-	Write(AuditRecord) error
+	Write(keyspace.AuditRecord) error
 }
 
 // Executor changes locks of other clients. It logs each action before it runs a
@@ -25,7 +30,7 @@ type AuditLog interface {
 // afterwards. It may be used by several goroutines.
 type Executor struct {
 	nodes   map[string]redis.UniversalClient
-	formats []Format
+	formats []keyspace.Format
 	log     AuditLog
 	now     func() time.Time
 }
@@ -33,7 +38,7 @@ type Executor struct {
 // NewExecutor returns an executor that writes its actions to log. It reaches the
 // server of a lock by name: Lock.Node, and Vote.Node for a Redlock. The clients remain
 // the caller's, and must use the database of the locks.
-func NewExecutor(nodes map[string]redis.UniversalClient, formats []Format, log AuditLog) *Executor {
+func NewExecutor(nodes map[string]redis.UniversalClient, formats []keyspace.Format, log AuditLog) *Executor {
 	return &Executor{nodes: nodes, formats: formats, log: log, now: time.Now}
 }
 
@@ -44,33 +49,33 @@ func NewExecutor(nodes map[string]redis.UniversalClient, formats []Format, log A
 // ErrNotSupported if locks of this kind cannot be released by others. A Redlock is
 // released on every server that has the same token; that is done when a majority has
 // done it. A replica returns an ErrReadOnly, a missing permission an ErrNoPermission.
-func (e *Executor) ForceRelease(ctx context.Context, seen Lock) (AuditRecord, error) {
-	return e.perform(ctx, ForceRelease, seen, 0)
+func (e *Executor) ForceRelease(ctx context.Context, seen keyspace.Lock) (keyspace.AuditRecord, error) {
+	return e.perform(ctx, keyspace.ForceRelease, seen, 0)
 }
 
 // Extend sets a new deadline of the holds in seen, ttl from now.
-func (e *Executor) Extend(ctx context.Context, seen Lock, ttl time.Duration) (AuditRecord, error) {
-	return e.perform(ctx, Extend, seen, ttl)
+func (e *Executor) Extend(ctx context.Context, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+	return e.perform(ctx, keyspace.Extend, seen, ttl)
 }
 
 // Expire sets a deadline on a lock that has none. It returns an ErrChanged if the lock
 // has one by now.
-func (e *Executor) Expire(ctx context.Context, seen Lock, ttl time.Duration) (AuditRecord, error) {
-	return e.perform(ctx, Expire, seen, ttl)
+func (e *Executor) Expire(ctx context.Context, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+	return e.perform(ctx, keyspace.Expire, seen, ttl)
 }
 
 // perform runs an action and logs it.
-func (e *Executor) perform(ctx context.Context, what Action, seen Lock, ttl time.Duration) (AuditRecord, error) {
-	scripts, err := Scripts(e.formats, what, seen, ttl)
+func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keyspace.Lock, ttl time.Duration) (keyspace.AuditRecord, error) {
+	scripts, err := keyspace.Scripts(e.formats, what, seen, ttl)
 	if err != nil {
-		return AuditRecord{}, err
+		return keyspace.AuditRecord{}, err
 	}
-	intent := AuditRecord{
+	intent := keyspace.AuditRecord{
 		ID: uuid.NewString(), At: e.now(), Action: what, Lock: seen.ID(), Format: seen.Format,
-		Holders: digests(seen.Holders), TTL: ttl, Outcome: Intended,
+		Holders: digests(seen.Holders), TTL: ttl, Outcome: keyspace.Intended,
 	}
 	if err := e.log.Write(intent); err != nil {
-		return AuditRecord{}, fmt.Errorf("nothing was done, because it could not be written down: %w", err)
+		return keyspace.AuditRecord{}, fmt.Errorf("nothing was done, because it could not be written down: %w", err)
 	}
 	outcome := intent
 	err = e.run(ctx, scripts, seen, &outcome)
@@ -82,7 +87,7 @@ func (e *Executor) perform(ctx context.Context, what Action, seen Lock, ttl time
 }
 
 // run runs the scripts and sums up the results.
-func (e *Executor) run(ctx context.Context, scripts []Script, seen Lock, sum *AuditRecord) error {
+func (e *Executor) run(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
 	var failures []error
 	for _, s := range scripts {
 		done, err := e.runOn(ctx, s)
@@ -95,9 +100,9 @@ func (e *Executor) run(ctx context.Context, scripts []Script, seen Lock, sum *Au
 	}
 	switch {
 	case sum.Nodes > len(scripts)/2:
-		sum.Outcome = Done
+		sum.Outcome = keyspace.Done
 	case len(failures) > 0:
-		sum.Outcome, sum.Err = Failed, errors.Join(failures...).Error()
+		sum.Outcome, sum.Err = keyspace.Failed, errors.Join(failures...).Error()
 		return errors.Join(failures...)
 	default:
 		return e.explainFailure(ctx, scripts, seen, sum)
@@ -107,7 +112,7 @@ func (e *Executor) run(ctx context.Context, scripts []Script, seen Lock, sum *Au
 
 // explainFailure returns why scripts have changed nothing although no server returned
 // an error.
-func (e *Executor) explainFailure(ctx context.Context, scripts []Script, seen Lock, sum *AuditRecord) error {
+func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script, seen keyspace.Lock, sum *keyspace.AuditRecord) error {
 	of := len(scripts)
 	now, err := e.readAgain(ctx, scripts[0].Node, seen)
 	if err == nil && sum.Nodes == 0 && unchanged(now, seen) {
@@ -119,20 +124,20 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []Script, seen Lo
 			undone = fmt.Sprintf("done on %d of %d servers only", sum.Nodes, of)
 		}
 		err = fmt.Errorf("%s %q: %s: %w", sum.Action, seen.Key, undone, err)
-		sum.Outcome, sum.Err = Failed, err.Error()
+		sum.Outcome, sum.Err = keyspace.Failed, err.Error()
 		return err
 	}
-	changed := &ChangedError{Key: seen.Key, Now: now, Done: sum.Nodes, Of: of}
-	sum.Outcome, sum.Now = Changed, changed.Holders()
+	changed := &keyspace.ChangedError{Key: seen.Key, Now: now, Done: sum.Nodes, Of: of}
+	sum.Outcome, sum.Now = keyspace.Changed, changed.Holders()
 	return changed
 }
 
 // unchanged reports whether the holders in seen still hold the lock.
-func unchanged(now *Lock, seen Lock) bool {
+func unchanged(now *keyspace.Lock, seen keyspace.Lock) bool {
 	if now == nil || now.Expires.IsZero() != seen.Expires.IsZero() {
 		return false
 	}
-	return !slices.ContainsFunc(seen.Holders, func(was Holder) bool {
+	return !slices.ContainsFunc(seen.Holders, func(was keyspace.Holder) bool {
 		h, there := now.Holder(was.ID)
 		again := !h.Since.IsZero() && !h.Since.Equal(was.Since)
 		return !there || h.Count != was.Count || h.Mode != was.Mode || again
@@ -140,7 +145,7 @@ func unchanged(now *Lock, seen Lock) bool {
 }
 
 // runOn runs a script on its server.
-func (e *Executor) runOn(ctx context.Context, s Script) (bool, error) {
+func (e *Executor) runOn(ctx context.Context, s keyspace.Script) (bool, error) {
 	rdb, known := e.nodes[s.Node]
 	if !known {
 		return false, fmt.Errorf("there is no connection to it")
@@ -158,7 +163,7 @@ func (e *Executor) runOn(ctx context.Context, s Script) (bool, error) {
 
 // evalAsking runs a script on a cluster node to which the slot is being moved. Such a
 // node serves a key only after ASKING.
-func evalAsking(ctx context.Context, rdb redis.UniversalClient, s Script, argv []any) (int, error) {
+func evalAsking(ctx context.Context, rdb redis.UniversalClient, s keyspace.Script, argv []any) (int, error) {
 	p := rdb.Pipeline()
 	p.Do(ctx, "asking")
 	acted := p.Eval(ctx, s.Lua, s.Keys, argv...)
@@ -167,21 +172,21 @@ func evalAsking(ctx context.Context, rdb redis.UniversalClient, s Script, argv [
 }
 
 // readAgain reads the current state of a lock on a server; nil if it is gone.
-func (e *Executor) readAgain(ctx context.Context, node string, seen Lock) (*Lock, error) {
+func (e *Executor) readAgain(ctx context.Context, node string, seen keyspace.Lock) (*keyspace.Lock, error) {
 	rdb, known := e.nodes[node]
 	if !known {
 		return nil, fmt.Errorf("there is no connection to %s", node)
 	}
-	s := NewScanner(rdb, ScanOptions{Formats: e.formats, DB: seen.DB, MinConfidence: Possible})
+	s := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: e.formats, DB: seen.DB, MinConfidence: keyspace.Possible})
 	now, err := s.ReadLock(ctx, seen.Key)
-	if errors.Is(err, ErrUnreadable) {
+	if errors.Is(err, keyspace.ErrUnreadable) {
 		return nil, fmt.Errorf("this user may not read it: %w", ErrNoPermission)
 	}
 	return now, scriptError(err)
 }
 
 // digests returns a digest of each holder's ID with its label.
-func digests(holders []Holder) []string {
+func digests(holders []keyspace.Holder) []string {
 	var all []string
 	for _, h := range holders {
 		sum := sha256.Sum256([]byte(h.ID))

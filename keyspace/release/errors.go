@@ -1,4 +1,4 @@
-package keyspace
+package release
 
 import (
 	"errors"
