@@ -18,15 +18,16 @@ import (
 // external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                       {"cli"},
-	"cli":                     {"humanize", "keyspace", "keyspace/formats", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
+	"cli":                     {"humanize", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
 	"tui":                     {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
 	"tui/svg":                 {},
 	"tui/widget":              {},
 	"keyspace":                {"humanize", "keyspace/internal/cache", "shell"},
 	"keyspace/formats":        {"keyspace"},
+	"keyspace/inspect":        {"humanize", "keyspace", "keyspace/internal/cache"},
 	"keyspace/internal/cache": {},
 	"keyspace/recording":      {"keyspace"},
-	"keyspace/release":        {"keyspace"},
+	"keyspace/release":        {"keyspace", "keyspace/inspect"},
 	"loadgen":                 {"humanize", "loadgen/oracle", "lock", "lock/classic"},
 	"loadgen/oracle":          {"humanize"},
 	"loadgen/report":          {"humanize", "loadgen", "loadgen/oracle"},
@@ -42,9 +43,9 @@ var imports = map[string][]string{
 
 // testImports lists the additional imports of a package's tests.
 var testImports = map[string][]string{
-	"tui":              {"keyspace/formats", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
-	"keyspace/formats": {"keyspace/release"},                                            // tests release the samples on a server
-	"lock/classic":     {"lock"},                                                        // tests of the flaws also use the sound kinds
+	"tui":              {"keyspace/formats", "keyspace/inspect", "keyspace/recording", "loadgen/scenarios"}, // tests of the screen use recordings, and the scenes as they run
+	"keyspace/formats": {"keyspace/inspect", "keyspace/release"},                                            // tests find and release the samples on a server
+	"lock/classic":     {"lock"},                                                                            // tests of the flaws also use the sound kinds
 }
 
 // guarded lists the libraries, and the clock, that only some places may use. A
@@ -54,12 +55,12 @@ var guarded = map[string][]string{
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "keyspace/scan.go", "keyspace/pass.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/cursor.go", "keyspace/filter.go", "keyspace/retry.go", "keyspace/read.go", "keyspace/size.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/inspect.go", "keyspace/server_error.go", "keyspace/release", "loadgen", "server", "soak", "cli"},
+	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "keyspace/inspect", "keyspace/release"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report"},
 	"github.com/spf13/cobra":                  {"cli"},
-	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "keyspace/scan.go", "keyspace/conn.go", "keyspace/cluster.go", "keyspace/retry.go", "keyspace/multi.go", "keyspace/watcher.go", "keyspace/refresh.go", "keyspace/discover.go", "keyspace/schedule.go", "keyspace/connection_state.go", "keyspace/invalidation.go", "keyspace/tracking.go", "keyspace/clients.go", "keyspace/unknownkeys.go", "keyspace/release", "tui/cmd.go"},
+	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "tui/cmd.go", "keyspace/inspect", "keyspace/release"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // budget is the value of --budget: the share of a server's time that scans may
@@ -18,7 +18,7 @@ func (b *budget) String() string {
 	case *b == 1:
 		return "full"
 	case *b == 0:
-		return strconv.FormatFloat(100*keyspace.DefaultShare, 'f', -1, 64) + "%"
+		return strconv.FormatFloat(100*inspect.DefaultShare, 'f', -1, 64) + "%"
 	default:
 		return strconv.FormatFloat(100*float64(*b), 'f', -1, 64) + "%"
 	}
@@ -41,10 +41,10 @@ func (b *budget) Set(s string) error {
 // Type returns the name of the type for error messages.
 func (b *budget) Type() string { return "budget" }
 
-// pace returns a new keyspace.Budget with this share.
-func (b *budget) pace() *keyspace.Budget {
+// pace returns a new inspect.Budget with this share.
+func (b *budget) pace() *inspect.Budget {
 	if *b == 0 {
-		return keyspace.NewBudget(keyspace.DefaultShare)
+		return inspect.NewBudget(inspect.DefaultShare)
 	}
-	return keyspace.NewBudget(float64(*b))
+	return inspect.NewBudget(float64(*b))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/humanize"
-	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // connFlags holds the values of the connection flags.
@@ -94,13 +94,13 @@ func (c *connFlags) newTarget(ctx context.Context, seeds []endpoint) (*target, e
 	v := &servers{connect: c.client, locate: c.locator(seeds)}
 	t := &target{
 		many:    c.mode() != "" || c.db.all,
-		fleet:   keyspace.MultiOptions{Mode: c.mode(), Redlock: len(c.redlock) > 1},
+		fleet:   inspect.MultiOptions{Mode: c.mode(), Redlock: len(c.redlock) > 1},
 		servers: v,
 		timeout: c.timeout,
 		close:   v.close,
 	}
 	if c.cluster {
-		t.cluster = keyspace.NewCluster(func(addr string) (redis.UniversalClient, error) {
+		t.cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) {
 			e := seeds[0]
 			e.network, e.addr = "tcp", addr
 			return v.client(e)

@@ -9,14 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 	"locktop/loadgen"
 )
 
 // demoSource observes the demo: always the server with the sample locks, and the
 // servers of the Redlock while the load uses them.
 type demoSource struct {
-	main    *keyspace.BackgroundWatcher
-	quorum  *keyspace.MultiSource
+	main    *inspect.BackgroundWatcher
+	quorum  *inspect.MultiSource
 	load    *loadgen.Group
 	ledger  *commandStats
 	clients []*redis.Client // connections of this source only
@@ -26,18 +27,18 @@ type demoSource struct {
 // source starts to observe the demo. The caller must close the result.
 func (st *demoEnv) source(s *selection) *demoSource {
 	eye := observerClient(st.rdb)
-	a := &demoSource{main: keyspace.StartWatcher(keyspace.NewWatcher(s.scanner(eye, 0))), load: st.load, ledger: newCommandStats(eye)}
-	followers := []*keyspace.Watcher{}
+	a := &demoSource{main: inspect.StartWatcher(inspect.NewWatcher(s.scanner(eye, 0))), load: st.load, ledger: newCommandStats(eye)}
+	followers := []*inspect.Watcher{}
 	a.clients = []*redis.Client{eye}
-	var stations []keyspace.NamedSource
+	var stations []inspect.NamedSource
 	for _, n := range st.quorum.Nodes {
 		eye := observerClient(n)
-		f := keyspace.NewWatcher(s.scanner(eye, 0))
+		f := inspect.NewWatcher(s.scanner(eye, 0))
 		followers, a.clients = append(followers, f), append(a.clients, eye)
-		stations = append(stations, keyspace.NamedSource{Addr: n.Options().Addr, Source: f})
+		stations = append(stations, inspect.NamedSource{Addr: n.Options().Addr, Source: f})
 	}
-	roster := func(context.Context) ([]keyspace.NamedSource, error) { return stations, nil }
-	a.quorum = keyspace.NewMultiSource(roster, keyspace.MultiOptions{Mode: "redlock", Redlock: true})
+	roster := func(context.Context) ([]inspect.NamedSource, error) { return stations, nil }
+	a.quorum = inspect.NewMultiSource(roster, inspect.MultiOptions{Mode: "redlock", Redlock: true})
 	a.close = func() {
 		a.main.Close()
 		for _, f := range followers {

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -90,7 +91,7 @@ func TestTheCastKeepsItsLocksMoving(t *testing.T) {
 func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
 	t.Helper()
 	var s selection
-	snap, err := keyspace.NewScanner(rdb, s.options(0, nil)).Scan(t.Context())
+	snap, err := inspect.NewScanner(rdb, s.options(0, nil)).Scan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // incomplete returns the exitError for an incomplete snapshot. The error names what
@@ -54,7 +55,7 @@ func unseen(err error) *exitError {
 // cutOff reports whether err means that no server could be reached, as opposed to a
 // server that rejected a command.
 func cutOff(err error) bool {
-	if all, ok := errors.AsType[keyspace.NoAnswerError](err); ok {
+	if all, ok := errors.AsType[inspect.NoAnswerError](err); ok {
 		return !slices.ContainsFunc(all, func(one error) bool { return !cutOff(one) })
 	}
 	_, network := errors.AsType[net.Error](err)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // inspection is everything about one key on all servers.
@@ -31,11 +32,11 @@ type rawKey struct {
 func (t *target) inspectKey(ctx context.Context, s *selection, key string) (inspection, error) {
 	var mu sync.Mutex
 	g := inspection{typ: "none"}
-	fleet := keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+	fleet := inspect.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) inspect.Source {
 		o := s.options(e.db, nil)
 		o.Match, o.MinConfidence = nil, keyspace.Possible
 		o.Cluster = t.cluster
-		return singleKeySource{keyspace.NewScanner(rdb, o), t.presence(rdb), key, func(sight keyspace.Inspection) {
+		return singleKeySource{inspect.NewScanner(rdb, o), t.presence(rdb), key, func(sight inspect.Inspection) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, entry := range sight.Entries {
@@ -70,10 +71,10 @@ func (g *inspection) add(r rawKey, cluster bool) {
 
 // singleKeySource is a source that reads only one key.
 type singleKeySource struct {
-	*keyspace.Scanner
+	*inspect.Scanner
 	present func(context.Context) error
 	key     string
-	see     func(keyspace.Inspection)
+	see     func(inspect.Inspection)
 }
 
 // Snapshot reads the key.

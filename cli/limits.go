@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // limits is the value of --overdue: the ages at which holds are overdue.
-type limits []keyspace.Overdue
+type limits []inspect.Overdue
 
 // notEver is longer than any hold.
 const notEver time.Duration = math.MaxInt64
@@ -41,7 +41,7 @@ func (l *limits) Set(s string) error {
 	if err != nil || after <= 0 || glob == "" {
 		return errors.New("not a limit like jobs:*=2h")
 	}
-	*l = append(*l, keyspace.Overdue{Glob: glob, After: after})
+	*l = append(*l, inspect.Overdue{Glob: glob, After: after})
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 	"locktop/tui"
 )
 
@@ -21,10 +22,10 @@ type location struct {
 // concurrent use.
 type rawReader struct {
 	client  func(location) (*redis.Client, bool)
-	options keyspace.ScanOptions
+	options inspect.ScanOptions
 
 	mu       sync.Mutex
-	scanners map[*redis.Client]*keyspace.Scanner
+	scanners map[*redis.Client]*inspect.Scanner
 }
 
 // Stored returns the keys of a lock from every server that may have it. It returns
@@ -59,16 +60,16 @@ func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry
 }
 
 // scanner returns the scanner for one client.
-func (v *rawReader) scanner(rdb *redis.Client, at location) *keyspace.Scanner {
+func (v *rawReader) scanner(rdb *redis.Client, at location) *inspect.Scanner {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.scanners[rdb]
 	if s == nil {
 		o := v.options
 		o.DB = at.db
-		s = keyspace.NewScanner(rdb, o)
+		s = inspect.NewScanner(rdb, o)
 		if v.scanners == nil {
-			v.scanners = make(map[*redis.Client]*keyspace.Scanner)
+			v.scanners = make(map[*redis.Client]*inspect.Scanner)
 		}
 		v.scanners[rdb] = s
 	}

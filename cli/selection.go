@@ -10,6 +10,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 )
 
 // selection holds the flags that select locks.
@@ -83,8 +84,8 @@ func alike(name string, known []string) []string {
 
 // options returns the options of a scan for the selection. They do not restrict the
 // format, because a key's format is known only after a test of all formats.
-func (s *selection) options(db int, pace *keyspace.Budget) keyspace.ScanOptions {
-	o := keyspace.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace}
+func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
+	o := inspect.ScanOptions{Formats: formats.WithUserPatterns(s.lock), DB: db, Match: s.match, Overdue: s.limits, Budget: pace}
 	if s.all {
 		o.MinConfidence = keyspace.Possible
 	}
@@ -92,8 +93,8 @@ func (s *selection) options(db int, pace *keyspace.Budget) keyspace.ScanOptions 
 }
 
 // scanner returns a scanner for the selection in one database of one server.
-func (s *selection) scanner(rdb redis.UniversalClient, db int) *keyspace.Scanner {
-	return keyspace.NewScanner(rdb, s.options(db, s.budget.pace()))
+func (s *selection) scanner(rdb redis.UniversalClient, db int) *inspect.Scanner {
+	return inspect.NewScanner(rdb, s.options(db, s.budget.pace()))
 }
 
 // matches reports whether a lock with these findings is selected.

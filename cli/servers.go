@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // locateEvery is how long the result of locate stays valid.
@@ -23,8 +23,8 @@ type servers struct {
 
 	mu      sync.Mutex
 	clients map[endpoint]*redis.Client
-	paces   map[string]*keyspace.Budget // by address: databases of one server share its budget
-	known   []endpoint                  // last result of locate
+	paces   map[string]*inspect.Budget // by address: databases of one server share its budget
+	known   []endpoint                 // last result of locate
 	asked   time.Time
 }
 
@@ -86,14 +86,14 @@ func (v *servers) onOpen(f func(*redis.Client)) {
 }
 
 // pace returns the budget of a server, which its databases share.
-func (v *servers) pace(e endpoint, b *budget) *keyspace.Budget {
+func (v *servers) pace(e endpoint, b *budget) *inspect.Budget {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p, ok := v.paces[e.addr]
 	if !ok {
 		p = b.pace()
 		if v.paces == nil {
-			v.paces = make(map[string]*keyspace.Budget)
+			v.paces = make(map[string]*inspect.Budget)
 		}
 		v.paces[e.addr] = p
 	}

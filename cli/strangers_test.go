@@ -8,6 +8,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -29,7 +30,7 @@ func TestTheInspectorReadsWhatTheLocksWrite(t *testing.T) {
 	take(t, reentrant)
 	take(t, reentrant)
 
-	snap, err := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()}).Scan(t.Context())
+	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"locktop/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // target is the server, or the servers, of a command.
@@ -19,27 +20,27 @@ type target struct {
 	db      int
 	title   string // address without credentials
 	many    bool   // more than one server or database
-	fleet   keyspace.MultiOptions
+	fleet   inspect.MultiOptions
 	servers *servers
 	timeout time.Duration
-	cluster *keyspace.Cluster // nil if the servers are not a cluster
+	cluster *inspect.Cluster // nil if the servers are not a cluster
 	close   func()
 }
 
 // look returns a source that scans all servers at each Snapshot. It reports its
 // progress to g, which may be nil.
-func (t *target) look(s *selection, g *scanProgress) *keyspace.MultiSource {
-	return keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
+func (t *target) look(s *selection, g *scanProgress) *inspect.MultiSource {
+	return inspect.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) inspect.Source {
 		o := t.options(s, e)
 		o.RetryTimeout = t.timeout
 		o.Progress = g.of(e)
-		return once{keyspace.NewScanner(rdb, o), t.presence(rdb)}
+		return once{inspect.NewScanner(rdb, o), t.presence(rdb)}
 	}), t.together(s))
 }
 
 // options returns the options of a scan of one server. On the nodes of a Redlock they
 // include possible locks, because votes may raise the confidence.
-func (t *target) options(s *selection, e endpoint) keyspace.ScanOptions {
+func (t *target) options(s *selection, e endpoint) inspect.ScanOptions {
 	o := s.options(e.db, t.servers.pace(e, &s.budget))
 	o.Cluster = t.cluster
 	if t.fleet.Redlock {
@@ -49,7 +50,7 @@ func (t *target) options(s *selection, e endpoint) keyspace.ScanOptions {
 }
 
 // together returns the options that combine the snapshots of the servers.
-func (t *target) together(s *selection) keyspace.MultiOptions {
+func (t *target) together(s *selection) inspect.MultiOptions {
 	o := t.fleet
 	o.MinConfidence = keyspace.Likely
 	if s.all {
@@ -60,7 +61,7 @@ func (t *target) together(s *selection) keyspace.MultiOptions {
 
 // once is a source that scans at each Snapshot.
 type once struct {
-	*keyspace.Scanner
+	*inspect.Scanner
 	present func(context.Context) error
 }
 
@@ -89,20 +90,20 @@ func (t *target) presence(rdb *redis.Client) func(context.Context) error {
 }
 
 // follow watches all servers until the target is closed.
-func (t *target) follow(s *selection) *keyspace.MultiSource {
+func (t *target) follow(s *selection) *inspect.MultiSource {
 	o := t.together(s)
 	o.Timeout = t.timeout
-	return keyspace.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) keyspace.Source {
-		scanner := keyspace.NewScanner(rdb, t.options(s, e))
-		return keyspace.StartWatcher(keyspace.NewWatcher(scanner))
+	return inspect.NewMultiSource(t.roster(func(rdb *redis.Client, e endpoint) inspect.Source {
+		scanner := inspect.NewScanner(rdb, t.options(s, e))
+		return inspect.StartWatcher(inspect.NewWatcher(scanner))
 	}), o)
 }
 
 // roster returns a function that lists the servers with the sources from start. The
 // function closes the sources of servers that have left.
-func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) keyspace.SourceLister {
+func (t *target) roster(start func(*redis.Client, endpoint) inspect.Source) inspect.SourceLister {
 	var mu sync.Mutex
-	running := make(map[endpoint]keyspace.Source)
+	running := make(map[endpoint]inspect.Source)
 	end := func(e endpoint) {
 		if c, ok := running[e].(interface{ Close() }); ok {
 			c.Close()
@@ -118,7 +119,7 @@ func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) key
 		}
 		closeClients()
 	}
-	return func(ctx context.Context) ([]keyspace.NamedSource, error) {
+	return func(ctx context.Context) ([]inspect.NamedSource, error) {
 		where, err := t.servers.where(ctx)
 		if err != nil {
 			return nil, err
@@ -126,7 +127,7 @@ func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) key
 		mu.Lock()
 		defer mu.Unlock()
 		here := make(map[endpoint]bool)
-		var all []keyspace.NamedSource
+		var all []inspect.NamedSource
 		for _, e := range where {
 			rdb, err := t.servers.client(e)
 			if err != nil {
@@ -136,7 +137,7 @@ func (t *target) roster(start func(*redis.Client, endpoint) keyspace.Source) key
 				running[e] = start(rdb, e)
 			}
 			here[e] = true
-			all = append(all, keyspace.NamedSource{Addr: e.addr, Source: running[e]})
+			all = append(all, inspect.NamedSource{Addr: e.addr, Source: running[e]})
 		}
 		for e := range running {
 			if !here[e] {

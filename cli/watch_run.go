@@ -8,9 +8,10 @@ import (
 
 	"locktop/humanize"
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
-// eventSource is where a watcher gets its events, for example a keyspace.Watcher.
+// eventSource is where a watcher gets its events, for example an inspect.Watcher.
 type eventSource interface {
 	Next(context.Context) ([]keyspace.Event, []keyspace.Notice, error)
 	Known() keyspace.Snapshot
@@ -21,7 +22,7 @@ func (t *target) events(s *selection) (source eventSource, end func()) {
 	if t.many {
 		return &multiEventSource{fleet: t.follow(s), down: make(map[string]bool)}, func() {}
 	}
-	f := keyspace.NewWatcher(s.scanner(t.rdb, t.db))
+	f := inspect.NewWatcher(s.scanner(t.rdb, t.db))
 	return f, f.Close
 }
 

@@ -1,10 +1,9 @@
-// Package keyspace finds the locks in a Redis keyspace, watches them and reports what
-// happens to them. A list of formats describes what a lock looks like; package formats
-// has the list to use.
+// Package keyspace is the model of the locks in a Redis keyspace: snapshots in, events
+// and findings out. A list of formats describes what a lock looks like; package formats
+// has the list to use. Package inspect reads locks, package release changes them.
 //
-// Scanner and Watcher read from Redis and change nothing. Package release changes locks.
-// Everything else is pure: snapshots in, events and findings out. Times are data; they
-// are on the clock of the server that holds the keys.
+// The package is pure: it reads neither Redis nor a clock. Times are data; they are on
+// the clock of the server that holds the keys.
 package keyspace
 
 import (

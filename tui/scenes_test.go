@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 	redisserver "locktop/server"
@@ -65,15 +65,15 @@ func stage(t *testing.T, s loadgen.Scenario) Config {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = load.Close() })
-	var stations []keyspace.NamedSource
+	var stations []inspect.NamedSource
 	for i, rdb := range five.clients {
-		scanner := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()})
-		stations = append(stations, keyspace.NamedSource{Addr: string(rune('a'+i)) + ":1", Source: sourceFunc(scanner.Scan)})
+		scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()})
+		stations = append(stations, inspect.NamedSource{Addr: string(rune('a'+i)) + ":1", Source: sourceFunc(scanner.Scan)})
 	}
 	var source Source = stations[0].Source
 	if s.Lock.Kind == loadgen.Redlock {
-		roster := func(context.Context) ([]keyspace.NamedSource, error) { return stations, nil }
-		source = keyspace.NewMultiSource(roster, keyspace.MultiOptions{Mode: "redlock", Redlock: true})
+		roster := func(context.Context) ([]inspect.NamedSource, error) { return stations, nil }
+		source = inspect.NewMultiSource(roster, inspect.MultiOptions{Mode: "redlock", Redlock: true})
 	}
 	return Config{Source: source, Load: load, Scenes: []loadgen.Scenario{s}, Scene: s.Name, Quorum: []string{"a:1", "b:1", "c:1", "d:1", "e:1"}, Title: "demo"}
 }

@@ -13,6 +13,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/keyspace/release"
 	"locktop/server"
 )
@@ -198,7 +199,7 @@ func extend(t *testing.T, rdb *redis.Client, seen keyspace.Lock) {
 // only returns the lock of a key.
 func only(t testing.TB, rdb *redis.Client, key string) keyspace.Lock {
 	t.Helper()
-	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
 		if l.Key == key {
 			return l
 		}
@@ -397,7 +398,7 @@ func TestOneHolderOfSeveralIsReleased(t *testing.T) {
 func holders(t *testing.T, rdb *redis.Client) []keyspace.Holder {
 	t.Helper()
 	var all []keyspace.Holder
-	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
 		all = append(all, l.Holders...)
 	}
 	return all

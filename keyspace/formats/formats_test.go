@@ -14,6 +14,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -55,12 +56,12 @@ func load(t testing.TB, rdb *redis.Client, commands ...[]string) {
 // scan returns all locks that are at least likely.
 func scan(t testing.TB, rdb *redis.Client) keyspace.Snapshot {
 	t.Helper()
-	return scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All()})
+	return scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All()})
 }
 
-func scanFor(t testing.TB, rdb *redis.Client, o keyspace.ScanOptions) keyspace.Snapshot {
+func scanFor(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
 	t.Helper()
-	s, err := keyspace.NewScanner(rdb, o).Scan(t.Context())
+	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestEverySampleIsFoundAsItIs(t *testing.T) {
 						sample = formats.At(sample, clock(t, rdb))
 						sample.Want.Format, sample.Want.NoTTL = f.Name, f.NoTTL
 						load(t, rdb, sample.Commands...)
-						snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: sample.Want.Confidence})
+						snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: sample.Want.Confidence})
 						if len(snap.Locks) != 1 {
 							t.Fatalf("found %d locks, want one: %v", len(snap.Locks), keys(snap))
 						}
@@ -199,7 +200,7 @@ func TestALeftoverCompanionIsNoLock(t *testing.T) {
 func TestAReaderHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, formats.Seed(clock(t, rdb))...)
-	snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), Match: []string{"rw:catalog"}})
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), Match: []string{"rw:catalog"}})
 	if len(snap.Locks) != 1 {
 		t.Fatalf("found %v", keys(snap))
 	}

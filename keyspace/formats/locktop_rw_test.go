@@ -6,6 +6,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -30,7 +31,7 @@ const rwToken = "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a"
 func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, formats.Seed(clock(t, rdb))...)
-	snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), Match: []string{"rates:eur"}})
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), Match: []string{"rates:eur"}})
 	if len(snap.Locks) != 1 {
 		t.Fatalf("found %v", keys(snap))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -36,7 +37,7 @@ func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Why)
 		}
 	}
-	for _, l := range scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
+	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {
 		if l.Key == "locks:fencing-token" || l.Key == "lock:fence:7" {
 			t.Errorf("%s, which numbers holders, is possibly a %s", l.Key, l.Format)
 		}
@@ -71,7 +72,7 @@ func TestPermitsThatAreOutAreHeld(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, []string{"SET", "pdf-workers", "2", "PX", "60000"})
 	want := map[string]keyspace.State{"pdf-workers": keyspace.Held}
-	snap := scanFor(t, rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
 	for _, l := range snap.Locks {
 		if l.State(snap.At) != want[l.Key] {
 			t.Errorf("%s is %s, want %s", l.Key, l.State(snap.At), want[l.Key])

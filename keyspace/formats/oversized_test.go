@@ -12,6 +12,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -56,7 +57,7 @@ func TestWhatIsTooBigForALockIsShownAsWhatItIs(t *testing.T) {
 		},
 	})
 	defer counted.Close()
-	snap := scanFor(t, counted, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	snap := scanFor(t, counted, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
 	got := make(map[string]string)
 	for _, l := range snap.Locks {
 		got[l.Key] = strings.Join(l.Why[1:], "; ")

@@ -17,6 +17,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -190,7 +191,7 @@ type races struct {
 func breakOften(t *testing.T, o *owner, format string, times int, ended <-chan struct{}) races {
 	t.Helper()
 	b, all := releaser(o.rdb), races{done: make(map[int]bool)}
-	scanner := keyspace.NewScanner(o.rdb, keyspace.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
+	scanner := inspect.NewScanner(o.rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
 	for looks := 0; len(all.done)+all.changed < times && looks < 100*times; looks++ {
 		select {
 		case <-ended:

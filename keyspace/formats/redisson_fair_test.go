@@ -8,6 +8,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -29,7 +30,7 @@ func TestAFairLockThatNobodyWaitsForIsReleasedInSilence(t *testing.T) {
 		}
 	}
 	load(t, rdb, []string{"HSET", "standing", first, "1"}, []string{"RPUSH", "redisson_lock_queue:{standing}", second})
-	f := keyspace.NewWatcher(keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: formats.All()}))
+	f := inspect.NewWatcher(inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}))
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // AuditLog stores audit records. Write returns after the record is durable, or an
@@ -177,9 +178,9 @@ func (e *Executor) readAgain(ctx context.Context, node string, seen keyspace.Loc
 	if !known {
 		return nil, fmt.Errorf("there is no connection to %s", node)
 	}
-	s := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: e.formats, DB: seen.DB, MinConfidence: keyspace.Possible})
+	s := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: e.formats, DB: seen.DB, MinConfidence: keyspace.Possible})
 	now, err := s.ReadLock(ctx, seen.Key)
-	if errors.Is(err, keyspace.ErrUnreadable) {
+	if errors.Is(err, inspect.ErrUnreadable) {
 		return nil, fmt.Errorf("this user may not read it: %w", ErrNoPermission)
 	}
 	return now, scriptError(err)

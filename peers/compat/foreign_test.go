@@ -11,6 +11,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 	"locktop/server"
 )
 
@@ -95,7 +96,7 @@ func TestLocksOfOtherLanguagesAreNamed(t *testing.T) {
 			}
 			began := time.Now()
 			release := f.hold(t, port)
-			scanner := keyspace.NewScanner(connect(t, addr), keyspace.ScanOptions{Formats: formats.All()})
+			scanner := inspect.NewScanner(connect(t, addr), inspect.ScanOptions{Formats: formats.All()})
 			found, err := scanner.Scan(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 )
 
 func TestScannerNamesThePeersLocks(t *testing.T) {
@@ -20,7 +21,7 @@ func TestScannerNamesThePeersLocks(t *testing.T) {
 		}
 		rdb := connect(t, addr)
 		token := rdb.Get(t.Context(), p.key(name)).Val()
-		scanner := keyspace.NewScanner(rdb, keyspace.ScanOptions{Formats: all})
+		scanner := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: all})
 		found, err := scanner.Scan(t.Context())
 		if err != nil {
 			t.Fatal(err)

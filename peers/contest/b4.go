@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 )
 
 // hidden is the number of locks in B4.
@@ -103,7 +103,7 @@ func (a *Arena) gentle(ctx context.Context) (c courtesy, err error) {
 		return c, err
 	}
 	c.along, err = a.probe(ctx, func() error {
-		s, err := a.find(ctx, keyspace.NewBudget(keyspace.DefaultShare))
+		s, err := a.find(ctx, inspect.NewBudget(inspect.DefaultShare))
 		c.took, c.busy = s.took, s.snap.Cost.Busy
 		return err
 	})
@@ -115,7 +115,7 @@ func (c courtesy) harm() float64 { return max(0, c.along-c.alone) }
 
 func (c courtesy) table() Table {
 	return Table{
-		Title:   fmt.Sprintf("at the default budget of %.0f%%", 100*keyspace.DefaultShare),
+		Title:   fmt.Sprintf("at the default budget of %.0f%%", 100*inspect.DefaultShare),
 		Columns: []string{"s", "of it the server was busy, s", "another client's p99, ms", "its p99 alone, ms"},
 		Rows:    [][]string{{"locktop", short(c.took.Seconds()), short(c.busy.Seconds()), short(c.along), short(c.alone)}},
 	}

@@ -11,6 +11,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
 )
 
 // haystack sets keys ordinary keys of the usual types on the server, 70% of
@@ -100,10 +101,10 @@ type search struct {
 }
 
 // find scans for locks as locktop list does.
-func (a *Arena) find(ctx context.Context, pace *keyspace.Budget, globs ...string) (search, error) {
+func (a *Arena) find(ctx context.Context, pace *inspect.Budget, globs ...string) (search, error) {
 	var s search
 	begin := time.Now()
-	snap, err := keyspace.NewScanner(a.rdb, keyspace.ScanOptions{
+	snap, err := inspect.NewScanner(a.rdb, inspect.ScanOptions{
 		Formats: formats.All(), Match: globs, Budget: pace,
 		Progress: func(page keyspace.Snapshot) {
 			if s.first == 0 && len(page.Locks) > 0 {

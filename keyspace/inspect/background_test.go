@@ -1,0 +1,534 @@
+package inspect_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// A server may report an expiry seconds late. The watcher reports it at the
+// deadline. The server of this test never reports an expiry by itself.
+func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
+	child := server.DebugForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
+	volatile := 20_000
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		volatile = 100_000
+	}
+	for from := 0; from < volatile; from += 10_000 {
+		p := rdb.Pipeline()
+		for i := range 10_000 {
+			p.Set(t.Context(), fmt.Sprintf("cache:%d", from+i), "x", time.Hour)
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := listened(t, rdb, justTokens())
+	const locks = 100
+	deadlines := make(map[string]time.Time)
+	for i := range locks {
+		key := fmt.Sprintf("lock:%d", i)
+		at, err := timed(t.Context(), rdb, "SET", key, "token:"+key, "PX", 300+10*i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deadlines[key] = at.Add(time.Duration(300+10*i) * time.Millisecond)
+	}
+	l.wait(t, "100 expiries", func() bool { return count(l, keyspace.Expired) == locks })
+	var late []time.Duration
+	for _, e := range l.all() {
+		if e.Kind == keyspace.Expired {
+			late = append(late, e.heard.Sub(deadlines[e.Lock.Key]))
+		}
+	}
+	slices.Sort(late)
+	t.Logf("late by p50 %v, at most %v", late[locks/2], late[locks-1])
+	if worst := late[locks-1]; os.Getenv("LOCKTOP_PROOF") != "" && worst > 20*time.Millisecond {
+		t.Errorf("an expiry was told %v late", worst)
+	}
+	if late[locks/2] > 300*time.Millisecond { // a scan, which would delete them, runs once a second
+		t.Errorf("half of the expiries were told %v late, or more: nobody looked at the deadline", late[locks/2])
+	}
+	if late[0] < -2*time.Millisecond {
+		t.Errorf("an expiry was told %v before it happened", -late[0])
+	}
+}
+
+// count returns the number of events of a kind. The caller has locked the log.
+func count(l *log, kind keyspace.EventKind) int {
+	n := 0
+	for _, e := range l.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// announcing returns options with a format of tokens whose releases are
+// announced.
+func announcing() inspect.ScanOptions {
+	f := tokens()
+	f.ReleaseChannel = &keyspace.ReleaseChannel{Pattern: "free:*", Key: func(channel, _ string) (string, bool) {
+		return strings.CutPrefix(channel, "free:")
+	}}
+	return inspect.ScanOptions{Formats: []keyspace.Format{f}}
+}
+
+// A lock that ends before its deadline is reported with the reason.
+func TestAnEarlyEndHasItsReason(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, announcing())
+	release := func(key string) {
+		do(t, rdb, "EVAL", "redis.call('DEL', ARGV[1]) redis.call('PUBLISH', 'free:' .. ARGV[1], '') return 1", 0, key)
+	}
+	take := func(key, holder string) {
+		do(t, rdb, "SET", key, holder, "PX", 60_000)
+		l.wait(t, holder, func() bool {
+			return slices.ContainsFunc(l.events, func(e told) bool { return e.Holder.ID == holder })
+		})
+	}
+
+	take("lock:silent", "token:1")
+	do(t, rdb, "DEL", "lock:silent")
+	l.wait(t, "a release by a library that has never announced one", l.has(keyspace.Released, "lock:silent"))
+
+	take("lock:a", "token:2")
+	release("lock:a")
+	l.wait(t, "an announced release", l.has(keyspace.Released, "lock:a"))
+
+	take("lock:a", "token:3")
+	do(t, rdb, "DEL", "lock:a")
+	l.wait(t, "a deletion", l.has(keyspace.Deleted, "lock:a"))
+
+	take("lock:new", "token:n") // releases with its prefix were announced, so a release of it would have been, too
+	do(t, rdb, "DEL", "lock:new")
+	l.wait(t, "a deletion of a lock that was never released", l.has(keyspace.Deleted, "lock:new"))
+
+	take("lock:a", "token:victim")
+	do(t, rdb, "EVAL", "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'token:thief', 'PX', 70000) return 1", 1, "lock:a")
+	l.wait(t, "a theft under another deadline", l.has(keyspace.Stolen, "lock:a"))
+	release("lock:a")
+
+	take("lock:b", "token:4")
+	time.Sleep(300 * time.Millisecond) // held for so long that a hold after a release would have another deadline
+	do(t, rdb, "SET", "lock:b", "token:5", "KEEPTTL")
+	l.wait(t, "a theft", l.has(keyspace.Stolen, "lock:b"))
+
+	take("lock:c", "token:6")
+	do(t, rdb, "PERSIST", "lock:c")
+	l.wait(t, "a lost deadline", l.has(keyspace.TTLLost, "lock:c"))
+
+	do(t, rdb, "FLUSHALL")
+	l.wait(t, "a flush", l.has(keyspace.Flushed, "lock:c"))
+	l.wait(t, "the note of the flush", func() bool {
+		return slices.ContainsFunc(l.notices, func(n keyspace.Notice) bool { return n.Kind == keyspace.ServerFlushed })
+	})
+}
+
+// A lock that is renewed, released and acquired again at once has nearly the
+// same deadline as before. That is not a theft.
+func TestWhoComesNextUnderAboutTheSameDeadlineIsNoThief(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, announcing())
+	until := time.Now().Add(time.Hour).Truncate(time.Second)
+	const again = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], ARGV[1]) return redis.call('PEXPIREAT', KEYS[1], ARGV[2])"
+	do(t, rdb, "EVAL", again, 1, "lock:a", "token:first", until.UnixMilli())
+	l.wait(t, "the first", l.has(keyspace.Acquired, "lock:a"))
+	do(t, rdb, "EVAL", again, 1, "lock:a", "token:next", until.UnixMilli()+5)
+	l.wait(t, "the next", func() bool {
+		return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == "token:next" })
+	})
+	if !l.has(keyspace.Released, "lock:a")() {
+		t.Error(words(eventsOf(l, "lock:a")))
+	}
+}
+
+// eventsOf returns the reported events of a lock.
+func eventsOf(l *log, key string) []keyspace.Event {
+	var all []keyspace.Event
+	for _, e := range l.all() {
+		if e.Lock.Key == key {
+			all = append(all, e.Event)
+		}
+	}
+	return all
+}
+
+func TestWhatIsThrownAwayForWantOfMemoryWasNotReleased(t *testing.T) {
+	child := server.ForTest(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, justTokens())
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
+	do(t, rdb, "CONFIG", "SET", "maxmemory", "1mb")
+	for range 30 {
+		_ = rdb.Set(t.Context(), "big", strings.Repeat("x", 100_000), 0).Err() // the server may be out of memory
+	}
+	l.wait(t, "an eviction", l.has(keyspace.Evicted, "lock:a"))
+}
+
+// While the server is unreachable, nothing is known of its locks.
+func TestALostConnectionReleasesNothing(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1, DialerRetries: 1})
+	l := started(t, rdb, justTokens())
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	l.wait(t, "the lock", l.has(keyspace.Acquired, "lock:a"))
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.wait(t, "the end of the lock", l.has(keyspace.Vanished, "lock:a"))
+	for _, e := range l.all() {
+		if e.Kind == keyspace.Released || e.Kind == keyspace.Expired {
+			t.Errorf("%s is %s", e.Lock.Key, e.Kind)
+		}
+	}
+	l.wait(t, "one note of the loss and one of the return", func() bool {
+		var kinds []keyspace.NoticeKind
+		for _, n := range l.notices {
+			kinds = append(kinds, n.Kind)
+		}
+		return slices.Equal(kinds, []keyspace.NoticeKind{keyspace.ServerLost, keyspace.ServerBack})
+	})
+	l.wait(t, "push again", func() bool { return l.follow.Mode == keyspace.Push })
+	do(t, rdb, "SET", "lock:standing", "token:again", "PX", 600_000)
+	do(t, rdb, "SET", "lock:b", "token:2", "PX", 600_000)
+	l.wait(t, "the next lock", func() bool {
+		return l.has(keyspace.Acquired, "lock:b")() || l.has(keyspace.Discovered, "lock:b")()
+	})
+}
+
+// The connection pool reconnects without an error. If the server restarts
+// between two requests, no request fails.
+func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	for mode := keyspace.WatchMode(""); mode != keyspace.Push; {
+		if _, _, err := f.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mode = next(t, f).Follow.Mode
+	}
+	if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		events, _, _ := f.Next(t.Context())
+		if len(events) > 0 {
+			if events[0].Kind != keyspace.Vanished {
+				t.Errorf("nobody has seen how it went, and it is %s", events[0].Kind)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the lock is gone, and nobody says so")
+		}
+	}
+}
+
+// The server closes the connection that delivers invalidations, again and
+// again, while locks are acquired and released.
+func TestNothingIsMissedWhenTheServerHangsUp(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	l := started(t, rdb, justTokens())
+	const locks = 200
+	for i := range locks {
+		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:1", "PX", 600_000)
+		if i%50 == 25 {
+			do(t, rdb, "CLIENT", "KILL", "TYPE", "pubsub")
+		}
+	}
+	l.wait(t, "all locks", func() bool { return count(l, keyspace.Acquired) == locks })
+	for i := range locks {
+		do(t, rdb, "DEL", fmt.Sprintf("lock:%d", i))
+	}
+	l.wait(t, "all releases", func() bool { return count(l, keyspace.Released) == locks })
+	if n := len(l.all()); n != 2*locks {
+		t.Errorf("%d events, want %d", n, 2*locks)
+	}
+}
+
+// looker creates a user who may run all commands of locktop except CLIENT
+// TRACKING, and reports whether the server has channel permissions. Redis 6.0
+// has none.
+func looker(t *testing.T, admin *redis.Client, channels string) bool {
+	t.Helper()
+	err := server.SetUser(t.Context(), admin, "looker", "on", ">pw", "~*", channels, "+@all", "-client", "+client|setname", "+client|id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := fmt.Sprint(do(t, admin, "ACL", "GETUSER", "looker"))
+	return strings.Contains(user, "channels")
+}
+
+// A user without permission for CLIENT TRACKING gets polling, and a message
+// that says so.
+func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
+	child := server.ForTest(t)
+	admin := connect(t, redis.Options{Addr: child.Addr()})
+	channels := looker(t, admin, "resetchannels")
+	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
+	f := follow(connect(t, redis.Options{Addr: child.Addr(), Username: "looker", Password: "pw"}), announcing())
+	defer f.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if _, _, err := f.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := f.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := strings.Join(s.Follow.Blind, "; ")
+		if s.Follow.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("followed %+v", s.Follow)
+		}
+	}
+	do(t, admin, "DEL", "lock:a")
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		events, _, err := f.Next(t.Context())
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no release: %v", err)
+		}
+		if len(events) > 0 && events[0].Kind == keyspace.Released {
+			return
+		}
+	}
+}
+
+// Without pushes, the watcher follows keyspace notifications if they are
+// enabled.
+func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
+	child := server.ForTest(t, "--notify-keyspace-events", "KEA")
+	admin := connect(t, redis.Options{Addr: child.Addr()})
+	looker(t, admin, "allchannels")
+	do(t, admin, "SET", "lock:a", "token:1", "PX", 600_000)
+	f := follow(connect(t, redis.Options{Addr: child.Addr(), Username: "looker", Password: "pw"}), announcing())
+	defer f.Close()
+	next := func(what string, so func([]keyspace.Event, keyspace.Snapshot) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			events, _, err := f.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := f.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if so(append(events, s.Events...), s) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("still waiting for %s, following by %+v", what, s.Follow)
+			}
+		}
+	}
+	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Follow.Mode == keyspace.Notifications })
+	do(t, admin, "DEL", "lock:a")
+	next("the release", func(events []keyspace.Event, _ keyspace.Snapshot) bool {
+		return slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Released })
+	})
+}
+
+// followed runs the watcher until a condition on the snapshot holds.
+func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if _, _, err := f.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := f.Known()
+		if so(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it stays at %q, %+v", keys(s), s.Follow)
+		}
+	}
+}
+
+// Without HELLO a connection stays in RESP2. Such a server accepts CLIENT
+// TRACKING and then sends nothing.
+func TestWithoutHelloNobodyWaitsForPushes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want keyspace.WatchMode
+	}{
+		{"nothing else", nil, keyspace.Polling},
+		{"notifications", []string{"--notify-keyspace-events", "KEA"}, keyspace.Notifications},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			rdb := realServer(t, append(c.args, "--rename-command", "HELLO", "other-name")...)
+			do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
+			f := follow(rdb, justTokens())
+			defer f.Close()
+			followed(t, f, func(s keyspace.Snapshot) bool {
+				if s.Follow.Mode == keyspace.Push {
+					t.Fatal("it waits for pushes")
+				}
+				why := strings.ToLower(strings.Join(s.Follow.Blind, "; "))
+				return s.Complete && s.Follow.Mode == c.want && (c.want != keyspace.Polling || strings.Contains(why, "hello"))
+			})
+			do(t, rdb, "DEL", "lock:a")
+			followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
+		})
+	}
+}
+
+// If a server has renamed TIME, the local clock is used instead.
+func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
+	rdb := realServer(t, "--rename-command", "TIME", "other-name")
+	do(t, rdb, "SET", "lock:a", "token:1", "PX", 60_000)
+	s := scan(t, rdb, justTokens())
+	if left, ok := s.Locks[0].TTL(s.At); !ok || left < 50*time.Second || left > time.Minute+time.Second {
+		t.Errorf("it has %v left", left)
+	}
+	if want := []string{"the server does not know TIME"}; !slices.Equal(s.Problems, want) || !s.Complete {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Follow.Mode == keyspace.Push })
+	do(t, rdb, "DEL", "lock:a")
+	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
+}
+
+// While the known locks do not change, few requests are sent. An old reading of
+// the server's clock must not be used as the present time.
+func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
+	t.Parallel()
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:a", "token:1")
+	live := inspect.StartWatcher(follow(rdb, announcing()))
+	defer live.Close()
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
+		s, err := live.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if skew := s.Server.Skew; skew.Abs() > 1500*time.Millisecond {
+			t.Fatalf("after %v the clock of this very machine is %v off", time.Since(began), skew)
+		}
+	}
+}
+
+// Eight clients acquire and release a few locks in turns. No sequence of
+// snapshots may show a theft. With LOCKTOP_PROOF the test makes 10,000 releases
+// for each hold time.
+func TestWhoReleasesALockWasNotRobbed(t *testing.T) {
+	t.Parallel()
+	releases := int64(500)
+	if os.Getenv("LOCKTOP_PROOF") != "" {
+		releases = 10_000
+	}
+	for _, c := range []struct {
+		hold  time.Duration
+		locks int
+	}{{0, 1}, {time.Millisecond, 2}, {20 * time.Millisecond, 8}} {
+		t.Run(fmt.Sprintf("held for %v", c.hold), func(t *testing.T) {
+			t.Parallel()
+			rdb := realServer(t)
+			l := listened(t, rdb, justTokens())
+			var done, number atomic.Int64
+			var clients sync.WaitGroup
+			for n := range 8 {
+				clients.Go(func() {
+					for i := n; done.Load() < releases; i++ {
+						key, token := fmt.Sprintf("lock:%d", i%c.locks), fmt.Sprintf("token:%d", number.Add(1))
+						if taken, err := rdb.SetNX(t.Context(), key, token, 8*time.Second).Result(); err != nil {
+							t.Error(err)
+							return
+						} else if !taken {
+							time.Sleep(100 * time.Microsecond)
+							continue
+						}
+						time.Sleep(c.hold)
+						const release = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+						if n, err := rdb.Eval(t.Context(), release, []string{key}, token).Int(); err != nil || n != 1 {
+							t.Errorf("released %d, %v", n, err)
+							return
+						}
+						done.Add(1)
+					}
+				})
+			}
+			clients.Wait()
+			seen := make(map[keyspace.EventKind]int)
+			for _, e := range l.all() {
+				seen[e.Kind]++
+			}
+			t.Logf("of %d holds it has seen %v", done.Load(), seen)
+			if seen[keyspace.Stolen] > 0 || seen[keyspace.Released] == 0 {
+				t.Errorf("of %d proper releases it has seen %v", done.Load(), seen)
+			}
+		})
+	}
+}
+
+// If the server reports only the remaining time, the deadline is known to lie
+// between two times, mostly within a millisecond.
+func TestADeadlineIsWhereItsReadingSays(t *testing.T) {
+	admin := realServer(t)
+	want := make(map[string]time.Time)
+	p := admin.Pipeline()
+	begin := clock(t, admin)
+	for i := range 600 {
+		key := fmt.Sprintf("lock:%d", i)
+		want[key] = begin.Add(time.Minute + time.Duration(7*i)*time.Millisecond).Truncate(time.Millisecond)
+		p.Set(t.Context(), key, "token:x", 0)
+		p.Do(t.Context(), "PEXPIREAT", key, want[key].UnixMilli())
+	}
+	if _, err := p.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	exact := 0
+	var mu sync.Mutex
+	f := tokens()
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		mu.Lock()
+		defer mu.Unlock()
+		if off := want[e.Key].Sub(e.Expires); off < 0 || off > e.Spread {
+			t.Errorf("%s expires %v after what was read, and at most %v", e.Key, off, e.Spread)
+		}
+		if e.Spread == 0 {
+			exact++
+		}
+		return keyspace.Lock{Holders: []keyspace.Holder{{ID: e.Value}}}, keyspace.Certain
+	}
+	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
+	if s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f}}); len(s.Locks) != len(want) {
+		t.Fatalf("found %d locks", len(s.Locks))
+	}
+	if exact < len(want)/4 {
+		t.Errorf("only %d of %d are known to the millisecond", exact, len(want))
+	}
+}

@@ -1,0 +1,107 @@
+package inspect
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Budget limits how much of one server's time all its scanners together use. When the
+// server answers more slowly, the budget shrinks.
+//
+// It is safe for concurrent use. A nil Budget has no limit.
+type Budget struct {
+	// 0 to 1
+	share float64
+
+	mu      sync.Mutex
+	nextAt  time.Time     // when the next request is allowed
+	baseRTT time.Duration // network round-trip time without load
+	backoff float64       // factor by which the budget is reduced; at least 1
+}
+
+// DefaultShare is the default share of a server's time that reading may use.
+const DefaultShare = 0.1
+
+// Parameters of a Budget.
+const (
+	maxUnspent  = 200 * time.Millisecond // unused time that is kept; more would allow a burst
+	maxBackoff  = 16
+	jitterFloor = time.Millisecond // a smaller delay does not reduce the budget
+	baseGain    = 256              // 1/baseGain of a longer round trip goes into baseRTT
+)
+
+// NewBudget returns a budget that uses a share of the server's time, between 0 and 1.
+// It returns nil, which is no limit, for any other value.
+func NewBudget(share float64) *Budget {
+	if share <= 0 || share >= 1 {
+		return nil
+	}
+	return &Budget{share: share, backoff: 1}
+}
+
+// Share returns the share of the server's time that may be used: 1 for a nil Budget.
+func (b *Budget) Share() float64 {
+	if b == nil {
+		return 1
+	}
+	return b.share
+}
+
+// allow reports whether a request is allowed at now.
+func (b *Budget) allow(now time.Time) bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !now.Before(b.nextAt)
+}
+
+// wait waits until a request is allowed, or returns the error of ctx if ctx ends first.
+func (b *Budget) wait(ctx context.Context, now time.Time) error {
+	if b == nil {
+		return ctx.Err()
+	}
+	b.mu.Lock()
+	pause := b.nextAt.Sub(now)
+	b.mu.Unlock()
+	return sleep(ctx, pause)
+}
+
+// charge records that the server worked for busy and that the network added rtt.
+func (b *Budget) charge(busy, rtt time.Duration, now time.Time) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.baseRTT == 0 || rtt < b.baseRTT:
+		b.baseRTT = rtt
+	case rtt > 2*b.baseRTT && rtt > b.baseRTT+jitterFloor:
+		b.backoff = min(2*b.backoff, maxBackoff)
+	default:
+		b.backoff = max(b.backoff/2, 1)
+	}
+	b.baseRTT += (rtt - b.baseRTT) / baseGain
+	if saved := now.Add(-maxUnspent); b.nextAt.Before(saved) {
+		b.nextAt = saved
+	}
+	b.nextAt = b.nextAt.Add(time.Duration(float64(busy) * b.backoff / b.share))
+}
+
+// sleep waits for d, or returns the error of ctx if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,160 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+func TestOnlySharesOfTheTimeAreBudgets(t *testing.T) {
+	for _, share := range []float64{-1, 0, 1, 2} {
+		if p := NewBudget(share); p != nil || p.Share() != 1 {
+			t.Errorf("a pace of %v holds up", share)
+		}
+	}
+	if p := NewBudget(0.1); p.Share() != 0.1 {
+		t.Errorf("a pace of a tenth has a share of %v", p.Share())
+	}
+}
+
+// keepAsking charges the budget for so many requests, each of which keeps the
+// server busy for busy, as fast as the budget allows. It returns the time that
+// they take.
+func keepAsking(t *testing.T, p *Budget, requests int, busy, way time.Duration) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for range requests {
+		if err := p.wait(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(busy + way)
+		p.charge(busy, way, time.Now())
+	}
+	return time.Since(begin)
+}
+
+// Promise P8.
+func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const busy = time.Millisecond
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, busy, 0) // spends what was saved before
+		if took := keepAsking(t, p, 1000, busy, 0); took < 9900*time.Millisecond || took > 10100*time.Millisecond {
+			t.Errorf("1,000 requests of 1 ms took %v, want 10 s", took)
+		}
+		time.Sleep(time.Hour)
+		if took := keepAsking(t, p, 1000, busy, 0); took < 9700*time.Millisecond {
+			t.Errorf("after an hour of rest they took %v, want 10 s but for what may be saved", took)
+		}
+	})
+}
+
+func TestWhatTheWayTakesIsNotTheServersTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 3*time.Millisecond)
+		if took := keepAsking(t, p, 1000, time.Millisecond, 3*time.Millisecond); took > 10100*time.Millisecond {
+			t.Errorf("1,000 requests of 1 ms on a way of 3 ms took %v, want 10 s", took)
+		}
+	})
+}
+
+func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
+			t.Errorf("when the way takes three times as long, 100 requests took %v", took)
+		}
+		keepAsking(t, p, 10, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond); took > 1100*time.Millisecond {
+			t.Errorf("when it is as it was, they took %v", took)
+		}
+	})
+}
+
+// The base round trip is learnt from the fastest replies, not from a first
+// reply that was late.
+func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 1, time.Millisecond, 50*time.Millisecond)
+		keepAsking(t, p, 10, time.Millisecond, time.Millisecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took < 5*time.Second {
+			t.Errorf("when the way takes six times as long, 100 requests took %v", took)
+		}
+	})
+}
+
+// A longer round trip, as after a failover to another location, becomes the
+// base after a while. Until then the scan sends less, but continues.
+func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
+		if took := keepAsking(t, p, 1000, time.Millisecond, 6*time.Millisecond); took > 170*time.Second {
+			t.Errorf("on a longer way 1,000 requests took %v, want no more than 16 times their 10 s", took)
+		}
+		if took := keepAsking(t, p, 100, time.Millisecond, 6*time.Millisecond); took > 1100*time.Millisecond {
+			t.Errorf("after a thousand of them 100 more took %v, want 1 s", took)
+		}
+	})
+}
+
+func TestAFractionOfAMillisecondIsNothingToYieldTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.1)
+		keepAsking(t, p, 100, time.Millisecond, 100*time.Microsecond)
+		if took := keepAsking(t, p, 100, time.Millisecond, 600*time.Microsecond); took > 1100*time.Millisecond {
+			t.Errorf("100 requests took %v, want 1 s", took)
+		}
+	})
+}
+
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBudget(0.001)
+		p.charge(time.Hour, 0, time.Now())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.wait(ctx, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if p.allow(time.Now()) {
+			t.Error("it is ready long before its time")
+		}
+	})
+}
+
+// A scan whose context ends while the budget is spent returns at once.
+func TestAScanThatHasToWaitEndsWithItsContext(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr()})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := NewBudget(0.001)
+	p.charge(time.Hour, 0, time.Now())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := NewScanner(rdb, ScanOptions{Budget: p}).Scan(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
+	}
+}

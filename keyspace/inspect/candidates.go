@@ -1,0 +1,221 @@
+package inspect
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// Bounds of candidates and of their evidence.
+const (
+	maxCandidates     = 256
+	maxCandidateReads = 2048            // possible keys that a pass reads to find candidates
+	candidateTTL      = time.Minute     // without evidence; then another key is watched
+	minEvidence       = 2               // a single event may be chance
+	maxLease          = 5 * time.Minute // longest TTL of a lock; a session is renewed as well, but lasts longer
+)
+
+// candidates are keys that are only possibly locks. They are watched for a second sign:
+// a new value each time the key comes back, a deadline that moves while the value
+// stays, or one value in several keys. They are pure data.
+type candidates struct {
+	threshold keyspace.Confidence // confidence that needs no second sign
+	known     map[string]*candidate
+	resumeAt  int64 // number of keys that a pass visits before it collects candidates
+	read      int   // possible keys that this pass has read
+}
+
+// candidate is one such key.
+type candidate struct {
+	detection
+	since     time.Time // when it was first seen
+	present   bool      // at the last read
+	newValues int       // number of times it came back with another value
+	renewals  int       // number of times its deadline moved later
+}
+
+func newCandidates(enough keyspace.Confidence) *candidates {
+	return &candidates{threshold: enough, known: make(map[string]*candidate)}
+}
+
+// atLeast returns the confidence that a key needs to be read after a number of visited
+// keys.
+func (cs *candidates) atLeast(visited int64) keyspace.Confidence {
+	if !cs.full() && visited >= cs.resumeAt {
+		return min(keyspace.Possible, cs.threshold)
+	}
+	return cs.threshold
+}
+
+// full reports whether a pass should stop collecting.
+func (cs *candidates) full() bool {
+	return len(cs.known) >= maxCandidates || cs.read >= maxCandidateReads
+}
+
+// split adds the candidates of a page and returns the locks.
+func (cs *candidates) split(all []detection, visited int64, now time.Time) (locks []detection) {
+	was := cs.full()
+	for _, f := range all {
+		if f.lock.Confidence >= cs.threshold {
+			locks = append(locks, f)
+			continue
+		}
+		cs.read++
+		if cs.known[f.lock.Key] == nil && len(cs.known) < maxCandidates && canConfirm(f.lock, now) {
+			cs.known[f.lock.Key] = &candidate{detection: f, since: now, present: true}
+		}
+	}
+	if !was && cs.full() {
+		cs.resumeAt = visited // the next pass resumes here
+	}
+	return locks
+}
+
+// canConfirm reports whether a second sign can be expected: the lock expires soon, or
+// clients subscribe to it.
+func canConfirm(l keyspace.Lock, now time.Time) bool {
+	if l.Kind == keyspace.Semaphore || l.Kind == keyspace.Latch {
+		return true
+	}
+	return !l.Expires.IsZero() && l.Expires.Sub(now) < maxLease
+}
+
+// endPass notes the end of a pass. If the candidates were not full, the next pass
+// collects from the beginning.
+func (cs *candidates) endPass() {
+	if !cs.full() {
+		cs.resumeAt = 0
+	}
+	cs.read = 0
+}
+
+// refs lists the keys to read.
+func (cs *candidates) refs() []keyRef {
+	refs := make([]keyRef, 0, len(cs.known))
+	for key, k := range cs.known {
+		refs = append(refs, keyRef{key: key, typ: k.typ, sizeKnown: true})
+	}
+	return refs
+}
+
+// update processes a read of the candidates; keys that are not in it are gone. It
+// removes and returns the confirmed locks, and removes candidates without evidence
+// after candidateTTL.
+func (cs *candidates) update(read []detection, now time.Time) (locks []detection) {
+	for _, k := range cs.known {
+		k.present = false
+	}
+	for _, f := range read {
+		if k := cs.known[f.lock.Key]; k != nil {
+			k.observe(f)
+		}
+	}
+	locks = cs.takeConfirmed()
+	for key, k := range cs.known {
+		if now.Sub(k.since) > candidateTTL {
+			delete(cs.known, key)
+		}
+	}
+	return locks
+}
+
+// takeConfirmed removes and returns the candidates that are locks.
+func (cs *candidates) takeConfirmed() (locks []detection) {
+	for key, why := range cs.evidence() {
+		if k := cs.known[key]; k.present {
+			locks = append(locks, promote(k.detection, why))
+			delete(cs.known, key)
+		}
+	}
+	return locks
+}
+
+// observe compares a read with the previous one.
+func (c *candidate) observe(f detection) {
+	was, is := c.lock, f.lock
+	c.detection, c.present = f, true
+	switch {
+	case len(was.Holders) != 1 || len(is.Holders) != 1:
+	case was.Holders[0].ID != is.Holders[0].ID:
+		c.newValues++
+	case !was.Expires.IsZero() && is.Expires.Sub(was.Expires) > keyspace.DeadlineJitter:
+		c.renewals++
+	}
+}
+
+// evidence returns the second sign of the candidates that have one, by key.
+func (cs *candidates) evidence() map[string]string {
+	why := make(map[string]string)
+	byToken := make(map[string][]*candidate)
+	for key, k := range cs.known {
+		lease := k.lock.Expires.Sub(k.since)
+		short := !k.lock.Expires.IsZero() && lease < maxLease+candidateTTL
+		switch {
+		case k.lock.Confidence >= cs.threshold:
+			why[key] = ""
+		case k.renewals >= minEvidence && short:
+			why[key] = fmt.Sprintf("its deadline was moved on %d times while its value stayed", k.renewals)
+		case k.newValues >= minEvidence && short:
+			why[key] = fmt.Sprintf("it came back with another value %d times", k.newValues)
+		}
+		if k.present && len(k.lock.Holders) == 1 && len(k.lock.Holders[0].ID) >= keyspace.MinTokenLen && !k.lock.Expires.IsZero() {
+			byToken[k.lock.Holders[0].ID] = append(byToken[k.lock.Holders[0].ID], k)
+		}
+	}
+	for _, several := range byToken {
+		for _, k := range several {
+			if n := k.sameValueCount(several); n > 1 && why[k.lock.Key] == "" {
+				why[k.lock.Key] = fmt.Sprintf("%d keys have the same value", n)
+			}
+		}
+	}
+	return why
+}
+
+// sameValueCount counts the keys with the same value that also have the same deadline
+// or the same first name part: a client that takes several locks at once, or that uses
+// one value for all its locks.
+func (c *candidate) sameValueCount(several []*candidate) int {
+	n := 0
+	for _, o := range several {
+		together := o.lock.Expires.Sub(c.lock.Expires).Abs() <= keyspace.DeadlineJitter
+		alike := keyFamily(o.lock.Key) == keyFamily(c.lock.Key) && keyFamily(c.lock.Key) != ""
+		if together || alike {
+			n++
+		}
+	}
+	return n
+}
+
+// keyFamily returns the part of a name before the first separator, which is common to
+// the keys of one application.
+func keyFamily(key string) string {
+	i := strings.IndexAny(key, ":./")
+	return key[:max(0, i)]
+}
+
+// promote returns the detection with the evidence why and at least the confidence
+// Likely.
+func promote(f detection, why string) detection {
+	if why != "" {
+		f.lock = f.lock.WithEvidence(why)
+	}
+	return f
+}
+
+// confirmedKeys maps the keys of confirmed candidates to their evidence. Such a key is
+// a lock as soon as it comes back.
+type confirmedKeys map[string]string
+
+// maxConfirmed bounds the map.
+const maxConfirmed = 10_000
+
+// add adds a confirmed candidate.
+func (t confirmedKeys) add(l keyspace.Lock) {
+	if len(t) >= maxConfirmed {
+		clear(t)
+	}
+	t[l.Key] = l.Why[len(l.Why)-1]
+}

@@ -1,0 +1,82 @@
+package inspect
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// If there are very many candidates, a limited number is watched at a time, and
+// each is watched at some time.
+func TestCandidatesTakeTurns(t *testing.T) {
+	const keys, page = 3_000, 100
+	now := time.Unix(1_700_000_000, 0)
+	h := newCandidates(keyspace.Likely)
+	watched := make(map[string]bool)
+	for range 2 * keys / maxCandidates {
+		for visited := 0; visited < keys; visited += page {
+			var found []detection
+			for i := range page {
+				if h.atLeast(int64(visited)) == keyspace.Possible {
+					found = append(found, possible(visited+i, now.Add(time.Minute)))
+				}
+			}
+			if locks := h.split(found, int64(visited), now); len(locks) != 0 {
+				t.Fatalf("%d candidates are taken for locks", len(locks))
+			}
+		}
+		h.endPass()
+		if len(h.known) > maxCandidates {
+			t.Fatalf("%d are watched at a time", len(h.known))
+		}
+		for key := range h.known {
+			watched[key] = true
+		}
+		now = now.Add(candidateTTL + time.Second)
+		h.update(nil, now)
+	}
+	if len(watched) != keys {
+		t.Errorf("%d of %d were ever watched", len(watched), keys)
+	}
+}
+
+// possible returns a key that is only possibly a lock.
+func possible(i int, expires time.Time) detection {
+	token := "token:" + strconv.Itoa(i)
+	return detection{typ: "string", lock: keyspace.Lock{Key: strconv.Itoa(i), Confidence: keyspace.Possible, Expires: expires, Holders: []keyspace.Holder{{ID: token, Count: 1}}}}
+}
+
+// Keys that cannot give a second sign do not displace keys that can, and no
+// pass reads all of them.
+func TestWhatCanGiveNoSignIsNotWatched(t *testing.T) {
+	const keys, page = 10_000, 100
+	now := time.Unix(1_700_000_000, 0)
+	h := newCandidates(keyspace.Likely)
+	for range 2 * keys / maxCandidateReads {
+		read := 0
+		for visited := 0; visited < keys; visited += page {
+			var found []detection
+			for i := range page {
+				if h.atLeast(int64(visited)) != keyspace.Possible {
+					continue
+				}
+				expires := now.Add(time.Hour)
+				if visited+i == keys-1 {
+					expires = now.Add(time.Minute)
+				}
+				found = append(found, possible(visited+i, expires))
+				read++
+			}
+			h.split(found, int64(visited), now)
+		}
+		h.endPass()
+		if read > maxCandidateReads+page {
+			t.Fatalf("a walk read %d possible keys", read)
+		}
+	}
+	if len(h.known) != 1 {
+		t.Errorf("%d keys are watched, want the last one", len(h.known))
+	}
+}

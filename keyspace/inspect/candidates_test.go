@@ -1,0 +1,171 @@
+package inspect_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// perhaps returns options with a format of strings that begin with "perhaps:"
+// and are only possibly locks.
+func perhaps() inspect.ScanOptions {
+	return inspect.ScanOptions{Formats: []keyspace.Format{{
+		Name: "perhaps", Type: "string", Signature: "it begins with perhaps",
+		Probe: func(_, first string) keyspace.Confidence {
+			if strings.HasPrefix(first, "perhaps:") {
+				return keyspace.Possible
+			}
+			return keyspace.No
+		},
+		Channels: func(e keyspace.Entry) []string { return []string{"free:" + e.Key} },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: e.Value, Count: 1}}}
+			l.Waiting = int(e.Subscribers["free:"+e.Key])
+			switch {
+			case !strings.HasPrefix(e.Value, "perhaps:"):
+				return l, keyspace.No
+			case l.Waiting > 0:
+				return l, keyspace.Certain
+			default:
+				return l, keyspace.Possible
+			}
+		},
+	}}}
+}
+
+// watched runs the watcher for so many seconds, calls act at the start of each,
+// and returns the last snapshot.
+func watched(t *testing.T, seconds int, act func(t *testing.T, rdb *redis.Client, second int)) (last keyspace.Snapshot) {
+	synctest.Test(t, func(t *testing.T) {
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		f := follow(rdb, perhaps())
+		defer f.Close()
+		for second := range seconds {
+			act(t, rdb, second)
+			for range 4 {
+				time.Sleep(250 * time.Millisecond)
+				last = next(t, f)
+			}
+		}
+	})
+	return last
+}
+
+func TestAKeyWhoseDeadlineIsMovedOnIsALock(t *testing.T) {
+	s := watched(t, 12, func(t *testing.T, rdb *redis.Client, second int) {
+		switch {
+		case second == 0:
+			do(t, rdb, "SET", "job", "perhaps:one", "PX", 9_000)
+			do(t, rdb, "SET", "session", "perhaps:two", "PX", 1_800_000)
+			do(t, rdb, "SET", "idle", "perhaps:three", "PX", 60_000)
+		case second%3 == 0:
+			do(t, rdb, "PEXPIRE", "job", 9_000)
+			do(t, rdb, "PEXPIRE", "session", 1_800_000) // used, and extended to half an hour each time
+		}
+	})
+	if !slices.Equal(keys(s), []string{"job"}) {
+		t.Fatalf("found %q", keys(s))
+	}
+	l := s.Locks[0]
+	if l.Confidence != keyspace.Likely || len(l.Why) != 2 || !strings.Contains(l.Why[1], "moved on 2 times") {
+		t.Errorf("%v for %q", l.Confidence, l.Why)
+	}
+}
+
+func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
+	s := watched(t, 12, func(t *testing.T, rdb *redis.Client, second int) {
+		if second == 0 {
+			do(t, rdb, "SET", "cached", "perhaps:same", "PX", 2_000)
+		}
+		switch second % 3 {
+		case 0:
+			do(t, rdb, "SET", "job", fmt.Sprintf("perhaps:%d", second), "PX", 60_000)
+			do(t, rdb, "SET", "cached", "perhaps:same", "PX", 60_000)
+		case 2:
+			do(t, rdb, "DEL", "job", "cached")
+			if second == 11 {
+				do(t, rdb, "SET", "job", "perhaps:last", "PX", 60_000)
+			}
+		}
+	})
+	if !slices.Equal(keys(s), []string{"job"}) || !strings.Contains(s.Locks[0].Why[1], "another value 2 times") {
+		t.Fatalf("found %+v", s.Locks)
+	}
+}
+
+// A candidate that was confirmed stays confirmed: when it is acquired again, it
+// is listed at once.
+func TestAConfirmedCandidateIsRemembered(t *testing.T) {
+	s := watched(t, 20, func(t *testing.T, rdb *redis.Client, second int) {
+		switch {
+		case second <= 6 && second%2 == 0:
+			do(t, rdb, "SET", "job", "perhaps:one", "PX", 9_000)
+		case second == 14:
+			do(t, rdb, "DEL", "job")
+		case second == 18:
+			do(t, rdb, "SET", "job", "perhaps:two", "PX", 9_000)
+		}
+	})
+	if !slices.Equal(keys(s), []string{"job"}) || s.Locks[0].Holders[0].ID != "perhaps:two" {
+		t.Fatalf("found %+v", s.Locks)
+	}
+}
+
+func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
+	rdb := realServer(t)
+	const token = "perhaps:0123456789abcdef"
+	do(t, rdb, "SET", "seat:14", token, "PX", 30_000)
+	do(t, rdb, "SET", "seat:15", token, "PX", 20_000) // the name has the same pattern
+	do(t, rdb, "SET", "alone", "perhaps:fedcba9876543210", "PX", 30_000)
+	do(t, rdb, "SET", "a:cart", "perhaps:cart567890123456", "PX", 1_800_000)
+	do(t, rdb, "SET", "b:cart", "perhaps:cart567890123456", "PX", 1_800_000)
+	do(t, rdb, "SET", "a:flag", "perhaps:", "PX", 9_000)
+	do(t, rdb, "SET", "a:mark", "perhaps:", "PX", 9_000)
+	do(t, rdb, "SET", "x:never", "perhaps:never67890123456")
+	do(t, rdb, "SET", "x:ever", "perhaps:never67890123456")
+	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) || !slices.Contains(scan.Locks[0].Why, "2 keys have the same value") {
+		t.Errorf("found %+v", scan.Locks)
+	}
+}
+
+func TestWhoListensForAKeyMakesItALock(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "door", "perhaps:x", "PX", 30_000)
+	do(t, rdb, "SET", "window", "perhaps:y", "PX", 30_000)
+	sub := rdb.Subscribe(t.Context(), "free:door")
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	scan, err := inspect.NewScanner(rdb, perhaps()).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(keys(scan), []string{"door"}) || scan.Locks[0].Confidence != keyspace.Certain || scan.Locks[0].WaiterCount() != 1 {
+		t.Errorf("found %+v", scan.Locks)
+	}
+	f := follow(rdb, perhaps())
+	defer f.Close()
+	until(t, f, complete)
+	for range 3 { // it is read again, and stays
+		if s := next(t, f); !slices.Equal(keys(s), []string{"door"}) {
+			t.Errorf("followed, found %+v", s.Locks)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package inspect_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+)
+
+// labelled returns options with a format of tokens that contain a label.
+func labelled() inspect.ScanOptions {
+	f := tokens()
+	decode := f.Decode
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l, sure := decode(e)
+		l.Holders[0].Label = strings.TrimPrefix(e.Value, "token:")
+		return l, sure
+	}
+	return inspect.ScanOptions{Formats: []keyspace.Format{f}}
+}
+
+// A holder is marked disconnected only if its connection was seen before. If no
+// connection ever had the holder's name, nothing is known.
+func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
+	t.Parallel()
+	admin := realServer(t)
+	there := connect(t, redis.Options{Addr: admin.Options().Addr, ClientName: "there"})
+	leaving := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, ClientName: "leaving"})
+	do(t, there, "SET", "lock:there", "token:there")
+	do(t, leaving, "SET", "lock:leaving", "token:leaving")
+	do(t, admin, "SET", "lock:nameless", "token:nameless")
+	f := follow(admin, labelled())
+	defer f.Close()
+	logCommands(t, admin)
+	first := until(t, f, func(s keyspace.Snapshot) bool {
+		return s.Complete && slices.ContainsFunc(logged(t, admin), func(argv []string) bool {
+			return slices.Equal(argv, []string{"client", "list"})
+		})
+	})
+	if gone := missing(first); gone != nil {
+		t.Errorf("all are there, and it misses %q", gone)
+	}
+	if err := leaving.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, f, func(s keyspace.Snapshot) bool { return slices.Equal(missing(s), []string{"leaving"}) })
+
+	back := connect(t, redis.Options{Addr: admin.Options().Addr, ClientName: "leaving"})
+	do(t, back, "PING")
+	until(t, f, func(s keyspace.Snapshot) bool { return missing(s) == nil })
+}
+
+// missing returns the labels of holders that are no longer connected.
+func missing(s keyspace.Snapshot) []string {
+	var all []string
+	for _, l := range s.Locks {
+		if h := l.Holders[0]; !h.Left.IsZero() && h.Left.Before(s.At.Add(time.Second)) {
+			all = append(all, h.Label)
+		}
+	}
+	return all
+}
+
+func TestWhoMayNotListClientsIsToldWhatThatCosts(t *testing.T) {
+	t.Parallel()
+	admin := realServer(t)
+	do(t, admin, "SET", "lock:a", "token:somebody")
+	f := follow(userOf(t, admin, readOnly...), labelled())
+	defer f.Close()
+	s := until(t, f, func(s keyspace.Snapshot) bool { return s.Complete && len(s.Follow.Blind) > 1 })
+	if said := strings.Join(s.Follow.Blind, "\n"); !strings.Contains(said, "CLIENT LIST") {
+		t.Errorf("it says %q", said)
+	}
+	if len(s.Problems) > 0 {
+		t.Errorf("no lock is missed, and it says %q", s.Problems)
+	}
+}

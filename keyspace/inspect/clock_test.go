@@ -1,0 +1,19 @@
+package inspect
+
+import (
+	"testing"
+	"time"
+)
+
+// An earlier reply to another command says nothing about the present difference
+// between the clocks.
+func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
+	f := NewWatcher(&Scanner{})
+	f.reader.now = time.Now().Add(-time.Hour)
+	if err := f.refreshKeys(t.Context(), nil, changes{}); err != nil {
+		t.Fatal(err)
+	}
+	if f.clockOffset != 0 {
+		t.Errorf("nothing was asked, and the server's clock is %v off", f.clockOffset)
+	}
+}

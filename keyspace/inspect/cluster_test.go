@@ -1,0 +1,232 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// nodes holds clients of the nodes of a cluster, by address.
+type nodes struct {
+	t   testing.TB
+	mu  sync.Mutex
+	all map[string]*redis.Client
+}
+
+func (n *nodes) at(addr string) (redis.UniversalClient, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all == nil {
+		n.all = make(map[string]*redis.Client)
+	}
+	if n.all[addr] == nil {
+		n.all[addr] = connect(n.t, redis.Options{Addr: addr, MaxRetries: 1})
+	}
+	return n.all[addr], nil
+}
+
+// scanners returns one scanner per node of a cluster. The scanners know of each
+// other.
+func scanners(t testing.TB, c *server.Cluster, o inspect.ScanOptions) []*inspect.Scanner {
+	t.Helper()
+	clients := &nodes{t: t}
+	o.Cluster = inspect.NewCluster(clients.at)
+	var all []*inspect.Scanner
+	for _, addr := range c.Addrs() {
+		rdb, _ := clients.at(addr)
+		all = append(all, inspect.NewScanner(rdb, o))
+	}
+	return all
+}
+
+// tagged returns a function that makes keys in a slot. The low slots belong to
+// the first master.
+func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
+	t.Helper()
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	for from := 0; ; from += 1000 {
+		p := rdb.Pipeline()
+		var all []*redis.IntCmd
+		for i := range 1000 {
+			all = append(all, p.ClusterKeySlot(t.Context(), fmt.Sprint("t", from+i)))
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, n := range all {
+			if n.Val() == int64(slot) {
+				return func(n int) string { return fmt.Sprintf("lock:{t%d}:%d", from+i, n) }
+			}
+		}
+	}
+}
+
+// While a slot moves to another master, key by key, a scan of the cluster sees
+// every lock in it exactly once.
+func TestALookMissesNoLockThatMoves(t *testing.T) {
+	const locks = 200
+	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	for _, node := range c.Nodes() {
+		fillSlots(t, node.Addr(), 3000)
+	}
+	o := justTokens()
+	o.RetryTimeout = time.Second
+	all := scanners(t, c, o)
+	f := inspect.NewMultiSource(func(context.Context) ([]inspect.NamedSource, error) {
+		var stations []inspect.NamedSource
+		for i, s := range all {
+			stations = append(stations, inspect.NamedSource{Addr: c.Addrs()[i], Source: onceOver{s}})
+		}
+		return stations, nil
+	}, inspect.MultiOptions{Mode: "cluster"})
+	looks := 0
+	for slot := range 8 {
+		key := tagged(t, c, slot)
+		for i := range locks {
+			do(t, rdb, "SET", key(i), "token:"+fmt.Sprint(i), "PX", 3_600_000)
+		}
+		want := (slot + 1) * locks
+		moved := make(chan error, 1)
+		go func() { moved <- moveSlowly(t.Context(), c, slot) }()
+		for over := false; !over; looks++ {
+			select {
+			case err := <-moved:
+				if over = true; err != nil {
+					t.Fatal(err)
+				}
+			default:
+			}
+			s, err := f.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !s.Complete || len(s.Locks) != want {
+				t.Errorf("complete %v, %d locks, want %d; %q", s.Complete, len(s.Locks), want, s.Problems)
+			}
+			for i, sc := range all {
+				sight, err := sc.Inspect(t.Context(), key(i))
+				if err != nil || len(sight.Locks) != 1 || sight.Locks[0].Holders[0].ID != "token:"+fmt.Sprint(i) {
+					t.Errorf("of %s is seen %+v, %v", key(i), sight, err)
+				}
+			}
+		}
+	}
+	t.Logf("%d looks", looks)
+}
+
+// moveSlowly moves a slot to the second master, one key at a time.
+func moveSlowly(ctx context.Context, c *server.Cluster, slot int) error {
+	m, err := c.StartMigration(ctx, slot, c.Nodes()[1])
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for n := 1; n > 0; {
+		if n, err = m.MoveKeys(ctx, 1); err != nil {
+			return err
+		}
+	}
+	return m.Finish(ctx)
+}
+
+// onceOver makes a source of a scanner.
+type onceOver struct{ *inspect.Scanner }
+
+func (l onceOver) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return l.Scan(ctx) }
+
+// fillSlots sets ordinary keys in slots of a node.
+func fillSlots(t testing.TB, addr string, n int) {
+	t.Helper()
+	rdb := connect(t, redis.Options{Addr: addr})
+	p := rdb.Pipeline()
+	for i := range 2 * n {
+		p.Set(t.Context(), fmt.Sprintf("ordinary:%d", i), "value", time.Hour)
+	}
+	_, _ = p.Exec(t.Context()) // half of the keys belong to the other node
+	if rdb.DBSize(t.Context()).Val() < int64(n)/2 {
+		t.Fatal("there are too few keys")
+	}
+}
+
+// A user without permission for ASKING is told how many keys could not be read.
+func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
+	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
+	key := tagged(t, c, 0)
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	for i := range 5 {
+		do(t, rdb, "SET", key(i), "token:"+fmt.Sprint(i), "PX", 3_600_000)
+	}
+	c.HalfMigrationForTest(t, 0, c.Nodes()[1], 2)
+	o := justTokens()
+	for _, addr := range c.Addrs() {
+		do(t, connect(t, redis.Options{Addr: addr}), "ACL", "SETUSER", "reader", "on", ">c4nary", "~*", "+@all", "-asking")
+	}
+	clients := map[string]*redis.Client{}
+	for _, addr := range c.Addrs() {
+		clients[addr] = connect(t, redis.Options{Addr: addr, Username: "reader", Password: "c4nary"})
+	}
+	o.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) { return clients[addr], nil })
+	s, err := inspect.NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
+	said := strings.Join(s.Problems, "; ")
+	if err != nil || s.Complete || len(s.Locks) != 0 || !strings.Contains(said, "2 keys that are on their way") || !strings.Contains(said, "may not run ASKING") {
+		t.Errorf("complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
+	}
+	s, err = inspect.NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())
+	if err != nil || len(s.Locks) != 3 || !s.Complete {
+		t.Errorf("on the other: complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), s.Problems, err)
+	}
+}
+
+// In a cluster that is down because a master is missing, SCAN lists keys that
+// cannot be read. The scan ends soon and sends few requests.
+func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
+	c := server.ClusterForTest(t, server.ClusterOptions{})
+	key := tagged(t, c, 0)
+	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
+	do(t, rdb, "SET", key(0), "token:0")
+	c.KillForTest(t, c.Nodes()[1])
+	do(t, rdb, "CONFIG", "RESETSTAT")
+	o := justTokens()
+	o.RetryTimeout = 500 * time.Millisecond
+	began := time.Now()
+	s, err := scanners(t, c, o)[0].Scan(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") || s.Complete || s.Cost.Keys != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it takes %v", took)
+	}
+	if calls := called(t, rdb, "scan"); calls > 10 {
+		t.Errorf("SCAN was sent %d times", calls)
+	}
+}
+
+// While the server is gone, every call returns an error, also after a new
+// connection attempt.
+func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
+	srv := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
+	if err := srv.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	for range 3 {
+		if _, _, err := f.Next(t.Context()); err == nil {
+			t.Error("all is well")
+		}
+		if s, err := f.Snapshot(t.Context()); err == nil {
+			t.Errorf("it shows %+v", s)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+)
+
+// meteredConn sends commands to a server and measures their cost. It is for one
+// goroutine.
+type meteredConn struct {
+	rdb         redis.UniversalClient
+	denied      *deniedCommands
+	cluster     *Cluster // nil = keys on other nodes are not read
+	addr        string
+	cost        keyspace.Cost
+	now         time.Time     // the server's clock at the last reply
+	serverTime  time.Duration // time of the last round trip on the server
+	networkTime time.Duration // the rest of the time of the last round trip
+
+	answeredBy map[redis.Cmder]string // by command of the last pipeline: the other node that answered
+}
+
+// pipelined sends the commands that fill queues, between two TIME commands. The
+// difference of the two times is the cost of the commands on the server. Replies that
+// concern a single key (wrong type, no permission) stay with their commands; any other
+// error is returned.
+func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redis.Pipeliner)) error {
+	p := c.rdb.Pipeline()
+	before := p.Time(ctx)
+	fill(p)
+	after := p.Time(ctx)
+	waited := c.cost.Took
+	if err := c.send(ctx, what, p); err != nil {
+		return err
+	}
+	waited = c.cost.Took - waited
+	c.now = after.Val()
+	c.serverTime = min(max(after.Val().Sub(before.Val()), 0), waited) // a clock may be set back
+	c.networkTime = waited - c.serverTime
+	c.cost.Busy += c.serverTime
+	return nil
+}
+
+// send executes a pipeline. Its errors are those of [meteredConn.pipelined].
+func (c *meteredConn) send(ctx context.Context, what string, p redis.Pipeliner) error {
+	cmds, err := c.exec(ctx, p)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) && !isDenied(err) && !isRedirect(err) && cmd.Name() != cmdMemory && cmd.Name() != cmdClient {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// checkRunID returns errRestarted if the server has another run ID, as far as it
+// reports one. The pool replaces broken connections without an error, so a restart may
+// not show otherwise.
+func (c *meteredConn) checkRunID(ctx context.Context, runID string) error {
+	if runID == "" {
+		return nil
+	}
+	var info *redis.StringCmd
+	err := c.pipelined(ctx, "ask who the server is", func(p redis.Pipeliner) { info = p.Info(ctx, "server") })
+	if err != nil {
+		return err
+	}
+	var now keyspace.Server
+	describeServer(&now, info.Val())
+	if now.RunID != "" && now.RunID != runID {
+		return errRestarted
+	}
+	return nil
+}
+
+// exec executes a pipeline and records its cost. Each command has its own result,
+// unless exec returns an error. If the user may not send TIME, the local time is used.
+func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, error) {
+	begin := time.Now()
+	cmds, err := p.Exec(ctx)
+	c.cost.Took += time.Since(begin)
+	c.cost.Commands += int64(len(cmds))
+	if err == nil {
+		return cmds, nil
+	}
+	if !haveOutcomes(cmds) {
+		return nil, err
+	}
+	c.followRedirects(ctx, cmds)
+	for _, cmd := range cmds {
+		if !isCommandDenied(cmd.Err()) {
+			continue
+		}
+		c.denied.add(commandName(cmd), cmd.Err())
+		if clock, ok := cmd.(*redis.TimeCmd); ok {
+			clock.SetVal(time.Now())
+			clock.SetErr(nil)
+		}
+	}
+	return cmds, nil
+}
+
+// commandName returns the name that an ACL uses for a command. Each subcommand of
+// CLUSTER has its own permission.
+func commandName(c redis.Cmder) string {
+	if c.Name() == "cluster" {
+		return c.FullName()
+	}
+	return c.Name()
+}
+
+// haveOutcomes reports whether the commands of a failed pipeline have results of their
+// own. go-redis leaves them without when the connection is refused: a changed password,
+// a disabled user.
+func haveOutcomes(cmds []redis.Cmder) bool {
+	return slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil })
+}
+
+// takeCost returns the cost since the last call.
+func (c *meteredConn) takeCost() keyspace.Cost {
+	cost := c.cost
+	c.cost = keyspace.Cost{}
+	return cost
+}
+
+// deniedCommands collects the commands that the user may not send, or that the server
+// does not have. It is safe for concurrent use; a nil one stores nothing.
+type deniedCommands struct {
+	mu       sync.Mutex
+	commands []string        // sorted
+	unknown  map[string]bool // the commands that the server does not have
+}
+
+// add records a denied command.
+func (d *deniedCommands) add(command string, why error) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if isUnknownCommand(why) {
+		addTo(&d.unknown, command)
+	}
+	if i, known := slices.BinarySearch(d.commands, command); !known {
+		d.commands = slices.Insert(d.commands, i, command)
+	}
+}
+
+// has reports whether a command was denied.
+func (d *deniedCommands) has(command string) bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Contains(d.commands, command)
+}
+
+// optionalCommands have a substitute: without them more data is read, or deadlines are
+// less exact, but no lock is missed.
+var optionalCommands = [...]string{cmdClient, "hrandfield", "lindex", cmdMemory, "pexpiretime", "srandmember", "zrandmember"}
+
+// cmdMemory reports the size of a value. Servers other than Redis may not have it; then
+// sizes are not checked.
+const cmdMemory = "memory"
+
+// missing lists the denied commands without a substitute: those that the user may not
+// send and those that the server does not have.
+func (d *deniedCommands) missing() (forbidden, unknown []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.commands {
+		switch {
+		case slices.Contains(optionalCommands[:], c):
+		case d.unknown[c]:
+			unknown = append(unknown, strings.ToUpper(c))
+		default:
+			forbidden = append(forbidden, strings.ToUpper(c))
+		}
+	}
+	return forbidden, unknown
+}

@@ -1,0 +1,97 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// scanSome continues the pass until the time is up or the pass has ended, by one page
+// at least, and adds what it finds.
+func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
+	if w.pass == nil || w.pass.done() {
+		p, err := w.scanner.startPass(ctx)
+		if err != nil {
+			return err
+		}
+		w.pass, w.passStart = p, time.Now()
+		p.filter.confirmed, p.reader.confirmed = w.confirmed, w.confirmed
+		w.onServerInfo(p.server, time.Now())
+	} else {
+		w.pass.cost.Commands, w.pass.cost.Took, w.pass.cost.Busy = 0, 0, 0
+	}
+	p := w.pass
+	p.filter.known = w.known // not changed during a step
+	for !p.done() {
+		p.setThreshold(w.candidates.atLeast(p.cursors.visited))
+		began := time.Now()
+		locks, err := w.scanner.step(ctx, p)
+		if err != nil {
+			return err
+		}
+		w.noteRead(began)
+		w.addNew(w.candidates.split(w.unknown(locks), p.cursors.visited, p.now), p.now)
+		if now := time.Now(); !now.Before(until) || !w.scanner.opts.Budget.allow(now) {
+			break
+		}
+	}
+	if p.done() {
+		w.candidates.endPass()
+		w.passTime = time.Since(w.passStart)
+	}
+	w.complete = w.complete || p.complete()
+	w.cost = p.cost
+	w.cost.Add(w.reader.takeCost())
+	return nil
+}
+
+// unknown returns the detections that are not known yet. Known locks are read when
+// their changes are reported.
+func (w *Watcher) unknown(all []detection) []detection {
+	return slices.DeleteFunc(all, func(l detection) bool {
+		_, known := w.known[l.lock.Key]
+		return known
+	})
+}
+
+// addNew adds new locks.
+func (w *Watcher) addNew(locks []detection, now time.Time) {
+	for _, l := range locks {
+		w.reader.now = now
+		was, known, ours := w.adopt(l)
+		if !ours {
+			continue
+		}
+		d := w.newDiffer()
+		w.updateLock(was, l, known, &d)
+	}
+}
+
+// recheckCandidates reads the candidates again.
+func (w *Watcher) recheckCandidates(ctx context.Context) error {
+	now := time.Now()
+	if now.Sub(w.recheckedAt) < checkEvery || !w.scanner.opts.Budget.allow(now) || len(w.candidates.known) == 0 {
+		return nil
+	}
+	w.recheckedAt = now
+	w.reader.atLeast = keyspace.Possible
+	read, err := w.reader.detect(ctx, w.candidates.refs())
+	w.reader.atLeast = w.candidates.threshold
+	if err != nil {
+		return err
+	}
+	w.noteRead(now)
+	for _, l := range w.unknown(w.candidates.update(read, w.reader.now)) {
+		w.confirmed.add(l.lock)
+		was, known, ours := w.adopt(l)
+		if !ours {
+			continue
+		}
+		d := w.newDiffer()
+		d.Watched = false // it existed before
+		w.updateLock(was, l, known, &d)
+	}
+	return nil
+}

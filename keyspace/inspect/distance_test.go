@@ -1,0 +1,91 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// farFrom sets 10,000 keys, 100 of them locks, on a server, and returns a
+// client with the given round trip time.
+func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
+	t.Helper()
+	link := server.NewProxy(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	})
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Dialer: link.Dial, PipelinePoolSize: -1})
+	t.Cleanup(func() { rdb.Close() })
+	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for i := range 10_000 {
+			if i%100 == 0 {
+				p.Set(t.Context(), fmt.Sprintf("lock:%d", i), "token:a", time.Hour)
+			} else {
+				p.Set(t.Context(), fmt.Sprintf("user:%d", i), "ann", 0)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.Delay(func() time.Duration { return roundTrip / 2 })
+	return rdb
+}
+
+// polite returns options with the default budget.
+func polite() inspect.ScanOptions {
+	o := justTokens()
+	o.Budget = inspect.NewBudget(inspect.DefaultShare)
+	return o
+}
+
+// A scan of a distant server reads one page while it requests the next, so each
+// step covers several pages.
+func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
+	steps := func(roundTrip time.Duration) (n int) {
+		o := polite()
+		o.Progress = func(keyspace.Snapshot) { n++ }
+		snap, err := inspect.NewScanner(farFrom(t, roundTrip), o).Scan(t.Context())
+		if err != nil || len(snap.Locks) != 100 || !snap.Complete {
+			t.Fatalf("%d locks, %v", len(snap.Locks), err)
+		}
+		return n
+	}
+	if n := steps(50 * time.Millisecond); n > 17 { // 22 with one page per step
+		t.Errorf("%d steps", n)
+	}
+	if n := steps(0); n < 8 {
+		t.Errorf("%d steps for a server that is near, where a step of several pages is beyond the budget", n)
+	}
+}
+
+// The round trip time is no reason to pause, as long as not all locks are
+// known.
+func TestAFarServerIsKnownSoon(t *testing.T) {
+	o := polite()
+	o.Budget = inspect.NewBudget(0.5) // so that the server's own time matters little on a busy machine
+	live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(farFrom(t, 50*time.Millisecond), o)))
+	defer live.Close()
+	began := time.Now() // with a pause after each round trip the scan takes more than a minute
+	for {
+		snap, err := live.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Complete {
+			break
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Fatalf("%d of %d keys after %v", snap.Cost.Scanned, snap.Cost.Keys, took)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,123 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// pendingReason is a lock whose holder is gone without a release message so far.
+type pendingReason struct {
+	conn     *invalidationConn
+	mark     int  // when this mark has come back, all earlier messages have been received
+	replaced bool // the lock had another holder when the change was read
+}
+
+// endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
+// Deleted, Stolen, or "" if unknown. sure is false while a release message may still
+// arrive; the lock must then be read again.
+func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, evicting *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
+	key := was.lock.Key
+	gone := slices.ContainsFunc(was.lock.Holders, func(h keyspace.Holder) bool {
+		_, stays := now.lock.Holder(h.ID)
+		return !stays
+	})
+	switch {
+	case !gone:
+		return "", true, nil
+	case h.flushed && now.lock.Key == "":
+		return keyspace.Flushed, true, nil
+	case h.evicted[key]:
+		return keyspace.Evicted, true, nil
+	case h.released[key]:
+		w.noteReleased(was.lock, h.toWaiter[key])
+		return keyspace.Released, true, nil
+	case w.missedEvents || allExpiredBy(was.lock, w.reader.now.Add(w.tracking.slack())):
+		return "", true, nil
+	}
+	if evicted, err := evicting.evictedSince(ctx, w); err != nil || evicted && now.lock.Key == "" {
+		return keyspace.Evicted, true, err
+	}
+	always, announces := w.releaseReported(was.lock)
+	if !announces || !always && !hasLiveWaiters(was.lock, w.reader.now) || !w.tracking.hearsReleases(w.reader.formats.byName(was.lock.Format)) {
+		return "", true, nil
+	}
+	d, pending := w.pendingReasons[key]
+	switch {
+	case !pending:
+		w.pendingReasons[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock)}
+	case d.conn != w.tracking.conn: // messages on the old connection are lost
+		return "", true, nil
+	case d.mark <= w.tracking.markReceived && d.replaced:
+		return keyspace.Stolen, true, nil
+	case d.mark <= w.tracking.markReceived:
+		return keyspace.Deleted, true, nil
+	}
+	w.deadlines.set(key, w.reader.now.Add(releaseGrace))
+	return "", false, nil
+}
+
+// noteReleased records that the release of a lock was published, to all subscribers or
+// to one waiter.
+func (w *Watcher) noteReleased(l keyspace.Lock, toWaiter bool) {
+	always, known := w.releasesSeen.Get(l.ID())
+	w.releasesSeen.Put(l.ID(), (always || !known) && !toWaiter)
+	if format := w.reader.formats.byName(l.Format); format != nil && format.ReleaseChannel != nil && format.ReleaseChannel.ToWaiter == nil {
+		w.releasesSeen.Put(familyID(l), true)
+	}
+}
+
+// releaseReported reports whether releases of a lock are published, and whether that is
+// so without waiters. For a lock without a known release, other locks of the same
+// format and family decide, if the format publishes all releases in the same way.
+func (w *Watcher) releaseReported(l keyspace.Lock) (always, known bool) {
+	if always, known = w.releasesSeen.Get(l.ID()); known {
+		return always, true
+	}
+	return w.releasesSeen.Get(familyID(l))
+}
+
+// familyID stands for all locks of one format and key family on a server.
+func familyID(l keyspace.Lock) keyspace.ID {
+	return keyspace.ID{Node: l.Node, DB: l.DB, Key: l.Format + "\x00" + keyFamily(l.Key)}
+}
+
+// wasReplaced reports whether an exclusive holder has been replaced by another.
+func wasReplaced(was, now keyspace.Lock) bool {
+	before, next := was.SoleHolder(), now.SoleHolder()
+	return before != "" && next != "" && before != next && was.Holders[0].Mode != keyspace.Read && now.Holders[0].Mode != keyspace.Read
+}
+
+// hasLiveWaiters reports whether a lock has waiters that do not count as dead.
+func hasLiveWaiters(l keyspace.Lock, now time.Time) bool {
+	return slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return w.Expires.IsZero() || w.Expires.After(now) })
+}
+
+// allExpiredBy reports whether all holds of a lock have expired at now.
+func allExpiredBy(l keyspace.Lock, now time.Time) bool {
+	return !slices.ContainsFunc(l.Holders, func(h keyspace.Holder) bool { return h.Expires.IsZero() || h.Expires.After(now) })
+}
+
+// evictionCheck asks the server at most once, and only if needed, whether it has
+// evicted keys since the last check.
+type evictionCheck struct {
+	asked   bool
+	evicted bool
+}
+
+func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher) (bool, error) {
+	if e.asked || w.server.MaxMemory == 0 || w.server.Policy == "" || w.server.Policy == "noeviction" {
+		return e.evicted, nil
+	}
+	p := w.reader.rdb.Pipeline()
+	stats := p.Info(ctx, "stats")
+	if err := w.reader.send(ctx, "ask for evictions", p); err != nil {
+		return false, err
+	}
+	before := w.server.Evicted
+	describeServer(&w.server, stats.Val())
+	e.asked, e.evicted = true, w.server.Evicted > before
+	return e.evicted, nil
+}

@@ -1,0 +1,263 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+)
+
+// prefilter selects the keys that are worth reading. For each key it asks for one small
+// thing at a time: the type, unless it can be guessed from similar names, and a first
+// piece of the value, as long as a format may still match.
+//
+// A Lua script could do the same in one call. It was measured: a command called from
+// Lua takes the server as long as one from a client, other clients wait while the
+// script runs, and many servers do not permit scripts.
+//
+// The requests are sent by several workers at a time. They only read the prefilter;
+// merge adds their results.
+type prefilter struct {
+	*formatIndex
+	atLeast keyspace.Confidence
+	// keys with a confirmed candidate
+	confirmed  confirmedKeys
+	known      lockSet // keys that a Watcher follows; they are not probed
+	guesses    typeGuesses
+	noProbe    map[string]bool     // types of which the server does not return a first piece
+	unreadable int                 // number of keys that this user may not read
+	unlocated  int                 // number of keys that no cluster node returned
+	threshold  keyspace.Confidence // confidence that needs no second sign
+	weakHits   int                 // number of passed keys below the threshold
+}
+
+// newPrefilter returns a prefilter for the formats of an index. A first piece of a
+// stream would tell no more than its name.
+func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
+	return prefilter{
+		formatIndex: x, atLeast: atLeast, threshold: atLeast,
+		guesses: make(typeGuesses), noProbe: map[string]bool{"stream": true},
+	}
+}
+
+// workers returns n workers, each with its own connection.
+func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
+	all := make([]*filterWorker, n)
+	for i := range all {
+		all[i] = &filterWorker{prefilter: f, meteredConn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool)}
+	}
+	return all
+}
+
+// merge adds the results of the workers.
+func (f *prefilter) merge(all []*filterWorker) {
+	for _, w := range all {
+		f.unreadable += w.unreadable
+		f.unlocated += w.unlocated
+		f.weakHits += w.weakHits
+		for typ := range w.newNoProbe {
+			f.noProbe[typ] = true
+		}
+		for of, typ := range w.newGuesses {
+			f.guesses.learn(of, typ)
+		}
+	}
+}
+
+// filterWorker filters the keys of some pages. It is for one goroutine.
+type filterWorker struct {
+	*prefilter
+	meteredConn
+	probes     []probe
+	pending    []candidateKey  // keys with another request to send
+	newGuesses typeGuesses     // since the last merge
+	newNoProbe map[string]bool // types whose first piece was denied since the last merge
+	passed     []keyRef        // keys worth reading
+	unreadable int             // number of keys that this user may not read
+	unlocated  int             // number of keys that no cluster node returned
+	weakHits   int             // number of passed keys below the threshold
+}
+
+// probeBatch is the number of keys probed per round trip.
+const probeBatch = 256
+
+// candidateKey is a key that no reply has ruled out yet.
+type candidateKey struct {
+	keyRef
+	shape     keyShape
+	typeKnown bool // the server has returned the type; false = it is a guess
+}
+
+// probe is one request about a key: its type, or a piece of its value.
+type probe struct {
+	candidateKey
+	typeCmd  *redis.StatusCmd
+	valueCmd *redis.StringCmd
+}
+
+// run filters names until the channel is closed.
+func (w *filterWorker) run(ctx context.Context, names <-chan []string) error {
+	for some := range names {
+		if err := w.filterBatch(ctx, some); err != nil {
+			return err
+		}
+	}
+	for len(w.pending) > 0 {
+		if err := w.filterBatch(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filterBatch sends a request for each name and each pending key, and processes the
+// replies.
+func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
+	w.enqueue(names)
+	if len(w.probes) == 0 {
+		return nil
+	}
+	err := w.pipelined(ctx, "look at keys", func(pipe redis.Pipeliner) {
+		for i := range w.probes {
+			w.addProbe(ctx, pipe, &w.probes[i])
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for i := range w.probes {
+		q := &w.probes[i]
+		if q.valueCmd != nil {
+			w.onProbe(q)
+		} else if err := w.onType(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enqueue makes a probe of each pending key and each name.
+func (w *filterWorker) enqueue(names []string) {
+	clear(w.probes)
+	w.probes = w.probes[:0]
+	for _, k := range w.pending {
+		w.probes = append(w.probes, probe{candidateKey: k})
+	}
+	w.pending = w.pending[:0]
+	for _, name := range names {
+		if _, known := w.known[name]; known || w.isCompanion(name) {
+			continue
+		}
+		k := candidateKey{keyRef: keyRef{key: name}, shape: shapeOf(name)}
+		k.typ = w.guessType(k.shape)
+		w.probes = append(w.probes, probe{candidateKey: k})
+	}
+}
+
+// guessType returns the expected type of keys of a shape, "" if it is unknown.
+func (w *filterWorker) guessType(of keyShape) string {
+	if _, fresh := w.newGuesses[of]; fresh {
+		return w.newGuesses.guess(of)
+	}
+	return w.guesses.guess(of)
+}
+
+// addProbe queues the command of a probe.
+func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, q *probe) {
+	if q.typ == "" || !q.typeKnown && (w.probeDenied(q.typ) || w.needOf(q.key, q.typ) != needProbe) {
+		q.typeCmd = pipe.Type(ctx, q.key)
+		return
+	}
+	q.valueCmd = probeCmd(ctx, q.keyRef)
+	_ = pipe.Process(ctx, q.valueCmd) // it only queues; an error is returned when the pipeline is sent
+}
+
+// probeDenied reports whether the server does not return first pieces of a type.
+func (w *filterWorker) probeDenied(typ string) bool { return w.noProbe[typ] || w.newNoProbe[typ] }
+
+// onType processes the type of a key. A key that is gone or not permitted is dropped.
+// It is an error if the user may not send TYPE at all.
+func (w *filterWorker) onType(q *probe) error {
+	typ, err := q.typeCmd.Result()
+	switch {
+	case isCommandDenied(err):
+		return fmt.Errorf("look at keys: %w", err)
+	case isKeyDenied(err):
+		w.unreadable++
+		return nil
+	case isRedirect(err):
+		w.unlocated++
+		return nil
+	case err != nil, typ == "none":
+		return nil
+	}
+	w.learnType(q.shape, typ)
+	q.typ, q.typeKnown = typ, true
+	switch need := w.needOf(q.key, typ); {
+	case need == needFull, need == needProbe && w.probeDenied(typ):
+		w.passed = append(w.passed, q.keyRef)
+	case need == needProbe:
+		w.pending = append(w.pending, q.candidateKey)
+	}
+	return nil
+}
+
+// learnType records the type of a key of a shape.
+func (w *filterWorker) learnType(of keyShape, typ string) {
+	if w.guesses[of] != ambiguous && w.guessType(of) != typ {
+		w.newGuesses.learn(of, typ)
+	}
+}
+
+// onProbe processes the first piece of a value.
+func (w *filterWorker) onProbe(q *probe) {
+	piece, err := q.valueCmd.Result()
+	switch {
+	case err == nil:
+		atLeast := w.atLeast
+		if w.confirmed[q.key] != "" {
+			atLeast = keyspace.Possible
+		}
+		sure := w.bestProbe(q.key, q.typ, piece, w.threshold)
+		if sure < atLeast {
+			return
+		}
+		w.passed = append(w.passed, q.keyRef)
+		if sure < w.threshold {
+			w.weakHits++
+		}
+	case isWrongType(err): // the guess was wrong, or the type has changed
+		w.retryType(q)
+	case isCommandDenied(err):
+		w.newNoProbe[q.typ] = true
+		w.retryType(q)
+	case isKeyDenied(err):
+		w.unreadable++
+	case isRedirect(err):
+		w.unlocated++
+	}
+}
+
+// retryType asks for the type of a key whose first piece was not returned.
+func (w *filterWorker) retryType(q *probe) {
+	w.pending = append(w.pending, candidateKey{keyRef: keyRef{key: q.key}, shape: q.shape})
+}
+
+// probeCmd returns the command that reads the first piece of a value. It takes constant
+// time and, except for a huge single element, bounded memory.
+func probeCmd(ctx context.Context, k keyRef) *redis.StringCmd {
+	switch k.typ {
+	case "hash":
+		return redis.NewStringCmd(ctx, "hrandfield", k.key)
+	case "set":
+		return redis.NewStringCmd(ctx, "srandmember", k.key)
+	case "zset":
+		return redis.NewStringCmd(ctx, "zrandmember", k.key)
+	case "list":
+		return redis.NewStringCmd(ctx, "lindex", k.key, 0)
+	default:
+		return redis.NewStringCmd(ctx, "getrange", k.key, 0, probeBytes-1)
+	}
+}

@@ -1,0 +1,417 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/redis/go-redis/v9/push"
+)
+
+// Detection of a lost connection.
+const (
+	pingEvery   = 2 * time.Second
+	readTimeout = 3 * pingEvery
+)
+
+// invalidationConn is a connection on which a server reports changed keys: it enables
+// client tracking in broadcast mode on some prefixes, and subscribes to the channels on
+// which libraries publish releases. Both arrive in the order of the changes: a release
+// message arrives before the invalidation of the released key.
+//
+// It ends with its connection. It is safe for concurrent use.
+type invalidationConn struct {
+	rdb           *redis.Client // its own client: every connection of it is tracked
+	ps            *redis.PubSub
+	ready         chan struct{} // closed when the server has accepted or refused
+	ended         chan struct{} // closed when the connection has ended
+	wake          chan struct{} // capacity 1: changes were received
+	stop          context.CancelFunc
+	prefixes      []string // prefixes
+	subscriptions []subscription
+
+	mu          sync.Mutex
+	trackErr    error // why tracking is off; nil = it is on
+	canNotify   bool  // keyspace notifications report all changes
+	denied      []string
+	err         error // why it ended
+	changes     changes
+	lastMessage time.Time // time of the last message of any kind
+}
+
+// subscription is a channel or pattern with its handler.
+type subscription struct {
+	name      string
+	pattern   bool
+	onMessage func(h *changes, channel, payload string)
+}
+
+// changes is what was received since the last drain.
+type changes struct {
+	keys     []string             // changed keys, in order, each once
+	since    map[string]time.Time // by key: first report, local clock
+	repeated map[string]bool      // keys that were reported more than once
+	released map[string]bool      // locks whose release was published
+	toWaiter map[string]bool      // of these: those published to one waiter only
+	evicted  map[string]bool      // keys that the server evicted
+	flushed  bool                 // all keys are gone
+	mark     int                  // the last mark that came back: everything that the server sent before it has been received
+}
+
+// add adds a changed key.
+func (c *changes) add(key string, now time.Time) {
+	if _, known := c.since[key]; known {
+		addTo(&c.repeated, key)
+		return
+	}
+	if c.since == nil {
+		c.since = make(map[string]time.Time)
+	}
+	c.since[key] = now
+	c.keys = append(c.keys, key)
+}
+
+// addTo adds a key to a set.
+func addTo(set *map[string]bool, key string) {
+	if *set == nil {
+		*set = make(map[string]bool)
+	}
+	(*set)[key] = true
+}
+
+// dialInvalidations connects to the server of a client as the same user. It returns at
+// once; ready is closed when the server has answered.
+func dialInvalidations(o *redis.Options, prefixes []string, wanted []subscription) *invalidationConn {
+	ctx, stop := context.WithCancel(context.Background())
+	c := &invalidationConn{
+		ready: make(chan struct{}), ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		stop: stop, prefixes: prefixes, subscriptions: wanted, lastMessage: time.Now(),
+	}
+	c.rdb = redis.NewClient(c.options(o))
+	// The only possible error is a second registration.
+	_ = c.rdb.RegisterPushNotificationHandler("invalidate", invalidations{c}, false)
+	c.ps = c.rdb.Subscribe(ctx)
+	go c.run(ctx)
+	return c
+}
+
+// options returns the options of the client, with tracking from the begin of each
+// connection.
+func (c *invalidationConn) options(o *redis.Options) *redis.Options {
+	return &redis.Options{
+		Network: o.Network, Addr: o.Addr, Dialer: o.Dialer, TLSConfig: o.TLSConfig,
+		Username: o.Username, Password: o.Password, DB: o.DB,
+		CredentialsProvider: o.CredentialsProvider, CredentialsProviderContext: o.CredentialsProviderContext,
+		DialTimeout: o.DialTimeout, WriteTimeout: o.WriteTimeout, ReadTimeout: o.ReadTimeout,
+		Protocol: 3, MaxRetries: -1, DialerRetries: 1, PoolSize: 1, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		OnConnect: func(ctx context.Context, cn *redis.Conn) error {
+			if o.OnConnect != nil {
+				if err := o.OnConnect(ctx, cn); err != nil {
+					return err
+				}
+			}
+			return c.track(ctx, cn)
+		},
+	}
+}
+
+// track enables tracking. Without it the connection stays open for release messages.
+func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
+	argv := []any{"client", "tracking", "on", "bcast"}
+	for _, p := range c.prefixes {
+		argv = append(argv, "prefix", p)
+	}
+	if len(c.prefixes) == 0 {
+		c.setTrackErr(errors.New("nothing to track yet"))
+		return nil
+	}
+	// Where HELLO is refused, go-redis continues in RESP2. The server then accepts tracking
+	// but reports nothing.
+	err := cn.Do(ctx, "hello", 3).Err()
+	if err == nil {
+		err = cn.Do(ctx, argv...).Err()
+	}
+	if _, answered := errors.AsType[redis.Error](err); answered {
+		c.setTrackErr(err)
+		c.checkNotifications(ctx, cn)
+		return nil
+	}
+	return err
+}
+
+// checkNotifications checks whether keyspace notifications report all changes. Without
+// the permission for CONFIG GET they are not used.
+func (c *invalidationConn) checkNotifications(ctx context.Context, cn *redis.Conn) {
+	const setting = "notify-keyspace-events"
+	set, err := cn.ConfigGet(ctx, setting).Result()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.canNotify = err == nil && coversAllChanges(set[setting])
+}
+
+// coversAllChanges reports whether notifications with these flags report all changes of
+// the types that locks use.
+func coversAllChanges(flags string) bool {
+	if !strings.Contains(flags, "E") {
+		return false
+	}
+	return strings.Contains(flags, "A") || !strings.ContainsFunc("g$lshzxe", func(r rune) bool { return !strings.ContainsRune(flags, r) })
+}
+
+func (c *invalidationConn) setTrackErr(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trackErr = err
+}
+
+// run receives until the connection ends.
+func (c *invalidationConn) run(ctx context.Context) {
+	defer close(c.ended)
+	defer c.rdb.Close()
+	defer c.ps.Close()
+	err := c.subscribe(ctx)
+	close(c.ready)
+	if err == nil {
+		watchdog := make(chan struct{})
+		defer func() { <-watchdog }()
+		defer c.stop()
+		go func() {
+			defer close(watchdog)
+			c.keepalive(ctx)
+		}()
+		err = c.receive(ctx)
+	}
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	c.notify()
+}
+
+// subscribe opens the connection and subscribes to the channels one by one, so that a
+// denied channel does not affect the others.
+func (c *invalidationConn) subscribe(ctx context.Context) error {
+	if err := c.ps.Ping(ctx); err != nil {
+		return err
+	}
+	for _, s := range c.subscriptions {
+		ask := c.ps.Subscribe
+		if s.pattern {
+			ask = c.ps.PSubscribe
+		}
+		if err := ask(ctx, s.name); err != nil {
+			return err
+		}
+	}
+	return c.awaitReplies(ctx)
+}
+
+// awaitReplies receives the reply to the ping and to each subscription, in order.
+func (c *invalidationConn) awaitReplies(ctx context.Context) error {
+	for i := -1; i < len(c.subscriptions); {
+		m, err := c.ps.ReceiveTimeout(ctx, readTimeout)
+		_, refused := errors.AsType[redis.Error](err)
+		switch {
+		case refused && i >= 0:
+			c.mu.Lock()
+			c.denied = append(c.denied, c.subscriptions[i].name)
+			c.mu.Unlock()
+		case err != nil:
+			return err
+		}
+		if message, ok := m.(*redis.Message); ok {
+			c.dispatch(message)
+			continue
+		}
+		i++
+	}
+	return nil
+}
+
+// receive processes messages until the connection fails.
+func (c *invalidationConn) receive(ctx context.Context) error {
+	for {
+		m, err := c.ps.ReceiveTimeout(ctx, 0)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.lastMessage = time.Now()
+		if pong, ok := m.(*redis.Pong); ok {
+			mark, _ := strconv.Atoi(pong.Payload) // the pings of keepalive have no payload
+			c.changes.mark = max(c.changes.mark, mark)
+		}
+		c.mu.Unlock()
+		if message, ok := m.(*redis.Message); ok {
+			c.dispatch(message)
+		}
+	}
+}
+
+// keepalive sends pings, and closes the connection if the server does not answer or ctx
+// ends.
+func (c *invalidationConn) keepalive(ctx context.Context) {
+	defer c.ps.Close()
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		silent := time.Since(c.lastMessage)
+		c.mu.Unlock()
+		if silent > readTimeout || c.ps.Ping(ctx) != nil {
+			return
+		}
+	}
+}
+
+// dispatch passes a message to the handler of its subscription.
+func (c *invalidationConn) dispatch(m *redis.Message) {
+	name := m.Channel
+	if m.Pattern != "" {
+		name = m.Pattern
+	}
+	c.mu.Lock()
+	for _, s := range c.subscriptions {
+		if s.name == name {
+			s.onMessage(&c.changes, m.Channel, m.Payload)
+		}
+	}
+	c.mu.Unlock()
+	c.notify()
+}
+
+// notify wakes the reader of wake.
+func (c *invalidationConn) notify() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drain returns the changes since the last call.
+func (c *invalidationConn) drain() changes {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.changes
+	c.changes = changes{}
+	return h
+}
+
+// trackingError returns why the server does not report changes; nil if it does.
+func (c *invalidationConn) trackingError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trackErr
+}
+
+// notificationsUsable reports whether keyspace notifications can replace tracking.
+func (c *invalidationConn) notificationsUsable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.canNotify
+}
+
+// deniedChannels lists the channels that the user may not subscribe to.
+func (c *invalidationConn) deniedChannels() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.denied
+}
+
+// closedWith returns why the connection has ended; false while it is open.
+func (c *invalidationConn) closedWith() (error, bool) {
+	select {
+	case <-c.ended:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.err, true
+	default:
+		return nil, false
+	}
+}
+
+// close closes the connection and returns when its goroutines have ended.
+func (c *invalidationConn) close() {
+	c.stop()
+	_ = c.ps.Close() // ends a blocked receive
+	<-c.ended
+}
+
+// invalidations handles the invalidation messages of a connection.
+type invalidations struct{ conn *invalidationConn }
+
+// HandlePushNotification handles one message: the changed keys, or nil if the database
+// was emptied.
+func (i invalidations) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext, said []any) error {
+	if len(said) < 2 {
+		return fmt.Errorf("an invalidation of nothing: %v", said)
+	}
+	now := time.Now()
+	i.conn.mu.Lock()
+	keys, some := said[1].([]any)
+	if !some {
+		i.conn.changes.flushed = true
+	}
+	for _, k := range keys {
+		if key, ok := k.(string); ok {
+			i.conn.changes.add(key, now)
+		}
+	}
+	i.conn.lastMessage = now
+	i.conn.mu.Unlock()
+	i.conn.notify()
+	return nil
+}
+
+// releaseSubscriptions returns the subscriptions to the release channels of the formats
+// and to evictions.
+func releaseSubscriptions(formats formatSet, db int) []subscription {
+	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(h *changes, _, key string) {
+		addTo(&h.evicted, key)
+		h.add(key, time.Now())
+	}}
+	all := []subscription{evictions}
+	for _, f := range formats {
+		if f.ReleaseChannel == nil {
+			continue
+		}
+		key, toWaiter := f.ReleaseChannel.Key, f.ReleaseChannel.ToWaiter
+		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, onMessage: func(h *changes, channel, payload string) {
+			if k, ok := key(channel, payload); ok {
+				addTo(&h.released, k)
+				if toWaiter != nil && toWaiter(channel) {
+					addTo(&h.toWaiter, k)
+				}
+				h.add(k, time.Now())
+			}
+		}})
+	}
+	return all
+}
+
+// keyspaceEvents returns the subscription to all keyspace notifications of a database.
+func keyspaceEvents(db int) subscription {
+	// The documented ACL for read-only users permits this pattern.
+	return subscription{name: "__keyevent@*__:*", pattern: true, onMessage: func(h *changes, channel, key string) {
+		prefix := fmt.Sprintf("__keyevent@%d__:", db)
+		what, ok := strings.CutPrefix(channel, prefix)
+		if !ok {
+			return
+		}
+		if what == "evicted" {
+			addTo(&h.evicted, key)
+		}
+		h.add(key, time.Now())
+	}}
+}

@@ -1,0 +1,328 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// proof is the size of a proof. The long one runs for LOCKTOP_PROOF seconds and
+// needs an idle machine: a state that is shorter than a read cannot be
+// reported.
+type proof struct {
+	lasts   time.Duration
+	workers int
+	pause   time.Duration // before each change, and up to 50% more
+}
+
+func proofOf(t testing.TB) proof {
+	t.Helper()
+	s := os.Getenv("LOCKTOP_PROOF")
+	if s == "" {
+		return proof{3 * time.Second, 100, 400 * time.Millisecond}
+	}
+	seconds, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("LOCKTOP_PROOF: %v", err)
+	}
+	// 2,000 changes per second, each 250 ms long.
+	return proof{time.Duration(seconds) * time.Second, 500, 200 * time.Millisecond}
+}
+
+// log records the events of a watcher with their times.
+type log struct {
+	mu      sync.Mutex
+	events  []told
+	notices []keyspace.Notice
+	follow  keyspace.WatchStatus
+}
+
+type told struct {
+	keyspace.Event
+	heard time.Time
+}
+
+// started runs a watcher with pushes until the test ends. It returns when the
+// first pass has ended and the server sends invalidations.
+func started(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &log{}
+	do(t, rdb, "SET", "lock:standing", "token:standing") // its prefix is what the server is asked to track
+	live := inspect.StartWatcher(follow(rdb, o))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			s, err := live.Snapshot(ctx)
+			if err == nil {
+				l.take(s)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done; live.Close() })
+	l.wait(t, "push", func() bool { return l.follow.Mode == keyspace.Push })
+	return l
+}
+
+// listened runs a watcher as the command watch does, with a callback. It
+// returns when the server sends invalidations.
+func listened(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	l := &log{}
+	do(t, rdb, "SET", "lock:standing", "token:standing")
+	f := follow(rdb, o)
+	for deadline, complete := time.Now().Add(30*time.Second), false; l.follow.Mode != keyspace.Push || !complete; {
+		if _, _, err := f.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s, err := f.Snapshot(ctx)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no push: %v, %+v", err, l.follow)
+		}
+		l.follow, complete = s.Follow, s.Complete
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			events, notices, _ := f.Next(ctx)
+			l.take(keyspace.Snapshot{Events: events, Notices: notices, Follow: l.follow})
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done; f.Close() })
+	return l
+}
+
+func (l *log) take(s keyspace.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, e := range s.Events {
+		if e.Lock.Key == "lock:standing" {
+			continue
+		}
+		l.events = append(l.events, told{e, now})
+	}
+	l.notices = append(l.notices, s.Notices...)
+	l.follow = s.Follow
+}
+
+// wait waits until a condition holds, for at most 30 s.
+func (l *log) wait(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		l.mu.Lock()
+		ok := so()
+		l.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			t.Fatalf("waited for %s; %d events, followed %+v", what, len(l.events), l.follow)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// all returns the events reported so far.
+func (l *log) all() []told {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+// has returns a condition: an event was reported.
+func (l *log) has(kind keyspace.EventKind, key string) func() bool {
+	return func() bool {
+		return slices.ContainsFunc(l.events, func(e told) bool { return e.Kind == kind && e.Lock.Key == key })
+	}
+}
+
+// deed is one change made by the load.
+type deed struct{ kind, holder string }
+
+// worker acquires, renews and releases a lock of its own repeatedly, and
+// records each change with its time.
+func (p proof) worker(ctx context.Context, rdb *redis.Client, n int, done map[deed]time.Time) error {
+	key := fmt.Sprintf("lock:%d", n)
+	pause := func() error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(p.pause + rand.N(p.pause/2)):
+			return nil
+		}
+	}
+	do := func(kind, holder string, argv ...any) error {
+		at, err := timed(context.WithoutCancel(ctx), rdb, argv...)
+		done[deed{kind, holder}] = at
+		return err
+	}
+	time.Sleep(rand.N(p.pause))
+	for round := 0; pause() == nil; round++ {
+		holder := fmt.Sprintf("token:%d.%d", n, round)
+		if err := do("acquired", holder, "SET", key, holder, "NX", "PX", 60_000); err != nil {
+			return err
+		}
+		if pause() != nil {
+			return nil
+		}
+		if err := do("renewed", holder, "PEXPIRE", key, 90_000); err != nil {
+			return err
+		}
+		if pause() != nil {
+			return nil
+		}
+		if (n+round)%4 == 3 { // the holder dies, and the lock expires
+			at, err := timed(context.WithoutCancel(ctx), rdb, "PEXPIRE", key, (p.pause / 2).Milliseconds())
+			if err != nil {
+				return err
+			}
+			done[deed{"expired", holder}] = at.Add(p.pause / 2)
+			continue
+		}
+		if err := do("released", holder, "DEL", key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timed sends a command and returns when the server executed it, by the
+// server's clock.
+func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, error) {
+	const script = "redis.call(unpack(ARGV)) local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
+	us, err := rdb.Eval(ctx, script, nil, argv...).Int64()
+	return time.UnixMicro(us), err
+}
+
+// With the server's default configuration, no event is lost, reported twice,
+// late, or reported with the wrong reason.
+func TestEveryChangeIsToldOnceAndAtOnce(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr(), PoolSize: 64})
+	l := listened(t, connect(t, redis.Options{Addr: child.Addr()}), justTokens())
+
+	p := proofOf(t)
+	ctx, cancel := context.WithTimeout(t.Context(), p.lasts)
+	defer cancel()
+	deeds := make([]map[deed]time.Time, p.workers)
+	var wg sync.WaitGroup
+	for n := range p.workers {
+		deeds[n] = make(map[deed]time.Time)
+		wg.Go(func() {
+			if err := p.worker(ctx, rdb, n, deeds[n]); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	all := make(map[deed]time.Time)
+	for _, d := range deeds {
+		for k, at := range d {
+			all[k] = at
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if len(l.all()) >= len(all) {
+			break
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // time for unexpected events
+	compareDeeds(t, l, all)
+}
+
+func compareDeeds(t *testing.T, l *log, all map[deed]time.Time) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var late []time.Duration
+	for _, e := range l.events {
+		d := deed{string(e.Kind), e.Holder.ID}
+		at, done := all[d]
+		if !done {
+			t.Errorf("told, and not done, or told twice: %v", d)
+			continue
+		}
+		delete(all, d)
+		late = append(late, e.heard.Sub(at))
+	}
+	for d := range all {
+		t.Errorf("done, and not told: %v %v", d, all[d])
+	}
+	slices.Sort(late)
+	t.Logf("%d events, late by p50 %v, p99 %v, at most %v", len(late), late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+	if p99 := late[len(late)*99/100]; os.Getenv("LOCKTOP_PROOF") != "" && p99 > 50*time.Millisecond {
+		t.Errorf("p99 is %v, want 50ms at the most", p99)
+	}
+}
+
+// Names that begin with a random part have the rest in common. When this
+// pattern is learnt, their holds are reported like all others, however short
+// they are.
+func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
+	rdb := realServer(t)
+	for i := range 1000 {
+		do(t, rdb, "SET", fmt.Sprintf("cache:%d", i), "x")
+	}
+	l := listened(t, rdb, justTokens())
+	name := func(i int) string { return fmt.Sprintf("%x:lock", 0xabcdef*(i%1000+1)) }
+	hold := func(i int, lasts time.Duration) string {
+		token := fmt.Sprintf("token:%d", i)
+		do(t, rdb, "SET", name(i), token, "PX", lasts.Milliseconds())
+		return token
+	}
+	for i := range 20 {
+		hold(i, time.Hour)
+	}
+	for i, inARow := 2000, 0; inARow < 5; i++ { // until the pattern is learnt
+		if i == 2100 {
+			t.Fatal("it does not learn the shape")
+		}
+		token := hold(i, 300*time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
+		inARow++
+		if !l.acquired(token) {
+			inARow = 0
+		}
+	}
+	const holds = 100
+	var tokens []string
+	for i := range holds {
+		tokens = append(tokens, hold(5000+7*i, 300*time.Millisecond))
+		time.Sleep(30 * time.Millisecond)
+	}
+	time.Sleep(300 * time.Millisecond)
+	seen := 0
+	for _, token := range tokens {
+		if l.acquired(token) {
+			seen++
+		}
+	}
+	t.Logf("%d of %d were seen", seen, holds)
+	if seen < 95 {
+		t.Errorf("%d of %d holds were seen", seen, holds)
+	}
+}
+
+// acquired reports whether a hold with this token was reported.
+func (l *log) acquired(token string) bool {
+	return slices.ContainsFunc(l.all(), func(e told) bool { return e.Kind == keyspace.Acquired && e.Holder.ID == token })
+}

@@ -1,0 +1,216 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+)
+
+// Source takes snapshots of one database of one server. A BackgroundWatcher and a
+// Scanner are sources.
+type Source interface {
+	Snapshot(context.Context) (keyspace.Snapshot, error)
+}
+
+// NamedSource is a source of a MultiSource, with the address of its server.
+type NamedSource struct {
+	Addr   string // host:port
+	Source Source
+}
+
+// SourceLister lists the sources of a MultiSource. It is called for every snapshot; the
+// result may change when servers are added, removed or replaced.
+type SourceLister func(context.Context) ([]NamedSource, error)
+
+// MultiSource merges the snapshots of several servers, or of several databases. What a
+// server does not report is missing from the snapshot and mentioned in its Nodes and
+// Problems.
+//
+// All times of the snapshot are on the clock of the first server that answers. A
+// MultiSource is for one caller at a time.
+type MultiSource struct {
+	list   SourceLister
+	opts   MultiOptions
+	clocks map[string]time.Duration // server clocks minus the local clock
+	late   []bool                   // sources that exceeded the timeout
+	last   keyspace.Snapshot
+}
+
+// MultiOptions configure a MultiSource.
+type MultiOptions struct {
+	Mode    string // mode of the snapshot's Server, if not the mode of the servers; in a cluster a key exists once
+	Redlock bool   // the sources are the independent servers of a Redlock
+	// MinConfidence is the required confidence of a merged Redlock. The sources should
+	// report what is Possible: the same value under one key on several servers makes it
+	// Likely.
+	MinConfidence keyspace.Confidence
+	// Timeout limits how long one of several sources may take. A source that exceeds it is
+	// missing from the snapshot and not waited for until it answers. 0: no limit, as a
+	// single scan needs.
+	Timeout time.Duration
+}
+
+// NewMultiSource returns a MultiSource. It sends nothing yet.
+func NewMultiSource(r SourceLister, o MultiOptions) *MultiSource {
+	return &MultiSource{list: r, opts: o, clocks: make(map[string]time.Duration)}
+}
+
+// Snapshot takes snapshots of all sources at once and merges them. It fails only if no
+// source answers; the snapshot then has what was read before the errors. A master of a
+// cluster that received keys meanwhile is read again, because those keys may not have
+// been seen on their old master.
+func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	sources, err := m.list(ctx)
+	if err != nil {
+		return keyspace.Snapshot{}, err
+	}
+	if len(sources) == 0 {
+		return keyspace.Snapshot{}, fmt.Errorf("there is no server to ask")
+	}
+	how := keyspace.MergeOptions{Mode: m.opts.Mode, Redlock: m.opts.Redlock, MinConfidence: m.opts.MinConfidence}
+	parts := m.snapshots(ctx, sources)
+	m.repeatMoved(ctx, sources, parts)
+	if err := noAnswer(parts); err != nil {
+		return keyspace.Merge(parts, how), err
+	}
+	s := keyspace.Merge(parts, how)
+	if m.opts.Redlock {
+		s = keyspace.CarryOver(m.last, s)
+		s.Events = keyspace.Diff(m.last, s)
+	}
+	m.last = s
+	return s, nil
+}
+
+// snapshots takes a snapshot of each source and puts their times on one clock.
+func (m *MultiSource) snapshots(ctx context.Context, sources []NamedSource) []keyspace.Part {
+	parts := make([]keyspace.Part, len(sources))
+	ahead := make([]time.Duration, len(sources)) // server clocks minus the local clock
+	if len(m.late) != len(sources) {
+		m.late = make([]bool, len(sources))
+	}
+	var all sync.WaitGroup
+	for i, s := range sources {
+		all.Go(func() {
+			within, cancel := m.memberContext(ctx, i)
+			defer cancel()
+			snap, err := s.Source.Snapshot(within)
+			m.late[i] = err != nil && within.Err() != nil
+			if m.late[i] && ctx.Err() == nil {
+				err = fmt.Errorf("no answer within %s", humanize.Setting(m.opts.Timeout))
+			}
+			parts[i] = keyspace.Part{Snapshot: snap, Addr: s.Addr, Err: err}
+			ahead[i] = time.Until(snap.At)
+		})
+	}
+	all.Wait()
+	m.setClocks(parts, ahead)
+	return parts
+}
+
+// lateWait is the timeout of a source that exceeded the normal timeout last time.
+const lateWait = 5 * time.Millisecond
+
+// memberContext limits the time of one of several sources.
+func (m *MultiSource) memberContext(ctx context.Context, station int) (context.Context, context.CancelFunc) {
+	switch {
+	case m.opts.Timeout == 0 || len(m.late) < 2:
+		return ctx, func() {}
+	case m.late[station]:
+		return context.WithTimeout(ctx, lateWait)
+	default:
+		return context.WithTimeout(ctx, m.opts.Timeout)
+	}
+}
+
+// repeatMoved reads the nodes again to which keys moved during the read, and adds the
+// result. If a slot moved in and out again, locks may have been missed.
+func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, parts []keyspace.Part) {
+	var which []int
+	var some []NamedSource
+	for i, p := range parts {
+		if p.Err == nil && anyIn(p.Moves) {
+			which, some = append(which, i), append(some, sources[i])
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	for i, p := range m.snapshots(ctx, some) {
+		first := parts[which[i]].Snapshot
+		p.Locks = keyspace.UniqueLocks(slices.Concat(p.Locks, first.Locks))
+		p.Cost.Add(first.Cost)
+		if passedThrough(first.Moves, p.Moves) {
+			p.Complete = false
+			p.Problems = append(slices.Clip(p.Problems), fmt.Sprintf("keys were moved to %s and away again meanwhile, and may have been missed", p.Addr))
+		}
+		if !p.Seen() {
+			p.Snapshot = first
+		}
+		parts[which[i]] = p
+	}
+}
+
+// sameClock is the clock difference below which two clocks count as one. It is smaller
+// than the uncertainty of a reply.
+const sameClock = 100 * time.Millisecond
+
+// setClocks measures the differences of the server clocks and shifts all times to the
+// first clock. A reported time is always late, never early: the largest difference is
+// the best, unless the clock was set back.
+func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration) {
+	for i, p := range parts {
+		if p.Err != nil {
+			continue
+		}
+		ahead, known := m.clocks[p.Addr]
+		if now := measured[i]; !known || now > ahead || now < ahead-5*time.Second {
+			m.clocks[p.Addr] = now
+		}
+	}
+	first := slices.IndexFunc(parts, func(p keyspace.Part) bool { return p.Err == nil })
+	for i := range parts {
+		if parts[i].Err != nil {
+			continue
+		}
+		if ahead := m.clocks[parts[i].Addr] - m.clocks[parts[first].Addr]; ahead.Abs() > sameClock {
+			parts[i].Snapshot = parts[i].Shifted(-ahead)
+		}
+	}
+}
+
+// noAnswer returns an error with the error of each source if no source answered.
+func noAnswer(parts []keyspace.Part) error {
+	var all NoAnswerError
+	for _, p := range parts {
+		if p.Err == nil {
+			return nil
+		}
+		all = append(all, fmt.Errorf("%s: %w", p.Addr, p.Err))
+	}
+	if len(parts) == 1 {
+		return parts[0].Err
+	}
+	return all
+}
+
+// NoAnswerError has the errors of several servers, none of which answered.
+type NoAnswerError []error
+
+// Error names all servers.
+func (s NoAnswerError) Error() string {
+	texts := make([]string, len(s))
+	for i, err := range s {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the errors of the servers.
+func (s NoAnswerError) Unwrap() []error { return s }

@@ -1,0 +1,363 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// start is a time on the clock of all servers.
+var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// fixed is a source that always returns the same snapshot.
+type fixed struct {
+	snap keyspace.Snapshot
+	err  error
+}
+
+func (f fixed) Snapshot(context.Context) (keyspace.Snapshot, error) { return f.snap, f.err }
+
+// on returns a snapshot of one server with these locks, each "key=token", that
+// expire after so many seconds. A key without "=" has no holder.
+func on(addr string, at time.Time, seconds int, locks ...string) keyspace.Snapshot {
+	s := keyspace.Snapshot{At: at, Complete: true, Server: keyspace.Server{Addr: addr, Version: "7.0.15"}}
+	for _, l := range locks {
+		key, token, held := strings.Cut(l, "=")
+		lock := keyspace.Lock{Key: key, Format: "redsync", Kind: keyspace.Mutex, Confidence: keyspace.Likely, Node: addr}
+		if held {
+			lock.Expires = at.Add(time.Duration(seconds) * time.Second)
+			lock.Holders = []keyspace.Holder{{ID: token, Count: 1, Expires: lock.Expires}}
+		}
+		s.Locks = append(s.Locks, lock)
+	}
+	s.Nodes = []keyspace.Node{{Server: s.Server, Up: true, Keys: 10, Locks: len(s.Locks)}}
+	return s
+}
+
+// stations returns the sources as servers node1, node2 …
+func stations(sources ...fixed) []NamedSource {
+	all := make([]NamedSource, len(sources))
+	for i, s := range sources {
+		all[i] = NamedSource{fmt.Sprintf("node%d", i+1), s}
+	}
+	return all
+}
+
+func fleetOf(o MultiOptions, all []NamedSource) *MultiSource {
+	return NewMultiSource(func(context.Context) ([]NamedSource, error) { return all, nil }, o)
+}
+
+func pictureOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
+	t.Helper()
+	s, err := f.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func keysOf(s keyspace.Snapshot) []string {
+	var all []string
+	for _, l := range s.Locks {
+		all = append(all, l.Key)
+	}
+	return all
+}
+
+func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
+	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(
+		fixed{snap: on("node1", start, 5, "b=1")},
+		fixed{snap: on("node2", start, 5, "a=2", "c=3")},
+	)))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a", "c"}) {
+		t.Errorf("it shows %q", got)
+	}
+	if !s.Complete || s.Server.Mode != "cluster" || len(s.Problems) != 0 {
+		t.Errorf("it is %+v", s)
+	}
+	if len(s.Nodes) != 2 || s.Nodes[1].Addr != "node2" || s.Nodes[1].Locks != 2 || !s.Nodes[1].Up {
+		t.Errorf("its nodes are %+v", s.Nodes)
+	}
+}
+
+func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
+	down := fixed{err: errors.New("connection refused")}
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(down, fixed{snap: on("node2", start, 5, "a=2")})))
+	if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete {
+		t.Errorf("it shows %q, complete: %v", got, s.Complete)
+	}
+	if want := []string{"node1 is missing: connection refused"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Trouble != "connection refused" {
+		t.Errorf("the node is %+v", n)
+	}
+	if _, err := fleetOf(MultiOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
+		t.Errorf("when nobody answers the error is %v", err)
+	}
+}
+
+// The locks that a server reported before it was lost are shown, and the
+// snapshot is not complete.
+func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
+	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
+	half.snap.Cost.Keys = 9
+	s := pictureOf(t, fleetOf(MultiOptions{}, stations(half, fixed{snap: on("node2", start, 5, "a=2")})))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
+		t.Errorf("it shows %q, complete: %v", got, s.Complete)
+	}
+	if want := []string{"node1 is seen only in part, its keys are 9: EOF"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	s, err := fleetOf(MultiOptions{}, stations(half, half)).Snapshot(t.Context())
+	if err == nil || err.Error() != "node1: EOF; node2: EOF" || s.Complete || len(s.Locks) == 0 {
+		t.Errorf("when all are lost it shows %q, %v", keysOf(s), err)
+	}
+}
+
+// A lock that two nodes of a cluster report has moved in between. The later
+// report counts.
+func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
+	before, after := on("node1", start, 5, "a=1", "b=1"), on("node2", start.Add(50*time.Millisecond), 5, "a=2")
+	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
+	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
+		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
+	}
+	if s.Nodes[0].Locks != 1 || s.Nodes[1].Locks != 1 {
+		t.Errorf("its nodes are %+v", s.Nodes)
+	}
+}
+
+// growing is a source with one more lock in each snapshot.
+type growing struct{ looks, goes int }
+
+func (g *growing) Snapshot(context.Context) (keyspace.Snapshot, error) {
+	g.looks++
+	var locks []string
+	for i := range g.looks {
+		locks = append(locks, fmt.Sprintf("l%d=1", i))
+	}
+	s := on("node1", start, 5, locks...)
+	s.Moves = &keyspace.SlotMoves{}
+	s.Moves.Came[7], s.Moves.Went[g.goes] = g.looks == 1, g.looks == 2
+	return s, nil
+}
+
+func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
+	for slot, complete := range map[int]bool{6: true, 7: false} {
+		s := pictureOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "z=1")}}}, nil
+		}, MultiOptions{Mode: "cluster"}))
+		if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) || s.Complete != complete {
+			t.Errorf("it shows %q, complete: %v, %q", got, s.Complete, s.Problems)
+		}
+	}
+}
+
+// hanging is a source that answers only when its context ends.
+type hanging struct{ waited time.Duration }
+
+func (h *hanging) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	begin := time.Now()
+	<-ctx.Done()
+	h.waited = time.Since(begin)
+	return keyspace.Snapshot{}, ctx.Err()
+}
+
+func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{}
+		f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "a=2")}}}, nil
+		}, MultiOptions{Timeout: time.Second})
+		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
+			s := pictureOf(t, f)
+			if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete || h.waited != want {
+				t.Errorf("it shows %q after %v, want %v", got, h.waited, want)
+			}
+			if s.Problems[0] != "node1 is missing: no answer within 1 s" {
+				t.Errorf("it says %q", s.Problems)
+			}
+		}
+	})
+}
+
+func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
+	other := on("node1", start, 5, "c=1", "d=1")
+	other.Locks[0].DB, other.Locks[1].DB = 3, 3
+	s := pictureOf(t, fleetOf(MultiOptions{}, []NamedSource{
+		{"node1", fixed{snap: on("node1", start, 5, "a=1")}}, {"node1", fixed{snap: other}},
+	}))
+	if len(s.Nodes) != 1 || s.Nodes[0].Keys != 20 || s.Nodes[0].Locks != 3 || len(s.Locks) != 3 {
+		t.Errorf("%d locks on %+v", len(s.Locks), s.Nodes)
+	}
+}
+
+// The remaining time of a lock is that of its own server, even if the servers'
+// clocks differ.
+func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
+	ahead := on("node2", start.Add(time.Hour), 5, "b=2")
+	f := fleetOf(MultiOptions{}, stations(fixed{snap: on("node1", start, 5, "a=1")}, fixed{snap: ahead}))
+	for range 3 {
+		s := pictureOf(t, f)
+		for _, l := range s.Locks {
+			if left, _ := l.TTL(s.At); (left - 5*time.Second).Abs() > time.Second {
+				t.Errorf("%s has %v left, want 5 s", l.Key, left)
+			}
+			if l.Holders[0].Expires != l.Expires {
+				t.Errorf("its holder has until %v, it until %v", l.Holders[0].Expires, l.Expires)
+			}
+		}
+	}
+	if !ahead.Locks[0].Holders[0].Expires.Equal(start.Add(time.Hour + 5*time.Second)) {
+		t.Error("the picture of the server itself was changed")
+	}
+}
+
+func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
+	silent := fixed{err: errors.New("i/o timeout")}
+	nothing := fixed{snap: on("", start, 5)}
+	walking := fixed{snap: on("", start, 5)}
+	walking.snap.Complete = false
+	never := func(token string) fixed {
+		s := on("", start, 5, "a="+token)
+		s.Locks[0].Expires, s.Locks[0].Holders[0].Expires = time.Time{}, time.Time{}
+		return fixed{snap: s}
+	}
+	has := func(seconds int, token string) fixed { return fixed{snap: on("", start, seconds, "a="+token)} }
+	for _, c := range []struct {
+		name    string
+		servers []NamedSource
+		state   keyspace.State
+		holders string
+		left    time.Duration
+		votes   string
+	}{
+		{"all of one mind", stations(has(1, "x"), has(2, "x"), has(3, "x"), has(4, "x"), has(5, "x")), keyspace.Held, "x", 3 * time.Second, "xxxxx"},
+		{"a bare majority", stations(has(9, "x"), has(4, "x"), has(7, "x"), nothing, silent), keyspace.Held, "x", 4 * time.Second, "xxx.?"},
+		{"a minority is left", stations(has(9, "x"), has(4, "x"), nothing, nothing, nothing), keyspace.Partial, "x", 9 * time.Second, "xx..."},
+		{"nobody has won", stations(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), keyspace.Partial, "x y", 5 * time.Second, "xxyy?"},
+		{"a late loser", stations(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), keyspace.Held, "x", 5 * time.Second, "xxxy?"},
+		{"an early loser", stations(has(9, "b"), has(5, "x"), has(5, "x"), has(5, "x"), silent), keyspace.Held, "x", 5 * time.Second, "bxxx?"},
+		{"half of them are no majority", stations(has(5, "x"), has(5, "x"), nothing, nothing), keyspace.Partial, "x", 5 * time.Second, "xx.."},
+		{"for ever on one of them", stations(never("x"), has(3, "x"), has(6, "x"), nothing, nothing), keyspace.Held, "x", 3 * time.Second, "xxx.."},
+		{"not looked through", stations(has(5, "x"), has(5, "x"), nothing, nothing, walking), keyspace.Partial, "x", 5 * time.Second, "xx..?"},
+	} {
+		s := pictureOf(t, fleetOf(MultiOptions{Mode: "redlock", Redlock: true}, c.servers))
+		if len(s.Locks) != 1 {
+			t.Errorf("%s: %d locks", c.name, len(s.Locks))
+			continue
+		}
+		l := s.Locks[0]
+		var holders []string
+		for _, h := range l.Holders {
+			holders = append(holders, h.ID)
+		}
+		if got := strings.Join(holders, " "); got != c.holders || l.State(time.Time{}) != c.state || l.Kind != keyspace.Redlock {
+			t.Errorf("%s: %s %s by %q, want %s by %q", c.name, l.Kind, l.State(time.Time{}), got, c.state, c.holders)
+		}
+		if left, _ := l.TTL(s.At); left != c.left {
+			t.Errorf("%s: it has %v left, want %v", c.name, left, c.left)
+		}
+		if got := spelt(l.Votes); got != c.votes || l.Node != "node1,node2,node3,node4,node5"[:6*len(c.servers)-1] {
+			t.Errorf("%s: the votes are %s on %s, want %s", c.name, got, l.Node, c.votes)
+		}
+	}
+}
+
+// spelt returns votes as text: the token, "." for no token, "?" for no answer.
+func spelt(votes []keyspace.Vote) string {
+	out := ""
+	for _, v := range votes {
+		switch {
+		case v.Silent:
+			out += "?"
+		case v.Token == "":
+			out += "."
+		default:
+			out += v.Token
+		}
+	}
+	return out
+}
+
+// The holder of a Redlock is merged from its nodes: it holds since it had a
+// majority, with the highest count of any node, and the format with the highest
+// confidence is used.
+func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
+	has := func(since time.Duration, count int, sure keyspace.Confidence) fixed {
+		s := on("", start, 9, "a=x")
+		s.Locks[0].Confidence = sure
+		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Count = start.Add(since), count
+		return fixed{snap: s}
+	}
+	all := stations(has(-3*time.Second, 1, keyspace.Likely), has(-5*time.Second, 2, keyspace.Certain), has(-4*time.Second, 1, keyspace.Likely))
+	l := pictureOf(t, fleetOf(MultiOptions{Redlock: true}, all)).Locks[0]
+	h := l.Holders[0]
+	if !h.Since.Equal(start.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != keyspace.Certain {
+		t.Errorf("found %+v, %v", h, l.Confidence)
+	}
+}
+
+func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
+	free, held := fixed{snap: on("", start, 5)}, fixed{snap: on("", start.Add(time.Second), 5, "a=x")}
+	all := stations(free, free, free)
+	f := fleetOf(MultiOptions{Redlock: true}, all)
+	pictureOf(t, f)
+	copy(all, stations(held, held, held))
+	s := pictureOf(t, f)
+	if len(s.Events) != 1 || s.Events[0].Kind != keyspace.Acquired || s.Events[0].Holder.ID != "x" {
+		t.Errorf("it tells of %+v", s.Events)
+	}
+	if since := s.Locks[0].Holders[0].Since; !since.Equal(s.At) {
+		t.Errorf("it is held since %v, want %v", since, s.At)
+	}
+}
+
+// A value that is only possibly a lock is one if several nodes of a Redlock
+// have it under the same key.
+func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
+	const token = "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
+	possible := func(addr string, locks ...string) fixed {
+		s := on(addr, time.Unix(1_700_000_000, 0), 9, locks...)
+		for i := range s.Locks {
+			s.Locks[i].Confidence = keyspace.Possible
+		}
+		return fixed{snap: s}
+	}
+	all := stations(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
+	s := pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Likely}, all))
+	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != keyspace.Likely || !slices.Contains(s.Locks[0].Why, "2 of 3 servers have the same value") {
+		t.Errorf("found %+v", s.Locks)
+	}
+	if s = pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Possible}, all)); len(s.Locks) != 3 {
+		t.Errorf("with what is possible, found %+v", s.Locks)
+	}
+}
+
+func TestTheSlotsOfANodeAreRead(t *testing.T) {
+	const nodes = "a 127.0.0.1:1@2 master - 0 0 1 connected 100-200 [3->-b]\n" +
+		"b 127.0.0.1:3@4,host myself,master - 0 0 2 connected 5 7-9 16380-16383 [8->-c] [4-<-a]\n"
+	s := slotsOf(nodes)
+	for n, c := range map[int][3]bool{
+		3: {}, 4: {false, true, false}, 5: {true}, 6: {}, 7: {true}, 8: {true, false, true}, 9: {true}, 10: {}, 100: {}, 16379: {}, 16383: {true},
+	} {
+		if got := [3]bool{s.own[n], s.in[n], s.out[n]}; got != c {
+			t.Errorf("of slot %d it is read %v, want %v", n, got, c)
+		}
+	}
+	m := s.movesSince(slotsOf("b 127.0.0.1:3@4 myself,master - 0 0 2 connected 5-8\n"))
+	if !m.Came[4] || !m.Came[9] || m.Came[8] || !m.Went[6] || !m.Went[8] || m.Went[5] || !anyIn(m) || passedThrough(m, nil) {
+		t.Error("the moves are wrong")
+	}
+	for _, text := range []string{"", "b x myself", "b x myself,master - 0 0 2 connected -5 99999-999999 [", "b x myself,master - 0 0 2 connected 9-"} {
+		slotsOf(text)
+	}
+}

@@ -1,0 +1,179 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"locktop/keyspace"
+)
+
+// scanPass is one pass over the keyspace of a database. Keys go through three stages:
+// cursors list them, workers filter them, and the reader reads those that remain. A key
+// is probed right after SCAN, while it is still in the CPU cache of the server.
+type scanPass struct {
+	server         keyspace.Server
+	now            time.Time // the server's clock at the last step
+	cost           keyspace.Cost
+	networkTime    time.Duration      // of the last page
+	unlimited      bool               // no budget: the stages run concurrently
+	concurrentFrom time.Duration      // network time from which the stages run concurrently; 0 = never
+	conn           meteredConn        // for SCAN
+	newConn        func() meteredConn // opens a connection for a worker
+	cursors        cursors
+	pagesPerStep   int // of the last step
+	filter         prefilter
+	reader         reader
+}
+
+// Bounds of a step and of a page. The number of workers keeps the server busy: it works
+// on the request of one worker while the others process replies.
+const (
+	maxPages   = 16                     // in a step, without a budget
+	maxWorkers = 3                      // without a budget
+	firstCount = 250                    // COUNT of the first page
+	minCount   = 50                     // for the slowest server
+	maxCount   = 1000                   // more would block other clients for milliseconds
+	pageTime   = 500 * time.Microsecond // target time of a page on the server
+)
+
+// pageWork is the time that a page and the probes of its keys may take on the server.
+const pageWork = 2 * time.Millisecond
+
+// concurrencyThreshold returns the network time from which the stages run concurrently
+// with a budget: a page per round trip is then within the budget.
+func concurrencyThreshold(p *Budget) time.Duration {
+	return time.Duration(float64(pageWork) / p.Share())
+}
+
+// startPass reads the server's clock, key count and INFO, and creates a cursor for each
+// glob. Everything but the clock is optional.
+func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
+	p := &scanPass{
+		server:    keyspace.Server{Addr: s.node},
+		unlimited: s.opts.Budget == nil,
+		conn:      s.newConn(),
+		newConn:   s.newConn,
+		filter:    newPrefilter(s.index, s.opts.MinConfidence),
+		reader:    s.reader(),
+		cursors:   cursors{count: firstCount},
+	}
+	pipe := s.rdb.Pipeline()
+	clock := pipe.Time(ctx)
+	size := pipe.DBSize(ctx)
+	infos := []*redis.StringCmd{pipe.Info(ctx, "server"), pipe.Info(ctx, "replication"), pipe.Info(ctx, "memory"), pipe.Info(ctx, "stats"), pipe.Info(ctx, "clients")}
+	_, err := p.conn.exec(ctx, pipe)
+	if err == nil {
+		err = clock.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the server for its time: %w", err)
+	}
+	p.now = clock.Val()
+	p.cost = p.conn.takeCost()
+	p.cost.Keys = size.Val()
+	for _, info := range infos {
+		if info.Err() == nil {
+			describeServer(&p.server, info.Val())
+		}
+	}
+	p.server.Alone = p.server.Mode == "cluster" && s.opts.Cluster == nil
+	globs := s.opts.Match
+	if len(globs) == 0 {
+		globs = []string{""}
+	}
+	for _, glob := range globs {
+		p.cursors.all = append(p.cursors.all, cursor{glob: glob, keys: p.cost.Keys})
+	}
+	return p, nil
+}
+
+// maxWeakReads is how many keys with a weak probe are read in a pass. Most of them are
+// not locks.
+const maxWeakReads = 4096
+
+// setThreshold sets the confidence that a key needs from now on.
+func (p *scanPass) setThreshold(atLeast keyspace.Confidence) {
+	if p.filter.weakHits >= maxWeakReads {
+		atLeast = max(atLeast, p.filter.threshold)
+	}
+	p.filter.atLeast, p.reader.atLeast = atLeast, atLeast
+}
+
+// done reports whether the pass has ended.
+func (p *scanPass) done() bool { return p.cursors.done() }
+
+// complete reports whether the whole keyspace was scanned.
+func (p *scanPass) complete() bool {
+	return p.done() && !slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp })
+}
+
+// step advances the cursors by one page, or by several if the stages run concurrently,
+// and returns the locks on them. After an error the state is unchanged and the step may
+// be repeated on the same server process; the cursors are invalid on another.
+func (p *scanPass) step(ctx context.Context) ([]detection, error) {
+	pages, n := 1, 1
+	if p.unlimited || p.concurrentFrom > 0 && p.networkTime >= p.concurrentFrom { // the first step is small, so that results appear soon
+		pages, n = min(max(1, 2*p.pagesPerStep), maxPages), maxWorkers
+	}
+	next, workers := p.cursors.clone(), p.filter.workers(n, p.newConn)
+	err := p.runFilter(ctx, &next, pages, workers)
+	var found []detection
+	if err == nil {
+		found, err = p.reader.detect(ctx, passedRefs(workers))
+		p.filter.unlocated += len(p.reader.unlocated)
+	}
+	p.account(workers)
+	if err == nil && next.done() {
+		err = p.conn.checkRunID(ctx, p.server.RunID)
+		p.cost.Add(p.conn.takeCost()) // all cost belongs to this step
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.filter.merge(workers)
+	p.cursors, p.pagesPerStep = next, pages
+	p.cost.Scanned = next.visited / int64(len(next.all))
+	return found, nil
+}
+
+// runFilter lets the workers filter the names on the next pages.
+func (p *scanPass) runFilter(ctx context.Context, next *cursors, pages int, workers []*filterWorker) error {
+	names := make(chan []string)
+	work, within := errgroup.WithContext(ctx)
+	for _, s := range workers {
+		work.Go(func() error { return s.run(within, names) })
+	}
+	work.Go(func() error {
+		defer close(names)
+		return next.sendPages(within, &p.conn, pages, names)
+	})
+	return work.Wait()
+}
+
+// passedRefs lists the keys that passed the filter.
+func passedRefs(workers []*filterWorker) (refs []keyRef) {
+	for _, s := range workers {
+		refs = append(refs, s.passed...)
+	}
+	return refs
+}
+
+// account adds up the cost of the stages and takes the latest server time.
+func (p *scanPass) account(workers []*filterWorker) {
+	p.networkTime = p.conn.networkTime
+	links := []*meteredConn{&p.conn, &p.reader.meteredConn}
+	for _, s := range workers {
+		links = append(links, &s.meteredConn)
+	}
+	for _, l := range links {
+		if l.now.After(p.now) {
+			p.now = l.now
+		}
+		p.cost.Add(l.takeCost())
+	}
+}

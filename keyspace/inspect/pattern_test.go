@@ -1,0 +1,66 @@
+package inspect
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+func TestThePatternOfANameIsItsFixedParts(t *testing.T) {
+	for key, want := range map[string]string{
+		"k3f9a:lock":           "*lock",
+		"acme:order:4711:lock": "*order:*:lock",
+		"acme.eu-2.mutex":      "*eu-*.mutex",
+		"lock:users:88":        "*users:*",
+		"lock:88":              "",
+		"8743c9c0-0795":        "",
+		"nightly":              "",
+		"":                     "",
+		":":                    "",
+		"{user-1}:lock":        "**}:lock",
+		"a:b7:c:":              "**:c:",
+		"{a}":                  "",
+		"7f:lock:é":            "*lock:é",
+		"\xff\x00:lock":        "*lock",
+	} {
+		if got := patternOf(key); got != want {
+			t.Errorf("%q has the shape %q, want %q", key, got, want)
+		}
+	}
+}
+
+// A pattern replaces the prefixes from which it was learnt, until there are
+// more writes than the limit.
+func TestAPatternReplacesPrefixes(t *testing.T) {
+	tr := tracking{prefixes: make(prefixes), uncovered: make(map[string]bool)}
+	known := make(lockSet)
+	learn := func(key string) {
+		known[key] = detection{lock: keyspace.Lock{Key: key}}
+		tr.learn(known[key])
+	}
+	learn("orders:1:lock")
+	for i := range 100 {
+		learn(fmt.Sprintf("r%d:lock", i))
+	}
+	now := time.Now()
+	tr.updateAllKeys(known, now)
+	if !tr.allKeys || !tr.prefixesStale || len(tr.prefixes) != 1 || len(tr.uncovered) != 0 || !tr.covers("new:lock") || tr.covers("new:cache") {
+		t.Errorf("all: %v, prefixes %v, %d strays", tr.allKeys, tr.prefixes, len(tr.uncovered))
+	}
+	tr.rateCount = maxAllKeysRate
+	tr.updateAllKeys(known, now.Add(2*time.Second))
+	if !tr.allKeys {
+		t.Error("half of what it may hear is too much")
+	}
+	tr.rateCount = 10 * maxAllKeysRate
+	tr.updateAllKeys(known, now.Add(4*time.Second))
+	if tr.allKeys || len(tr.uncovered) != 100 || tr.covers("new:lock") {
+		t.Errorf("it listens to all of a busy server, with %d strays", len(tr.uncovered))
+	}
+	tr.updateAllKeys(known, now.Add(4*time.Second+allKeysPause+time.Second))
+	if !tr.allKeys {
+		t.Error("it does not try again")
+	}
+}

@@ -1,0 +1,78 @@
+package inspect
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxPrefixes is the maximum number of tracked prefixes: the server compares every
+// written key with each of them.
+const maxPrefixes = 32
+
+// separators end the parts of a key name.
+const separators = ":/.|-_#}"
+
+// prefixes are the tracked beginnings of key names, by the first part of the name. Each
+// is as long as what its keys have in common, so that few other keys are reported.
+type prefixes map[string]string
+
+// learn makes the prefixes cover a key, and reports whether they have changed. A key
+// that would exceed maxPrefixes is not covered.
+func (p prefixes) learn(key string) bool {
+	part := firstPart(key)
+	known, ok := p[part]
+	switch {
+	case part == "", ok && strings.HasPrefix(key, known):
+		return false // an empty prefix would cover every key
+	case !ok && len(p) >= maxPrefixes:
+		return false
+	case ok:
+		p[part] = wholeParts(shared(known, key), part)
+	default:
+		p[part] = wholeParts(key, part)
+	}
+	return true
+}
+
+// cover reports whether the prefixes cover a key.
+func (p prefixes) cover(key string) bool {
+	known, ok := p[firstPart(key)]
+	return ok && strings.HasPrefix(key, known)
+}
+
+// disjoint lists the prefixes without those that another one covers: a server accepts
+// no overlapping prefixes.
+func (p prefixes) disjoint() []string {
+	var all []string
+	for _, prefix := range p {
+		all = append(all, prefix)
+	}
+	slices.Sort(all)
+	return slices.CompactFunc(all, func(short, long string) bool { return strings.HasPrefix(long, short) })
+}
+
+// firstPart returns a key up to and including its first separator. A separator as the
+// first byte does not count.
+func firstPart(key string) string {
+	i := strings.IndexAny(key[min(1, len(key)):], separators)
+	if i < 0 {
+		return key
+	}
+	return key[:i+2]
+}
+
+// wholeParts cuts a common beginning after its last separator, but keeps the first
+// part.
+func wholeParts(s, part string) string {
+	i := strings.LastIndexAny(s, separators)
+	return s[:max(i+1, min(len(part), len(s)))]
+}
+
+// shared returns the common beginning of two strings.
+func shared(a, b string) string {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return a[:n]
+}

@@ -1,0 +1,401 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+)
+
+// Bounds of a read, independent of the size of the value.
+const (
+	probeBytes   = 128  // of a string, in a probe
+	valueBytes   = 4096 // of a string, and of each element
+	maxElements  = 256  // of a collection
+	batchSize    = 256  // keys per round trip
+	keysPerClock = 32   // keys per TIME command
+)
+
+// exactJitter is the difference between two reads of a deadline that the server reports
+// as a point in time.
+const exactJitter = time.Millisecond
+
+// keyRef is a key to read, with its expected type.
+type keyRef struct {
+	key, typ  string
+	sizeKnown bool // it was read before and was not oversized
+	oversized bool // everything but its elements is read
+}
+
+// reader reads keys that may be locks and decodes them. It is for one goroutine.
+type reader struct {
+	meteredConn
+	formats    formatSet
+	atLeast    keyspace.Confidence
+	node       string
+	db         int
+	overdue    []Overdue
+	confirmed  confirmedKeys
+	unreadable []string // of the last call: keys that this user may not read,
+	unlocated  []string // keys that no cluster node returned, and
+	notLocks   []string // keys that are not locks
+}
+
+// detection is a lock with the data that is needed to read it again.
+type detection struct {
+	lock       keyspace.Lock
+	typ        string
+	companions []keyspace.Companion
+	spread     time.Duration // the deadline may be later than read by up to this
+	firstRead  time.Time     // local clock: the holder was read under this deadline by then
+	lastRead   time.Time     // local clock: begin of the last such read
+}
+
+// detect reads keys and their companions, and decodes them. Keys that are not locks are
+// left out.
+func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error) {
+	r.unreadable, r.unlocated, r.notLocks = nil, nil, nil
+	entries, err := r.readBounded(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	var matched []matchedEntry
+	for _, e := range entries {
+		if f, s := r.formats.best(e); s >= r.atLeast || s > keyspace.No && r.mayUpgrade(f, e.Key) {
+			matched = append(matched, matchedEntry{e, f, companionsOf(f, e)})
+		} else {
+			r.notLocks = append(r.notLocks, e.Key)
+		}
+	}
+	if err := r.readRelated(ctx, matched); err != nil {
+		return nil, err
+	}
+	if err := r.countSubscribers(ctx, matched); err != nil {
+		return nil, err
+	}
+	var all []detection
+	for _, c := range matched {
+		lock, _ := c.format.DecodeLock(c.entry)
+		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(c.entry.Node, r.node), r.db, overdueIn(r.overdue, c.entry.Key)
+		l := detection{lock: lock, typ: c.entry.Type, companions: c.companions, spread: spreadOf(c.entry)}
+		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
+			l = promote(l, why)
+		}
+		if l.lock.Confidence >= r.atLeast {
+			all = append(all, l)
+		}
+	}
+	return all, nil
+}
+
+// mayUpgrade reports whether the confidence of a format can rise: by companions, by
+// subscribers, or because the candidate was confirmed.
+func (r *reader) mayUpgrade(f keyspace.Format, key string) bool {
+	return f.Related != nil || f.Channels != nil || r.confirmed[key] != ""
+}
+
+// spreadOf returns by how much the deadlines of an entry may be later than they were
+// read.
+func spreadOf(e keyspace.Entry) time.Duration {
+	most := e.Spread
+	for _, r := range e.Related {
+		most = max(most, r.Spread)
+	}
+	return most
+}
+
+// matchedEntry is an entry that a format matches.
+type matchedEntry struct {
+	entry      keyspace.Entry
+	format     keyspace.Format
+	companions []keyspace.Companion
+}
+
+// readRelated reads the companions of all entries and adds them to the entries.
+func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
+	var refs []keyRef
+	for _, c := range all {
+		for _, b := range c.companions {
+			refs = append(refs, keyRef{key: b.Key, typ: b.Type})
+		}
+	}
+	related, err := r.read(ctx, refs)
+	if err != nil {
+		return err
+	}
+	byKey := make(map[string]keyspace.Entry, len(related))
+	for _, e := range related {
+		byKey[e.Key] = e
+	}
+	for i, c := range all {
+		all[i].entry.Related = make(map[string]keyspace.Entry, len(c.companions))
+		for _, b := range c.companions {
+			if e, ok := byKey[b.Key]; ok {
+				all[i].entry.Related[b.Key] = e
+			}
+		}
+	}
+	return nil
+}
+
+// countSubscribers counts the subscribers to the channels of the entries. Without the
+// permission it sets nothing.
+func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error {
+	var listened []int // indexes of entries with channels
+	for i, c := range all {
+		if c.format.Channels != nil {
+			listened = append(listened, i)
+		}
+	}
+	for some := range slices.Chunk(listened, batchSize) {
+		asked := make([]*redis.MapStringIntCmd, len(some))
+		err := r.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
+			for i, at := range some {
+				asked[i] = p.PubSubNumSub(ctx, all[at].format.Channels(all[at].entry)...)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for i, at := range some {
+			if asked[i].Err() == nil {
+				all[at].entry.Subscribers = asked[i].Val()
+			}
+		}
+	}
+	return nil
+}
+
+// readBounded reads keys, without the elements of oversized ones.
+func (r *reader) readBounded(ctx context.Context, refs []keyRef) ([]keyspace.Entry, error) {
+	refs, err := r.checkSizes(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	return r.read(ctx, refs)
+}
+
+// read reads keys in batches. Keys that are gone, have another type, or may not be read
+// are left out.
+func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, error) {
+	entries := make([]keyspace.Entry, 0, len(refs))
+	for some := range slices.Chunk(refs, batchSize) {
+		exact := r.exact()
+		asked, err := r.readBatch(ctx, some)
+		if err == nil && exact && !r.exact() {
+			asked, err = r.readBatch(ctx, some)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range asked {
+			e, ok := q.entry()
+			switch {
+			case ok:
+				e.Node = r.answeredBy[q.expiry]
+				if !e.Expires.IsZero() && !q.exact && (r.denied.has("time") || e.Node != "") {
+					e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
+				}
+				entries = append(entries, e)
+			case q.failedWith(isDenied):
+				r.unreadable = append(r.unreadable, q.key)
+			case q.failedWith(isRedirect):
+				r.unlocated = append(r.unlocated, q.key)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// readBatch reads keys in one round trip.
+func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error) {
+	asked := make([]keyRead, len(some))
+	exact := r.exact()
+	err := r.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
+		for from := 0; from < len(some); from += keysPerClock {
+			block := asked[from:min(from+keysPerClock, len(some))]
+			clock := p.Time(ctx)
+			for i := range block {
+				block[i] = queueRead(ctx, p, some[from+i], clock, exact)
+			}
+			if exact {
+				continue
+			}
+			after := p.Time(ctx)
+			for i := range block {
+				block[i].after = after
+			}
+		}
+	})
+	return asked, err
+}
+
+// exact reports whether the server returns deadlines as points in time (PEXPIRETIME,
+// since Redis 7.0). It is true until the command is denied.
+func (r *reader) exact() bool { return !r.denied.has("pexpiretime") }
+
+// deadlineJitter is the largest difference between two reads of one deadline.
+func (r *reader) deadlineJitter() time.Duration {
+	if r.exact() {
+		return exactJitter
+	}
+	return keyspace.DeadlineJitter
+}
+
+// keyRead is one key being read.
+type keyRead struct {
+	keyRef
+	clock  *redis.TimeCmd // before the read
+	after  *redis.TimeCmd // after the read; nil if the deadline is exact
+	value  redis.Cmder
+	size   *redis.IntCmd
+	expiry *redis.DurationCmd // time to live, or the deadline since 1970 if exact
+	exact  bool               // expiry is a deadline
+}
+
+// queueRead queues the commands that read one key. The value comes before the size and
+// the deadline, so that a key that appears or vanishes in between is detected.
+func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.TimeCmd, exact bool) keyRead {
+	q := keyRead{keyRef: k, clock: clock, exact: exact}
+	if !k.oversized {
+		q.value = queueValue(ctx, p, k)
+	}
+	q.size = queueSize(ctx, p, k)
+	if exact {
+		q.expiry = p.PExpireTime(ctx, k.key)
+	} else {
+		q.expiry = p.PTTL(ctx, k.key)
+	}
+	return q
+}
+
+// queueValue queues the command that reads the bounded value; nil for an unknown type.
+func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
+	switch k.typ {
+	case "string":
+		return p.GetRange(ctx, k.key, 0, valueBytes-1)
+	case "hash":
+		return p.HScan(ctx, k.key, 0, "", maxElements)
+	case "list":
+		return p.LRange(ctx, k.key, 0, maxElements-1)
+	case "set":
+		return p.SScan(ctx, k.key, 0, "", maxElements)
+	case "zset":
+		return p.ZRangeWithScores(ctx, k.key, 0, maxElements-1)
+	case "stream":
+		return p.XRangeN(ctx, k.key, "-", "+", maxElements)
+	default:
+		return nil
+	}
+}
+
+// queueSize queues the command that reads the size; nil for an unknown type.
+func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
+	switch k.typ {
+	case "string":
+		return p.StrLen(ctx, k.key)
+	case "hash":
+		return p.HLen(ctx, k.key)
+	case "list":
+		return p.LLen(ctx, k.key)
+	case "set":
+		return p.SCard(ctx, k.key)
+	case "zset":
+		return p.ZCard(ctx, k.key)
+	case "stream":
+		return p.XLen(ctx, k.key)
+	default:
+		return nil
+	}
+}
+
+// failedWith reports whether an error of one of the commands matches.
+func (q keyRead) failedWith(so func(error) bool) bool {
+	return so(q.expiry.Err()) || q.size != nil && so(q.size.Err()) || q.value != nil && so(q.value.Err())
+}
+
+// entry returns the entry that was read; ok is false if there is none.
+func (q keyRead) entry() (e keyspace.Entry, ok bool) {
+	left, err := q.expiry.Result()
+	gone := left == -2
+	if q.size == nil || err != nil || gone || q.size.Err() != nil {
+		return keyspace.Entry{}, false
+	}
+	e = keyspace.Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Oversized: q.oversized}
+	switch {
+	case left < 0:
+	case q.exact:
+		e.Expires = time.UnixMilli(left.Milliseconds())
+	default: // in whole milliseconds: exact if both clock readings are in the same millisecond
+		begin := e.Now.Truncate(time.Millisecond)
+		e.Expires = begin.Add(left)
+		e.Spread = max(q.after.Val().Truncate(time.Millisecond).Sub(begin), 0)
+	}
+	if q.oversized {
+		return e, e.Len > 0
+	}
+	if q.value.Err() != nil {
+		return keyspace.Entry{}, false
+	}
+	if value, ok := q.value.(*redis.StringCmd); ok {
+		e.Value = value.Val()
+		torn := int64(len(e.Value)) != min(e.Len, valueBytes)
+		return e, !torn
+	}
+	e.Members = members(q.typ, q.value)
+	return e, len(e.Members) > 0
+}
+
+// members returns the elements of a collection: of a list and a zset in their own
+// order, of a hash and a set by name, of a stream its IDs.
+func members(typ string, value redis.Cmder) []keyspace.Member {
+	var all []keyspace.Member
+	switch cmd := value.(type) {
+	case *redis.StringSliceCmd:
+		for _, name := range cmd.Val() {
+			all = append(all, keyspace.Member{Name: clip(name)})
+		}
+	case *redis.ZSliceCmd:
+		for _, z := range cmd.Val() {
+			name, _ := z.Member.(string)
+			all = append(all, keyspace.Member{Name: clip(name), Score: z.Score})
+		}
+	case *redis.XMessageSliceCmd:
+		for _, m := range cmd.Val() {
+			all = append(all, keyspace.Member{Name: m.ID})
+		}
+	case *redis.ScanCmd:
+		names, _ := cmd.Val()
+		all = unordered(typ, names)
+	}
+	return all[:min(len(all), maxElements)]
+}
+
+// unordered returns the distinct elements of a reply of HSCAN or SSCAN, sorted by name.
+func unordered(typ string, reply []string) []keyspace.Member {
+	var all []keyspace.Member
+	if typ == "hash" {
+		for pair := range slices.Chunk(reply, 2) {
+			all = append(all, keyspace.Member{Name: clip(pair[0]), Value: clip(pair[len(pair)-1])})
+		}
+	} else {
+		for _, name := range reply {
+			all = append(all, keyspace.Member{Name: clip(name)})
+		}
+	}
+	slices.SortFunc(all, func(a, b keyspace.Member) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b keyspace.Member) bool { return a.Name == b.Name })
+}
+
+// clip returns a copy of the first valueBytes of a longer element.
+func clip(s string) string {
+	if len(s) <= valueBytes {
+		return s
+	}
+	return strings.Clone(s[:valueBytes])
+}

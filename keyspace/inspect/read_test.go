@@ -1,0 +1,68 @@
+package inspect
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/server"
+)
+
+// answers returns a read of a string with these replies.
+func answers(value string, size int64, left time.Duration) keyRead {
+	clock := redis.NewTimeCmd(context.Background())
+	clock.SetVal(start)
+	return keyRead{
+		keyRef: keyRef{key: "lock:a", typ: "string"},
+		clock:  clock,
+		after:  clock,
+		value:  redis.NewStringResult(value, nil),
+		size:   redis.NewIntResult(size, nil),
+		expiry: redis.NewDurationResult(left, nil),
+	}
+}
+
+// A key may be created, deleted or changed between the commands that read it.
+func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		asked keyRead
+		ok    bool
+	}{
+		{"held", answers("token", 5, time.Second), true},
+		{"held for ever", answers("token", 5, -1), true},
+		{"empty, but there", answers("", 0, time.Second), true},
+		{"never there", answers("", 0, -2), false},
+		{"gone in between", answers("token", 5, -2), false},
+		{"gone even before its size", answers("token", 0, -2), false},
+		{"came in between", answers("", 5, time.Second), false},
+		{"became another", answers("token", 9, time.Second), false},
+	} {
+		e, ok := c.asked.entry()
+		if ok != c.ok {
+			t.Errorf("%s: taken for an entry: %v", c.name, ok)
+		}
+		if ok && c.name == "held" && !e.Expires.Equal(start.Add(time.Second)) {
+			t.Errorf("it expires at %v", e.Expires)
+		}
+	}
+}
+
+// When authentication fails, go-redis leaves the commands without an error.
+// Their empty replies must not count as empty values.
+func TestToBeTurnedAwayIsNoAnswer(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l := meteredConn{rdb: rdb}
+	p := rdb.Pipeline()
+	p.GetRange(t.Context(), "lock:a", 0, 9)
+	if err := l.send(t.Context(), "read keys", p); err == nil {
+		t.Error("it went well")
+	}
+}

@@ -1,0 +1,301 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// refresh reads the locks again that may have changed.
+func (w *Watcher) refresh(ctx context.Context, all bool) error {
+	if err := w.verifyServer(ctx); err != nil {
+		return err
+	}
+	h := w.tracking.takeChanges()
+	now := w.serverNow()
+	keys := w.deadlines.popDue(now)
+	switch {
+	case all, w.missedEvents, h.flushed, w.tracking.resync, w.pollDue():
+		w.polledAt = time.Now()
+		for key := range w.known {
+			keys = append(keys, key)
+		}
+	default:
+		keys = append(keys, w.tracking.uncoveredKeys(w.known)...)
+	}
+	keys = append(keys, h.keys...)
+	if err := w.refreshKeys(ctx, w.ownersOf(keys), h); err != nil {
+		w.tracking.requeue(h) // so that the changes are not lost
+		return err
+	}
+	if h.flushed {
+		w.addNotice(keyspace.ServerFlushed, "a database was emptied")
+	}
+	w.tracking.resync = false
+	w.lag.record(h)
+	return nil
+}
+
+// verifyServer checks after a disconnect that the server is the same process. On
+// another process, the reasons of ended holds are unknown.
+func (w *Watcher) verifyServer(ctx context.Context) error {
+	w.tracking.reap()
+	if !w.tracking.disconnected {
+		return nil
+	}
+	w.tracking.disconnected = false
+	return w.reader.checkRunID(ctx, w.server.RunID)
+}
+
+// pollDue reports whether all known locks must be read because changes are not, or not
+// reliably, reported.
+func (w *Watcher) pollDue() bool {
+	every := map[keyspace.WatchMode]time.Duration{keyspace.Polling: pollEvery, keyspace.Notifications: checkEvery}[w.tracking.mode()]
+	return every > 0 && time.Since(w.polledAt) >= every
+}
+
+// ownersOf returns the distinct locks that keys belong to.
+func (w *Watcher) ownersOf(keys []string) []string {
+	seen := make(map[string]bool, len(keys))
+	var locks []string
+	for _, key := range keys {
+		if owner, beside := w.companions[key]; beside {
+			key = owner
+		}
+		if !seen[key] {
+			seen[key] = true
+			locks = append(locks, key)
+		}
+	}
+	return locks
+}
+
+// refreshKeys reads known and unknown keys and reconciles the result.
+func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) error {
+	refs := make([]keyRef, 0, len(keys))
+	var unknown []string
+	for _, key := range keys {
+		if k, known := w.known[key]; known {
+			refs = append(refs, keyRef{key: key, typ: k.typ, sizeKnown: true})
+		} else if w.worthChecking(key) {
+			unknown = append(unknown, key)
+		}
+	}
+	asked := w.reader.cost.Commands
+	more, err := w.fetchTypes(ctx, unknown)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	still, err := w.reader.detect(ctx, append(refs, more...))
+	if err != nil {
+		return err
+	}
+	w.noteRead(began)
+	if w.reader.cost.Commands > asked { // otherwise the time is old
+		w.syncClock(began)
+	}
+	for _, key := range w.reader.notLocks {
+		w.ignored[key] = began
+	}
+	found := make(map[string]detection, len(still))
+	for _, l := range still {
+		found[l.lock.Key] = l
+	}
+	return w.reconcile(ctx, keys, found, h)
+}
+
+// reconcile compares what was read with what is known, in the order of keys.
+func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]detection, h changes) error {
+	evicting := new(evictionCheck)
+	w.dropMoved()
+	for _, key := range keys {
+		was, known := w.known[key]
+		now, there := read[key]
+		if !known && there {
+			var ours bool
+			if was, known, ours = w.adopt(now); !ours {
+				continue
+			}
+		}
+		if !known && !there {
+			continue
+		}
+		if !there && slices.Contains(w.reader.unlocated, key) {
+			w.deadlines.set(key, w.reader.now.Add(pollEvery))
+			continue
+		}
+		if known && !there && slices.Contains(w.reader.unreadable, key) {
+			w.denied[key] = true
+			w.deadlines.set(key, w.reader.now.Add(checkEvery))
+			continue
+		}
+		delete(w.denied, key)
+		reason, sure, err := w.endReason(ctx, was, now, h, evicting)
+		if err != nil {
+			return err
+		}
+		if !sure {
+			continue
+		}
+		delete(w.pendingReasons, key)
+		d := w.newDiffer()
+		d.Reason, d.Repeated = reason, h.repeated[key]
+		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, h.since[key])
+		switch {
+		case !there:
+			w.removeLock(was, &d)
+		default:
+			w.updateLock(was, now, known, &d)
+		}
+	}
+	return nil
+}
+
+// newDiffer returns a differ between the last read and the known locks.
+func (w *Watcher) newDiffer() keyspace.Differ {
+	return keyspace.Differ{
+		At: w.reader.now, Watched: w.complete && !w.missedEvents, MissedEvents: w.missedEvents,
+		Slack: w.tracking.slack(), Jitter: w.reader.deadlineJitter(),
+	}
+}
+
+// noteRead notes that locks were read between since, on the local clock, and now.
+func (w *Watcher) noteRead(since time.Time) { w.readStart, w.readEnd = since, time.Now() }
+
+// heldFor returns how long, at least, the holder of a changed lock had held it under
+// its deadline: until the last read, or until shortly before the change was reported,
+// if no report can have been lost.
+func (w *Watcher) heldFor(was detection, told time.Time) time.Duration {
+	held := was.lastRead.Sub(was.firstRead)
+	if !told.IsZero() && !w.tracking.resync {
+		held = max(held, told.Sub(was.firstRead)-maxReportDelay)
+	}
+	return held
+}
+
+// keepFirstRead carries over when the current holder was first read under the current
+// deadline, and the uncertainty of that deadline.
+func (w *Watcher) keepFirstRead(was detection, now *detection) {
+	now.firstRead, now.lastRead = w.readEnd, w.readStart
+	if was.lock.SoleHolder() != "" && was.lock.SoleHolder() == now.lock.SoleHolder() && was.lock.Expires.Equal(now.lock.Expires) {
+		now.firstRead, now.spread = was.firstRead, was.spread
+	}
+}
+
+// updateLock stores a lock that was read.
+func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ) {
+	began := time.Time{}
+	if known && !d.MissedEvents || d.Watched {
+		began = d.At
+	}
+	if known && was.lock.Node != now.lock.Node {
+		was.lock, d.Repeated = keyspace.RebaseDeadlines(was.lock, now.lock), true
+	}
+	now.lock = d.CarryOver(was.lock, now.lock, known, began)
+	w.keepFirstRead(was, &now)
+	if known {
+		d.Changed(was.lock, now.lock)
+	} else {
+		d.Added(now.lock)
+	}
+	w.holdStats.Learn(d.Events)
+	w.holdStats.Annotate(&now.lock)
+	for i := range d.Events {
+		d.Events[i].Lock = now.lock
+	}
+	w.events = append(w.events, d.Events...)
+	key := now.lock.Key
+	w.known[key], w.sorted = now, nil
+	w.mapCompanions(was, now)
+	w.tracking.learn(now)
+	w.deadlines.set(key, w.nextDeadline(now.lock))
+	w.scanner.opts.Cluster.record(w, now)
+}
+
+// removeLock removes a lock that is gone.
+func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
+	d.Removed(was.lock)
+	w.holdStats.Learn(d.Events)
+	w.events = append(w.events, d.Events...)
+	delete(w.known, was.lock.Key)
+	w.sorted = nil
+	w.mapCompanions(was, detection{})
+	w.deadlines.set(was.lock.Key, time.Time{})
+	w.scanner.opts.Cluster.forget(w, was.lock.Key)
+}
+
+// adopt returns what another watcher of the cluster knows of a lock that this one has
+// found: the lock has moved. ours is false if the lock was read on another node whose
+// watcher has it already.
+func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
+	cluster := w.scanner.opts.Cluster
+	if w.onOtherNode(l.lock) && cluster.ownedByOther(l.lock.Key, w) {
+		return detection{}, false, false
+	}
+	if was, known = cluster.claim(l.lock.Key, w); known {
+		w.known[l.lock.Key] = was
+	}
+	return was, known, true
+}
+
+// onOtherNode reports whether a lock was read on another cluster node.
+func (w *Watcher) onOtherNode(l keyspace.Lock) bool { return l.Node != w.reader.node }
+
+// dropMoved removes the locks that other watchers of the cluster have taken over,
+// without events.
+func (w *Watcher) dropMoved() {
+	for _, key := range w.scanner.opts.Cluster.takeMoved(w) {
+		was := w.known[key]
+		delete(w.known, key)
+		delete(w.pendingReasons, key)
+		delete(w.denied, key)
+		w.sorted = nil
+		w.mapCompanions(was, detection{})
+		w.deadlines.set(key, time.Time{})
+	}
+}
+
+// mapCompanions updates the map from companions to their lock.
+func (w *Watcher) mapCompanions(was, now detection) {
+	for _, c := range was.companions {
+		delete(w.companions, c.Key)
+	}
+	for _, c := range now.companions {
+		if c.Key != now.lock.Key {
+			w.companions[c.Key] = now.lock.Key
+		}
+	}
+}
+
+// nextDeadline returns when a lock must be read again: at the first of its deadlines,
+// on the server's clock.
+func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
+	first := l.Expires
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	for _, h := range l.Holders {
+		sooner(h.Expires)
+	}
+	for _, waiter := range l.Waiters {
+		if waiter.Expires.After(w.reader.now) {
+			sooner(waiter.Expires)
+		}
+	}
+	if w.onOtherNode(l) { // changes on another node are not reported to this watcher
+		sooner(w.reader.now.Add(pollEvery))
+	}
+	if first.IsZero() {
+		return first
+	}
+	soonest := w.reader.now.Add(recheckAfter)
+	if first = first.Add(time.Millisecond); first.Before(soonest) {
+		return soonest
+	}
+	return first
+}

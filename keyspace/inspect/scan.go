@@ -1,0 +1,212 @@
+// Package inspect finds the locks on Redis servers and watches them. It reads and
+// changes nothing. Scanner scans the keyspace of a server once, Watcher follows the
+// locks that it has found, and MultiSource merges several servers into one snapshot.
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+)
+
+// Scanner finds the locks of one database of one server. For a cluster, create a
+// scanner for each node and merge them with a [MultiSource].
+//
+// It sends read-only commands: SCAN in small pages, TYPE, and bounded reads of possible
+// locks. Reading an expired key makes a master delete it. A Scanner may be used by
+// several goroutines.
+type Scanner struct {
+	rdb    redis.UniversalClient
+	opts   ScanOptions
+	index  *formatIndex
+	node   string
+	denied *deniedCommands
+}
+
+// ScanOptions configure a Scanner.
+type ScanOptions struct {
+	Formats       []keyspace.Format   // in order of preference; see package formats
+	DB            int                 // database number in the locks; the client selects the database
+	Match         []string            // globs for SCAN; a key that matches any of them is scanned. Empty: all keys
+	MinConfidence keyspace.Confidence // 0 = Likely
+	Overdue       []Overdue           // what is long for a hold, where locktop shall not judge by itself; the first that matches counts
+	Budget        *Budget             // shared by all scanners of a server; nil = no limit
+	Cluster       *Cluster            // shared by the scanners of the nodes of a cluster; nil = the server is scanned alone
+	// RetryTimeout is how long a Scan retries while the server is loading, busy with a
+	// script, unreachable, or part of a cluster that is down. It starts again after each
+	// successful step. 0: no retries.
+	RetryTimeout time.Duration
+	// Progress is called after each page of a Scan with the snapshot so far; its locks are
+	// those of this page. It may be nil.
+	Progress func(keyspace.Snapshot)
+}
+
+// Overdue says from when on the holds of some locks are overdue.
+type Overdue struct {
+	Glob  string // the keys, as [keyspace.MatchGlob] understands it
+	After time.Duration
+}
+
+// NewScanner returns a scanner that reads through rdb, which remains the caller's. It
+// sends nothing yet.
+func NewScanner(rdb redis.UniversalClient, o ScanOptions) *Scanner {
+	if o.MinConfidence == keyspace.No {
+		o.MinConfidence = keyspace.Likely
+	}
+	if o.Progress == nil {
+		o.Progress = func(keyspace.Snapshot) {}
+	}
+	s := &Scanner{rdb: rdb, opts: o, index: newFormatIndex(possibleFormats(o.MinConfidence, o.Formats)), denied: &deniedCommands{}}
+	if c, ok := rdb.(interface{ Options() *redis.Options }); ok {
+		s.node = c.Options().Addr
+	}
+	return s
+}
+
+// possibleFormats returns the formats that can reach a confidence.
+func possibleFormats(sure keyspace.Confidence, formats []keyspace.Format) []keyspace.Format {
+	return slices.DeleteFunc(slices.Clone(formats), func(f keyspace.Format) bool { return f.MaxConfidence != keyspace.No && f.MaxConfidence < sure })
+}
+
+// Scan scans the whole keyspace once and returns its locks. A lock that exists during
+// the whole scan is found; a lock that appears or vanishes meanwhile may be. The
+// snapshot is incomplete only if keys were added faster than they could be scanned and
+// the scan was given up.
+//
+// It returns an error if the server cannot be reached, does not answer, or denies SCAN
+// or TYPE; the snapshot has what was found before. Keys that may not be read are
+// skipped and mentioned in Problems.
+func (s *Scanner) Scan(ctx context.Context) (keyspace.Snapshot, error) {
+	p, err := s.startWithRetry(ctx, time.Now().Add(s.opts.RetryTimeout), isTransient)
+	if err != nil {
+		return keyspace.Snapshot{}, err
+	}
+	before := s.nodeSlots(ctx, p)
+	all, weak := make(lockSet), newCandidates(s.opts.MinConfidence)
+	var giveUp time.Time // zero after a successful step
+	for !p.done() {
+		p.concurrentFrom = concurrencyThreshold(s.opts.Budget)
+		p.setThreshold(weak.atLeast(p.cursors.visited))
+		if err := s.opts.Budget.wait(ctx, time.Now()); err != nil {
+			return s.snapshot(p, all.locks(), false), err
+		}
+		if giveUp.IsZero() {
+			giveUp = time.Now().Add(s.opts.RetryTimeout)
+		}
+		locks, err := s.step(ctx, p)
+		if err != nil {
+			again, err := s.resume(ctx, p, err, giveUp)
+			if err != nil {
+				all.add(weak.takeConfirmed())
+				return s.snapshot(p, all.locks(), false), err
+			}
+			p = again
+			continue
+		}
+		giveUp = time.Time{}
+		locks = weak.split(locks, p.cursors.visited, p.now)
+		all.add(locks)
+		s.opts.Progress(s.snapshot(p, locksOf(locks), p.complete()))
+	}
+	all.add(weak.takeConfirmed())
+	moves := s.nodeSlots(ctx, p).movesSince(before)
+	snap := s.snapshot(p, all.locks(), p.complete() && p.filter.unlocated == 0)
+	snap.Moves = moves
+	return snap, nil
+}
+
+// nodeSlots returns the slots of a cluster node and those being moved. Without the
+// permission there are none.
+func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
+	if s.opts.Cluster == nil {
+		return &slots{}
+	}
+	pipe := s.rdb.Pipeline()
+	nodes := pipe.ClusterNodes(ctx)
+	_, _ = p.conn.exec(ctx, pipe) // denied commands are recorded
+	p.cost.Add(p.conn.takeCost())
+	return slotsOf(nodes.Val())
+}
+
+// step runs a step of a pass and charges the budget.
+func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
+	before := p.cost.Busy
+	locks, err := p.step(ctx)
+	s.opts.Budget.charge(p.cost.Busy-before, p.networkTime, time.Now())
+	return locks, err
+}
+
+// snapshot returns the snapshot of a pass so far.
+func (s *Scanner) snapshot(p *scanPass, locks []keyspace.Lock, complete bool) keyspace.Snapshot {
+	return keyspace.Snapshot{
+		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
+		Nodes:    []keyspace.Node{{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Walked: complete}},
+		Problems: s.problems(p),
+	}
+}
+
+// problems lists what this user cannot see.
+func (s *Scanner) problems(p *scanPass) []string {
+	var all []string
+	if p.server.Alone {
+		all = append(all, partOfCluster)
+	}
+	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {
+		all = append(all, "keys are added faster than they can be looked at, and the look was given up")
+	}
+	if n := p.filter.unlocated; n > 0 {
+		all = append(all, fmt.Sprintf("%d keys that are on their way between nodes of the cluster could not be read", n))
+	}
+	forbidden, unknown := s.denied.missing()
+	if len(forbidden) > 0 {
+		all = append(all, "this user may not run "+strings.Join(forbidden, ", "))
+	}
+	if len(unknown) > 0 {
+		all = append(all, "the server does not know "+strings.Join(unknown, ", "))
+	}
+	if n := p.filter.unreadable; n > 0 {
+		all = append(all, fmt.Sprintf("%d of the keys may not be read by this user", n))
+	}
+	return all
+}
+
+// partOfCluster says that the other nodes are not scanned.
+const partOfCluster = "this server is part of a cluster: add --cluster to see all of it"
+
+// newConn returns a connection to the server of the scanner.
+func (s *Scanner) newConn() meteredConn {
+	return meteredConn{rdb: s.rdb, denied: s.denied, cluster: s.opts.Cluster, addr: s.node, answeredBy: make(map[redis.Cmder]string)}
+}
+
+// selects reports whether a key matches the globs.
+func (s *Scanner) selects(key string) bool {
+	return len(s.opts.Match) == 0 || slices.ContainsFunc(s.opts.Match, func(glob string) bool { return keyspace.MatchGlob(glob, key) })
+}
+
+// reader returns a reader with the options of the scanner.
+func (s *Scanner) reader() reader {
+	return reader{
+		meteredConn: s.newConn(),
+		formats:     s.opts.Formats,
+		atLeast:     s.opts.MinConfidence,
+		node:        s.node,
+		db:          s.opts.DB,
+		overdue:     s.opts.Overdue,
+	}
+}
+
+// overdueIn returns when a hold of this key is overdue; 0 if no rule says so.
+func overdueIn(rules []Overdue, key string) time.Duration {
+	for _, r := range rules {
+		if keyspace.MatchGlob(r.Glob, key) {
+			return r.After
+		}
+	}
+	return 0
+}

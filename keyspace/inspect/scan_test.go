@@ -1,0 +1,968 @@
+package inspect_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+// tokens returns a format of strings whose value begins with "token:".
+func tokens() keyspace.Format {
+	return keyspace.Format{
+		Name: "tokens", Type: "string",
+		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{
+				Kind:    keyspace.Mutex,
+				Holders: []keyspace.Holder{{ID: e.Value, Count: int(e.Len)}},
+			}, ofToken(e.Value)
+		},
+	}
+}
+
+func ofToken(value string) keyspace.Confidence {
+	switch {
+	case strings.HasPrefix(value, "token:"):
+		return keyspace.Certain
+	case strings.HasPrefix(value, "maybe:"):
+		return keyspace.Possible
+	default:
+		return keyspace.No
+	}
+}
+
+// elementsOf returns a format of keys of that type whose name begins with
+// "lock:". Its lock shows what was read: one holder per element, and the
+// length.
+func elementsOf(typ string) keyspace.Format {
+	return keyspace.Format{
+		Name: typ, Type: typ,
+		Match: func(key string) bool { return strings.HasPrefix(key, "lock:") },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Fence: e.Len}
+			for _, m := range e.Members {
+				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: m.Value, Count: int(m.Score)})
+			}
+			return l, keyspace.Certain
+		},
+	}
+}
+
+func connect(t testing.TB, o redis.Options) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&o)
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rdb
+}
+
+// realServer starts a redis-server and returns a client of it.
+func realServer(t testing.TB, args ...string) *redis.Client {
+	t.Helper()
+	return connect(t, redis.Options{Addr: server.ForTest(t, args...).Addr()})
+}
+
+// do sends a command and fails the test if it returns an error.
+func do(t testing.TB, rdb *redis.Client, argv ...any) any {
+	t.Helper()
+	reply, err := rdb.Do(t.Context(), argv...).Result()
+	if err != nil {
+		t.Fatalf("%q: %v", argv, err)
+	}
+	return reply
+}
+
+func scan(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) keyspace.Snapshot {
+	t.Helper()
+	s, err := inspect.NewScanner(rdb, o).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func justTokens() inspect.ScanOptions {
+	return inspect.ScanOptions{Formats: []keyspace.Format{tokens()}}
+}
+
+func keys(s keyspace.Snapshot) []string {
+	all := []string{}
+	for _, l := range s.Locks {
+		all = append(all, l.Key)
+	}
+	return all
+}
+
+// fill sets so many ordinary keys of all types.
+func fill(t testing.TB, rdb *redis.Client, n int) {
+	t.Helper()
+	p := rdb.Pipeline()
+	for i := range n {
+		key := fmt.Sprintf("ordinary:%d", i)
+		switch i % 5 {
+		case 0:
+			p.Set(t.Context(), key, "value", time.Hour)
+		case 1:
+			p.HSet(t.Context(), key, "field", i)
+		case 2:
+			p.RPush(t.Context(), key, "element")
+		case 3:
+			p.SAdd(t.Context(), key, "element")
+		default:
+			p.ZAdd(t.Context(), key, redis.Z{Score: 1, Member: "element"})
+		}
+	}
+	if _, err := p.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 7000)
+	var want []string
+	for i := range 300 {
+		key := fmt.Sprintf("ordinary:lock:%03d", i)
+		do(t, rdb, "SET", key, "token:"+strconv.Itoa(i), "PX", 60_000)
+		want = append(want, key)
+	}
+	o := justTokens()
+	var progress []keyspace.Cost
+	early := 0
+	o.Progress = func(s keyspace.Snapshot) {
+		progress = append(progress, s.Cost)
+		early += len(s.Locks)
+	}
+	o.DB = 3
+	s := scan(t, rdb, o)
+	if !slices.Equal(keys(s), want) {
+		t.Errorf("found %d locks, want %d in order", len(s.Locks), len(want))
+	}
+	if !s.Complete || s.Cost.Keys != 7300 || s.Cost.Scanned != 7300 || s.Cost.Took <= 0 {
+		t.Errorf("complete %v at a cost of %+v", s.Complete, s.Cost)
+	}
+	if !slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) || len(progress) < 4 {
+		t.Errorf("the progress was %+v", progress)
+	}
+	if early != len(want) {
+		t.Errorf("the progress showed %d locks, want %d", early, len(want))
+	}
+	l := s.Locks[0]
+	if l.Format != "tokens" || l.Confidence != keyspace.Certain || l.DB != 3 || l.Node != rdb.Options().Addr || l.Node == "" {
+		t.Errorf("found %+v", l)
+	}
+	if left, ok := l.TTL(s.At); !ok || left < 50*time.Second || left > 60*time.Second || !l.Holders[0].Expires.Equal(l.Expires) {
+		t.Errorf("it has %v left", left)
+	}
+	if s.Server.Version == "" || s.Server.Mode != "standalone" || s.Server.Role != "master" || s.Server.Addr != l.Node {
+		t.Errorf("the server is %+v", s.Server)
+	}
+}
+
+func TestAnEmptyServerHasNoLocks(t *testing.T) {
+	for name, addr := range map[string]string{"embedded": server.EmbeddedForTest(t).Addr(), "real": server.ForTest(t).Addr()} {
+		s := scan(t, connect(t, redis.Options{Addr: addr}), justTokens())
+		if len(s.Locks) != 0 || !s.Complete || s.At.IsZero() {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+func TestTimesAreOnTheClockOfTheServer(t *testing.T) {
+	rdb := realServer(t)
+	before, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scan(t, rdb, justTokens())
+	after, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.At.Before(before) || s.At.After(after) {
+		t.Errorf("the snapshot is of %v, between %v and %v", s.At, before, after)
+	}
+}
+
+func TestGlobsChooseTheKeys(t *testing.T) {
+	rdb := realServer(t)
+	for _, key := range []string{"a:1", "a:2", "b:1", "c:1"} {
+		do(t, rdb, "SET", key, "token:x")
+	}
+	for _, c := range []struct{ globs, want []string }{
+		{nil, []string{"a:1", "a:2", "b:1", "c:1"}},
+		{[]string{"a:*"}, []string{"a:1", "a:2"}},
+		{[]string{"a:*", "?:1"}, []string{"a:1", "a:2", "b:1", "c:1"}},
+		{[]string{"[bc]:1", "d:*"}, []string{"b:1", "c:1"}},
+	} {
+		o := justTokens()
+		o.Match = c.globs
+		s := scan(t, rdb, o)
+		if !slices.Equal(keys(s), c.want) {
+			t.Errorf("%q: found %q, want %q", c.globs, keys(s), c.want)
+		}
+		if s.Cost.Scanned != 4 {
+			t.Errorf("%q: %d of 4 keys were scanned", c.globs, s.Cost.Scanned)
+		}
+	}
+}
+
+func TestPossibleLocksAreShownOnRequest(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "maybe:a")
+	do(t, rdb, "SET", "b", "token:b")
+	o := justTokens()
+	if s := scan(t, rdb, o); !slices.Equal(keys(s), []string{"b"}) {
+		t.Errorf("found %q by default", keys(s))
+	}
+	o.MinConfidence = keyspace.Possible
+	if s := scan(t, rdb, o); !slices.Equal(keys(s), []string{"a", "b"}) {
+		t.Errorf("found %q of those that are possible", keys(s))
+	}
+}
+
+// A format with a higher confidence wins over one that is listed earlier.
+func TestTheSurestFormatHasALock(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:a")
+	hesitant := func(name string, c keyspace.Confidence) keyspace.Format {
+		f := tokens()
+		f.Name = name
+		f.Probe = nil
+		f.Decode = func(keyspace.Entry) (keyspace.Lock, keyspace.Confidence) { return keyspace.Lock{}, c }
+		return f
+	}
+	o := inspect.ScanOptions{Formats: []keyspace.Format{
+		hesitant("first", keyspace.Likely), hesitant("second", keyspace.Certain), tokens(),
+	}}
+	if s := scan(t, rdb, o); len(s.Locks) != 1 || s.Locks[0].Format != "second" {
+		t.Errorf("found %+v", s.Locks)
+	}
+}
+
+func TestCompanionsAreReadAndAreNoLocks(t *testing.T) {
+	f := tokens()
+	f.Related = func(e keyspace.Entry) []keyspace.Companion {
+		return []keyspace.Companion{{Key: e.Key + ":also", Type: "string"}, {Key: e.Key + ":queue", Type: "list"}, {Key: e.Key + ":none", Type: "zset"}}
+	}
+	f.Companion = func(key string) bool { return strings.HasSuffix(key, ":latch") }
+	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		l := keyspace.Lock{Kind: keyspace.Fair}
+		for _, m := range e.Related[e.Key+":queue"].Members {
+			l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
+		}
+		l.Fence = int64(len(e.Related))
+		return l, ofToken(e.Value)
+	}
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:a")
+	do(t, rdb, "SET", "a:also", "token:b")
+	do(t, rdb, "SET", "a:latch", "token:c")
+	do(t, rdb, "SET", "gone:latch", "token:d")
+	do(t, rdb, "RPUSH", "a:queue", "first", "second")
+	do(t, rdb, "SET", "b", "other:b") // of a format without companions
+	do(t, rdb, "SET", "b:also", "token:b")
+	others := tokens()
+	others.Name, others.Probe = "others", nil
+	others.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+		if e.Key == "b" {
+			return keyspace.Lock{}, keyspace.Certain
+		}
+		return keyspace.Lock{}, keyspace.No
+	}
+	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{f, others}})
+	if !slices.Equal(keys(s), []string{"a", "b", "b:also"}) {
+		t.Fatalf("found %q", keys(s))
+	}
+	if l := s.Locks[0]; l.Fence != 2 || len(l.Waiters) != 2 || l.Waiters[1].ID != "second" {
+		t.Errorf("found %+v", l)
+	}
+}
+
+func TestValuesAreReadInBounds(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "lock:string", "token:"+strings.Repeat("x", 1<<20))
+	for i := range 50 {
+		hash, set, zset, list := []any{"HSET", "lock:hash"}, []any{"SADD", "lock:set"}, []any{"ZADD", "lock:zset"}, []any{"RPUSH", "lock:list"}
+		for j := range 100 {
+			name := fmt.Sprintf("%04d", 100*i+j)
+			hash, set, zset, list = append(hash, name, strings.Repeat("v", 5000)), append(set, name), append(zset, 100*i+j, name), append(list, name)
+		}
+		do(t, rdb, hash...)
+		do(t, rdb, set...)
+		do(t, rdb, zset...)
+		do(t, rdb, list...)
+	}
+	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
+		tokens(), elementsOf("hash"), elementsOf("set"), elementsOf("zset"), elementsOf("list"),
+	}})
+	if len(s.Locks) != 5 {
+		t.Fatalf("found %q", keys(s))
+	}
+	for _, l := range s.Locks {
+		if l.Format == "tokens" {
+			if len(l.Holders[0].ID) != 4096 || l.Holders[0].Count != 1<<20+6 {
+				t.Errorf("read %d of %d bytes", len(l.Holders[0].ID), l.Holders[0].Count)
+			}
+			continue
+		}
+		if n := len(l.Holders); n == 0 || n > 256 || l.Fence != 5000 {
+			t.Errorf("%s: read %d of %d elements", l.Key, n, l.Fence)
+		}
+		if l.Format == "hash" && len(l.Holders[0].Label) != 4096 {
+			t.Errorf("kept %d bytes of a field", len(l.Holders[0].Label))
+		}
+	}
+}
+
+func TestElementsComeAsTheyAre(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "HSET", "lock:hash", "b", "2", "a", "1")
+	do(t, rdb, "RPUSH", "lock:list", "b", "a", "b")
+	do(t, rdb, "SADD", "lock:set", "b", "a")
+	do(t, rdb, "ZADD", "lock:zset", 2, "a", 1, "b")
+	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
+		elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
+	}})
+	want := []string{"lock:hash a=1 b=2", "lock:list b= a= b=", "lock:set a= b=", "lock:zset b= a="}
+	var got []string
+	for _, l := range s.Locks {
+		line := l.Key
+		for _, h := range l.Holders {
+			line += " " + h.ID + "=" + h.Label
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if zset := s.Locks[3].Holders; zset[0].Count != 1 || zset[1].Count != 2 {
+		t.Errorf("the scores are %d and %d", zset[0].Count, zset[1].Count)
+	}
+}
+
+// Whatever a keyspace contains, locktop sends only these commands.
+func TestScanOnlyReads(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 5000)
+	do(t, rdb, "SET", "lock:string", "token:x")
+	do(t, rdb, "RPUSH", "lock:list", "x")
+	exact := knows(t, rdb, "pexpiretime")
+	logCommands(t, rdb)
+	scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{
+		tokens(), elementsOf("hash"), elementsOf("list"), elementsOf("set"), elementsOf("zset"),
+	}})
+	allowed := []string{"time", "dbsize", "info", "scan", "type", "getrange", "strlen", "hrandfield", "hscan", "hlen", "lrange", "llen",
+		"sscan", "scard", "zrange", "zcard", "memory usage", "pexpiretime", "hello", "client setinfo", "client maint_notifications"}
+	if !exact { // before Redis 7
+		allowed = append(allowed, "pttl")
+	}
+	scans := 0
+	counts := make(map[string]bool)
+	for _, argv := range logged(t, rdb) {
+		name := strings.ToLower(argv[0])
+		if slices.Contains([]string{"client", "config", "memory", "object", "debug", "pubsub"}, name) {
+			name = strings.ToLower(strings.Join(argv[:2], " "))
+		}
+		if !slices.Contains(allowed, name) {
+			t.Errorf("it sent %q", argv)
+		}
+		if i := slices.Index(argv, "count"); i > 0 && name == "scan" {
+			scans++
+			counts[argv[i+1]] = true
+			if n, err := strconv.Atoi(argv[i+1]); err != nil || n > 1000 {
+				t.Errorf("it sent %q", argv)
+			}
+		}
+	}
+	if scans < 5000/1000 {
+		t.Errorf("only %d SCANs were seen", scans)
+	}
+	if !counts["250"] || len(counts) == 1 {
+		t.Errorf("their COUNTs were %v; they should begin at 250, and then fit the server", counts)
+	}
+}
+
+// knows reports whether a server has a command.
+func knows(t *testing.T, rdb *redis.Client, command string) bool {
+	t.Helper()
+	infos, _ := do(t, rdb, "COMMAND", "INFO", command).([]any)
+	return len(infos) == 1 && infos[0] != nil
+}
+
+// logCommands makes a server record all commands from now on.
+func logCommands(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	do(t, rdb, "CONFIG", "SET", "slowlog-max-len", "100000")
+	do(t, rdb, "CONFIG", "SET", "slowlog-log-slower-than", "0")
+	do(t, rdb, "SLOWLOG", "RESET")
+}
+
+// logged returns the recorded commands, without those that read the record.
+func logged(t *testing.T, rdb *redis.Client) [][]string {
+	t.Helper()
+	entries, err := rdb.SlowLogGet(t.Context(), 100_000).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]string
+	for _, e := range entries {
+		if !strings.EqualFold(e.Args[0], "slowlog") {
+			all = append(all, e.Args)
+		}
+	}
+	return all
+}
+
+// stats returns how often each command was called.
+func stats(t *testing.T, rdb *redis.Client) map[string]string {
+	t.Helper()
+	info, err := rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
+			name, call, _ := strings.Cut(name, ":")
+			calls[name] = call
+		}
+	}
+	return calls
+}
+
+// The permissions of the user that the documentation recommends, without those
+// for reading the beginning of a hash.
+var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +hello +auth +select +client|setname +client|id +info +dbsize" +
+	" +role +scan +type +exists +pttl +pexpiretime +strlen +getrange +hlen +hscan +hget +llen +lrange +scard +sscan +zcard +zscan +zrange +time")
+
+// Redis before 7, and a user without the permission for PEXPIRETIME, report the
+// remaining time instead of the deadline.
+func TestADeadlineIsKnownAlsoWhereOnlyTheTimeLeftIsTold(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "a", "token:x", "PX", 60_000)
+	do(t, admin, "SET", "b", "token:y")
+	want := clock(t, admin).Add(admin.PTTL(t.Context(), "a").Val())
+	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-pexpiretime")...)
+	s := scan(t, rdb, justTokens())
+	if !slices.Equal(keys(s), []string{"a", "b"}) {
+		t.Fatalf("found %q", keys(s))
+	}
+	if got := s.Locks[0].Expires; got.Sub(want).Abs() > 500*time.Millisecond || !s.Locks[1].Expires.IsZero() {
+		t.Errorf("they expire at %v and %v, want %v and never", got, s.Locks[1].Expires, want)
+	}
+	if len(s.Problems) > 0 {
+		t.Errorf("nothing is missed by that, and it said %q", s.Problems)
+	}
+}
+
+func TestAUserWithFewRightsFindsTheLocks(t *testing.T) {
+	admin := realServer(t)
+	fill(t, admin, 10_000)
+	do(t, admin, "SET", "string", "token:x")
+	do(t, admin, "HSET", "hash", "token:y", "1")
+	glancing := keyspace.Format{
+		Name: "hashes", Type: "hash",
+		Probe: func(_, first string) keyspace.Confidence { return ofToken(first) },
+		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{}, ofToken(e.Members[0].Name)
+		},
+	}
+	rdb := userOf(t, admin, readOnly...)
+	glances := counting("hrandfield")
+	rdb.AddHook(glances)
+	s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), glancing}})
+	if !slices.Equal(keys(s), []string{"hash", "string"}) || !s.Complete {
+		t.Errorf("found %q", keys(s))
+	}
+	// After a refusal the command is not sent again for each of the 2,001
+	// hashes.
+	if n := glances.sent.Load(); n == 0 || n >= 2001 {
+		t.Errorf("it tried %d times to glance at hashes", n)
+	}
+}
+
+// counter counts how often a command is sent.
+type counter struct {
+	name string
+	sent atomic.Int64
+}
+
+func counting(name string) *counter { return &counter{name: name} }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() == c.name {
+				c.sent.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "open:1", "token:x")
+	do(t, admin, "SET", "hidden:1", "token:x")
+	do(t, admin, "SET", "hidden:2", "token:x")
+	rights := slices.Clone(readOnly)
+	rights[slices.Index(rights, "%R~*")] = "%R~open:*"
+	s := scan(t, userOf(t, admin, rights...), justTokens())
+	if !slices.Equal(keys(s), []string{"open:1"}) {
+		t.Errorf("found %q", keys(s))
+	}
+	if want := []string{"2 of the keys may not be read by this user"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+}
+
+// Only the missing permissions that hide something are reported. Without the
+// commands that read the beginning of a value, locktop reads more and misses
+// nothing.
+func TestWhatThisUserMayNotSendIsSaid(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "a", "token:a", "PX", "60000")
+	do(t, admin, "HSET", "lock:hash", "f", "1")
+	rights := strings.Fields("reset on >secret %R~* -@all +@read +scan -time -hrandfield")
+	s := scan(t, userOf(t, admin, rights...), inspect.ScanOptions{Formats: []keyspace.Format{tokens(), elementsOf("hash")}})
+	if !slices.Equal(keys(s), []string{"a", "lock:hash"}) || !s.Complete {
+		t.Errorf("found %q", keys(s))
+	}
+	if want := []string{"this user may not run INFO, TIME"}; !slices.Equal(s.Problems, want) {
+		t.Errorf("it says %q, want %q", s.Problems, want)
+	}
+	if left, ok := s.Locks[0].TTL(s.At); !ok || left < 30*time.Second || left > time.Minute+time.Second {
+		t.Errorf("without the server's clock it has %v left", left)
+	}
+}
+
+// The type of a key is guessed from its name, and the guess is checked.
+func TestAKeyUnlikeItsNamesakesIsFoundAllTheSame(t *testing.T) {
+	for _, typ := range []string{"RPUSH", "SADD", "SET", "HSET"} {
+		rdb := realServer(t)
+		p := rdb.Pipeline()
+		for i := range 5000 {
+			argv := []any{typ, fmt.Sprintf("item:%d", i), "a"}
+			if typ == "HSET" {
+				argv = append(argv, "b")
+			}
+			p.Do(t.Context(), argv...)
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		do(t, rdb, "SET", "item:777", "token:x")
+		do(t, rdb, "DEL", "item:778")
+		do(t, rdb, "HSET", "item:778", "token:y", "1")
+		hashes := elementsOf("hash")
+		hashes.Match = nil
+		hashes.Probe = func(_, first string) keyspace.Confidence { return ofToken(first) }
+		hashes.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
+			return keyspace.Lock{}, ofToken(e.Members[0].Name)
+		}
+		s := scan(t, rdb, inspect.ScanOptions{Formats: []keyspace.Format{tokens(), hashes}})
+		if !slices.Equal(keys(s), []string{"item:777", "item:778"}) {
+			t.Errorf("among keys made by %s it found %q", typ, keys(s))
+		}
+	}
+}
+
+func TestARefusedScanIsAnError(t *testing.T) {
+	admin := realServer(t)
+	rdb := userOf(t, admin, append(slices.Clone(readOnly), "-scan")...)
+	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "scan keys: NOPERM") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// userOf connects as a new user with these permissions.
+func userOf(t *testing.T, admin *redis.Client, rights ...string) *redis.Client {
+	t.Helper()
+	if err := server.SetUser(t.Context(), admin, "tester", rights...); err != nil {
+		t.Fatal(err)
+	}
+	return connect(t, redis.Options{Addr: admin.Options().Addr, Username: "tester", Password: "secret"})
+}
+
+func TestExpiredKeysAreNoLocks(t *testing.T) {
+	rdb := connect(t, redis.Options{Addr: server.DebugForTest(t).Addr()})
+	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
+	do(t, rdb, "SET", "a", "token:a", "PX", "1")
+	do(t, rdb, "SET", "b", "token:b")
+	set := clock(t, rdb)
+	for clock(t, rdb).Sub(set) < 5*time.Millisecond { // wait until the server's clock has advanced
+	}
+	if s := scan(t, rdb, justTokens()); !slices.Equal(keys(s), []string{"b"}) {
+		t.Errorf("found %q", keys(s))
+	}
+}
+
+func clock(t *testing.T, rdb *redis.Client) time.Time {
+	t.Helper()
+	now, err := rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// slowScript makes a server answer BUSY when a script takes longer than 1 ms.
+// Redis 7 has renamed the option and still accepts this name.
+var slowScript = []string{"--lua-time-limit", "1"}
+
+// A busy server answers with an error. The scan must not show that as an empty
+// keyspace.
+func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
+	rdb := realServer(t, slowScript...)
+	do(t, rdb, "SET", "a", "token:a")
+	release := occupy(t, rdb)
+	defer release()
+	_, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "BUSY") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The cursor of a scan survives errors: no key is lost or read twice.
+func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
+	rdb := realServer(t, slowScript...)
+	fill(t, rdb, 5000)
+	do(t, rdb, "SET", "lock:a", "token:a")
+	var once sync.Once
+	var pages []int64
+	o := justTokens()
+	o.RetryTimeout = time.Minute
+	o.Progress = func(s keyspace.Snapshot) {
+		pages = append(pages, s.Cost.Scanned)
+		once.Do(func() {
+			release := occupy(t, rdb)
+			time.AfterFunc(100*time.Millisecond, release)
+		})
+	}
+	s := scan(t, rdb, o)
+	if !slices.Equal(keys(s), []string{"lock:a"}) || !s.Complete {
+		t.Errorf("found %q, complete: %v", keys(s), s.Complete)
+	}
+	if !slices.IsSorted(pages) {
+		t.Errorf("it began anew: %v", pages)
+	}
+}
+
+// The cost of repeated requests is included in the total.
+func TestTheCostOfAScanIsAllThatWasSent(t *testing.T) {
+	admin := realServer(t)
+	fill(t, admin, 5000)
+	rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
+	once := &hiccup{at: 5}
+	rdb.AddHook(once)
+	o := justTokens()
+	o.Budget, o.RetryTimeout = inspect.NewBudget(1), time.Minute
+	s := scan(t, rdb, o)
+	if once.pipelines <= once.at || !s.Complete || s.Cost.Commands != once.commands {
+		t.Errorf("complete: %v, with %d commands, and %d were sent in %d pipelines", s.Complete, s.Cost.Commands, once.commands, once.pipelines)
+	}
+}
+
+// hiccup makes a server answer LOADING once, and counts the commands that are
+// sent, without the greetings.
+type hiccup struct {
+	at int // the index of the pipeline
+
+	mu        sync.Mutex
+	pipelines int
+	commands  int64
+}
+
+func (h *hiccup) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hiccup) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *hiccup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "hello" || cmds[0].Name() == "client" {
+			return next(ctx, cmds)
+		}
+		h.mu.Lock()
+		h.pipelines++
+		h.commands += int64(len(cmds))
+		now := h.pipelines == h.at
+		h.mu.Unlock()
+		err := next(ctx, cmds)
+		if now {
+			err = refusal("LOADING Redis is loading the dataset in memory")
+			cmds[1].SetErr(err)
+		}
+		return err
+	}
+}
+
+// An error in the middle of a step loses no key: the step is repeated.
+func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
+	admin := realServer(t)
+	fill(t, admin, 5000)
+	var want []string
+	for i := range 300 {
+		want = append(want, fmt.Sprintf("ordinary:lock:%03d", i))
+		do(t, admin, "SET", want[i], "token:"+strconv.Itoa(i))
+	}
+	for at := 2; at <= 12; at++ { // the first pipeline is sent before the scan
+		rdb := connect(t, redis.Options{Addr: admin.Options().Addr})
+		once := &hiccup{at: at}
+		rdb.AddHook(once)
+		o := justTokens()
+		o.RetryTimeout = time.Minute
+		s := scan(t, rdb, o)
+		if once.pipelines <= at || !slices.Equal(keys(s), want) || !s.Complete {
+			t.Errorf("with a hiccup at pipeline %d of %d it found %d locks of %d, complete: %v", at, once.pipelines, len(s.Locks), len(want), s.Complete)
+		}
+	}
+}
+
+// The cursors of one server process are invalid in another. The change of the
+// process may go unnoticed, because the connection pool reconnects without an
+// error.
+func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
+	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	fill(t, rdb, 5000)
+	do(t, rdb, "SET", "lock:a", "token:a")
+	var once sync.Once
+	o := justTokens()
+	o.RetryTimeout = time.Minute
+	o.Progress = func(keyspace.Snapshot) {
+		once.Do(func() {
+			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s := scan(t, rdb, o)
+	if !slices.Equal(keys(s), []string{"lock:a"}) || !s.Complete || s.Cost.Scanned != 5001 {
+		t.Errorf("found %q, complete: %v, at a cost of %+v", keys(s), s.Complete, s.Cost)
+	}
+}
+
+func TestAScanDoesNotOutliveTheServer(t *testing.T) {
+	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := connect(t, redis.Options{Addr: child.Addr()})
+	fill(t, rdb, 5000)
+	o := justTokens()
+	var once sync.Once
+	o.Progress = func(keyspace.Snapshot) {
+		once.Do(func() {
+			if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if s, err := inspect.NewScanner(rdb, o).Scan(t.Context()); err == nil {
+		t.Errorf("complete: %v, after a restart in the middle", s.Complete)
+	}
+}
+
+// occupy keeps the server busy until release is called.
+func occupy(t *testing.T, rdb *redis.Client) (release func()) {
+	t.Helper()
+	other := connect(t, redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, ReadTimeout: time.Minute})
+	over := make(chan error, 1)
+	go func() { over <- other.Eval(context.Background(), "while true do end", nil).Err() }()
+	for deadline := time.Now().Add(10 * time.Second); !redis.HasErrorPrefix(rdb.Ping(t.Context()).Err(), "BUSY"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not get busy")
+		}
+	}
+	return func() {
+		if err := rdb.ScriptKill(context.Background()).Err(); err != nil {
+			t.Error(err)
+		}
+		<-over
+	}
+}
+
+// When authentication fails, go-redis leaves the commands without an error.
+func TestAnAccountThatIsSwitchedOffIsAnError(t *testing.T) {
+	admin := realServer(t)
+	do(t, admin, "SET", "a", "token:a")
+	rdb := userOf(t, admin, readOnly...)
+	s := inspect.NewScanner(rdb, justTokens())
+	f := inspect.NewWatcher(s)
+	until(t, f, complete)
+	do(t, admin, "ACL", "SETUSER", "tester", "off")
+	do(t, admin, "CLIENT", "KILL", "USER", "tester")
+	if got, err := f.Snapshot(t.Context()); err == nil {
+		t.Errorf("following, it got %+v", got)
+	}
+	if got, err := s.Scan(t.Context()); err == nil {
+		t.Errorf("scanning, it got %+v", got)
+	}
+	do(t, admin, "ACL", "SETUSER", "tester", "on")
+	if got := until(t, f, complete); !slices.Equal(keys(got), []string{"a"}) {
+		t.Errorf("when it may again, it finds %q", keys(got))
+	}
+}
+
+// An error for one command is reported even if the others have replies.
+func TestAnyAnswerThatIsNoneIsAnError(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:a")
+	for _, name := range []string{"time", "scan", "getrange", "strlen", "pexpiretime"} {
+		faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
+		faulty.AddHook(loading(name))
+		s, err := inspect.NewScanner(faulty, justTokens()).Scan(t.Context())
+		if !redis.HasErrorPrefix(err, "LOADING") {
+			t.Errorf("%s goes wrong, and it got %+v, %v", name, s, err)
+		}
+	}
+	faulty := connect(t, redis.Options{Addr: rdb.Options().Addr})
+	faulty.AddHook(loading("info"))
+	faulty.AddHook(loading("dbsize"))
+	if s := scan(t, faulty, justTokens()); !slices.Equal(keys(s), []string{"a"}) {
+		t.Errorf("without what the server says of itself it finds %q", keys(s))
+	}
+}
+
+// loading makes a server answer one command with LOADING.
+type loading string
+
+func (l loading) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l loading) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (l loading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, c := range cmds {
+			if c.Name() == string(l) {
+				c.SetErr(refusal("LOADING Redis is loading the dataset in memory"))
+				err = cmp.Or(err, c.Err())
+			}
+		}
+		return err
+	}
+}
+
+// refusal is an error reply of the server.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (r refusal) RedisError()   {}
+
+func TestNobodyListensIsAnError(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := connect(t, redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
+	var refused *net.OpError
+	if _, err := inspect.NewScanner(rdb, justTokens()).Scan(t.Context()); !errors.As(err, &refused) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAScanEndsWithItsContext(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 5000)
+	ctx, cancel := context.WithCancel(t.Context())
+	o := justTokens()
+	o.Progress = func(keyspace.Snapshot) { cancel() }
+	if _, err := inspect.NewScanner(rdb, o).Scan(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// If a server accepts a connection and never answers, the scan ends with its
+// context.
+func TestAScanOfASilentServerEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	rdb := connect(t, redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := inspect.NewScanner(rdb, justTokens()).Scan(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it found what nobody told it")
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on")
+	}
+}
+
+func TestBinaryKeysAndValuesSurviveVerbatim(t *testing.T) {
+	rdb := realServer(t)
+	want := map[string]string{
+		"lock:\x1b[2J\x1b]0;x\x07":     "token:\x00\xff\xfe\x1b[31m",
+		"":                             "token:empty name",
+		"\x00\xff\n\r":                 "token:\r\n",
+		strings.Repeat("long", 20_000): "token:long",
+	}
+	for key, value := range want {
+		do(t, rdb, "SET", key, value)
+	}
+	got := make(map[string]string)
+	for _, l := range scan(t, rdb, justTokens()).Locks {
+		got[l.Key] = l.Holders[0].ID
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("found %d of them: %.300q", len(got), got)
+	}
+}
+
+// However slow the machine, the server time used is at most the budget's share
+// of the elapsed time.
+//
+// Promise P8.
+func TestAScanKeepsToItsBudget(t *testing.T) {
+	rdb := realServer(t)
+	fill(t, rdb, 20_000)
+	o := justTokens()
+	o.Budget = inspect.NewBudget(0.05)
+	begin := time.Now()
+	s := scan(t, rdb, o)
+	passed := time.Since(begin)
+	if !s.Complete || s.Cost.Busy <= 0 {
+		t.Fatalf("complete %v at a cost of %+v", s.Complete, s.Cost)
+	}
+	// The budget may have saved 200 ms before, and the scan does not wait after
+	// the last step.
+	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.Busy > limit {
+		t.Errorf("in %v the server was busy for %v", passed, s.Cost.Busy)
+	}
+}

@@ -1,0 +1,129 @@
+package inspect
+
+import (
+	"testing"
+	"time"
+
+	"locktop/keyspace"
+)
+
+// A theft is one change of the key. If two changes were reported, the lock was
+// released in between, whatever the deadlines are.
+func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
+	until := time.UnixMilli(1_763_683_200_123)
+	held := func(id string) keyspace.Lock {
+		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
+	}
+	for _, c := range []struct {
+		told []string // keys, in two messages
+		want keyspace.EventKind
+	}{
+		{[]string{"a"}, keyspace.Stolen},
+		{[]string{"a", "b"}, keyspace.Stolen},
+		{[]string{"a", "b", "a"}, keyspace.Released},
+	} {
+		var once, kept tracking
+		for _, key := range c.told {
+			once.pending.add(key, until)
+		}
+		kept.requeue(once.takeChanges()) // as after a failed read
+		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Repeated: kept.takeChanges().repeated["a"]}
+		d.Changed(held("first"), held("next"))
+		if got := d.Events[0].Kind; got != c.want {
+			t.Errorf("told of %q: %s, want %s", c.told, got, c.want)
+		}
+	}
+}
+
+// A lock whose release was announced was not stolen, even if another message
+// reported the change.
+func TestALockWhoseReleaseWasAnnouncedWasNotStolen(t *testing.T) {
+	until := time.UnixMilli(1_763_683_200_123)
+	held := func(id string) keyspace.Lock {
+		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
+	}
+	for _, c := range []struct{ witness, want keyspace.EventKind }{{"", keyspace.Stolen}, {keyspace.Released, keyspace.Released}} {
+		d := keyspace.Differ{At: until.Add(-time.Minute), Jitter: exactJitter, Held: time.Second, Reason: c.witness}
+		d.Changed(held("first"), held("next"))
+		if got := d.Events[0].Kind; got != c.want {
+			t.Errorf("with %q known it is %s, want %s", c.witness, got, c.want)
+		}
+	}
+}
+
+// The same deadline proves a theft only if a released and reacquired lock
+// cannot have it.
+func TestALockWasStolenOnlyIfItsDeadlineProvesIt(t *testing.T) {
+	until := time.UnixMilli(1_763_683_200_123)
+	held := func(id string, until time.Time) keyspace.Lock {
+		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}
+	}
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name   string
+		until  time.Time     // of the first holder
+		later  time.Duration // how much later the next one expires
+		held   time.Duration
+		spread time.Duration
+		want   keyspace.EventKind
+	}{
+		{"the same to the millisecond", until, 0, 2 * ms, 0, keyspace.Stolen},
+		{"a millisecond later", until, ms, time.Minute, 0, keyspace.Released},
+		{"sooner, as with a shorter time to live", until, -ms, time.Minute, 0, keyspace.Released},
+		{"taken a moment ago", until, 0, ms, 0, keyspace.Released},
+		{"nobody knows for how long it was held", until, 0, 0, 0, keyspace.Released},
+		{"as far as can be told the same", until, ms, 10 * ms, 2 * ms, keyspace.Stolen},
+		{"could be the same, and could be the next", until, ms, 5 * ms, 2 * ms, keyspace.Released},
+		{"hardly known when", until, 0, time.Minute, 6 * ms, keyspace.Released},
+		{"20 ms later where only what is left is told", until, 20 * ms, 20 * ms, 2 * ms, keyspace.Released},
+		{"in whole seconds", until.Truncate(time.Second).Add(time.Second), 0, 900 * ms, 0, keyspace.Released},
+		{"in whole seconds, and held for longer", until.Truncate(time.Second).Add(time.Second), 0, 1100 * ms, 0, keyspace.Stolen},
+		{"until the end of the hour", until.Truncate(time.Hour).Add(time.Hour), 0, 59 * time.Minute, 0, keyspace.Released},
+		{"until midnight", until.Truncate(24 * time.Hour), 0, 23 * time.Hour, 0, keyspace.Released},
+	} {
+		d := keyspace.Differ{At: c.until.Add(-time.Second), Jitter: keyspace.DeadlineJitter, Held: c.held, Spread: c.spread}
+		d.Changed(held("first", c.until), held("next", c.until.Add(c.later)))
+		if got := d.Events[0].Kind; got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A hold lasts at least until its last read, or until the message about its
+// end, unless such a message may have been lost.
+func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
+	begin := time.Now()
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	deadline := time.UnixMilli(1_763_683_200_123)
+	lock := func(id string, expires time.Time) detection {
+		return detection{lock: keyspace.Lock{Key: "a", Expires: expires, Holders: []keyspace.Holder{{ID: id}}}}
+	}
+	var f Watcher
+	read := func(was, now detection, from, to int) detection {
+		f.readStart, f.readEnd = at(from), at(to)
+		f.keepFirstRead(was, &now)
+		return now
+	}
+	first := read(detection{}, lock("me", deadline), 0, 10)
+	again := read(first, lock("me", deadline), 500, 510)
+	for _, c := range []struct {
+		name   string
+		was    detection
+		told   time.Time
+		resync bool
+		want   int // ms
+	}{
+		{"read once", first, time.Time{}, false, -10},
+		{"read twice", again, time.Time{}, false, 490},
+		{"told 1 s after it was read", first, at(1010), false, 900},
+		{"told, and what came before may be lost", first, at(1010), true, -10},
+		{"told at once", again, at(20), false, 490},
+		{"renewed", read(again, lock("me", deadline.Add(time.Second)), 600, 610), time.Time{}, false, -10},
+		{"by somebody else", read(again, lock("you", deadline), 600, 610), time.Time{}, false, -10},
+	} {
+		f.tracking.resync = c.resync
+		if got := f.heldFor(c.was, c.told); got != time.Duration(c.want)*time.Millisecond {
+			t.Errorf("%s: %v, want %d ms", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+)
+
+// Timing of the invalidation connections.
+const (
+	prefixDebounce = 200 * time.Millisecond // between two connections, while new prefixes are found
+	minReconnect   = 500 * time.Millisecond // before the next attempt to connect, then doubled,
+	maxReconnect   = 15 * time.Second       // up to this
+	pushSlack      = 10 * time.Millisecond
+	maxAllKeysRate = 2000                   // changes per second of all keys; above it only prefixes are tracked
+	allKeysPause   = time.Minute            // and all keys not before this time has passed
+	maxReportDelay = 100 * time.Millisecond // largest delay between a change and its report
+)
+
+// tracking maintains the invalidation connection, makes its prefixes cover all known
+// locks, and determines the watch mode.
+type tracking struct {
+	options   *redis.Options // nil = no connection of its own is possible
+	releases  []subscription
+	keyEvents subscription
+	prefixes  prefixes
+
+	conn             *invalidationConn // the connection in use; nil = none
+	nextConn         *invalidationConn // a connection that is not ready yet
+	dialedAt         time.Time
+	backoff          time.Duration
+	pending          changes // changes that were received and not read
+	resync           bool    // a report may have been lost: all locks must be read
+	disconnected     bool    // a connection was lost: the server may be another process
+	prefixesStale    bool    // the connection does not have all prefixes
+	trackErr         error   // why the server does not report changes
+	useNotifications bool    // keyspace notifications are used in place of tracking
+
+	uncovered    map[string]bool // known locks without a prefix
+	patterns     patterns        // of names that no prefix covers
+	allKeys      bool            // all keys are tracked, because of patterns
+	allKeysFrom  time.Time       // all keys are not tracked before
+	rateStart    time.Time       // begin of the interval in which
+	rateCount    int             // so many changes were received
+	marksSent    int             // number of the last mark
+	markPending  bool            // a mark was sent since the last takeChanges
+	markReceived int             // the last mark that came back
+}
+
+// newTracking returns the tracking of the server of s.
+func newTracking(s *Scanner) tracking {
+	t := tracking{prefixes: make(prefixes), uncovered: make(map[string]bool), trackErr: errors.New("nobody has asked for it yet")}
+	if c, ok := s.rdb.(interface{ Options() *redis.Options }); ok {
+		t.options = c.Options()
+	}
+	t.releases = releaseSubscriptions(s.opts.Formats, s.opts.DB)
+	t.keyEvents = keyspaceEvents(s.opts.DB)
+	return t
+}
+
+// learn makes the next connection cover a lock and its companions.
+func (t *tracking) learn(l detection) {
+	changed := t.learnName(l.lock.Key)
+	for _, c := range l.companions {
+		changed = t.learnName(c.Key) || changed
+	}
+	t.prefixesStale = t.prefixesStale || changed
+	delete(t.uncovered, l.lock.Key)
+	if !t.covers(l.lock.Key) || slices.ContainsFunc(l.companions, func(c keyspace.Companion) bool { return !t.covers(c.Key) }) {
+		t.uncovered[l.lock.Key] = true
+	}
+}
+
+// learnName makes the next connection cover a key, and reports whether its prefixes
+// changed. A name with a known pattern needs no prefix.
+func (t *tracking) learnName(key string) bool {
+	for first := range t.patterns.learn(key) {
+		delete(t.prefixes, first) // which leaves room for others
+	}
+	return !t.patterns.cover(key) && t.prefixes.learn(key)
+}
+
+// covers reports whether the next connection covers a key: by a prefix, or by a pattern
+// while all keys are tracked.
+func (t *tracking) covers(key string) bool {
+	return t.prefixes.cover(key) || t.allKeys && t.patterns.cover(key)
+}
+
+// updateAllKeys decides whether the next connection tracks all keys: if names have a
+// pattern that no prefix covers, unless too many keys are written.
+func (t *tracking) updateAllKeys(known lockSet, now time.Time) {
+	if now.Sub(t.rateStart) > time.Second {
+		if t.allKeys && !t.rateStart.IsZero() && float64(t.rateCount) > maxAllKeysRate*now.Sub(t.rateStart).Seconds() {
+			t.allKeysFrom = now.Add(allKeysPause)
+		}
+		t.rateStart, t.rateCount = now, 0
+	}
+	if every := len(t.patterns.learnt) > 0 && now.After(t.allKeysFrom); every != t.allKeys {
+		t.allKeys, t.prefixesStale = every, true
+		t.rateStart, t.rateCount = now, 0
+		clear(t.uncovered)
+		for _, l := range known {
+			t.learn(l)
+		}
+	}
+}
+
+// maintain replaces a connection that was lost or lacks prefixes.
+func (t *tracking) maintain(known lockSet) {
+	if t.options == nil {
+		t.trackErr = errors.New("the client cannot be asked for a connection of its own")
+		return
+	}
+	t.reap()
+	t.promote()
+	t.updateAllKeys(known, time.Now())
+	if t.nextConn != nil || time.Since(t.dialedAt) < max(t.backoff, prefixDebounce) {
+		return
+	}
+	if t.conn == nil || t.prefixesStale && (t.allKeys || len(t.prefixes) > 0) {
+		t.dialedAt, t.prefixesStale = time.Now(), false
+		wanted := t.releases
+		if t.useNotifications {
+			wanted = append(slices.Clone(wanted), t.keyEvents)
+		}
+		asked := t.prefixes.disjoint()
+		if t.allKeys {
+			asked = []string{""}
+		}
+		t.nextConn = dialInvalidations(t.options, asked, wanted)
+	}
+}
+
+// reap removes a lost connection.
+func (t *tracking) reap() {
+	if t.conn == nil {
+		return
+	}
+	if err, over := t.conn.closedWith(); over {
+		t.retire(t.conn)
+		t.disconnected = true
+		t.conn, t.trackErr = nil, fmt.Errorf("the connection that told of changes is lost: %w", err)
+		t.delayRetry()
+	}
+}
+
+// promote takes the next connection into use when it is ready.
+func (t *tracking) promote() {
+	if t.nextConn == nil {
+		return
+	}
+	select {
+	case <-t.nextConn.ready:
+	default:
+		return
+	}
+	next := t.nextConn
+	t.nextConn = nil
+	if err, over := next.closedWith(); over {
+		t.retire(next)
+		t.trackErr = err
+		t.delayRetry()
+		return
+	}
+	if t.conn != nil {
+		t.retire(t.conn)
+	}
+	t.conn, t.backoff, t.resync = next, 0, true
+	t.trackErr = next.trackingError()
+	if notify := t.trackErr != nil && next.notificationsUsable(); notify != t.useNotifications {
+		t.useNotifications, t.prefixesStale = notify, true // the next connection subscribes to notifications if this one has to, and vice versa
+	}
+}
+
+// delayRetry doubles the time until the next attempt.
+func (t *tracking) delayRetry() { t.backoff = min(max(minReconnect, 2*t.backoff), maxReconnect) }
+
+// retire closes a connection and keeps its changes.
+func (t *tracking) retire(e *invalidationConn) {
+	e.close()
+	t.requeue(e.drain())
+	t.resync = true
+}
+
+// close closes all connections.
+func (t *tracking) close() {
+	for _, e := range []*invalidationConn{t.conn, t.nextConn} {
+		if e != nil {
+			e.close()
+		}
+	}
+	t.conn, t.nextConn = nil, nil
+}
+
+// requeue adds changes that were received and not read.
+func (t *tracking) requeue(h changes) {
+	for _, key := range h.keys {
+		t.pending.add(key, h.since[key])
+		if h.repeated[key] {
+			addTo(&t.pending.repeated, key)
+		}
+	}
+	for key := range h.released {
+		addTo(&t.pending.released, key)
+	}
+	for key := range h.toWaiter {
+		addTo(&t.pending.toWaiter, key)
+	}
+	for key := range h.evicted {
+		addTo(&t.pending.evicted, key)
+	}
+	t.pending.flushed = t.pending.flushed || h.flushed
+	t.pending.mark = max(t.pending.mark, h.mark)
+}
+
+// sendMark makes the server send a mark on the connection, after everything that it has
+// sent so far. Between two calls of takeChanges it is the same mark.
+func (t *tracking) sendMark(ctx context.Context) int {
+	if !t.markPending {
+		t.marksSent++
+		t.markPending = true
+		_ = t.conn.ps.Ping(ctx, strconv.Itoa(t.marksSent)) // an error means that the connection is lost, which is detected elsewhere
+	}
+	return t.marksSent
+}
+
+// takeChanges returns the changes since the last call.
+func (t *tracking) takeChanges() changes {
+	t.markPending = false
+	if t.conn != nil {
+		t.requeue(t.conn.drain())
+	}
+	t.rateCount += len(t.pending.keys)
+	h := t.pending
+	t.pending = changes{}
+	t.markReceived = max(t.markReceived, h.mark)
+	return h
+}
+
+// wake returns a channel that is ready when changes were received.
+func (t *tracking) wake() <-chan struct{} {
+	switch {
+	case t.nextConn != nil && t.conn == nil:
+		return t.nextConn.ready
+	case t.conn != nil:
+		return t.conn.wake
+	default:
+		return nil
+	}
+}
+
+// mode returns how changes are detected now.
+func (t *tracking) mode() keyspace.WatchMode {
+	switch {
+	case t.conn != nil && t.trackErr == nil:
+		return keyspace.Push
+	case t.conn != nil && t.useNotifications:
+		return keyspace.Notifications
+	default:
+		return keyspace.Polling
+	}
+}
+
+// slack returns how long before its deadline a vanished lock counts as expired. It is
+// short with Push, which reports changes quickly.
+func (t *tracking) slack() time.Duration {
+	if t.mode() == keyspace.Push {
+		return pushSlack
+	}
+	return keyspace.ExpirySlack
+}
+
+// uncoveredKeys lists the locks that must be polled because their changes are not
+// reported.
+func (t *tracking) uncoveredKeys(known lockSet) []string {
+	if t.mode() == keyspace.Polling || len(t.uncovered) == 0 {
+		return nil
+	}
+	var keys []string
+	for key := range t.uncovered {
+		if _, still := known[key]; still {
+			keys = append(keys, key)
+		} else {
+			delete(t.uncovered, key)
+		}
+	}
+	return keys
+}
+
+// limitations lists what cannot be detected and why.
+func (t *tracking) limitations(formats formatSet) []string {
+	var all []string
+	switch t.mode() {
+	case keyspace.Polling:
+		all = append(all, fmt.Sprintf("holds shorter than %s may not be seen, because the server does not tell of changes: %v", humanize.Setting(pollEvery), t.trackErr))
+	case keyspace.Notifications:
+		all = append(all, fmt.Sprintf("what happens while notifications are lost is seen up to %s late", humanize.Setting(checkEvery)))
+	}
+	if t.conn == nil {
+		return all
+	}
+	if n := len(t.uncovered); n > 0 && t.mode() == keyspace.Push {
+		all = append(all, fmt.Sprintf("%s locks are looked at every %s only: their names have too little in common, or too much else is written", humanize.Count(n), humanize.Setting(pollEvery)))
+	}
+	for _, name := range t.conn.deniedChannels() {
+		for _, f := range formats {
+			if f.ReleaseChannel != nil && f.ReleaseChannel.Pattern == name {
+				all = append(all, fmt.Sprintf("deleted locks of %s count as released: this user may not listen to %s", f.Library, name))
+			}
+		}
+	}
+	return all
+}
+
+// hearsReleases reports whether the release messages of a format are received.
+func (t *tracking) hearsReleases(f *keyspace.Format) bool {
+	return f != nil && f.ReleaseChannel != nil && t.conn != nil && !slices.Contains(t.conn.deniedChannels(), f.ReleaseChannel.Pattern)
+}
+
+// lag is the delay between reports and reads.
+type lag struct {
+	worst    time.Duration
+	since    time.Time
+	previous time.Duration // the worst of the previous second
+}
+
+// record records changes that have been read now.
+func (l *lag) record(h changes) {
+	now := time.Now()
+	if now.Sub(l.since) > time.Second {
+		l.previous, l.worst, l.since = l.worst, 0, now
+	}
+	for _, told := range h.since {
+		l.worst = max(l.worst, now.Sub(told))
+	}
+}
+
+// value returns the worst delay of the last one to two seconds.
+func (l *lag) value() time.Duration { return max(l.worst, l.previous) }

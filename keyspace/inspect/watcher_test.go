@@ -1,0 +1,295 @@
+package inspect_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+func follow(rdb redis.UniversalClient, o inspect.ScanOptions) *inspect.Watcher {
+	return inspect.NewWatcher(inspect.NewScanner(rdb, o))
+}
+
+func next(t testing.TB, f *inspect.Watcher) keyspace.Snapshot {
+	t.Helper()
+	s, err := f.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// until calls the watcher until a condition on the snapshot holds, for at most
+// 30 s.
+func until(t testing.TB, f *inspect.Watcher, so func(keyspace.Snapshot) bool) keyspace.Snapshot {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		s := next(t, f)
+		if so(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it stays at %q", keys(s))
+		}
+	}
+}
+
+func complete(s keyspace.Snapshot) bool { return s.Complete }
+
+func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:1", "PX", 60_000)
+	f := follow(rdb, justTokens())
+	first := until(t, f, complete)
+	if !slices.Equal(keys(first), []string{"a"}) || !first.Locks[0].Holders[0].Since.IsZero() {
+		t.Fatalf("at first: %+v", first.Locks)
+	}
+
+	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
+	second := until(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 2 })
+	if since := second.Locks[1].Holders[0].Since; !since.Equal(second.At) {
+		t.Errorf("b is held since %v, want %v", since, second.At)
+	}
+
+	do(t, rdb, "DEL", "a")
+	do(t, rdb, "SET", "b", "token:3", "PX", 60_000)
+	third := next(t, f)
+	if !slices.Equal(keys(third), []string{"b"}) {
+		t.Errorf("after a is gone: %q", keys(third))
+	}
+	got := words(keyspace.Diff(second, third))
+	if len(got) != 3 || got[1] != "acquired token:3" || got[2] != "released token:1" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A known lock is read when it changes, not again in each pass.
+func TestAPassProbesNoWatchedKeys(t *testing.T) {
+	rdb := realServer(t)
+	const locks = 300
+	for i := range locks {
+		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x", "PX", 600_000)
+	}
+	f := follow(rdb, justTokens())
+	defer f.Close()
+	await := func(so func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !so(); {
+			if _, _, err := f.Next(t.Context()); err != nil || time.Now().After(deadline) {
+				t.Fatalf("%v, %+v", err, f.Known().Follow)
+			}
+		}
+	}
+	await(func() bool { s := f.Known(); return s.Complete && s.Follow.Mode == keyspace.Push })
+	walked, read := called(t, rdb, "scan"), called(t, rdb, "getrange")
+	await(func() bool { return called(t, rdb, "scan") >= walked+6 })
+	if more := called(t, rdb, "getrange") - read; more > locks/10 {
+		t.Errorf("%d values were read again, of %d locks that nobody has touched", more, locks)
+	}
+}
+
+// called returns how often a command was called.
+func called(t *testing.T, rdb *redis.Client, name string) (calls int) {
+	t.Helper()
+	_, _ = fmt.Sscanf(stats(t, rdb)[name], "calls=%d,", &calls) // 0 if it was never called
+	return calls
+}
+
+func TestAWatcherCountsRenewals(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:1", "PX", 10_000)
+	f := follow(rdb, justTokens())
+	until(t, f, complete)
+	for i := range 3 {
+		do(t, rdb, "PEXPIRE", "a", 20_000+i*1000)
+		s := next(t, f)
+		if got := s.Locks[0].Renewals; got != i+1 || s.At.Sub(s.Locks[0].Renewed).Abs() > time.Second {
+			t.Errorf("%d renewals, want %d", got, i+1)
+		}
+	}
+	if s := next(t, f); s.Locks[0].Renewals != 3 {
+		t.Errorf("%d renewals, want 3", s.Locks[0].Renewals)
+	}
+}
+
+// One call does a limited amount of work. Locks are shown before the first pass
+// has ended.
+func TestACallIsBoundedHoweverBigTheKeyspace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loads 300,000 keys")
+	}
+	rdb := realServer(t)
+	for i := range 30 {
+		fillFrom(t, rdb, 10_000*i, 10_000)
+	}
+	for i := range 100 {
+		do(t, rdb, "SET", fmt.Sprintf("lock:%d", i), "token:x")
+	}
+	f := follow(rdb, justTokens())
+	calls, early := 0, 0
+	s := until(t, f, func(s keyspace.Snapshot) bool {
+		calls++
+		if !s.Complete && len(s.Locks) > 0 {
+			early++
+		}
+		return s.Complete
+	})
+	if len(s.Locks) != 100 {
+		t.Errorf("found %d locks, want 100", len(s.Locks))
+	}
+	if calls < 3 || early == 0 {
+		t.Errorf("%d calls, of which %d showed a part; one cannot do it all", calls, early)
+	}
+	if s.Cost.Scanned != s.Cost.Keys {
+		t.Errorf("the complete picture is of %d out of %d keys", s.Cost.Scanned, s.Cost.Keys)
+	}
+}
+
+// fillFrom sets strings that are not locks.
+func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
+	t.Helper()
+	args := make([]any, 0, 2*n)
+	for i := range n {
+		args = append(args, fmt.Sprintf("ordinary:%d", from+i), "value")
+	}
+	if err := rdb.MSet(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAWatcherSurvivesARestart(t *testing.T) {
+	child := server.ForTest(t)
+	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})
+	do(t, rdb, "SET", "a", "token:1", "PX", 60_000)
+	f := follow(rdb, justTokens())
+	before := until(t, f, complete)
+
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if s, err := f.Snapshot(t.Context()); err == nil {
+			t.Fatalf("nobody answered, and it got %+v", s)
+		}
+	}
+	if err := child.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	do(t, rdb, "SET", "b", "token:2", "PX", 60_000)
+
+	after := until(t, f, complete)
+	if !slices.Equal(keys(before), []string{"a"}) || !slices.Equal(keys(after), []string{"b"}) {
+		t.Errorf("before %q, after %q", keys(before), keys(after))
+	}
+	if !after.Locks[0].Holders[0].Since.IsZero() {
+		t.Error("b may be held for long: nobody was looking")
+	}
+}
+
+// Known locks do not disappear when the server does not answer.
+func TestABusyServerTakesNoLockAway(t *testing.T) {
+	rdb := realServer(t, slowScript...)
+	do(t, rdb, "SET", "a", "token:1")
+	f := follow(rdb, justTokens())
+	before := until(t, f, complete)
+	release := occupy(t, rdb)
+	if _, err := f.Snapshot(t.Context()); !redis.HasErrorPrefix(err, "BUSY") {
+		t.Errorf("got %v", err)
+	}
+	release()
+	after := next(t, f)
+	if events := keyspace.Diff(before, after); len(events) != 0 || len(after.Locks) != 1 {
+		t.Errorf("got %q", words(events))
+	}
+}
+
+func TestAKeyThatBecomesSomethingElseIsNoLockAnyMore(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:1")
+	do(t, rdb, "SET", "b", "token:1")
+	f := follow(rdb, justTokens())
+	until(t, f, complete)
+	do(t, rdb, "DEL", "a")
+	do(t, rdb, "RPUSH", "a", "token:1")
+	do(t, rdb, "SET", "b", "something else")
+	if s := next(t, f); len(s.Locks) != 0 {
+		t.Errorf("found %q", keys(s))
+	}
+}
+
+// A returned snapshot never changes.
+func TestSnapshotsAreNeverChanged(t *testing.T) {
+	rdb := realServer(t)
+	do(t, rdb, "SET", "a", "token:1", "PX", 10_000)
+	f := follow(rdb, justTokens())
+	first := until(t, f, complete)
+	picture := fmt.Sprintf("%+v", first)
+	do(t, rdb, "SET", "a", "token:2", "PX", 20_000)
+	next(t, f)
+	do(t, rdb, "PEXPIRE", "a", 30_000)
+	next(t, f)
+	if got := fmt.Sprintf("%+v", first); got != picture {
+		t.Errorf("it was\n%s, and is\n%s", picture, got)
+	}
+}
+
+// The test runs an hour in fake time: a lock with a TTL of 1 min that is
+// acquired again when it expires, and one that is renewed all the time.
+func TestAnHourOfFollowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		embedded := server.NewPiped()
+		defer embedded.Close()
+		rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr(), Dialer: embedded.Dial})
+		defer rdb.Close()
+		f := follow(rdb, justTokens())
+		do(t, rdb, "SET", "renewed", "token:always", "PX", 60_000)
+		last := next(t, f)
+		time.Sleep(time.Second)
+		kinds := make(map[string]int)
+		for second := range 3600 {
+			if second%90 == 0 {
+				do(t, rdb, "SET", "often", fmt.Sprintf("token:%d", second), "PX", 60_000)
+			}
+			if second%20 == 0 {
+				do(t, rdb, "PEXPIRE", "renewed", 60_000)
+			}
+			now := next(t, f)
+			for _, e := range keyspace.Diff(last, now) {
+				kinds[string(e.Kind)+" "+e.Lock.Key]++
+				if e.Kind == keyspace.Expired && e.Held != time.Minute {
+					t.Errorf("a lock of a minute was held for %v", e.Held)
+				}
+			}
+			if l := now.Locks[0]; second == 3520 && (l.Key != "often" || l.Typical != time.Minute) {
+				t.Errorf("holds of %s typically last %v", l.Key, l.Typical)
+			}
+			last = now
+			time.Sleep(time.Second)
+		}
+		want := map[string]int{"acquired often": 40, "expired often": 40, "renewed renewed": 180}
+		if fmt.Sprint(kinds) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", kinds, want)
+		}
+	})
+}
+
+// words tells events briefly.
+func words(events []keyspace.Event) []string {
+	var all []string
+	for _, e := range events {
+		word := fmt.Sprintf("%s %s", e.Kind, e.Holder.ID+e.Waiter.ID)
+		if e.Held > 0 {
+			word += " " + e.Held.String()
+		}
+		all = append(all, word)
+	}
+	return all
+}
