@@ -28,7 +28,6 @@ const timeoutOfTrouble = 3 * time.Second
 // aClusterFor starts a cluster with locks in slot 0 and in others.
 func aClusterFor(t *testing.T, o server.ClusterOptions, inSlot, elsewhere int) troubled {
 	t.Helper()
-	clearEnvironment(t)
 	c := troubled{Cluster: server.ClusterForTest(t, o)}
 	c.rdb = redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 	t.Cleanup(func() { c.rdb.Close() })
@@ -105,6 +104,7 @@ func keysOf(doc jsonDocument) []string {
 // While a slot moves, each of two masters has some of its locks. Each lock is
 // shown once, on the node that has it, and both nodes are complete.
 func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
+	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 20)
 	to := c.Nodes()[2]
 	c.HalfMigrationForTest(t, 0, to, 5)
@@ -148,8 +148,8 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 // A lock whose slot is moving is released on the node that has it, and nothing
 // else is changed.
 func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
+	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{}, 12, 0)
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	c.HalfMigrationForTest(t, 0, c.Nodes()[2], 5)
 	for i := range 12 {
 		got := c.run(t, "release", c.moving(i), "--write", "--yes")
@@ -164,8 +164,10 @@ func TestALockOfASlotThatIsHalfMovedIsReleased(t *testing.T) {
 
 // One of three masters is down, and the others have detected it.
 func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"down": nil, "partly served": {"--cluster-require-full-coverage", "no"}, "read only": {"--cluster-allow-reads-when-down", "yes"}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := aClusterFor(t, server.ClusterOptions{Args: args}, 1, 30)
 			dead := c.Nodes()[1]
 			c.KillForTest(t, dead)
@@ -206,6 +208,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 // The screen continues with the masters that answer, and names the one that
 // does not. watch also reports it as an event.
 func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
+	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}}, 5, 0)
 	term := openTerminal(t, 160, 40, c.flags...)
 	term.want("5 locks")
@@ -228,7 +231,7 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 
 // A replica that has lost its master shows old data.
 func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 1})
 	replica := r.Replicas()[0].Addr()
 	if got := locktop(t, "doctor", "--for", "0s", "-u", "redis://"+replica); got.code != exitFine {
@@ -245,6 +248,7 @@ func TestDoctorFindsAReplicaThatHasLostItsMaster(t *testing.T) {
 
 // A master that hangs neither answers nor refuses connections.
 func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{NodeTimeout: time.Minute}, 1, 30)
 	hanging := c.Nodes()[1]
 	if err := hanging.Freeze(); err != nil {
@@ -265,6 +269,7 @@ func TestAMasterThatHangsKeepsNobodyWaiting(t *testing.T) {
 
 // A node of a cluster shows its own locks, and says that there are other nodes.
 func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
+	t.Parallel()
 	c := aClusterFor(t, server.ClusterOptions{}, 3, 0)
 	const hint = "add --cluster"
 	alone := []string{"-u", "redis://" + c.Addrs()[0]}
@@ -287,6 +292,7 @@ func TestANodeOfAClusterSaysThatItIsNotAll(t *testing.T) {
 
 // A lock that moves with its slot is held all the time.
 func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
+	t.Parallel()
 	const locks = 10
 	c := aClusterFor(t, server.ClusterOptions{}, locks, 0)
 	w := startWatch(t, append([]string{"--json"}, c.flags...)...)

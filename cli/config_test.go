@@ -27,7 +27,6 @@ func configure(t *testing.T, mode os.FileMode, lines ...string) {
 }
 
 func TestAContextSaysWhereAndWhat(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "mine:1", "anything at all")
 	send(t, addr, "CONFIG", "SET", "requirepass", "c4nary")
@@ -60,7 +59,6 @@ func TestAContextSaysWhereAndWhat(t *testing.T) {
 }
 
 func TestWhatIsWrongWithAConfigurationIsSaidInOneLine(t *testing.T) {
-	clearEnvironment(t)
 	for _, c := range []struct {
 		name  string
 		mode  os.FileMode
@@ -101,7 +99,6 @@ func uuid1(at time.Time) string {
 // Limits decide when a hold is overdue, and its state. Those of flags precede
 // those of the context, and the first that matches counts.
 func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	old := uuid1(time.Now().Add(-time.Hour)) // a token that contains the start of the hold
 	for _, key := range []string{"job:a", "job:b", "leader", "odd=name"} {

@@ -60,7 +60,6 @@ func send(t *testing.T, addr string, args ...any) {
 }
 
 func TestAClosedPortIsAnErrorInOneLine(t *testing.T) {
-	clearEnvironment(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -71,13 +70,11 @@ func TestAClosedPortIsAnErrorInOneLine(t *testing.T) {
 }
 
 func TestAMissingSocketIsAnErrorInOneLine(t *testing.T) {
-	clearEnvironment(t)
 	path := filepath.Join(t.TempDir(), "r.sock")
 	locktop(t, "list", "-s", path).cannotConnect(t, "unix://"+path, "no such file")
 }
 
 func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
-	clearEnvironment(t)
 	c := server.ForTest(t)
 	if err := c.Freeze(); err != nil {
 		t.Fatal(err)
@@ -89,14 +86,12 @@ func TestAFrozenServerIsNotWaitedForLongerThanTold(t *testing.T) {
 // A plain server takes the beginning of TLS for a command, and waits for the
 // rest.
 func TestTLSAtAPlainServerIsExplained(t *testing.T) {
-	clearEnvironment(t)
 	c := server.ForTest(t)
 	o := locktop(t, "list", "-u", "rediss://"+c.Addr(), "--timeout", "300ms")
 	o.cannotConnect(t, "rediss://"+c.Addr(), "does the server speak TLS there?")
 }
 
 func TestAPlainServerIsNoSentinel(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	o := locktop(t, "list", "--sentinel", addr)
 	want := "locktop: ask the Sentinel at " + addr + ": "
@@ -107,7 +102,6 @@ func TestAPlainServerIsNoSentinel(t *testing.T) {
 
 // A Redlock of one server is treated as a plain server.
 func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token, "PX", "60000")
 	o := locktop(t, "list", "--csv", "--redlock", "redis://"+addr)
@@ -117,7 +111,6 @@ func TestASingleRedlockServerIsAPlainOne(t *testing.T) {
 }
 
 func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
-	clearEnvironment(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +134,6 @@ func TestAServerThatIsNoRedisIsAnError(t *testing.T) {
 }
 
 func TestAUnixSocketIsAConnection(t *testing.T) {
-	clearEnvironment(t)
 	path := filepath.Join(t.TempDir(), "r.sock")
 	server.ForTest(t, "--unixsocket", path)
 	for _, args := range [][]string{{"-s", path}, {"-u", "unix://" + path}} {
@@ -175,7 +167,6 @@ func TestWithoutTheRightPasswordThereIsNoConnection(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			clearEnvironment(t)
 			t.Setenv("REDISCLI_AUTH", tt.env)
 			o := locktop(t, append([]string{"list"}, tt.args...)...)
 			o.cannotConnect(t, "redis://"+tt.addr, tt.said)
@@ -205,7 +196,6 @@ func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			clearEnvironment(t)
 			t.Setenv("REDISCLI_AUTH", tt.env)
 			o := locktopWith(t, strings.NewReader(tt.in), append([]string{"list", "--plain"}, tt.args...)...)
 			if o.code != exitFine {
@@ -222,7 +212,6 @@ func TestEveryWayToGiveThePasswordLetsIn(t *testing.T) {
 }
 
 func TestAskingForAPasswordEndsWithTheProgram(t *testing.T) {
-	clearEnvironment(t)
 	in, silent := io.Pipe() // there is no input
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -240,14 +229,12 @@ func TestAskingForAPasswordEndsWithTheProgram(t *testing.T) {
 }
 
 func TestAnEmptyAnswerIsNoPassword(t *testing.T) {
-	clearEnvironment(t)
 	if o := locktopWith(t, strings.NewReader("\n"), "list", "--askpass"); o.code != exitUsage {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
-	clearEnvironment(t)
 	c := server.ForTest(t)
 	connected := func(t *testing.T, args ...string) *target {
 		t.Helper()

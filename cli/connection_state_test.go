@@ -22,8 +22,7 @@ import (
 var connectionState = []string{"client|id", "client|list", "client|setinfo", "client|setname", "client|tracking", "readonly"}
 
 func TestConnectionsSetNoStateButTheListed(t *testing.T) {
-	clearEnvironment(t)
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	tapped := tapOn(t, addr)

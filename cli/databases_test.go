@@ -16,7 +16,7 @@ import (
 // With -n all, the same key may be a lock in each database. Every line names
 // the database.
 func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, db := range []int{0, 3, 11} {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, DB: db})
@@ -59,7 +59,7 @@ func TestEveryLineOfAllDatabasesNamesOne(t *testing.T) {
 
 // A key of 1 MB fits in one line, and two different keys are never shown alike.
 func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, middle := range []string{"a", "b"} {
 		send(t, addr, "SET", "lock:\x1b"+strings.Repeat("é", 1<<19)+middle+strings.Repeat("\x9b", 100), token)

@@ -70,6 +70,7 @@ func TestWhoeverEntersIsNewAndHoldsTheSameLock(t *testing.T) {
 }
 
 func TestTheCastKeepsItsLocksMoving(t *testing.T) {
+	t.Parallel()
 	st, err := newDemoEnv(t.Context(), demoOptions{clients: 1})
 	if err != nil {
 		t.Fatal(err)

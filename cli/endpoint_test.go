@@ -16,13 +16,6 @@ func parsed(t *testing.T, args ...string) *connFlags {
 	return &c
 }
 
-func clearEnvironment(t *testing.T) {
-	t.Helper()
-	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL", "REDISCLI_AUTH"} {
-		t.Setenv(name, "")
-	}
-}
-
 func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {
 	tests := map[string]struct {
 		args []string
@@ -94,7 +87,6 @@ func TestFlagsAndEnvironmentSayWhereToConnect(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			clearEnvironment(t)
 			for k, v := range tt.env {
 				t.Setenv(k, v)
 			}
@@ -121,7 +113,6 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"-u", "redis://ann@redis.test"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			clearEnvironment(t)
 			e, err := parsed(t, args...).resolve()
 			var f *exitError
 			if !errors.As(err, &f) || f.code != exitUsage {
@@ -160,7 +151,6 @@ func TestMalformedURLsKeepTheirSecrets(t *testing.T) {
 		"http://ann:c4nary@host/",
 	} {
 		t.Run(raw, func(t *testing.T) {
-			clearEnvironment(t)
 			t.Setenv("LOCKTOP_URL", raw)
 			_, err := parsed(t).resolve()
 			if err == nil {

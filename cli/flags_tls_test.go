@@ -91,7 +91,7 @@ func secured(t *testing.T, args ...string) (plain *server.Child, port string) {
 }
 
 func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "server", leaf())
 	clientCert, clientKey := ca.issue(t, "client", leaf())
@@ -146,7 +146,6 @@ func TestTLSIsVerifiedUnlessToldOtherwise(t *testing.T) {
 
 // The command lines that inspect prints use TLS as inspect did.
 func TestTheLinesThatInspectPrintsSpeakTLS(t *testing.T) {
-	clearEnvironment(t)
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "it's a server", leaf())
 	plain, port := secured(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca.file)

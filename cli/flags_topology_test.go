@@ -59,7 +59,7 @@ func (d jsonDocument) up() string {
 }
 
 func TestAClusterIsShownWhole(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{Args: []string{"--cluster-require-full-coverage", "no"}})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
@@ -95,7 +95,6 @@ func TestAClusterIsShownWhole(t *testing.T) {
 }
 
 func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
-	clearEnvironment(t)
 	got := locktop(t, "list", "--cluster", "-u", "redis://"+server.ForTest(t).Addr())
 	if got.code != exitUsage || !strings.Contains(got.errors, "no part of a cluster") {
 		t.Errorf("exit code %d, %s", got.code, got.errors)
@@ -103,7 +102,7 @@ func TestAServerThatIsNoClusterIsNotTakenForOne(t *testing.T) {
 }
 
 func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
@@ -123,7 +122,7 @@ func TestReplicasOfAClusterAreReadIfTheyArePreferred(t *testing.T) {
 }
 
 func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{Replicas: 1})
 	send(t, rig.Master().Addr(), "SET", "lock:a", token, "PX", "600000")
 	flags := []string{"--master", server.SentinelMaster}
@@ -155,7 +154,6 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 }
 
 func TestTheServersOfARedlockVote(t *testing.T) {
-	clearEnvironment(t)
 	var nodes []*server.Child
 	var urls []string
 	for range 5 {
@@ -197,7 +195,6 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 }
 
 func TestAllDatabasesAreRead(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
@@ -224,7 +221,6 @@ func TestAllDatabasesAreRead(t *testing.T) {
 }
 
 func TestServersThatContradictEachOtherAreRefused(t *testing.T) {
-	clearEnvironment(t)
 	for _, args := range []string{
 		"--cluster --redlock redis://a,redis://b", "--cluster --sentinel a", "--sentinel a -H b", "--redlock redis://a -p 1",
 		"--master m", "--prefer-replica", "--redlock http://a", "-n some", "--budget 0", "--budget 101", "--budget fast",

@@ -87,7 +87,7 @@ func aLockOfEachType(t *testing.T, addr string) {
 // The permissions that the documentation recommends are sufficient: no command
 // is refused.
 func TestTheAdvisedRightsAreEnough(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	advised(t, addr)
@@ -105,7 +105,6 @@ func TestTheAdvisedRightsAreEnough(t *testing.T) {
 // Each of the recommended permissions is used. Without an optional one, locktop
 // shows the rest and reports in one line what is missing.
 func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	line := advised(t, addr)
@@ -140,7 +139,6 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 
 // A user with only the read category is common.
 func TestAUserWhoMayReadAndScanSeesTheLocks(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "reader", "on", ">c4nary", "~*", "-@all", "+@read", "+scan")

@@ -29,8 +29,7 @@ func proofRounds(n int) int {
 // change a lock, for every format, with clients blocked on each key that a
 // release touches: once, or 100 times with LOCKTOP_PROOF=1.
 func TestNothingDoneToALockWithBlockedWaitersEndsTheServer(t *testing.T) {
-	clearEnvironment(t)
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Parallel()
 	child := server.ForTest(t)
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true, MaxRetries: -1})
 	t.Cleanup(func() { rdb.Close() })

@@ -41,7 +41,7 @@ func reportOf(t *testing.T, args ...string) (outcome, loadReport) {
 // The slot of each key moves to another master during the load, key by key.
 // Locks without companions need no command on two keys, so no attempt may fail.
 func TestALoadOnAClusterStandsResharding(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
@@ -106,7 +106,7 @@ func moveSlot(ctx context.Context, rig *rigs.Cluster, slot int) error {
 // A load on a cluster continues after a fault of the scenario has replaced a
 // master by a replica.
 func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{Replicas: 1})
 	file := t.TempDir() + "/failover.yaml"
 	text := "name: follow\nclients: 10\nkeys: 30\nhold: 5ms\nthink: 5ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
@@ -137,7 +137,6 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 // Sentinels may announce any address. A load refuses addresses that are not on
 // this machine: here that of a replica that could become the master.
 func TestALoadRefusesAnAddressElsewhereThatASentinelAnnounces(t *testing.T) {
-	clearEnvironment(t)
 	master := rigs.ForTest(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	sentinel, err := server.NewServer("127.0.0.1:0")

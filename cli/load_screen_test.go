@@ -14,6 +14,7 @@ import (
 // otherwise after a question. They leave nothing behind, and change nothing
 // else.
 func TestTheScreenRunsALoadOnAServerOfOnesOwn(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs the program in a terminal: run it without -short")
 	}
@@ -45,7 +46,6 @@ func TestTheScreenRunsALoadOnAServerOfOnesOwn(t *testing.T) {
 }
 
 func TestTheLoadOfTheScreenIsRefusedWhereItHasNoPlace(t *testing.T) {
-	clearEnvironment(t)
 	for _, c := range []struct{ args, want string }{
 		{"-u redis://10.1.2.3:6379 --load", "is not on this machine"},
 		{"-u redis://127.0.0.1:1 --load --production", "contradict"},

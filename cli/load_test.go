@@ -87,7 +87,7 @@ func TestWhatAKilledLoadLeavesEndsByItself(t *testing.T) {
 
 // The prefix has no {tag}, so the keys are on all three masters.
 func TestALoadReachesAllOfACluster(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	for _, addr := range rig.Addrs() {
 		got := locktop(t, "load", "--cluster", "-u", "redis://"+addr, "--prefix", "job:", "--keys", "12", "--fence", "true", "--duration", "500ms", "--json")
@@ -113,7 +113,7 @@ func TestALoadReachesAllOfACluster(t *testing.T) {
 
 // Without --cluster, a node of a cluster refuses the keys of other nodes.
 func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()
@@ -180,7 +180,6 @@ func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
 
 // A run that shows less than it seems to does not exit with 0.
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	for _, c := range []struct {
 		name string
@@ -202,7 +201,7 @@ func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
 }
 
 func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want int
@@ -233,7 +232,7 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 // A load through Sentinels continues after a fault of the scenario has changed
 // the master.
 func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	file := t.TempDir() + "/failover.yaml"
 	text := "name: follow\nclients: 5\nhold: 5ms\nthink: 5ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"

@@ -33,6 +33,7 @@ func manyKeys(t *testing.T, addr string) {
 // A server dies during a scan. list shows what was found and says that it is
 // not complete.
 func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
+	t.Parallel()
 	type rig struct {
 		flags  []string
 		victim *server.Child
@@ -60,7 +61,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clearEnvironment(t)
+			t.Parallel()
 			r := build(t)
 			manyKeys(t, r.victim.Addr())
 			out, errs, code := newLines(), newLines(), make(chan int, 1)
@@ -99,7 +100,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 
 // The locks found on a server before it died are shown.
 func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	s := server.ForTest(t)
 	for i := range 2000 {
 		send(t, s.Addr(), "SET", fmt.Sprint("lock:", i), token, "PX", "600000")

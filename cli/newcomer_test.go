@@ -12,6 +12,7 @@ import (
 
 // A new user reads only the screen, and presses thirteen keys.
 func TestANewcomerSeesWhatLocksDo(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("plays scenes in a terminal: run it without -short")
 	}

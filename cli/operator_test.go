@@ -93,6 +93,7 @@ func stuck(t *testing.T, rdb *redis.Client) []string {
 // An operator is called because the weekly report does not run, on a server
 // with locks of six libraries.
 func TestAnOperatorEndsTheRightOneOfTenThousandLocks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts the program in a terminal: run it without -short")
 	}

@@ -56,6 +56,7 @@ func yes(line string) string { return strings.Replace(line, " --write", " --writ
 // Whatever the key is and however the servers are reached, both command lines
 // that inspect prints release that lock, and nothing else.
 func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
+	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {
 		keys := []string{"lock:a'$(touch pwned)'b", `lock:App\Jobs\X`, "lock:a\x00b", "-lock\x1b"}
 		for _, key := range keys {
@@ -74,7 +75,7 @@ func TestTheLinesThatInspectPrintsWorkInAShell(t *testing.T) {
 }
 
 func TestTheLinesThatInspectPrintsTakeEveryKey(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	s := topology{servers: []string{addr}, stranger: redis.NewClient(&redis.Options{Addr: addr})}
 	defer s.stranger.Close()
@@ -159,7 +160,6 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 		"redlock, all":      {7, nil, []string{"--redlock", "redis://" + addr, "-n", "all"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clearEnvironment(t)
 			for _, v := range c.env {
 				name, value, _ := strings.Cut(v, "=")
 				t.Setenv(name, value)
@@ -194,7 +194,6 @@ func TestTheLinesThatInspectPrintsLeadToTheSameServer(t *testing.T) {
 }
 
 func TestAKeyIsTakenInBase64(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	send(t, addr, "SET", "lock:a", token)
 	for _, b64 := range []string{"bG9jazph", "bG9jazph=="} {

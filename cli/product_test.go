@@ -10,7 +10,6 @@ import (
 )
 
 func TestAServerIsNamedAsWhatItIs(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
@@ -35,7 +34,6 @@ func TestAServerIsNamedAsWhatItIs(t *testing.T) {
 
 // Its deadlines then use the local clock.
 func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t, "--rename-command", "TIME", "other-name").Addr()
 	aLockOfEachType(t, addr)
 	doc, said := listedOn(t, "-u", "redis://"+addr)

@@ -47,7 +47,6 @@ func taker(ctx context.Context, rdb *redis.Client, key string) (robbed map[strin
 //
 // Promise P11.
 func TestNoLockIsBrokenThatWasNotSeen(t *testing.T) {
-	clearEnvironment(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	clients := 12
 	if os.Getenv("LOCKTOP_PROOF") != "" {

@@ -151,6 +151,7 @@ func pressEverything(t *testing.T, s topology) {
 // receive only commands that the documentation lists, and no command is refused
 // to the recommended user.
 func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
+	t.Parallel()
 	onEachTopology(t, func(t *testing.T, s topology) {
 		t.Run("commands", func(t *testing.T) {
 			s.forget(t)
@@ -166,8 +167,7 @@ func TestNothingIsSentThatIsNotOnThePrintedList(t *testing.T) {
 			for _, addr := range s.servers {
 				advised(t, addr)
 			}
-			t.Setenv("REDISCLI_AUTH", "c4nary")
-			lookAt(t, s, "--user", "locktop")
+			lookAt(t, s, "--user", "locktop", "-a", "c4nary")
 			for _, addr := range s.servers {
 				checkNothingRefused(t, addr)
 			}

@@ -15,7 +15,6 @@ import (
 // ran runs locktop and returns its stdout, stderr and exit code.
 func ran(t *testing.T, args ...string) (out, said string, code int) {
 	t.Helper()
-	clearEnvironment(t)
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	o, e := newLines(), newLines()
 	code = Run(t.Context(), args, strings.NewReader(""), o, e)
@@ -142,7 +141,6 @@ func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clearEnvironment(t)
 			folder := t.TempDir()
 			t.Setenv("XDG_STATE_HOME", folder)
 			spoil(folder)

@@ -105,6 +105,7 @@ type held struct {
 // in them. Each hold is reported exactly once, with its start and its end, and
 // with the right reason for its end.
 func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
+	t.Parallel()
 	slots, holds := resharding()
 	c := aClusterFor(t, server.ClusterOptions{}, 0, 0)
 	keys := keysIn(t, c.rdb, slots, 40)
@@ -211,6 +212,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 // again and again. No server crashes, no lock is missed, and no snapshot
 // wrongly claims to be complete.
 func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
+	t.Parallel()
 	rounds := 2
 	if os.Getenv("LOCKTOP_PROOF") != "" {
 		rounds = 100

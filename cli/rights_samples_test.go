@@ -15,7 +15,6 @@ import (
 // If its key patterns are limited, it sees only the locks that match, and the
 // number of the others.
 func TestTheAdvisedUserSeesTheLocksOfAllFormats(t *testing.T) {
-	clearEnvironment(t)
 	addr := server.ForTest(t).Addr()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()

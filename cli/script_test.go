@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,11 +21,31 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(isolated{m}, map[string]func(){
 		"locktop": func() {
 			os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 	})
+}
+
+// isolated runs the tests without the user's environment: its addresses, its
+// passwords and its audit log. Many tests wait for a server most of the time,
+// so more of them run at once than there are CPUs.
+type isolated struct{ *testing.M }
+
+func (m isolated) Run() int {
+	for _, name := range []string{"LOCKTOP_URL", "REDIS_URL", "REDISCLI_AUTH"} {
+		os.Unsetenv(name)
+	}
+	state, err := os.MkdirTemp("", "locktop-state")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(state)
+	os.Setenv("XDG_STATE_HOME", state)
+	flag.Parse()
+	flag.Set("test.parallel", "10")
+	return m.M.Run()
 }
 
 func TestScriptsOnRedis(t *testing.T) {

@@ -35,6 +35,7 @@ func leaked(texts map[string]string) []string {
 // output and no file contains the password, and only the owner can read the
 // files.
 func TestAPasswordIsNeverSeenAgain(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	aLockOfEachType(t, addr)
 	aUser(t, addr, "ann", "on", ">"+canary, "~*", "&*", "+@all")

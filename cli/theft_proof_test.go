@@ -36,7 +36,7 @@ func theftsOf() theftRun {
 // for 1 ms each, while another client deletes and acquires some held locks.
 // watch reports the thefts, and reports no proper release as a theft.
 func TestWatchTellsTheftsAndNoOthers(t *testing.T) {
-	clearEnvironment(t)
+	t.Parallel()
 	o := theftsOf()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	defer rdb.Close()

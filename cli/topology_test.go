@@ -36,8 +36,7 @@ func onEachTopology(t *testing.T, f func(*testing.T, topology)) {
 		{"server", oneServer}, {"cluster", aCluster}, {"sentinel", behindSentinels}, {"redlock", redlockNodes},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			clearEnvironment(t)
-			t.Setenv("XDG_STATE_HOME", t.TempDir())
+			t.Parallel()
 			s := c.build(t)
 			t.Cleanup(func() { s.stranger.Close() })
 			f(t, s)

@@ -9,6 +9,7 @@ import (
 
 // The master fails, and Sentinels replace it by a replica.
 func TestWatchGoesOnOnTheServerThatTakesTheMastersPlace(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

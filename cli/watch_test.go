@@ -71,7 +71,6 @@ type watch struct {
 
 func startWatch(t *testing.T, args ...string) *watch {
 	t.Helper()
-	clearEnvironment(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &watch{out: newLines(), errors: newLines(), stop: cancel, code: make(chan int, 1)}
 	done := make(chan struct{})
@@ -101,6 +100,7 @@ const token = "5f0c9a4e-2d3b-4c8a-9e1f-7a6b5c4d3e2f"
 const otherToken = "b1d2c3e4-f5a6-4b7c-8d9e-0f1a2b3c4d5e"
 
 func TestWatchTellsWhatHappensToALock(t *testing.T) {
+	t.Parallel()
 	for name, addr := range map[string]string{"redis": server.ForTest(t).Addr(), "embedded": server.EmbeddedForTest(t).Addr()} {
 		t.Run(name, func(t *testing.T) {
 			send(t, addr, "SET", "lock:there", token, "PX", "60000")
