@@ -174,7 +174,7 @@ func TestAMasterThatIsDeadIsNamedAtOnce(t *testing.T) {
 			readable := name != "down"
 			for _, command := range [][]string{
 				{"list"}, {"list", "--json"}, {"list", "-n", "all"}, {"inspect", c.moving(0)}, {"inspect", "no:such:key"},
-				{"doctor", "--for", "500ms"}, {"doctor", "--json", "--for", "500ms"}, {"watch", "--for", "500ms"}, {"watch", "--json", "--for", "500ms"},
+				{"doctor", "--for", "500ms"}, {"doctor", "--json", "--for", "500ms"}, {"watch", "--for", "2s"}, {"watch", "--json", "--for", "2s"},
 			} {
 				began := time.Now()
 				got := c.run(t, command...)

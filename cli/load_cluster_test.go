@@ -41,7 +41,6 @@ func reportOf(t *testing.T, args ...string) (outcome, loadReport) {
 // The slot of each key moves to another master during the load, key by key.
 // Locks without companions need no command on two keys, so no attempt may fail.
 func TestALoadOnAClusterStandsResharding(t *testing.T) {
-	t.Parallel()
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: rig.Addrs()})
 	defer rdb.Close()

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // isolated runs the tests without the user's environment: its addresses, its
 // passwords and its audit log. Many tests wait for a server most of the time,
-// so more of them run at once than there are CPUs.
+// so four of them run at once, also on fewer CPUs.
 type isolated struct{ *testing.M }
 
 func (m isolated) Run() int {
@@ -44,7 +44,7 @@ func (m isolated) Run() int {
 	defer os.RemoveAll(state)
 	os.Setenv("XDG_STATE_HOME", state)
 	flag.Parse()
-	flag.Set("test.parallel", "10")
+	flag.Set("test.parallel", "4")
 	return m.M.Run()
 }
 

@@ -207,7 +207,6 @@ func (w *worker) do(ctx context.Context, c change, after time.Duration, argv ...
 // The program runs with a server in its default configuration. It reports each
 // change once, with the right kind, and at once.
 func TestWatchTellsOfEveryChangeOnce(t *testing.T) {
-	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), PoolSize: 64})
 	defer rdb.Close()
 	seen := watchAsAProgram(t, rdb)
