@@ -48,19 +48,19 @@ var testImports = map[string][]string{
 	"lock/classic":     {"lock"},                                                                            // tests of the flaws also use the sound kinds
 }
 
-// guarded lists the libraries, and the clock, that only some places may use. A
-// place is a package, or one file of it.
+// guarded lists the libraries, and the clock, that only some packages may use. The clock
+// may also be read by single functions.
 var guarded = map[string][]string{
 	// One call of a template makes the linker keep every exported method of
 	// every type. These would be a third of the program.
 	"text/template":                           {},
 	"html/template":                           {},
-	"github.com/redis/go-redis/v9":            {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "keyspace/inspect", "keyspace/release"},
+	"github.com/redis/go-redis/v9":            {"keyspace/inspect", "keyspace/release", "lock", "lock/classic", "loadgen", "server", "soak", "cli"},
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report"},
 	"github.com/spf13/cobra":                  {"cli"},
-	"time.Now":                                {"lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "tui/cmd.go", "keyspace/inspect", "keyspace/release"},
+	"time.Now":                                {"keyspace/inspect", "keyspace/release", "lock", "lock/classic", "loadgen", "server", "soak", "cli", "screenshots", "tui.fetchSnapshot"},
 }
 
 func TestImportsKeepToTheTable(t *testing.T) {
@@ -86,9 +86,14 @@ func TestGuardedThingsStayWhereTheyBelong(t *testing.T) {
 		if f.test {
 			continue
 		}
-		for thing, places := range guarded {
-			if f.uses(thing) && !slices.Contains(places, f.pkg) && !slices.Contains(places, f.name) {
-				t.Errorf("%s uses %s; only these may: %v", f.name, thing, places)
+		for thing, packages := range guarded {
+			if f.uses(thing) && !slices.Contains(packages, f.pkg) {
+				t.Errorf("%s uses %s; only these may: %v", f.name, thing, packages)
+			}
+		}
+		for _, function := range f.clock {
+			if may := guarded["time.Now"]; !slices.Contains(may, f.pkg) && !slices.Contains(may, f.pkg+"."+function) {
+				t.Errorf("%s: %s reads the clock; only these may: %v", f.name, function, may)
 			}
 		}
 	}
@@ -118,15 +123,12 @@ type source struct {
 	pkg     string // its directory
 	test    bool
 	imports []string
-	now     bool // reads the clock
+	clock   []string // functions that read the clock
 }
 
-func (s source) uses(thing string) bool {
-	if thing == "time.Now" {
-		return s.now
-	}
+func (s source) uses(library string) bool {
 	return slices.ContainsFunc(s.imports, func(imp string) bool {
-		return imp == thing || strings.HasPrefix(imp, thing+"/")
+		return imp == library || strings.HasPrefix(imp, library+"/")
 	})
 }
 
@@ -135,7 +137,7 @@ func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
 	eachFile(t, func(name string, file *ast.File) {
-		s := source{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), now: readsClock(file)}
+		s := source{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), clock: clockReaders(file)}
 		for _, imp := range file.Imports {
 			value, err := strconv.Unquote(imp.Path.Value)
 			if err != nil {
@@ -176,19 +178,26 @@ func eachFile(t *testing.T, visit func(name string, file *ast.File)) {
 	}
 }
 
-// readsClock reports whether a file mentions time.Now, time.Since or time.Until.
-func readsClock(file *ast.File) bool {
-	found := false
-	ast.Inspect(file, func(n ast.Node) bool {
-		sel, ok := n.(*ast.SelectorExpr)
-		if !ok {
+// clockReaders returns the functions of a file that mention time.Now, time.Since or
+// time.Until. The name is empty outside of functions.
+func clockReaders(file *ast.File) []string {
+	var all []string
+	for _, decl := range file.Decls {
+		name := ""
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			name = f.Name.Name
+		}
+		ast.Inspect(decl, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			if ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, sel.Sel.Name) {
+				all = append(all, name)
+			}
 			return true
-		}
-		pkg, ok := sel.X.(*ast.Ident)
-		if ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until"}, sel.Sel.Name) {
-			found = true
-		}
-		return true
-	})
-	return found
+		})
+	}
+	return all
 }
