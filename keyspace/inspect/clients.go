@@ -112,7 +112,7 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 		return nil
 	}
 	t.refreshedAt, t.relevant = now, w.known.hasNamedHolders()
-	if !t.relevant || w.server.Role != "master" || w.reader.denied.has(cmdClient) {
+	if !t.relevant || w.server.Role != "master" || w.reader.conn.denied.has(cmdClient) {
 		return nil
 	}
 	connected, err := w.listClients(ctx)
@@ -121,7 +121,7 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	}
 	seen := make(map[holderKey]bool)
 	for key, l := range w.known {
-		if marked, changed := t.annotate(l.lock, connected, seen, w.reader.now); changed {
+		if marked, changed := t.annotate(l.lock, connected, seen, w.reader.conn.now); changed {
 			l.lock = marked
 			w.known[key], w.sorted = l, nil
 		}
@@ -134,7 +134,7 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 // or they are too many.
 func (w *Watcher) listClients(ctx context.Context) (map[string]bool, error) {
 	var info, list *redis.StringCmd
-	err := w.reader.pipelined(ctx, "count clients", func(p redis.Pipeliner) { info = p.Info(ctx, "clients") })
+	err := w.reader.conn.pipelined(ctx, "count clients", func(p redis.Pipeliner) { info = p.Info(ctx, "clients") })
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (w *Watcher) listClients(ctx context.Context) (map[string]bool, error) {
 	if n := w.clients.clientCount; n == 0 || n > maxClientList {
 		return nil, nil
 	}
-	err = w.reader.pipelined(ctx, "list clients", func(p redis.Pipeliner) { list = p.ClientList(ctx) })
+	err = w.reader.conn.pipelined(ctx, "list clients", func(p redis.Pipeliner) { list = p.ClientList(ctx) })
 	if err != nil || list.Err() != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 // between the clocks.
 func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
 	f := NewWatcher(&Scanner{})
-	f.reader.now = time.Now().Add(-time.Hour)
+	f.reader.conn.now = time.Now().Add(-time.Hour)
 	if err := f.refreshKeys(t.Context(), nil, changes{}); err != nil {
 		t.Fatal(err)
 	}

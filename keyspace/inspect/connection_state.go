@@ -86,7 +86,7 @@ func (w *Watcher) addNotice(kind keyspace.NoticeKind, text string) {
 // syncClock measures the offset of the server's clock. A reported time is always late,
 // so the largest offset is the best.
 func (w *Watcher) syncClock(began time.Time) {
-	offset := time.Until(w.reader.now)
+	offset := time.Until(w.reader.conn.now)
 	if offset < w.clockOffset && w.clockOffset-offset < time.Since(began)+time.Second && w.clockOffset != 0 {
 		return
 	}
@@ -102,7 +102,7 @@ func (w *Watcher) status() keyspace.WatchStatus {
 	if follow.Mode == keyspace.Polling {
 		follow.Lag = pollEvery
 	}
-	follow.Blind = append(follow.Blind, w.clients.limitations(w.reader.denied.has(cmdClient))...)
+	follow.Blind = append(follow.Blind, w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
 	if follow.Mode == keyspace.Push && w.complete {
 		late := (passEvery + w.passTime).Round(100 * time.Millisecond)
 		follow.Blind = append(follow.Blind, fmt.Sprintf("holds shorter than %s may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", humanize.Duration(late)))

@@ -43,7 +43,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	}
 	w.complete = w.complete || p.complete()
 	w.cost = p.cost
-	w.cost.Add(w.reader.takeCost())
+	w.cost.Add(w.reader.conn.takeCost())
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (w *Watcher) unknown(all []detection) []detection {
 // addNew adds new locks.
 func (w *Watcher) addNew(locks []detection, now time.Time) {
 	for _, l := range locks {
-		w.reader.now = now
+		w.reader.conn.now = now
 		was, known, ours := w.adopt(l)
 		if !ours {
 			continue
@@ -83,7 +83,7 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 		return err
 	}
 	w.noteRead(now)
-	for _, l := range w.unknown(w.candidates.update(read, w.reader.now)) {
+	for _, l := range w.unknown(w.candidates.update(read, w.reader.conn.now)) {
 		w.confirmed.add(l.lock)
 		was, known, ours := w.adopt(l)
 		if !ours {

@@ -34,14 +34,14 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	case h.released[key]:
 		w.noteReleased(was.lock, h.toWaiter[key])
 		return keyspace.Released, true, nil
-	case w.missedEvents || allExpiredBy(was.lock, w.reader.now.Add(w.tracking.slack())):
+	case w.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
 		return "", true, nil
 	}
 	if evicted, err := evicting.evictedSince(ctx, w); err != nil || evicted && now.lock.Key == "" {
 		return keyspace.Evicted, true, err
 	}
 	always, announces := w.releaseReported(was.lock)
-	if !announces || !always && !hasLiveWaiters(was.lock, w.reader.now) || !w.tracking.hearsReleases(w.reader.formats.byName(was.lock.Format)) {
+	if !announces || !always && !hasLiveWaiters(was.lock, w.reader.conn.now) || !w.tracking.hearsReleases(w.reader.formats.byName(was.lock.Format)) {
 		return "", true, nil
 	}
 	d, pending := w.pendingReasons[key]
@@ -55,7 +55,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	case d.mark <= w.tracking.markReceived:
 		return keyspace.Deleted, true, nil
 	}
-	w.deadlines.set(key, w.reader.now.Add(releaseGrace))
+	w.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil
 }
 
@@ -111,9 +111,9 @@ func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher) (bool, err
 	if e.asked || w.server.MaxMemory == 0 || w.server.Policy == "" || w.server.Policy == "noeviction" {
 		return e.evicted, nil
 	}
-	p := w.reader.rdb.Pipeline()
+	p := w.reader.conn.rdb.Pipeline()
 	stats := p.Info(ctx, "stats")
-	if err := w.reader.send(ctx, "ask for evictions", p); err != nil {
+	if err := w.reader.conn.send(ctx, "ask for evictions", p); err != nil {
 		return false, err
 	}
 	before := w.server.Evicted

@@ -20,7 +20,7 @@ import (
 // The requests are sent by several workers at a time. They only read the prefilter;
 // merge adds their results.
 type prefilter struct {
-	*formatIndex
+	index   *formatIndex
 	atLeast keyspace.Confidence
 	// keys with a confirmed candidate
 	confirmed  confirmedKeys
@@ -37,7 +37,7 @@ type prefilter struct {
 // stream would tell no more than its name.
 func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
 	return prefilter{
-		formatIndex: x, atLeast: atLeast, threshold: atLeast,
+		index: x, atLeast: atLeast, threshold: atLeast,
 		guesses: make(typeGuesses), noProbe: map[string]bool{"stream": true},
 	}
 }
@@ -46,7 +46,7 @@ func newPrefilter(x *formatIndex, atLeast keyspace.Confidence) prefilter {
 func (f *prefilter) workers(n int, open func() meteredConn) []*filterWorker {
 	all := make([]*filterWorker, n)
 	for i := range all {
-		all[i] = &filterWorker{prefilter: f, meteredConn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool)}
+		all[i] = &filterWorker{filter: f, conn: open(), newGuesses: make(typeGuesses), newNoProbe: make(map[string]bool)}
 	}
 	return all
 }
@@ -68,8 +68,8 @@ func (f *prefilter) merge(all []*filterWorker) {
 
 // filterWorker filters the keys of some pages. It is for one goroutine.
 type filterWorker struct {
-	*prefilter
-	meteredConn
+	filter     *prefilter
+	conn       meteredConn
 	probes     []probe
 	pending    []candidateKey  // keys with another request to send
 	newGuesses typeGuesses     // since the last merge
@@ -85,14 +85,14 @@ const probeBatch = 256
 
 // candidateKey is a key that no reply has ruled out yet.
 type candidateKey struct {
-	keyRef
+	ref       keyRef
 	shape     keyShape
 	typeKnown bool // the server has returned the type; false = it is a guess
 }
 
 // probe is one request about a key: its type, or a piece of its value.
 type probe struct {
-	candidateKey
+	target   candidateKey
 	typeCmd  *redis.StatusCmd
 	valueCmd *redis.StringCmd
 }
@@ -119,7 +119,7 @@ func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
 	if len(w.probes) == 0 {
 		return nil
 	}
-	err := w.pipelined(ctx, "look at keys", func(pipe redis.Pipeliner) {
+	err := w.conn.pipelined(ctx, "look at keys", func(pipe redis.Pipeliner) {
 		for i := range w.probes {
 			w.addProbe(ctx, pipe, &w.probes[i])
 		}
@@ -143,16 +143,16 @@ func (w *filterWorker) enqueue(names []string) {
 	clear(w.probes)
 	w.probes = w.probes[:0]
 	for _, k := range w.pending {
-		w.probes = append(w.probes, probe{candidateKey: k})
+		w.probes = append(w.probes, probe{target: k})
 	}
 	w.pending = w.pending[:0]
 	for _, name := range names {
-		if _, known := w.known[name]; known || w.isCompanion(name) {
+		if _, known := w.filter.known[name]; known || w.filter.index.isCompanion(name) {
 			continue
 		}
-		k := candidateKey{keyRef: keyRef{key: name}, shape: shapeOf(name)}
-		k.typ = w.guessType(k.shape)
-		w.probes = append(w.probes, probe{candidateKey: k})
+		k := candidateKey{ref: keyRef{key: name}, shape: shapeOf(name)}
+		k.ref.typ = w.guessType(k.shape)
+		w.probes = append(w.probes, probe{target: k})
 	}
 }
 
@@ -161,21 +161,23 @@ func (w *filterWorker) guessType(of keyShape) string {
 	if _, fresh := w.newGuesses[of]; fresh {
 		return w.newGuesses.guess(of)
 	}
-	return w.guesses.guess(of)
+	return w.filter.guesses.guess(of)
 }
 
 // addProbe queues the command of a probe.
 func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, q *probe) {
-	if q.typ == "" || !q.typeKnown && (w.probeDenied(q.typ) || w.needOf(q.key, q.typ) != needProbe) {
-		q.typeCmd = pipe.Type(ctx, q.key)
+	if q.target.ref.typ == "" || !q.target.typeKnown && (w.probeDenied(q.target.ref.typ) || w.filter.index.needOf(q.target.ref.key, q.target.ref.typ) != needProbe) {
+		q.typeCmd = pipe.Type(ctx, q.target.ref.key)
 		return
 	}
-	q.valueCmd = probeCmd(ctx, q.keyRef)
+	q.valueCmd = probeCmd(ctx, q.target.ref)
 	_ = pipe.Process(ctx, q.valueCmd) // it only queues; an error is returned when the pipeline is sent
 }
 
 // probeDenied reports whether the server does not return first pieces of a type.
-func (w *filterWorker) probeDenied(typ string) bool { return w.noProbe[typ] || w.newNoProbe[typ] }
+func (w *filterWorker) probeDenied(typ string) bool {
+	return w.filter.noProbe[typ] || w.newNoProbe[typ]
+}
 
 // onType processes the type of a key. A key that is gone or not permitted is dropped.
 // It is an error if the user may not send TYPE at all.
@@ -193,20 +195,20 @@ func (w *filterWorker) onType(q *probe) error {
 	case err != nil, typ == "none":
 		return nil
 	}
-	w.learnType(q.shape, typ)
-	q.typ, q.typeKnown = typ, true
-	switch need := w.needOf(q.key, typ); {
+	w.learnType(q.target.shape, typ)
+	q.target.ref.typ, q.target.typeKnown = typ, true
+	switch need := w.filter.index.needOf(q.target.ref.key, typ); {
 	case need == needFull, need == needProbe && w.probeDenied(typ):
-		w.passed = append(w.passed, q.keyRef)
+		w.passed = append(w.passed, q.target.ref)
 	case need == needProbe:
-		w.pending = append(w.pending, q.candidateKey)
+		w.pending = append(w.pending, q.target)
 	}
 	return nil
 }
 
 // learnType records the type of a key of a shape.
 func (w *filterWorker) learnType(of keyShape, typ string) {
-	if w.guesses[of] != ambiguous && w.guessType(of) != typ {
+	if w.filter.guesses[of] != ambiguous && w.guessType(of) != typ {
 		w.newGuesses.learn(of, typ)
 	}
 }
@@ -216,22 +218,22 @@ func (w *filterWorker) onProbe(q *probe) {
 	piece, err := q.valueCmd.Result()
 	switch {
 	case err == nil:
-		atLeast := w.atLeast
-		if w.confirmed[q.key] != "" {
+		atLeast := w.filter.atLeast
+		if w.filter.confirmed[q.target.ref.key] != "" {
 			atLeast = keyspace.Possible
 		}
-		sure := w.bestProbe(q.key, q.typ, piece, w.threshold)
+		sure := w.filter.index.bestProbe(q.target.ref.key, q.target.ref.typ, piece, w.filter.threshold)
 		if sure < atLeast {
 			return
 		}
-		w.passed = append(w.passed, q.keyRef)
-		if sure < w.threshold {
+		w.passed = append(w.passed, q.target.ref)
+		if sure < w.filter.threshold {
 			w.weakHits++
 		}
 	case isWrongType(err): // the guess was wrong, or the type has changed
 		w.retryType(q)
 	case isCommandDenied(err):
-		w.newNoProbe[q.typ] = true
+		w.newNoProbe[q.target.ref.typ] = true
 		w.retryType(q)
 	case isKeyDenied(err):
 		w.unreadable++
@@ -242,7 +244,7 @@ func (w *filterWorker) onProbe(q *probe) {
 
 // retryType asks for the type of a key whose first piece was not returned.
 func (w *filterWorker) retryType(q *probe) {
-	w.pending = append(w.pending, candidateKey{keyRef: keyRef{key: q.key}, shape: q.shape})
+	w.pending = append(w.pending, candidateKey{ref: keyRef{key: q.target.ref.key}, shape: q.target.shape})
 }
 
 // probeCmd returns the command that reads the first piece of a value. It takes constant

@@ -24,7 +24,7 @@ func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
 	r := s.reader()
 	result := Inspection{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
-	err := r.pipelined(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
+	err := r.conn.pipelined(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
 	switch {
 	case err == nil && isRedirect(kind.Err()):
 		result.Type = "none"
@@ -36,7 +36,7 @@ func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
 	case err == nil:
 		result.Type, err = kind.Result()
 	}
-	result.At = r.now
+	result.At = r.conn.now
 	if err != nil || result.Type == "none" {
 		return result, err
 	}
@@ -44,8 +44,8 @@ func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
 		return result, err
 	}
 	found, err := r.detect(ctx, []keyRef{{key: key, typ: result.Type}})
-	result.At, result.Locks, result.Cost = r.now, locksOf(found), r.takeCost()
-	result.Nodes = []keyspace.Node{{Server: result.Server, Up: true, Ping: r.networkTime, Locks: len(found)}}
+	result.At, result.Locks, result.Cost = r.conn.now, locksOf(found), r.conn.takeCost()
+	result.Nodes = []keyspace.Node{{Server: result.Server, Up: true, Ping: r.conn.networkTime, Locks: len(found)}}
 	return result, err
 }
 

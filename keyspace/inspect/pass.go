@@ -166,9 +166,9 @@ func passedRefs(workers []*filterWorker) (refs []keyRef) {
 // account adds up the cost of the stages and takes the latest server time.
 func (p *scanPass) account(workers []*filterWorker) {
 	p.networkTime = p.conn.networkTime
-	links := []*meteredConn{&p.conn, &p.reader.meteredConn}
+	links := []*meteredConn{&p.conn, &p.reader.conn}
 	for _, s := range workers {
-		links = append(links, &s.meteredConn)
+		links = append(links, &s.conn)
 	}
 	for _, l := range links {
 		if l.now.After(p.now) {

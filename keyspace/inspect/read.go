@@ -34,7 +34,7 @@ type keyRef struct {
 
 // reader reads keys that may be locks and decodes them. It is for one goroutine.
 type reader struct {
-	meteredConn
+	conn       meteredConn
 	formats    formatSet
 	atLeast    keyspace.Confidence
 	node       string
@@ -154,7 +154,7 @@ func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error
 	}
 	for some := range slices.Chunk(listened, batchSize) {
 		asked := make([]*redis.MapStringIntCmd, len(some))
-		err := r.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
+		err := r.conn.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
 			for i, at := range some {
 				asked[i] = p.PubSubNumSub(ctx, all[at].format.Channels(all[at].entry)...)
 			}
@@ -197,8 +197,8 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, err
 			e, ok := q.entry()
 			switch {
 			case ok:
-				e.Node = r.answeredBy[q.expiry]
-				if !e.Expires.IsZero() && !q.exact && (r.denied.has("time") || e.Node != "") {
+				e.Node = r.conn.answeredBy[q.expiry]
+				if !e.Expires.IsZero() && !q.exact && (r.conn.denied.has("time") || e.Node != "") {
 					e.Spread = keyspace.DeadlineJitter // read with a clock that is not tied to the read of the key
 				}
 				entries = append(entries, e)
@@ -216,7 +216,7 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, err
 func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error) {
 	asked := make([]keyRead, len(some))
 	exact := r.exact()
-	err := r.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
+	err := r.conn.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
 		for from := 0; from < len(some); from += keysPerClock {
 			block := asked[from:min(from+keysPerClock, len(some))]
 			clock := p.Time(ctx)
@@ -237,7 +237,7 @@ func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error
 
 // exact reports whether the server returns deadlines as points in time (PEXPIRETIME,
 // since Redis 7.0). It is true until the command is denied.
-func (r *reader) exact() bool { return !r.denied.has("pexpiretime") }
+func (r *reader) exact() bool { return !r.conn.denied.has("pexpiretime") }
 
 // deadlineJitter is the largest difference between two reads of one deadline.
 func (r *reader) deadlineJitter() time.Duration {

@@ -46,7 +46,7 @@ func (w *Watcher) verifyServer(ctx context.Context) error {
 		return nil
 	}
 	w.tracking.disconnected = false
-	return w.reader.checkRunID(ctx, w.server.RunID)
+	return w.reader.conn.checkRunID(ctx, w.server.RunID)
 }
 
 // pollDue reports whether all known locks must be read because changes are not, or not
@@ -83,7 +83,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 			unknown = append(unknown, key)
 		}
 	}
-	asked := w.reader.cost.Commands
+	asked := w.reader.conn.cost.Commands
 	more, err := w.fetchTypes(ctx, unknown)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 		return err
 	}
 	w.noteRead(began)
-	if w.reader.cost.Commands > asked { // otherwise the time is old
+	if w.reader.conn.cost.Commands > asked { // otherwise the time is old
 		w.syncClock(began)
 	}
 	for _, key := range w.reader.notLocks {
@@ -124,12 +124,12 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		if !there && slices.Contains(w.reader.unlocated, key) {
-			w.deadlines.set(key, w.reader.now.Add(pollEvery))
+			w.deadlines.set(key, w.reader.conn.now.Add(pollEvery))
 			continue
 		}
 		if known && !there && slices.Contains(w.reader.unreadable, key) {
 			w.denied[key] = true
-			w.deadlines.set(key, w.reader.now.Add(checkEvery))
+			w.deadlines.set(key, w.reader.conn.now.Add(checkEvery))
 			continue
 		}
 		delete(w.denied, key)
@@ -157,7 +157,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 // newDiffer returns a differ between the last read and the known locks.
 func (w *Watcher) newDiffer() keyspace.Differ {
 	return keyspace.Differ{
-		At: w.reader.now, Watched: w.complete && !w.missedEvents, MissedEvents: w.missedEvents,
+		At: w.reader.conn.now, Watched: w.complete && !w.missedEvents, MissedEvents: w.missedEvents,
 		Slack: w.tracking.slack(), Jitter: w.reader.deadlineJitter(),
 	}
 }
@@ -283,17 +283,17 @@ func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
 		sooner(h.Expires)
 	}
 	for _, waiter := range l.Waiters {
-		if waiter.Expires.After(w.reader.now) {
+		if waiter.Expires.After(w.reader.conn.now) {
 			sooner(waiter.Expires)
 		}
 	}
 	if w.onOtherNode(l) { // changes on another node are not reported to this watcher
-		sooner(w.reader.now.Add(pollEvery))
+		sooner(w.reader.conn.now.Add(pollEvery))
 	}
 	if first.IsZero() {
 		return first
 	}
-	soonest := w.reader.now.Add(recheckAfter)
+	soonest := w.reader.conn.now.Add(recheckAfter)
 	if first = first.Add(time.Millisecond); first.Before(soonest) {
 		return soonest
 	}

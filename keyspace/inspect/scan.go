@@ -192,12 +192,12 @@ func (s *Scanner) selects(key string) bool {
 // reader returns a reader with the options of the scanner.
 func (s *Scanner) reader() reader {
 	return reader{
-		meteredConn: s.newConn(),
-		formats:     s.opts.Formats,
-		atLeast:     s.opts.MinConfidence,
-		node:        s.node,
-		db:          s.opts.DB,
-		overdue:     s.opts.Overdue,
+		conn:    s.newConn(),
+		formats: s.opts.Formats,
+		atLeast: s.opts.MinConfidence,
+		node:    s.node,
+		db:      s.opts.DB,
+		overdue: s.opts.Overdue,
 	}
 }
 

@@ -23,7 +23,7 @@ func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error
 	for some := range slices.Chunk(sizeUnknown(refs), batchSize) {
 		weights := make([]*redis.IntCmd, len(some))
 		sizes := make([]*redis.IntCmd, len(some))
-		err := r.pipelined(ctx, "weigh keys", func(p redis.Pipeliner) {
+		err := r.conn.pipelined(ctx, "weigh keys", func(p redis.Pipeliner) {
 			for i, k := range some {
 				weights[i] = p.MemoryUsage(ctx, k.key, maxElements)
 				sizes[i] = queueSize(ctx, p, *k)

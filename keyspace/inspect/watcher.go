@@ -119,7 +119,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	if w.sorted == nil {
 		w.sorted = w.known.locks()
 	}
-	s := keyspace.Snapshot{At: w.reader.now, Complete: w.complete, Locks: w.sorted}
+	s := keyspace.Snapshot{At: w.reader.conn.now, Complete: w.complete, Locks: w.sorted}
 	if w.pass != nil {
 		s = w.scanner.snapshot(w.pass, s.Locks, w.complete)
 	}
@@ -128,8 +128,8 @@ func (w *Watcher) Known() keyspace.Snapshot {
 		s.Nodes[i].Skew = w.clockOffset
 	}
 	s.Cost, s.Follow = w.cost, w.status()
-	if w.reader.now.After(s.At) {
-		s.At = w.reader.now
+	if w.reader.conn.now.After(s.At) {
+		s.At = w.reader.conn.now
 	}
 	return s
 }
@@ -145,7 +145,7 @@ func (w *Watcher) takeSnapshot() keyspace.Snapshot {
 // cycle reads what may have changed and continues the pass if it is due. It repeats a
 // cycle once after a lost connection.
 func (w *Watcher) cycle(ctx context.Context, all bool) error {
-	w.reader.takeCost()
+	w.reader.conn.takeCost()
 	w.cycleStart = time.Now()
 	err := w.tryCycle(ctx, all)
 	if w.failures == 0 && isConnLost(err) {
@@ -173,7 +173,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	}
 	now := time.Now()
 	if !all && (now.Before(w.nextScan) || w.deferForDeadline(now)) {
-		spent := w.reader.takeCost()
+		spent := w.reader.conn.takeCost()
 		w.cost.Commands, w.cost.Took, w.cost.Busy = spent.Commands, spent.Took, spent.Busy
 		return nil
 	}
