@@ -65,7 +65,7 @@ func (b *BackgroundWatcher) run(ctx context.Context) {
 	for first := true; ; first = false {
 		b.sem <- struct{}{}
 		b.err = w.cycle(ctx, false)
-		w.events = w.events[max(0, len(w.events)-eventsKept):]
+		w.unreported.events = w.unreported.events[max(0, len(w.unreported.events)-eventsKept):]
 		<-b.sem
 		if first {
 			close(b.ready)

@@ -25,6 +25,9 @@ type candidates struct {
 	known     map[string]*candidate
 	resumeAt  int64 // number of keys that a pass visits before it collects candidates
 	read      int   // possible keys that this pass has read
+
+	confirmed   confirmedKeys // candidates that were locks
+	recheckedAt time.Time     // last read of all candidates
 }
 
 // candidate is one such key.
@@ -37,7 +40,7 @@ type candidate struct {
 }
 
 func newCandidates(enough keyspace.Confidence) *candidates {
-	return &candidates{threshold: enough, known: make(map[string]*candidate)}
+	return &candidates{threshold: enough, known: make(map[string]*candidate), confirmed: make(confirmedKeys)}
 }
 
 // atLeast returns the confidence that a key needs to be read after a number of visited

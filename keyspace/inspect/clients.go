@@ -111,8 +111,8 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 	if now.Sub(t.refreshedAt) < clientListEvery || !w.scanner.opts.Budget.allow(now) {
 		return nil
 	}
-	t.refreshedAt, t.relevant = now, w.known.hasNamedHolders()
-	if !t.relevant || w.server.Role != "master" || w.reader.conn.denied.has(cmdClient) {
+	t.refreshedAt, t.relevant = now, w.locks.known.hasNamedHolders()
+	if !t.relevant || w.server.info.Role != "master" || w.reader.conn.denied.has(cmdClient) {
 		return nil
 	}
 	connected, err := w.listClients(ctx)
@@ -120,10 +120,10 @@ func (w *Watcher) refreshClients(ctx context.Context) error {
 		return err
 	}
 	seen := make(map[holderKey]bool)
-	for key, l := range w.known {
+	for key, l := range w.locks.known {
 		if marked, changed := t.annotate(l.lock, connected, seen, w.reader.conn.now); changed {
 			l.lock = marked
-			w.known[key], w.sorted = l, nil
+			w.locks.known[key], w.locks.sorted = l, nil
 		}
 	}
 	t.seenConnected = seen

@@ -13,7 +13,7 @@ func TestClocksAreComparedOnlyWhenTheServerWasAsked(t *testing.T) {
 	if err := f.refreshKeys(t.Context(), nil, changes{}); err != nil {
 		t.Fatal(err)
 	}
-	if f.clockOffset != 0 {
-		t.Errorf("nothing was asked, and the server's clock is %v off", f.clockOffset)
+	if f.times.clockOffset != 0 {
+		t.Errorf("nothing was asked, and the server's clock is %v off", f.times.clockOffset)
 	}
 }

@@ -24,11 +24,11 @@ func TestARestartIsToldFromAFailover(t *testing.T) {
 		"another port":                     {keyspace.Server{RunID: "b", Port: "6380", Role: "master", Uptime: time.Second}, time.Minute, keyspace.ServerFailover},
 		"a replica now":                    {keyspace.Server{RunID: "a", Port: "6379", Role: "slave", Uptime: time.Hour}, time.Second, keyspace.ServerFailover},
 	} {
-		f := &Watcher{server: was, serverAt: now.Add(-tt.passed)}
+		f := &Watcher{server: serverState{info: was, readAt: now.Add(-tt.passed)}}
 		f.onServerInfo(tt.is, now)
 		var got keyspace.NoticeKind
-		if f.serverNotice != nil {
-			got = f.serverNotice.Kind
+		if f.server.change != nil {
+			got = f.server.change.Kind
 		}
 		if got != tt.want {
 			t.Errorf("%s: told as %q, want %q", name, got, tt.want)

@@ -11,19 +11,19 @@ import (
 // scanSome continues the pass until the time is up or the pass has ended, by one page
 // at least, and adds what it finds.
 func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
-	if w.pass == nil || w.pass.done() {
+	if w.scan.pass == nil || w.scan.pass.done() {
 		p, err := w.scanner.startPass(ctx)
 		if err != nil {
 			return err
 		}
-		w.pass, w.passStart = p, time.Now()
-		p.filter.confirmed, p.reader.confirmed = w.confirmed, w.confirmed
+		w.scan.pass, w.scan.passStart = p, time.Now()
+		p.filter.confirmed, p.reader.confirmed = w.candidates.confirmed, w.candidates.confirmed
 		w.onServerInfo(p.server, time.Now())
 	} else {
-		w.pass.cost.Commands, w.pass.cost.Took, w.pass.cost.Busy = 0, 0, 0
+		w.scan.pass.cost.Commands, w.scan.pass.cost.Took, w.scan.pass.cost.Busy = 0, 0, 0
 	}
-	p := w.pass
-	p.filter.known = w.known // not changed during a step
+	p := w.scan.pass
+	p.filter.known = w.locks.known // not changed during a step
 	for !p.done() {
 		p.setThreshold(w.candidates.atLeast(p.cursors.visited))
 		began := time.Now()
@@ -39,11 +39,11 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 	}
 	if p.done() {
 		w.candidates.endPass()
-		w.passTime = time.Since(w.passStart)
+		w.scan.passTime = time.Since(w.scan.passStart)
 	}
-	w.complete = w.complete || p.complete()
-	w.cost = p.cost
-	w.cost.Add(w.reader.conn.takeCost())
+	w.scan.complete = w.scan.complete || p.complete()
+	w.scan.cost = p.cost
+	w.scan.cost.Add(w.reader.conn.takeCost())
 	return nil
 }
 
@@ -51,7 +51,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 // their changes are reported.
 func (w *Watcher) unknown(all []detection) []detection {
 	return slices.DeleteFunc(all, func(l detection) bool {
-		_, known := w.known[l.lock.Key]
+		_, known := w.locks.known[l.lock.Key]
 		return known
 	})
 }
@@ -72,10 +72,10 @@ func (w *Watcher) addNew(locks []detection, now time.Time) {
 // recheckCandidates reads the candidates again.
 func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	now := time.Now()
-	if now.Sub(w.recheckedAt) < checkEvery || !w.scanner.opts.Budget.allow(now) || len(w.candidates.known) == 0 {
+	if now.Sub(w.candidates.recheckedAt) < checkEvery || !w.scanner.opts.Budget.allow(now) || len(w.candidates.known) == 0 {
 		return nil
 	}
-	w.recheckedAt = now
+	w.candidates.recheckedAt = now
 	w.reader.atLeast = keyspace.Possible
 	read, err := w.reader.detect(ctx, w.candidates.refs())
 	w.reader.atLeast = w.candidates.threshold
@@ -84,7 +84,7 @@ func (w *Watcher) recheckCandidates(ctx context.Context) error {
 	}
 	w.noteRead(now)
 	for _, l := range w.unknown(w.candidates.update(read, w.reader.conn.now)) {
-		w.confirmed.add(l.lock)
+		w.candidates.confirmed.add(l.lock)
 		was, known, ours := w.adopt(l)
 		if !ours {
 			continue

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"locktop/keyspace"
+	"locktop/keyspace/internal/cache"
 )
 
 // pendingReason is a lock whose holder is gone without a release message so far.
@@ -13,6 +14,12 @@ type pendingReason struct {
 	conn     *invalidationConn
 	mark     int  // when this mark has come back, all earlier messages have been received
 	replaced bool // the lock had another holder when the change was read
+}
+
+// endings is what a watcher knows of the ends of holds.
+type endings struct {
+	pending   map[string]pendingReason     // by key: locks whose holder is gone for a reason that will be known soon
+	published cache.Map[keyspace.ID, bool] // locks and families whose releases are published; true = also without waiters
 }
 
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
@@ -34,7 +41,7 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	case h.released[key]:
 		w.noteReleased(was.lock, h.toWaiter[key])
 		return keyspace.Released, true, nil
-	case w.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
+	case w.failures.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
 		return "", true, nil
 	}
 	if evicted, err := evicting.evictedSince(ctx, w); err != nil || evicted && now.lock.Key == "" {
@@ -44,10 +51,10 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	if !announces || !always && !hasLiveWaiters(was.lock, w.reader.conn.now) || !w.tracking.hearsReleases(w.reader.formats.byName(was.lock.Format)) {
 		return "", true, nil
 	}
-	d, pending := w.pendingReasons[key]
+	d, pending := w.endings.pending[key]
 	switch {
 	case !pending:
-		w.pendingReasons[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock)}
+		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock)}
 	case d.conn != w.tracking.conn: // messages on the old connection are lost
 		return "", true, nil
 	case d.mark <= w.tracking.markReceived && d.replaced:
@@ -55,17 +62,17 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	case d.mark <= w.tracking.markReceived:
 		return keyspace.Deleted, true, nil
 	}
-	w.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
+	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))
 	return "", false, nil
 }
 
 // noteReleased records that the release of a lock was published, to all subscribers or
 // to one waiter.
 func (w *Watcher) noteReleased(l keyspace.Lock, toWaiter bool) {
-	always, known := w.releasesSeen.Get(l.ID())
-	w.releasesSeen.Put(l.ID(), (always || !known) && !toWaiter)
+	always, known := w.endings.published.Get(l.ID())
+	w.endings.published.Put(l.ID(), (always || !known) && !toWaiter)
 	if format := w.reader.formats.byName(l.Format); format != nil && format.ReleaseChannel != nil && format.ReleaseChannel.ToWaiter == nil {
-		w.releasesSeen.Put(familyID(l), true)
+		w.endings.published.Put(familyID(l), true)
 	}
 }
 
@@ -73,10 +80,10 @@ func (w *Watcher) noteReleased(l keyspace.Lock, toWaiter bool) {
 // so without waiters. For a lock without a known release, other locks of the same
 // format and family decide, if the format publishes all releases in the same way.
 func (w *Watcher) releaseReported(l keyspace.Lock) (always, known bool) {
-	if always, known = w.releasesSeen.Get(l.ID()); known {
+	if always, known = w.endings.published.Get(l.ID()); known {
 		return always, true
 	}
-	return w.releasesSeen.Get(familyID(l))
+	return w.endings.published.Get(familyID(l))
 }
 
 // familyID stands for all locks of one format and key family on a server.
@@ -108,7 +115,7 @@ type evictionCheck struct {
 }
 
 func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher) (bool, error) {
-	if e.asked || w.server.MaxMemory == 0 || w.server.Policy == "" || w.server.Policy == "noeviction" {
+	if e.asked || w.server.info.MaxMemory == 0 || w.server.info.Policy == "" || w.server.info.Policy == "noeviction" {
 		return e.evicted, nil
 	}
 	p := w.reader.conn.rdb.Pipeline()
@@ -116,8 +123,8 @@ func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher) (bool, err
 	if err := w.reader.conn.send(ctx, "ask for evictions", p); err != nil {
 		return false, err
 	}
-	before := w.server.Evicted
-	describeServer(&w.server, stats.Val())
-	e.asked, e.evicted = true, w.server.Evicted > before
+	before := w.server.info.Evicted
+	describeServer(&w.server.info, stats.Val())
+	e.asked, e.evicted = true, w.server.info.Evicted > before
 	return e.evicted, nil
 }

@@ -15,15 +15,15 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	}
 	h := w.tracking.takeChanges()
 	now := w.serverNow()
-	keys := w.deadlines.popDue(now)
+	keys := w.locks.deadlines.popDue(now)
 	switch {
-	case all, w.missedEvents, h.flushed, w.tracking.resync, w.pollDue():
-		w.polledAt = time.Now()
-		for key := range w.known {
+	case all, w.failures.missedEvents, h.flushed, w.tracking.resync, w.pollDue():
+		w.times.polledAt = time.Now()
+		for key := range w.locks.known {
 			keys = append(keys, key)
 		}
 	default:
-		keys = append(keys, w.tracking.uncoveredKeys(w.known)...)
+		keys = append(keys, w.tracking.uncoveredKeys(w.locks.known)...)
 	}
 	keys = append(keys, h.keys...)
 	if err := w.refreshKeys(ctx, w.ownersOf(keys), h); err != nil {
@@ -34,7 +34,7 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 		w.addNotice(keyspace.ServerFlushed, "a database was emptied")
 	}
 	w.tracking.resync = false
-	w.lag.record(h)
+	w.times.lag.record(h)
 	return nil
 }
 
@@ -46,14 +46,14 @@ func (w *Watcher) verifyServer(ctx context.Context) error {
 		return nil
 	}
 	w.tracking.disconnected = false
-	return w.reader.conn.checkRunID(ctx, w.server.RunID)
+	return w.reader.conn.checkRunID(ctx, w.server.info.RunID)
 }
 
 // pollDue reports whether all known locks must be read because changes are not, or not
 // reliably, reported.
 func (w *Watcher) pollDue() bool {
 	every := map[keyspace.WatchMode]time.Duration{keyspace.Polling: pollEvery, keyspace.Notifications: checkEvery}[w.tracking.mode()]
-	return every > 0 && time.Since(w.polledAt) >= every
+	return every > 0 && time.Since(w.times.polledAt) >= every
 }
 
 // ownersOf returns the distinct locks that keys belong to.
@@ -61,7 +61,7 @@ func (w *Watcher) ownersOf(keys []string) []string {
 	seen := make(map[string]bool, len(keys))
 	var locks []string
 	for _, key := range keys {
-		if owner, beside := w.companions[key]; beside {
+		if owner, beside := w.locks.companions[key]; beside {
 			key = owner
 		}
 		if !seen[key] {
@@ -77,7 +77,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 	refs := make([]keyRef, 0, len(keys))
 	var unknown []string
 	for _, key := range keys {
-		if k, known := w.known[key]; known {
+		if k, known := w.locks.known[key]; known {
 			refs = append(refs, keyRef{key: key, typ: k.typ, sizeKnown: true})
 		} else if w.worthChecking(key) {
 			unknown = append(unknown, key)
@@ -98,7 +98,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 		w.syncClock(began)
 	}
 	for _, key := range w.reader.notLocks {
-		w.ignored[key] = began
+		w.locks.ignored[key] = began
 	}
 	found := make(map[string]detection, len(still))
 	for _, l := range still {
@@ -112,7 +112,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 	evicting := new(evictionCheck)
 	w.dropMoved()
 	for _, key := range keys {
-		was, known := w.known[key]
+		was, known := w.locks.known[key]
 		now, there := read[key]
 		if !known && there {
 			var ours bool
@@ -124,15 +124,15 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 			continue
 		}
 		if !there && slices.Contains(w.reader.unlocated, key) {
-			w.deadlines.set(key, w.reader.conn.now.Add(pollEvery))
+			w.locks.deadlines.set(key, w.reader.conn.now.Add(pollEvery))
 			continue
 		}
 		if known && !there && slices.Contains(w.reader.unreadable, key) {
-			w.denied[key] = true
-			w.deadlines.set(key, w.reader.conn.now.Add(checkEvery))
+			w.locks.denied[key] = true
+			w.locks.deadlines.set(key, w.reader.conn.now.Add(checkEvery))
 			continue
 		}
-		delete(w.denied, key)
+		delete(w.locks.denied, key)
 		reason, sure, err := w.endReason(ctx, was, now, h, evicting)
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		if !sure {
 			continue
 		}
-		delete(w.pendingReasons, key)
+		delete(w.endings.pending, key)
 		d := w.newDiffer()
 		d.Reason, d.Repeated = reason, h.repeated[key]
 		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, h.since[key])
@@ -157,13 +157,13 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 // newDiffer returns a differ between the last read and the known locks.
 func (w *Watcher) newDiffer() keyspace.Differ {
 	return keyspace.Differ{
-		At: w.reader.conn.now, Watched: w.complete && !w.missedEvents, MissedEvents: w.missedEvents,
+		At: w.reader.conn.now, Watched: w.scan.complete && !w.failures.missedEvents, MissedEvents: w.failures.missedEvents,
 		Slack: w.tracking.slack(), Jitter: w.reader.deadlineJitter(),
 	}
 }
 
 // noteRead notes that locks were read between since, on the local clock, and now.
-func (w *Watcher) noteRead(since time.Time) { w.readStart, w.readEnd = since, time.Now() }
+func (w *Watcher) noteRead(since time.Time) { w.times.readStart, w.times.readEnd = since, time.Now() }
 
 // heldFor returns how long, at least, the holder of a changed lock had held it under
 // its deadline: until the last read, or until shortly before the change was reported,
@@ -179,7 +179,7 @@ func (w *Watcher) heldFor(was detection, told time.Time) time.Duration {
 // keepFirstRead carries over when the current holder was first read under the current
 // deadline, and the uncertainty of that deadline.
 func (w *Watcher) keepFirstRead(was detection, now *detection) {
-	now.firstRead, now.lastRead = w.readEnd, w.readStart
+	now.firstRead, now.lastRead = w.times.readEnd, w.times.readStart
 	if was.lock.SoleHolder() != "" && was.lock.SoleHolder() == now.lock.SoleHolder() && was.lock.Expires.Equal(now.lock.Expires) {
 		now.firstRead, now.spread = was.firstRead, was.spread
 	}
@@ -206,12 +206,9 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ)
 	for i := range d.Events {
 		d.Events[i].Lock = now.lock
 	}
-	w.events = append(w.events, d.Events...)
-	key := now.lock.Key
-	w.known[key], w.sorted = now, nil
-	w.mapCompanions(was, now)
+	w.unreported.events = append(w.unreported.events, d.Events...)
+	w.locks.put(was, now, w.nextDeadline(now.lock))
 	w.tracking.learn(now)
-	w.deadlines.set(key, w.nextDeadline(now.lock))
 	w.scanner.opts.Cluster.record(w, now)
 }
 
@@ -219,11 +216,8 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ)
 func (w *Watcher) removeLock(was detection, d *keyspace.Differ) {
 	d.Removed(was.lock)
 	w.holdStats.Learn(d.Events)
-	w.events = append(w.events, d.Events...)
-	delete(w.known, was.lock.Key)
-	w.sorted = nil
-	w.mapCompanions(was, detection{})
-	w.deadlines.set(was.lock.Key, time.Time{})
+	w.unreported.events = append(w.unreported.events, d.Events...)
+	w.locks.remove(was.lock.Key)
 	w.scanner.opts.Cluster.forget(w, was.lock.Key)
 }
 
@@ -236,7 +230,7 @@ func (w *Watcher) adopt(l detection) (was detection, known, ours bool) {
 		return detection{}, false, false
 	}
 	if was, known = cluster.claim(l.lock.Key, w); known {
-		w.known[l.lock.Key] = was
+		w.locks.known[l.lock.Key] = was
 	}
 	return was, known, true
 }
@@ -248,25 +242,9 @@ func (w *Watcher) onOtherNode(l keyspace.Lock) bool { return l.Node != w.reader.
 // without events.
 func (w *Watcher) dropMoved() {
 	for _, key := range w.scanner.opts.Cluster.takeMoved(w) {
-		was := w.known[key]
-		delete(w.known, key)
-		delete(w.pendingReasons, key)
-		delete(w.denied, key)
-		w.sorted = nil
-		w.mapCompanions(was, detection{})
-		w.deadlines.set(key, time.Time{})
-	}
-}
-
-// mapCompanions updates the map from companions to their lock.
-func (w *Watcher) mapCompanions(was, now detection) {
-	for _, c := range was.companions {
-		delete(w.companions, c.Key)
-	}
-	for _, c := range now.companions {
-		if c.Key != now.lock.Key {
-			w.companions[c.Key] = now.lock.Key
-		}
+		delete(w.endings.pending, key)
+		delete(w.locks.denied, key)
+		w.locks.remove(key)
 	}
 }
 

@@ -27,9 +27,9 @@ const (
 // ended, then a share of the time that has passed.
 func (w *Watcher) scanTime() time.Duration {
 	now := time.Now()
-	passed := now.Sub(w.lastScan)
-	w.lastScan = now
-	if !w.complete {
+	passed := now.Sub(w.scan.last)
+	w.scan.last = now
+	if !w.scan.complete {
 		return maxScanTime
 	}
 	return min(passed/scanShare, maxScanTime)
@@ -38,15 +38,15 @@ func (w *Watcher) scanTime() time.Duration {
 // deferForDeadline defers a scan that would delay the read at the next deadline. It
 // defers for passEvery at most.
 func (w *Watcher) deferForDeadline(now time.Time) bool {
-	due, some := w.deadlines.first()
-	if !some || !w.complete || now.Sub(w.lastScan) > passEvery {
+	due, some := w.locks.deadlines.first()
+	if !some || !w.scan.complete || now.Sub(w.scan.last) > passEvery {
 		return false
 	}
-	at := due.Add(-w.clockOffset)
+	at := due.Add(-w.times.clockOffset)
 	if at.Sub(now) > shortScanTime {
 		return false
 	}
-	w.nextScan = at.Add(time.Millisecond)
+	w.scan.next = at.Add(time.Millisecond)
 	return true
 }
 
@@ -56,19 +56,19 @@ func (w *Watcher) deferForDeadline(now time.Time) bool {
 func (w *Watcher) deferScan(began time.Time) {
 	now := time.Now()
 	walked := now.Sub(began)
-	if !w.complete {
-		walked = max(0, walked-(w.cost.Took-w.cost.Busy))
+	if !w.scan.complete {
+		walked = max(0, walked-(w.scan.cost.Took-w.scan.cost.Busy))
 	}
-	w.nextScan = now.Add((scanShare - 1) * walked)
-	if w.pass == nil || !w.pass.done() {
+	w.scan.next = now.Add((scanShare - 1) * walked)
+	if w.scan.pass == nil || !w.scan.pass.done() {
 		return
 	}
 	pause := pollEvery
 	if w.tracking.mode() == keyspace.Push {
 		pause = passEvery
 	}
-	if until := began.Add(pause); until.After(w.nextScan) {
-		w.nextScan = until
+	if until := began.Add(pause); until.After(w.scan.next) {
+		w.scan.next = until
 	}
 }
 
@@ -77,7 +77,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	timer := time.NewTimer(w.idleTime())
 	defer timer.Stop()
 	wake := w.tracking.wake()
-	if w.failures > 0 {
+	if w.failures.count > 0 {
 		wake = nil
 	}
 	select {
@@ -87,7 +87,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 		return nil
 	case <-wake:
 	}
-	left := coalesce - time.Since(w.cycleStart)
+	left := coalesce - time.Since(w.times.cycleStart)
 	if left <= 0 {
 		return nil
 	}
@@ -103,8 +103,8 @@ func (w *Watcher) wait(ctx context.Context) error {
 // idleTime returns how long there is nothing to do without reports.
 func (w *Watcher) idleTime() time.Duration {
 	now := time.Now()
-	if w.failures > 0 {
-		return w.retryAt.Sub(now)
+	if w.failures.count > 0 {
+		return w.failures.retryAt.Sub(now)
 	}
 	until := now.Add(checkEvery)
 	sooner := func(t time.Time) {
@@ -112,12 +112,12 @@ func (w *Watcher) idleTime() time.Duration {
 			until = t
 		}
 	}
-	sooner(w.nextScan)
-	if due, some := w.deadlines.first(); some {
-		sooner(due.Add(-w.clockOffset))
+	sooner(w.scan.next)
+	if due, some := w.locks.deadlines.first(); some {
+		sooner(due.Add(-w.times.clockOffset))
 	}
 	if w.tracking.mode() != keyspace.Push || len(w.tracking.uncovered) > 0 {
-		sooner(w.polledAt.Add(pollEvery))
+		sooner(w.times.polledAt.Add(pollEvery))
 	}
 	return max(0, until.Sub(now))
 }

@@ -100,7 +100,7 @@ func TestHowLongAHoldHasLastedAtLeast(t *testing.T) {
 	}
 	var f Watcher
 	read := func(was, now detection, from, to int) detection {
-		f.readStart, f.readEnd = at(from), at(to)
+		f.times.readStart, f.times.readEnd = at(from), at(to)
 		f.keepFirstRead(was, &now)
 		return now
 	}

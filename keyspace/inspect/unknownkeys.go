@@ -20,14 +20,14 @@ func (w *Watcher) worthChecking(key string) bool {
 	if w.scanner.index.isCompanion(key) || !w.scanner.selects(key) || w.tracking.allKeys && !w.tracking.covers(key) {
 		return false
 	}
-	if at, known := w.ignored[key]; known {
+	if at, known := w.locks.ignored[key]; known {
 		if time.Since(at) < ignoreFor {
 			return false
 		}
-		delete(w.ignored, key)
+		delete(w.locks.ignored, key)
 	}
-	if len(w.ignored) > maxIgnored {
-		clear(w.ignored)
+	if len(w.locks.ignored) > maxIgnored {
+		clear(w.locks.ignored)
 	}
 	return true
 }
@@ -54,7 +54,7 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string) ([]keyRef, erro
 		switch typ := types[i].Val(); {
 		case types[i].Err() != nil, typ == "none": // gone, but it may come back
 		case w.scanner.index.needOf(key, typ) == needNone:
-			w.ignored[key] = time.Now()
+			w.locks.ignored[key] = time.Now()
 		default:
 			refs = append(refs, keyRef{key: key, typ: typ})
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"locktop/keyspace"
-	"locktop/keyspace/internal/cache"
 )
 
 // Watcher follows the locks that a scanner finds. The server reports changed keys to it
@@ -19,62 +18,71 @@ type Watcher struct {
 	reader   reader
 	tracking tracking
 
-	pass *scanPass // nil between two passes
-	// the keyspace is not scanned before
-	nextScan time.Time
-	// last call of scanTime
-	lastScan  time.Time
-	passTime  time.Duration // duration of the last pass
-	passStart time.Time     // begin of the current pass
-	complete  bool          // a pass has ended since the last error
+	scan       scanState
+	locks      lockTable
+	candidates *candidates // keys that are only possibly locks
+	holdStats  keyspace.HoldStats
+	clients    clientTracker
+	endings    endings
 
-	known          lockSet
-	sorted         []keyspace.Lock // the known locks as in a snapshot; nil = to be computed
-	candidates     *candidates     // keys that are only possibly locks
-	confirmed      confirmedKeys
-	recheckedAt    time.Time
-	companions     map[string]string // companion → its lock
-	ignored        map[string]time.Time
-	holdStats      keyspace.HoldStats
-	deadlines      deadlineQueue
-	clients        clientTracker
-	pendingReasons map[string]pendingReason     // locks whose holder is gone for a reason that will be known soon
-	releasesSeen   cache.Map[keyspace.ID, bool] // locks and families whose releases are published; true = also without waiters
-
-	missedEvents  bool // the server could not be read since the last cycle
-	failures      int  // consecutive failed cycles
-	retryAt       time.Time
-	polledAt      time.Time
-	cycleStart    time.Time     // begin of the last cycle
-	readStart     time.Time     // begin of the last read of locks
-	readEnd       time.Time     // end of the last read of locks
-	clockOffset   time.Duration // the server's clock minus the local clock
-	lag           lag
-	server        keyspace.Server
-	serverAt      time.Time        // when server was read
-	serverNotice  *keyspace.Notice // change of the server since the last cycle
-	mode          keyspace.WatchMode
-	modeAt        time.Time       // last time in this mode
-	degraded      bool            // the mode is worse than Push, after it was Push
-	deniedBefore  int             // number of denied keys after the last cycle
-	denied        map[string]bool // known locks that may not be read any more
-	cost          keyspace.Cost
+	times         cycleTimes
+	failures      failures
+	server        serverState
+	mode          modeState
 	prefixVersion int // version of the cluster's prefixes that this watcher has
+	unreported    unreported
+}
 
+// scanState is the state of the passes of a watcher.
+type scanState struct {
+	pass      *scanPass // nil between two passes
+	passStart time.Time
+	passTime  time.Duration // duration of the last pass
+	next      time.Time     // the keyspace is not scanned before
+	last      time.Time     // last call of scanTime
+	complete  bool          // a pass has ended since the last error
+	cost      keyspace.Cost
+}
+
+// cycleTimes are the times of the cycles of a watcher.
+type cycleTimes struct {
+	cycleStart  time.Time // begin of the last cycle
+	polledAt    time.Time
+	readStart   time.Time     // begin of the last read of locks
+	readEnd     time.Time     // end of the last read of locks
+	clockOffset time.Duration // the server's clock minus the local clock
+	lag         lag
+}
+
+// failures are the failed cycles of a watcher.
+type failures struct {
+	count        int // consecutive failed cycles
+	retryAt      time.Time
+	missedEvents bool // the server could not be read since the last cycle
+}
+
+// unreported is what has happened since the last snapshot or call of Next.
+type unreported struct {
 	events  []keyspace.Event
 	notices []keyspace.Notice
 }
 
+// take returns the events and notices since the last call.
+func (u *unreported) take() ([]keyspace.Event, []keyspace.Notice) {
+	events, notices := u.events, u.notices
+	u.events, u.notices = nil, nil
+	return events, notices
+}
+
 // NewWatcher returns a watcher of the locks that s finds. It sends nothing yet.
 func NewWatcher(s *Scanner) *Watcher {
-	confirmed := make(confirmedKeys)
-	reader := s.reader()
-	reader.confirmed = confirmed
-	return &Watcher{
-		scanner: s, reader: reader, confirmed: confirmed, tracking: newTracking(s),
-		known: make(lockSet), candidates: newCandidates(s.opts.MinConfidence), companions: make(map[string]string),
-		ignored: make(map[string]time.Time), pendingReasons: make(map[string]pendingReason), denied: make(map[string]bool),
+	w := &Watcher{
+		scanner: s, reader: s.reader(), tracking: newTracking(s), candidates: newCandidates(s.opts.MinConfidence),
+		locks:   newLockTable(),
+		endings: endings{pending: make(map[string]pendingReason)},
 	}
+	w.reader.confirmed = w.candidates.confirmed
+	return w
 }
 
 // Close closes the invalidation connections. The client of the scanner stays open.
@@ -109,25 +117,21 @@ func (w *Watcher) Next(ctx context.Context) ([]keyspace.Event, []keyspace.Notice
 		return nil, nil, err
 	}
 	err := w.cycle(ctx, false)
-	events, notices := w.events, w.notices
-	w.events, w.notices = nil, nil
+	events, notices := w.unreported.take()
 	return events, notices, err
 }
 
 // Known returns the known locks without a read. It has no events.
 func (w *Watcher) Known() keyspace.Snapshot {
-	if w.sorted == nil {
-		w.sorted = w.known.locks()
+	s := keyspace.Snapshot{At: w.reader.conn.now, Complete: w.scan.complete, Locks: w.locks.inOrder()}
+	if w.scan.pass != nil {
+		s = w.scanner.snapshot(w.scan.pass, s.Locks, w.scan.complete)
 	}
-	s := keyspace.Snapshot{At: w.reader.conn.now, Complete: w.complete, Locks: w.sorted}
-	if w.pass != nil {
-		s = w.scanner.snapshot(w.pass, s.Locks, w.complete)
-	}
-	s.Server.Skew = w.clockOffset
+	s.Server.Skew = w.times.clockOffset
 	for i := range s.Nodes {
-		s.Nodes[i].Skew = w.clockOffset
+		s.Nodes[i].Skew = w.times.clockOffset
 	}
-	s.Cost, s.Follow = w.cost, w.status()
+	s.Cost, s.Follow = w.scan.cost, w.status()
 	if w.reader.conn.now.After(s.At) {
 		s.At = w.reader.conn.now
 	}
@@ -137,8 +141,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 // takeSnapshot returns the known locks with the events and notices since the last call.
 func (w *Watcher) takeSnapshot() keyspace.Snapshot {
 	s := w.Known()
-	s.Events, s.Notices = w.events, w.notices
-	w.events, w.notices = nil, nil
+	s.Events, s.Notices = w.unreported.take()
 	return s
 }
 
@@ -146,11 +149,11 @@ func (w *Watcher) takeSnapshot() keyspace.Snapshot {
 // cycle once after a lost connection.
 func (w *Watcher) cycle(ctx context.Context, all bool) error {
 	w.reader.conn.takeCost()
-	w.cycleStart = time.Now()
+	w.times.cycleStart = time.Now()
 	err := w.tryCycle(ctx, all)
-	if w.failures == 0 && isConnLost(err) {
+	if w.failures.count == 0 && isConnLost(err) {
 		// A lost connection may be a single failure; a new connection that is refused is not.
-		w.pass, w.tracking.disconnected, w.tracking.resync, w.nextScan = nil, true, true, time.Time{}
+		w.scan.pass, w.tracking.disconnected, w.tracking.resync, w.scan.next = nil, true, true, time.Time{}
 		err = w.tryCycle(ctx, all)
 	}
 	if err != nil {
@@ -166,15 +169,15 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	w.dropMoved()
 	if !all {
 		w.prefixVersion = w.scanner.opts.Cluster.sharePrefixes(&w.tracking, w.prefixVersion)
-		w.tracking.maintain(w.known)
+		w.tracking.maintain(w.locks.known)
 	}
 	if err := w.refresh(ctx, all); err != nil {
 		return err
 	}
 	now := time.Now()
-	if !all && (now.Before(w.nextScan) || w.deferForDeadline(now)) {
+	if !all && (now.Before(w.scan.next) || w.deferForDeadline(now)) {
 		spent := w.reader.conn.takeCost()
-		w.cost.Commands, w.cost.Took, w.cost.Busy = spent.Commands, spent.Took, spent.Busy
+		w.scan.cost.Commands, w.scan.cost.Took, w.scan.cost.Busy = spent.Commands, spent.Took, spent.Busy
 		return nil
 	}
 	if err := w.recheckCandidates(ctx); err != nil {
@@ -184,15 +187,15 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 		return err
 	}
 	until := now.Add(w.scanTime())
-	if !all && w.complete {
+	if !all && w.scan.complete {
 		until = now.Add(min(until.Sub(now), shortScanTime))
 	}
 	err := w.scanSome(ctx, until)
 	w.deferScan(now)
-	if err == nil || !isDenied(err) || !w.complete {
+	if err == nil || !isDenied(err) || !w.scan.complete {
 		return err
 	}
 	w.addNotice(keyspace.RightsChanged, fmt.Sprintf("locks that are not known yet cannot be found: %v", err))
-	w.nextScan = now.Add(maxRetry)
+	w.scan.next = now.Add(maxRetry)
 	return nil
 }
