@@ -72,6 +72,12 @@ func (d *helpDialog) text(s *state) []string {
 	return append(lines, d.legend(s))
 }
 
+// helpColumn is the column of the texts. helpLines is the maximum number of lines of a text.
+const (
+	helpColumn = 16
+	helpLines  = 4
+)
+
 // section lists the keys of the selected pages. It returns nil if there are none.
 func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
 	lines := []string{widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, title).String()}
@@ -79,8 +85,12 @@ func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) 
 		if !wanted(b.place) || b.help == "" {
 			continue
 		}
-		l := widget.NewLine(s.w).Skip(s.theme.text, 4).Put(s.theme.key, s.glyphs.Word(b.label)).To(s.theme.text, 16)
-		lines = append(lines, l.Put(s.theme.text, s.glyphs.FitEnd(s.glyphs.Word(b.help), l.Rest())).String())
+		label := s.glyphs.Word(b.label)
+		for _, text := range wrap(s.glyphs, s.glyphs.Word(b.help), max(1, s.w-helpColumn), helpLines) {
+			l := widget.NewLine(s.w).Skip(s.theme.text, 4).Put(s.theme.key, label).To(s.theme.text, helpColumn)
+			lines = append(lines, l.Put(s.theme.text, text).String())
+			label = ""
+		}
 	}
 	if len(lines) == 1 {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/charmbracelet/x/ansi"
 
 	"locktop/loadgen"
 
@@ -388,6 +389,20 @@ func TestFooterAndHelpComeFromTheTable(t *testing.T) {
 		}
 		for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
 			d.want(string(st))
+		}
+	})
+}
+
+// At 80 columns the help wraps its texts.
+func TestTheHelpIsReadInFull(t *testing.T) {
+	drive(t, world(), func(d *driver) {
+		d.size(80, 24)
+		text := ansi.Strip(strings.Join((&helpDialog{page: onLocks}).text(&d.app.state), "\n"))
+		text = strings.Join(strings.Fields(text), " ")
+		for _, b := range bindings() {
+			if !strings.Contains(text, strings.Join(strings.Fields(b.help), " ")) {
+				t.Errorf("the help of %s is cut: %s", b.label, b.help)
+			}
 		}
 	})
 }
