@@ -180,7 +180,13 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	l.Put(t.text, "  "+humanize.Count(lane.waiters())+" waiting")
 	now := s.now
 	since := now.Add(-min(busyOver, max(s.metrics.Elapsed, time.Second)))
-	l.Put(t.dim, fmt.Sprintf("  held %.0f%% of the last %s", 100*lane.busy(since, now), humanize.Setting(now.Sub(since).Round(time.Second))))
+	busy := fmt.Sprintf("  held %.0f%%", 100*lane.busy(since, now))
+	if whole := busy + " of the last " + humanize.Setting(now.Sub(since).Round(time.Second)); widget.Width(whole) < l.Rest() {
+		busy = whole
+	}
+	if widget.Width(busy) < l.Rest() {
+		l.Put(t.dim, busy)
+	}
 }
 
 // loadLock returns the lock with the given key in the current snapshot, or nil.

@@ -215,7 +215,8 @@ func (s *state) outcomes() []outcome {
 		}
 	}
 	if m.Fairness.Jain > 0 {
-		all = append(all, outcome{"fairness", fmt.Sprintf("%.2f, longest %s", m.Fairness.Jain, humanize.Duration(m.Fairness.Starved)), t.text, false})
+		all = append(all, outcome{"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain), t.text, false},
+			outcome{"longest", humanize.Duration(m.Fairness.Starved), t.text, false})
 	}
 	return all
 }
@@ -358,7 +359,7 @@ func (s *state) verdict() (widget.Style, string) {
 	case s.metrics.Violations.ForeignUnlocks > 0:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.metrics.Violations.ForeignUnlocks, "release")+" removed")
 	case s.metrics.Violations.WorkOverlap.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time %s ", g.Alert, humanize.Plural(s.metrics.Violations.WorkOverlap.Count, "time"))
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time, %s%s ", g.Alert, humanize.Count(s.metrics.Violations.WorkOverlap.Count), g.Times)
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
@@ -377,7 +378,7 @@ func (s *state) verdictBlock(w int) []string {
 	}
 	if s.h < roomForWords {
 		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, note).Skip(widget.Style{}, 1)
-		return []string{l.Put(st, s.glyphs.FitEnd(words, l.Rest())).String()}
+		return []string{l.Put(st, s.glyphs.FitEnd(strings.TrimSpace(words), l.Rest())).String()}
 	}
 	all := []string{s.ruleOf(w, "verdict", note)}
 	if s.metrics.Violations.Overlap.Count > 0 {

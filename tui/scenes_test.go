@@ -172,3 +172,24 @@ func TestASceneIsUnderstoodInASmallWindow(t *testing.T) {
 		})
 	}
 }
+
+// At 80×24 neither the verdict nor the line of a key is cut, however long their figures.
+func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
+	w, g := played()
+	s := g.Scenario()
+	s.Keys.Prefix, s.Keys.N = "load:{a-long-prefix-of-some-load}:", 1
+	g.s = &s
+	g.m.Violations.WorkOverlap.Count = 1234
+	drive(t, w, func(d *driver) {
+		d.size(80, 24).press("3")
+		g.happen(acquired(1, s.Keys.Prefix+"1", 0))
+		d.wait(tickInterval).want("two clients worked at the same time, 1,234×")
+		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "0 waiting  held 4%") {
+			t.Errorf("the line of the key is %q", line)
+		}
+		d.size(100, 24)
+		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "held 4% of the last 10 s") {
+			t.Errorf("the line of the key is %q", line)
+		}
+	})
+}
