@@ -157,7 +157,11 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	case readers > 1:
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
 	case found != nil && len(found.Holders) > 0:
-		l.Put(t.text, "held by ").Put(t.strong, s.holders(found))
+		holder := s.holders(found)
+		if lane != nil && lane.holder() != "" && !s.scenario.Lock.Kind.Sound() { // the stored token does not name its client
+			holder = s.redactOwner(lane.holder())
+		}
+		l.Put(t.text, "held by ").Put(t.strong, holder)
 		ttl, st := "  no TTL", t.bad
 		if left, ok := found.TTL(s.clock()); ok {
 			ttl, st = "  TTL "+humanize.Duration(left), t.text

@@ -347,7 +347,7 @@ func (s *state) verdict() (widget.Style, string) {
 	switch {
 	case o.Count > 0:
 		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
-		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held the lock at the same time ", g.Alert, times, humanize.Duration(o.Longest))
+		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held it at the same time ", g.Alert, times, humanize.Duration(o.Longest))
 	case s.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
 	case !s.metrics.Verdict(s.scenario).Safe:

@@ -95,7 +95,7 @@ var claims = map[string][]string{
 	"phantom":          {"the replies to it are lost", "the server granted", "which does not know it", "✓ 0 overlaps"},
 	"setnx-crash":      {"dies before EXPIRE", "can never be acquired again", "no TTL", "nobody can acquire the lock any more"},
 	"getset-skew":      {"the clock of client-", "held load", "OVERLAP", "the known flaw of classic/getset"},
-	"blind-delete":     {"another client's", "OVERLAP"},
+	"blind-delete":     {"another client's", "OVERLAP", "held by client-"},
 	"get-then-del":     {"freezes before DEL while holding", "another client's"},
 	"counted":          {"works past its lease", "no fencing check, the data is now corrupt"},
 	"two-key-rw":       {"OVERLAP", "the known flaw of classic/two-key-rw"},
@@ -104,7 +104,7 @@ var claims = map[string][]string{
 
 // denials are texts that the screen must not show at the end of a scene.
 var denials = map[string][]string{
-	"blind-delete": {"renewal on"},
+	"blind-delete": {"renewal on", "held by permits"},
 	"setnx-crash":  {"renewal on", "the lock held", "before the lease runs out"},
 	"getset-skew":  {"renewal on"},
 }
@@ -191,5 +191,7 @@ func TestNothingOfASceneIsCutInASmallWindow(t *testing.T) {
 		if line := strings.TrimSpace(d.line(s.Keys.Prefix)); !strings.HasSuffix(line, "held 4% of the last 10 s") {
 			t.Errorf("the line of the key is %q", line)
 		}
+		g.m.Violations.Overlap.Count, g.m.Violations.Overlap.Longest = 1234, 247*time.Millisecond
+		d.size(80, 24).wait(2 * tickInterval).want("1,234 OVERLAPS, longest 247 ms: two clients held it at the same time")
 	})
 }
