@@ -3,8 +3,12 @@ package keyspace
 import (
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"time"
+
+	"locktop/shell"
 )
 
 // Actions are the scripts that change a lock of a format from outside. A script reads
@@ -121,4 +125,154 @@ func (e *ChangedError) Holders() string {
 		names = append(names, name)
 	}
 	return "now held by " + strings.Join(names, " and ")
+}
+
+// Script is an action on a lock as one server gets it: the arguments of EVAL.
+type Script struct {
+	Node       string // host:port of the server
+	Lua        string
+	Keys, Args []string
+}
+
+// onlyWithoutTTL precedes the extend script of Expire, which requires a lock without a
+// deadline.
+const onlyWithoutTTL = "if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end\n"
+
+// Scripts returns the scripts of an action, one for each server that has the lock. They
+// change the holds in seen. ttl is the new time to live of Extend and Expire.
+//
+// It returns an ErrNotSupported if others cannot change locks of this format so, and an
+// ErrChanged if the action does not apply to the lock.
+func Scripts(formats []Format, what Action, seen Lock, ttl time.Duration) ([]Script, error) {
+	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name == seen.Format })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("%s %q: there is no format %q", what, seen.Key, seen.Format)
+	case formats[i].Actions == nil:
+		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrNotSupported)
+	case len(seen.Holders) == 0:
+		return nil, &ChangedError{Key: seen.Key}
+	case what == Expire && !seen.Expires.IsZero():
+		return nil, &ChangedError{Key: seen.Key, Now: &seen}
+	case what != ForceRelease && ttl < time.Millisecond:
+		return nil, fmt.Errorf("%s %q: the time to live must be at least 1ms", what, seen.Key)
+	}
+	actions := formats[i].Actions
+	lua := actions.Extend
+	if what == ForceRelease {
+		lua = actions.ForceRelease
+	}
+	if lua == "" {
+		return nil, fmt.Errorf("%s %q, a lock of %s: %w", what, seen.Key, formats[i].Library, ErrNotSupported)
+	}
+	if what == Expire {
+		lua = onlyWithoutTTL + lua
+	}
+	var all []Script
+	for _, node := range nodesOf(seen) {
+		there := seen
+		there.Node = node
+		s := Script{Node: node, Lua: lua, Keys: actions.Keys(there), Args: actions.Args(there)}
+		if what != ForceRelease {
+			s.Args = append(slices.Clone(s.Args), fmt.Sprint(ttl.Milliseconds()))
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// nodesOf lists the servers of a lock: one, except for a Redlock. Servers where a
+// Redlock has another token or none are left out.
+func nodesOf(seen Lock) []string {
+	var all []string
+	for _, v := range seen.Votes {
+		if _, held := seen.Holder(v.Token); held {
+			all = append(all, v.Node)
+		}
+	}
+	if len(all) == 0 {
+		return []string{seen.Node}
+	}
+	return all
+}
+
+// SafeCommand returns a command line for redis-cli and a POSIX shell that does the same
+// as the action itself, for a user with the permission. It contains the server and the
+// additional flags. It is one line of printable ASCII, or one line for each server of a
+// Redlock, and works for any key and token. It fails when [Scripts] does.
+func SafeCommand(formats []Format, what Action, seen Lock, ttl time.Duration, flags ...string) (string, error) {
+	scripts, err := Scripts(formats, what, seen, ttl)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, s := range scripts {
+		line, ok := s.shellLine(append(redisCLI(s.Node, seen.DB), flags...))
+		if !ok {
+			return "", fmt.Errorf("no command line can name the server of %q", seen.Key)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// redisCLI returns redis-cli with the flags for a node and database.
+func redisCLI(node string, db int) []string {
+	words := []string{"redis-cli"}
+	if host, port, err := net.SplitHostPort(node); err == nil {
+		words = append(words, "-h", host, "-p", port)
+	} else if node != "" {
+		words = append(words, "-s", node)
+	}
+	if db != 0 {
+		words = append(words, "-n", fmt.Sprint(db))
+	}
+	return words
+}
+
+// shellLine returns the script as a shell line: with arguments or, if a key or token
+// cannot be an argument, with input on stdin.
+func (s Script) shellLine(cli []string) (line string, ok bool) {
+	words := slices.Concat([]string{"EVAL", stripComments(s.Lua), fmt.Sprint(len(s.Keys))}, s.Keys, s.Args)
+	if line, ok := shell.Line(slices.Concat(cli, words)...); ok {
+		return line, true
+	}
+	for i, w := range words {
+		words[i] = quotedForRedis(w)
+	}
+	line, ok = shell.Line(cli...)
+	return `printf '%s\n' '` + strings.ReplaceAll(strings.Join(words, " "), "'", `'\''`) + "' | " + line, ok
+}
+
+// quotedForRedis quotes s for the input of redis-cli.
+func quotedForRedis(s string) string {
+	var out strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			out.WriteString(`\` + string(c))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&out, `\x%02x`, c)
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return `"` + out.String() + `"`
+}
+
+// stripComments returns a script in one line without comments, with the quotes that are
+// easiest to quote again.
+func stripComments(script string) string {
+	var lines []string
+	for line := range strings.Lines(script) {
+		code, _, _ := strings.Cut(line, "--")
+		if code = strings.TrimSpace(code); code != "" {
+			lines = append(lines, code)
+		}
+	}
+	lua := strings.Join(lines, " ")
+	if strings.Contains(lua, `"`) {
+		return lua
+	}
+	return strings.ReplaceAll(lua, "'", `"`)
 }

@@ -3,7 +3,11 @@ package recording
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"locktop/keyspace"
 )
@@ -39,4 +43,72 @@ func (r *Redactor) hash(token string) string {
 	}
 	sum := sha256.Sum256(append(r.salt[:], token...))
 	return "redacted-" + hex.EncodeToString(sum[:6])
+}
+
+// JSON strings cannot hold arbitrary bytes, but keys and tokens can. A text that is
+// not UTF-8 is stored as U+0000 and its base64 form.
+const binaryMark = "\x00"
+
+func escapeText(s string) string {
+	if utf8.ValidString(s) && !strings.HasPrefix(s, binaryMark) {
+		return s
+	}
+	return binaryMark + base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+// unescapeText reverses escapeText. It returns other texts unchanged.
+func unescapeText(s string) string {
+	encoded, binary := strings.CutPrefix(s, binaryMark)
+	if !binary {
+		return s
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return s
+	}
+	return string(raw)
+}
+
+// escapeDelta returns d with f applied to every text from a key or value.
+func escapeDelta(d keyspace.Delta, f func(string) string) keyspace.Delta {
+	d.Snapshot = mapTexts(d.Snapshot, f, f)
+	d.Gone = slices.Clone(d.Gone)
+	for i := range d.Gone {
+		d.Gone[i].Key = f(d.Gone[i].Key)
+	}
+	return d
+}
+
+// mapTexts returns a copy of s with name applied to keys and labels, and token to
+// tokens and IDs.
+func mapTexts(s keyspace.Snapshot, name, token func(string) string) keyspace.Snapshot {
+	s.Locks = slices.Clone(s.Locks)
+	for i := range s.Locks {
+		s.Locks[i] = mapLock(s.Locks[i], name, token)
+	}
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		e := &s.Events[i]
+		e.Lock, e.Holder.ID, e.Waiter.ID = mapLock(e.Lock, name, token), token(e.Holder.ID), token(e.Waiter.ID)
+		e.Holder.Label = name(e.Holder.Label)
+	}
+	return s
+}
+
+func mapLock(l keyspace.Lock, name, token func(string) string) keyspace.Lock {
+	l.Key = name(l.Key)
+	l.Holders, l.Waiters, l.Votes, l.Why = slices.Clone(l.Holders), slices.Clone(l.Waiters), slices.Clone(l.Votes), slices.Clone(l.Why)
+	for i := range l.Holders {
+		l.Holders[i].ID, l.Holders[i].Label = token(l.Holders[i].ID), name(l.Holders[i].Label)
+	}
+	for i := range l.Waiters {
+		l.Waiters[i].ID = token(l.Waiters[i].ID)
+	}
+	for i := range l.Votes {
+		l.Votes[i].Token = token(l.Votes[i].Token)
+	}
+	for i := range l.Why {
+		l.Why[i] = name(l.Why[i])
+	}
+	return l
 }
