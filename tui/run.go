@@ -44,12 +44,12 @@ type Config struct {
 	Output  io.Writer     // default os.Stdout
 }
 
-// ErrInterrupted is the error of Run after Ctrl-C or an interrupt.
+// ErrInterrupted is the error of Run after Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
 // Run shows the screen until the user quits or ctx ends. It restores the terminal, and leaves
 // the last frame on it if the user asks for that. It returns nil after quit, ErrInterrupted
-// after Ctrl-C or an interrupt, and ctx's error after ctx ends.
+// after Ctrl-C, and ctx's error after ctx ends. Run handles no signals: the caller ends ctx.
 func Run(ctx context.Context, w Config) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -62,7 +62,7 @@ func Run(ctx context.Context, w Config) error {
 	a := newApp(looking, w)
 	_, err := tea.NewProgram(canvas{a, t}, options(ctx, w, t)...).Run()
 	switch {
-	case errors.Is(err, tea.ErrInterrupted), err == nil && a.interrupted:
+	case err == nil && a.interrupted:
 		return ErrInterrupted
 	case err == nil && a.leave:
 		_, err := fmt.Fprintln(w.Output, a.View())
@@ -79,6 +79,7 @@ func Run(ctx context.Context, w Config) error {
 func options(ctx context.Context, w Config, t *terminal) []tea.ProgramOption {
 	options := []tea.ProgramOption{
 		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(1), tea.WithOutput(t.forBubbletea()),
+		tea.WithoutSignalHandler(), // it blocks forever if ctx ends by the same signal
 	}
 	if w.Input != nil {
 		options = append(options, tea.WithInput(w.Input))

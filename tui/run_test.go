@@ -7,9 +7,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +109,38 @@ func TestTheEndOfTheContextEndsTheScreen(t *testing.T) {
 	}
 	<-looking // its context has ended
 	out.wantIntact(t)
+}
+
+func TestASignalThatEndsTheContextEndsTheScreen(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot send itself a signal")
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 { // two goroutines receive the signal, in any order
+		ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
+		in, _ := io.Pipe()
+		out := newTape()
+		done := make(chan error, 1)
+		go func() { done <- Run(ctx, Config{Source: world().Source, Input: in, Output: out}) }()
+		<-out.any
+		time.Sleep(20 * time.Millisecond) // until bubbletea would have its signal handler
+		if err := self.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Run returned %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the screen has not ended")
+		}
+		out.wantIntact(t)
+		stop()
+	}
 }
 
 // TestAPanicRestoresTheTerminalFirst runs itself as another process, because
