@@ -259,6 +259,25 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 	}
 }
 
+// The server refuses a Mutex in a script that reads the PTTL of the lock. So every
+// request is either a hold or a PTTL, and the requests of waiters without a hold
+// count, too.
+func TestAttemptsAreTheRequestsThatTheServerAnswered(t *testing.T) {
+	rdb := connect(t, server.ForTest(t).Addr())
+	s := busy
+	s.Keys.N, s.Clients, s.Hold, s.Think, s.Patience = 1, 10, Const(20*time.Millisecond), Const(time.Millisecond), 50*time.Millisecond
+	s.Lock = Lock{Kind: Mutex, Wait: Wait{Poll: 5 * time.Millisecond}}
+	r := started(t, rdb, s)
+	until(t, r, "100 clients that gave up", func(m Metrics) bool { return m.TimedOut >= 100 })
+	stop(t, r)
+	m := r.Metrics()
+	refused := commandStats(t, rdb)["pttl"]
+	lost := m.TimedOut + m.CutOff // their last requests may have no reply
+	if diff := m.Attempts - m.Acquired - refused; diff < 0 || diff > lost {
+		t.Errorf("%d attempts, %d acquired, %d refused, %d given up", m.Attempts, m.Acquired, refused, lost)
+	}
+}
+
 // computed returns the server's CPU time so far, in ms.
 func computed(t *testing.T, rdb *redis.Client) int64 {
 	t.Helper()

@@ -154,7 +154,7 @@ func (f *fleet) observe(e lock.Event) {
 		if key, known := f.numbers[e.Key]; known && f.inOrder {
 			f.oracle.Queued(key, numberOf(e.Owner), e.At)
 		}
-	case lock.Acquired:
+	case lock.Acquired, lock.GaveUp:
 		f.recorder.attempts.Add(int64(e.Attempts))
 	case lock.Renewed:
 		f.recorder.renew(e.Late)

@@ -46,7 +46,7 @@ type Metrics struct {
 	RenewLate Latency  // delay of renewals
 	Seconds   []Second // newest seconds, at most [HistorySeconds], oldest first; the last is not over
 
-	Attempts    int64   // lock requests that led to a hold, including their retries
+	Attempts    int64   // requests to acquire a lock, including retries: each was granted, refused, or given up by its client
 	Renewals    int64   // of leases
 	Commands    int64   // all commands of the clients
 	Utilisation float64 // share of the time in which a key was held, mean over the requested keys

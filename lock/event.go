@@ -35,7 +35,7 @@ type Event struct {
 	Key      string
 	Owner    string
 	Token    string        // of this attempt; none for Contended and GaveUp; of the next holder for HandedOver
-	Attempts int           // Acquired, GaveUp: number of commands sent
+	Attempts int           // Acquired, GaveUp: number of attempts; one may send several commands
 	Waited   time.Duration // Acquired, GaveUp: time since Lock or TryLock was called
 	Held     time.Duration // Released, Lost, Expired: time since the acquire
 	Late     time.Duration // Renewed: sent this long after it was due
