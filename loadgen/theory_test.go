@@ -29,6 +29,7 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 		{"a timeout below the pause", time.Second, 500 * time.Millisecond, time.Second, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			child := server.ForTest(t)
 			rdb := closing(t, redis.NewClient(&redis.Options{
 				Addr: child.Addr(), ReadTimeout: c.timeout, WriteTimeout: c.timeout, ContextTimeoutEnabled: true, MaxRetries: -1,

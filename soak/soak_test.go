@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,10 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis would log every connection that a fault closes
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait for servers, not for the CPU
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

@@ -250,6 +250,7 @@ func (s stay) leased() time.Time {
 func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 	for _, kind := range loadgen.Kinds() {
 		t.Run(strings.ReplaceAll(string(kind), "/", "-"), func(t *testing.T) {
+			t.Parallel()
 			n := 1
 			if kind == loadgen.Redlock {
 				n = 5
