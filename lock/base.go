@@ -45,7 +45,7 @@ func (c *Client) newBase(key string, o Options, p protocol) base {
 // checkCompanions returns an error if a cluster cannot store further keys in key's
 // slot.
 func (c *core) checkCompanions(key string) error {
-	if c.transport.clustered() && !canHaveCompanions(key) {
+	if c.transport.Clustered() && !canHaveCompanions(key) {
 		return fmt.Errorf("%w: on a cluster, the key %q has a closing brace but no {tag}, so this lock cannot store its other keys in the same slot", ErrArgument, key)
 	}
 	return nil
@@ -287,7 +287,7 @@ func (c *core) undo(p protocol, token string, until time.Time, acquire future) {
 		ctx, cancel := context.WithDeadline(c.alive, until)
 		defer cancel()
 		release := first
-		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && c.transport.clustered() {
+		if a, ok := acquire.(interface{ waitLast(context.Context) }); ok && c.transport.Clustered() {
 			a.waitLast(ctx)
 			release = p.release(c.alive, token, 0)
 		}

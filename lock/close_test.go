@@ -69,3 +69,18 @@ func closesSoon(t *testing.T, end func() error, leases ...*lock.Lease) {
 		}
 	}
 }
+
+// A connection that was just used is closed as fast as an idle one.
+func TestCloseWaitsForNothing(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
+		r.must(err)
+		r.must(lease.Unlock(ctx))
+		began := time.Now()
+		r.must(c.Close())
+		if took := time.Since(began); took > 0 {
+			r.Errorf("Close took %v", took)
+		}
+	})
+}

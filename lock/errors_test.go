@@ -6,6 +6,14 @@ import (
 	"testing"
 )
 
+// errorReply is an error reply of a server.
+type errorReply string
+
+func (e errorReply) Error() string { return string(e) }
+
+// RedisError implements [redis.Error].
+func (errorReply) RedisError() {}
+
 // The original error replies of Redis 6.0.16, 7.0.15, 8.0.2 and Valkey 8.1.1.
 func TestErrorRepliesOfEveryServerAreTold(t *testing.T) {
 	const (
@@ -47,7 +55,7 @@ func TestErrorRepliesOfEveryServerAreTold(t *testing.T) {
 		{before7 + "@user_script: 1: ERR value is not an integer or out of range", nil},
 		{"ERR Error running script: OOM", nil}, // no server sends this
 	} {
-		err := describe("acquire", "orders", serverError(c.reply))
+		err := describe("acquire", "orders", errorReply(c.reply))
 		if got := sentinelOf(err); got != c.want {
 			t.Errorf("%s\ngot %v, want %v", c.reply, got, c.want)
 		}

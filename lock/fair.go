@@ -275,7 +275,7 @@ func newFairProtocol(t *core, key string, fence bool) *fairProtocol {
 	}
 	f := &fairProtocol{mutexProtocol: *newMutexProtocol(t.transport, key, false), keys: keys, core: t, publishCounts: 1}
 	f.processChannel = f.freeChannel + ":" + processOf(t.id)
-	if t.transport.clustered() {
+	if t.transport.Clustered() {
 		f.publishCounts = 0
 	}
 	return f

@@ -59,6 +59,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"locktop/lock/internal/transport"
 )
 
 // Config configures a [Client]. The zero value works.
@@ -216,7 +218,7 @@ type Client struct {
 // notifier that wakes waiters.
 type core struct {
 	id        string // UUID
-	transport transport
+	transport transport.Transport
 	observe   func(Event)
 	scripted  atomic.Bool     // the server has run one of our scripts
 	alive     context.Context // ends with shutDown
@@ -239,24 +241,30 @@ type core struct {
 // must not be retried by go-redis. rdb still belongs to the caller, and its hooks are
 // not called. New does not connect; the first command does.
 func New(rdb redis.UniversalClient, cfg Config) (*Client, error) {
-	t, err := newTransport(rdb)
-	if err != nil {
-		return nil, err
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return newClient(transport.NewPipe(transport.CloneOptions(rdb)), cfg)
+	case *redis.ClusterClient:
+		t, err := transport.NewCluster(rdb)
+		if err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		return newClient(t, cfg)
 	}
-	return newClient(t, cfg)
+	return nil, fmt.Errorf("%w: locks do not support a %T; use a redis.Client or a redis.ClusterClient", ErrArgument, rdb)
 }
 
 // newClient returns a client that owns t.
-func newClient(t transport, cfg Config) (*Client, error) {
+func newClient(t transport.Transport, cfg Config) (*Client, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock: make an id: %w", err), t.close())
+		return nil, errors.Join(fmt.Errorf("lock: make an id: %w", err), t.Close())
 	}
 	if cfg.Owner == "" {
 		cfg.Owner = defaultOwner()
 	}
 	if err := checkOwner(cfg.Owner); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), t.close())
+		return nil, errors.Join(fmt.Errorf("lock: new client: %w", err), t.Close())
 	}
 	c := &core{id: id.String(), transport: t, observe: cfg.Observe}
 	c.alive, c.stop = context.WithCancel(context.Background())
@@ -403,7 +411,7 @@ func (c *core) releaseAll(match func(*hold) bool) error {
 func (c *core) shutDown() error {
 	c.stop()
 	c.tasks.close()
-	err := c.transport.close()
+	err := c.transport.Close()
 	<-c.tasks.idle()
 	c.workers.Wait()
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 var (
@@ -75,12 +77,12 @@ func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
 
 // mutexProtocol stores the lock as a string that holds the token.
 type mutexProtocol struct {
-	transport   transport
+	transport   transport.Transport
 	keys        []string // the lock; its fence, if it has one
 	freeChannel string
 }
 
-func newMutexProtocol(t transport, key string, fence bool) *mutexProtocol {
+func newMutexProtocol(t transport.Transport, key string, fence bool) *mutexProtocol {
 	return &mutexProtocol{transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
 }
 
@@ -140,7 +142,7 @@ func (c *trySetCall) wait(ctx context.Context) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case reply == okReply:
+	case reply == "OK":
 		return int64(0), nil
 	}
 	c.call = c.protocol.acquireScript(ctx, c.token, c.ttl)

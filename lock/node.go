@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/lock/internal/transport"
 )
 
 // node is one server of a quorum.
 type node struct {
-	transport
+	transport.Transport
 	addr         string
 	unresponsive atomic.Bool // did not answer the last command
 	scripted     atomic.Bool // has run one of our scripts
@@ -31,9 +33,9 @@ type node struct {
 // second. go-redis uses the size of the pool for it; a node needs two connections.
 const nodePoolSize = 1000
 
-func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
-	n := &node{addr: rdb.Options().Addr, identified: introduced}
-	o := cloneOptions(rdb)
+func newNode(rdb *redis.Client, identified *atomic.Int64) *node {
+	n := &node{addr: rdb.Options().Addr, identified: identified}
+	o := transport.CloneOptions(rdb)
 	first := o.OnConnect
 	o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
 		if first != nil {
@@ -44,14 +46,8 @@ func newNode(rdb *redis.Client, introduced *atomic.Int64) (*node, error) {
 		return n.identify(ctx, conn)
 	}
 	o.PoolSize, o.PipelinePoolSize, o.MinIdleConns = nodePoolSize, nodePoolSize, 0
-	template := redis.NewClient(&o) // only its options are used
-	defer template.Close()
-	w, err := newTransport(template)
-	if err != nil {
-		return nil, err
-	}
-	n.transport = w
-	return n, nil
+	n.Transport = transport.NewPipe(o)
+	return n
 }
 
 // identify asks for the run ID and the uptime of the server, first on every
@@ -115,7 +111,7 @@ func (n *node) checkUptime(minUptime time.Duration) error {
 func (n *node) ping(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	n.noteReply(n.send(ctx, &command{args: []string{"ping"}}).wait(ctx))
+	n.noteReply(n.Send(ctx, &transport.Command{Args: []string{"ping"}}).Wait(ctx))
 }
 
 // noteReply notes whether the node answered a command that ended with err.

@@ -1,6 +1,10 @@
 package lock
 
-import "context"
+import (
+	"context"
+
+	"locktop/lock/internal/transport"
+)
 
 // nodeCall is the command of a round to one node. The goroutine that reads a plain
 // reply from the connection handles it; an error takes a goroutine of its own.
@@ -17,10 +21,11 @@ type nodeCall struct {
 
 func (c *nodeCall) send() {
 	c.transport, c.script = c.route(), c.command.script
-	c.first.args, c.first.callback = c.command.argv, c
-	c.cmd, c.reply = &c.first, &c.first // first: the reply may come before send returns
-	if refused, ok := c.transport.send(c.core().alive, &c.first).(failedReply); ok {
-		c.first.complete(nil, refused)
+	c.first.Args, c.first.Callback = c.command.argv, c
+	c.cmd, c.reply = &c.first, &c.first // first: the reply may come before Send returns
+	if refused, ok := c.transport.Send(c.core().alive, &c.first).(failedReply); ok {
+		c.reply = refused
+		c.Done(refused)
 	}
 }
 
@@ -30,16 +35,16 @@ func (c *nodeCall) state() *nodeState { return &c.round.attempt.states[c.node] }
 
 // route returns the transport to the node: for a release the node itself, since
 // the state of a node refuses commands after closeAcquires.
-func (c *nodeCall) route() transport {
+func (c *nodeCall) route() transport.Transport {
 	if c.command.afterReply != nil {
 		return c.state().node
 	}
 	return c.state()
 }
 
-// done implements [callback].
-func (c *nodeCall) done() {
-	if c.first.err != nil {
+// Done implements [transport.Callback].
+func (c *nodeCall) Done(err error) {
+	if err != nil {
 		c.core().tasks.add()
 		go c.followUp()
 		return
@@ -47,7 +52,7 @@ func (c *nodeCall) done() {
 	r := c.round
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.accept(c, c.first.value, nil) {
+	if r.accept(c, c.first.Value, nil) {
 		defer r.endIfReplied()
 	}
 	if c.command.afterReply != nil && c.state().mayHold() {

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 // nodeState is the copy of a [Redlock] on one node. As a transport it refuses
 // commands after closeAcquires.
 type nodeState struct {
-	transport // the node's
-	node      *node
+	transport.Transport // the node's
+	node                *node
 
 	mu       sync.Mutex
 	closed   bool  // closeAcquires was called
@@ -29,19 +31,20 @@ var (
 // failedReply is the reply to a command that was not sent.
 type failedReply struct{ error }
 
-func (r failedReply) wait(context.Context) error { return r.error }
+func (r failedReply) Wait(context.Context) error { return r.error }
 
-// send implements [transport]. Scripts that are sent again come through it, too.
-func (s *nodeState) send(ctx context.Context, cmd *command) reply {
+// Send implements [transport.Transport]. Scripts that are sent again come through it,
+// too.
+func (s *nodeState) Send(ctx context.Context, cmd *transport.Command) transport.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return failedReply{errReleasing}
 	}
-	return s.transport.send(ctx, cmd)
+	return s.Transport.Send(ctx, cmd)
 }
 
-// closeAcquires makes send refuse all commands, and returns whether the node may
+// closeAcquires makes Send refuse all commands, and returns whether the node may
 // have a copy.
 func (s *nodeState) closeAcquires() bool {
 	s.mu.Lock()

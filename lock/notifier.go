@@ -101,7 +101,7 @@ func (n *notifier) markDirty(q *waitQueue) {
 // go-redis reconnects and subscribes again by itself, and the server's confirmation
 // arrives here.
 func (n *notifier) listen() {
-	ps := n.core.transport.subscribe(n.core.alive)
+	ps := n.core.transport.Subscribe(n.core.alive)
 	defer ps.Close()
 	messages := ps.ChannelWithSubscriptions()
 	for {

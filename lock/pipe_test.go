@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,78 +53,6 @@ func (r *rig) lockBriefly(m *lock.Mutex) {
 	}
 }
 
-func TestAConnectionThatEndsWhileNobodyUsesItIsNotNoticed(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
-		for range 3 {
-			for range 3 { // the caller reads the later replies
-				lease, err := m.TryLock(ctx)
-				r.must(err)
-				r.must(lease.Unlock(ctx))
-			}
-			time.Sleep(2 * time.Second)
-			r.link.Cut()
-			time.Sleep(time.Millisecond)
-		}
-	})
-}
-
-func TestASilentServerIsGivenUp(t *testing.T) {
-	for name, others := range map[string]int{"alone": 0, "in company": 3} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				c := r.client(lock.Config{})
-				lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-				r.must(err)
-				r.must(lease.Unlock(ctx))
-				r.link.Freeze()
-				var crowd sync.WaitGroup
-				for i := range 1 + others {
-					crowd.Go(func() {
-						began := time.Now()
-						patient, cancel := context.WithTimeout(ctx, time.Minute)
-						defer cancel()
-						_, err := c.Mutex(fmt.Sprint("orders:", i), lock.Options{}).TryLock(patient)
-						limit := r.via.Options().ReadTimeout
-						if took := time.Since(began); err == nil || patient.Err() != nil || took != limit {
-							r.Errorf("after %v: %v; want an error after %v", took, err, limit)
-						}
-					})
-				}
-				crowd.Wait()
-				r.link.Thaw()
-				lease, err = c.Mutex("orders", lock.Options{}).TryLock(ctx)
-				r.must(err)
-				r.must(lease.Unlock(ctx))
-			})
-		})
-	}
-}
-
-func TestWhoHasNoReadTimeoutWaitsForASilentServer(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		o := *r.rdb.Options()
-		o.Dialer, o.ReadTimeout = r.link.Dial, -1
-		patient := redis.NewClient(&o)
-		defer patient.Close()
-		c, err := lock.New(patient, lock.Config{})
-		r.must(err)
-		defer c.Close()
-		m := c.Mutex("orders", lock.Options{TTL: time.Hour})
-		for range 2 { // with and without a connection
-			r.link.Freeze()
-			time.AfterFunc(time.Minute, r.link.Thaw)
-			began := time.Now()
-			lease, err := m.TryLock(ctx)
-			r.must(err)
-			if took := time.Since(began); took != time.Minute {
-				r.Errorf("granted after %v, the server was silent for a minute", took)
-			}
-			r.must(lease.Unlock(ctx))
-		}
-	})
-}
-
 func TestLocksAreWhereTheClientPointsTo(t *testing.T) {
 	child := server.ForTest(t, "--requirepass", "secret")
 	rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), Password: "secret", DB: 5})
@@ -158,59 +83,5 @@ func TestAUserWhoMayNotPingCanLock(t *testing.T) {
 		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
 		r.must(err)
 		r.must(lease.Unlock(ctx))
-	})
-}
-
-// A connection that was just used is closed as fast as an idle one.
-func TestCloseWaitsForNothing(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		c := r.client(lock.Config{})
-		lease, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-		r.must(err)
-		r.must(lease.Unlock(ctx))
-		began := time.Now()
-		r.must(c.Close())
-		if took := time.Since(began); took > 0 {
-			r.Errorf("Close took %v", took)
-		}
-	})
-}
-
-// A dial may end after the client has given it up; its connection is closed then. The
-// race detector finds unguarded accesses.
-func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		defer far.Close()
-		entered := make(chan struct{})
-		rdb := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", MaxRetries: -1,
-			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				close(entered)
-				<-ctx.Done() // go-redis has given up the dial
-				return near, nil
-			},
-		})
-		defer rdb.Close()
-		c, err := lock.New(rdb, lock.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tried := make(chan error, 1)
-		go func() {
-			_, err := c.Mutex("orders", lock.Options{}).TryLock(ctx)
-			tried <- err
-		}()
-		<-entered
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-tried; err == nil {
-			t.Error("a closed client gave a lock")
-		}
-		far.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("the connection made after Close gave %v, want EOF", err)
-		}
 	})
 }

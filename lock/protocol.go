@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -53,6 +54,9 @@ type resender interface {
 	resendIfNeeded(ctx context.Context) error
 }
 
+// errUnexpectedReply means that a reply is not one that the command has.
+var errUnexpectedReply = errors.New("unexpected reply from the server")
+
 // parseAcquire parses the reply to an acquire. It returns the holder if the lock is
 // held, else nil and the fencing token. Any other reply is an error.
 func parseAcquire(key string, reply any) (held *HeldError, fence int64, err error) {
@@ -67,5 +71,5 @@ func parseAcquire(key string, reply any) (held *HeldError, fence int64, err erro
 		ttl, _ := reply[1].(int64)
 		return &HeldError{Key: key, Token: token, TTL: time.Duration(ttl) * time.Millisecond}, 0, nil
 	}
-	return nil, 0, errProtocol
+	return nil, 0, errUnexpectedReply
 }

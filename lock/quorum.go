@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/lock/internal/transport"
 )
 
 // QuorumConfig configures a [Quorum]. The zero value works.
@@ -56,13 +58,9 @@ func NewQuorum(nodes []*redis.Client, cfg QuorumConfig) (*Quorum, error) {
 	}
 	s := &nodeSet{minUptime: cfg.MinUptime, ready: make(chan struct{})}
 	for _, rdb := range nodes {
-		n, err := newNode(rdb, &s.identified)
-		if err != nil {
-			return nil, errors.Join(err, s.close())
-		}
-		s.nodes = append(s.nodes, n)
+		s.nodes = append(s.nodes, newNode(rdb, &s.identified))
 	}
-	s.transport = s.nodes[0].transport
+	s.Transport = s.nodes[0].Transport
 	client, err := newClient(s, cfg.Config)
 	if err != nil {
 		return nil, err
@@ -113,9 +111,9 @@ func (q *Quorum) nodeTimeout(ttl time.Duration) time.Duration {
 }
 
 // nodeSet is the nodes of a quorum, in their order. As a transport it is that of the
-// first node, to which waiters subscribe; close closes all nodes.
+// first node, to which waiters subscribe; Close closes all nodes.
 type nodeSet struct {
-	transport
+	transport.Transport
 	nodes     []*node
 	minUptime time.Duration
 
@@ -126,12 +124,12 @@ type nodeSet struct {
 	verified   atomic.Int64 // the value of identified at the last check without duplicates
 }
 
-// close implements [transport].
-func (s *nodeSet) close() error {
+// Close implements [transport.Transport].
+func (s *nodeSet) Close() error {
 	errs := make([]error, len(s.nodes))
 	var all sync.WaitGroup
 	for i, n := range s.nodes { // concurrently: a node that does not answer takes seconds
-		all.Go(func() { errs[i] = n.close() })
+		all.Go(func() { errs[i] = n.Close() })
 	}
 	all.Wait()
 	return errors.Join(errs...)

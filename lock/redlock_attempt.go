@@ -35,7 +35,7 @@ type redlockAttempt struct {
 func (k *redlockKey) newAttempt() *redlockAttempt {
 	a := &redlockAttempt{redlock: k, states: make([]nodeState, len(k.set.nodes))}
 	for i, n := range k.set.nodes {
-		a.states[i].transport, a.states[i].node = n, n
+		a.states[i].Transport, a.states[i].node = n, n
 	}
 	return a
 }

@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"errors"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 var (
@@ -90,12 +92,12 @@ func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
 
 // reentrantProtocol stores the lock as a hash of holder → count.
 type reentrantProtocol struct {
-	transport   transport
+	transport   transport.Transport
 	keys        []string // the lock; its fence, if it has one
 	freeChannel string
 }
 
-func newReentrantProtocol(t transport, key string, fence bool) *reentrantProtocol {
+func newReentrantProtocol(t transport.Transport, key string, fence bool) *reentrantProtocol {
 	return &reentrantProtocol{transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
 }
 

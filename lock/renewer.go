@@ -140,7 +140,7 @@ func (c *core) batches(all []renewal) [][]renewal {
 	var parts [][]renewal
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && !c.transport.clustered() && all[n].base.opts.TTL == all[0].base.opts.TTL {
+		for n < len(all) && !c.transport.Clustered() && all[n].base.opts.TTL == all[0].base.opts.TTL {
 			n++
 		}
 		parts, all = append(parts, all[:n]), all[n:]
@@ -199,7 +199,7 @@ func (c *core) renew(batch []renewal) {
 		h.onRenewed(h.request, reply, err)
 	}
 	if len(late) > 0 && time.Since(began) >= redialAfter {
-		c.transport.dropStale()
+		c.transport.DropStale()
 	}
 	for _, i := range late {
 		h := batch[i]

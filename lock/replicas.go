@@ -5,36 +5,36 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"locktop/lock/internal/transport"
 )
 
 // movable is a protocol that can send its requests over another transport. Only such
 // protocols can wait for replicas.
 type movable interface {
-	on(w transport) protocol
+	on(t transport.Transport) protocol
 }
 
-func (p *mutexProtocol) on(w transport) protocol {
+func (p *mutexProtocol) on(t transport.Transport) protocol {
 	other := *p
-	other.transport = w
+	other.transport = t
 	return &other
 }
 
-func (p *reentrantProtocol) on(w transport) protocol {
+func (p *reentrantProtocol) on(t transport.Transport) protocol {
 	other := *p
-	other.transport = w
+	other.transport = t
 	return &other
 }
 
-func (p *fairProtocol) on(w transport) protocol {
+func (p *fairProtocol) on(t transport.Transport) protocol {
 	other := *p
-	other.transport = w
+	other.transport = t
 	return &other
 }
 
-func (p *rwProtocol) on(w transport) protocol {
+func (p *rwProtocol) on(t transport.Transport) protocol {
 	other := *p
-	other.transport = w
+	other.transport = t
 	return &other
 }
 
@@ -51,7 +51,7 @@ func (b *base) replicate(ctx context.Context, token string, sent time.Time) (tim
 		return sent, nil
 	}
 	sent = time.Now()
-	w := &waitTransport{core: b.client.core, transport: b.client.transport, key: b.key, opts: b.opts}
+	w := &waitTransport{core: b.client.core, Transport: b.client.transport, key: b.key, opts: b.opts}
 	reply, err := b.protocol.(movable).on(w).extend(ctx, token, b.opts.TTL).wait(ctx)
 	switch {
 	case err != nil:
@@ -69,24 +69,19 @@ func (b *base) replicate(ctx context.Context, token string, sent time.Time) (tim
 
 // waitTransport is a transport that sends WAIT behind each command.
 type waitTransport struct {
-	transport
+	transport.Transport
 	*core
 	key  string
 	opts Options
 	acks int64 // replicas that have the last write; read it after the reply
 }
 
-// waitSlack is the time for the network, in addition to the timeout of WAIT.
-const waitSlack = time.Second
-
-func (w *waitTransport) send(ctx context.Context, cmd *command) reply {
+// Send implements [transport.Transport].
+func (w *waitTransport) Send(ctx context.Context, cmd *transport.Command) transport.Reply {
 	r := &waitReply{alive: w.alive, done: make(chan struct{})}
 	w.tasks.spawn(func() {
 		defer close(r.done)
-		acks := redis.NewIntCmd(ctx, "wait", w.opts.Replicas, w.opts.ReplicaTimeout.Milliseconds())
-		sent := cmd.cmd(ctx)
-		r.err = w.transport.pipelineOn(ctx, w.key, w.opts.ReplicaTimeout+waitSlack, sent, acks)
-		cmd.value, w.acks = sent.Val(), acks.Val()
+		w.acks, r.err = w.Transport.ExecWithWait(ctx, w.key, cmd, w.opts.Replicas, w.opts.ReplicaTimeout)
 	})
 	return r
 }
@@ -98,7 +93,7 @@ type waitReply struct {
 	err   error // valid when done is closed
 }
 
-func (r *waitReply) wait(ctx context.Context) error {
+func (r *waitReply) Wait(ctx context.Context) error {
 	select {
 	case <-r.done:
 		return r.err

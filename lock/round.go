@@ -143,7 +143,7 @@ func (r *round) accept(c *nodeCall, reply any, err error) bool {
 	if err == nil && c.script != nil && !n.scripted.Load() {
 		n.scripted.Store(true)
 	}
-	if reply == okReply {
+	if reply == "OK" {
 		reply = int64(0) // SET says OK where the script says 0, for no fence
 	}
 	err = c.command.onReply(c.state(), reply, r.wrapErr(err))

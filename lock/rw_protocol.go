@@ -4,6 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 var (
@@ -40,14 +42,14 @@ const (
 
 // rwProtocol stores one side of the lock in a hash.
 type rwProtocol struct {
-	transport     transport
+	transport     transport.Transport
 	keys          []string // the lock; its fence, if it has one
 	mode          rwMode
 	writerChannel string // tells writers that a holder has left
 	readerChannel string // tells readers that a writer has left or has stopped waiting
 }
 
-func newRWProtocol(t transport, key string, mode rwMode, fence bool) *rwProtocol {
+func newRWProtocol(t transport.Transport, key string, mode rwMode, fence bool) *rwProtocol {
 	return &rwProtocol{transport: t, keys: keysOf(key, fence), mode: mode, writerChannel: companionKey(key, "free"), readerChannel: companionKey(key, "open")}
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"locktop/lock/internal/transport"
 )
 
 // script is a Lua script, called by its SHA-1 hash.
@@ -20,11 +22,11 @@ func newScript(source string) *script {
 
 // call is a command in progress, either a script or a plain command.
 type call struct {
-	transport transport
+	transport transport.Transport
 	script    *script // nil = a plain command
-	cmd       *command
-	reply     reply
-	first     command // spares an allocation: most calls send one command
+	cmd       *transport.Command
+	reply     transport.Reply
+	first     transport.Command // spares an allocation: most calls send one command
 }
 
 // inlineCall is a call with space for the usual number of arguments.
@@ -34,7 +36,7 @@ type inlineCall struct {
 }
 
 // send sends a call of the script. Arguments are strings and integers.
-func (s *script) send(ctx context.Context, t transport, keys []string, args ...any) *call {
+func (s *script) send(ctx context.Context, t transport.Transport, keys []string, args ...any) *call {
 	c := &inlineCall{call: call{transport: t, script: s}}
 	argv := append(c.args[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
 	argv = append(argv, keys...)
@@ -43,7 +45,7 @@ func (s *script) send(ctx context.Context, t transport, keys []string, args ...a
 }
 
 // sendPlain sends a command that is not a script.
-func sendPlain(ctx context.Context, t transport, args ...any) *call {
+func sendPlain(ctx context.Context, t transport.Transport, args ...any) *call {
 	c := &inlineCall{call: call{transport: t}}
 	c.send(ctx, &c.first, appendArgs(c.args[:0], args))
 	return &c.call
@@ -64,22 +66,22 @@ func appendArgs(argv []string, args []any) []string {
 	return argv
 }
 
-func (c *call) send(ctx context.Context, cmd *command, args []string) {
-	cmd.args = args
-	c.cmd, c.reply = cmd, c.transport.send(ctx, cmd)
+func (c *call) send(ctx context.Context, cmd *transport.Command, args []string) {
+	cmd.Args = args
+	c.cmd, c.reply = cmd, c.transport.Send(ctx, cmd)
 }
 
 // resend sends the script again.
 func (c *call) resend(ctx context.Context, verb, script string) {
-	args := slices.Clone(c.cmd.args)
+	args := slices.Clone(c.cmd.Args)
 	args[0], args[1] = verb, script
-	c.send(ctx, new(command), args)
+	c.send(ctx, new(transport.Command), args)
 }
 
 // resendIfNeeded implements [resender]. If the server does not know the script (after
 // a start, a failover or SCRIPT FLUSH), it sends the call again with the source.
 func (c *call) resendIfNeeded(ctx context.Context) error {
-	err := c.reply.wait(ctx)
+	err := c.reply.Wait(ctx)
 	if err == nil {
 		return nil
 	}
@@ -88,7 +90,7 @@ func (c *call) resendIfNeeded(ctx context.Context) error {
 		return nil
 	}
 	if errors.Is(sentinelOf(err), ErrReadOnly) {
-		c.transport.dropStale()
+		c.transport.DropStale()
 	}
 	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "TRYAGAIN") && c.script != nil {
 		return nil
@@ -97,11 +99,11 @@ func (c *call) resendIfNeeded(ctx context.Context) error {
 }
 
 // waitLast waits for the reply to the command that was sent last.
-func (c *call) waitLast(ctx context.Context) { _ = c.reply.wait(ctx) }
+func (c *call) waitLast(ctx context.Context) { _ = c.reply.Wait(ctx) }
 
 // writtenAt returns when the answered command was written; zero = not known. Call it
 // after wait.
-func (c *call) writtenAt() time.Time { return c.cmd.written }
+func (c *call) writtenAt() time.Time { return c.cmd.Written }
 
 // While the keys of a lock move to another cluster node, a call is sent again after
 // every tryAgainInterval, for at most tryAgainLimit.
@@ -118,9 +120,9 @@ func (c *call) wait(ctx context.Context) (any, error) {
 		if err := c.resendIfNeeded(ctx); err != nil {
 			return nil, err
 		}
-		err := c.reply.wait(ctx)
+		err := c.reply.Wait(ctx)
 		if err == nil || errors.Is(err, redis.Nil) {
-			return c.cmd.value, nil
+			return c.cmd.Value, nil
 		}
 		if began.IsZero() {
 			began = time.Now()

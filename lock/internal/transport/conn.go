@@ -1,4 +1,4 @@
-package lock
+package transport
 
 import (
 	"context"
@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pipeConn is a connection of a pipe, from its login to its first error. One goroutine
+// conn is a connection of a pipe, from its login to its first error. One goroutine
 // at a time reads replies, the one that holds reading: a lone caller for its own
 // reply, or else readLoop.
-type pipeConn struct {
-	pipe   *pipe
-	conn   net.Conn
-	since  time.Time
-	hangUp func()
+type conn struct {
+	pipe    *pipe
+	netConn net.Conn
+	since   time.Time
+	hangUp  func()
 
 	reading chan struct{} // capacity 1; full while a goroutine reads
 	unread  chan struct{} // there are replies that no caller reads
@@ -28,40 +28,40 @@ type pipeConn struct {
 	// Used by the reading goroutine.
 	in       []byte // not parsed yet
 	replies  []any
-	answered []*command // commands of replies
+	answered []*Command // commands of replies
 
 	mu           sync.Mutex
-	inFlight     []*command // written and without a reply, in order
+	inFlight     []*Command // written and without a reply, in order
 	err          error
 	interrupting bool // the read deadline lies in the past, to make the reader return
 }
 
-func newPipeConn(p *pipe, conn net.Conn, hangUp func()) *pipeConn {
-	return &pipeConn{
-		pipe: p, conn: conn, since: time.Now(), hangUp: hangUp,
+func newConn(p *pipe, netConn net.Conn, hangUp func()) *conn {
+	return &conn{
+		pipe: p, netConn: netConn, since: time.Now(), hangUp: hangUp,
 		reading: make(chan struct{}, 1), unread: make(chan struct{}, 1), done: make(chan struct{}),
 		in: make([]byte, 0, 16<<10),
 	}
 }
 
 // idle reports whether the connection works and no command is in flight.
-func (pc *pipeConn) idle() bool {
+func (pc *conn) idle() bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	return pc.err == nil && len(pc.inFlight) == 0
 }
 
-func (pc *pipeConn) ended() bool {
+func (pc *conn) ended() bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	return pc.err != nil
 }
 
 // write sends commands. Calls must not overlap.
-func (pc *pipeConn) write(out []byte, commands ...*command) {
+func (pc *conn) write(out []byte, commands ...*Command) {
 	now := time.Now()
 	for _, c := range commands {
-		c.written = now
+		c.Written = now
 	}
 	pc.mu.Lock()
 	err := pc.err
@@ -79,10 +79,10 @@ func (pc *pipeConn) write(out []byte, commands ...*command) {
 		return
 	}
 	if limit := pc.pipe.options.WriteTimeout; limit > 0 {
-		err = pc.conn.SetWriteDeadline(now.Add(limit))
+		err = pc.netConn.SetWriteDeadline(now.Add(limit))
 	}
 	if err == nil {
-		_, err = pc.conn.Write(out)
+		_, err = pc.netConn.Write(out)
 	}
 	if err != nil {
 		pc.fail(err)
@@ -91,21 +91,21 @@ func (pc *pipeConn) write(out []byte, commands ...*command) {
 
 // armReadDeadline lets the connection fail if nothing arrives within ReadTimeout. The
 // caller holds pc.mu. It ignores errors, because the next read returns them, too.
-func (pc *pipeConn) armReadDeadline() {
+func (pc *conn) armReadDeadline() {
 	if limit := pc.pipe.options.ReadTimeout; limit > 0 {
-		_ = pc.conn.SetReadDeadline(time.Now().Add(limit))
+		_ = pc.netConn.SetReadDeadline(time.Now().Add(limit))
 	}
 }
 
 // wakeReader makes readLoop read the replies that no caller reads.
-func (pc *pipeConn) wakeReader() { notify(pc.unread) }
+func (pc *conn) wakeReader() { notify(pc.unread) }
 
 // idleProbeAfter is how long a connection is idle before readLoop waits for its end. A
 // lost server is then noticed before the next command.
 const idleProbeAfter = time.Second
 
 // readLoop reads the replies that no caller reads, and probes the idle connection.
-func (pc *pipeConn) readLoop() {
+func (pc *conn) readLoop() {
 	timer := time.NewTimer(idleProbeAfter)
 	defer timer.Stop()
 	for {
@@ -136,17 +136,17 @@ func (pc *pipeConn) readLoop() {
 }
 
 // probeIdle reads without a deadline until data or the end of the connection arrives.
-func (pc *pipeConn) probeIdle() {
+func (pc *conn) probeIdle() {
 	pc.mu.Lock()
 	if len(pc.inFlight) == 0 {
-		_ = pc.conn.SetReadDeadline(time.Time{})
+		_ = pc.netConn.SetReadDeadline(time.Time{})
 	}
 	pc.mu.Unlock()
 	_ = pc.readOnce()
 }
 
 // needsReader reports whether there is a reply that no caller reads.
-func (pc *pipeConn) needsReader() bool {
+func (pc *conn) needsReader() bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	return len(pc.inFlight) > 1 || len(pc.inFlight) == 1 && !pc.inFlight[0].callerReads
@@ -154,7 +154,7 @@ func (pc *pipeConn) needsReader() bool {
 
 // readFor reads until c, the only command in flight, has its reply or ctx ends.
 // Another goroutine may read the reply instead.
-func (pc *pipeConn) readFor(ctx context.Context, c *command) {
+func (pc *conn) readFor(ctx context.Context, c *Command) {
 	select {
 	case pc.reading <- struct{}{}:
 	case <-c.done:
@@ -172,18 +172,18 @@ func (pc *pipeConn) readFor(ctx context.Context, c *command) {
 }
 
 // interrupt makes the caller that reads for c return.
-func (pc *pipeConn) interrupt(c *command) {
+func (pc *conn) interrupt(c *Command) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if c.callerReads {
 		pc.interrupting = true
-		_ = pc.conn.SetReadDeadline(time.Unix(1, 0))
+		_ = pc.netConn.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
 // handOver notes that the caller of c does not read any more. readLoop reads the
 // remaining replies.
-func (pc *pipeConn) handOver(c *command) {
+func (pc *conn) handOver(c *Command) {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	c.callerReads = false
@@ -198,11 +198,11 @@ func (pc *pipeConn) handOver(c *command) {
 
 // readOnce reads once from the connection and delivers the complete replies. The
 // caller holds pc.reading.
-func (pc *pipeConn) readOnce() error {
+func (pc *conn) readOnce() error {
 	if len(pc.in) == cap(pc.in) {
 		pc.in = append(pc.in, 0)[:len(pc.in)]
 	}
-	n, err := pc.conn.Read(pc.in[len(pc.in):cap(pc.in)])
+	n, err := pc.netConn.Read(pc.in[len(pc.in):cap(pc.in)])
 	pc.in = pc.in[:len(pc.in)+n]
 	if n > 0 {
 		err = pc.deliver()
@@ -215,14 +215,14 @@ func (pc *pipeConn) readOnce() error {
 	return err
 }
 
-func (pc *pipeConn) interrupted() bool {
+func (pc *conn) interrupted() bool {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	return pc.interrupting
 }
 
 // deliver parses the complete replies and completes their commands.
-func (pc *pipeConn) deliver() error {
+func (pc *conn) deliver() error {
 	replies, rest := pc.replies[:0], pc.in
 	for {
 		reply, size, err := parseReply(rest)
@@ -250,7 +250,7 @@ func (pc *pipeConn) deliver() error {
 
 // popAnswered removes and returns the first n commands in flight. The read deadline of
 // the others starts again.
-func (pc *pipeConn) popAnswered(n int) []*command {
+func (pc *conn) popAnswered(n int) []*Command {
 	pc.mu.Lock()
 	defer pc.mu.Unlock()
 	if n > len(pc.inFlight) {
@@ -266,7 +266,7 @@ func (pc *pipeConn) popAnswered(n int) []*command {
 
 // fail closes the connection and fails the commands in flight. Only the first call
 // counts.
-func (pc *pipeConn) fail(err error) {
+func (pc *conn) fail(err error) {
 	err = pc.pipe.closeCause(err)
 	pc.mu.Lock()
 	if pc.err != nil {

@@ -1,4 +1,4 @@
-package lock
+package transport
 
 import (
 	"context"
@@ -30,17 +30,23 @@ type pipe struct {
 
 	mu       sync.Mutex
 	out      []byte     // the commands of queue in RESP2
-	queue    []*command // not written yet
+	queue    []*Command // not written yet
 	writing  bool       // the writer is running or has been woken
 	lastSolo bool       // the writer's last write was one command
-	conn     *pipeConn  // nil before the first command
+	conn     *conn      // nil before the first command
 	closed   bool
 }
 
-// newPipe returns a pipe that owns client and connects as client does. tracker tracks
-// the connections.
-func newPipe(client *redis.Client, tracker *connTracker) *pipe {
-	p := &pipe{tracker: tracker, client: client, options: cloneOptions(client), wakeWriter: make(chan struct{}, 1)}
+// NewPipe returns a transport to the server of these options, which come from
+// [CloneOptions]. It does not connect; the first command does.
+func NewPipe(o redis.Options) Transport {
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.ContextTimeoutEnabled = true
+	tracker := &connTracker{}
+	tracker.wrap(&o.Dialer)
+	client := redis.NewClient(&o)
+	p := &pipe{tracker: tracker, client: client, options: CloneOptions(client), wakeWriter: make(chan struct{}, 1)}
 	p.options.Protocol = 2 // RESP2: the server sends nothing but replies
 	p.options.ClientSideCache, p.options.ClientSideCacheConfig = nil, nil
 	p.options.Limiter = nil
@@ -54,8 +60,8 @@ func newPipe(client *redis.Client, tracker *connTracker) *pipe {
 // into the empty buffer of the socket, so the write does not block.
 const maxSoloWrite = 8 << 10
 
-func (p *pipe) send(_ context.Context, c *command) reply {
-	if c.callback == nil {
+func (p *pipe) Send(_ context.Context, c *Command) Reply {
+	if c.Callback == nil {
 		c.done = make(chan struct{})
 	}
 	p.mu.Lock()
@@ -64,14 +70,14 @@ func (p *pipe) send(_ context.Context, c *command) reply {
 		c.complete(nil, redis.ErrClosed)
 		return c
 	}
-	p.out = appendCommand(p.out, c.args)
+	p.out = appendCommand(p.out, c.Args)
 	if conn := p.conn; conn != nil && p.lastSolo && !p.writing && len(p.out) <= maxSoloWrite && conn.idle() {
-		if c.callback == nil {
+		if c.Callback == nil {
 			c.soloConn, c.callerReads = conn, true
 		}
 		conn.write(p.out, c)
 		p.out = p.out[:0]
-		if c.callback != nil {
+		if c.Callback != nil {
 			conn.wakeReader()
 		}
 		return c
@@ -88,7 +94,7 @@ func (p *pipe) send(_ context.Context, c *command) reply {
 func (p *pipe) write() {
 	defer p.failQueued()
 	var out []byte
-	var queue []*command
+	var queue []*Command
 	for {
 		select {
 		case <-p.wakeWriter:
@@ -106,7 +112,7 @@ func (p *pipe) write() {
 }
 
 // drain returns the queued commands. The next ones reuse the memory of the last write.
-func (p *pipe) drain(written []byte, passed []*command) (out []byte, queue []*command) {
+func (p *pipe) drain(written []byte, passed []*Command) (out []byte, queue []*Command) {
 	clear(passed)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +131,7 @@ func (p *pipe) moreQueued() bool {
 }
 
 // flush writes commands to the connection. If there is none, it dials one.
-func (p *pipe) flush(out []byte, queue []*command) {
+func (p *pipe) flush(out []byte, queue []*Command) {
 	p.mu.Lock()
 	conn := p.conn
 	p.mu.Unlock()
@@ -146,7 +152,7 @@ func (p *pipe) flush(out []byte, queue []*command) {
 }
 
 // dial connects and logs in with go-redis, and takes over the connection.
-func (p *pipe) dial() (*pipeConn, error) {
+func (p *pipe) dial() (*conn, error) {
 	first := &singleDialer{alive: p.alive, dial: p.options.Dialer}
 	o := p.options
 	o.Dialer = first.Dial
@@ -167,7 +173,7 @@ func (p *pipe) dial() (*pipeConn, error) {
 		hangUp()
 		return nil, p.closeCause(err)
 	}
-	pc := newPipeConn(p, conn, hangUp)
+	pc := newConn(p, conn, hangUp)
 	p.workers.Go(pc.readLoop)
 	return pc, nil
 }
@@ -238,11 +244,11 @@ func (p *pipe) failQueued() {
 	}
 }
 
-func (p *pipe) pipelineOn(ctx context.Context, key string, timeout time.Duration, cmds ...redis.Cmder) error {
-	return execOnMaster(ctx, p.client, key, timeout, cmds)
+func (p *pipe) ExecWithWait(ctx context.Context, _ string, cmd *Command, replicas int, timeout time.Duration) (acks int64, err error) {
+	return execWithWait(ctx, p.client, false, cmd, replicas, timeout)
 }
 
-func (p *pipe) dropStale() {
+func (p *pipe) DropStale() {
 	p.tracker.redial()
 	p.mu.Lock()
 	conn := p.conn
@@ -252,11 +258,14 @@ func (p *pipe) dropStale() {
 	}
 }
 
-func (p *pipe) clustered() bool { return false }
+func (p *pipe) Clustered() bool { return false }
 
-func (p *pipe) subscribe(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }
+func (p *pipe) Subscribe(ctx context.Context) *redis.PubSub { return p.client.Subscribe(ctx) }
 
-func (p *pipe) close() error {
+// closeTimeout limits how long Close waits for a dialer that ignores its context.
+const closeTimeout = time.Second
+
+func (p *pipe) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
@@ -268,57 +277,9 @@ func (p *pipe) close() error {
 	}()
 	select {
 	case <-stopped:
-	case <-time.After(closeTimeout): // a dialer of the caller may ignore its context
+	case <-time.After(closeTimeout):
 	}
 	return p.client.Close()
-}
-
-// complete sets the outcome of the command and informs its caller or its callback.
-func (c *command) complete(value any, err error) {
-	switch failure, failed := value.(serverError); {
-	case err != nil:
-		c.err = err
-	case failed:
-		c.err = failure
-	case value == nil:
-		c.err = redis.Nil
-	default:
-		c.value = value
-	}
-	if c.callback != nil {
-		c.callback.done()
-		return
-	}
-	close(c.done)
-}
-
-// wait implements [reply]. For a command with a callback, call it after done.
-func (c *command) wait(ctx context.Context) error {
-	if c.callback != nil {
-		return c.err
-	}
-	if conn := c.soloConn; conn != nil && !c.finished() {
-		c.soloConn = nil // a second call of wait leaves the reading to readLoop
-		conn.readFor(ctx, c)
-	}
-	if c.finished() {
-		return c.err
-	}
-	select {
-	case <-c.done:
-		return c.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (c *command) finished() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // Reasons to close a connection other than its own errors.
@@ -326,3 +287,11 @@ var (
 	errUnexpectedReply = errors.New("the server sent a reply without a command")
 	errStaleMaster     = errors.New("the server may no longer be the master, or does not answer")
 )
+
+// notify makes a channel of capacity 1 ready.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

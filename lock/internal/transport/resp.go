@@ -1,4 +1,4 @@
-package lock
+package transport
 
 import (
 	"bytes"
@@ -17,12 +17,8 @@ func (e serverError) Error() string { return string(e) }
 // RedisError implements [redis.Error].
 func (serverError) RedisError() {}
 
-// errProtocol means that the server has sent something that is not RESP2, or not a
-// reply to the command.
+// errProtocol means that the server has sent something that is not RESP2.
 var errProtocol = errors.New("unexpected reply from the server")
-
-// okReply is the reply of a command without another result.
-const okReply = "OK"
 
 // Limits of replies. The replies to the commands of this package are far smaller.
 const (
@@ -74,8 +70,8 @@ func parseWithin(b []byte, depth int) (reply any, size int, err error) {
 	kind, line, size := b[0], b[1:end-1], end+1
 	switch kind {
 	case '+':
-		if string(line) == okReply {
-			return okReply, size, nil // spares an allocation
+		if string(line) == "OK" {
+			return "OK", size, nil // spares an allocation
 		}
 		return string(line), size, nil
 	case '-':

@@ -1,0 +1,213 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"locktop/lock/internal/transport"
+	"locktop/server"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // go-redis logs every failed connection
+	goleak.VerifyTestMain(m)
+}
+
+// rig is a server and the transport to it.
+type rig struct {
+	*testing.T
+	proxy *server.Proxy // between the transport and the server
+	pipe  transport.Transport
+}
+
+func newRig(t *testing.T, addr string, dial server.Dialer, change func(*redis.Options)) *rig {
+	proxy := server.NewProxy(dial)
+	o := redis.Options{Addr: addr, Dialer: proxy.Dial, DisableIdentity: true}
+	if change != nil {
+		change(&o)
+	}
+	rdb := redis.NewClient(&o)
+	r := &rig{t, proxy, transport.NewPipe(transport.CloneOptions(rdb))}
+	t.Cleanup(func() {
+		proxy.Thaw()
+		r.pipe.Close()
+		rdb.Close()
+	})
+	return r
+}
+
+// inBubble runs f on the embedded server under a fake clock. change may be nil.
+func inBubble(t *testing.T, change func(*redis.Options), f func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		t.Cleanup(e.Close)
+		f(newRig(t, e.Addr(), e.Dial, change))
+	})
+}
+
+// echo has the server repeat text, and returns the reply.
+func (r *rig) echo(ctx context.Context, text string) (any, error) {
+	cmd := &transport.Command{Args: []string{"echo", text}}
+	err := r.pipe.Send(ctx, cmd).Wait(ctx)
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	return cmd.Value, err
+}
+
+// mustEcho ends the test if the server does not repeat a text.
+func (r *rig) mustEcho() {
+	r.Helper()
+	if reply, err := r.echo(r.Context(), "hello"); reply != "hello" || err != nil {
+		r.Fatalf("the server replied %v, %v; want hello", reply, err)
+	}
+}
+
+func TestEveryCallerGetsItsOwnReplyWhenOthersGiveUp(t *testing.T) {
+	r := newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{}), nil)
+	var answered atomic.Int64
+	var crowd sync.WaitGroup
+	for i := range 16 {
+		crowd.Go(func() {
+			for n := range 1000 {
+				want := fmt.Sprint(i, " ", n)
+				brief, cancel := context.WithTimeout(t.Context(), rand.N(400*time.Microsecond))
+				got, err := r.echo(brief, want)
+				cancel()
+				switch {
+				case err == nil && got == want:
+					answered.Add(1)
+				case err == nil && got != nil || err != nil && !errors.Is(err, context.DeadlineExceeded):
+					t.Errorf("the server replied %v, %v; want %s", got, err, want)
+					return
+				}
+				if i >= 4 && n%20 == 0 {
+					time.Sleep(rand.N(5 * time.Millisecond)) // a caller is sometimes alone
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	if n := answered.Load(); n == 0 || n == 16_000 {
+		t.Errorf("%d of 16,000 replies came in time, want some", n)
+	}
+	r.mustEcho()
+}
+
+// The next command after the end of an idle connection uses a new one.
+func TestAnIdleConnectionThatEndsFailsNoCommand(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		for range 3 {
+			for range 3 { // the caller reads the later replies
+				r.mustEcho()
+			}
+			time.Sleep(2 * time.Second)
+			r.proxy.Cut()
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+func TestCommandsToASilentServerFailAfterTheReadTimeout(t *testing.T) {
+	for name, callers := range map[string]int{"one caller": 1, "four callers": 4} {
+		t.Run(name, func(t *testing.T) {
+			const limit = 3 * time.Second
+			inBubble(t, func(o *redis.Options) { o.ReadTimeout = limit }, func(r *rig) {
+				r.mustEcho()
+				r.mustEcho() // the caller reads the reply
+				r.proxy.Freeze()
+				var crowd sync.WaitGroup
+				for range callers {
+					crowd.Go(func() {
+						began := time.Now()
+						patient, cancel := context.WithTimeout(r.Context(), time.Minute)
+						defer cancel()
+						_, err := r.echo(patient, "hello")
+						if took := time.Since(began); err == nil || patient.Err() != nil || took != limit {
+							r.Errorf("after %v: %v; want an error after %v", took, err, limit)
+						}
+					})
+				}
+				crowd.Wait()
+				r.proxy.Thaw()
+				r.mustEcho()
+			})
+		})
+	}
+}
+
+func TestWithoutAReadTimeoutCommandsWaitForASilentServer(t *testing.T) {
+	inBubble(t, func(o *redis.Options) { o.ReadTimeout = -1 }, func(r *rig) {
+		for range 2 { // without and with a connection
+			r.proxy.Freeze()
+			time.AfterFunc(time.Minute, r.proxy.Thaw)
+			began := time.Now()
+			r.mustEcho()
+			if took := time.Since(began); took != time.Minute {
+				r.Errorf("the reply came after %v, but the server was silent for a minute", took)
+			}
+		}
+	})
+}
+
+// A connection that was just used is closed as fast as an idle one.
+func TestCloseWaitsForNothing(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.mustEcho()
+		began := time.Now()
+		if err := r.pipe.Close(); err != nil {
+			r.Error(err)
+		}
+		if took := time.Since(began); took > 0 {
+			r.Errorf("Close took %v", took)
+		}
+		if _, err := r.echo(r.Context(), "hello"); !errors.Is(err, redis.ErrClosed) {
+			r.Errorf("a command after Close ended with %v, want ErrClosed", err)
+		}
+	})
+}
+
+// A dial may end after the pipe has given it up; its connection is closed then. The
+// race detector finds unguarded accesses.
+func TestAConnectionMadeAfterCloseIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer far.Close()
+		entered := make(chan struct{})
+		r := newRig(t, "127.0.0.1:1", func(ctx context.Context, _, _ string) (net.Conn, error) {
+			close(entered)
+			<-ctx.Done() // go-redis has given up the dial
+			return near, nil
+		}, nil)
+		tried := make(chan error, 1)
+		go func() {
+			_, err := r.echo(t.Context(), "hello")
+			tried <- err
+		}()
+		<-entered
+		if err := r.pipe.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-tried; err == nil {
+			t.Error("a closed transport sent a command")
+		}
+		far.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("the connection made after Close gave %v, want EOF", err)
+		}
+	})
+}
