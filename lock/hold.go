@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // hold is the possession of a lock by one token. It is renewed, has a deadline and can
@@ -15,8 +17,8 @@ type hold struct {
 	base  *base
 	token string
 	fence int64
-	began time.Time // when the grant arrived
-	order gate      // admits one request with a count of entries at a time; nil = not reentrant
+	began time.Time           // when the grant arrived
+	order *semaphore.Weighted // admits one request with a count of entries at a time; nil = not reentrant
 
 	mu            sync.Mutex
 	ctx           context.Context // ends with the hold; nil until it is needed
@@ -99,10 +101,10 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 // progress: a request that is sent again could overtake it. If ctx ends, orderEntries
 // does not wait; the count of the next request corrects the server's.
 func (h *hold) orderEntries(ctx context.Context) (done func()) {
-	if h.order == nil || h.order.enter(ctx) != nil {
+	if h.order == nil || !h.order.TryAcquire(1) && h.order.Acquire(ctx, 1) != nil {
 		return func() {}
 	}
-	return h.order.leave
+	return func() { h.order.Release(1) }
 }
 
 // enter adds an entry. This also renews the hold.

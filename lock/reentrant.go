@@ -4,7 +4,10 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"locktop/lock/internal/transport"
 )
@@ -38,9 +41,7 @@ var (
 // on the count. All leases of an owner share one deadline.
 type Reentrant struct {
 	base
-
-	entryGate gate
-	held      currentHold
+	held currentHold
 }
 
 var _ Locker = (*Reentrant)(nil)
@@ -49,8 +50,8 @@ var _ Locker = (*Reentrant)(nil)
 // TryLock report invalid options as [ErrArgument].
 func (c *Client) Reentrant(key string, o Options) *Reentrant {
 	return &Reentrant{
-		base:      c.newBase(key, o, newReentrantProtocol(c.transport, key, o.Fence)),
-		entryGate: newGate(),
+		base: c.newBase(key, o, newReentrantProtocol(c.transport, key, o.Fence)),
+		held: currentHold{attempts: semaphore.NewWeighted(1)},
 	}
 }
 
@@ -70,23 +71,53 @@ func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
 	return r.lock(ctx, &request{try: r.attempt})
 }
 
-// attempt enters the current hold again or, without one, acquires the lock.
 func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
-	if err := r.entryGate.enter(ctx); err != nil {
-		return nil, describe("acquire", r.key, err)
+	return r.held.enterOrAcquire(ctx, r.key, req, func() (*hold, error) { return r.acquire(ctx, req) })
+}
+
+// currentHold is the hold that an owner may enter again.
+type currentHold struct {
+	attempts *semaphore.Weighted // admits one attempt of the owner at a time
+
+	mu   sync.Mutex
+	hold *hold // nil = none is known
+}
+
+// get returns the hold; nil if there is none or it has ended.
+func (c *currentHold) get() *hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hold != nil && !c.hold.valid() {
+		c.hold = nil
 	}
-	defer r.entryGate.leave()
-	if h := r.held.get(); h != nil {
-		lease, err := h.enterAgain(ctx, req)
+	return c.hold
+}
+
+func (c *currentHold) set(h *hold) {
+	h.order = semaphore.NewWeighted(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold = h
+}
+
+// enterOrAcquire enters the hold again or, without one, calls acquire. key is the name
+// of the lock.
+func (c *currentHold) enterOrAcquire(ctx context.Context, key string, r *request, acquire func() (*hold, error)) (*Lease, error) {
+	if err := c.attempts.Acquire(ctx, 1); err != nil {
+		return nil, describe("acquire", key, err)
+	}
+	defer c.attempts.Release(1)
+	if h := c.get(); h != nil {
+		lease, err := h.enterAgain(ctx, r)
 		if err == nil || h.valid() {
 			return lease, err
 		}
 	}
-	h, err := r.acquire(ctx, req)
+	h, err := acquire()
 	if err != nil {
 		return nil, err
 	}
-	r.held.set(h)
+	c.set(h)
 	return newEntry(h), nil
 }
 

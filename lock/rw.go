@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // claimTTL is how long the claim of a waiting writer keeps out new readers and other
@@ -35,7 +37,6 @@ const claimTTL = 3 * time.Second
 // rw_common.lua describes its fields.
 type RW struct {
 	reader, writer rwSide
-	entryGate      gate
 }
 
 // rwSide is one side of an owner.
@@ -49,10 +50,10 @@ type rwSide struct {
 // and TryLock report invalid options as [ErrArgument].
 func (c *Client) RW(key string, o Options) *RW {
 	reader, writer := newRWProtocol(c.transport, key, readMode, o.Fence), newRWProtocol(c.transport, key, writeMode, o.Fence)
+	attempts := semaphore.NewWeighted(1) // of both sides
 	return &RW{
-		reader:    rwSide{base: c.newBase(key, o, reader), rwProtocol: reader},
-		writer:    rwSide{base: c.newBase(key, o, writer), rwProtocol: writer},
-		entryGate: newGate(),
+		reader: rwSide{base: c.newBase(key, o, reader), rwProtocol: reader, held: currentHold{attempts: attempts}},
+		writer: rwSide{base: c.newBase(key, o, writer), rwProtocol: writer, held: currentHold{attempts: attempts}},
 	}
 }
 
@@ -69,26 +70,6 @@ func (rw *RW) Writer() Locker { return rwWriter{rw} }
 // holdsAny reports whether the owner holds either side.
 func (rw *RW) holdsAny() bool {
 	return rw.reader.held.get() != nil || rw.writer.held.get() != nil
-}
-
-// acquire enters the current hold of side again or, without one, calls ask.
-func (rw *RW) acquire(ctx context.Context, r *request, side *rwSide, ask func() (*hold, error)) (*Lease, error) {
-	if err := rw.entryGate.enter(ctx); err != nil {
-		return nil, describe("acquire", side.key, err)
-	}
-	defer rw.entryGate.leave()
-	if h := side.held.get(); h != nil {
-		lease, err := h.enterAgain(ctx, r)
-		if err == nil || h.valid() {
-			return lease, err
-		}
-	}
-	h, err := ask()
-	if err != nil {
-		return nil, err
-	}
-	side.held.set(h)
-	return newEntry(h), nil
 }
 
 // rwReader is the read side of an owner.
@@ -118,7 +99,7 @@ func (rw rwReader) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 }
 
 func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
-	return rw.acquire(ctx, r, &rw.reader, func() (*hold, error) {
+	return rw.reader.held.enterOrAcquire(ctx, rw.reader.key, r, func() (*hold, error) {
 		ownWriteToken := ""
 		if h := rw.writer.held.get(); h != nil {
 			ownWriteToken = h.token
@@ -194,7 +175,7 @@ func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
 }
 
 func (rw rwWriter) attempt(ctx context.Context, r *request, claimID string) (*Lease, error) {
-	return rw.acquire(ctx, r, &rw.writer, func() (*hold, error) {
+	return rw.writer.held.enterOrAcquire(ctx, rw.writer.key, r, func() (*hold, error) {
 		if rw.reader.held.get() != nil {
 			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
 		}
