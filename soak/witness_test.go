@@ -278,6 +278,8 @@ func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
 				s.Reads = 0.6
 			case loadgen.Reentrant:
 				s.Depth = 2
+			case loadgen.Redlock: // an attempt takes longer; the frozen client should be a holder
+				s.Hold = loadgen.Exp(10 * time.Millisecond)
 			}
 			run, err := loadgen.New(on, s)
 			if err != nil {
