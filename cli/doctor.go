@@ -116,7 +116,7 @@ func observed(ctx context.Context, source interface {
 // walked reports whether a scan of every server that answers is complete.
 func walked(snap keyspace.Snapshot) bool {
 	return snap.Complete || len(snap.Nodes) > 0 &&
-		!slices.ContainsFunc(snap.Nodes, func(n keyspace.Node) bool { return n.Up && !n.Walked })
+		!slices.ContainsFunc(snap.Nodes, func(n keyspace.Node) bool { return n.Up && !n.Scanned })
 }
 
 // diagnosis is the result of doctor.
@@ -136,7 +136,7 @@ func diagnosisOf(title string, found view, snap keyspace.Snapshot) diagnosis {
 		d.findings = append(d.findings, found.findings[l.ID()]...)
 	}
 	slices.SortStableFunc(d.findings, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
-	d.blind = slices.Concat(snap.Problems, snap.Follow.Blind)
+	d.blind = slices.Concat(snap.Problems, snap.Watch.Limitations)
 	d.blind = append(d.blind,
 		"changes of one lock that follow each other within a few milliseconds: only what comes of them is seen",
 		"what an application does without Redis: a holder that hangs looks like one that works")
@@ -161,7 +161,7 @@ func (d diagnosis) write(w io.Writer, coloured bool) error {
 	for _, n := range d.snap.Nodes {
 		fmt.Fprintf(&out, "  %s\n", nodeLine(n))
 	}
-	fmt.Fprintf(&out, "  updates: %s%s\n", d.snap.Follow.Mode, lagOf(d.snap.Follow))
+	fmt.Fprintf(&out, "  updates: %s%s\n", d.snap.Watch.Mode, lagOf(d.snap.Watch))
 	chapter(&out, "Locks", len(d.findings) == 0, "nothing is wrong with them")
 	for _, group := range grouped(d.findings) {
 		d.writeGroup(&out, group)
@@ -235,7 +235,7 @@ func chapter(out *strings.Builder, title string, empty bool, nothing string) {
 // nodeLine describes the state of a server in one line.
 func nodeLine(n keyspace.Node) string {
 	if !n.Up {
-		return fmt.Sprintf("%s cannot be looked at: %s", n.Addr, widget.Plain(n.Trouble))
+		return fmt.Sprintf("%s cannot be looked at: %s", n.Addr, widget.Plain(n.Error))
 	}
 	return fmt.Sprintf("%s: %s, %s, %s, %s, answers in %s, its clock %s",
 		n.Addr, widget.Plain(cmp.Or(n.Software(), "version not known")), widget.Plain(cmp.Or(n.Role, "role not known")), humanize.Plural(n.Keys, "key"), humanize.Plural(n.Locks, "lock"), humanize.Precise(n.Ping), skew(n.Skew))
@@ -302,7 +302,7 @@ func (d diagnosis) json() jsonDiagnosis {
 	j := jsonDiagnosis{
 		At: stamp(d.snap.At), Server: serverOf(d.snap.Server),
 		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
-		Follow:   jsonFollow{d.snap.Follow.Mode, d.snap.Follow.Lag.Milliseconds()},
+		Follow:   jsonFollow{d.snap.Watch.Mode, d.snap.Watch.Lag.Milliseconds()},
 		Findings: []jsonKeyedFinding{}, Risks: []jsonFinding{}, Blind: []string{},
 	}
 	for _, f := range d.findings {

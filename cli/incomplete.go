@@ -37,7 +37,7 @@ func missing(nodes []keyspace.Node) string {
 	var all []string
 	for _, n := range nodes {
 		if !n.Up {
-			all = append(all, fmt.Sprintf("%s cannot be looked at: %s", n.Addr, n.Trouble))
+			all = append(all, fmt.Sprintf("%s cannot be looked at: %s", n.Addr, n.Error))
 		}
 	}
 	return strings.Join(all, "; ")

@@ -108,7 +108,7 @@ func writeInspection(w io.Writer, c *connFlags, g inspection, l keyspace.Lock) e
 	}
 	line("state", "%s, %s", l.State(g.At), deadline(l, g.At))
 	line("format", "%s, a %s lock of %s (%s)", l.Format, l.Kind, libraryOf(l), l.Confidence)
-	for i, why := range l.Why {
+	for i, why := range l.Evidence {
 		line(first(i, "because"), "%s", widget.Plain(why))
 	}
 	for i, h := range l.Holders {
@@ -196,7 +196,7 @@ func waiterLine(w keyspace.Waiter, at time.Time) string {
 
 func voteLine(v keyspace.Vote, at time.Time) string {
 	switch {
-	case v.Silent:
+	case v.Unreachable:
 		return v.Node + ": does not answer"
 	case v.Token == "":
 		return v.Node + ": free"

@@ -35,11 +35,11 @@ type jsonMember struct {
 
 func inspectionOf(c *connFlags, g inspection, l keyspace.Lock) jsonInspection {
 	j := jsonInspection{At: stamp(g.At), jsonLock: lockOf(l, g.At, g.findings[l.ID()]), Why: []string{}, Raw: []jsonRaw{}}
-	for _, why := range l.Why {
+	for _, why := range l.Evidence {
 		j.Why = append(j.Why, text(why))
 	}
 	for _, v := range l.Votes {
-		j.Votes = append(j.Votes, jsonVote{v.Node, text(v.Token), ttl(v.Expires, g.At), v.Silent})
+		j.Votes = append(j.Votes, jsonVote{v.Node, text(v.Token), ttl(v.Expires, g.At), v.Unreachable})
 	}
 	for _, r := range g.raw {
 		j.Raw = append(j.Raw, rawOf(r))

@@ -36,7 +36,7 @@ func (t *target) inspectKey(ctx context.Context, s *selection, key string) (insp
 		o := s.options(e.db, nil)
 		o.Match, o.MinConfidence = nil, keyspace.Possible
 		o.Cluster = t.cluster
-		return singleKeySource{inspect.NewScanner(rdb, o), t.presence(rdb), key, func(sight inspect.Inspection) {
+		return singleKeySource{inspect.NewScanner(rdb, o), t.presence(rdb), key, func(sight inspect.Key) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, entry := range sight.Entries {
@@ -74,7 +74,7 @@ type singleKeySource struct {
 	*inspect.Scanner
 	present func(context.Context) error
 	key     string
-	see     func(inspect.Inspection)
+	see     func(inspect.Key)
 }
 
 // Snapshot reads the key.
@@ -82,7 +82,7 @@ func (o singleKeySource) Snapshot(ctx context.Context) (keyspace.Snapshot, error
 	if err := o.present(ctx); err != nil {
 		return keyspace.Snapshot{}, err
 	}
-	sight, err := o.Inspect(ctx, o.key)
+	sight, err := o.ReadKey(ctx, o.key)
 	if err == nil {
 		o.see(sight)
 	}

@@ -131,7 +131,7 @@ func documentOf(p view) jsonDocument {
 		At:       stamp(p.At),
 		Server:   serverOf(p.Server),
 		Complete: p.Complete,
-		Cost:     jsonCost{p.Cost.Scanned, p.Cost.Took.Milliseconds(), p.Cost.Commands, p.Cost.Busy.Milliseconds()},
+		Cost:     jsonCost{p.Cost.Scanned, p.Cost.WaitTime.Milliseconds(), p.Cost.Commands, p.Cost.ServerTime.Milliseconds()},
 		Locks:    []jsonLock{},
 	}
 	for _, n := range p.Nodes {
@@ -164,8 +164,8 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		Node:        text(l.Node),
 		DB:          l.DB,
 		Findings:    []jsonFinding{},
-		Why:         l.Why,
-		Left:        l.Left,
+		Why:         l.Evidence,
+		Left:        l.Remaining,
 		Limit:       l.Limit,
 	}
 	for _, h := range l.Holders {
@@ -175,7 +175,7 @@ func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
 		j.Waiters = append(j.Waiters, jsonWaiter{text(w.ID), binary(w.ID), w.Mode, since(w.Since, at)})
 	}
 	for _, v := range l.Votes {
-		j.Votes = append(j.Votes, jsonVote{text(v.Node), text(v.Token), ttl(v.Expires, at), v.Silent})
+		j.Votes = append(j.Votes, jsonVote{text(v.Node), text(v.Token), ttl(v.Expires, at), v.Unreachable})
 	}
 	for _, f := range found {
 		j.Findings = append(j.Findings, findingOf(f))

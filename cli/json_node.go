@@ -30,6 +30,6 @@ type jsonVote struct {
 func nodeOf(n keyspace.Node) jsonNode {
 	return jsonNode{
 		Addr: n.Addr, Up: n.Up, Role: text(n.Role), Name: text(n.Product), Version: text(n.Version), Keys: n.Keys, Locks: n.Locks,
-		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: text(n.Trouble),
+		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: text(n.Error),
 	}
 }

@@ -37,7 +37,7 @@ func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 		Node:    "127.0.0.1:6379",
 	}
 	p := pictureOf(l)
-	p.Cost = keyspace.Cost{Scanned: 1001500, Commands: 1420, Took: 812 * time.Millisecond}
+	p.Cost = keyspace.Cost{Scanned: 1001500, Commands: 1420, WaitTime: 812 * time.Millisecond}
 	p.Server = keyspace.Server{Mode: "standalone", Version: "7.0.15", Product: "redis"}
 	p.findings = map[keyspace.ID][]keyspace.Finding{
 		l.ID(): {{ID: "overdue", Severity: keyspace.Warning, Text: "It is long.", Remedy: "Wait."}},

@@ -45,7 +45,7 @@ func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry
 		if !ok {
 			continue
 		}
-		sight, err := v.scanner(rdb, at).Inspect(ctx, l.Key)
+		sight, err := v.scanner(rdb, at).ReadKey(ctx, l.Key)
 		if err != nil {
 			failed = append(failed, err)
 		}

@@ -75,7 +75,7 @@ func (g *scanProgress) line(now time.Time) string {
 	var scanned, keys int64
 	var busy time.Duration
 	for _, c := range g.seen {
-		scanned, keys, busy = scanned+c.Scanned, keys+c.Keys, busy+c.Busy
+		scanned, keys, busy = scanned+c.Scanned, keys+c.Keys, busy+c.ServerTime
 	}
 	passed := now.Sub(g.begun)
 	s := fmt.Sprintf("%s of %s, %s", humanize.Count(scanned), humanize.Plural(keys, "key"), humanize.Plural(g.locks, "lock"))

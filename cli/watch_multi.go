@@ -94,7 +94,7 @@ func (n *multiEventSource) nodeChanges(nodes []keyspace.Node) []keyspace.Notice 
 		n.down[node.Addr] = !node.Up
 		text := node.Addr + " answers again"
 		if !node.Up {
-			text = node.Addr + " does not answer: " + node.Trouble
+			text = node.Addr + " does not answer: " + node.Error
 		}
 		all = append(all, keyspace.Notice{At: time.Now(), Kind: keyspace.WatchModeChanged, Node: node.Addr, Text: text})
 	}

@@ -35,15 +35,15 @@ func (d *Differ) CarryOver(was, l Lock, seen bool, began time.Time) Lock {
 	l.Holders = startTimes(was, l.Holders, began)
 	l.Waiters = waiterTimes(was, l, began)
 	if len(l.Holders) == 0 && len(l.Waiters) > 0 {
-		l.FreeFrom = d.At
-		if !was.FreeFrom.IsZero() {
-			l.FreeFrom = was.FreeFrom
+		l.UnheldSince = d.At
+		if !was.UnheldSince.IsZero() {
+			l.UnheldSince = was.UnheldSince
 		}
 	}
 	if !seen || !sharesHolder(was, l) {
 		return l
 	}
-	l.Renewals, l.Renewed, l.Grown = was.Renewals, was.Renewed, reentryStreak(was, l)
+	l.Renewals, l.Renewed, l.ReentryStreak = was.Renewals, was.Renewed, reentryStreak(was, l)
 	switch {
 	case movedLater(was.Expires, l.Expires, d.Jitter):
 		l.Renewals++
@@ -71,11 +71,11 @@ func reentryStreak(was, l Lock) int {
 	before, now := was.Count(), l.Count()
 	switch {
 	case now > before:
-		return was.Grown + 1
+		return was.ReentryStreak + 1
 	case now < before:
 		return 0
 	default:
-		return was.Grown
+		return was.ReentryStreak
 	}
 }
 
@@ -87,7 +87,7 @@ func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 		h := &holders[i]
 		before, held := was.Holder(h.ID)
 		if held {
-			h.Left = before.Left
+			h.DisconnectedAt = before.DisconnectedAt
 		}
 		switch {
 		case !h.Since.IsZero():
@@ -119,11 +119,11 @@ func waiterTimes(was, l Lock, began time.Time) []Waiter {
 			}
 			continue
 		}
-		w.Passed = was.Waiters[at].Passed
+		w.OvertakenBy = was.Waiters[at].OvertakenBy
 		for _, id := range came {
 			first := slices.ContainsFunc(was.Waiters[:at], func(before Waiter) bool { return before.ID == id })
 			if !first {
-				w.Passed++
+				w.OvertakenBy++
 			}
 		}
 		if w.Since.IsZero() {
@@ -198,9 +198,9 @@ func (h *HoldStats) Learn(events []Event) {
 // Annotate sets the statistics of a lock.
 func (h *HoldStats) Annotate(l *Lock) {
 	known, _ := h.byLock.Get(l.ID())
-	l.Overrun = known.overrun
-	l.Typical = 0
+	l.ExpiryStreak = known.overrun
+	l.MedianHold = 0
 	if n := len(known.holds); n >= minHolds {
-		l.Typical = slices.Sorted(slices.Values(known.holds))[n/2]
+		l.MedianHold = slices.Sorted(slices.Values(known.holds))[n/2]
 	}
 }

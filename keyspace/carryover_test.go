@@ -26,7 +26,7 @@ func heldBy(id string, seconds int) Lock {
 func (h *HoldStats) typical(id ID) time.Duration {
 	l := Lock{Key: id.Key}
 	h.Annotate(&l)
-	return l.Typical
+	return l.MedianHold
 }
 
 func TestAHoldBeginsAtTheLookThatFirstShowsIt(t *testing.T) {

@@ -124,9 +124,9 @@ func (d Delta) Diff(old Snapshot) []Event {
 // sameLock reports whether two reads of a lock are equal.
 func sameLock(a, b *Lock) bool {
 	return a.Format == b.Format && a.NoTTL == b.NoTTL && a.OverdueIn == b.OverdueIn && a.Confidence == b.Confidence && a.Kind == b.Kind && a.Fence == b.Fence &&
-		a.Waiting == b.Waiting && a.Left == b.Left && a.Limit == b.Limit && slices.Equal(a.Why, b.Why) &&
-		sameTime(a.Expires, b.Expires) && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.Typical == b.Typical &&
-		a.Grown == b.Grown && a.Overrun == b.Overrun && a.FreeFrom.Equal(b.FreeFrom) &&
+		a.Waiting == b.Waiting && a.Remaining == b.Remaining && a.Limit == b.Limit && slices.Equal(a.Evidence, b.Evidence) &&
+		sameTime(a.Expires, b.Expires) && a.Renewals == b.Renewals && a.Renewed.Equal(b.Renewed) && a.MedianHold == b.MedianHold &&
+		a.ReentryStreak == b.ReentryStreak && a.ExpiryStreak == b.ExpiryStreak && a.UnheldSince.Equal(b.UnheldSince) &&
 		slices.EqualFunc(a.Holders, b.Holders, sameHolder) &&
 		slices.EqualFunc(a.Waiters, b.Waiters, sameWaiter) &&
 		slices.EqualFunc(a.Votes, b.Votes, sameVote)
@@ -134,15 +134,15 @@ func sameLock(a, b *Lock) bool {
 
 func sameHolder(a, b Holder) bool {
 	return a.ID == b.ID && a.Label == b.Label && a.Count == b.Count && a.Mode == b.Mode &&
-		a.Since.Equal(b.Since) && a.Left.Equal(b.Left) && sameTime(a.Expires, b.Expires)
+		a.Since.Equal(b.Since) && a.DisconnectedAt.Equal(b.DisconnectedAt) && sameTime(a.Expires, b.Expires)
 }
 
 func sameWaiter(a, b Waiter) bool {
-	return a.ID == b.ID && a.Mode == b.Mode && a.Since.Equal(b.Since) && a.Passed == b.Passed && sameTime(a.Expires, b.Expires)
+	return a.ID == b.ID && a.Mode == b.Mode && a.Since.Equal(b.Since) && a.OvertakenBy == b.OvertakenBy && sameTime(a.Expires, b.Expires)
 }
 
 func sameVote(a, b Vote) bool {
-	return a.Node == b.Node && a.Token == b.Token && a.Silent == b.Silent && sameTime(a.Expires, b.Expires)
+	return a.Node == b.Node && a.Token == b.Token && a.Unreachable == b.Unreachable && sameTime(a.Expires, b.Expires)
 }
 
 // sameTime reports whether two reads can be of one deadline.

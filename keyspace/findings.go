@@ -183,8 +183,8 @@ func overdue(l *Lock, now time.Time) string {
 		return fmt.Sprintf("Held for %s, where %s is the limit that was set.", humanize.Duration(age), humanize.Setting(l.OverdueIn))
 	case l.OverdueIn > 0:
 		return ""
-	case l.Typical > 0 && age > unusual*l.Typical && age > unusualHold:
-		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", humanize.Duration(age), humanize.Duration(l.Typical))
+	case l.MedianHold > 0 && age > unusual*l.MedianHold && age > unusualHold:
+		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", humanize.Duration(age), humanize.Duration(l.MedianHold))
 	case age > longHold:
 		return fmt.Sprintf("Held for %s, where more than %s is long.", humanize.Duration(age), humanize.Setting(longHold))
 	}
@@ -223,8 +223,8 @@ func renewedForever(l *Lock, now time.Time) string {
 
 // waitersNoHolder finds free locks whose waiters were not woken.
 func waitersNoHolder(l *Lock, now time.Time) string {
-	free := now.Sub(l.FreeFrom)
-	if l.State(now) != Waiting || l.FreeFrom.IsZero() || free <= freeTooLong {
+	free := now.Sub(l.UnheldSince)
+	if l.State(now) != Waiting || l.UnheldSince.IsZero() || free <= freeTooLong {
 		return ""
 	}
 	return fmt.Sprintf("Free for %s while %s wait: they have not been woken.", humanize.Duration(free), humanize.Count(l.WaiterCount()))
@@ -249,14 +249,14 @@ func zombieHead(l *Lock, now time.Time) string {
 func starving(l *Lock, now time.Time) string {
 	worst := Waiter{}
 	for _, w := range l.Waiters {
-		if w.Passed > worst.Passed {
+		if w.OvertakenBy > worst.OvertakenBy {
 			worst = w
 		}
 	}
-	if worst.Passed < passedOver {
+	if worst.OvertakenBy < passedOver {
 		return ""
 	}
-	return fmt.Sprintf("%s was overtaken by %s who came later%s.", worst.ID, humanize.Count(worst.Passed), waitingFor(worst, now))
+	return fmt.Sprintf("%s was overtaken by %s who came later%s.", worst.ID, humanize.Count(worst.OvertakenBy), waitingFor(worst, now))
 }
 
 // waitingFor returns how long a waiter has been waiting, if that is known.
@@ -296,10 +296,10 @@ func readersHold(n int) string {
 
 // reentryLeak finds holders that reenter and never exit.
 func reentryLeak(l *Lock, _ time.Time) string {
-	if l.Grown < onlyGrows {
+	if l.ReentryStreak < onlyGrows {
 		return ""
 	}
-	return fmt.Sprintf("Entered again %s without being left once; its count is %s.", humanize.Times(l.Grown), humanize.Count(l.Count()))
+	return fmt.Sprintf("Entered again %s without being left once; its count is %s.", humanize.Times(l.ReentryStreak), humanize.Count(l.Count()))
 }
 
 // minority finds Redlocks with too few copies. It reports nothing during an acquire, or
@@ -327,7 +327,7 @@ func countTokens(l *Lock) (tokens, most, silent int) {
 	votes := make(map[string]int)
 	for _, v := range l.Votes {
 		switch {
-		case v.Silent:
+		case v.Unreachable:
 			silent++
 		case v.Token != "":
 			votes[v.Token]++
@@ -349,17 +349,17 @@ func beingAcquired(l *Lock, now time.Time) bool {
 
 // outlived finds locks that expire while they are held.
 func outlived(l *Lock, _ time.Time) string {
-	if l.Overrun < overruns {
+	if l.ExpiryStreak < overruns {
 		return ""
 	}
-	return fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release.", l.Overrun)
+	return fmt.Sprintf("The last %d holds ended by expiry, and none of them by a release.", l.ExpiryStreak)
 }
 
 // holderGone finds holds whose client has disconnected. A holder that renews is alive.
 func holderGone(l *Lock, now time.Time) string {
 	for _, h := range l.Holders {
-		if !h.Left.IsZero() && now.Sub(h.Left) > goneTooLong && !l.Renewed.After(h.Left) {
-			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), humanize.Duration(now.Sub(h.Left)))
+		if !h.DisconnectedAt.IsZero() && now.Sub(h.DisconnectedAt) > goneTooLong && !l.Renewed.After(h.DisconnectedAt) {
+			return fmt.Sprintf("%s has not been connected for %s.", h.Name(), humanize.Duration(now.Sub(h.DisconnectedAt)))
 		}
 	}
 	return ""

@@ -14,7 +14,7 @@ import (
 func TestFindings(t *testing.T) {
 	const hour = 3_600_000
 	typical := func(l keyspace.Lock, d time.Duration) keyspace.Lock {
-		l.Typical = d
+		l.MedianHold = d
 		return l
 	}
 	noTTL := func(l keyspace.Lock) keyspace.Lock {
@@ -33,7 +33,7 @@ func TestFindings(t *testing.T) {
 		{"no deadline by design", noTTL(mutex(holder("a", 0))), 599_000, "", ""},
 		{"no deadline by design, for long", noTTL(mutex(holder("a", 0))), 601_000, "never-expires overdue", "10 m 01"},
 		{"no deadline by design, much longer than usual", typical(noTTL(mutex(holder("a", 0))), 2*time.Second), 41_000, "never-expires overdue", "41 s"},
-		{"no deadline by design, and its client is gone", noTTL(mutex(keyspace.Holder{ID: "a", Label: "a", Left: t0})), 6000, "never-expires holder-gone", " "},
+		{"no deadline by design, and its client is gone", noTTL(mutex(keyspace.Holder{ID: "a", Label: "a", DisconnectedAt: t0})), 6000, "never-expires holder-gone", " "},
 		{"a far deadline", mutex(holder("a", hour)), 2000, "", ""},
 		{"no deadline, but nobody holds it", waitedFor(mutex(), "w"), 2000, "", ""},
 		{"held for more than ten minutes", mutex(holder("a", hour)), 601_000, "overdue", "Held for 10 m 01, where more than 10 m is long."},
@@ -48,20 +48,20 @@ func TestFindings(t *testing.T) {
 		{"its own deadline passed just now", mutex(holder("a", 1000)), 1900, "", ""},
 		{"renewed a hundred times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 100, at(1000) }), 2000, "renewed-forever", "Renewed 100 times, the last time 1.0 s ago"},
 		{"renewed ninety-nine times", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Renewals, l.Renewed = 99, at(1000) }), 2000, "", ""},
-		{"free, and somebody waits", with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) { l.FreeFrom = t0 }), 2100, "waiters-no-holder", "Free for 2.1 s while 2 wait"},
-		{"free for a moment, and somebody waits", with(waitedFor(mutex(), "w"), func(l *keyspace.Lock) { l.FreeFrom = t0 }), 1900, "", ""},
-		{"free for long, and nobody waits", with(mutex(), func(l *keyspace.Lock) { l.FreeFrom = t0 }), 60_000, "", ""},
+		{"free, and somebody waits", with(waitedFor(mutex(), "v", "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 2100, "waiters-no-holder", "Free for 2.1 s while 2 wait"},
+		{"free for a moment, and somebody waits", with(waitedFor(mutex(), "w"), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 1900, "", ""},
+		{"free for long, and nobody waits", with(mutex(), func(l *keyspace.Lock) { l.UnheldSince = t0 }), 60_000, "", ""},
 		{"the first in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 3000, "zombie-head", "dead for 2.0 s: 1 other waits"},
 		{"the only one in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 3000, "zombie-head", "only waiter"},
 		{"the second in the queue is dead", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[1].Expires = at(1000) }), 3000, "", ""},
 		{"the first in the queue is late", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[0].Expires = at(1000) }), 1900, "", ""},
-		{"overtaken ten times", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[1].Passed, l.Waiters[1].Since = 10, t0 }), 3000, "starving", "w was overtaken by 10 who came later, in 3.0 s"},
-		{"overtaken nine times", with(waitedFor(mutex(holder("a", hour)), "v"), func(l *keyspace.Lock) { l.Waiters[0].Passed = 9 }), 3000, "", ""},
+		{"overtaken ten times", with(waitedFor(mutex(holder("a", hour)), "v", "w"), func(l *keyspace.Lock) { l.Waiters[1].OvertakenBy, l.Waiters[1].Since = 10, t0 }), 3000, "starving", "w was overtaken by 10 who came later, in 3.0 s"},
+		{"overtaken nine times", with(waitedFor(mutex(holder("a", hour)), "v"), func(l *keyspace.Lock) { l.Waiters[0].OvertakenBy = 9 }), 3000, "", ""},
 		{"a writer waits for readers", writerWaits(mode(holder("r", hour), keyspace.Read)), 11_000, "writer-starved", "waiting for 11 s while a reader"},
 		{"a writer waits a little for readers", writerWaits(mode(holder("r", hour), keyspace.Read)), 9000, "", ""},
 		{"a writer waits for a writer", writerWaits(mode(holder("x", hour), keyspace.Write)), 11_000, "", ""},
-		{"only ever entered", with(mutex(times(holder("a", hour), 11)), func(l *keyspace.Lock) { l.Grown = 10 }), 2000, "reentry-leak", "10 times"},
-		{"entered deeply, and left once in a while", with(mutex(times(holder("a", hour), 90)), func(l *keyspace.Lock) { l.Grown = 9 }), 2000, "", ""},
+		{"only ever entered", with(mutex(times(holder("a", hour), 11)), func(l *keyspace.Lock) { l.ReentryStreak = 10 }), 2000, "reentry-leak", "10 times"},
+		{"entered deeply, and left once in a while", with(mutex(times(holder("a", hour), 90)), func(l *keyspace.Lock) { l.ReentryStreak = 9 }), 2000, "", ""},
 		{"longer than was set", limited(holder("a", hour), time.Minute), 61_000, "overdue", "Held for 1 m 01, where 1 m is the limit that was set."},
 		{"no longer than was set, though longer than usual", limited(holder("a", hour), 20*time.Minute), 19 * 60_000, "", ""},
 		{"on one of three", redlock("a", "", ""), 3000, "minority", "On 1 of 3"},
@@ -71,12 +71,12 @@ func TestFindings(t *testing.T) {
 		{"three tokens on three", redlock("a", "b", "c"), 3000, "split", "3 tokens on 3 servers"},
 		{"a majority, and one left over", redlock("a", "b", "a"), 3000, "", ""},
 		{"two tokens, and one is silent", redlock("a", "b", "?"), 3000, "", ""},
-		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Overrun = 3 }), 2000, "outlived", "last 3 holds"},
-		{"ran out twice in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Overrun = 2 }), 2000, "", ""},
-		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0 }), 6000, "holder-gone", "not been connected for 6.0 s"},
-		{"its client has hung up, and somebody renews it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0; l.Renewed = at(1) }), 6000, "", ""},
-		{"its client has hung up, after it has renewed it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0; l.Renewed = t0 }), 6000, "holder-gone", ""},
-		{"its client is connecting anew", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].Left = t0 }), 4900, "", ""},
+		{"ran out three times in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 3 }), 2000, "outlived", "last 3 holds"},
+		{"ran out twice in a row", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.ExpiryStreak = 2 }), 2000, "", ""},
+		{"its client has hung up", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 6000, "holder-gone", "not been connected for 6.0 s"},
+		{"its client has hung up, and somebody renews it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = at(1) }), 6000, "", ""},
+		{"its client has hung up, after it has renewed it", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0; l.Renewed = t0 }), 6000, "holder-gone", ""},
+		{"its client is connecting anew", with(mutex(holder("a", hour)), func(l *keyspace.Lock) { l.Holders[0].DisconnectedAt = t0 }), 4900, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := keyspace.Snapshot{At: at(c.at), Locks: []keyspace.Lock{mutex(), c.lock}}
@@ -107,7 +107,7 @@ func with(l keyspace.Lock, change func(*keyspace.Lock)) keyspace.Lock {
 // 1 s.
 func limited(h keyspace.Holder, after time.Duration) keyspace.Lock {
 	l := mutex(h)
-	l.OverdueIn, l.Typical = after, time.Second
+	l.OverdueIn, l.MedianHold = after, time.Second
 	return l
 }
 
@@ -125,7 +125,7 @@ func redlock(tokens ...string) keyspace.Lock {
 	l := mutex(holder(tokens[0], 3_600_000))
 	l.Kind = keyspace.Redlock
 	for _, token := range tokens {
-		l.Votes = append(l.Votes, keyspace.Vote{Token: strings.TrimSuffix(token, "?"), Silent: token == "?"})
+		l.Votes = append(l.Votes, keyspace.Vote{Token: strings.TrimSuffix(token, "?"), Unreachable: token == "?"})
 	}
 	return l
 }
@@ -159,16 +159,16 @@ func TestServerFindings(t *testing.T) {
 		{"a number of replicas is demanded", one(keyspace.Server{Role: "master", Replicas: 2, MinReplicas: true}), "", ""},
 		{"there is no replica", one(keyspace.Server{Role: "master"}), "", ""},
 		{"a replica has lost its master", one(keyspace.Server{Role: "slave", Master: "m:1", MasterDown: true}), "master-link-down", "lost its master m:1"},
-		{"the other nodes of a cluster are not looked at", one(keyspace.Server{Alone: true}), "part-of-cluster", "only the locks in its own slots"},
-		{"one of two servers does not answer", keyspace.Snapshot{Nodes: []keyspace.Node{{Up: true}, {Server: keyspace.Server{Addr: "b:1"}, Trouble: "refused"}}}, "node-missing", "b:1"},
+		{"the other nodes of a cluster are not looked at", one(keyspace.Server{PartialCluster: true}), "part-of-cluster", "only the locks in its own slots"},
+		{"one of two servers does not answer", keyspace.Snapshot{Nodes: []keyspace.Node{{Up: true}, {Server: keyspace.Server{Addr: "b:1"}, Error: "refused"}}}, "node-missing", "b:1"},
 		{"it is a replica itself", one(keyspace.Server{Role: "slave", Replicas: 2}), "", ""},
 		{"two clocks differ", clocks(0, 600*time.Millisecond), "clock-skew", "The clock of 600ms is 600 ms ahead of that of 0s"},
 		{"two clocks hardly differ", clocks(0, 400*time.Millisecond), "", ""},
 		{"two clocks agree, and ours is wrong", clocks(time.Hour, time.Hour), "", ""},
 		{"ours or its clock is wrong", clocks(-time.Second), "clock-skew", "differ by 1.0 s"},
-		{"pushes are not allowed", keyspace.Snapshot{Follow: keyspace.WatchStatus{Mode: keyspace.Polling, Blind: []string{"NOPERM no client|tracking"}}}, "no-notify-right", "may not ask"},
-		{"pushes do not exist", keyspace.Snapshot{Follow: keyspace.WatchStatus{Mode: keyspace.Polling, Blind: []string{"ERR unknown command"}}}, "", ""},
-		{"pushes come, other things are not allowed", keyspace.Snapshot{Follow: keyspace.WatchStatus{Mode: keyspace.Push, Blind: []string{"NOPERM no psubscribe"}}}, "", ""},
+		{"pushes are not allowed", keyspace.Snapshot{Watch: keyspace.WatchStatus{Mode: keyspace.Polling, Limitations: []string{"NOPERM no client|tracking"}}}, "no-notify-right", "may not ask"},
+		{"pushes do not exist", keyspace.Snapshot{Watch: keyspace.WatchStatus{Mode: keyspace.Polling, Limitations: []string{"ERR unknown command"}}}, "", ""},
+		{"pushes come, other things are not allowed", keyspace.Snapshot{Watch: keyspace.WatchStatus{Mode: keyspace.Push, Limitations: []string{"NOPERM no psubscribe"}}}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ids []string
@@ -219,8 +219,8 @@ func TestALockIsStuckOnlyIfSomethingSpeaksForIt(t *testing.T) {
 		return l
 	}
 	usual := endless
-	usual.Typical = time.Second
-	gone := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1, Left: at(1000)}}}
+	usual.MedianHold = time.Second
+	gone := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1, DisconnectedAt: at(1000)}}}
 	unknown := keyspace.Lock{Holders: []keyspace.Holder{{ID: "a", Count: 1}}}
 	for _, c := range []struct {
 		name string

@@ -39,9 +39,9 @@ type Format struct {
 	// to. The number of subscribers is passed to Decode in Entry.Subscribers. Nil: none.
 	Channels func(Entry) []string
 	// Decode reads a lock from an entry. It sets Kind, Holders, Waiters, Fence and the
-	// numbers, and in Why the evidence besides Signature. Where it leaves the Expires of
-	// the lock or of a holder zero, the expiry of the entry is used. Confidence No means
-	// that the entry is not a lock of the format. Companions and subscribers can raise the
+	// numbers, and the Evidence besides Signature. Where it leaves the Expires of the lock
+	// or of a holder zero, the expiry of the entry is used. Confidence No means that the
+	// entry is not a lock of the format. Companions and subscribers can raise the
 	// confidence.
 	Decode func(Entry) (Lock, Confidence)
 	// NoTTL says that the library sets no deadline, by design.
@@ -86,7 +86,7 @@ func (f Format) DecodeLock(e Entry) (Lock, Confidence) {
 	l, sure := f.Decode(e)
 	l.Key, l.Format, l.Confidence, l.NoTTL = e.Key, f.Name, sure, f.NoTTL
 	if f.Signature != "" {
-		l.Why = append([]string{f.Signature}, l.Why...)
+		l.Evidence = append([]string{f.Signature}, l.Evidence...)
 	}
 	inheritExpiry(&l, e)
 	return l, sure

@@ -69,11 +69,11 @@ func (h *History) Of(id ID) Record {
 
 // Record is the known past of one lock.
 type Record struct {
-	Holds   []Hold            // finished, in the order of their ends; the latest 64
-	Owners  []Owner           // the most recent first; the latest 32
-	Ended   map[EventKind]int // number of ended holds by kind
-	Renewed int               // number of renewals
-	Queued  int               // number of waiters that joined
+	Holds         []Hold            // finished, in the order of their ends; the latest 64
+	Owners        []Owner           // the most recent first; the latest 32
+	Ended         map[EventKind]int // number of ended holds by kind
+	Renewed       int               // number of renewals
+	WaitersJoined int               // number of waiters that joined
 
 	HoldTimes Histogram // of finished holds with a known begin
 	HandOffs  Histogram // from the end of a hold to the begin of the next
@@ -116,7 +116,7 @@ func (h *History) learn(e Event) {
 	case e.Kind == Renewed:
 		r.Renewed++
 	case e.Kind == WaiterJoined:
-		r.Queued++
+		r.WaitersJoined++
 	}
 }
 

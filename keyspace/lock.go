@@ -107,10 +107,10 @@ type Lock struct {
 	Waiters    []Waiter      `json:"waiters,omitzero"` // the waiters that the format shows, in service order if that is known
 	Expires    time.Time     `json:"expires,omitzero"`
 	Waiting    int           `json:"waiting,omitzero"`       // number of waiters, if the format shows only the number; see [Lock.WaiterCount]
-	Left       int           `json:"left,omitzero"`          // permits left of a semaphore, or the count of a latch
+	Remaining  int           `json:"left,omitzero"`          // permits left of a semaphore, or the count of a latch
 	Limit      int           `json:"limit,omitzero"`         // permits of a semaphore; 0 = unknown
 	Fence      int64         `json:"fence,omitzero"`         // last fencing token issued; 0 = none
-	Why        []string      `json:"why,omitzero"`           // evidence that it is a lock of this format, one clause each
+	Evidence   []string      `json:"why,omitzero"`           // evidence that it is a lock of this format, one clause each
 	NoTTL      bool          `json:"no_ttl,omitzero"`        // its library sets no deadline, by design
 	OverdueIn  time.Duration `json:"overdue_in_ns,omitzero"` // a hold that lasts longer is overdue; 0 = locktop judges by itself
 	Node       string        `json:"node,omitzero"`          // host:port of the server
@@ -121,40 +121,40 @@ type Lock struct {
 	Votes []Vote `json:"votes,omitzero"`
 
 	// Known only from watching; zero in a single scan.
-	Renewals int           `json:"renewals,omitzero"`   // number of times the deadline moved later under the same holder
-	Renewed  time.Time     `json:"renewed,omitzero"`    // time of the last renewal
-	Typical  time.Duration `json:"typical_ns,omitzero"` // median of the finished holds of this key; 0 = too few were seen
-	Grown    int           `json:"grown,omitzero"`      // number of reentries since the last exit
-	Overrun  int           `json:"overrun,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
-	FreeFrom time.Time     `json:"free_from,omitzero"`  // since when the lock has waiters and no holder; zero = it has not
+	Renewals      int           `json:"renewals,omitzero"`   // number of times the deadline moved later under the same holder
+	Renewed       time.Time     `json:"renewed,omitzero"`    // time of the last renewal
+	MedianHold    time.Duration `json:"typical_ns,omitzero"` // median of the finished holds of this key; 0 = too few were seen
+	ReentryStreak int           `json:"grown,omitzero"`      // number of reentries since the last exit
+	ExpiryStreak  int           `json:"overrun,omitzero"`    // number of consecutive holds, the latest included, that ended by expiry
+	UnheldSince   time.Time     `json:"free_from,omitzero"`  // since when the lock has waiters and no holder; zero = it has not
 }
 
 // Vote is what one server of a Redlock has under the key.
 type Vote struct {
-	Node    string    `json:"node,omitzero"`    // host:port
-	Token   string    `json:"token,omitzero"`   // empty = no holder on this server
-	Expires time.Time `json:"expires,omitzero"` // zero = never
-	Silent  bool      `json:"silent,omitzero"`  // the server did not answer
+	Node        string    `json:"node,omitzero"`    // host:port
+	Token       string    `json:"token,omitzero"`   // empty = no holder on this server
+	Expires     time.Time `json:"expires,omitzero"` // zero = never
+	Unreachable bool      `json:"silent,omitzero"`  // the server did not answer
 }
 
 // Holder is one holder of a lock.
 type Holder struct {
-	ID      string    `json:"id,omitzero"`      // what the library stores: a token, a hash field, …
-	Label   string    `json:"label,omitzero"`   // the readable part of the ID; "" if there is none
-	Count   int       `json:"count,omitzero"`   // reentry depth, at least 1
-	Mode    Mode      `json:"mode,omitzero"`    // Read or Write for an RW lock
-	Since   time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
-	Expires time.Time `json:"expires,omitzero"` // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
-	Left    time.Time `json:"left,omitzero"`    // since when the client with this label is disconnected; zero = connected or unknown
+	ID             string    `json:"id,omitzero"`      // what the library stores: a token, a hash field, …
+	Label          string    `json:"label,omitzero"`   // the readable part of the ID; "" if there is none
+	Count          int       `json:"count,omitzero"`   // reentry depth, at least 1
+	Mode           Mode      `json:"mode,omitzero"`    // Read or Write for an RW lock
+	Since          time.Time `json:"since,omitzero"`   // begin of the hold: from the token if it contains the time, else when the hold was first seen; zero = before the watch began
+	Expires        time.Time `json:"expires,omitzero"` // the holder's own deadline if the format has one, else the deadline of the lock; zero = never
+	DisconnectedAt time.Time `json:"left,omitzero"`    // since when the client with this label is disconnected; zero = connected or unknown
 }
 
 // Waiter is a client that waits for the lock, as far as the format shows it.
 type Waiter struct {
-	ID      string    `json:"id,omitzero"`
-	Mode    Mode      `json:"mode,omitzero"`
-	Since   time.Time `json:"since,omitzero"`   // from the format if it stores the time, else when the waiter was first seen; zero = unknown
-	Expires time.Time `json:"expires,omitzero"` // when the waiter counts as dead unless it refreshes its entry; zero = unknown
-	Passed  int       `json:"passed,omitzero"`  // number of later waiters that got the lock first, as far as was watched
+	ID          string    `json:"id,omitzero"`
+	Mode        Mode      `json:"mode,omitzero"`
+	Since       time.Time `json:"since,omitzero"`   // from the format if it stores the time, else when the waiter was first seen; zero = unknown
+	Expires     time.Time `json:"expires,omitzero"` // when the waiter counts as dead unless it refreshes its entry; zero = unknown
+	OvertakenBy int       `json:"passed,omitzero"`  // number of later waiters that got the lock first, as far as was watched
 }
 
 // Name returns the text that names the holder on a screen: its label or, without one,
@@ -262,6 +262,6 @@ const MinTokenLen = 16
 // at least the confidence Likely.
 func (l Lock) WithEvidence(why string) Lock {
 	l.Confidence = max(l.Confidence, Likely)
-	l.Why = append(l.Why[:len(l.Why):len(l.Why)], why)
+	l.Evidence = append(l.Evidence[:len(l.Evidence):len(l.Evidence)], why)
 	return l
 }

@@ -116,7 +116,7 @@ func compareLocks(a, b Lock) int { return a.ID().Compare(b.ID()) }
 func (s *Snapshot) addNodesOf(p Part) {
 	if p.Err != nil {
 		s.Complete = false
-		known := Node{Trouble: p.Err.Error()}
+		known := Node{Error: p.Err.Error()}
 		how := "is missing"
 		if p.Seen() {
 			known.Server, known.Keys, known.Locks = p.Server, p.Cost.Keys, len(p.Locks)
@@ -141,11 +141,11 @@ func (s *Snapshot) addNode(n Node) {
 		return
 	}
 	known := &s.Nodes[i]
-	known.Walked = known.Walked && n.Walked
+	known.Scanned = known.Scanned && n.Scanned
 	known.Keys += n.Keys
 	known.Locks += n.Locks
 	if !n.Up {
-		known.Up, known.Trouble = false, n.Trouble
+		known.Up, known.Error = false, n.Error
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *Snapshot) addSnapshot(one Snapshot) {
 	s.Notices = append(s.Notices, one.Notices...)
 	s.Complete = s.Complete && one.Complete
 	s.Problems = appendNew(s.Problems, one.Problems...)
-	s.Follow = s.Follow.and(one.Follow)
+	s.Watch = s.Watch.and(one.Watch)
 	s.Cost.Add(one.Cost)
 	s.Cost.Scanned += one.Cost.Scanned
 	s.Cost.Keys += one.Cost.Keys
@@ -193,7 +193,7 @@ func (s Snapshot) Shifted(d time.Duration) Snapshot {
 }
 
 func (l Lock) shifted(d time.Duration) Lock {
-	l.Expires, l.Renewed, l.FreeFrom = shift(l.Expires, d), shift(l.Renewed, d), shift(l.FreeFrom, d)
+	l.Expires, l.Renewed, l.UnheldSince = shift(l.Expires, d), shift(l.Renewed, d), shift(l.UnheldSince, d)
 	l.Holders, l.Waiters = slices.Clone(l.Holders), slices.Clone(l.Waiters)
 	for i := range l.Holders {
 		l.Holders[i] = l.Holders[i].shifted(d)
@@ -205,7 +205,7 @@ func (l Lock) shifted(d time.Duration) Lock {
 }
 
 func (h Holder) shifted(d time.Duration) Holder {
-	h.Since, h.Expires, h.Left = shift(h.Since, d), shift(h.Expires, d), shift(h.Left, d)
+	h.Since, h.Expires, h.DisconnectedAt = shift(h.Since, d), shift(h.Expires, d), shift(h.DisconnectedAt, d)
 	return h
 }
 
@@ -320,7 +320,7 @@ func (c *copies) vote(i int, p Part) Vote {
 	l := c.byServer[i]
 	switch {
 	case l == nil:
-		v.Silent = p.Err != nil || !p.Complete
+		v.Unreachable = p.Err != nil || !p.Complete
 	case len(l.Holders) > 0:
 		v.Token, v.Expires = l.Holders[0].ID, l.Holders[0].Expires
 	}
@@ -361,7 +361,7 @@ func (c tokenHolds) holder(quorum int) Holder {
 	}
 	slices.SortFunc(begins, time.Time.Compare)
 	slices.SortFunc(ends, func(a, b time.Time) int { return -compareDeadlines(a, b) })
-	h.Left = time.Time{} // unknown, because it takes more than one server
+	h.DisconnectedAt = time.Time{} // unknown, because it takes more than one server
 	h.Since, h.Expires = begins[min(quorum, len(c))-1], ends[0]
 	if len(c) >= quorum {
 		h.Expires = ends[quorum-1]

@@ -23,7 +23,7 @@ func ServerFindings(s Snapshot) []Finding {
 		all = append(all, failoverLosesLocks(server)...)
 	}
 	all = append(all, clockSkew(serversOf(s))...)
-	return append(all, noNotifyRight(s.Follow)...)
+	return append(all, noNotifyRight(s.Watch)...)
 }
 
 // serversOf lists the servers of a snapshot.
@@ -48,7 +48,7 @@ func nodesMissing(nodes []Node) (all []Finding) {
 		}
 		all = append(all, Finding{
 			ID: "node-missing", Severity: Critical, Server: n.Addr,
-			Text:   fmt.Sprintf("%s cannot be looked at: its locks are not seen, and who holds them is not known (%s).", n.Addr, n.Trouble),
+			Text:   fmt.Sprintf("%s cannot be looked at: its locks are not seen, and who holds them is not known (%s).", n.Addr, n.Error),
 			Remedy: "Look whether the server runs and can be reached from here. Until it answers, the picture is not complete.",
 		})
 	}
@@ -57,7 +57,7 @@ func nodesMissing(nodes []Node) (all []Finding) {
 
 // partlySeen finds cluster nodes whose other nodes are not scanned.
 func partlySeen(s Server) []Finding {
-	if !s.Alone {
+	if !s.PartialCluster {
 		return nil
 	}
 	return []Finding{{
@@ -135,7 +135,7 @@ func clockSkew(all []Server) []Finding {
 
 // noNotifyRight reports that the user has no permission for change messages.
 func noNotifyRight(f WatchStatus) []Finding {
-	refused := slices.ContainsFunc(f.Blind, func(b string) bool { return strings.Contains(b, "NOPERM") })
+	refused := slices.ContainsFunc(f.Limitations, func(b string) bool { return strings.Contains(b, "NOPERM") })
 	if f.Mode != Polling || !refused {
 		return nil
 	}

@@ -19,7 +19,7 @@ type Snapshot struct {
 	Problems []string  `json:"problems,omitzero"` // what is missing and why, one clause each
 
 	// Known only from watching; zero in a single scan.
-	Follow  WatchStatus `json:"follow,omitzero"`  // how changes are detected
+	Watch   WatchStatus `json:"follow,omitzero"`  // how changes are detected
 	Events  []Event     `json:"events,omitzero"`  // events since the previous snapshot, in order
 	Notices []Notice    `json:"notices,omitzero"` // notices since the previous snapshot
 
@@ -47,8 +47,8 @@ type WatchStatus struct {
 	Mode WatchMode `json:"mode,omitzero"`
 	// Lag is the largest delay of recent changes, from the message to the read. With
 	// polling it is the interval between two reads.
-	Lag   time.Duration `json:"lag_ns,omitzero"`
-	Blind []string      `json:"blind,omitzero"` // what cannot be seen and why, one sentence each
+	Lag         time.Duration `json:"lag_ns,omitzero"`
+	Limitations []string      `json:"blind,omitzero"` // what cannot be seen and why, one sentence each
 }
 
 // and merges the status of two servers; the worse value wins.
@@ -58,7 +58,7 @@ func (f WatchStatus) and(other WatchStatus) WatchStatus {
 		f.Mode = other.Mode
 	}
 	f.Lag = max(f.Lag, other.Lag)
-	f.Blind = appendNew(slices.Clip(f.Blind), other.Blind...)
+	f.Limitations = appendNew(slices.Clip(f.Limitations), other.Limitations...)
 	return f
 }
 
@@ -86,29 +86,29 @@ const (
 
 // Cost is what reading has cost the server.
 type Cost struct {
-	Scanned  int64         `json:"scanned,omitzero"`  // keys visited by the pass
-	Keys     int64         `json:"keys,omitzero"`     // keys in the scanned databases (DBSIZE), for progress
-	Commands int64         `json:"commands,omitzero"` // commands sent
-	Took     time.Duration `json:"took_ns,omitzero"`  // time spent waiting for replies
-	Busy     time.Duration `json:"busy_ns,omitzero"`  // time that the server was busy, on its own clock
+	Scanned    int64         `json:"scanned,omitzero"`  // keys visited by the pass
+	Keys       int64         `json:"keys,omitzero"`     // keys in the scanned databases (DBSIZE), for progress
+	Commands   int64         `json:"commands,omitzero"` // commands sent
+	WaitTime   time.Duration `json:"took_ns,omitzero"`  // time spent waiting for replies
+	ServerTime time.Duration `json:"busy_ns,omitzero"`  // time that the server was busy, on its own clock
 }
 
 // Add adds the commands and times of other.
 func (c *Cost) Add(other Cost) {
 	c.Commands += other.Commands
-	c.Took += other.Took
-	c.Busy += other.Busy
+	c.WaitTime += other.WaitTime
+	c.ServerTime += other.ServerTime
 }
 
 // Node is one server of a snapshot.
 type Node struct {
 	Server
 	Up      bool          `json:"up,omitzero"`      // it answers
-	Trouble string        `json:"trouble,omitzero"` // the error if it does not answer
+	Error   string        `json:"trouble,omitzero"` // the error if it does not answer
 	Ping    time.Duration `json:"ping_ns,omitzero"` // network round-trip time
 	Keys    int64         `json:"keys,omitzero"`    // keys in the scanned databases
 	Locks   int           `json:"locks,omitzero"`   // locks found on it
-	Walked  bool          `json:"walked,omitzero"`  // all of its keys were scanned
+	Scanned bool          `json:"walked,omitzero"`  // all of its keys were scanned
 }
 
 // Server is what the server reports about itself. Empty fields are unknown.
@@ -120,11 +120,11 @@ type Server struct {
 	Role    string `json:"role,omitzero"`   // master, slave
 	Master  string `json:"master,omitzero"` // of a replica: host:port of its master
 	// MasterDown says that a replica has lost the connection to its master.
-	MasterDown bool          `json:"master_down,omitzero"`
-	Alone      bool          `json:"alone,omitzero"`  // it is part of a cluster, and the other nodes are not scanned
-	RunID      string        `json:"run_id,omitzero"` // changes with each restart
-	Port       string        `json:"port,omitzero"`
-	Uptime     time.Duration `json:"uptime_ns,omitzero"` // in whole seconds
+	MasterDown     bool          `json:"master_down,omitzero"`
+	PartialCluster bool          `json:"alone,omitzero"`  // it is part of a cluster, and the other nodes are not scanned
+	RunID          string        `json:"run_id,omitzero"` // changes with each restart
+	Port           string        `json:"port,omitzero"`
+	Uptime         time.Duration `json:"uptime_ns,omitzero"` // in whole seconds
 
 	Policy      string        `json:"policy,omitzero"`       // maxmemory-policy: what the server evicts when its memory is full
 	MaxMemory   int64         `json:"max_memory,omitzero"`   // bytes; 0 = no limit

@@ -353,7 +353,7 @@ func (v *server) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		Locks:    locks,
 		Nodes:    v.nodes,
 		Complete: true,
-		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, Took: 2300 * time.Microsecond},
+		Cost:     keyspace.Cost{Scanned: 1204, Keys: 1204, Commands: 12, WaitTime: 2300 * time.Microsecond},
 		Server:   about,
 	}, v.err
 }

@@ -21,7 +21,7 @@ func elected(w Config) Config {
 		names = append(names, addr)
 		n := keyspace.Node{Server: keyspace.Server{Addr: addr, Role: "master", Version: "7.0.15"}, Up: true, Ping: 180 * time.Microsecond, Keys: 12, Locks: 3}
 		if i == 1 || i == 4 {
-			n = keyspace.Node{Server: keyspace.Server{Addr: addr}, Trouble: "dial tcp: connection refused"}
+			n = keyspace.Node{Server: keyspace.Server{Addr: addr}, Error: "dial tcp: connection refused"}
 		}
 		v.nodes = append(v.nodes, n)
 	}
@@ -29,7 +29,7 @@ func elected(w Config) Config {
 		l := mutex(key, owner, 8*time.Second)
 		l.Kind, l.Format, l.Node = keyspace.Redlock, "redsync", strings.Join(names, ",")
 		for i, token := range tokens {
-			l.Votes = append(l.Votes, keyspace.Vote{Node: names[i], Token: token, Silent: token == "?", Expires: l.Expires})
+			l.Votes = append(l.Votes, keyspace.Vote{Node: names[i], Token: token, Unreachable: token == "?", Expires: l.Expires})
 			if token == "?" {
 				l.Votes[i].Token = ""
 			}
@@ -75,7 +75,7 @@ func TestWhatANodeSaysIsMadePlain(t *testing.T) {
 	for _, s := range payloads() {
 		w := elected(world())
 		v := w.Source.(*server)
-		v.nodes[0].Role, v.nodes[0].Version, v.nodes[1].Trouble, v.nodes[2].Addr = s, s, errors.New(s).Error(), s
+		v.nodes[0].Role, v.nodes[0].Version, v.nodes[1].Error, v.nodes[2].Addr = s, s, errors.New(s).Error(), s
 		v.locks[0].Votes[0].Token = s
 		drive(t, w, func(d *driver) { d.press("4").size(160, 45).press("p") })
 	}

@@ -146,7 +146,7 @@ func (p *lockPage) now(v lockView, w int) []string {
 	lines = append(lines, v.owners(w)...)
 	lines = append(lines, v.queue(w)...)
 	lines = append(lines, s.items(w, "so far", s.theme.text, v.story(), 3)...)
-	for i, why := range v.Why {
+	for i, why := range v.Evidence {
 		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.theme.dim, widget.Plain(why), 3)...)
 	}
 	return lines

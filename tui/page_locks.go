@@ -364,7 +364,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 		{style: t.key, text: p.tagCount(), priority: 2},
 		{style: t.dim, text: p.order(), priority: 5},
 		{style: t.dim, text: scanned(pic.snap), priority: 6},
-		{style: t.dim, text: "cost " + humanize.Duration(pic.snap.Cost.Took), priority: 7},
+		{style: t.dim, text: "cost " + humanize.Duration(pic.snap.Cost.WaitTime), priority: 7},
 	})
 }
 

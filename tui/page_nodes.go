@@ -133,8 +133,8 @@ func (p *nodesPage) summary(s *state, l *widget.Line) {
 		health = segment{style: t.bad, text: g.Cross + " " + humanize.Count(down) + " down"}
 	}
 	follow := ""
-	if snap.Follow.Mode != "" {
-		follow = "updates: " + string(snap.Follow.Mode)
+	if snap.Watch.Mode != "" {
+		follow = "updates: " + string(snap.Watch.Mode)
 	}
 	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Plural(len(p.rows), "node")},
@@ -220,10 +220,10 @@ func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 	var lines []string
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Trouble == "" || len(lines) == 3 {
+		if n.Error == "" || len(lines) == 3 {
 			continue
 		}
-		text := s.glyphs.Cross + " " + s.redactAddr(n.Addr) + ": " + widget.Plain(n.Trouble)
+		text := s.glyphs.Cross + " " + s.redactAddr(n.Addr) + ": " + widget.Plain(n.Error)
 		if s.hidden.on {
 			text = s.glyphs.Cross + " " + s.redactAddr(n.Addr) + " does not answer"
 		}
@@ -340,7 +340,7 @@ func votes(l *keyspace.Lock) int {
 // vote returns the letter of the owner whose token the server has.
 func (s *state) vote(v keyspace.Vote) (string, widget.Style) {
 	switch {
-	case v.Silent:
+	case v.Unreachable:
 		return s.glyphs.Cross, s.theme.bad
 	case v.Token == "":
 		return s.glyphs.Point, s.theme.dim

@@ -44,7 +44,7 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 	}
 	p.change = keyspace.DeltaOf(was, snap)
 	switch {
-	case snap.Follow.Mode == "": // no watch follows the locks
+	case snap.Watch.Mode == "": // no watch follows the locks
 		p.events = p.change.Diff(was)
 	case before == nil: // earlier events, and an event for each current holder
 		p.events = append(slices.Clip(snap.Events), unreported(snap.Events, p.change.Diff(was))...)

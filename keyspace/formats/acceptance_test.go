@@ -113,7 +113,7 @@ func TestNothingElseIsTakenForALock(t *testing.T) {
 			now := clock(t, rdb)
 			load(t, rdb, formats.At(keyspace.Sample{Commands: commands}, now).Commands...)
 			for _, l := range scan(t, rdb).Locks {
-				t.Errorf("%q is taken for a lock of %s, for %q", l.Key, l.Format, l.Why)
+				t.Errorf("%q is taken for a lock of %s, for %q", l.Key, l.Format, l.Evidence)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func dramatiq() keyspace.Format {
 			if !ok || !digits(e.Value, 1, 4) || countsOtherwise(e.Key) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
 				return keyspace.Lock{}, keyspace.No
 			}
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Why: []string{fmt.Sprintf("%d permits would be out", out)}}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: []string{fmt.Sprintf("%d permits would be out", out)}}
 			if out > 0 {
 				l.Holders = []keyspace.Holder{dramatiqHolder(out)}
 			}
@@ -43,8 +43,8 @@ func dramatiq() keyspace.Format {
 			Commands: [][]string{{"SET", "pdf-workers", "2", "PX", "900000"}},
 			Want: keyspace.Lock{
 				Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-				Why:     []string{"2 permits would be out"},
-				Holders: []keyspace.Holder{dramatiqHolder(2)},
+				Evidence: []string{"2 permits would be out"},
+				Holders:  []keyspace.Holder{dramatiqHolder(2)},
 			},
 			TTL: dramatiqTTL,
 		}},

@@ -84,8 +84,8 @@ func check(t *testing.T, got, want keyspace.Lock, at time.Time, ttl time.Duratio
 	if left, ok := got.TTL(at); ok != (ttl > 0) || (left-ttl).Abs() > tolerance(got) && ok {
 		t.Errorf("%s: %v left (%v), want %v", got.Key, left, ok, ttl)
 	}
-	if got.Format != "" && (len(got.Why) == 0 || !slices.Equal(got.Why[1:], want.Why)) {
-		t.Errorf("%s: goes by %q, want what it tells and %q", got.Key, got.Why, want.Why)
+	if got.Format != "" && (len(got.Evidence) == 0 || !slices.Equal(got.Evidence[1:], want.Evidence)) {
+		t.Errorf("%s: goes by %q, want what it tells and %q", got.Key, got.Evidence, want.Evidence)
 	}
 	if bare(got) != bare(want) {
 		t.Errorf("%s: found\n%s, want\n%s", got.Key, bare(got), bare(want))
@@ -257,7 +257,7 @@ func keys(s keyspace.Snapshot) []string {
 
 // bare returns a lock without its times and location as text, for comparison.
 func bare(l keyspace.Lock) string {
-	l.Expires, l.Node, l.DB, l.Why = time.Time{}, "", 0, nil
+	l.Expires, l.Node, l.DB, l.Evidence = time.Time{}, "", 0, nil
 	l.Holders = slices.Clone(l.Holders)
 	for i := range l.Holders {
 		l.Holders[i].Since, l.Holders[i].Expires = time.Time{}, time.Time{}

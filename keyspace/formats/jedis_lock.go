@@ -28,7 +28,7 @@ func jedisLock() keyspace.Format {
 			switch {
 			case e.Expires.IsZero():
 				l.Expires = at
-				l.Why = []string{whyByValue}
+				l.Evidence = []string{whyByValue}
 			case !at.After(e.Now):
 				l.Holders[0].Since = plausibleStart(at, e.Now)
 			}
@@ -46,7 +46,7 @@ func jedisLock() keyspace.Format {
 // no TTL.
 func endsItself(name, key, value string, ttl time.Duration, why string) keyspace.Sample {
 	s := opaqueSample(name, key, value, keyspace.Likely, 0)
-	s.TTL, s.Want.Why = ttl, []string{why}
+	s.TTL, s.Want.Evidence = ttl, []string{why}
 	return s
 }
 

@@ -41,7 +41,7 @@ func magento() keyspace.Format {
 			}
 			l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{h}}
 			if attempts > 1 {
-				l.Why = []string{fmt.Sprintf("%d attempts to lock were counted", attempts)}
+				l.Evidence = []string{fmt.Sprintf("%d attempts to lock were counted", attempts)}
 			}
 			if n, err := strconv.ParseInt(fields["wait"], 10, 32); err == nil && n > 0 {
 				l.Waiting = int(n)
@@ -61,8 +61,8 @@ func magento() keyspace.Format {
 			},
 			Want: keyspace.Lock{
 				Key: "sess_8f14e45fceea167a", Kind: keyspace.Mutex, Confidence: keyspace.Certain, Waiting: 2,
-				Holders: []keyspace.Holder{{ID: "shop-01|3121", Count: 1}},
-				Why:     []string{"3 attempts to lock were counted"},
+				Holders:  []keyspace.Holder{{ID: "shop-01|3121", Count: 1}},
+				Evidence: []string{"3 attempts to lock were counted"},
 			},
 			TTL: time.Hour,
 		}},

@@ -30,7 +30,7 @@ func mlanett() keyspace.Format {
 			l, sure := r.decode(e)
 			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
 				l.Expires = until
-				l.Why = []string{"it has no TTL: the key beside it says when it ends"}
+				l.Evidence = []string{"it has no TTL: the key beside it says when it ends"}
 			}
 			return l, sure
 		},

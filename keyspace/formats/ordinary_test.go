@@ -34,7 +34,7 @@ func TestCachesAndCountersAreNotLikelyLocks(t *testing.T) {
 	}
 	for _, l := range scan(t, rdb).Locks {
 		if l.Confidence >= keyspace.Likely {
-			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Why)
+			t.Errorf("%s is %s to be a %s: %q", l.Key, l.Confidence, l.Format, l.Evidence)
 		}
 	}
 	for _, l := range scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible}).Locks {

@@ -21,7 +21,7 @@ func oversized() keyspace.Format {
 			if !e.Truncated() {
 				return keyspace.Lock{}, keyspace.No
 			}
-			l := keyspace.Lock{Kind: keyspace.Unknown, Why: []string{sizeOf(e) + " is too big for a lock"}}
+			l := keyspace.Lock{Kind: keyspace.Unknown, Evidence: []string{sizeOf(e) + " is too big for a lock"}}
 			return l, keyspace.Possible
 		},
 		Samples: []keyspace.Sample{{
@@ -29,7 +29,7 @@ func oversized() keyspace.Format {
 			Commands: [][]string{{"SETRANGE", "lock:archive", "4999", "x"}},
 			Want: keyspace.Lock{
 				Key: "lock:archive", Kind: keyspace.Unknown, Confidence: keyspace.Possible,
-				Why: []string{"a string of 5000 bytes is too big for a lock"},
+				Evidence: []string{"a string of 5000 bytes is too big for a lock"},
 			},
 		}},
 	}

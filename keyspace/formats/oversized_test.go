@@ -60,7 +60,7 @@ func TestWhatIsTooBigForALockIsShownAsWhatItIs(t *testing.T) {
 	snap := scanFor(t, counted, inspect.ScanOptions{Formats: formats.All(), MinConfidence: keyspace.Possible})
 	got := make(map[string]string)
 	for _, l := range snap.Locks {
-		got[l.Key] = strings.Join(l.Why[1:], "; ")
+		got[l.Key] = strings.Join(l.Evidence[1:], "; ")
 		if l.Format != "oversized" || l.Confidence != keyspace.Possible || l.Kind != keyspace.Unknown || len(l.Holders) > 0 {
 			t.Errorf("found %+v", l)
 		}

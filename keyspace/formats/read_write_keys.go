@@ -70,7 +70,7 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 		return keyspace.Lock{}, keyspace.No
 	case both:
 		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Count: 1, Mode: keyspace.Read, Expires: other.Expires})
-		l.Why = []string{"both keys are there: it is read and written at once"}
+		l.Evidence = []string{"both keys are there: it is read and written at once"}
 	}
 	return l, keyspace.Likely
 }
@@ -82,7 +82,7 @@ func readWriteKeysSamples() []keyspace.Sample {
 	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
 	broken.Want.Kind = keyspace.RW
 	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
-	broken.Want.Why = []string{"both keys are there: it is read and written at once"}
+	broken.Want.Evidence = []string{"both keys are there: it is read and written at once"}
 	return []keyspace.Sample{reader, broken}
 }
 

@@ -36,7 +36,7 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 			l, sure := r.decode(e)
 			if sure > keyspace.No && e.Expires.IsZero() {
 				l.Expires, _ = read(e.Value)
-				l.Why = []string{whyByValue}
+				l.Evidence = []string{whyByValue}
 			}
 			return l, sure
 		},

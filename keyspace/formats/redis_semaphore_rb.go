@@ -37,7 +37,7 @@ func redisSemaphoreRB() keyspace.Format {
 			return []keyspace.Companion{{Key: strings.TrimSuffix(e.Key, rubyGrabbed) + rubyAvailable, Type: "list"}}
 		},
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Left: int(e.Related[strings.TrimSuffix(e.Key, rubyGrabbed)+rubyAvailable].Len)}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: int(e.Related[strings.TrimSuffix(e.Key, rubyGrabbed)+rubyAvailable].Len)}
 			for _, m := range e.Members {
 				at, ok := atSeconds(m.Value)
 				if !ok {
@@ -48,7 +48,7 @@ func redisSemaphoreRB() keyspace.Format {
 			if len(l.Holders) == 0 {
 				return keyspace.Lock{}, keyspace.No
 			}
-			l.Limit = l.Left + int(e.Len)
+			l.Limit = l.Remaining + int(e.Len)
 			return l, keyspace.Certain
 		},
 		Actions: rubySemaphoreActions(),
@@ -62,7 +62,7 @@ func redisSemaphoreRB() keyspace.Format {
 				{"SET", "SEMAPHORE:encoder:VERSION", "1"},
 			},
 			Want: keyspace.Lock{
-				Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Left: 2, Limit: 3,
+				Key: "SEMAPHORE:encoder:GRABBED", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Remaining: 2, Limit: 3,
 				Holders: []keyspace.Holder{{ID: "1", Count: 1}},
 			},
 		}},

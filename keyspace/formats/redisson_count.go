@@ -31,20 +31,20 @@ func redissonCount() keyspace.Format {
 				return keyspace.Lock{}, keyspace.No
 			}
 			left, _ := count(e.Value)
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Left: left, Waiting: subscribers(e)}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Remaining: left, Waiting: subscribers(e)}
 			if e.Subscribers[redissonName(redissonLatch, e.Key)] > 0 {
 				l.Kind = keyspace.Latch
 			}
 			if l.Waiting == 0 {
 				return l, keyspace.Possible
 			}
-			l.Why = []string{"clients listen to the channel of a Redisson " + string(l.Kind) + " of that name"}
+			l.Evidence = []string{"clients listen to the channel of a Redisson " + string(l.Kind) + " of that name"}
 			return l, keyspace.Certain
 		},
 		Samples: []keyspace.Sample{{
 			Name:     "three permits left",
 			Commands: [][]string{{"SET", "desks", "3"}},
-			Want:     keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Left: 3},
+			Want:     keyspace.Lock{Key: "desks", Kind: keyspace.Semaphore, Confidence: keyspace.Possible, Remaining: 3},
 		}},
 	}
 }

@@ -59,7 +59,7 @@ func TestAFairLockThatNobodyWaitsForIsReleasedInSilence(t *testing.T) {
 			t.Errorf("it was told as %q, want %s", seen, kind)
 		}
 	}
-	await("push", func() bool { return f.Known().Complete && f.Known().Follow.Mode == keyspace.Push })
+	await("push", func() bool { return f.Known().Complete && f.Known().Watch.Mode == keyspace.Push })
 	later := clock(t, rdb).Add(time.Minute).UnixMilli()
 
 	run(acquire, first)

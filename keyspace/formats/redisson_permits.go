@@ -63,9 +63,9 @@ func redissonPermits() keyspace.Format {
 				}
 			}
 			if n, ok := count(e.Related[left(e.Key)].Value); ok {
-				l.Left = n
+				l.Remaining = n
 			}
-			l.Limit = l.Left + len(l.Holders)
+			l.Limit = l.Remaining + len(l.Holders)
 			return l, keyspace.Certain
 		},
 		Actions: redissonPermitsActions(left),
@@ -77,7 +77,7 @@ func redissonPermits() keyspace.Format {
 				{"ZADD", "{gpu}:timeout", "{ms+60000}", a, "{ms+20000}", b},
 			},
 			Want: keyspace.Lock{
-				Key: "{gpu}:timeout", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Left: 1, Limit: 3,
+				Key: "{gpu}:timeout", Kind: keyspace.Semaphore, Confidence: keyspace.Certain, Remaining: 1, Limit: 3,
 				Holders: []keyspace.Holder{{ID: b, Count: 1}, {ID: a, Count: 1}},
 			},
 			TTL: 60 * time.Second,

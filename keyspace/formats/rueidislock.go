@@ -103,7 +103,7 @@ func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confid
 	}
 	l := keyspace.Lock{Kind: keyspace.Mutex, Holders: []keyspace.Holder{{ID: holder, Count: 1}}}
 	if keys > 1 {
-		l.Why = []string{strconv.Itoa(votes[holder]) + " of its " + strconv.Itoa(keys) + " keys have the same value"}
+		l.Evidence = []string{strconv.Itoa(votes[holder]) + " of its " + strconv.Itoa(keys) + " keys have the same value"}
 	}
 	return l, keyspace.Certain
 }
@@ -114,7 +114,7 @@ func (p majorityPrefix) samples() []keyspace.Sample {
 	for i := 1; i < 3; i++ {
 		s.Commands = append(s.Commands, []string{"SET", p.key(i, "rates:refresh"), token, "PX", "5000"})
 	}
-	s.Want.Why = []string{"3 of its 3 keys have the same value"}
+	s.Want.Evidence = []string{"3 of its 3 keys have the same value"}
 	return []keyspace.Sample{s}
 }
 

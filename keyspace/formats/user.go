@@ -36,7 +36,7 @@ func promoted(f keyspace.Format, marked func(string) bool) keyspace.Format {
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l, sure := decode(e)
 		if sure == keyspace.Possible && marked(e.Key) {
-			l.Why = append(slices.Clone(l.Why), whyUser)
+			l.Evidence = append(slices.Clone(l.Evidence), whyUser)
 			return l, keyspace.Likely
 		}
 		return l, sure

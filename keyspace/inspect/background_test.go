@@ -230,7 +230,7 @@ func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
 		if _, _, err := f.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		mode = next(t, f).Follow.Mode
+		mode = next(t, f).Watch.Mode
 	}
 	if err := errors.Join(child.Kill(), child.Restart(t.Context())); err != nil {
 		t.Fatal(err)
@@ -302,12 +302,12 @@ func TestWithoutTheRightToPushesThereIsPolling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		why := strings.Join(s.Follow.Blind, "; ")
-		if s.Follow.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
+		why := strings.Join(s.Watch.Limitations, "; ")
+		if s.Watch.Mode == keyspace.Polling && strings.Contains(why, "NOPERM") && strings.Contains(why, "free:*") == channels {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("followed %+v", s.Follow)
+			t.Fatalf("followed %+v", s.Watch)
 		}
 	}
 	do(t, admin, "DEL", "lock:a")
@@ -346,11 +346,11 @@ func TestWithoutPushesNotificationsThatAreOnAreFollowed(t *testing.T) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("still waiting for %s, following by %+v", what, s.Follow)
+				t.Fatalf("still waiting for %s, following by %+v", what, s.Watch)
 			}
 		}
 	}
-	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Follow.Mode == keyspace.Notifications })
+	next("notifications", func(_ []keyspace.Event, s keyspace.Snapshot) bool { return s.Watch.Mode == keyspace.Notifications })
 	do(t, admin, "DEL", "lock:a")
 	next("the release", func(events []keyspace.Event, _ keyspace.Snapshot) bool {
 		return slices.ContainsFunc(events, func(e keyspace.Event) bool { return e.Kind == keyspace.Released })
@@ -369,7 +369,7 @@ func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool)
 			return s
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it stays at %q, %+v", keys(s), s.Follow)
+			t.Fatalf("it stays at %q, %+v", keys(s), s.Watch)
 		}
 	}
 }
@@ -392,11 +392,11 @@ func TestWithoutHelloNobodyWaitsForPushes(t *testing.T) {
 			f := follow(rdb, justTokens())
 			defer f.Close()
 			followed(t, f, func(s keyspace.Snapshot) bool {
-				if s.Follow.Mode == keyspace.Push {
+				if s.Watch.Mode == keyspace.Push {
 					t.Fatal("it waits for pushes")
 				}
-				why := strings.ToLower(strings.Join(s.Follow.Blind, "; "))
-				return s.Complete && s.Follow.Mode == c.want && (c.want != keyspace.Polling || strings.Contains(why, "hello"))
+				why := strings.ToLower(strings.Join(s.Watch.Limitations, "; "))
+				return s.Complete && s.Watch.Mode == c.want && (c.want != keyspace.Polling || strings.Contains(why, "hello"))
 			})
 			do(t, rdb, "DEL", "lock:a")
 			followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
@@ -417,7 +417,7 @@ func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	}
 	f := follow(rdb, justTokens())
 	defer f.Close()
-	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Follow.Mode == keyspace.Push })
+	followed(t, f, func(s keyspace.Snapshot) bool { return s.Complete && s.Watch.Mode == keyspace.Push })
 	do(t, rdb, "DEL", "lock:a")
 	followed(t, f, func(s keyspace.Snapshot) bool { return len(s.Locks) == 0 })
 }

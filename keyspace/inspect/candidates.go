@@ -98,7 +98,7 @@ func (cs *candidates) endPass() {
 func (cs *candidates) refs() []keyRef {
 	refs := make([]keyRef, 0, len(cs.known))
 	for key, k := range cs.known {
-		refs = append(refs, keyRef{key: key, typ: k.typ, sizeKnown: true})
+		refs = append(refs, keyRef{name: key, typ: k.typ, sizeKnown: true})
 	}
 	return refs
 }
@@ -220,5 +220,5 @@ func (t confirmedKeys) add(l keyspace.Lock) {
 	if len(t) >= maxConfirmed {
 		clear(t)
 	}
-	t[l.Key] = l.Why[len(l.Why)-1]
+	t[l.Key] = l.Evidence[len(l.Evidence)-1]
 }

@@ -79,8 +79,8 @@ func TestAKeyWhoseDeadlineIsMovedOnIsALock(t *testing.T) {
 		t.Fatalf("found %q", keys(s))
 	}
 	l := s.Locks[0]
-	if l.Confidence != keyspace.Likely || len(l.Why) != 2 || !strings.Contains(l.Why[1], "moved on 2 times") {
-		t.Errorf("%v for %q", l.Confidence, l.Why)
+	if l.Confidence != keyspace.Likely || len(l.Evidence) != 2 || !strings.Contains(l.Evidence[1], "moved on 2 times") {
+		t.Errorf("%v for %q", l.Confidence, l.Evidence)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestAKeyThatComesBackWithAnotherValueIsALock(t *testing.T) {
 			}
 		}
 	})
-	if !slices.Equal(keys(s), []string{"job"}) || !strings.Contains(s.Locks[0].Why[1], "another value 2 times") {
+	if !slices.Equal(keys(s), []string{"job"}) || !strings.Contains(s.Locks[0].Evidence[1], "another value 2 times") {
 		t.Fatalf("found %+v", s.Locks)
 	}
 }
@@ -139,7 +139,7 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) || !slices.Contains(scan.Locks[0].Why, "2 keys have the same value") {
+	if !slices.Equal(keys(scan), []string{"seat:14", "seat:15"}) || !slices.Contains(scan.Locks[0].Evidence, "2 keys have the same value") {
 		t.Errorf("found %+v", scan.Locks)
 	}
 }

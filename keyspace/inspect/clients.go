@@ -48,20 +48,20 @@ func (t *clientTracker) annotate(l keyspace.Lock, connected map[string]bool, see
 		if here || t.seenConnected[id] {
 			seen[id] = true
 		}
-		left := h.Left
+		left := h.DisconnectedAt
 		switch {
 		case here || !seen[id]:
 			left = time.Time{}
 		case left.IsZero():
 			left = now
 		}
-		if left.Equal(h.Left) {
+		if left.Equal(h.DisconnectedAt) {
 			continue
 		}
 		if !changed {
 			l.Holders, changed = slices.Clone(l.Holders), true
 		}
-		l.Holders[i].Left = left
+		l.Holders[i].DisconnectedAt = left
 	}
 	return l, changed
 }

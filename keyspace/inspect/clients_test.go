@@ -59,7 +59,7 @@ func TestAHolderIsMissedOnlyIfItsConnectionWasSeen(t *testing.T) {
 func missing(s keyspace.Snapshot) []string {
 	var all []string
 	for _, l := range s.Locks {
-		if h := l.Holders[0]; !h.Left.IsZero() && h.Left.Before(s.At.Add(time.Second)) {
+		if h := l.Holders[0]; !h.DisconnectedAt.IsZero() && h.DisconnectedAt.Before(s.At.Add(time.Second)) {
 			all = append(all, h.Label)
 		}
 	}
@@ -72,8 +72,8 @@ func TestWhoMayNotListClientsIsToldWhatThatCosts(t *testing.T) {
 	do(t, admin, "SET", "lock:a", "token:somebody")
 	f := follow(userOf(t, admin, readOnly...), labelled())
 	defer f.Close()
-	s := until(t, f, func(s keyspace.Snapshot) bool { return s.Complete && len(s.Follow.Blind) > 1 })
-	if said := strings.Join(s.Follow.Blind, "\n"); !strings.Contains(said, "CLIENT LIST") {
+	s := until(t, f, func(s keyspace.Snapshot) bool { return s.Complete && len(s.Watch.Limitations) > 1 })
+	if said := strings.Join(s.Watch.Limitations, "\n"); !strings.Contains(said, "CLIENT LIST") {
 		t.Errorf("it says %q", said)
 	}
 	if len(s.Problems) > 0 {

@@ -152,7 +152,7 @@ func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
 	}
 	begin := time.Now()
 	sent, err := p.Exec(ctx)
-	c.cost.Took += time.Since(begin)
+	c.cost.WaitTime += time.Since(begin)
 	c.cost.Commands += int64(len(sent))
 	if isCommandDenied(leave.Err()) {
 		c.denied.add(asking, leave.Err())

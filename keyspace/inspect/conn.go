@@ -38,15 +38,15 @@ func (c *meteredConn) pipelined(ctx context.Context, what string, fill func(redi
 	before := p.Time(ctx)
 	fill(p)
 	after := p.Time(ctx)
-	waited := c.cost.Took
+	waited := c.cost.WaitTime
 	if err := c.send(ctx, what, p); err != nil {
 		return err
 	}
-	waited = c.cost.Took - waited
+	waited = c.cost.WaitTime - waited
 	c.now = after.Val()
 	c.serverTime = min(max(after.Val().Sub(before.Val()), 0), waited) // a clock may be set back
 	c.networkTime = waited - c.serverTime
-	c.cost.Busy += c.serverTime
+	c.cost.ServerTime += c.serverTime
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (c *meteredConn) checkRunID(ctx context.Context, runID string) error {
 func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmder, error) {
 	begin := time.Now()
 	cmds, err := p.Exec(ctx)
-	c.cost.Took += time.Since(begin)
+	c.cost.WaitTime += time.Since(begin)
 	c.cost.Commands += int64(len(cmds))
 	if err == nil {
 		return cmds, nil

@@ -112,17 +112,17 @@ func (w *Watcher) serverNow() time.Time { return time.Now().Add(w.times.clockOff
 
 // status returns how changes are detected.
 func (w *Watcher) status() keyspace.WatchStatus {
-	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: w.times.lag.value(), Blind: w.tracking.limitations(w.reader.formats)}
+	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: w.times.lag.value(), Limitations: w.tracking.limitations(w.reader.formats)}
 	if follow.Mode == keyspace.Polling {
 		follow.Lag = pollEvery
 	}
-	follow.Blind = append(follow.Blind, w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
+	follow.Limitations = append(follow.Limitations, w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
 	if follow.Mode == keyspace.Push && w.scan.complete {
 		late := (passEvery + w.scan.passTime).Round(100 * time.Millisecond)
-		follow.Blind = append(follow.Blind, fmt.Sprintf("holds shorter than %s may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", humanize.Duration(late)))
+		follow.Limitations = append(follow.Limitations, fmt.Sprintf("holds shorter than %s may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", humanize.Duration(late)))
 	}
 	if n := len(w.locks.denied); n > 0 {
-		follow.Blind = append(follow.Blind, fmt.Sprintf("%d known locks may not be read by this user any more", n))
+		follow.Limitations = append(follow.Limitations, fmt.Sprintf("%d known locks may not be read by this user any more", n))
 	}
 	return follow
 }

@@ -52,7 +52,7 @@ func TestNobodyIsMissedWhoWasSeenBeforeTheServerWasLost(t *testing.T) {
 			f.onError(errors.New("the network is down"))
 		}
 		marked, _ := f.clients.annotate(l, absent, make(map[holderKey]bool), now)
-		if missed := !marked.Holders[0].Left.IsZero(); missed == lost {
+		if missed := !marked.Holders[0].DisconnectedAt.IsZero(); missed == lost {
 			t.Errorf("the server was lost: %v, and the holder is missed: %v", lost, missed)
 		}
 	}

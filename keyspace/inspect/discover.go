@@ -22,7 +22,7 @@ func (w *Watcher) scanSome(ctx context.Context, until time.Time) error {
 		p.filter.confirmed, p.reader.confirmed = w.candidates.confirmed, w.candidates.confirmed
 		w.onServerInfo(p.server, time.Now())
 	} else {
-		w.scan.pass.cost.Commands, w.scan.pass.cost.Took, w.scan.pass.cost.Busy = 0, 0, 0
+		w.scan.pass.cost.Commands, w.scan.pass.cost.WaitTime, w.scan.pass.cost.ServerTime = 0, 0, 0
 	}
 	p := w.scan.pass
 	p.filter.known = w.locks.known // not changed during a step
@@ -147,7 +147,7 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string) ([]keyRef, erro
 		case w.scanner.index.needOf(key, typ) == needNone:
 			w.locks.ignored[key] = time.Now()
 		default:
-			refs = append(refs, keyRef{key: key, typ: typ})
+			refs = append(refs, keyRef{name: key, typ: typ})
 		}
 	}
 	return refs, nil

@@ -150,7 +150,7 @@ func (w *filterWorker) enqueue(names []string) {
 		if _, known := w.filter.known[name]; known || w.filter.index.isCompanion(name) {
 			continue
 		}
-		k := candidateKey{ref: keyRef{key: name}, shape: shapeOf(name)}
+		k := candidateKey{ref: keyRef{name: name}, shape: shapeOf(name)}
 		k.ref.typ = w.guessType(k.shape)
 		w.probes = append(w.probes, probe{target: k})
 	}
@@ -166,8 +166,8 @@ func (w *filterWorker) guessType(of keyShape) string {
 
 // addProbe queues the command of a probe.
 func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, q *probe) {
-	if q.target.ref.typ == "" || !q.target.typeKnown && (w.probeDenied(q.target.ref.typ) || w.filter.index.needOf(q.target.ref.key, q.target.ref.typ) != needProbe) {
-		q.typeCmd = pipe.Type(ctx, q.target.ref.key)
+	if q.target.ref.typ == "" || !q.target.typeKnown && (w.probeDenied(q.target.ref.typ) || w.filter.index.needOf(q.target.ref.name, q.target.ref.typ) != needProbe) {
+		q.typeCmd = pipe.Type(ctx, q.target.ref.name)
 		return
 	}
 	q.valueCmd = probeCmd(ctx, q.target.ref)
@@ -197,7 +197,7 @@ func (w *filterWorker) onType(q *probe) error {
 	}
 	w.learnType(q.target.shape, typ)
 	q.target.ref.typ, q.target.typeKnown = typ, true
-	switch need := w.filter.index.needOf(q.target.ref.key, typ); {
+	switch need := w.filter.index.needOf(q.target.ref.name, typ); {
 	case need == needFull, need == needProbe && w.probeDenied(typ):
 		w.passed = append(w.passed, q.target.ref)
 	case need == needProbe:
@@ -219,10 +219,10 @@ func (w *filterWorker) onProbe(q *probe) {
 	switch {
 	case err == nil:
 		atLeast := w.filter.atLeast
-		if w.filter.confirmed[q.target.ref.key] != "" {
+		if w.filter.confirmed[q.target.ref.name] != "" {
 			atLeast = keyspace.Possible
 		}
-		sure := w.filter.index.bestProbe(q.target.ref.key, q.target.ref.typ, piece, w.filter.threshold)
+		sure := w.filter.index.bestProbe(q.target.ref.name, q.target.ref.typ, piece, w.filter.threshold)
 		if sure < atLeast {
 			return
 		}
@@ -244,7 +244,7 @@ func (w *filterWorker) onProbe(q *probe) {
 
 // retryType asks for the type of a key whose first piece was not returned.
 func (w *filterWorker) retryType(q *probe) {
-	w.pending = append(w.pending, candidateKey{ref: keyRef{key: q.target.ref.key}, shape: q.target.shape})
+	w.pending = append(w.pending, candidateKey{ref: keyRef{name: q.target.ref.name}, shape: q.target.shape})
 }
 
 // probeCmd returns the command that reads the first piece of a value. It takes constant
@@ -252,15 +252,15 @@ func (w *filterWorker) retryType(q *probe) {
 func probeCmd(ctx context.Context, k keyRef) *redis.StringCmd {
 	switch k.typ {
 	case "hash":
-		return redis.NewStringCmd(ctx, "hrandfield", k.key)
+		return redis.NewStringCmd(ctx, "hrandfield", k.name)
 	case "set":
-		return redis.NewStringCmd(ctx, "srandmember", k.key)
+		return redis.NewStringCmd(ctx, "srandmember", k.name)
 	case "zset":
-		return redis.NewStringCmd(ctx, "zrandmember", k.key)
+		return redis.NewStringCmd(ctx, "zrandmember", k.name)
 	case "list":
-		return redis.NewStringCmd(ctx, "lindex", k.key, 0)
+		return redis.NewStringCmd(ctx, "lindex", k.name, 0)
 	default:
-		return redis.NewStringCmd(ctx, "getrange", k.key, 0, probeBytes-1)
+		return redis.NewStringCmd(ctx, "getrange", k.name, 0, probeBytes-1)
 	}
 }
 

@@ -94,14 +94,14 @@ func listened(t testing.TB, rdb *redis.Client, o inspect.ScanOptions) *log {
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("no push: %v, %+v", err, l.follow)
 		}
-		l.follow, complete = s.Follow, s.Complete
+		l.follow, complete = s.Watch, s.Complete
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
 			events, notices, _ := f.Next(ctx)
-			l.take(keyspace.Snapshot{Events: events, Notices: notices, Follow: l.follow})
+			l.take(keyspace.Snapshot{Events: events, Notices: notices, Watch: l.follow})
 		}
 	}()
 	t.Cleanup(func() { stop(); <-done; f.Close() })
@@ -119,7 +119,7 @@ func (l *log) take(s keyspace.Snapshot) {
 		l.events = append(l.events, told{e, now})
 	}
 	l.notices = append(l.notices, s.Notices...)
-	l.follow = s.Follow
+	l.follow = s.Watch
 }
 
 // wait waits until a condition holds, for at most 30 s.

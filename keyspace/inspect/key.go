@@ -11,18 +11,18 @@ import (
 	"locktop/keyspace"
 )
 
-// Inspection is everything that is known about one key.
-type Inspection struct {
+// Key is everything that is known about one key.
+type Key struct {
 	keyspace.Snapshot                  // of this key alone; it has one lock or none
 	Entries           []keyspace.Entry // the key as it was read, if it exists, then its companions
 	Type              string           // reported by the server; none = the key does not exist
 }
 
-// Inspect reads one key without a scan. A companion of a lock (a queue, a fence, …)
+// ReadKey reads one key without a scan. A companion of a lock (a queue, a fence, …)
 // is not a lock itself. In a cluster the key is read on its node.
-func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
+func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 	r := s.reader()
-	result := Inspection{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
+	result := Key{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
 	err := r.conn.pipelined(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
 	switch {
@@ -40,10 +40,10 @@ func (s *Scanner) Inspect(ctx context.Context, key string) (Inspection, error) {
 	if err != nil || result.Type == "none" {
 		return result, err
 	}
-	if result.Entries, err = r.readEntries(ctx, keyRef{key: key, typ: result.Type}); err != nil {
+	if result.Entries, err = r.readEntries(ctx, keyRef{name: key, typ: result.Type}); err != nil {
 		return result, err
 	}
-	found, err := r.detect(ctx, []keyRef{{key: key, typ: result.Type}})
+	found, err := r.detect(ctx, []keyRef{{name: key, typ: result.Type}})
 	result.At, result.Locks, result.Cost = r.conn.now, locksOf(found), r.conn.takeCost()
 	result.Nodes = []keyspace.Node{{Server: result.Server, Up: true, Ping: r.conn.networkTime, Locks: len(found)}}
 	return result, err
@@ -61,8 +61,8 @@ func (r *reader) readEntries(ctx context.Context, k keyRef) ([]keyspace.Entry, e
 	}
 	var beside []keyRef
 	for _, c := range companionsOf(f, all[0]) {
-		if c.Key != k.key {
-			beside = append(beside, keyRef{key: c.Key, typ: c.Type})
+		if c.Key != k.name {
+			beside = append(beside, keyRef{name: c.Key, typ: c.Type})
 		}
 	}
 	related, err := r.read(ctx, beside)
@@ -80,7 +80,7 @@ func (s *Scanner) ReadLock(ctx context.Context, key string) (*keyspace.Lock, err
 		return nil, err
 	}
 	r := s.reader()
-	found, err := r.detect(ctx, []keyRef{{key: key, typ: typ}})
+	found, err := r.detect(ctx, []keyRef{{name: key, typ: typ}})
 	switch {
 	case err != nil:
 		return nil, err

@@ -96,7 +96,7 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	if want := []string{"node1 is missing: connection refused"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
-	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Trouble != "connection refused" {
+	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Error != "connection refused" {
 		t.Errorf("the node is %+v", n)
 	}
 	if _, err := fleetOf(MultiOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
@@ -277,7 +277,7 @@ func spelt(votes []keyspace.Vote) string {
 	out := ""
 	for _, v := range votes {
 		switch {
-		case v.Silent:
+		case v.Unreachable:
 			out += "?"
 		case v.Token == "":
 			out += "."
@@ -334,7 +334,7 @@ func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
 	}
 	all := stations(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
 	s := pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Likely}, all))
-	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != keyspace.Likely || !slices.Contains(s.Locks[0].Why, "2 of 3 servers have the same value") {
+	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != keyspace.Likely || !slices.Contains(s.Locks[0].Evidence, "2 of 3 servers have the same value") {
 		t.Errorf("found %+v", s.Locks)
 	}
 	if s = pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Possible}, all)); len(s.Locks) != 3 {

@@ -81,7 +81,7 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 			describeServer(&p.server, info.Val())
 		}
 	}
-	p.server.Alone = p.server.Mode == "cluster" && s.opts.Cluster == nil
+	p.server.PartialCluster = p.server.Mode == "cluster" && s.opts.Cluster == nil
 	globs := s.opts.Match
 	if len(globs) == 0 {
 		globs = []string{""}

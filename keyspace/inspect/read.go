@@ -27,7 +27,7 @@ const exactJitter = time.Millisecond
 
 // keyRef is a key to read, with its expected type.
 type keyRef struct {
-	key, typ  string
+	name, typ string
 	sizeKnown bool // it was read before and was not oversized
 	oversized bool // everything but its elements is read
 }
@@ -121,7 +121,7 @@ func (r *reader) readRelated(ctx context.Context, all []matchedEntry) error {
 	var refs []keyRef
 	for _, c := range all {
 		for _, b := range c.companions {
-			refs = append(refs, keyRef{key: b.Key, typ: b.Type})
+			refs = append(refs, keyRef{name: b.Key, typ: b.Type})
 		}
 	}
 	related, err := r.read(ctx, refs)
@@ -203,9 +203,9 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, err
 				}
 				entries = append(entries, e)
 			case q.failedWith(isDenied):
-				r.unreadable = append(r.unreadable, q.key)
+				r.unreadable = append(r.unreadable, q.name)
 			case q.failedWith(isRedirect):
-				r.unlocated = append(r.unlocated, q.key)
+				r.unlocated = append(r.unlocated, q.name)
 			}
 		}
 	}
@@ -267,9 +267,9 @@ func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.Ti
 	}
 	q.size = queueSize(ctx, p, k)
 	if exact {
-		q.expiry = p.PExpireTime(ctx, k.key)
+		q.expiry = p.PExpireTime(ctx, k.name)
 	} else {
-		q.expiry = p.PTTL(ctx, k.key)
+		q.expiry = p.PTTL(ctx, k.name)
 	}
 	return q
 }
@@ -278,17 +278,17 @@ func queueRead(ctx context.Context, p redis.Pipeliner, k keyRef, clock *redis.Ti
 func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 	switch k.typ {
 	case "string":
-		return p.GetRange(ctx, k.key, 0, valueBytes-1)
+		return p.GetRange(ctx, k.name, 0, valueBytes-1)
 	case "hash":
-		return p.HScan(ctx, k.key, 0, "", maxElements)
+		return p.HScan(ctx, k.name, 0, "", maxElements)
 	case "list":
-		return p.LRange(ctx, k.key, 0, maxElements-1)
+		return p.LRange(ctx, k.name, 0, maxElements-1)
 	case "set":
-		return p.SScan(ctx, k.key, 0, "", maxElements)
+		return p.SScan(ctx, k.name, 0, "", maxElements)
 	case "zset":
-		return p.ZRangeWithScores(ctx, k.key, 0, maxElements-1)
+		return p.ZRangeWithScores(ctx, k.name, 0, maxElements-1)
 	case "stream":
-		return p.XRangeN(ctx, k.key, "-", "+", maxElements)
+		return p.XRangeN(ctx, k.name, "-", "+", maxElements)
 	default:
 		return nil
 	}
@@ -298,17 +298,17 @@ func queueValue(ctx context.Context, p redis.Pipeliner, k keyRef) redis.Cmder {
 func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
 	switch k.typ {
 	case "string":
-		return p.StrLen(ctx, k.key)
+		return p.StrLen(ctx, k.name)
 	case "hash":
-		return p.HLen(ctx, k.key)
+		return p.HLen(ctx, k.name)
 	case "list":
-		return p.LLen(ctx, k.key)
+		return p.LLen(ctx, k.name)
 	case "set":
-		return p.SCard(ctx, k.key)
+		return p.SCard(ctx, k.name)
 	case "zset":
-		return p.ZCard(ctx, k.key)
+		return p.ZCard(ctx, k.name)
 	case "stream":
-		return p.XLen(ctx, k.key)
+		return p.XLen(ctx, k.name)
 	default:
 		return nil
 	}
@@ -326,7 +326,7 @@ func (q keyRead) entry() (e keyspace.Entry, ok bool) {
 	if q.size == nil || err != nil || gone || q.size.Err() != nil {
 		return keyspace.Entry{}, false
 	}
-	e = keyspace.Entry{Key: q.key, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Oversized: q.oversized}
+	e = keyspace.Entry{Key: q.name, Type: q.typ, Now: q.clock.Val(), Len: q.size.Val(), Oversized: q.oversized}
 	switch {
 	case left < 0:
 	case q.exact:
@@ -418,7 +418,7 @@ func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error
 		sizes := make([]*redis.IntCmd, len(some))
 		err := r.conn.pipelined(ctx, "weigh keys", func(p redis.Pipeliner) {
 			for i, k := range some {
-				weights[i] = p.MemoryUsage(ctx, k.key, maxElements)
+				weights[i] = p.MemoryUsage(ctx, k.name, maxElements)
 				sizes[i] = queueSize(ctx, p, *k)
 			}
 		})

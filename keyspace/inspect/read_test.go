@@ -15,7 +15,7 @@ func answers(value string, size int64, left time.Duration) keyRead {
 	clock := redis.NewTimeCmd(context.Background())
 	clock.SetVal(start)
 	return keyRead{
-		keyRef: keyRef{key: "lock:a", typ: "string"},
+		keyRef: keyRef{name: "lock:a", typ: "string"},
 		clock:  clock,
 		after:  clock,
 		value:  redis.NewStringResult(value, nil),

@@ -136,9 +136,9 @@ func (s *Scanner) nodeSlots(ctx context.Context, p *scanPass) *slots {
 
 // step runs a step of a pass and charges the budget.
 func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
-	before := p.cost.Busy
+	before := p.cost.ServerTime
 	locks, err := p.step(ctx)
-	s.opts.Budget.charge(p.cost.Busy-before, p.networkTime, time.Now())
+	s.opts.Budget.charge(p.cost.ServerTime-before, p.networkTime, time.Now())
 	return locks, err
 }
 
@@ -146,7 +146,7 @@ func (s *Scanner) step(ctx context.Context, p *scanPass) ([]detection, error) {
 func (s *Scanner) snapshot(p *scanPass, locks []keyspace.Lock, complete bool) keyspace.Snapshot {
 	return keyspace.Snapshot{
 		At: p.now, Locks: locks, Complete: complete, Cost: p.cost, Server: p.server,
-		Nodes:    []keyspace.Node{{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Walked: complete}},
+		Nodes:    []keyspace.Node{{Server: p.server, Up: true, Ping: p.networkTime, Keys: p.cost.Keys, Locks: len(locks), Scanned: complete}},
 		Problems: s.problems(p),
 	}
 }
@@ -154,7 +154,7 @@ func (s *Scanner) snapshot(p *scanPass, locks []keyspace.Lock, complete bool) ke
 // problems lists what this user cannot see.
 func (s *Scanner) problems(p *scanPass) []string {
 	var all []string
-	if p.server.Alone {
+	if p.server.PartialCluster {
 		all = append(all, partOfCluster)
 	}
 	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {

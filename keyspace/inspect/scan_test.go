@@ -157,7 +157,7 @@ func TestScanFindsEveryLockAmongOrdinaryKeys(t *testing.T) {
 	if !slices.Equal(keys(s), want) {
 		t.Errorf("found %d locks, want %d in order", len(s.Locks), len(want))
 	}
-	if !s.Complete || s.Cost.Keys != 7300 || s.Cost.Scanned != 7300 || s.Cost.Took <= 0 {
+	if !s.Complete || s.Cost.Keys != 7300 || s.Cost.Scanned != 7300 || s.Cost.WaitTime <= 0 {
 		t.Errorf("complete %v at a cost of %+v", s.Complete, s.Cost)
 	}
 	if !slices.IsSortedFunc(progress, func(a, b keyspace.Cost) int { return int(a.Scanned - b.Scanned) }) || len(progress) < 4 {
@@ -957,12 +957,12 @@ func TestAScanKeepsToItsBudget(t *testing.T) {
 	begin := time.Now()
 	s := scan(t, rdb, o)
 	passed := time.Since(begin)
-	if !s.Complete || s.Cost.Busy <= 0 {
+	if !s.Complete || s.Cost.ServerTime <= 0 {
 		t.Fatalf("complete %v at a cost of %+v", s.Complete, s.Cost)
 	}
 	// The budget may have saved 200 ms before, and the scan does not wait after
 	// the last step.
-	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.Busy > limit {
-		t.Errorf("in %v the server was busy for %v", passed, s.Cost.Busy)
+	if limit := (passed + 200*time.Millisecond) / 10; s.Cost.ServerTime > limit {
+		t.Errorf("in %v the server was busy for %v", passed, s.Cost.ServerTime)
 	}
 }

@@ -57,7 +57,7 @@ func (w *Watcher) deferScan(began time.Time) {
 	now := time.Now()
 	walked := now.Sub(began)
 	if !w.scan.complete {
-		walked = max(0, walked-(w.scan.cost.Took-w.scan.cost.Busy))
+		walked = max(0, walked-(w.scan.cost.WaitTime-w.scan.cost.ServerTime))
 	}
 	w.scan.next = now.Add((scanShare - 1) * walked)
 	if w.scan.pass == nil || !w.scan.pass.done() {

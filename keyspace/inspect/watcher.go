@@ -132,7 +132,7 @@ func (w *Watcher) Known() keyspace.Snapshot {
 	for i := range s.Nodes {
 		s.Nodes[i].Skew = w.times.clockOffset
 	}
-	s.Cost, s.Follow = w.scan.cost, w.status()
+	s.Cost, s.Watch = w.scan.cost, w.status()
 	if w.reader.conn.now.After(s.At) {
 		s.At = w.reader.conn.now
 	}
@@ -178,7 +178,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	now := time.Now()
 	if !all && (now.Before(w.scan.next) || w.deferForDeadline(now)) {
 		spent := w.reader.conn.takeCost()
-		w.scan.cost.Commands, w.scan.cost.Took, w.scan.cost.Busy = spent.Commands, spent.Took, spent.Busy
+		w.scan.cost.Commands, w.scan.cost.WaitTime, w.scan.cost.ServerTime = spent.Commands, spent.WaitTime, spent.ServerTime
 		return nil
 	}
 	if err := w.recheckCandidates(ctx); err != nil {

@@ -84,11 +84,11 @@ func TestAPassProbesNoWatchedKeys(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); !so(); {
 			if _, _, err := f.Next(t.Context()); err != nil || time.Now().After(deadline) {
-				t.Fatalf("%v, %+v", err, f.Known().Follow)
+				t.Fatalf("%v, %+v", err, f.Known().Watch)
 			}
 		}
 	}
-	await(func() bool { s := f.Known(); return s.Complete && s.Follow.Mode == keyspace.Push })
+	await(func() bool { s := f.Known(); return s.Complete && s.Watch.Mode == keyspace.Push })
 	walked, read := called(t, rdb, "scan"), called(t, rdb, "getrange")
 	await(func() bool { return called(t, rdb, "scan") >= walked+6 })
 	if more := called(t, rdb, "getrange") - read; more > locks/10 {
@@ -268,8 +268,8 @@ func TestAnHourOfFollowing(t *testing.T) {
 					t.Errorf("a lock of a minute was held for %v", e.Held)
 				}
 			}
-			if l := now.Locks[0]; second == 3520 && (l.Key != "often" || l.Typical != time.Minute) {
-				t.Errorf("holds of %s typically last %v", l.Key, l.Typical)
+			if l := now.Locks[0]; second == 3520 && (l.Key != "often" || l.MedianHold != time.Minute) {
+				t.Errorf("holds of %s typically last %v", l.Key, l.MedianHold)
 			}
 			last = now
 			time.Sleep(time.Second)

@@ -24,7 +24,7 @@ var begin = time.Unix(1_700_000_000, 0)
 func story(span time.Duration, locks int) []keyspace.Snapshot {
 	var all []keyspace.Snapshot
 	for at := time.Duration(0); at <= span; at += 250 * time.Millisecond {
-		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Server: keyspace.Server{Version: "7.0.15"}, Follow: keyspace.WatchStatus{Mode: keyspace.Push}}
+		s := keyspace.Snapshot{At: begin.Add(at), Complete: true, Server: keyspace.Server{Version: "7.0.15"}, Watch: keyspace.WatchStatus{Mode: keyspace.Push}}
 		for i := range locks {
 			round := int(at/time.Second+time.Duration(i)) / 7
 			if round%3 == 2 {

@@ -29,10 +29,10 @@ func (r *Redactor) Redact(s keyspace.Snapshot) keyspace.Snapshot {
 	same := func(text string) string { return text }
 	s = mapTexts(s, same, r.hash)
 	for i := range s.Locks {
-		s.Locks[i].Why = nil // it may quote a token
+		s.Locks[i].Evidence = nil // it may quote a token
 	}
 	for i := range s.Events {
-		s.Events[i].Lock.Why = nil
+		s.Events[i].Lock.Evidence = nil
 	}
 	return s
 }
@@ -97,7 +97,7 @@ func mapTexts(s keyspace.Snapshot, name, token func(string) string) keyspace.Sna
 
 func mapLock(l keyspace.Lock, name, token func(string) string) keyspace.Lock {
 	l.Key = name(l.Key)
-	l.Holders, l.Waiters, l.Votes, l.Why = slices.Clone(l.Holders), slices.Clone(l.Waiters), slices.Clone(l.Votes), slices.Clone(l.Why)
+	l.Holders, l.Waiters, l.Votes, l.Evidence = slices.Clone(l.Holders), slices.Clone(l.Waiters), slices.Clone(l.Votes), slices.Clone(l.Evidence)
 	for i := range l.Holders {
 		l.Holders[i].ID, l.Holders[i].Label = token(l.Holders[i].ID), name(l.Holders[i].Label)
 	}
@@ -107,8 +107,8 @@ func mapLock(l keyspace.Lock, name, token func(string) string) keyspace.Lock {
 	for i := range l.Votes {
 		l.Votes[i].Token = token(l.Votes[i].Token)
 	}
-	for i := range l.Why {
-		l.Why[i] = name(l.Why[i])
+	for i := range l.Evidence {
+		l.Evidence[i] = name(l.Evidence[i])
 	}
 	return l
 }

@@ -104,7 +104,7 @@ func (a *Arena) gentle(ctx context.Context) (c courtesy, err error) {
 	}
 	c.along, err = a.probe(ctx, func() error {
 		s, err := a.find(ctx, inspect.NewBudget(inspect.DefaultShare))
-		c.took, c.busy = s.took, s.snap.Cost.Busy
+		c.took, c.busy = s.took, s.snap.Cost.ServerTime
 		return err
 	})
 	return c, err

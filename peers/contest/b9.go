@@ -62,7 +62,7 @@ func (a *Arena) curve(ctx context.Context, title string, sizes []int, of func(n 
 			g.steepest, exponent = max(g.steepest, e), short(e)
 		}
 		before = now
-		g.Rows = append(g.Rows, []string{fmt.Sprint(n), fmt.Sprintf("%.3f", now), fmt.Sprint(last.snap.Cost.Commands), fmt.Sprintf("%.3f", last.snap.Cost.Busy.Seconds()), exponent})
+		g.Rows = append(g.Rows, []string{fmt.Sprint(n), fmt.Sprintf("%.3f", now), fmt.Sprint(last.snap.Cost.Commands), fmt.Sprintf("%.3f", last.snap.Cost.ServerTime.Seconds()), exponent})
 	}
 	return g, nil
 }
