@@ -22,6 +22,7 @@ func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 		{Key: "lock:b", Format: "redisson", Holders: []keyspace.Holder{ship}, Waiters: []keyspace.Waiter{{ID: "pay-5~77aa"}, {ID: "pay-55~1"}}},
 		{Key: "lock:c", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-5~beef", Label: "pay-5", Count: 1}}},
 		{Key: "lock:d", Format: "locktop", Holders: []keyspace.Holder{{ID: "pay-55~1", Label: "pay-55", Count: 1}}},
+		{Key: "lock:e", Format: "locktop", Holders: []keyspace.Holder{{ID: "solo", Count: 1}}, Waiters: []keyspace.Waiter{{ID: "pay-55~2"}}},
 	}
 	for i := range locks {
 		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
@@ -29,7 +30,7 @@ func TestTheLockPageTellsWhatElseItsHolderHas(t *testing.T) {
 	w.Source = &server{locks: locks}
 	drive(t, w, func(d *driver) {
 		d.size(100, 50).wait(2*tickInterval).press("/").enter("lock:a").press("enter", "enter")
-		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "each of the two waits for the other")
+		d.want("pay-5 also holds lock:c", "pay-5 waits for lock:b, which 8743c9c0:7 holds", "each of the two waits for the other").wantNot("lock:e") // pay-55 waits for it
 		d.press("esc", "esc", "/").enter("lock:c").press("enter", "enter")
 		d.want("pay-5 also holds lock:a", "pay-5 waits for lock:b").wantNot("each of the two")
 		d.press("esc", "esc", "/").enter("lock:d").press("enter", "enter")
