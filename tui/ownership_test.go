@@ -82,9 +82,9 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		{Key: "k4", Holders: holder("pay-5")},
 		{Key: "k5", Holders: holder("ship-1")},
 		{Key: "k6", Holders: holder("other")},
-		{Key: "k7", Holders: holder("late"), Waiters: waiter("solo-2~1")},
+		{Key: "k7", Holders: []keyspace.Holder{{ID: "late", Count: 1}}, Waiters: waiter("solo-2~1")}, // its library has no labels
 		{Key: "k8"},
-		{Key: "k9", Holders: holder("next"), Waiters: waiter("late~1")},
+		{Key: "k9", Holders: holder("next"), Waiters: waiter("late")},
 	}
 	for i := range locks {
 		locks[i].Kind, locks[i].Expires = keyspace.Mutex, time.Now().Add(time.Hour)
@@ -100,6 +100,9 @@ func TestLocksAreGroupedByOwner(t *testing.T) {
 		}
 		d.size(120, 35).press("o")
 		d.want("pay-5  holds 3 locks, k3 with others · deadlock with ship-1 · waits for k3, which ship-1 holds")
+		if line := strings.TrimSpace(d.line("pay-5  holds")); !strings.HasSuffix(line, "waits for k3, which ship-1 holds") {
+			t.Errorf("two waiters of one owner are named twice: %s", line)
+		}
 		d.want("ship-1  holds 2 locks · deadlock with pay-5", "waits for k1, which pay-5 holds")
 		d.want("late  holds 1 lock · waits for k9, which next holds", "3 owners with one lock each", "1 lock without a holder")
 		d.wantOrder("pay-5  holds", "k1", "k4", "ship-1  holds", "k3", "k5", "late  holds", "k7", "3 owners", "k2", "k6", "k9", "1 lock without", "k8")
