@@ -120,7 +120,11 @@ type Lock struct {
 	// servers. It is nil for every other kind.
 	Votes []Vote `json:"votes,omitzero"`
 
-	// Known only from watching; zero in a single scan.
+	Observed
+}
+
+// Observed is what is known of a lock only from watching it. It is zero in a single scan.
+type Observed struct {
 	Renewals      int           `json:"renewals,omitzero"`   // number of times the deadline moved later under the same holder
 	Renewed       time.Time     `json:"renewed,omitzero"`    // time of the last renewal
 	MedianHold    time.Duration `json:"typical_ns,omitzero"` // median of the finished holds of this key; 0 = too few were seen
