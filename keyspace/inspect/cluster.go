@@ -321,7 +321,7 @@ func (c *Cluster) removeWatcher(w *Watcher) {
 
 // sharePrefixes adds the prefixes of all locks to those of one watcher, and returns
 // their version.
-func (c *Cluster) sharePrefixes(t *tracking, known int) int {
+func (c *Cluster) sharePrefixes(to *coverage, known int) int {
 	if c == nil {
 		return 0
 	}
@@ -331,7 +331,7 @@ func (c *Cluster) sharePrefixes(t *tracking, known int) int {
 		return known
 	}
 	for _, prefix := range c.prefixes {
-		t.prefixesStale = t.prefixes.learn(prefix) || t.prefixesStale
+		to.stale = to.prefixes.learn(prefix) || to.stale
 	}
 	return c.prefixVersion
 }

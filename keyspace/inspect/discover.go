@@ -108,7 +108,7 @@ const (
 
 // worthChecking reports whether an unknown key should be read.
 func (w *Watcher) worthChecking(key string) bool {
-	if w.scanner.index.isCompanion(key) || !w.scanner.selects(key) || w.tracking.allKeys && !w.tracking.covers(key) {
+	if w.scanner.index.isCompanion(key) || !w.scanner.selects(key) || w.tracking.coverage.allKeys && !w.tracking.coverage.covers(key) {
 		return false
 	}
 	if at, known := w.locks.ignored[key]; known {

@@ -57,9 +57,9 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock)}
 	case d.conn != w.tracking.conn: // messages on the old connection are lost
 		return "", true, nil
-	case d.mark <= w.tracking.markReceived && d.replaced:
+	case d.mark <= w.tracking.marks.received && d.replaced:
 		return keyspace.Stolen, true, nil
-	case d.mark <= w.tracking.markReceived:
+	case d.mark <= w.tracking.marks.received:
 		return keyspace.Deleted, true, nil
 	}
 	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))

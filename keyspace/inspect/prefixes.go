@@ -3,6 +3,9 @@ package inspect
 import (
 	"slices"
 	"strings"
+	"time"
+
+	"locktop/keyspace"
 )
 
 // maxPrefixes is the maximum number of tracked prefixes: the server compares every
@@ -145,4 +148,73 @@ func patternOf(key string) string {
 		return ""
 	}
 	return b.String()
+}
+
+// Bounds of tracking all keys.
+const (
+	maxAllKeysRate = 2000        // changes per second of all keys; above it only prefixes are tracked
+	allKeysPause   = time.Minute // and all keys not before this time has passed
+)
+
+// coverage is the key names whose changes the next connection reports.
+type coverage struct {
+	prefixes    prefixes
+	patterns    patterns        // of names that no prefix covers
+	uncovered   map[string]bool // known locks without a prefix
+	stale       bool            // the connection does not have all prefixes
+	allKeys     bool            // all keys are tracked, because of patterns
+	allKeysFrom time.Time       // all keys are not tracked before
+	rateStart   time.Time       // begin of the interval in which
+	rateCount   int             // so many changes were received
+}
+
+func newCoverage() coverage {
+	return coverage{prefixes: make(prefixes), uncovered: make(map[string]bool)}
+}
+
+// learn makes the next connection cover a lock and its companions.
+func (c *coverage) learn(l detection) {
+	changed := c.learnName(l.lock.Key)
+	for _, beside := range l.companions {
+		changed = c.learnName(beside.Key) || changed
+	}
+	c.stale = c.stale || changed
+	delete(c.uncovered, l.lock.Key)
+	if !c.covers(l.lock.Key) || slices.ContainsFunc(l.companions, func(beside keyspace.Companion) bool { return !c.covers(beside.Key) }) {
+		c.uncovered[l.lock.Key] = true
+	}
+}
+
+// learnName makes the next connection cover a key, and reports whether its prefixes
+// changed. A name with a known pattern needs no prefix.
+func (c *coverage) learnName(key string) bool {
+	for first := range c.patterns.learn(key) {
+		delete(c.prefixes, first) // which leaves room for others
+	}
+	return !c.patterns.cover(key) && c.prefixes.learn(key)
+}
+
+// covers reports whether the next connection covers a key: by a prefix, or by a pattern
+// while all keys are tracked.
+func (c *coverage) covers(key string) bool {
+	return c.prefixes.cover(key) || c.allKeys && c.patterns.cover(key)
+}
+
+// updateAllKeys decides whether the next connection tracks all keys: if names have a
+// pattern that no prefix covers, unless too many keys are written.
+func (c *coverage) updateAllKeys(known lockSet, now time.Time) {
+	if now.Sub(c.rateStart) > time.Second {
+		if c.allKeys && !c.rateStart.IsZero() && float64(c.rateCount) > maxAllKeysRate*now.Sub(c.rateStart).Seconds() {
+			c.allKeysFrom = now.Add(allKeysPause)
+		}
+		c.rateStart, c.rateCount = now, 0
+	}
+	if every := len(c.patterns.learnt) > 0 && now.After(c.allKeysFrom); every != c.allKeys {
+		c.allKeys, c.stale = every, true
+		c.rateStart, c.rateCount = now, 0
+		clear(c.uncovered)
+		for _, l := range known {
+			c.learn(l)
+		}
+	}
 }

@@ -34,7 +34,7 @@ func TestThePatternOfANameIsItsFixedParts(t *testing.T) {
 // A pattern replaces the prefixes from which it was learnt, until there are
 // more writes than the limit.
 func TestAPatternReplacesPrefixes(t *testing.T) {
-	tr := tracking{prefixes: make(prefixes), uncovered: make(map[string]bool)}
+	tr := newCoverage()
 	known := make(lockSet)
 	learn := func(key string) {
 		known[key] = detection{lock: keyspace.Lock{Key: key}}
@@ -46,7 +46,7 @@ func TestAPatternReplacesPrefixes(t *testing.T) {
 	}
 	now := time.Now()
 	tr.updateAllKeys(known, now)
-	if !tr.allKeys || !tr.prefixesStale || len(tr.prefixes) != 1 || len(tr.uncovered) != 0 || !tr.covers("new:lock") || tr.covers("new:cache") {
+	if !tr.allKeys || !tr.stale || len(tr.prefixes) != 1 || len(tr.uncovered) != 0 || !tr.covers("new:lock") || tr.covers("new:cache") {
 		t.Errorf("all: %v, prefixes %v, %d strays", tr.allKeys, tr.prefixes, len(tr.uncovered))
 	}
 	tr.rateCount = maxAllKeysRate

@@ -208,7 +208,7 @@ func (w *Watcher) updateLock(was, now detection, known bool, d *keyspace.Differ)
 	}
 	w.unreported.events = append(w.unreported.events, d.Events...)
 	w.locks.put(was, now, w.nextDeadline(now.lock))
-	w.tracking.learn(now)
+	w.tracking.coverage.learn(now)
 	w.scanner.opts.Cluster.record(w, now)
 }
 

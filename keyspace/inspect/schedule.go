@@ -116,7 +116,7 @@ func (w *Watcher) idleTime() time.Duration {
 	if due, some := w.locks.deadlines.first(); some {
 		sooner(due.Add(-w.times.clockOffset))
 	}
-	if w.tracking.mode() != keyspace.Push || len(w.tracking.uncovered) > 0 {
+	if w.tracking.mode() != keyspace.Push || len(w.tracking.coverage.uncovered) > 0 {
 		sooner(w.times.polledAt.Add(pollEvery))
 	}
 	return max(0, until.Sub(now))

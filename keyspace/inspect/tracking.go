@@ -20,8 +20,6 @@ const (
 	minReconnect   = 500 * time.Millisecond // before the next attempt to connect, then doubled,
 	maxReconnect   = 15 * time.Second       // up to this
 	pushSlack      = 10 * time.Millisecond
-	maxAllKeysRate = 2000                   // changes per second of all keys; above it only prefixes are tracked
-	allKeysPause   = time.Minute            // and all keys not before this time has passed
 	maxReportDelay = 100 * time.Millisecond // largest delay between a change and its report
 )
 
@@ -31,7 +29,6 @@ type tracking struct {
 	options   *redis.Options // nil = no connection of its own is possible
 	releases  []subscription
 	keyEvents subscription
-	prefixes  prefixes
 
 	conn             *invalidationConn // the connection in use; nil = none
 	nextConn         *invalidationConn // a connection that is not ready yet
@@ -40,77 +37,29 @@ type tracking struct {
 	pending          changes // changes that were received and not read
 	resync           bool    // a report may have been lost: all locks must be read
 	disconnected     bool    // a connection was lost: the server may be another process
-	prefixesStale    bool    // the connection does not have all prefixes
 	trackErr         error   // why the server does not report changes
 	useNotifications bool    // keyspace notifications are used in place of tracking
 
-	uncovered    map[string]bool // known locks without a prefix
-	patterns     patterns        // of names that no prefix covers
-	allKeys      bool            // all keys are tracked, because of patterns
-	allKeysFrom  time.Time       // all keys are not tracked before
-	rateStart    time.Time       // begin of the interval in which
-	rateCount    int             // so many changes were received
-	marksSent    int             // number of the last mark
-	markPending  bool            // a mark was sent since the last takeChanges
-	markReceived int             // the last mark that came back
+	coverage coverage
+	marks    marks
+}
+
+// marks are pings whose replies show that all earlier messages have been received.
+type marks struct {
+	sent     int  // number of the last mark
+	pending  bool // a mark was sent since the last takeChanges
+	received int  // the last mark that came back
 }
 
 // newTracking returns the tracking of the server of s.
 func newTracking(s *Scanner) tracking {
-	t := tracking{prefixes: make(prefixes), uncovered: make(map[string]bool), trackErr: errors.New("nobody has asked for it yet")}
+	t := tracking{coverage: newCoverage(), trackErr: errors.New("nobody has asked for it yet")}
 	if c, ok := s.rdb.(interface{ Options() *redis.Options }); ok {
 		t.options = c.Options()
 	}
 	t.releases = releaseSubscriptions(s.opts.Formats, s.opts.DB)
 	t.keyEvents = keyspaceEvents(s.opts.DB)
 	return t
-}
-
-// learn makes the next connection cover a lock and its companions.
-func (t *tracking) learn(l detection) {
-	changed := t.learnName(l.lock.Key)
-	for _, c := range l.companions {
-		changed = t.learnName(c.Key) || changed
-	}
-	t.prefixesStale = t.prefixesStale || changed
-	delete(t.uncovered, l.lock.Key)
-	if !t.covers(l.lock.Key) || slices.ContainsFunc(l.companions, func(c keyspace.Companion) bool { return !t.covers(c.Key) }) {
-		t.uncovered[l.lock.Key] = true
-	}
-}
-
-// learnName makes the next connection cover a key, and reports whether its prefixes
-// changed. A name with a known pattern needs no prefix.
-func (t *tracking) learnName(key string) bool {
-	for first := range t.patterns.learn(key) {
-		delete(t.prefixes, first) // which leaves room for others
-	}
-	return !t.patterns.cover(key) && t.prefixes.learn(key)
-}
-
-// covers reports whether the next connection covers a key: by a prefix, or by a pattern
-// while all keys are tracked.
-func (t *tracking) covers(key string) bool {
-	return t.prefixes.cover(key) || t.allKeys && t.patterns.cover(key)
-}
-
-// updateAllKeys decides whether the next connection tracks all keys: if names have a
-// pattern that no prefix covers, unless too many keys are written.
-func (t *tracking) updateAllKeys(known lockSet, now time.Time) {
-	if now.Sub(t.rateStart) > time.Second {
-		if t.allKeys && !t.rateStart.IsZero() && float64(t.rateCount) > maxAllKeysRate*now.Sub(t.rateStart).Seconds() {
-			t.allKeysFrom = now.Add(allKeysPause)
-		}
-		t.rateStart, t.rateCount = now, 0
-	}
-	if every := len(t.patterns.learnt) > 0 && now.After(t.allKeysFrom); every != t.allKeys {
-		t.allKeys, t.prefixesStale = every, true
-		t.rateStart, t.rateCount = now, 0
-		clear(t.uncovered)
-		for _, l := range known {
-			t.learn(l)
-		}
-	}
 }
 
 // maintain replaces a connection that was lost or lacks prefixes.
@@ -121,18 +70,18 @@ func (t *tracking) maintain(known lockSet) {
 	}
 	t.reap()
 	t.promote()
-	t.updateAllKeys(known, time.Now())
+	t.coverage.updateAllKeys(known, time.Now())
 	if t.nextConn != nil || time.Since(t.dialedAt) < max(t.backoff, prefixDebounce) {
 		return
 	}
-	if t.conn == nil || t.prefixesStale && (t.allKeys || len(t.prefixes) > 0) {
-		t.dialedAt, t.prefixesStale = time.Now(), false
+	if t.conn == nil || t.coverage.stale && (t.coverage.allKeys || len(t.coverage.prefixes) > 0) {
+		t.dialedAt, t.coverage.stale = time.Now(), false
 		wanted := t.releases
 		if t.useNotifications {
 			wanted = append(slices.Clone(wanted), t.keyEvents)
 		}
-		asked := t.prefixes.disjoint()
-		if t.allKeys {
+		asked := t.coverage.prefixes.disjoint()
+		if t.coverage.allKeys {
 			asked = []string{""}
 		}
 		t.nextConn = dialInvalidations(t.options, asked, wanted)
@@ -176,7 +125,7 @@ func (t *tracking) promote() {
 	t.conn, t.backoff, t.resync = next, 0, true
 	t.trackErr = next.trackingError()
 	if notify := t.trackErr != nil && next.notificationsUsable(); notify != t.useNotifications {
-		t.useNotifications, t.prefixesStale = notify, true // the next connection subscribes to notifications if this one has to, and vice versa
+		t.useNotifications, t.coverage.stale = notify, true // the next connection subscribes to notifications if this one has to, and vice versa
 	}
 }
 
@@ -224,24 +173,24 @@ func (t *tracking) requeue(h changes) {
 // sendMark makes the server send a mark on the connection, after everything that it has
 // sent so far. Between two calls of takeChanges it is the same mark.
 func (t *tracking) sendMark(ctx context.Context) int {
-	if !t.markPending {
-		t.marksSent++
-		t.markPending = true
-		_ = t.conn.ps.Ping(ctx, strconv.Itoa(t.marksSent)) // an error means that the connection is lost, which is detected elsewhere
+	if !t.marks.pending {
+		t.marks.sent++
+		t.marks.pending = true
+		_ = t.conn.ps.Ping(ctx, strconv.Itoa(t.marks.sent)) // an error means that the connection is lost, which is detected elsewhere
 	}
-	return t.marksSent
+	return t.marks.sent
 }
 
 // takeChanges returns the changes since the last call.
 func (t *tracking) takeChanges() changes {
-	t.markPending = false
+	t.marks.pending = false
 	if t.conn != nil {
 		t.requeue(t.conn.drain())
 	}
-	t.rateCount += len(t.pending.keys)
+	t.coverage.rateCount += len(t.pending.keys)
 	h := t.pending
 	t.pending = changes{}
-	t.markReceived = max(t.markReceived, h.mark)
+	t.marks.received = max(t.marks.received, h.mark)
 	return h
 }
 
@@ -281,15 +230,15 @@ func (t *tracking) slack() time.Duration {
 // uncoveredKeys lists the locks that must be polled because their changes are not
 // reported.
 func (t *tracking) uncoveredKeys(known lockSet) []string {
-	if t.mode() == keyspace.Polling || len(t.uncovered) == 0 {
+	if t.mode() == keyspace.Polling || len(t.coverage.uncovered) == 0 {
 		return nil
 	}
 	var keys []string
-	for key := range t.uncovered {
+	for key := range t.coverage.uncovered {
 		if _, still := known[key]; still {
 			keys = append(keys, key)
 		} else {
-			delete(t.uncovered, key)
+			delete(t.coverage.uncovered, key)
 		}
 	}
 	return keys
@@ -307,7 +256,7 @@ func (t *tracking) limitations(formats formatSet) []string {
 	if t.conn == nil {
 		return all
 	}
-	if n := len(t.uncovered); n > 0 && t.mode() == keyspace.Push {
+	if n := len(t.coverage.uncovered); n > 0 && t.mode() == keyspace.Push {
 		all = append(all, fmt.Sprintf("%s locks are looked at every %s only: their names have too little in common, or too much else is written", humanize.Count(n), humanize.Setting(pollEvery)))
 	}
 	for _, name := range t.conn.deniedChannels() {

@@ -169,7 +169,7 @@ func (w *Watcher) cycle(ctx context.Context, all bool) error {
 func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	w.dropMoved()
 	if !all {
-		w.prefixVersion = w.scanner.opts.Cluster.sharePrefixes(&w.tracking, w.prefixVersion)
+		w.prefixVersion = w.scanner.opts.Cluster.sharePrefixes(&w.tracking.coverage, w.prefixVersion)
 		w.tracking.maintain(w.locks.known)
 	}
 	if err := w.refresh(ctx, all); err != nil {
