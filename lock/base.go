@@ -116,11 +116,11 @@ func (b *base) acquireWaiting(ctx context.Context, r *request) (*Lease, error) {
 			return lease, err
 		}
 	}
-	local, err := b.client.localQueues.acquire(ctx, b.client, channel)
+	local, err := b.client.localQueues.enter(ctx, b.client, channel)
 	if err != nil {
 		return nil, fmt.Errorf("lock: wait for %q: %w", b.key, err)
 	}
-	defer b.client.localQueues.release(local)
+	defer b.client.localQueues.leave(local)
 	return b.waitAndAcquire(ctx, r, local)
 }
 
@@ -146,14 +146,14 @@ func (b *base) check(ctx context.Context) error {
 	return nil
 }
 
-// acquire asks the server once.
-func (b *base) acquire(ctx context.Context, r *request) (*hold, error) {
-	return b.acquireBy(ctx, r, func(token string) future { return b.protocol.acquire(ctx, token, b.opts.TTL, 1) })
+// acquireOnce asks the server once.
+func (b *base) acquireOnce(ctx context.Context, r *request) (*hold, error) {
+	return b.acquireOnceBy(ctx, r, func(token string) future { return b.protocol.acquire(ctx, token, b.opts.TTL, 1) })
 }
 
-// acquireBy asks the server once, with send and a new token. If no reply comes, it
+// acquireOnceBy asks the server once, with send and a new token. If no reply comes, it
 // undoes the attempt in the background.
-func (b *base) acquireBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
+func (b *base) acquireOnceBy(ctx context.Context, r *request, send func(token string) future) (*hold, error) {
 	token, err := newToken(b.client.owner)
 	if err != nil {
 		return nil, err

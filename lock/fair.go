@@ -79,7 +79,7 @@ func (f *Fair) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 func (f *Fair) attempt(ctx context.Context, r *request) (*Lease, error) {
-	h, err := f.acquire(ctx, r)
+	h, err := f.acquireOnce(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +101,9 @@ func (f *Fair) Lock(ctx context.Context) (*Lease, error) {
 		if !errors.Is(err, ErrHeld) {
 			return end(lease, err)
 		}
-		queue = f.client.notifier.acquire(f.protocol.channel(), channel)
+		queue = f.client.notifier.use(f.protocol.channel(), channel)
 	}
-	defer f.client.notifier.release(queue)
+	defer f.client.notifier.endUse(queue)
 	return end(f.waitInQueue(ctx, r, queue))
 }
 
@@ -116,7 +116,7 @@ func (f *Fair) waitInQueue(ctx context.Context, r *request, queue *waitQueue) (*
 		if err != nil {
 			return nil, err
 		}
-		lease, err := w.wait(ctx)
+		lease, err := w.lock(ctx)
 		if err == nil || !transient(err) || !waited && w.held == nil || stopCause(ctx, f.client) != nil {
 			return lease, err
 		}
@@ -129,7 +129,7 @@ func (f *Fair) waitInQueue(ctx context.Context, r *request, queue *waitQueue) (*
 
 // fairWaiter is one token in the server's queue.
 type fairWaiter struct {
-	*Fair
+	*base       // of the lock
 	request     *request
 	queue       *waitQueue
 	token       string
@@ -143,18 +143,18 @@ func (f *Fair) newWaiter(r *request, queue *waitQueue) (*fairWaiter, error) {
 		return nil, err
 	}
 	token = strings.TrimSuffix(token, processOf(token)) + processOf(f.client.id)
-	return &fairWaiter{Fair: f, request: r, queue: queue, token: token}, nil
+	return &fairWaiter{base: &f.base, request: r, queue: queue, token: token}, nil
 }
 
 // processOf returns the last 12 characters of an id or a token. In the tokens of fair
 // waiters they are those of core.id, so that a token tells in which process it waits.
 func processOf(id string) string { return id[len(id)-12:] }
 
-// wait waits for the lock until ctx ends. If it returns an error, the token has left
+// lock waits for the lock until ctx ends. If it returns an error, the token has left
 // the queue.
-func (w *fairWaiter) wait(ctx context.Context) (lease *Lease, err error) {
+func (w *fairWaiter) lock(ctx context.Context) (lease *Lease, err error) {
 	a := &w.request.current
-	*a = attempt{base: &w.base, token: w.token, until: time.Now().Add(w.opts.TTL)}
+	*a = attempt{base: w.base, token: w.token, until: time.Now().Add(w.opts.TTL)}
 	if !w.client.tasks.beginAttempt(a) {
 		return nil, describe("acquire", w.key, ErrClosed)
 	}
@@ -281,14 +281,14 @@ func newFairProtocol(t *core, key string, fence bool) *fairProtocol {
 	return f
 }
 
-// send sends a script with the arguments that all fair scripts share.
-func (p *fairProtocol) send(ctx context.Context, s *script, keys []string, args ...any) future {
+// sendScript sends a script with the arguments that all fair scripts share.
+func (p *fairProtocol) sendScript(ctx context.Context, s *script, keys []string, args ...any) future {
 	return s.send(ctx, p.transport, keys, append([]any{p.freeChannel, claimTimeout.Milliseconds(), p.publishCounts}, args...)...)
 }
 
 // enqueue asks for the lock and, if queueTTL is positive, for a place in the queue.
 func (p *fairProtocol) enqueue(ctx context.Context, token string, ttl, queueTTL time.Duration) future {
-	return p.send(ctx, fairAcquire, p.keys, token, ttl.Milliseconds(), queueTTL.Milliseconds())
+	return p.sendScript(ctx, fairAcquire, p.keys, token, ttl.Milliseconds(), queueTTL.Milliseconds())
 }
 
 func (p *fairProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
@@ -298,7 +298,7 @@ func (p *fairProtocol) acquire(ctx context.Context, token string, ttl time.Durat
 func (p *fairProtocol) release(ctx context.Context, token string, _ int) future {
 	g := grant{sent: time.Now(), ttl: p.grant}
 	ttl := cmp.Or(p.grant, claimTimeout)
-	return &handover{p.send(ctx, fairRelease, p.keys[:3], token, processOf(p.core.id), ttl.Milliseconds()), p, g}
+	return &handover{p.sendScript(ctx, fairRelease, p.keys[:3], token, processOf(p.core.id), ttl.Milliseconds()), p, g}
 }
 
 // grant is a lock that was handed over within the process with its full TTL. The next
@@ -353,5 +353,5 @@ func (p *fairProtocol) heartbeat(ctx context.Context, tokens []string) future {
 	for _, token := range tokens {
 		args = append(args, token)
 	}
-	return p.send(ctx, fairHeartbeat, p.keys[:3], args...)
+	return p.sendScript(ctx, fairHeartbeat, p.keys[:3], args...)
 }

@@ -70,10 +70,10 @@ func (h *hold) endCause() error {
 	return h.cause
 }
 
-// extend implements [Lease.Extend]. An earlier request with an unknown outcome can
-// limit the new deadline; extend then asks again, until that request can no longer
+// setTTL implements [Lease.Extend]. An earlier request with an unknown outcome can
+// limit the new deadline; setTTL then asks again, until that request can no longer
 // take effect.
-func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
+func (h *hold) setTTL(ctx context.Context, ttl time.Duration) error {
 	if !h.base.client.tasks.begin() {
 		return fmt.Errorf("extend lock %q: %w", h.base.key, cmp.Or(h.endCause(), ErrClosed))
 	}

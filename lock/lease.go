@@ -144,7 +144,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if l.unlocked.Load() {
 		return fmt.Errorf("extend lock %q: %w", l.hold.base.key, l.endCause())
 	}
-	return l.hold.extend(ctx, ttl)
+	return l.hold.setTTL(ctx, ttl)
 }
 
 // Unlock releases the lock and ends the lease's context with [ErrReleased]. If the

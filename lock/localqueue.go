@@ -22,9 +22,9 @@ type localQueue struct {
 	waitQueue *waitQueue
 }
 
-// acquire waits until the caller may proceed, ctx ends or c is closed.
-func (l *localQueues) acquire(ctx context.Context, c *Client, channel string) (*localQueue, error) {
-	q, ready := l.enter(channel)
+// enter waits until the caller may proceed, ctx ends or c is closed.
+func (l *localQueues) enter(ctx context.Context, c *Client, channel string) (*localQueue, error) {
+	q, ready := l.add(channel)
 	if ready == nil {
 		return q, nil
 	}
@@ -36,12 +36,12 @@ func (l *localQueues) acquire(ctx context.Context, c *Client, channel string) (*
 	case <-ctx.Done():
 	case <-closing.Done():
 	}
-	l.quit(q, ready)
+	l.remove(q, ready)
 	return nil, stopCause(ctx, c)
 }
 
-// release lets the next goroutine proceed.
-func (l *localQueues) release(q *localQueue) { l.quit(q, nil) }
+// leave lets the next goroutine proceed.
+func (l *localQueues) leave(q *localQueue) { l.remove(q, nil) }
 
 // busy reports whether a goroutine proceeds or waits.
 func (l *localQueues) busy(channel string) bool {
@@ -50,9 +50,9 @@ func (l *localQueues) busy(channel string) bool {
 	return l.byChannel[channel] != nil
 }
 
-// enter joins the queue. ready is closed when the caller may proceed; it is nil if the
+// add adds the caller to the queue. ready is closed when the caller may proceed; it is nil if the
 // caller may proceed at once.
-func (l *localQueues) enter(channel string) (q *localQueue, ready chan struct{}) {
+func (l *localQueues) add(channel string) (q *localQueue, ready chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q = l.byChannel[channel]
@@ -70,9 +70,9 @@ func (l *localQueues) enter(channel string) (q *localQueue, ready chan struct{})
 	return q, ready
 }
 
-// quit leaves the queue. If the caller may proceed, also if it has just given up, the
+// remove removes the caller from the queue. If the caller may proceed, also if it has just given up, the
 // next goroutine proceeds.
-func (l *localQueues) quit(q *localQueue, ready chan struct{}) {
+func (l *localQueues) remove(q *localQueue, ready chan struct{}) {
 	l.mu.Lock()
 	q.refs--
 	last := q.refs == 0
@@ -86,7 +86,7 @@ func (l *localQueues) quit(q *localQueue, ready chan struct{}) {
 	}
 	l.mu.Unlock()
 	if last && q.waitQueue != nil {
-		q.notifier.release(q.waitQueue)
+		q.notifier.endUse(q.waitQueue)
 	}
 }
 
@@ -102,7 +102,7 @@ func (q *localQueue) reuseSubscription() (*waitQueue, *waiter) {
 
 // subscribe opens the waitQueue of the key and joins it.
 func (q *localQueue) subscribe(n *notifier, channel string) (*waitQueue, *waiter) {
-	q.notifier, q.waitQueue = n, n.acquire(channel, "")
+	q.notifier, q.waitQueue = n, n.use(channel, "")
 	w := q.waitQueue.join("")
 	if q.waitQueue.subscribed() {
 		notify(w.wakeup) // another client has subscribed before: a message may have come before w joined

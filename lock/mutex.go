@@ -57,7 +57,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 // one of our scripts it uses acquire, which shows that the user may also run the
 // release.
 func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
-	ask := m.acquire
+	ask := m.acquireOnce
 	if r.attempts == 0 && !r.contended && !m.opts.Fence && m.client.scripted.Load() {
 		ask = m.trySet
 	}
@@ -72,7 +72,7 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 }
 
 func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
-	return m.acquireBy(ctx, r, func(token string) future { return m.protocol.(*mutexProtocol).trySet(ctx, token, m.opts.TTL) })
+	return m.acquireOnceBy(ctx, r, func(token string) future { return m.protocol.(*mutexProtocol).trySet(ctx, token, m.opts.TTL) })
 }
 
 // mutexProtocol stores the lock as a string that holds the token.
@@ -95,18 +95,19 @@ func keysOf(key string, fence bool) []string {
 }
 
 func (p *mutexProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
-	return p.acquireScript(ctx, token, ttl)
-}
-
-func (p *mutexProtocol) acquireScript(ctx context.Context, token string, ttl time.Duration) *call {
 	return mutexAcquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds())
 }
 
 // trySet acquires a lock without a fence by SET NX. If the lock is free, this costs
-// the server half as much as acquire. If it is held, it costs one more round trip.
+// the server half as much as acquire. If not, the refusal does not name the holder, and
+// a second round trip runs the acquire script, which does. SET NX does not recognise its
+// own token; this is safe because it is never sent twice.
 func (p *mutexProtocol) trySet(ctx context.Context, token string, ttl time.Duration) future {
 	c := sendPlain(ctx, p.transport, "set", p.keys[0], token, "nx", "px", ttl.Milliseconds())
-	return &trySetCall{call: c, protocol: p, token: token, ttl: ttl}
+	c.fallback = func() (*script, []string) {
+		return mutexAcquire, append(mutexAcquire.argv(nil, p.keys), token, millis(ttl))
+	}
+	return c
 }
 
 func (p *mutexProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
@@ -123,28 +124,4 @@ func (p *mutexProtocol) lockKey() string { return p.keys[0] }
 
 func (p *mutexProtocol) peek(ctx context.Context) future {
 	return mutexPeek.send(ctx, p.transport, p.keys[:1])
-}
-
-// trySetCall is an acquire by SET NX. A refusal does not name the holder. wait then
-// sends the acquire script, which names it, or acquires the lock if it has become
-// free. SET NX does not recognise its own token; this is safe because it is never sent
-// twice.
-type trySetCall struct {
-	*call
-	protocol *mutexProtocol
-	token    string
-	ttl      time.Duration
-}
-
-// wait implements [future].
-func (c *trySetCall) wait(ctx context.Context) (any, error) {
-	reply, err := c.call.wait(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case reply == "OK":
-		return int64(0), nil
-	}
-	c.call = c.protocol.acquireScript(ctx, c.token, c.ttl)
-	return c.call.wait(ctx)
 }

@@ -20,7 +20,7 @@ type nodeCall struct {
 }
 
 func (c *nodeCall) send() {
-	c.transport, c.script = c.route(), c.command.script
+	c.transport, c.script, c.fallback = c.route(), c.command.script, c.command.fallback
 	c.first.Args, c.first.Callback = c.command.argv, c
 	c.cmd, c.reply = &c.first, &c.first // first: the reply may come before Send returns
 	if refused, ok := c.transport.Send(c.core().alive, &c.first).(failedReply); ok {
@@ -76,7 +76,7 @@ func (c *nodeCall) followUp() {
 	tasks := &c.core().tasks
 	defer tasks.done()
 	ctx, cancel := context.WithDeadline(c.core().alive, c.round.ends)
-	reply, err := c.wait(ctx)
+	reply, err := c.call.wait(ctx)
 	cancel()
 	c.finish(reply, err)
 	if c.command.afterReply == nil {
@@ -95,16 +95,4 @@ func (c *nodeCall) finish(reply any, err error) {
 	if c.round.accept(c, reply, err) {
 		c.round.endIfReplied()
 	}
-}
-
-// wait returns the reply; after a nil reply it sends the fallback, if there is one.
-func (c *nodeCall) wait(ctx context.Context) (any, error) {
-	reply, err := c.call.wait(ctx)
-	if err != nil || reply != nil || c.command.fallback == nil {
-		return reply, err
-	}
-	other := c.command.fallback()
-	second := &call{transport: c.transport, script: other.script}
-	second.send(ctx, &second.first, other.argv)
-	return second.wait(ctx)
 }

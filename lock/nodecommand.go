@@ -11,18 +11,15 @@ type nodeCommand struct {
 	argv   []string
 	// onReply updates the state of the node that replied, and returns why the reply
 	// does not count as success.
-	onReply func(s *nodeState, reply any, err error) error
-	// fallback returns the command to send after a nil reply. It may be nil.
-	fallback func() *nodeCommand
+	onReply  func(s *nodeState, reply any, err error) error
+	fallback func() (*script, []string) // what to send after a nil reply; nil = nothing
 	// afterReply runs on a goroutine of its own after the reply, however late, if
 	// the reply is an error or the node may still have a copy. It may be nil.
 	afterReply func(*nodeCall)
 }
 
 func newScriptCommand(s *script, keys []string, args ...string) *nodeCommand {
-	argv := make([]string, 0, 3+len(keys)+len(args))
-	argv = append(argv, "evalsha", s.sha, strconv.Itoa(len(keys)))
-	argv = append(argv, keys...)
+	argv := s.argv(make([]string, 0, 3+len(keys)+len(args)), keys)
 	return &nodeCommand{script: s, argv: append(argv, args...)}
 }
 
@@ -37,9 +34,12 @@ func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string) *node
 // half of acquireCmd; if not, it takes another round trip.
 func (a *redlockAttempt) trySetCmd(ttl time.Duration) *nodeCommand {
 	return &nodeCommand{
-		argv:     []string{"set", a.redlock.key, a.token, "nx", "px", millis(ttl)},
-		onReply:  a.onAcquireReply,
-		fallback: func() *nodeCommand { return a.acquireCmd(ttl, nil) },
+		argv:    []string{"set", a.redlock.key, a.token, "nx", "px", millis(ttl)},
+		onReply: a.onAcquireReply,
+		fallback: func() (*script, []string) {
+			cmd := a.acquireCmd(ttl, nil)
+			return cmd.script, cmd.argv
+		},
 	}
 }
 

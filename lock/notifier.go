@@ -25,9 +25,9 @@ func (n *notifier) init(c *core) {
 	n.changed = make(chan struct{}, 1)
 }
 
-// acquire returns the queue of a channel and counts the caller as a user. Waiters for
+// use returns the queue of a channel and counts the caller as a user. Waiters for
 // a fair lock also pass the channel of this process.
-func (n *notifier) acquire(channel, processChannel string) *waitQueue {
+func (n *notifier) use(channel, processChannel string) *waitQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q := n.queues[channel]
@@ -65,8 +65,8 @@ func (n *notifier) reuse(processChannel string) *waitQueue {
 // contended lock often comes soon.
 const unsubscribeDelay = time.Second
 
-// release ends a use of q. q is unsubscribed unsubscribeDelay after its last user.
-func (n *notifier) release(q *waitQueue) {
+// endUse ends a use of q. q is unsubscribed unsubscribeDelay after its last user.
+func (n *notifier) endUse(q *waitQueue) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q.users--

@@ -14,7 +14,8 @@ import (
 // the new count, not a difference, so that it may be lost or repeated without harm.
 type protocol interface {
 	// acquire asks for the lock, or for another entry of a token that holds it. If the
-	// token now holds the lock, the reply is an integer: the fencing token, 0 = none.
+	// token now holds the lock, the reply is an integer: the fencing token, 0 = none; or
+	// OK, which stands for 0.
 	// Otherwise it is {token of a holder, its PTTL in ms}.
 	acquire(ctx context.Context, token string, ttl time.Duration, entries int) future
 	// extend sets the TTL. The reply is 1, or 0 if the token does not hold the lock.
@@ -63,6 +64,10 @@ func parseAcquire(key string, reply any) (held *HeldError, fence int64, err erro
 	switch reply := reply.(type) {
 	case int64:
 		return nil, reply, nil
+	case string: // to SET
+		if reply == "OK" {
+			return nil, 0, nil
+		}
 	case []any:
 		if len(reply) < 2 {
 			break

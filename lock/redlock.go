@@ -74,7 +74,7 @@ func (r *Redlock) attempt(ctx context.Context, req *request) (*Lease, error) {
 	t, c := r.base, r.redlock.newAttempt()
 	t.protocol = c
 	free := req.attempts == 0 && !req.contended
-	h, err := t.acquireBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.TTL, free) })
+	h, err := t.acquireOnceBy(ctx, req, func(token string) future { return c.startAcquire(token, t.opts.TTL, free) })
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (r *Redlock) Holder(ctx context.Context) (*HeldError, error) {
 	set := r.redlock.set
 	round := &acquireRound{attempt: r.redlock.newAttempt(), results: make(nodeResults, len(set.nodes))}
 	round.askAll(round.sendPeek, unasked)
-	err := round.await(ctx, func() bool { return round.results.count(asked) == 0 })
-	if err == nil && round.results.count(free) >= set.majority() {
+	err := round.await(ctx, func() bool { return round.results.inState(asked) == 0 })
+	if err == nil && round.results.inState(free) >= set.majority() {
 		return nil, nil
 	}
 	var reply any

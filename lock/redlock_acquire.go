@@ -45,7 +45,7 @@ func newAcquireRound(a *redlockAttempt, ttl time.Duration, optimistic bool) *acq
 func (r *acquireRound) wait(ctx context.Context) (any, error) {
 	set := r.attempt.redlock.set
 	err := r.run(ctx)
-	if err == nil && r.results.count(granted) >= set.majority() {
+	if err == nil && r.results.inState(granted) >= set.majority() {
 		err = r.raiseFence(ctx)
 		if err == nil {
 			err = set.checkDuplicates() // a node may have connected only now
@@ -141,7 +141,7 @@ func (r *acquireRound) askFree() {
 
 // askAll calls send for all nodes in these states, as one round.
 func (r *acquireRound) askAll(send func(node int), in ...nodeOutcome) {
-	r.round = r.attempt.newRound(r, r.results.count(in...))
+	r.round = r.attempt.newRound(r, r.results.inState(in...))
 	for i := range r.results {
 		if slices.Contains(in, r.results[i].state) {
 			send(i)
@@ -188,22 +188,22 @@ func (r *acquireRound) await(ctx context.Context, enough func() bool) error {
 
 // hopeless reports whether too few nodes can still grant the lock.
 func (r *acquireRound) hopeless() bool {
-	return r.results.count(unasked, asked, free, granted) < r.attempt.redlock.set.majority()
+	return r.results.inState(unasked, asked, free, granted) < r.attempt.redlock.set.majority()
 }
 
 // decided reports whether further replies cannot change the outcome.
 func (r *acquireRound) decided() bool {
 	set := r.attempt.redlock.set
 	spare := len(set.nodes) - set.majority()
-	return r.results.count(granted) >= set.majority() || r.results.count(free) >= set.majority() ||
-		r.results.count(heldByOther) > spare || r.results.count(failed) > spare || r.results.count(asked) == 0
+	return r.results.inState(granted) >= set.majority() || r.results.inState(free) >= set.majority() ||
+		r.results.inState(heldByOther) > spare || r.results.inState(failed) > spare || r.results.inState(asked) == 0
 }
 
 // outcome returns why the round has no quorum: the lock is held, unless too many
 // nodes failed.
 func (r *acquireRound) outcome() (any, error) {
 	set := r.attempt.redlock.set
-	if r.results.count(failed) > len(set.nodes)-set.majority() {
+	if r.results.inState(failed) > len(set.nodes)-set.majority() {
 		return nil, r.round.noQuorumError()
 	}
 	token, ttl := r.results.holder(set.majority())
@@ -269,13 +269,13 @@ const (
 	free        // not asked for the lock; no token holds it there
 )
 
-// newNodeResult reads a reply. The reply to an acquire is the fencing token.
+// newNodeResult reads a reply. The reply to an acquire is the fencing token, to SET OK.
 func newNodeResult(reply nodeReply) nodeResult {
-	fence, grant := reply.reply.(int64)
+	fence, fenced := reply.reply.(int64)
 	switch {
 	case reply.err != nil:
 		return failedResult(reply.err)
-	case grant:
+	case fenced || reply.reply == "OK":
 		return nodeResult{state: granted, fence: fence}
 	}
 	return nodeResult{state: free}
@@ -290,8 +290,8 @@ func failedResult(err error) nodeResult {
 	return nodeResult{state: failed}
 }
 
-// count returns the number of nodes in one of these states.
-func (all nodeResults) count(states ...nodeOutcome) int {
+// inState returns the number of nodes in one of these states.
+func (all nodeResults) inState(states ...nodeOutcome) int {
 	n := 0
 	for _, b := range all {
 		if slices.Contains(states, b.state) {

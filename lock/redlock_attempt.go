@@ -72,7 +72,7 @@ func (a *redlockAttempt) extend(_ context.Context, _ string, ttl time.Duration) 
 	a.extendExpiry(ttl)
 	x := &extension{}
 	x.round = a.newRound(x, len(a.states))
-	repair := a.newRound(ignoreReplies{}, len(a.states))
+	repair := a.newRound(nil, len(a.states))
 	extend, acquire := a.extendCmd(ttl), a.acquireCmd(ttl, nil)
 	for i := range a.states {
 		if a.states[i].probablyHeld() {
@@ -87,11 +87,6 @@ func (a *redlockAttempt) extend(_ context.Context, _ string, ttl time.Duration) 
 	repair.allSent()
 	return x
 }
-
-// ignoreReplies is the counter of a round whose replies decide nothing.
-type ignoreReplies struct{}
-
-func (ignoreReplies) count(nodeReply) {}
 
 // release implements [protocol].
 func (a *redlockAttempt) release(context.Context, string, int) future {

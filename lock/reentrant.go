@@ -72,7 +72,7 @@ func (r *Reentrant) Lock(ctx context.Context) (*Lease, error) {
 }
 
 func (r *Reentrant) attempt(ctx context.Context, req *request) (*Lease, error) {
-	return r.held.enterOrAcquire(ctx, r.key, req, func() (*hold, error) { return r.acquire(ctx, req) })
+	return r.held.enterOrAcquire(ctx, r.key, req, func() (*hold, error) { return r.acquireOnce(ctx, req) })
 }
 
 // currentHold is the hold that an owner may enter again.

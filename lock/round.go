@@ -15,7 +15,7 @@ import (
 // update the node's state. So a round needs one timer and wakes its caller once.
 type round struct {
 	attempt *redlockAttempt
-	counter counter
+	counter counter    // nil = the replies decide nothing
 	ends    time.Time  // the nodes time out at this moment
 	calls   []nodeCall // never reallocated: pointers to its elements are in use
 	running bool       // it counts as a task until all nodes have replied
@@ -65,7 +65,9 @@ func (r *round) send(i int, cmd *nodeCommand) {
 func (r *round) record(reply nodeReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counter.count(reply)
+	if r.counter != nil {
+		r.counter.count(reply)
+	}
 }
 
 // allSent ends the calls of send and starts the time-out of the nodes.
@@ -140,16 +142,15 @@ func (r *round) accept(c *nodeCall, reply any, err error) bool {
 	c.replied = true
 	n := r.attempt.redlock.set.nodes[c.node]
 	n.noteReply(err)
-	if err == nil && c.script != nil && !n.scripted.Load() {
+	if err == nil && c.command.script != nil && !n.scripted.Load() {
 		n.scripted.Store(true)
-	}
-	if reply == "OK" {
-		reply = int64(0) // SET says OK where the script says 0, for no fence
 	}
 	err = c.command.onReply(c.state(), reply, r.wrapErr(err))
 	r.outstanding--
 	if !r.done {
-		r.counter.count(nodeReply{c.node, reply, err})
+		if r.counter != nil {
+			r.counter.count(nodeReply{c.node, reply, err})
+		}
 		r.checkEnough()
 	}
 	return true

@@ -90,21 +90,21 @@ func (rw rwReader) Lock(ctx context.Context) (*Lease, error) {
 
 // tryOnce asks once and does not wait.
 func (rw rwReader) tryOnce(ctx context.Context, r *request) (*Lease, error) {
-	return rw.attempt(ctx, r, -time.Millisecond)
+	return rw.tryRead(ctx, r, -time.Millisecond)
 }
 
 // tryWaiting asks once, as a reader that waits since r.began.
 func (rw rwReader) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
-	return rw.attempt(ctx, r, time.Since(r.began))
+	return rw.tryRead(ctx, r, time.Since(r.began))
 }
 
-func (rw rwReader) attempt(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
+func (rw rwReader) tryRead(ctx context.Context, r *request, waited time.Duration) (*Lease, error) {
 	return rw.reader.held.enterOrAcquire(ctx, rw.reader.key, r, func() (*hold, error) {
 		ownWriteToken := ""
 		if h := rw.writer.held.get(); h != nil {
 			ownWriteToken = h.token
 		}
-		return rw.reader.acquireBy(ctx, r, func(token string) future {
+		return rw.reader.acquireOnceBy(ctx, r, func(token string) future {
 			return rw.reader.rwProtocol.read(ctx, token, rw.reader.opts.TTL, 1, ownWriteToken, waited)
 		})
 	})
@@ -166,22 +166,22 @@ func (w *waitingWriters) remove(key string, withdraw func()) {
 
 // tryOnce asks once and does not wait.
 func (rw rwWriter) tryOnce(ctx context.Context, r *request) (*Lease, error) {
-	return rw.attempt(ctx, r, "")
+	return rw.tryWrite(ctx, r, "")
 }
 
 // tryWaiting asks once and, if it is refused, claims to be the next writer.
 func (rw rwWriter) tryWaiting(ctx context.Context, r *request) (*Lease, error) {
-	return rw.attempt(ctx, r, rw.claimID())
+	return rw.tryWrite(ctx, r, rw.claimID())
 }
 
-func (rw rwWriter) attempt(ctx context.Context, r *request, claimID string) (*Lease, error) {
+func (rw rwWriter) tryWrite(ctx context.Context, r *request, claimID string) (*Lease, error) {
 	return rw.writer.held.enterOrAcquire(ctx, rw.writer.key, r, func() (*hold, error) {
 		if rw.reader.held.get() != nil {
 			return nil, fmt.Errorf("lock: acquire %q: %w", rw.writer.key, ErrUpgrade)
 		}
 		ttl := max(claimTTL, 3*rw.writer.opts.Wait.Poll)
 		for {
-			h, err := rw.writer.acquireBy(ctx, r, func(token string) future {
+			h, err := rw.writer.acquireOnceBy(ctx, r, func(token string) future {
 				return rw.writer.rwProtocol.write(ctx, token, rw.writer.opts.TTL, 1, claimID, ttl)
 			})
 			if !mustRetry(err) {

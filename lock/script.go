@@ -26,7 +26,8 @@ type call struct {
 	script    *script // nil = a plain command
 	cmd       *transport.Command
 	reply     transport.Reply
-	first     transport.Command // spares an allocation: most calls send one command
+	first     transport.Command          // spares an allocation: most calls send one command
+	fallback  func() (*script, []string) // what to send after a nil reply; nil = nothing
 }
 
 // inlineCall is a call with space for the usual number of arguments.
@@ -38,10 +39,14 @@ type inlineCall struct {
 // send sends a call of the script. Arguments are strings and integers.
 func (s *script) send(ctx context.Context, t transport.Transport, keys []string, args ...any) *call {
 	c := &inlineCall{call: call{transport: t, script: s}}
-	argv := append(c.args[:0], "evalsha", s.sha, strconv.Itoa(len(keys)))
-	argv = append(argv, keys...)
-	c.send(ctx, &c.first, appendArgs(argv, args))
+	c.send(ctx, &c.first, appendArgs(s.argv(c.args[:0], keys), args))
 	return &c.call
+}
+
+// argv appends the beginning of a call to args.
+func (s *script) argv(args, keys []string) []string {
+	args = append(args, "evalsha", s.sha, strconv.Itoa(len(keys)))
+	return append(args, keys...)
 }
 
 // sendPlain sends a command that is not a script.
@@ -112,8 +117,9 @@ const (
 	tryAgainLimit    = 5 * time.Second
 )
 
-// wait implements [future]. If only some of the lock's keys have moved to another
-// cluster node, it sends the call again until all have.
+// wait implements [future]. After a nil reply it sends the fallback, if there is one.
+// If only some of the lock's keys have moved to another cluster node, it sends the call
+// again until all have.
 func (c *call) wait(ctx context.Context) (any, error) {
 	var began time.Time
 	for {
@@ -121,6 +127,12 @@ func (c *call) wait(ctx context.Context) (any, error) {
 			return nil, err
 		}
 		err := c.reply.Wait(ctx)
+		if errors.Is(err, redis.Nil) && c.fallback != nil {
+			script, argv := c.fallback()
+			c.script, c.fallback = script, nil
+			c.send(ctx, new(transport.Command), argv)
+			continue
+		}
 		if err == nil || errors.Is(err, redis.Nil) {
 			return c.cmd.Value, nil
 		}
