@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -119,4 +120,117 @@ func (a *redlockAttempt) votes() []Vote {
 		votes[i] = a.states[i].vote()
 	}
 	return votes
+}
+
+// extension extends the copies of an attempt. It succeeds if a quorum of nodes had
+// a copy and extended it.
+type extension struct {
+	round    *round
+	extended int
+	gone     int // nodes without a copy
+}
+
+// count implements [counter].
+func (x *extension) count(reply nodeReply) {
+	switch {
+	case reply.err == nil:
+		x.extended++
+	case errors.Is(reply.err, errCopyGone) || errors.Is(reply.err, errReleasing):
+		x.gone++
+	}
+}
+
+// wait implements [future]. The lock is lost once too few nodes have a copy. If
+// nodes only do not answer, a later extension may succeed.
+func (x *extension) wait(ctx context.Context) (any, error) {
+	set := x.round.attempt.redlock.set
+	extended := func() bool { return x.extended >= set.majority() }
+	lost := func() bool { return len(set.nodes)-x.gone < set.majority() }
+	err := x.round.await(ctx, func() bool { return extended() || lost() })
+	switch {
+	case err != nil:
+		return nil, err
+	case extended():
+		return int64(1), nil
+	case lost():
+		return int64(0), nil
+	}
+	return nil, x.round.noQuorumError()
+}
+
+// releaseRound releases all copies of an attempt. It goes on in the background
+// when its caller stops waiting.
+type releaseRound struct {
+	round     *round
+	channel   string    // the release is published here; empty = nowhere
+	expiresBy time.Time // no copy outlives this moment
+
+	released int
+	gone     int // nodes without a copy
+}
+
+// newReleaseRound sends the release to every node that may have a copy.
+func newReleaseRound(a *redlockAttempt, channel string, expiresBy time.Time) *releaseRound {
+	r := &releaseRound{channel: channel, expiresBy: expiresBy}
+	r.round = a.newRound(r, len(a.states))
+	release := a.releaseCmd(channel)
+	release.afterReply = r.retryUntilExpired
+	for i := range a.states {
+		if a.states[i].closeAcquires() {
+			r.round.send(i, release)
+		} else {
+			r.round.record(nodeReply{node: i})
+		}
+	}
+	r.round.allSent()
+	return r
+}
+
+// count implements [counter].
+func (r *releaseRound) count(reply nodeReply) {
+	switch {
+	case reply.err == nil && reply.reply != nil:
+		r.released++
+	case reply.err == nil:
+		r.gone++
+	}
+}
+
+// retryUntilExpired sends the release of one copy again until the node answers or
+// the copy has expired. If the reply to an earlier acquire is missing, two answers
+// are needed: after a broken connection the first release may have overtaken that
+// acquire, which was still in a buffer of the server.
+func (r *releaseRound) retryUntilExpired(c *nodeCall) {
+	a, s, request := r.round.attempt, c.state(), &c.call
+	core := a.redlock.core
+	ctx, cancel := context.WithDeadline(core.alive, r.expiresBy)
+	defer cancel()
+	for answers, pause := 0, undoPause; ; pause = min(2*pause, maxUndoPause) {
+		_, err := request.wait(ctx)
+		s.onRelease(err)
+		if err == nil || !transient(err) {
+			answers++
+		}
+		if answers == 2 || !s.mayHold() || !sleep(ctx, pause) {
+			return
+		}
+		request = mutexRelease.send(ctx, s.node, []string{a.redlock.key}, a.token, r.channel)
+	}
+}
+
+// wait implements [future].
+func (r *releaseRound) wait(ctx context.Context) (any, error) {
+	set := r.round.attempt.redlock.set
+	freed := func() bool { return r.released >= set.majority() }
+	lost := func() bool { return len(set.nodes)-r.gone < set.majority() }
+	err := r.round.await(ctx, func() bool { return freed() || lost() })
+	switch {
+	case err != nil:
+		return nil, err
+	case freed():
+		return int64(1), nil
+	case lost():
+		return nil, nil
+	}
+	return nil, r.round.noQuorumError()
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 // round sends commands to the nodes of a quorum, at most one to each. Every node
@@ -174,4 +177,169 @@ func (r *round) wrapErr(err error) error {
 func (r *round) noQuorumError() error {
 	k := r.attempt.redlock
 	return &NoQuorumError{Key: k.key, Needed: k.set.majority(), Votes: r.attempt.votes()}
+}
+
+// nodeCommand is a command of a round, the same for each node.
+type nodeCommand struct {
+	script *script // nil = a plain command
+	argv   []string
+	// onReply updates the state of the node that replied, and returns why the reply
+	// does not count as success.
+	onReply  func(s *nodeState, reply any, err error) error
+	fallback func() (*script, []string) // what to send after a nil reply; nil = nothing
+	// afterReply runs on a goroutine of its own after the reply, however late, if
+	// the reply is an error or the node may still have a copy. It may be nil.
+	afterReply func(*nodeCall)
+}
+
+func newScriptCommand(s *script, keys []string, args ...string) *nodeCommand {
+	argv := s.argv(make([]string, 0, 3+len(keys)+len(args)), keys)
+	return &nodeCommand{script: s, argv: append(argv, args...)}
+}
+
+// acquireCmd takes the lock and, with fenceKeys, its fencing token.
+func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string) *nodeCommand {
+	cmd := newScriptCommand(mutexAcquire, append([]string{a.redlock.key}, fenceKeys...), a.token, millis(ttl), "1")
+	cmd.onReply = a.onAcquireReply
+	return cmd
+}
+
+// trySetCmd takes a lock without a fence. If the lock is free, it costs the node
+// half of acquireCmd; if not, it takes another round trip.
+func (a *redlockAttempt) trySetCmd(ttl time.Duration) *nodeCommand {
+	return &nodeCommand{
+		argv:    []string{"set", a.redlock.key, a.token, "nx", "px", millis(ttl)},
+		onReply: a.onAcquireReply,
+		fallback: func() (*script, []string) {
+			cmd := a.acquireCmd(ttl, nil)
+			return cmd.script, cmd.argv
+		},
+	}
+}
+
+func (a *redlockAttempt) onAcquireReply(s *nodeState, reply any, err error) error {
+	return s.onAcquire(a.redlock.key, reply, err, a.redlock.set.minUptime)
+}
+
+// extendCmd sets the TTL of the copy.
+func (a *redlockAttempt) extendCmd(ttl time.Duration) *nodeCommand {
+	cmd := newScriptCommand(mutexExtend, []string{a.redlock.key}, a.token, millis(ttl))
+	cmd.onReply = (*nodeState).onExtend
+	return cmd
+}
+
+// peekCmd asks for the holder.
+func (a *redlockAttempt) peekCmd() *nodeCommand {
+	cmd := newScriptCommand(mutexPeek, []string{a.redlock.key})
+	cmd.onReply = func(s *nodeState, reply any, err error) error {
+		return s.onPeek(a.redlock.key, reply, err, a.redlock.set.minUptime)
+	}
+	return cmd
+}
+
+// raiseFenceCmd raises the fence counter to at least fence.
+func (a *redlockAttempt) raiseFenceCmd(fence int64) *nodeCommand {
+	cmd := newScriptCommand(redlockRaise, a.redlock.fenceKeys, strconv.FormatInt(fence, 10))
+	cmd.onReply = func(_ *nodeState, _ any, err error) error { return err }
+	return cmd
+}
+
+// releaseCmd deletes the copy and publishes that on channel.
+func (a *redlockAttempt) releaseCmd(channel string) *nodeCommand {
+	cmd := newScriptCommand(mutexRelease, []string{a.redlock.key}, a.token, channel)
+	cmd.onReply = func(s *nodeState, _ any, err error) error { return s.onRelease(err) }
+	return cmd
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// nodeCall is the command of a round to one node. The goroutine that reads a plain
+// reply from the connection handles it; an error takes a goroutine of its own.
+type nodeCall struct {
+	call
+	round   *round
+	node    int
+	command *nodeCommand
+
+	// Guarded by round.mu.
+	replied bool // also by a time-out
+	late    bool // it timed out, and counts as a task until the reply is handled
+}
+
+func (c *nodeCall) send() {
+	c.transport, c.script, c.fallback = c.route(), c.command.script, c.command.fallback
+	c.first.Args, c.first.Callback = c.command.argv, c
+	c.cmd, c.reply = &c.first, &c.first // first: the reply may come before Send returns
+	if refused, ok := c.transport.Send(c.core().alive, &c.first).(failedReply); ok {
+		c.reply = refused
+		c.Done(refused)
+	}
+}
+
+func (c *nodeCall) core() *core { return c.round.attempt.redlock.core }
+
+func (c *nodeCall) state() *nodeState { return &c.round.attempt.states[c.node] }
+
+// route returns the transport to the node: for a release the node itself, since
+// the state of a node refuses commands after closeAcquires.
+func (c *nodeCall) route() transport.Transport {
+	if c.command.afterReply != nil {
+		return c.state().node
+	}
+	return c.state()
+}
+
+// Done implements [transport.Callback].
+func (c *nodeCall) Done(err error) {
+	if err != nil {
+		c.core().tasks.add()
+		go c.followUp()
+		return
+	}
+	r := c.round
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.accept(c, c.first.Value, nil) {
+		defer r.endIfReplied()
+	}
+	if c.command.afterReply != nil && c.state().mayHold() {
+		c.core().tasks.add()
+		go c.followUp()
+	}
+}
+
+// timeOut ends the wait for the reply. round.mu is held.
+func (c *nodeCall) timeOut() {
+	if c.command.afterReply != nil {
+		c.late = true
+		c.core().tasks.add()
+	}
+	c.round.accept(c, nil, context.DeadlineExceeded)
+	c.round.endIfReplied()
+}
+
+// followUp handles an error reply, and calls afterReply.
+func (c *nodeCall) followUp() {
+	tasks := &c.core().tasks
+	defer tasks.done()
+	ctx, cancel := context.WithDeadline(c.core().alive, c.round.ends)
+	reply, err := c.call.wait(ctx)
+	cancel()
+	c.finish(reply, err)
+	if c.command.afterReply == nil {
+		return
+	}
+	c.command.afterReply(c)
+	if c.late {
+		tasks.done()
+	}
+}
+
+// finish takes the reply, unless the call timed out.
+func (c *nodeCall) finish(reply any, err error) {
+	c.round.mu.Lock()
+	defer c.round.mu.Unlock()
+	if c.round.accept(c, reply, err) {
+		c.round.endIfReplied()
+	}
 }
