@@ -159,7 +159,7 @@ func (l lossTimes) check() error {
 // lease is valid until its deadline and no longer.
 //
 // Promise P2.
-func TestAHolderIsToldBeforeAnybodyElseGetsIn(t *testing.T) {
+func TestALeaseEndsBeforeAnotherClientGetsTheLock(t *testing.T) {
 	t.Parallel()
 	const servers = 16
 	rounds := 6 // per server
@@ -200,7 +200,7 @@ func TestAHolderIsToldBeforeAnybodyElseGetsIn(t *testing.T) {
 		}
 	}
 	if spared < 0 {
-		t.Error("holders were told too late")
+		t.Error("contexts ended too late")
 	}
 }
 

@@ -129,7 +129,7 @@ func TestAContextFromAnotherEndsWithEither(t *testing.T) {
 	})
 }
 
-func TestHolderTellsWithoutTaking(t *testing.T) {
+func TestHolderDoesNotAcquire(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c, o := r.client(lock.Config{Owner: "us"}), lock.Options{TTL: time.Minute}
 		type lookable interface {
@@ -176,7 +176,7 @@ func TestHolderTellsWithoutTaking(t *testing.T) {
 	})
 }
 
-func TestWhatCannotWorkIsRefusedAtOnce(t *testing.T) {
+func TestInvalidArgumentsAreRefusedAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		if _, err := lock.New(r.via, lock.Config{Owner: strings.Repeat("x", 101)}); !errors.Is(err, lock.ErrArgument) {
 			r.Errorf("got %v, want ErrArgument", err)
@@ -196,7 +196,7 @@ func TestWhatCannotWorkIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-func TestStatsAndEventsTellWhatGoesWrong(t *testing.T) {
+func TestStatsAndEventsReportFailures(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var d eventRecorder
 		c := r.client(lock.Config{Observe: d.write})

@@ -14,7 +14,7 @@ import (
 )
 
 // Guarantee 9: Close returns, whatever the server does.
-func TestCloseReturnsThoughNobodyAnswers(t *testing.T) {
+func TestCloseReturnsIfNoServerAnswers(t *testing.T) {
 	t.Parallel()
 	t.Run("single", func(t *testing.T) {
 		onChild(t, func(r *rig, child *server.Child) {

@@ -317,7 +317,7 @@ func TestTheCallersAddressesAreNotWrittenTo(t *testing.T) {
 }
 
 // Scenario 107.
-func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
+func TestLocksAreReadFromMastersOnly(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1, Replicas: 1})
 	for name, o := range map[string]redis.ClusterOptions{
@@ -345,7 +345,7 @@ func TestLocksAreReadFromMastersWhateverTheCallerReadsFrom(t *testing.T) {
 			// A connection that has received READONLY still answers after its server
 			// has become a replica.
 			if stats := node.InfoMap(ctx, "commandstats").Val()["Commandstats"]; stats["cmdstat_readonly"] != "" {
-				t.Errorf("%s: %s was told to answer as a replica", name, addr)
+				t.Errorf("%s: a client sent %s, to read from a replica", name, addr)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ func (e errorReply) Error() string { return string(e) }
 func (errorReply) RedisError() {}
 
 // The original error replies of Redis 6.0.16, 7.0.15, 8.0.2 and Valkey 8.1.1.
-func TestErrorRepliesOfEveryServerAreTold(t *testing.T) {
+func TestErrorRepliesOfEveryServerHaveTheirSentinel(t *testing.T) {
 	const (
 		before7 = "ERR Error running script (call to f_620cd258c2c9c88c9d10db67812ccf663d96bdc6): @user_script:1: "
 		since7  = " script: 620cd258c2c9c88c9d10db67812ccf663d96bdc6, on @user_script:1."

@@ -173,7 +173,7 @@ func TestAFrozenWaiterIsPassedOver(t *testing.T) {
 	})
 }
 
-func TestAWaiterThatIsSilentTooLongIsNoLongerAsked(t *testing.T) {
+func TestAWaiterWithoutHeartbeatsIsSkipped(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
@@ -190,7 +190,7 @@ func TestAWaiterThatIsSilentTooLongIsNoLongerAsked(t *testing.T) {
 
 // Within a process the reply to the release informs the next holder, also if no caller
 // waits for it.
-func TestWhoGivesUpWaitingForAnUnlockDoesNotDelayTheNext(t *testing.T) {
+func TestAnUnlockWhoseContextEndsDoesNotDelayTheNextHolder(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		for range 20 {
@@ -213,7 +213,7 @@ func TestWhoGivesUpWaitingForAnUnlockDoesNotDelayTheNext(t *testing.T) {
 
 // If the holder dies and the waiter that watches it has stopped, the heartbeats of the
 // other waiters hand the lock over.
-func TestALockThatNobodyWatchesIsServed(t *testing.T) {
+func TestHeartbeatsHandOverALockWhoseWatcherHasStopped(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		lease, err := c.Fair("orders", lock.Options{}).Lock(ctx)
@@ -414,7 +414,7 @@ func TestForgottenWaitersComeBack(t *testing.T) {
 
 // All waiters that arrive before the first subscription is confirmed are in the queue
 // right after it.
-func TestEverybodyQueuesOnceTheyCanBeTold(t *testing.T) {
+func TestAllWaitersQueueAfterTheSubscription(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Fair("orders", lock.Options{}).Lock(ctx)
 		r.must(err)
@@ -431,7 +431,7 @@ func TestEverybodyQueuesOnceTheyCanBeTold(t *testing.T) {
 }
 
 // A waiter does not join the queue before a hand-over can reach it.
-func TestWhoeverIsInTheQueueHearsOfItsTurn(t *testing.T) {
+func TestAHandOverReachesEveryWaiterInTheQueue(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		holder := r.client(lock.Config{})
 		for round := range 20 {
@@ -444,7 +444,7 @@ func TestWhoeverIsInTheQueueHearsOfItsTurn(t *testing.T) {
 			released := time.Now()
 			r.must(lease.Unlock(ctx))
 			if took := (<-got).Sub(released); took > 100*time.Millisecond {
-				r.Fatalf("round %d: told after %v", round, took)
+				r.Fatalf("round %d: the waiter has the lock after %v", round, took)
 			}
 		}
 	})
@@ -492,7 +492,7 @@ func TestAGreedyHolderCannotKeepOthersOut(t *testing.T) {
 		select {
 		case <-got:
 		default:
-			r.Error("the greedy one got in again before the one who waited")
+			r.Error("the greedy client acquired the lock again before the waiter")
 		}
 		r.must(lease.Unlock(ctx))
 		all.Wait()
@@ -695,8 +695,8 @@ func TestAHandOverCostsTheSameHoweverLongTheQueue(t *testing.T) {
 	})
 }
 
-// The next holder of the same process need not ask for the lock, unless it wants more
-// than the previous holder had.
+// The next holder sends no command if it is in the same process and needs no other TTL
+// and no fence.
 func TestAHandOverWithinAProcessIsOneCommand(t *testing.T) {
 	plain := lock.Options{TTL: 20 * time.Second}
 	for name, c := range map[string]struct {
@@ -783,7 +783,7 @@ func TestWaitersThatComeAndGoDoNotDelayTheNext(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 		if n := r.rdb.ZCard(ctx, "{orders}:queue").Val(); n > 0 {
-			r.Errorf("%d who have left are in the queue", n)
+			r.Errorf("%d waiters that have left are in the queue", n)
 		}
 
 		doomed, kill := context.WithCancel(ctx)

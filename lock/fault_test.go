@@ -68,7 +68,7 @@ func TestTheEndOfTheWaitingContextDoesNotEndTheLease(t *testing.T) {
 	})
 }
 
-func TestAClosedPortIsToldAtOnce(t *testing.T) {
+func TestAClosedPortIsAnErrorAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		refused := errors.New("connection refused")
 		r.link.Refuse(refused)
@@ -81,7 +81,7 @@ func TestAClosedPortIsToldAtOnce(t *testing.T) {
 }
 
 // Scenario 93, the part that one server can show.
-func TestServerRefusalsAreTold(t *testing.T) {
+func TestErrorsTellWhyTheServerRefuses(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		for _, c := range []struct {
 			name  string

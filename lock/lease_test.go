@@ -14,7 +14,7 @@ import (
 )
 
 // Scenario 6: a failed TryLock returns nil, on which a deferred Unlock is called.
-func TestWhatWasNeverAcquiredIsNoLease(t *testing.T) {
+func TestANilOrZeroLeaseIsNotValid(t *testing.T) {
 	for name, lease := range map[string]*lock.Lease{"nil": nil, "zero": new(lock.Lease)} {
 		if lease.Valid() {
 			t.Errorf("%s is valid", name)
@@ -28,9 +28,9 @@ func TestWhatWasNeverAcquiredIsNoLease(t *testing.T) {
 	}
 }
 
-// Scenario 12. A caller cannot choose the token, so the same token asks again only if
-// a request is repeated. That changes nothing.
-func TestATokenThatAsksAgainHasTheSameHold(t *testing.T) {
+// Scenario 12. A caller cannot choose the token, so a second request with a token is a
+// repetition of the first. It changes nothing.
+func TestARepeatedRequestOfATokenHasTheSameHold(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		lease, err := r.client(lock.Config{}).Mutex("orders", lock.Options{Fence: true}).Lock(ctx)
 		r.must(err)
@@ -87,8 +87,8 @@ func TestACallEndsWithALeaseOrWithoutALock(t *testing.T) {
 	})
 }
 
-// Scenario 84. The context of Lock limits only the wait (scenario 88). One line ties a
-// lease to a context.
+// Scenario 84. The context of Lock limits only the wait (scenario 88).
+// context.AfterFunc releases a lease at the end of a context.
 func TestALeaseThatIsTiedToAContextEndsWithIt(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		work, cancel := context.WithCancel(ctx)

@@ -92,7 +92,7 @@ func TestAWaiterSitsOutFullMemory(t *testing.T) {
 }
 
 // A server that cannot save its data refuses all writes, including releases.
-func TestAServerThatCannotSaveIsToldAndSatOut(t *testing.T) {
+func TestAServerThatCannotSaveIsAnErrorThatPasses(t *testing.T) {
 	r := newRig(t, server.ForTest(t, "--dbfilename", "x.rdb").Addr(), redis.NewDialer(&redis.Options{}))
 	dir := r.rdb.ConfigGet(ctx, "dir").Val()["dir"]
 	a, b := r.client(lock.Config{}), r.client(lock.Config{})

@@ -39,7 +39,7 @@ func TestALockedKeyHoldsTheTokenForTheTTL(t *testing.T) {
 }
 
 // Scenario 2.
-func TestTryLockTellsWhoHoldsAndForHowLong(t *testing.T) {
+func TestTryLockReturnsTheHolderAndTheTTL(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}), r.client(lock.Config{Owner: "b"})
 		lease, err := a.Mutex("orders", lock.Options{TTL: 5 * time.Second}).TryLock(ctx)
@@ -110,7 +110,7 @@ func TestUnlockAfterExpiryLeavesTheNextHolderAlone(t *testing.T) {
 }
 
 // Scenario 8.
-func TestOfManyWhoTryAtOnceOneWins(t *testing.T) {
+func TestOneOfManyAttemptsAtOnceSucceeds(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		var won atomic.Int64
@@ -206,7 +206,7 @@ func TestNamesThatDifferAreDifferentLocks(t *testing.T) {
 }
 
 // Scenario 22: a mutex is not reentrant, and reports it at once.
-func TestTheHolderIsRefusedLikeAnybody(t *testing.T) {
+func TestTheHolderOfAMutexIsRefusedToo(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.client(lock.Config{}).Mutex("orders", lock.Options{})
 		lease, err := m.TryLock(ctx)
@@ -301,7 +301,7 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 		r.must(r.rdb.ConfigResetStat(ctx).Err())
 		var held *lock.HeldError
 		if _, err := m.TryLock(ctx); !errors.As(err, &held) || held.Token != lease.Token() || held.TTL <= 0 {
-			r.Errorf("got %v, want to be told of the holder", err)
+			r.Errorf("got %v, want the holder", err)
 		}
 		stats := r.rdb.Info(ctx, "commandstats").Val()
 		for command, want := range map[string]string{"set": "calls=2,", "evalsha": "calls=1,", "get": "calls=1,", "pttl": "calls=1,"} {
@@ -313,7 +313,7 @@ func TestOnlyARefusalTakesASecondRoundTrip(t *testing.T) {
 }
 
 // A free lock is acquired without a script, but released by one.
-func TestWhoMayNotRunScriptsIsNotGivenALock(t *testing.T) {
+func TestAUserWithoutScriptsGetsNoLock(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		r.must(r.rdb.Do(ctx, "acl", "setuser", "default", "-@scripting").Err())
 		if _, err := r.client(lock.Config{}).Mutex("orders", lock.Options{}).TryLock(ctx); !errors.Is(err, lock.ErrNoPermission) {

@@ -69,7 +69,7 @@ func TestAPausedServerFreesNothing(t *testing.T) {
 		}()
 		<-held.Context().Done()
 		if time.Now().Before(held.Deadline()) {
-			r.Error("the holder was told before its time was up")
+			r.Error("the lease ended before its deadline")
 		}
 		lease := <-next
 		if got := time.Since(paused); got < 1900*time.Millisecond {

@@ -15,7 +15,7 @@ import (
 	"locktop/server"
 )
 
-func TestRepliesReachThoseWhoAskedAlsoWhenOthersGiveUp(t *testing.T) {
+func TestAcquiresThatAreGivenUpAreUndoneAmongOthers(t *testing.T) {
 	onRedis(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		var crowd sync.WaitGroup

@@ -24,7 +24,7 @@ const (
 
 // No two clients believe at the same moment that they hold a lock, while nodes that
 // keep their data are killed, restarted, stopped and continued.
-func TestNobodyOverlapsWhileNodesCrashAndFreeze(t *testing.T) {
+func TestHoldsDoNotOverlapWhileNodesCrashAndFreeze(t *testing.T) {
 	const clients, transports, keys, enough = 32, 8, 3, 50
 	length, seed := chaosSettings(t)
 	nodesOnRedis(t, 5, func(r *nodes) {

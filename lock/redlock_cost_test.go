@@ -30,7 +30,7 @@ func TestAFreeRedlockTakesTwoCommandsANode(t *testing.T) {
 }
 
 // For a held lock only the first node is asked, and once more for the holder.
-func TestWhoHoldsARedlockIsToldAfterARefusal(t *testing.T) {
+func TestARefusedRedlockNamesTheHolder(t *testing.T) {
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
 		r.warm(q)
@@ -40,7 +40,7 @@ func TestWhoHoldsARedlockIsToldAfterARefusal(t *testing.T) {
 		r.resetStats()
 		var held *lock.HeldError
 		if _, err := q.As("other").Redlock("orders", lock.Options{}).TryLock(ctx); !errors.As(err, &held) || held.Token != lease.Token() || held.TTL <= 0 {
-			r.Errorf("got %v, want to be told of the holder", err)
+			r.Errorf("got %v, want the holder", err)
 		}
 		for i, want := range []string{"cmdstat_set:calls=2,", "cmdstat_evalsha:calls=1,", "cmdstat_evalsha:calls=1,"} {
 			r.until(want, func() bool { return strings.Contains(r.stats(i), want) })
@@ -129,7 +129,7 @@ func TestCloseWaitsForTheReleasesOnSlowNodes(t *testing.T) {
 }
 
 // Nodes that never granted the lock count when the others are asked to release it.
-func TestAReleaseThatFindsTooFewCopiesTellsOfTheLoss(t *testing.T) {
+func TestAReleaseThatFindsTooFewCopiesReturnsErrLost(t *testing.T) {
 	nodesOnBoth(t, 5, func(r *nodes) {
 		for _, rdb := range r.rdbs[3:] {
 			r.must(rdb.Set(ctx, "orders", "stray", time.Hour).Err())

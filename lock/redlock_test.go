@@ -111,8 +111,9 @@ func TestEverySubsetOfNodesThatAreTakenDecidesAsItsSizeSays(t *testing.T) {
 	})
 }
 
-// A holder of a minority does not turn an outage into contention.
-func TestAnOutageIsNotToldAsContention(t *testing.T) {
+// If most nodes are down, the error is ErrNoQuorum, also if a token holds the lock on the
+// others.
+func TestAnOutageIsNotContention(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		r.must(r.rdbs[3].Set(ctx, "orders", "stray", 0).Err())
 		r.down(0, 1, 2)
@@ -167,7 +168,7 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 			r.Errorf("Unlock took %v", took)
 		}
 		if !errors.Is(err, lock.ErrNoQuorum) {
-			r.Errorf("got %v, want ErrNoQuorum: nobody knows what three of five nodes hold", err)
+			r.Errorf("got %v, want ErrNoQuorum: the copies of three of five nodes are unknown", err)
 		}
 		r.resume(0, 1, 2)
 		r.until("the release to go on", func() bool { return r.count("orders", "") == 5 })
@@ -175,7 +176,7 @@ func TestNodesThatFreezeWhileItIsHeldCostUnlockOneTimeout(t *testing.T) {
 }
 
 // Scenario 69, killed nodes. Promise P5.
-func TestWithThreeOfFiveKilledNobodyLocksAndNothingIsLeftBehind(t *testing.T) {
+func TestWithThreeOfFiveKilledNoLockIsAcquiredOrLeftBehind(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -295,7 +296,7 @@ func TestAQuorumThatComesTooLateIsGivenBack(t *testing.T) {
 }
 
 // Scenario 72. Promise P5.
-func TestOfManyWhoStartAtOnceSomebodyWins(t *testing.T) {
+func TestOneOfManyThatStartAtOnceGetsARedlock(t *testing.T) {
 	const starters, rounds = 20, 200
 	nodesOnRedis(t, 5, func(r *nodes) {
 		locks := make([]*lock.Quorum, starters)
@@ -503,7 +504,7 @@ func TestANodeThatLostItsCopyGetsItBack(t *testing.T) {
 }
 
 // Scenario 89, on nodes: a lock that most of them have lost is lost, and stays lost.
-func TestWhatMostNodesLostIsNotRevived(t *testing.T) {
+func TestALockThatMostNodesLostIsNotRevived(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
 		lease, err := q.Redlock("orders", lock.Options{TTL: 3 * time.Second}).Lock(ctx)
@@ -523,7 +524,7 @@ func TestWhatMostNodesLostIsNotRevived(t *testing.T) {
 }
 
 // A copy that was just restored does not count, because it was missing before.
-func TestNodesThatForgetOneAfterAnotherAddUp(t *testing.T) {
+func TestCopiesLostOneAfterAnotherAddUp(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
 		lease, err := q.Redlock("orders", lock.Options{Renew: lock.Renew{Off: true}}).Lock(ctx)
@@ -548,7 +549,7 @@ func TestNodesThatForgetOneAfterAnotherAddUp(t *testing.T) {
 }
 
 // Scenario 90, on nodes: when a majority loses its data, the lease ends.
-func TestAHolderIsToldThatAMajorityForgot(t *testing.T) {
+func TestALeaseEndsIfMostNodesLostTheirCopies(t *testing.T) {
 	t.Parallel()
 	nodesOnRedis(t, 3, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{NodeTimeout: r.nodeTimeout()})
@@ -585,7 +586,7 @@ func TestTheLockOutlivesTheCrashOfAllNodesThatKeepTheirData(t *testing.T) {
 }
 
 // Scenario 77.
-func TestTheTimeLeftIsWhatAQuorumIsGoodFor(t *testing.T) {
+func TestTheTTLOfARedlockIsThatOfAQuorum(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		q := r.quorum(lock.QuorumConfig{})
 		for i, c := range []struct {
@@ -828,7 +829,7 @@ func TestNothingIsPutBackAfterTheRelease(t *testing.T) {
 
 // The message may arrive before the other nodes have executed their releases. They
 // then refuse the waiter, which retries. Usually it acquires the lock at once.
-func TestAWaiterHearsTheReleaseOnTheFirstNode(t *testing.T) {
+func TestAReleaseOnTheFirstNodeWakesAWaiter(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		holder, waiter := r.quorum(lock.QuorumConfig{}), r.quorum(lock.QuorumConfig{NodeTimeout: time.Minute})
 		var waits []time.Duration
@@ -924,7 +925,7 @@ func (r *nodes) commands(node int) int {
 	return n
 }
 
-func TestALeaseTellsWhatBecameOfEveryNode(t *testing.T) {
+func TestALeaseHasTheVoteOfEveryNode(t *testing.T) {
 	nodesInBubble(t, 5, func(r *nodes) {
 		r.down(1)
 		r.freeze(2)

@@ -276,7 +276,7 @@ func TestTheCommonScriptsAndOursExcludeEachOtherAndAgreeOnCounts(t *testing.T) {
 			r.Error("the common scripts got in beside us")
 		}
 		if got := leave("request-1"); got != fmt.Sprint(nil, redis.Nil) {
-			r.Errorf("a stranger's leave returned %s", got)
+			r.Errorf("the release by another token returned %s", got)
 		}
 		if take(lease.Token()) != int64(1) || r.count("orders", lease.Token()) != 2 {
 			r.Error("the common scripts do not see our entry")
@@ -317,7 +317,7 @@ func TestAnEntryDoesNotMakeALostHoldAnew(t *testing.T) {
 			r.Errorf("the old hold came back to life: valid %v, fence %d after %d", lost.Valid(), lease.Fence(), lost.Fence())
 		}
 		if cause := context.Cause(lost.Context()); !errors.Is(cause, lock.ErrLost) || diary.count(lock.Lost) != 1 {
-			r.Errorf("the old lease ended with %v, and %d losses were told", cause, diary.count(lock.Lost))
+			r.Errorf("the old lease ended with %v, with %d events of a loss", cause, diary.count(lock.Lost))
 		}
 		if n := r.count("orders", lease.Token()); n != 1 {
 			r.Errorf("count %d after a new beginning", n)

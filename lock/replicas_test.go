@@ -121,7 +121,7 @@ func TestReplicasThatCannotWorkAreRefused(t *testing.T) {
 }
 
 // Part of scenario 93 and of 102: min-replicas-to-write.
-func TestAServerThatMissesItsReplicasIsTold(t *testing.T) {
+func TestAServerWithoutItsReplicasIsErrNotReplicated(t *testing.T) {
 	t.Parallel()
 	r := onReplicas(t, server.ReplicatedOptions{})
 	c := r.client(lock.Config{})

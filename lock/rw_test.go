@@ -17,8 +17,8 @@ import (
 	"locktop/lock"
 )
 
-// fixed returns options without renewal: if nobody unlocks the lease, its holder has
-// crashed.
+// fixed returns options without renewal. A lease with them that is not unlocked stands
+// for a holder that has crashed.
 func fixed(ttl time.Duration) lock.Options {
 	return lock.Options{TTL: ttl, Renew: lock.Renew{Off: true}}
 }
@@ -970,7 +970,7 @@ func TestADeadWriterIsSucceededByTheReadersItKept(t *testing.T) {
 	}
 }
 
-func TestWhoOnlyTriesKeepsNobodyOut(t *testing.T) {
+func TestTryLockKeepsNoOtherClientOut(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		c := r.client(lock.Config{})
 		read := r.locked(c.RW("prices", lock.Options{}).Reader())

@@ -63,7 +63,7 @@ func TestSimulation(t *testing.T) {
 }
 
 const (
-	simServers   = 4 // the last three are those of the Redlock
+	simServers   = 4 // the last three are the nodes of the Redlock
 	simProcesses = 3
 	simActors    = 12
 )
@@ -101,7 +101,7 @@ type simProcess struct {
 	quorum             *lock.Quorum
 }
 
-// simLease is a lease and what the simulation knows of it.
+// simLease is a lease with its state in the simulation.
 type simLease struct {
 	*lock.Lease
 	kind, owner string

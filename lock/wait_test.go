@@ -289,7 +289,7 @@ func TestAWaiterSurvivesAnOutage(t *testing.T) {
 }
 
 // S6: a limited number of attempts, with a pause between them.
-func TestPollingTriesAsOftenAsItIsTold(t *testing.T) {
+func TestPollingTriesAsOftenAsItsOptionsSay(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.must(r.rdb.Set(ctx, "orders", "stranger", time.Hour).Err())
 		c := r.client(lock.Config{})
@@ -343,7 +343,7 @@ func TestJitterSpreadsThePauses(t *testing.T) {
 // must be shorter than any poll interval; its value depends on the machine.
 //
 // Promise P4.
-func TestAReleaseIsHeardAtOnce(t *testing.T) {
+func TestAReleaseWakesAWaiterAtOnce(t *testing.T) {
 	onBoth(t, func(r *rig) {
 		a, b := r.client(lock.Config{Owner: "a"}).Mutex("orders", lock.Options{}), r.client(lock.Config{Owner: "b"}).Mutex("orders", lock.Options{})
 		const rounds = 100
@@ -368,7 +368,7 @@ func TestAReleaseIsHeardAtOnce(t *testing.T) {
 }
 
 // A waiter whose context ends names the holder, whatever it was doing.
-func TestAWaiterThatIsCutShortWhileItAsksKnowsTheHolder(t *testing.T) {
+func TestAWaiterThatEndsDuringAnAttemptNamesTheHolder(t *testing.T) {
 	for name, waiter := range map[string]func(*lock.Client) lock.Locker{
 		"listening": func(c *lock.Client) lock.Locker { return c.Mutex("orders", lock.Options{}) },
 		"polling": func(c *lock.Client) lock.Locker {

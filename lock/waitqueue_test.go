@@ -2,100 +2,101 @@ package lock
 
 import "testing"
 
-// told reports whether a waiter was woken, and consumes the wake-up.
-func told(me *waiter) bool {
+// woken reports whether a waiter was woken, and consumes the wake-up.
+func woken(w *waiter) bool {
 	select {
-	case <-me.wakeup:
+	case <-w.wakeup:
 		return true
 	default:
 		return false
 	}
 }
 
-func TestNewsWakesTheFrontAlone(t *testing.T) {
-	l := &waitQueue{}
-	front, next := l.join(""), l.join("")
-	l.wakeFirst()
-	if !told(front) || told(next) {
+func TestAMessageWakesTheFirstWaiterOnly(t *testing.T) {
+	q := &waitQueue{}
+	first, next := q.join(""), q.join("")
+	q.wakeFirst()
+	if !woken(first) || woken(next) {
 		t.Error("want only the first waiter woken")
 	}
 }
 
-func TestNewsThatComesWhileTheFrontTriesIsKept(t *testing.T) {
-	l := &waitQueue{}
-	front := l.join("")
-	l.wakeFirst()
-	told(front) // front tries now
-	l.wakeFirst()
-	l.wakeFirst()
-	if !told(front) || told(front) {
-		t.Error("want one more try")
+func TestAMessageDuringAnAttemptCausesOneMoreAttempt(t *testing.T) {
+	q := &waitQueue{}
+	first := q.join("")
+	q.wakeFirst()
+	woken(first) // it tries now
+	q.wakeFirst()
+	q.wakeFirst()
+	if !woken(first) || woken(first) {
+		t.Error("want one more attempt")
 	}
 }
 
-func TestASubscriptionWakesTheFront(t *testing.T) {
-	l := &waitQueue{channel: "free"}
-	front := l.join("")
-	if l.subscribed() {
-		t.Error("hears before it is subscribed")
+// A release before the confirmation has sent no message to this process.
+func TestAConfirmedSubscriptionWakesTheFirstWaiter(t *testing.T) {
+	q := &waitQueue{channel: "free"}
+	first := q.join("")
+	if q.subscribed() {
+		t.Error("the queue is subscribed before the confirmation")
 	}
-	l.onSubscribed("free")
-	if !l.subscribed() || !told(front) {
-		t.Error("want the front to look for what came before the subscription")
+	q.onSubscribed("free")
+	if !q.subscribed() || !woken(first) {
+		t.Error("want the queue subscribed and the first waiter woken")
 	}
 }
 
-func TestWhoLeavesWithoutTheLockWakesTheNext(t *testing.T) {
+func TestAWaiterThatLeavesWithoutTheLockWakesTheNext(t *testing.T) {
 	for name, c := range map[string]struct{ won, pending, wake bool }{
-		"gave up with news":    {won: false, pending: true, wake: true},
-		"gave up having tried": {won: false, pending: false, wake: true}, // the server may not have answered its attempt
-		"won":                  {won: true, pending: false, wake: false},
-		"won with more news":   {won: true, pending: true, wake: true},
+		"gave up before its attempt": {won: false, pending: true, wake: true},
+		"gave up after its attempt":  {won: false, pending: false, wake: true}, // the server may not have answered
+		"won":                        {won: true, pending: false, wake: false},
+		"won with another message":   {won: true, pending: true, wake: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &waitQueue{}
-			front, next := l.join(""), l.join("")
+			q := &waitQueue{}
+			first, next := q.join(""), q.join("")
 			if c.pending {
-				l.wakeFirst()
+				q.wakeFirst()
 			}
-			l.leave(front, c.won)
-			if told(next) != c.wake {
+			q.leave(first, c.won)
+			if woken(next) != c.wake {
 				t.Errorf("the next one was woken: %v, want %v", !c.wake, c.wake)
 			}
 		})
 	}
 }
 
-func TestWhoJoinsALineThatListensLooksOnce(t *testing.T) {
+func TestAWaiterThatJoinsASubscribedQueueTriesOnce(t *testing.T) {
 	n := &notifier{queues: map[string]*waitQueue{"free": {freeConfirmed: true}}, changed: make(chan struct{}, 1), started: true}
-	turn := &localQueue{}
-	if _, me := turn.subscribe(n, "free"); !told(me) {
-		t.Error("what came between the try and the queue is missed")
+	local := &localQueue{}
+	if _, w := local.subscribe(n, "free"); !woken(w) {
+		t.Error("a message between the attempt and the queue is lost")
 	}
-	if _, me := turn.reuseSubscription(); told(me) {
-		t.Error("an early place in the queue misses nothing: no need to look")
-	}
-}
-
-func TestAHandOverWakesTheOneItNames(t *testing.T) {
-	const named, stranger = "a~0199f3a4-6f00-7000-8000-000000000001", "b~0199f3a4-6f00-7000-8000-000000000002"
-	l := &waitQueue{channel: "free"}
-	front, me := l.join(""), l.join(named)
-	l.onMessage("free:ours", named)
-	if told(front) || !told(me) {
-		t.Error("want only the named waiter woken")
-	}
-	l.onMessage("free:ours", stranger)
-	if told(front) || told(me) {
-		t.Error("woken by what was handed to one who has left")
-	}
-	l.onMessage("free", "some:key")
-	if !told(front) || told(me) {
-		t.Error("want the front woken when the lock is free")
+	if _, w := local.reuseSubscription(); woken(w) {
+		t.Error("a waiter that joined before its attempt was woken without a message")
 	}
 }
 
-func TestKeysHashLikeTheirCompanions(t *testing.T) {
+func TestAHandOverWakesTheWaiterWithTheToken(t *testing.T) {
+	const token, gone = "a~0199f3a4-6f00-7000-8000-000000000001", "b~0199f3a4-6f00-7000-8000-000000000002"
+	q := &waitQueue{channel: "free"}
+	first, next := q.join(""), q.join(token)
+	q.onMessage("free:ours", token)
+	if woken(first) || !woken(next) {
+		t.Error("want only the waiter with the token woken")
+	}
+	q.onMessage("free:ours", gone)
+	if woken(first) || woken(next) {
+		t.Error("a hand-over to a waiter that has left woke another one")
+	}
+	q.onMessage("free", "some:key")
+	if !woken(first) || woken(next) {
+		t.Error("want the first waiter woken when the lock is free")
+	}
+}
+
+func TestCompanionKeysShareTheSlotOfTheirLock(t *testing.T) {
 	for key, want := range map[string]string{
 		"orders":        "{orders}:free",
 		"{shop}:orders": "{shop}:orders::free",
@@ -104,7 +105,7 @@ func TestKeysHashLikeTheirCompanions(t *testing.T) {
 		"":              "{}:free",
 	} {
 		if got := companionKey(key, "free"); got != want {
-			t.Errorf("name(%q) = %q, want %q", key, got, want)
+			t.Errorf("companionKey(%q) = %q, want %q", key, got, want)
 		}
 	}
 }
