@@ -56,11 +56,8 @@ func Run(ctx context.Context, w Config) error {
 	if w.Output == nil {
 		w.Output = os.Stdout
 	}
-	t := newTerminal(w.Output)
-	t.dumb = w.Dumb
-	defer t.close()
 	a := newApp(looking, w)
-	_, err := tea.NewProgram(canvas{a, t}, options(ctx, w, t)...).Run()
+	_, err := tea.NewProgram(a, options(ctx, w)...).Run()
 	switch {
 	case err == nil && a.interrupted:
 		return ErrInterrupted
@@ -76,9 +73,13 @@ func Run(ctx context.Context, w Config) error {
 	}
 }
 
-func options(ctx context.Context, w Config, t *terminal) []tea.ProgramOption {
+// maxFPS is the frequency at which bubbletea's renderer looks for a new frame, in Hz. It is the
+// highest that bubbletea accepts: a key waits at most 8.3 ms for its frame.
+const maxFPS = 120
+
+func options(ctx context.Context, w Config) []tea.ProgramOption {
 	options := []tea.ProgramOption{
-		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(1), tea.WithOutput(t.forBubbletea()),
+		tea.WithAltScreen(), tea.WithContext(ctx), tea.WithFPS(maxFPS), tea.WithOutput(newOutput(w.Output, w.Dumb)),
 		tea.WithoutSignalHandler(), // it blocks forever if ctx ends by the same signal
 	}
 	if w.Input != nil {
