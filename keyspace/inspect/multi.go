@@ -74,7 +74,12 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		return keyspace.Snapshot{}, fmt.Errorf("there is no server to ask")
 	}
 	how := keyspace.MergeOptions{Mode: m.opts.Mode, Redlock: m.opts.Redlock, MinConfidence: m.opts.MinConfidence}
-	parts := m.snapshots(ctx, sources)
+	parts := make([]keyspace.Part, len(sources))
+	all := make([]int, len(sources))
+	for i := range all {
+		all[i] = i
+	}
+	m.readParts(ctx, sources, parts, all)
 	m.repeatMoved(ctx, sources, parts)
 	if err := noAnswer(parts); err != nil {
 		return keyspace.Merge(parts, how), err
@@ -88,41 +93,40 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 	return s, nil
 }
 
-// snapshots takes a snapshot of each source and puts their times on one clock.
-func (m *MultiSource) snapshots(ctx context.Context, sources []NamedSource) []keyspace.Part {
-	parts := make([]keyspace.Part, len(sources))
+// readParts takes the snapshots of the sources with these indexes, and puts their times
+// on the clock of the first source that has answered.
+func (m *MultiSource) readParts(ctx context.Context, sources []NamedSource, parts []keyspace.Part, which []int) {
 	ahead := make([]time.Duration, len(sources)) // server clocks minus the local clock
 	if len(m.late) != len(sources) {
 		m.late = make([]bool, len(sources))
 	}
 	var all sync.WaitGroup
-	for i, s := range sources {
+	for _, i := range which {
 		all.Go(func() {
 			within, cancel := m.memberContext(ctx, i)
 			defer cancel()
-			snap, err := s.Source.Snapshot(within)
+			snap, err := sources[i].Source.Snapshot(within)
 			m.late[i] = err != nil && within.Err() != nil
 			if m.late[i] && ctx.Err() == nil {
 				err = fmt.Errorf("no answer within %s", humanize.Setting(m.opts.Timeout))
 			}
-			parts[i] = keyspace.Part{Snapshot: snap, Addr: s.Addr, Err: err}
+			parts[i] = keyspace.Part{Snapshot: snap, Addr: sources[i].Addr, Err: err}
 			ahead[i] = time.Until(snap.At)
 		})
 	}
 	all.Wait()
-	m.setClocks(parts, ahead)
-	return parts
+	m.setClocks(parts, ahead, which)
 }
 
 // lateWait is the timeout of a source that exceeded the normal timeout last time.
 const lateWait = 5 * time.Millisecond
 
 // memberContext limits the time of one of several sources.
-func (m *MultiSource) memberContext(ctx context.Context, station int) (context.Context, context.CancelFunc) {
+func (m *MultiSource) memberContext(ctx context.Context, i int) (context.Context, context.CancelFunc) {
 	switch {
 	case m.opts.Timeout == 0 || len(m.late) < 2:
 		return ctx, func() {}
-	case m.late[station]:
+	case m.late[i]:
 		return context.WithTimeout(ctx, lateWait)
 	default:
 		return context.WithTimeout(ctx, m.opts.Timeout)
@@ -132,18 +136,20 @@ func (m *MultiSource) memberContext(ctx context.Context, station int) (context.C
 // repeatMoved reads the nodes again to which keys moved during the read, and adds the
 // result. If a slot moved in and out again, locks may have been missed.
 func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, parts []keyspace.Part) {
-	var which []int
-	var some []NamedSource
+	var moved []int
 	for i, p := range parts {
 		if p.Err == nil && anyIn(p.Moves) {
-			which, some = append(which, i), append(some, sources[i])
+			moved = append(moved, i)
 		}
 	}
-	if len(some) == 0 {
+	if len(moved) == 0 {
 		return
 	}
-	for i, p := range m.snapshots(ctx, some) {
-		first := parts[which[i]].Snapshot
+	again := slices.Clone(parts)
+	m.readParts(ctx, sources, again, moved)
+	for _, i := range moved {
+		p := again[i]
+		first := parts[i].Snapshot
 		p.Locks = keyspace.UniqueLocks(slices.Concat(p.Locks, first.Locks))
 		p.Cost.Add(first.Cost)
 		if passedThrough(first.Moves, p.Moves) {
@@ -153,7 +159,7 @@ func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, pa
 		if !p.Seen() {
 			p.Snapshot = first
 		}
-		parts[which[i]] = p
+		parts[i] = p
 	}
 }
 
@@ -164,8 +170,9 @@ const sameClock = 100 * time.Millisecond
 // setClocks measures the differences of the server clocks and shifts all times to the
 // first clock. A reported time is always late, never early: the largest difference is
 // the best, unless the clock was set back.
-func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration) {
-	for i, p := range parts {
+func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration, which []int) {
+	for _, i := range which {
+		p := parts[i]
 		if p.Err != nil {
 			continue
 		}
@@ -175,7 +182,7 @@ func (m *MultiSource) setClocks(parts []keyspace.Part, measured []time.Duration)
 		}
 	}
 	first := slices.IndexFunc(parts, func(p keyspace.Part) bool { return p.Err == nil })
-	for i := range parts {
+	for _, i := range which {
 		if parts[i].Err != nil {
 			continue
 		}

@@ -41,8 +41,8 @@ func on(addr string, at time.Time, seconds int, locks ...string) keyspace.Snapsh
 	return s
 }
 
-// stations returns the sources as servers node1, node2 …
-func stations(sources ...fixed) []NamedSource {
+// sourcesOf returns the sources as servers node1, node2 …
+func sourcesOf(sources ...fixed) []NamedSource {
 	all := make([]NamedSource, len(sources))
 	for i, s := range sources {
 		all[i] = NamedSource{fmt.Sprintf("node%d", i+1), s}
@@ -50,11 +50,11 @@ func stations(sources ...fixed) []NamedSource {
 	return all
 }
 
-func fleetOf(o MultiOptions, all []NamedSource) *MultiSource {
+func multiOf(o MultiOptions, all []NamedSource) *MultiSource {
 	return NewMultiSource(func(context.Context) ([]NamedSource, error) { return all, nil }, o)
 }
 
-func pictureOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
+func snapshotOf(t *testing.T, f *MultiSource) keyspace.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context())
 	if err != nil {
@@ -72,7 +72,7 @@ func keysOf(s keyspace.Snapshot) []string {
 }
 
 func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
-	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(
+	s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(
 		fixed{snap: on("node1", start, 5, "b=1")},
 		fixed{snap: on("node2", start, 5, "a=2", "c=3")},
 	)))
@@ -89,7 +89,7 @@ func TestAMultiSourceShowsTheLocksOfAllItsServers(t *testing.T) {
 
 func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	down := fixed{err: errors.New("connection refused")}
-	s := pictureOf(t, fleetOf(MultiOptions{}, stations(down, fixed{snap: on("node2", start, 5, "a=2")})))
+	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(down, fixed{snap: on("node2", start, 5, "a=2")})))
 	if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete {
 		t.Errorf("it shows %q, complete: %v", got, s.Complete)
 	}
@@ -99,7 +99,7 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 	if n := s.Nodes[0]; n.Addr != "node1" || n.Up || n.Error != "connection refused" {
 		t.Errorf("the node is %+v", n)
 	}
-	if _, err := fleetOf(MultiOptions{}, stations(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
+	if _, err := multiOf(MultiOptions{}, sourcesOf(down, down)).Snapshot(t.Context()); !errors.Is(err, down.err) {
 		t.Errorf("when nobody answers the error is %v", err)
 	}
 }
@@ -109,14 +109,14 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
-	s := pictureOf(t, fleetOf(MultiOptions{}, stations(half, fixed{snap: on("node2", start, 5, "a=2")})))
+	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(half, fixed{snap: on("node2", start, 5, "a=2")})))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
 		t.Errorf("it shows %q, complete: %v", got, s.Complete)
 	}
 	if want := []string{"node1 is seen only in part, its keys are 9: EOF"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
-	s, err := fleetOf(MultiOptions{}, stations(half, half)).Snapshot(t.Context())
+	s, err := multiOf(MultiOptions{}, sourcesOf(half, half)).Snapshot(t.Context())
 	if err == nil || err.Error() != "node1: EOF; node2: EOF" || s.Complete || len(s.Locks) == 0 {
 		t.Errorf("when all are lost it shows %q, %v", keysOf(s), err)
 	}
@@ -126,7 +126,7 @@ func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 // report counts.
 func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
 	before, after := on("node1", start, 5, "a=1", "b=1"), on("node2", start.Add(50*time.Millisecond), 5, "a=2")
-	s := pictureOf(t, fleetOf(MultiOptions{Mode: "cluster"}, stations(fixed{snap: before}, fixed{snap: after})))
+	s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(fixed{snap: before}, fixed{snap: after})))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
 		t.Errorf("it shows %q, the second on %s", got, s.Locks[1].Node)
 	}
@@ -152,7 +152,7 @@ func (g *growing) Snapshot(context.Context) (keyspace.Snapshot, error) {
 
 func TestANodeToWhichKeysHaveMovedIsLookedAtAgain(t *testing.T) {
 	for slot, complete := range map[int]bool{6: true, 7: false} {
-		s := pictureOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
+		s := snapshotOf(t, NewMultiSource(func(context.Context) ([]NamedSource, error) {
 			return []NamedSource{{Addr: "node1", Source: &growing{goes: slot}}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "z=1")}}}, nil
 		}, MultiOptions{Mode: "cluster"}))
 		if got := keysOf(s); !slices.Equal(got, []string{"l0", "l1", "z"}) || s.Complete != complete {
@@ -178,7 +178,7 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: fixed{snap: on("node2", start, 5, "a=2")}}}, nil
 		}, MultiOptions{Timeout: time.Second})
 		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
-			s := pictureOf(t, f)
+			s := snapshotOf(t, f)
 			if got := keysOf(s); !slices.Equal(got, []string{"a"}) || s.Complete || h.waited != want {
 				t.Errorf("it shows %q after %v, want %v", got, h.waited, want)
 			}
@@ -189,10 +189,35 @@ func TestAServerThatHangsKeepsTheOthersWaitingOnce(t *testing.T) {
 	})
 }
 
+// moving reports in every snapshot that a key may have arrived.
+type moving struct{}
+
+func (moving) Snapshot(context.Context) (keyspace.Snapshot, error) {
+	s := on("node2", start, 5, "b=1")
+	s.Moves = &keyspace.SlotMoves{}
+	s.Moves.Came[7] = true
+	return s, nil
+}
+
+// A node that is read again because keys moved does not change which source is late.
+func TestAServerThatHangsIsWaitedForOnceAlsoWhileKeysMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hanging{}
+		f := NewMultiSource(func(context.Context) ([]NamedSource, error) {
+			return []NamedSource{{Addr: "node1", Source: h}, {Addr: "node2", Source: moving{}}}, nil
+		}, MultiOptions{Mode: "cluster", Timeout: time.Second})
+		for _, want := range []time.Duration{time.Second, lateWait, lateWait} {
+			if snapshotOf(t, f); h.waited != want {
+				t.Errorf("the source was waited for %v, want %v", h.waited, want)
+			}
+		}
+	})
+}
+
 func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 	other := on("node1", start, 5, "c=1", "d=1")
 	other.Locks[0].DB, other.Locks[1].DB = 3, 3
-	s := pictureOf(t, fleetOf(MultiOptions{}, []NamedSource{
+	s := snapshotOf(t, multiOf(MultiOptions{}, []NamedSource{
 		{"node1", fixed{snap: on("node1", start, 5, "a=1")}}, {"node1", fixed{snap: other}},
 	}))
 	if len(s.Nodes) != 1 || s.Nodes[0].Keys != 20 || s.Nodes[0].Locks != 3 || len(s.Locks) != 3 {
@@ -204,9 +229,9 @@ func TestDatabasesOfOneServerAreOneNode(t *testing.T) {
 // clocks differ.
 func TestServersWhoseClocksDifferShowOnOne(t *testing.T) {
 	ahead := on("node2", start.Add(time.Hour), 5, "b=2")
-	f := fleetOf(MultiOptions{}, stations(fixed{snap: on("node1", start, 5, "a=1")}, fixed{snap: ahead}))
+	f := multiOf(MultiOptions{}, sourcesOf(fixed{snap: on("node1", start, 5, "a=1")}, fixed{snap: ahead}))
 	for range 3 {
-		s := pictureOf(t, f)
+		s := snapshotOf(t, f)
 		for _, l := range s.Locks {
 			if left, _ := l.TTL(s.At); (left - 5*time.Second).Abs() > time.Second {
 				t.Errorf("%s has %v left, want 5 s", l.Key, left)
@@ -240,17 +265,17 @@ func TestARedlockIsOneLockWithAVoteOfEachServer(t *testing.T) {
 		left    time.Duration
 		votes   string
 	}{
-		{"all of one mind", stations(has(1, "x"), has(2, "x"), has(3, "x"), has(4, "x"), has(5, "x")), keyspace.Held, "x", 3 * time.Second, "xxxxx"},
-		{"a bare majority", stations(has(9, "x"), has(4, "x"), has(7, "x"), nothing, silent), keyspace.Held, "x", 4 * time.Second, "xxx.?"},
-		{"a minority is left", stations(has(9, "x"), has(4, "x"), nothing, nothing, nothing), keyspace.Partial, "x", 9 * time.Second, "xx..."},
-		{"nobody has won", stations(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), keyspace.Partial, "x y", 5 * time.Second, "xxyy?"},
-		{"a late loser", stations(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), keyspace.Held, "x", 5 * time.Second, "xxxy?"},
-		{"an early loser", stations(has(9, "b"), has(5, "x"), has(5, "x"), has(5, "x"), silent), keyspace.Held, "x", 5 * time.Second, "bxxx?"},
-		{"half of them are no majority", stations(has(5, "x"), has(5, "x"), nothing, nothing), keyspace.Partial, "x", 5 * time.Second, "xx.."},
-		{"for ever on one of them", stations(never("x"), has(3, "x"), has(6, "x"), nothing, nothing), keyspace.Held, "x", 3 * time.Second, "xxx.."},
-		{"not looked through", stations(has(5, "x"), has(5, "x"), nothing, nothing, walking), keyspace.Partial, "x", 5 * time.Second, "xx..?"},
+		{"all of one mind", sourcesOf(has(1, "x"), has(2, "x"), has(3, "x"), has(4, "x"), has(5, "x")), keyspace.Held, "x", 3 * time.Second, "xxxxx"},
+		{"a bare majority", sourcesOf(has(9, "x"), has(4, "x"), has(7, "x"), nothing, silent), keyspace.Held, "x", 4 * time.Second, "xxx.?"},
+		{"a minority is left", sourcesOf(has(9, "x"), has(4, "x"), nothing, nothing, nothing), keyspace.Partial, "x", 9 * time.Second, "xx..."},
+		{"nobody has won", sourcesOf(has(5, "x"), has(5, "x"), has(5, "y"), has(5, "y"), silent), keyspace.Partial, "x y", 5 * time.Second, "xxyy?"},
+		{"a late loser", sourcesOf(has(5, "x"), has(5, "x"), has(5, "x"), has(9, "y"), silent), keyspace.Held, "x", 5 * time.Second, "xxxy?"},
+		{"an early loser", sourcesOf(has(9, "b"), has(5, "x"), has(5, "x"), has(5, "x"), silent), keyspace.Held, "x", 5 * time.Second, "bxxx?"},
+		{"half of them are no majority", sourcesOf(has(5, "x"), has(5, "x"), nothing, nothing), keyspace.Partial, "x", 5 * time.Second, "xx.."},
+		{"for ever on one of them", sourcesOf(never("x"), has(3, "x"), has(6, "x"), nothing, nothing), keyspace.Held, "x", 3 * time.Second, "xxx.."},
+		{"not looked through", sourcesOf(has(5, "x"), has(5, "x"), nothing, nothing, walking), keyspace.Partial, "x", 5 * time.Second, "xx..?"},
 	} {
-		s := pictureOf(t, fleetOf(MultiOptions{Mode: "redlock", Redlock: true}, c.servers))
+		s := snapshotOf(t, multiOf(MultiOptions{Mode: "redlock", Redlock: true}, c.servers))
 		if len(s.Locks) != 1 {
 			t.Errorf("%s: %d locks", c.name, len(s.Locks))
 			continue
@@ -298,8 +323,8 @@ func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 		s.Locks[0].Holders[0].Since, s.Locks[0].Holders[0].Count = start.Add(since), count
 		return fixed{snap: s}
 	}
-	all := stations(has(-3*time.Second, 1, keyspace.Likely), has(-5*time.Second, 2, keyspace.Certain), has(-4*time.Second, 1, keyspace.Likely))
-	l := pictureOf(t, fleetOf(MultiOptions{Redlock: true}, all)).Locks[0]
+	all := sourcesOf(has(-3*time.Second, 1, keyspace.Likely), has(-5*time.Second, 2, keyspace.Certain), has(-4*time.Second, 1, keyspace.Likely))
+	l := snapshotOf(t, multiOf(MultiOptions{Redlock: true}, all)).Locks[0]
 	h := l.Holders[0]
 	if !h.Since.Equal(start.Add(-4*time.Second)) || h.Count != 2 || l.Confidence != keyspace.Certain {
 		t.Errorf("found %+v, %v", h, l.Confidence)
@@ -308,11 +333,11 @@ func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 
 func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
 	free, held := fixed{snap: on("", start, 5)}, fixed{snap: on("", start.Add(time.Second), 5, "a=x")}
-	all := stations(free, free, free)
-	f := fleetOf(MultiOptions{Redlock: true}, all)
-	pictureOf(t, f)
-	copy(all, stations(held, held, held))
-	s := pictureOf(t, f)
+	all := sourcesOf(free, free, free)
+	f := multiOf(MultiOptions{Redlock: true}, all)
+	snapshotOf(t, f)
+	copy(all, sourcesOf(held, held, held))
+	s := snapshotOf(t, f)
 	if len(s.Events) != 1 || s.Events[0].Kind != keyspace.Acquired || s.Events[0].Holder.ID != "x" {
 		t.Errorf("it tells of %+v", s.Events)
 	}
@@ -332,12 +357,12 @@ func TestOneValueOnSeveralServersMakesARedlock(t *testing.T) {
 		}
 		return fixed{snap: s}
 	}
-	all := stations(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
-	s := pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Likely}, all))
+	all := sourcesOf(possible("node1", "job="+token, "mark=1", "alone="+token), possible("node2", "job="+token, "mark=1"), possible("node3"))
+	s := snapshotOf(t, multiOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Likely}, all))
 	if len(s.Locks) != 1 || s.Locks[0].Key != "job" || s.Locks[0].Confidence != keyspace.Likely || !slices.Contains(s.Locks[0].Evidence, "2 of 3 servers have the same value") {
 		t.Errorf("found %+v", s.Locks)
 	}
-	if s = pictureOf(t, fleetOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Possible}, all)); len(s.Locks) != 3 {
+	if s = snapshotOf(t, multiOf(MultiOptions{Redlock: true, MinConfidence: keyspace.Possible}, all)); len(s.Locks) != 3 {
 		t.Errorf("with what is possible, found %+v", s.Locks)
 	}
 }
