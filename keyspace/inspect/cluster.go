@@ -155,7 +155,7 @@ func (c *meteredConn) sendTo(ctx context.Context, to hop, cmds []redis.Cmder) {
 	c.cost.WaitTime += time.Since(begin)
 	c.cost.Commands += int64(len(sent))
 	if isCommandDenied(leave.Err()) {
-		c.denied.add(asking, leave.Err())
+		c.denied.record(asking, leave.Err())
 	}
 	if isConnLost(err) {
 		c.cluster.markFailed(to.addr)

@@ -102,7 +102,7 @@ func (c *meteredConn) exec(ctx context.Context, p redis.Pipeliner) ([]redis.Cmde
 		if !isCommandDenied(cmd.Err()) {
 			continue
 		}
-		c.denied.add(commandName(cmd), cmd.Err())
+		c.denied.record(commandName(cmd), cmd.Err())
 		if clock, ok := cmd.(*redis.TimeCmd); ok {
 			clock.SetVal(time.Now())
 			clock.SetErr(nil)
@@ -142,8 +142,8 @@ type deniedCommands struct {
 	unknown  map[string]bool // the commands that the server does not have
 }
 
-// add records a denied command.
-func (d *deniedCommands) add(command string, why error) {
+// record records a denied command.
+func (d *deniedCommands) record(command string, why error) {
 	if d == nil {
 		return
 	}

@@ -109,19 +109,19 @@ func newFormatIndex(formats []keyspace.Format) *formatIndex {
 			x.companions = append(x.companions, f.Companion)
 		}
 		if f.Type != keyspace.AnyType {
-			x.add(f, f.Type)
+			x.addFor(f, f.Type)
 			continue
 		}
-		x.add(f, "string")
+		x.addFor(f, "string")
 		for _, typ := range collections {
-			x.add(f, typ)
+			x.addFor(f, typ)
 		}
 	}
 	return x
 }
 
-// add adds a format to a type.
-func (x *formatIndex) add(f *keyspace.Format, typ string) {
+// addFor adds a format for keys of a type.
+func (x *formatIndex) addFor(f *keyspace.Format, typ string) {
 	s := x.byType[typ]
 	if s == nil {
 		s = &typeFormats{}

@@ -166,15 +166,15 @@ func passedRefs(workers []*filterWorker) (refs []keyRef) {
 // account adds up the cost of the stages and takes the latest server time.
 func (p *scanPass) account(workers []*filterWorker) {
 	p.networkTime = p.conn.networkTime
-	links := []*meteredConn{&p.conn, &p.reader.conn}
+	conns := []*meteredConn{&p.conn, &p.reader.conn}
 	for _, s := range workers {
-		links = append(links, &s.conn)
+		conns = append(conns, &s.conn)
 	}
-	for _, l := range links {
-		if l.now.After(p.now) {
-			p.now = l.now
+	for _, c := range conns {
+		if c.now.After(p.now) {
+			p.now = c.now
 		}
-		p.cost.Add(l.takeCost())
+		p.cost.Add(c.takeCost())
 	}
 }
 
