@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -167,3 +168,34 @@ func notURL(origin, what string) error {
 	return usageErrorf("like redis://user:password@host:6379/0, rediss://host or unix:///path; in a password, write special characters as %XX",
 		"%s %s", origin, what)
 }
+
+// database is the value of --db: a number, or "all".
+type database struct {
+	number int
+	all    bool
+}
+
+// String returns the value as the flag accepts it.
+func (d *database) String() string {
+	if d.all {
+		return "all"
+	}
+	return strconv.Itoa(d.number)
+}
+
+// Set parses the value of the flag.
+func (d *database) Set(s string) error {
+	if s == "all" {
+		*d = database{all: true}
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return errors.New("neither a number nor all")
+	}
+	*d = database{number: n}
+	return nil
+}
+
+// Type returns the name of the type for error messages.
+func (d *database) Type() string { return "database" }

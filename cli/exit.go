@@ -3,7 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
 
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
 	"locktop/shell"
 	"locktop/tui/widget"
 )
@@ -72,4 +78,106 @@ func onlyMine(path string) string {
 		return ""
 	}
 	return line
+}
+
+// messages writes the messages of the program that are not results: one line each,
+// or one JSON object per line. It removes control characters from every text.
+type messages struct {
+	to   io.Writer
+	json bool
+}
+
+// jsonNote is a message as JSON. Exactly one of the first three fields is set.
+type jsonNote struct {
+	Error   string `json:"error,omitempty"`
+	Warning string `json:"warning,omitempty"`
+	Note    string `json:"note,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+	Exit    int    `json:"exit,omitempty"`
+}
+
+// fault reports why the program ends.
+func (n messages) fault(f *exitError) {
+	n.write(jsonNote{Error: f.Error(), Hint: f.hint, Exit: f.code})
+}
+
+// warning tells the user of a danger; the program continues.
+func (n messages) warning(format string, args ...any) {
+	n.write(jsonNote{Warning: fmt.Sprintf(format, args...)})
+}
+
+// ask writes a question and leaves the cursor after it.
+func (n messages) ask(format string, args ...any) {
+	fmt.Fprintf(n.to, format, args...)
+}
+
+// note reports an event.
+func (n messages) note(format string, args ...any) {
+	n.write(jsonNote{Note: fmt.Sprintf(format, args...)})
+}
+
+func (n messages) write(j jsonNote) {
+	if n.json {
+		// There is no other place to report an error of stderr.
+		_ = writeJSON(n.to, j)
+		return
+	}
+	text := j.Error + j.Note
+	if j.Warning != "" {
+		text = "warning: " + j.Warning
+	}
+	if j.Hint != "" {
+		text += " (" + j.Hint + ")"
+	}
+	fmt.Fprintf(n.to, "locktop: %s\n", widget.Plain(text))
+}
+
+// incomplete returns the exitError for an incomplete snapshot. The error names what
+// is missing and the servers that answered.
+func incomplete(snap keyspace.Snapshot) *exitError {
+	text := "incomplete: " + strings.Join(snap.Problems, "; ")
+	if up := answering(snap.Nodes); len(snap.Nodes) > 1 && len(up) > 0 {
+		text += "; seen are " + strings.Join(up, ", ")
+	}
+	return &exitError{code: exitFailure, err: errors.New(text)}
+}
+
+// answering returns the addresses of the servers that answered.
+func answering(nodes []keyspace.Node) (up []string) {
+	for _, n := range nodes {
+		if n.Up {
+			up = append(up, n.Addr)
+		}
+	}
+	return up
+}
+
+// missing names in one line the servers that do not answer; "" if all do.
+func missing(nodes []keyspace.Node) string {
+	var all []string
+	for _, n := range nodes {
+		if !n.Up {
+			all = append(all, fmt.Sprintf("%s cannot be looked at: %s", n.Addr, n.Error))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// unseen returns the exitError for a scan without any result.
+func unseen(err error) *exitError {
+	code := exitFailure
+	if cutOff(err) {
+		code = exitNoConnect
+	}
+	return &exitError{code: code, err: err}
+}
+
+// cutOff reports whether err means that no server could be reached, as opposed to a
+// server that rejected a command.
+func cutOff(err error) bool {
+	if all, ok := errors.AsType[inspect.NoAnswerError](err); ok {
+		return !slices.ContainsFunc(all, func(one error) bool { return !cutOff(one) })
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

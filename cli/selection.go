@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"errors"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -154,4 +158,84 @@ func formatNames() []string {
 		names = append(names, f.Name)
 	}
 	return slices.Compact(names)
+}
+
+// limits is the value of --overdue: the ages at which holds are overdue.
+type limits []inspect.Overdue
+
+// notEver is longer than any hold.
+const notEver time.Duration = math.MaxInt64
+
+// String returns the value as the flag accepts it.
+func (l *limits) String() string {
+	var all []string
+	for _, o := range *l {
+		after := o.After.String()
+		if o.After == notEver {
+			after = "never"
+		}
+		all = append(all, o.Glob+"="+after)
+	}
+	return strings.Join(all, " ")
+}
+
+// Set adds a limit. The glob may contain =, the duration may not.
+func (l *limits) Set(s string) error {
+	glob, text := "*", s
+	if i := strings.LastIndexByte(s, '='); i >= 0 {
+		glob, text = s[:i], s[i+1:]
+	}
+	after, err := time.ParseDuration(text)
+	if text == "never" {
+		after, err = notEver, nil
+	}
+	if err != nil || after <= 0 || glob == "" {
+		return errors.New("not a limit like jobs:*=2h")
+	}
+	*l = append(*l, inspect.Overdue{Glob: glob, After: after})
+	return nil
+}
+
+// Type returns the name of the type for error messages.
+func (l *limits) Type() string { return "limit" }
+
+// budget is the value of --budget: the share of a server's time that scans may
+// use. Zero means the default.
+type budget float64
+
+// String returns the value as the flag accepts it.
+func (b *budget) String() string {
+	switch {
+	case *b == 1:
+		return "full"
+	case *b == 0:
+		return strconv.FormatFloat(100*inspect.DefaultShare, 'f', -1, 64) + "%"
+	default:
+		return strconv.FormatFloat(100*float64(*b), 'f', -1, 64) + "%"
+	}
+}
+
+// Set parses the value of the flag.
+func (b *budget) Set(s string) error {
+	if s == "full" {
+		*b = 1
+		return nil
+	}
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || !(percent > 0) || percent > 100 {
+		return errors.New("not a share")
+	}
+	*b = budget(percent / 100)
+	return nil
+}
+
+// Type returns the name of the type for error messages.
+func (b *budget) Type() string { return "budget" }
+
+// pace returns a new inspect.Budget with this share.
+func (b *budget) pace() *inspect.Budget {
+	if *b == 0 {
+		return inspect.NewBudget(inspect.DefaultShare)
+	}
+	return inspect.NewBudget(float64(*b))
 }

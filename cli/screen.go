@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aymanbagabas/go-osc52/v2"
+	"github.com/spf13/pflag"
+
+	"locktop/keyspace/release"
+	"locktop/tui"
+	"locktop/tui/widget"
+)
+
+// screenFlags holds the flags for the appearance of the screen.
+type screenFlags struct {
+	theme, glyphs string
+	calm, noMouse bool
+	every         time.Duration
+}
+
+func (a *screenFlags) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Screen", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.StringVar(&a.theme, "theme", "", "`name` of the colours, one of "+strings.Join(tui.Themes(), ", "))
+	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the characters to draw with, one of "+strings.Join(widget.GlyphSets(), ", "))
+	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two looks at the server")
+	set.BoolVar(&a.calm, "no-animation", false, "switch animations off")
+	set.BoolVar(&a.noMouse, "no-mouse", false, "leave the mouse to the terminal")
+	return set
+}
+
+// check returns an error for an unknown name.
+func (a *screenFlags) check() error {
+	if a.theme != "" && !slices.Contains(tui.Themes(), a.theme) {
+		return usageErrorf("there are "+strings.Join(tui.Themes(), ", "), "unknown theme %q", a.theme)
+	}
+	if a.glyphs != "" && !slices.Contains(widget.GlyphSets(), a.glyphs) {
+		return usageErrorf("there are "+strings.Join(widget.GlyphSets(), ", "), "unknown glyphs %q", a.glyphs)
+	}
+	if a.every < 250*time.Millisecond {
+		return usageErrorf("", "--refresh: at least 250ms")
+	}
+	return nil
+}
+
+// applyTo sets the appearance in w. Without a flag the terminal decides: no colour
+// under NO_COLOR, ASCII without colour if the locale is not UTF-8, and no styles if
+// TERM is dumb.
+func (a *screenFlags) applyTo(w *tui.Config) {
+	w.Theme, w.Glyphs, w.Calm, w.NoMouse, w.Every = a.theme, a.glyphs, a.calm, a.noMouse, a.every
+	w.Dumb = os.Getenv("TERM") == "dumb"
+	ascii := !speaksUTF8(os.Getenv)
+	if w.Theme == "" && (ascii || os.Getenv("NO_COLOR") != "") {
+		w.Theme = "mono"
+	}
+	if w.Glyphs == "" && ascii {
+		w.Glyphs = "ascii"
+	}
+}
+
+// speaksUTF8 reports whether the locale in env uses UTF-8. It returns true if env
+// names no locale.
+func speaksUTF8(env func(string) string) bool {
+	locale := cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"))
+	set := strings.ReplaceAll(strings.ToLower(locale), "-", "")
+	return locale == "" || strings.Contains(set, "utf8")
+}
+
+// connector connects the screen to another database of the same servers or to other
+// key patterns. It closes the previous target.
+type connector struct {
+	connection connFlags
+	selection  selection
+	rights     writeFlags
+	log        release.AuditLog
+
+	mu   sync.Mutex
+	open *target
+}
+
+// Connect implements [tui.Connector].
+func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c, s := g.connection, g.selection
+	if v.DB != "" {
+		if err := c.db.Set(v.DB); err != nil {
+			return tui.Config{}, err
+		}
+		given := c.given
+		c.given = func(flag string) bool { return flag == "db" || given(flag) }
+	}
+	if v.Match != "" {
+		s.match = nil
+		if v.Match != "*" {
+			s.match = []string{v.Match}
+		}
+	}
+	if err := g.rights.check(&c); err != nil {
+		return tui.Config{}, err
+	}
+	seeds, err := c.seeds()
+	if err != nil {
+		return tui.Config{}, err
+	}
+	t, err := c.newTarget(ctx, seeds)
+	if err != nil {
+		return tui.Config{}, err
+	}
+	g.turn(t)
+	g.connection, g.selection = c, s
+	return g.world(ctx, t), nil
+}
+
+// turn replaces the target and closes the previous one.
+func (g *connector) turn(t *target) {
+	if g.open != nil {
+		g.open.close()
+	}
+	g.open = t
+}
+
+// world returns the configuration of the screen for a target.
+func (g *connector) world(ctx context.Context, t *target) tui.Config {
+	s := g.selection
+	w := tui.Config{
+		Source: filteredSource{t.follow(&s), &s}, Store: t.rawReader(&s), CommandStats: keepAll(t.servers),
+		Title: t.title, Connector: g, RedisCLI: g.connection.redisCLI(),
+	}
+	if g.rights.write {
+		w.Breaker, w.Production = breakerOf(ctx, t.servers, g.log), g.rights.production
+	}
+	return w
+}
+
+// close closes the current target.
+func (g *connector) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn(nil)
+}
+
+// clipboard is the clipboard of the user's terminal, also over SSH. It receives
+// text by an escape sequence (OSC 52). Some terminals ignore the sequence.
+type clipboard struct{ terminal io.Writer }
+
+// tmuxAnswers is the time that tmux has to accept a text.
+const tmuxAnswers = time.Second
+
+// Copy puts a text into the clipboard.
+//
+// By default tmux ignores the sequence and does not pass it to its terminal.
+// Copy therefore loads the text into a buffer of tmux, which tmux sends to its
+// terminal. If tmux does not answer, Copy sends both forms of the sequence: at
+// most one of them takes effect.
+func (c clipboard) Copy(text string) error {
+	sequence := osc52.New(text)
+	send := sequence.String()
+	switch {
+	case os.Getenv("TMUX") != "" && loadBuffer(text) == nil:
+		return nil
+	case os.Getenv("TMUX") != "":
+		send += sequence.Tmux().String()
+	case os.Getenv("STY") != "":
+		send = sequence.Screen().String()
+	}
+	// One write, so that no frame comes between the parts.
+	if _, err := io.WriteString(c.terminal, send); err != nil {
+		return fmt.Errorf("copy: %w", err)
+	}
+	return nil
+}
+
+// loadBuffer makes text the newest buffer of tmux and the clipboard of its
+// terminal. The text goes through a pipe, because other users can read arguments.
+func loadBuffer(text string) error {
+	ctx, stop := context.WithTimeout(context.Background(), tmuxAnswers)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "tmux", "load-buffer", "-w", "-")
+	cmd.Stdin = strings.NewReader(text)
+	return cmd.Run()
+}
+
+// frameSaver saves frames and scenarios in a folder; "" is the current folder.
+type frameSaver struct{ folder string }
+
+// Save writes a new file named after the time. Only its owner can read the file,
+// because a frame may show secrets.
+func (a frameSaver) Save(name string, data []byte) (string, error) {
+	stamp := time.Now().Format("20060102-150405")
+	for n := range 100 {
+		mark := ""
+		if n > 0 {
+			mark = fmt.Sprintf("-%d", n)
+		}
+		path := filepath.Join(a.folder, "locktop-"+stamp+mark+filepath.Ext(name))
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("save: %w", err)
+		}
+		_, err = f.Write(data)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", fmt.Errorf("save: %w", err)
+		}
+		return path, nil
+	}
+	return "", fmt.Errorf("save: there are a hundred of this second already")
+}
