@@ -133,7 +133,7 @@ func TestProductionHasTheNameTyped(t *testing.T) {
 	w, b := armed()
 	w.Production = true
 	drive(t, w, func(d *driver) {
-		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").wantNot("break job:nightly?")
+		d.want("PRODUCTION").press("x", "b").want("type job:nightly to confirm").enter("job").press("enter").want("nothing was done: the name typed is not job:nightly").wantNot("break job:nightly?")
 		d.press("x", "b").enter("job:nightly").press("enter").want("break job:nightly?").press("enter").want("nothing was done")
 		b.want(t)
 		d.press("x", "b").enter("job:nightly").press("enter", "y")

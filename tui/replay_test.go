@@ -100,6 +100,7 @@ func TestTheKeysOfTimeDriveThePlayer(t *testing.T) {
 	w := Config{Source: p, Player: p, Title: "office.lockrec"}
 	drive(t, w, func(d *driver) {
 		d.want("REPLAY", "▶ 00:20 / 00:30", "worker-6").press(" ").want("‖ 00:20").press(" ").want("▶ 00:20")
+		d.press("x").want("a recording cannot be changed")
 		d.press("<", "<", "<").wait(tickInterval).want("▶ 00:05", "worker-1").wantNot("worker-6")
 		d.press(">").wait(tickInterval).want("▶ 00:10", "worker-3")
 		d.press("6").want("worker-3").wantNot("worker-6").press("1")
