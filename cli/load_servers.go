@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/humanize"
+	"locktop/internal/netfault"
 	"locktop/loadgen"
 	"locktop/server"
 	"locktop/tui/widget"
@@ -190,7 +191,7 @@ func (g *loadServers) startEmbedded(n int) error {
 		if err != nil {
 			return err
 		}
-		link := server.NewProxy(e.Dial)
+		link := netfault.New(e.Dial)
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: link.Dial, DisableIdentity: true})
 		inside := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
 		power = append(power, switchableServer{link, inside})
@@ -200,13 +201,13 @@ func (g *loadServers) startEmbedded(n int) error {
 	return nil
 }
 
-// embeddedServers are embedded servers behind proxies. To its clients, a server
-// behind a cut proxy is down.
+// embeddedServers are embedded servers behind networks with switches. To its clients,
+// a server behind a cut network is down.
 type embeddedServers []switchableServer
 
 type switchableServer struct {
-	link   *server.Proxy
-	inside *redis.Client // direct connection, without the proxy
+	link   *netfault.Network
+	inside *redis.Client // direct connection, without the network
 }
 
 // Down implements [loadgen.NodeController].

@@ -10,17 +10,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/loadgen/oracle"
 	"locktop/server"
 )
 
 // linked returns a client of a server in the test's bubble, and the proxy
 // between them.
-func linked(t testing.TB) (*redis.Client, *server.Proxy) {
+func linked(t testing.TB) (*redis.Client, *netfault.Network) {
 	t.Helper()
 	s := server.NewPiped()
 	t.Cleanup(s.Close)
-	link := server.NewProxy(s.Dial)
+	link := netfault.New(s.Dial)
 	return closing(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Dialer: link.Dial})), link
 }
 

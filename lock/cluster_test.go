@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -356,7 +357,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 func TestAReleaseWhoseReplyIsLostIsNotSentAgainByTheClustersClient(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{Masters: 1})
-	link := server.NewProxy(redis.NewDialer(&redis.Options{}))
+	link := netfault.New(redis.NewDialer(&redis.Options{}))
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: r.nodes.Addrs(), Dialer: link.Dial})
 	t.Cleanup(func() { rdb.Close() })
 	var d eventRecorder

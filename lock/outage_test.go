@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -26,7 +27,7 @@ func onChild(t *testing.T, f func(*rig, *server.Child), args ...string) {
 }
 
 // over replaces the dialer of later clients.
-func (r *rig) over(dial server.Dialer) {
+func (r *rig) over(dial netfault.Dialer) {
 	r.Helper()
 	addr := r.via.Options().Addr
 	r.must(r.via.Close())
@@ -167,7 +168,7 @@ func TestNodesThatTalkNonsenseAreOut(t *testing.T) {
 
 // corruptingDialer dials connections on which noise arrives instead of replies while it is on.
 type corruptingDialer struct {
-	dial  server.Dialer
+	dial  netfault.Dialer
 	noise []byte
 	on    atomic.Bool
 }
@@ -229,7 +230,7 @@ func TestNoMomentIsSentToTheServer(t *testing.T) {
 
 // commandRecorder dials connections and records the bytes written to them.
 type commandRecorder struct {
-	dial server.Dialer
+	dial netfault.Dialer
 	mu   sync.Mutex
 	text bytes.Buffer
 }

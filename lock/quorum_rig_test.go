@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -17,10 +18,10 @@ import (
 // nodes is a set of independent servers for tests.
 type nodes struct {
 	*testing.T
-	links    []*server.Proxy // between the lock clients and each server
-	rdbs     []*redis.Client // another client of each server
-	via      []*redis.Client // argument of lock.NewQuorum
-	children []*server.Child // nil in a bubble
+	links    []*netfault.Network // between the lock clients and each server
+	rdbs     []*redis.Client     // another client of each server
+	via      []*redis.Client     // argument of lock.NewQuorum
+	children []*server.Child     // nil in a bubble
 }
 
 // nodesInBubble runs f on n embedded servers under a fake clock.
@@ -56,8 +57,8 @@ func nodesOnBoth(t *testing.T, n int, f func(*nodes)) {
 	t.Run("redis-server", func(t *testing.T) { nodesOnRedis(t, n, f) })
 }
 
-func (r *nodes) add(addr string, dial server.Dialer) {
-	link := server.NewProxy(dial)
+func (r *nodes) add(addr string, dial netfault.Dialer) {
+	link := netfault.New(dial)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
 	via := redis.NewClient(&redis.Options{Addr: addr, Dialer: link.Dial, DisableIdentity: true})
 	r.links, r.rdbs, r.via = append(r.links, link), append(r.rdbs, rdb), append(r.via, via)

@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"locktop/lock"
-	"locktop/server"
 )
 
 // drift returns the allowance of a deadline.
@@ -1030,5 +1029,3 @@ func TestARedlockAndTheUsualFormExcludeEachOther(t *testing.T) {
 		}
 	})
 }
-
-var _ server.Dialer = (*server.Proxy)(nil).Dial

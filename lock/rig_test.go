@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -21,10 +22,10 @@ import (
 // rig is a Redis server for tests.
 type rig struct {
 	*testing.T
-	link *server.Proxy // between the lock clients and the server
-	rdb  *redis.Client // another client, on its own connection
-	via  *redis.Client // argument of lock.New
-	fake bool          // the clock is fake
+	link *netfault.Network // between the lock clients and the server
+	rdb  *redis.Client     // another client, on its own connection
+	via  *redis.Client     // argument of lock.New
+	fake bool              // the clock is fake
 }
 
 // client returns a client of the rig, which the test closes at its end.
@@ -84,8 +85,9 @@ func onBoth(t *testing.T, f func(*rig)) {
 	t.Run("redis-server", func(t *testing.T) { onRedis(t, f) })
 }
 
-func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
-	r := &rig{T: t, link: server.NewProxy(dial)}
+func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
+	r := &rig{T: t, link: netfault.New(dial)}
+	r.link.Undelayed = 4 // the handshake
 	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
 	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, DisableIdentity: true})
 	t.Cleanup(func() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 	"locktop/server"
 )
@@ -95,7 +96,7 @@ type simulated struct {
 type simProcess struct {
 	number, generation int
 	began              time.Time
-	links              []*server.Proxy
+	links              []*netfault.Network
 	via                []*redis.Client
 	client             *lock.Client
 	quorum             *lock.Quorum
@@ -181,7 +182,8 @@ func (w *simulated) violated(format string, args ...any) {
 func (w *simulated) start(number, generation int, embedded []*server.Embedded) *simProcess {
 	p := &simProcess{number: number, generation: generation, began: time.Now()}
 	for i, e := range embedded {
-		link := server.NewProxy(e.Dial)
+		link := netfault.New(e.Dial)
+		link.Undelayed = 4 // the handshake: go-redis connects under a mutex, which would stop the fake clock
 		link.Delay(latency)
 		p.links = append(p.links, link)
 		p.via = append(p.via, redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true}))

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"locktop/internal/netfault"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
 	"locktop/loadgen"
@@ -23,7 +24,7 @@ import (
 // for their clients is the same as a stopped server.
 type nodes struct {
 	clients []*redis.Client
-	links   []*redisserver.Proxy
+	links   []*netfault.Network
 }
 
 func fiveNodes(t *testing.T, n int) *nodes {
@@ -32,7 +33,7 @@ func fiveNodes(t *testing.T, n int) *nodes {
 	all := &nodes{}
 	for i := range n {
 		e := redisserver.NewPiped()
-		link := redisserver.NewProxy(e.Dial)
+		link := netfault.New(e.Dial)
 		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprintf("127.0.0.1:%d", i+1), Dialer: link.Dial, DisableIdentity: true, MaxRetries: -1})
 		t.Cleanup(func() {
 			_ = rdb.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/server"
@@ -18,7 +19,7 @@ import (
 // client with the given round trip time.
 func farFrom(t *testing.T, roundTrip time.Duration) *redis.Client {
 	t.Helper()
-	link := server.NewProxy(func(ctx context.Context, network, addr string) (net.Conn, error) {
+	link := netfault.New(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	})
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Dialer: link.Dial, PipelinePoolSize: -1})

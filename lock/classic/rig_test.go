@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/netfault"
 	"locktop/lock"
 	"locktop/lock/classic"
 	"locktop/server"
@@ -27,12 +28,12 @@ var ctx = context.Background()
 type rig struct {
 	*testing.T
 	addr string
-	dial server.Dialer
+	dial netfault.Dialer
 	fake bool // the clock is fake
 
-	link *server.Proxy // between the clients of package lock and the server
-	rdb  *redis.Client // client of the historic forms, and of other programs
-	via  *redis.Client // argument of lock.New
+	link *netfault.Network // between the clients of package lock and the server
+	rdb  *redis.Client     // client of the historic forms, and of other programs
+	via  *redis.Client     // argument of lock.New
 }
 
 // inBubble runs f on the embedded server under a fake clock.
@@ -54,8 +55,8 @@ func onBoth(t *testing.T, f func(*rig)) {
 	t.Run("redis-server", func(t *testing.T) { f(newRig(t, server.ForTest(t).Addr(), redis.NewDialer(&redis.Options{}))) })
 }
 
-func newRig(t *testing.T, addr string, dial server.Dialer) *rig {
-	r := &rig{T: t, addr: addr, dial: dial, link: server.NewProxy(dial)}
+func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
+	r := &rig{T: t, addr: addr, dial: dial, link: netfault.New(dial)}
 	r.rdb = redis.NewClient(&redis.Options{Addr: addr, Dialer: dial, MaxRetries: -1, DisableIdentity: true})
 	r.via = redis.NewClient(&redis.Options{Addr: addr, Dialer: r.link.Dial, ReadTimeout: time.Hour, DisableIdentity: true})
 	t.Cleanup(func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"locktop/internal/netfault"
 	"locktop/lock/internal/transport"
 	"locktop/server"
 )
@@ -29,12 +30,12 @@ func TestMain(m *testing.M) {
 // rig is a server and the transport to it.
 type rig struct {
 	*testing.T
-	proxy *server.Proxy // between the transport and the server
+	proxy *netfault.Network // between the transport and the server
 	pipe  transport.Transport
 }
 
-func newRig(t *testing.T, addr string, dial server.Dialer, change func(*redis.Options)) *rig {
-	proxy := server.NewProxy(dial)
+func newRig(t *testing.T, addr string, dial netfault.Dialer, change func(*redis.Options)) *rig {
+	proxy := netfault.New(dial)
 	o := redis.Options{Addr: addr, Dialer: proxy.Dial, DisableIdentity: true}
 	if change != nil {
 		change(&o)

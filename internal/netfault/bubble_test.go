@@ -1,4 +1,4 @@
-package server_test
+package netfault_test
 
 import (
 	"context"
@@ -9,16 +9,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/internal/netfault"
 	"locktop/server"
 )
 
 // withProxy runs f in a synctest bubble, with a client that reaches an embedded
 // server through a proxy.
-func withProxy(t *testing.T, f func(t *testing.T, proxy *server.Proxy, rdb *redis.Client)) {
+func withProxy(t *testing.T, f func(t *testing.T, proxy *netfault.Network, rdb *redis.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := server.NewPiped()
-		proxy := server.NewProxy(e.Dial)
+		proxy := netfault.New(e.Dial)
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: proxy.Dial, MaxRetries: -1, ReadTimeout: time.Hour,
 			ContextTimeoutEnabled: true, DisableIdentity: true})
 		defer e.Close()
@@ -29,7 +30,7 @@ func withProxy(t *testing.T, f func(t *testing.T, proxy *server.Proxy, rdb *redi
 }
 
 func TestAFrozenProxyDeliversWhenItThaws(t *testing.T) {
-	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
+	withProxy(t, func(t *testing.T, proxy *netfault.Network, rdb *redis.Client) {
 		ctx := context.Background()
 		rdb.Ping(ctx)
 		proxy.Freeze()
@@ -49,12 +50,9 @@ func TestAFrozenProxyDeliversWhenItThaws(t *testing.T) {
 }
 
 func TestADelayedProxyDeliversLater(t *testing.T) {
-	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
+	withProxy(t, func(t *testing.T, proxy *netfault.Network, rdb *redis.Client) {
 		ctx := context.Background()
 		rdb.Ping(ctx)
-		for range 4 { // the first packets are not delayed
-			rdb.Ping(ctx)
-		}
 		proxy.Delay(func() time.Duration { return time.Second })
 		began := time.Now()
 		if err := rdb.Ping(ctx).Err(); err != nil || time.Since(began) != 2*time.Second {
@@ -71,8 +69,29 @@ func TestADelayedProxyDeliversLater(t *testing.T) {
 	})
 }
 
+// The first packets of a connection are not delayed if the network is told so.
+func TestTheHandshakeIsNotDelayed(t *testing.T) {
+	withProxy(t, func(t *testing.T, proxy *netfault.Network, rdb *redis.Client) {
+		ctx := context.Background()
+		proxy.Undelayed = 4
+		proxy.Delay(func() time.Duration { return time.Second })
+		began := time.Now()
+		for i := range 6 {
+			if err := rdb.Ping(ctx).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 && time.Since(began) != 0 {
+				t.Errorf("the first answer took %v", time.Since(began))
+			}
+		}
+		if took := time.Since(began); took < 2*time.Second || took > 10*time.Second {
+			t.Errorf("six answers took %v, want some undelayed and some not", took)
+		}
+	})
+}
+
 func TestAFrozenReplyHidesADoneDeed(t *testing.T) {
-	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
+	withProxy(t, func(t *testing.T, proxy *netfault.Network, rdb *redis.Client) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		rdb.Ping(ctx)
@@ -88,7 +107,7 @@ func TestAFrozenReplyHidesADoneDeed(t *testing.T) {
 }
 
 func TestACutOrRefusedProxyFails(t *testing.T) {
-	withProxy(t, func(t *testing.T, proxy *server.Proxy, rdb *redis.Client) {
+	withProxy(t, func(t *testing.T, proxy *netfault.Network, rdb *redis.Client) {
 		ctx := context.Background()
 		rdb.Ping(ctx)
 		proxy.Cut()

@@ -1,0 +1,362 @@
+package netfault
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// across returns both ends of a connection over a new network.
+func across(t *testing.T) (w *Network, near, far net.Conn) {
+	t.Helper()
+	far, ours := net.Pipe()
+	w = New(func(context.Context, string, string) (net.Conn, error) { return ours, nil })
+	near, err := w.Dial(t.Context(), "tcp", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return w, near, far
+}
+
+// hear reads everything until the end of the connection, into a channel.
+func hear(c net.Conn) chan string {
+	heard := make(chan string, 100)
+	go func() {
+		defer close(heard)
+		buf := make([]byte, 100)
+		for {
+			n, err := c.Read(buf)
+			if n > 0 {
+				heard <- string(buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return heard
+}
+
+func TestWhatWasHeldBackArrivesWhenTheWireHeals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.Partition()
+		io.WriteString(near, "one")
+		io.WriteString(near, "two")
+		time.Sleep(time.Hour)
+		if len(heard) > 0 {
+			t.Fatal("a packet got through")
+		}
+		w.Heal()
+		if got := <-heard; got != "onetwo" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestWhatWasHeldBackArrivesAlsoAfterTheDeadlineOfItsWrite(t *testing.T) {
+	for name, switches := range map[string]func(*Network) (end func()){
+		"held back": func(w *Network) func() { w.Freeze(); return w.Thaw },
+		"delayed": func(w *Network) func() {
+			w.Delay(func() time.Duration { return time.Hour })
+			return func() {}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, near, far := across(t)
+			heard := hear(far)
+			end := switches(w)
+			near.SetWriteDeadline(time.Now().Add(time.Second))
+			io.WriteString(near, "one")
+			time.Sleep(time.Minute)
+			end()
+			select {
+			case got := <-heard:
+				if got != "one" {
+					t.Errorf("%s: got %q", name, got)
+				}
+			case <-time.After(2 * time.Hour):
+				t.Errorf("%s: nothing arrived", name)
+			}
+		})
+	}
+}
+
+func TestClosingACutWireLosesNothingThatWasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.Partition()
+		io.WriteString(near, "last words")
+		near.Close()
+		w.Heal()
+		if got := <-heard; got != "last words" {
+			t.Errorf("got %q", got)
+		}
+		if _, more := <-heard; more {
+			t.Error("the connection stays open")
+		}
+	})
+}
+
+func TestAClosedConnectionWakesItsReaderAlsoIfDataIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.Freeze()
+		io.WriteString(near, "last words")
+		read := make(chan error, 1)
+		go func() {
+			_, err := near.Read(make([]byte, 1))
+			read <- err
+		}()
+		synctest.Wait()
+		near.Close()
+		synctest.Wait()
+		select {
+		case err := <-read:
+			if !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		default:
+			t.Error("the reader still waits")
+		}
+		w.Heal()
+		if got := <-heard; got != "last words" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestRequestsPassWhereOnlyRepliesAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.PartitionReplies()
+		heard, replies := hear(far), hear(near)
+		io.WriteString(near, "request")
+		if got := <-heard; got != "request" {
+			t.Errorf("got %q", got)
+		}
+		go io.WriteString(far, "reply")
+		time.Sleep(time.Hour)
+		if len(replies) > 0 {
+			t.Fatal("a reply got through")
+		}
+		w.Heal()
+		if got := <-replies; got != "reply" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// Nobody takes a reply off a pipe but the client: if the first one that is held back
+// stopped the server, it would run no other request.
+func TestAServerDoesNotWaitForRepliesThatAreHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		replies := hear(near)
+		synctest.Wait()
+		w.FreezeReplies()
+		written := 0
+		go func() {
+			for _, reply := range []string{"one", "two", "three"} {
+				io.WriteString(far, reply)
+				written++
+			}
+		}()
+		synctest.Wait()
+		if written != 3 || len(replies) > 0 {
+			t.Errorf("the server wrote %d of 3 replies, %d arrived", written, len(replies))
+		}
+		w.Heal()
+		if got := <-replies + <-replies + <-replies; got != "onetwothree" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
+	for _, replies := range []string{"reply", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			w, near, far := across(t)
+			w.PartitionReplies()
+			near.SetReadDeadline(time.Now().Add(time.Second))
+			if replies != "" {
+				go io.WriteString(far, replies)
+			}
+			began := time.Now()
+			_, err := near.Read(make([]byte, 10))
+			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+			w.Heal() // heal causes only one error
+			near.SetReadDeadline(time.Time{})
+			if replies == "" {
+				go io.WriteString(far, "reply")
+			}
+			got := make([]byte, 5)
+			if _, err := io.ReadFull(near, got); err != nil || string(got) != "reply" {
+				t.Errorf("%q, %v after the wire has healed", got, err)
+			}
+		})
+	}
+}
+
+// A client that stops waiting for a reply may read it later. If a reply were
+// lost, all later ones would go to the wrong requests.
+func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		go io.WriteString(far, "first")
+		trouble := map[string]func(){
+			"cut":  func() { w.PartitionReplies() },
+			"slow": func() { w.Delay(func() time.Duration { return time.Minute }) },
+		}
+		for name, begin := range trouble {
+			begin()
+			near.SetReadDeadline(time.Now().Add(time.Second))
+			if n, err := near.Read(make([]byte, 3)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("%s: %d bytes, %v", name, n, err)
+			}
+		}
+		w.Heal()
+		near.SetReadDeadline(time.Time{})
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(near, got); err != nil || string(got) != "first" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+func TestADeadlineMayMoveWhileSomebodyReadsACutWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.PartitionReplies()
+		go io.WriteString(far, "reply")
+		time.AfterFunc(time.Second, func() { near.SetReadDeadline(time.Unix(1, 0)) })
+		began := time.Now()
+		_, err := near.Read(make([]byte, 10))
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
+func TestASlowWireDelaysEveryPacket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.Delay(func() time.Duration { return 80*time.Millisecond + rand.N(40*time.Millisecond) })
+		for range 20 {
+			go io.WriteString(far, "x")
+			began := time.Now()
+			near.Read(make([]byte, 1))
+			if took := time.Since(began); took < 80*time.Millisecond || took > 120*time.Millisecond {
+				t.Errorf("a packet took %s", took)
+			}
+		}
+	})
+}
+
+// errDead is the error of a dial by a dead client.
+var errDead = errors.New("dead")
+
+func TestADeadWireIsDeadForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.Partition()
+		io.WriteString(near, "held back")
+		w.Refuse(errDead)
+		w.Cut()
+		w.Heal()
+		if got, more := <-heard; more {
+			t.Errorf("%q arrived from a client that is dead", got)
+		}
+		_, err := w.Dial(t.Context(), "tcp", "127.0.0.1:1")
+		if !errors.Is(err, errDead) {
+			t.Errorf("dialed: %v", err)
+		}
+	})
+}
+
+func TestAFrozenClientSendsNothingAlsoAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		heard := hear(far)
+		w.Suspend()
+		io.WriteString(near, "what a timer would have sent")
+		time.Sleep(time.Hour)
+		w.Resume()
+		if got, more := <-heard; more {
+			t.Errorf("the server hears %q", got)
+		}
+		// The connection has ended. Otherwise a reply could be taken for
+		// another.
+		if _, err := near.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection goes on")
+		}
+	})
+}
+
+func TestASlowWireDelaysBothWaysAndManyPacketsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near, far := across(t)
+		w.Delay(func() time.Duration { return 100 * time.Millisecond })
+		for name, ends := range map[string][2]net.Conn{"requests": {near, far}, "replies": {far, near}} {
+			began := time.Now()
+			go func() {
+				for range 10 {
+					io.WriteString(ends[0], "x")
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			for i := range 10 {
+				if _, err := io.ReadFull(ends[1], make([]byte, 1)); err != nil {
+					t.Fatal(err)
+				}
+				if took, want := time.Since(began), 100*time.Millisecond+time.Duration(i)*time.Millisecond; took != want {
+					t.Errorf("%s: packet %d came after %s, want %s", name, i, took, want)
+				}
+			}
+		}
+		io.WriteString(near, "last words")
+		near.Close()
+		got := make([]byte, 10)
+		if _, err := io.ReadFull(far, got); err != nil || string(got) != "last words" {
+			t.Errorf("closing lost what was on its way: %q, %v", got, err)
+		}
+	})
+}
+
+func TestNoConnectionIsMadeOverACutWireNorByAFrozenClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := across(t)
+		_, ours := net.Pipe()
+		defer ours.Close()
+		w.dial = func(context.Context, string, string) (net.Conn, error) { return ours, nil }
+		for name, trouble := range map[string][2]func(){
+			"cut":         {func() { w.Partition() }, func() { w.Heal() }},
+			"cut replies": {func() { w.PartitionReplies() }, func() { w.Heal() }},
+			"frozen":      {w.Suspend, w.Resume},
+		} {
+			trouble[0]()
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := w.Dial(soon, "tcp", "x"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+			time.AfterFunc(time.Second, trouble[1])
+			if _, err := w.Dial(t.Context(), "tcp", "x"); err != nil {
+				t.Errorf("%s, and healed: %v", name, err)
+			}
+		}
+	})
+}
