@@ -346,7 +346,7 @@ func TestLocksAreReadFromMastersOnly(t *testing.T) {
 			// A connection that has received READONLY still answers after its server
 			// has become a replica.
 			if stats := node.InfoMap(ctx, "commandstats").Val()["Commandstats"]; stats["cmdstat_readonly"] != "" {
-				t.Errorf("%s: a client sent %s, to read from a replica", name, addr)
+				t.Errorf("%s: node %s received READONLY", name, addr)
 			}
 		}
 	}

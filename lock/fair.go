@@ -257,9 +257,9 @@ func (w *fairWaiter) waitTurn(ctx context.Context, place *waiter) error {
 	return w.waitForWake(ctx, place.wakeup)
 }
 
-// fairProtocol stores the lock as mutexProtocol does, and a queue in two further keys.
+// fairProtocol stores the lock as that of a [Mutex], and a queue in two further keys.
 type fairProtocol struct {
-	mutexProtocol
+	scriptProtocol
 	keys           []string // the lock, its queue, the heartbeats of its waiters; its fence, if it has one
 	processChannel string   // on which waiters of this process receive messages
 	core           *core
@@ -273,7 +273,7 @@ func newFairProtocol(t *core, key string, fence bool) *fairProtocol {
 	if fence {
 		keys = append(keys, companionKey(key, "fence"))
 	}
-	f := &fairProtocol{mutexProtocol: *newMutexProtocol(t.transport, key, false), keys: keys, core: t, publishCounts: 1}
+	f := &fairProtocol{scriptProtocol: *newScriptProtocol(mutexScripts, t.transport, key, false), keys: keys, core: t, publishCounts: 1}
 	f.processChannel = f.freeChannel + ":" + processOf(t.id)
 	if t.transport.Clustered() {
 		f.publishCounts = 0

@@ -3,9 +3,6 @@ package lock
 import (
 	"context"
 	_ "embed"
-	"time"
-
-	"locktop/lock/internal/transport"
 )
 
 var (
@@ -18,10 +15,12 @@ var (
 	//go:embed mutex_peek.lua
 	mutexPeekSource string
 
-	mutexAcquire = newScript(mutexAcquireSource)
-	mutexExtend  = newScript(mutexExtendSource)
-	mutexRelease = newScript(mutexReleaseSource)
-	mutexPeek    = newScript(mutexPeekSource)
+	mutexScripts = &scripts{
+		acquire: newScript(mutexAcquireSource),
+		extend:  newScript(mutexExtendSource),
+		release: newScript(mutexReleaseSource),
+		peek:    newScript(mutexPeekSource),
+	}
 )
 
 // Mutex is a lock with one holder at a time. It is not reentrant: a holder that locks
@@ -39,7 +38,7 @@ var _ Locker = (*Mutex)(nil)
 // Mutex returns the lock with that name; key is used unchanged. It sends nothing. Lock
 // and TryLock report invalid options as [ErrArgument].
 func (c *Client) Mutex(key string, o Options) *Mutex {
-	return &Mutex{c.newBase(key, o, newMutexProtocol(c.transport, key, o.Fence))}
+	return &Mutex{c.newBase(key, o, newScriptProtocol(mutexScripts, c.transport, key, o.Fence))}
 }
 
 // TryLock implements [Locker].
@@ -71,57 +70,16 @@ func (m *Mutex) attempt(ctx context.Context, r *request) (*Lease, error) {
 	return newLease(h), nil
 }
 
-func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
-	return m.acquireOnceBy(ctx, r, func(token string) future { return m.protocol.(*mutexProtocol).trySet(ctx, token, m.opts.TTL) })
-}
-
-// mutexProtocol stores the lock as a string that holds the token.
-type mutexProtocol struct {
-	transport   transport.Transport
-	keys        []string // the lock; its fence, if it has one
-	freeChannel string
-}
-
-func newMutexProtocol(t transport.Transport, key string, fence bool) *mutexProtocol {
-	return &mutexProtocol{transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
-}
-
-// keysOf returns the key of a lock and, if it is fenced, the key of its counter.
-func keysOf(key string, fence bool) []string {
-	if fence {
-		return []string{key, companionKey(key, "fence")}
-	}
-	return []string{key}
-}
-
-func (p *mutexProtocol) acquire(ctx context.Context, token string, ttl time.Duration, _ int) future {
-	return mutexAcquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds())
-}
-
 // trySet acquires a lock without a fence by SET NX. If the lock is free, this costs
 // the server half as much as acquire. If not, the refusal does not name the holder, and
 // a second round trip runs the acquire script, which does. SET NX does not recognise its
 // own token; this is safe because it is never sent twice.
-func (p *mutexProtocol) trySet(ctx context.Context, token string, ttl time.Duration) future {
-	c := sendPlain(ctx, p.transport, "set", p.keys[0], token, "nx", "px", ttl.Milliseconds())
-	c.fallback = func() (*script, []string) {
-		return mutexAcquire, append(mutexAcquire.argv(nil, p.keys), token, millis(ttl))
-	}
-	return c
-}
-
-func (p *mutexProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
-	return mutexExtend.send(ctx, p.transport, p.keys[:1], token, ttl.Milliseconds())
-}
-
-func (p *mutexProtocol) release(ctx context.Context, token string, _ int) future {
-	return mutexRelease.send(ctx, p.transport, p.keys[:1], token, p.freeChannel)
-}
-
-func (p *mutexProtocol) channel() string { return p.freeChannel }
-
-func (p *mutexProtocol) lockKey() string { return p.keys[0] }
-
-func (p *mutexProtocol) peek(ctx context.Context) future {
-	return mutexPeek.send(ctx, p.transport, p.keys[:1])
+func (m *Mutex) trySet(ctx context.Context, r *request) (*hold, error) {
+	return m.acquireOnceBy(ctx, r, func(token string) future {
+		c := sendPlain(ctx, m.client.transport, "set", m.key, token, "nx", "px", m.opts.TTL.Milliseconds())
+		c.fallback = func() (*script, []string) {
+			return mutexScripts.acquire, append(mutexScripts.acquire.argv(nil, []string{m.key}), token, millis(m.opts.TTL))
+		}
+		return c
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"locktop/lock/internal/transport"
 )
 
 // protocol is how one kind of lock stores one lock in Redis: the requests that
@@ -15,8 +17,7 @@ import (
 type protocol interface {
 	// acquire asks for the lock, or for another entry of a token that holds it. If the
 	// token now holds the lock, the reply is an integer: the fencing token, 0 = none; or
-	// OK, which stands for 0.
-	// Otherwise it is {token of a holder, its PTTL in ms}.
+	// OK, which stands for 0. Otherwise it is {token of a holder, its PTTL in ms}.
 	acquire(ctx context.Context, token string, ttl time.Duration, entries int) future
 	// extend sets the TTL. The reply is 1, or 0 if the token does not hold the lock.
 	extend(ctx context.Context, token string, ttl time.Duration) future
@@ -28,6 +29,59 @@ type protocol interface {
 	channel() string
 	// lockKey returns the name of the lock.
 	lockKey() string
+}
+
+// scripts are the Lua scripts of a kind of lock with one key.
+type scripts struct {
+	acquire, extend, release, peek *script
+
+	counted bool // acquire and release take the number of entries
+}
+
+// scriptProtocol stores the lock in one key, as its scripts do.
+type scriptProtocol struct {
+	scripts     *scripts
+	transport   transport.Transport
+	keys        []string // the lock; its fence, if it has one
+	freeChannel string
+}
+
+func newScriptProtocol(s *scripts, t transport.Transport, key string, fence bool) *scriptProtocol {
+	return &scriptProtocol{scripts: s, transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
+}
+
+// keysOf returns the key of a lock and, if it is fenced, the key of its counter.
+func keysOf(key string, fence bool) []string {
+	if fence {
+		return []string{key, companionKey(key, "fence")}
+	}
+	return []string{key}
+}
+
+func (p *scriptProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
+	if p.scripts.counted {
+		return p.scripts.acquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds(), entries)
+	}
+	return p.scripts.acquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds())
+}
+
+func (p *scriptProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
+	return p.scripts.extend.send(ctx, p.transport, p.keys[:1], token, ttl.Milliseconds())
+}
+
+func (p *scriptProtocol) release(ctx context.Context, token string, left int) future {
+	if p.scripts.counted {
+		return p.scripts.release.send(ctx, p.transport, p.keys[:1], token, left, p.freeChannel)
+	}
+	return p.scripts.release.send(ctx, p.transport, p.keys[:1], token, p.freeChannel)
+}
+
+func (p *scriptProtocol) channel() string { return p.freeChannel }
+
+func (p *scriptProtocol) lockKey() string { return p.keys[0] }
+
+func (p *scriptProtocol) peek(ctx context.Context) future {
+	return p.scripts.peek.send(ctx, p.transport, p.keys[:1])
 }
 
 // peeker is a protocol that can look up the holder with one request. The reply is

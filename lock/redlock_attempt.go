@@ -214,7 +214,7 @@ func (r *releaseRound) retryUntilExpired(c *nodeCall) {
 		if answers == 2 || !s.mayHold() || !sleep(ctx, pause) {
 			return
 		}
-		request = mutexRelease.send(ctx, s.node, []string{a.redlock.key}, a.token, r.channel)
+		request = mutexScripts.release.send(ctx, s.node, []string{a.redlock.key}, a.token, r.channel)
 	}
 }
 

@@ -5,11 +5,8 @@ import (
 	_ "embed"
 	"errors"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/semaphore"
-
-	"locktop/lock/internal/transport"
 )
 
 var (
@@ -22,10 +19,13 @@ var (
 	//go:embed reentrant_peek.lua
 	reentrantPeekSource string
 
-	reentrantAcquire = newScript(reentrantAcquireSource)
-	reentrantExtend  = newScript(reentrantExtendSource)
-	reentrantRelease = newScript(reentrantReleaseSource)
-	reentrantPeek    = newScript(reentrantPeekSource)
+	reentrantScripts = &scripts{
+		acquire: newScript(reentrantAcquireSource),
+		extend:  newScript(reentrantExtendSource),
+		release: newScript(reentrantReleaseSource),
+		peek:    newScript(reentrantPeekSource),
+		counted: true,
+	}
 )
 
 // Reentrant is a lock that its owner may acquire again while it holds it. It is free
@@ -50,7 +50,7 @@ var _ Locker = (*Reentrant)(nil)
 // TryLock report invalid options as [ErrArgument].
 func (c *Client) Reentrant(key string, o Options) *Reentrant {
 	return &Reentrant{
-		base: c.newBase(key, o, newReentrantProtocol(c.transport, key, o.Fence)),
+		base: c.newBase(key, o, newScriptProtocol(reentrantScripts, c.transport, key, o.Fence)),
 		held: currentHold{attempts: semaphore.NewWeighted(1)},
 	}
 }
@@ -119,35 +119,4 @@ func (c *currentHold) enterOrAcquire(ctx context.Context, key string, r *request
 	}
 	c.set(h)
 	return newEntry(h), nil
-}
-
-// reentrantProtocol stores the lock as a hash of holder → count.
-type reentrantProtocol struct {
-	transport   transport.Transport
-	keys        []string // the lock; its fence, if it has one
-	freeChannel string
-}
-
-func newReentrantProtocol(t transport.Transport, key string, fence bool) *reentrantProtocol {
-	return &reentrantProtocol{transport: t, keys: keysOf(key, fence), freeChannel: companionKey(key, "free")}
-}
-
-func (p *reentrantProtocol) acquire(ctx context.Context, token string, ttl time.Duration, entries int) future {
-	return reentrantAcquire.send(ctx, p.transport, p.keys, token, ttl.Milliseconds(), entries)
-}
-
-func (p *reentrantProtocol) extend(ctx context.Context, token string, ttl time.Duration) future {
-	return reentrantExtend.send(ctx, p.transport, p.keys[:1], token, ttl.Milliseconds())
-}
-
-func (p *reentrantProtocol) release(ctx context.Context, token string, left int) future {
-	return reentrantRelease.send(ctx, p.transport, p.keys[:1], token, left, p.freeChannel)
-}
-
-func (p *reentrantProtocol) channel() string { return p.freeChannel }
-
-func (p *reentrantProtocol) lockKey() string { return p.keys[0] }
-
-func (p *reentrantProtocol) peek(ctx context.Context) future {
-	return reentrantPeek.send(ctx, p.transport, p.keys[:1])
 }

@@ -14,13 +14,7 @@ type movable interface {
 	on(t transport.Transport) protocol
 }
 
-func (p *mutexProtocol) on(t transport.Transport) protocol {
-	other := *p
-	other.transport = t
-	return &other
-}
-
-func (p *reentrantProtocol) on(t transport.Transport) protocol {
+func (p *scriptProtocol) on(t transport.Transport) protocol {
 	other := *p
 	other.transport = t
 	return &other

@@ -199,7 +199,7 @@ func newScriptCommand(s *script, keys []string, args ...string) *nodeCommand {
 
 // acquireCmd takes the lock and, with fenceKeys, its fencing token.
 func (a *redlockAttempt) acquireCmd(ttl time.Duration, fenceKeys []string) *nodeCommand {
-	cmd := newScriptCommand(mutexAcquire, append([]string{a.redlock.key}, fenceKeys...), a.token, millis(ttl), "1")
+	cmd := newScriptCommand(mutexScripts.acquire, append([]string{a.redlock.key}, fenceKeys...), a.token, millis(ttl), "1")
 	cmd.onReply = a.onAcquireReply
 	return cmd
 }
@@ -223,14 +223,14 @@ func (a *redlockAttempt) onAcquireReply(s *nodeState, reply any, err error) erro
 
 // extendCmd sets the TTL of the copy.
 func (a *redlockAttempt) extendCmd(ttl time.Duration) *nodeCommand {
-	cmd := newScriptCommand(mutexExtend, []string{a.redlock.key}, a.token, millis(ttl))
+	cmd := newScriptCommand(mutexScripts.extend, []string{a.redlock.key}, a.token, millis(ttl))
 	cmd.onReply = (*nodeState).onExtend
 	return cmd
 }
 
 // peekCmd asks for the holder.
 func (a *redlockAttempt) peekCmd() *nodeCommand {
-	cmd := newScriptCommand(mutexPeek, []string{a.redlock.key})
+	cmd := newScriptCommand(mutexScripts.peek, []string{a.redlock.key})
 	cmd.onReply = func(s *nodeState, reply any, err error) error {
 		return s.onPeek(a.redlock.key, reply, err, a.redlock.set.minUptime)
 	}
@@ -246,7 +246,7 @@ func (a *redlockAttempt) raiseFenceCmd(fence int64) *nodeCommand {
 
 // releaseCmd deletes the copy and publishes that on channel.
 func (a *redlockAttempt) releaseCmd(channel string) *nodeCommand {
-	cmd := newScriptCommand(mutexRelease, []string{a.redlock.key}, a.token, channel)
+	cmd := newScriptCommand(mutexScripts.release, []string{a.redlock.key}, a.token, channel)
 	cmd.onReply = func(s *nodeState, _ any, err error) error { return s.onRelease(err) }
 	return cmd
 }

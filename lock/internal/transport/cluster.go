@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,6 +117,8 @@ func redirected(err error) (addr string, ask bool) {
 	return words[len(words)-1], ask
 }
 
+var errNoMaster = errors.New("it is not a known master")
+
 // masterAt returns the cluster's master with that address.
 func (c *cluster) masterAt(ctx context.Context, addr string) (*redis.Client, error) {
 	found := make(chan *redis.Client, 1)
@@ -128,6 +132,6 @@ func (c *cluster) masterAt(ctx context.Context, addr string) (*redis.Client, err
 	case node := <-found:
 		return node, nil
 	default:
-		return nil, fmt.Errorf("find cluster node %s: %w", addr, err)
+		return nil, fmt.Errorf("find cluster node %s: %w", addr, cmp.Or(err, errNoMaster))
 	}
 }
