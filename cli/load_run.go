@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
-
-	"github.com/charmbracelet/x/term"
 
 	"locktop/humanize"
 	"locktop/loadgen"
@@ -101,7 +98,8 @@ func (p *program) announce(on *loadServers, s loadgen.Scenario) {
 func (p *program) await(ctx context.Context, sides []*variant) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	line := p.progress()
+	line := p.newProgressLine()
+	line.live = line.live && len(sides) == 1
 	defer line.clear()
 	for _, s := range sides {
 		for over := s.run.Done(); over != nil; {
@@ -114,26 +112,15 @@ func (p *program) await(ctx context.Context, sides []*variant) {
 				for _, each := range sides {
 					m := each.run.Metrics()
 					each.chronicle.Add(m)
-					line.show(len(sides) > 1, each.run.Scenario(), m)
+					line.show(loadProgress(len(sides) > 1, each.run.Scenario(), m))
 				}
 			}
 		}
 	}
 }
 
-// loadProgress shows progress: on a terminal one line that changes, otherwise one
-// line per second.
-type loadProgress struct {
-	notes messages
-	live  bool
-}
-
-func (p *program) progress() *loadProgress {
-	f, ok := p.notes.to.(*os.File)
-	return &loadProgress{notes: p.notes, live: ok && !p.notes.json && term.IsTerminal(f.Fd())}
-}
-
-func (l *loadProgress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics) {
+// loadProgress describes the state of a run; compared names its lock.
+func loadProgress(compared bool, s loadgen.Scenario, m loadgen.Metrics) string {
 	rate := int64(0)
 	if n := len(m.Seconds); n > 1 {
 		rate = m.Seconds[n-2].Acquired
@@ -148,17 +135,7 @@ func (l *loadProgress) show(compared bool, s loadgen.Scenario, m loadgen.Metrics
 	if m.Errors > 0 {
 		fmt.Fprintf(&text, ", %s", humanize.Plural(m.Errors, "error"))
 	}
-	if l.live && !compared {
-		fmt.Fprintf(l.notes.to, "\r\x1b[K%s", widget.Plain(text.String()))
-		return
-	}
-	l.notes.note("%s", text.String())
-}
-
-func (l *loadProgress) clear() {
-	if l.live {
-		fmt.Fprint(l.notes.to, "\r\x1b[K")
-	}
+	return text.String()
 }
 
 // serveMetrics serves the metrics of all variants at /metrics, with a label each.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -11,13 +10,39 @@ import (
 
 	"locktop/humanize"
 	"locktop/keyspace"
+	"locktop/tui/widget"
 )
 
-// scanProgress reports the progress of a scan on stderr: on a terminal one line that
-// changes, otherwise one line per report. It is safe for concurrent use.
-type scanProgress struct {
+// progressLine shows how far a command is on stderr: on a terminal one line that changes,
+// otherwise one line per report.
+type progressLine struct {
 	notes messages
-	over  bool // overwrite the line
+	live  bool // overwrite the line
+}
+
+func (p *program) newProgressLine() progressLine {
+	f, ok := p.notes.to.(*os.File)
+	return progressLine{notes: p.notes, live: ok && !p.notes.json && term.IsTerminal(f.Fd())}
+}
+
+func (l progressLine) show(text string) {
+	if l.live {
+		fmt.Fprintf(l.notes.to, "\r\x1b[K%s", widget.Plain(text))
+		return
+	}
+	l.notes.note("%s", text)
+}
+
+// clear erases the line.
+func (l progressLine) clear() {
+	if l.live {
+		fmt.Fprint(l.notes.to, "\r\x1b[K")
+	}
+}
+
+// scanProgress reports the progress of a scan. It is safe for concurrent use.
+type scanProgress struct {
+	line  progressLine
 	every time.Duration
 
 	mu    sync.Mutex
@@ -30,16 +55,15 @@ type scanProgress struct {
 // newScanProgress returns a scanProgress if stderr is a terminal or wanted is true,
 // and nil otherwise.
 func (p *program) newScanProgress(wanted bool) *scanProgress {
-	f, ok := p.notes.to.(*os.File)
-	over := ok && term.IsTerminal(f.Fd()) && !p.notes.json
-	if !over && !wanted {
+	line := p.newProgressLine()
+	if !line.live && !wanted {
 		return nil
 	}
-	g := &scanProgress{notes: p.notes, over: over, every: time.Second, begun: time.Now(), seen: make(map[keyspace.ID]keyspace.Cost)}
-	if over {
+	now := time.Now()
+	g := &scanProgress{line: line, every: time.Second, begun: now, said: now, seen: make(map[keyspace.ID]keyspace.Cost)}
+	if line.live {
 		g.every = 100 * time.Millisecond
 	}
-	g.said = g.begun
 	return g
 }
 
@@ -63,15 +87,11 @@ func (g *scanProgress) take(from keyspace.ID, s keyspace.Snapshot) {
 		return
 	}
 	g.said = now
-	if g.over {
-		fmt.Fprintf(g.notes.to, "\r\x1b[K%s", g.line(now))
-		return
-	}
-	g.notes.note("%s", g.line(now))
+	g.line.show(g.text(now))
 }
 
-// line describes the progress and estimates the remaining time.
-func (g *scanProgress) line(now time.Time) string {
+// text describes the progress and estimates the remaining time.
+func (g *scanProgress) text(now time.Time) string {
 	var scanned, keys int64
 	var busy time.Duration
 	for _, c := range g.seen {
@@ -87,7 +107,7 @@ func (g *scanProgress) line(now time.Time) string {
 
 // done erases the line.
 func (g *scanProgress) done() {
-	if g != nil && g.over {
-		_, _ = io.WriteString(g.notes.to, "\r\x1b[K")
+	if g != nil {
+		g.line.clear()
 	}
 }
