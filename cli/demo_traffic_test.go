@@ -38,7 +38,7 @@ func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
 	defer st.close()
 	eventually(t, func() bool {
 		m := st.load.Metrics()
-		return m.Acquired > 0 && m.Waiting > 0
+		return m.Acquired > 0 && m.Clients.Waiting > 0
 	})
 }
 

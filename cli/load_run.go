@@ -130,8 +130,8 @@ func loadProgress(compared bool, s loadgen.Scenario, m loadgen.Metrics) string {
 		fmt.Fprintf(&text, "%s: ", s.Lock)
 	}
 	fmt.Fprintf(&text, "%s, %s, %s/s, wait p50 %s p99 %s, %s holding, %s waiting, %s",
-		humanize.Duration(m.Elapsed), humanize.Plural(m.Clients, "client"), humanize.Count(rate), humanize.Precise(m.Wait.P50), humanize.Precise(m.Wait.P99),
-		humanize.Count(m.Holding), humanize.Count(m.Waiting), humanize.Plural(m.Violations.Overlap.Count, "overlap"))
+		humanize.Duration(m.Elapsed), humanize.Plural(m.Clients.Total, "client"), humanize.Count(rate), humanize.Precise(m.Latency.Wait.P50), humanize.Precise(m.Latency.Wait.P99),
+		humanize.Count(m.Clients.Holding), humanize.Count(m.Clients.Waiting), humanize.Plural(m.Violations.Overlap.Count, "overlap"))
 	if m.Errors > 0 {
 		fmt.Fprintf(&text, ", %s", humanize.Plural(m.Errors, "error"))
 	}

@@ -238,13 +238,13 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 			}
 		}
 	}
-	if ran := m.Server.CPU.Milliseconds(); ran < 1 || ran > computed(t, rdb)-before {
+	if ran := m.Cost.CPU.Milliseconds(); ran < 1 || ran > computed(t, rdb)-before {
 		t.Errorf("%d ms of computing in the run, of %d since it began", ran, computed(t, rdb)-before)
 	}
 	// The connections of the test also send HELLO and, from Redis 7.2 on,
 	// CLIENT SETINFO.
-	if diff := m.Commands - sent; diff < -10 || diff > 10 {
-		t.Errorf("%d commands by our count, %d by the server's: %v", m.Commands, sent, calls)
+	if diff := m.Cost.Commands - sent; diff < -10 || diff > 10 {
+		t.Errorf("%d commands by our count, %d by the server's: %v", m.Cost.Commands, sent, calls)
 	}
 	// Attempts that are cancelled at the end are not counted as released, but
 	// they are undone.
@@ -253,9 +253,9 @@ func TestTheFiguresAgreeWithTheServersOwn(t *testing.T) {
 		t.Errorf("%d releases were announced, we count %d", calls["publish"], m.Released)
 	}
 	scripts := calls["eval"] + calls["evalsha"]
-	want := m.Attempts + m.Released + m.Renewals
+	want := m.Cost.Attempts + m.Released + m.Cost.Renewals
 	if diff := scripts - want; diff < 0 || diff > inFlight {
-		t.Errorf("%d scripts ran, %d attempts + %d releases + %d renewals", scripts, m.Attempts, m.Released, m.Renewals)
+		t.Errorf("%d scripts ran, %d attempts + %d releases + %d renewals", scripts, m.Cost.Attempts, m.Released, m.Cost.Renewals)
 	}
 }
 
@@ -273,8 +273,8 @@ func TestAttemptsAreTheRequestsThatTheServerAnswered(t *testing.T) {
 	m := r.Metrics()
 	refused := commandStats(t, rdb)["pttl"]
 	lost := m.TimedOut + m.CutOff // their last requests may have no reply
-	if diff := m.Attempts - m.Acquired - refused; diff < 0 || diff > lost {
-		t.Errorf("%d attempts, %d acquired, %d refused, %d given up", m.Attempts, m.Acquired, refused, lost)
+	if diff := m.Cost.Attempts - m.Acquired - refused; diff < 0 || diff > lost {
+		t.Errorf("%d attempts, %d acquired, %d refused, %d given up", m.Cost.Attempts, m.Acquired, refused, lost)
 	}
 }
 
@@ -326,8 +326,8 @@ func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
 	<-r.Done()
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Wait.P99 < 1500*time.Millisecond {
-		t.Errorf("p99 of the wait is %s after a pause of 2 s", m.Wait.P99)
+	if m.Latency.Wait.P99 < 1500*time.Millisecond {
+		t.Errorf("p99 of the wait is %s after a pause of 2 s", m.Latency.Wait.P99)
 	}
 	if due := 50 * m.Elapsed.Seconds(); float64(m.Arrivals) < due-10 || float64(m.Arrivals) > due+2 {
 		t.Errorf("%d arrivals in %s at 50/s: the pause held them off", m.Arrivals, m.Elapsed)

@@ -39,7 +39,7 @@ func TestEveryClientHasAConnectionLikeAProcessUnlessTheyShareSome(t *testing.T) 
 		for _, clients := range []int{12, 30} {
 			r.SetClients(clients)
 			before := r.Metrics().Acquired
-			until(t, r, "all clients at work", func(m Metrics) bool { return m.Clients == clients && m.Acquired > before+300 })
+			until(t, r, "all clients at work", func(m Metrics) bool { return m.Clients.Total == clients && m.Acquired > before+300 })
 			got := connections(t, rdb)
 			if got < max(1, clients*c.atLeast) || got > max(2, clients*c.atMost)+ours {
 				t.Errorf("%s, conns %d: %d clients have %d connections", c.kind, c.conns, clients, got)

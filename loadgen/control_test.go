@@ -22,8 +22,8 @@ func TestKnobsTurnWhileTheClientsRun(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if !m.Began.Equal(before.Began) || m.Clients != 6 || m.Acquired < before.Acquired+500 {
-			t.Errorf("%d clients acquired %d, then %d", m.Clients, before.Acquired, m.Acquired)
+		if !m.Began.Equal(before.Began) || m.Clients.Total != 6 || m.Acquired < before.Acquired+500 {
+			t.Errorf("%d clients acquired %d, then %d", m.Clients.Total, before.Acquired, m.Acquired)
 		}
 		if got := r.Scenario().Keys.Prefix; got != s.Keys.Prefix {
 			t.Errorf("the keys changed to %q", got)
@@ -103,7 +103,7 @@ func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if c := m.Cells; c[0] != Frozen || c[1] != Dead || c[2] > Inside || c[3] != Partitioned || c[4] > Inside || m.Dead != 1 {
+		if c := m.Clients.States; c[0] != Frozen || c[1] != Dead || c[2] > Inside || c[3] != Partitioned || c[4] > Inside || m.Clients.Dead != 1 {
 			t.Errorf("cells %v", c)
 		}
 		seen := map[FaultKind]int{}
@@ -116,7 +116,7 @@ func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
 			t.Errorf("events tell of %v", seen)
 		}
 		time.Sleep(3 * time.Minute)
-		if c := r.Metrics().Cells; c[0] > Inside || c[1] != Dead || c[3] > Inside {
+		if c := r.Metrics().Clients.States; c[0] > Inside || c[1] != Dead || c[3] > Inside {
 			t.Errorf("minutes later: %v", c)
 		}
 	})
@@ -129,13 +129,13 @@ func TestADeadClientComesBackAsAnother(t *testing.T) {
 			Faults: []Fault{{At: 2500 * time.Millisecond, Kind: Crash, For: 10 * time.Second}},
 		})
 		time.Sleep(8 * time.Second)
-		if m := r.Metrics(); m.Dead != 1 || m.Abandoned != 1 || m.Violations.Overlap.Count != 0 {
-			t.Fatalf("%d dead, %d abandoned", m.Dead, m.Abandoned)
+		if m := r.Metrics(); m.Clients.Dead != 1 || m.Abandoned != 1 || m.Violations.Overlap.Count != 0 {
+			t.Fatalf("%d dead, %d abandoned", m.Clients.Dead, m.Abandoned)
 		}
 		before := r.Metrics().Acquired
 		time.Sleep(20 * time.Second)
-		if m := r.Metrics(); m.Dead != 0 || m.Acquired < before+3 {
-			t.Errorf("%d dead, %d more acquired", m.Dead, m.Acquired-before)
+		if m := r.Metrics(); m.Clients.Dead != 0 || m.Acquired < before+3 {
+			t.Errorf("%d dead, %d more acquired", m.Clients.Dead, m.Acquired-before)
 		}
 	})
 }
@@ -150,8 +150,8 @@ func TestAForgottenLockIsRenewedUntilTheEnd(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Violations.Stuck != 1 || m.Abandoned != 1 || m.Renewals < 30 {
-			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Renewals)
+		if m.Violations.Stuck != 1 || m.Abandoned != 1 || m.Cost.Renewals < 30 {
+			t.Errorf("%d stuck, %d abandoned, %d renewals", m.Violations.Stuck, m.Abandoned, m.Cost.Renewals)
 		}
 		stop(t, r)
 		checkNoKeys(t, rdb)
@@ -317,8 +317,8 @@ func TestAWarmupIsLeftOutOfTheFigures(t *testing.T) {
 		if m.Elapsed < 59*time.Second || m.Elapsed > 61*time.Second || len(m.Seconds) > 62 {
 			t.Errorf("the figures are of %s, %d seconds", m.Elapsed, len(m.Seconds))
 		}
-		if m.Wait.Max > time.Second || m.Fairness.Starved > time.Second {
-			t.Errorf("the waits of the warm-up count: %+v", m.Wait)
+		if m.Latency.Wait.Max > time.Second || m.Fairness.Starved > time.Second {
+			t.Errorf("the waits of the warm-up count: %+v", m.Latency.Wait)
 		}
 		if m.Acquired < 57 || m.Acquired > 63 || m.CommandsPerHold() > 8 || m.Utilisation < 0.9 {
 			t.Errorf("%d acquired in 60 s, %.1f commands a hold, held %.2f of the time", m.Acquired, m.CommandsPerHold(), m.Utilisation)
@@ -340,8 +340,8 @@ func TestAStageChangesClientsAndRateOrLeavesThemAlone(t *testing.T) {
 			time.Sleep(9 * time.Second)
 			m := r.Metrics()
 			time.Sleep(time.Second)
-			if came := r.Metrics().Arrivals - before; m.Clients != want.clients || came < want.arrivals-2 || came > want.arrivals+2 {
-				t.Errorf("stage %d: %d clients and %d arrivals, want %+v", i+1, m.Clients, came, want)
+			if came := r.Metrics().Arrivals - before; m.Clients.Total != want.clients || came < want.arrivals-2 || came > want.arrivals+2 {
+				t.Errorf("stage %d: %d clients and %d arrivals, want %+v", i+1, m.Clients.Total, came, want)
 			}
 		}
 		<-r.Done()

@@ -24,7 +24,7 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		r.arrive(0, at(1), false)
 		r.acquire(0, at(3), 2*time.Second)
 		r.arrive(1, at(2), true)
-		if m := r.metrics(at(4)); m.Fairness.Starved != 2*time.Second || m.Waiting != 1 || m.LateArrivals != 1 {
+		if m := r.metrics(at(4)); m.Fairness.Starved != 2*time.Second || m.Clients.Waiting != 1 || m.LateArrivals != 1 {
 			t.Errorf("while it waits: %+v", m)
 		}
 		if m := r.metrics(at(9)); m.Fairness.Starved != 7*time.Second {
@@ -32,11 +32,11 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		}
 		r.giveUp(1, at(7), how, errors.New("because"))
 		m := r.metrics(at(20))
-		if of(m) != 1 || m.TimedOut+m.Refused+m.Errors+m.CutOff != 1 || m.Waiting != 0 || m.Idle != 1 {
+		if of(m) != 1 || m.TimedOut+m.Refused+m.Errors+m.CutOff != 1 || m.Clients.Waiting != 0 || m.Clients.Idle != 1 {
 			t.Errorf("outcome %d: %+v", how, m)
 		}
-		if m.Fairness.Starved != 5*time.Second || m.Wait.Max != 5*time.Second || m.Wait.Count != 2 || m.Wait.Censored != 1 {
-			t.Errorf("outcome %d: it waited for 5 s: %+v %+v", how, m.Wait, m.Fairness)
+		if m.Fairness.Starved != 5*time.Second || m.Latency.Wait.Max != 5*time.Second || m.Latency.Wait.Count != 2 || m.Latency.Wait.Censored != 1 {
+			t.Errorf("outcome %d: it waited for 5 s: %+v %+v", how, m.Latency.Wait, m.Fairness)
 		}
 		if m.Fairness.Jain != 0.5 { // one of two clients got all holds
 			t.Errorf("Jain %g", m.Fairness.Jain)
@@ -56,7 +56,7 @@ func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
 		r.acquire(0, time.Unix(1, 0), time.Second)
 		r.end(0, how, 3*time.Second, errors.New("because"))
 		m := r.metrics(time.Unix(5, 0))
-		if of(m) != 1 || m.Released+m.Expired+m.Lost+m.Abandoned+m.Unconfirmed != 1 || m.Held.Max != 3*time.Second || m.Holding != 0 || m.Idle != 1 {
+		if of(m) != 1 || m.Released+m.Expired+m.Lost+m.Abandoned+m.Unconfirmed != 1 || m.Latency.Held.Max != 3*time.Second || m.Clients.Holding != 0 || m.Clients.Idle != 1 {
 			t.Errorf("outcome %d: %+v", how, m)
 		}
 	}
@@ -146,7 +146,7 @@ func TestEachFigureHasItsOwnName(t *testing.T) {
 		d := func(i int) time.Duration { return time.Duration(base+i) * time.Second }
 		return Latency{Count: 1, Mean: d(1), P50: d(2), P90: d(3), P95: d(4), P99: d(5), P999: d(6), Max: d(7)}
 	}
-	m := Metrics{Wait: l(10), Service: l(20), Held: l(30), Handoff: l(40), RenewLate: l(50)}
+	m := Metrics{Latency: Latencies{Wait: l(10), Release: l(20), Held: l(30), Handoff: l(40), RenewLate: l(50)}}
 	for name, base := range map[string]int{"wait": 10, "release": 20, "held": 30, "hand-off": 40, "renewal-late": 50} {
 		for i, what := range []string{"mean", "p50", "p90", "p95", "p99", "p99.9", "max"} {
 			of, known := metricNamed(name + "." + what)
@@ -181,18 +181,18 @@ func TestTheHistogramHasEachPercentile(t *testing.T) {
 
 func TestAForeignUnlockOfASoundLockIsAViolation(t *testing.T) {
 	for kind, safe := range map[Kind]bool{Mutex: false, "classic/blind-delete": true} {
-		if v := (Metrics{Acquired: 1, Violations: oracle.Violations{ForeignUnlocks: 1}}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
+		if v := (Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{ForeignUnlocks: 1}}).Verdict(Scenario{Lock: Lock{Kind: kind}}); v.Safe != safe || v.Harmless {
 			t.Errorf("%s: %+v", kind, v)
 		}
 	}
 	for name, v := range map[string]oracle.Violations{
 		"untold": {Untold: 1}, "lost": {LostAlone: 1}, "overtaken": {Overtaken: 1}, "number": {NumberFell: 1}, "overlap": {Overlap: oracle.Overlap{Count: 2, Excused: 1}},
 	} {
-		if (Metrics{Acquired: 1, Violations: v}).Verdict(Scenario{}).Safe {
+		if (Metrics{Counts: Counts{Acquired: 1}, Violations: v}).Verdict(Scenario{}).Safe {
 			t.Errorf("%s counts as safe", name)
 		}
 	}
-	if !(Metrics{Acquired: 1, Violations: oracle.Violations{Overlap: oracle.Overlap{Count: 2, Excused: 2}}}).Verdict(Scenario{}).Safe {
+	if !(Metrics{Counts: Counts{Acquired: 1}, Violations: oracle.Violations{Overlap: oracle.Overlap{Count: 2, Excused: 2}}}).Verdict(Scenario{}).Safe {
 		t.Error("what is excused counts as a violation")
 	}
 }

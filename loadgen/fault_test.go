@@ -70,7 +70,7 @@ func TestStopDoesNotWaitForAServerThatIsSilent(t *testing.T) {
 		}
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Unconfirmed != 2 || m.Released != 0 || m.Clients != 0 || m.LastErr == "" {
+		if m.Unconfirmed != 2 || m.Released != 0 || m.Clients.Total != 0 || m.LastErr == "" {
 			t.Errorf("got %+v", m)
 		}
 		link.Thaw()
@@ -90,7 +90,7 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 			},
 		})
 		time.Sleep(30 * time.Second)
-		if m := r.Metrics(); m.Dead != 0 || m.Abandoned != 1 {
+		if m := r.Metrics(); m.Clients.Dead != 0 || m.Abandoned != 1 {
 			t.Errorf("it did not crash and come back: %+v", m)
 		}
 		if err := r.Stop(); err != nil {
@@ -140,8 +140,8 @@ func TestServersStandStillAndRunAgain(t *testing.T) {
 		running(t, r)
 		<-r.Done()
 		m := r.Metrics()
-		if m.Wait.Max < 1400*time.Millisecond || m.Faults[0].Struck != 1 || !m.Verdict(r.Scenario()).Safe {
-			t.Errorf("%s: longest wait %s, %+v, %s", kind, m.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
+		if m.Latency.Wait.Max < 1400*time.Millisecond || m.Faults[0].Struck != 1 || !m.Verdict(r.Scenario()).Safe {
+			t.Errorf("%s: longest wait %s, %+v, %s", kind, m.Latency.Wait.Max, m.Faults, m.Verdict(r.Scenario()).Text)
 		}
 		if m.Outage != (Outage{}) {
 			t.Errorf("%s: the fault counts as an outage: %+v", kind, m.Outage)

@@ -330,7 +330,7 @@ func (f *fleet) hangUp() error {
 func (f *fleet) metrics() Metrics {
 	now := time.Now()
 	m := f.recorder.metrics(now)
-	m.Commands = f.commands.Load()
+	m.Cost.Commands = f.commands.Load()
 	now = m.Began.Add(m.Elapsed)
 	backlog, oldest := f.schedule.backlog(now)
 	m.Backlog = backlog

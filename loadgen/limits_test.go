@@ -140,7 +140,7 @@ func TestAFaultWithoutATimeLastsToTheEnd(t *testing.T) {
 					t.Errorf("%+v", m.Faults)
 				}
 				want := map[FaultKind]ClientState{Crash: Dead, Freeze: Frozen, Partition: Partitioned, DropReplies: Partitioned}[f.Kind]
-				if got := r.Metrics().Cells[1]; want != Thinking && got != want {
+				if got := r.Metrics().Clients.States[1]; want != Thinking && got != want {
 					t.Errorf("the client is %s, not %s", got, want)
 				}
 			})
@@ -174,8 +174,8 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 				before := r.Metrics()
 				time.Sleep(time.Minute)
 				m := r.Metrics()
-				if m.Cells[1] > Inside || m.Faults[0].Struck != 1 {
-					t.Errorf("%s, %+v", m.Cells[1], m.Faults)
+				if m.Clients.States[1] > Inside || m.Faults[0].Struck != 1 {
+					t.Errorf("%s, %+v", m.Clients.States[1], m.Faults)
 				}
 				if came := m.Arrivals - before.Arrivals; came < 110 || came > 125 {
 					t.Errorf("%d arrivals in a minute of two clients that come every second", came)

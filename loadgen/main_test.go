@@ -93,30 +93,30 @@ func until(t testing.TB, r *Run, wanted string, ok func(Metrics) bool) Metrics {
 // checkSums fails the test unless the sums that Metrics promises are correct.
 func checkSums(t testing.TB, m Metrics) {
 	t.Helper()
-	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff + int64(m.Waiting); m.Arrivals != got {
+	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff + int64(m.Clients.Waiting); m.Arrivals != got {
 		t.Errorf("%d arrivals, but %d acquired + timed out + refused + errors + cut off + waiting: %+v", m.Arrivals, got, m)
 	}
-	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff; !m.Running && m.Wait.Count != got+m.Backlog || m.Running && m.Wait.Count != got {
-		t.Errorf("%d waits, but %d attempts are over, and %d arrivals had no client: %+v", m.Wait.Count, got, m.Backlog, m)
+	if got := m.Acquired + m.TimedOut + m.Refused + m.Errors + m.CutOff; !m.Running && m.Latency.Wait.Count != got+m.Backlog || m.Running && m.Latency.Wait.Count != got {
+		t.Errorf("%d waits, but %d attempts are over, and %d arrivals had no client: %+v", m.Latency.Wait.Count, got, m.Backlog, m)
 	}
-	if m.Wait.Censored != m.Wait.Count-m.Acquired {
-		t.Errorf("%d of %d waits censored, but %d acquired", m.Wait.Censored, m.Wait.Count, m.Acquired)
+	if m.Latency.Wait.Censored != m.Latency.Wait.Count-m.Acquired {
+		t.Errorf("%d of %d waits censored, but %d acquired", m.Latency.Wait.Censored, m.Latency.Wait.Count, m.Acquired)
 	}
-	if got := m.Released + m.Expired + m.Lost + m.Unconfirmed + m.Abandoned + int64(m.Holding); m.Acquired != got {
+	if got := m.Released + m.Expired + m.Lost + m.Unconfirmed + m.Abandoned + int64(m.Clients.Holding); m.Acquired != got {
 		t.Errorf("%d acquired, but %d released + expired + lost + unconfirmed + abandoned + holding: %+v", m.Acquired, got, m)
 	}
-	if got := m.Idle + m.Waiting + m.Holding + m.Dead; m.Clients != got || m.Clients != len(m.Cells) {
-		t.Errorf("%d clients, but %d idle + waiting + holding + dead and %d cells", m.Clients, got, len(m.Cells))
+	if got := m.Clients.Idle + m.Clients.Waiting + m.Clients.Holding + m.Clients.Dead; m.Clients.Total != got || m.Clients.Total != len(m.Clients.States) {
+		t.Errorf("%d clients, but %d idle + waiting + holding + dead and %d cells", m.Clients.Total, got, len(m.Clients.States))
 	}
 	cells := map[ClientState]int{}
-	for _, cell := range m.Cells {
+	for _, cell := range m.Clients.States {
 		cells[cell]++
 	}
 	if cells[Frozen]+cells[Partitioned] > 0 {
 		return // these clients also have another state
 	}
-	if cells[Thinking] != m.Idle || cells[Queued] != m.Waiting || cells[Inside] != m.Holding {
-		t.Errorf("cells %v do not agree with %d idle, %d waiting, %d holding", cells, m.Idle, m.Waiting, m.Holding)
+	if cells[Thinking] != m.Clients.Idle || cells[Queued] != m.Clients.Waiting || cells[Inside] != m.Clients.Holding {
+		t.Errorf("cells %v do not agree with %d idle, %d waiting, %d holding", cells, m.Clients.Idle, m.Clients.Waiting, m.Clients.Holding)
 	}
 }
 

@@ -88,8 +88,8 @@ func (r *recorder) reset(now time.Time) {
 	defer r.mu.Unlock()
 	t := &r.totals
 	*t = Metrics{
-		Clients: t.Clients, Idle: t.Idle, Waiting: t.Waiting, Holding: t.Holding, Dead: t.Dead, LastErr: t.LastErr,
-		Arrivals: int64(t.Waiting + t.Holding), Acquired: int64(t.Holding),
+		Clients: t.Clients, LastErr: t.LastErr,
+		Counts: Counts{Arrivals: int64(t.Clients.Waiting + t.Clients.Holding), Acquired: int64(t.Clients.Holding)},
 	}
 	for i := range r.clients {
 		r.clients[i].acquired = 0
@@ -102,7 +102,7 @@ func (r *recorder) reset(now time.Time) {
 	for _, h := range []*histogram{r.wait, r.service, r.held, r.handoff, r.renewLate} {
 		h.reset()
 	}
-	for range t.Holding {
+	for range t.Clients.Holding {
 		r.wait.add(0) // earlier waiting does not count
 	}
 }
@@ -116,8 +116,8 @@ func (r *recorder) join(client int) {
 	}
 	c := &r.clients[client]
 	c.present, c.state, c.trouble = true, Thinking, Thinking
-	r.totals.Clients++
-	r.totals.Idle++
+	r.totals.Clients.Total++
+	r.totals.Clients.Idle++
 }
 
 // part removes a client. It must be thinking.
@@ -125,8 +125,8 @@ func (r *recorder) part(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients[client].present = false
-	r.totals.Clients--
-	r.totals.Idle--
+	r.totals.Clients.Total--
+	r.totals.Clients.Idle--
 }
 
 // arrive counts an attempt that was due at due; late means that no client was free
@@ -136,8 +136,8 @@ func (r *recorder) arrive(client int, due time.Time, late bool) {
 	defer r.mu.Unlock()
 	c := &r.clients[client]
 	c.state, c.since = Queued, due
-	r.totals.Idle--
-	r.totals.Waiting++
+	r.totals.Clients.Idle--
+	r.totals.Clients.Waiting++
 	r.totals.Arrivals++
 	if late {
 		r.totals.LateArrivals++
@@ -150,8 +150,8 @@ func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
 	defer r.mu.Unlock()
 	c := &r.clients[client]
 	c.state = Thinking
-	r.totals.Waiting--
-	r.totals.Idle++
+	r.totals.Clients.Waiting--
+	r.totals.Clients.Idle++
 	switch how {
 	case timedOut:
 		r.totals.TimedOut++
@@ -184,8 +184,8 @@ func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
 	c := &r.clients[client]
 	c.state = Inside
 	c.acquired++
-	r.totals.Waiting--
-	r.totals.Holding++
+	r.totals.Clients.Waiting--
+	r.totals.Clients.Holding++
 	r.totals.Acquired++
 	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
 	r.wait.add(wait)
@@ -197,8 +197,8 @@ func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients[client].state = Thinking
-	r.totals.Holding--
-	r.totals.Idle++
+	r.totals.Clients.Holding--
+	r.totals.Clients.Idle++
 	r.held.add(held)
 	switch how {
 	case released:
@@ -220,8 +220,8 @@ func (r *recorder) die(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients[client].state = Dead
-	r.totals.Idle--
-	r.totals.Dead++
+	r.totals.Clients.Idle--
+	r.totals.Clients.Dead++
 }
 
 func (r *recorder) revive(client int) {
@@ -229,8 +229,8 @@ func (r *recorder) revive(client int) {
 	defer r.mu.Unlock()
 	c := &r.clients[client]
 	c.state, c.trouble = Thinking, Thinking
-	r.totals.Dead--
-	r.totals.Idle++
+	r.totals.Clients.Dead--
+	r.totals.Clients.Idle++
 }
 
 // mark shows a client as frozen or partitioned until unmark.
@@ -265,7 +265,7 @@ func (r *recorder) handOver(gap time.Duration) {
 func (r *recorder) renew(late time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.totals.Renewals++
+	r.totals.Cost.Renewals++
 	r.renewLate.add(late)
 }
 
@@ -287,7 +287,7 @@ func (r *recorder) stop(now time.Time) {
 func (r *recorder) spent(cpu time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.totals.Server.CPU = cpu
+	r.totals.Cost.CPU = cpu
 }
 
 // metrics returns the metrics without the part of the oracle.
@@ -301,16 +301,16 @@ func (r *recorder) metrics(now time.Time) Metrics {
 		now = r.ended
 	}
 	m.Elapsed = now.Sub(r.began)
-	m.Attempts = r.attempts.Load()
-	m.Wait, m.Service, m.Held = r.wait.latency(), r.service.latency(), r.held.latency()
-	m.Handoff, m.RenewLate = r.handoff.latency(), r.renewLate.latency()
+	m.Cost.Attempts = r.attempts.Load()
+	m.Latency.Wait, m.Latency.Release, m.Latency.Held = r.wait.latency(), r.service.latency(), r.held.latency()
+	m.Latency.Handoff, m.Latency.RenewLate = r.handoff.latency(), r.renewLate.latency()
 	m.Seconds = r.timeline.seconds(m.Elapsed)
-	m.Cells = make([]ClientState, 0, m.Clients)
+	m.Clients.States = make([]ClientState, 0, m.Clients.Total)
 	var sum, squares, n float64
 	for i := range r.clients {
 		c := &r.clients[i]
 		if c.present {
-			m.Cells = append(m.Cells, c.cell())
+			m.Clients.States = append(m.Clients.States, c.cell())
 		}
 		if c.present && c.state == Queued {
 			m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(c.since))

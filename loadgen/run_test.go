@@ -34,7 +34,7 @@ func TestRealMutexNeverOverlapsAndLeavesNothing(t *testing.T) {
 	if m.Lost+m.Expired+m.Unconfirmed+m.Errors+m.TimedOut != 0 || m.Released != m.Acquired {
 		t.Errorf("losses or errors on a healthy server: %+v", m)
 	}
-	if m.Running || m.Clients != 0 {
+	if m.Running || m.Clients.Total != 0 {
 		t.Errorf("running after Stop: %+v", m)
 	}
 	checkNoKeys(t, rdb)
@@ -96,7 +96,7 @@ func TestSumsAgreeInEveryPicture(t *testing.T) {
 	stop(t, r)
 	m := r.Metrics()
 	checkSums(t, m)
-	if m.Waiting+m.Holding+m.Idle != 0 {
+	if m.Clients.Waiting+m.Clients.Holding+m.Clients.Idle != 0 {
 		t.Errorf("somebody is left: %+v", m)
 	}
 }
@@ -152,13 +152,13 @@ func TestRemovedClientFinishesItsHold(t *testing.T) {
 		time.Sleep(58 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Holding != 1 || m.Clients != 1 {
+		if m.Clients.Holding != 1 || m.Clients.Total != 1 {
 			t.Fatalf("did not finish its hold: %+v", m)
 		}
 		time.Sleep(2 * time.Second)
 		m = r.Metrics()
 		checkSums(t, m)
-		if m.Clients != 0 || m.Released != 1 || m.Lost != 0 || !m.Running {
+		if m.Clients.Total != 0 || m.Released != 1 || m.Lost != 0 || !m.Running {
 			t.Errorf("did not go: %+v", m)
 		}
 		checkNoKeys(t, rdb)
@@ -171,18 +171,18 @@ func TestRemovedClientWaitsNoLonger(t *testing.T) {
 		time.Sleep(time.Second)
 		r.SetClients(2)
 		time.Sleep(time.Second)
-		if m := r.Metrics(); m.Waiting != 1 || m.Holding != 1 || m.Arrivals != 2 {
+		if m := r.Metrics(); m.Clients.Waiting != 1 || m.Clients.Holding != 1 || m.Arrivals != 2 {
 			t.Fatalf("one should hold, one wait: %+v", m)
 		}
 		r.SetClients(1)
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients != 1 || m.Holding != 1 || m.Arrivals != 2 || m.CutOff != 1 || m.TimedOut+m.Errors != 0 {
+		if m.Clients.Total != 1 || m.Clients.Holding != 1 || m.Arrivals != 2 || m.CutOff != 1 || m.TimedOut+m.Errors != 0 {
 			t.Errorf("an attempt that was called off should count as that: %+v", m)
 		}
-		if m.Wait.Max != time.Second || m.Wait.Censored != 1 || m.Fairness.Starved != time.Second {
-			t.Errorf("it waited for 1 s: %+v, longest wait %s", m.Wait, m.Fairness.Starved)
+		if m.Latency.Wait.Max != time.Second || m.Latency.Wait.Censored != 1 || m.Fairness.Starved != time.Second {
+			t.Errorf("it waited for 1 s: %+v, longest wait %s", m.Latency.Wait, m.Fairness.Starved)
 		}
 	})
 }
@@ -191,8 +191,8 @@ func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 4, Keys: Keys{N: 100}, Seed: 5, Hold: Const(time.Minute)})
 		time.Sleep(time.Second)
-		if m := r.Metrics(); m.Holding != 4 {
-			t.Fatalf("%d hold: with this seed not all choose keys of their own", m.Holding)
+		if m := r.Metrics(); m.Clients.Holding != 4 {
+			t.Fatalf("%d hold: with this seed not all choose keys of their own", m.Clients.Holding)
 		}
 		r.SetClients(3)
 		r.SetClients(1) // three clients are to leave, but hold for a minute
@@ -200,14 +200,14 @@ func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients != 5 {
-			t.Errorf("%d clients, want two who stay and three who finish", m.Clients)
+		if m.Clients.Total != 5 {
+			t.Errorf("%d clients, want two who stay and three who finish", m.Clients.Total)
 		}
 		time.Sleep(time.Minute)
 		m = r.Metrics()
 		checkSums(t, m)
-		if m.Clients != 2 {
-			t.Errorf("%d clients, want 2", m.Clients)
+		if m.Clients.Total != 2 {
+			t.Errorf("%d clients, want 2", m.Clients.Total)
 		}
 	})
 }
@@ -241,13 +241,13 @@ func TestLostLeaseEndsTheWork(t *testing.T) {
 			Clients: 1, Lock: Lock{TTL: time.Second, Renew: Renew{Off: true}}, Hold: Const(10 * time.Second), Think: Const(time.Hour),
 		})
 		time.Sleep(900 * time.Millisecond)
-		if m := r.Metrics(); m.Holding != 1 {
+		if m := r.Metrics(); m.Clients.Holding != 1 {
 			t.Fatalf("should hold: %+v", m)
 		}
 		time.Sleep(200 * time.Millisecond)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Expired != 1 || m.Released != 0 || m.Holding != 0 || m.LastErr != "" {
+		if m.Expired != 1 || m.Released != 0 || m.Clients.Holding != 0 || m.LastErr != "" {
 			t.Errorf("got %+v", m)
 		}
 	})
@@ -278,7 +278,7 @@ func TestStolenLeaseIsLost(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Lost != 1 || m.Holding != 0 {
+		if m.Lost != 1 || m.Clients.Holding != 0 {
 			t.Errorf("got %+v", m)
 		}
 	})
@@ -296,7 +296,7 @@ func TestImpatientClientGivesUp(t *testing.T) {
 		time.Sleep(28 * time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.TimedOut != 9 || m.Waiting != 1 || m.Errors != 0 || m.LastErr != "" {
+		if m.TimedOut != 9 || m.Clients.Waiting != 1 || m.Errors != 0 || m.LastErr != "" {
 			t.Errorf("2 s of patience every 3 s, after 28 s: %+v", m)
 		}
 	})
@@ -331,8 +331,8 @@ func TestSecondsAddUpToTheWhole(t *testing.T) {
 			sum += s.Acquired
 			worst = max(worst, s.Wait.Max)
 		}
-		if sum != m.Acquired || sum < 100 || worst != m.Wait.Max {
-			t.Errorf("seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Wait.Max)
+		if sum != m.Acquired || sum < 100 || worst != m.Latency.Wait.Max {
+			t.Errorf("seconds: %d acquired, longest wait %s; whole: %d and %s", sum, worst, m.Acquired, m.Latency.Wait.Max)
 		}
 		if len(m.Seconds) != 91 {
 			t.Errorf("%d seconds after 90.5 s", len(m.Seconds))
@@ -353,7 +353,7 @@ func TestWaitIsTimedFromTheArrival(t *testing.T) {
 		})
 		time.Sleep(4 * time.Second)
 		m := r.Metrics()
-		if m.Acquired != 2 || m.Wait.Max < 2*time.Second || m.Wait.Max > 2100*time.Millisecond {
+		if m.Acquired != 2 || m.Latency.Wait.Max < 2*time.Second || m.Latency.Wait.Max > 2100*time.Millisecond {
 			t.Errorf("got %+v", m)
 		}
 	})
@@ -373,7 +373,7 @@ func TestRestartBeginsNewFigures(t *testing.T) {
 		time.Sleep(time.Second)
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Clients != 3 || !m.Running || m.Elapsed != time.Second || m.Acquired == 0 || m.Acquired >= first.Acquired {
+		if m.Clients.Total != 3 || !m.Running || m.Elapsed != time.Second || m.Acquired == 0 || m.Acquired >= first.Acquired {
 			t.Errorf("got %+v after %+v", m, first)
 		}
 	})
@@ -385,7 +385,7 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := r.Metrics(); m.Running || m.Clients != 0 || m.Elapsed != 0 {
+		if m := r.Metrics(); m.Running || m.Clients.Total != 0 || m.Elapsed != 0 {
 			t.Errorf("before the start: %+v", m)
 		}
 		stop(t, r)
@@ -394,7 +394,7 @@ func TestStartAndStopMayBeRepeated(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if m := r.Metrics(); !m.Running || m.Clients != 3 {
+		if m := r.Metrics(); !m.Running || m.Clients.Total != 3 {
 			t.Errorf("after two starts: %+v", m)
 		}
 		stop(t, r)

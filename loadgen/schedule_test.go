@@ -72,8 +72,8 @@ func TestWhoComesLateIsTimedFromWhenItWasDue(t *testing.T) {
 		if m.Acquired != 3 || m.LateArrivals != 2 || m.Backlog != 5 {
 			t.Errorf("%d acquired, %d late, %d in the backlog", m.Acquired, m.LateArrivals, m.Backlog)
 		}
-		if m.Wait.Max < 4*time.Second || m.Wait.Max > 4100*time.Millisecond {
-			t.Errorf("longest wait %s, want 4 s", m.Wait.Max)
+		if m.Latency.Wait.Max < 4*time.Second || m.Latency.Wait.Max > 4100*time.Millisecond {
+			t.Errorf("longest wait %s, want 4 s", m.Latency.Wait.Max)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 			if err := child.Continue(); err != nil {
 				t.Fatal(err)
 			}
-			for r.Metrics().Waiting > 2 {
+			for r.Metrics().Clients.Waiting > 2 {
 				time.Sleep(time.Millisecond)
 			}
 			took := time.Since(began)
@@ -62,9 +62,9 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 					t.Errorf("%s is %s, theory has %s", name, got, want)
 				}
 			}
-			near("p90", m.Wait.P90, c.p90)
-			near("p99", m.Wait.P99, c.p99)
-			near("max", m.Wait.Max, c.max)
+			near("p90", m.Latency.Wait.P90, c.p90)
+			near("p99", m.Latency.Wait.P99, c.p99)
+			near("max", m.Latency.Wait.Max, c.max)
 			if offered := m.Arrivals + m.Backlog; offered < rate*int64(length.Seconds()) || float64(offered) > rate*m.Elapsed.Seconds()+1 {
 				t.Errorf("%d offered in %s at %d/s", offered, m.Elapsed, rate)
 			}
@@ -85,11 +85,11 @@ func TestArrivalsWithoutAClientCountAsLongAsTheyWaited(t *testing.T) {
 		<-r.Done()
 		m := r.Metrics()
 		checkSums(t, m)
-		if m.Arrivals != 1 || m.Backlog != 10 || m.Wait.Count != 11 || m.Wait.Censored != 10 {
-			t.Errorf("%d arrivals, %d without a client, %d waits, %d of them cut off", m.Arrivals, m.Backlog, m.Wait.Count, m.Wait.Censored)
+		if m.Arrivals != 1 || m.Backlog != 10 || m.Latency.Wait.Count != 11 || m.Latency.Wait.Censored != 10 {
+			t.Errorf("%d arrivals, %d without a client, %d waits, %d of them cut off", m.Arrivals, m.Backlog, m.Latency.Wait.Count, m.Latency.Wait.Censored)
 		}
-		if m.Wait.Max != 9*time.Second || m.Fairness.Starved != 9*time.Second || m.Wait.P50.Round(time.Second) != 4*time.Second {
-			t.Errorf("the first of them waited for 9 s: %+v, longest %s", m.Wait, m.Fairness.Starved)
+		if m.Latency.Wait.Max != 9*time.Second || m.Fairness.Starved != 9*time.Second || m.Latency.Wait.P50.Round(time.Second) != 4*time.Second {
+			t.Errorf("the first of them waited for 9 s: %+v, longest %s", m.Latency.Wait, m.Fairness.Starved)
 		}
 	})
 }
@@ -102,8 +102,8 @@ func TestAnArrivalWithoutAClientDoesNotWaitAtTheLock(t *testing.T) {
 			Clients: 1, Rate: 10, Keys: Keys{N: 5}, Lock: Lock{TTL: 100 * time.Millisecond}, Hold: Const(time.Second), Seed: 1,
 		})
 		time.Sleep(20 * time.Second)
-		if m := r.Metrics(); m.Handoff.Count > 0 || m.Violations.Stuck > 0 || m.Acquired < 18 || m.Backlog < 100 {
-			t.Errorf("%d hand-offs, %d times stuck, %d acquired, %d without a client", m.Handoff.Count, m.Violations.Stuck, m.Acquired, m.Backlog)
+		if m := r.Metrics(); m.Latency.Handoff.Count > 0 || m.Violations.Stuck > 0 || m.Acquired < 18 || m.Backlog < 100 {
+			t.Errorf("%d hand-offs, %d times stuck, %d acquired, %d without a client", m.Latency.Handoff.Count, m.Violations.Stuck, m.Acquired, m.Backlog)
 		}
 	})
 }

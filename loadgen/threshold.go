@@ -63,13 +63,13 @@ func metrics() []metric {
 		count("offered.count", Metrics.Offered),
 		count("arrivals.count", arrivals),
 		count("acquired.count", acquired),
-		count("waiting.count", func(m Metrics) int64 { return m.CutOff + int64(m.Waiting) }),
+		count("waiting.count", func(m Metrics) int64 { return m.CutOff + int64(m.Clients.Waiting) }),
 		count("backlog.count", func(m Metrics) int64 { return m.Backlog }),
 		count("errors.count", func(m Metrics) int64 { return m.Errors }),
 		count("late.count", func(m Metrics) int64 { return m.LateArrivals }),
 		count("abandoned.count", func(m Metrics) int64 { return m.Abandoned }),
 		count("timed-out.count", func(m Metrics) int64 { return m.TimedOut }),
-		count("renewals.count", func(m Metrics) int64 { return m.Renewals }),
+		count("renewals.count", func(m Metrics) int64 { return m.Cost.Renewals }),
 		count("expired.count", func(m Metrics) int64 { return m.Expired }),
 		rate("lost.rate", func(m Metrics) int64 { return m.Lost + m.Expired }, acquired),
 		rate("timed-out.rate", func(m Metrics) int64 { return m.TimedOut }, arrivals),
@@ -88,11 +88,11 @@ func metrics() []metric {
 		name string
 		of   func(Metrics) Latency
 	}{
-		{"wait", func(m Metrics) Latency { return m.Wait }},
-		{"release", func(m Metrics) Latency { return m.Service }},
-		{"held", func(m Metrics) Latency { return m.Held }},
-		{"hand-off", func(m Metrics) Latency { return m.Handoff }},
-		{"renewal-late", func(m Metrics) Latency { return m.RenewLate }},
+		{"wait", func(m Metrics) Latency { return m.Latency.Wait }},
+		{"release", func(m Metrics) Latency { return m.Latency.Release }},
+		{"held", func(m Metrics) Latency { return m.Latency.Held }},
+		{"hand-off", func(m Metrics) Latency { return m.Latency.Handoff }},
+		{"renewal-late", func(m Metrics) Latency { return m.Latency.RenewLate }},
 	} {
 		samples := func(m Metrics) int64 { return l.of(m).Count }
 		all = append(all,
@@ -128,7 +128,9 @@ func (m Metrics) Throughput() float64 { return ratio(float64(m.Acquired), m.Elap
 
 // CommandsPerHold returns the number of commands per acquire, including those of
 // waiting, renewal and release.
-func (m Metrics) CommandsPerHold() float64 { return ratio(float64(m.Commands), float64(m.Acquired)) }
+func (m Metrics) CommandsPerHold() float64 {
+	return ratio(float64(m.Cost.Commands), float64(m.Acquired))
+}
 
 // formerNames replaces old names of metrics by the current ones.
 func formerNames() *strings.Replacer {

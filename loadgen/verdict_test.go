@@ -81,17 +81,17 @@ func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
 			m.Outage = Outage{Total: time.Duration(n) * second, Longest: second, Error: "gone"}
 		}},
 		{"another server", func(m *Metrics, n int64) { m.Outage.Lost = int(n) }},
-		{"threshold", func(m *Metrics, n int64) { m.Held.Count, m.Held.Max = 1, time.Duration(n)*second }},
+		{"threshold", func(m *Metrics, n int64) { m.Latency.Held.Count, m.Latency.Held.Max = 1, time.Duration(n)*second }},
 	} {
 		for _, kind := range []Kind{Mutex, "classic/getset"} {
 			for n := range int64(2) {
-				m := Metrics{Arrivals: 500, Acquired: 500}
+				m := Metrics{Counts: Counts{Arrivals: 500, Acquired: 500}}
 				c.set(&m, n+1)
 				v := m.Verdict(Scenario{
 					Lock: Lock{Kind: kind}, Rate: 10,
 					Thresholds: []Threshold{{"held.max", "<", 2}}, Expect: []Threshold{{"arrivals.count", ">", 1}},
 				})
-				if c.name != "threshold" && m.Held.Count == 0 && len(v.Missed) == 1 {
+				if c.name != "threshold" && m.Latency.Held.Count == 0 && len(v.Missed) == 1 {
 					v.Missed = nil // nothing was held
 				}
 				fmt.Fprintf(&all, "%s %d, %s: safe %t, harmless %t, expected %t\n\t%s\n", c.name, n+1, kind, v.Safe, v.Harmless, v.Expected, v.Text)

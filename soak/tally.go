@@ -47,7 +47,7 @@ func (t *tally) add(c *kindRun, began time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.holds += m.Acquired
-	t.commands += m.Commands
+	t.commands += m.Cost.Commands
 	for kind, n := range c.log.faultCounts {
 		if kind != stalled {
 			t.faults[kind] += n

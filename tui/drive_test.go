@@ -443,8 +443,8 @@ func (g *generator) Apply(s loadgen.Scenario) error {
 }
 
 func (g *generator) setClients(n int) {
-	g.clients, g.m.Clients = n, n
-	g.m.Cells = make([]loadgen.ClientState, n)
+	g.clients, g.m.Clients.Total = n, n
+	g.m.Clients.States = make([]loadgen.ClientState, n)
 }
 
 func (g *generator) Inject(f loadgen.Fault) error {
@@ -488,16 +488,17 @@ func (g *generator) Scenario() loadgen.Scenario {
 // busy returns a load that has been running for some time.
 func busy() *generator {
 	g := &generator{clients: 20, m: loadgen.Metrics{
-		Elapsed: 94 * time.Second, Running: true, Clients: 20, Idle: 11, Waiting: 6, Holding: 3,
-		Arrivals: 112_345, Acquired: 112_300, Released: 112_290, Lost: 7, TimedOut: 39,
-		Wait: loadgen.Latency{P50: 1200 * time.Microsecond, P99: 48 * time.Millisecond, Max: 1300 * time.Millisecond},
+		Elapsed: 94 * time.Second, Running: true,
+		Clients: loadgen.ClientCounts{Total: 20, Idle: 11, Waiting: 6, Holding: 3},
+		Counts:  loadgen.Counts{Arrivals: 112_345, Acquired: 112_300, Released: 112_290, Lost: 7, TimedOut: 39},
+		Latency: loadgen.Latencies{Wait: loadgen.Latency{P50: 1200 * time.Microsecond, P99: 48 * time.Millisecond, Max: 1300 * time.Millisecond}},
 	}}
 	for i := range 95 {
 		n := int64(900 + (i*i*37)%600)
 		g.m.Seconds = append(g.m.Seconds, loadgen.Second{Acquired: n, Wait: loadgen.Latency{P99: time.Duration(30+(i*13)%25) * time.Millisecond}})
 	}
 	for i := range 20 {
-		g.m.Cells = append(g.m.Cells, []loadgen.ClientState{loadgen.Thinking, loadgen.Queued, loadgen.Thinking, loadgen.Inside, loadgen.Queued, loadgen.Thinking}[(i*7)%6])
+		g.m.Clients.States = append(g.m.Clients.States, []loadgen.ClientState{loadgen.Thinking, loadgen.Queued, loadgen.Thinking, loadgen.Inside, loadgen.Queued, loadgen.Thinking}[(i*7)%6])
 	}
 	return g
 }

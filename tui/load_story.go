@@ -127,7 +127,7 @@ func (s *state) sidesBlock(w int) []string {
 	for _, c := range append([]loadgen.Compared{{Lock: s.scenario.Lock, Metrics: s.metrics}}, s.beside...) {
 		m := c.Metrics
 		all = append(all, row(t.text, c.Lock.String(), []string{
-			humanize.Count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), humanize.Duration(m.Wait.P50), humanize.Duration(m.Wait.P99), humanize.Count(m.Violations.Overlap.Count),
+			humanize.Count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), humanize.Duration(m.Latency.Wait.P50), humanize.Duration(m.Latency.Wait.P99), humanize.Count(m.Violations.Overlap.Count),
 		}))
 	}
 	return all

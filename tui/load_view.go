@@ -82,7 +82,7 @@ func (s *state) ledgerWidth(w int) int {
 
 // right draws the charts above the clients.
 func (p *loadPage) right(s *state, w, h int) []string {
-	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.metrics.Cells), w-2)))
+	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.metrics.Clients.States), w-2)))
 	spare := max(0, h-len(grid))
 	wait := s.waitBlock(w, spare*2/5)
 	if spare-len(wait) < 4 {
@@ -191,7 +191,7 @@ func (s *state) outcomes() []outcome {
 		{"arrivals", m.Arrivals, t.strong, false},
 		{"acquired", m.Acquired, t.good, false},
 		{"released", m.Released, t.text, false},
-		{"renewals", m.Renewals, t.text, true},
+		{"renewals", m.Cost.Renewals, t.text, true},
 		{"expired", m.Expired, t.warn, false},
 		{"lost", m.Lost, t.warn, false},
 		{"late work", m.Violations.LateWork.Count, t.warn, true},
@@ -325,7 +325,7 @@ func (s *state) waitBlock(w, h int) []string {
 	for _, f := range []struct {
 		name string
 		d    time.Duration
-	}{{"p50", m.Wait.P50}, {"p99", m.Wait.P99}, {"max", m.Wait.Max}} {
+	}{{"p50", m.Latency.Wait.P50}, {"p99", m.Latency.Wait.P99}, {"max", m.Latency.Wait.Max}} {
 		l.Put(t.dim, f.name+" ").Put(t.strong, s.glyphs.Fit(humanize.Duration(f.d), 10))
 	}
 	all := []string{s.ruleOf(w, "wait", "p99 per second"), l.String()}
@@ -415,7 +415,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	if h < 3 {
 		return nil
 	}
-	cells := s.metrics.Cells
+	cells := s.metrics.Clients.States
 	w -= 2
 	size := spacing(len(cells), w)
 	room := max(0, w/size) * (h - 2)
@@ -424,8 +424,8 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 		note = humanize.Count(len(cells)-room) + " more"
 		cells = cells[:room]
 	}
-	if p.client > 0 && p.client <= len(s.metrics.Cells) {
-		note = fmt.Sprintf("client-%d is %s", p.client, s.metrics.Cells[p.client-1])
+	if p.client > 0 && p.client <= len(s.metrics.Clients.States) {
+		note = fmt.Sprintf("client-%d is %s", p.client, s.metrics.Clients.States[p.client-1])
 	}
 	all := []string{s.ruleOf(w+2, "clients", note), s.legend(w + 2)}
 	for at := 0; at < len(cells); {
@@ -446,7 +446,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 // legend explains the cells and counts the clients in each state.
 func (s *state) legend(w int) string {
 	counts := map[loadgen.ClientState]int{}
-	for _, c := range s.metrics.Cells {
+	for _, c := range s.metrics.Clients.States {
 		counts[c]++
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
@@ -488,8 +488,8 @@ func (p *loadPage) figures(s *state, w int) []string {
 	return []string{
 		l.String(),
 		widget.NewLine(w).Put(st, words).String(),
-		s.figure(w, "wait p50", t.text, humanize.Duration(m.Wait.P50)),
-		s.figure(w, "wait p99", t.text, humanize.Duration(m.Wait.P99)),
+		s.figure(w, "wait p50", t.text, humanize.Duration(m.Latency.Wait.P50)),
+		s.figure(w, "wait p99", t.text, humanize.Duration(m.Latency.Wait.P99)),
 		s.legend(w),
 	}
 }

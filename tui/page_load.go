@@ -155,7 +155,7 @@ func (p *loadPage) typing(s *state) dialog {
 // choose moves the selection of the client for the next fault. Before the first and after the
 // last client, it selects a random client.
 func (p *loadPage) choose(s *state, by int) {
-	n := len(s.metrics.Cells) + 1
+	n := len(s.metrics.Clients.States) + 1
 	p.client = (p.client + by + n) % n
 }
 
@@ -217,7 +217,7 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 		{style: t.text, text: humanize.Clock(m.Elapsed), priority: 3},
 		{style: t.strong, text: humanize.Plural(s.scenario.Clients, "client")},
 		{style: t.strong, text: humanize.Count(rate(m)) + "/s", priority: 2},
-		{style: t.text, text: "p99 " + humanize.Duration(m.Wait.P99), priority: 4},
+		{style: t.text, text: "p99 " + humanize.Duration(m.Latency.Wait.P99), priority: 4},
 		{style: t.key, text: scene, priority: 5},
 	}, []segment{s.overlaps()})
 }

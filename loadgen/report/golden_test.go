@@ -45,10 +45,10 @@ func fullReport(t *testing.T) Result {
 	m := &r.Metrics
 	v := &m.Violations
 	for _, p := range []any{
-		&m.Elapsed, &m.Clients, &m.Idle, &m.Waiting, &m.Holding, &m.Dead, &m.Arrivals, &m.LateArrivals, &m.Backlog, &m.Acquired,
+		&m.Elapsed, &m.Clients.Total, &m.Clients.Idle, &m.Clients.Waiting, &m.Clients.Holding, &m.Clients.Dead, &m.Arrivals, &m.LateArrivals, &m.Backlog, &m.Acquired,
 		&m.Released, &m.Expired, &m.Lost, &m.Unconfirmed, &m.Abandoned, &m.TimedOut, &m.Refused, &m.Errors, &m.CutOff,
-		&m.Wait, &m.Service, &m.Held, &m.Handoff, &m.RenewLate, &m.Attempts, &m.Renewals, &m.Commands, &m.Utilisation,
-		&m.Fairness, &m.Server, &v.Overlap, &v.WorkOverlap, &v.Untold, &v.LostAlone, &v.Overtaken, &v.NumberFell,
+		&m.Latency.Wait, &m.Latency.Release, &m.Latency.Held, &m.Latency.Handoff, &m.Latency.RenewLate, &m.Cost.Attempts, &m.Cost.Renewals, &m.Cost.Commands, &m.Utilisation,
+		&m.Fairness, &m.Cost.CPU, &v.Overlap, &v.WorkOverlap, &v.Untold, &v.LostAlone, &v.Overtaken, &v.NumberFell,
 		&m.Outage, &m.Stall, &v.LateWork, &v.Fenced, &v.AcceptedStaleWrites, &v.Stuck, &v.ForeignUnlocks,
 	} {
 		fill(reflect.ValueOf(p).Elem(), &n)
@@ -56,7 +56,7 @@ func fullReport(t *testing.T) Result {
 	m.Began, m.Elapsed, m.Running = began, 31*time.Second+400*time.Millisecond, false
 	m.Utilisation, m.Fairness.Jain = 0.625, 0.875
 	m.LastErr = "the \x1bserver"
-	m.RenewLate = loadgen.Latency{} // nothing was renewed
+	m.Latency.RenewLate = loadgen.Latency{} // nothing was renewed
 	for i, f := range r.Scenario.Faults {
 		m.Faults = append(m.Faults, loadgen.FaultOutcome{Fault: f, Struck: 3 * i, Why: []string{"no client held a lock any more", ""}[i]})
 	}
@@ -233,7 +233,7 @@ func TestAProofCountsInTheVerdict(t *testing.T) {
 		{"classic/getset", oracle.Proof{Known: true}, true, false, 0},
 		{loadgen.Mutex, oracle.Proof{Known: true, Sound: true, LeftOut: 1}, true, true, 1},
 	} {
-		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Metrics: loadgen.Metrics{Acquired: 1}, Proof: &c.proof}
+		r := Result{Scenario: loadgen.Scenario{Lock: loadgen.Lock{Kind: c.kind}}, Metrics: loadgen.Metrics{Counts: loadgen.Counts{Acquired: 1}}, Proof: &c.proof}
 		if v := r.Verdict(); v.Safe != c.safe || v.Harmless != c.harmless || len(v.Gaps) != c.gaps {
 			t.Errorf("%s with %+v: safe %v, harmless %v, %q", c.kind, c.proof, v.Safe, v.Harmless, v.Gaps)
 		}

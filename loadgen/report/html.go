@@ -190,7 +190,7 @@ func happened(m loadgen.Metrics) []pair {
 		{"offered", m.Offered()}, {"arrivals", m.Arrivals}, {"acquired", m.Acquired}, {"released", m.Released},
 		{"expired", m.Expired}, {"lost", m.Lost}, {"unconfirmed", m.Unconfirmed},
 		{"abandoned", m.Abandoned}, {"timed out", m.TimedOut}, {"refused", m.Refused},
-		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Waiting)}, {"late", m.LateArrivals},
+		{"errors", m.Errors}, {"still waiting", m.CutOff + int64(m.Clients.Waiting)}, {"late", m.LateArrivals},
 		{"without a client", m.Backlog}, {"longest wait", humanize.Precise(m.Fairness.Starved)}, {"throughput", fmt.Sprintf("%.1f/s", m.Throughput())},
 		{"commands a hold", fmt.Sprintf("%.1f", m.CommandsPerHold())}, {"fairness", fmt.Sprintf("%.2f", m.Fairness.Jain)},
 	}

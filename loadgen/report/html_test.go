@@ -82,8 +82,8 @@ func TestThePageIsCompleteAndWellFormed(t *testing.T) {
 		Seconds:  []loadgen.Second{{Acquired: 10}, {Acquired: 40}, {Acquired: 20}},
 		Proof:    &oracle.Proof{Known: true, Sound: true},
 	}
-	r.Metrics = loadgen.Metrics{Acquired: 10, Elapsed: 3 * time.Second}
-	r.Metrics.Wait = loadgen.Latency{Count: 10, Max: time.Second}
+	r.Metrics = loadgen.Metrics{Counts: loadgen.Counts{Acquired: 10}, Elapsed: 3 * time.Second}
+	r.Metrics.Latency.Wait = loadgen.Latency{Count: 10, Max: time.Second}
 	r.Metrics.Violations.Evidence = []oracle.Evidence{{Violation: oracle.Overlapped, Key: "k", Length: time.Millisecond}}
 	r.Metrics.Faults = []loadgen.FaultOutcome{{Fault: loadgen.Fault{At: time.Second, Kind: loadgen.Crash}, Struck: 1}}
 	var page strings.Builder

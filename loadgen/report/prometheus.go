@@ -80,7 +80,7 @@ func WritePrometheus(w io.Writer, runs ...*loadgen.Run) error {
 	})
 	e.family("load_overlaps_excused_total", "counter", "Overlaps after a fault that no lock survives.", "", one(func(m loadgen.Metrics) float64 { return float64(m.Violations.Overlap.Excused) }))
 	e.family("load_clients", "gauge", "What the clients do now.", "state", func(m loadgen.Metrics) map[string]float64 {
-		return map[string]float64{"waiting": float64(m.Waiting), "holding": float64(m.Holding), "thinking": float64(m.Idle), "dead": float64(m.Dead)}
+		return map[string]float64{"waiting": float64(m.Clients.Waiting), "holding": float64(m.Clients.Holding), "thinking": float64(m.Clients.Idle), "dead": float64(m.Clients.Dead)}
 	})
 	e.family("load_backlog", "gauge", "Arrivals that no client was free for.", "", one(func(m loadgen.Metrics) float64 { return float64(m.Backlog) }))
 	e.family("load_seconds", "gauge", "How long the load has been running.", "", one(func(m loadgen.Metrics) float64 { return m.Elapsed.Seconds() }))

@@ -210,7 +210,7 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 				return math.NaN()
 			}
 			for what, want := range map[string]int64{
-				"arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "cut_off": m.CutOff, "commands": m.Commands, "late": m.LateArrivals, "released": m.Released,
+				"arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "cut_off": m.CutOff, "commands": m.Cost.Commands, "late": m.LateArrivals, "released": m.Released,
 			} {
 				if got := value("load_total", "what", what); got != float64(want) {
 					t.Errorf("side %d: %s is %g, want %d", i+1, what, got, want)
@@ -232,7 +232,7 @@ func TestTheFiguresForPrometheusAreInItsFormat(t *testing.T) {
 			if got := value("load_backlog", "side", side); got != float64(m.Backlog) {
 				t.Errorf("backlog %g, want %d", got, m.Backlog)
 			}
-			for name, l := range map[string]loadgen.Latency{"wait": m.Wait, "held": m.Held, "release": m.Service, "hand_off": m.Handoff, "renewal_late": m.RenewLate} {
+			for name, l := range map[string]loadgen.Latency{"wait": m.Latency.Wait, "held": m.Latency.Held, "release": m.Latency.Release, "hand_off": m.Latency.Handoff, "renewal_late": m.Latency.RenewLate} {
 				checkHistogram(t, all["locktop_load_"+name+"_seconds"], "locktop_load_"+name+"_seconds", side, l)
 			}
 		}

@@ -153,9 +153,9 @@ func sharing(s loadgen.Scenario) string {
 func counts(m loadgen.Metrics) map[string]int64 {
 	return map[string]int64{
 		"offered": m.Offered(), "arrivals": m.Arrivals, "acquired": m.Acquired, "timed_out": m.TimedOut, "refused": m.Refused,
-		"errors": m.Errors, "waiting": m.CutOff + int64(m.Waiting), "released": m.Released, "expired": m.Expired,
-		"lost": m.Lost, "unconfirmed": m.Unconfirmed, "abandoned": m.Abandoned, "holding": int64(m.Holding),
-		"late": m.LateArrivals, "backlog": m.Backlog, "attempts": m.Attempts, "renewals": m.Renewals, "commands": m.Commands,
+		"errors": m.Errors, "waiting": m.CutOff + int64(m.Clients.Waiting), "released": m.Released, "expired": m.Expired,
+		"lost": m.Lost, "unconfirmed": m.Unconfirmed, "abandoned": m.Abandoned, "holding": int64(m.Clients.Holding),
+		"late": m.LateArrivals, "backlog": m.Backlog, "attempts": m.Cost.Attempts, "renewals": m.Cost.Renewals, "commands": m.Cost.Commands,
 	}
 }
 
@@ -175,6 +175,6 @@ type namedLatency struct {
 
 func latencies(m loadgen.Metrics) []namedLatency {
 	return []namedLatency{
-		{"wait", m.Wait}, {"held", m.Held}, {"release", m.Service}, {"hand-off", m.Handoff}, {"renewal late", m.RenewLate},
+		{"wait", m.Latency.Wait}, {"held", m.Latency.Held}, {"release", m.Latency.Release}, {"hand-off", m.Latency.Handoff}, {"renewal late", m.Latency.RenewLate},
 	}
 }

@@ -203,10 +203,10 @@ func TestOutputsAgree(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("locktop_load_total{%s,what=\"acquired\"} %d\n", labels, m.Acquired),
 		fmt.Sprintf("locktop_load_total{%s,what=\"timed_out\"} %d\n", labels, m.TimedOut),
-		fmt.Sprintf("locktop_load_wait_seconds_count{%s} %d\n", labels, m.Wait.Count),
-		fmt.Sprintf("locktop_load_wait_seconds_bucket{%s,le=\"+Inf\"} %d\n", labels, m.Wait.Count),
-		fmt.Sprintf("locktop_load_wait_seconds_bucket{%s,le=\"60\"} %d\n", labels, m.Wait.Count),
-		fmt.Sprintf("locktop_load_hand_off_seconds_count{%s} %d\n", labels, m.Handoff.Count),
+		fmt.Sprintf("locktop_load_wait_seconds_count{%s} %d\n", labels, m.Latency.Wait.Count),
+		fmt.Sprintf("locktop_load_wait_seconds_bucket{%s,le=\"+Inf\"} %d\n", labels, m.Latency.Wait.Count),
+		fmt.Sprintf("locktop_load_wait_seconds_bucket{%s,le=\"60\"} %d\n", labels, m.Latency.Wait.Count),
+		fmt.Sprintf("locktop_load_hand_off_seconds_count{%s} %d\n", labels, m.Latency.Handoff.Count),
 	} {
 		if !strings.Contains(prom.String(), want) {
 			t.Errorf("no %s in\n%s", want, prom.String())
@@ -232,7 +232,7 @@ func TestOutputsAgree(t *testing.T) {
 		if err := WriteHistogram(&hgrm, r); err != nil {
 			t.Fatal(err)
 		}
-		if want := fmt.Sprintf("Total count    = %12d]", m.Wait.Count); !strings.Contains(hgrm.String(), want) {
+		if want := fmt.Sprintf("Total count    = %12d]", m.Latency.Wait.Count); !strings.Contains(hgrm.String(), want) {
 			t.Errorf("no %q in\n%s", want, hgrm.String())
 		}
 	}

@@ -25,9 +25,9 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 	fmt.Fprintln(t)
 	fmt.Fprintf(t, "offered\t%s = %s arrivals + %s without a client\n", n(m.Offered()), n(m.Arrivals), n(m.Backlog))
 	fmt.Fprintf(t, "arrivals\t%s = %s acquired + %s timed out + %s refused + %s errors + %s still waiting\n",
-		n(m.Arrivals), n(m.Acquired), n(m.TimedOut), n(m.Refused), n(m.Errors), n(m.CutOff+int64(m.Waiting)))
+		n(m.Arrivals), n(m.Acquired), n(m.TimedOut), n(m.Refused), n(m.Errors), n(m.CutOff+int64(m.Clients.Waiting)))
 	fmt.Fprintf(t, "acquired\t%s = %s released + %s expired + %s lost + %s unconfirmed + %s abandoned + %s holding\n",
-		n(m.Acquired), n(m.Released), n(m.Expired), n(m.Lost), n(m.Unconfirmed), n(m.Abandoned), n(int64(m.Holding)))
+		n(m.Acquired), n(m.Released), n(m.Expired), n(m.Lost), n(m.Unconfirmed), n(m.Abandoned), n(int64(m.Clients.Holding)))
 	if r.Scenario.Rate > 0 {
 		fmt.Fprintf(t, "late\t%s arrivals had to wait for a client, %s never got one\n", n(m.LateArrivals), n(m.Backlog))
 	}
@@ -43,8 +43,8 @@ func (r Result) WriteText(w io.Writer, plain func(string) string) error {
 				humanize.Precise(l.P50), humanize.Precise(l.P90), humanize.Precise(l.P95), humanize.Precise(l.P99), humanize.Precise(l.P999), humanize.Precise(l.Max))
 		}
 	}
-	if m.Wait.Censored > 0 {
-		fmt.Fprintf(t, "%s of the waits ended without the lock: they count as long as they lasted, and would have been longer\n", n(m.Wait.Censored))
+	if m.Latency.Wait.Censored > 0 {
+		fmt.Fprintf(t, "%s of the waits ended without the lock: they count as long as they lasted, and would have been longer\n", n(m.Latency.Wait.Censored))
 	}
 	r.writeViolations(t, plain)
 	for _, f := range m.Faults {
@@ -72,11 +72,11 @@ func costText(m loadgen.Metrics) string {
 	if m.Acquired == 0 {
 		return text
 	}
-	if m.Attempts > 0 {
-		text = fmt.Sprintf(", %.2f attempts a hold", float64(m.Attempts)/float64(m.Acquired))
+	if m.Cost.Attempts > 0 {
+		text = fmt.Sprintf(", %.2f attempts a hold", float64(m.Cost.Attempts)/float64(m.Acquired))
 	}
-	if m.Server.CPU > 0 {
-		text += fmt.Sprintf(", %s of the server's CPU a hold", humanize.Precise(m.Server.CPU/time.Duration(m.Acquired)))
+	if m.Cost.CPU > 0 {
+		text += fmt.Sprintf(", %s of the server's CPU a hold", humanize.Precise(m.Cost.CPU/time.Duration(m.Acquired)))
 	}
 	return text
 }
@@ -88,7 +88,7 @@ func WriteComparison(w io.Writer, results []Result) error {
 	for _, r := range results {
 		m := r.Metrics
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\n", r.Scenario.Lock, m.Throughput(), m.CommandsPerHold(),
-			humanize.Precise(m.Wait.P50), humanize.Precise(m.Wait.P99), humanize.Precise(m.Wait.Max), humanize.Precise(m.Handoff.P50), humanize.Count(m.Violations.Overlap.Count))
+			humanize.Precise(m.Latency.Wait.P50), humanize.Precise(m.Latency.Wait.P99), humanize.Precise(m.Latency.Wait.Max), humanize.Precise(m.Latency.Handoff.P50), humanize.Count(m.Violations.Overlap.Count))
 	}
 	return t.Flush()
 }

@@ -101,7 +101,7 @@ func show(t *testing.T, on loadgen.Servers, s loadgen.Scenario) loadgen.Metrics 
 		t.Errorf("%s (%s): %s", s.Name, s.Lock, v.Text)
 	}
 	if len(missed) > 0 || !v.Safe {
-		m.Seconds, m.Cells = nil, nil
+		m.Seconds, m.Clients.States = nil, nil
 		t.Logf("%s: %+v", s.Name, m)
 	}
 	for _, rdb := range append([]*redis.Client{on.Redis.(*redis.Client)}, on.Nodes...) {
