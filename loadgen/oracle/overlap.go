@@ -128,3 +128,24 @@ func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (time.Dur
 	}
 	return longest, with
 }
+
+// Unlocked records a successful release that the client decided on at decided. A holder
+// that entered before that and is still inside has lost its lock to this release.
+func (o *Oracle) Unlocked(v *Occupancy, decided, now time.Time) {
+	s := v.section
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.inside {
+		if other.number < v.number || !other.Began.Before(decided) || !v.excludes(other) {
+			continue
+		}
+		o.mu.Lock()
+		o.found.ForeignUnlocks++
+		o.mu.Unlock()
+		o.keep(Evidence{
+			Violation: ForeignUnlock, Key: s.name, At: now,
+			First: v.side(now), Second: other.side(now), Cause: v.blame(),
+		})
+		return
+	}
+}
