@@ -18,7 +18,8 @@ import (
 // internal/netfault, and external tests (package x_test) their own package.
 var imports = map[string][]string{
 	".":                       {"cli"},
-	"cli":                     {"humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
+	"cli":                     {"cli/render", "humanize", "internal/netfault", "keyspace", "keyspace/formats", "keyspace/inspect", "keyspace/recording", "keyspace/release", "loadgen", "loadgen/oracle", "loadgen/report", "loadgen/scenarios", "lock", "server", "shell", "tui", "tui/widget"},
+	"cli/render":              {"humanize", "keyspace", "keyspace/formats", "tui/widget"},
 	"tui":                     {"humanize", "keyspace", "loadgen", "tui/svg", "tui/widget"},
 	"tui/svg":                 {},
 	"tui/widget":              {},

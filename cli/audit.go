@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 
+	"locktop/cli/render"
 	"locktop/keyspace"
 )
 
@@ -83,7 +84,7 @@ func ownersOnly(f *os.File, path string) error {
 // Write implements release.AuditLog.
 func (l *auditLog) Write(a keyspace.AuditRecord) error {
 	var line bytes.Buffer
-	if err := writeJSON(&line, lineOf(a)); err != nil {
+	if err := render.JSON(&line, lineOf(a)); err != nil {
 		return fmt.Errorf("write the audit log: %w", err)
 	}
 	l.mu.Lock()
@@ -99,12 +100,12 @@ func (l *auditLog) Write(a keyspace.AuditRecord) error {
 
 func lineOf(a keyspace.AuditRecord) auditLine {
 	line := auditLine{
-		ID: a.ID, At: stamp(a.At), User: os.Getenv("USER"), Server: text(a.Lock.Node), Act: a.Action, Outcome: a.Outcome,
-		Key: text(a.Lock.Key), KeyB64: binary(a.Lock.Key), DB: a.Lock.DB, Format: a.Format, TTLms: a.TTL.Milliseconds(),
-		Nodes: a.Nodes, Now: text(a.Now), Error: text(a.Err),
+		ID: a.ID, At: render.Timestamp(a.At), User: os.Getenv("USER"), Server: render.Text(a.Lock.Node), Act: a.Action, Outcome: a.Outcome,
+		Key: render.Text(a.Lock.Key), KeyB64: render.Base64(a.Lock.Key), DB: a.Lock.DB, Format: a.Format, TTLms: a.TTL.Milliseconds(),
+		Nodes: a.Nodes, Now: render.Text(a.Now), Error: render.Text(a.Err),
 	}
 	for _, h := range a.Holders {
-		line.Holders = append(line.Holders, text(h))
+		line.Holders = append(line.Holders, render.Text(h))
 	}
 	return line
 }

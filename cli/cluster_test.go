@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/render"
 	"locktop/server"
 )
 
@@ -60,7 +61,7 @@ func (c troubled) run(t *testing.T, args ...string) outcome {
 }
 
 // list runs list and returns its document and exit code.
-func (c troubled) list(t *testing.T) (doc jsonDocument, got outcome) {
+func (c troubled) list(t *testing.T) (doc render.Document, got outcome) {
 	t.Helper()
 	got = c.run(t, "list", "--json", "--budget", "full")
 	if got.out != "" {
@@ -92,7 +93,7 @@ func tagOf(t *testing.T, rdb *redis.ClusterClient, slot int64) string {
 }
 
 // keysOf returns the keys of a document's locks, ordered by node.
-func keysOf(doc jsonDocument) []string {
+func keysOf(doc render.Document) []string {
 	var all []string
 	for _, l := range doc.Locks {
 		all = append(all, l.Key)
@@ -113,12 +114,12 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 	if unique := slices.Compact(slices.Clone(keys)); len(keys) != 32 || len(unique) != 32 {
 		t.Errorf("%d locks are listed, %d of them once, want 32", len(keys), len(unique))
 	}
-	if got.code != exitFine || !doc.Complete || got.errors != "" || len(strings.Fields(doc.up())) != 3 {
+	if got.code != exitFine || !doc.Complete || got.errors != "" || len(strings.Fields(nodesUp(doc))) != 3 {
 		t.Errorf("exit code %d, complete %v, %s; %+v", got.code, doc.Complete, got.errors, doc.Nodes)
 	}
 	here, there := 0, 0
 	for i := range 12 {
-		switch l := doc.lockNamed(t, c.moving(i)); l.Node {
+		switch l := lockNamed(t, doc, c.moving(i)); l.Node {
 		case to.Addr():
 			there++
 		case c.Addrs()[0]:
@@ -129,8 +130,8 @@ func TestLocksOfASlotThatIsHalfMovedAreSeen(t *testing.T) {
 		if err := json.Unmarshal([]byte(got.out), &seen); err != nil || got.code != exitFine {
 			t.Fatalf("inspect: exit code %d, %v, %s", got.code, err, got.errors)
 		}
-		if len(seen.Holders) != 1 || seen.Holders[0].ID != token || seen.Node != doc.lockNamed(t, c.moving(i)).Node || len(seen.Raw) != 1 {
-			t.Errorf("inspect shows %+v, list had it on %s", seen, doc.lockNamed(t, c.moving(i)).Node)
+		if len(seen.Holders) != 1 || seen.Holders[0].ID != token || seen.Node != lockNamed(t, doc, c.moving(i)).Node || len(seen.Raw) != 1 {
+			t.Errorf("inspect shows %+v, list had it on %s", seen, lockNamed(t, doc, c.moving(i)).Node)
 		}
 	}
 	if here != 7 || there != 5 {
@@ -335,7 +336,7 @@ func TestALockThatMovesWithItsSlotIsNotReleased(t *testing.T) {
 	w.code <- 0
 	kinds := make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
-		var e jsonEvent
+		var e render.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}

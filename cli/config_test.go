@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/cli/render"
 	"locktop/server"
 )
 
@@ -41,7 +42,7 @@ func TestAContextSaysWhereAndWhat(t *testing.T) {
 		"    locks: ['mine:*']",
 	)
 	doc, said := listedOn(t, "--context", "prod")
-	if doc.lockNamed(t, "mine:1"); said != "" {
+	if lockNamed(t, doc, "mine:1"); said != "" {
 		t.Errorf("it says %q", said)
 	}
 
@@ -114,7 +115,7 @@ func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 		doc, said := listedOn(t, append([]string{"--context", "prod"}, strings.Fields(c.flags)...)...)
 		var overdue []string
 		for _, l := range doc.Locks {
-			is := slices.ContainsFunc(l.Findings, func(f jsonFinding) bool { return f.ID == "overdue" })
+			is := slices.ContainsFunc(l.Findings, func(f render.Finding) bool { return f.ID == "overdue" })
 			if is {
 				overdue = append(overdue, l.Key)
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"locktop/keyspace"
+	"locktop/cli/render"
 	"locktop/server"
 )
 
@@ -77,29 +77,8 @@ func TestALongKeyIsShortInLinesForPeople(t *testing.T) {
 		}
 	}
 	got := locktop(t, append([]string{"list", "--json"}, flags...)...)
-	var doc jsonDocument
+	var doc render.Document
 	if err := json.Unmarshal([]byte(got.out), &doc); err != nil || len(doc.Locks) != 3 || len(doc.Locks[0].Key) < 1<<20 {
 		t.Errorf("%v: JSON has not all of it", err)
-	}
-}
-
-func TestAShortKeyIsShownWhole(t *testing.T) {
-	for _, c := range []struct{ key, want string }{
-		{"lock:a", "lock:a"},
-		{strings.Repeat("k", keyWidth), strings.Repeat("k", keyWidth)},
-		{strings.Repeat("k", keyWidth+1), strings.Repeat("k", keyEnd) + "…" + strings.Repeat("k", keyEnd) + " [201 bytes, sha256 4fb6ac5a]"},
-		{"lock:" + strings.Repeat("東", 100), "lock:" + strings.Repeat("東", 18) + "…" + strings.Repeat("東", 20) + " [305 bytes, sha256 "},
-		{strings.Repeat("\x01", 60), strings.Repeat(`\x01`, 60) + "…" + strings.Repeat(`\x01`, 60) + " [60 bytes"},
-	} {
-		got := shortKey(c.key)
-		if strings.HasSuffix(c.want, "]") {
-			c.want = c.want[:strings.LastIndex(c.want, " ")+1]
-		}
-		if !strings.HasPrefix(got, c.want) {
-			t.Errorf("%q: %s, want %s", c.key, got, c.want)
-		}
-	}
-	if at := named(keyspace.ID{Key: "a", DB: 2}, true); at != "a (database 2)" {
-		t.Error(at)
 	}
 }

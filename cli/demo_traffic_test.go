@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/server"
@@ -61,10 +62,10 @@ func TestWhoeverEntersIsNewAndHoldsTheSameLock(t *testing.T) {
 		want := a.sample.Want
 		l := locks[want.Key]
 		if l.Kind != want.Kind || l.Confidence != want.Confidence || len(l.Holders) != len(want.Holders) || l.Count() != want.Count() {
-			t.Errorf("%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
+			t.Errorf("%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, render.HolderIDs(l))
 		}
-		if holderIDs(l) == holderIDs(want) && len(holderIDs(want)) > anonymous {
-			t.Errorf("%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))
+		if render.HolderIDs(l) == render.HolderIDs(want) && len(render.HolderIDs(want)) > anonymous {
+			t.Errorf("%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, render.HolderIDs(l))
 		}
 	}
 }
@@ -80,7 +81,7 @@ func TestTheCastKeepsItsLocksMoving(t *testing.T) {
 	eventually(t, func() bool {
 		changed := 0
 		for key, l := range found(t, st.rdb) {
-			if was, known := before[key]; known && holderIDs(was) != holderIDs(l) {
+			if was, known := before[key]; known && render.HolderIDs(was) != render.HolderIDs(l) {
 				changed++
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/tui/widget"
@@ -72,7 +73,7 @@ func (p *program) doctor(ctx context.Context, c *connFlags, s *selection, o doct
 	d := diagnosisOf(t.title, s.filter(snap), snap)
 	print := func(w io.Writer) error { return d.write(w, colours(w)) }
 	if o.json {
-		print = func(w io.Writer) error { return writeJSON(w, d.json()) }
+		print = func(w io.Writer) error { return render.JSON(w, d.json()) }
 	}
 	if err := print(p.out); err != nil {
 		return fmt.Errorf("print the diagnosis: %w", err)
@@ -130,10 +131,10 @@ type diagnosis struct {
 	databases bool // the locks are in more than one database
 }
 
-func diagnosisOf(title string, found view, snap keyspace.Snapshot) diagnosis {
-	d := diagnosis{title: title, snap: snap, risks: keyspace.ServerFindings(snap), databases: found.databases}
+func diagnosisOf(title string, found render.View, snap keyspace.Snapshot) diagnosis {
+	d := diagnosis{title: title, snap: snap, risks: keyspace.ServerFindings(snap), databases: found.Databases}
 	for _, l := range found.Locks {
-		d.findings = append(d.findings, found.findings[l.ID()]...)
+		d.findings = append(d.findings, found.Findings[l.ID()]...)
 	}
 	slices.SortStableFunc(d.findings, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
 	d.blind = slices.Concat(snap.Problems, snap.Watch.Limitations)
@@ -212,7 +213,7 @@ func (d diagnosis) writeGroup(out *strings.Builder, group []keyspace.Finding) {
 	fmt.Fprintf(out, "  %s: %s: %s\n", first.Severity, first.ID, humanize.Plural(len(group), "lock"))
 	same := !slices.ContainsFunc(group, func(f keyspace.Finding) bool { return f.Remedy != first.Remedy })
 	for _, f := range group[:min(len(group), examplesMost)] {
-		fmt.Fprintf(out, "    %s: %s\n", named(f.Lock, d.databases), widget.Plain(f.Text))
+		fmt.Fprintf(out, "    %s: %s\n", render.LockName(f.Lock, d.databases), widget.Plain(f.Text))
 		if !same {
 			fmt.Fprintf(out, "      %s\n", widget.Plain(f.Remedy))
 		}
@@ -283,14 +284,14 @@ func terminalTest(coloured bool) string {
 
 // jsonDiagnosis is the output of `doctor --json`.
 type jsonDiagnosis struct {
-	At       string             `json:"at"`
-	Server   jsonServer         `json:"server"`
-	Complete bool               `json:"complete"`
-	Locks    int                `json:"locks"`
-	Follow   jsonFollow         `json:"follow"`
-	Findings []jsonKeyedFinding `json:"findings"`
-	Risks    []jsonFinding      `json:"risks"`
-	Blind    []string           `json:"blind"`
+	At       string                `json:"at"`
+	Server   render.Server         `json:"server"`
+	Complete bool                  `json:"complete"`
+	Locks    int                   `json:"locks"`
+	Follow   jsonFollow            `json:"follow"`
+	Findings []render.KeyedFinding `json:"findings"`
+	Risks    []render.Finding      `json:"risks"`
+	Blind    []string              `json:"blind"`
 }
 
 type jsonFollow struct {
@@ -300,19 +301,19 @@ type jsonFollow struct {
 
 func (d diagnosis) json() jsonDiagnosis {
 	j := jsonDiagnosis{
-		At: stamp(d.snap.At), Server: serverOf(d.snap.Server),
+		At: render.Timestamp(d.snap.At), Server: render.ServerOf(d.snap.Server),
 		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
 		Follow:   jsonFollow{d.snap.Watch.Mode, d.snap.Watch.Lag.Milliseconds()},
-		Findings: []jsonKeyedFinding{}, Risks: []jsonFinding{}, Blind: []string{},
+		Findings: []render.KeyedFinding{}, Risks: []render.Finding{}, Blind: []string{},
 	}
 	for _, f := range d.findings {
-		j.Findings = append(j.Findings, keyedFindingOf(f))
+		j.Findings = append(j.Findings, render.KeyedFindingOf(f))
 	}
 	for _, f := range d.risks {
-		j.Risks = append(j.Risks, findingOf(f))
+		j.Risks = append(j.Risks, render.FindingOf(f))
 	}
 	for _, b := range d.blind {
-		j.Blind = append(j.Blind, text(b))
+		j.Blind = append(j.Blind, render.Text(b))
 	}
 	return j
 }

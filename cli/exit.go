@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 	"locktop/shell"
@@ -119,7 +120,7 @@ func (n messages) note(format string, args ...any) {
 func (n messages) write(j jsonNote) {
 	if n.json {
 		// There is no other place to report an error of stderr.
-		_ = writeJSON(n.to, j)
+		_ = render.JSON(n.to, j)
 		return
 	}
 	text := j.Error + j.Note

@@ -10,25 +10,26 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/render"
 	"locktop/server"
 )
 
 // listedOn runs locktop list --json, which must succeed, and returns its
 // document and stderr.
-func listedOn(t *testing.T, args ...string) (jsonDocument, string) {
+func listedOn(t *testing.T, args ...string) (render.Document, string) {
 	t.Helper()
 	return listedWith(t, exitFine, args...)
 }
 
 // listedWith runs locktop list --json, which must end with an exit code, and
 // returns its document and stderr.
-func listedWith(t *testing.T, code int, args ...string) (jsonDocument, string) {
+func listedWith(t *testing.T, code int, args ...string) (render.Document, string) {
 	t.Helper()
 	got := locktop(t, append([]string{"list", "--json", "--budget", "full"}, args...)...)
 	if got.code != code {
 		t.Fatalf("%q: exit code %d, %s", args, got.code, got.errors)
 	}
-	var doc jsonDocument
+	var doc render.Document
 	if err := json.Unmarshal([]byte(got.out), &doc); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func listedWith(t *testing.T, code int, args ...string) (jsonDocument, string) {
 }
 
 // lockNamed returns the lock of that key.
-func (d jsonDocument) lockNamed(t *testing.T, key string) jsonLock {
+func lockNamed(t *testing.T, d render.Document, key string) render.Lock {
 	t.Helper()
 	for _, l := range d.Locks {
 		if l.Key == key {
@@ -44,11 +45,11 @@ func (d jsonDocument) lockNamed(t *testing.T, key string) jsonLock {
 		}
 	}
 	t.Fatalf("there is no lock %s among %d", key, len(d.Locks))
-	return jsonLock{}
+	return render.Lock{}
 }
 
-// up returns the addresses of the nodes that are up.
-func (d jsonDocument) up() string {
+// nodesUp returns the addresses of the nodes that are up.
+func nodesUp(d render.Document) string {
 	var all []string
 	for _, n := range d.Nodes {
 		if n.Up {
@@ -86,8 +87,8 @@ func TestAClusterIsShownWhole(t *testing.T) {
 		seed = rig.Addrs()[1]
 	}
 	doc, said = listedWith(t, exitFailure, "--cluster", "-u", "redis://"+seed)
-	if len(doc.Locks) != 60-share || doc.Complete || len(doc.Nodes) != 3 || len(strings.Fields(doc.up())) != 2 {
-		t.Errorf("with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, doc.up())
+	if len(doc.Locks) != 60-share || doc.Complete || len(doc.Nodes) != 3 || len(strings.Fields(nodesUp(doc))) != 2 {
+		t.Errorf("with a node down: %d locks, want %d; complete %v; up: %s", len(doc.Locks), 60-share, doc.Complete, nodesUp(doc))
 	}
 	if strings.Count(said, "\n") != 1 || !strings.Contains(said, gone.Addr()+" is missing") {
 		t.Errorf("it says %q", said)
@@ -130,12 +131,12 @@ func TestTheMasterThatSentinelsKnowIsRead(t *testing.T) {
 		flags = append(flags, "--sentinel", s)
 	}
 	doc, _ := listedOn(t, flags...)
-	if doc.up() != rig.Master().Addr() || doc.Nodes[0].Role != "master" || doc.Server.Mode != "sentinel" || len(doc.Locks) != 1 {
+	if nodesUp(doc) != rig.Master().Addr() || doc.Nodes[0].Role != "master" || doc.Server.Mode != "sentinel" || len(doc.Locks) != 1 {
 		t.Errorf("it reads %+v, a %s", doc.Nodes, doc.Server.Mode)
 	}
 	eventually(t, func() bool {
 		doc, _ := listedOn(t, append(flags, "--prefer-replica")...)
-		return doc.up() == rig.Replicas()[0].Addr() && doc.Nodes[0].Role == "slave" && len(doc.Locks) == 1
+		return nodesUp(doc) == rig.Replicas()[0].Addr() && doc.Nodes[0].Role == "slave" && len(doc.Locks) == 1
 	})
 
 	old := rig.Master().Addr()
@@ -170,7 +171,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 	}
 	all := strings.Join(urls, ",")
 	doc, said := listedOn(t, "--redlock", all)
-	most, few := doc.lockNamed(t, "lock:most"), doc.lockNamed(t, "lock:few")
+	most, few := lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
 	if len(doc.Locks) != 2 || !doc.Complete || doc.Server.Mode != "redlock" || len(doc.Nodes) != 5 || said != "" {
 		t.Errorf("it is %+v; %s", doc, said)
 	}
@@ -185,7 +186,7 @@ func TestTheServersOfARedlockVote(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc, said = listedWith(t, exitFailure, "--redlock", all)
-	most, few = doc.lockNamed(t, "lock:most"), doc.lockNamed(t, "lock:few")
+	most, few = lockNamed(t, doc, "lock:most"), lockNamed(t, doc, "lock:few")
 	if doc.Complete || most.State != "held" || !most.Votes[0].Silent || few.State != "partial" {
 		t.Errorf("with a node down: %+v and %+v", most, few)
 	}

@@ -127,12 +127,12 @@ func TestWithFewerRightsTheRestIsShownAndOneLineSaysWhatIsMissing(t *testing.T) 
 		}
 		aUser(t, addr, "locktop", append(rules, strings.Fields(c.without)...)...)
 		doc, said := listedOn(t, "-u", "redis://locktop:c4nary@"+addr)
-		doc.lockNamed(t, "lock:a")
+		lockNamed(t, doc, "lock:a")
 		if strings.Count(said, "\n") > 1 || !strings.Contains(said, c.said) || c.said == "" && said != "" {
 			t.Errorf("%s: it says %q, want %q", c.without, said, c.said)
 		}
 		if hidden := strings.Contains(c.without, "hscan") || strings.Contains(c.without, "resetkeys"); !hidden {
-			doc.lockNamed(t, "orders")
+			lockNamed(t, doc, "orders")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 )
@@ -71,11 +72,11 @@ func (p *program) printFormats(asJSON, asMarkdown bool) error {
 	}
 	switch {
 	case asJSON:
-		return writeJSON(p.out, map[string][]jsonFormat{"formats": all})
+		return render.JSON(p.out, map[string][]jsonFormat{"formats": all})
 	case asMarkdown:
 		return writeFormatsPage(p.out, all)
 	default:
-		return writeFormatsTable(p.out, all, screenWidth(p.out))
+		return writeFormatsTable(p.out, all, render.TerminalWidth(p.out))
 	}
 }
 
@@ -162,11 +163,11 @@ func writeFormatsTable(w io.Writer, all []jsonFormat, width int) error {
 	for _, f := range all {
 		rows = append(rows, []string{f.Name, f.Type, f.kinds(), f.Confidence, f.acts(), f.Library, f.Tells})
 	}
-	cols := []column{{}, {}, {}, {}, {spare: 1}, {least: 16}, {least: 24, spare: 2}}
-	widths := narrow(cols, natural(rows), width)
+	cols := []render.Column{{}, {}, {}, {}, {Spare: 1}, {Least: 16}, {Least: 24, Spare: 2}}
+	widths := render.Narrow(cols, render.NaturalWidths(rows), width)
 	var out strings.Builder
 	for _, row := range rows {
-		out.WriteString(tableRow(row, widths))
+		out.WriteString(render.TableRow(row, widths))
 	}
 	var omitted []string
 	for i, w := range widths {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -70,7 +71,7 @@ func (p *program) inspect(ctx context.Context, c *connFlags, s *selection, asJSO
 
 func (p *program) printInspection(c *connFlags, g inspection, l keyspace.Lock, asJSON bool) error {
 	if asJSON {
-		return writeJSON(p.out, inspectionOf(c, g, l))
+		return render.JSON(p.out, inspectionOf(c, g, l))
 	}
 	return writeInspection(p.out, c, g, l)
 }
@@ -96,17 +97,17 @@ func (c *connFlags) remedyFor(l keyspace.Lock) remedy {
 // writeInspection prints a lock for people.
 func writeInspection(w io.Writer, c *connFlags, g inspection, l keyspace.Lock) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n\n", shortKey(l.Key))
+	fmt.Fprintf(&out, "%s\n\n", render.ShortKey(l.Key))
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&out, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	if g.databases {
+	if g.Databases {
 		line("database", "%d", l.DB)
 	}
-	if g.databases && len(g.Locks) > 1 {
+	if g.Databases && len(g.Locks) > 1 {
 		line("", "it is in databases %s: -n says which to show", g.whichDatabases())
 	}
-	line("state", "%s, %s", l.State(g.At), deadline(l, g.At))
+	line("state", "%s, %s", l.State(g.At), render.Deadline(l, g.At))
 	line("format", "%s, a %s lock of %s (%s)", l.Format, l.Kind, libraryOf(l), l.Confidence)
 	for i, why := range l.Evidence {
 		line(first(i, "because"), "%s", widget.Plain(why))
@@ -126,7 +127,7 @@ func writeInspection(w io.Writer, c *connFlags, g inspection, l keyspace.Lock) e
 	for i, v := range l.Votes {
 		line(first(i, "votes"), "%s", voteLine(v, g.At))
 	}
-	for _, f := range g.findings[l.ID()] {
+	for _, f := range g.Findings[l.ID()] {
 		line(f.Severity.String(), "%s: %s %s", f.ID, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	}
 	out.WriteString("\nStored as\n")
@@ -164,9 +165,9 @@ func libraryOf(l keyspace.Lock) string {
 }
 
 func holderLine(h keyspace.Holder, at time.Time) string {
-	parts := []string{shortKey(h.ID)}
+	parts := []string{render.ShortKey(h.ID)}
 	if h.Label != "" {
-		parts[0] = shortKey(h.Label) + ", token " + shortKey(h.ID)
+		parts[0] = render.ShortKey(h.Label) + ", token " + render.ShortKey(h.ID)
 	}
 	if h.Mode != "" {
 		parts = append(parts, string(h.Mode))
@@ -184,7 +185,7 @@ func holderLine(h keyspace.Holder, at time.Time) string {
 }
 
 func waiterLine(w keyspace.Waiter, at time.Time) string {
-	s := shortKey(w.ID)
+	s := render.ShortKey(w.ID)
 	if w.Mode != "" {
 		s += ", " + string(w.Mode)
 	}
@@ -201,9 +202,9 @@ func voteLine(v keyspace.Vote, at time.Time) string {
 	case v.Token == "":
 		return v.Node + ": free"
 	case v.Expires.IsZero():
-		return v.Node + ": " + shortKey(v.Token) + ", never expires"
+		return v.Node + ": " + render.ShortKey(v.Token) + ", never expires"
 	default:
-		return v.Node + ": " + shortKey(v.Token) + ", for " + humanize.Left(v.Expires.Sub(at)) + " more"
+		return v.Node + ": " + render.ShortKey(v.Token) + ", for " + humanize.Left(v.Expires.Sub(at)) + " more"
 	}
 }
 
@@ -221,7 +222,7 @@ func writeRaw(out *strings.Builder, r rawKey) {
 	if !e.Expires.IsZero() {
 		ttl = "TTL " + humanize.Left(e.Expires.Sub(e.Now))
 	}
-	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", shortKey(e.Key), e.Type, ttl, r.node)
+	fmt.Fprintf(out, "  %s  %s, %s, on %s\n", render.ShortKey(e.Key), e.Type, ttl, r.node)
 	if e.Type == "string" {
 		fmt.Fprintf(out, "    %s%s\n", clipped(e.Value), beyond(e.Len, int64(min(len(e.Value), rawBytes)), "byte"))
 		return
@@ -255,13 +256,13 @@ func beyond(all, shown int64, noun string) string {
 // jsonInspection is the output of `inspect --json`.
 type jsonInspection struct {
 	At string `json:"at"`
-	jsonLock
-	Why     []string   `json:"why"`
-	Votes   []jsonVote `json:"votes,omitempty"`
-	Raw     []jsonRaw  `json:"raw"`
-	Release string     `json:"release,omitempty"`  // locktop command that force-releases the lock
-	Command string     `json:"command"`            // redis-cli command that does so safely; empty: none
-	NoHands string     `json:"no_hands,omitempty"` // reason why there is none
+	render.Lock
+	Why     []string      `json:"why"`
+	Votes   []render.Vote `json:"votes,omitempty"`
+	Raw     []jsonRaw     `json:"raw"`
+	Release string        `json:"release,omitempty"`  // locktop command that force-releases the lock
+	Command string        `json:"command"`            // redis-cli command that does so safely; empty: none
+	NoHands string        `json:"no_hands,omitempty"` // reason why there is none
 }
 
 // jsonRaw is a key on one server, with the part of its value that was read.
@@ -284,12 +285,12 @@ type jsonMember struct {
 }
 
 func inspectionOf(c *connFlags, g inspection, l keyspace.Lock) jsonInspection {
-	j := jsonInspection{At: stamp(g.At), jsonLock: lockOf(l, g.At, g.findings[l.ID()]), Why: []string{}, Raw: []jsonRaw{}}
+	j := jsonInspection{At: render.Timestamp(g.At), Lock: render.LockOf(l, g.At, g.Findings[l.ID()]), Why: []string{}, Raw: []jsonRaw{}}
 	for _, why := range l.Evidence {
-		j.Why = append(j.Why, text(why))
+		j.Why = append(j.Why, render.Text(why))
 	}
 	for _, v := range l.Votes {
-		j.Votes = append(j.Votes, jsonVote{v.Node, text(v.Token), ttl(v.Expires, g.At), v.Unreachable})
+		j.Votes = append(j.Votes, render.Vote{Node: v.Node, Token: render.Text(v.Token), TTLms: render.TTL(v.Expires, g.At), Silent: v.Unreachable})
 	}
 	for _, r := range g.raw {
 		j.Raw = append(j.Raw, rawOf(r))
@@ -301,12 +302,12 @@ func inspectionOf(c *connFlags, g inspection, l keyspace.Lock) jsonInspection {
 
 func rawOf(r rawKey) jsonRaw {
 	e := r.entry
-	j := jsonRaw{Node: r.node, Key: text(e.Key), KeyB64: binary(e.Key), Type: e.Type, TTLms: ttl(e.Expires, e.Now), Len: e.Len}
+	j := jsonRaw{Node: r.node, Key: render.Text(e.Key), KeyB64: render.Base64(e.Key), Type: e.Type, TTLms: render.TTL(e.Expires, e.Now), Len: e.Len}
 	if e.Type == "string" {
-		j.Value, j.ValueB64 = new(text(e.Value)), binary(e.Value)
+		j.Value, j.ValueB64 = new(render.Text(e.Value)), render.Base64(e.Value)
 	}
 	for _, m := range e.Members {
-		j.Members = append(j.Members, jsonMember{text(m.Name), text(m.Value), m.Score})
+		j.Members = append(j.Members, jsonMember{render.Text(m.Name), render.Text(m.Value), m.Score})
 	}
 	return j
 }

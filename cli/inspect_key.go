@@ -11,13 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
 )
 
 // inspection is everything about one key on all servers.
 type inspection struct {
-	view
+	render.View
 	raw []rawKey
 	typ string // reply to TYPE; "none": the key does not exist
 }
@@ -48,7 +49,7 @@ func (t *target) inspectKey(ctx context.Context, s *selection, key string) (insp
 		}}
 	}), t.fleet)
 	snap, err := fleet.Snapshot(ctx)
-	g.view = view{snap, findingsByLock(snap), s.databases}
+	g.View = render.NewView(snap, s.databases)
 	return g, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/humanize"
 )
 
@@ -90,22 +91,22 @@ func (p *program) list(ctx context.Context, c *connFlags, s *selection, o listOp
 	if !snap.Complete {
 		return incomplete(snap)
 	}
-	if n := found.troubled(); n > 0 && o.failIfStuck {
+	if n := found.Troubled(); n > 0 && o.failIfStuck {
 		return &exitError{code: exitFindings, err: fmt.Errorf("something is wrong with %s", humanize.Plural(n, "lock"))}
 	}
 	return nil
 }
 
-func (p *program) print(found view, o listOptions) error {
+func (p *program) print(found render.View, o listOptions) error {
 	switch {
 	case o.json:
-		return writeJSON(p.out, documentOf(found))
+		return render.JSON(p.out, render.DocumentOf(found))
 	case o.csv:
-		return writeCSV(p.out, found)
+		return render.CSV(p.out, found)
 	case o.plain:
-		return writePlain(p.out, found)
+		return render.Plain(p.out, found)
 	default:
-		return writeTable(p.out, found, screenWidth(p.out))
+		return render.Table(p.out, found, render.TerminalWidth(p.out))
 	}
 }
 

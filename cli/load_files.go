@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/loadgen"
 	"locktop/loadgen/report"
 )
@@ -98,7 +99,7 @@ func (f *openFiles) listener() func(loadgen.Event) {
 			f.trace.Add(e)
 		}
 		if f.events != nil && f.failed == nil {
-			f.failed = writeJSON(f.events, e)
+			f.failed = render.JSON(f.events, e)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
@@ -200,7 +201,7 @@ func (p *program) report(ctx context.Context, o *loadOptions, sides []*variant) 
 func (p *program) printReport(o *loadOptions, r report.Result) error {
 	var err error
 	if o.json {
-		err = writeJSON(p.out, r)
+		err = render.JSON(p.out, r)
 	} else {
 		err = r.WriteText(p.out, widget.Plain)
 	}

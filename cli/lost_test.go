@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/render"
 	"locktop/server"
 )
 
@@ -85,13 +86,13 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			if got == exitFine || !strings.Contains(last, r.victim.Addr()) || !strings.Contains(last, `"error":`) {
 				t.Errorf("exit code %d: %s", got, last)
 			}
-			var doc jsonDocument
+			var doc render.Document
 			if text := out.String(); text != "" {
 				if err := json.Unmarshal([]byte(text), &doc); err != nil || doc.Complete {
 					t.Errorf("%s, %v", text, err)
 				}
 			}
-			if several := name == "cluster" || name == "redlock"; several && (len(doc.Nodes) != 3 || len(strings.Fields(doc.up())) != 2) {
+			if several := name == "cluster" || name == "redlock"; several && (len(doc.Nodes) != 3 || len(strings.Fields(nodesUp(doc))) != 2) {
 				t.Errorf("nodes %+v", doc.Nodes)
 			}
 		})
@@ -115,7 +116,7 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-code
-	var doc jsonDocument
+	var doc render.Document
 	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil {
 		t.Fatal(err, errs)
 	}

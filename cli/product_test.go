@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/render"
 	"locktop/server"
 )
 
@@ -23,7 +24,7 @@ func TestAServerIsNamedAsWhatItIs(t *testing.T) {
 		}
 	}
 	doc, _ := listedOn(t, "-u", "redis://"+addr)
-	if doc.Server != (jsonServer{Mode: "standalone", Version: version, Name: name}) {
+	if doc.Server != (render.Server{Mode: "standalone", Version: version, Name: name}) {
 		t.Errorf("%s %s is %+v", name, version, doc.Server)
 	}
 	product := map[string]string{"redis": "Redis ", "valkey": "Valkey "}[name] + version
@@ -37,7 +38,7 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	addr := server.ForTest(t, "--rename-command", "TIME", "other-name").Addr()
 	aLockOfEachType(t, addr)
 	doc, said := listedOn(t, "-u", "redis://"+addr)
-	if l := doc.lockNamed(t, "lock:a"); l.TTLms < 500_000 || l.TTLms > 600_000 {
+	if l := lockNamed(t, doc, "lock:a"); l.TTLms < 500_000 || l.TTLms > 600_000 {
 		t.Errorf("it has %d ms left", l.TTLms)
 	}
 	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "the server does not know TIME") {

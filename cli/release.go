@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
@@ -93,13 +94,13 @@ func (p *program) release(ctx context.Context, c *connFlags, s *selection, o *re
 		return err
 	}
 	if c.db.all && len(g.Locks) > 1 {
-		return usageErrorf("say which with -n", "%s is in databases %s", shortKey(key), g.whichDatabases())
+		return usageErrorf("say which with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
 	}
 	if seen, err = o.chosen(seen); err != nil {
 		return err
 	}
 	if o.act() == keyspace.Expire && !seen.Expires.IsZero() {
-		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", shortKey(key), left(seen, g.At)),
+		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
 	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL, c.redisCLI()...)
@@ -166,23 +167,23 @@ func (o *releaseOptions) do(ctx context.Context, b *release.Executor, seen keysp
 
 // consequence describes what the action will change.
 func (o *releaseOptions) consequence(seen keyspace.Lock, at time.Time) string {
-	who := heldBy(seen, at) + ", " + deadline(seen, at)
+	who := render.HeldBy(seen, at) + ", " + render.Deadline(seen, at)
 	if o.act() == keyspace.Expire {
-		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", shortKey(seen.Key), who, humanize.Setting(o.giveTTL))
+		return fmt.Sprintf("%s is %s; it will expire after %s unless its holder renews it", render.ShortKey(seen.Key), who, humanize.Setting(o.giveTTL))
 	}
 	waiters := "no waiters visible"
 	if n := seen.WaiterCount(); n > 0 {
 		waiters = humanize.Plural(n, "waiter") + " may get it next"
 	}
-	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", shortKey(seen.Key), who, waiters)
+	return fmt.Sprintf("%s is %s; its holder is not notified and will still believe it holds it; %s", render.ShortKey(seen.Key), who, waiters)
 }
 
 // done describes what the action has changed.
 func (o *releaseOptions) done(seen keyspace.Lock) string {
 	if o.act() == keyspace.Expire {
-		return fmt.Sprintf("%s expires in %s", shortKey(seen.Key), humanize.Setting(o.giveTTL))
+		return fmt.Sprintf("%s expires in %s", render.ShortKey(seen.Key), humanize.Setting(o.giveTTL))
 	}
-	return shortKey(seen.Key) + " is released"
+	return render.ShortKey(seen.Key) + " is released"
 }
 
 // confirm asks the user to type y or, with production, the key. Every other answer,

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/render"
 	"locktop/server"
 )
 
@@ -170,7 +171,7 @@ func TestHoldsAreSeenWhileSlotsAreMoved(t *testing.T) {
 	}
 	begun, ended, kinds := make(map[string]int), make(map[string]int), make(map[string]int)
 	for line := range strings.Lines(w.out.String()) {
-		var e jsonEvent
+		var e render.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
 	"locktop/keyspace/inspect"
@@ -109,47 +110,21 @@ func (s *selection) matches(l keyspace.Lock, found []keyspace.Finding) bool {
 // everything reports whether the selection includes every lock that a scan finds.
 func (s *selection) everything() bool { return s.format == "" && !s.stuck }
 
-// view is a snapshot with its findings.
-type view struct {
-	keyspace.Snapshot
-	findings  map[keyspace.ID][]keyspace.Finding
-	databases bool // the locks are in more than one database
-}
-
 // filter returns the selected part of a snapshot.
-func (s *selection) filter(snap keyspace.Snapshot) view {
-	p := view{snap, findingsByLock(snap), s.databases}
+func (s *selection) filter(snap keyspace.Snapshot) render.View {
+	p := render.NewView(snap, s.databases)
 	p.Locks, p.Events = nil, nil
 	for _, e := range snap.Events {
-		if s.matches(e.Lock, p.findings[e.Lock.ID()]) {
+		if s.matches(e.Lock, p.Findings[e.Lock.ID()]) {
 			p.Events = append(p.Events, e)
 		}
 	}
 	for _, l := range snap.Locks {
-		if s.matches(l, p.findings[l.ID()]) {
+		if s.matches(l, p.Findings[l.ID()]) {
 			p.Locks = append(p.Locks, l)
 		}
 	}
 	return p
-}
-
-// troubled returns the number of locks with findings.
-func (p view) troubled() int {
-	n := 0
-	for _, l := range p.Locks {
-		if len(p.findings[l.ID()]) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-func findingsByLock(snap keyspace.Snapshot) map[keyspace.ID][]keyspace.Finding {
-	byLock := map[keyspace.ID][]keyspace.Finding{}
-	for _, f := range keyspace.Findings(snap) {
-		byLock[f.Lock] = append(byLock[f.Lock], f)
-	}
-	return byLock
 }
 
 func formatNames() []string {

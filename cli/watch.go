@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"locktop/humanize"
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -117,60 +117,23 @@ type eventPrinter struct {
 // event prints an event, in text with the findings of its lock.
 func (t eventPrinter) event(e keyspace.Event, found []keyspace.Finding) error {
 	if t.json {
-		return writeJSON(t.out, eventOf(e))
+		return render.JSON(t.out, render.EventOf(e))
 	}
-	_, err := fmt.Fprintln(t.out, eventSentence(e, found, t.databases))
+	_, err := fmt.Fprintln(t.out, render.EventSentence(e, found, t.databases))
 	return err
 }
 
 // finding prints a finding about a lock or the servers.
 func (t eventPrinter) finding(f keyspace.Finding, at time.Time) error {
 	if t.json {
-		return writeJSON(t.out, jsonTrouble{stamp(at), findingName, keyedFindingOf(f)})
+		return render.JSON(t.out, render.FindingEvent{At: render.Timestamp(at), Event: findingName, KeyedFinding: render.KeyedFindingOf(f)})
 	}
 	about := "server"
 	if f.Lock != (keyspace.ID{}) {
-		about = named(f.Lock, t.databases)
+		about = render.LockName(f.Lock, t.databases)
 	}
 	_, err := fmt.Fprintf(t.out, "%s %s %s, %s: %s %s\n", at.Local().Format("15:04:05.000"), findingName, about, f.Severity, widget.Plain(f.Text), widget.Plain(f.Remedy))
 	return err
-}
-
-// eventSentence describes an event in words.
-func eventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, named(e.Lock.ID(), databases))
-	if e.Holder.ID != "" {
-		fmt.Fprintf(&s, " by %s", nameOf(e.Holder))
-	}
-	if e.Waiter.ID != "" {
-		fmt.Fprintf(&s, " waiter %s", shortKey(e.Waiter.ID))
-	}
-	if e.Holder.Mode != "" {
-		fmt.Fprintf(&s, " to %s", e.Holder.Mode)
-	}
-	if e.Holder.Count > 1 {
-		fmt.Fprintf(&s, " %s", humanize.Times(e.Holder.Count))
-	}
-	if e.Held > 0 {
-		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
-	}
-	if !e.Kind.Ends() {
-		fmt.Fprintf(&s, ", %s", deadline(e.Lock, e.At))
-	}
-	if n := e.Lock.WaiterCount(); n > 0 {
-		fmt.Fprintf(&s, ", %s waiting", humanize.Count(n))
-	}
-	if e.Lock.Fence > 0 {
-		fmt.Fprintf(&s, ", fence %d", e.Lock.Fence)
-	}
-	fmt.Fprintf(&s, ", %s", e.Lock.Format)
-	if !e.Kind.Ends() {
-		for _, f := range found {
-			fmt.Fprintf(&s, ", %s: %s", f.Severity, widget.Plain(f.Text))
-		}
-	}
-	return s.String()
 }
 
 func (o *watchOptions) event(e keyspace.Event) bool { return o.named(string(e.Kind)) }

@@ -106,7 +106,7 @@ func (w *watcher) reportFindings() error {
 	picked := w.picks.filter(known)
 	var found []keyspace.Finding
 	for _, l := range picked.Locks {
-		found = append(found, picked.findings[l.ID()]...)
+		found = append(found, picked.Findings[l.ID()]...)
 	}
 	still := make(map[findingKey]bool)
 	for _, f := range append(found, keyspace.ServerFindings(known)...) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/server"
 )
@@ -348,7 +349,7 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 		Waiters: []keyspace.Waiter{{ID: "etl-1", Since: at}},
 	}
 	e := keyspace.Event{At: at, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0]}
-	got := eventSentence(e, findingsAbout(e), false)
+	got := render.EventSentence(e, findingsAbout(e), false)
 	for _, want := range []string{
 		"12:31:07.000 acquired rw:catalog by api-1 to write 2 times", "never expires", "1 waiting", "fence 812",
 		"critical: Held without a deadline",
@@ -358,7 +359,7 @@ func TestASentenceTellsWhatTheScreenDoes(t *testing.T) {
 		}
 	}
 	e.Kind = keyspace.Released
-	if ended := eventSentence(e, findingsAbout(e), false); strings.Contains(ended, "critical") {
+	if ended := render.EventSentence(e, findingsAbout(e), false); strings.Contains(ended, "critical") {
 		t.Errorf("what is over is complained of: %q", ended)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"fmt"
@@ -17,30 +17,30 @@ import (
 	"locktop/tui/widget"
 )
 
-// column is a column of the table.
-type column struct {
+// Column is a column of the table.
+type Column struct {
 	title string
-	cell  func(view, keyspace.Lock) string
-	least int // least width in a narrow table; 0: never narrower
-	spare int // a table that is still too wide omits the column with the greatest number; 0: never
+	cell  func(View, keyspace.Lock) string
+	Least int // least width in a narrow table; 0: never narrower
+	Spare int // a table that is still too wide omits the column with the greatest number; 0: never
 }
 
 // columns returns the columns for p. They include the database if there are several.
-func columns(p view) []column {
-	all := []column{
-		{"LOCK", func(_ view, l keyspace.Lock) string { return shortKey(l.Key) }, 20, 0},
-		{"DB", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0, 0},
-		{"KIND", func(_ view, l keyspace.Lock) string { return string(l.Kind) }, 0, 2},
-		{"FORMAT", func(_ view, l keyspace.Lock) string { return l.Format }, 9, 1},
-		{"OWNER", func(_ view, l keyspace.Lock) string { return owner(l) }, 9, 0},
-		{"COUNT", func(_ view, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0, 3},
-		{"WAIT", func(_ view, l keyspace.Lock) string { return waiting(l) }, 0, 0},
-		{"HELD", func(p view, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0, 0},
-		{"TTL", func(p view, l keyspace.Lock) string { return left(l, p.At) }, 0, 0},
-		{"STATE", func(p view, l keyspace.Lock) string { return string(l.State(p.At)) }, 0, 0},
-		{"FINDINGS", func(p view, l keyspace.Lock) string { return findingIDs(p.findings[l.ID()]) }, 8, 0},
+func columns(p View) []Column {
+	all := []Column{
+		{"LOCK", func(_ View, l keyspace.Lock) string { return ShortKey(l.Key) }, 20, 0},
+		{"DB", func(_ View, l keyspace.Lock) string { return strconv.Itoa(l.DB) }, 0, 0},
+		{"KIND", func(_ View, l keyspace.Lock) string { return string(l.Kind) }, 0, 2},
+		{"FORMAT", func(_ View, l keyspace.Lock) string { return l.Format }, 9, 1},
+		{"OWNER", func(_ View, l keyspace.Lock) string { return owner(l) }, 9, 0},
+		{"COUNT", func(_ View, l keyspace.Lock) string { return strconv.Itoa(l.Count()) }, 0, 3},
+		{"WAIT", func(_ View, l keyspace.Lock) string { return waiting(l) }, 0, 0},
+		{"HELD", func(p View, l keyspace.Lock) string { return heldSpan(l, p.At) }, 0, 0},
+		{"TTL", func(p View, l keyspace.Lock) string { return Left(l, p.At) }, 0, 0},
+		{"STATE", func(p View, l keyspace.Lock) string { return string(l.State(p.At)) }, 0, 0},
+		{"FINDINGS", func(p View, l keyspace.Lock) string { return findingIDs(p.Findings[l.ID()]) }, 8, 0},
 	}
-	if !p.databases {
+	if !p.Databases {
 		all = slices.Delete(all, 1, 2)
 	}
 	return all
@@ -67,9 +67,9 @@ func waiting(l keyspace.Lock) string {
 // Longer keys extend beyond the column.
 const longestPadded = 40
 
-// writeTable prints a header and one lock per line, with lines up to width cells if
+// Table prints a header and one lock per line, with lines up to width cells if
 // possible; a width of 0 means no limit.
-func writeTable(w io.Writer, p view, width int) error {
+func Table(w io.Writer, p View, width int) error {
 	cols := columns(p)
 	rows := [][]string{make([]string, len(cols))}
 	for i, c := range cols {
@@ -83,18 +83,18 @@ func writeTable(w io.Writer, p view, width int) error {
 		rows = append(rows, row)
 	}
 
-	wide := natural(rows)
+	wide := NaturalWidths(rows)
 	if width == 0 { // not a terminal: one long key does not widen all rows
 		wide[0] = min(wide[0], longestPadded)
 	}
-	widths := narrow(cols, wide, width)
+	widths := Narrow(cols, wide, width)
 	var out strings.Builder
 	for _, row := range rows {
 		if width == 0 && widget.Width(row[0]) > widths[0] {
-			out.WriteString(row[0] + "  " + tableRow(row[1:], widths[1:]))
+			out.WriteString(row[0] + "  " + TableRow(row[1:], widths[1:]))
 			continue
 		}
-		out.WriteString(tableRow(row, widths))
+		out.WriteString(TableRow(row, widths))
 	}
 	fmt.Fprintf(&out, "%s\n", total(p))
 	_, err := io.WriteString(w, out.String())
@@ -102,16 +102,16 @@ func writeTable(w io.Writer, p view, width int) error {
 }
 
 // total returns the line below the table.
-func total(p view) string {
+func total(p View) string {
 	s := fmt.Sprintf("%s in %s", humanize.Plural(len(p.Locks), "lock"), humanize.Plural(p.Cost.Scanned, "key"))
-	if n := p.troubled(); n > 0 {
+	if n := p.Troubled(); n > 0 {
 		s += fmt.Sprintf(", %s with findings", humanize.Count(n))
 	}
 	return s
 }
 
-// natural returns the width of each column without a limit.
-func natural(rows [][]string) []int {
+// NaturalWidths returns the width of each column without a limit.
+func NaturalWidths(rows [][]string) []int {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -121,8 +121,8 @@ func natural(rows [][]string) []int {
 	return widths
 }
 
-// tableRow returns the line of a row. A column of width 0 is omitted.
-func tableRow(row []string, widths []int) string {
+// TableRow returns the line of a row. A column of width 0 is omitted.
+func TableRow(row []string, widths []int) string {
 	var cells []string
 	for i, cell := range row {
 		if widths[i] > 0 {
@@ -132,10 +132,10 @@ func tableRow(row []string, widths []int) string {
 	return strings.TrimRight(strings.Join(cells, "  "), " ") + "\n"
 }
 
-// narrow returns the widths of the columns in a table of a width; 0 means no limit. It
+// Narrow returns the widths of the columns in a table of a width; 0 means no limit. It
 // reduces columns, from the right, down to their least widths. If the table does not fit
-// then, narrow first omits columns, which get the width 0.
-func narrow(cols []column, natural []int, width int) []int {
+// then, Narrow first omits columns, which get the width 0.
+func Narrow(cols []Column, natural []int, width int) []int {
 	widths := slices.Clone(natural)
 	if width == 0 {
 		return widths
@@ -143,8 +143,8 @@ func narrow(cols []column, natural []int, width int) []int {
 	excess, slack := -2-width, 0
 	for i, w := range widths {
 		excess += w + 2
-		if cols[i].least > 0 {
-			slack += max(0, w-cols[i].least)
+		if cols[i].Least > 0 {
+			slack += max(0, w-cols[i].Least)
 		}
 	}
 	for excess > slack {
@@ -153,16 +153,16 @@ func narrow(cols []column, natural []int, width int) []int {
 			break
 		}
 		excess -= widths[i] + 2
-		if cols[i].least > 0 {
-			slack -= max(0, widths[i]-cols[i].least)
+		if cols[i].Least > 0 {
+			slack -= max(0, widths[i]-cols[i].Least)
 		}
 		widths[i] = 0
 	}
 	for i := len(cols) - 1; i >= 0; i-- {
-		if cols[i].least == 0 || excess <= 0 {
+		if cols[i].Least == 0 || excess <= 0 {
 			continue
 		}
-		give := max(0, min(excess, widths[i]-cols[i].least))
+		give := max(0, min(excess, widths[i]-cols[i].Least))
 		widths[i] -= give
 		excess -= give
 	}
@@ -170,18 +170,18 @@ func narrow(cols []column, natural []int, width int) []int {
 }
 
 // sparest returns the next column to omit, or -1.
-func sparest(cols []column, widths []int) int {
+func sparest(cols []Column, widths []int) int {
 	next := -1
 	for i, c := range cols {
-		if c.spare > 0 && widths[i] > 0 && (next < 0 || c.spare > cols[next].spare) {
+		if c.Spare > 0 && widths[i] > 0 && (next < 0 || c.Spare > cols[next].Spare) {
 			next = i
 		}
 	}
 	return next
 }
 
-// screenWidth returns the width of the terminal behind w, 0 if w is not a terminal.
-func screenWidth(w io.Writer) int {
+// TerminalWidth returns the width of the terminal behind w, 0 if w is not a terminal.
+func TerminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
 		return 0

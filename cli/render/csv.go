@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"encoding/csv"
@@ -11,18 +11,18 @@ import (
 	"locktop/tui/widget"
 )
 
-// writeCSV prints a header and one lock per row. Several holders share a cell,
+// CSV prints a header and one lock per row. Several holders share a cell,
 // separated by spaces.
-func writeCSV(w io.Writer, p view) error {
+func CSV(w io.Writer, p View) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{{"key", "kind", "format", "confidence", "mode", "state", "holders", "count",
 		"waiter_count", "ttl_ms", "fence", "node", "db", "findings", "held_ms"}}
 	for _, l := range p.Locks {
 		rows = append(rows, []string{
 			cell(l.Key), string(l.Kind), l.Format, l.Confidence.String(), string(modeOf(l)), string(l.State(p.At)),
-			cell(holderIDs(l)), strconv.Itoa(l.Count()), strconv.Itoa(l.WaiterCount()),
-			strconv.FormatInt(ttl(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
-			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.findings[l.ID()]), heldCell(l, p.At),
+			cell(HolderIDs(l)), strconv.Itoa(l.Count()), strconv.Itoa(l.WaiterCount()),
+			strconv.FormatInt(TTL(l.Expires, p.At), 10), strconv.FormatInt(l.Fence, 10),
+			cell(l.Node), strconv.Itoa(l.DB), findingIDs(p.Findings[l.ID()]), heldCell(l, p.At),
 		})
 	}
 	return out.WriteAll(rows) // WriteAll flushes
@@ -37,7 +37,8 @@ func heldCell(l keyspace.Lock, at time.Time) string {
 	return strconv.FormatInt(age.Milliseconds(), 10)
 }
 
-func holderIDs(l keyspace.Lock) string {
+// HolderIDs returns the IDs of the holders of l, separated by spaces.
+func HolderIDs(l keyspace.Lock) string {
 	var ids []string
 	for _, h := range l.Holders {
 		ids = append(ids, h.ID)

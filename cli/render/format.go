@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"crypto/sha256"
@@ -18,29 +18,29 @@ func owner(l keyspace.Lock) string {
 	if len(l.Holders) == 0 {
 		return ""
 	}
-	name := nameOf(l.Holders[0])
+	name := HolderName(l.Holders[0])
 	if more := len(l.Holders) - 1; more > 0 {
 		name += fmt.Sprintf(" +%s", humanize.Count(more))
 	}
 	return name
 }
 
-// keyWidth is the greatest width of a key that lines for people show in full.
-const keyWidth = 200
+// KeyWidth is the greatest width of a key that lines for people show in full.
+const KeyWidth = 200
 
-// keyEnd is the length of each end of a longer key, in bytes.
-const keyEnd = 60
+// KeyEnd is the length of each end of a longer key, in bytes.
+const KeyEnd = 60
 
-// shortKey returns a key for a line for people. Of a long key it keeps both ends and
+// ShortKey returns a key for a line for people. Of a long key it keeps both ends and
 // adds the length and a digest, so that two keys with the same ends differ. JSON and
 // CSV have the full key.
-func shortKey(key string) string {
-	if len(key) <= keyWidth {
-		if s := widget.Plain(key); len(s) <= keyWidth || widget.Width(s) <= keyWidth {
+func ShortKey(key string) string {
+	if len(key) <= KeyWidth {
+		if s := widget.Plain(key); len(s) <= KeyWidth || widget.Width(s) <= KeyWidth {
 			return s
 		}
 	}
-	head, tail := key[:min(keyEnd, len(key))], key[max(0, len(key)-keyEnd):]
+	head, tail := key[:min(KeyEnd, len(key))], key[max(0, len(key)-KeyEnd):]
 	for range utf8.UTFMax { // do not cut a UTF-8 character
 		if r, n := utf8.DecodeLastRuneInString(head); r == utf8.RuneError && n == 1 && len(head) > 1 {
 			head = head[:len(head)-1]
@@ -53,21 +53,21 @@ func shortKey(key string) string {
 	return fmt.Sprintf("%s…%s [%d bytes, sha256 %x]", widget.Plain(head), widget.Plain(tail), len(key), sum[:4])
 }
 
-// named returns the name of a lock for a line for people, with its database if
+// LockName returns the name of a lock for a line for people, with its database if
 // databases is true.
-func named(id keyspace.ID, databases bool) string {
+func LockName(id keyspace.ID, databases bool) string {
 	if databases {
-		return fmt.Sprintf("%s (database %d)", shortKey(id.Key), id.DB)
+		return fmt.Sprintf("%s (database %d)", ShortKey(id.Key), id.DB)
 	}
-	return shortKey(id.Key)
+	return ShortKey(id.Key)
 }
 
 // nameWidth is the greatest width of a name in lines for people. JSON has the full
 // name.
 const nameWidth = 100
 
-// nameOf returns the name of a holder for a line for people.
-func nameOf(h keyspace.Holder) string {
+// HolderName returns the name of a holder for a line for people.
+func HolderName(h keyspace.Holder) string {
 	name := widget.Plain(h.Name())
 	if widget.Width(name) > nameWidth {
 		return widget.Fit(name, nameWidth)
@@ -84,8 +84,8 @@ func findingIDs(found []keyspace.Finding) string {
 	return strings.Join(ids, " ")
 }
 
-// left returns the remaining TTL of a lock as a short text.
-func left(l keyspace.Lock, at time.Time) string {
+// Left returns the remaining TTL of a lock as a short text.
+func Left(l keyspace.Lock, at time.Time) string {
 	d, ok := l.TTL(at)
 	if !ok {
 		return "never"

@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"bytes"
@@ -19,36 +19,40 @@ import (
 // never is the ttl_ms of a lock without a TTL.
 const never = -1
 
-// jsonDocument is the output of `list --json`. Scripts depend on its names: add
+// Document is the output of `list --json`. Scripts depend on its names: add
 // fields, but never change them.
-type jsonDocument struct {
-	At       string     `json:"at"`
-	Server   jsonServer `json:"server"`
-	Complete bool       `json:"complete"`
-	Cost     jsonCost   `json:"cost"`
-	Locks    []jsonLock `json:"locks"`
-	Nodes    []jsonNode `json:"nodes,omitempty"`
-	Problems []string   `json:"problems,omitempty"` // what is missing, and why
+type Document struct {
+	At       string   `json:"at"`
+	Server   Server   `json:"server"`
+	Complete bool     `json:"complete"`
+	Cost     Cost     `json:"cost"`
+	Locks    []Lock   `json:"locks"`
+	Nodes    []Node   `json:"nodes,omitempty"`
+	Problems []string `json:"problems,omitempty"` // what is missing, and why
 }
 
-type jsonServer struct {
+// Server describes the server of a document.
+type Server struct {
 	Mode    string `json:"mode"`
 	Version string `json:"version"`
 	Name    string `json:"name"` // redis, valkey …
 }
 
-func serverOf(s keyspace.Server) jsonServer {
-	return jsonServer{Mode: text(s.Mode), Version: text(s.Version), Name: text(s.Product)}
+// ServerOf returns the JSON form of s.
+func ServerOf(s keyspace.Server) Server {
+	return Server{Mode: Text(s.Mode), Version: Text(s.Version), Name: Text(s.Product)}
 }
 
-type jsonCost struct {
+// Cost is what a scan took.
+type Cost struct {
 	Scanned  int64 `json:"scanned"`
 	MS       int64 `json:"ms"`
 	Commands int64 `json:"commands"`
 	BusyMS   int64 `json:"busy_ms,omitempty"` // time of the server, by its own clock
 }
 
-type jsonLock struct {
+// Lock is the JSON form of a lock.
+type Lock struct {
 	Key         string         `json:"key"`
 	KeyB64      string         `json:"key_b64,omitempty"` // set if the key is not valid UTF-8
 	Kind        keyspace.Kind  `json:"kind"`
@@ -56,22 +60,23 @@ type jsonLock struct {
 	Confidence  string         `json:"confidence"`
 	Mode        keyspace.Mode  `json:"mode"`
 	State       keyspace.State `json:"state"`
-	Holders     []jsonHolder   `json:"holders"`
-	Waiters     []jsonWaiter   `json:"waiters"`
+	Holders     []Holder       `json:"holders"`
+	Waiters     []Waiter       `json:"waiters"`
 	WaiterCount int            `json:"waiter_count"`
 	TTLms       int64          `json:"ttl_ms"`
 	HeldMS      int64          `json:"held_ms,omitempty"` // time since the acquire; absent: not known
 	Fence       int64          `json:"fence"`
 	Node        string         `json:"node"`
 	DB          int            `json:"db"`
-	Votes       []jsonVote     `json:"votes,omitempty"` // of a Redlock
-	Findings    []jsonFinding  `json:"findings"`
+	Votes       []Vote         `json:"votes,omitempty"` // of a Redlock
+	Findings    []Finding      `json:"findings"`
 	Why         []string       `json:"why,omitempty"`   // evidence for the format
 	Left        int            `json:"left,omitempty"`  // free permits of a semaphore, or the remaining count of a latch
 	Limit       int            `json:"limit,omitempty"` // permits of a semaphore
 }
 
-type jsonHolder struct {
+// Holder is the JSON form of a holder.
+type Holder struct {
 	ID    string        `json:"id"`
 	IDB64 string        `json:"id_b64,omitempty"`
 	Label string        `json:"label"`
@@ -80,32 +85,34 @@ type jsonHolder struct {
 	TTLms int64         `json:"ttl_ms"`
 }
 
-type jsonWaiter struct {
+// Waiter is the JSON form of a waiter.
+type Waiter struct {
 	ID      string        `json:"id"`
 	IDB64   string        `json:"id_b64,omitempty"`
 	Mode    keyspace.Mode `json:"mode"`
 	SinceMS *int64        `json:"since_ms,omitempty"` // absent: not known
 }
 
-type jsonFinding struct {
+// Finding is the JSON form of a finding about a known lock.
+type Finding struct {
 	ID       string `json:"id"`
 	Severity string `json:"severity"`
 	Text     string `json:"text"`
 	Remedy   string `json:"remedy"`
 }
 
-// jsonKeyedFinding is a finding outside of a lock's object. Its key is empty if it
+// KeyedFinding is a finding outside of a lock's object. Its key is empty if it
 // concerns the servers.
-type jsonKeyedFinding struct {
+type KeyedFinding struct {
 	Key    string `json:"key"`
 	KeyB64 string `json:"key_b64,omitempty"`
 	Node   string `json:"node"`
 	DB     int    `json:"db"`
-	jsonFinding
+	Finding
 }
 
-// jsonEvent is a line of `watch --json`.
-type jsonEvent struct {
+// Event is a line of `watch --json`.
+type Event struct {
 	At     string             `json:"at"`
 	Event  keyspace.EventKind `json:"event"`
 	Key    string             `json:"key"`
@@ -118,92 +125,96 @@ type jsonEvent struct {
 	DB     int                `json:"db"`
 }
 
-// jsonTrouble is a line of `watch --json` with a finding.
-type jsonTrouble struct {
+// FindingEvent is a line of `watch --json` with a finding.
+type FindingEvent struct {
 	At    string `json:"at"`
 	Event string `json:"event"`
-	jsonKeyedFinding
+	KeyedFinding
 }
 
-// documentOf returns the document for p. No list in it is null.
-func documentOf(p view) jsonDocument {
-	d := jsonDocument{
-		At:       stamp(p.At),
-		Server:   serverOf(p.Server),
+// DocumentOf returns the document for p. No list in it is null.
+func DocumentOf(p View) Document {
+	d := Document{
+		At:       Timestamp(p.At),
+		Server:   ServerOf(p.Server),
 		Complete: p.Complete,
-		Cost:     jsonCost{p.Cost.Scanned, p.Cost.WaitTime.Milliseconds(), p.Cost.Commands, p.Cost.ServerTime.Milliseconds()},
-		Locks:    []jsonLock{},
+		Cost:     Cost{p.Cost.Scanned, p.Cost.WaitTime.Milliseconds(), p.Cost.Commands, p.Cost.ServerTime.Milliseconds()},
+		Locks:    []Lock{},
 	}
 	for _, n := range p.Nodes {
 		d.Nodes = append(d.Nodes, nodeOf(n))
 	}
 	for _, problem := range p.Problems {
-		d.Problems = append(d.Problems, text(problem))
+		d.Problems = append(d.Problems, Text(problem))
 	}
 	for _, l := range p.Locks {
-		d.Locks = append(d.Locks, lockOf(l, p.At, p.findings[l.ID()]))
+		d.Locks = append(d.Locks, LockOf(l, p.At, p.Findings[l.ID()]))
 	}
 	return d
 }
 
-func lockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) jsonLock {
-	j := jsonLock{
-		Key:         text(l.Key),
-		KeyB64:      binary(l.Key),
+// LockOf returns the JSON form of a lock at a time, with its findings.
+func LockOf(l keyspace.Lock, at time.Time, found []keyspace.Finding) Lock {
+	j := Lock{
+		Key:         Text(l.Key),
+		KeyB64:      Base64(l.Key),
 		Kind:        l.Kind,
 		Format:      l.Format,
 		Confidence:  l.Confidence.String(),
 		Mode:        modeOf(l),
 		State:       l.State(at),
-		Holders:     []jsonHolder{},
-		Waiters:     []jsonWaiter{},
+		Holders:     []Holder{},
+		Waiters:     []Waiter{},
 		WaiterCount: l.WaiterCount(),
-		TTLms:       ttl(l.Expires, at),
+		TTLms:       TTL(l.Expires, at),
 		HeldMS:      l.Age(at).Milliseconds(),
 		Fence:       l.Fence,
-		Node:        text(l.Node),
+		Node:        Text(l.Node),
 		DB:          l.DB,
-		Findings:    []jsonFinding{},
+		Findings:    []Finding{},
 		Why:         l.Evidence,
 		Left:        l.Remaining,
 		Limit:       l.Limit,
 	}
 	for _, h := range l.Holders {
-		j.Holders = append(j.Holders, jsonHolder{text(h.ID), binary(h.ID), text(h.Label), h.Count, h.Mode, ttl(h.Expires, at)})
+		j.Holders = append(j.Holders, Holder{Text(h.ID), Base64(h.ID), Text(h.Label), h.Count, h.Mode, TTL(h.Expires, at)})
 	}
 	for _, w := range l.Waiters {
-		j.Waiters = append(j.Waiters, jsonWaiter{text(w.ID), binary(w.ID), w.Mode, since(w.Since, at)})
+		j.Waiters = append(j.Waiters, Waiter{Text(w.ID), Base64(w.ID), w.Mode, since(w.Since, at)})
 	}
 	for _, v := range l.Votes {
-		j.Votes = append(j.Votes, jsonVote{text(v.Node), text(v.Token), ttl(v.Expires, at), v.Unreachable})
+		j.Votes = append(j.Votes, Vote{Text(v.Node), Text(v.Token), TTL(v.Expires, at), v.Unreachable})
 	}
 	for _, f := range found {
-		j.Findings = append(j.Findings, findingOf(f))
+		j.Findings = append(j.Findings, FindingOf(f))
 	}
 	return j
 }
 
-func eventOf(e keyspace.Event) jsonEvent {
-	return jsonEvent{
-		At:     stamp(e.At),
+// EventOf returns the JSON form of e.
+func EventOf(e keyspace.Event) Event {
+	return Event{
+		At:     Timestamp(e.At),
 		Event:  e.Kind,
-		Key:    text(e.Lock.Key),
-		KeyB64: binary(e.Lock.Key),
+		Key:    Text(e.Lock.Key),
+		KeyB64: Base64(e.Lock.Key),
 		Format: e.Lock.Format,
-		Holder: text(e.Holder.ID),
+		Holder: Text(e.Holder.ID),
 		HeldMS: e.Held.Milliseconds(),
-		TTLms:  ttl(e.Lock.Expires, e.At),
-		Node:   text(e.Lock.Node),
+		TTLms:  TTL(e.Lock.Expires, e.At),
+		Node:   Text(e.Lock.Node),
 		DB:     e.Lock.DB,
 	}
 }
 
-func findingOf(f keyspace.Finding) jsonFinding {
-	return jsonFinding{f.ID, f.Severity.String(), text(f.Text), text(f.Remedy)}
+// FindingOf returns the JSON form of f without its lock.
+func FindingOf(f keyspace.Finding) Finding {
+	return Finding{f.ID, f.Severity.String(), Text(f.Text), Text(f.Remedy)}
 }
 
-func keyedFindingOf(f keyspace.Finding) jsonKeyedFinding {
-	return jsonKeyedFinding{text(f.Lock.Key), binary(f.Lock.Key), text(cmp.Or(f.Lock.Node, f.Server)), f.Lock.DB, findingOf(f)}
+// KeyedFindingOf returns the JSON form of f with its lock.
+func KeyedFindingOf(f keyspace.Finding) KeyedFinding {
+	return KeyedFinding{Text(f.Lock.Key), Base64(f.Lock.Key), Text(cmp.Or(f.Lock.Node, f.Server)), f.Lock.DB, FindingOf(f)}
 }
 
 // modeOf returns the mode of the hold; "" if the kind of lock has no modes.
@@ -214,9 +225,9 @@ func modeOf(l keyspace.Lock) keyspace.Mode {
 	return l.Holders[0].Mode
 }
 
-// ttl returns the remaining time in ms, or never. After the deadline it returns 0,
+// TTL returns the remaining time in ms, or never. After the deadline it returns 0,
 // so that an expired lock does not look like one without a TTL.
-func ttl(expires, at time.Time) int64 {
+func TTL(expires, at time.Time) int64 {
 	if expires.IsZero() {
 		return never
 	}
@@ -230,28 +241,28 @@ func since(start, at time.Time) *int64 {
 	return new(max(0, at.Sub(start).Milliseconds()))
 }
 
-// stamp returns t in UTC with a fixed length, so that lines sort by time.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+// Timestamp returns t in UTC with a fixed length, so that lines sort by time.
+func Timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// text returns s if it is valid UTF-8, and its escaped form otherwise.
-func text(s string) string {
+// Text returns s if it is valid UTF-8, and its escaped form otherwise.
+func Text(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
 	return widget.Plain(s)
 }
 
-// binary returns the base64 form of s if text escapes it, and "" otherwise.
-func binary(s string) string {
+// Base64 returns the base64 form of s if text escapes it, and "" otherwise.
+func Base64(s string) string {
 	if utf8.ValidString(s) {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-// writeJSON writes v on one line. It escapes every invisible character and every
+// JSON writes v on one line. It escapes every invisible character and every
 // character that a terminal may interpret; decoding restores them.
-func writeJSON(w io.Writer, v any) error {
+func JSON(w io.Writer, v any) error {
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)
 	enc.SetEscapeHTML(false)
@@ -281,8 +292,8 @@ func escapeInvisible(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// jsonNode is one of the servers.
-type jsonNode struct {
+// Node is one of the servers.
+type Node struct {
 	Addr    string  `json:"addr"`
 	Up      bool    `json:"up"`
 	Role    string  `json:"role,omitempty"`
@@ -294,17 +305,17 @@ type jsonNode struct {
 	Trouble string  `json:"trouble,omitempty"`
 }
 
-// jsonVote is the state of a Redlock on one node.
-type jsonVote struct {
+// Vote is the state of a Redlock on one node.
+type Vote struct {
 	Node   string `json:"node"`
 	Token  string `json:"token"` // empty: no key
 	TTLms  int64  `json:"ttl_ms"`
 	Silent bool   `json:"silent,omitempty"` // the node did not answer
 }
 
-func nodeOf(n keyspace.Node) jsonNode {
-	return jsonNode{
-		Addr: n.Addr, Up: n.Up, Role: text(n.Role), Name: text(n.Product), Version: text(n.Version), Keys: n.Keys, Locks: n.Locks,
-		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: text(n.Error),
+func nodeOf(n keyspace.Node) Node {
+	return Node{
+		Addr: n.Addr, Up: n.Up, Role: Text(n.Role), Name: Text(n.Product), Version: Text(n.Version), Keys: n.Keys, Locks: n.Locks,
+		PingMS: float64(n.Ping) / float64(time.Millisecond), Trouble: Text(n.Error),
 	}
 }

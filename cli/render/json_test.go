@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"bytes"
@@ -15,14 +15,14 @@ import (
 var noon = time.Date(2026, 11, 20, 12, 31, 7, 120_000_000, time.UTC)
 
 // pictureOf returns a view of locks at noon, without findings.
-func pictureOf(locks ...keyspace.Lock) view {
-	return view{Snapshot: keyspace.Snapshot{At: noon, Locks: locks, Complete: true}}
+func pictureOf(locks ...keyspace.Lock) View {
+	return View{Snapshot: keyspace.Snapshot{At: noon, Locks: locks, Complete: true}}
 }
 
 func encoded(t *testing.T, v any) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := writeJSON(&out, v); err != nil {
+	if err := JSON(&out, v); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -39,7 +39,7 @@ func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 	p := pictureOf(l)
 	p.Cost = keyspace.Cost{Scanned: 1001500, Commands: 1420, WaitTime: 812 * time.Millisecond}
 	p.Server = keyspace.Server{Mode: "standalone", Version: "7.0.15", Product: "redis"}
-	p.findings = map[keyspace.ID][]keyspace.Finding{
+	p.Findings = map[keyspace.ID][]keyspace.Finding{
 		l.ID(): {{ID: "overdue", Severity: keyspace.Warning, Text: "It is long.", Remedy: "Wait."}},
 	}
 	want := `{"at":"2026-11-20T12:31:07.120Z","server":{"mode":"standalone","version":"7.0.15","name":"redis"},"complete":true,` +
@@ -48,16 +48,16 @@ func TestTheDocumentIsTheOneOfTheContract(t *testing.T) {
 		`"holders":[{"id":"8743c9c0-0795-4907-87fd-6c719a6b4586:52","label":"","count":3,"mode":"write","ttl_ms":13500}],` +
 		`"waiters":[{"id":"w","mode":"","since_ms":9000},{"id":"v","mode":""}],"waiter_count":2,"ttl_ms":13500,"fence":0,"node":"127.0.0.1:6379","db":0,` +
 		`"findings":[{"id":"overdue","severity":"warning","text":"It is long.","remedy":"Wait."}]}]}` + "\n"
-	if got := encoded(t, documentOf(p)); got != want {
+	if got := encoded(t, DocumentOf(p)); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
 
 func TestNothingFoundIsAnEmptyArray(t *testing.T) {
-	if got := encoded(t, documentOf(pictureOf())); !strings.Contains(got, `"locks":[]`) {
+	if got := encoded(t, DocumentOf(pictureOf())); !strings.Contains(got, `"locks":[]`) {
 		t.Errorf("got %s", got)
 	}
-	if got := encoded(t, documentOf(pictureOf(keyspace.Lock{Key: "k"}))); strings.Contains(got, "null") {
+	if got := encoded(t, DocumentOf(pictureOf(keyspace.Lock{Key: "k"}))); strings.Contains(got, "null") {
 		t.Errorf("a lock without holders, waiters and findings has a null: %s", got)
 	}
 }
@@ -74,7 +74,7 @@ func TestOnlyWhatNeverExpiresHasTheTTLOfNever(t *testing.T) {
 		"long past the deadline": {noon.Add(-time.Hour), 0},
 	}
 	for name, tt := range tests {
-		if got := ttl(tt.expires, noon); got != tt.want {
+		if got := TTL(tt.expires, noon); got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
 		}
 	}
@@ -92,7 +92,7 @@ var hostile = []string{
 
 func TestJSONShowsNothingInvisibleAndLosesNothing(t *testing.T) {
 	for _, s := range hostile {
-		out := encoded(t, documentOf(pictureOf(keyspace.Lock{
+		out := encoded(t, DocumentOf(pictureOf(keyspace.Lock{
 			Key: s, Node: s, Holders: []keyspace.Holder{{ID: s, Label: s}}, Waiters: []keyspace.Waiter{{ID: s}},
 		})))
 		if i := strings.IndexFunc(strings.TrimSuffix(out, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 || !utf8.ValidString(out) {
@@ -122,7 +122,7 @@ func TestJSONShowsNothingInvisibleAndLosesNothing(t *testing.T) {
 }
 
 func TestAnEventIsTheLineOfTheContract(t *testing.T) {
-	got := encoded(t, eventOf(keyspace.Event{
+	got := encoded(t, EventOf(keyspace.Event{
 		At: noon, Kind: keyspace.Renewed, Held: 1500 * time.Millisecond,
 		Lock:   keyspace.Lock{Key: "lock:a", Format: "set-nx", Node: "127.0.0.1:6379", DB: 3, Expires: noon.Add(10 * time.Second)},
 		Holder: keyspace.Holder{ID: "token", Label: "api-1"},

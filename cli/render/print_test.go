@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"locktop/tui/widget"
 )
 
-func printed(t *testing.T, print func(io.Writer, view) error, p view) string {
+func printed(t *testing.T, print func(io.Writer, View) error, p View) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := print(&out, p); err != nil {
@@ -23,11 +23,11 @@ func printed(t *testing.T, print func(io.Writer, view) error, p view) string {
 	return out.String()
 }
 
-func tableOf(width int) func(io.Writer, view) error {
-	return func(w io.Writer, p view) error { return writeTable(w, p, width) }
+func tableOf(width int) func(io.Writer, View) error {
+	return func(w io.Writer, p View) error { return Table(w, p, width) }
 }
 
-func threeLocks() view {
+func threeLocks() View {
 	orders := keyspace.Lock{
 		Key: "lock:orders:4711", Format: "redisson", Kind: keyspace.Reentrant, Expires: noon.Add(13500 * time.Millisecond),
 		Holders: []keyspace.Holder{{ID: "8743c9c0-0795-4907-87fd-6c719a6b4586:52", Count: 3}},
@@ -43,7 +43,7 @@ func threeLocks() view {
 	}
 	p := pictureOf(orders, nightly, catalog)
 	p.Cost.Scanned = 1204
-	p.findings = map[keyspace.ID][]keyspace.Finding{
+	p.Findings = map[keyspace.ID][]keyspace.Finding{
 		nightly.ID(): {{ID: "never-expires", Severity: keyspace.Critical, Text: "It has no TTL."}},
 	}
 	return p
@@ -74,7 +74,7 @@ func TestTheTableFitsTheTerminal(t *testing.T) {
 // If all columns have their least widths and the table is still too wide, it omits as few
 // columns as possible.
 func TestANarrowTableOmitsColumns(t *testing.T) {
-	cols := []column{{}, {spare: 1}, {least: 3, spare: 2}, {least: 5}}
+	cols := []Column{{}, {Spare: 1}, {Least: 3, Spare: 2}, {Least: 5}}
 	for width, want := range map[int][]int{
 		0:  {10, 6, 8, 20},
 		60: {10, 6, 8, 20},
@@ -88,7 +88,7 @@ func TestANarrowTableOmitsColumns(t *testing.T) {
 		17: {10, 0, 0, 5},
 		5:  {10, 0, 0, 5},
 	} {
-		if got := narrow(cols, []int{10, 6, 8, 20}, width); !slices.Equal(got, want) {
+		if got := Narrow(cols, []int{10, 6, 8, 20}, width); !slices.Equal(got, want) {
 			t.Errorf("in %d cells the columns are %d wide, want %d", width, got, want)
 		}
 	}
@@ -121,7 +121,7 @@ func TestPlainSaysALockInASentence(t *testing.T) {
 job:nightly is held by cron-2, set-nx mutex, never expires, critical: It has no TTL.
 rw:catalog is read by api-1:1 and api-2:7 2 times, redisson-rw rw, expires in 7.5 s
 `
-	if got := printed(t, writePlain, threeLocks()); got != want {
+	if got := printed(t, Plain, threeLocks()); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
@@ -132,13 +132,13 @@ lock:orders:4711,reentrant,redisson,no,,held,8743c9c0-0795-4907-87fd-6c719a6b458
 job:nightly,mutex,set-nx,no,,held,token,1,0,-1,0,,0,never-expires,120000
 rw:catalog,rw,redisson-rw,no,read,read,api-1:1 api-2:7,2,0,7500,0,,0,,
 `
-	if got := printed(t, writeCSV, threeLocks()); got != want {
+	if got := printed(t, CSV, threeLocks()); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
 
 func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
-	forms := map[string]func(io.Writer, view) error{"table": tableOf(0), "narrow table": tableOf(80), "plain": writePlain, "csv": writeCSV}
+	forms := map[string]func(io.Writer, View) error{"table": tableOf(0), "narrow table": tableOf(80), "plain": Plain, "csv": CSV}
 	empty := map[string]int{}
 	for name, print := range forms {
 		empty[name] = strings.Count(printed(t, print, pictureOf()), "\n")
@@ -146,7 +146,7 @@ func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
 	for _, s := range hostile {
 		l := keyspace.Lock{Key: s, Node: s, Holders: []keyspace.Holder{{ID: s, Label: s}}, Waiters: []keyspace.Waiter{{ID: s}}}
 		p := pictureOf(l)
-		p.findings = map[keyspace.ID][]keyspace.Finding{l.ID(): {{ID: "x", Text: s, Remedy: s}}}
+		p.Findings = map[keyspace.ID][]keyspace.Finding{l.ID(): {{ID: "x", Text: s, Remedy: s}}}
 		for name, print := range forms {
 			out := printed(t, print, p)
 			if lines := strings.Count(out, "\n"); lines != empty[name]+1 {
@@ -156,7 +156,7 @@ func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
 				t.Errorf("%s of %q: %q", name, s, out)
 			}
 		}
-		e := eventSentence(keyspace.Event{At: noon, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0], Waiter: l.Waiters[0]}, p.findings[l.ID()], true)
+		e := EventSentence(keyspace.Event{At: noon, Kind: keyspace.Acquired, Lock: l, Holder: l.Holders[0], Waiter: l.Waiters[0]}, p.Findings[l.ID()], true)
 		if strings.ContainsFunc(e, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("event of %q: %q", s, e)
 		}
@@ -166,7 +166,7 @@ func TestNoFormPrintsWhatATerminalActsOn(t *testing.T) {
 func TestNoCellOfCSVIsAFormula(t *testing.T) {
 	for _, s := range hostile {
 		l := keyspace.Lock{Key: s, Node: s, Holders: []keyspace.Holder{{ID: s}}}
-		rows, err := csv.NewReader(strings.NewReader(printed(t, writeCSV, pictureOf(l)))).ReadAll()
+		rows, err := csv.NewReader(strings.NewReader(printed(t, CSV, pictureOf(l)))).ReadAll()
 		if err != nil {
 			t.Fatalf("%q: %v", s, err)
 		}
@@ -183,10 +183,10 @@ func TestLinesForPeopleDoNotGrowWithWhatIsStored(t *testing.T) {
 	for range 256 {
 		l.Holders = append(l.Holders, keyspace.Holder{ID: strings.Repeat("x", 4096), Count: 1})
 	}
-	p := view{Snapshot: keyspace.Snapshot{Locks: []keyspace.Lock{l}}}
+	p := View{Snapshot: keyspace.Snapshot{Locks: []keyspace.Lock{l}}}
 	for name, write := range map[string]func(io.Writer) error{
-		"plain": func(w io.Writer) error { return writePlain(w, p) },
-		"table": func(w io.Writer) error { return writeTable(w, p, 0) },
+		"plain": func(w io.Writer) error { return Plain(w, p) },
+		"table": func(w io.Writer) error { return Table(w, p, 0) },
 	} {
 		var out strings.Builder
 		if err := write(&out); err != nil {
@@ -197,5 +197,26 @@ func TestLinesForPeopleDoNotGrowWithWhatIsStored(t *testing.T) {
 				t.Errorf("%s: a line of %d bytes", name, len(line))
 			}
 		}
+	}
+}
+
+func TestAShortKeyIsShownWhole(t *testing.T) {
+	for _, c := range []struct{ key, want string }{
+		{"lock:a", "lock:a"},
+		{strings.Repeat("k", KeyWidth), strings.Repeat("k", KeyWidth)},
+		{strings.Repeat("k", KeyWidth+1), strings.Repeat("k", KeyEnd) + "…" + strings.Repeat("k", KeyEnd) + " [201 bytes, sha256 4fb6ac5a]"},
+		{"lock:" + strings.Repeat("東", 100), "lock:" + strings.Repeat("東", 18) + "…" + strings.Repeat("東", 20) + " [305 bytes, sha256 "},
+		{strings.Repeat("\x01", 60), strings.Repeat(`\x01`, 60) + "…" + strings.Repeat(`\x01`, 60) + " [60 bytes"},
+	} {
+		got := ShortKey(c.key)
+		if strings.HasSuffix(c.want, "]") {
+			c.want = c.want[:strings.LastIndex(c.want, " ")+1]
+		}
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q: %s, want %s", c.key, got, c.want)
+		}
+	}
+	if at := LockName(keyspace.ID{Key: "a", DB: 2}, true); at != "a (database 2)" {
+		t.Error(at)
 	}
 }

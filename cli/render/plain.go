@@ -1,0 +1,117 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"locktop/humanize"
+	"locktop/keyspace"
+	"locktop/tui/widget"
+)
+
+// Plain prints one sentence per lock and line, without columns and symbols, for
+// screen readers and grep.
+func Plain(w io.Writer, p View) error {
+	var out strings.Builder
+	for _, l := range p.Locks {
+		fmt.Fprintln(&out, sentence(l, p))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// sentence describes a lock with everything that the table has.
+func sentence(l keyspace.Lock, p View) string {
+	parts := []string{
+		fmt.Sprintf("%s is %s", LockName(l.ID(), p.Databases), HeldBy(l, p.At)),
+		fmt.Sprintf("%s %s", l.Format, l.Kind),
+		Deadline(l, p.At),
+	}
+	if n := l.WaiterCount(); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s waiting", humanize.Count(n)))
+	}
+	for _, f := range p.Findings[l.ID()] {
+		parts = append(parts, fmt.Sprintf("%s: %s", f.Severity, widget.Plain(f.Text)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// namesTold is the greatest number of holders in a sentence.
+const namesTold = 10
+
+// HeldBy names the holders, with the count of a hold that is greater than one.
+func HeldBy(l keyspace.Lock, at time.Time) string {
+	if len(l.Holders) == 0 {
+		return "free"
+	}
+	var names []string
+	for _, h := range l.Holders {
+		if len(names) == namesTold {
+			names = append(names, fmt.Sprintf("%s others", humanize.Count(len(l.Holders)-namesTold)))
+			break
+		}
+		name := HolderName(h)
+		if h.Count > 1 {
+			name += fmt.Sprintf(" %s", humanize.Times(h.Count))
+		}
+		names = append(names, name)
+	}
+	held := "held"
+	switch l.State(at) {
+	case keyspace.ReadHeld:
+		held = "read"
+	case keyspace.WriteHeld:
+		held = "written"
+	case keyspace.Partial:
+		held = "held in part"
+	}
+	return held + " by " + strings.Join(names, " and ")
+}
+
+// Deadline says when l expires, seen at a time.
+func Deadline(l keyspace.Lock, at time.Time) string {
+	if d, ok := l.TTL(at); ok {
+		return "expires in " + humanize.Left(d)
+	}
+	return "never expires"
+}
+
+// EventSentence describes an event in words, with the findings of its lock. It names the database if
+// databases is true.
+func EventSentence(e keyspace.Event, found []keyspace.Finding, databases bool) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s %s %s", e.At.Local().Format("15:04:05.000"), e.Kind, LockName(e.Lock.ID(), databases))
+	if e.Holder.ID != "" {
+		fmt.Fprintf(&s, " by %s", HolderName(e.Holder))
+	}
+	if e.Waiter.ID != "" {
+		fmt.Fprintf(&s, " waiter %s", ShortKey(e.Waiter.ID))
+	}
+	if e.Holder.Mode != "" {
+		fmt.Fprintf(&s, " to %s", e.Holder.Mode)
+	}
+	if e.Holder.Count > 1 {
+		fmt.Fprintf(&s, " %s", humanize.Times(e.Holder.Count))
+	}
+	if e.Held > 0 {
+		fmt.Fprintf(&s, ", held for %s", humanize.Duration(e.Held))
+	}
+	if !e.Kind.Ends() {
+		fmt.Fprintf(&s, ", %s", Deadline(e.Lock, e.At))
+	}
+	if n := e.Lock.WaiterCount(); n > 0 {
+		fmt.Fprintf(&s, ", %s waiting", humanize.Count(n))
+	}
+	if e.Lock.Fence > 0 {
+		fmt.Fprintf(&s, ", fence %d", e.Lock.Fence)
+	}
+	fmt.Fprintf(&s, ", %s", e.Lock.Format)
+	if !e.Kind.Ends() {
+		for _, f := range found {
+			fmt.Fprintf(&s, ", %s: %s", f.Severity, widget.Plain(f.Text))
+		}
+	}
+	return s.String()
+}
