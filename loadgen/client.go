@@ -106,7 +106,7 @@ func (c *client) round(halt, stay context.Context, next iteration, came arrival)
 		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
-	who := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.flaw, Asked: asked}
+	who := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.promise.flaw, Asked: asked}
 	visit := f.oracle.Enter(next.key, who, l, now)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
@@ -124,12 +124,12 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 	}
 	left := time.Now()
 	if fate != workCrashed && fate != workLeaked {
-		polite := fate != workUnchecked && f.sound
+		polite := fate != workUnchecked && f.promise.sound
 		f.oracle.Write(v, polite, left)
 	}
 	f.oracle.Leave(v, left)
 	deadline, told := l.Deadline(), time.Time{}
-	if f.sound && !kept && fate != workCrashed {
+	if f.promise.sound && !kept && fate != workCrashed {
 		if told = whenTold(l); told.IsZero() {
 			f.oracle.Untold(v, left)
 		}
@@ -143,7 +143,7 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 	default:
 		how, err = c.release(halt, l, v, kept)
 	}
-	if (how == lost || how == expired) && f.renewed {
+	if (how == lost || how == expired) && f.promise.renewed {
 		f.oracle.Lost(v, left)
 	}
 	now := time.Now()

@@ -21,13 +21,10 @@ import (
 type fleet struct {
 	scenario atomic.Pointer[Scenario] // current
 	servers  Servers
-	opener   func(sessionConfig) (session, error)
 	keys     []string
 	picker   *picker
-	sound    bool   // the lock notifies its holder at the end of the lease
-	renewed  bool   // a lease lasts as long as the work of its holder
-	inOrder  bool   // the lock serves waiters in order of arrival
-	flaw     string // the cause of violations if the lock is not sound
+	promise  promise
+	sessions baseSessions
 	commands atomic.Int64
 
 	oracle   *oracle.Oracle
@@ -45,14 +42,37 @@ type fleet struct {
 	clients errgroup.Group
 	tasks   sync.WaitGroup // other goroutines
 
-	opening sync.Mutex
-	roots   []session // one per connection, opened on demand
-
 	mu      sync.Mutex
 	stopped bool
 	slots   []*slot // by client number; nil = free
 	faults  []strikes
 	random  *rand.Rand
+}
+
+// promise is what a kind of lock promises to its holders.
+type promise struct {
+	sound   bool   // the lock notifies its holder at the end of the lease
+	renewed bool   // a lease lasts as long as the work of its holder
+	inOrder bool   // the lock serves waiters in order of arrival
+	flaw    string // the cause of violations if the lock is not sound
+}
+
+func (l Lock) promise() promise {
+	p := promise{
+		sound: l.Kind.Sound(), renewed: l.Kind.Sound() && !l.Renew.Off && l.Renew.Max == 0, inOrder: l.Kind == Fair,
+	}
+	if !p.sound {
+		p.flaw = string(l.Kind)
+	}
+	return p
+}
+
+// baseSessions are the sessions that clients share: one per connection.
+type baseSessions struct {
+	open func(sessionConfig) (session, error)
+
+	mu    sync.Mutex
+	roots []session // opened on demand
 }
 
 // slot is the place of a client in a fleet.
@@ -78,11 +98,9 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	now := time.Now()
 	f := &fleet{
 		servers:  c.servers,
-		opener:   c.open,
 		keys:     s.Keys.names(),
 		picker:   newPicker(s.Keys),
-		sound:    s.Lock.Kind.Sound(),
-		renewed:  s.Lock.Kind.Sound() && !s.Lock.Renew.Off && s.Lock.Renew.Max == 0,
+		promise:  s.Lock.promise(),
 		recorder: newRecorder(now),
 		journal:  newEventRing(c.tell),
 		schedule: newSchedule(s.Rate, now, s.spacing()),
@@ -91,16 +109,13 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 		cancel:   cancel,
 		random:   rand.New(rand.NewPCG(s.Seed, 1<<63)),
 	}
-	if !f.sound {
-		f.flaw = string(s.Lock.Kind)
-	}
+	f.sessions.open = c.open
 	f.scenario.Store(&s)
 	f.faults = make([]strikes, len(s.Faults))
 	f.oracle = oracle.New(oracle.Config{
-		Keys: f.keys, Patience: 3 * s.Lock.TTL, InOrder: s.Lock.Kind == Fair, Numbered: s.Lock.Fence,
+		Keys: f.keys, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
 		Report: f.violated, Handoff: f.recorder.handOver,
 	})
-	f.inOrder = s.Lock.Kind == Fair
 	f.disturbances.aftermath = max(s.Lock.TTL, placeLife) + 500*time.Millisecond
 	f.numbers = make(map[string]int, len(f.keys))
 	for i, key := range f.keys {
@@ -141,7 +156,7 @@ func (f *fleet) warm() {
 
 // open returns the base session of a network.
 func (f *fleet) open(w *network) (session, error) {
-	return f.opener(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
+	return f.sessions.open(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
 // placeLife is how long a silent client keeps its place in the queue of a fair lock.
@@ -151,7 +166,7 @@ const placeLife = 6 * time.Second
 func (f *fleet) observe(e lock.Event) {
 	switch e.Kind {
 	case lock.Contended:
-		if key, known := f.numbers[e.Key]; known && f.inOrder {
+		if key, known := f.numbers[e.Key]; known && f.promise.inOrder {
 			f.oracle.Queued(key, numberOf(e.Owner), e.At)
 		}
 	case lock.Acquired, lock.GaveUp:
@@ -164,17 +179,17 @@ func (f *fleet) observe(e lock.Event) {
 // baseSession returns the session with the connection that a client uses. The sessions
 // of smaller numbers must be open.
 func (f *fleet) baseSession(number int) (session, error) {
-	f.opening.Lock()
-	defer f.opening.Unlock()
+	f.sessions.mu.Lock()
+	defer f.sessions.mu.Unlock()
 	number %= f.scenario.Load().Conns
-	for number >= len(f.roots) {
+	for number >= len(f.sessions.roots) {
 		root, err := f.open(newNetwork(&f.commands))
 		if err != nil {
 			return nil, err
 		}
-		f.roots = append(f.roots, root)
+		f.sessions.roots = append(f.sessions.roots, root)
 	}
-	return f.roots[number], nil
+	return f.sessions.roots[number], nil
 }
 
 // note records an event.
@@ -318,10 +333,10 @@ func (f *fleet) stop() error {
 
 // hangUp closes the shared sessions.
 func (f *fleet) hangUp() error {
-	f.opening.Lock()
-	defer f.opening.Unlock()
+	f.sessions.mu.Lock()
+	defer f.sessions.mu.Unlock()
 	var errs []error
-	for _, root := range f.roots {
+	for _, root := range f.sessions.roots {
 		errs = append(errs, root.close())
 	}
 	return errors.Join(errs...)
