@@ -23,16 +23,16 @@ const namesListed = 6
 // that make a new token for each hold.
 func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
 	s := v.state
-	locks := s.current().locks
+	locks, name := s.current().locks, h.Name()
 	for i := range locks {
 		other := &locks[i]
 		if other.Key == v.Key && other.ID() == v.ID() {
 			continue
 		}
-		if slices.ContainsFunc(other.Holders, func(theirs keyspace.Holder) bool { return theirs.Name() == h.Name() }) {
+		if holds(other, name) {
 			o.holds = append(o.holds, s.redactKey(other.Key))
 		}
-		if !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
+		if len(other.Waiters) == 0 || !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
 			continue
 		}
 		for j := range other.Holders {
@@ -42,6 +42,16 @@ func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
 		o.waits = append(o.waits, s.waitText(other))
 	}
 	return o
+}
+
+// holds reports whether an owner is a holder of a lock.
+func holds(l *keyspace.Lock, name string) bool {
+	for i := range l.Holders {
+		if l.Holders[i].Name() == name {
+			return true
+		}
+	}
+	return false
 }
 
 // waitText describes a lock for its waiter: its key and its first holder.

@@ -32,7 +32,9 @@ type locksPage struct {
 	top    int           // first visible row
 	tags   map[keyspace.ID]bool
 
-	longest, owners int // maximum widths of keys and owners so far, because columns only grow
+	longest, owners int            // maximum widths of keys and owners so far, because columns only grow
+	measured        *keyspace.Lock // first of the locks that they come from
+	hidden          bool           // their names were hidden
 }
 
 // lockRow is a lock, or the heading of an owner's locks.
@@ -109,7 +111,7 @@ func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.cho
 
 // forget resets selection, tags and widths for another target.
 func (p *locksPage) forget() {
-	p.longest, p.owners = 0, 0
+	p.longest, p.owners, p.measured = 0, 0, nil
 	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]bool{}
 }
 
@@ -250,10 +252,9 @@ func (p *locksPage) arrange(s *state) {
 			about[id] += " finding " + pic.findings[i].ID
 		}
 	}
+	p.measure(s)
 	p.rows = p.rows[:0]
 	for i := range pic.locks {
-		p.longest = max(p.longest, widget.Width(s.redactKey(pic.locks[i].Key)))
-		p.owners = max(p.owners, widget.Width(lockView{&pic.locks[i], pic.snap.At, s}.owner()))
 		if p.filter.match(&pic.locks[i], pic.snap.At, about[pic.locks[i].ID()]) {
 			p.rows = append(p.rows, lockRow{lock: i})
 		}
@@ -265,6 +266,20 @@ func (p *locksPage) arrange(s *state) {
 	}
 	p.follow(s)
 	p.reveal(s)
+}
+
+// measure updates the widths of keys and owners, unless they come from the same locks. A
+// snapshot without changes shares its locks with the one before.
+func (p *locksPage) measure(s *state) {
+	locks := s.current().locks
+	if len(locks) == 0 || p.measured == &locks[0] && p.hidden == s.hidden.on {
+		return
+	}
+	p.measured, p.hidden = &locks[0], s.hidden.on
+	for i := range locks {
+		p.longest = max(p.longest, widget.Width(s.redactKey(locks[i].Key)))
+		p.owners = max(p.owners, widget.Width(lockView{&locks[i], time.Time{}, s}.owner()))
+	}
 }
 
 // sortRows sorts the rows. Locks with equal values stay in order of severity.
