@@ -1,0 +1,106 @@
+//go:build unix
+
+package lock_test
+
+import (
+	"bufio"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"locktop/lock"
+)
+
+// Scenario 57: a process that is stopped beyond its TTL has no lock when it continues,
+// and knows it before it does anything.
+//
+// Promise P2.
+func TestAFrozenProcessWakesUpWithoutItsLock(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(r *rig) {
+		next := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute})
+		times := 1
+		if proving() {
+			times = 40
+		}
+		for range times {
+			r.freezeAndWake(next)
+		}
+	})
+}
+
+// freezeAndWake stops a process that holds the lock, and continues it when another
+// client has the lock.
+func (r *rig) freezeAndWake(l lock.Locker) {
+	worker := r.worker("hold")
+	in, err := worker.StdinPipe()
+	r.must(err)
+	out, err := worker.StdoutPipe()
+	r.must(err)
+	worker.Stderr = os.Stderr
+	r.must(worker.Start())
+	r.Cleanup(func() { _ = worker.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "held" {
+		r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
+	}
+	time.Sleep(rand.N(time.Second / 2)) // a renewal may be in flight
+	r.must(worker.Process.Signal(syscall.SIGSTOP))
+	next, err := l.Lock(ctx)
+	r.must(err)
+	r.must(worker.Process.Signal(syscall.SIGCONT))
+	_, err = io.WriteString(in, "go on\n")
+	r.must(err)
+	var told []string
+	for lines.Scan() {
+		told = append(told, lines.Text())
+	}
+	r.must(worker.Wait())
+	if want := "valid=false lost=true unlock=true"; strings.Join(told, " ") != want {
+		r.Errorf("the worker found %q, want %q", told, want)
+	}
+	r.holds("mutex", next.Token())
+	r.must(next.Unlock(ctx))
+}
+
+// Scenario 109: a process continues in the middle of its work and does not check its
+// lease. A resource that checks fences refuses its write.
+//
+// Promise P6.
+func TestALateWriteIsRefusedByItsFence(t *testing.T) {
+	t.Parallel()
+	onRedis(t, func(r *rig) {
+		worker := r.worker("write")
+		out, err := worker.StdoutPipe()
+		r.must(err)
+		worker.Stderr = os.Stderr
+		in, err := worker.StdinPipe()
+		r.must(err)
+		r.must(worker.Start())
+		t.Cleanup(func() { _ = worker.Process.Kill() })
+		lines := bufio.NewScanner(out)
+		if !lines.Scan() || lines.Text() != "held" {
+			r.Fatalf("the worker says %q (%v)", lines.Text(), lines.Err())
+		}
+		r.must(worker.Process.Signal(syscall.SIGSTOP))
+		next, err := r.client(lock.Config{Owner: "next"}).Mutex("mutex", lock.Options{TTL: time.Minute, Fence: true}).Lock(ctx)
+		r.must(err)
+		if written, err := store(r.rdb, next.Fence(), "next"); !written || err != nil {
+			r.Fatalf("the holder's write was refused: %v", err)
+		}
+		_, err = io.WriteString(in, "go on\n")
+		r.must(err)
+		r.must(worker.Process.Signal(syscall.SIGCONT))
+		if !lines.Scan() || lines.Text() != "written=false" {
+			r.Errorf("the worker says %q (%v), want its write refused", lines.Text(), lines.Err())
+		}
+		r.must(worker.Wait())
+		if v := r.rdb.HGet(ctx, "resource", "value").Val(); v != "next" {
+			r.Errorf("the resource holds %q", v)
+		}
+	})
+}
