@@ -156,7 +156,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		s.notify("nothing was done")
 		return nil, nil
 	}
-	s.notify("working " + s.glyphs.Ellipsis)
+	s.notify("working " + s.screen.glyphs.Ellipsis)
 	return nil, act(q.app.ctx, q.app.config.Breaker, q.deed)
 }
 
@@ -169,8 +169,8 @@ func (q *confirmDialog) view(s *state, lines []string) []string {
 	}
 	panel := []string{s.rule(q.deed.verb()+" "+s.describe(q.deed.locks)+"?", note)}
 	panel = append(panel, text[top:min(top+room, len(text))]...)
-	l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
-	l.Put(s.theme.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(s.theme.key, "y").Put(s.theme.text, "  "+q.deed.verb()+" it")
+	l := widget.NewLine(s.screen.w).Skip(widget.Style{}, margin)
+	l.Put(s.screen.theme.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+q.deed.verb()+" it")
 	hints := []hint{{"y", q.deed.verb() + " it"}, {"any other key", "leaves it as it is"}}
 	if q.deed.act != keyspace.ForceRelease {
 		hints = append(hints, hint{"+ -", "longer, shorter"})
@@ -203,17 +203,17 @@ func (q *confirmDialog) scroll(s *state, lines int) {
 // room returns the number of lines for the text of the question: the window without the header
 // lines, the title, the answers and the footer.
 func (q *confirmDialog) room(s *state) int {
-	return max(1, s.h-s.frame().top()-4)
+	return max(1, s.screen.h-s.frame().top()-4)
 }
 
 // text returns the consequences of the action and its complete command, so that the user knows
 // everything that will run.
 func (q *confirmDialog) text(s *state) []string {
-	t := s.theme
+	t := s.screen.theme
 	var panel []string
 	line := func(st widget.Style, text string) {
-		for _, part := range wrap(s.glyphs, text, s.w-2*margin, 3) {
-			panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(st, part).String())
+		for _, part := range wrap(s.screen.glyphs, text, s.screen.w-2*margin, 3) {
+			panel = append(panel, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(st, part).String())
 		}
 	}
 	for i := range q.deed.locks {
@@ -226,7 +226,7 @@ func (q *confirmDialog) text(s *state) []string {
 	if len(q.deed.locks) == 1 && !s.hidden.on {
 		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0], q.deed.ttl)
 		for part := range strings.SplitSeq(command, "\n") {
-			panel = append(panel, s.wrapAnywhere(s.w, margin, t.dim, part)...)
+			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)
 		}
 	}
 	line(t.text, "It is done only if the lock is still as it is shown here, and it is logged first.")

@@ -35,41 +35,41 @@ func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, config: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
 	a.where = widget.Plain(w.Title)
-	a.load, a.scenes, a.scene, a.quorum = w.Load, w.Scenes, -1, w.Quorum
+	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Loader != nil {
-		a.begin = beginLoad(ctx, w.Loader)
+		a.run.begin = beginLoad(ctx, w.Loader)
 	}
 	if len(w.Scenes) > 0 && w.Load != nil && w.Scene == "" {
-		a.dialog = a.scenesMenu()
+		a.dialog = a.run.scenesMenu()
 	}
 	a.raw.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
 	a.link.every = max(w.Every, tickInterval)
-	a.calm = w.Calm
+	a.screen.calm = w.Calm
 	a.syncPlayer()
 	a.hidden = newPrivacy()
-	a.theme, _ = themeNamed(w.Theme)
-	a.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
+	a.screen.theme, _ = themeNamed(w.Theme)
+	a.screen.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
 	if w.Dumb {
-		a.theme, a.glyphs = bareTheme(), widget.ASCII()
+		a.screen.theme, a.screen.glyphs = bareTheme(), widget.ASCII()
 	}
 	return a
 }
 
 // Init implements tea.Model.
 func (a *app) Init() tea.Cmd {
-	scene := slices.IndexFunc(a.scenes, func(s loadgen.Scenario) bool { return s.Name == a.config.Scene })
-	if scene < 0 || a.load == nil {
+	scene := slices.IndexFunc(a.run.scenes, func(s loadgen.Scenario) bool { return s.Name == a.config.Scene })
+	if scene < 0 || a.run.load == nil {
 		return tick()
 	}
 	a.openIndex(onLoad)
-	return tea.Batch(tick(), a.startScenario(scene))
+	return tea.Batch(tick(), a.run.startScenario(scene))
 }
 
 // Update implements tea.Model.
 func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		a.w, a.h = msg.Width, msg.Height
+		a.screen.w, a.screen.h = msg.Width, msg.Height
 	case tickMsg:
 		return a, a.tick(msg)
 	case tea.ResumeMsg:
@@ -95,7 +95,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return a, nil
 		}
 	case metricsMsg:
-		a.measured(msg)
+		a.run.measured(msg)
 		a.chronicle.apply(msg.events, msg.anew)
 		if !msg.metrics.Running {
 			a.chronicle.halt(a.now)
@@ -110,13 +110,13 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.err != nil {
 			a.reject(shortError(msg.err))
 		}
-		return a, a.applied()
+		return a, a.run.applied()
 	case loadMsg:
 		if msg.err != nil {
 			a.reject(widget.Plain(msg.err.Error()))
 		}
 		if msg.load != nil {
-			a.load = msg.load
+			a.run.load = msg.load
 		}
 	case doneMsg:
 		a.done(msg)
@@ -155,7 +155,7 @@ func (a *app) tick(msg tickMsg) tea.Cmd {
 	if a.notice.text != "" && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
-	cmds := []tea.Cmd{tick(), a.measure(), a.readStored()}
+	cmds := []tea.Cmd{tick(), a.run.measure(), a.readStored()}
 	if a.link.due(a.now) {
 		a.link.begin(a.now)
 		before := a.live
@@ -476,7 +476,7 @@ func (a *app) mouseIn(msg tea.MouseMsg) tea.Cmd {
 // as the window.
 func (a *app) View() string {
 	s := &a.state
-	if s.w <= 0 || s.h <= 0 {
+	if s.screen.w <= 0 || s.screen.h <= 0 {
 		return ""
 	}
 	lines := a.draw(s)
@@ -490,7 +490,7 @@ func (a *app) View() string {
 func (a *app) draw(s *state) []string {
 	p := a.page()
 	f := s.frame()
-	lines := make([]string, 0, s.h)
+	lines := make([]string, 0, s.screen.h)
 	if f.header {
 		lines = append(lines, a.header(s))
 	}
@@ -508,10 +508,10 @@ func (a *app) draw(s *state) []string {
 func (s *state) body(p page, h int) []string {
 	shown := *s
 	if s.stale() {
-		shown.theme = s.theme.faded()
+		shown.screen.theme = s.screen.theme.faded()
 	}
-	lines := p.view(&shown, s.w, h)
-	blank := strings.Repeat(" ", s.w)
+	lines := p.view(&shown, s.screen.w, h)
+	blank := strings.Repeat(" ", s.screen.w)
 	for len(lines) < h {
 		lines = append(lines, blank)
 	}

@@ -43,12 +43,12 @@ func (d *commandStatsDialog) view(s *state, lines []string) []string {
 		sum += c.Count
 	}
 	panel := []string{s.rule("commands sent", humanize.Plural(sum, "command")+" so far; any other key closes")}
-	table := widget.NewTable(s.glyphs, commandStatsColumns(), s.w-margin-1, s.gap())
-	head := widget.NewLine(s.w).Skip(widget.Style{}, margin)
-	table.Header(head, s.theme.head, s.theme.sorted, -1, "")
+	table := widget.NewTable(s.screen.glyphs, commandStatsColumns(), s.screen.w-margin-1, s.gap())
+	head := widget.NewLine(s.screen.w).Skip(widget.Style{}, margin)
+	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, -1, "")
 	panel = append(panel, head.String())
 	for _, c := range all[min(d.top, len(all)):] {
-		l := widget.NewLine(s.w).Skip(widget.Style{}, margin)
+		l := widget.NewLine(s.screen.w).Skip(widget.Style{}, margin)
 		table.Row(l, widget.Style{}, func(column, _ int) widget.Cell { return s.counted(c, column) })
 		panel = append(panel, l.String())
 	}
@@ -67,7 +67,7 @@ func commandStatsColumns() []widget.Column {
 }
 
 func (s *state) counted(c CommandStat, column int) widget.Cell {
-	t := s.theme
+	t := s.screen.theme
 	switch column {
 	case 0:
 		return widget.Cell{Style: t.strong, Text: widget.Plain(c.Name)}

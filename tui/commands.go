@@ -153,7 +153,7 @@ func (a *app) setTheme(name string) (tea.Cmd, error) {
 	if !ok || name == "" {
 		return nil, fmt.Errorf("there are %s", strings.Join(Themes(), ", "))
 	}
-	a.theme = t
+	a.screen.theme = t
 	return nil, nil
 }
 
@@ -162,7 +162,7 @@ func (a *app) setGlyphs(name string) (tea.Cmd, error) {
 	if !ok || name == "" {
 		return nil, fmt.Errorf("there are %s", strings.Join(widget.GlyphSets(), ", "))
 	}
-	a.glyphs = g
+	a.screen.glyphs = g
 	return nil, nil
 }
 
@@ -263,7 +263,7 @@ func (a *app) lookAt(v Target) (tea.Cmd, error) {
 	if a.config.Connector == nil {
 		return nil, fmt.Errorf("what is looked at here cannot be changed; / filters it")
 	}
-	a.notify("turning to " + v.String() + " " + a.glyphs.Ellipsis)
+	a.notify("turning to " + v.String() + " " + a.screen.glyphs.Ellipsis)
 	return connect(a.ctx, a.config.Connector, v), nil
 }
 

@@ -111,8 +111,8 @@ func (d *driver) deliver(msg tea.Msg) {
 // characters that the screen itself writes.
 func (d *driver) checkShape() {
 	d.t.Helper()
-	if fault := faultOf(d.app.View(), d.app.w, d.app.h); fault != "" {
-		d.t.Fatalf("%dx%d: %s", d.app.w, d.app.h, fault)
+	if fault := faultOf(d.app.View(), d.app.screen.w, d.app.screen.h); fault != "" {
+		d.t.Fatalf("%dx%d: %s", d.app.screen.w, d.app.screen.h, fault)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // exportMenu returns the menu of file formats for the frame on the screen.
 func (a *app) exportMenu() *menu {
-	frame, w, h := a.View(), a.w, a.h
+	frame, w, h := a.View(), a.screen.w, a.screen.h
 	title := "locktop " + a.address()
 	m := &menu{title: "save this frame"}
 	for _, f := range []struct {
@@ -36,12 +36,12 @@ func (a *app) exportMenu() *menu {
 // writeScenario saves the current scenario of the load as a file.
 func (a *app) writeScenario() tea.Cmd {
 	switch {
-	case a.load == nil:
+	case a.run.load == nil:
 		a.reject(noLoad)
 	case a.config.Frames == nil:
 		a.reject("nothing can be saved from here")
 	default:
-		return saveFrame(a.config.Frames, "scenario.yaml", a.scenario.Marshal)
+		return saveFrame(a.config.Frames, "scenario.yaml", a.run.scenario.Marshal)
 	}
 	return nil
 }

@@ -17,14 +17,14 @@ func (p *loadPage) faultMenu(s *state) *menu {
 		who = fmt.Sprintf("client-%d; on the page, h and l choose another one", p.client)
 	}
 	m := &menu{title: "Inject a fault", about: []string{"Target: " + who + "."}}
-	for _, f := range faultChoices(s.scenario) {
+	for _, f := range faultChoices(s.run.scenario) {
 		f.fault.Client = p.client
-		if !s.metrics.Running {
+		if !s.run.metrics.Running {
 			f.refuse = "the clients are not running: s starts them"
 		}
 		m.choices = append(m.choices, choice{
 			key: f.key, label: string(f.fault.Kind), detail: f.detail, refuse: f.refuse,
-			pick: func(s *state) (dialog, tea.Cmd) { return nil, inject(s.load, f.fault) },
+			pick: func(s *state) (dialog, tea.Cmd) { return nil, inject(s.run.load, f.fault) },
 		})
 	}
 	return m
@@ -76,7 +76,7 @@ func (f *loadState) scenesMenu() *menu {
 			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption),
 			pick: func(s *state) (dialog, tea.Cmd) {
 				s.next = openPageMsg{onLoad}
-				return nil, s.startScenario(i)
+				return nil, s.run.startScenario(i)
 			},
 		})
 	}

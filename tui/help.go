@@ -40,7 +40,7 @@ func (d *helpDialog) height(s *state) int { return max(0, s.frame().body-1) }
 
 func (d *helpDialog) view(s *state, lines []string) []string {
 	f := s.frame()
-	top := s.h - f.body
+	top := s.screen.h - f.body
 	if f.footer {
 		top--
 	}
@@ -53,7 +53,7 @@ func (d *helpDialog) view(s *state, lines []string) []string {
 		case at < len(text):
 			body[i] = text[at]
 		default:
-			body[i] = strings.Repeat(" ", s.w)
+			body[i] = strings.Repeat(" ", s.screen.w)
 		}
 	}
 	return s.hints(lines, hint{"↑ ↓", "scroll"}, hint{"any other key", "closes"})
@@ -80,40 +80,40 @@ const (
 
 // section lists the keys of the selected pages. It returns nil if there are none.
 func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
-	lines := []string{widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, title).String()}
+	lines := []string{widget.NewLine(s.screen.w).Skip(s.screen.theme.text, 2).Put(s.screen.theme.strong, title).String()}
 	for _, b := range bindings() {
 		if !wanted(b.place) || b.help == "" {
 			continue
 		}
-		label := s.glyphs.Word(b.label)
-		for _, text := range wrap(s.glyphs, s.glyphs.Word(b.help), max(1, s.w-helpColumn), helpLines) {
-			l := widget.NewLine(s.w).Skip(s.theme.text, 4).Put(s.theme.key, label).To(s.theme.text, helpColumn)
-			lines = append(lines, l.Put(s.theme.text, text).String())
+		label := s.screen.glyphs.Word(b.label)
+		for _, text := range wrap(s.screen.glyphs, s.screen.glyphs.Word(b.help), max(1, s.screen.w-helpColumn), helpLines) {
+			l := widget.NewLine(s.screen.w).Skip(s.screen.theme.text, 4).Put(s.screen.theme.key, label).To(s.screen.theme.text, helpColumn)
+			lines = append(lines, l.Put(s.screen.theme.text, text).String())
 			label = ""
 		}
 	}
 	if len(lines) == 1 {
 		return nil
 	}
-	return append(lines, strings.Repeat(" ", s.w))
+	return append(lines, strings.Repeat(" ", s.screen.w))
 }
 
 // legend shows the glyph of each state.
 func (d *helpDialog) legend(s *state) string {
-	l := widget.NewLine(s.w).Skip(s.theme.text, 2).Put(s.theme.strong, "states")
-	l.To(s.theme.text, 16)
+	l := widget.NewLine(s.screen.w).Skip(s.screen.theme.text, 2).Put(s.screen.theme.strong, "states")
+	l.To(s.screen.theme.text, 16)
 	for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
 		glyph, style := s.ofState(st)
-		l.Put(style, glyph+" "+string(st)).Skip(s.theme.text, 2)
+		l.Put(style, glyph+" "+string(st)).Skip(s.screen.theme.text, 2)
 	}
 	return l.String()
 }
 
 // rule draws a horizontal line with a title on the left and a note on the right.
-func (s *state) rule(title, note string) string { return s.ruleOf(s.w, title, note) }
+func (s *state) rule(title, note string) string { return s.ruleOf(s.screen.w, title, note) }
 
 func (s *state) ruleOf(w int, title, note string) string {
-	t, g := s.theme, s.glyphs
+	t, g := s.screen.theme, s.screen.glyphs
 	l := widget.NewLine(w)
 	l.Put(t.rule, strings.Repeat(g.Rule, 2))
 	if room := w - 6; title != "" && room > 0 {

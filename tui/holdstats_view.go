@@ -25,7 +25,7 @@ func (s *state) holdStatsBlock(id keyspace.ID, w int) []string {
 		lines = append(lines, s.histogramLine("free", &r.HandOffs, w))
 	}
 	if len(r.Owners) > 0 {
-		lines = append(lines, s.item(w, "owners", s.theme.text, s.recentOwners(r.Owners)))
+		lines = append(lines, s.item(w, "owners", s.screen.theme.text, s.recentOwners(r.Owners)))
 	}
 	return lines
 }
@@ -65,19 +65,19 @@ func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string
 		values = append(values, float64(n))
 	}
 	columns := len(values)
-	if s.glyphs.Fine { // a cell shows two values
+	if s.screen.glyphs.Fine { // a cell shows two values
 		columns = (columns + 1) / 2
 	}
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, label).To(widget.Style{}, margin+10)
-	l.Put(s.theme.chart, s.glyphs.Spark(values, top, columns)).Skip(widget.Style{}, 2)
-	l.Put(s.theme.text, s.glyphs.FitEnd(s.percentiles(h), l.Rest()-1))
+	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, label).To(widget.Style{}, margin+10)
+	l.Put(s.screen.theme.chart, s.screen.glyphs.Spark(values, top, columns)).Skip(widget.Style{}, 2)
+	l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(s.percentiles(h), l.Rest()-1))
 	return l.String()
 }
 
 // percentiles returns the count, p50, p99 and maximum of a histogram.
 func (s *state) percentiles(h *keyspace.Histogram) string {
 	return s.sentence(
-		humanize.Count(int64(h.Total))+s.glyphs.Times,
+		humanize.Count(int64(h.Total))+s.screen.glyphs.Times,
 		"p50 "+humanize.Duration(h.Quantile(0.5)),
 		"p99 "+humanize.Duration(h.Quantile(0.99)),
 		"longest "+humanize.Duration(h.Longest),
@@ -89,7 +89,7 @@ func (s *state) recentOwners(owners []keyspace.Owner) string {
 	const most = 4
 	var names []string
 	for _, o := range owners[:min(len(owners), most)] {
-		names = append(names, fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.glyphs.Times, o.Holds))
+		names = append(names, fmt.Sprintf("%s %s%d", s.redactOwner(o.Name), s.screen.glyphs.Times, o.Holds))
 	}
 	text := strings.Join(names, ", ")
 	if n := len(owners) - most; n > 0 {

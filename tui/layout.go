@@ -18,9 +18,9 @@ type layout struct {
 // frame returns the layout for the size of the window. A small window drops the other lines in
 // favour of the page.
 func (s *state) frame() layout {
-	f := layout{body: s.h, compact: s.w < 60 || s.h < 12}
-	f.header = s.h >= 3
-	f.footer = s.h >= 5
+	f := layout{body: s.screen.h, compact: s.screen.w < 60 || s.screen.h < 12}
+	f.header = s.screen.h >= 3
+	f.footer = s.screen.h >= 5
 	f.summary = !f.compact
 	for _, line := range []bool{f.header, f.footer, f.summary} {
 		if line {
@@ -43,13 +43,13 @@ func (f layout) top() int {
 
 // header draws the first line: the page tabs, the server, the status and the write mode.
 func (a *app) header(s *state) string {
-	t := s.theme
+	t := s.screen.theme
 	parts := []segment{{style: t.chip, text: " locktop "}}
 	parts = append(parts, a.tabs(s)...)
 	parts = append(parts, segment{style: t.strong, text: " " + s.address(), priority: 2, flex: 14})
 
-	l := widget.NewLine(s.w)
-	layoutLine(l, s.glyphs, parts, []segment{
+	l := widget.NewLine(s.screen.w)
+	layoutLine(l, s.screen.glyphs, parts, []segment{
 		{style: t.dim, text: s.version(), priority: 5},
 		s.mode(),
 		{style: t.dim, text: s.clockText(), priority: 6},
@@ -62,17 +62,17 @@ func (a *app) header(s *state) string {
 func (a *app) modeBadge() segment {
 	switch {
 	case a.playback != nil && a.playback.Damage != "":
-		return segment{style: a.theme.bad, text: "REPLAY, damaged", priority: 1}
+		return segment{style: a.screen.theme.bad, text: "REPLAY, damaged", priority: 1}
 	case a.playback != nil:
-		return segment{style: a.theme.good, text: "REPLAY", priority: 1}
-	case a.config.Breaker == nil && a.load != nil && a.begin != nil:
-		return segment{style: a.theme.warn, text: "READ-ONLY + LOAD", priority: 3}
+		return segment{style: a.screen.theme.good, text: "REPLAY", priority: 1}
+	case a.config.Breaker == nil && a.run.load != nil && a.run.begin != nil:
+		return segment{style: a.screen.theme.warn, text: "READ-ONLY + LOAD", priority: 3}
 	case a.config.Breaker == nil:
-		return segment{style: a.theme.good, text: "READ-ONLY", priority: 3}
+		return segment{style: a.screen.theme.good, text: "READ-ONLY", priority: 3}
 	case a.config.Production:
-		return segment{style: a.theme.alarm, text: " PRODUCTION ", priority: 1}
+		return segment{style: a.screen.theme.alarm, text: " PRODUCTION ", priority: 1}
 	default:
-		return segment{style: a.theme.warn, text: "WRITE", priority: 3}
+		return segment{style: a.screen.theme.warn, text: "WRITE", priority: 3}
 	}
 }
 
@@ -85,10 +85,10 @@ func (a *app) tabs(s *state) []segment {
 		if title == "" {
 			continue
 		}
-		st := s.theme.dim
+		st := s.screen.theme.dim
 		if i == a.open || a.page().title() == "" && i == a.from {
-			st = s.theme.tab
-		} else if s.w < namesFrom || s.playback != nil && s.w < namesFrom+25 {
+			st = s.screen.theme.tab
+		} else if s.screen.w < namesFrom || s.playback != nil && s.screen.w < namesFrom+25 {
 			title = title[:1]
 		}
 		tabs = append(tabs, segment{style: st, text: title, priority: 1, tight: true})
@@ -133,7 +133,7 @@ func (s *state) version() string {
 
 // mode returns the status of the view: live, paused, lost or a position in a recording.
 func (s *state) mode() segment {
-	g, t := s.glyphs, s.theme
+	g, t := s.screen.glyphs, s.screen.theme
 	switch {
 	case s.playback != nil:
 		return segment{style: t.chip, text: s.playback.position(s), priority: 1}
@@ -159,10 +159,10 @@ func (s *state) mode() segment {
 
 // summary draws the second line: the page's summary, or the connection error.
 func (a *app) summary(s *state, p page) string {
-	l := widget.NewLine(s.w)
+	l := widget.NewLine(s.screen.w)
 	l.Skip(widget.Style{}, 1)
 	if s.link.stale() {
-		l.Put(s.theme.bad, s.glyphs.FitEnd(s.lost(), l.Rest()))
+		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.lost(), l.Rest()))
 		return l.String()
 	}
 	p.summary(s, l)
@@ -171,7 +171,7 @@ func (a *app) summary(s *state, p page) string {
 
 // lost describes the connection error and its duration.
 func (s *state) lost() string {
-	k, g := s.link, s.glyphs
+	k, g := s.link, s.screen.glyphs
 	switch {
 	case k.silent && k.answered.IsZero():
 		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.asked)))
@@ -186,21 +186,21 @@ func (s *state) lost() string {
 
 // footer draws the last line: the message of the last key, or the keys of the page.
 func (s *state) footer(p page) string {
-	l := widget.NewLine(s.w)
-	t := s.theme
+	l := widget.NewLine(s.screen.w)
+	t := s.screen.theme
 	if s.notice.text != "" {
 		st := t.strong
 		if s.notice.bad {
 			st = t.warn
 		}
-		l.Skip(widget.Style{}, 1).Put(st, s.glyphs.FitEnd(s.notice.text, l.Rest()))
+		l.Skip(widget.Style{}, 1).Put(st, s.screen.glyphs.FitEnd(s.notice.text, l.Rest()))
 		return l.String()
 	}
 	for _, b := range bindings() {
 		if b.word == "" || b.place&p.place() == 0 || !s.offers(b) {
 			continue
 		}
-		label := s.glyphs.Word(b.label)
+		label := s.screen.glyphs.Word(b.label)
 		if widget.Width(label)+widget.Width(b.word)+3 > l.Rest() {
 			continue
 		}
@@ -214,9 +214,9 @@ func (s *state) footer(p page) string {
 func (s *state) offers(b binding) bool {
 	switch b.place {
 	case onLoad:
-		return s.load != nil || s.begin != nil && b.action == startStop
+		return s.run.load != nil || s.run.begin != nil && b.action == startStop
 	case onNodes:
-		return len(s.quorum) > 0
+		return len(s.run.quorum) > 0
 	}
 	return true
 }

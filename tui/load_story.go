@@ -20,17 +20,17 @@ const busyOver = 10 * time.Second
 // narrow window has the outcomes here, in one line.
 func (p *loadPage) story(s *state, w int) []string {
 	body := s.frame().body
-	name, note := widget.Plain(s.scenario.Name), ""
-	if s.scene >= 0 {
-		note = fmt.Sprintf("scene %d of %d", s.scene+1, len(s.scenes))
+	name, note := widget.Plain(s.run.scenario.Name), ""
+	if s.run.scene >= 0 {
+		note = fmt.Sprintf("scene %d of %d", s.run.scene+1, len(s.run.scenes))
 	}
 	if name == "" {
 		name = "scenario"
 	}
 	all := []string{s.ruleOf(w, name, note)}
 	if body >= roomForCaption {
-		for _, text := range sentences(s.glyphs, widget.Plain(s.scenario.Caption), w-2, max(2, body/8)) {
-			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.text, text).String())
+		for _, text := range sentences(s.screen.glyphs, widget.Plain(s.run.scenario.Caption), w-2, max(2, body/8)) {
+			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.text, text).String())
 		}
 	}
 	all = append(all, s.watchLines(w)...)
@@ -39,9 +39,9 @@ func (p *loadPage) story(s *state, w int) []string {
 	if w < roomForOutcomes {
 		all = append(all, s.outcomesLine(w))
 	}
-	if s.metrics.LastErr != "" {
-		for _, text := range wrap(s.glyphs, "last error: "+s.loadSays(s.metrics.LastErr), w-2, 2) {
-			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.bad, text).String())
+	if s.run.metrics.LastErr != "" {
+		for _, text := range wrap(s.screen.glyphs, "last error: "+s.loadSays(s.run.metrics.LastErr), w-2, 2) {
+			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.bad, text).String())
 		}
 	}
 	return append(all, s.verdictBlock(w)...)
@@ -67,8 +67,8 @@ func sentences(g widget.Glyphs, text string, w, n int) []string {
 // watchLines draws what to watch, and the metrics with expectations.
 func (s *state) watchLines(w int) []string {
 	var all []string
-	if s.scenario.Watch != "" {
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.key, "watch ").Put(s.theme.strong, s.glyphs.FitEnd(widget.Plain(s.scenario.Watch), w-8))
+	if s.run.scenario.Watch != "" {
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.key, "watch ").Put(s.screen.theme.strong, s.screen.glyphs.FitEnd(widget.Plain(s.run.scenario.Watch), w-8))
 		all = append(all, l.String())
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
@@ -88,9 +88,9 @@ func (s *state) watchLines(w int) []string {
 // watched returns the metrics with expectations, each with its status, and the majority of a
 // Redlock.
 func (s *state) watched() []segment {
-	g, t, m := s.glyphs, s.theme, s.metrics
+	g, t, m := s.screen.glyphs, s.screen.theme, s.run.metrics
 	var all []segment
-	for _, x := range slices.Concat(s.scenario.Expect, s.scenario.Thresholds) {
+	for _, x := range slices.Concat(s.run.scenario.Expect, s.run.scenario.Thresholds) {
 		name := strings.TrimSuffix(x.Metric, ".count")
 		if len(loadgen.Missed([]loadgen.Threshold{x}, m)) == 0 {
 			all = append(all, segment{style: t.good, text: g.Check + " " + name + " " + x.Measured(m)})
@@ -98,33 +98,33 @@ func (s *state) watched() []segment {
 		}
 		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
 	}
-	if s.scenario.Lock.Kind == loadgen.Redlock && len(s.quorum) > 0 {
-		up := len(s.quorum) - len(s.account.downNodes)
+	if s.run.scenario.Lock.Kind == loadgen.Redlock && len(s.run.quorum) > 0 {
+		up := len(s.run.quorum) - len(s.run.account.downNodes)
 		st := t.good
-		if up <= len(s.quorum)/2 {
+		if up <= len(s.run.quorum)/2 {
 			st = t.bad
 		}
-		all = append(all, segment{style: st, text: fmt.Sprintf("%d of %d servers up, majority %d", up, len(s.quorum), len(s.quorum)/2+1)})
+		all = append(all, segment{style: st, text: fmt.Sprintf("%d of %d servers up, majority %d", up, len(s.run.quorum), len(s.run.quorum)/2+1)})
 	}
 	return all
 }
 
 // sidesBlock compares the run with the runs beside it, one per line.
 func (s *state) sidesBlock(w int) []string {
-	if len(s.beside) == 0 {
+	if len(s.run.beside) == 0 {
 		return nil
 	}
-	t := s.theme
+	t := s.screen.theme
 	columns := []string{"acquired", "commands per hold", "wait p50", "wait p99", "overlaps"}
 	row := func(st widget.Style, name string, cells []string) string {
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(st, s.glyphs.Fit(name, 20))
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(st, s.screen.glyphs.Fit(name, 20))
 		for i, text := range cells {
-			l.Put(st, s.glyphs.FitRight(text, widget.Width(columns[i])+2))
+			l.Put(st, s.screen.glyphs.FitRight(text, widget.Width(columns[i])+2))
 		}
 		return l.String()
 	}
 	all := []string{row(t.dim, "compared", columns)}
-	for _, c := range append([]loadgen.Compared{{Lock: s.scenario.Lock, Metrics: s.metrics}}, s.beside...) {
+	for _, c := range append([]loadgen.Compared{{Lock: s.run.scenario.Lock, Metrics: s.run.metrics}}, s.run.beside...) {
 		m := c.Metrics
 		all = append(all, row(t.text, c.Lock.String(), []string{
 			humanize.Count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), humanize.Duration(m.Latency.Wait.P50), humanize.Duration(m.Latency.Wait.P99), humanize.Count(m.Violations.Overlap.Count),
@@ -136,9 +136,9 @@ func (s *state) sidesBlock(w int) []string {
 // keyLines draws the first n keys of the load: holder, count, TTL and waiters.
 func (s *state) keyLines(w, n int) []string {
 	var all []string
-	for i := range min(n, s.scenario.Keys.N) {
-		key := fmt.Sprintf("%s%d", s.scenario.Keys.Prefix, i+1)
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, s.redactKey(key)+" ")
+	for i := range min(n, s.run.scenario.Keys.N) {
+		key := fmt.Sprintf("%s%d", s.run.scenario.Keys.Prefix, i+1)
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.dim, s.redactKey(key)+" ")
 		s.keyLine(l, key)
 		all = append(all, l.String())
 	}
@@ -146,7 +146,7 @@ func (s *state) keyLines(w, n int) []string {
 }
 
 func (s *state) keyLine(l *widget.Line, key string) {
-	t := s.theme
+	t := s.screen.theme
 	lane := s.chronicle.exact[key]
 	found := s.loadLock(key)
 	readers := 0
@@ -158,7 +158,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 		l.Put(t.text, "held by ").Put(t.strong, humanize.Plural(readers, "reader"))
 	case found != nil && len(found.Holders) > 0:
 		holder := s.holders(found)
-		if lane != nil && lane.holder() != "" && !s.scenario.Lock.Kind.Sound() { // the stored token does not name its client
+		if lane != nil && lane.holder() != "" && !s.run.scenario.Lock.Kind.Sound() { // the stored token does not name its client
 			holder = s.redactOwner(lane.holder())
 		}
 		l.Put(t.text, "held by ").Put(t.strong, holder)
@@ -172,7 +172,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 		}
 	case lane != nil && lane.holder() != "":
 		l.Put(t.text, "held by ").Put(t.strong, s.redactOwner(lane.holder()))
-		if s.account.holds[key].where != "" {
+		if s.run.account.holds[key].where != "" {
 			l.Put(t.bad, ", which is dead  no TTL")
 		}
 	default:
@@ -183,7 +183,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 	}
 	l.Put(t.text, "  "+humanize.Count(lane.waiters())+" waiting")
 	now := s.now
-	since := now.Add(-min(busyOver, max(s.metrics.Elapsed, time.Second)))
+	since := now.Add(-min(busyOver, max(s.run.metrics.Elapsed, time.Second)))
 	busy := fmt.Sprintf("  held %.0f%%", 100*lane.busy(since, now))
 	if whole := busy + " of the last " + humanize.Setting(now.Sub(since).Round(time.Second)); widget.Width(whole) < l.Rest() {
 		busy = whole
@@ -209,9 +209,9 @@ func (s *state) holders(l *keyspace.Lock) string {
 	h := &l.Holders[0]
 	text := s.redactOwner(h.Name())
 	if h.Count > 1 {
-		text += s.glyphs.Word(fmt.Sprintf(" ×%d", h.Count))
+		text += s.screen.glyphs.Word(fmt.Sprintf(" ×%d", h.Count))
 	}
-	if s.account.unaware(h.Label, l.Key, h.ID) {
+	if s.run.account.unaware(h.Label, l.Key, h.ID) {
 		text += ", which does not know it"
 	}
 	if more := len(l.Holders) - 1; more > 0 {

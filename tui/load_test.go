@@ -369,7 +369,7 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 		g.events, g.m.Began = nil, time.Now()
 		g.mu.Unlock()
 		d.wait(tickInterval)
-		if x := d.app.faults[0]; x.to.IsZero() {
+		if x := d.app.run.faults[0]; x.to.IsZero() {
 			t.Errorf("the crash of the run before goes on: %+v", x)
 		}
 		d.wait(historyKept + time.Minute)
@@ -377,7 +377,7 @@ func TestAFaultOfAnEarlierRunDoesNotMarkTheNext(t *testing.T) {
 		g.m.Running, g.m.Elapsed = false, time.Since(g.m.Began)
 		g.mu.Unlock()
 		d.wait(tickInterval)
-		if n := len(d.app.faults); n != 0 {
+		if n := len(d.app.run.faults); n != 0 {
 			t.Errorf("%d faults are kept that no timeline reaches", n)
 		}
 	})

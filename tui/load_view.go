@@ -21,11 +21,11 @@ func aside(w int) int {
 
 func (p *loadPage) view(s *state, w, h int) []string {
 	switch {
-	case s.load == nil:
+	case s.run.load == nil:
 		all := s.paragraph(w, "", "There is no load on this server.", "", "locktop only reads from it.", "",
 			"`locktop demo` starts a Redis of its own, with clients that compete",
 			"for locks; this page is where you drive them.")
-		if s.begin != nil {
+		if s.run.begin != nil {
 			all = append(all, s.paragraph(w, "", "", "This server is on your machine: s runs clients on it, after a question.")...)
 		}
 		return all[:min(h, len(all))]
@@ -82,7 +82,7 @@ func (s *state) ledgerWidth(w int) int {
 
 // right draws the charts above the clients.
 func (p *loadPage) right(s *state, w, h int) []string {
-	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.metrics.Clients.States), w-2)))
+	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.run.metrics.Clients.States), w-2)))
 	spare := max(0, h-len(grid))
 	wait := s.waitBlock(w, spare*2/5)
 	if spare-len(wait) < 4 {
@@ -111,33 +111,33 @@ func spacing(cells, w int) int {
 func (s *state) paragraph(w int, sentences ...string) []string {
 	var all []string
 	for i, text := range sentences {
-		st := s.theme.text
+		st := s.screen.theme.text
 		if i == 1 {
-			st = s.theme.strong
+			st = s.screen.theme.strong
 		}
 		l := widget.NewLine(w).Skip(widget.Style{}, margin)
-		all = append(all, l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String())
+		all = append(all, l.Put(st, s.screen.glyphs.FitEnd(text, l.Rest()-1)).String())
 	}
 	return all
 }
 
 // figure draws a name and a value.
 func (s *state) figure(w int, name string, st widget.Style, value string) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, name).To(widget.Style{}, 12)
-	return l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String()
+	l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.dim, name).To(widget.Style{}, 12)
+	return l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String()
 }
 
 // formWindow returns the range of fields that are visible in a form of h lines.
 func (p *loadPage) formWindow(s *state, h int) (first, last int) {
-	n, room := len(formFields(s.scenario)), max(0, h-1)
+	n, room := len(formFields(s.run.scenario)), max(0, h-1)
 	first = max(0, min(p.field-room/2, n-room))
 	return first, min(n, first+room)
 }
 
 // form draws the visible fields of the scenario in h lines.
 func (p *loadPage) form(s *state, w, h int) []string {
-	t := s.theme
-	fields := formFields(s.scenario)
+	t := s.screen.theme
+	fields := formFields(s.run.scenario)
 	first, last := p.formWindow(s, h)
 	note := ""
 	if last-first < len(fields) {
@@ -149,14 +149,14 @@ func (p *loadPage) form(s *state, w, h int) []string {
 		l := widget.NewLine(w)
 		st, cursor := t.text, " "
 		if i == p.field {
-			st, cursor = t.strong, s.glyphs.Cursor
+			st, cursor = t.strong, s.screen.glyphs.Cursor
 		}
 		l.Put(t.key, cursor).Put(t.dim, k.name).To(widget.Style{}, 13)
-		value := widget.Plain(k.value(s.scenario))
+		value := widget.Plain(k.value(s.run.scenario))
 		if i == p.field {
-			value = s.glyphs.Word("← ") + value + s.glyphs.Word(" →")
+			value = s.screen.glyphs.Word("← ") + value + s.screen.glyphs.Word(" →")
 		}
-		all = append(all, l.Put(st, s.glyphs.FitEnd(value, l.Rest())).String())
+		all = append(all, l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String())
 	}
 	return all
 }
@@ -180,7 +180,7 @@ type outcome struct {
 
 // outcomes returns the counts of all outcomes. It omits most of those that are zero.
 func (s *state) outcomes() []outcome {
-	m, t := s.metrics, s.theme
+	m, t := s.run.metrics, s.screen.theme
 	var all []outcome
 	for _, f := range []struct {
 		name  string
@@ -233,7 +233,7 @@ func (s *state) outcomesBlock(w int) []string {
 // ifAny returns st, or the dim style for zero.
 func (s *state) ifAny(n int64, st widget.Style) widget.Style {
 	if n == 0 {
-		return s.theme.dim
+		return s.screen.theme.dim
 	}
 	return st
 }
@@ -245,26 +245,26 @@ const axis = 8
 func (s *state) chartBlock(w, h int) []string {
 	each := s.columns(w)
 	var values []float64
-	for _, second := range fullSeconds(s.metrics) {
+	for _, second := range fullSeconds(s.run.metrics) {
 		values = append(values, slices.Repeat([]float64{float64(second.Acquired)}, each)...)
 	}
-	all := []string{s.ruleOf(w, "acquired per second", humanize.Count(rate(s.metrics))+"/s")}
-	all = append(all, s.chart(w, h-2, values, s.theme.chart, short)...)
-	foot := widget.NewLine(w).Skip(widget.Style{}, axis).Put(s.theme.dim, fmt.Sprintf("%d s ago ", max(0, w-axis-1)/each))
+	all := []string{s.ruleOf(w, "acquired per second", humanize.Count(rate(s.run.metrics))+"/s")}
+	all = append(all, s.chart(w, h-2, values, s.screen.theme.chart, short)...)
+	foot := widget.NewLine(w).Skip(widget.Style{}, axis).Put(s.screen.theme.dim, fmt.Sprintf("%d s ago ", max(0, w-axis-1)/each))
 	for _, x := range s.faultColumns(w, each) {
 		foot.To(widget.Style{}, x)
 		if x < w-5 && foot.Rest() == w-x {
-			foot.Put(s.theme.warn, s.glyphs.Alert)
+			foot.Put(s.screen.theme.warn, s.screen.glyphs.Alert)
 		}
 	}
-	foot.To(widget.Style{}, w-4).Put(s.theme.dim, "now")
+	foot.To(widget.Style{}, w-4).Put(s.screen.theme.dim, "now")
 	return append(all, foot.String())
 }
 
 // columns returns the number of chart columns per second. It is more than 1 if the whole of a
 // short run then fits.
 func (s *state) columns(w int) int {
-	planned := int(s.scenario.Duration / time.Second)
+	planned := int(s.run.scenario.Duration / time.Second)
 	if planned == 0 {
 		return 1
 	}
@@ -274,9 +274,9 @@ func (s *state) columns(w int) int {
 // faultColumns returns the columns of a chart at which a fault of the run began.
 func (s *state) faultColumns(w, each int) []int {
 	var all []int
-	for _, x := range s.faults {
-		ago := s.metrics.Elapsed.Truncate(time.Second) - x.from.Sub(s.metrics.Began)
-		if at := w - 1 - int(ago*time.Duration(each)/time.Second); x.from.After(s.metrics.Began) && at >= axis && at < w {
+	for _, x := range s.run.faults {
+		ago := s.run.metrics.Elapsed.Truncate(time.Second) - x.from.Sub(s.run.metrics.Began)
+		if at := w - 1 - int(ago*time.Duration(each)/time.Second); x.from.After(s.run.metrics.Began) && at >= axis && at < w {
 			all = append(all, at)
 		}
 	}
@@ -294,7 +294,7 @@ func (s *state) chart(w, h int, values []float64, st widget.Style, label func(fl
 	}
 	top = widget.RoundUp(top)
 	var all []string
-	for i, row := range s.glyphs.Chart(values, top, room, h) {
+	for i, row := range s.screen.glyphs.Chart(values, top, room, h) {
 		text := ""
 		switch {
 		case i == 0:
@@ -304,7 +304,7 @@ func (s *state) chart(w, h int, values []float64, st widget.Style, label func(fl
 		case i == h/2 && h%2 == 0:
 			text = label(top / 2)
 		}
-		l := widget.NewLine(w).Put(s.theme.dim, s.glyphs.FitRight(text, axis-1)).Skip(widget.Style{}, 1)
+		l := widget.NewLine(w).Put(s.screen.theme.dim, s.screen.glyphs.FitRight(text, axis-1)).Skip(widget.Style{}, 1)
 		all = append(all, l.Put(st, row).String())
 	}
 	return all
@@ -320,13 +320,13 @@ func short(v float64) string {
 
 // waitBlock draws the percentiles of the wait times, and p99 per second if h is at least 4.
 func (s *state) waitBlock(w, h int) []string {
-	t, m := s.theme, s.metrics
+	t, m := s.screen.theme, s.run.metrics
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
 	for _, f := range []struct {
 		name string
 		d    time.Duration
 	}{{"p50", m.Latency.Wait.P50}, {"p99", m.Latency.Wait.P99}, {"max", m.Latency.Wait.Max}} {
-		l.Put(t.dim, f.name+" ").Put(t.strong, s.glyphs.Fit(humanize.Duration(f.d), 10))
+		l.Put(t.dim, f.name+" ").Put(t.strong, s.screen.glyphs.Fit(humanize.Duration(f.d), 10))
 	}
 	all := []string{s.ruleOf(w, "wait", "p99 per second"), l.String()}
 	if h < 4 {
@@ -343,23 +343,23 @@ func (s *state) waitBlock(w, h int) []string {
 
 // verdict returns the verdict in a few words, and its style.
 func (s *state) verdict() (widget.Style, string) {
-	t, g, o := s.theme, s.glyphs, s.metrics.Violations.Overlap
+	t, g, o := s.screen.theme, s.screen.glyphs, s.run.metrics.Violations.Overlap
 	switch {
 	case o.Count > 0:
 		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
 		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held it at the same time ", g.Alert, times, humanize.Duration(o.Longest))
-	case s.metrics.Acquired == 0:
+	case s.run.metrics.Acquired == 0:
 		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
-	case !s.metrics.Verdict(s.scenario).Safe:
+	case !s.run.metrics.Verdict(s.run.scenario).Safe:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but the lock broke a promise ", g.Alert)
-	case s.metrics.Violations.Stuck > 0:
+	case s.run.metrics.Violations.Stuck > 0:
 		return t.bad, fmt.Sprintf(" %s 0 overlaps, but nobody can acquire the lock any more ", g.Alert)
-	case s.metrics.Violations.AcceptedStaleWrites > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.metrics.Violations.AcceptedStaleWrites, "stale write"))
-	case s.metrics.Violations.ForeignUnlocks > 0:
-		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.metrics.Violations.ForeignUnlocks, "release")+" removed")
-	case s.metrics.Violations.WorkOverlap.Count > 0:
-		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time, %s%s ", g.Alert, humanize.Count(s.metrics.Violations.WorkOverlap.Count), g.Times)
+	case s.run.metrics.Violations.AcceptedStaleWrites > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.run.metrics.Violations.AcceptedStaleWrites, "stale write"))
+	case s.run.metrics.Violations.ForeignUnlocks > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.run.metrics.Violations.ForeignUnlocks, "release")+" removed")
+	case s.run.metrics.Violations.WorkOverlap.Count > 0:
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time, %s%s ", g.Alert, humanize.Count(s.run.metrics.Violations.WorkOverlap.Count), g.Times)
 	default:
 		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
 	}
@@ -370,30 +370,30 @@ func (s *state) verdict() (widget.Style, string) {
 func (s *state) verdictBlock(w int) []string {
 	st, words := s.verdict()
 	line := func(st widget.Style, text string) string {
-		return widget.NewLine(w).Put(st, s.glyphs.FitEnd(text, w)).String()
+		return widget.NewLine(w).Put(st, s.screen.glyphs.FitEnd(text, w)).String()
 	}
 	note := "so far"
-	if !s.metrics.Running {
+	if !s.run.metrics.Running {
 		note = "final"
 	}
-	if s.h < roomForWords {
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.theme.dim, note).Skip(widget.Style{}, 1)
-		return []string{l.Put(st, s.glyphs.FitEnd(strings.TrimSpace(words), l.Rest())).String()}
+	if s.screen.h < roomForWords {
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.dim, note).Skip(widget.Style{}, 1)
+		return []string{l.Put(st, s.screen.glyphs.FitEnd(strings.TrimSpace(words), l.Rest())).String()}
 	}
 	all := []string{s.ruleOf(w, "verdict", note)}
-	if s.metrics.Violations.Overlap.Count > 0 {
+	if s.run.metrics.Violations.Overlap.Count > 0 {
 		all = append(all, line(st, ""), line(st, words), line(st, ""))
 	} else {
 		all = append(all, line(st, words))
 	}
-	if s.metrics.Acquired > 0 {
-		verdict := s.metrics.Verdict(s.scenario)
+	if s.run.metrics.Acquired > 0 {
+		verdict := s.run.metrics.Verdict(s.run.scenario)
 		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, loadgen.Together))
-		for _, text := range wrap(s.glyphs, widget.Plain(rest), w-2, 2) {
-			all = append(all, line(s.theme.text, " "+text))
+		for _, text := range wrap(s.screen.glyphs, widget.Plain(rest), w-2, 2) {
+			all = append(all, line(s.screen.theme.text, " "+text))
 		}
 		for _, text := range append(verdict.Missed, s.gaps(verdict)...) {
-			all = append(all, line(s.theme.bad, " "+s.glyphs.Cross+" "+widget.Plain(text)))
+			all = append(all, line(s.screen.theme.bad, " "+s.screen.glyphs.Cross+" "+widget.Plain(text)))
 		}
 	}
 	return all
@@ -401,7 +401,7 @@ func (s *state) verdictBlock(w int) []string {
 
 // gaps returns what a finished run failed to show. It returns nil while the run is active.
 func (s *state) gaps(v loadgen.Verdict) []string {
-	if s.metrics.Running {
+	if s.run.metrics.Running {
 		return nil
 	}
 	return v.Gaps
@@ -415,7 +415,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	if h < 3 {
 		return nil
 	}
-	cells := s.metrics.Clients.States
+	cells := s.run.metrics.Clients.States
 	w -= 2
 	size := spacing(len(cells), w)
 	room := max(0, w/size) * (h - 2)
@@ -424,8 +424,8 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 		note = humanize.Count(len(cells)-room) + " more"
 		cells = cells[:room]
 	}
-	if p.client > 0 && p.client <= len(s.metrics.Clients.States) {
-		note = fmt.Sprintf("client-%d is %s", p.client, s.metrics.Clients.States[p.client-1])
+	if p.client > 0 && p.client <= len(s.run.metrics.Clients.States) {
+		note = fmt.Sprintf("client-%d is %s", p.client, s.run.metrics.Clients.States[p.client-1])
 	}
 	all := []string{s.ruleOf(w+2, "clients", note), s.legend(w + 2)}
 	for at := 0; at < len(cells); {
@@ -434,7 +434,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 		for i, c := range cells[at : at+n] {
 			glyph, st := s.ofCell(c)
 			if at+i+1 == p.client {
-				st = s.theme.row
+				st = s.screen.theme.row
 			}
 			l.Put(st, glyph).Skip(widget.Style{}, size-1)
 		}
@@ -446,7 +446,7 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 // legend explains the cells and counts the clients in each state.
 func (s *state) legend(w int) string {
 	counts := map[loadgen.ClientState]int{}
-	for _, c := range s.metrics.Clients.States {
+	for _, c := range s.run.metrics.Clients.States {
 		counts[c]++
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
@@ -454,7 +454,7 @@ func (s *state) legend(w int) string {
 		n := humanize.Count(counts[c])
 		if (n != "0" || c <= loadgen.Inside) && widget.Width(n+c.String())+3 <= l.Rest() {
 			glyph, st := s.ofCell(c)
-			l.Put(st, glyph).Put(s.theme.text, " "+n+" ").Put(s.theme.dim, c.String()).Skip(widget.Style{}, 3)
+			l.Put(st, glyph).Put(s.screen.theme.text, " "+n+" ").Put(s.screen.theme.dim, c.String()).Skip(widget.Style{}, 3)
 		}
 	}
 	return l.String()
@@ -462,7 +462,7 @@ func (s *state) legend(w int) string {
 
 // ofCell returns the glyph and the style of a client state.
 func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
-	g, t := s.glyphs, s.theme
+	g, t := s.screen.glyphs, s.screen.theme
 	switch c {
 	case loadgen.Inside:
 		return g.Dot, t.good
@@ -481,7 +481,7 @@ func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
 
 // figures draws the page in a small window.
 func (p *loadPage) figures(s *state, w int) []string {
-	m, t := s.metrics, s.theme
+	m, t := s.run.metrics, s.screen.theme
 	l := widget.NewLine(w)
 	p.summary(s, l)
 	st, words := s.verdict()

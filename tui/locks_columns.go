@@ -74,33 +74,33 @@ func lockColumns() []column {
 }
 
 func keyCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.strong, Text: v.state.redactKey(v.Key)}
+	return widget.Cell{Style: v.state.screen.theme.strong, Text: v.state.redactKey(v.Key)}
 }
 
 func kindCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.text, Text: string(v.Kind)}
+	return widget.Cell{Style: v.state.screen.theme.text, Text: string(v.Kind)}
 }
 
 func formatCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.dim, Text: widget.Plain(v.Format)}
+	return widget.Cell{Style: v.state.screen.theme.dim, Text: widget.Plain(v.Format)}
 }
 
 func ownerCell(v lockView, _ int) widget.Cell {
-	if prefix := v.state.scenario.Keys.Prefix; v.state.load != nil && prefix != "" && strings.HasPrefix(v.Key, prefix) {
-		return widget.Cell{Style: v.state.theme.chart, Text: "load " + v.owner()} // a client of this load
+	if prefix := v.state.run.scenario.Keys.Prefix; v.state.run.load != nil && prefix != "" && strings.HasPrefix(v.Key, prefix) {
+		return widget.Cell{Style: v.state.screen.theme.chart, Text: "load " + v.owner()} // a client of this load
 	}
-	return widget.Cell{Style: v.state.theme.text, Text: v.owner()}
+	return widget.Cell{Style: v.state.screen.theme.text, Text: v.owner()}
 }
 
 // owner names the holders in short.
 func (v lockView) owner() string {
 	switch n := len(v.Holders); {
 	case n == 0:
-		return v.state.glyphs.None
+		return v.state.screen.glyphs.None
 	case n == 1:
 		return v.state.redactOwner(v.Holders[0].Name())
 	case v.Holders[0].Mode == keyspace.Read:
-		return fmt.Sprintf("R%s%d %s", v.state.glyphs.Times, n, v.state.redactOwner(v.Holders[0].Name()))
+		return fmt.Sprintf("R%s%d %s", v.state.screen.glyphs.Times, n, v.state.redactOwner(v.Holders[0].Name()))
 	default:
 		return fmt.Sprintf("%s +%d", v.state.redactOwner(v.Holders[0].Name()), n-1)
 	}
@@ -108,9 +108,9 @@ func (v lockView) owner() string {
 
 func countCell(v lockView, _ int) widget.Cell {
 	n := v.Count()
-	st := v.state.theme.dim
+	st := v.state.screen.theme.dim
 	if n > 1 {
-		st = v.state.theme.strong
+		st = v.state.screen.theme.strong
 	}
 	return widget.Cell{Style: st, Text: strconv.Itoa(n)}
 }
@@ -119,24 +119,24 @@ func waitCell(v lockView, _ int) widget.Cell {
 	n := v.WaiterCount()
 	switch {
 	case n == 0 && v.blocked() > 0:
-		return widget.Cell{Style: v.state.theme.warn, Text: "?"}
+		return widget.Cell{Style: v.state.screen.theme.warn, Text: "?"}
 	case n == 0 && v.blind():
-		return widget.Cell{Style: v.state.theme.dim, Text: "?"}
+		return widget.Cell{Style: v.state.screen.theme.dim, Text: "?"}
 	case n == 0:
-		return widget.Cell{Style: v.state.theme.dim, Text: "0"}
+		return widget.Cell{Style: v.state.screen.theme.dim, Text: "0"}
 	}
-	return widget.Cell{Style: v.state.theme.warn, Text: humanize.Count(n)}
+	return widget.Cell{Style: v.state.screen.theme.warn, Text: humanize.Count(n)}
 }
 
 func heldCell(v lockView, _ int) widget.Cell {
 	age := v.Age(v.now)
 	switch least := v.heldAtLeast(); {
 	case age == 0 && least > 0:
-		return widget.Cell{Style: v.state.theme.text, Text: v.state.glyphs.AtLeast + humanize.Duration(least)}
+		return widget.Cell{Style: v.state.screen.theme.text, Text: v.state.screen.glyphs.AtLeast + humanize.Duration(least)}
 	case age == 0:
-		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
+		return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.screen.glyphs.None}
 	}
-	return widget.Cell{Style: v.state.theme.text, Text: humanize.Duration(age)}
+	return widget.Cell{Style: v.state.screen.theme.text, Text: humanize.Duration(age)}
 }
 
 // heldAtLeast returns the time since the screen first saw the current holder, and 0 for less
@@ -183,11 +183,11 @@ func (v lockView) blocked() int64 {
 }
 
 func ttlCell(v lockView, _ int) widget.Cell {
-	t := v.state.theme
+	t := v.state.screen.theme
 	rest, ok := v.TTL(v.now)
 	switch {
 	case len(v.Holders) == 0 && !ok:
-		return widget.Cell{Style: t.dim, Text: v.state.glyphs.None}
+		return widget.Cell{Style: t.dim, Text: v.state.screen.glyphs.None}
 	case !ok:
 		return widget.Cell{Style: t.bad, Text: "never"}
 	default:
@@ -196,7 +196,7 @@ func ttlCell(v lockView, _ int) widget.Cell {
 }
 
 func barCell(v lockView, w int) widget.Cell {
-	return widget.Cell{Style: v.urgency(v.state.theme.calm), Text: v.state.glyphs.Bar(v.remaining(), w)}
+	return widget.Cell{Style: v.urgency(v.state.screen.theme.calm), Text: v.state.screen.glyphs.Bar(v.remaining(), w)}
 }
 
 // remaining returns the fraction of the lease that is left, from 0 to 1.
@@ -214,9 +214,9 @@ func (v lockView) remaining() float64 {
 func (v lockView) urgency(calm widget.Style) widget.Style {
 	switch rest := v.remaining(); {
 	case rest < 0.15:
-		return v.state.theme.bad
+		return v.state.screen.theme.bad
 	case rest < 0.4:
-		return v.state.theme.warn
+		return v.state.screen.theme.warn
 	default:
 		return calm
 	}
@@ -230,24 +230,24 @@ func stateCell(v lockView, _ int) widget.Cell {
 
 func fenceCell(v lockView, _ int) widget.Cell {
 	if v.Fence == 0 {
-		return widget.Cell{Style: v.state.theme.dim, Text: v.state.glyphs.None}
+		return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.screen.glyphs.None}
 	}
-	return widget.Cell{Style: v.state.theme.text, Text: strconv.FormatInt(v.Fence, 10)}
+	return widget.Cell{Style: v.state.screen.theme.text, Text: strconv.FormatInt(v.Fence, 10)}
 }
 
 func renewedCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.text, Text: humanize.Count(v.Renewals) + v.state.glyphs.Times}
+	return widget.Cell{Style: v.state.screen.theme.text, Text: humanize.Count(v.Renewals) + v.state.screen.glyphs.Times}
 }
 
 func dbCell(v lockView, _ int) widget.Cell {
-	return widget.Cell{Style: v.state.theme.text, Text: strconv.Itoa(v.DB)}
+	return widget.Cell{Style: v.state.screen.theme.text, Text: strconv.Itoa(v.DB)}
 }
 
 func nodeCell(v lockView, _ int) widget.Cell {
 	if n := len(v.Votes); n > 0 {
-		return widget.Cell{Style: v.state.theme.dim, Text: humanize.Plural(n, "node")}
+		return widget.Cell{Style: v.state.screen.theme.dim, Text: humanize.Plural(n, "node")}
 	}
-	return widget.Cell{Style: v.state.theme.dim, Text: v.state.redactAddr(v.Node)}
+	return widget.Cell{Style: v.state.screen.theme.dim, Text: v.state.redactAddr(v.Node)}
 }
 
 func byKey(a, b lockView) int    { return strings.Compare(a.Key, b.Key) }

@@ -20,17 +20,17 @@ func (p *locksPage) preview(s *state, w int) []string {
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, s.redactKey(v.Key), kind)}
 	if p.gone {
-		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
+		lines = append(lines, s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not there now; this is what it was when last seen"))
 	}
 	lines = append(lines, v.holders(w, 3, 1)...)
-	lines = append(lines, s.item(w, "waiting", s.theme.text, v.waiters()))
-	lines = append(lines, s.item(w, "so far", s.theme.text, v.story()))
+	lines = append(lines, s.item(w, "waiting", s.screen.theme.text, v.waiters()))
+	lines = append(lines, s.item(w, "so far", s.screen.theme.text, v.story()))
 	for _, f := range s.current().findingsFor(v.ID()) {
 		glyph, style := s.ofSeverity(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
 		label := "remedy"
-		for _, text := range wrap(s.glyphs, s.redactText(p.last.ID(), f.Remedy), w-margin-11, 2) {
-			lines = append(lines, s.item(w, label, s.theme.text, text))
+		for _, text := range wrap(s.screen.glyphs, s.redactText(p.last.ID(), f.Remedy), w-margin-11, 2) {
+			lines = append(lines, s.item(w, label, s.screen.theme.text, text))
 			label = ""
 		}
 	}
@@ -39,8 +39,8 @@ func (p *locksPage) preview(s *state, w int) []string {
 
 // item draws a line with a label and a text.
 func (s *state) item(w int, label string, st widget.Style, text string) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, label).To(widget.Style{}, margin+10)
-	return l.Put(st, s.glyphs.FitEnd(text, l.Rest()-1)).String()
+	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, label).To(widget.Style{}, margin+10)
+	return l.Put(st, s.screen.glyphs.FitEnd(text, l.Rest()-1)).String()
 }
 
 // sentence joins the facts that are not empty.
@@ -51,13 +51,13 @@ func (s *state) sentence(facts ...string) string {
 			kept = append(kept, f)
 		}
 	}
-	return strings.Join(kept, " "+s.glyphs.Between+" ")
+	return strings.Join(kept, " "+s.screen.glyphs.Between+" ")
 }
 
 // items draws a label and a text in at most most lines.
 func (s *state) items(w int, label string, st widget.Style, text string, most int) []string {
 	var lines []string
-	for _, part := range wrap(s.glyphs, text, max(1, w-margin-11), most) {
+	for _, part := range wrap(s.screen.glyphs, text, max(1, w-margin-11), most) {
 		lines = append(lines, s.item(w, label, st, part))
 		label = ""
 	}
@@ -68,7 +68,7 @@ func (s *state) items(w int, label string, st widget.Style, text string, most in
 func (v lockView) holders(w, most, lines int) []string {
 	s := v.state
 	if len(v.Holders) == 0 {
-		return []string{s.item(w, "holder", s.theme.dim, "nobody")}
+		return []string{s.item(w, "holder", s.screen.theme.dim, "nobody")}
 	}
 	var all []string
 	for i := range v.Holders[:min(len(v.Holders), most)] {
@@ -76,7 +76,7 @@ func (v lockView) holders(w, most, lines int) []string {
 		if more := len(v.Holders) - most; more > 0 && i == most-1 {
 			text += fmt.Sprintf("  and %s more", humanize.Count(more))
 		}
-		all = append(all, s.items(w, "holder", s.theme.strong, text, lines)...)
+		all = append(all, s.items(w, "holder", s.screen.theme.strong, text, lines)...)
 	}
 	return all
 }
@@ -86,7 +86,7 @@ func (v lockView) holder(h *keyspace.Holder) string {
 	name := s.redactOwner(h.Name())
 	depth := ""
 	if h.Count > 1 {
-		depth = fmt.Sprintf("%s%d", s.glyphs.Times, h.Count)
+		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, h.Count)
 	}
 	held := ""
 	if !h.Since.IsZero() {
@@ -149,7 +149,7 @@ func (v lockView) story() string {
 	s := v.state
 	renewed := "no renewals since locktop started"
 	if v.Renewals > 0 {
-		renewed = fmt.Sprintf("renewed %s%s, last %s ago", humanize.Count(v.Renewals), s.glyphs.Times, humanize.Duration(v.now.Sub(v.Renewed)))
+		renewed = fmt.Sprintf("renewed %s%s, last %s ago", humanize.Count(v.Renewals), s.screen.glyphs.Times, humanize.Duration(v.now.Sub(v.Renewed)))
 	}
 	fence := ""
 	if v.Fence != 0 {

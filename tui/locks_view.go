@@ -14,7 +14,7 @@ const margin = 3
 
 // gap returns the number of cells between columns.
 func (s *state) gap() int {
-	if s.w < 100 {
+	if s.screen.w < 100 {
 		return 1
 	}
 	return 2
@@ -22,7 +22,7 @@ func (s *state) gap() int {
 
 // previewLines returns the height of the preview in lines.
 func (s *state) previewLines() int {
-	if s.h < 28 {
+	if s.screen.h < 28 {
 		return 7
 	}
 	return 8
@@ -47,7 +47,7 @@ const roomForPreview = 22
 
 // previews reports whether the preview is visible.
 func (p *locksPage) previews(s *state) bool {
-	return !p.hide && !s.frame().compact && s.h >= roomForPreview
+	return !p.hide && !s.frame().compact && s.screen.h >= roomForPreview
 }
 
 // besideFrom is the window width from which the selected lock is beside the table. besideWidth
@@ -59,18 +59,20 @@ const (
 
 // beside reports whether the full details of the selected lock are beside the table instead of
 // a preview below it. A wide table leaves no room for them.
-func (p *locksPage) beside(s *state) bool { return p.previews(s) && s.w >= besideFrom && !p.wide }
+func (p *locksPage) beside(s *state) bool {
+	return p.previews(s) && s.screen.w >= besideFrom && !p.wide
+}
 
 // tableWidth returns the width of the table.
 func (p *locksPage) tableWidth(s *state) int {
 	if p.beside(s) {
-		return s.w - besideWidth
+		return s.screen.w - besideWidth
 	}
-	return s.w
+	return s.screen.w
 }
 
 func (p *locksPage) togglePreview(s *state) {
-	if s.frame().compact || s.h < roomForPreview {
+	if s.frame().compact || s.screen.h < roomForPreview {
 		s.reject(fmt.Sprintf("no room for a preview: it takes 60 columns and %d lines", roomForPreview))
 		return
 	}
@@ -117,12 +119,12 @@ func (p *locksPage) inspector(s *state, h int) []string {
 func (p *locksPage) table(s *state, w, n int) []string {
 	columns := p.columns()
 	table := p.layout(s, w)
-	sign := s.glyphs.Down
+	sign := s.screen.glyphs.Down
 	if p.turned {
-		sign = s.glyphs.Up
+		sign = s.screen.glyphs.Up
 	}
 	head := widget.NewLine(w).Skip(widget.Style{}, margin)
-	table.Header(head, s.theme.head, s.theme.sorted, p.sort, sign)
+	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, p.sort, sign)
 	lines := append(make([]string, 0, n+1), head.String())
 	if len(p.rows) == 0 {
 		return p.empty(s, lines, w, n)
@@ -143,7 +145,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 			p.tableRow(l, table, columns, v, row == p.row && !p.gone)
 		}
 		if i >= thumb && i < end {
-			l.Put(s.theme.rule, s.glyphs.Thumb)
+			l.Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
 		}
 		lines = append(lines, l.String())
 	}
@@ -160,7 +162,7 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 	for i, c := range columns {
 		shapes[i] = c.Column
 		if c.Title == "×" {
-			shapes[i].Title = s.glyphs.Times
+			shapes[i].Title = s.screen.glyphs.Times
 		}
 		switch {
 		case c.name == "key": // as wide as the longest key
@@ -175,7 +177,7 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 			shapes[i].Max = 0
 		}
 	}
-	return widget.NewTable(s.glyphs, shapes, w-margin-1, s.gap())
+	return widget.NewTable(s.screen.glyphs, shapes, w-margin-1, s.gap())
 }
 
 // tableRow draws a row except for its last cell.
@@ -183,7 +185,7 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 	var base widget.Style
 	cell := func(i, w int) widget.Cell { return columns[i].cell(v, w) }
 	if selected {
-		base = v.state.theme.row
+		base = v.state.screen.theme.row
 		cell = func(i, w int) widget.Cell { return widget.Cell{Style: base, Text: columns[i].cell(v, w).Text} }
 	}
 	v.mark(l, base, selected, p.tags[v.ID()])
@@ -196,7 +198,7 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 	s := v.state
 	cursor := " "
 	if selected {
-		cursor = s.glyphs.Cursor
+		cursor = s.screen.glyphs.Cursor
 	}
 	l.Put(base, cursor)
 	glyph, style := " ", base
@@ -211,17 +213,17 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 		l.Skip(base, 1)
 		return
 	}
-	style = s.theme.key
+	style = s.screen.theme.key
 	if selected {
 		style = base
 	}
-	l.Put(style, s.glyphs.Check)
+	l.Put(style, s.screen.glyphs.Check)
 }
 
 // empty draws why there are no rows.
 func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
 	for _, text := range p.nothing(s) {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, text).String())
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, text).String())
 	}
 	for len(lines) < n+1 {
 		lines = append(lines, strings.Repeat(" ", w))
@@ -234,7 +236,7 @@ func (p *locksPage) nothing(s *state) []string {
 	case s.live == nil && s.link.stale():
 		return []string{"", "no picture yet: the server has not answered"}
 	case s.live == nil:
-		return []string{"", "looking " + s.glyphs.Ellipsis}
+		return []string{"", "looking " + s.screen.glyphs.Ellipsis}
 	case len(s.current().locks) > 0:
 		return []string{"", "no lock matches the filter; Esc clears it"}
 	case !s.current().snap.Complete:
@@ -269,9 +271,9 @@ func (v lockView) compact(w int, selected bool) string {
 	s := v.state
 	glyph, style := s.ofState(v.State(v.now))
 	ttl := ttlCell(v, 0)
-	text, key := s.theme.text, s.theme.strong
+	text, key := s.screen.theme.text, s.screen.theme.strong
 	if selected {
-		text, key, style, ttl.Style = s.theme.row, s.theme.row, s.theme.row, s.theme.row
+		text, key, style, ttl.Style = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
 	}
 	l := widget.NewLine(w).Put(style, glyph).Skip(text, 1)
 	owner := 0
@@ -280,9 +282,9 @@ func (v lockView) compact(w int, selected bool) string {
 	}
 	room := l.Rest() - owner - widget.Width(ttl.Text) - 2
 	if room < 1 {
-		return l.Put(key, s.glyphs.Fit(s.redactKey(v.Key), l.Rest())).String()
+		return l.Put(key, s.screen.glyphs.Fit(s.redactKey(v.Key), l.Rest())).String()
 	}
-	l.Put(key, s.glyphs.Fit(s.redactKey(v.Key), room)).Skip(text, 1)
-	l.Put(text, s.glyphs.Fit(v.owner(), owner)).Skip(text, 1)
+	l.Put(key, s.screen.glyphs.Fit(s.redactKey(v.Key), room)).Skip(text, 1)
+	l.Put(text, s.screen.glyphs.Fit(v.owner(), owner)).Skip(text, 1)
 	return l.Put(ttl.Style, ttl.Text).String()
 }

@@ -72,7 +72,7 @@ func (m *menu) view(s *state, lines []string) []string {
 // click runs the choice at line y of the window.
 func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 	panel, at, first, end := m.panel(s)
-	bottom := s.h
+	bottom := s.screen.h
 	if s.frame().footer {
 		bottom--
 	}
@@ -89,16 +89,16 @@ func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	panel = []string{s.rule(m.title, "Esc closes")}
 	for _, text := range m.about {
-		for _, line := range wrap(s.glyphs, text, s.w-2*margin, 4) {
-			panel = append(panel, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, line).String())
+		for _, line := range wrap(s.screen.glyphs, text, s.screen.w-2*margin, 4) {
+			panel = append(panel, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, line).String())
 		}
 	}
 	label := 0
 	for _, c := range m.choices {
 		label = max(label, widget.Width(c.label))
 	}
-	about := m.explained(s, s.h-len(panel))
-	room := s.h - len(panel) - len(about) - 3
+	about := m.explained(s, s.screen.h-len(panel))
+	room := s.screen.h - len(panel) - len(about) - 3
 	first, end = m.inSight(min(room, max(room-menuLeaves, menuLeast)))
 	if shown := end - first; shown < len(m.choices) {
 		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d of %d", shown, len(m.choices)), "Esc closes"))
@@ -108,7 +108,7 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 		panel = append(panel, m.choice(s, c, first+i == m.at, label))
 	}
 	if len(about) > 0 {
-		panel = append(panel, strings.Repeat(" ", s.w))
+		panel = append(panel, strings.Repeat(" ", s.screen.w))
 	}
 	return append(panel, about...), at, first, end
 }
@@ -118,17 +118,17 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 func (m *menu) explained(s *state, left int) []string {
 	c := m.choices[m.at]
 	var lines []string
-	for _, text := range wrap(s.glyphs, c.about, s.w-2*margin, 3) {
-		lines = append(lines, widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.text, text).String())
+	for _, text := range wrap(s.screen.glyphs, c.about, s.screen.w-2*margin, 3) {
+		lines = append(lines, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
 	}
 	if c.exact != "" {
 		for text := range strings.SplitSeq(c.exact, "\n") {
-			lines = append(lines, s.wrapAnywhere(s.w, margin, s.theme.text, text)...)
+			lines = append(lines, s.wrapAnywhere(s.screen.w, margin, s.screen.theme.text, text)...)
 		}
 	}
 	if most := max(1, left-len(m.choices)-3); len(lines) > most {
 		more := humanize.Plural(len(lines)-most+1, "more line")
-		lines = append(lines[:most-1], widget.NewLine(s.w).Skip(widget.Style{}, margin).Put(s.theme.dim, "and "+more).String())
+		lines = append(lines[:most-1], widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "and "+more).String())
 	}
 	return lines
 }
@@ -154,9 +154,9 @@ func (s *state) hints(lines []string, all ...hint) []string {
 	if !s.frame().footer {
 		return lines
 	}
-	l := widget.NewLine(s.w)
+	l := widget.NewLine(s.screen.w)
 	for _, h := range all {
-		l.Skip(widget.Style{}, 1).Put(s.theme.key, s.glyphs.Word(h.key)).Put(s.theme.dim, " "+h.word).Skip(widget.Style{}, 1)
+		l.Skip(widget.Style{}, 1).Put(s.screen.theme.key, s.screen.glyphs.Word(h.key)).Put(s.screen.theme.dim, " "+h.word).Skip(widget.Style{}, 1)
 	}
 	lines[len(lines)-1] = l.String()
 	return lines
@@ -171,19 +171,19 @@ func (m *menu) inSight(n int) (first, end int) {
 
 // choice draws one choice: key, label and detail.
 func (m *menu) choice(s *state, c choice, chosen bool, label int) string {
-	t := s.theme
+	t := s.screen.theme
 	key, text, detail := t.key, t.text, t.dim
 	if c.refuse != "" {
 		key, text = t.dim, t.dim
 	}
-	l := widget.NewLine(s.w)
+	l := widget.NewLine(s.screen.w)
 	s.pointer(l, chosen)
-	l.Put(key, s.glyphs.Fit(s.glyphs.Word(c.key), 3)).Put(text, s.glyphs.Fit(c.label, label)).Skip(widget.Style{}, 2)
+	l.Put(key, s.screen.glyphs.Fit(s.screen.glyphs.Word(c.key), 3)).Put(text, s.screen.glyphs.Fit(c.label, label)).Skip(widget.Style{}, 2)
 	what := c.detail
 	if c.refuse != "" {
 		what = c.refuse
 	}
-	return l.Put(detail, s.glyphs.FitEnd(what, max(0, l.Rest()-1))).String()
+	return l.Put(detail, s.screen.glyphs.FitEnd(what, max(0, l.Rest()-1))).String()
 }
 
 // overlay replaces the lines above the footer by the panel, as many as there are.
@@ -192,7 +192,7 @@ func overlay(s *state, lines, panel []string) []string {
 	if s.frame().footer {
 		bottom--
 	}
-	panel = append(panel, strings.Repeat(" ", s.w))
+	panel = append(panel, strings.Repeat(" ", s.screen.w))
 	panel = panel[:min(len(panel), bottom)]
 	copy(lines[bottom-len(panel):bottom], panel)
 	return lines

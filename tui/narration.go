@@ -314,7 +314,7 @@ func (a *faultLog) add(e *loadgen.Event, text string) {
 
 // weight returns the glyph and the style of an event.
 func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
-	g, t := s.glyphs, s.theme
+	g, t := s.screen.glyphs, s.screen.theme
 	switch k {
 	case loadgen.FaultBegan, loadgen.Abandoned:
 		return g.Alert, t.warn
@@ -332,17 +332,17 @@ func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
 
 // accountBlock draws the newest sentences in at most h lines, newest first.
 func (s *state) accountBlock(w, h int) []string {
-	if len(s.account.lines) == 0 || h < 3 {
+	if len(s.run.account.lines) == 0 || h < 3 {
 		return nil
 	}
 	all := []string{s.ruleOf(w, "what happened", "newest first")}
-	for i := len(s.account.lines) - 1; i >= 0 && len(all) < h; i-- {
-		said := &s.account.lines[i]
+	for i := len(s.run.account.lines) - 1; i >= 0 && len(all) < h; i-- {
+		said := &s.run.account.lines[i]
 		glyph, st := s.weight(said.kind)
-		for n, text := range wrap(s.glyphs, s.loadSays(said.text), w-14, 3) {
+		for n, text := range wrap(s.screen.glyphs, s.loadSays(said.text), w-14, 3) {
 			l := widget.NewLine(w).Skip(widget.Style{}, 1)
 			if n == 0 {
-				l.Put(s.theme.dim, said.at.Local().Format("15:04:05")).Skip(widget.Style{}, 1).Put(st, glyph)
+				l.Put(s.screen.theme.dim, said.at.Local().Format("15:04:05")).Skip(widget.Style{}, 1).Put(st, glyph)
 			}
 			all = append(all, l.To(widget.Style{}, 12).Put(st, text).String())
 		}
@@ -353,7 +353,7 @@ func (s *state) accountBlock(w, h int) []string {
 // loadSays returns a sentence about the load, hidden in privacy mode.
 func (s *state) loadSays(text string) string {
 	if s.hidden.on {
-		return s.glyphs.Ellipsis
+		return s.screen.glyphs.Ellipsis
 	}
 	return widget.Plain(text)
 }

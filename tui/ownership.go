@@ -76,13 +76,13 @@ func (v lockView) owners(w int) []string {
 		h := &v.Holders[i]
 		o := v.elsewhere(h)
 		if len(o.holds) > 0 {
-			lines = append(lines, s.items(w, "owner", s.theme.text, s.redactOwner(h.Name())+" also holds "+listed(o.holds), 2)...)
+			lines = append(lines, s.items(w, "owner", s.screen.theme.text, s.redactOwner(h.Name())+" also holds "+listed(o.holds), 2)...)
 		}
 		if len(o.waits) > 0 {
-			lines = append(lines, s.items(w, "owner", s.theme.warn, s.redactOwner(h.Name())+" waits for "+listed(o.waits), 2)...)
+			lines = append(lines, s.items(w, "owner", s.screen.theme.warn, s.redactOwner(h.Name())+" waits for "+listed(o.waits), 2)...)
 		}
 		if o.stuck {
-			lines = append(lines, s.items(w, "deadlock", s.theme.bad, "each of the two waits for the other", 1)...)
+			lines = append(lines, s.items(w, "deadlock", s.screen.theme.bad, "each of the two waits for the other", 1)...)
 		}
 	}
 	return lines
@@ -199,10 +199,10 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 	l.Skip(widget.Style{}, min(1, l.Rest()))
 	room := max(0, l.Rest()-1)
 	if g.name == "" {
-		l.Put(s.theme.head, s.glyphs.Fit(g.text, room))
+		l.Put(s.screen.theme.head, s.screen.glyphs.Fit(g.text, room))
 		return
 	}
-	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.theme.text
+	holds, style := "holds "+humanize.Plural(len(g.rows)+len(g.shares), "lock"), s.screen.theme.text
 	locks := s.current().locks
 	if len(g.shares) > 0 {
 		var keys []string
@@ -217,11 +217,11 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 		for _, i := range g.waits {
 			texts = append(texts, s.waitText(&locks[i]))
 		}
-		waits, style = "waits for "+listed(texts), s.theme.warn
+		waits, style = "waits for "+listed(texts), s.screen.theme.warn
 	}
 	if g.rival != "" {
-		deadlock, style = "deadlock with "+s.redactOwner(g.rival), s.theme.bad
+		deadlock, style = "deadlock with "+s.redactOwner(g.rival), s.screen.theme.bad
 	}
-	name := s.glyphs.Fit(s.redactOwner(g.name), min(room, widget.Width(s.redactOwner(g.name))))
-	l.Put(s.theme.head, name).Put(style, s.glyphs.FitEnd("  "+s.sentence(holds, deadlock, waits), max(0, room-widget.Width(name))))
+	name := s.screen.glyphs.Fit(s.redactOwner(g.name), min(room, widget.Width(s.redactOwner(g.name))))
+	l.Put(s.screen.theme.head, name).Put(style, s.screen.glyphs.FitEnd("  "+s.sentence(holds, deadlock, waits), max(0, room-widget.Width(name))))
 }

@@ -96,7 +96,7 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 	for _, e := range s.past() {
 		counts[e.Kind]++
 	}
-	parts := []segment{{style: s.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
+	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(s.past()), "event")}}
 	for i, k := range []keyspace.EventKind{keyspace.Expired, keyspace.Stolen, keyspace.Acquired, keyspace.Released, keyspace.Renewed} {
 		glyph, st := s.ofEvent(k)
 		if counts[k] > 0 {
@@ -107,7 +107,7 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 	if p.filter.text != "" {
 		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.past()))
 	}
-	layoutLine(l, s.glyphs, parts, []segment{{style: s.theme.key, text: filtered, priority: 1}})
+	layoutLine(l, s.screen.glyphs, parts, []segment{{style: s.screen.theme.key, text: filtered, priority: 1}})
 }
 
 func (p *eventsPage) view(s *state, w, h int) []string {
@@ -117,7 +117,7 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 		title string
 		w     int
 	}{{"TIME", 12}, {"EVENT", 16}, {"LOCK", keys + 2}, {"WHO", eventOwner}} {
-		head.Put(s.theme.head, s.glyphs.Fit(c.title, c.w))
+		head.Put(s.screen.theme.head, s.screen.glyphs.Fit(c.title, c.w))
 	}
 	lines := []string{head.String()}
 	if len(p.rows) == 0 {
@@ -131,7 +131,7 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 		s.pointer(l, row == p.cursor.row)
 		s.event(l, &past[p.rows[row]], keys)
 		if i >= thumb && i < end {
-			l.To(widget.Style{}, w-1).Put(s.theme.rule, s.glyphs.Thumb)
+			l.To(widget.Style{}, w-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
 		}
 		lines = append(lines, l.String())
 	}
@@ -150,7 +150,7 @@ func (p *eventsPage) nothing() string {
 func (s *state) pointer(l *widget.Line, selected bool) {
 	cursor := " "
 	if selected {
-		cursor = s.glyphs.Cursor
+		cursor = s.screen.glyphs.Cursor
 	}
-	l.Put(s.theme.key, cursor).Skip(widget.Style{}, margin-1)
+	l.Put(s.screen.theme.key, cursor).Skip(widget.Style{}, margin-1)
 }

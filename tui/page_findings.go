@@ -202,14 +202,14 @@ func (p *findingsPage) roomForRemedy(s *state) bool { return s.frame().body >= 2
 func (p *findingsPage) summary(s *state, l *widget.Line) {
 	found := s.current().findings
 	if len(s.current().all) == 0 {
-		l.Put(s.theme.good, s.glyphs.Check+" nothing is wrong, as far as looking can tell")
+		l.Put(s.screen.theme.good, s.screen.glyphs.Check+" nothing is wrong, as far as looking can tell")
 		return
 	}
 	var counts [keyspace.Critical + 1]int
 	for _, f := range found {
 		counts[f.Severity]++
 	}
-	parts := []segment{{style: s.theme.strong, text: humanize.Plural(len(found), "finding")}}
+	parts := []segment{{style: s.screen.theme.strong, text: humanize.Plural(len(found), "finding")}}
 	for v := keyspace.Critical; ; v-- {
 		if glyph, st := s.ofSeverity(v); counts[v] > 0 {
 			parts = append(parts, segment{style: st, text: glyph + " " + severities(counts[v], v), priority: 2})
@@ -219,19 +219,19 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 		}
 	}
 	if n := len(s.current().snoozed); n > 0 {
-		parts = append(parts, segment{style: s.theme.dim, text: humanize.Count(n) + " snoozed", priority: 2})
+		parts = append(parts, segment{style: s.screen.theme.dim, text: humanize.Count(n) + " snoozed", priority: 2})
 	}
 	filtered := ""
 	if p.filter.text != "" {
 		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all))
 	}
-	layoutLine(l, s.glyphs, parts, []segment{{style: s.theme.key, text: filtered, priority: 1}})
+	layoutLine(l, s.screen.glyphs, parts, []segment{{style: s.screen.theme.key, text: filtered, priority: 1}})
 }
 
 func (p *findingsPage) view(s *state, w, h int) []string {
 	keys := min(36, max(10, w/4))
 	head := widget.NewLine(w).Skip(widget.Style{}, margin)
-	head.Put(s.theme.head, s.glyphs.Fit("LOCK", keys+4)).Put(s.theme.head, "FINDING")
+	head.Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", keys+4)).Put(s.screen.theme.head, "FINDING")
 	lines := []string{head.String()}
 	if len(p.rows) == 0 {
 		lines = append(lines, s.paragraph(w, "", p.nothing(s))...)
@@ -243,7 +243,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 		l := widget.NewLine(w)
 		p.row(s, l, row, keys)
 		if i >= thumb && i < end {
-			l.To(widget.Style{}, w-1).Put(s.theme.rule, s.glyphs.Thumb)
+			l.To(widget.Style{}, w-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
 		}
 		lines = append(lines, l.String())
 	}
@@ -261,34 +261,34 @@ func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
 	f := &p.rows[row]
 	glyph, st := s.ofSeverity(f.Severity)
 	selected := row == p.cursor.row
-	key, text := s.theme.strong, s.theme.text
+	key, text := s.screen.theme.strong, s.screen.theme.text
 	says := s.redactText(f.Lock, f.Text)
 	if f.asleep {
-		key, text, st = s.theme.dim, s.theme.dim, s.theme.dim
+		key, text, st = s.screen.theme.dim, s.screen.theme.dim, s.screen.theme.dim
 		says = s.comesBack(&f.Finding) + ": " + says
 	}
 	cursor := " "
 	if selected {
-		cursor = s.glyphs.Cursor
-		key, text, st = s.theme.row, s.theme.row, s.theme.row
-		l.Put(s.theme.row, cursor).Put(st, glyph).Skip(s.theme.row, 1)
+		cursor = s.screen.glyphs.Cursor
+		key, text, st = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
+		l.Put(s.screen.theme.row, cursor).Put(st, glyph).Skip(s.screen.theme.row, 1)
 	} else {
 		l.Put(text, cursor).Put(st, glyph).Skip(text, 1)
 	}
 	about := s.about(f.Finding)
 	if f.many > 0 {
-		sign := s.glyphs.Play
+		sign := s.screen.glyphs.Play
 		if p.opened[f.ID] {
-			sign = s.glyphs.Down
+			sign = s.screen.glyphs.Down
 		}
-		about = sign + " " + humanize.Count(f.many) + " " + s.glyphs.Times + " " + f.ID
+		about = sign + " " + humanize.Count(f.many) + " " + s.screen.glyphs.Times + " " + f.ID
 	}
-	l.Put(key, s.glyphs.Fit(about, keys)).Skip(key, 4)
+	l.Put(key, s.screen.glyphs.Fit(about, keys)).Skip(key, 4)
 	if f.many > 0 {
-		l.Put(text, s.glyphs.FitEnd("such as "+s.about(f.Finding)+": "+says, max(0, l.Rest()-1)))
+		l.Put(text, s.screen.glyphs.FitEnd("such as "+s.about(f.Finding)+": "+says, max(0, l.Rest()-1)))
 		return
 	}
-	l.Put(text, s.glyphs.FitEnd(says, max(0, l.Rest()-1)))
+	l.Put(text, s.screen.glyphs.FitEnd(says, max(0, l.Rest()-1)))
 }
 
 // about names the subject of a finding: a key, or "server".
@@ -303,12 +303,12 @@ func (s *state) about(f keyspace.Finding) string {
 func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.cursor.row]
 	lines := []string{s.ruleOf(w, "what to do", f.ID)}
-	for _, text := range wrap(s.glyphs, s.redactText(f.Lock, f.Text), w-margin-2, 2) {
+	for _, text := range wrap(s.screen.glyphs, s.redactText(f.Lock, f.Text), w-margin-2, 2) {
 		_, st := s.ofSeverity(f.Severity)
 		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(st, text).String())
 	}
-	for _, text := range wrap(s.glyphs, s.redactText(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.text, text).String())
+	for _, text := range wrap(s.screen.glyphs, s.redactText(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
 	}
 	return lines
 }

@@ -26,9 +26,9 @@ func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
 		p.click(s, msg)
 	case action:
 		switch {
-		case s.load != nil:
+		case s.run.load != nil:
 			return p.act(s, msg)
-		case s.begin == nil:
+		case s.run.begin == nil:
 			s.reject(noLoad)
 		case msg == startStop:
 			s.dialog = p.offer(s)
@@ -46,15 +46,15 @@ const noLoad = "no load here; use `locktop demo`"
 func (p *loadPage) act(s *state, a action) tea.Cmd {
 	switch a {
 	case startStop:
-		if s.metrics.Running {
-			s.notify("stopping the clients " + s.glyphs.Ellipsis)
-			return stopLoad(s.load)
+		if s.run.metrics.Running {
+			s.notify("stopping the clients " + s.screen.glyphs.Ellipsis)
+			return stopLoad(s.run.load)
 		}
-		return startLoad(s.load)
+		return startLoad(s.run.load)
 	case fieldUp:
 		p.field = max(0, p.field-1)
 	case fieldDown:
-		p.field = min(p.field+1, len(formFields(s.scenario))-1)
+		p.field = min(p.field+1, len(formFields(s.run.scenario))-1)
 	case turnDown:
 		return p.turn(s, p.knob(s), -1)
 	case turnUp:
@@ -74,11 +74,11 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	case nextScene, previousScene:
 		return p.playNext(s, map[action]int{nextScene: 1, previousScene: -1}[a])
 	case sceneMenu:
-		if len(s.scenes) == 0 {
+		if len(s.run.scenes) == 0 {
 			s.reject(noScenes)
 			return nil
 		}
-		s.dialog = s.scenesMenu()
+		s.dialog = s.run.scenesMenu()
 	case back:
 		p.client = 0
 		s.reject("nothing to leave")
@@ -96,8 +96,8 @@ func (p *loadPage) offer(s *state) *menu {
 		at: 1,
 		choices: []choice{
 			{key: "y", label: "run", detail: "start 20 clients", pick: func(s *state) (dialog, tea.Cmd) {
-				s.notify("starting the clients " + s.glyphs.Ellipsis)
-				return nil, s.begin
+				s.notify("starting the clients " + s.screen.glyphs.Ellipsis)
+				return nil, s.run.begin
 			}},
 			{key: "n", label: "do not run", detail: "only look", pick: func(*state) (dialog, tea.Cmd) { return nil, nil }},
 		},
@@ -106,7 +106,7 @@ func (p *loadPage) offer(s *state) *menu {
 
 // knob returns the selected field of the form.
 func (p *loadPage) knob(s *state) formField {
-	all := formFields(s.scenario)
+	all := formFields(s.run.scenario)
 	return all[min(p.field, len(all)-1)]
 }
 
@@ -117,7 +117,7 @@ func named(name string) formField {
 
 // turn changes a field by one step, also during a run.
 func (p *loadPage) turn(s *state, k formField, direction int) tea.Cmd {
-	next := s.scenario
+	next := s.run.scenario
 	k.step(&next, direction)
 	return p.change(s, k, next)
 }
@@ -128,21 +128,21 @@ func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd 
 		s.reject(widget.Plain(err.Error()))
 		return nil
 	}
-	if k.value(next) == k.value(s.scenario) {
+	if k.value(next) == k.value(s.run.scenario) {
 		s.reject("already at the limit: " + k.name + " is " + k.value(next))
 		return nil
 	}
 	s.notify(k.name + ": " + k.value(next))
-	return s.request(next, false)
+	return s.run.request(next, false)
 }
 
 // typing opens a prompt for the value of the selected field.
 func (p *loadPage) typing(s *state) dialog {
 	k := p.knob(s)
 	d := newPrompt(k.name+": ", "")
-	d.note = func(string) (string, bool) { return "now " + k.value(s.scenario), false }
+	d.note = func(string) (string, bool) { return "now " + k.value(s.run.scenario), false }
 	d.finish = func(text string) tea.Cmd {
-		next := s.scenario
+		next := s.run.scenario
 		if err := k.parse(&next, text); err != nil {
 			s.reject(k.name + ": " + widget.Plain(err.Error()))
 			return nil
@@ -155,16 +155,16 @@ func (p *loadPage) typing(s *state) dialog {
 // choose moves the selection of the client for the next fault. Before the first and after the
 // last client, it selects a random client.
 func (p *loadPage) choose(s *state, by int) {
-	n := len(s.metrics.Clients.States) + 1
+	n := len(s.run.metrics.Clients.States) + 1
 	p.client = (p.client + by + n) % n
 }
 
 // click selects a field of the form.
 func (p *loadPage) click(s *state, m clickMsg) {
-	if s.load == nil || m.x >= aside(s.w) {
+	if s.run.load == nil || m.x >= aside(s.screen.w) {
 		return
 	}
-	story, middle, _ := p.layout(s, s.w, s.frame().body)
+	story, middle, _ := p.layout(s, s.screen.w, s.frame().body)
 	first, last := p.formWindow(s, middle)
 	if row := first + m.y - len(story) - 1; row >= first && row < last {
 		p.field = row
@@ -173,14 +173,14 @@ func (p *loadPage) click(s *state, m clickMsg) {
 
 // playNext starts the scene by places after the current one.
 func (p *loadPage) playNext(s *state, by int) tea.Cmd {
-	if len(s.scenes) == 0 {
+	if len(s.run.scenes) == 0 {
 		s.reject(noScenes)
 		return nil
 	}
-	if s.scene < 0 && by < 0 {
+	if s.run.scene < 0 && by < 0 {
 		by = 0
 	}
-	return s.startScenario(s.scene + by)
+	return s.run.startScenario(s.run.scene + by)
 }
 
 // step returns the next number in a direction: in steps of 1 below 10, of 10 below 100, and so
@@ -199,8 +199,8 @@ func step(n, direction int) int {
 
 // summary draws the current metrics.
 func (p *loadPage) summary(s *state, l *widget.Line) {
-	t, g, m := s.theme, s.glyphs, s.metrics
-	if s.load == nil {
+	t, g, m := s.screen.theme, s.screen.glyphs, s.run.metrics
+	if s.run.load == nil {
 		l.Put(t.dim, "no load")
 		return
 	}
@@ -209,13 +209,13 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 		running = segment{style: t.good, text: g.Dot + " running"}
 	}
 	scene := ""
-	if s.scene >= 0 {
-		scene = fmt.Sprintf("scene %d of %d", s.scene+1, len(s.scenes))
+	if s.run.scene >= 0 {
+		scene = fmt.Sprintf("scene %d of %d", s.run.scene+1, len(s.run.scenes))
 	}
 	layoutLine(l, g, []segment{
 		running,
 		{style: t.text, text: humanize.Clock(m.Elapsed), priority: 3},
-		{style: t.strong, text: humanize.Plural(s.scenario.Clients, "client")},
+		{style: t.strong, text: humanize.Plural(s.run.scenario.Clients, "client")},
 		{style: t.strong, text: humanize.Count(rate(m)) + "/s", priority: 2},
 		{style: t.text, text: "p99 " + humanize.Duration(m.Latency.Wait.P99), priority: 4},
 		{style: t.key, text: scene, priority: 5},
@@ -224,7 +224,7 @@ func (p *loadPage) summary(s *state, l *widget.Line) {
 
 // overlaps says whether leases of two clients overlapped, and otherwise whether their work did.
 func (s *state) overlaps() segment {
-	t, g, m := s.theme, s.glyphs, s.metrics
+	t, g, m := s.screen.theme, s.screen.glyphs, s.run.metrics
 	switch {
 	case m.Violations.Overlap.Count > 0:
 		return segment{style: t.alarm, text: " " + g.Alert + " " + humanize.Plural(m.Violations.Overlap.Count, "overlap") + " "}

@@ -67,7 +67,7 @@ func (p *lockPage) look(s *state) {
 	}
 }
 
-func (p *lockPage) lines(s *state) int { return len(p.text(s, s.w)) }
+func (p *lockPage) lines(s *state) int { return len(p.text(s, s.screen.w)) }
 
 func (p *lockPage) scroll(s *state, steps int) {
 	p.top = max(0, min(p.top+steps, p.lines(s)-s.frame().body))
@@ -78,12 +78,12 @@ func (p *lockPage) summary(s *state, l *widget.Line) {
 	glyph, style := s.ofState(v.State(v.now))
 	word := string(v.State(v.now))
 	if p.gone {
-		glyph, style, word = s.glyphs.Ring, s.theme.dim, "not there now"
+		glyph, style, word = s.screen.glyphs.Ring, s.screen.theme.dim, "not there now"
 	}
-	layoutLine(l, s.glyphs, []segment{
+	layoutLine(l, s.screen.glyphs, []segment{
 		{style: style, text: glyph + " " + word},
-		{style: s.theme.strong, text: s.redactKey(p.last.Key), flex: 16},
-	}, []segment{{style: s.theme.dim, text: "Esc back", priority: 2}})
+		{style: s.screen.theme.strong, text: s.redactKey(p.last.Key), flex: 16},
+	}, []segment{{style: s.screen.theme.dim, text: "Esc back", priority: 2}})
 }
 
 // lock returns the lock with the time of its state.
@@ -125,10 +125,10 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, word, "y to copy")}
 	command, why := s.safeCommand(act, p.last, giveTTL)
 	if why != "" {
-		return append(lines, s.item(w, "", s.theme.dim, why))
+		return append(lines, s.item(w, "", s.screen.theme.dim, why))
 	}
 	for line := range strings.SplitSeq(command, "\n") {
-		lines = append(lines, s.wrapAnywhere(w, margin, s.theme.text, line)...) // Plain would double its backslashes
+		lines = append(lines, s.wrapAnywhere(w, margin, s.screen.theme.text, line)...) // Plain would double its backslashes
 	}
 	return lines
 }
@@ -139,15 +139,15 @@ func (p *lockPage) now(v lockView, w int) []string {
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, "now", kind)}
 	if p.gone {
-		lines = append(lines, s.item(w, "state", s.theme.dim, s.glyphs.Ring+" not there now; this is what it was when last seen"))
+		lines = append(lines, s.item(w, "state", s.screen.theme.dim, s.screen.glyphs.Ring+" not there now; this is what it was when last seen"))
 	}
 	lines = append(lines, v.timeLeft(w))
 	lines = append(lines, v.holders(w, holdersListed, 3)...)
 	lines = append(lines, v.owners(w)...)
 	lines = append(lines, v.queue(w)...)
-	lines = append(lines, s.items(w, "so far", s.theme.text, v.story(), 3)...)
+	lines = append(lines, s.items(w, "so far", s.screen.theme.text, v.story(), 3)...)
 	for i, why := range v.Evidence {
-		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.theme.dim, widget.Plain(why), 3)...)
+		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.screen.theme.dim, widget.Plain(why), 3)...)
 	}
 	return lines
 }
@@ -162,17 +162,17 @@ const (
 // timeLeft draws the remaining TTL.
 func (v lockView) timeLeft(w int) string {
 	s := v.state
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "time left").To(widget.Style{}, margin+10)
+	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "time left").To(widget.Style{}, margin+10)
 	rest, ok := v.TTL(v.now)
 	switch {
 	case len(v.Holders) == 0:
-		return l.Put(s.theme.dim, s.glyphs.None).String()
+		return l.Put(s.screen.theme.dim, s.screen.glyphs.None).String()
 	case !ok:
-		return l.Put(s.theme.bad, "never expires").String()
+		return l.Put(s.screen.theme.bad, "never expires").String()
 	}
-	l.Put(v.urgency(s.theme.text), s.glyphs.Fit(humanize.Left(rest), 9))
+	l.Put(v.urgency(s.screen.theme.text), s.screen.glyphs.Fit(humanize.Left(rest), 9))
 	const wide = 40
-	l.Put(v.urgency(s.theme.calm), s.glyphs.Fit(s.glyphs.Bar(v.remaining(), min(wide, l.Rest()-1)), min(wide, l.Rest()-1)))
+	l.Put(v.urgency(s.screen.theme.calm), s.screen.glyphs.Fit(s.screen.glyphs.Bar(v.remaining(), min(wide, l.Rest()-1)), min(wide, l.Rest()-1)))
 	return l.String()
 }
 
@@ -181,7 +181,7 @@ func (v lockView) queue(w int) []string {
 	s := v.state
 	n := v.WaiterCount()
 	if n == 0 || len(v.Waiters) == 0 {
-		return s.items(w, "waiting", s.theme.dim, v.waiters(), 3)
+		return s.items(w, "waiting", s.screen.theme.dim, v.waiters(), 3)
 	}
 	label := "waiting"
 	var lines []string
@@ -192,11 +192,11 @@ func (v lockView) queue(w int) []string {
 			since = "for " + humanize.Duration(v.now.Sub(waiter.Since))
 		}
 		text := fmt.Sprintf("%2d  %s", i+1, s.sentence(s.redactOwner(waiter.ID), string(waiter.Mode), since))
-		lines = append(lines, s.item(w, label, s.theme.warn, text))
+		lines = append(lines, s.item(w, label, s.screen.theme.warn, text))
 		label = ""
 	}
 	if n > waitersListed {
-		lines = append(lines, s.item(w, "", s.theme.dim, fmt.Sprintf("and %s more", humanize.Count(n-waitersListed))))
+		lines = append(lines, s.item(w, "", s.screen.theme.dim, fmt.Sprintf("and %s more", humanize.Count(n-waitersListed))))
 	}
 	return lines
 }
@@ -210,18 +210,18 @@ func (p *lockPage) wrong(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "findings", humanize.Plural(len(found), "finding"))}
 	for _, f := range found {
 		glyph, style := s.ofSeverity(f.Severity)
-		for i, text := range wrap(s.glyphs, s.redactText(p.last.ID(), f.Text), w-margin-13, 3) {
+		for i, text := range wrap(s.screen.glyphs, s.redactText(p.last.ID(), f.Text), w-margin-13, 3) {
 			if i > 0 {
 				glyph = " "
 			}
 			lines = append(lines, s.item(w, []string{widget.Plain(f.Severity.String()), ""}[min(i, 1)], style, glyph+" "+text))
 		}
-		for i, text := range wrap(s.glyphs, s.redactText(p.last.ID(), f.Remedy), w-margin-13, 4) {
-			lines = append(lines, s.item(w, []string{"remedy", ""}[min(i, 1)], s.theme.text, "  "+text))
+		for i, text := range wrap(s.screen.glyphs, s.redactText(p.last.ID(), f.Remedy), w-margin-13, 4) {
+			lines = append(lines, s.item(w, []string{"remedy", ""}[min(i, 1)], s.screen.theme.text, "  "+text))
 		}
 	}
 	for _, f := range asleep {
-		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.theme.dim, "  "+s.comesBack(&f)+": "+s.redactText(p.last.ID(), f.Text)))
+		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.screen.theme.dim, "  "+s.comesBack(&f)+": "+s.redactText(p.last.ID(), f.Text)))
 	}
 	return lines
 }
@@ -256,20 +256,20 @@ func (s *state) whoIsWho(w int, id keyspace.ID, v timeWindow) []string {
 			continue
 		}
 		seen[h.owner] = true
-		letter, look := s.theme.ofOwner(h.owner)
+		letter, look := s.screen.theme.ofOwner(h.owner)
 		name := s.redactOwner(h.name)
 		if len(name) > 20 {
-			name = s.glyphs.Fit(name, 20)
+			name = s.screen.glyphs.Fit(name, 20)
 		}
 		text := fmt.Sprintf(" %s %s", name, humanize.Duration(h.until(v.to).Sub(h.from)))
 		if l.Rest() < widget.Width(text)+4 {
-			l.Put(s.theme.dim, s.glyphs.Ellipsis)
+			l.Put(s.screen.theme.dim, s.screen.glyphs.Ellipsis)
 			break
 		}
-		l.Put(look.letter, letter).Put(s.theme.text, text).Skip(widget.Style{}, 3)
+		l.Put(look.letter, letter).Put(s.screen.theme.text, text).Skip(widget.Style{}, 3)
 	}
 	if len(seen) == 0 {
-		return []string{widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "nobody held it in this time").String()}
+		return []string{widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "nobody held it in this time").String()}
 	}
 	return []string{l.String()}
 }
@@ -284,7 +284,7 @@ func (p *lockPage) happened(s *state, w int) []string {
 		lines = append(lines, l.String())
 	}
 	if len(lines) == 1 {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.dim, "none since start").String())
+		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "none since start").String())
 	}
 	return append(lines, strings.Repeat(" ", w))
 }
@@ -293,10 +293,10 @@ func (p *lockPage) happened(s *state, w int) []string {
 // the line free.
 func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	glyph, st := s.ofEvent(e.Kind)
-	l.Put(s.theme.dim, e.At.Local().Format("15:04:05.0")).Skip(widget.Style{}, 2)
-	l.Put(st, s.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Skip(widget.Style{}, 1)
+	l.Put(s.screen.theme.dim, e.At.Local().Format("15:04:05.0")).Skip(widget.Style{}, 2)
+	l.Put(st, s.screen.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Skip(widget.Style{}, 1)
 	if keys > 0 {
-		l.Put(s.theme.strong, s.glyphs.Fit(s.redactKey(e.Lock.Key), keys)).Skip(widget.Style{}, 2)
+		l.Put(s.screen.theme.strong, s.screen.glyphs.Fit(s.redactKey(e.Lock.Key), keys)).Skip(widget.Style{}, 2)
 	}
 	who := e.Holder.Name()
 	if e.Waiter.ID != "" {
@@ -306,8 +306,8 @@ func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	if keys == 0 && l.Rest() < 2*eventOwner {
 		owner = eventOwner / 2
 	}
-	l.Put(s.theme.text, s.glyphs.Fit(s.redactOwner(who), min(owner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
-	l.Put(s.theme.dim, s.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
+	l.Put(s.screen.theme.text, s.screen.glyphs.Fit(s.redactOwner(who), min(owner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
+	l.Put(s.screen.theme.dim, s.screen.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
 }
 
 // eventOwner is the width of the client's name in an event.
@@ -320,7 +320,7 @@ func (s *state) details(e *keyspace.Event) string {
 		held = "held for " + humanize.Duration(e.Held)
 	}
 	if e.Holder.Count > 1 {
-		depth = fmt.Sprintf("%s%d", s.glyphs.Times, e.Holder.Count)
+		depth = fmt.Sprintf("%s%d", s.screen.glyphs.Times, e.Holder.Count)
 	}
 	if rest, ok := e.Lock.TTL(e.At); ok && held == "" && rest > 0 {
 		ttl = humanize.Left(rest.Round(100*time.Millisecond)) + " left"
@@ -330,7 +330,7 @@ func (s *state) details(e *keyspace.Event) string {
 
 // ofEvent returns the glyph and the style of an event.
 func (s *state) ofEvent(k keyspace.EventKind) (string, widget.Style) {
-	g, t := s.glyphs, s.theme
+	g, t := s.screen.glyphs, s.screen.theme
 	switch k {
 	case keyspace.Acquired, keyspace.Reentered, keyspace.HandedOver:
 		return g.Dot, t.good

@@ -357,9 +357,9 @@ func (p *locksPage) reveal(s *state) {
 
 // summary draws the counts of locks and waiters, and the findings.
 func (p *locksPage) summary(s *state, l *widget.Line) {
-	t, pic := s.theme, s.current()
+	t, pic := s.screen.theme, s.current()
 	if s.live == nil {
-		l.Put(t.dim, "looking for locks "+s.glyphs.Ellipsis)
+		l.Put(t.dim, "looking for locks "+s.screen.glyphs.Ellipsis)
 		return
 	}
 	parts := []segment{
@@ -374,7 +374,7 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	if p.filter.text != "" {
 		filtered = "/" + widget.Plain(p.filter.text) + "  " + p.matches(s)
 	}
-	layoutLine(l, s.glyphs, parts, []segment{
+	layoutLine(l, s.screen.glyphs, parts, []segment{
 		{style: t.key, text: filtered, priority: 1},
 		{style: t.key, text: p.tagCount(), priority: 2},
 		{style: t.dim, text: p.order(), priority: 5},
@@ -393,21 +393,21 @@ func (p *locksPage) tagCount() string {
 // findings returns the segments for the worst findings, the most severe first.
 func (s *state) findings(pic *viewModel) []segment {
 	if len(pic.findings) == 0 {
-		return []segment{{style: s.theme.good, text: s.glyphs.Check + " no findings", priority: 3}}
+		return []segment{{style: s.screen.theme.good, text: s.screen.glyphs.Check + " no findings", priority: 3}}
 	}
 	worst := slices.Clone(pic.findings)
 	slices.SortStableFunc(worst, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
 	text := ""
 	for i, f := range worst[:min(len(worst), 3)] {
 		if i > 0 {
-			text += " " + s.glyphs.Between + " "
+			text += " " + s.screen.glyphs.Between + " "
 		}
 		text += s.about(f) + ": " + s.redactText(f.Lock, f.Text)
 	}
 	glyph, style := s.ofSeverity(worst[0].Severity)
 	return []segment{
 		{style: style, text: glyph + " " + humanize.Plural(len(worst), "finding")},
-		{style: s.theme.text, text: text, priority: 3, flex: 30},
+		{style: s.screen.theme.text, text: text, priority: 3, flex: 30},
 	}
 }
 

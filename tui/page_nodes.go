@@ -61,16 +61,16 @@ const downFor = 10 * time.Second
 
 // strike injects a fault into the selected node.
 func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
-	if s.load == nil {
+	if s.run.load == nil {
 		s.reject(noLoad)
 		return nil
 	}
-	f.Node = slices.Index(s.quorum, p.cursor.chosen) + 1
+	f.Node = slices.Index(s.run.quorum, p.cursor.chosen) + 1
 	if f.Node == 0 {
 		s.reject("only the five servers of a redlock can be switched off: 3 and m lead to the scenes that have one")
 		return nil
 	}
-	return inject(s.load, f)
+	return inject(s.run.load, f)
 }
 
 // arrange lists the nodes of the snapshot, or its only server.
@@ -89,9 +89,9 @@ func (p *nodesPage) arrange(s *state) {
 // number assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
 // votes. The numbers stay while no lock is held.
 func (p *nodesPage) number(s *state) {
-	if s.playsRedlock() {
+	if s.run.playsRedlock() {
 		p.numbers = map[string]int{}
-		for i, addr := range s.quorum {
+		for i, addr := range s.run.quorum {
 			p.numbers[addr] = i + 1
 		}
 		return
@@ -114,14 +114,14 @@ func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
 // height returns the number of visible nodes: all, or those that the matrix leaves room for.
 func (p *nodesPage) height(s *state) int {
 	h := s.frame().body - 1
-	if len(elections(s.current())) > 0 || s.playsRedlock() {
+	if len(elections(s.current())) > 0 || s.run.playsRedlock() {
 		h = min(max(1, h/2), len(p.rows))
 	}
 	return max(0, h)
 }
 
 func (p *nodesPage) summary(s *state, l *widget.Line) {
-	snap, t, g := s.current().snap, s.theme, s.glyphs
+	snap, t, g := s.current().snap, s.screen.theme, s.screen.glyphs
 	down := 0
 	for i := range p.rows {
 		if !p.rows[i].Up {
@@ -159,9 +159,9 @@ func nodeColumns() []widget.Column {
 }
 
 func (p *nodesPage) view(s *state, w, h int) []string {
-	table := widget.NewTable(s.glyphs, nodeColumns(), w-margin-1, s.gap())
+	table := widget.NewTable(s.screen.glyphs, nodeColumns(), w-margin-1, s.gap())
 	head := widget.NewLine(w).Skip(widget.Style{}, margin)
-	table.Header(head, s.theme.head, s.theme.sorted, -1, "")
+	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, -1, "")
 	lines := []string{head.String()}
 	all := 0
 	for i := range p.rows {
@@ -185,7 +185,7 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 }
 
 func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Cell {
-	t, g := s.theme, s.glyphs
+	t, g := s.screen.theme, s.screen.glyphs
 	none := widget.Cell{Style: t.dim, Text: g.None}
 	switch {
 	case column == 0 && number > 0:
@@ -223,12 +223,12 @@ func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 		if n.Error == "" || len(lines) == 3 {
 			continue
 		}
-		text := s.glyphs.Cross + " " + s.redactAddr(n.Addr) + ": " + widget.Plain(n.Error)
+		text := s.screen.glyphs.Cross + " " + s.redactAddr(n.Addr) + ": " + widget.Plain(n.Error)
 		if s.hidden.on {
-			text = s.glyphs.Cross + " " + s.redactAddr(n.Addr) + " does not answer"
+			text = s.screen.glyphs.Cross + " " + s.redactAddr(n.Addr) + " does not answer"
 		}
 		l := widget.NewLine(w).Skip(widget.Style{}, margin)
-		lines = append(lines, l.Put(s.theme.warn, s.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
+		lines = append(lines, l.Put(s.screen.theme.warn, s.screen.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
 	}
 	return lines
 }
@@ -264,21 +264,21 @@ func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
 	case up == servers:
-		return s.theme.good, s.glyphs.Check + " " + text + "healthy"
+		return s.screen.theme.good, s.screen.glyphs.Check + " " + text + "healthy"
 	case up >= majority:
-		return s.theme.warn, s.glyphs.Half + " " + text + "locks are taken and released as before"
+		return s.screen.theme.warn, s.screen.glyphs.Half + " " + text + "locks are taken and released as before"
 	default:
-		return s.theme.bad, s.glyphs.Cross + " " + text + "no lock can be acquired"
+		return s.screen.theme.bad, s.screen.glyphs.Cross + " " + text + "no lock can be acquired"
 	}
 }
 
 // matrix draws the tokens on each server of a Redlock, in at most h lines.
 func (p *nodesPage) matrix(s *state, w, h int) []string {
 	locks := elections(s.current())
-	servers := len(s.quorum)
+	servers := len(s.run.quorum)
 	if len(locks) > 0 {
 		servers = len(locks[0].Votes)
-	} else if !s.playsRedlock() {
+	} else if !s.run.playsRedlock() {
 		return nil
 	}
 	if h < 5 {
@@ -288,13 +288,13 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 	style, verdict := p.quorum(s, servers)
 	lines := []string{
 		strings.Repeat(" ", w), s.ruleOf(w, "redlock", ""),
-		widget.NewLine(w).Skip(widget.Style{}, margin).Put(style, s.glyphs.FitEnd(verdict, max(0, w-margin-1))).String(),
+		widget.NewLine(w).Skip(widget.Style{}, margin).Put(style, s.screen.glyphs.FitEnd(verdict, max(0, w-margin-1))).String(),
 	}
-	head := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 2)
+	head := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 2)
 	for i := range servers {
-		head.Put(s.theme.head, s.glyphs.Fit(humanize.Count(i+1), voteWidth))
+		head.Put(s.screen.theme.head, s.screen.glyphs.Fit(humanize.Count(i+1), voteWidth))
 	}
-	lines = append(lines, head.Put(s.theme.head, "  VOTES   VALID FOR").String())
+	lines = append(lines, head.Put(s.screen.theme.head, "  VOTES   VALID FOR").String())
 	if len(locks) == 0 {
 		return append(lines, s.paragraph(w, "nobody holds a lock at this moment")...)
 	}
@@ -306,7 +306,7 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 
 // election draws one lock of the matrix.
 func (s *state) election(w, names int, l *keyspace.Lock) string {
-	t, g := s.theme, s.glyphs
+	t, g := s.screen.theme, s.screen.glyphs
 	v := lockView{l, s.clock(), s}
 	line := widget.NewLine(w).Skip(widget.Style{}, margin).Put(t.strong, g.Fit(s.redactKey(l.Key), names)).Skip(widget.Style{}, 2)
 	for _, vote := range l.Votes {
@@ -341,10 +341,10 @@ func votes(l *keyspace.Lock) int {
 func (s *state) vote(v keyspace.Vote) (string, widget.Style) {
 	switch {
 	case v.Unreachable:
-		return s.glyphs.Cross, s.theme.bad
+		return s.screen.glyphs.Cross, s.screen.theme.bad
 	case v.Token == "":
-		return s.glyphs.Point, s.theme.dim
+		return s.screen.glyphs.Point, s.screen.theme.dim
 	}
-	letter, look := s.theme.ofOwner(s.chronicle.owners[v.Token])
+	letter, look := s.screen.theme.ofOwner(s.chronicle.owners[v.Token])
 	return letter, look.letter
 }

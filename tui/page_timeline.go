@@ -234,9 +234,9 @@ const legendLines = 3
 func (p *timelinePage) height(s *state) int { return max(0, s.frame().body-1-legendLines) }
 
 func (p *timelinePage) summary(s *state, l *widget.Line) {
-	t, g := s.theme, s.glyphs
+	t, g := s.screen.theme, s.screen.glyphs
 	var judged segment
-	if s.load != nil {
+	if s.run.load != nil {
 		judged = s.overlaps()
 	}
 	edge := "ending now"
@@ -290,19 +290,19 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 func (p *timelinePage) lane(s *state, w, names, row int, v timeWindow) string {
 	id := p.lanes[row]
 	l := widget.NewLine(w)
-	name := s.theme.text
+	name := s.screen.theme.text
 	if row == p.cursor.row {
-		name = s.theme.strong
+		name = s.screen.theme.strong
 	}
 	s.pointer(l, row == p.cursor.row)
-	l.Put(name, s.glyphs.Fit(s.redactKey(id.Key), names)).Skip(widget.Style{}, 1)
+	l.Put(name, s.screen.glyphs.Fit(s.redactKey(id.Key), names)).Skip(widget.Style{}, 1)
 	s.strip(l, id, v)
 	return l.String()
 }
 
 // axis draws the times above the lanes, or the names of visible faults.
 func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.theme.head, s.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 1)
+	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 1)
 	edge := margin + names + 1
 	const every = 20
 	form := "15:04:05"
@@ -315,10 +315,10 @@ func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
 			break
 		}
 		at := v.from.Add(v.to.Sub(v.from) / time.Duration(v.w) * time.Duration(x))
-		l.To(widget.Style{}, edge+x).Put(s.theme.dim, at.Local().Format(form))
+		l.To(widget.Style{}, edge+x).Put(s.screen.theme.dim, at.Local().Format(form))
 	}
 	for _, f := range faults {
-		l.To(widget.Style{}, edge+f.cell).Put(s.theme.warn, s.glyphs.Alert+f.name+" ")
+		l.To(widget.Style{}, edge+f.cell).Put(s.screen.theme.warn, s.screen.glyphs.Alert+f.name+" ")
 	}
 	return l.String()
 }
@@ -334,7 +334,7 @@ type faultName struct {
 func (s *state) faultNames(v timeWindow) []faultName {
 	v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
 	var all []faultName
-	for _, x := range s.faults {
+	for _, x := range s.run.faults {
 		to := x.to
 		if to.IsZero() {
 			to = v.to
@@ -354,7 +354,7 @@ func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 	}
 	lines := []string{s.ruleOf(w, s.redactKey(p.cursor.chosen.Key), "who held it")}
 	lines = append(lines, s.whoIsWho(w, p.cursor.chosen, v)...)
-	g, t := s.glyphs, s.theme
+	g, t := s.screen.glyphs, s.screen.theme
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
 	for _, sign := range []struct {
 		style widget.Style

@@ -64,7 +64,7 @@ func (s *state) redactText(about keyspace.ID, text string) string {
 	case about == (keyspace.ID{}):
 		s.redactServers(&hidden)
 	case !ok:
-		return s.glyphs.Ellipsis
+		return s.screen.glyphs.Ellipsis
 	default:
 		s.redactLock(&hidden, &l)
 	}

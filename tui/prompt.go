@@ -103,13 +103,13 @@ func (p *prompt) word() int {
 }
 
 func (p *prompt) view(s *state, lines []string) []string {
-	t := s.theme
+	t := s.screen.theme
 	note, complaint := p.note(string(p.text))
 	st := t.dim
 	if complaint {
 		st = t.warn
 	}
-	l := widget.NewLine(s.w)
+	l := widget.NewLine(s.screen.w)
 	l.Skip(widget.Style{}, 1).Put(t.key, p.label).Put(t.text, widget.Plain(string(p.text[:p.at])))
 	under, after := " ", ""
 	if p.at < len(p.text) {

@@ -64,9 +64,9 @@ func (s *state) rawBlock(id keyspace.ID, w int) []string {
 	lines := []string{s.ruleOf(w, "stored as", "now")}
 	switch {
 	case v.err != nil:
-		return append(lines, s.item(w, "", s.theme.warn, shortError(v.err)))
+		return append(lines, s.item(w, "", s.screen.theme.warn, shortError(v.err)))
 	case len(v.items) == 0:
-		return append(lines, s.item(w, "", s.theme.dim, "nothing: the key is gone"))
+		return append(lines, s.item(w, "", s.screen.theme.dim, "nothing: the key is gone"))
 	}
 	for i := range v.items {
 		lines = append(lines, s.storedKey(&v.items[i], w)...)
@@ -81,14 +81,14 @@ func (s *state) storedKey(k *RawEntry, w int) []string {
 	if !e.Expires.IsZero() {
 		ttl = "TTL " + humanize.Left(e.Expires.Sub(s.clock()))
 	}
-	lines := s.wrapAnywhere(w, margin, s.theme.strong, s.sentence(widget.Plain(e.Key), widget.Plain(e.Type), ttl, s.redactAddr(k.Node)))
+	lines := s.wrapAnywhere(w, margin, s.screen.theme.strong, s.sentence(widget.Plain(e.Key), widget.Plain(e.Type), ttl, s.redactAddr(k.Node)))
 	if e.Type == "string" {
-		lines = append(lines, s.wrapAnywhere(w, margin+2, s.theme.text, truncate(e.Value))...)
+		lines = append(lines, s.wrapAnywhere(w, margin+2, s.screen.theme.text, truncate(e.Value))...)
 		return append(lines, s.moreLine(w, e.Len-int64(min(len(e.Value), storedBytes)), "byte")...)
 	}
 	shown := min(len(e.Members), storedMembers)
 	for _, m := range e.Members[:shown] {
-		lines = append(lines, s.wrapAnywhere(w, margin+2, s.theme.text, member(e.Type, m))...)
+		lines = append(lines, s.wrapAnywhere(w, margin+2, s.screen.theme.text, member(e.Type, m))...)
 	}
 	return append(lines, s.moreLine(w, e.Len-int64(shown), "element")...)
 }
@@ -113,7 +113,7 @@ func (s *state) moreLine(w int, more int64, what string) []string {
 	if more <= 0 {
 		return nil
 	}
-	return []string{widget.NewLine(w).Skip(widget.Style{}, margin+2).Put(s.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
+	return []string{widget.NewLine(w).Skip(widget.Style{}, margin+2).Put(s.screen.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
 }
 
 // wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.

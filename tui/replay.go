@@ -62,7 +62,7 @@ func (a *app) resetReplay() {
 func (a *app) setSpeed(factor float64) {
 	a.config.Player.SetSpeed(factor)
 	a.syncPlayer()
-	a.notify(fmt.Sprintf("playback %g%s", factor, a.glyphs.Times))
+	a.notify(fmt.Sprintf("playback %g%s", factor, a.screen.glyphs.Times))
 }
 
 // nextSpeed returns the next speed in a direction.
@@ -78,13 +78,13 @@ func nextSpeed(now float64, direction int) float64 {
 
 // position describes the position in the recording.
 func (p *PlaybackState) position(s *state) string {
-	sign := s.glyphs.Play
+	sign := s.screen.glyphs.Play
 	if p.Paused {
-		sign = s.glyphs.Paused
+		sign = s.screen.glyphs.Paused
 	}
 	text := fmt.Sprintf(" %s %s / %s ", sign, humanize.Clock(p.At.Sub(p.First)), humanize.Clock(p.Last.Sub(p.First)))
 	if p.Speed != 1 {
-		text += fmt.Sprintf("%g%s ", p.Speed, s.glyphs.Times)
+		text += fmt.Sprintf("%g%s ", p.Speed, s.screen.glyphs.Times)
 	}
 	return text
 }

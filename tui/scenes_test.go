@@ -130,10 +130,10 @@ func TestEverySceneShowsWhatItsCaptionClaims(t *testing.T) {
 			driveNew(t, func(t *testing.T) Config { return stage(t, s) }, func(d *driver) {
 				d.size(120, 40).press("3")
 				missing := slices.Clone(claims[s.Name])
-				for !d.app.metrics.Running {
+				for !d.app.run.metrics.Running {
 					d.wait(tickInterval / 5)
 				}
-				for d.app.metrics.Running {
+				for d.app.run.metrics.Running {
 					d.wait(tickInterval / 5)
 					missing = slices.DeleteFunc(missing, func(text string) bool { return strings.Contains(words(d), text) })
 				}

@@ -61,13 +61,13 @@ func (d *driver) everySize(after string, every int) *driver {
 			if w > 6 && w%every != 0 || h > 6 && h%every != 0 {
 				continue
 			}
-			d.app.w, d.app.h = w, h
+			d.app.screen.w, d.app.screen.h = w, h
 			if fault := faultOf(d.app.View(), w, h); fault != "" {
 				d.t.Fatalf("after %q at %dx%d: %s", after, w, h, fault)
 			}
 		}
 	}
-	d.app.w, d.app.h = 160, 60
+	d.app.screen.w, d.app.screen.h = 160, 60
 	return d
 }
 

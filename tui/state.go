@@ -11,12 +11,9 @@ import (
 
 // state is the state that all pages share. Only Update changes it; views read it.
 type state struct {
+	screen screen
 	where  string // the connected server
-	w, h   int
 	now    time.Time
-	theme  theme
-	glyphs widget.Glyphs
-	calm   bool // no animation
 
 	live      *viewModel  // newest view model; nil before the first
 	paused    *pausedView // nil unless paused
@@ -28,7 +25,7 @@ type state struct {
 	playback  *PlaybackState // nil in a live view
 	hidden    privacy
 
-	loadState
+	run     loadState
 	raw     rawValue
 	snoozes snoozes
 	formats []keyspace.Format
@@ -38,6 +35,14 @@ type state struct {
 	dialog dialog
 	notice notice
 	next   tea.Msg // message that a key causes, handled before the next key; or nil
+}
+
+// screen is what a page must know of the terminal.
+type screen struct {
+	w, h   int
+	theme  theme
+	glyphs widget.Glyphs
+	calm   bool // no animation
 }
 
 // notice is the message of the last key in the last line.
@@ -88,7 +93,7 @@ func (s *state) apply(p *viewModel) {
 	s.history.Add(p.withEvents())
 	s.journal.add(p.events)
 	s.chronicle.add(p.change, p.events)
-	s.account.grants(p.snap.At.Add(-p.offset), p.locks)
+	s.run.account.grants(p.snap.At.Add(-p.offset), p.locks)
 	if s.leases == nil {
 		s.leases = make(map[keyspace.ID]lease, len(p.locks))
 	}

@@ -254,7 +254,7 @@ func (t theme) ofOwner(n int) (letter string, look owner) {
 
 // ofState returns the glyph and the style of a lock's state.
 func (s *state) ofState(st keyspace.State) (string, widget.Style) {
-	g, t := s.glyphs, s.theme
+	g, t := s.screen.glyphs, s.screen.theme
 	switch st {
 	case keyspace.Held:
 		return g.Dot, t.good
@@ -277,10 +277,10 @@ func (s *state) ofState(st keyspace.State) (string, widget.Style) {
 func (s *state) ofSeverity(v keyspace.Severity) (string, widget.Style) {
 	switch v {
 	case keyspace.Critical:
-		return s.glyphs.Alert, s.theme.bad
+		return s.screen.glyphs.Alert, s.screen.theme.bad
 	case keyspace.Warning:
-		return s.glyphs.Alert, s.theme.warn
+		return s.screen.glyphs.Alert, s.screen.theme.warn
 	default:
-		return s.glyphs.Between, s.theme.dim
+		return s.screen.glyphs.Between, s.screen.theme.dim
 	}
 }

@@ -95,20 +95,20 @@ func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
 	if n != nil && n.exact {
 		behind = s.faultBands(v)
 	}
-	s.glyphs.Strip(l, widget.Style{}, v.w, append(behind, n.spans(s.theme, v)...))
+	s.screen.glyphs.Strip(l, widget.Style{}, v.w, append(behind, n.spans(s.screen.theme, v)...))
 }
 
 // faultBands returns the times of active faults, to be drawn behind a lane. v is on the local
 // clock.
 func (s *state) faultBands(v timeWindow) []widget.Span {
 	var spans []widget.Span
-	for _, x := range s.faults {
+	for _, x := range s.run.faults {
 		to := x.to
 		if to.IsZero() {
 			to = v.to
 		}
 		if v.shows(x.from, to) {
-			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: s.theme.band, Kind: widget.Behind})
+			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: s.screen.theme.band, Kind: widget.Behind})
 		}
 	}
 	return spans
