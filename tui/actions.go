@@ -223,7 +223,7 @@ func (q *confirmDialog) text(s *state) []string {
 		}
 		line(t.warn, q.deed.consequence(lockView{&q.deed.locks[i], s.clock(), s}))
 	}
-	if len(q.deed.locks) == 1 && !s.hidden.on {
+	if len(q.deed.locks) == 1 && !s.privacy.on {
 		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0], q.deed.ttl)
 		for part := range strings.SplitSeq(command, "\n") {
 			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)

@@ -34,7 +34,7 @@ type app struct {
 func newApp(ctx context.Context, w Config) *app {
 	a := &app{ctx: ctx, config: w, source: w.Source}
 	a.pages = []page{newLocksPage(), newTimelinePage(), &loadPage{}, &nodesPage{}, &findingsPage{}, &eventsPage{}, &lockPage{}}
-	a.where = widget.Plain(w.Title)
+	a.server = widget.Plain(w.Title)
 	a.run.load, a.run.scenes, a.run.scene, a.run.quorum = w.Load, w.Scenes, -1, w.Quorum
 	if w.Loader != nil {
 		a.run.begin = beginLoad(ctx, w.Loader)
@@ -43,10 +43,10 @@ func newApp(ctx context.Context, w Config) *app {
 		a.dialog = a.run.scenesMenu()
 	}
 	a.raw.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
-	a.link.every = max(w.Every, tickInterval)
+	a.refresher.every = max(w.Every, tickInterval)
 	a.screen.calm = w.Calm
 	a.syncPlayer()
-	a.hidden = newPrivacy()
+	a.privacy = newPrivacy()
 	a.screen.theme, _ = themeNamed(w.Theme)
 	a.screen.glyphs, _ = widget.GlyphsNamed(w.Glyphs)
 	if w.Dumb {
@@ -80,10 +80,10 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, a.mouse(msg)
 	case snapshotMsg:
 		if msg.jump != a.seekCount { // the answer is older than the last seek
-			a.link.busy, a.link.next = false, a.now
+			a.refresher.busy, a.refresher.next = false, a.now
 			return a, nil
 		}
-		a.link.end(msg.at, msg.err)
+		a.refresher.end(msg.at, msg.err)
 		if msg.err != nil {
 			return a, nil
 		}
@@ -96,9 +96,9 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case metricsMsg:
 		a.run.measured(msg)
-		a.chronicle.apply(msg.events, msg.anew)
+		a.timeline.apply(msg.events, msg.anew)
 		if !msg.metrics.Running {
-			a.chronicle.halt(a.now)
+			a.timeline.halt(a.now)
 		}
 	case connectedMsg:
 		a.connected(msg)
@@ -151,13 +151,13 @@ func (a *app) tellPages(msg tea.Msg) tea.Cmd {
 func (a *app) tick(msg tickMsg) tea.Cmd {
 	a.now = msg.now
 	a.syncPlayer()
-	a.link.checkTimeout(a.now)
+	a.refresher.checkTimeout(a.now)
 	if a.notice.text != "" && a.now.After(a.notice.until) {
 		a.notice = notice{}
 	}
 	cmds := []tea.Cmd{tick(), a.run.measure(), a.readStored()}
-	if a.link.due(a.now) {
-		a.link.begin(a.now)
+	if a.refresher.due(a.now) {
+		a.refresher.begin(a.now)
 		before := a.live
 		if a.seekSeen != a.seekCount {
 			before = nil
@@ -182,7 +182,7 @@ func (a *app) connected(msg connectedMsg) {
 		a.reject(shortError(msg.err))
 		return
 	}
-	a.source, a.where = msg.world.Source, widget.Plain(msg.world.Title)
+	a.source, a.server = msg.world.Source, widget.Plain(msg.world.Title)
 	a.config.Breaker, a.config.CommandStats = msg.world.Breaker, msg.world.CommandStats
 	a.raw = rawValue{store: msg.world.Store}
 	a.locks().forget()
@@ -190,7 +190,7 @@ func (a *app) connected(msg connectedMsg) {
 		a.goToPage(a.from)
 	}
 	a.seekCount++
-	a.link.next = a.now
+	a.refresher.next = a.now
 	a.notify("looking at " + msg.view.String())
 }
 
@@ -350,7 +350,7 @@ func (a *app) openCopy() {
 
 // acted reports the result of an action and requests a snapshot immediately.
 func (a *app) acted(msg actionDoneMsg) {
-	a.link.next = a.now
+	a.refresher.next = a.now
 	var changed *keyspace.ChangedError
 	switch {
 	case msg.err == nil:

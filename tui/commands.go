@@ -280,7 +280,7 @@ func (a *app) setEvery(text string) (tea.Cmd, error) {
 	if err != nil || d < tickInterval || d > time.Hour {
 		return nil, fmt.Errorf("a duration from %s on, like 1s", humanize.Setting(tickInterval))
 	}
-	a.link.every = d
+	a.refresher.every = d
 	a.notify("a look every " + humanize.Setting(d))
 	return nil, nil
 }

@@ -44,7 +44,7 @@ func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Durat
 // copyOf returns the choice to copy a text. A why other than "" disables it.
 func (a *app) copyOf(key, label, text, why string) choice {
 	c := choice{key: key, label: label, detail: a.shownText(text), refuse: why}
-	if !a.hidden.on && why == "" {
+	if !a.privacy.on && why == "" {
 		c.exact = text
 	}
 	if a.config.Clipboard == nil {
@@ -59,7 +59,7 @@ func (a *app) copyOf(key, label, text, why string) choice {
 // shownText returns a text as one line of a menu. The text is already escaped; escaping it
 // again would double its backslashes.
 func (a *app) shownText(text string) string {
-	if a.hidden.on {
+	if a.privacy.on {
 		return ""
 	}
 	return inOneLine(text)

@@ -25,7 +25,7 @@ func TestGoldenPictures(t *testing.T) {
 			name := fmt.Sprintf("%dx%d-%s", size[0], size[1], look)
 			t.Run(name, func(t *testing.T) {
 				drive(t, w, func(d *driver) {
-					d.app.hidden.salt = [16]byte{} // so that the hashes are the same in every run
+					d.app.privacy.salt = [16]byte{} // so that the hashes are the same in every run
 					d.size(size[0], size[1])
 					d.golden("locks-" + name)
 					d.press("3").golden("load-" + name)

@@ -113,10 +113,10 @@ func (a *app) clickTab(x int) {
 
 // address returns the connected server, or a placeholder in privacy mode.
 func (s *state) address() string {
-	if s.hidden.on {
+	if s.privacy.on {
 		return "(hidden)"
 	}
-	return s.where
+	return s.server
 }
 
 // clockText returns the local time, or the time of the recording.
@@ -146,12 +146,12 @@ func (s *state) mode() segment {
 			text += ", +" + humanize.Plural(n, "event")
 		}
 		return segment{style: t.chip, text: text + " ", priority: 1}
-	case s.link.stale():
+	case s.refresher.stale():
 		return segment{style: t.bad, text: g.Cross + " lost", priority: 1}
 	case s.live == nil:
 		return segment{style: t.warn, text: g.Dotted + " connecting", priority: 1}
-	case s.link.busy && s.now.Sub(s.link.asked) >= doubtAfter:
-		return segment{style: t.warn, text: g.Dotted + " no answer " + humanize.Duration(s.now.Sub(s.link.asked)), priority: 1}
+	case s.refresher.busy && s.now.Sub(s.refresher.asked) >= doubtAfter:
+		return segment{style: t.warn, text: g.Dotted + " no answer " + humanize.Duration(s.now.Sub(s.refresher.asked)), priority: 1}
 	default:
 		return segment{style: t.good, text: g.Dot + " live", priority: 1}
 	}
@@ -161,7 +161,7 @@ func (s *state) mode() segment {
 func (a *app) summary(s *state, p page) string {
 	l := widget.NewLine(s.screen.w)
 	l.Skip(widget.Style{}, 1)
-	if s.link.stale() {
+	if s.refresher.stale() {
 		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.lost(), l.Rest()))
 		return l.String()
 	}
@@ -171,7 +171,7 @@ func (a *app) summary(s *state, p page) string {
 
 // lost describes the connection error and its duration.
 func (s *state) lost() string {
-	k, g := s.link, s.screen.glyphs
+	k, g := s.refresher, s.screen.glyphs
 	switch {
 	case k.silent && k.answered.IsZero():
 		return fmt.Sprintf("%s no answer for %s, still waiting", g.Cross, humanize.Duration(s.now.Sub(k.asked)))

@@ -18,7 +18,7 @@ type loadState struct {
 	scenario loadgen.Scenario   // as last requested
 	seen     uint64             // number of the newest event
 	faults   []faultSpan        // recent faults
-	account  faultLog           // sentences about their effects
+	faultLog faultLog           // sentences about their effects
 
 	measuring bool // a request for metrics is active
 	changing  bool // a change of the scenario is active
@@ -69,7 +69,7 @@ func (f *loadState) measured(msg metricsMsg) {
 	if !msg.metrics.Running {
 		f.over(msg.metrics.Began.Add(msg.metrics.Elapsed))
 	}
-	f.account.apply(msg.events, msg.anew, len(f.quorum))
+	f.faultLog.apply(msg.events, msg.anew, len(f.quorum))
 }
 
 // over ends the active faults and discards those older than historyKept.

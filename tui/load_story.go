@@ -99,7 +99,7 @@ func (s *state) watched() []segment {
 		all = append(all, segment{style: t.dim, text: fmt.Sprintf("%s %s %s (expected %s %s)", g.Ring, name, x.Measured(m), x.Op, strings.TrimPrefix(x.String(), x.Metric+" "+x.Op+" "))})
 	}
 	if s.run.scenario.Lock.Kind == loadgen.Redlock && len(s.run.quorum) > 0 {
-		up := len(s.run.quorum) - len(s.run.account.downNodes)
+		up := len(s.run.quorum) - len(s.run.faultLog.downNodes)
 		st := t.good
 		if up <= len(s.run.quorum)/2 {
 			st = t.bad
@@ -147,7 +147,7 @@ func (s *state) keyLines(w, n int) []string {
 
 func (s *state) keyLine(l *widget.Line, key string) {
 	t := s.screen.theme
-	lane := s.chronicle.exact[key]
+	lane := s.timeline.exact[key]
 	found := s.loadLock(key)
 	readers := 0
 	if lane != nil {
@@ -172,7 +172,7 @@ func (s *state) keyLine(l *widget.Line, key string) {
 		}
 	case lane != nil && lane.holder() != "":
 		l.Put(t.text, "held by ").Put(t.strong, s.redactOwner(lane.holder()))
-		if s.run.account.holds[key].where != "" {
+		if s.run.faultLog.holds[key].where != "" {
 			l.Put(t.bad, ", which is dead  no TTL")
 		}
 	default:
@@ -211,7 +211,7 @@ func (s *state) holders(l *keyspace.Lock) string {
 	if h.Count > 1 {
 		text += s.screen.glyphs.Word(fmt.Sprintf(" ×%d", h.Count))
 	}
-	if s.run.account.unaware(h.Label, l.Key, h.ID) {
+	if s.run.faultLog.unaware(h.Label, l.Key, h.ID) {
 		text += ", which does not know it"
 	}
 	if more := len(l.Holders) - 1; more > 0 {

@@ -233,7 +233,7 @@ func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
 
 func (p *locksPage) nothing(s *state) []string {
 	switch {
-	case s.live == nil && s.link.stale():
+	case s.live == nil && s.refresher.stale():
 		return []string{"", "no picture yet: the server has not answered"}
 	case s.live == nil:
 		return []string{"", "looking " + s.screen.glyphs.Ellipsis}

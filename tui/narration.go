@@ -332,12 +332,12 @@ func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
 
 // accountBlock draws the newest sentences in at most h lines, newest first.
 func (s *state) accountBlock(w, h int) []string {
-	if len(s.run.account.lines) == 0 || h < 3 {
+	if len(s.run.faultLog.lines) == 0 || h < 3 {
 		return nil
 	}
 	all := []string{s.ruleOf(w, "what happened", "newest first")}
-	for i := len(s.run.account.lines) - 1; i >= 0 && len(all) < h; i-- {
-		said := &s.run.account.lines[i]
+	for i := len(s.run.faultLog.lines) - 1; i >= 0 && len(all) < h; i-- {
+		said := &s.run.faultLog.lines[i]
 		glyph, st := s.weight(said.kind)
 		for n, text := range wrap(s.screen.glyphs, s.loadSays(said.text), w-14, 3) {
 			l := widget.NewLine(w).Skip(widget.Style{}, 1)
@@ -352,7 +352,7 @@ func (s *state) accountBlock(w, h int) []string {
 
 // loadSays returns a sentence about the load, hidden in privacy mode.
 func (s *state) loadSays(text string) string {
-	if s.hidden.on {
+	if s.privacy.on {
 		return s.screen.glyphs.Ellipsis
 	}
 	return widget.Plain(text)

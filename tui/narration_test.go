@@ -105,7 +105,7 @@ func TestABurstIsToldInOneLine(t *testing.T) {
 			g.happen(e)
 		}
 		d.wait(tickInterval).want("two clients work on load:1 at the same time, 200 times, up to 50 ms", "client-1 freezes while holding load:1")
-		if n := len(d.app.run.account.lines); n != 2 {
+		if n := len(d.app.run.faultLog.lines); n != 2 {
 			t.Errorf("there are %d lines, want 2", n)
 		}
 		g.happen(acquired(3, "load:1", 0), fault(loadgen.FaultBegan, loadgen.Freeze, 3, ""), on(loadgen.WorkOverlapped, 4, "load:1", 0))

@@ -86,7 +86,7 @@ func (p *eventsPage) arrange(s *state) {
 }
 
 func (p *eventsPage) key(s *state) func(int) int {
-	return func(row int) int { return s.journal.number(p.rows[row]) }
+	return func(row int) int { return s.log.number(p.rows[row]) }
 }
 
 func (p *eventsPage) height(s *state) int { return max(0, s.frame().body-1) }

@@ -60,7 +60,7 @@ func (p *lockPage) look(s *state) {
 		return
 	}
 	past := s.past()
-	for _, i := range s.journal.latest(p.id, len(past), 1) {
+	for _, i := range s.log.latest(p.id, len(past), 1) {
 		if past[i].At.After(p.seen) {
 			p.last, p.seen = past[i].Lock, past[i].At
 		}
@@ -115,7 +115,7 @@ func (p *lockPage) text(s *state, w int) []string {
 // howToBreak draws a command for copying. The command changes the lock only if the lock is
 // unchanged.
 func (p *lockPage) howToBreak(s *state, w int) []string {
-	if s.hidden.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
+	if s.privacy.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
 	}
 	act, word := keyspace.ForceRelease, "command to break it safely"
@@ -236,7 +236,7 @@ func (p *lockPage) lately(s *state, w int) []string {
 
 // origin returns the source of a lock's timeline: "exact" or "sampled".
 func (s *state) origin(id keyspace.ID) string {
-	if s.chronicle.exact[id.Key] != nil {
+	if s.timeline.exact[id.Key] != nil {
 		return "exact"
 	}
 	return "sampled"
@@ -278,7 +278,7 @@ func (s *state) whoIsWho(w int, id keyspace.ID, v timeWindow) []string {
 func (p *lockPage) happened(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "events", "newest first")}
 	past := s.past()
-	for _, i := range s.journal.latest(p.id, len(past), eventsListed) {
+	for _, i := range s.log.latest(p.id, len(past), eventsListed) {
 		l := widget.NewLine(w).Skip(widget.Style{}, margin)
 		s.event(l, &past[i], 0)
 		lines = append(lines, l.String())

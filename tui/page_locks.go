@@ -79,9 +79,9 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	case tag:
 		p.tagIt(s)
 	case faster:
-		p.setPace(s, s.link.every/2)
+		p.setPace(s, s.refresher.every/2)
 	case slower:
-		p.setPace(s, s.link.every*2)
+		p.setPace(s, s.refresher.every*2)
 	case sortLeft:
 		p.sortBy(s, -1)
 	case sortRight:
@@ -143,10 +143,10 @@ func (p *locksPage) tagged(s *state) []keyspace.Lock {
 // setPace changes the refresh interval.
 func (p *locksPage) setPace(s *state, every time.Duration) {
 	if every < tickInterval || every > time.Minute {
-		s.reject("already at the limit: a look every " + humanize.Setting(s.link.every))
+		s.reject("already at the limit: a look every " + humanize.Setting(s.refresher.every))
 		return
 	}
-	s.link.every = every
+	s.refresher.every = every
 	s.notify("a look every " + humanize.Setting(every))
 }
 
@@ -272,10 +272,10 @@ func (p *locksPage) arrange(s *state) {
 // snapshot without changes shares its locks with the one before.
 func (p *locksPage) measure(s *state) {
 	locks := s.current().locks
-	if len(locks) == 0 || p.measured == &locks[0] && p.hidden == s.hidden.on {
+	if len(locks) == 0 || p.measured == &locks[0] && p.hidden == s.privacy.on {
 		return
 	}
-	p.measured, p.hidden = &locks[0], s.hidden.on
+	p.measured, p.hidden = &locks[0], s.privacy.on
 	for i := range locks {
 		p.longest = max(p.longest, widget.Width(s.redactKey(locks[i].Key)))
 		p.owners = max(p.owners, widget.Width(lockView{&locks[i], time.Time{}, s}.owner()))

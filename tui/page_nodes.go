@@ -224,7 +224,7 @@ func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 			continue
 		}
 		text := s.screen.glyphs.Cross + " " + s.redactAddr(n.Addr) + ": " + widget.Plain(n.Error)
-		if s.hidden.on {
+		if s.privacy.on {
 			text = s.screen.glyphs.Cross + " " + s.redactAddr(n.Addr) + " does not answer"
 		}
 		l := widget.NewLine(w).Skip(widget.Style{}, margin)
@@ -345,6 +345,6 @@ func (s *state) vote(v keyspace.Vote) (string, widget.Style) {
 	case v.Token == "":
 		return s.screen.glyphs.Point, s.screen.theme.dim
 	}
-	letter, look := s.screen.theme.ofOwner(s.chronicle.owners[v.Token])
+	letter, look := s.screen.theme.ofOwner(s.timeline.owners[v.Token])
 	return letter, look.letter
 }

@@ -125,7 +125,7 @@ func (p *timelinePage) jump(s *state, direction int) {
 	}
 	var best overlap
 	var where string
-	for key, n := range s.chronicle.exact {
+	for key, n := range s.timeline.exact {
 		for _, c := range n.overlaps {
 			ahead := time.Duration(direction) * c.from.Sub(from)
 			if ahead <= 0 {
@@ -154,19 +154,19 @@ func (p *timelinePage) jump(s *state, direction int) {
 func (p *timelinePage) arrange(s *state) {
 	p.lanes = p.lanes[:0]
 	found := map[string]bool{}
-	for id, n := range s.chronicle.lanes {
+	for id, n := range s.timeline.lanes {
 		found[id.Key] = true
 		if len(n.holds) > 0 || len(n.queue) > 0 {
 			p.lanes = append(p.lanes, id)
 		}
 	}
-	for key := range s.chronicle.exact {
+	for key := range s.timeline.exact {
 		if !found[key] {
 			p.lanes = append(p.lanes, keyspace.ID{Key: key})
 		}
 	}
 	exact := func(id keyspace.ID) int {
-		if s.chronicle.exact[id.Key] != nil {
+		if s.timeline.exact[id.Key] != nil {
 			return 0
 		}
 		return 1
@@ -175,7 +175,7 @@ func (p *timelinePage) arrange(s *state) {
 		return cmp.Or(exact(a)-exact(b), byNumber(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
 	})
 	p.all = len(p.lanes)
-	p.lanes = slices.DeleteFunc(p.lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.chronicle.of(id)) })
+	p.lanes = slices.DeleteFunc(p.lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.timeline.of(id)) })
 	p.cursor.follow(len(p.lanes), p.key)
 	p.cursor.reveal(len(p.lanes), p.height(s))
 }
@@ -257,7 +257,7 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 
 // source says whether the selected lane is exact or sampled.
 func (p *timelinePage) source(s *state) string {
-	if len(p.lanes) > 0 && s.chronicle.exact[p.cursor.chosen.Key] != nil {
+	if len(p.lanes) > 0 && s.timeline.exact[p.cursor.chosen.Key] != nil {
 		return "exact: reported by the load's own clients"
 	}
 	return "sampled: holds shorter than one poll are missed"

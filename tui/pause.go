@@ -24,7 +24,7 @@ func (s *state) pause() {
 	case s.live == nil:
 		s.reject("nothing to hold still yet")
 	default:
-		s.paused = &pausedView{picture: s.live, clock: s.clock(), since: s.now, events: s.journal.total}
+		s.paused = &pausedView{picture: s.live, clock: s.clock(), since: s.now, events: s.log.total}
 	}
 }
 
@@ -32,7 +32,7 @@ func (s *state) pause() {
 func (s *state) unpause() { s.paused = nil }
 
 // eventsSince returns the number of events since the pause began.
-func (s *state) eventsSince() int { return s.journal.total - s.paused.events }
+func (s *state) eventsSince() int { return s.log.total - s.paused.events }
 
 // rewind moves the paused view by a duration within the history. It pauses a live view first.
 func (s *state) rewind(by time.Duration) {
@@ -76,7 +76,7 @@ func (s *state) rewindTo(at time.Time) {
 // past returns the events up to the shown moment.
 func (s *state) past() []keyspace.Event {
 	if s.paused == nil {
-		return s.journal.events
+		return s.log.events
 	}
-	return s.journal.until(s.paused.clock)
+	return s.log.until(s.paused.clock)
 }

@@ -31,24 +31,24 @@ func (c privacy) hash(prefix, s string) string {
 
 // redactKey returns a key for display.
 func (s *state) redactKey(key string) string {
-	if s.hidden.on {
-		return s.hidden.hash("key-", key)
+	if s.privacy.on {
+		return s.privacy.hash("key-", key)
 	}
 	return widget.Plain(key)
 }
 
 // redactOwner returns the name of an owner or a waiter for display.
 func (s *state) redactOwner(name string) string {
-	if s.hidden.on && name != "" {
-		return s.hidden.hash("owner-", name)
+	if s.privacy.on && name != "" {
+		return s.privacy.hash("owner-", name)
 	}
 	return widget.Plain(name)
 }
 
 // redactAddr returns an address for display.
 func (s *state) redactAddr(addr string) string {
-	if s.hidden.on && addr != "" {
-		return s.hidden.hash("node-", addr)
+	if s.privacy.on && addr != "" {
+		return s.privacy.hash("node-", addr)
 	}
 	return widget.Plain(addr)
 }
@@ -56,7 +56,7 @@ func (s *state) redactAddr(addr string) string {
 // redactText returns a sentence about a lock, or about the servers, for display. If the lock is
 // unknown in privacy mode, it returns an ellipsis.
 func (s *state) redactText(about keyspace.ID, text string) string {
-	if !s.hidden.on {
+	if !s.privacy.on {
 		return widget.Plain(text)
 	}
 	var hidden redactions
@@ -116,8 +116,8 @@ func (s *state) redactServers(m *redactions) {
 
 // conceal toggles privacy mode.
 func (s *state) conceal() {
-	s.hidden.on = !s.hidden.on
-	if s.hidden.on {
+	s.privacy.on = !s.privacy.on
+	if s.privacy.on {
 		s.notify("keys and owners are hashed; p shows them again")
 		return
 	}

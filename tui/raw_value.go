@@ -58,7 +58,7 @@ const (
 // rawBlock draws the keys of a lock as they are on the servers.
 func (s *state) rawBlock(id keyspace.ID, w int) []string {
 	v := &s.raw
-	if v.store == nil || v.id != id || !v.landed || s.hidden.on || s.paused != nil && s.paused.rewound {
+	if v.store == nil || v.id != id || !v.landed || s.privacy.on || s.paused != nil && s.paused.rewound {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "stored as", "now")}

@@ -38,7 +38,7 @@ func (a *app) replayKey(act action) {
 func (a *app) seek(to time.Time) {
 	a.config.Player.Seek(to)
 	a.seekCount++
-	a.link.next = a.now
+	a.refresher.next = a.now
 	a.syncPlayer()
 }
 
@@ -54,7 +54,7 @@ func (a *app) syncPlayer() {
 func (a *app) resetReplay() {
 	a.seekSeen = a.seekCount
 	a.live, a.paused = nil, nil
-	a.history, a.journal, a.chronicle = keyspace.History{}, eventLog{}, timeline{}
+	a.history, a.log, a.timeline = keyspace.History{}, eventLog{}, timeline{}
 	a.leases = nil
 }
 

@@ -12,18 +12,18 @@ import (
 // state is the state that all pages share. Only Update changes it; views read it.
 type state struct {
 	screen screen
-	where  string // the connected server
+	server string // the connected server
 	now    time.Time
 
 	live      *viewModel  // newest view model; nil before the first
 	paused    *pausedView // nil unless paused
 	history   keyspace.History
-	journal   eventLog
-	chronicle timeline
+	log       eventLog
+	timeline  timeline
 	leases    map[keyspace.ID]lease
-	link      refresher
+	refresher refresher
 	playback  *PlaybackState // nil in a live view
-	hidden    privacy
+	privacy   privacy
 
 	run     loadState
 	raw     rawValue
@@ -80,8 +80,8 @@ func (s *state) clock() time.Time {
 		return s.playback.At
 	case s.paused != nil:
 		return s.paused.clock
-	case s.link.stale():
-		return s.link.answered.Add(s.current().offset)
+	case s.refresher.stale():
+		return s.refresher.answered.Add(s.current().offset)
 	default:
 		return s.now.Add(s.current().offset)
 	}
@@ -91,9 +91,9 @@ func (s *state) clock() time.Time {
 func (s *state) apply(p *viewModel) {
 	s.live = p.quietened(s)
 	s.history.Add(p.withEvents())
-	s.journal.add(p.events)
-	s.chronicle.add(p.change, p.events)
-	s.run.account.grants(p.snap.At.Add(-p.offset), p.locks)
+	s.log.add(p.events)
+	s.timeline.add(p.change, p.events)
+	s.run.faultLog.grants(p.snap.At.Add(-p.offset), p.locks)
 	if s.leases == nil {
 		s.leases = make(map[keyspace.ID]lease, len(p.locks))
 	}
@@ -141,7 +141,7 @@ func (old lease) heldBy(l *keyspace.Lock, now time.Time) lease {
 }
 
 // stale reports whether the view is not paused and its data is out of date.
-func (s *state) stale() bool { return s.paused == nil && s.link.stale() }
+func (s *state) stale() bool { return s.paused == nil && s.refresher.stale() }
 
 // notify shows a message in the last line for up to 4 s.
 func (s *state) notify(text string) { s.notice = notice{text, false, s.now.Add(4 * time.Second)} }

@@ -81,7 +81,7 @@ type overlap struct {
 // lane returns the lane of a lock, or nil, and the window on the lane's clock: the local clock
 // for the load's lanes, the server's for others.
 func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
-	n := s.chronicle.of(id)
+	n := s.timeline.of(id)
 	if n != nil && n.exact {
 		v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
 	}
