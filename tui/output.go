@@ -35,6 +35,9 @@ func (o output) Write(p []byte) (int, error) {
 	if o.dumb {
 		text = modes.ReplaceAllString(string(p), "")
 	}
+	if text == "" {
+		return len(p), nil
+	}
 	if _, err := io.WriteString(o.to, text); err != nil {
 		return 0, err
 	}
