@@ -266,7 +266,7 @@ func TestEverythingLooksAtAClusterWhoseSlotsAreHalfMoved(t *testing.T) {
 		// A lock with companions has to wait: a node does not create a second
 		// key in a slot that is moving to it (TRYAGAIN).
 		prefix := strings.TrimSuffix(moving[round*each%len(moving)], "0") + "load:"
-		load := []string{"load", "--kind", "mutex", "--prefix", prefix, "--duration", "300ms", "--keys", "5", "--clients", "5"}
+		load := []string{"load", "--kind", "mutex", "--prefix", prefix, "--duration", "1s", "--keys", "5", "--clients", "5"}
 		if got := c.run(t, load...); got.code != exitFine {
 			t.Errorf("load: exit code %d, %s", got.code, got.errors)
 		}

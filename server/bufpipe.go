@@ -7,27 +7,30 @@ import (
 )
 
 // bufferedPipe returns the client's end of a pipe to the server, with a buffer like
-// that of a socket. Without a buffer, a client that still writes a long pipeline and
-// a server that already answers wait for each other forever.
+// that of a socket in each direction. Without a buffer for the requests, a client that
+// still writes a long pipeline and a server that already answers wait for each other
+// forever. Without a buffer for the replies, a client that does not read keeps the
+// server waiting with a mutex locked, which stops the clock of a synctest bubble.
 //
 // As with a socket, bytes from before the close still arrive.
 func (e *Embedded) bufferedPipe(far net.Conn) net.Conn {
 	near, ours := net.Pipe()
-	requests := make(chan []byte, 1024)
-	e.pipes.Go(func() { readRequests(requests, ours) })
-	e.pipes.Go(func() { forwardRequests(far, requests) })
-	e.pipes.Go(func() { forwardReplies(ours, far) })
+	for _, way := range []struct{ from, to net.Conn }{{ours, far}, {far, ours}} {
+		buffer := make(chan []byte, 1024)
+		e.pipes.Go(func() { receive(buffer, way.from) })
+		e.pipes.Go(func() { forward(way.to, buffer) })
+	}
 	return near
 }
 
-// readRequests reads from the client until the client closes.
-func readRequests(requests chan<- []byte, client io.Reader) {
-	defer close(requests)
+// receive reads until the other end closes.
+func receive(buffer chan<- []byte, from io.Reader) {
+	defer close(buffer)
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := client.Read(buf)
+		n, err := from.Read(buf)
 		if n > 0 {
-			requests <- bytes.Clone(buf[:n])
+			buffer <- bytes.Clone(buf[:n])
 		}
 		if err != nil {
 			return
@@ -35,22 +38,15 @@ func readRequests(requests chan<- []byte, client io.Reader) {
 	}
 }
 
-// forwardRequests writes the requests to the server and closes after the last one.
-func forwardRequests(server io.WriteCloser, requests <-chan []byte) {
-	defer server.Close()
-	for p := range requests {
-		if _, err := server.Write(p); err != nil {
+// forward writes what receive has read, and closes after the last write. After the
+// receiver has closed, it discards the rest, so that the sender can go on.
+func forward(to io.WriteCloser, buffer <-chan []byte) {
+	defer to.Close()
+	for p := range buffer {
+		if _, err := to.Write(p); err != nil {
 			break
 		}
 	}
-	for range requests { // the server has closed
+	for range buffer {
 	}
-}
-
-// forwardReplies writes the server's replies to the client. After the client has
-// closed, the replies are discarded, so that the server can read the rest.
-func forwardReplies(client io.WriteCloser, server io.Reader) {
-	_, _ = io.Copy(client, server)
-	_ = client.Close()
-	_, _ = io.Copy(io.Discard, server)
 }
