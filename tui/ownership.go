@@ -11,26 +11,48 @@ import (
 
 // ownership lists the other locks of an owner.
 type ownership struct {
-	holds []string // keys of other locks that it holds
-	waits []string // keys that it waits for, with their holders
-	stuck bool     // deadlock: it waits for a client that waits for it
+	holds []*keyspace.Lock // other locks that it holds
+	waits []*keyspace.Lock // locks that it waits for
+	stuck bool             // deadlock: it waits for a client that waits for it
 }
+
+// ownerships is the last result of lockView.elsewhere. A search through 10,000 locks takes as
+// long as the rest of a frame.
+type ownerships struct {
+	lock keyspace.ID
+	of   []ownership // of the first ownersShown holders of lock
+}
+
+// ownersShown is the maximum number of holders of a lock whose other locks are shown.
+const ownersShown = 3
 
 // namesListed is the maximum number of keys listed per owner.
 const namesListed = 6
 
-// elsewhere finds the other locks that a holder holds or waits for. It finds none for libraries
+// elsewhere returns the other locks of the first ownersShown holders. It searches once per
+// view model and lock.
+func (v lockView) elsewhere() []ownership {
+	model := v.state.current()
+	if model.owners == nil || model.owners.lock != v.ID() {
+		model.owners = &ownerships{lock: v.ID()}
+		for i := range v.Holders[:min(len(v.Holders), ownersShown)] {
+			model.owners.of = append(model.owners.of, v.search(model.locks, &v.Holders[i]))
+		}
+	}
+	return model.owners.of
+}
+
+// search finds the other locks that a holder holds or waits for. It finds none for libraries
 // that make a new token for each hold.
-func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
-	s := v.state
-	locks, name := s.current().locks, h.Name()
+func (v lockView) search(locks []keyspace.Lock, h *keyspace.Holder) (o ownership) {
+	name := h.Name()
 	for i := range locks {
 		other := &locks[i]
 		if other.Key == v.Key && other.ID() == v.ID() {
 			continue
 		}
 		if holds(other, name) {
-			o.holds = append(o.holds, s.redactKey(other.Key))
+			o.holds = append(o.holds, other)
 		}
 		if len(other.Waiters) == 0 || !slices.ContainsFunc(other.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, h) }) {
 			continue
@@ -39,7 +61,7 @@ func (v lockView) elsewhere(h *keyspace.Holder) (o ownership) {
 			theirs := &other.Holders[j]
 			o.stuck = o.stuck || slices.ContainsFunc(v.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, theirs) })
 		}
-		o.waits = append(o.waits, s.waitText(other))
+		o.waits = append(o.waits, other)
 	}
 	return o
 }
@@ -68,24 +90,35 @@ func waitsAs(w keyspace.Waiter, h *keyspace.Holder) bool {
 	return w.ID == h.ID || h.Label != "" && strings.HasPrefix(w.ID, h.Label+"~")
 }
 
-// owners draws the other locks of the first three holders.
+// owners draws the other locks of the holders.
 func (v lockView) owners(w int) []string {
 	s := v.state
 	var lines []string
-	for i := range v.Holders[:min(len(v.Holders), 3)] {
-		h := &v.Holders[i]
-		o := v.elsewhere(h)
+	for i, o := range v.elsewhere() {
+		name := s.redactOwner(v.Holders[i].Name())
 		if len(o.holds) > 0 {
-			lines = append(lines, s.items(w, "owner", s.screen.theme.text, s.redactOwner(h.Name())+" also holds "+listed(o.holds), 2)...)
+			lines = append(lines, s.items(w, "owner", s.screen.theme.text, name+" also holds "+listed(texts(o.holds, s.keyText)), 2)...)
 		}
 		if len(o.waits) > 0 {
-			lines = append(lines, s.items(w, "owner", s.screen.theme.warn, s.redactOwner(h.Name())+" waits for "+listed(o.waits), 2)...)
+			lines = append(lines, s.items(w, "owner", s.screen.theme.warn, name+" waits for "+listed(texts(o.waits, s.waitText)), 2)...)
 		}
 		if o.stuck {
 			lines = append(lines, s.items(w, "deadlock", s.screen.theme.bad, "each of the two waits for the other", 1)...)
 		}
 	}
 	return lines
+}
+
+// keyText describes a lock by its key.
+func (s *state) keyText(l *keyspace.Lock) string { return s.redactKey(l.Key) }
+
+// texts describes each of the locks.
+func texts(locks []*keyspace.Lock, describe func(*keyspace.Lock) string) []string {
+	all := make([]string, len(locks))
+	for i, l := range locks {
+		all[i] = describe(l)
+	}
+	return all
 }
 
 // listed joins the first namesListed names.
@@ -213,11 +246,11 @@ func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
 	}
 	waits, deadlock := "", ""
 	if len(g.waits) > 0 {
-		var texts []string
+		var names []string
 		for _, i := range g.waits {
-			texts = append(texts, s.waitText(&locks[i]))
+			names = append(names, s.waitText(&locks[i]))
 		}
-		waits, style = "waits for "+listed(texts), s.screen.theme.warn
+		waits, style = "waits for "+listed(names), s.screen.theme.warn
 	}
 	if g.rival != "" {
 		deadlock, style = "deadlock with "+s.redactOwner(g.rival), s.screen.theme.bad

@@ -19,6 +19,7 @@ type viewModel struct {
 	worst    map[keyspace.ID]keyspace.Severity // of each lock with a finding
 	offset   time.Duration                     // server's clock minus local clock
 	derived  time.Time                         // time of the snapshot that order and findings come from
+	owners   *ownerships                       // of the lock drawn last; nil = not searched yet
 }
 
 // While no lock changes, order and findings stay valid for derivedEach per lock, from
