@@ -194,7 +194,7 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 				r := started(t, piped(t), Scenario{
 					Lock: Lock{Kind: kind, TTL: time.Minute}, Reads: reads, Clients: 10, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second),
 				})
-				time.Sleep(30 * time.Second)
+				time.Sleep(30*time.Second - time.Millisecond) // the hold that begins at 30 s is not counted
 				m := r.Metrics()
 				if most := int64(30); reads == 0 && (m.Acquired > most || m.Acquired < most/2) || reads == 1 && m.Acquired < 5*most {
 					t.Errorf("%s, reads %g: %d holds of 1 s in 30 s", kind, reads, m.Acquired)
