@@ -131,3 +131,28 @@ func TestDialHeedsItsContext(t *testing.T) {
 		t.Errorf("Dial under a cancelled context says %v", err)
 	}
 }
+
+// The server goes on though a client does not read its replies, as long as a socket
+// would buffer them.
+func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := server.NewPiped()
+		defer e.Close()
+		conn, err := e.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for range 100 {
+			if _, err := io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		defer rdb.Close()
+		if n, err := rdb.Get(t.Context(), "n").Int(); err != nil || n != 100 {
+			t.Errorf("the server has run %d of 100 commands, %v", n, err)
+		}
+	})
+}
