@@ -93,6 +93,7 @@ func (h *hold) noteExpiry(now time.Time, ttl time.Duration) *expiryRequest {
 	}
 	req := &expiryRequest{sent: now, ttl: ttl, next: make(chan struct{})}
 	h.inFlight, h.unsettled = req, append(h.unsettled, req)
+	h.longestTTL = max(h.longestTTL, ttl)
 	if now.Add(usableTTL(ttl)).Before(h.deadline()) {
 		h.sent, h.ttl = now, ttl
 		h.renewAt = h.nextRenewal()

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -59,6 +60,42 @@ func TestAnExtendedLeaseLastsAsLongAsItsKey(t *testing.T) {
 			if err := lease.Unlock(ctx); err != nil && lease.Valid() {
 				r.Error(err)
 			}
+		}
+	})
+}
+
+// A lease may end long before its key: the reply to a longer Extend is lost, or a
+// shorter Extend does not arrive. The key is then released.
+func TestALeaseThatEndsBeforeItsKeyReleasesIt(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		c := r.client(lock.Config{})
+		o := lock.Options{TTL: 10 * time.Second, Renew: lock.Renew{Off: true}}
+		for key, breakNetwork := range map[string]func(){"longer": r.link.FreezeReplies, "shorter": r.link.Freeze} {
+			lease, err := c.Mutex(key, o).Lock(ctx)
+			r.must(err)
+			r.must(lease.Extend(ctx, 20*time.Second)) // the server knows the script now
+			ttl := time.Hour
+			if key == "shorter" {
+				r.must(lease.Extend(ctx, time.Hour))
+				ttl = time.Second
+			}
+			breakNetwork()
+			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			if err := lease.Extend(short, ttl); err == nil {
+				r.Fatal("the reply did not get lost")
+			}
+			cancel()
+			r.link.Refuse(errors.New("connection refused"))
+			r.link.Cut()
+			r.link.Thaw()
+			<-lease.Context().Done()
+			time.Sleep(time.Minute) // far longer than the TTL, which limits no release
+			if ttl := r.rdb.PTTL(ctx, key).Val(); ttl < 50*time.Minute {
+				r.Fatalf("%s: the key lives for %v, want about an hour", key, ttl)
+			}
+			r.link.Refuse(nil)
+			time.Sleep(5 * time.Second)
+			r.holds(key, "")
 		}
 	})
 }

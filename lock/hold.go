@@ -27,6 +27,7 @@ type hold struct {
 	droppedLeases int              // of these, the ones that the garbage collector has found
 	sent          time.Time        // time of the request that the deadline counts from
 	ttl           time.Duration    // TTL that this request has set
+	longestTTL    time.Duration    // of all requests so far
 	inFlight      *expiryRequest   // last request, until the next one may be sent; else nil
 	unsettled     []*expiryRequest // requests with an unknown outcome
 	renewals      int
@@ -38,7 +39,7 @@ type hold struct {
 }
 
 func newHold(b *base, token string, fence int64, sent time.Time) *hold {
-	h := &hold{base: b, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: b.opts.TTL, slot: -1}
+	h := &hold{base: b, token: token, fence: fence, began: time.Now(), entries: 1, sent: sent, ttl: b.opts.TTL, longestTTL: b.opts.TTL, slot: -1}
 	h.renewAt = h.nextRenewal()
 	return h
 }
@@ -213,11 +214,7 @@ func (h *hold) exit(ctx context.Context) error {
 func (h *hold) expiresBy() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ttl := max(h.ttl, h.base.opts.TTL)
-	for _, req := range h.unsettled {
-		ttl = max(ttl, req.ttl)
-	}
-	return time.Now().Add(ttl)
+	return time.Now().Add(h.longestTTL)
 }
 
 // removeEntry removes one entry. With the last entry the hold ends in this process.
@@ -243,7 +240,7 @@ func (h *hold) removeEntry() (left int, inFlight *expiryRequest, err error) {
 // hold has ended before.
 func (h *hold) finish(cause error) bool {
 	h.mu.Lock()
-	first := h.cause == nil
+	first, unsettled := h.cause == nil, len(h.unsettled) > 0
 	if first {
 		h.cause = cause
 	}
@@ -252,7 +249,7 @@ func (h *hold) finish(cause error) bool {
 		h.close()
 		u, quorum := h.base.protocol.(undoer)
 		switch {
-		case cause == ErrMaxHold: // the key may live much longer
+		case cause == ErrMaxHold || cause == ErrLost && unsettled: // the key may live much longer
 			h.base.client.undo(h.base.protocol, h.token, h.expiresBy(), nil)
 		case quorum && cause != ErrReleased && cause != ErrClosed:
 			u.undo() // lost, but some nodes may have the key
