@@ -108,20 +108,3 @@ func (d *helpDialog) legend(s *state) string {
 	}
 	return l.String()
 }
-
-// rule draws a horizontal line with a title on the left and a note on the right.
-func (s *state) rule(title, note string) string { return s.ruleOf(s.screen.w, title, note) }
-
-func (s *state) ruleOf(w int, title, note string) string {
-	t, g := s.screen.theme, s.screen.glyphs
-	l := widget.NewLine(w)
-	l.Put(t.rule, strings.Repeat(g.Rule, 2))
-	if room := w - 6; title != "" && room > 0 {
-		l.Put(t.strong, " "+g.Fit(title, min(widget.Width(title), room))+" ")
-	}
-	if tail := widget.Width(note) + 4; note != "" && tail < l.Rest() {
-		l.Put(t.rule, strings.Repeat(g.Rule, l.Rest()-tail)).Put(t.dim, " "+note+" ")
-	}
-	l.Put(t.rule, strings.Repeat(g.Rule, l.Rest()))
-	return l.String()
-}

@@ -37,33 +37,6 @@ func (p *locksPage) preview(s *state, w int) []string {
 	return lines[:min(len(lines), s.previewLines())]
 }
 
-// item draws a line with a label and a text.
-func (s *state) item(w int, label string, st widget.Style, text string) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, label).To(widget.Style{}, margin+10)
-	return l.Put(st, s.screen.glyphs.FitEnd(text, l.Rest()-1)).String()
-}
-
-// sentence joins the facts that are not empty.
-func (s *state) sentence(facts ...string) string {
-	kept := facts[:0]
-	for _, f := range facts {
-		if f != "" {
-			kept = append(kept, f)
-		}
-	}
-	return strings.Join(kept, " "+s.screen.glyphs.Between+" ")
-}
-
-// items draws a label and a text in at most most lines.
-func (s *state) items(w int, label string, st widget.Style, text string, most int) []string {
-	var lines []string
-	for _, part := range wrap(s.screen.glyphs, text, max(1, w-margin-11), most) {
-		lines = append(lines, s.item(w, label, st, part))
-		label = ""
-	}
-	return lines
-}
-
 // holders draws the first most holders, each in at most lines lines.
 func (v lockView) holders(w, most, lines int) []string {
 	s := v.state

@@ -9,17 +9,6 @@ import (
 	"locktop/tui/widget"
 )
 
-// margin is the width left of the table, for cursor, finding and tag.
-const margin = 3
-
-// gap returns the number of cells between columns.
-func (s *state) gap() int {
-	if s.screen.w < 100 {
-		return 1
-	}
-	return 2
-}
-
 // previewLines returns the height of the preview in lines.
 func (s *state) previewLines() int {
 	if s.screen.h < 28 {

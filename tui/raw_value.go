@@ -115,12 +115,3 @@ func (s *state) moreLine(w int, more int64, what string) []string {
 	}
 	return []string{widget.NewLine(w).Skip(widget.Style{}, margin+2).Put(s.screen.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
 }
-
-// wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.
-func (s *state) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
-	var lines []string
-	for _, part := range widget.Break(text, max(1, w-indent-1)) {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, min(indent, w)).Put(st, part).String())
-	}
-	return lines
-}

@@ -3,17 +3,8 @@ package tui
 import (
 	"strings"
 
-	"locktop/humanize"
 	"locktop/tui/widget"
 )
-
-// severalWere returns a count with the noun and "was" or "were".
-func severalWere[N int | int64](n N, what string) string {
-	if n == 1 {
-		return humanize.Plural(n, what) + " was"
-	}
-	return humanize.Plural(n, what) + " were"
-}
 
 // wrap breaks a text into at most n lines of w cells. An ellipsis replaces what does not fit.
 func wrap(g widget.Glyphs, text string, w, n int) []string {

@@ -5,6 +5,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/tui/widget"
 )
 
 // maxHolds is the number of holds of one lock that a timeline keeps when it discards old ones.
@@ -254,4 +255,161 @@ func (n *lane) lastSeen() time.Time {
 		last = n.queue[k-1].at
 	}
 	return last
+}
+
+// timeWindow is the time span of a strip, w cells wide.
+type timeWindow struct {
+	from, to time.Time
+	w        int
+}
+
+// cell returns the position of a moment, in cells from the left edge.
+func (v timeWindow) cell(at time.Time) float64 {
+	return float64(at.Sub(v.from)) / float64(v.to.Sub(v.from)) * float64(v.w)
+}
+
+// shows reports whether a time span overlaps the window. A zero to is open-ended.
+func (v timeWindow) shows(from, to time.Time) bool {
+	return from.Before(v.to) && (to.IsZero() || to.After(v.from))
+}
+
+// spans returns the spans of a lane in drawing order: waits, holds, overlaps.
+func (n *lane) spans(t theme, v timeWindow) []widget.Span {
+	if n == nil {
+		return nil
+	}
+	spans := n.waits(t, v)
+	for i := range n.holds {
+		s := &n.holds[i]
+		if !v.shows(s.from, s.to) {
+			continue
+		}
+		letter, look := t.ofOwner(s.owner)
+		kind := widget.Solid
+		if s.mode == keyspace.Read {
+			kind = widget.Shared
+		}
+		spans = append(spans, widget.Span{From: v.cell(s.from), To: v.cell(s.until(v.to)), Label: letter, On: look.letter, Fill: look.fill, Kind: kind})
+	}
+	for _, c := range n.overlaps {
+		if v.shows(c.from, c.to) {
+			spans = append(spans, widget.Span{From: v.cell(c.from), To: v.cell(c.to), Fill: t.alarm, Kind: widget.Clash})
+		}
+	}
+	return spans
+}
+
+// until returns the end of a hold, at most now.
+func (s *timelineHold) until(now time.Time) time.Time {
+	if s.to.IsZero() || s.to.After(now) {
+		return now
+	}
+	return s.to
+}
+
+// waits returns the times with waiters. Holds are drawn over them.
+func (n *lane) waits(t theme, v timeWindow) []widget.Span {
+	var spans []widget.Span
+	for i, q := range n.queue {
+		end := v.to
+		if i+1 < len(n.queue) {
+			end = n.queue[i+1].at
+		}
+		if q.n > 0 && v.shows(q.at, end) {
+			spans = append(spans, widget.Span{From: v.cell(q.at), To: v.cell(end), Fill: t.warn, Kind: widget.Empty})
+		}
+	}
+	return spans
+}
+
+// overlap is a time in which two clients held an exclusive lock.
+type overlap struct {
+	from, to time.Time
+	what     string // details in a sentence
+}
+
+// lane returns the lane of a lock, or nil, and the window on the lane's clock: the local clock
+// for the load's lanes, the server's for others.
+func (s *state) lane(id keyspace.ID, v timeWindow) (*lane, timeWindow) {
+	n := s.timeline.of(id)
+	if n != nil && n.exact {
+		v.from, v.to = v.from.Add(-s.current().offset), v.to.Add(-s.current().offset)
+	}
+	return n, v
+}
+
+// strip draws the past of a lock.
+func (s *state) strip(l *widget.Line, id keyspace.ID, v timeWindow) {
+	n, v := s.lane(id, v)
+	var behind []widget.Span
+	if n != nil && n.exact {
+		behind = s.faultBands(v)
+	}
+	s.screen.glyphs.Strip(l, widget.Style{}, v.w, append(behind, n.spans(s.screen.theme, v)...))
+}
+
+// faultBands returns the times of active faults, to be drawn behind a lane. v is on the local
+// clock.
+func (s *state) faultBands(v timeWindow) []widget.Span {
+	var spans []widget.Span
+	for _, x := range s.run.faults {
+		to := x.to
+		if to.IsZero() {
+			to = v.to
+		}
+		if v.shows(x.from, to) {
+			spans = append(spans, widget.Span{From: v.cell(x.from), To: v.cell(to), Fill: s.screen.theme.band, Kind: widget.Behind})
+		}
+	}
+	return spans
+}
+
+func (s *state) lastMinute(w int) timeWindow {
+	now := s.clock()
+	return timeWindow{now.Add(-time.Minute), now, w}
+}
+
+// holder returns the name of the current holder, "" if the lock is free.
+func (n *lane) holder() string {
+	if k := len(n.holds); k > 0 && n.holds[k-1].to.IsZero() {
+		return n.holds[k-1].name
+	}
+	return ""
+}
+
+// readers returns the number of current shared holds.
+func (n *lane) readers() int {
+	sharing := 0
+	for i := range n.holds {
+		if x := &n.holds[i]; x.mode == keyspace.Read && x.to.IsZero() {
+			sharing++
+		}
+	}
+	return sharing
+}
+
+// waiters returns the number of current waiters.
+func (n *lane) waiters() int {
+	if k := len(n.queue); k > 0 {
+		return n.queue[k-1].n
+	}
+	return 0
+}
+
+// busy returns the fraction of the time from from to to in which the lock was held.
+func (n *lane) busy(from, to time.Time) float64 {
+	var held time.Duration
+	end := from // end of the time counted so far
+	for i := range n.holds {
+		x := &n.holds[i]
+		a, b := x.from, x.until(to)
+		if a.Before(end) {
+			a = end
+		}
+		if b.After(a) {
+			held += b.Sub(a)
+			end = b
+		}
+	}
+	return float64(held) / float64(to.Sub(from))
 }

@@ -1,6 +1,12 @@
 package svg
 
-import "github.com/charmbracelet/x/cellbuf"
+import (
+	"fmt"
+	"image/color"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/cellbuf"
+)
 
 // cell is one cell of the screen.
 type cell struct {
@@ -52,4 +58,56 @@ func looks(c *cellbuf.Cell) cell {
 		out.ink = out.paper
 	}
 	return out
+}
+
+// rgb is a colour of the image.
+type rgb struct{ r, g, b uint8 }
+
+// String returns the colour in SVG syntax.
+func (c rgb) String() string { return fmt.Sprintf("#%02x%02x%02x", c.r, c.g, c.b) }
+
+// faint returns the colour mixed with the background colour.
+func (c rgb) faint(paper rgb) rgb {
+	mix := func(a, b uint8) uint8 { return uint8((int(a)*11 + int(b)*9) / 20) }
+	return rgb{mix(c.r, paper.r), mix(c.g, paper.g), mix(c.b, paper.b)}
+}
+
+// ink returns a foreground colour; nil is the terminal's default.
+func ink(c color.Color) rgb {
+	if c == nil {
+		return rgb{0xd5, 0xd9, 0xe2}
+	}
+	return drawn(c)
+}
+
+// paper returns a background colour; nil is the terminal's default.
+func paper(c color.Color) rgb {
+	if c == nil {
+		return rgb{0x17, 0x1b, 0x24}
+	}
+	return drawn(c)
+}
+
+// drawn returns a colour of the image. The 16 basic colours are chosen for readability on
+// paper(nil).
+func drawn(c color.Color) rgb {
+	switch c := c.(type) {
+	case ansi.BasicColor:
+		return named(int(c))
+	case ansi.IndexedColor:
+		if c < 16 {
+			return named(int(c))
+		}
+	}
+	r, g, b, _ := c.RGBA()
+	return rgb{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8)}
+}
+
+func named(i int) rgb {
+	return [16]rgb{
+		{0x2b, 0x31, 0x3d}, {0xf0, 0x71, 0x78}, {0x8f, 0xcf, 0x7b}, {0xe8, 0xc4, 0x6c},
+		{0x6c, 0xa8, 0xf0}, {0xc8, 0x96, 0xe8}, {0x63, 0xc8, 0xd0}, {0xc3, 0xc9, 0xd4},
+		{0x70, 0x7a, 0x8c}, {0xff, 0x8b, 0x92}, {0xa9, 0xe3, 0x96}, {0xff, 0xdc, 0x8a},
+		{0x8f, 0xc1, 0xff}, {0xdd, 0xb3, 0xf7}, {0x87, 0xe0, 0xe7}, {0xf5, 0xf7, 0xfa},
+	}[i]
 }

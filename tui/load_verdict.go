@@ -220,51 +220,6 @@ func (s *state) holders(l *keyspace.Lock) string {
 	return text
 }
 
-// holder returns the name of the current holder, "" if the lock is free.
-func (n *lane) holder() string {
-	if k := len(n.holds); k > 0 && n.holds[k-1].to.IsZero() {
-		return n.holds[k-1].name
-	}
-	return ""
-}
-
-// readers returns the number of current shared holds.
-func (n *lane) readers() int {
-	sharing := 0
-	for i := range n.holds {
-		if x := &n.holds[i]; x.mode == keyspace.Read && x.to.IsZero() {
-			sharing++
-		}
-	}
-	return sharing
-}
-
-// waiters returns the number of current waiters.
-func (n *lane) waiters() int {
-	if k := len(n.queue); k > 0 {
-		return n.queue[k-1].n
-	}
-	return 0
-}
-
-// busy returns the fraction of the time from from to to in which the lock was held.
-func (n *lane) busy(from, to time.Time) float64 {
-	var held time.Duration
-	end := from // end of the time counted so far
-	for i := range n.holds {
-		x := &n.holds[i]
-		a, b := x.from, x.until(to)
-		if a.Before(end) {
-			a = end
-		}
-		if b.After(a) {
-			held += b.Sub(a)
-			end = b
-		}
-	}
-	return float64(held) / float64(to.Sub(from))
-}
-
 // outcomesLine draws the outcomes in one line.
 func (s *state) outcomesLine(w int) string {
 	l := widget.NewLine(w).Skip(widget.Style{}, 1)
@@ -277,3 +232,80 @@ func (s *state) outcomesLine(w int) string {
 	}
 	return l.String()
 }
+
+// verdict returns the verdict in a few words, and its style.
+func (s *state) verdict() (widget.Style, string) {
+	t, g, o := s.screen.theme, s.screen.glyphs, s.run.metrics.Violations.Overlap
+	switch {
+	case o.Count > 0:
+		times := strings.ToUpper(humanize.Plural(o.Count, "overlap"))
+		return t.alarm, fmt.Sprintf(" %s %s, longest %s: two clients held it at the same time ", g.Alert, times, humanize.Duration(o.Longest))
+	case s.run.metrics.Acquired == 0:
+		return t.dim, fmt.Sprintf(" %s nothing has run yet; s starts the clients ", g.None)
+	case !s.run.metrics.Verdict(s.run.scenario).Safe:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but the lock broke a promise ", g.Alert)
+	case s.run.metrics.Violations.Stuck > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but nobody can acquire the lock any more ", g.Alert)
+	case s.run.metrics.Violations.AcceptedStaleWrites > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s accepted ", g.Alert, severalWere(s.run.metrics.Violations.AcceptedStaleWrites, "stale write"))
+	case s.run.metrics.Violations.ForeignUnlocks > 0:
+		return t.bad, fmt.Sprintf(" %s 0 overlaps, but %s another client's lock ", g.Alert, humanize.Plural(s.run.metrics.Violations.ForeignUnlocks, "release")+" removed")
+	case s.run.metrics.Violations.WorkOverlap.Count > 0:
+		return t.warn, fmt.Sprintf(" %s 0 overlaps of leases, but two clients worked at the same time, %s%s ", g.Alert, humanize.Count(s.run.metrics.Violations.WorkOverlap.Count), g.Times)
+	default:
+		return t.good, fmt.Sprintf(" %s 0 overlaps: the lock held ", g.Check)
+	}
+}
+
+// verdictBlock draws the verdict and its explanation. An overlap fills three lines. A low
+// window has one line.
+func (s *state) verdictBlock(w int) []string {
+	st, words := s.verdict()
+	line := func(st widget.Style, text string) string {
+		return widget.NewLine(w).Put(st, s.screen.glyphs.FitEnd(text, w)).String()
+	}
+	note := "so far"
+	if !s.run.metrics.Running {
+		note = "final"
+	}
+	if s.screen.h < roomForWords {
+		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.dim, note).Skip(widget.Style{}, 1)
+		return []string{l.Put(st, s.screen.glyphs.FitEnd(strings.TrimSpace(words), l.Rest())).String()}
+	}
+	all := []string{s.ruleOf(w, "verdict", note)}
+	if s.run.metrics.Violations.Overlap.Count > 0 {
+		all = append(all, line(st, ""), line(st, words), line(st, ""))
+	} else {
+		all = append(all, line(st, words))
+	}
+	if s.run.metrics.Acquired > 0 {
+		verdict := s.run.metrics.Verdict(s.run.scenario)
+		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, loadgen.Together))
+		for _, text := range wrap(s.screen.glyphs, widget.Plain(rest), w-2, 2) {
+			all = append(all, line(s.screen.theme.text, " "+text))
+		}
+		for _, text := range append(verdict.Missed, s.gaps(verdict)...) {
+			all = append(all, line(s.screen.theme.bad, " "+s.screen.glyphs.Cross+" "+widget.Plain(text)))
+		}
+	}
+	return all
+}
+
+// severalWere returns a count with the noun and "was" or "were".
+func severalWere[N int | int64](n N, what string) string {
+	if n == 1 {
+		return humanize.Plural(n, what) + " was"
+	}
+	return humanize.Plural(n, what) + " were"
+}
+
+// gaps returns what a finished run failed to show. It returns nil while the run is active.
+func (s *state) gaps(v loadgen.Verdict) []string {
+	if s.run.metrics.Running {
+		return nil
+	}
+	return v.Gaps
+}
+
+// roomForWords is the window height in lines from which the verdict is explained.
+const roomForWords = 28

@@ -1,0 +1,205 @@
+package widget
+
+import (
+	"math"
+	"strings"
+)
+
+// Bar draws a bar for fraction (0 to 1) of w cells, in eighths of a cell, without trailing
+// blanks.
+func (g Glyphs) Bar(fraction float64, w int) string {
+	n := eighths(fraction, w)
+	bar := strings.Repeat(g.Across[8], n/8)
+	if n%8 == 0 || g.Across[n%8] == " " {
+		return bar
+	}
+	return bar + g.Across[n%8]
+}
+
+// eighths returns fraction of w cells in eighths of a cell. It returns at least 1 for a
+// positive fraction.
+func eighths(fraction float64, w int) int {
+	if !(fraction > 0) || w <= 0 { // includes NaN
+		return 0
+	}
+	return max(1, int(math.Round(min(fraction, 1)*float64(8*w))))
+}
+
+// Thumb returns the lines of a scroll bar's thumb, from first up to but not including end, if n
+// of total lines are visible from top on. It returns 0, 0 if all lines are visible.
+func Thumb(top, n, total int) (first, end int) {
+	if n <= 0 || total <= n {
+		return 0, 0
+	}
+	size := max(1, n*n/total)
+	first = min(top*n/total, n-size)
+	if top+n >= total {
+		first = n - size
+	}
+	return first, first + size
+}
+
+// Chart draws values as columns in h lines of w cells. top is the value of a full column. The
+// last value is at the right edge. Values that do not fit are dropped from the start.
+func (g Glyphs) Chart(values []float64, top float64, w, h int) []string {
+	if w <= 0 || h <= 0 {
+		return nil
+	}
+	if g.Fine {
+		return fineChart(values, top, w, h)
+	}
+	values = values[max(0, len(values)-w):]
+	heights := make([]int, len(values))
+	for i, v := range values {
+		if top > 0 {
+			heights[i] = eighths(v/top, h)
+		}
+	}
+	margin := strings.Repeat(" ", w-len(values))
+	lines := make([]string, h)
+	for row := range lines {
+		var b strings.Builder
+		b.WriteString(margin)
+		below := 8 * (h - 1 - row)
+		for _, n := range heights {
+			b.WriteString(g.Upward[min(max(n-below, 0), 8)])
+		}
+		lines[row] = b.String()
+	}
+	return lines
+}
+
+// fineChart draws two values per cell in Braille dots, four dots per line.
+func fineChart(values []float64, top float64, w, h int) []string {
+	values = values[max(0, len(values)-2*w):]
+	dots := make([]int, 2*w) // from the left edge
+	for i, v := range values {
+		if top > 0 {
+			dots[2*w-len(values)+i] = (eighths(v/top, h) + 1) / 2
+		}
+	}
+	column := func(n, below int, bits [5]rune) rune { return bits[min(max(n-below, 0), 4)] }
+	lines := make([]string, h)
+	for row := range lines {
+		below := 4 * (h - 1 - row)
+		var b strings.Builder
+		for x := range w {
+			cell := column(dots[2*x], below, [5]rune{0, 0x40, 0x44, 0x46, 0x47}) | column(dots[2*x+1], below, [5]rune{0, 0x80, 0xa0, 0xb0, 0xb8})
+			if cell == 0 {
+				b.WriteByte(' ')
+				continue
+			}
+			b.WriteRune(0x2800 | cell)
+		}
+		lines[row] = b.String()
+	}
+	return lines
+}
+
+// Spark draws values in one line of w cells, as Chart does.
+func (g Glyphs) Spark(values []float64, top float64, w int) string {
+	return strings.Join(g.Chart(values, top, w, 1), "")
+}
+
+// RoundUp returns the next number for an axis label: 1, 2, 3, 4, 5, 6 or 8 times a power of
+// ten, and 1 for all v below 1.
+func RoundUp(v float64) float64 {
+	for decade := 1.0; decade < 1e15; decade *= 10 {
+		for _, step := range [...]float64{1, 2, 3, 4, 5, 6, 8} {
+			if v <= step*decade {
+				return step * decade
+			}
+		}
+	}
+	return v
+}
+
+// Span is a part of a strip.
+type Span struct {
+	From, To float64 // in cells from the left edge; parts outside of the strip are cut off
+	Label    string  // glyph for the first cell, or ""
+	On       Style   // style of the label
+	Fill     Style
+	Kind     Filling
+}
+
+// Filling is the pattern of a span.
+type Filling uint8
+
+// The fillings.
+const (
+	Solid  Filling = iota
+	Shared         // several holds
+	Empty          // free, with waiters
+	Clash          // holds that must not overlap
+	Behind         // highlighted time
+)
+
+// Strip draws spans in w cells. In a shared cell, the later span wins. Only another label or a
+// Clash replaces a label: a Clash must be visible at any zoom.
+func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
+	cells := make([]Cell, max(w, 0))
+	labelled := make([]bool, len(cells))
+	for _, s := range spans {
+		from, to := int(math.Floor(s.From)), int(math.Ceil(s.To))
+		for x := max(from, 0); x < min(to, len(cells)); x++ {
+			switch {
+			case x == max(from, 0) && s.Label != "":
+				cells[x], labelled[x] = Cell{s.On, s.Label}, true
+			case labelled[x] && s.Kind != Clash:
+			case x == to-1:
+				cells[x] = Cell{s.Fill, g.end(s)}
+			default:
+				cells[x] = Cell{s.Fill, g.filling(s.Kind)}
+			}
+		}
+	}
+	put(l, blank, cells)
+}
+
+// put appends cells, with one escape sequence per run of a style.
+func put(l *Line, blank Style, cells []Cell) {
+	var run strings.Builder
+	for i := 0; i < len(cells); {
+		st := cells[i].Style
+		if cells[i].Text == "" {
+			st = blank
+		}
+		for ; i < len(cells); i++ {
+			text, style := cells[i].Text, cells[i].Style
+			if text == "" {
+				text, style = " ", blank
+			}
+			if style != st {
+				break
+			}
+			run.WriteString(text)
+		}
+		l.Put(st, run.String())
+		run.Reset()
+	}
+}
+
+func (g Glyphs) filling(k Filling) string {
+	switch k {
+	case Shared:
+		return g.Shared
+	case Empty:
+		return g.Dashed
+	case Clash:
+		return g.Clash
+	case Behind:
+		return g.Behind
+	default:
+		return g.Across[8]
+	}
+}
+
+// end returns the glyph of the last cell of a span, which may be partly filled.
+func (g Glyphs) end(s Span) string {
+	part := int(math.Round(8 * (s.To - math.Floor(s.To))))
+	if s.Kind != Solid || part == 0 || g.Across[part] == " " {
+		return g.filling(s.Kind)
+	}
+	return g.Across[part]
+}
