@@ -212,7 +212,7 @@ func (q *confirmDialog) text(s *state) []string {
 	t := s.screen.theme
 	var panel []string
 	line := func(st widget.Style, text string) {
-		for _, part := range wrap(s.screen.glyphs, text, s.screen.w-2*margin, 3) {
+		for _, part := range s.screen.glyphs.Wrap(text, s.screen.w-2*margin, 3) {
 			panel = append(panel, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(st, part).String())
 		}
 	}

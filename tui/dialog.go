@@ -97,7 +97,7 @@ func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	panel = []string{s.rule(m.title, "Esc closes")}
 	for _, text := range m.about {
-		for _, line := range wrap(s.screen.glyphs, text, s.screen.w-2*margin, 4) {
+		for _, line := range s.screen.glyphs.Wrap(text, s.screen.w-2*margin, 4) {
 			panel = append(panel, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, line).String())
 		}
 	}
@@ -126,7 +126,7 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 func (m *menu) explained(s *state, left int) []string {
 	c := m.choices[m.at]
 	var lines []string
-	for _, text := range wrap(s.screen.glyphs, c.about, s.screen.w-2*margin, 3) {
+	for _, text := range s.screen.glyphs.Wrap(c.about, s.screen.w-2*margin, 3) {
 		lines = append(lines, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
 	}
 	if c.exact != "" {

@@ -339,7 +339,7 @@ func (s *state) accountBlock(w, h int) []string {
 	for i := len(s.run.faultLog.lines) - 1; i >= 0 && len(all) < h; i-- {
 		said := &s.run.faultLog.lines[i]
 		glyph, st := s.weight(said.kind)
-		for n, text := range wrap(s.screen.glyphs, s.loadSays(said.text), w-14, 3) {
+		for n, text := range s.screen.glyphs.Wrap(s.loadSays(said.text), w-14, 3) {
 			l := widget.NewLine(w).Skip(widget.Style{}, 1)
 			if n == 0 {
 				l.Put(s.screen.theme.dim, said.at.Local().Format("15:04:05")).Skip(widget.Style{}, 1).Put(st, glyph)

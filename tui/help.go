@@ -86,7 +86,7 @@ func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) 
 			continue
 		}
 		label := s.screen.glyphs.Word(b.label)
-		for _, text := range wrap(s.screen.glyphs, s.screen.glyphs.Word(b.help), max(1, s.screen.w-helpColumn), helpLines) {
+		for _, text := range s.screen.glyphs.Wrap(s.screen.glyphs.Word(b.help), max(1, s.screen.w-helpColumn), helpLines) {
 			l := widget.NewLine(s.screen.w).Skip(s.screen.theme.text, 4).Put(s.screen.theme.key, label).To(s.screen.theme.text, helpColumn)
 			lines = append(lines, l.Put(s.screen.theme.text, text).String())
 			label = ""

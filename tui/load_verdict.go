@@ -40,7 +40,7 @@ func (p *loadPage) story(s *state, w int) []string {
 		all = append(all, s.outcomesLine(w))
 	}
 	if s.run.metrics.LastErr != "" {
-		for _, text := range wrap(s.screen.glyphs, "last error: "+s.loadSays(s.run.metrics.LastErr), w-2, 2) {
+		for _, text := range s.screen.glyphs.Wrap("last error: "+s.loadSays(s.run.metrics.LastErr), w-2, 2) {
 			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.bad, text).String())
 		}
 	}
@@ -57,11 +57,11 @@ const (
 // sentences wraps a text into at most n lines. If the text is too long, it wraps the first
 // sentence only.
 func sentences(g widget.Glyphs, text string, w, n int) []string {
-	if all := wrap(g, text, w, n+1); len(all) <= n {
+	if all := g.Wrap(text, w, n+1); len(all) <= n {
 		return all
 	}
 	first, _, _ := strings.Cut(text, ". ")
-	return wrap(g, strings.TrimSuffix(first, ".")+".", w, n)
+	return g.Wrap(strings.TrimSuffix(first, ".")+".", w, n)
 }
 
 // watchLines draws what to watch, and the metrics with expectations.
@@ -281,7 +281,7 @@ func (s *state) verdictBlock(w int) []string {
 	if s.run.metrics.Acquired > 0 {
 		verdict := s.run.metrics.Verdict(s.run.scenario)
 		rest := strings.TrimSpace(strings.TrimPrefix(verdict.Text, loadgen.Together))
-		for _, text := range wrap(s.screen.glyphs, widget.Plain(rest), w-2, 2) {
+		for _, text := range s.screen.glyphs.Wrap(widget.Plain(rest), w-2, 2) {
 			all = append(all, line(s.screen.theme.text, " "+text))
 		}
 		for _, text := range append(verdict.Missed, s.gaps(verdict)...) {

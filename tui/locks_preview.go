@@ -29,7 +29,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 		glyph, style := s.ofSeverity(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
 		label := "remedy"
-		for _, text := range wrap(s.screen.glyphs, s.redactText(p.last.ID(), f.Remedy), w-margin-11, 2) {
+		for _, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), f.Remedy), w-margin-11, 2) {
 			lines = append(lines, s.item(w, label, s.screen.theme.text, text))
 			label = ""
 		}

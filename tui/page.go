@@ -160,7 +160,7 @@ func (s *state) item(w int, label string, st widget.Style, text string) string {
 // items draws a label and a text in at most most lines.
 func (s *state) items(w int, label string, st widget.Style, text string, most int) []string {
 	var lines []string
-	for _, part := range wrap(s.screen.glyphs, text, max(1, w-margin-11), most) {
+	for _, part := range s.screen.glyphs.Wrap(text, max(1, w-margin-11), most) {
 		lines = append(lines, s.item(w, label, st, part))
 		label = ""
 	}

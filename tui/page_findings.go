@@ -305,11 +305,11 @@ func (s *state) about(f keyspace.Finding) string {
 func (p *findingsPage) remedy(s *state, w int) []string {
 	f := &p.rows[p.cursor.row]
 	lines := []string{s.ruleOf(w, "what to do", f.ID)}
-	for _, text := range wrap(s.screen.glyphs, s.redactText(f.Lock, f.Text), w-margin-2, 2) {
+	for _, text := range s.screen.glyphs.Wrap(s.redactText(f.Lock, f.Text), w-margin-2, 2) {
 		_, st := s.ofSeverity(f.Severity)
 		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(st, text).String())
 	}
-	for _, text := range wrap(s.screen.glyphs, s.redactText(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
+	for _, text := range s.screen.glyphs.Wrap(s.redactText(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
 		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
 	}
 	return lines

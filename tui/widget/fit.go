@@ -97,6 +97,26 @@ func takeLast(s string, w int) string {
 	return s
 }
 
+// Wrap breaks a text into at most n lines of w cells. An ellipsis replaces what does not fit.
+func (g Glyphs) Wrap(text string, w, n int) []string {
+	var all []string
+	words := strings.Fields(text)
+	if n <= 0 {
+		return nil
+	}
+	for len(words) > 0 && len(all) < n-1 {
+		line := words[0]
+		for words = words[1:]; len(words) > 0 && Width(line)+1+Width(words[0]) <= w; words = words[1:] {
+			line += " " + words[0]
+		}
+		all = append(all, line)
+	}
+	if len(words) == 0 {
+		return all
+	}
+	return append(all, g.FitEnd(strings.Join(words, " "), w))
+}
+
 // Break splits s into pieces of at most w cells. It returns at least one piece.
 func Break(s string, w int) []string {
 	var all []string

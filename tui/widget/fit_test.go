@@ -1,6 +1,7 @@
 package widget
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +81,25 @@ func TestWhatIsBrokenIsReadToItsEnd(t *testing.T) {
 					t.Errorf("Break(%q, %d) has a piece of %d cells: %q", s, w, n, p)
 				}
 			}
+		}
+	}
+}
+
+func TestWrapBreaksBetweenWordsAndShortensTheLastLine(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		w, n int
+		want []string
+	}{
+		{"a lock that never expires", 11, 3, []string{"a lock that", "never", "expires    "}},
+		{"a lock that never expires", 11, 2, []string{"a lock that", "never expi…"}},
+		{"一 二 三", 5, 2, []string{"一 二", "三   "}},
+		{"short", 9, 2, []string{"short"}},
+		{"", 9, 2, nil},
+		{"text", 9, 0, nil},
+	} {
+		if got := Blocks().Wrap(c.text, c.w, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("Wrap(%q, %d, %d) = %q, want %q", c.text, c.w, c.n, got, c.want)
 		}
 	}
 }
