@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -190,4 +192,52 @@ func (d *deniedCommands) missing() (forbidden, unknown []string) {
 		}
 	}
 	return forbidden, unknown
+}
+
+// isWrongType reports whether a key has another type.
+func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// isDenied reports whether a server does not know a command, or the user may not send
+// it, at all or for this key.
+func isDenied(err error) bool { return isCommandDenied(err) || isKeyDenied(err) }
+
+// isCommandDenied reports whether a server does not know a command, or the user may not
+// send it at all.
+func isCommandDenied(err error) bool {
+	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && !isKeyDenied(err) || isUnknownCommand(err)
+}
+
+// isUnknownCommand reports whether a server does not know a command: it is too old, or
+// the command is renamed.
+func isUnknownCommand(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
+
+// isKeyDenied reports whether this user may not read a key. Names of users and
+// commands, which are part of other messages, contain no spaces.
+func isKeyDenied(err error) bool {
+	if err == nil || !redis.HasErrorPrefix(err, "NOPERM") {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, "no permissions to access one of the keys") || // Redis 6.0 and 7.0
+		strings.Contains(text, "No permissions to access a key") // Redis 7.2 and later, Valkey
+}
+
+// isTransient reports whether a server is loading, busy, or failing over.
+func isTransient(err error) bool {
+	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// errRestarted means that the cursors are invalid and that the reasons of ended holds
+// are unknown.
+var errRestarted = errors.New("the server was restarted while it was looked at; try again")
+
+// isConnLost reports whether the connection or the server was lost.
+func isConnLost(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, errRestarted) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -3,6 +3,8 @@ package inspect
 import (
 	"container/heap"
 	"time"
+
+	"locktop/keyspace"
 )
 
 // deadlineQueue is a priority queue of keys to read again, by time. The zero value is
@@ -85,4 +87,34 @@ func (h *deadlineHeap) Pop() any {
 	last := old[len(old)-1]
 	*h = old[:len(old)-1]
 	return last
+}
+
+// nextDeadline returns when a lock must be read again: at the first of its deadlines,
+// on the server's clock.
+func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
+	first := l.Expires
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	for _, h := range l.Holders {
+		sooner(h.Expires)
+	}
+	for _, waiter := range l.Waiters {
+		if waiter.Expires.After(w.reader.conn.now) {
+			sooner(waiter.Expires)
+		}
+	}
+	if w.onOtherNode(l) { // changes on another node are not reported to this watcher
+		sooner(w.reader.conn.now.Add(pollEvery))
+	}
+	if first.IsZero() {
+		return first
+	}
+	soonest := w.reader.conn.now.Add(recheckAfter)
+	if first = first.Add(time.Millisecond); first.Before(soonest) {
+		return soonest
+	}
+	return first
 }

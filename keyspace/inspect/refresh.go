@@ -248,32 +248,58 @@ func (w *Watcher) dropMoved() {
 	}
 }
 
-// nextDeadline returns when a lock must be read again: at the first of its deadlines,
-// on the server's clock.
-func (w *Watcher) nextDeadline(l keyspace.Lock) time.Time {
-	first := l.Expires
-	sooner := func(t time.Time) {
-		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
+// lockTable is the locks that a watcher knows, and what it knows of their keys.
+type lockTable struct {
+	known        lockSet
+	sorted       []keyspace.Lock   // the known locks as in a snapshot; nil = to be computed
+	companions   map[string]string // companion → its lock
+	deadlines    deadlineQueue
+	denied       map[string]bool // known locks that may not be read any more
+	deniedBefore int             // number of denied keys after the last cycle
+	ignored      map[string]time.Time
+}
+
+func newLockTable() lockTable {
+	return lockTable{
+		known: make(lockSet), companions: make(map[string]string),
+		denied: make(map[string]bool), ignored: make(map[string]time.Time),
+	}
+}
+
+// inOrder returns the known locks as in a snapshot.
+func (t *lockTable) inOrder() []keyspace.Lock {
+	if t.sorted == nil {
+		t.sorted = t.known.locks()
+	}
+	return t.sorted
+}
+
+// put stores a lock that was read, and when it must be read again. was is its last
+// state, empty if the lock is new.
+func (t *lockTable) put(was, now detection, again time.Time) {
+	key := now.lock.Key
+	t.known[key], t.sorted = now, nil
+	t.mapCompanions(was, now)
+	t.deadlines.set(key, again)
+}
+
+// remove removes a lock.
+func (t *lockTable) remove(key string) {
+	was := t.known[key]
+	delete(t.known, key)
+	t.sorted = nil
+	t.mapCompanions(was, detection{})
+	t.deadlines.set(key, time.Time{})
+}
+
+// mapCompanions updates the map from companions to their lock.
+func (t *lockTable) mapCompanions(was, now detection) {
+	for _, c := range was.companions {
+		delete(t.companions, c.Key)
+	}
+	for _, c := range now.companions {
+		if c.Key != now.lock.Key {
+			t.companions[c.Key] = now.lock.Key
 		}
 	}
-	for _, h := range l.Holders {
-		sooner(h.Expires)
-	}
-	for _, waiter := range l.Waiters {
-		if waiter.Expires.After(w.reader.conn.now) {
-			sooner(waiter.Expires)
-		}
-	}
-	if w.onOtherNode(l) { // changes on another node are not reported to this watcher
-		sooner(w.reader.conn.now.Add(pollEvery))
-	}
-	if first.IsZero() {
-		return first
-	}
-	soonest := w.reader.conn.now.Add(recheckAfter)
-	if first = first.Add(time.Millisecond); first.Before(soonest) {
-		return soonest
-	}
-	return first
 }

@@ -1,15 +1,13 @@
 package inspect
 
 import (
-	"errors"
-	"io"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"locktop/humanize"
 	"locktop/keyspace"
 )
 
@@ -65,50 +63,121 @@ func number(s string) int64 {
 	return n
 }
 
-// isWrongType reports whether a key has another type.
-func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
-
-// isDenied reports whether a server does not know a command, or the user may not send
-// it, at all or for this key.
-func isDenied(err error) bool { return isCommandDenied(err) || isKeyDenied(err) }
-
-// isCommandDenied reports whether a server does not know a command, or the user may not
-// send it at all.
-func isCommandDenied(err error) bool {
-	return err != nil && redis.HasErrorPrefix(err, "NOPERM") && !isKeyDenied(err) || isUnknownCommand(err)
+// serverState is what a server has reported about itself.
+type serverState struct {
+	info   keyspace.Server
+	readAt time.Time        // when info was read
+	change *keyspace.Notice // change since the last cycle
 }
 
-// isUnknownCommand reports whether a server does not know a command: it is too old, or
-// the command is renamed.
-func isUnknownCommand(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
+// modeState is how changes are detected.
+type modeState struct {
+	current  keyspace.WatchMode
+	at       time.Time // last time in this mode
+	degraded bool      // the mode is worse than Push, after it was Push
+}
 
-// isKeyDenied reports whether this user may not read a key. Names of users and
-// commands, which are part of other messages, contain no spaces.
-func isKeyDenied(err error) bool {
-	if err == nil || !redis.HasErrorPrefix(err, "NOPERM") {
-		return false
+// onServerInfo compares what the server reports about itself with the last report.
+func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
+	const rounding = 2 * time.Second // clock and uptime are in whole seconds
+	was, passed := w.server.info, now.Sub(w.server.readAt)
+	w.server.info, w.server.readAt = s, now
+	switch {
+	case was.RunID == "" || s.RunID == "":
+	case was.RunID == s.RunID && was.Role == "master" && s.Role == "slave":
+		w.server.change = &keyspace.Notice{Kind: keyspace.ServerFailover, Text: "the server is a replica now"}
+	case was.RunID == s.RunID:
+	case s.Port == was.Port && s.Uptime < passed+rounding:
+		w.server.change = &keyspace.Notice{Kind: keyspace.ServerRestarted, Text: "it was started again"}
+	default:
+		w.server.change = &keyspace.Notice{Kind: keyspace.ServerFailover, Text: fmt.Sprintf("another server has taken its place, which is up for %s", humanize.Duration(s.Uptime))}
 	}
-	text := err.Error()
-	return strings.Contains(text, "no permissions to access one of the keys") || // Redis 6.0 and 7.0
-		strings.Contains(text, "No permissions to access a key") // Redis 7.2 and later, Valkey
 }
 
-// isTransient reports whether a server is loading, busy, or failing over.
-func isTransient(err error) bool {
-	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
+// onError records a failed cycle.
+func (w *Watcher) onError(err error) {
+	w.scan.pass, w.scan.complete, w.failures.missedEvents, w.scan.next = nil, false, true, time.Time{}
+	w.clients.seenConnected = nil // the server may have been replaced
+	if w.failures.count == 0 {
+		w.addNotice(keyspace.ServerLost, err.Error())
+	}
+	pause := min(minRetry<<min(w.failures.count, 10), maxRetry)
+	w.failures.count++
+	w.failures.retryAt = time.Now().Add(pause)
+}
+
+// onSuccess records a successful cycle.
+func (w *Watcher) onSuccess() {
+	switch {
+	case w.failures.count > 0 && w.server.change != nil:
+		w.addNotice(keyspace.ServerBack, w.server.change.Text)
+	case w.failures.count > 0:
+		w.addNotice(keyspace.ServerBack, "")
+	case w.server.change != nil:
+		w.addNotice(w.server.change.Kind, w.server.change.Text)
+	}
+	w.failures.count, w.failures.missedEvents, w.server.change = 0, false, nil
+	w.updateMode()
+	was := w.locks.deniedBefore
+	w.locks.deniedBefore = len(w.locks.denied)
+	switch {
+	case was == 0 && w.locks.deniedBefore > 0:
+		w.addNotice(keyspace.RightsChanged, "known locks may not be read any more; they are shown as they were")
+	case was > 0 && w.locks.deniedBefore == 0:
+		w.addNotice(keyspace.RightsChanged, "all known locks may be read again")
+	}
+}
+
+// updateMode reports a lasting change of the watch mode.
+func (w *Watcher) updateMode() {
+	now, mode := time.Now(), w.tracking.mode()
+	switch {
+	case mode == w.mode.current:
+		w.mode.at = now
+	case w.mode.current == "" || now.Sub(w.mode.at) > modeGrace:
+		if w.mode.current == keyspace.Push || w.mode.degraded {
+			w.addNotice(keyspace.WatchModeChanged, "changes are learnt of by "+string(mode)+" now")
+			w.mode.degraded = mode != keyspace.Push
 		}
+		w.mode.current, w.mode.at = mode, now
 	}
-	return false
 }
 
-// errRestarted means that the cursors are invalid and that the reasons of ended holds
-// are unknown.
-var errRestarted = errors.New("the server was restarted while it was looked at; try again")
+// addNotice adds a notice unless it repeats the last one.
+func (w *Watcher) addNotice(kind keyspace.NoticeKind, text string) {
+	n := keyspace.Notice{At: time.Now(), Kind: kind, Node: w.scanner.node, Text: text}
+	if last := len(w.unreported.notices) - 1; last >= 0 && w.unreported.notices[last].Kind == kind && w.unreported.notices[last].Text == text {
+		return
+	}
+	w.unreported.notices = append(w.unreported.notices, n)
+}
 
-// isConnLost reports whether the connection or the server was lost.
-func isConnLost(err error) bool {
-	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, errRestarted) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+// syncClock measures the offset of the server's clock. A reported time is always late,
+// so the largest offset is the best.
+func (w *Watcher) syncClock(began time.Time) {
+	offset := time.Until(w.reader.conn.now)
+	if offset < w.times.clockOffset && w.times.clockOffset-offset < time.Since(began)+time.Second && w.times.clockOffset != 0 {
+		return
+	}
+	w.times.clockOffset = offset
+}
+
+// serverNow returns the estimated time of the server.
+func (w *Watcher) serverNow() time.Time { return time.Now().Add(w.times.clockOffset) }
+
+// status returns how changes are detected.
+func (w *Watcher) status() keyspace.WatchStatus {
+	follow := keyspace.WatchStatus{Mode: w.tracking.mode(), Lag: w.times.lag.value(), Limitations: w.tracking.limitations(w.reader.formats)}
+	if follow.Mode == keyspace.Polling {
+		follow.Lag = pollEvery
+	}
+	follow.Limitations = append(follow.Limitations, w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
+	if follow.Mode == keyspace.Push && w.scan.complete {
+		late := (passEvery + w.scan.passTime).Round(100 * time.Millisecond)
+		follow.Limitations = append(follow.Limitations, fmt.Sprintf("holds shorter than %s may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", humanize.Duration(late)))
+	}
+	if n := len(w.locks.denied); n > 0 {
+		follow.Limitations = append(follow.Limitations, fmt.Sprintf("%d known locks may not be read by this user any more", n))
+	}
+	return follow
 }
