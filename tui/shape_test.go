@@ -12,6 +12,7 @@ import (
 
 	"locktop/keyspace"
 	"locktop/loadgen"
+	"locktop/tui/svg"
 	"locktop/tui/widget"
 )
 
@@ -285,6 +286,19 @@ func TestTheTitleOfTheSortedColumnIsNotCut(t *testing.T) {
 	for _, c := range lockColumns() {
 		if c.less != nil && c.Min < widget.Width(c.Title)+1 {
 			t.Errorf("%s: %d cells have no room for the arrow", c.Title, c.Min)
+		}
+	}
+}
+
+func TestASavedImageHasTheBlocksAndLinesOfEveryGlyphSetAsGeometry(t *testing.T) {
+	for _, name := range []string{"block", "braille"} {
+		g, _ := widget.GlyphsNamed(name)
+		drawn := []string{g.Rule, g.Cursor, g.Thumb, g.Shared, g.Dashed, g.Behind}
+		drawn = append(append(drawn, g.Across[1:]...), g.Upward[1:]...)
+		for _, glyph := range drawn {
+			if image := string(svg.Draw("", glyph, 1, 1)); strings.Count(image, "<text") != 1 { // that of the title
+				t.Errorf("%s: %s is left to the font", name, glyph)
+			}
 		}
 	}
 }

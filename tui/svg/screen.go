@@ -15,9 +15,7 @@ type cell struct {
 	ink       rgb
 	paper     rgb
 	bold      bool
-	italic    bool
 	underline bool
-	strike    bool
 }
 
 // parse reads text with SGR sequences, one line per row, into height rows of width cells. It
@@ -35,7 +33,7 @@ func parse(text string, width, height int) [][]cell {
 	return grid
 }
 
-// looks resolves a cell's colours and attributes.
+// looks resolves a cell's colours and those attributes that themes use.
 func looks(c *cellbuf.Cell) cell {
 	style := c.Style
 	out := cell{
@@ -44,18 +42,13 @@ func looks(c *cellbuf.Cell) cell {
 		ink:       ink(style.Fg),
 		paper:     paper(style.Bg),
 		bold:      style.Attrs.Contains(cellbuf.BoldAttr),
-		italic:    style.Attrs.Contains(cellbuf.ItalicAttr),
 		underline: style.UlStyle != cellbuf.NoUnderline,
-		strike:    style.Attrs.Contains(cellbuf.StrikethroughAttr),
 	}
 	if style.Attrs.Contains(cellbuf.ReverseAttr) {
 		out.ink, out.paper = out.paper, out.ink
 	}
 	if style.Attrs.Contains(cellbuf.FaintAttr) {
 		out.ink = out.ink.faint(out.paper)
-	}
-	if style.Attrs.Contains(cellbuf.ConcealAttr) {
-		out.ink = out.paper
 	}
 	return out
 }

@@ -1,5 +1,5 @@
-// Package svg converts a terminal screen, as text with SGR sequences, to an SVG image. Letters
-// stay text; blocks and lines become geometry without gaps.
+// Package svg converts a frame of the screen, as text with SGR sequences, to an SVG image.
+// Letters stay text; the blocks and lines of charts become geometry without gaps.
 package svg
 
 import (
@@ -42,7 +42,7 @@ func draw(title string, grid [][]cell) []byte {
 		c.backgrounds(y, row)
 		c.shapes(y, row)
 		c.words(y, row)
-		c.lines(y, row)
+		c.underlines(y, row)
 	}
 	c.buf.WriteString("</g>\n</svg>\n")
 	return c.buf.Bytes()
@@ -83,28 +83,20 @@ func (c *canvas) shapes(y int, row []cell) {
 		for _, r := range g.rects {
 			c.tile(x, y, r, cell.ink, g.shade)
 		}
-		if g.fill != "" {
-			c.path(x, y, g.fill, fmt.Sprintf(`fill="%s"`, cell.ink))
-		}
-		if g.stroke != "" {
-			c.path(x, y, g.stroke, fmt.Sprintf(`fill="none" stroke="%s"`, cell.ink))
+		if g.dots != "" {
+			c.flush()
+			fmt.Fprintf(&c.buf, `<path transform="translate(%d %d)" d="%s" fill="%s"/>`+"\n", cellWidth*x, cellHeight*y, g.dots, cell.ink)
 		}
 	}
 	c.flush()
 }
 
-// lines draws underlines and strikethroughs. They are not text decorations, because they also
-// cover spaces.
-func (c *canvas) lines(y int, row []cell) {
+// underlines draws the underlines. They are not text decorations, because they also cover
+// spaces.
+func (c *canvas) underlines(y int, row []cell) {
 	for x, cell := range row {
 		if cell.underline {
 			c.tile(x, y, rect{0, cellHeight - 2, cellWidth, 1}, cell.ink, 0)
-		}
-	}
-	c.flush()
-	for x, cell := range row {
-		if cell.strike {
-			c.tile(x, y, rect{0, middleY, cellWidth, 1}, cell.ink, 0)
 		}
 	}
 	c.flush()
@@ -135,11 +127,6 @@ func (c *canvas) flush() {
 		opacity = fmt.Sprintf(` fill-opacity="%g"`, p.shade)
 	}
 	fmt.Fprintf(&c.buf, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s"%s/>`+"\n", p.x, p.y, p.w, p.h, p.ink, opacity)
-}
-
-func (c *canvas) path(x, y int, data, attributes string) {
-	c.flush()
-	fmt.Fprintf(&c.buf, `<path transform="translate(%d %d)" d="%s" %s/>`+"\n", cellWidth*x, cellHeight*y, data, attributes)
 }
 
 // words writes the row's text word by word. If a font is not as wide as the cells, each word
@@ -183,7 +170,7 @@ func plain(c cell) bool {
 }
 
 func (c cell) looksLike(o cell) bool {
-	return c.ink == o.ink && c.bold == o.bold && c.italic == o.italic
+	return c.ink == o.ink && c.bold == o.bold
 }
 
 // word writes the text of cells, stretched to their exact width.
@@ -193,16 +180,13 @@ func (c *canvas) word(x, y int, cells []cell) {
 		text += cell.text
 		width += cell.width
 	}
-	look := ""
+	weight := ""
 	if cells[0].bold {
-		look += ` font-weight="bold"`
-	}
-	if cells[0].italic {
-		look += ` font-style="italic"`
+		weight = ` font-weight="bold"`
 	}
 	const baseline = 12
 	fmt.Fprintf(&c.buf, `<text x="%d" y="%d" textLength="%d" lengthAdjust="spacingAndGlyphs" fill="%s"%s>%s</text>`+"\n",
-		cellWidth*x, cellHeight*y+baseline, cellWidth*width, cells[0].ink, look, escape(text))
+		cellWidth*x, cellHeight*y+baseline, cellWidth*width, cells[0].ink, weight, escape(text))
 }
 
 func escape(text string) string {
