@@ -19,7 +19,7 @@ import (
 // openActing opens the menu of actions on the tagged locks, or on the selected one.
 func (a *app) openActing() {
 	locks := a.locks().tagged(&a.state)
-	if len(locks) == 0 || a.page().place() != onLocks {
+	if len(locks) == 0 || a.place() != onLocks {
 		l, ok := a.subject()
 		if !ok {
 			a.reject("no lock to act on")

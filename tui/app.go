@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ type app struct {
 	ctx    context.Context // cancels all requests
 	config Config
 	source Source
-	pages  []page
+	pages  []page // in the order of the single pageSets
 	open   int
 	from   int // page that Esc returns to from the page of one lock
 
@@ -70,6 +71,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		a.screen.w, a.screen.h = msg.Width, msg.Height
+		a.page().arrange(&a.state)
 	case tickMsg:
 		return a, a.tick(msg)
 	case tea.ResumeMsg:
@@ -91,8 +93,8 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			a.resetReplay()
 		}
 		a.apply(msg.picture)
-		if !msg.picture.changed() { // the pages need no update
-			return a, nil
+		if msg.picture.changed() {
+			a.page().arrange(&a.state)
 		}
 	case metricsMsg:
 		a.run.measured(msg)
@@ -102,10 +104,8 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case connectedMsg:
 		a.connected(msg)
-		return a, nil
 	case storedMsg:
 		a.raw.answered(msg)
-		return a, nil
 	case appliedMsg:
 		if msg.err != nil {
 			a.reject(shortError(msg.err))
@@ -131,21 +131,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case crashMsg:
 		panic(fmt.Sprintf("%v\n\n%s", msg.value, msg.stack))
 	}
-	return a, a.tellPages(msg)
-}
-
-// tellPages forwards a message to the pages. Snapshots, metrics and view changes go to the open
-// page alone; rare messages, such as the window size, go to all.
-func (a *app) tellPages(msg tea.Msg) tea.Cmd {
-	switch msg.(type) {
-	case snapshotMsg, viewChangedMsg, metricsMsg:
-		return a.page().update(&a.state, msg)
-	}
-	var cmds []tea.Cmd
-	for _, p := range a.pages {
-		cmds = append(cmds, p.update(&a.state, msg))
-	}
-	return tea.Batch(cmds...)
+	return a, nil
 }
 
 func (a *app) tick(msg tickMsg) tea.Cmd {
@@ -186,7 +172,7 @@ func (a *app) connected(msg connectedMsg) {
 	a.config.Breaker, a.config.CommandStats = msg.world.Breaker, msg.world.CommandStats
 	a.raw = rawValue{store: msg.world.Store}
 	a.locks().forget()
-	if a.page().place() == onLock {
+	if a.place() == onLock {
 		a.goToPage(a.from)
 	}
 	a.seekCount++
@@ -196,11 +182,10 @@ func (a *app) connected(msg connectedMsg) {
 
 // readStored requests the raw value of the selected lock while a page shows it.
 func (a *app) readStored() tea.Cmd {
-	page := a.page()
-	if locks, ok := page.(*locksPage); ok && !locks.beside(&a.state) {
+	if locks, ok := a.page().(*locksPage); ok && !locks.beside(&a.state) {
 		return nil
 	}
-	if page.place()&(onLock|onLocks) == 0 {
+	if a.place()&(onLock|onLocks) == 0 {
 		return nil
 	}
 	l, ok := a.subject()
@@ -257,7 +242,7 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 		return cmd
 	}
 	a.notice = notice{}
-	act := actionOf(msg.String(), a.page().place())
+	act := actionOf(msg.String(), a.place())
 	if act == noAction {
 		a.reject(a.useless(msg.String()))
 		return nil
@@ -275,6 +260,12 @@ func (a *app) useless(key string) string {
 
 func (a *app) page() page { return a.pages[a.open] }
 
+// place returns the open page as a pageSet.
+func (a *app) place() pageSet { return 1 << a.open }
+
+// numbered returns the number of pages with a tab.
+func (a *app) numbered() int { return len(a.pages) - 1 }
+
 // perform handles the actions that are the same on every page, and passes the others to the
 // page.
 func (a *app) perform(act action) tea.Cmd {
@@ -289,7 +280,7 @@ func (a *app) perform(act action) tea.Cmd {
 	case redraw:
 		return tea.ClearScreen
 	case help:
-		a.dialog = &helpDialog{page: a.page().place()}
+		a.dialog = &helpDialog{page: a.place()}
 	case openLocks, openTimeline, openLoad, openNodes, openFindings, openEvents:
 		a.goToPage(int(act - openLocks))
 	case nextPage:
@@ -298,7 +289,7 @@ func (a *app) perform(act action) tea.Cmd {
 		a.cyclePage(-1)
 	case pause, rewind, forward, live:
 		a.travel(act)
-		return a.tellPages(viewChangedMsg{})
+		a.page().arrange(&a.state)
 	case togglePrivacy:
 		a.conceal()
 	case command:
@@ -318,7 +309,7 @@ func (a *app) perform(act action) tea.Cmd {
 	case faster, slower:
 		return a.pace(act)
 	default:
-		return a.page().update(&a.state, act)
+		return a.page().act(&a.state, act)
 	}
 	return nil
 }
@@ -326,7 +317,7 @@ func (a *app) perform(act action) tea.Cmd {
 // pace changes the refresh interval, or the playback speed of a recording.
 func (a *app) pace(act action) tea.Cmd {
 	if a.config.Player == nil {
-		return a.page().update(&a.state, act)
+		return a.page().act(&a.state, act)
 	}
 	a.setSpeed(nextSpeed(a.playback.Speed, map[action]int{faster: 1, slower: -1}[act]))
 	return nil
@@ -392,45 +383,42 @@ func (a *app) travel(act action) {
 // handle the key.
 func (a *app) goBack() tea.Cmd {
 	switch {
-	case a.page().place() == onLock:
+	case a.place() == onLock:
 		a.goToPage(a.from)
 	case a.paused != nil:
 		a.unpause()
-		return a.tellPages(viewChangedMsg{})
+		a.page().arrange(&a.state)
 	default:
-		return a.page().update(&a.state, back)
+		return a.page().act(&a.state, back)
 	}
 	return nil
 }
 
 // cyclePage opens the numbered page n places after the open one.
 func (a *app) cyclePage(n int) {
-	numbered := len(a.pages) - 1
 	from := a.open
-	if from >= numbered {
+	if a.place() == onLock {
 		from = a.from
 	}
-	a.goToPage((from + n + numbered) % numbered)
+	a.goToPage((from + n + a.numbered()) % a.numbered())
 }
 
 // showLock opens the page of one lock.
 func (a *app) showLock(msg openLockMsg) {
-	if a.page().place() != onLock {
+	if a.place() != onLock {
 		a.from = a.open
 	}
+	a.pages[a.numbered()] = &lockPage{id: msg.lock.ID(), last: msg.lock}
 	a.openIndex(onLock)
-	_ = a.page().update(&a.state, msg)
 }
 
 // openIndex opens the page of a place.
-func (a *app) openIndex(to pageSet) {
-	a.goToPage(slices.IndexFunc(a.pages, func(p page) bool { return p.place() == to }))
-}
+func (a *app) openIndex(to pageSet) { a.goToPage(bits.TrailingZeros16(uint16(to))) }
 
 // goToPage opens page i and updates it: a hidden page does not follow snapshots.
 func (a *app) goToPage(i int) {
 	a.open = i
-	_ = a.page().update(&a.state, viewChangedMsg{})
+	a.page().arrange(&a.state)
 }
 
 // mouse passes clicks and wheel events to the page. Line 0 is the first line of the page.
@@ -441,17 +429,24 @@ func (a *app) mouse(msg tea.MouseMsg) tea.Cmd {
 	top := a.state.frame().top()
 	switch {
 	case msg.Button == tea.MouseButtonWheelUp:
-		return a.page().update(&a.state, wheelMsg{-3})
+		a.wheel(-3)
 	case msg.Button == tea.MouseButtonWheelDown:
-		return a.page().update(&a.state, wheelMsg{3})
+		a.wheel(3)
 	case msg.Button != tea.MouseButtonLeft || msg.Action != tea.MouseActionPress:
-		return nil
 	case msg.Y == 0:
 		a.clickTab(msg.X)
 	case msg.Y >= top:
-		return a.page().update(&a.state, clickMsg{msg.X, msg.Y - top})
+		if p, ok := a.page().(clicker); ok {
+			p.click(&a.state, msg.X, msg.Y-top)
+		}
 	}
 	return nil
+}
+
+func (a *app) wheel(steps int) {
+	if p, ok := a.page().(scroller); ok {
+		p.scroll(&a.state, steps)
+	}
 }
 
 // mouseIn passes clicks and wheel events to a menu; other dialogs ignore them.
@@ -488,18 +483,17 @@ func (a *app) View() string {
 
 // draw returns the lines of the screen: header, summary, page, footer.
 func (a *app) draw(s *state) []string {
-	p := a.page()
 	f := s.frame()
 	lines := make([]string, 0, s.screen.h)
 	if f.header {
 		lines = append(lines, a.header(s))
 	}
 	if f.summary {
-		lines = append(lines, a.summary(s, p))
+		lines = append(lines, a.summaryLine(s))
 	}
-	lines = append(lines, s.body(p, f.body)...)
+	lines = append(lines, s.body(a.page(), f.body)...)
 	if f.footer {
-		lines = append(lines, s.footer(p))
+		lines = append(lines, s.footer(a.place()))
 	}
 	return lines
 }

@@ -212,10 +212,6 @@ type openLockMsg struct{ lock keyspace.Lock } // as last seen
 // openPageMsg requests a page.
 type openPageMsg struct{ to pageSet }
 
-// viewChangedMsg reports that the screen shows another view model without a request to the
-// server.
-type viewChangedMsg struct{}
-
 // actionDoneMsg reports the result of an action.
 type actionDoneMsg struct {
 	deed pendingAction

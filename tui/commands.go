@@ -315,7 +315,8 @@ func (a *app) goTo(text string) (tea.Cmd, error) {
 			return nil, nil
 		}
 		a.rewind(d)
-		return a.tellPages(viewChangedMsg{}), nil
+		a.page().arrange(&a.state)
+		return nil, nil
 	}
 	o, err := time.Parse("15:04:05", text)
 	if err != nil {
@@ -328,5 +329,6 @@ func (a *app) goTo(text string) (tea.Cmd, error) {
 		return nil, nil
 	}
 	a.rewindTo(at)
-	return a.tellPages(viewChangedMsg{}), nil
+	a.page().arrange(&a.state)
+	return nil, nil
 }

@@ -193,7 +193,7 @@ func (d *driver) wait(span time.Duration) *driver {
 func (d *driver) press(keys ...string) *driver {
 	d.t.Helper()
 	for _, name := range keys {
-		at := d.app.pages[d.app.open].place()
+		at := d.app.place()
 		if d.pressed[at] == nil {
 			d.pressed[at] = map[string]bool{}
 		}

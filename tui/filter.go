@@ -24,21 +24,50 @@ type filter struct {
 	fault  string // why the expression is invalid, "" if it is valid
 }
 
-// prompt opens the prompt for the filter. It calls changed after each change, and shows the
-// result of found or the error in the filter.
-func (f *filter) prompt(changed func(), found func() string) *prompt {
+// filtered is a page with a filter.
+type filtered interface {
+	arrange(*state)
+	matches(*state) string // how many of all entries the filter selects
+}
+
+// act handles the keys of the filter: search opens its prompt, back clears it. It returns false
+// for other actions.
+func (f *filter) act(s *state, a action, p filtered) bool {
+	switch {
+	case a == search:
+		s.dialog = f.prompt(s, p)
+	case a == back && f.text == "":
+		s.reject("nothing to leave: no pause, no filter")
+	case a == back:
+		*f = filter{}
+		p.arrange(s)
+	}
+	return a == search || a == back
+}
+
+// prompt returns the prompt for the filter, with the number of matches or the error in the
+// filter.
+func (f *filter) prompt(s *state, p filtered) *prompt {
 	d := newPrompt("/", f.text)
 	d.typed = func(text string) {
 		*f = parseFilter(text)
-		changed()
+		p.arrange(s)
 	}
 	d.note = func(string) (string, bool) {
 		if f.fault != "" {
 			return f.fault, true
 		}
-		return found(), false
+		return p.matches(s), false
 	}
 	return d
+}
+
+// segment returns the filter and the number of matches for a summary.
+func (f *filter) segment(s *state, p filtered) segment {
+	if f.text == "" {
+		return segment{}
+	}
+	return segment{style: s.screen.theme.key, text: "/" + widget.Plain(f.text) + "  " + p.matches(s), priority: 1}
 }
 
 // parseFilter parses the typed text. An invalid filter matches everything.

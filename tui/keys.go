@@ -1,6 +1,10 @@
 package tui
 
-import "strings"
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+)
 
 // action is the meaning of a key. bindings alone maps keys to actions; pages handle actions.
 type action uint8
@@ -85,7 +89,7 @@ const (
 // pageSet is a set of pages on which a key works.
 type pageSet uint16
 
-// The pages.
+// The pages, in the order of app.pages. All except the last have a number.
 const (
 	onLocks pageSet = 1 << iota
 	onTimeline
@@ -126,6 +130,12 @@ func (p pageSet) String() string {
 	default:
 		return "several pages"
 	}
+}
+
+// title returns the tab of a single page: its number and its name.
+func (p pageSet) title() string {
+	name := p.String()
+	return strconv.Itoa(bits.TrailingZeros16(uint16(p))+1) + " " + strings.ToUpper(name[:1]) + name[1:]
 }
 
 // binding is one line of the key table. In a group of related keys, the first binding describes

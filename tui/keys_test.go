@@ -311,18 +311,18 @@ func TestAKeyWaitsForWhereTheOneBeforeItLeads(t *testing.T) {
 	drive(t, w, func(d *driver) {
 		d.want("Choose a scene")
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("a1")})
-		if at := d.settle().app.page().place(); at != onLocks {
+		if at := d.settle().app.place(); at != onLocks {
 			t.Errorf("a scene and 1 lead to %v", at)
 		}
 		d.deliver(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(":page load")})
 		d.deliver(tea.KeyMsg{Type: tea.KeyEnter})
 		d.deliver(keyNamed("5"))
-		if at := d.settle().app.page().place(); at != onFindings {
+		if at := d.settle().app.place(); at != onFindings {
 			t.Errorf(":page load and 5 lead to %v", at)
 		}
 		d.press("1").deliver(tea.KeyMsg{Type: tea.KeyEnter})
 		d.deliver(keyNamed("esc"))
-		if at := d.settle().app.page().place(); at != onLocks {
+		if at := d.settle().app.place(); at != onLocks {
 			t.Errorf("Enter and Esc lead to %v", at)
 		}
 	})

@@ -80,13 +80,10 @@ func (a *app) modeBadge() segment {
 // as numbers.
 func (a *app) tabs(s *state) []segment {
 	var tabs []segment
-	for i, p := range a.pages {
-		title := p.title()
-		if title == "" {
-			continue
-		}
+	for i := range a.numbered() {
+		title := pageSet(1 << i).title()
 		st := s.screen.theme.dim
-		if i == a.open || a.page().title() == "" && i == a.from {
+		if i == a.open || a.place() == onLock && i == a.from {
 			st = s.screen.theme.tab
 		} else if s.screen.w < namesFrom || s.playback != nil && s.screen.w < namesFrom+25 {
 			title = title[:1]
@@ -157,15 +154,15 @@ func (s *state) mode() segment {
 	}
 }
 
-// summary draws the second line: the page's summary, or the connection error.
-func (a *app) summary(s *state, p page) string {
+// summaryLine draws the second line: the page's summary, or the connection error.
+func (a *app) summaryLine(s *state) string {
 	l := widget.NewLine(s.screen.w)
 	l.Skip(widget.Style{}, 1)
 	if s.refresher.stale() {
 		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.lost(), l.Rest()))
 		return l.String()
 	}
-	p.summary(s, l)
+	a.page().summary(s, l)
 	return l.String()
 }
 
@@ -185,7 +182,7 @@ func (s *state) lost() string {
 }
 
 // footer draws the last line: the message of the last key, or the keys of the page.
-func (s *state) footer(p page) string {
+func (s *state) footer(at pageSet) string {
 	l := widget.NewLine(s.screen.w)
 	t := s.screen.theme
 	if s.notice.text != "" {
@@ -197,7 +194,7 @@ func (s *state) footer(p page) string {
 		return l.String()
 	}
 	for _, b := range bindings() {
-		if b.word == "" || b.place&p.place() == 0 || !s.offers(b) {
+		if b.word == "" || b.place&at == 0 || !s.offers(b) {
 			continue
 		}
 		label := s.screen.glyphs.Word(b.label)

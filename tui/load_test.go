@@ -281,7 +281,7 @@ func TestOverlapsOfTheLoadAreOnTheTimeline(t *testing.T) {
 			t.Errorf("%d cells of an overlap of one second in ten:\n%s", n, line)
 		}
 		d.press("]").want("two clients held it at the same time for 1.0 s")
-		for d.app.pages[1].(*timelinePage).cursor.chosen.Key != "load:1" {
+		for d.app.pages[1].(*timelinePage).chosen.Key != "load:1" {
 			d.press("j")
 		}
 		d.want("exact: reported by the load's own clients")
@@ -351,7 +351,7 @@ func TestClientsOfOneTokenAreToldApart(t *testing.T) {
 	w, _ := overlapped(2)
 	drive(t, w, func(d *driver) {
 		d.wait(2 * time.Second).press("2")
-		for d.app.pages[1].(*timelinePage).cursor.chosen.Key != "load:1" {
+		for d.app.pages[1].(*timelinePage).chosen.Key != "load:1" {
 			d.press("j")
 		}
 		d.want("client-1 100 ms", "client-2 100 ms")

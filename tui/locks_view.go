@@ -119,7 +119,6 @@ func (p *locksPage) table(s *state, w, n int) []string {
 		return p.empty(s, lines, w, n)
 	}
 	now := s.clock()
-	thumb, end := widget.Thumb(p.top, n, len(p.rows))
 	for i := range n {
 		row := p.top + i
 		if row >= len(p.rows) {
@@ -133,9 +132,7 @@ func (p *locksPage) table(s *state, w, n int) []string {
 			v := lockView{&s.current().locks[p.rows[row].lock], now, s}
 			p.tableRow(l, table, columns, v, row == p.row && !p.gone)
 		}
-		if i >= thumb && i < end {
-			l.Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
-		}
+		s.scrollBar(l, row, p.top, n, len(p.rows))
 		lines = append(lines, l.String())
 	}
 	return lines

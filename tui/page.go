@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -9,14 +10,13 @@ import (
 	"locktop/tui/widget"
 )
 
-// page is one of the full-screen pages. A page keeps its own cursor and order; its data comes
+// page is one of the full-screen pages. A page keeps its own selection and order; its data comes
 // from the state.
 type page interface {
-	title() string  // "" for the page without a number
-	place() pageSet // the keys that it handles
-	// update handles an action, a mouse event with line numbers of the page, and every message
-	// that changed the state.
-	update(*state, tea.Msg) tea.Cmd
+	// arrange updates the page after a change of the state or of the window.
+	arrange(*state)
+	// act handles an action.
+	act(*state, action) tea.Cmd
 	// summary draws the line above the page.
 	summary(*state, *widget.Line)
 	// view draws the page: at most h lines, each w cells wide.
@@ -28,55 +28,104 @@ type subject interface {
 	subject(*state) (l keyspace.Lock, ok bool)
 }
 
-// clickMsg is a click on a line of the page. wheelMsg is a turn of the wheel over the page;
-// positive steps scroll down.
-type (
-	clickMsg struct{ x, y int }
-	wheelMsg struct{ steps int }
-)
+// scroller is a page that handles the wheel. Positive steps scroll down.
+type scroller interface {
+	scroll(s *state, steps int)
+}
 
-// cursor is the selection in a list, and the scroll position. The selection follows its entry,
-// identified by a key, when the list changes.
-type cursor[K comparable] struct {
+// clicker is a page that handles clicks. Line 0 is the first line of the page.
+type clicker interface {
+	click(s *state, x, line int)
+}
+
+// list is the rows of a page, with the selected one and the scroll position. The selection
+// follows its entry, identified by a key, when the rows change.
+type list[K comparable] struct {
+	keys   []K // of the rows
+	h      int // number of visible rows
 	chosen K
 	any    bool // chosen is valid
 	row    int  // current or last row of the entry
-	top    int  // first visible line
+	top    int  // first visible row
+	moved  bool // the user moved the selection
 }
 
-// follow finds the selected entry in a changed list of n entries. If the entry is gone, the
-// entry in its row becomes the selection.
-func (c *cursor[K]) follow(n int, key func(int) K) {
-	if c.any && c.row < n && key(c.row) == c.chosen {
-		return
-	}
-	for i := 0; c.any && i < n; i++ {
-		if key(i) == c.chosen {
-			c.row = i
-			return
+// set changes the rows. If the selected entry is gone, the entry in its row becomes the
+// selection.
+func (c *list[K]) set(keys []K, h int) {
+	c.keys, c.h = keys, h
+	if !c.any || c.row >= len(keys) || keys[c.row] != c.chosen {
+		if row := slices.Index(keys, c.chosen); c.any && row >= 0 {
+			c.row = row
+		} else {
+			c.any = false
+			c.choose(c.row)
 		}
 	}
-	c.any = false
-	c.choose(min(c.row, n-1), n, key)
+	c.reveal()
 }
 
 // choose selects a row, or the nearest existing one.
-func (c *cursor[K]) choose(row, n int, key func(int) K) {
-	c.row = max(0, min(row, n-1))
-	if n > 0 {
-		c.chosen, c.any = key(c.row), true
+func (c *list[K]) choose(row int) {
+	c.row = max(0, min(row, len(c.keys)-1))
+	if len(c.keys) > 0 {
+		c.chosen, c.any = c.keys[c.row], true
+	}
+	c.reveal()
+}
+
+// toFirst makes the next set select the first row.
+func (c *list[K]) toFirst() { c.row, c.any = 0, false }
+
+// navigate moves the selection by an action. It returns false for other actions.
+func (c *list[K]) navigate(a action) bool {
+	steps, ok := stride(a, len(c.keys), c.h)
+	if ok {
+		c.scroll(nil, steps)
+	}
+	return ok
+}
+
+func (c *list[K]) scroll(_ *state, steps int) {
+	c.moved = true
+	c.choose(c.row + steps)
+}
+
+// click selects the row at a line below the title.
+func (c *list[K]) click(_ *state, _, line int) {
+	if row := c.top + line - 1; line > 0 && line <= c.h && row < len(c.keys) {
+		c.moved = true
+		c.choose(row)
 	}
 }
 
-// travel moves the selection by a navigation action, with h visible lines. It returns false for
-// other actions.
-func (c *cursor[K]) travel(a action, n, h int, key func(int) K) bool {
-	steps, ok := stride(a, n, h)
-	if ok {
-		c.choose(c.row+steps, n, key)
-		c.reveal(n, h)
+// reveal scrolls until the selection is visible.
+func (c *list[K]) reveal() {
+	c.top = max(0, min(c.top, len(c.keys)-c.h))
+	if c.row < c.top {
+		c.top = c.row
 	}
-	return ok
+	if c.h > 0 && c.row >= c.top+c.h {
+		c.top = c.row - c.h + 1
+	}
+}
+
+// lines draws the first n visible rows.
+func (c *list[K]) lines(w, n int, draw func(l *widget.Line, row int)) []string {
+	var lines []string
+	for row := c.top; row < min(c.top+n, len(c.keys)); row++ {
+		l := widget.NewLine(w)
+		draw(l, row)
+		lines = append(lines, l.String())
+	}
+	return lines
+}
+
+// scrollBar draws the last cell of a row, if n of total rows are visible from top on.
+func (s *state) scrollBar(l *widget.Line, row, top, n, total int) {
+	if first, end := widget.Thumb(top, n, total); row-top >= first && row-top < end {
+		l.Skip(widget.Style{}, l.Rest()-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
+	}
 }
 
 // stride returns the distance that an action moves in a list of n entries, of which h are
@@ -101,17 +150,6 @@ func stride(a action, n, h int) (steps int, ok bool) {
 		return n, true
 	}
 	return 0, false
-}
-
-// reveal scrolls until the selection is among the h visible lines.
-func (c *cursor[K]) reveal(n, h int) {
-	c.top = max(0, min(c.top, n-h))
-	if c.row < c.top {
-		c.top = c.row
-	}
-	if h > 0 && c.row >= c.top+h {
-		c.top = c.row - h + 1
-	}
 }
 
 // margin is the width left of the table, for cursor, finding and tag.

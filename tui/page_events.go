@@ -12,87 +12,52 @@ import (
 
 // eventsPage lists the events, newest first.
 type eventsPage struct {
-	cursor cursor[int] // by the number of the event
-	filter filter
-	rows   []int // indexes into the past, newest first
-}
-
-func (p *eventsPage) title() string { return "6 Events" }
-
-func (p *eventsPage) place() pageSet { return onEvents }
-
-func (p *eventsPage) update(s *state, msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
-		p.arrange(s)
-	case wheelMsg:
-		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key(s))
-		p.cursor.reveal(len(p.rows), p.height(s))
-	case clickMsg:
-		p.cursor.choose(p.cursor.top+msg.y-1, len(p.rows), p.key(s))
-	case action:
-		return p.act(s, msg)
-	}
-	return nil
+	list[int] // by the number of the event
+	filter    filter
 }
 
 func (p *eventsPage) act(s *state, a action) tea.Cmd {
-	if p.cursor.travel(a, len(p.rows), p.height(s), p.key(s)) {
+	if p.navigate(a) || p.filter.act(s, a, p) {
 		return nil
 	}
-	switch a {
-	case search:
-		s.dialog = p.ask(s)
-	case back:
-		if p.filter.text == "" {
-			s.reject("nothing to leave: no pause, no filter")
-		}
-		p.filter = filter{}
-		p.arrange(s)
-	case enter:
-		if l, ok := p.subject(s); ok {
-			s.next = openLockMsg{l}
-			return nil
-		}
+	if l, ok := p.subject(s); a == enter && ok {
+		s.next = openLockMsg{l}
+	} else if a == enter {
 		s.reject("no event to open the lock of")
 	}
 	return nil
 }
 
 func (p *eventsPage) subject(s *state) (keyspace.Lock, bool) {
-	if len(p.rows) == 0 {
+	if len(p.keys) == 0 {
 		return keyspace.Lock{}, false
 	}
-	return s.past()[p.rows[p.cursor.row]].Lock, true
+	return p.event(s, p.row).Lock, true
 }
 
-func (p *eventsPage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.past())) })
+// event returns the event of a row.
+func (p *eventsPage) event(s *state, row int) *keyspace.Event {
+	return &s.past()[p.keys[row]-s.log.number(0)]
 }
 
 // arrange updates the rows. A selected first row stays selected, so that the newest event stays
 // visible.
 func (p *eventsPage) arrange(s *state) {
-	past := s.past()
-	newest := p.cursor.row == 0
-	p.rows = p.rows[:0]
+	if p.row == 0 {
+		p.toFirst()
+	}
+	past, keys := s.past(), p.keys[:0]
 	for i := len(past) - 1; i >= 0; i-- {
 		if p.filter.event(&past[i]) {
-			p.rows = append(p.rows, i)
+			keys = append(keys, s.log.number(i))
 		}
 	}
-	if newest {
-		p.cursor.choose(0, len(p.rows), p.key(s))
-	}
-	p.cursor.follow(len(p.rows), p.key(s))
-	p.cursor.reveal(len(p.rows), p.height(s))
+	p.set(keys, max(0, s.frame().body-1))
 }
 
-func (p *eventsPage) key(s *state) func(int) int {
-	return func(row int) int { return s.log.number(p.rows[row]) }
+func (p *eventsPage) matches(s *state) string {
+	return humanize.Count(len(p.keys)) + " of " + humanize.Count(len(s.past()))
 }
-
-func (p *eventsPage) height(s *state) int { return max(0, s.frame().body-1) }
 
 func (p *eventsPage) summary(s *state, l *widget.Line) {
 	counts := map[keyspace.EventKind]int{}
@@ -106,11 +71,7 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 			parts = append(parts, segment{style: st, text: glyph + " " + humanize.Count(counts[k]) + " " + string(k), priority: 2 + i})
 		}
 	}
-	filtered := ""
-	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(len(p.rows)) + " of " + humanize.Count(len(s.past()))
-	}
-	layoutLine(l, s.screen.glyphs, parts, []segment{{style: s.screen.theme.key, text: filtered, priority: 1}})
+	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s, p)})
 }
 
 func (p *eventsPage) view(s *state, w, h int) []string {
@@ -123,21 +84,14 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 		head.Put(s.screen.theme.head, s.screen.glyphs.Fit(c.title, c.w))
 	}
 	lines := []string{head.String()}
-	if len(p.rows) == 0 {
+	if len(p.keys) == 0 {
 		lines = append(lines, s.paragraph(w, "", p.nothing())...)
 	}
-	past := s.past()
-	thumb, end := widget.Thumb(p.cursor.top, h-1, len(p.rows))
-	for i := range max(0, min(h-1, len(p.rows)-p.cursor.top)) {
-		row := p.cursor.top + i
-		l := widget.NewLine(w)
-		s.pointer(l, row == p.cursor.row)
-		s.event(l, &past[p.rows[row]], keys)
-		if i >= thumb && i < end {
-			l.To(widget.Style{}, w-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
-		}
-		lines = append(lines, l.String())
-	}
+	lines = append(lines, p.lines(w, h-1, func(l *widget.Line, row int) {
+		s.pointer(l, row == p.row)
+		s.event(l, p.event(s, row), keys)
+		s.scrollBar(l, row, p.top, h-1, len(p.keys))
+	})...)
 	return lines[:min(h, len(lines))]
 }
 

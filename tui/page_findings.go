@@ -13,8 +13,7 @@ import (
 
 // findingsPage lists the findings, the most severe first, with their remedies.
 type findingsPage struct {
-	cursor cursor[findingID]
-	moved  bool // the user moved the cursor; until then the first row is selected
+	list[findingID]
 	filter filter
 	rows   []findingRow
 	found  int             // number of findings that match the filter
@@ -38,65 +37,36 @@ type findingID struct {
 	server string
 }
 
-func (p *findingsPage) title() string { return "5 Findings" }
-
-func (p *findingsPage) place() pageSet { return onFindings }
-
-func (p *findingsPage) update(s *state, msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
-		p.arrange(s)
-	case wheelMsg:
+func (p *findingsPage) act(s *state, a action) tea.Cmd {
+	if p.navigate(a) || p.filter.act(s, a, p) {
+		return nil
+	}
+	switch a {
+	case snooze:
+		row := p.row
+		s.toggleSnooze(p.selected(s))
 		p.moved = true
-		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key)
-		p.cursor.reveal(len(p.rows), p.height(s))
-	case clickMsg:
-		if row := p.cursor.top + msg.y - 1; msg.y > 0 && row < len(p.rows) && msg.y <= p.height(s) {
-			p.moved = true
-			p.cursor.choose(row, len(p.rows), p.key)
-		}
-	case action:
-		return p.act(s, msg)
+		p.arrange(s)
+		p.choose(row) // the next finding
+	case enter:
+		p.open(s)
 	}
 	return nil
 }
 
-func (p *findingsPage) act(s *state, a action) tea.Cmd {
-	if p.cursor.travel(a, len(p.rows), p.height(s), p.key) {
-		p.moved = true
-		return nil
-	}
-	switch a {
-	case search:
-		s.dialog = p.ask(s)
-	case back:
-		if p.filter.text == "" {
-			s.reject("nothing to leave: no pause, no filter")
-		}
-		p.filter = filter{}
-		p.arrange(s)
-	case snooze:
-		row := p.cursor.row
-		s.toggleSnooze(p.selected(s))
-		p.moved = true
-		p.arrange(s)
-		p.cursor.choose(row, len(p.rows), p.key) // the next finding
-	case enter:
-		if len(p.rows) > 0 && p.rows[p.cursor.row].many > 0 {
-			p.unfold(s, p.rows[p.cursor.row].ID)
-			return nil
-		}
-		if l, ok := p.subject(s); ok {
-			s.next = openLockMsg{l}
-			return nil
-		}
-		if len(p.rows) > 0 && p.rows[p.cursor.row].Lock == (keyspace.ID{}) {
-			s.reject("this is about a server; 4 shows them")
-			return nil
-		}
+// open unfolds the selected kind, or opens the lock of the selected finding.
+func (p *findingsPage) open(s *state) {
+	l, ok := p.subject(s)
+	switch {
+	case ok:
+		s.next = openLockMsg{l}
+	case len(p.rows) > 0 && p.rows[p.row].many > 0:
+		p.unfold(s, p.rows[p.row].ID)
+	case len(p.rows) > 0 && p.rows[p.row].Lock == (keyspace.ID{}):
+		s.reject("this is about a server; 4 shows them")
+	default:
 		s.reject("no finding to open the lock of")
 	}
-	return nil
 }
 
 // selected returns the findings of the selected row.
@@ -104,7 +74,7 @@ func (p *findingsPage) selected(s *state) []keyspace.Finding {
 	if len(p.rows) == 0 {
 		return nil
 	}
-	row := p.rows[p.cursor.row]
+	row := p.rows[p.row]
 	if row.many == 0 {
 		return []keyspace.Finding{row.Finding}
 	}
@@ -116,27 +86,29 @@ func (p *findingsPage) selected(s *state) []keyspace.Finding {
 }
 
 func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
-	if len(p.rows) == 0 || p.rows[p.cursor.row].many > 0 {
+	if len(p.rows) == 0 || p.rows[p.row].many > 0 {
 		return keyspace.Lock{}, false
 	}
-	id := p.rows[p.cursor.row].Lock
+	id := p.rows[p.row].Lock
 	return s.current().lock(id)
 }
 
-func (p *findingsPage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all)) })
+func (p *findingsPage) matches(s *state) string {
+	return humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all))
 }
 
 func (p *findingsPage) arrange(s *state) {
 	p.rows, p.found = p.rows[:0], 0
 	p.fold(p.wanted(s.current().findings), false)
 	p.fold(p.wanted(s.current().snoozed), true)
-	if p.moved {
-		p.cursor.follow(len(p.rows), p.key)
-	} else {
-		p.cursor.choose(0, len(p.rows), p.key)
+	if !p.moved {
+		p.toFirst()
 	}
-	p.cursor.reveal(len(p.rows), p.height(s))
+	keys := p.keys[:0]
+	for i := range p.rows {
+		keys = append(keys, p.rows[i].key())
+	}
+	p.set(keys, p.height(s))
 }
 
 // wanted returns the findings that match the filter.
@@ -179,8 +151,7 @@ func (p *findingsPage) unfold(s *state, kind string) {
 	p.arrange(s)
 }
 
-func (p *findingsPage) key(row int) findingID {
-	f := &p.rows[row]
+func (f *findingRow) key() findingID {
 	if f.many > 0 {
 		return findingID{id: "all " + f.ID}
 	}
@@ -223,11 +194,7 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 	if n := len(s.current().snoozed); n > 0 {
 		parts = append(parts, segment{style: s.screen.theme.dim, text: humanize.Count(n) + " snoozed", priority: 2})
 	}
-	filtered := ""
-	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + humanize.Count(p.found) + " of " + humanize.Count(len(s.current().all))
-	}
-	layoutLine(l, s.screen.glyphs, parts, []segment{{style: s.screen.theme.key, text: filtered, priority: 1}})
+	layoutLine(l, s.screen.glyphs, parts, []segment{p.filter.segment(s, p)})
 }
 
 func (p *findingsPage) view(s *state, w, h int) []string {
@@ -239,16 +206,10 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 		lines = append(lines, s.paragraph(w, "", p.nothing(s))...)
 	}
 	n := p.height(s)
-	thumb, end := widget.Thumb(p.cursor.top, n, len(p.rows))
-	for i := range max(0, min(n, len(p.rows)-p.cursor.top)) {
-		row := p.cursor.top + i
-		l := widget.NewLine(w)
-		p.row(s, l, row, keys)
-		if i >= thumb && i < end {
-			l.To(widget.Style{}, w-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
-		}
-		lines = append(lines, l.String())
-	}
+	lines = append(lines, p.lines(w, n, func(l *widget.Line, row int) {
+		p.draw(s, l, row, keys)
+		s.scrollBar(l, row, p.top, n, len(p.rows))
+	})...)
 	if p.roomForRemedy(s) && len(p.rows) > 0 {
 		for len(lines) < n+1 {
 			lines = append(lines, widget.NewLine(w).String())
@@ -258,11 +219,11 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 	return lines[:min(h, len(lines))]
 }
 
-// row draws a finding: severity, lock and text.
-func (p *findingsPage) row(s *state, l *widget.Line, row, keys int) {
+// draw draws a finding: severity, lock and text.
+func (p *findingsPage) draw(s *state, l *widget.Line, row, keys int) {
 	f := &p.rows[row]
 	glyph, st := s.ofSeverity(f.Severity)
-	selected := row == p.cursor.row
+	selected := row == p.row
 	key, text := s.screen.theme.strong, s.screen.theme.text
 	says := s.redactText(f.Lock, f.Text)
 	if f.asleep {
@@ -303,7 +264,7 @@ func (s *state) about(f keyspace.Finding) string {
 
 // remedy draws the text and the remedy of the selected finding.
 func (p *findingsPage) remedy(s *state, w int) []string {
-	f := &p.rows[p.cursor.row]
+	f := &p.rows[p.row]
 	lines := []string{s.ruleOf(w, "what to do", f.ID)}
 	for _, text := range s.screen.glyphs.Wrap(s.redactText(f.Lock, f.Text), w-margin-2, 2) {
 		_, st := s.ofSeverity(f.Severity)
@@ -367,7 +328,6 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 	if s.paused != nil {
 		s.paused.picture = s.paused.picture.quietened(s)
 	}
-	s.next = viewChangedMsg{}
 }
 
 func (z *snoozes) length() time.Duration {

@@ -18,34 +18,25 @@ type loadPage struct {
 	client int // target of the next fault, from 1; 0 for a random client
 }
 
-func (p *loadPage) title() string { return "3 Load" }
-
-func (p *loadPage) place() pageSet { return onLoad }
-
-func (p *loadPage) update(s *state, msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case clickMsg:
-		p.click(s, msg)
-	case action:
-		switch {
-		case s.run.load != nil:
-			return p.act(s, msg)
-		case s.run.begin == nil:
-			s.reject(noLoad)
-		case msg == startStop:
-			s.dialog = p.offer(s)
-		default:
-			s.reject("no clients run here; s starts some, after a question")
-		}
-	}
-	return nil
-}
+func (p *loadPage) arrange(*state) {}
 
 const noScenes = "there are no scenes here; `locktop demo` comes with some"
 
 const noLoad = "no load here; use `locktop demo`"
 
 func (p *loadPage) act(s *state, a action) tea.Cmd {
+	switch {
+	case s.run.load != nil:
+	case s.run.begin == nil:
+		s.reject(noLoad)
+		return nil
+	case a == startStop:
+		s.dialog = p.offer(s)
+		return nil
+	default:
+		s.reject("no clients run here; s starts some, after a question")
+		return nil
+	}
 	switch a {
 	case startStop:
 		if s.run.metrics.Running {
@@ -162,13 +153,13 @@ func (p *loadPage) choose(s *state, by int) {
 }
 
 // click selects a field of the form.
-func (p *loadPage) click(s *state, m clickMsg) {
-	if s.run.load == nil || m.x >= aside(s.screen.w) {
+func (p *loadPage) click(s *state, x, line int) {
+	if s.run.load == nil || x >= aside(s.screen.w) {
 		return
 	}
 	story, middle, _ := p.layout(s, s.screen.w, s.frame().body)
 	first, last := p.formWindow(s, middle)
-	if row := first + m.y - len(story) - 1; row >= first && row < last {
+	if row := first + line - len(story) - 1; row >= first && row < last {
 		p.field = row
 	}
 }

@@ -22,39 +22,25 @@ type lockPage struct {
 	top  int           // first visible line
 }
 
-func (p *lockPage) title() string { return "" }
-
-func (p *lockPage) place() pageSet { return onLock }
-
 func (p *lockPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.last.Key != "" || !p.gone }
 
-func (p *lockPage) update(s *state, msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case openLockMsg:
-		*p = lockPage{id: msg.lock.ID(), last: msg.lock}
-		p.look(s)
-	case snapshotMsg, viewChangedMsg:
-		p.look(s)
-	case wheelMsg:
-		p.scroll(s, msg.steps)
-	case action:
-		if msg == snooze {
-			found := s.current().findingsFor(p.id)
-			if len(found) == 0 {
-				found = s.current().asleep(p.id)
-			}
-			s.toggleSnooze(found)
+func (p *lockPage) act(s *state, a action) tea.Cmd {
+	if a == snooze {
+		found := s.current().findingsFor(p.id)
+		if len(found) == 0 {
+			found = s.current().asleep(p.id)
 		}
-		if steps, ok := stride(msg, p.lines(s), s.frame().body); ok {
-			p.scroll(s, steps)
-		}
+		s.toggleSnooze(found)
+	}
+	if steps, ok := stride(a, p.lineCount(s), s.frame().body); ok {
+		p.scroll(s, steps)
 	}
 	return nil
 }
 
-// look finds the lock in the current snapshot. For a lock that is gone, it uses the last known
+// arrange finds the lock in the current snapshot. For a lock that is gone, it uses the last known
 // state, from the page or from a later event.
-func (p *lockPage) look(s *state) {
+func (p *lockPage) arrange(s *state) {
 	l, ok := s.current().lock(p.id)
 	p.gone = !ok
 	if ok {
@@ -69,10 +55,10 @@ func (p *lockPage) look(s *state) {
 	}
 }
 
-func (p *lockPage) lines(s *state) int { return len(p.text(s, s.screen.w)) }
+func (p *lockPage) lineCount(s *state) int { return len(p.text(s, s.screen.w)) }
 
 func (p *lockPage) scroll(s *state, steps int) {
-	p.top = max(0, min(p.top+steps, p.lines(s)-s.frame().body))
+	p.top = max(0, min(p.top+steps, p.lineCount(s)-s.frame().body))
 }
 
 func (p *lockPage) summary(s *state, l *widget.Line) {

@@ -45,28 +45,9 @@ type lockRow struct {
 
 func newLocksPage() *locksPage { return &locksPage{sort: bySeverity, tags: map[keyspace.ID]bool{}} }
 
-func (p *locksPage) title() string  { return "1 Locks" }
-func (p *locksPage) place() pageSet { return onLocks }
-
-func (p *locksPage) update(s *state, msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case snapshotMsg, viewChangedMsg:
-		p.arrange(s)
-	case tea.WindowSizeMsg:
-		p.reveal(s)
-	case wheelMsg:
-		p.move(s, msg.steps)
-	case clickMsg:
-		p.click(s, msg)
-	case action:
-		return p.act(s, msg)
-	}
-	return nil
-}
-
 func (p *locksPage) act(s *state, a action) tea.Cmd {
 	if steps, ok := stride(a, len(p.rows), p.height(s)); ok {
-		p.move(s, steps)
+		p.scroll(s, steps)
 		return nil
 	}
 	switch a {
@@ -126,7 +107,7 @@ func (p *locksPage) tagIt(s *state) {
 	} else {
 		p.tags[p.chosen] = true
 	}
-	p.move(s, 1)
+	p.scroll(s, 1)
 }
 
 // tagged returns the existing locks with a tag, in the order of the view model.
@@ -151,15 +132,15 @@ func (p *locksPage) setPace(s *state, every time.Duration) {
 }
 
 // click selects a row or sorts by a column.
-func (p *locksPage) click(s *state, m clickMsg) {
+func (p *locksPage) click(s *state, x, line int) {
 	if !s.frame().compact {
-		m.y--
+		line--
 	}
-	row := p.top + m.y
+	row := p.top + line
 	switch {
-	case m.y < 0:
-		p.clickTitle(s, m.x)
-	case m.y < p.height(s) && row < len(p.rows):
+	case line < 0:
+		p.clickTitle(s, x)
+	case line < p.height(s) && row < len(p.rows):
 		p.moved = true
 		p.choose(s, row)
 	}
@@ -195,13 +176,15 @@ func (p *locksPage) goBack(s *state) {
 
 // ask opens the prompt for the filter.
 func (p *locksPage) ask(s *state) {
-	d := p.filter.prompt(func() {
-		p.arrange(s)
+	d := p.filter.prompt(s, p)
+	change := d.typed
+	d.typed = func(text string) {
+		change(text)
 		if p.gone && len(p.rows) > 0 { // prefer a match to a lock that is gone
 			p.choose(s, 0)
 			p.reveal(s)
 		}
-	}, func() string { return p.matches(s) })
+	}
 	d.finish = func(string) tea.Cmd {
 		p.moved = p.moved || len(p.rows) > 0 // keep the selection when the filter is cleared
 		return nil
@@ -327,7 +310,7 @@ func (p *locksPage) choose(s *state, row int) {
 	p.chosen = p.last.ID()
 }
 
-func (p *locksPage) move(s *state, steps int) {
+func (p *locksPage) scroll(s *state, steps int) {
 	if len(p.rows) == 0 {
 		s.reject("no locks to move among")
 		return
@@ -370,12 +353,8 @@ func (p *locksPage) summary(s *state, l *widget.Line) {
 	if n := len(pic.snoozed); n > 0 {
 		parts = append(parts, segment{style: t.dim, text: humanize.Count(n) + " snoozed", priority: 4})
 	}
-	filtered := ""
-	if p.filter.text != "" {
-		filtered = "/" + widget.Plain(p.filter.text) + "  " + p.matches(s)
-	}
 	layoutLine(l, s.screen.glyphs, parts, []segment{
-		{style: t.key, text: filtered, priority: 1},
+		p.filter.segment(s, p),
 		{style: t.key, text: p.tagCount(), priority: 2},
 		{style: t.dim, text: p.order(), priority: 5},
 		{style: t.dim, text: scanned(pic.snap), priority: 6},

@@ -16,33 +16,13 @@ import (
 
 // nodesPage shows the servers, and for a Redlock the token on each of them.
 type nodesPage struct {
-	cursor  cursor[string] // by address
-	rows    []keyspace.Node
-	numbers map[string]int // column numbers of a Redlock's servers, from 1
-}
-
-func (p *nodesPage) title() string  { return "4 Nodes" }
-func (p *nodesPage) place() pageSet { return onNodes }
-
-func (p *nodesPage) update(s *state, msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
-		p.arrange(s)
-	case wheelMsg:
-		p.cursor.choose(p.cursor.row+msg.steps, len(p.rows), p.key)
-		p.cursor.reveal(len(p.rows), p.height(s))
-	case clickMsg:
-		if row := p.cursor.top + msg.y - 1; msg.y > 0 && msg.y <= p.height(s) {
-			p.cursor.choose(row, len(p.rows), p.key)
-		}
-	case action:
-		return p.act(s, msg)
-	}
-	return nil
+	list[string] // by address
+	rows         []keyspace.Node
+	numbers      map[string]int // column numbers of a Redlock's servers, from 1
 }
 
 func (p *nodesPage) act(s *state, a action) tea.Cmd {
-	if p.cursor.travel(a, len(p.rows), p.height(s), p.key) {
+	if p.navigate(a) {
 		return nil
 	}
 	switch a {
@@ -65,7 +45,7 @@ func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
 		s.reject(noLoad)
 		return nil
 	}
-	f.Node = slices.Index(s.run.quorum, p.cursor.chosen) + 1
+	f.Node = slices.Index(s.run.quorum, p.chosen) + 1
 	if f.Node == 0 {
 		s.reject("only the five servers of a redlock can be switched off: 3 and m lead to the scenes that have one")
 		return nil
@@ -82,8 +62,11 @@ func (p *nodesPage) arrange(s *state) {
 	}
 	p.number(s)
 	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return p.numbers[a.Addr] - p.numbers[b.Addr] })
-	p.cursor.follow(len(p.rows), p.key)
-	p.cursor.reveal(len(p.rows), p.height(s))
+	keys := p.keys[:0]
+	for i := range p.rows {
+		keys = append(keys, p.rows[i].Addr)
+	}
+	p.set(keys, p.height(s))
 }
 
 // number assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
@@ -108,8 +91,6 @@ func (p *nodesPage) number(s *state) {
 func (f *loadState) playsRedlock() bool {
 	return len(f.quorum) > 0 && f.load != nil && f.scenario.Lock.Kind == loadgen.Redlock
 }
-
-func (p *nodesPage) key(row int) string { return p.rows[row].Addr }
 
 // height returns the number of visible nodes: all, or those that the matrix leaves room for.
 func (p *nodesPage) height(s *state) int {
@@ -167,15 +148,12 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	for i := range p.rows {
 		all += p.rows[i].Locks
 	}
-	for i := range max(0, min(p.height(s), len(p.rows)-p.cursor.top)) {
-		row := p.cursor.top + i
-		l := widget.NewLine(w)
-		s.pointer(l, row == p.cursor.row)
+	lines = append(lines, p.lines(w, p.height(s), func(l *widget.Line, row int) {
+		s.pointer(l, row == p.row)
 		table.Row(l, widget.Style{}, func(column, w int) widget.Cell {
 			return s.nodeCell(&p.rows[row], p.numbers[p.rows[row].Addr], column, w, all)
 		})
-		lines = append(lines, l.String())
-	}
+	})...)
 	if len(p.rows) == 0 {
 		lines = append(lines, s.paragraph(w, "", "no server has been looked at yet")...)
 	}

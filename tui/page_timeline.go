@@ -15,12 +15,11 @@ import (
 
 // timelinePage draws the holds of each lock over time, one lane per lock.
 type timelinePage struct {
-	cursor cursor[keyspace.ID]
-	lanes  []keyspace.ID
-	all    int // number of lanes without the filter
-	filter filter
-	zoom   int           // index into zooms
-	back   time.Duration // time from the right edge to now
+	list[keyspace.ID]     // by lane
+	all               int // number of lanes without the filter
+	filter            filter
+	zoom              int           // index into zooms
+	back              time.Duration // time from the right edge to now
 
 	jumped     time.Time     // local time of the overlap that the last jump showed
 	jumpedBack time.Duration // back after the jump; differs after panning
@@ -33,31 +32,22 @@ func zooms() []time.Duration {
 
 func newTimelinePage() *timelinePage { return &timelinePage{zoom: 4} }
 
-func (p *timelinePage) title() string  { return "2 Timeline" }
-func (p *timelinePage) place() pageSet { return onTimeline }
-
-func (p *timelinePage) update(s *state, msg tea.Msg) tea.Cmd {
-	switch msg := msg.(type) {
-	case snapshotMsg, viewChangedMsg, tea.WindowSizeMsg:
-		p.arrange(s)
-	case wheelMsg:
-		p.cursor.choose(p.cursor.row+msg.steps, len(p.lanes), p.key)
-		p.cursor.reveal(len(p.lanes), p.height(s))
-	case clickMsg:
-		if row := p.cursor.top + msg.y - 1; msg.y > 0 && msg.y <= p.height(s) {
-			p.cursor.choose(row, len(p.lanes), p.key)
-		}
-	case action:
-		return p.act(s, msg)
-	}
-	return nil
-}
-
 func (p *timelinePage) act(s *state, a action) tea.Cmd {
-	if p.cursor.travel(a, len(p.lanes), p.height(s), p.key) {
+	if p.navigate(a) {
 		return nil
 	}
 	switch a {
+	case back:
+		switch {
+		case p.back > 0:
+			p.back = 0
+		case p.filter.text == "":
+			s.reject("nothing to leave: this is now, without a filter")
+		default:
+			p.filter.act(s, a, p)
+		}
+	case search:
+		p.filter.act(s, a, p)
 	case zoomIn:
 		p.zoomTo(s, p.zoom-1)
 	case zoomOut:
@@ -70,24 +60,12 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		p.jump(s, -1)
 	case nextFault:
 		p.jump(s, 1)
-	case search:
-		s.dialog = p.ask(s)
 	case enter:
-		if len(p.lanes) > 0 {
+		if len(p.keys) > 0 {
 			s.next = openLockMsg{p.shown(s)}
 			return nil
 		}
 		s.reject("no lock to open")
-	case back:
-		switch {
-		case p.back > 0:
-			p.back = 0
-		case p.filter.text != "":
-			p.filter = filter{}
-			p.arrange(s)
-		default:
-			s.reject("nothing to leave: this is now, without a filter")
-		}
 	}
 	return nil
 }
@@ -141,9 +119,8 @@ func (p *timelinePage) jump(s *state, direction int) {
 		return
 	}
 	p.back = max(0, now.Sub(best.from)-p.span()/2)
-	if row := slices.IndexFunc(p.lanes, func(id keyspace.ID) bool { return id.Key == where }); row >= 0 {
-		p.cursor.choose(row, len(p.lanes), p.key)
-		p.cursor.reveal(len(p.lanes), p.height(s))
+	if row := slices.IndexFunc(p.keys, func(id keyspace.ID) bool { return id.Key == where }); row >= 0 {
+		p.choose(row)
 	}
 	p.jumped, p.jumpedBack = best.from, p.back
 	s.notify("two clients held it at the same time for " + humanize.Duration(best.to.Sub(best.from)))
@@ -152,17 +129,17 @@ func (p *timelinePage) jump(s *state, direction int) {
 // arrange lists the lanes with content: those of the load first, then the others, each in order
 // of name, so that lanes keep their places.
 func (p *timelinePage) arrange(s *state) {
-	p.lanes = p.lanes[:0]
+	lanes := p.keys[:0]
 	found := map[string]bool{}
 	for id, n := range s.timeline.lanes {
 		found[id.Key] = true
 		if len(n.holds) > 0 || len(n.queue) > 0 {
-			p.lanes = append(p.lanes, id)
+			lanes = append(lanes, id)
 		}
 	}
 	for key := range s.timeline.exact {
 		if !found[key] {
-			p.lanes = append(p.lanes, keyspace.ID{Key: key})
+			lanes = append(lanes, keyspace.ID{Key: key})
 		}
 	}
 	exact := func(id keyspace.ID) int {
@@ -171,18 +148,16 @@ func (p *timelinePage) arrange(s *state) {
 		}
 		return 1
 	}
-	slices.SortFunc(p.lanes, func(a, b keyspace.ID) int {
+	slices.SortFunc(lanes, func(a, b keyspace.ID) int {
 		return cmp.Or(exact(a)-exact(b), byNumber(a.Key, b.Key), strings.Compare(a.Node, b.Node), a.DB-b.DB)
 	})
-	p.all = len(p.lanes)
-	p.lanes = slices.DeleteFunc(p.lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.timeline.of(id)) })
-	p.cursor.follow(len(p.lanes), p.key)
-	p.cursor.reveal(len(p.lanes), p.height(s))
+	p.all = len(lanes)
+	lanes = slices.DeleteFunc(lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.timeline.of(id)) })
+	p.set(lanes, p.height(s))
 }
 
-// ask opens the prompt for the filter.
-func (p *timelinePage) ask(s *state) dialog {
-	return p.filter.prompt(func() { p.arrange(s) }, func() string { return humanize.Count(len(p.lanes)) + " of " + humanize.Count(p.all) })
+func (p *timelinePage) matches(*state) string {
+	return humanize.Count(len(p.keys)) + " of " + humanize.Count(p.all)
 }
 
 // byNumber compares names with numbers by value: load:2 is before load:10.
@@ -206,19 +181,17 @@ func byNumber(a, b string) int {
 	return len(a) - len(b)
 }
 
-func (p *timelinePage) key(row int) keyspace.ID { return p.lanes[row] }
-
 func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
-	if len(p.lanes) == 0 {
+	if len(p.keys) == 0 {
 		return keyspace.Lock{}, false
 	}
-	return s.current().lock(p.cursor.chosen)
+	return s.current().lock(p.chosen)
 }
 
 // shown returns the lock of the selected lane. A load's lane identifies the lock by its key
 // only.
 func (p *timelinePage) shown(s *state) keyspace.Lock {
-	id := p.cursor.chosen
+	id := p.chosen
 	for _, l := range s.current().locks {
 		if l.ID() == id || id.Node == "" && l.Key == id.Key {
 			return l
@@ -245,7 +218,7 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 	}
 	lanes := humanize.Plural(p.all, "lane")
 	if p.filter.active() {
-		lanes = humanize.Count(len(p.lanes)) + " of " + lanes + " /" + widget.Plain(p.filter.text)
+		lanes = humanize.Count(len(p.keys)) + " of " + lanes + " /" + widget.Plain(p.filter.text)
 	}
 	layoutLine(l, g, []segment{
 		{style: t.strong, text: humanize.Duration(p.span())},
@@ -257,7 +230,7 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 
 // source says whether the selected lane is exact or sampled.
 func (p *timelinePage) source(s *state) string {
-	if len(p.lanes) > 0 && s.timeline.exact[p.cursor.chosen.Key] != nil {
+	if len(p.keys) > 0 && s.timeline.exact[p.chosen.Key] != nil {
 		return "exact: reported by the load's own clients"
 	}
 	return "sampled: holds shorter than one poll are missed"
@@ -267,18 +240,14 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 	names := min(32, max(8, w/4))
 	v := p.window(s, w-margin-names-2)
 	lines := []string{p.axis(s, w, names, v)}
-	if len(p.lanes) == 0 {
+	if len(p.keys) == 0 {
 		empty := "no lock has been held yet"
 		if p.all > 0 {
 			empty = "no lane matches the filter; Esc shows all"
 		}
 		lines = append(lines, s.paragraph(w, "", empty)...)
 	}
-	n := min(p.height(s), h-1)
-	for i := range max(0, min(n, len(p.lanes)-p.cursor.top)) {
-		row := p.cursor.top + i
-		lines = append(lines, p.lane(s, w, names, row, v))
-	}
+	lines = append(lines, p.lines(w, min(p.height(s), h-1), func(l *widget.Line, row int) { p.lane(s, l, names, row, v) })...)
 	for len(lines) < h-legendLines {
 		lines = append(lines, strings.Repeat(" ", w))
 	}
@@ -287,17 +256,15 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 }
 
 // lane draws the key of a lock and its strip.
-func (p *timelinePage) lane(s *state, w, names, row int, v timeWindow) string {
-	id := p.lanes[row]
-	l := widget.NewLine(w)
+func (p *timelinePage) lane(s *state, l *widget.Line, names, row int, v timeWindow) {
+	id := p.keys[row]
 	name := s.screen.theme.text
-	if row == p.cursor.row {
+	if row == p.row {
 		name = s.screen.theme.strong
 	}
-	s.pointer(l, row == p.cursor.row)
+	s.pointer(l, row == p.row)
 	l.Put(name, s.screen.glyphs.Fit(s.redactKey(id.Key), names)).Skip(widget.Style{}, 1)
 	s.strip(l, id, v)
-	return l.String()
 }
 
 // axis draws the times above the lanes, or the names of visible faults.
@@ -349,11 +316,11 @@ func (s *state) faultNames(v timeWindow) []faultName {
 
 // legend draws the owners of the letters in the selected lane, and the glyphs.
 func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
-	if len(p.lanes) == 0 {
+	if len(p.keys) == 0 {
 		return nil
 	}
-	lines := []string{s.ruleOf(w, s.redactKey(p.cursor.chosen.Key), "who held it")}
-	lines = append(lines, s.whoIsWho(w, p.cursor.chosen, v)...)
+	lines := []string{s.ruleOf(w, s.redactKey(p.chosen.Key), "who held it")}
+	lines = append(lines, s.whoIsWho(w, p.chosen, v)...)
 	g, t := s.screen.glyphs, s.screen.theme
 	l := widget.NewLine(w).Skip(widget.Style{}, margin)
 	for _, sign := range []struct {
