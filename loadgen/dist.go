@@ -1,13 +1,17 @@
 package loadgen
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Shape is the shape of a distribution.
@@ -30,10 +34,11 @@ func Shapes() []Shape {
 // Dist is a distribution of durations. The zero Dist stands for a default; for a
 // duration of 0 use Const(0).
 type Dist struct {
-	Shape     Shape
-	Mean      time.Duration // const, exp
-	Low, High time.Duration // uniform: bounds; lognormal: p50 and p99; bimodal: the two times
-	Share     float64       // bimodal: probability of High, 0 to 1
+	Shape Shape         `yaml:"dist"`
+	Mean  time.Duration `yaml:"mean"`         // const, exp
+	Low   time.Duration `yaml:"min p50 fast"` // uniform: lower bound; lognormal: p50; bimodal: the usual time
+	High  time.Duration `yaml:"max p99 slow"` // uniform: upper bound; lognormal: p99; bimodal: the other time
+	Share float64       `yaml:"share,share"`  // bimodal: probability of High, 0 to 1
 }
 
 // Const returns the distribution that is always d.
@@ -57,19 +62,32 @@ func Bimodal(fast, slow time.Duration, share float64) Dist {
 	return Dist{Shape: ShapeBimodal, Low: fast, High: slow, Share: share}
 }
 
+// keys returns the keys of the numbers of the shape.
+func (s Shape) keys() []string {
+	switch s {
+	case ShapeConst, ShapeExp:
+		return []string{"mean"}
+	case ShapeUniform:
+		return []string{"min", "max"}
+	case ShapeLogNormal:
+		return []string{"p50", "p99"}
+	case ShapeBimodal:
+		return []string{"fast", "slow", "share"}
+	}
+	return nil
+}
+
 // String returns the form that [ParseDist] reads.
 func (d Dist) String() string {
-	switch d.Shape {
-	case ShapeConst:
-		return short(d.Mean)
-	case ShapeExp:
-		return "exp:" + short(d.Mean)
-	case ShapeUniform, ShapeLogNormal:
-		return fmt.Sprintf("%s:%s,%s", d.Shape, short(d.Low), short(d.High))
-	case ShapeBimodal:
-		return fmt.Sprintf("%s:%s,%s,%s", d.Shape, short(d.Low), short(d.High), FormatShare(d.Share))
+	var numbers []string
+	for _, key := range d.Shape.keys() {
+		numbers = append(numbers, named(key, fieldsOf(reflect.ValueOf(d)))[0].text())
 	}
-	return ""
+	text := strings.Join(numbers, ",")
+	if text == "" || d.Shape == ShapeConst {
+		return text
+	}
+	return string(d.Shape) + ":" + text
 }
 
 // Typical returns a typical duration: the mean or, for lognormal and bimodal, Low.
@@ -101,27 +119,16 @@ func ParseDist(text string) (Dist, error) {
 		shape, rest = string(ShapeConst), text
 	}
 	d := Dist{Shape: Shape(shape)}
-	parts := strings.Split(rest, ",")
-	var times []*time.Duration
-	switch d.Shape {
-	case ShapeConst, ShapeExp:
-		times = []*time.Duration{&d.Mean}
-	case ShapeUniform, ShapeLogNormal, ShapeBimodal:
-		times = []*time.Duration{&d.Low, &d.High}
-	}
-	if d.Shape == ShapeBimodal && len(parts) == 3 {
-		share, err := parseShare(parts[2])
-		if err != nil {
-			return Dist{}, err
-		}
-		d.Share, parts = share, parts[:2]
-	}
-	if len(times) == 0 || len(times) != len(parts) {
+	keys, numbers := d.Shape.keys(), strings.Split(rest, ",")
+	if len(keys) == 0 || len(keys) != len(numbers) {
 		return Dist{}, fmt.Errorf("%q is no distribution; write %s", text, distForms)
 	}
-	for i, part := range parts {
-		var err error
-		if *times[i], err = time.ParseDuration(strings.TrimSpace(part)); err != nil {
+	for i, key := range keys {
+		number := &yaml.Node{Kind: yaml.ScalarNode, Value: strings.TrimSpace(numbers[i])}
+		if err := readKey(number, named(key, fieldsOf(reflect.ValueOf(&d).Elem()))); err != nil {
+			if shaped {
+				return Dist{}, errors.New(err.what)
+			}
 			return Dist{}, fmt.Errorf("%q is no distribution; write %s", text, distForms)
 		}
 	}
@@ -150,6 +157,24 @@ func FormatShare(share float64) string {
 	return text
 }
 
+// ParseRate parses 500, 500/s or 30/m, and returns arrivals per second.
+func ParseRate(text string) (float64, error) {
+	number, per := text, 1.0
+	for suffix, seconds := range map[string]float64{"/s": 1, "/m": 60, "/min": 60, "/h": 3600} {
+		if n, found := strings.CutSuffix(text, suffix); found {
+			number, per = n, seconds
+		}
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !(v >= 0) {
+		return 0, fmt.Errorf("%q is no rate; write one like 500/s or 30/m", text)
+	}
+	return v / per, nil
+}
+
+// FormatRate formats arrivals per second so that [ParseRate] returns the same number.
+func FormatRate(rate float64) string { return formatFloat(rate) + "/s" }
+
 // short formats a duration without trailing zeros: 2m, not 2m0s.
 func short(d time.Duration) string {
 	text := d.String()
@@ -162,11 +187,33 @@ func short(d time.Duration) string {
 	return text
 }
 
-func (d Dist) or(otherwise Dist) Dist {
-	if d == (Dist{}) {
-		return otherwise
+// parseShort reads the form of [ParseDist].
+func (d *Dist) parseShort(text string) error {
+	parsed, err := ParseDist(text)
+	if err == nil {
+		*d = parsed
 	}
-	return d
+	return err
+}
+
+func (d *Dist) shortText() string { return d.String() }
+
+// checkMapping returns an error unless the mapping has exactly the keys of its shape.
+func (d *Dist) checkMapping(n *yaml.Node) *fileError {
+	if keys := d.Shape.keys(); keys != nil {
+		for i := 0; i < len(n.Content); i += 2 {
+			if key := n.Content[i]; key.Value != "dist" && !slices.Contains(keys, key.Value) {
+				return wrong(key, "%s has no %s; it has %s", d.Shape, key.Value, strings.Join(keys, " "))
+			}
+		}
+		if len(n.Content) < 2+2*len(keys) {
+			return wrong(n, "%s needs %s", d.Shape, strings.Join(keys, " "))
+		}
+	}
+	if err := d.validate(); err != nil {
+		return wrong(n, "%v", err)
+	}
+	return nil
 }
 
 func (d Dist) validate() error {

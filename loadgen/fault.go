@@ -53,16 +53,16 @@ func (k FaultKind) onClients() bool {
 
 // Fault is something that the generator breaks on purpose.
 type Fault struct {
-	At      time.Duration // since the start of the run; ignored by [Run.Inject]
-	Kind    FaultKind
-	Clients int           // number of random clients; default 1
-	Client  int           // this client, counted from 1, instead of random ones
-	Node    int           // server, counted from 1: node-down and node-restart-empty: default 1; pause and stop: default all; cut and cut-replies: the server at the other end, default all
-	For     time.Duration // duration; 0 = until the end; crash: time until a new client replaces the crashed one, 0 = never
-	Delay   time.Duration // slow: additional time per packet
-	Jitter  time.Duration // slow: variation of Delay in both directions
-	By      time.Duration // skew: how far the clock is ahead
-	Before  string        // crash, freeze: before this step of a historic form instead of inside a hold: EXPIRE, GET, GETSET, DEL, renew
+	At      time.Duration `yaml:"at,always"` // since the start of the run; ignored by [Run.Inject]
+	Kind    FaultKind     `yaml:"fault"`
+	Clients int           `yaml:"clients"`     // number of random clients; default 1
+	Client  int           `yaml:"client"`      // this client, counted from 1, instead of random ones
+	Node    int           `yaml:"node"`        // server, counted from 1: node-down and node-restart-empty: default 1; pause and stop: default all; cut and cut-replies: the server at the other end, default all
+	For     time.Duration `yaml:"for"`         // duration; 0 = until the end; crash: time until a new client replaces the crashed one, 0 = never
+	Delay   time.Duration `yaml:"delay"`       // slow: additional time per packet
+	Jitter  time.Duration `yaml:"jitter"`      // slow: variation of Delay in both directions
+	By      time.Duration `yaml:"by"`          // skew: how far the clock is ahead
+	Before  string        `yaml:"before,word"` // crash, freeze: before this step of a historic form instead of inside a hold: EXPIRE, GET, GETSET, DEL, renew
 
 	number int // number in the scenario, from 1; 0 = not in the scenario
 }

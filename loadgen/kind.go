@@ -3,7 +3,9 @@ package loadgen
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,37 +85,79 @@ func (k Kind) steps() []string {
 
 // Lock describes the lock and how clients use it.
 type Lock struct {
-	Kind  Kind          // default mutex
-	TTL   time.Duration // of a lease; default 5s
-	Renew Renew
-	Wait  Wait
-	Fence bool // use fences, which the protected resource checks
+	Kind  Kind          `yaml:"kind,short" default:"mutex"`
+	TTL   time.Duration `yaml:"ttl,positive" default:"5s"` // of a lease
+	Renew Renew         `yaml:"renew"`
+	Wait  Wait          `yaml:"wait"`
+	Fence bool          `yaml:"fence"` // use fences, which the protected resource checks
 }
 
 // Renew describes the renewal of leases. The zero value renews at 1/3 of the TTL, as
 // long as the holder works.
 type Renew struct {
-	Off    bool
-	Every  time.Duration // default TTL/PerTTL
-	PerTTL int           // renewals per TTL, if Every is 0; default 3
-	Max    int           // number of renewals, after which the lease expires; 0 = no limit
+	Off    bool          // "renew: off" in a scenario file
+	Every  time.Duration `yaml:"every,positive"` // default TTL/PerTTL
+	PerTTL int           `yaml:"every,per-ttl"`  // renewals per TTL, if Every is 0; default 3
+	Max    int           `yaml:"max"`            // number of renewals, after which the lease expires; 0 = no limit
+}
+
+// parsePerTTL parses a part of the TTL, like ttl/3.
+func parsePerTTL(text string) (int, error) {
+	by, found := strings.CutPrefix(text, "ttl/")
+	n, err := strconv.Atoi(by)
+	if !found || err != nil || n <= 1 {
+		return 0, fmt.Errorf("%q is no part of the TTL", text)
+	}
+	return n, nil
+}
+
+func formatPerTTL(n int) string { return "ttl/" + strconv.Itoa(n) }
+
+// parseShort reads on or off.
+func (r *Renew) parseShort(text string) error {
+	on, known := map[string]bool{"on": true, "true": true, "off": false, "false": false}[text]
+	if !known {
+		return fmt.Errorf("%q is neither on nor off, nor like {every: ttl/3, max: 0}", text)
+	}
+	r.Off = !on
+	return nil
+}
+
+func (r *Renew) shortText() string {
+	if r.Off {
+		return "off"
+	}
+	return ""
 }
 
 // Wait describes how clients wait for a held lock. The zero value subscribes to
 // releases. The fair lock always has a queue. The historic kinds always poll.
 type Wait struct {
-	Poll   time.Duration // time between two tries
-	Jitter float64       // variation of Poll, 0 to 1
-	Tries  int           // give up after this number of tries; 0 = never; needs Poll
+	Poll   time.Duration `yaml:"poll"`                   // time between two tries
+	Jitter float64       `yaml:"jitter,fraction,always"` // variation of Poll, 0 to 1
+	Tries  int           `yaml:"tries"`                  // give up after this number of tries; 0 = never; needs Poll
 }
+
+// parseShort reads notify or poll.
+func (w *Wait) parseShort(text string) error {
+	switch text {
+	case "notify", "fair", "queue":
+	case "poll":
+		*w = Wait{Poll: 50 * time.Millisecond, Jitter: 0.5}
+	default:
+		return fmt.Errorf("%q is neither notify nor poll, nor like {poll: 50ms, jitter: 0.5, tries: 20}", text)
+	}
+	return nil
+}
+
+func (w *Wait) shortText() string { return "" }
 
 // classicPoll is the default poll interval of the historic kinds, which do not notify
 // waiters.
 const classicPoll = 20 * time.Millisecond
 
 func (l Lock) withDefaults() Lock {
-	l.Kind = cmp.Or(l.Kind, Mutex)
-	l.TTL = cmp.Or(l.TTL, 5*time.Second)
+	setDefaults(reflect.ValueOf(&l).Elem())
 	if !l.Renew.Off {
 		l.Renew.Every = cmp.Or(l.Renew.Every, l.TTL/time.Duration(cmp.Or(l.Renew.PerTTL, 3)))
 		l.Renew.PerTTL = 0

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -194,7 +195,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			t.Parallel()
 			s := c.s
 			s.Clients, s.Keys = 8, Keys{N: 1}
-			s.Hold, s.Think = s.Hold.or(Const(5*time.Millisecond)), Exp(5*time.Millisecond)
+			s.Hold, s.Think = cmp.Or(s.Hold, Const(5*time.Millisecond)), Exp(5*time.Millisecond)
 			s.Duration = 6 * time.Second
 			on := Servers{Redis: connect(t, addr)}
 			r, err := newRun(on, s, c.open)

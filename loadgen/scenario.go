@@ -29,6 +29,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -47,32 +48,32 @@ const maxTime = 24 * time.Hour
 // Scenario describes a load. The zero value of a field means its default, which
 // [Scenario.WithDefaults] sets.
 type Scenario struct {
-	Name    string
-	Caption string // two sentences that describe the scenario
-	Watch   string // what to look at on the screen
+	Name    string `yaml:"name"`
+	Caption string `yaml:"caption"` // two sentences that describe the scenario
+	Watch   string `yaml:"watch"`   // what to look at on the screen
 
-	Lock   Lock
-	Versus []Lock // locks to compare with, each with its own clients and keys; see [Scenario.Sides]
-	Keys   Keys
+	Lock   Lock   `yaml:"lock,always"`
+	Versus []Lock `yaml:"versus"` // locks to compare with, each with its own clients and keys; see [Scenario.Sides]
+	Keys   Keys   `yaml:"keys,always"`
 
-	Clients  int           // number at the start; default 20. In the open model, the clients that serve the arrivals
-	Rate     float64       // arrivals per second (open model); 0: clients arrive after their think time (closed model)
-	Arrivals Arrivals      // spacing of arrivals; default even
-	Hold     Dist          // time inside the critical section; default exp:20ms
-	Think    Dist          // time between two attempts in the closed model; default exp:50ms
-	Reads    float64       // share of readers, 0 to 1; for kinds with readers
-	Depth    int           // how often a client enters a reentrant lock; default 1
-	Patience time.Duration // a client stops waiting after this time; 0 = never
-	Conns    int           // maximum number of connections; default 100. With more clients than that, clients share connections and queue in memory, like goroutines of one process
+	Clients  int           `yaml:"clients,positive" default:"20"` // number at the start. In the open model, the clients that serve the arrivals
+	Rate     float64       `yaml:"rate,rate"`                     // arrivals per second (open model); 0: clients arrive after their think time (closed model)
+	Arrivals Arrivals      `yaml:"arrivals" default:"even"`       // spacing of arrivals
+	Hold     Dist          `yaml:"hold" default:"exp:20ms"`       // time inside the critical section
+	Think    Dist          `yaml:"think" default:"exp:50ms"`      // time between two attempts in the closed model
+	Reads    float64       `yaml:"reads,share"`                   // share of readers, 0 to 1; for kinds with readers
+	Depth    int           `yaml:"depth,positive" default:"1"`    // how often a client enters a reentrant lock
+	Patience time.Duration `yaml:"patience"`                      // a client stops waiting after this time; 0 = never
+	Conns    int           `yaml:"conns,positive" default:"100"`  // maximum number of connections. With more clients than that, clients share connections and queue in memory, like goroutines of one process
 
-	Stages     []Stage
-	Faults     []Fault     // in order of time
-	Thresholds []Threshold // what the run must meet
-	Expect     []Threshold // what proves that a scene showed its effect
+	Stages     []Stage     `yaml:"stages"`
+	Faults     []Fault     `yaml:"faults"`     // in order of time
+	Thresholds []Threshold `yaml:"thresholds"` // what the run must meet
+	Expect     []Threshold `yaml:"expect"`     // what proves that a scene showed its effect
 
-	Seed     uint64        // the same seed gives each client the same choices; 0 = random
-	Warmup   time.Duration // time before the metrics begin; violations count from the start
-	Duration time.Duration // 0 = until Stop, or the sum of the stages
+	Seed     uint64        `yaml:"seed"`     // the same seed gives each client the same choices; 0 = random
+	Warmup   time.Duration `yaml:"warmup"`   // time before the metrics begin; violations count from the start
+	Duration time.Duration `yaml:"duration"` // 0 = until Stop, or the sum of the stages
 }
 
 // Arrivals is the spacing of arrivals in the open model.
@@ -86,10 +87,10 @@ const (
 
 // Keys are the keys of the locks.
 type Keys struct {
-	Pick   Pick    // default uniform
-	N      int     // number of keys; default 3
-	Skew   float64 // zipf: above 0, default 1.1; hotspot: probability of the first key, default 0.9
-	Prefix string  // of every key; default "load:{<random>}:"
+	Pick   Pick    `yaml:"pick" default:"uniform"`
+	N      int     `yaml:"n,positive,short" default:"3"` // number of keys
+	Skew   float64 `yaml:"skew"`                         // zipf: above 0, default 1.1; hotspot: probability of the first key, default 0.9
+	Prefix string  `yaml:"prefix"`                       // of every key; default "load:{<random>}:"
 }
 
 // Pick is how a client picks a key.
@@ -108,18 +109,16 @@ func Picks() []Pick { return []Pick{PickUniform, PickOne, PickZipf, PickHotspot}
 
 // Stage is a part of a run. The run ends after the last stage.
 type Stage struct {
-	For     time.Duration
-	Clients int     // 0 = as before
-	Rate    float64 // 0 = as before
+	For     time.Duration `yaml:"for,always"`
+	Clients int           `yaml:"clients,positive"` // 0 = as before
+	Rate    float64       `yaml:"rate,rate"`        // 0 = as before
 }
 
 // WithDefaults returns s with all defaults, including random ones. A run of the result
 // can be repeated with the same choices.
 func (s Scenario) WithDefaults() Scenario {
+	setDefaults(reflect.ValueOf(&s).Elem())
 	s.Lock = s.Lock.withDefaults()
-	s.Clients = cmp.Or(s.Clients, 20)
-	s.Keys.Pick = cmp.Or(s.Keys.Pick, PickUniform)
-	s.Keys.N = cmp.Or(s.Keys.N, 3)
 	switch s.Keys.Pick {
 	case PickZipf:
 		s.Keys.Skew = cmp.Or(s.Keys.Skew, 1.1)
@@ -127,11 +126,6 @@ func (s Scenario) WithDefaults() Scenario {
 		s.Keys.Skew = cmp.Or(s.Keys.Skew, 0.9)
 	}
 	s.Keys.Prefix = cmp.Or(s.Keys.Prefix, freshPrefix())
-	s.Hold = s.Hold.or(Exp(20 * time.Millisecond))
-	s.Think = s.Think.or(Exp(50 * time.Millisecond))
-	s.Arrivals = cmp.Or(s.Arrivals, Even)
-	s.Depth = cmp.Or(s.Depth, 1)
-	s.Conns = cmp.Or(s.Conns, defaultConns)
 	s.Seed = cmp.Or(s.Seed, rand.Uint64())
 	s.Stages = slices.Clone(s.Stages)
 	s.Faults = slices.Clone(s.Faults)
@@ -220,12 +214,9 @@ func (s Scenario) Validate() error {
 	return s.validateLists()
 }
 
-// Limit and default of Conns. Each takes two connections to a server: for commands and
-// for messages.
-const (
-	maxConns     = 1000
-	defaultConns = 100
-)
+// maxConns is the limit of Conns. Each takes two connections to a server: for commands
+// and for messages.
+const maxConns = 1000
 
 func (s Scenario) validateLists() error {
 	for i, l := range s.Versus {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,12 +13,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
-
-// field is a key of a scenario file with the function that reads its value.
-type field struct {
-	key string
-	set func(*yaml.Node) error
-}
 
 // Parse parses a scenario file. An error is one line with the line number, the wrong
 // key and a valid value.
@@ -40,11 +35,16 @@ func Parse(file []byte) (Scenario, error) {
 		return Scenario{}, err
 	}
 	var s Scenario
-	if err := mapping(doc.Content[0], "", s.fields()); err != nil {
+	top := doc.Content[0]
+	if err := readMapping(top, fieldsOf(reflect.ValueOf(&s).Elem())); err != nil {
 		return Scenario{}, err
 	}
 	if err := s.Validate(); err != nil {
-		return Scenario{}, placed(doc.Content[0], err)
+		key, _, _ := strings.Cut(err.Error(), " ")
+		if line := lineOf(top, strings.TrimSuffix(key, ":")); line > 0 {
+			return Scenario{}, fmt.Errorf("line %d: %w", line, err)
+		}
+		return Scenario{}, err
 	}
 	return s, nil
 }
@@ -62,240 +62,267 @@ func refuseAliases(n *yaml.Node) error {
 	return nil
 }
 
-// placed adds the line number to an error that begins with a key.
-func placed(top *yaml.Node, err error) error {
-	word, _, _ := strings.Cut(err.Error(), " ")
-	word = strings.TrimSuffix(word, ":")
-	// Some keys are inside another key, some are entries of a list.
-	inside := map[string]string{"ttl": "lock", "renew": "lock", "wait": "lock", "fence": "lock", "threshold": "thresholds", "stage": "stages", "fault": "faults"}
-	for _, key := range []string{word, inside[word]} {
-		for i := 0; i+1 < len(top.Content); i += 2 {
-			if top.Content[i].Value == key {
-				return fmt.Errorf("line %d: %w", top.Content[i].Line, err)
+// lineOf returns the line of a key, also inside another key, or of the list whose
+// entries have that name; 0 = there is none.
+func lineOf(n *yaml.Node, name string) int {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if key := n.Content[i]; key.Value == name || key.Value == name+"s" {
+			return key.Line
+		}
+		if line := lineOf(n.Content[i+1], name); line > 0 {
+			return line
+		}
+	}
+	return 0
+}
+
+// Set sets a key of the scenario to a value of the file format. A path like lock.ttl
+// leads into a mapping. An error describes a valid value.
+func (s *Scenario) Set(path, value string) error {
+	node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+	if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) == 0 {
+			return fmt.Errorf("%q is not in order", value)
+		}
+		node = doc.Content[0]
+	}
+	keys := strings.Split(path, ".")
+	for _, key := range slices.Backward(keys) {
+		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: key}, node}}
+	}
+	if err := readMapping(node, fieldsOf(reflect.ValueOf(s).Elem())); err != nil {
+		// The caller knows the keys of the path, and there is no file.
+		inner := err.keys[min(len(keys), len(err.keys)):]
+		return errors.New(strings.Join(append(inner, err.what), ": "))
+	}
+	return nil
+}
+
+// fileError is an error in a scenario file.
+type fileError struct {
+	line int
+	keys []string // path to the wrong value
+	what string
+}
+
+func (e *fileError) Error() string {
+	return fmt.Sprintf("line %d: %s", e.line, strings.Join(append(slices.Clone(e.keys), e.what), ": "))
+}
+
+func wrong(n *yaml.Node, format string, args ...any) *fileError {
+	return &fileError{line: n.Line, what: fmt.Sprintf(format, args...)}
+}
+
+// field is a field of a struct that a scenario file can set. Its tags say how:
+//
+//	yaml:"KEY,OPTION,…" default:"VALUE"
+//
+// KEY may be several names of the field, with spaces between them. Two fields with the
+// same key are two ways to write one value: the first that can read it takes it. An
+// option is the name of a format, or one of:
+//
+//	positive  0 is refused, because a zero field means its default
+//	always    written even if it is zero
+//	short     set by a scalar in place of the mapping
+//
+// To add a field to a scenario, add it to its struct with these tags, with a case in
+// validate if not every value is valid, and its key to docs/scenario.schema.json.
+type field struct {
+	keys    []string
+	options []string
+	initial string // default value
+	value   reflect.Value
+}
+
+// fieldsOf returns the fields of a struct that have a tag, in order.
+func fieldsOf(v reflect.Value) []field {
+	var all []field
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		if options := strings.Split(tag.Get("yaml"), ","); options[0] != "" {
+			all = append(all, field{strings.Fields(options[0]), options[1:], tag.Get("default"), v.Field(i)})
+		}
+	}
+	return all
+}
+
+// named returns the fields with a key.
+func named(key string, fields []field) []field {
+	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return !slices.Contains(f.keys, key) })
+}
+
+func (f field) is(option string) bool { return slices.Contains(f.options, option) }
+
+// format returns the format that an option names, or else that of the type.
+func (f field) format() format {
+	for _, name := range append(slices.Clone(f.options), f.value.Type().String()) {
+		if known, ok := formats[name]; ok {
+			return known
+		}
+	}
+	return formats["word"]
+}
+
+// format is how a scalar is written.
+type format struct {
+	valid string // describes valid values
+	parse func(text string) (any, error)
+	print func(v reflect.Value) string
+}
+
+// formats are the formats by the name of their option or of their type.
+var formats = map[string]format{
+	"string":        formatAs("a text", verbatim, strconv.Quote),
+	"word":          formatAs("a word", verbatim, strings.Clone),
+	"bool":          formatAs("true or false", parseBool, strconv.FormatBool),
+	"int":           formatAs("a whole number", strconv.Atoi, strconv.Itoa),
+	"uint64":        formatAs("a whole number", parseUint, formatUint),
+	"float64":       formatAs("a number", parseFloat, formatFloat),
+	"fraction":      formatAs("a share like 80% or 0.8", parseShare, formatFloat),
+	"share":         formatAs("a share like 80% or 0.8", parseShare, FormatShare),
+	"rate":          formatAs("a rate like 500/s or 30/m", ParseRate, FormatRate),
+	"time.Duration": formatAs("a time like 500ms or 2m", time.ParseDuration, short),
+	"per-ttl":       formatAs("a time like 500ms or ttl/3", parsePerTTL, formatPerTTL),
+}
+
+func formatAs[T any](valid string, parse func(string) (T, error), print func(T) string) format {
+	return format{
+		valid,
+		func(text string) (any, error) { return parse(text) },
+		func(v reflect.Value) string { return print(v.Convert(reflect.TypeFor[T]()).Interface().(T)) },
+	}
+}
+
+func verbatim(text string) (string, error) { return text, nil }
+
+// parseBool also accepts yes, no, on and off, as YAML does.
+func parseBool(text string) (b bool, err error) {
+	err = yaml.Unmarshal([]byte(text), &b)
+	return b, err
+}
+
+func parseUint(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
+
+func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func parseFloat(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+
+func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// read reads the value of a field.
+func (f field) read(n *yaml.Node) *fileError {
+	switch {
+	case f.value.Kind() == reflect.Slice:
+		return readList(n, f.value)
+	case f.value.Kind() == reflect.Struct:
+		return readStruct(n, f.value)
+	case n.Kind != yaml.ScalarNode:
+		return wrong(n, "not %s", f.format().valid)
+	}
+	parsed, err := f.format().parse(n.Value)
+	if err != nil {
+		return wrong(n, "%q is not %s", n.Value, f.format().valid)
+	}
+	v := reflect.ValueOf(parsed).Convert(f.value.Type())
+	switch {
+	case !f.is("positive") || v.Int() > 0:
+		f.value.Set(v)
+		return nil
+	case v.Kind() == reflect.Int:
+		return wrong(n, "%s is too few; write at least 1", n.Value)
+	}
+	return wrong(n, "%s is too short; write %s", n.Value, f.format().valid)
+}
+
+// readList adds the entries of a list.
+func readList(n *yaml.Node, to reflect.Value) *fileError {
+	if n.Kind != yaml.SequenceNode {
+		return wrong(n, "not a list; write one entry a line, each with a dash")
+	}
+	for _, entry := range n.Content {
+		v := reflect.New(to.Type().Elem()).Elem()
+		if err := readStruct(entry, v); err != nil {
+			return err
+		}
+		to.Set(reflect.Append(to, v))
+	}
+	return nil
+}
+
+// shortForm is a struct that a scalar can stand for. It is written as shortText, or as
+// a mapping if that is "".
+type shortForm interface {
+	parseShort(text string) error
+	shortText() string
+}
+
+// readStruct reads a mapping, or the scalar that stands for it.
+func readStruct(n *yaml.Node, to reflect.Value) *fileError {
+	fields := fieldsOf(to)
+	if n.Kind == yaml.ScalarNode || len(fields) == 0 {
+		if s, ok := to.Addr().Interface().(shortForm); ok {
+			if err := s.parseShort(n.Value); err != nil {
+				return wrong(n, "%v", err)
 			}
+			return nil
+		}
+		if i := slices.IndexFunc(fields, func(f field) bool { return f.is("short") }); i >= 0 {
+			return fields[i].read(n)
 		}
 	}
-	return err
-}
-
-func (s *Scenario) fields() []field {
-	return []field{
-		{"name", text(&s.Name)},
-		{"caption", text(&s.Caption)},
-		{"watch", text(&s.Watch)},
-		{"lock", s.Lock.read},
-		{"versus", sequence(func(n *yaml.Node) error {
-			var l Lock
-			err := l.read(n)
-			s.Versus = append(s.Versus, l)
-			return err
-		})},
-		{"keys", s.Keys.read},
-		{"clients", count(&s.Clients)},
-		{"rate", arrivals(&s.Rate)},
-		{"arrivals", word(&s.Arrivals)},
-		{"hold", s.Hold.read},
-		{"think", s.Think.read},
-		{"reads", part(&s.Reads)},
-		{"depth", count(&s.Depth)},
-		{"patience", duration(&s.Patience)},
-		{"conns", count(&s.Conns)},
-		{"stages", sequence(func(n *yaml.Node) error {
-			var st Stage
-			err := mapping(n, "stages", []field{{"for", duration(&st.For)}, {"clients", count(&st.Clients)}, {"rate", arrivals(&st.Rate)}})
-			s.Stages = append(s.Stages, st)
-			return err
-		})},
-		{"faults", sequence(func(n *yaml.Node) error {
-			var f Fault
-			err := mapping(n, "faults", f.fields())
-			s.Faults = append(s.Faults, f)
-			return err
-		})},
-		{"thresholds", thresholds(&s.Thresholds)},
-		{"expect", thresholds(&s.Expect)},
-		{"seed", func(n *yaml.Node) error {
-			seed, err := strconv.ParseUint(n.Value, 10, 64)
-			s.Seed = seed
-			return wrong(n, err, "a whole number")
-		}},
-		{"warmup", duration(&s.Warmup)},
-		{"duration", duration(&s.Duration)},
-	}
-}
-
-func (f *Fault) fields() []field {
-	return []field{
-		{"at", duration(&f.At)},
-		{"fault", word(&f.Kind)},
-		{"clients", whole(&f.Clients)},
-		{"client", whole(&f.Client)},
-		{"node", whole(&f.Node)},
-		{"for", duration(&f.For)},
-		{"delay", duration(&f.Delay)},
-		{"jitter", duration(&f.Jitter)},
-		{"by", duration(&f.By)},
-		{"before", text(&f.Before)},
-	}
-}
-
-// read reads a kind or a mapping.
-func (l *Lock) read(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		return word(&l.Kind)(n)
-	}
-	return mapping(n, "lock", []field{
-		{"kind", word(&l.Kind)},
-		{"ttl", lasting(&l.TTL)},
-		{"renew", l.Renew.read},
-		{"wait", l.Wait.read},
-		{"fence", func(n *yaml.Node) error { return wrong(n, n.Decode(&l.Fence), "true or false") }},
-	})
-}
-
-// read reads on, off or a mapping.
-func (r *Renew) read(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		on, known := map[string]bool{"on": true, "true": true, "off": false, "false": false}[n.Value]
-		if !known {
-			return fmt.Errorf("line %d: renew: %q is neither on nor off, nor like {every: ttl/3, max: 0}", n.Line, n.Value)
-		}
-		r.Off = !on
-		return nil
-	}
-	return mapping(n, "renew", []field{{"every", r.readEvery}, {"max", whole(&r.Max)}})
-}
-
-// readEvery reads a time or a part of the TTL. The TTL may be unknown yet.
-func (r *Renew) readEvery(n *yaml.Node) error {
-	r.Every, r.PerTTL = 0, 0
-	var err error
-	if by, isPart := strings.CutPrefix(n.Value, "ttl/"); isPart {
-		r.PerTTL, err = strconv.Atoi(by)
-	} else {
-		r.Every, err = time.ParseDuration(n.Value)
-	}
-	if err != nil || r.Every <= 0 && r.PerTTL <= 1 {
-		return fmt.Errorf("line %d: %q is no time; write one like 500ms or ttl/3", n.Line, n.Value)
-	}
-	return nil
-}
-
-// read reads notify, poll or a mapping.
-func (w *Wait) read(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		switch n.Value {
-		case "notify", "fair", "queue":
-		case "poll":
-			*w = Wait{Poll: defaultPoll, Jitter: 0.5}
-		default:
-			return fmt.Errorf("line %d: wait: %q is neither notify nor poll, nor like {poll: 50ms, jitter: 0.5, tries: 20}", n.Line, n.Value)
-		}
-		return nil
-	}
-	return mapping(n, "wait", []field{{"poll", duration(&w.Poll)}, {"jitter", part(&w.Jitter)}, {"tries", whole(&w.Tries)}})
-}
-
-// defaultPoll is the poll interval of "wait: poll".
-const defaultPoll = 50 * time.Millisecond
-
-func (k *Keys) read(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		return count(&k.N)(n)
-	}
-	return mapping(n, "keys", []field{{"pick", word(&k.Pick)}, {"n", count(&k.N)}, {"skew", real(&k.Skew)}, {"prefix", text(&k.Prefix)}})
-}
-
-// read reads the form of ParseDist or a mapping.
-func (d *Dist) read(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		parsed, err := ParseDist(n.Value)
-		if err != nil {
-			return fmt.Errorf("line %d: %w", n.Line, err)
-		}
-		*d = parsed
-		return nil
-	}
-	if err := mapping(n, "a distribution", []field{
-		{"dist", word(&d.Shape)}, {"mean", duration(&d.Mean)},
-		{"min", duration(&d.Low)}, {"max", duration(&d.High)},
-		{"p50", duration(&d.Low)}, {"p99", duration(&d.High)},
-		{"fast", duration(&d.Low)}, {"slow", duration(&d.High)}, {"share", part(&d.Share)},
-	}); err != nil {
+	if err := readMapping(n, fields); err != nil {
 		return err
 	}
-	if err := d.Shape.wants(n); err != nil {
-		return err
-	}
-	if err := d.validate(); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
+	if c, ok := to.Addr().Interface().(interface{ checkMapping(*yaml.Node) *fileError }); ok {
+		return c.checkMapping(n)
 	}
 	return nil
 }
 
-// wants returns an error unless a mapping has exactly the keys of the shape.
-func (s Shape) wants(n *yaml.Node) error {
-	keys := map[Shape][]string{
-		ShapeConst: {"mean"}, ShapeExp: {"mean"}, ShapeUniform: {"min", "max"},
-		ShapeLogNormal: {"p50", "p99"}, ShapeBimodal: {"fast", "slow", "share"},
-	}[s]
-	if keys == nil {
-		return nil // validate reports an unknown shape
-	}
-	given := 0
-	for i := 0; i < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Value == "dist" {
-			continue
-		}
-		if !slices.Contains(keys, key.Value) {
-			return fmt.Errorf("line %d: %s has no %s; it has %s", key.Line, s, key.Value, strings.Join(keys, " "))
-		}
-		given++
-	}
-	if given < len(keys) {
-		return fmt.Errorf("line %d: %s needs %s", n.Line, s, strings.Join(keys, " "))
-	}
-	return nil
-}
-
-// mapping reads the keys of a mapping. A repeated key is an error.
-func mapping(n *yaml.Node, where string, fields []field) error {
-	if where != "" {
-		where += ": "
-	}
+// readMapping reads the keys of a mapping. A repeated key is an error.
+func readMapping(n *yaml.Node, fields []field) *fileError {
 	var keys []string
 	for _, f := range fields {
-		keys = append(keys, f.key)
+		keys = append(keys, f.keys...)
 	}
+	keys = slices.Compact(keys)
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: %snot a mapping; its keys are %s", n.Line, where, strings.Join(keys, " "))
+		return wrong(n, "not a mapping; its keys are %s", strings.Join(keys, " "))
 	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		at := slices.Index(keys, key.Value)
-		if at < 0 {
-			return fmt.Errorf("line %d: %sthere is no key %q%s; there are %s", key.Line, where, key.Value, nearest(key.Value, keys), strings.Join(keys, " "))
+		if !slices.Contains(keys, key.Value) {
+			return wrong(key, "there is no key %q%s; there are %s", key.Value, nearest(key.Value, keys), strings.Join(keys, " "))
 		}
 		if first, twice := seen[key.Value]; twice {
-			return fmt.Errorf("line %d: %s%s is there already, in line %d", key.Line, where, key.Value, first)
+			return wrong(key, "%s is there already, in line %d", key.Value, first)
 		}
 		seen[key.Value] = key.Line
-		if err := fields[at].set(value); err != nil {
-			return inKey(key.Value, err)
+		if err := readKey(value, named(key.Value, fields)); err != nil {
+			err.keys = append([]string{key.Value}, err.keys...)
+			return err
 		}
 	}
 	return nil
 }
 
-// inKey adds the key to an error that begins with its line number.
-func inKey(key string, err error) error {
-	line, rest, found := strings.Cut(err.Error(), ": ")
-	if !found || !strings.HasPrefix(line, "line ") || strings.HasPrefix(rest, key+":") {
-		return err
+// readKey reads a value into the first field that can read it, and clears the others.
+func readKey(n *yaml.Node, fields []field) *fileError {
+	if len(fields) == 1 {
+		return fields[0].read(n)
 	}
-	return fmt.Errorf("%s: %s: %s", line, key, rest)
+	var err *fileError
+	for _, f := range fields {
+		f.value.SetZero()
+	}
+	for _, f := range fields {
+		if err = f.read(n); err == nil {
+			break
+		}
+	}
+	return err
 }
 
 // nearest suggests a similar key, if there is one.
@@ -333,295 +360,61 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// sequence reads every entry of a list.
-func sequence(each func(*yaml.Node) error) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		if n.Kind != yaml.SequenceNode {
-			return fmt.Errorf("line %d: not a list; write one entry a line, each with a dash", n.Line)
-		}
-		for _, entry := range n.Content {
-			if err := each(entry); err != nil {
-				return err
+// setDefaults sets the zero fields of a struct to the values of their default tags.
+func setDefaults(to reflect.Value) {
+	for _, f := range fieldsOf(to) {
+		switch {
+		case f.value.IsZero() && f.initial != "":
+			if err := f.read(&yaml.Node{Kind: yaml.ScalarNode, Value: f.initial}); err != nil {
+				panic(err)
 			}
-		}
-		return nil
-	}
-}
-
-// wrong describes a valid value, if err is not nil.
-func wrong(n *yaml.Node, err error, right string) error {
-	if err == nil && n.Kind == yaml.ScalarNode {
-		return nil
-	}
-	if n.Kind != yaml.ScalarNode {
-		return fmt.Errorf("line %d: not %s", n.Line, right)
-	}
-	return fmt.Errorf("line %d: %q is not %s", n.Line, n.Value, right)
-}
-
-func text(to *string) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		*to = n.Value
-		return wrong(n, nil, "a text")
-	}
-}
-
-func word[T ~string](to *T) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		*to = T(n.Value)
-		return wrong(n, nil, "a word")
-	}
-}
-
-func whole(to *int) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		v, err := strconv.Atoi(n.Value)
-		*to = v
-		return wrong(n, err, "a whole number")
-	}
-}
-
-// count reads a number of at least 1, because 0 would mean the default.
-func count(to *int) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		v, err := strconv.Atoi(n.Value)
-		if err == nil && v < 1 {
-			return fmt.Errorf("line %d: %d is too few; write at least 1", n.Line, v)
-		}
-		*to = v
-		return wrong(n, err, "a whole number")
-	}
-}
-
-func real(to *float64) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		v, err := strconv.ParseFloat(n.Value, 64)
-		*to = v
-		return wrong(n, err, "a number")
-	}
-}
-
-func part(to *float64) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		v, err := parseShare(n.Value)
-		*to = v
-		return wrong(n, err, "a share like 80% or 0.8")
-	}
-}
-
-func duration(to *time.Duration) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		v, err := time.ParseDuration(n.Value)
-		*to = v
-		return wrong(n, err, "a time like 500ms or 2m")
-	}
-}
-
-// lasting reads a time above 0, because 0 would mean the default.
-func lasting(to *time.Duration) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		if err := duration(to)(n); err != nil || *to > 0 {
-			return err
-		}
-		return fmt.Errorf("line %d: %s is too short; write a time like 500ms or 2m", n.Line, n.Value)
-	}
-}
-
-func arrivals(to *float64) func(*yaml.Node) error {
-	return func(n *yaml.Node) error {
-		v, err := ParseRate(n.Value)
-		*to = v
-		return wrong(n, err, "a rate like 500/s or 30/m")
-	}
-}
-
-func thresholds(to *[]Threshold) func(*yaml.Node) error {
-	return sequence(func(n *yaml.Node) error {
-		t, err := ParseThreshold(n.Value)
-		if err == nil {
-			err = t.validate()
-		}
-		*to = append(*to, t)
-		if err != nil {
-			return fmt.Errorf("line %d: %w", n.Line, err)
-		}
-		return nil
-	})
-}
-
-// ParseRate parses 500, 500/s or 30/m, and returns arrivals per second.
-func ParseRate(text string) (float64, error) {
-	number, per := text, 1.0
-	for suffix, seconds := range map[string]float64{"/s": 1, "/m": 60, "/min": 60, "/h": 3600} {
-		if n, found := strings.CutSuffix(text, suffix); found {
-			number, per = n, seconds
+		case f.value.Kind() == reflect.Struct:
+			setDefaults(f.value)
 		}
 	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !(v >= 0) {
-		return 0, fmt.Errorf("%q is no rate; write one like 500/s or 30/m", text)
-	}
-	return v / per, nil
 }
 
 // Marshal returns the scenario in the file format of [Parse].
 func (s Scenario) Marshal() []byte {
 	var b bytes.Buffer
-	line := func(key, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%s: %s\n", key, value)
+	for _, f := range fieldsOf(reflect.ValueOf(s)) {
+		switch {
+		case f.value.IsZero() && !f.is("always"):
+		case f.value.Kind() == reflect.Slice:
+			fmt.Fprintf(&b, "%s:\n", f.keys[0])
+			for i := range f.value.Len() {
+				fmt.Fprintf(&b, "  - %s\n", flow(f.value.Index(i)))
+			}
+		default:
+			fmt.Fprintf(&b, "%s: %s\n", f.keys[0], f.text())
 		}
 	}
-	line("name", quoted(s.Name))
-	line("caption", quoted(s.Caption))
-	line("watch", quoted(s.Watch))
-	line("lock", s.Lock.YAML())
-	lines(&b, "versus", s.Versus, Lock.YAML)
-	line("keys", s.Keys.YAML())
-	line("clients", notZero(s.Clients))
-	if s.Rate > 0 {
-		line("rate", FormatRate(s.Rate))
-	}
-	line("arrivals", string(s.Arrivals))
-	line("hold", s.Hold.String())
-	line("think", s.Think.String())
-	if s.Reads > 0 {
-		line("reads", FormatShare(s.Reads))
-	}
-	line("depth", notZero(s.Depth))
-	line("patience", notZeroTime(s.Patience))
-	line("conns", notZero(s.Conns))
-	lines(&b, "stages", s.Stages, Stage.YAML)
-	lines(&b, "faults", s.Faults, Fault.YAML)
-	lines(&b, "thresholds", s.Thresholds, func(t Threshold) string { return strconv.Quote(t.String()) })
-	lines(&b, "expect", s.Expect, func(t Threshold) string { return strconv.Quote(t.String()) })
-	if s.Seed > 0 {
-		line("seed", strconv.FormatUint(s.Seed, 10))
-	}
-	line("warmup", notZeroTime(s.Warmup))
-	line("duration", notZeroTime(s.Duration))
 	return b.Bytes()
 }
 
-func lines[T any](b *bytes.Buffer, key string, all []T, each func(T) string) {
-	if len(all) == 0 {
-		return
+// text returns the value of a field in one line.
+func (f field) text() string {
+	if f.value.Kind() == reflect.Struct {
+		return flow(f.value)
 	}
-	fmt.Fprintf(b, "%s:\n", key)
-	for _, one := range all {
-		fmt.Fprintf(b, "  - %s\n", each(one))
-	}
+	return f.format().print(f.value)
 }
 
-// flow joins pairs of key and value without the empty values.
-func flow(pairs ...string) string {
+// flow returns a struct in one line, without its zero fields.
+func flow(v reflect.Value) string {
 	var all []string
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			all = append(all, pairs[i]+": "+pairs[i+1])
+	p := reflect.New(v.Type())
+	p.Elem().Set(v)
+	if s, ok := p.Interface().(shortForm); ok && s.shortText() != "" {
+		return s.shortText()
+	}
+	for _, f := range fieldsOf(v) {
+		if !f.value.IsZero() || f.is("always") {
+			all = append(all, f.keys[0]+": "+f.text())
 		}
 	}
 	return "{" + strings.Join(all, ", ") + "}"
 }
 
-// YAML returns the lock in the file format, in one line.
-func (l Lock) YAML() string {
-	renew, wait, fence := "", "", ""
-	switch {
-	case l.Renew.Off:
-		renew = "off"
-	case l.Renew.Every > 0 || l.Renew.PerTTL > 0 || l.Renew.Max > 0:
-		every := notZeroTime(l.Renew.Every)
-		if every == "" && l.Renew.PerTTL > 0 {
-			every = fmt.Sprint("ttl/", l.Renew.PerTTL)
-		}
-		renew = flow("every", every, "max", notZero(l.Renew.Max))
-	}
-	if l.Wait.Poll > 0 {
-		wait = flow("poll", short(l.Wait.Poll), "jitter", strconv.FormatFloat(l.Wait.Jitter, 'g', -1, 64), "tries", notZero(l.Wait.Tries))
-	}
-	if l.Fence {
-		fence = "true"
-	}
-	return flow("kind", string(l.Kind), "ttl", notZeroTime(l.TTL), "renew", renew, "wait", wait, "fence", fence)
-}
-
-// YAML returns the keys in the file format, in one line.
-func (k Keys) YAML() string {
-	skew, prefix := "", ""
-	if k.Skew > 0 {
-		skew = strconv.FormatFloat(k.Skew, 'g', -1, 64)
-	}
-	if k.Prefix != "" {
-		prefix = quoted(k.Prefix)
-	}
-	return flow("pick", string(k.Pick), "n", notZero(k.N), "skew", skew, "prefix", prefix)
-}
-
-// YAML returns the stage in the file format, in one line.
-func (st Stage) YAML() string {
-	rate := ""
-	if st.Rate > 0 {
-		rate = FormatRate(st.Rate)
-	}
-	return flow("for", short(st.For), "clients", notZero(st.Clients), "rate", rate)
-}
-
-// YAML returns the fault in the file format, in one line.
-func (f Fault) YAML() string {
-	return flow("at", short(f.At), "fault", string(f.Kind), "clients", notZero(f.Clients), "client", notZero(f.Client),
-		"node", notZero(f.Node), "for", notZeroTime(f.For), "delay", notZeroTime(f.Delay), "jitter", notZeroTime(f.Jitter),
-		"by", notZeroTime(f.By), "before", f.Before)
-}
-
-// FormatRate formats arrivals per second so that [ParseRate] returns the same number.
-func FormatRate(rate float64) string { return strconv.FormatFloat(rate, 'g', -1, 64) + "/s" }
-
-func notZero(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
-}
-
-func notZeroTime(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return short(d)
-}
-
-// quoted quotes a text, except an empty one.
-func quoted(s string) string {
-	if s == "" {
-		return ""
-	}
-	return strconv.Quote(s)
-}
-
-// Set sets a key of the scenario to a value of the file format. A path like lock.ttl
-// leads into a mapping. An error describes a valid value.
-func (s *Scenario) Set(path, value string) error {
-	node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
-	if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
-		var doc yaml.Node
-		if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) == 0 {
-			return fmt.Errorf("%q is not in order", value)
-		}
-		node = doc.Content[0]
-	}
-	keys := strings.Split(path, ".")
-	for _, key := range slices.Backward(keys) {
-		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: key}, node}}
-	}
-	err := mapping(node, "", s.fields())
-	if err == nil {
-		return nil
-	}
-	// Remove line and key: the caller knows the key, and there is no file.
-	_, what, _ := strings.Cut(err.Error(), ": ")
-	for _, key := range keys {
-		what = strings.TrimPrefix(what, key+": ")
-	}
-	return errors.New(what)
-}
+// YAML returns a part of a scenario in the file format, in one line.
+func YAML[T Lock | Keys | Stage | Fault](part T) string { return flow(reflect.ValueOf(part)) }

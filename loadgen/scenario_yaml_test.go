@@ -3,6 +3,7 @@ package loadgen
 import (
 	_ "embed"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestAWrongFileIsToldByLineAndKeyAndWhatWouldBeRight(t *testing.T) {
 		{"reads: most", `line 1: reads: "most" is not a share like 80% or 0.8`},
 		{"lock: {renew: sometimes}", `line 1: lock: renew: "sometimes" is neither on nor off`},
 		{"lock: {wait: patiently}", `line 1: lock: wait: "patiently" is neither notify nor poll`},
-		{"lock: {renew: {every: ttl/x}}", `line 1: lock: renew: every: "ttl/x" is no time; write one like 500ms or ttl/3`},
+		{"lock: {renew: {every: ttl/x}}", `line 1: lock: renew: every: "ttl/x" is not a time like 500ms or ttl/3`},
 		{"clients: 2\nclients: 3", "line 2: clients is there already, in line 1"},
 		{"name: x\nlock: {kind: semaphore}", "line 2: lock: kind must be one of mutex reentrant rw fair redlock classic/"},
 		{"name: x\nclients: 90000", "line 2: clients must be 1 to 10000, not 90000"},
@@ -116,6 +117,44 @@ func TestAWrongFileIsToldByLineAndKeyAndWhatWouldBeRight(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q:\n got %v\nwant %s…", c.file, err, c.want)
 		}
+	}
+}
+
+// A field without a key cannot be set by a file. An option that does not exist changes
+// nothing.
+func TestEveryFieldOfAScenarioHasAKey(t *testing.T) {
+	known := []string{"positive", "always", "short"}
+	for name := range formats {
+		known = append(known, name)
+	}
+	var without []string
+	var check func(reflect.Type)
+	check = func(of reflect.Type) {
+		for i := range of.NumField() {
+			f := of.Field(i)
+			if f.IsExported() && f.Tag.Get("yaml") == "" {
+				without = append(without, of.Name()+"."+f.Name)
+			}
+			switch {
+			case f.Type.Kind() == reflect.Struct:
+				check(f.Type)
+			case f.Type.Kind() == reflect.Slice && f.Type.Elem() != reflect.TypeFor[Threshold]():
+				check(f.Type.Elem())
+			}
+		}
+		for _, f := range fieldsOf(reflect.New(of).Elem()) {
+			for _, option := range f.options {
+				if !slices.Contains(known, option) {
+					t.Errorf("%s: %q is neither an option nor a format", f.keys, option)
+				}
+			}
+		}
+	}
+	check(reflect.TypeFor[Scenario]())
+	slices.Sort(without)
+	// "off" stands for the mapping of Renew.
+	if without = slices.Compact(without); !slices.Equal(without, []string{"Renew.Off"}) {
+		t.Errorf("no key for %v", without)
 	}
 }
 

@@ -175,6 +175,16 @@ func ParseThreshold(text string) (Threshold, error) {
 	return Threshold{}, fmt.Errorf("threshold %q: write one like \"wait.p99 < 250ms\", \"lost.rate < 0.1%%\" or \"overlap.count == 0\"", text)
 }
 
+// parseShort reads the form of [ParseThreshold].
+func (t *Threshold) parseShort(text string) (err error) {
+	if *t, err = ParseThreshold(text); err == nil {
+		err = t.validate()
+	}
+	return err
+}
+
+func (t *Threshold) shortText() string { return strconv.Quote(t.String()) }
+
 func (u unit) parse(text string) (float64, error) {
 	switch u {
 	case timed:

@@ -121,9 +121,9 @@ type FaultOutcome struct {
 
 // String returns the outcome in one line.
 func (f FaultOutcome) String() string {
-	text := fmt.Sprintf("%s struck %s", f.Fault.YAML(), humanize.Times(f.Struck))
+	text := fmt.Sprintf("%s struck %s", YAML(f.Fault), humanize.Times(f.Struck))
 	if f.Struck == 0 {
-		text = f.Fault.YAML() + " never struck"
+		text = YAML(f.Fault) + " never struck"
 	}
 	if f.Why != "" {
 		text += ": " + f.Why

@@ -69,12 +69,12 @@ func (r Result) marks() []mark {
 	var all []mark
 	at := time.Duration(0)
 	for i, stage := range r.Scenario.Stages {
-		all = append(all, mark{at - r.Scenario.Warmup, fmt.Sprintf("stage %d: %s", i+1, stage.YAML())})
+		all = append(all, mark{at - r.Scenario.Warmup, fmt.Sprintf("stage %d: %s", i+1, loadgen.YAML(stage))})
 		at += stage.For
 	}
 	for _, f := range r.Metrics.Faults {
 		if f.Struck > 0 {
-			all = append(all, mark{f.Fault.At - r.Scenario.Warmup, f.Fault.YAML()})
+			all = append(all, mark{f.Fault.At - r.Scenario.Warmup, loadgen.YAML(f.Fault)})
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
 
@@ -118,7 +119,7 @@ func (r Result) document() jsonReport {
 		doc.Verdict.Check = r.Proof.String()
 	}
 	for _, f := range m.Faults {
-		doc.Faults = append(doc.Faults, jsonFault{f.Fault.YAML(), string(f.Fault.Kind), ms(f.Fault.At), f.Struck, f.Why})
+		doc.Faults = append(doc.Faults, jsonFault{loadgen.YAML(f.Fault), string(f.Fault.Kind), ms(f.Fault.At), f.Struck, f.Why})
 	}
 	for _, l := range latencies(m) {
 		doc.Latencies[strings.ReplaceAll(l.name, " ", "_")] = jsonLat{

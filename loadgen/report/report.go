@@ -114,11 +114,11 @@ func load(s loadgen.Scenario) string {
 
 // settings returns the settings of the run as text.
 func settings(s loadgen.Scenario) []pair {
-	all := []pair{{"clients", fmt.Sprintf("%s, %s", humanize.Count(s.Clients), sharing(s))}, {"keys", s.Keys.YAML()}}
+	all := []pair{{"clients", fmt.Sprintf("%s, %s", humanize.Count(s.Clients), sharing(s))}, {"keys", loadgen.YAML(s.Keys)}}
 	if s.Rate > 0 {
 		all = append(all, pair{"rate", loadgen.FormatRate(s.Rate) + ", " + string(s.Arrivals)})
 	}
-	all = append(all, pair{"lock", s.Lock.YAML()}, pair{"hold", s.Hold}, pair{"think", s.Think})
+	all = append(all, pair{"lock", loadgen.YAML(s.Lock)}, pair{"hold", s.Hold}, pair{"think", s.Think})
 	if s.Reads > 0 {
 		all = append(all, pair{"reads", loadgen.FormatShare(s.Reads)})
 	}
@@ -132,7 +132,7 @@ func settings(s loadgen.Scenario) []pair {
 		all = append(all, pair{"warm-up", humanize.Setting(s.Warmup) + ", not in the figures"})
 	}
 	for _, stage := range s.Stages {
-		all = append(all, pair{"stage", stage.YAML()})
+		all = append(all, pair{"stage", loadgen.YAML(stage)})
 	}
 	for _, threshold := range s.Thresholds {
 		all = append(all, pair{"threshold", threshold})
