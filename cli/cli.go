@@ -1,5 +1,5 @@
 // Package cli is the locktop program: its commands, flags, output and exit codes.
-// No other package knows flags, addresses, environment variables and file names.
+// No package outside of cli knows flags, addresses, environment variables and file names.
 package cli
 
 import (

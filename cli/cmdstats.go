@@ -19,17 +19,11 @@ type commandStats struct {
 	counts map[string]tui.CommandStat
 }
 
-// newCommandStats returns the counts of all commands that rdb sends from now on.
-func newCommandStats(rdb interface{ AddHook(redis.Hook) }) *commandStats {
+// newCommandStats returns the counts of the commands that clients send from now on.
+// onOpen calls its argument for each client.
+func newCommandStats(onOpen func(func(*redis.Client))) *commandStats {
 	l := &commandStats{counts: make(map[string]tui.CommandStat)}
-	rdb.AddHook(l)
-	return l
-}
-
-// keepAll returns the counts of the commands to all servers of v.
-func keepAll(v *servers) *commandStats {
-	l := &commandStats{counts: make(map[string]tui.CommandStat)}
-	v.onOpen(func(rdb *redis.Client) { rdb.AddHook(l) })
+	onOpen(func(rdb *redis.Client) { rdb.AddHook(l) })
 	return l
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/server"
 )
@@ -48,13 +49,16 @@ func TestAContextSaysWhereAndWhat(t *testing.T) {
 
 	var s selection
 	var look screenFlags
-	c := connFlags{context: "prod", given: func(string) bool { return false }}
+	var c connect.Flags
+	if err := c.FlagSet().Parse([]string{"--context", "prod"}); err != nil {
+		t.Fatal(err)
+	}
 	may := writeFlags{}
-	if err := c.configure(&s, &look, &may); err != nil || !may.production || look.theme != "mono" {
+	if err := applyContext(&c, &s, &look, &may); err != nil || !may.production || look.theme != "mono" {
 		t.Errorf("%v, %+v, %+v", err, may, look)
 	}
 	may.write = true
-	if err := c.configure(&s, &look, &may); err == nil || asExitError(err).code != exitUsage {
+	if err := applyContext(&c, &s, &look, &may); err == nil || asExitError(err).code != exitUsage {
 		t.Errorf("--write where the context is read-only: %v", err)
 	}
 }
@@ -130,21 +134,6 @@ func TestLimitsSayWhenAHoldIsOverdue(t *testing.T) {
 	for _, bad := range []string{"job:*", "job:*=", "=1h", "job:*=-1s", "job:*=0s", "banana"} {
 		if got := locktop(t, "list", "--overdue", bad); got.code != exitUsage || !strings.Contains(got.errors, "--overdue: not a valid limit, like jobs:*=2h") {
 			t.Errorf("%s: exit code %d, %q", bad, got.code, got.errors)
-		}
-	}
-}
-
-func TestTheHintToHideAFileIsACommand(t *testing.T) {
-	for path, want := range map[string]string{
-		"/home/ann/config.yaml":      "chmod 600 /home/ann/config.yaml",
-		"/home/$(touch pwned)/a b":   "chmod 600 '/home/$(touch pwned)/a b'",
-		"/home/it's/config.yaml":     "", // its backslash would be doubled
-		"/home/\x1b[2J/config.yaml":  "",
-		"/home/\x00NUL/config.yaml":  "",
-		"/home/newline\n/config.yml": "",
-	} {
-		if got := onlyMine(path); got != want {
-			t.Errorf("%q: %q, want %q", path, got, want)
 		}
 	}
 }

@@ -234,25 +234,6 @@ func TestAnEmptyAnswerIsNoPassword(t *testing.T) {
 	}
 }
 
-func TestTheConnectionIsNamedWhereTheACLAllowsIt(t *testing.T) {
-	c := server.ForTest(t)
-	connected := func(t *testing.T, args ...string) *target {
-		t.Helper()
-		p := &program{in: strings.NewReader(""), notes: messages{to: io.Discard}}
-		tgt, err := p.connect(t.Context(), parsed(t, append([]string{"-u", "redis://" + c.Addr()}, args...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(tgt.close)
-		return tgt
-	}
-	if name := connected(t).rdb.ClientGetName(t.Context()).Val(); name != "locktop" {
-		t.Errorf("the connection is named %q", name)
-	}
-	send(t, c.Addr(), "ACL", "SETUSER", "shy", "on", ">pw", "~*", "+@all", "-client", "-ping")
-	connected(t, "--user", "shy", "-a", "pw")
-}
-
 // eventually waits until a condition holds.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()

@@ -68,7 +68,7 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, o d
 	}
 	defer log.close()
 	return p.screen(ctx, look, tui.Config{
-		Source: filteredSource{a, s}, Store: a.shelves(s), Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
+		Source: filteredSource{a, s}, Store: &rawReader{selection: s, client: a.clientOf}, Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
 		CommandStats: a.ledger, Title: st.title, Breaker: st.breaker(log),
 	})
 }

@@ -20,9 +20,11 @@ import (
 // demoEnv is the environment of the demo: a server with changing sample locks, five
 // servers for a Redlock, and a load on any of them.
 type demoEnv struct {
-	target
+	rdb    *redis.Client // of the server with the sample locks
+	title  string
 	quorum *loadServers
 	load   *loadgen.Group
+	close  func()
 }
 
 // demoOptions configures a demoEnv.
@@ -166,7 +168,8 @@ type demoSource struct {
 // source starts to observe the demo. The caller must close the result.
 func (st *demoEnv) source(s *selection) *demoSource {
 	eye := observerClient(st.rdb)
-	a := &demoSource{main: inspect.StartWatcher(inspect.NewWatcher(s.scanner(eye, 0))), load: st.load, ledger: newCommandStats(eye)}
+	a := &demoSource{main: inspect.StartWatcher(inspect.NewWatcher(s.scanner(eye, 0))), load: st.load}
+	a.ledger = newCommandStats(func(hook func(*redis.Client)) { hook(eye) })
 	followers := []*inspect.Watcher{}
 	a.clients = []*redis.Client{eye}
 	var stations []inspect.NamedSource
@@ -188,6 +191,17 @@ func (st *demoEnv) source(s *selection) *demoSource {
 		}
 	}
 	return a
+}
+
+// clientOf returns this source's client of a server; nil if there is none. Its
+// connections are not subject to the faults of the load.
+func (a *demoSource) clientOf(addr string, _ int) *redis.Client {
+	for _, rdb := range a.clients {
+		if rdb.Options().Addr == addr {
+			return rdb
+		}
+	}
+	return nil
 }
 
 // Snapshot returns the newest snapshot of the demo.

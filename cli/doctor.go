@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/keyspace"
@@ -36,7 +37,7 @@ func (o *doctorOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) doctorCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var s selection
 	var o doctorOptions
 	cmd := &cobra.Command{
@@ -53,11 +54,11 @@ is 3 if something is wrong; a server that does not answer is one of the findings
 			return p.doctor(cmd.Context(), &c, &s, o)
 		},
 	}
-	cmdFlags(cmd, c.flags(), s.flags(), o.flags())
+	cmdFlags(cmd, c.FlagSet(), s.flags(), o.flags())
 	return cmd
 }
 
-func (p *program) doctor(ctx context.Context, c *connFlags, s *selection, o doctorOptions) error {
+func (p *program) doctor(ctx context.Context, c *connect.Flags, s *selection, o doctorOptions) error {
 	if o.duration < 0 {
 		return usageErrorf("", "--for must not be negative")
 	}
@@ -65,12 +66,12 @@ func (p *program) doctor(ctx context.Context, c *connFlags, s *selection, o doct
 	if err != nil {
 		return err
 	}
-	defer func() { t.close() }()
-	snap, err := observed(ctx, t.follow(s), o.duration)
+	defer t.Close()
+	snap, err := observed(ctx, s.watchOf(t), o.duration)
 	if err != nil && (ctx.Err() != nil || len(snap.Nodes) < 2) {
-		return unseen(fmt.Errorf("look at %s: %w", t.title, err))
+		return unseen(fmt.Errorf("look at %s: %w", t.Title, err))
 	}
-	d := diagnosisOf(t.title, s.filter(snap), snap)
+	d := diagnosisOf(t.Title, s.filter(snap), snap)
 	print := func(w io.Writer) error { return d.write(w, colours(w)) }
 	if o.json {
 		print = func(w io.Writer) error { return render.JSON(w, d.json()) }

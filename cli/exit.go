@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
-	"locktop/shell"
 	"locktop/tui/widget"
 )
 
@@ -62,23 +62,19 @@ func noLock(hint, format string, args ...any) *exitError {
 	return &exitError{code: exitNoLock, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// asExitError returns the exitError in err, or err with exitFailure.
+// asExitError returns the exitError in err, or an exitError for err.
 func asExitError(err error) *exitError {
-	var f *exitError
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*exitError](err); ok {
 		return f
 	}
-	return &exitError{code: exitFailure, err: err}
-}
-
-// onlyMine returns a hint with the command that hides a file from other users. It
-// returns "" if the name has characters that a line for people cannot show.
-func onlyMine(path string) string {
-	line, _ := shell.Line("chmod", "600", path)
-	if widget.Plain(line) != line {
-		return ""
+	if f, ok := errors.AsType[*connect.Error](err); ok {
+		code := exitNoConnect
+		if f.Usage {
+			code = exitUsage
+		}
+		return &exitError{code: code, err: f, hint: f.Hint}
 	}
-	return line
+	return &exitError{code: exitFailure, err: err}
 }
 
 // messages writes the messages of the program that are not results: one line each,

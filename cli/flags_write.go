@@ -1,13 +1,9 @@
 package cli
 
 import (
-	"context"
-
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
-	"locktop/keyspace/formats"
-	"locktop/keyspace/release"
+	"locktop/cli/connect"
 )
 
 // writeFlags holds the flags that permit actions on locks.
@@ -26,25 +22,9 @@ func (r *writeFlags) flags() *pflag.FlagSet {
 
 // check returns an error for --write with all databases, where one name may stand
 // for several keys.
-func (r *writeFlags) check(c *connFlags) error {
-	if r.write && c.db.all {
+func (r *writeFlags) check(c *connect.Flags) error {
+	if r.write && c.AllDatabases() {
 		return usageErrorf("say which with -n", "--write acts on the locks of one database")
 	}
 	return nil
-}
-
-// breakerOf returns an executor for the locks of the servers of v. It writes its
-// actions to log.
-func breakerOf(ctx context.Context, v *servers, log release.AuditLog) *release.Executor {
-	nodes := make(map[string]redis.UniversalClient)
-	where, err := v.where(ctx)
-	if err != nil { // use the servers known so far
-		where = v.endpoints()
-	}
-	for _, e := range where {
-		if rdb, err := v.client(e); err == nil {
-			nodes[e.addr] = rdb
-		}
-	}
-	return release.NewExecutor(nodes, formats.All(), log)
 }

@@ -1,25 +1,34 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+	"locktop/shell"
 	"locktop/tui/widget"
 )
 
 func (p *program) inspectCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var s selection
 	var k keyFlags
 	var asJSON bool
@@ -39,19 +48,61 @@ exact command that would break it safely. Only that key is looked at.`,
 	}
 	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
 	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
-	cmdFlags(cmd, c.flags(), s.flags(), k.flags(), set)
+	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), set)
 	return cmd
 }
 
-func (p *program) inspect(ctx context.Context, c *connFlags, s *selection, asJSON bool, key string) error {
+// keyFlags is the key for a command: its argument, or --key-b64 for keys that cannot
+// be arguments.
+type keyFlags struct{ key, b64 string }
+
+func (k *keyFlags) flags() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Key", pflag.ContinueOnError)
+	set.StringVar(&k.b64, "key-b64", "", "the `key` in base64 instead of KEY, for one that no shell can pass on")
+	return set
+}
+
+// take sets the key from the arguments of a command.
+func (k *keyFlags) take(cmd *cobra.Command, args []string) error {
+	if !cmd.Flags().Changed("key-b64") {
+		if err := oneKey(cmd, args); err != nil {
+			return err
+		}
+		k.key = args[0]
+		return nil
+	}
+	if len(args) > 0 {
+		return usageErrorf("", "KEY and --key-b64 exclude each other")
+	}
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(k.b64, "="))
+	if err != nil {
+		return usageErrorf("as in --key-b64 bG9jazph", "--key-b64: this is not base64")
+	}
+	k.key = string(key)
+	return nil
+}
+
+// keyArguments returns the arguments that name key in a command.
+func keyArguments(key string) []string {
+	switch _, ok := shell.Word(key); {
+	case !ok:
+		return []string{"--key-b64", base64.StdEncoding.EncodeToString([]byte(key))}
+	case strings.HasPrefix(key, "-"):
+		return []string{"--", key}
+	default:
+		return []string{key}
+	}
+}
+
+func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, asJSON bool, key string) error {
 	t, err := p.connectReadOnly(ctx, c, s)
 	if err != nil {
 		return err
 	}
-	defer func() { t.close() }()
-	g, err := t.inspectKey(ctx, s, key)
+	defer t.Close()
+	g, err := inspectKey(ctx, t, s, key)
 	if err != nil {
-		return unseen(fmt.Errorf("look at %q on %s: %w", key, t.title, err))
+		return unseen(fmt.Errorf("look at %q on %s: %w", key, t.Title, err))
 	}
 	if g.Complete && len(g.Problems) > 0 {
 		p.notes.warning("%s", strings.Join(g.Problems, "; "))
@@ -69,7 +120,94 @@ func (p *program) inspect(ctx context.Context, c *connFlags, s *selection, asJSO
 	return nil
 }
 
-func (p *program) printInspection(c *connFlags, g inspection, l keyspace.Lock, asJSON bool) error {
+// inspection is everything about one key on all servers.
+type inspection struct {
+	render.View
+	raw []rawKey
+	typ string // reply to TYPE; "none": the key does not exist
+}
+
+// rawKey is a key on one server.
+type rawKey struct {
+	node  string
+	entry keyspace.Entry
+}
+
+// inspectKey reads one key from all servers, without a scan.
+func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string) (inspection, error) {
+	var mu sync.Mutex
+	g := inspection{typ: "none"}
+	source := inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
+		o := s.keyOptions(db)
+		o.Cluster = t.Cluster
+		scanner := inspect.NewScanner(rdb, o)
+		return sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+			if err := t.Answers(ctx, rdb); err != nil {
+				return keyspace.Snapshot{}, err
+			}
+			sight, err := scanner.ReadKey(ctx, key)
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				g.add(sight, addr, t.Cluster != nil)
+			}
+			return sight.Snapshot, err
+		})
+	}), t.Multi)
+	snap, err := source.Snapshot(ctx)
+	g.View = render.NewView(snap, s.databases)
+	return g, err
+}
+
+// whichDatabases lists the databases with the lock.
+func (g inspection) whichDatabases() string {
+	var all []string
+	for _, l := range g.Locks {
+		all = append(all, strconv.Itoa(l.DB))
+	}
+	return strings.Join(all, ", ")
+}
+
+// add adds the keys on one server. In a cluster the sources of all nodes read the same
+// key, so add ignores repetitions.
+func (g *inspection) add(sight inspect.Key, addr string, cluster bool) {
+	for _, entry := range sight.Entries {
+		r := rawKey{cmp.Or(entry.Node, addr), entry}
+		if !cluster || !slices.ContainsFunc(g.raw, func(known rawKey) bool { return known.node == r.node && known.entry.Key == r.entry.Key }) {
+			g.raw = append(g.raw, r)
+		}
+	}
+	if sight.Type != "none" {
+		g.typ = sight.Type
+	}
+}
+
+// oneKey checks that the only argument is the key.
+func oneKey(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usageErrorf("see "+cmd.CommandPath()+" --help", "%s needs the key of a lock", cmd.CommandPath())
+	case len(args) > 1:
+		return usageErrorf("quote it if it has spaces", "%s takes one key", cmd.CommandPath())
+	}
+	return nil
+}
+
+// lock returns the lock of the inspection, or an exitError if the key is not a lock.
+func (g inspection) lock(key string) (keyspace.Lock, error) {
+	switch {
+	case len(g.Locks) > 0:
+		return g.Locks[0], nil
+	case !g.Complete:
+		return keyspace.Lock{}, incomplete(g.Snapshot)
+	case g.typ == "none":
+		return keyspace.Lock{}, noLock("nobody holds it, or it has another name: locktop list --match", "there is no key %q", key)
+	default:
+		return keyspace.Lock{}, noLock("--lock GLOB says that a key is a lock, whatever it holds", "%q is a %s that matches no known lock format", key, g.typ)
+	}
+}
+
+func (p *program) printInspection(c *connect.Flags, g inspection, l keyspace.Lock, asJSON bool) error {
 	if asJSON {
 		return render.JSON(p.out, inspectionOf(c, g, l))
 	}
@@ -83,19 +221,31 @@ type remedy struct {
 	why      string
 }
 
-func (c *connFlags) remedyFor(l keyspace.Lock) remedy {
-	command, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, l, 0, c.redisCLI()...)
+func remedyFor(c *connect.Flags, l keyspace.Lock) remedy {
+	command, err := keyspace.SafeCommand(formats.All(), keyspace.ForceRelease, l, 0, c.RedisCLI()...)
 	switch {
 	case errors.Is(err, keyspace.ErrChanged):
 		return remedy{why: "nobody holds it"}
 	case err != nil:
 		return remedy{why: err.Error()}
 	}
-	return remedy{c.releaseLine(l), command, ""}
+	return remedy{releaseLine(c, l), command, ""}
+}
+
+// releaseLine returns a shell command in which locktop releases the lock on the
+// servers of c; "" if the key is too long for a command. The command contains no
+// password and asks for one if necessary.
+func releaseLine(c *connect.Flags, l keyspace.Lock) string {
+	flags, err := c.Arguments(l.DB)
+	if err != nil {
+		return ""
+	}
+	line, _ := shell.Line(slices.Concat([]string{"locktop", "release"}, flags, []string{"--write"}, keyArguments(l.Key))...)
+	return line
 }
 
 // writeInspection prints a lock for people.
-func writeInspection(w io.Writer, c *connFlags, g inspection, l keyspace.Lock) error {
+func writeInspection(w io.Writer, c *connect.Flags, g inspection, l keyspace.Lock) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n\n", render.ShortKey(l.Key))
 	line := func(name, format string, args ...any) {
@@ -135,7 +285,7 @@ func writeInspection(w io.Writer, c *connFlags, g inspection, l keyspace.Lock) e
 		writeRaw(&out, r)
 	}
 	out.WriteString("\nTo break it safely\n")
-	switch r := c.remedyFor(l); {
+	switch r := remedyFor(c, l); {
 	case r.why != "":
 		fmt.Fprintf(&out, "  %s\n", widget.Plain(r.why))
 	case r.release != "":
@@ -284,7 +434,7 @@ type jsonMember struct {
 	Score float64 `json:"score,omitempty"`
 }
 
-func inspectionOf(c *connFlags, g inspection, l keyspace.Lock) jsonInspection {
+func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
 	j := jsonInspection{At: render.Timestamp(g.At), Lock: render.LockOf(l, g.At, g.Findings[l.ID()]), Why: []string{}, Raw: []jsonRaw{}}
 	for _, why := range l.Evidence {
 		j.Why = append(j.Why, render.Text(why))
@@ -295,7 +445,7 @@ func inspectionOf(c *connFlags, g inspection, l keyspace.Lock) jsonInspection {
 	for _, r := range g.raw {
 		j.Raw = append(j.Raw, rawOf(r))
 	}
-	r := c.remedyFor(l)
+	r := remedyFor(c, l)
 	j.Release, j.Command, j.NoHands = r.release, r.redisCLI, r.why
 	return j
 }

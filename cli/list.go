@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/humanize"
 )
@@ -32,7 +33,7 @@ func (o *listOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) listCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var s selection
 	var o listOptions
 	cmd := &cobra.Command{
@@ -54,11 +55,11 @@ is false, and the exit code is 1.`,
 			return p.list(cmd.Context(), &c, &s, o)
 		},
 	}
-	cmdFlags(cmd, c.flags(), s.flags(), o.flags())
+	cmdFlags(cmd, c.FlagSet(), s.flags(), o.flags())
 	return cmd
 }
 
-func (p *program) list(ctx context.Context, c *connFlags, s *selection, o listOptions) error {
+func (p *program) list(ctx context.Context, c *connect.Flags, s *selection, o listOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -66,16 +67,16 @@ func (p *program) list(ctx context.Context, c *connFlags, s *selection, o listOp
 	if err != nil {
 		return err
 	}
-	defer func() { t.close() }()
+	defer t.Close()
 
 	g := p.newScanProgress(o.progress)
-	snap, err := t.look(s, g).Snapshot(ctx)
+	snap, err := s.scanOf(t, g).Snapshot(ctx)
 	g.done()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil && len(snap.Locks) == 0 {
-		fault := unseen(fmt.Errorf("look through %s: %w", t.title, err))
+		fault := unseen(fmt.Errorf("look through %s: %w", t.Title, err))
 		if o.json && len(snap.Nodes) > 1 { // the document names the nodes
 			return errors.Join(p.print(s.filter(snap), o), fault)
 		}

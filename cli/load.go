@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 )
@@ -100,7 +101,7 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 }
 
 func (p *program) loadCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var o loadOptions
 	cmd := &cobra.Command{
 		Use:   "load [SCENARIO|FILE] [flags]",
@@ -133,11 +134,11 @@ scene that did not show what it is for; 130 interrupted.`,
 		},
 		ValidArgsFunction: completeScenarios,
 	}
-	cmdFlags(cmd, append(o.flags(), c.flags())...)
+	cmdFlags(cmd, append(o.flags(), c.FlagSet())...)
 	return cmd
 }
 
-func (p *program) load(ctx context.Context, c *connFlags, o *loadOptions, args []string) error {
+func (p *program) load(ctx context.Context, c *connect.Flags, o *loadOptions, args []string) error {
 	s, err := o.scenario(args)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 	"locktop/tui"
@@ -16,7 +17,7 @@ import (
 // has its own connections. ownLoad refuses the same servers as locktop load.
 type ownLoad struct {
 	program    *program
-	connection connFlags
+	connection *connect.Flags
 	now        bool // --load is set
 
 	ground *loadServers
@@ -30,32 +31,31 @@ func (o *ownLoad) flags() *pflag.FlagSet {
 }
 
 // check returns an error if --load is set for servers that permit no load.
-func (o *ownLoad) check(c *connFlags, may writeFlags) error {
+func (o *ownLoad) check(c *connect.Flags, may writeFlags) error {
 	switch {
 	case !o.now:
 		return nil
 	case may.production:
 		return usageErrorf("", "--load and --production contradict each other")
-	case len(c.redlock) > 0:
+	case c.Redlock():
 		return usageErrorf("locktop load --redlock does", "--load runs on one server")
-	case c.db.all:
+	case c.AllDatabases():
 		return usageErrorf("say which with -n", "--load runs in one database")
 	}
-	e, err := c.resolve()
-	if err == nil && !e.local() {
-		err = usageErrorf("locktop load --yes-load-this-server does, without the screen", "%s is not on this machine: a load there may slow down what others do", e)
+	remote, err := c.Remote()
+	if err == nil && remote != "" {
+		err = notLocal("locktop load --yes-load-this-server does, without the screen", remote)
 	}
 	return err
 }
 
 // offered reports whether the screen may offer to run a load.
 func (o *ownLoad) offered(may writeFlags) bool {
-	c := &o.connection
-	if may.production || len(c.redlock) > 0 || c.db.all {
+	if may.production || o.connection.Redlock() || o.connection.AllDatabases() {
 		return false
 	}
-	e, err := c.resolve()
-	return err == nil && e.local()
+	remote, err := o.connection.Remote()
+	return err == nil && remote == ""
 }
 
 // Open implements [tui.Loader].
@@ -66,7 +66,7 @@ func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
 		"Every key begins with the prefix and is deleted when the clients stop."
 	var flags loadOptions
-	g, err := quiet.openLoadServers(ctx, &o.connection, &flags, s)
+	g, err := quiet.openLoadServers(ctx, o.connection, &flags, s)
 	if err != nil {
 		return nil, err
 	}

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"locktop/cli/connect"
 	"locktop/humanize"
 	"locktop/internal/netfault"
 	"locktop/loadgen"
@@ -28,7 +27,7 @@ type loadServers struct {
 const nodes = 5
 
 // openLoadServers connects to the servers of the flags, or starts servers.
-func (p *program) openLoadServers(ctx context.Context, c *connFlags, o *loadOptions, s loadgen.Scenario) (*loadServers, error) {
+func (p *program) openLoadServers(ctx context.Context, c *connect.Flags, o *loadOptions, s loadgen.Scenario) (*loadServers, error) {
 	redlock := s.Lock.Kind == loadgen.Redlock
 	switch {
 	case o.demo && len(o.redlock) > 0:
@@ -46,95 +45,56 @@ func (p *program) openLoadServers(ctx context.Context, c *connFlags, o *loadOpti
 	if err != nil {
 		return nil, err
 	}
-	g := &loadServers{Servers: loadgen.Servers{Redis: t.rdb}, title: t.title, close: t.close}
-	if c.cluster {
-		cluster, err := c.clusterClient(t.servers.endpoints())
-		if err != nil {
-			t.close()
-			return nil, err
-		}
-		g.Redis, g.close = cluster, func() { _ = cluster.Close(); t.close() }
-		g.Failover = clusterFailover(cluster)
-	}
-	if len(c.sentinels) > 0 {
-		master, err := c.followMaster(t.servers.endpoints()[0])
-		if err != nil {
-			t.close()
-			return nil, err
-		}
-		g.Redis, g.close = master, func() { _ = master.Close(); t.close() }
-		g.Failover = c.failover
-	}
-	return g, nil
-}
-
-// clusterClient returns a client for the cluster of servers.
-func (c *connFlags) clusterClient(servers []endpoint) (*redis.ClusterClient, error) {
-	o, err := c.options(servers[0])
+	rdb, failover, err := t.Writer()
 	if err != nil {
+		t.Close()
 		return nil, err
 	}
-	all := &redis.ClusterOptions{
-		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
-	}
-	for _, e := range servers {
-		all.Addrs = append(all.Addrs, e.addr)
-	}
-	return redis.NewClusterClient(all), nil
+	return &loadServers{Servers: loadgen.Servers{Redis: rdb, Failover: failover}, title: t.Title, close: t.Close}, nil
 }
 
 const loadHint = "--yes-load-this-server does it all the same"
 
-// dialLocal connects to a server or a cluster. Unless force is true, the address
-// must be on this machine.
-func (p *program) dialLocal(ctx context.Context, c *connFlags, force bool) (*target, error) {
-	e, err := c.resolve()
+// dialLocal connects to a server or a cluster. Unless force is true, all addresses must
+// be on this machine.
+func (p *program) dialLocal(ctx context.Context, c *connect.Flags, force bool) (*connect.Target, error) {
+	remote, err := c.Remote()
 	if err != nil {
 		return nil, err
 	}
-	if !force && !e.local() {
-		return nil, usageErrorf(loadHint, "%s is not on this machine: a load there may slow down what others do", e)
+	if remote != "" && !force {
+		return nil, notLocal(loadHint, remote)
 	}
 	t, err := p.connect(ctx, c)
-	if err != nil || force || !c.cluster && len(c.sentinels) == 0 {
+	if err != nil || force {
 		return t, err
 	}
-	where, err := t.servers.where(ctx)
-	of := "the cluster"
-	if err == nil && len(c.sentinels) > 0 {
-		of = "the set that the Sentinels watch"
-		where, err = c.announced(ctx, e)
+	if remote, err = t.Remote(ctx); err == nil && remote != "" {
+		err = notLocal(loadHint, remote)
 	}
 	if err != nil {
-		t.close()
-		return nil, noConnection(e, err, c.timeout)
-	}
-	for _, node := range where {
-		if !node.local() {
-			t.close()
-			return nil, usageErrorf(loadHint, "%s, a node of %s, is not on this machine: a load there may slow down what others do", node, of)
-		}
+		t.Close()
+		return nil, err
 	}
 	return t, nil
 }
 
+func notLocal(hint, remote string) error {
+	return usageErrorf(hint, "%s is not on this machine: a load there may slow down what others do", remote)
+}
+
 // dialNodes connects to the servers of a Redlock.
-func (p *program) dialNodes(ctx context.Context, c *connFlags, o *loadOptions) (*loadServers, error) {
+func (p *program) dialNodes(ctx context.Context, c *connect.Flags, o *loadOptions) (*loadServers, error) {
 	g := &loadServers{title: humanize.Plural(len(o.redlock), "node"), close: func() {}}
 	for _, url := range o.redlock {
-		one := *c
-		one.url = url
-		one.given = func(flag string) bool { return flag == "url" || c.given(flag) }
-		t, err := p.dialLocal(ctx, &one, o.force)
+		t, err := p.dialLocal(ctx, c.WithURL(url), o.force)
 		if err != nil {
 			g.close()
 			return nil, err
 		}
 		rest := g.close
-		g.close = func() { t.close(); rest() }
-		g.Nodes = append(g.Nodes, t.rdb)
+		g.close = func() { t.Close(); rest() }
+		g.Nodes = append(g.Nodes, t.Client)
 	}
 	g.Redis = g.Nodes[0]
 	return g, nil
@@ -254,119 +214,4 @@ func (g *loadServers) checkPrefix(ctx context.Context, s loadgen.Scenario, force
 		return usageErrorf(loadHint, "there are keys under the prefix %q that are not ours: %s", s.Keys.Prefix, widget.Plain(key))
 	}
 	return nil
-}
-
-// This file has the parts of a load for Sentinels and clusters: following the master,
-// and failovers as faults.
-
-// followMaster returns a client of the master, wherever the Sentinels locate it.
-func (c *connFlags) followMaster(e endpoint) (*redis.Client, error) {
-	o, err := c.options(e)
-	if err != nil {
-		return nil, err
-	}
-	return redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: c.master, SentinelAddrs: c.sentinelAddresses(), DB: o.DB,
-		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		DisableIdentity: true,
-	}), nil
-}
-
-// withSentinel calls f for each Sentinel in turn until f returns nil.
-func (c *connFlags) withSentinel(f func(*redis.SentinelClient) error) error {
-	var errs []error
-	for _, addr := range c.sentinelAddresses() {
-		o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
-		if err != nil {
-			return err
-		}
-		o.OnConnect = nil // a Sentinel does not know these commands
-		sentinel := redis.NewSentinelClient(o)
-		err = f(sentinel)
-		_ = sentinel.Close()
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, fmt.Errorf("ask the Sentinel at %s: %w", addr, err))
-	}
-	return errors.Join(errs...)
-}
-
-// announced returns the addresses of the master and its replicas from the Sentinels.
-// A failover may make any of them the master of the load.
-func (c *connFlags) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
-	like.network = "tcp"
-	err = c.withSentinel(func(sentinel *redis.SentinelClient) error {
-		master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
-		if err != nil {
-			return err
-		}
-		replicas, err := sentinel.Replicas(ctx, c.master).Result()
-		if err != nil {
-			return err
-		}
-		like.addr = net.JoinHostPort(master[0], master[1])
-		all = []endpoint{like}
-		for _, r := range replicas {
-			like.addr = net.JoinHostPort(r["ip"], r["port"])
-			all = append(all, like)
-		}
-		return nil
-	})
-	return all, err
-}
-
-// failoverPoll is the time between two questions for the address of the master.
-const failoverPoll = 20 * time.Millisecond
-
-// failover makes the Sentinels promote a replica.
-func (c *connFlags) failover(ctx context.Context) error {
-	return c.withSentinel(func(sentinel *redis.SentinelClient) error {
-		before, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
-		if err == nil {
-			err = sentinel.Failover(ctx, c.master).Err()
-		}
-		if err != nil {
-			return err
-		}
-		for {
-			now, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
-			if err == nil && (now[0] != before[0] || now[1] != before[1]) {
-				return nil
-			}
-			select {
-			case <-time.After(failoverPoll):
-			case <-ctx.Done():
-				return errors.Join(err, ctx.Err())
-			}
-		}
-	})
-}
-
-// clusterFailover returns a function that promotes a replica of the cluster.
-func clusterFailover(cluster *redis.ClusterClient) func(context.Context) error {
-	return func(ctx context.Context) error {
-		//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS
-		slots, err := cluster.ClusterSlots(ctx).Result()
-		if err != nil {
-			return err
-		}
-		for _, part := range slots {
-			if len(part.Nodes) < 2 {
-				continue
-			}
-			replica := part.Nodes[1].Addr
-			found := errors.New("the cluster has no replica")
-			err := cluster.ForEachSlave(ctx, func(ctx context.Context, node *redis.Client) error {
-				if node.Options().Addr != replica {
-					return nil
-				}
-				found = node.ClusterFailover(ctx).Err()
-				return nil
-			})
-			return errors.Join(err, found)
-		}
-		return errors.New("the cluster has no replicas")
-	}
 }

@@ -69,11 +69,11 @@ func (p *program) newScanProgress(wanted bool) *scanProgress {
 
 // of returns a function for the snapshots of one server and database; nil if g is
 // nil.
-func (g *scanProgress) of(e endpoint) func(keyspace.Snapshot) {
+func (g *scanProgress) of(from keyspace.ID) func(keyspace.Snapshot) {
 	if g == nil {
 		return nil
 	}
-	return func(s keyspace.Snapshot) { g.take(keyspace.ID{Node: e.addr, DB: e.db}, s) }
+	return func(s keyspace.Snapshot) { g.take(from, s) }
 }
 
 // take counts one more page.

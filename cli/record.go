@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/recording"
@@ -33,7 +34,7 @@ func (t *recordOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) recordCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var s selection
 	var t recordOptions
 	cmd := &cobra.Command{
@@ -51,11 +52,11 @@ gzipped JSON lines: zcat FILE | jq reads it.`,
 			return p.record(cmd.Context(), &c, &s, t, args[0])
 		},
 	}
-	cmdFlags(cmd, c.flags(), s.flags(), t.flags())
+	cmdFlags(cmd, c.FlagSet(), s.flags(), t.flags())
 	return cmd
 }
 
-func (p *program) record(ctx context.Context, c *connFlags, s *selection, o recordOptions, name string) (err error) {
+func (p *program) record(ctx context.Context, c *connect.Flags, s *selection, o recordOptions, name string) (err error) {
 	if o.every < 50*time.Millisecond || o.duration < 0 {
 		return usageErrorf("", "--every: at least 50ms, and --for: a time to come")
 	}
@@ -63,7 +64,7 @@ func (p *program) record(ctx context.Context, c *connFlags, s *selection, o reco
 	if err != nil {
 		return err
 	}
-	defer func() { t.close() }()
+	defer t.Close()
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -74,7 +75,7 @@ func (p *program) record(ctx context.Context, c *connFlags, s *selection, o reco
 		recCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	rec := &recorder{source: filteredSource{t.follow(s), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
+	rec := &recorder{source: filteredSource{s.watchOf(t), s}, writer: recording.NewWriter(f), every: o.every, notes: p.notes}
 	if o.redact {
 		rec.redact = recording.NewRedactor().Redact
 	}

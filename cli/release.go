@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/keyspace"
@@ -46,7 +47,7 @@ func (o *releaseOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) releaseCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var s selection
 	var k keyFlags
 	var o releaseOptions
@@ -69,12 +70,12 @@ that cannot be written, nothing is done.`,
 			return p.release(cmd.Context(), &c, &s, &o, k.key)
 		},
 	}
-	cmdFlags(cmd, c.flags(), s.flags(), k.flags(), o.flags())
+	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), o.flags())
 	return cmd
 }
 
-func (p *program) release(ctx context.Context, c *connFlags, s *selection, o *releaseOptions, key string) error {
-	if err := c.configure(s, nil, &o.writeFlags); err != nil {
+func (p *program) release(ctx context.Context, c *connect.Flags, s *selection, o *releaseOptions, key string) error {
+	if err := applyContext(c, s, nil, &o.writeFlags); err != nil {
 		return err
 	}
 	if err := errors.Join(s.check(), o.check(), o.writeFlags.check(c)); err != nil {
@@ -84,16 +85,16 @@ func (p *program) release(ctx context.Context, c *connFlags, s *selection, o *re
 	if err != nil {
 		return err
 	}
-	defer func() { t.close() }()
-	g, err := t.inspectKey(ctx, s, key)
+	defer t.Close()
+	g, err := inspectKey(ctx, t, s, key)
 	if err != nil {
-		return fmt.Errorf("look at %q on %s: %w", key, t.title, err)
+		return fmt.Errorf("look at %q on %s: %w", key, t.Title, err)
 	}
 	seen, err := g.lock(key)
 	if err != nil {
 		return err
 	}
-	if c.db.all && len(g.Locks) > 1 {
+	if c.AllDatabases() && len(g.Locks) > 1 {
 		return usageErrorf("say which with -n", "%s is in databases %s", render.ShortKey(key), g.whichDatabases())
 	}
 	if seen, err = o.chosen(seen); err != nil {
@@ -103,7 +104,7 @@ func (p *program) release(ctx context.Context, c *connFlags, s *selection, o *re
 		return &exitError{code: exitChanged, err: fmt.Errorf("nothing was done: %s has a deadline already, in %s", render.ShortKey(key), render.Left(seen, g.At)),
 			hint: "--give-ttl is for locks that never expire"}
 	}
-	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL, c.redisCLI()...)
+	command, err := keyspace.SafeCommand(formats.All(), o.act(), seen, o.giveTTL, c.RedisCLI()...)
 	if err != nil {
 		return errorOf(err)
 	}
@@ -123,7 +124,7 @@ func (p *program) release(ctx context.Context, c *connFlags, s *selection, o *re
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	defer log.close()
-	if err := o.do(ctx, breakerOf(ctx, t.servers, log), seen); err != nil {
+	if err := o.do(ctx, executorOf(ctx, t, log), seen); err != nil {
 		return errorOf(err)
 	}
 	_, err = fmt.Fprintln(p.out, o.done(seen))

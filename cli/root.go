@@ -11,13 +11,13 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
-	"locktop/keyspace"
+	"locktop/cli/connect"
 	"locktop/keyspace/formats"
 	"locktop/tui"
 )
 
 func (p *program) rootCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var s selection
 	var look screenFlags
 	var may writeFlags
@@ -43,7 +43,7 @@ It only reads, unless --write or --load says otherwise.`,
 			return p.screenOn(cmd.Context(), &c, &s, &look, may, own)
 		},
 	}
-	cmdFlags(root, c.flags(), s.flags(), look.flags(), may.flags(), own.flags())
+	cmdFlags(root, c.FlagSet(), s.flags(), look.flags(), may.flags(), own.flags())
 	root.SetHelpFunc(help)
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
@@ -80,8 +80,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // screenOn shows the screen for the servers of c.
-func (p *program) screenOn(ctx context.Context, c *connFlags, s *selection, look *screenFlags, may writeFlags, own *ownLoad) error {
-	if err := c.configure(s, look, &may); err != nil {
+func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, look *screenFlags, may writeFlags, own *ownLoad) error {
+	if err := applyContext(c, s, look, &may); err != nil {
 		return err
 	}
 	if err := errors.Join(s.check(), look.check(), may.check(c), own.check(c, may)); err != nil {
@@ -94,7 +94,7 @@ func (p *program) screenOn(ctx context.Context, c *connFlags, s *selection, look
 	if err != nil {
 		return err
 	}
-	g := &connector{connection: *c, selection: *s, rights: may, open: t}
+	g := &connector{connection: c, selection: *s, rights: may, open: t}
 	defer g.close()
 	if may.write {
 		log, err := openAudit()
@@ -105,8 +105,7 @@ func (p *program) screenOn(ctx context.Context, c *connFlags, s *selection, look
 		g.log = log
 	}
 	w := g.world(ctx, t)
-	own.connection = *c
-	own.connection.askPass = false // connect has already asked for the password
+	own.connection = c
 	if own.offered(may) {
 		w.Loader, w.Scenes = own, ownScenes()
 		defer own.close()
@@ -139,21 +138,6 @@ func (p *program) needsTerminal() error {
 		}
 	}
 	return nil
-}
-
-// filteredSource is the selected part of a source.
-type filteredSource struct {
-	all tui.Source
-	by  *selection
-}
-
-// Snapshot returns the selected part of the newest snapshot.
-func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
-	snap, err := s.all.Snapshot(ctx)
-	if s.by.everything() {
-		return snap, err
-	}
-	return s.by.filter(snap).Snapshot, err
 }
 
 func (p *program) versionCommand() *cobra.Command {

@@ -18,6 +18,7 @@ import (
 	"github.com/aymanbagabas/go-osc52/v2"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/keyspace/release"
 	"locktop/tui"
 	"locktop/tui/widget"
@@ -81,13 +82,13 @@ func speaksUTF8(env func(string) string) bool {
 // connector connects the screen to another database of the same servers or to other
 // key patterns. It closes the previous target.
 type connector struct {
-	connection connFlags
+	connection *connect.Flags
 	selection  selection
 	rights     writeFlags
 	log        release.AuditLog
 
 	mu   sync.Mutex
-	open *target
+	open *connect.Target
 }
 
 // Connect implements [tui.Connector].
@@ -96,11 +97,10 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 	defer g.mu.Unlock()
 	c, s := g.connection, g.selection
 	if v.DB != "" {
-		if err := c.db.Set(v.DB); err != nil {
+		var err error
+		if c, err = c.WithDatabase(v.DB); err != nil {
 			return tui.Config{}, err
 		}
-		given := c.given
-		c.given = func(flag string) bool { return flag == "db" || given(flag) }
 	}
 	if v.Match != "" {
 		s.match = nil
@@ -108,14 +108,10 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 			s.match = []string{v.Match}
 		}
 	}
-	if err := g.rights.check(&c); err != nil {
+	if err := g.rights.check(c); err != nil {
 		return tui.Config{}, err
 	}
-	seeds, err := c.seeds()
-	if err != nil {
-		return tui.Config{}, err
-	}
-	t, err := c.newTarget(ctx, seeds)
+	t, err := c.Open(ctx, connect.Prompt{})
 	if err != nil {
 		return tui.Config{}, err
 	}
@@ -125,22 +121,22 @@ func (g *connector) Connect(ctx context.Context, v tui.Target) (tui.Config, erro
 }
 
 // turn replaces the target and closes the previous one.
-func (g *connector) turn(t *target) {
+func (g *connector) turn(t *connect.Target) {
 	if g.open != nil {
-		g.open.close()
+		g.open.Close()
 	}
 	g.open = t
 }
 
 // world returns the configuration of the screen for a target.
-func (g *connector) world(ctx context.Context, t *target) tui.Config {
+func (g *connector) world(ctx context.Context, t *connect.Target) tui.Config {
 	s := g.selection
 	w := tui.Config{
-		Source: filteredSource{t.follow(&s), &s}, Store: t.rawReader(&s), CommandStats: keepAll(t.servers),
-		Title: t.title, Connector: g, RedisCLI: g.connection.redisCLI(),
+		Source: filteredSource{s.watchOf(t), &s}, Store: &rawReader{selection: &s, client: t.ClientOf}, CommandStats: newCommandStats(t.OnOpen),
+		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
 	if g.rights.write {
-		w.Breaker, w.Production = breakerOf(ctx, t.servers, g.log), g.rights.production
+		w.Breaker, w.Production = executorOf(ctx, t, g.log), g.rights.production
 	}
 	return w
 }

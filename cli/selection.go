@@ -97,6 +97,13 @@ func (s *selection) options(db int, pace *inspect.Budget) inspect.ScanOptions {
 	return o
 }
 
+// keyOptions returns the options to read single keys, whatever they hold.
+func (s *selection) keyOptions(db int) inspect.ScanOptions {
+	o := s.options(db, nil)
+	o.Match, o.MinConfidence = nil, keyspace.Possible
+	return o
+}
+
 // scanner returns a scanner for the selection in one database of one server.
 func (s *selection) scanner(rdb redis.UniversalClient, db int) *inspect.Scanner {
 	return inspect.NewScanner(rdb, s.options(db, s.budget.pace()))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/tui/widget"
@@ -34,7 +35,7 @@ func (o *watchOptions) flags() *pflag.FlagSet {
 }
 
 func (p *program) watchCommand() *cobra.Command {
-	var c connFlags
+	var c connect.Flags
 	var s selection
 	var o watchOptions
 	cmd := &cobra.Command{
@@ -68,11 +69,11 @@ finding, with what to do.`,
 			return p.watch(cmd.Context(), &c, &s, o)
 		},
 	}
-	cmdFlags(cmd, c.flags(), s.flags(), o.flags())
+	cmdFlags(cmd, c.FlagSet(), s.flags(), o.flags())
 	return cmd
 }
 
-func (p *program) watch(ctx context.Context, c *connFlags, s *selection, o watchOptions) error {
+func (p *program) watch(ctx context.Context, c *connect.Flags, s *selection, o watchOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -80,14 +81,14 @@ func (p *program) watch(ctx context.Context, c *connFlags, s *selection, o watch
 	if err != nil {
 		return err
 	}
-	defer func() { t.close() }()
+	defer t.Close()
 
 	watchCtx, stop := ctx, context.CancelFunc(func() {})
 	if o.duration > 0 {
 		watchCtx, stop = context.WithTimeout(ctx, o.duration)
 	}
 	defer stop()
-	source, end := t.events(s)
+	source, end := eventsOf(t, s)
 	defer end()
 	w := &watcher{
 		source: source,
@@ -95,7 +96,7 @@ func (p *program) watch(ctx context.Context, c *connFlags, s *selection, o watch
 		picks:  s,
 		teller: eventPrinter{p.out, o.json, s.databases},
 		notes:  p.notes,
-		title:  t.title,
+		title:  t.Title,
 		told:   make(map[findingKey]bool),
 	}
 	if err := w.run(watchCtx); err != nil {

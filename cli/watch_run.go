@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"locktop/cli/connect"
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/keyspace/inspect"
@@ -19,12 +20,12 @@ type eventSource interface {
 	Known() keyspace.Snapshot
 }
 
-// events starts to watch t. The caller must call end.
-func (t *target) events(s *selection) (source eventSource, end func()) {
-	if t.many {
-		return &multiEventSource{fleet: t.follow(s), down: make(map[string]bool)}, func() {}
+// eventsOf starts to watch t. The caller must call end.
+func eventsOf(t *connect.Target, s *selection) (source eventSource, end func()) {
+	if t.Many {
+		return &multiEventSource{fleet: s.watchOf(t), down: make(map[string]bool)}, func() {}
 	}
-	f := inspect.NewWatcher(s.scanner(t.rdb, t.db))
+	f := inspect.NewWatcher(s.scanner(t.Client, t.DB))
 	return f, f.Close
 }
 

@@ -1,4 +1,4 @@
-package cli
+package connect
 
 import (
 	"errors"
@@ -7,10 +7,10 @@ import (
 )
 
 // parsed returns the connection that args describe.
-func parsed(t *testing.T, args ...string) *connFlags {
+func parsed(t *testing.T, args ...string) *Flags {
 	t.Helper()
-	var c connFlags
-	if err := c.flags().Parse(args); err != nil {
+	var c Flags
+	if err := c.FlagSet().Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	return &c
@@ -114,8 +114,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			e, err := parsed(t, args...).resolve()
-			var f *exitError
-			if !errors.As(err, &f) || f.code != exitUsage {
+			if f, ok := errors.AsType[*Error](err); !ok || !f.Usage {
 				t.Errorf("got %+v and error %v, want a fault of usage", e, err)
 			}
 		})
@@ -156,7 +155,7 @@ func TestMalformedURLsKeepTheirSecrets(t *testing.T) {
 			if err == nil {
 				t.Fatal("accepted")
 			}
-			if said := err.Error() + asExitError(err).hint; strings.Contains(said, canary) {
+			if said := err.Error() + err.(*Error).Hint; strings.Contains(said, canary) {
 				t.Errorf("the error gives the password away: %s", said)
 			}
 			if len(raw) > 0 && !strings.Contains(err.Error(), "LOCKTOP_URL") && !strings.Contains(err.Error(), "no password") {

@@ -1,4 +1,4 @@
-package cli
+package connect
 
 import (
 	"context"
@@ -11,69 +11,37 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-	"github.com/spf13/pflag"
 
 	"locktop/humanize"
 	"locktop/keyspace/inspect"
 )
 
-// connFlags holds the values of the connection flags.
-type connFlags struct {
-	context           string // name in the configuration file
-	contextURL        string // URL of the context
-	url, host, socket string
-	port              uint16
-	user, pass        string
-	askPass           bool
-	db                database
-	topologyFlags
-	security tlsFlags
-	timeout  time.Duration
-
-	given func(flag string) bool
+// Error is an error with a hint for the user, which may be empty.
+type Error struct {
+	Err   error
+	Hint  string
+	Usage bool // the flags, the environment or the configuration are wrong; otherwise no server can be used
 }
 
-// flags returns the connection flags, with the names that redis-cli uses.
-func (c *connFlags) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Connection", pflag.ContinueOnError)
-	set.SortFlags = false
-	set.StringVarP(&c.url, "url", "u", "", "`address` like redis[s]://user:pass@host:port/db or unix:///path")
-	set.StringVar(&c.context, "context", "", "`name` of a context in locktop/config.yaml, which says where and how")
-	set.StringVarP(&c.host, "host", "H", "127.0.0.1", "server `name` or address")
-	set.Uint16VarP(&c.port, "port", "p", 6379, "server `port`")
-	set.StringVarP(&c.socket, "socket", "s", "", "unix socket `path`, instead of host and port")
-	set.StringVarP(&c.pass, "pass", "a", "", "`password`; others can read it in the process list")
-	set.BoolVar(&c.askPass, "askpass", false, "ask for the password, without echo")
-	set.StringVar(&c.user, "user", "", "ACL user `name`")
-	set.VarP(&c.db, "db", "n", "database `number`, or all")
-	c.security.addTo(set)
-	c.topologyFlags.addTo(set)
-	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest `wait` for a connection or a reply")
-	c.given = set.Changed
-	return set
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// usagef returns the Error for wrong flags, environment or configuration.
+func usagef(hint, format string, args ...any) *Error {
+	return &Error{Err: fmt.Errorf(format, args...), Hint: hint, Usage: true}
 }
 
-// connectReadOnly applies the context, checks the selection and connects, for a
-// command that only reads.
-func (p *program) connectReadOnly(ctx context.Context, c *connFlags, s *selection) (*target, error) {
-	if err := c.configure(s, nil, nil); err != nil {
-		return nil, err
-	}
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	s.databases = c.db.all
-	return p.connect(ctx, c)
-}
-
-// connect connects by the flags and the environment. It makes sure that a server
-// answers and that the user is the one in the flags: a rejected password is an
+// Open connects by the flags, the context and the environment. It makes sure that a
+// server answers and that the user is the one in the flags: a rejected password is an
 // error, and never a reason to continue as the default user.
-func (p *program) connect(ctx context.Context, c *connFlags) (*target, error) {
-	if err := c.topologyFlags.check(c.given); err != nil {
+//
+// The first Open asks for the password if --askpass is set. Before it connects, Open
+// warns of what is unsafe.
+func (c *Flags) Open(ctx context.Context, p Prompt) (*Target, error) {
+	if err := c.checkTopology(); err != nil {
 		return nil, err
 	}
-	if err := p.fillPassword(ctx, c); err != nil {
+	if err := c.askPassword(ctx, p); err != nil {
 		return nil, err
 	}
 	seeds, err := c.seeds()
@@ -84,51 +52,49 @@ func (p *program) connect(ctx context.Context, c *connFlags) (*target, error) {
 		if _, err := c.options(e); err != nil {
 			return nil, err
 		}
-		p.warn(c, e)
+		if p.Warn != nil {
+			c.warn(p.Warn, e)
+		}
 	}
-	return c.newTarget(ctx, seeds)
-}
-
-// newTarget opens the servers that the seeds lead to. It writes no messages.
-func (c *connFlags) newTarget(ctx context.Context, seeds []endpoint) (*target, error) {
 	v := &servers{connect: c.client, locate: c.locator(seeds)}
-	t := &target{
-		many:    c.mode() != "" || c.db.all,
-		fleet:   inspect.MultiOptions{Mode: c.mode(), Redlock: len(c.redlock) > 1},
+	t := &Target{
+		Title:   c.title(seeds) + c.security.title(),
+		Many:    c.mode() != "" || c.db.all,
+		Multi:   inspect.MultiOptions{Mode: c.mode(), Redlock: len(c.redlock) > 1},
+		Timeout: c.timeout,
+		flags:   *c,
+		seed:    seeds[0],
 		servers: v,
-		timeout: c.timeout,
-		close:   v.close,
 	}
 	if c.cluster {
-		t.cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) {
+		t.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) {
 			e := seeds[0]
 			e.network, e.addr = "tcp", addr
 			return v.client(e)
 		})
 	}
-	if err := t.ping(ctx, c.timeout, seeds[0]); err != nil {
+	if err := t.ping(ctx); err != nil {
 		v.close()
 		return nil, err
 	}
-	t.title = c.title(seeds) + c.security.title()
 	return t, nil
 }
 
-// fillPassword asks for the password if --askpass is set.
-func (p *program) fillPassword(ctx context.Context, c *connFlags) error {
+// askPassword asks for the password if --askpass is set, and clears that flag.
+func (c *Flags) askPassword(ctx context.Context, p Prompt) error {
 	if !c.askPass {
 		return nil
 	}
 	if c.given("pass") {
-		return usageErrorf("", "--pass and --askpass contradict each other")
+		return usagef("", "--pass and --askpass contradict each other")
 	}
-	pass, err := p.askPassword(ctx)
-	c.pass = pass
+	pass, err := p.password(ctx)
+	c.pass, c.askPass = pass, false
 	return err
 }
 
 // seeds returns the servers that the flags name.
-func (c *connFlags) seeds() ([]endpoint, error) {
+func (c *Flags) seeds() ([]endpoint, error) {
 	if len(c.redlock) == 0 {
 		e, err := c.resolve()
 		return []endpoint{e}, err
@@ -148,7 +114,7 @@ func (c *connFlags) seeds() ([]endpoint, error) {
 }
 
 // locator returns a function that finds the servers from the seeds.
-func (c *connFlags) locator(seeds []endpoint) func(context.Context, *servers) ([]endpoint, error) {
+func (c *Flags) locator(seeds []endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	locate := fixed(seeds)
 	switch {
 	case c.cluster:
@@ -164,19 +130,19 @@ func (c *connFlags) locator(seeds []endpoint) func(context.Context, *servers) ([
 
 // ping makes sure that one of the servers answers and makes this server the
 // server of t.
-func (t *target) ping(ctx context.Context, timeout time.Duration, seed endpoint) error {
-	where, err := t.locate(ctx, timeout)
+func (t *Target) ping(ctx context.Context) error {
+	where, err := t.locate(ctx)
 	if err != nil {
-		if _, ours := errors.AsType[*exitError](err); ours {
+		if _, ours := errors.AsType[*Error](err); ours {
 			return err
 		}
-		return noConnection(seed, err, timeout)
+		return noConnection(t.seed, err, t.Timeout)
 	}
 	first, err := firstAnswer(where, func(e endpoint) (endpoint, error) {
 		rdb, err := t.servers.client(e)
 		if err == nil {
-			if err = answers(ctx, rdb, timeout); err != nil {
-				err = noConnection(e, err, timeout)
+			if err = t.ask(ctx, rdb); err != nil {
+				err = noConnection(e, err, t.Timeout)
 			}
 		}
 		return e, err
@@ -184,14 +150,14 @@ func (t *target) ping(ctx context.Context, timeout time.Duration, seed endpoint)
 	if err != nil {
 		return err
 	}
-	t.db = first.db
-	t.rdb, err = t.servers.client(first)
+	t.DB = first.db
+	t.Client, err = t.servers.client(first)
 	return err
 }
 
 // locate finds the servers within the timeout.
-func (t *target) locate(ctx context.Context, timeout time.Duration) ([]endpoint, error) {
-	within, cancel := context.WithTimeout(ctx, timeout)
+func (t *Target) locate(ctx context.Context) ([]endpoint, error) {
+	within, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	return t.servers.where(within)
 }
@@ -242,7 +208,7 @@ func firstAnswer[T, A any](all []T, ask func(T) (A, error)) (A, error) {
 }
 
 // title names the servers for people.
-func (c *connFlags) title(seeds []endpoint) string {
+func (c *Flags) title(seeds []endpoint) string {
 	switch c.mode() {
 	case "sentinel":
 		return "master " + c.master + " of " + strings.Join(c.sentinelAddresses(), ", ")
@@ -262,7 +228,7 @@ func (c *connFlags) title(seeds []endpoint) string {
 }
 
 // client opens a client. It sends nothing yet.
-func (c *connFlags) client(e endpoint) (*redis.Client, error) {
+func (c *Flags) client(e endpoint) (*redis.Client, error) {
 	o, err := c.options(e)
 	if err != nil {
 		return nil, err
@@ -276,7 +242,7 @@ const pipelineBuffer = 128 << 10
 
 // options returns the options of a client that observes: few connections, no
 // retries that hide failures, and no commands that an ACL might reject.
-func (c *connFlags) options(e endpoint) (*redis.Options, error) {
+func (c *Flags) options(e endpoint) (*redis.Options, error) {
 	o := &redis.Options{
 		Network:               e.network,
 		Addr:                  e.addr,
@@ -327,10 +293,10 @@ func (e endpoint) introduce(ctx context.Context, cn *redis.Conn) error {
 	return err
 }
 
-// answers waits for the reply to TIME. A permission error or an unknown command
-// also proves that the server accepts the user.
-func answers(ctx context.Context, rdb *redis.Client, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// ask waits for the reply to TIME. A permission error or an unknown command also
+// proves that the server accepts the user.
+func (t *Target) ask(ctx context.Context, rdb *redis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	err := rdb.Time(ctx).Err()
 	forbidden := redis.IsPermissionError(err) && strings.Contains(err.Error(), "'time'")
@@ -340,51 +306,51 @@ func answers(ctx context.Context, rdb *redis.Client, timeout time.Duration) erro
 	return err
 }
 
-// warn reports what is unsafe about a connection, before it is opened.
-func (p *program) warn(c *connFlags, e endpoint) {
+// warn reports what is unsafe about a connection.
+func (c *Flags) warn(warning func(format string, args ...any), e endpoint) {
 	if c.given("pass") {
-		p.notes.warning("a password on the command line can be read by every user of this machine: use --askpass or REDISCLI_AUTH")
+		warning("a password on the command line can be read by every user of this machine: use --askpass or REDISCLI_AUTH")
 	}
 	if len(c.redlock) == 1 {
-		p.notes.warning("--redlock is given once: the locks of one server are no Redlocks; give it once for each server")
+		warning("--redlock is given once: the locks of one server are no Redlocks; give it once for each server")
 	}
 	if c.security.insecure {
-		p.notes.warning("--insecure: the server's certificate is not verified")
+		warning("--insecure: the server's certificate is not verified")
 	}
 	if e.pass != "" && !e.tls && !e.local() {
-		p.notes.warning("the password travels to %s unencrypted: use --tls or rediss://", e)
+		warning("the password travels to %s unencrypted: use --tls or rediss://", e)
 	}
 }
 
-// noConnection returns the exit error for a server that cannot be used, with a hint
-// if the error permits one. It quotes the system or the server, without the text
+// noConnection returns the Error for a server that cannot be used, with a hint if err
+// permits one. It quotes the system or the server, without the text
 // that libraries add.
-func noConnection(e endpoint, err error, timeout time.Duration) *exitError {
-	f := &exitError{code: exitNoConnect}
+func noConnection(e endpoint, err error, timeout time.Duration) *Error {
+	f := &Error{}
 	said, fromServer := errors.AsType[redis.Error](err)
 	if asked, ok := errors.AsType[*sentinelError](err); ok {
-		f.err = asked
+		f.Err = asked
 		if redis.HasErrorPrefix(asked.err, "unknown command") || strings.Contains(asked.err.Error(), "unknown command") {
-			f.hint = "that is no Sentinel; the port of a Sentinel is 26379, if nobody has chosen another"
+			f.Hint = "that is no Sentinel; the port of a Sentinel is 26379, if nobody has chosen another"
 		}
 		return f
 	}
 	if strings.HasPrefix(err.Error(), "redis: can't parse") {
-		f.err = fmt.Errorf("connect %s: what answers there does not speak the protocol of Redis", e)
-		f.hint = "is that the right port?"
+		f.Err = fmt.Errorf("connect %s: what answers there does not speak the protocol of Redis", e)
+		f.Hint = "is that the right port?"
 		return f
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		f.err = err
+		f.Err = err
 		return f
 	case fromServer:
 		err = said
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s", humanize.Setting(timeout))
 	}
-	f.err = fmt.Errorf("connect %s: %w", e, err)
-	f.hint = hintFor(e, err)
+	f.Err = fmt.Errorf("connect %s: %w", e, err)
+	f.Hint = hintFor(e, err)
 	return f
 }
 

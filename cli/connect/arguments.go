@@ -1,36 +1,16 @@
-package cli
+package connect
 
 import (
-	"encoding/base64"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"locktop/keyspace"
-	"locktop/shell"
 )
 
-// releaseLine returns a shell command in which locktop releases the lock on the
-// servers of c; "" if the key is too long for a command. The command contains no
-// password and asks for one if necessary.
-func (c *connFlags) releaseLine(l keyspace.Lock) string {
-	flags, err := c.flagsFor(l.DB)
-	if err != nil {
-		return ""
-	}
-	line, _ := shell.Line(slices.Concat([]string{"locktop", "release"}, flags, []string{"--write"}, keyArguments(l.Key))...)
-	return line
-}
-
-// flagsFor returns the flags that lead to database db of c's servers, without a
+// Arguments returns the flags that lead to database db of the same servers, without a
 // password.
-func (c *connFlags) flagsFor(db int) ([]string, error) {
+func (c *Flags) Arguments(db int) ([]string, error) {
 	seeds, err := c.seeds()
 	if err != nil {
 		return nil, err
@@ -64,7 +44,7 @@ func (c *connFlags) flagsFor(db int) ([]string, error) {
 
 // where returns the flags with the addresses of the servers. It returns none for the
 // default Redis of this machine.
-func (c *connFlags) where(seeds []endpoint) []string {
+func (c *Flags) where(seeds []endpoint) []string {
 	var flags []string
 	switch e := seeds[0]; {
 	case len(c.redlock) > 0:
@@ -91,13 +71,8 @@ func (c *connFlags) where(seeds []endpoint) []string {
 }
 
 // placed reports whether the flags or the environment have an address.
-func (c *connFlags) placed() bool {
-	for _, flag := range []string{"url", "host", "port", "socket"} {
-		if c.given(flag) {
-			return true
-		}
-	}
-	return os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != ""
+func (c *Flags) placed() bool {
+	return c.addressGiven() || os.Getenv("LOCKTOP_URL") != "" || os.Getenv("REDIS_URL") != ""
 }
 
 // address returns a URL without the password. It has the user and the database only
@@ -124,7 +99,7 @@ func (e endpoint) address(complete bool) string {
 
 // asksForPassword reports whether a command in the same shell must ask for the
 // password, because neither the environment nor the context has it.
-func (c *connFlags) asksForPassword(seeds []endpoint) bool {
+func (c *Flags) asksForPassword(seeds []endpoint) bool {
 	if c.context != "" {
 		return c.pass != ""
 	}
@@ -161,9 +136,9 @@ func absolute(path string) string {
 	return path
 }
 
-// redisCLI returns the flags, except address and database, with which redis-cli
+// RedisCLI returns the flags, except address and database, with which redis-cli
 // connects to the servers of c.
-func (c *connFlags) redisCLI() []string {
+func (c *Flags) RedisCLI() []string {
 	seeds, err := c.seeds()
 	if err != nil {
 		return nil
@@ -179,46 +154,4 @@ func (c *connFlags) redisCLI() []string {
 		flags = append(append(flags, "--tls"), c.security.flags()...)
 	}
 	return flags
-}
-
-// keyFlags is the key for a command: its argument, or --key-b64 for keys that cannot
-// be arguments.
-type keyFlags struct{ key, b64 string }
-
-func (k *keyFlags) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Key", pflag.ContinueOnError)
-	set.StringVar(&k.b64, "key-b64", "", "the `key` in base64 instead of KEY, for one that no shell can pass on")
-	return set
-}
-
-// take sets the key from the arguments of a command.
-func (k *keyFlags) take(cmd *cobra.Command, args []string) error {
-	if !cmd.Flags().Changed("key-b64") {
-		if err := oneKey(cmd, args); err != nil {
-			return err
-		}
-		k.key = args[0]
-		return nil
-	}
-	if len(args) > 0 {
-		return usageErrorf("", "KEY and --key-b64 exclude each other")
-	}
-	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(k.b64, "="))
-	if err != nil {
-		return usageErrorf("as in --key-b64 bG9jazph", "--key-b64: this is not base64")
-	}
-	k.key = string(key)
-	return nil
-}
-
-// keyArguments returns the arguments that name key in a command.
-func keyArguments(key string) []string {
-	switch _, ok := shell.Word(key); {
-	case !ok:
-		return []string{"--key-b64", base64.StdEncoding.EncodeToString([]byte(key))}
-	case strings.HasPrefix(key, "-"):
-		return []string{"--", key}
-	default:
-		return []string{key}
-	}
 }

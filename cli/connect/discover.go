@@ -1,4 +1,4 @@
-package cli
+package connect
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/keyspace/inspect"
 )
 
 // inCluster returns a function that finds the masters of seed's cluster. If
@@ -39,7 +37,7 @@ func inCluster(seed endpoint, replicas bool, timeout time.Duration) func(context
 			case err == nil:
 				return withImporters(nodesOf(slots, e, replicas), rdb.ClusterNodes(ctx).Val(), e), nil
 			case e == seed && strings.Contains(err.Error(), "cluster support disabled"):
-				return nil, usageErrorf("leave out --cluster", "the server at %s is no part of a cluster", e)
+				return nil, usagef("leave out --cluster", "the server at %s is no part of a cluster", e)
 			}
 			return nil, err
 		})
@@ -88,7 +86,7 @@ func nodesOf(slots []redis.ClusterSlot, asked endpoint, replicas bool) []endpoin
 
 // bySentinel returns a function that finds the master by its name in the Sentinels,
 // or one of its replicas if the flags prefer replicas.
-func (c *connFlags) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
+func (c *Flags) bySentinel(like endpoint) func(context.Context, *servers) ([]endpoint, error) {
 	return func(ctx context.Context, _ *servers) ([]endpoint, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.timeout)
 		defer cancel()
@@ -111,18 +109,16 @@ func (e *sentinelError) Error() string {
 func (e *sentinelError) Unwrap() error { return e.err }
 
 // askSentinel asks one Sentinel for the address of the master, or of a replica.
-func (c *connFlags) askSentinel(ctx context.Context, addr string) (string, error) {
-	o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
+func (c *Flags) askSentinel(ctx context.Context, addr string) (string, error) {
+	sentinel, err := c.sentinel(addr)
 	if err != nil {
 		return "", err
 	}
-	o.OnConnect = nil // a Sentinel does not know these commands
-	sentinel := redis.NewSentinelClient(o)
 	defer sentinel.Close()
 	master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
-		return "", usageErrorf("", "the Sentinel at %s knows no master %q", addr, c.master)
+		return "", usagef("", "the Sentinel at %s knows no master %q", addr, c.master)
 	case err != nil:
 		return "", &sentinelError{addr, err}
 	}
@@ -132,6 +128,16 @@ func (c *connFlags) askSentinel(ctx context.Context, addr string) (string, error
 		}
 	}
 	return net.JoinHostPort(master[0], master[1]), nil
+}
+
+// sentinel returns a client of a Sentinel.
+func (c *Flags) sentinel(addr string) (*redis.SentinelClient, error) {
+	o, err := c.options(endpoint{network: "tcp", addr: addr, tls: c.security.tls})
+	if err != nil {
+		return nil, err
+	}
+	o.OnConnect = nil // a Sentinel does not know these commands
+	return redis.NewSentinelClient(o), nil
 }
 
 // replicaOf returns the address of a replica that is up; ok is false if there is none.
@@ -209,8 +215,7 @@ type servers struct {
 
 	mu      sync.Mutex
 	clients map[endpoint]*redis.Client
-	paces   map[string]*inspect.Budget // by address: databases of one server share its budget
-	known   []endpoint                 // last result of locate
+	known   []endpoint // last result of locate
 	asked   time.Time
 }
 
@@ -269,21 +274,6 @@ func (v *servers) onOpen(f func(*redis.Client)) {
 	for _, rdb := range v.clients {
 		f(rdb)
 	}
-}
-
-// pace returns the budget of a server, which its databases share.
-func (v *servers) pace(e endpoint, b *budget) *inspect.Budget {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	p, ok := v.paces[e.addr]
-	if !ok {
-		p = b.pace()
-		if v.paces == nil {
-			v.paces = make(map[string]*inspect.Budget)
-		}
-		v.paces[e.addr] = p
-	}
-	return p
 }
 
 // forget closes the client of a server.

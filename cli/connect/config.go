@@ -1,4 +1,4 @@
-package cli
+package connect
 
 import (
 	"bytes"
@@ -14,11 +14,14 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"locktop/shell"
+	"locktop/tui/widget"
 )
 
-// contextConfig is one context of the configuration file. Flags override its
-// values.
-type contextConfig struct {
+// Context is one context of the configuration file. Flags override its values.
+type Context struct {
+	Name       string   `yaml:"-"`
 	URL        string   `yaml:"url"`        // in the syntax of --url
 	Production bool     `yaml:"production"` // the user must type the name of a lock before each action
 	ReadOnly   bool     `yaml:"readonly"`   // refuse --write
@@ -37,39 +40,39 @@ func configPath() (string, error) {
 }
 
 // loadContext reads one context from the configuration file.
-func loadContext(name string) (contextConfig, error) {
+func loadContext(name string) (Context, error) {
 	path, err := configPath()
 	if err != nil {
-		return contextConfig{}, err
+		return Context{}, err
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return contextConfig{}, usageErrorf("contexts are defined there", "--context: there is no %s", path)
+		return Context{}, usagef("contexts are defined there", "--context: there is no %s", path)
 	}
 	if err != nil {
-		return contextConfig{}, usageErrorf("", "read the configuration: %w", err)
+		return Context{}, usagef("", "read the configuration: %w", err)
 	}
 	defer file.Close()
 	contexts, err := readContexts(file)
 	if err != nil {
-		return contextConfig{}, usageErrorf("", "%s: %w", path, err)
+		return Context{}, usagef("", "%s: %w", path, err)
 	}
 	s, ok := contexts[name]
 	if !ok {
-		return contextConfig{}, usageErrorf(definedAre(contexts), "%s defines no context %q", path, name)
+		return Context{}, usagef(definedAre(contexts), "%s defines no context %q", path, name)
 	}
 	return s, private(file, s)
 }
 
 // readContexts parses a configuration file. Its errors are one line. They give the
 // line number in the file and quote nothing of the file except keys.
-func readContexts(r io.Reader) (map[string]contextConfig, error) {
+func readContexts(r io.Reader) (map[string]Context, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, maxConfig))
 	if err != nil {
 		return nil, err
 	}
 	var config struct {
-		Contexts map[string]contextConfig `yaml:"contexts"`
+		Contexts map[string]Context `yaml:"contexts"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(raw))
 	d.KnownFields(true)
@@ -100,7 +103,7 @@ func plainYAML(err error) error {
 	return errors.New("it is not YAML")
 }
 
-func definedAre(contexts map[string]contextConfig) string {
+func definedAre(contexts map[string]Context) string {
 	var names []string
 	for name := range contexts {
 		names = append(names, name)
@@ -114,7 +117,7 @@ func definedAre(contexts map[string]contextConfig) string {
 
 // private returns an error if s has a password and users other than the owner can
 // read file.
-func private(file *os.File, s contextConfig) error {
+func private(file *os.File, s Context) error {
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil // the parser of the address reports this error
@@ -127,40 +130,34 @@ func private(file *os.File, s contextConfig) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
-		return usageErrorf(onlyMine(file.Name()), "%s holds a password, and others may read it", file.Name())
+		return usagef(onlyMine(file.Name()), "%s holds a password, and others may read it", file.Name())
 	}
 	return nil
 }
 
-// configure applies the context, if one is named. Its theme applies only without
-// a flag; its locks and limits add to those of the flags.
-func (c *connFlags) configure(s *selection, look *screenFlags, may *writeFlags) error {
+// Context reads the context that the flags name, and uses its address. It returns the
+// zero Context if the flags name none.
+func (c *Flags) Context() (Context, error) {
 	if c.context == "" {
-		return nil
+		return Context{}, nil
 	}
-	if c.given("url") || c.given("host") || c.given("port") || c.given("socket") || len(c.redlock)+len(c.sentinels) > 0 {
-		return usageErrorf("", "--context already says where: leave out the flags that do")
+	if c.addressGiven() || len(c.redlock)+len(c.sentinels) > 0 {
+		return Context{}, usagef("", "--context already says where: leave out the flags that do")
 	}
 	of, err := loadContext(c.context)
 	if err != nil {
-		return err
+		return Context{}, err
 	}
-	c.contextURL = of.URL
-	s.lock = append(s.lock, of.Locks...)
-	for _, text := range of.Overdue {
-		if err := s.limits.Set(text); err != nil {
-			return usageErrorf("", "overdue of context %s: one of them is %w", c.context, err)
-		}
+	c.contextURL, of.Name = of.URL, c.context
+	return of, nil
+}
+
+// onlyMine returns a hint with the command that hides a file from other users. It
+// returns "" if the name has characters that a line for people cannot show.
+func onlyMine(path string) string {
+	line, _ := shell.Line("chmod", "600", path)
+	if widget.Plain(line) != line {
+		return ""
 	}
-	if look != nil && look.theme == "" {
-		look.theme = of.Theme
-	}
-	if may == nil {
-		return nil
-	}
-	if may.write && of.ReadOnly {
-		return usageErrorf("", "the context %s is read-only: --write is refused", c.context)
-	}
-	may.production = may.production || of.Production
-	return nil
+	return line
 }

@@ -1,8 +1,7 @@
-package cli
+package connect
 
 import (
 	"cmp"
-	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -61,7 +60,7 @@ func (e endpoint) local() bool {
 // resolve merges the flags with the environment; flags win. An address in the flags
 // replaces all parts of an address in the environment, so that the password of one
 // server never goes to another.
-func (c *connFlags) resolve() (endpoint, error) {
+func (c *Flags) resolve() (endpoint, error) {
 	e, err := c.place()
 	if err != nil {
 		return endpoint{}, err
@@ -69,8 +68,17 @@ func (c *connFlags) resolve() (endpoint, error) {
 	return c.complete(e)
 }
 
+// Remote returns the address of the flags if it is not on this machine, "" otherwise.
+func (c *Flags) Remote() (string, error) {
+	e, err := c.resolve()
+	if err != nil || e.local() {
+		return "", err
+	}
+	return e.String(), nil
+}
+
 // complete adds the user, password, database and TLS of the flags and the environment.
-func (c *connFlags) complete(e endpoint) (endpoint, error) {
+func (c *Flags) complete(e endpoint) (endpoint, error) {
 	if c.user != "" {
 		e.user = c.user
 	}
@@ -80,7 +88,7 @@ func (c *connFlags) complete(e endpoint) (endpoint, error) {
 	e.tls = e.tls || c.security.tls
 	switch {
 	case c.given("pass") && c.pass == "":
-		return endpoint{}, usageErrorf("is the variable in it set?", "--pass is empty")
+		return endpoint{}, usagef("is the variable in it set?", "--pass is empty")
 	case c.pass != "":
 		e.pass = c.pass
 	case e.pass == "":
@@ -88,23 +96,23 @@ func (c *connFlags) complete(e endpoint) (endpoint, error) {
 	}
 	if e.user != "" && e.pass == "" {
 		// Redis would continue as the default user.
-		return endpoint{}, usageErrorf("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
+		return endpoint{}, usagef("--askpass, REDISCLI_AUTH, or user:password@ in the URL", "a user is named, but no password")
 	}
 	if e.db < 0 {
-		return endpoint{}, usageErrorf("", "--db: databases count from 0")
+		return endpoint{}, usagef("", "--db: databases count from 0")
 	}
 	return e, nil
 }
 
 // place returns the address from the flags, the context, the environment, or the
 // default Redis on this machine, in this order.
-func (c *connFlags) place() (endpoint, error) {
+func (c *Flags) place() (endpoint, error) {
 	tcp := c.given("host") || c.given("port")
 	switch {
 	case c.given("url") && (tcp || c.given("socket")):
-		return endpoint{}, usageErrorf("", "--url already says where: leave out --host, --port and --socket")
+		return endpoint{}, usagef("", "--url already says where: leave out --host, --port and --socket")
 	case c.given("socket") && tcp:
-		return endpoint{}, usageErrorf("", "--socket already says where: leave out --host and --port")
+		return endpoint{}, usagef("", "--socket already says where: leave out --host and --port")
 	case c.given("url"):
 		return parseURL("--url", c.url)
 	case c.given("socket"):
@@ -165,37 +173,6 @@ func (e endpoint) withDatabase(origin, path, query string) (endpoint, error) {
 }
 
 func notURL(origin, what string) error {
-	return usageErrorf("like redis://user:password@host:6379/0, rediss://host or unix:///path; in a password, write special characters as %XX",
+	return usagef("like redis://user:password@host:6379/0, rediss://host or unix:///path; in a password, write special characters as %XX",
 		"%s %s", origin, what)
 }
-
-// database is the value of --db: a number, or "all".
-type database struct {
-	number int
-	all    bool
-}
-
-// String returns the value as the flag accepts it.
-func (d *database) String() string {
-	if d.all {
-		return "all"
-	}
-	return strconv.Itoa(d.number)
-}
-
-// Set parses the value of the flag.
-func (d *database) Set(s string) error {
-	if s == "all" {
-		*d = database{all: true}
-		return nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return errors.New("neither a number nor all")
-	}
-	*d = database{number: n}
-	return nil
-}
-
-// Type returns the name of the type for error messages.
-func (d *database) Type() string { return "database" }

@@ -1,9 +1,11 @@
-package cli
+package connect
 
 import (
 	"strings"
 	"testing"
 )
+
+const canary = "c4nary"
 
 // checkRefusal checks that an error is one line and does not repeat what may be
 // a password.

@@ -1,0 +1,174 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Writer returns a client for a load. It follows the master that the Sentinels name, or
+// writes to all masters of a cluster. failover makes a replica a master; it is nil for a
+// single server. Close closes the client.
+func (t *Target) Writer() (rdb redis.UniversalClient, failover func(context.Context) error, err error) {
+	o, err := t.flags.options(t.servers.endpoints()[0])
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case t.flags.cluster:
+		cluster := redis.NewClusterClient(t.clusterOptions(o))
+		rdb, failover = cluster, clusterFailover(cluster)
+	case len(t.flags.sentinels) > 0:
+		rdb, failover = redis.NewFailoverClient(t.failoverOptions(o)), t.flags.failover
+	default:
+		return t.Client, nil, nil
+	}
+	t.onClose(func() { _ = rdb.Close() })
+	return rdb, failover, nil
+}
+
+func (t *Target) clusterOptions(o *redis.Options) *redis.ClusterOptions {
+	all := &redis.ClusterOptions{
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}
+	for _, e := range t.servers.endpoints() {
+		all.Addrs = append(all.Addrs, e.addr)
+	}
+	return all
+}
+
+func (t *Target) failoverOptions(o *redis.Options) *redis.FailoverOptions {
+	return &redis.FailoverOptions{
+		MasterName: t.flags.master, SentinelAddrs: t.flags.sentinelAddresses(), DB: o.DB,
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		DisableIdentity: true,
+	}
+}
+
+// Remote describes a node that is not on this machine and that a load may reach: a node
+// of the cluster, or the master or a replica that the Sentinels watch. It returns "" if
+// there is none.
+func (t *Target) Remote(ctx context.Context) (string, error) {
+	var where []endpoint
+	var of string
+	var err error
+	switch {
+	case len(t.flags.sentinels) > 0:
+		of = "the set that the Sentinels watch"
+		where, err = t.flags.announced(ctx, t.seed)
+	case t.flags.cluster:
+		of = "the cluster"
+		where, err = t.servers.where(ctx)
+	}
+	if err != nil {
+		return "", noConnection(t.seed, err, t.Timeout)
+	}
+	for _, node := range where {
+		if !node.local() {
+			return fmt.Sprintf("%s, a node of %s,", node, of), nil
+		}
+	}
+	return "", nil
+}
+
+// withSentinel calls f for each Sentinel in turn until f returns nil.
+func (c *Flags) withSentinel(f func(*redis.SentinelClient) error) error {
+	var errs []error
+	for _, addr := range c.sentinelAddresses() {
+		sentinel, err := c.sentinel(addr)
+		if err != nil {
+			return err
+		}
+		err = f(sentinel)
+		_ = sentinel.Close()
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("ask the Sentinel at %s: %w", addr, err))
+	}
+	return errors.Join(errs...)
+}
+
+// announced returns the addresses of the master and its replicas from the Sentinels.
+// A failover may make any of them the master of the load.
+func (c *Flags) announced(ctx context.Context, like endpoint) (all []endpoint, err error) {
+	like.network = "tcp"
+	err = c.withSentinel(func(sentinel *redis.SentinelClient) error {
+		master, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+		if err != nil {
+			return err
+		}
+		replicas, err := sentinel.Replicas(ctx, c.master).Result()
+		if err != nil {
+			return err
+		}
+		like.addr = net.JoinHostPort(master[0], master[1])
+		all = []endpoint{like}
+		for _, r := range replicas {
+			like.addr = net.JoinHostPort(r["ip"], r["port"])
+			all = append(all, like)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// failoverPoll is the time between two questions for the address of the master.
+const failoverPoll = 20 * time.Millisecond
+
+// failover makes the Sentinels promote a replica.
+func (c *Flags) failover(ctx context.Context) error {
+	return c.withSentinel(func(sentinel *redis.SentinelClient) error {
+		before, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+		if err == nil {
+			err = sentinel.Failover(ctx, c.master).Err()
+		}
+		if err != nil {
+			return err
+		}
+		for {
+			now, err := sentinel.GetMasterAddrByName(ctx, c.master).Result()
+			if err == nil && (now[0] != before[0] || now[1] != before[1]) {
+				return nil
+			}
+			select {
+			case <-time.After(failoverPoll):
+			case <-ctx.Done():
+				return errors.Join(err, ctx.Err())
+			}
+		}
+	})
+}
+
+// clusterFailover returns a function that promotes a replica of the cluster.
+func clusterFailover(cluster *redis.ClusterClient) func(context.Context) error {
+	return func(ctx context.Context) error {
+		//lint:ignore SA1019 servers before 7.0 do not know CLUSTER SHARDS
+		slots, err := cluster.ClusterSlots(ctx).Result()
+		if err != nil {
+			return err
+		}
+		for _, part := range slots {
+			if len(part.Nodes) < 2 {
+				continue
+			}
+			replica := part.Nodes[1].Addr
+			found := errors.New("the cluster has no replica")
+			err := cluster.ForEachSlave(ctx, func(ctx context.Context, node *redis.Client) error {
+				if node.Options().Addr != replica {
+					return nil
+				}
+				found = node.ClusterFailover(ctx).Err()
+				return nil
+			})
+			return errors.Join(err, found)
+		}
+		return errors.New("the cluster has no replicas")
+	}
+}

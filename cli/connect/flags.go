@@ -1,0 +1,248 @@
+// Package connect turns connection flags, environment variables and the configuration
+// file into clients of Redis servers: addresses, TLS, credentials, Sentinels, clusters.
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Flags holds the values of the connection flags. FlagSet must be called before all
+// other methods, and the flag set must be parsed.
+type Flags struct {
+	context           string // name in the configuration file
+	contextURL        string // URL of the context
+	url, host, socket string
+	port              uint16
+	user, pass        string
+	askPass           bool
+	db                database
+	topologyFlags
+	security tlsFlags
+	timeout  time.Duration
+
+	given func(flag string) bool
+}
+
+// FlagSet returns the connection flags, with the names that redis-cli uses.
+func (c *Flags) FlagSet() *pflag.FlagSet {
+	set := pflag.NewFlagSet("Connection", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.StringVarP(&c.url, "url", "u", "", "`address` like redis[s]://user:pass@host:port/db or unix:///path")
+	set.StringVar(&c.context, "context", "", "`name` of a context in locktop/config.yaml, which says where and how")
+	set.StringVarP(&c.host, "host", "H", "127.0.0.1", "server `name` or address")
+	set.Uint16VarP(&c.port, "port", "p", 6379, "server `port`")
+	set.StringVarP(&c.socket, "socket", "s", "", "unix socket `path`, instead of host and port")
+	set.StringVarP(&c.pass, "pass", "a", "", "`password`; others can read it in the process list")
+	set.BoolVar(&c.askPass, "askpass", false, "ask for the password, without echo")
+	set.StringVar(&c.user, "user", "", "ACL user `name`")
+	set.VarP(&c.db, "db", "n", "database `number`, or all")
+	c.security.addTo(set)
+	c.topologyFlags.addTo(set)
+	set.DurationVar(&c.timeout, "timeout", 2*time.Second, "longest `wait` for a connection or a reply")
+	c.given = set.Changed
+	return set
+}
+
+// WithURL returns a copy of the flags with another value of --url.
+func (c *Flags) WithURL(url string) *Flags {
+	other := c.set("url")
+	other.url = url
+	return other
+}
+
+// WithDatabase returns a copy of the flags with another value of --db: a number, or
+// "all".
+func (c *Flags) WithDatabase(db string) (*Flags, error) {
+	other := c.set("db")
+	return other, other.db.Set(db)
+}
+
+// set returns a copy in which a flag counts as given.
+func (c *Flags) set(name string) *Flags {
+	other := *c
+	other.given = func(flag string) bool { return flag == name || c.given(flag) }
+	return &other
+}
+
+// AllDatabases reports whether --db is "all".
+func (c *Flags) AllDatabases() bool { return c.db.all }
+
+// Redlock reports whether the flags name the servers of a Redlock.
+func (c *Flags) Redlock() bool { return len(c.redlock) > 0 }
+
+// addressGiven reports whether a flag names the address of a server.
+func (c *Flags) addressGiven() bool {
+	return slices.ContainsFunc([]string{"url", "host", "port", "socket"}, c.given)
+}
+
+// database is the value of --db: a number, or "all".
+type database struct {
+	number int
+	all    bool
+}
+
+// String returns the value as the flag accepts it.
+func (d *database) String() string {
+	if d.all {
+		return "all"
+	}
+	return strconv.Itoa(d.number)
+}
+
+// Set parses the value of the flag.
+func (d *database) Set(s string) error {
+	if s == "all" {
+		*d = database{all: true}
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return errors.New("neither a number nor all")
+	}
+	*d = database{number: n}
+	return nil
+}
+
+// Type returns the name of the type for error messages.
+func (d *database) Type() string { return "database" }
+
+// topologyFlags holds the flags that turn one address into several servers.
+type topologyFlags struct {
+	cluster       bool
+	sentinels     []string
+	master        string
+	redlock       []string
+	preferReplica bool
+}
+
+func (s *topologyFlags) addTo(set *pflag.FlagSet) {
+	set.BoolVar(&s.cluster, "cluster", false, "all masters of the cluster that the server belongs to")
+	set.StringSliceVar(&s.sentinels, "sentinel", nil, "`address` of a Sentinel, to ask for the master; may be repeated")
+	set.StringVar(&s.master, "master", "mymaster", "`name` of the master, as the Sentinels know it")
+	set.StringSliceVar(&s.redlock, "redlock", nil, "`URL`s of independent servers, whose locks are taken by majority")
+	set.BoolVar(&s.preferReplica, "prefer-replica", false, "read from replicas of the cluster or the master where there are some; they may lag behind")
+}
+
+// checkTopology returns an error for flags that contradict each other.
+func (c *Flags) checkTopology() error {
+	s := &c.topologyFlags
+	switch {
+	case s.cluster && len(s.sentinels) > 0, s.cluster && len(s.redlock) > 0, len(s.sentinels) > 0 && len(s.redlock) > 0:
+		return usagef("", "--cluster, --sentinel and --redlock exclude each other")
+	case c.addressGiven() && len(s.sentinels) > 0:
+		return usagef("", "--sentinel already says where: leave out --url, --host, --port and --socket")
+	case c.addressGiven() && len(s.redlock) > 0:
+		return usagef("", "--redlock already says where: leave out --url, --host, --port and --socket")
+	case c.given("master") && len(s.sentinels) == 0:
+		return usagef("as in --sentinel 10.0.0.1:26379 --master orders", "--master without --sentinel")
+	case s.preferReplica && !s.cluster && len(s.sentinels) == 0:
+		return usagef("", "--prefer-replica needs --cluster or --sentinel, which know the replicas")
+	}
+	return nil
+}
+
+// sentinelAddresses returns the addresses of the Sentinels, with the default port
+// if an address has none.
+func (s *topologyFlags) sentinelAddresses() []string {
+	all := make([]string, len(s.sentinels))
+	for i, addr := range s.sentinels {
+		if all[i] = addr; !strings.Contains(addr, ":") {
+			all[i] = addr + ":26379"
+		}
+	}
+	return all
+}
+
+// mode returns how the servers belong together; "" means one server, or a mode that
+// the server reports.
+func (s *topologyFlags) mode() string {
+	switch {
+	case s.cluster:
+		return "cluster"
+	case len(s.sentinels) > 0:
+		return "sentinel"
+	case len(s.redlock) > 0:
+		return "redlock"
+	default:
+		return ""
+	}
+}
+
+// tlsFlags holds the values of the TLS flags.
+type tlsFlags struct {
+	tls, insecure          bool
+	cacert, cert, key, sni string
+}
+
+func (s *tlsFlags) addTo(set *pflag.FlagSet) {
+	set.BoolVar(&s.tls, "tls", false, "speak TLS (rediss:// does, too)")
+	set.StringVar(&s.cacert, "cacert", "", "trust the authorities in this `file`, and no others")
+	set.StringVar(&s.cert, "cert", "", "client certificate `file`")
+	set.StringVar(&s.key, "key", "", "`file` with its private key")
+	set.StringVar(&s.sni, "sni", "", "`name` that the server's certificate must have")
+	set.BoolVar(&s.insecure, "insecure", false, "do not verify the server's certificate")
+}
+
+// title returns a warning for the title if the certificate is not verified.
+func (s *tlsFlags) title() string {
+	if s.insecure {
+		return " (certificate not verified)"
+	}
+	return ""
+}
+
+// unused returns an error for a TLS flag on a connection without TLS. A user who
+// names a certificate must not get an unencrypted connection.
+func (s *tlsFlags) unused(given func(flag string) bool) error {
+	for _, name := range []string{"cacert", "cert", "key", "sni", "insecure"} {
+		if given(name) {
+			return usagef("add --tls, or connect to rediss://", "--%s on a connection without TLS", name)
+		}
+	}
+	return nil
+}
+
+// config reads the files. Without --cacert it trusts the authorities of the system.
+func (s *tlsFlags) config() (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         s.sni,
+		InsecureSkipVerify: s.insecure,
+	}
+	if s.cacert != "" {
+		pem, err := os.ReadFile(s.cacert)
+		if err != nil {
+			return nil, usagef("", "read --cacert: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usagef("it should begin with -----BEGIN CERTIFICATE-----", "--cacert %s holds no certificate", s.cacert)
+		}
+	}
+	if (s.cert == "") != (s.key == "") {
+		return nil, usagef("", "--cert and --key belong together")
+	}
+	if s.cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return nil, usagef("", "read --cert and --key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// certificate reports whether err concerns the server's certificate.
+func certificate(err error) bool {
+	_, bad := errors.AsType[*tls.CertificateVerificationError](err)
+	return bad
+}

@@ -1,0 +1,142 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/humanize"
+	"locktop/keyspace/inspect"
+)
+
+// Target is the server, or the servers, of a command. It is safe for concurrent use.
+type Target struct {
+	Client  *redis.Client // client of the server, or of one of the servers
+	DB      int           // database of Client
+	Title   string        // address without credentials
+	Many    bool          // more than one server or database
+	Multi   inspect.MultiOptions
+	Timeout time.Duration    // longest wait for a connection or a reply
+	Cluster *inspect.Cluster // nil if the servers are not a cluster
+
+	flags   Flags
+	seed    endpoint
+	servers *servers
+
+	mu      sync.Mutex
+	closers []func() // what Close does before it closes the clients
+}
+
+// Sources returns a function that lists the servers with their sources. It calls start
+// for each server that appears, one after the other, and closes the source of a server
+// that leaves, if the source has a method Close. Close closes all sources.
+func (t *Target) Sources(start func(rdb *redis.Client, addr string, db int) inspect.Source) inspect.SourceLister {
+	var mu sync.Mutex
+	running := make(map[endpoint]inspect.Source)
+	end := func(e endpoint) {
+		if c, ok := running[e].(interface{ Close() }); ok {
+			c.Close()
+		}
+		delete(running, e)
+	}
+	t.onClose(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for e := range running {
+			end(e)
+		}
+	})
+	return func(ctx context.Context) ([]inspect.NamedSource, error) {
+		where, err := t.servers.where(ctx)
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		here := make(map[endpoint]bool)
+		var all []inspect.NamedSource
+		for _, e := range where {
+			rdb, err := t.servers.client(e)
+			if err != nil {
+				return nil, err
+			}
+			if running[e] == nil {
+				running[e] = start(rdb, e.addr, e.db)
+			}
+			here[e] = true
+			all = append(all, inspect.NamedSource{Addr: e.addr, Source: running[e]})
+		}
+		for e := range running {
+			if !here[e] {
+				end(e)
+				t.servers.forget(e)
+			}
+		}
+		return all, nil
+	}
+}
+
+// Answers returns an error unless a server answers within the timeout. A scan of a
+// server that hangs takes several timeouts. For a single server Answers does nothing,
+// because Open has checked it.
+func (t *Target) Answers(ctx context.Context, rdb *redis.Client) error {
+	if !t.Many {
+		return nil
+	}
+	err := t.ask(ctx, rdb)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("no answer within %s", humanize.Setting(t.Timeout))
+	}
+	return err
+}
+
+// Clients returns a client of each server, by address.
+func (t *Target) Clients(ctx context.Context) map[string]redis.UniversalClient {
+	all := make(map[string]redis.UniversalClient)
+	where, err := t.servers.where(ctx)
+	if err != nil { // use the servers known so far
+		where = t.servers.endpoints()
+	}
+	for _, e := range where {
+		if rdb, err := t.servers.client(e); err == nil {
+			all[e.addr] = rdb
+		}
+	}
+	return all
+}
+
+// ClientOf returns the open client of a database on a server; nil if there is none.
+func (t *Target) ClientOf(addr string, db int) *redis.Client {
+	for _, e := range t.servers.endpoints() {
+		if e.addr == addr && e.db == db {
+			rdb, _ := t.servers.client(e) // nil after an error
+			return rdb
+		}
+	}
+	return nil
+}
+
+// OnOpen calls f for every open client now, and for each later one when it opens.
+func (t *Target) OnOpen(f func(*redis.Client)) { t.servers.onOpen(f) }
+
+// onClose makes Close call f.
+func (t *Target) onClose(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closers = append(t.closers, f)
+}
+
+// Close closes all sources and clients.
+func (t *Target) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.closers {
+		f()
+	}
+	t.closers = nil
+	t.servers.close()
+}

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/cli/connect"
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+	"locktop/keyspace/release"
+	"locktop/tui"
+)
+
+// connect connects by the flags. It asks for the password and warns of what is unsafe.
+func (p *program) connect(ctx context.Context, c *connect.Flags) (*connect.Target, error) {
+	return c.Open(ctx, connect.Prompt{In: p.in, Out: p.notes.to, Warn: p.notes.warning})
+}
+
+// connectReadOnly applies the context, checks the selection and connects, for a
+// command that only reads.
+func (p *program) connectReadOnly(ctx context.Context, c *connect.Flags, s *selection) (*connect.Target, error) {
+	if err := applyContext(c, s, nil, nil); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	s.databases = c.AllDatabases()
+	return p.connect(ctx, c)
+}
+
+// applyContext applies the context of the flags, if they name one. Its theme applies
+// only without a flag; its locks and limits add to those of the flags. look and may may
+// be nil.
+func applyContext(c *connect.Flags, s *selection, look *screenFlags, may *writeFlags) error {
+	of, err := c.Context()
+	if err != nil {
+		return err
+	}
+	s.lock = append(s.lock, of.Locks...)
+	for _, text := range of.Overdue {
+		if err := s.limits.Set(text); err != nil {
+			return usageErrorf("", "overdue of context %s: one of them is %w", of.Name, err)
+		}
+	}
+	if look != nil && look.theme == "" {
+		look.theme = of.Theme
+	}
+	if may == nil {
+		return nil
+	}
+	if may.write && of.ReadOnly {
+		return usageErrorf("", "the context %s is read-only: --write is refused", of.Name)
+	}
+	may.production = may.production || of.Production
+	return nil
+}
+
+// sourceFunc is a source that reads the server at each Snapshot.
+type sourceFunc func(context.Context) (keyspace.Snapshot, error)
+
+// Snapshot calls f.
+func (f sourceFunc) Snapshot(ctx context.Context) (keyspace.Snapshot, error) { return f(ctx) }
+
+// scanOf returns a source that scans all servers of t at each Snapshot. It reports its
+// progress to g, which may be nil.
+func (s *selection) scanOf(t *connect.Target, g *scanProgress) *inspect.MultiSource {
+	options := s.optionsOf(t)
+	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
+		o := options(addr, db)
+		o.RetryTimeout = t.Timeout
+		o.Progress = g.of(keyspace.ID{Node: addr, DB: db})
+		scanner := inspect.NewScanner(rdb, o)
+		return sourceFunc(func(ctx context.Context) (keyspace.Snapshot, error) {
+			if err := t.Answers(ctx, rdb); err != nil {
+				return keyspace.Snapshot{}, err
+			}
+			return scanner.Scan(ctx)
+		})
+	}), s.multi(t))
+}
+
+// watchOf watches all servers of t until t is closed.
+func (s *selection) watchOf(t *connect.Target) *inspect.MultiSource {
+	o := s.multi(t)
+	o.Timeout = t.Timeout
+	options := s.optionsOf(t)
+	return inspect.NewMultiSource(t.Sources(func(rdb *redis.Client, addr string, db int) inspect.Source {
+		return inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(rdb, options(addr, db))))
+	}), o)
+}
+
+// optionsOf returns a function with the options of a scan of one database of t. On the
+// nodes of a Redlock they include possible locks, because votes may raise the
+// confidence. The databases of one server share its budget.
+func (s *selection) optionsOf(t *connect.Target) func(addr string, db int) inspect.ScanOptions {
+	budgets := make(map[string]*inspect.Budget)
+	return func(addr string, db int) inspect.ScanOptions {
+		if budgets[addr] == nil {
+			budgets[addr] = s.budget.pace()
+		}
+		o := s.options(db, budgets[addr])
+		o.Cluster = t.Cluster
+		if t.Multi.Redlock {
+			o.MinConfidence = keyspace.Possible
+		}
+		return o
+	}
+}
+
+// multi returns the options that combine the snapshots of the servers of t.
+func (s *selection) multi(t *connect.Target) inspect.MultiOptions {
+	o := t.Multi
+	o.MinConfidence = keyspace.Likely
+	if s.all {
+		o.MinConfidence = keyspace.Possible
+	}
+	return o
+}
+
+// filteredSource is the selected part of a source.
+type filteredSource struct {
+	all tui.Source
+	by  *selection
+}
+
+// Snapshot returns the selected part of the newest snapshot.
+func (s filteredSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	snap, err := s.all.Snapshot(ctx)
+	if s.by.everything() {
+		return snap, err
+	}
+	return s.by.filter(snap).Snapshot, err
+}
+
+// executorOf returns an executor for the locks of the servers of t. It writes its
+// actions to log.
+func executorOf(ctx context.Context, t *connect.Target, log release.AuditLog) *release.Executor {
+	return release.NewExecutor(t.Clients(ctx), formats.All(), log)
+}
+
+// rawReader reads stored keys for the screen. It is safe for concurrent use.
+type rawReader struct {
+	selection *selection
+	client    func(addr string, db int) *redis.Client // nil: there is none
+
+	mu       sync.Mutex
+	scanners map[*redis.Client]*inspect.Scanner
+}
+
+// Stored returns the keys of a lock from every server that may have it. It returns
+// an error only if no server answers.
+func (v *rawReader) Stored(ctx context.Context, l keyspace.Lock) ([]tui.RawEntry, error) {
+	addrs := []string{l.Node}
+	if len(l.Votes) > 0 {
+		addrs = nil
+		for _, vote := range l.Votes {
+			addrs = append(addrs, vote.Node)
+		}
+	}
+	var all []tui.RawEntry
+	var failed []error
+	for _, addr := range addrs {
+		rdb := v.client(addr, l.DB)
+		if rdb == nil {
+			continue
+		}
+		sight, err := v.scanner(rdb, l.DB).ReadKey(ctx, l.Key)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		for _, e := range sight.Entries {
+			all = append(all, tui.RawEntry{Node: addr, Entry: e})
+		}
+	}
+	if len(failed) == len(addrs) {
+		return nil, errors.Join(failed...)
+	}
+	return all, nil
+}
+
+// scanner returns the scanner for one client.
+func (v *rawReader) scanner(rdb *redis.Client, db int) *inspect.Scanner {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.scanners[rdb]
+	if s == nil {
+		s = inspect.NewScanner(rdb, v.selection.keyOptions(db))
+		if v.scanners == nil {
+			v.scanners = make(map[*redis.Client]*inspect.Scanner)
+		}
+		v.scanners[rdb] = s
+	}
+	return s
+}
