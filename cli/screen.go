@@ -27,7 +27,7 @@ import (
 // screenFlags holds the flags for the appearance of the screen.
 type screenFlags struct {
 	theme, glyphs string
-	calm, noMouse bool
+	noMouse       bool
 	every         time.Duration
 }
 
@@ -37,7 +37,7 @@ func (a *screenFlags) flags() *pflag.FlagSet {
 	set.StringVar(&a.theme, "theme", "", "`name` of the colours, one of "+strings.Join(tui.Themes(), ", "))
 	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the characters to draw with, one of "+strings.Join(widget.GlyphSets(), ", "))
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two looks at the server")
-	set.BoolVar(&a.calm, "no-animation", false, "switch animations off")
+	set.Bool("no-animation", false, "switch animations off") // the screen has none
 	set.BoolVar(&a.noMouse, "no-mouse", false, "leave the mouse to the terminal")
 	return set
 }
@@ -60,7 +60,7 @@ func (a *screenFlags) check() error {
 // under NO_COLOR, ASCII without colour if the locale is not UTF-8, and no styles if
 // TERM is dumb.
 func (a *screenFlags) applyTo(w *tui.Config) {
-	w.Theme, w.Glyphs, w.Calm, w.NoMouse, w.Every = a.theme, a.glyphs, a.calm, a.noMouse, a.every
+	w.Theme, w.Glyphs, w.NoMouse, w.Every = a.theme, a.glyphs, a.noMouse, a.every
 	w.Dumb = os.Getenv("TERM") == "dumb"
 	ascii := !speaksUTF8(os.Getenv)
 	if w.Theme == "" && (ascii || os.Getenv("NO_COLOR") != "") {

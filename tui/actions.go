@@ -20,7 +20,7 @@ import (
 func (a *app) openActing() {
 	locks := a.locks().tagged(&a.state)
 	if len(locks) == 0 || a.place() != onLocks {
-		l, ok := a.subject()
+		l, ok := a.selected()
 		if !ok {
 			a.reject("no lock to act on")
 			return
@@ -147,7 +147,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	switch k.String() {
 	case "y":
 	case "up", "down":
-		q.scroll(s, map[string]int{"up": -1, "down": 1}[k.String()])
+		q.top = scrolled(q.top+map[string]int{"up": -1, "down": 1}[k.String()], len(q.text(s)), q.room(s))
 		return q, nil
 	case "+", "=", "-":
 		q.change(map[bool]int{true: -1, false: 1}[k.String() == "-"])
@@ -160,9 +160,9 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	return nil, act(q.app.ctx, q.app.config.Breaker, q.deed)
 }
 
-func (q *confirmDialog) view(s *state, lines []string) []string {
+func (q *confirmDialog) draw(s *state, lines []string) []string {
 	text, room := q.text(s), q.room(s)
-	top := max(0, min(q.top, len(text)-room)) // the window may be taller now
+	top := scrolled(q.top, len(text), room) // the window may be taller now
 	note := ""
 	if room < len(text) {
 		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
@@ -194,10 +194,6 @@ func (q *confirmDialog) change(steps int) {
 	all := terms()
 	i := slices.Index(all, q.deed.ttl) + steps
 	q.deed.ttl = all[max(0, min(i, len(all)-1))]
-}
-
-func (q *confirmDialog) scroll(s *state, lines int) {
-	q.top = max(0, min(q.top+lines, len(q.text(s))-q.room(s)))
 }
 
 // room returns the number of lines for the text of the question: the window without the header

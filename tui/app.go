@@ -45,7 +45,6 @@ func newApp(ctx context.Context, w Config) *app {
 	}
 	a.raw.store, a.formats, a.redisCLI = w.Store, w.Formats, w.RedisCLI
 	a.refresher.every = max(w.Every, tickInterval)
-	a.screen.calm = w.Calm
 	a.syncPlayer()
 	a.privacy = newPrivacy()
 	a.screen.theme, _ = themeNamed(w.Theme)
@@ -188,7 +187,7 @@ func (a *app) readStored() tea.Cmd {
 	if a.place()&(onLock|onLocks) == 0 {
 		return nil
 	}
-	l, ok := a.subject()
+	l, ok := a.selected()
 	if !ok {
 		return nil
 	}
@@ -332,7 +331,7 @@ func (a *app) openCommandStats() {
 }
 
 func (a *app) openCopy() {
-	if l, ok := a.subject(); ok {
+	if l, ok := a.selected(); ok {
 		a.dialog = a.copying(l)
 		return
 	}
@@ -353,8 +352,8 @@ func (a *app) acted(msg actionDoneMsg) {
 	}
 }
 
-// subject returns the selected lock of the open page.
-func (a *app) subject() (keyspace.Lock, bool) {
+// selected returns the selected lock of the open page.
+func (a *app) selected() (keyspace.Lock, bool) {
 	if p, ok := a.page().(subject); ok {
 		return p.subject(&a.state)
 	}
@@ -474,15 +473,15 @@ func (a *app) View() string {
 	if s.screen.w <= 0 || s.screen.h <= 0 {
 		return ""
 	}
-	lines := a.draw(s)
+	lines := a.lines(s)
 	if s.dialog != nil {
-		lines = s.dialog.view(s, lines)
+		lines = s.dialog.draw(s, lines)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// draw returns the lines of the screen: header, summary, page, footer.
-func (a *app) draw(s *state) []string {
+// lines returns the lines of the screen: header, summary, page, footer.
+func (a *app) lines(s *state) []string {
 	f := s.frame()
 	lines := make([]string, 0, s.screen.h)
 	if f.header {

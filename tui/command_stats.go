@@ -30,7 +30,7 @@ func (d *commandStatsDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	return d, nil
 }
 
-func (d *commandStatsDialog) view(s *state, lines []string) []string {
+func (d *commandStatsDialog) draw(s *state, lines []string) []string {
 	all := d.ledger.Commands()
 	slices.SortFunc(all, func(a, b CommandStat) int {
 		if a.Count != b.Count {

@@ -69,10 +69,10 @@ func (a *app) runCommand(text string) tea.Cmd {
 	found := matching(name)
 	switch {
 	case len(found) == 0:
-		a.reject("no command " + widget.Plain(name) + "; there are " + names(commandSpecs()))
+		a.reject("no command " + widget.Plain(name) + "; there are " + strings.Join(namesOf(commandSpecs()), ", "))
 		return nil
 	case len(found) > 1 && found[0].name != name:
-		a.reject(widget.Plain(name) + " may be " + names(found))
+		a.reject(widget.Plain(name) + " may be " + strings.Join(namesOf(found), ", "))
 		return nil
 	}
 	cmd, err := found[0].run(a, strings.TrimSpace(arg))
@@ -86,12 +86,12 @@ func matching(name string) []commandSpec {
 	return slices.DeleteFunc(commandSpecs(), func(v commandSpec) bool { return !strings.HasPrefix(v.name, name) })
 }
 
-func names(all []commandSpec) string {
-	var list []string
+func namesOf(all []commandSpec) []string {
+	var names []string
 	for _, v := range all {
-		list = append(list, v.name)
+		names = append(names, v.name)
 	}
-	return strings.Join(list, ", ")
+	return names
 }
 
 // hintAt describes the possible input after text.
@@ -102,7 +102,7 @@ func hintAt(text string) string {
 	case len(found) == 0:
 		return "no such command"
 	case name == "" || len(found) > 1 && !spaced:
-		return names(found)
+		return strings.Join(namesOf(found), ", ")
 	case len(found[0].values) > 0 && spaced:
 		return strings.Join(fitting(found[0].values, arg), ", ")
 	default:
@@ -118,14 +118,10 @@ func complete(text string) string {
 		return text
 	}
 	if !spaced {
-		var all []string
-		for _, v := range found {
-			all = append(all, v.name)
-		}
 		if len(found) == 1 && found[0].arg != "" {
 			return found[0].name + " "
 		}
-		return common(all)
+		return common(namesOf(found))
 	}
 	if values := fitting(found[0].values, arg); len(values) > 0 {
 		return found[0].name + " " + common(values)

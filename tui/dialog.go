@@ -14,14 +14,14 @@ import (
 type dialog interface {
 	// update handles a key and returns the dialog to continue with, or nil to close.
 	update(*state, tea.KeyMsg) (dialog, tea.Cmd)
-	// view draws the dialog over the lines of the screen.
-	view(s *state, lines []string) []string
+	// draw draws the dialog over the lines of the screen.
+	draw(s *state, lines []string) []string
 }
 
 // menu is a dialog above the last line: a text and a list of choices with keys.
 type menu struct {
 	title   string
-	about   []string // sentences; view wraps them
+	about   []string // sentences; panel wraps them
 	choices []choice
 	at      int // index of the selected choice
 }
@@ -72,7 +72,7 @@ const (
 	menuLeast  = 5  // minimum number of visible choices
 )
 
-func (m *menu) view(s *state, lines []string) []string {
+func (m *menu) draw(s *state, lines []string) []string {
 	panel, _, _, _ := m.panel(s)
 	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
 }
@@ -302,7 +302,7 @@ func (p *prompt) word() int {
 	return i
 }
 
-func (p *prompt) view(s *state, lines []string) []string {
+func (p *prompt) draw(s *state, lines []string) []string {
 	t := s.screen.theme
 	note, complaint := p.note(string(p.text))
 	st := t.dim

@@ -19,18 +19,18 @@ func (a *app) exportMenu() *menu {
 	title := "locktop " + a.address()
 	m := &menu{title: "save this frame"}
 	for _, f := range []struct {
-		key, label, detail string
-		data               func() []byte
+		key, label, file, detail string
+		data                     func() []byte
 	}{
-		{"t", "text", "as it can be pasted into a ticket", func() []byte { return []byte(plainText(frame)) }},
-		{"a", "ansi", "with its colours; cat shows it", func() []byte { return []byte(frame + "\n") }},
-		{"s", "svg", "a picture, for a page or a mail", func() []byte { return svg.Draw(title, frame, w, h) }},
+		{"t", "text", "frame.txt", "as it can be pasted into a ticket", func() []byte { return []byte(plainText(frame)) }},
+		{"a", "ansi", "frame.ansi", "with its colours; cat shows it", func() []byte { return []byte(frame + "\n") }},
+		{"s", "svg", "frame.svg", "a picture, for a page or a mail", func() []byte { return svg.Draw(title, frame, w, h) }},
 	} {
 		c := choice{key: f.key, label: f.label, detail: f.detail}
 		if a.config.Frames == nil {
 			c.refuse = "frames cannot be saved from here"
 		}
-		c.pick = func(*state) (dialog, tea.Cmd) { return nil, saveFrame(a.config.Frames, ending(f.label), f.data) }
+		c.pick = func(*state) (dialog, tea.Cmd) { return nil, saveFrame(a.config.Frames, f.file, f.data) }
 		m.choices = append(m.choices, c)
 	}
 	return m
@@ -47,14 +47,6 @@ func (a *app) writeScenario() tea.Cmd {
 		return saveFrame(a.config.Frames, "scenario.yaml", a.run.scenario.Marshal)
 	}
 	return nil
-}
-
-// ending returns the file name for an export format.
-func ending(form string) string {
-	if form == "text" {
-		return "frame.txt"
-	}
-	return "frame." + form
 }
 
 // plainText returns a frame without colours and trailing blanks.
@@ -99,7 +91,10 @@ func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Durat
 
 // copyOf returns the choice to copy a text. A why other than "" disables it.
 func (a *app) copyOf(key, label, text, why string) choice {
-	c := choice{key: key, label: label, detail: a.shownText(text), refuse: why}
+	c := choice{key: key, label: label, refuse: why}
+	if !a.privacy.on { // the text is already escaped
+		c.detail = strings.ReplaceAll(text, "\n", "; ")
+	}
 	if !a.privacy.on && why == "" {
 		c.exact = text
 	}
@@ -111,15 +106,3 @@ func (a *app) copyOf(key, label, text, why string) choice {
 	}
 	return c
 }
-
-// shownText returns a text as one line of a menu. The text is already escaped; escaping it
-// again would double its backslashes.
-func (a *app) shownText(text string) string {
-	if a.privacy.on {
-		return ""
-	}
-	return inOneLine(text)
-}
-
-// inOneLine joins the lines of a command.
-func inOneLine(command string) string { return strings.ReplaceAll(command, "\n", "; ") }

@@ -30,9 +30,9 @@ type filtered interface {
 	matches(*state) string // how many of all entries the filter selects
 }
 
-// act handles the keys of the filter: search opens its prompt, back clears it. It returns false
+// onKey handles the keys of the filter: search opens its prompt, back clears it. It returns false
 // for other actions.
-func (f *filter) act(s *state, a action, p filtered) bool {
+func (f *filter) onKey(s *state, a action, p filtered) bool {
 	switch {
 	case a == search:
 		s.dialog = f.prompt(s, p)

@@ -18,27 +18,23 @@ type helpDialog struct {
 func (d *helpDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	switch k.String() {
 	case "j", "down":
-		d.scroll(s, 1)
+		d.top = scrolled(d.top+1, len(d.text(s)), d.height(s))
 	case "k", "up":
-		d.scroll(s, -1)
+		d.top = scrolled(d.top-1, len(d.text(s)), d.height(s))
 	case "pgdown", " ":
-		d.scroll(s, d.height(s))
+		d.top = scrolled(d.top+d.height(s), len(d.text(s)), d.height(s))
 	case "pgup":
-		d.scroll(s, -d.height(s))
+		d.top = scrolled(d.top-d.height(s), len(d.text(s)), d.height(s))
 	default:
 		return nil, nil
 	}
 	return d, nil
 }
 
-func (d *helpDialog) scroll(s *state, lines int) {
-	d.top = max(0, min(d.top+lines, len(d.text(s))-d.height(s)))
-}
-
 // height returns the number of lines below the title.
 func (d *helpDialog) height(s *state) int { return max(0, s.frame().body-1) }
 
-func (d *helpDialog) view(s *state, lines []string) []string {
+func (d *helpDialog) draw(s *state, lines []string) []string {
 	f := s.frame()
 	top := s.screen.h - f.body
 	if f.footer {

@@ -28,11 +28,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	for _, f := range s.current().findingsFor(v.ID()) {
 		glyph, style := s.ofSeverity(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
-		label := "remedy"
-		for _, text := range s.screen.glyphs.Wrap(s.redactText(p.last.ID(), f.Remedy), w-margin-11, 2) {
-			lines = append(lines, s.item(w, label, s.screen.theme.text, text))
-			label = ""
-		}
+		lines = append(lines, s.items(w, "remedy", s.screen.theme.text, s.redactText(p.last.ID(), f.Remedy), 2)...)
 	}
 	return lines[:min(len(lines), s.previewLines())]
 }

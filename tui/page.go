@@ -101,7 +101,7 @@ func (c *list[K]) click(_ *state, _, line int) {
 
 // reveal scrolls until the selection is visible.
 func (c *list[K]) reveal() {
-	c.top = max(0, min(c.top, len(c.keys)-c.h))
+	c.top = scrolled(c.top, len(c.keys), c.h)
 	if c.row < c.top {
 		c.top = c.row
 	}
@@ -120,6 +120,9 @@ func (c *list[K]) lines(w, n int, draw func(l *widget.Line, row int)) []string {
 	}
 	return lines
 }
+
+// scrolled returns the first visible line nearest to top, if h of total lines are visible.
+func scrolled(top, total, h int) int { return max(0, min(top, total-h)) }
 
 // scrollBar draws the last cell of a row, if n of total rows are visible from top on.
 func (s *state) scrollBar(l *widget.Line, row, top, n, total int) {

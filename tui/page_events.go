@@ -17,7 +17,7 @@ type eventsPage struct {
 }
 
 func (p *eventsPage) act(s *state, a action) tea.Cmd {
-	if p.navigate(a) || p.filter.act(s, a, p) {
+	if p.navigate(a) || p.filter.onKey(s, a, p) {
 		return nil
 	}
 	if l, ok := p.subject(s); a == enter && ok {

@@ -38,7 +38,7 @@ type findingID struct {
 }
 
 func (p *findingsPage) act(s *state, a action) tea.Cmd {
-	if p.navigate(a) || p.filter.act(s, a, p) {
+	if p.navigate(a) || p.filter.onKey(s, a, p) {
 		return nil
 	}
 	switch a {
@@ -207,7 +207,7 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 	}
 	n := p.height(s)
 	lines = append(lines, p.lines(w, n, func(l *widget.Line, row int) {
-		p.draw(s, l, row, keys)
+		p.drawRow(s, l, row, keys)
 		s.scrollBar(l, row, p.top, n, len(p.rows))
 	})...)
 	if p.roomForRemedy(s) && len(p.rows) > 0 {
@@ -219,8 +219,8 @@ func (p *findingsPage) view(s *state, w, h int) []string {
 	return lines[:min(h, len(lines))]
 }
 
-// draw draws a finding: severity, lock and text.
-func (p *findingsPage) draw(s *state, l *widget.Line, row, keys int) {
+// drawRow draws a finding: severity, lock and text.
+func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 	f := &p.rows[row]
 	glyph, st := s.ofSeverity(f.Severity)
 	selected := row == p.row

@@ -58,7 +58,7 @@ func (p *lockPage) arrange(s *state) {
 func (p *lockPage) lineCount(s *state) int { return len(p.text(s, s.screen.w)) }
 
 func (p *lockPage) scroll(s *state, steps int) {
-	p.top = max(0, min(p.top+steps, p.lineCount(s)-s.frame().body))
+	p.top = scrolled(p.top+steps, p.lineCount(s), s.frame().body)
 }
 
 func (p *lockPage) summary(s *state, l *widget.Line) {
@@ -84,7 +84,7 @@ func (p *lockPage) lock(s *state) lockView {
 
 func (p *lockPage) view(s *state, w, h int) []string {
 	all := p.text(s, w)
-	top := max(0, min(p.top, len(all)-h))
+	top := scrolled(p.top, len(all), h)
 	return all[top:min(len(all), top+h)]
 }
 
@@ -396,7 +396,7 @@ func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string
 		columns = (columns + 1) / 2
 	}
 	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, label).To(widget.Style{}, margin+10)
-	l.Put(s.screen.theme.chart, s.screen.glyphs.Spark(values, top, columns)).Skip(widget.Style{}, 2)
+	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, top, columns, 1), "")).Skip(widget.Style{}, 2)
 	l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(s.percentiles(h), l.Rest()-1))
 	return l.String()
 }

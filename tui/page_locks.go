@@ -327,7 +327,7 @@ func (p *locksPage) scroll(s *state, steps int) {
 // reveal scrolls until the selection is visible, with the heading above it.
 func (p *locksPage) reveal(s *state) {
 	h := p.height(s)
-	p.top = max(0, min(p.top, len(p.rows)-h))
+	p.top = scrolled(p.top, len(p.rows), h)
 	least := p.row
 	if h > 1 && 0 < least && least < len(p.rows) && p.rows[least-1].heading != nil {
 		least--

@@ -44,10 +44,10 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		case p.filter.text == "":
 			s.reject("nothing to leave: this is now, without a filter")
 		default:
-			p.filter.act(s, a, p)
+			p.filter.onKey(s, a, p)
 		}
 	case search:
-		p.filter.act(s, a, p)
+		p.filter.onKey(s, a, p)
 	case zoomIn:
 		p.zoomTo(s, p.zoom-1)
 	case zoomOut:
@@ -153,7 +153,7 @@ func (p *timelinePage) arrange(s *state) {
 	})
 	p.all = len(lanes)
 	lanes = slices.DeleteFunc(lanes, func(id keyspace.ID) bool { return !p.filter.lane(id.Key, s.timeline.of(id)) })
-	p.set(lanes, p.height(s))
+	p.set(lanes, max(0, s.frame().body-1-legendLines))
 }
 
 func (p *timelinePage) matches(*state) string {
@@ -203,9 +203,6 @@ func (p *timelinePage) shown(s *state) keyspace.Lock {
 // legendLines is the height of the legend below the lanes, in lines.
 const legendLines = 3
 
-// height returns the number of visible lanes.
-func (p *timelinePage) height(s *state) int { return max(0, s.frame().body-1-legendLines) }
-
 func (p *timelinePage) summary(s *state, l *widget.Line) {
 	t, g := s.screen.theme, s.screen.glyphs
 	var judged segment
@@ -247,7 +244,7 @@ func (p *timelinePage) view(s *state, w, h int) []string {
 		}
 		lines = append(lines, s.paragraph(w, "", empty)...)
 	}
-	lines = append(lines, p.lines(w, min(p.height(s), h-1), func(l *widget.Line, row int) { p.lane(s, l, names, row, v) })...)
+	lines = append(lines, p.lines(w, h-1-legendLines, func(l *widget.Line, row int) { p.lane(s, l, names, row, v) })...)
 	for len(lines) < h-legendLines {
 		lines = append(lines, strings.Repeat(" ", w))
 	}

@@ -40,7 +40,6 @@ type Config struct {
 	Every   time.Duration // time between two requests; minimum and default 250 ms
 	Theme   string        // one of Themes; default "system"
 	Glyphs  string        // one of widget.GlyphSets; default "block"
-	Calm    bool          // no animation
 	NoMouse bool          // do not capture the mouse
 	Dumb    bool          // the terminal can only move its cursor: no styles, modes or alternate screen
 	Input   io.Reader     // default os.Stdin

@@ -43,7 +43,6 @@ type screen struct {
 	w, h   int
 	theme  theme
 	glyphs widget.Glyphs
-	calm   bool // no animation
 }
 
 // notice is the message of the last key in the last line.

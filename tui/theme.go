@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"strconv"
+
 	"locktop/keyspace"
 	"locktop/tui/widget"
 )
@@ -95,17 +97,18 @@ func systemTheme() theme {
 		write:  widget.SGR("35"),
 		chart:  widget.SGR("32"),
 		band:   widget.SGR("33;2"),
-		owners: []owner{
-			{widget.SGR("30;46"), widget.SGR("36")},
-			{widget.SGR("30;43"), widget.SGR("33")},
-			{widget.SGR("30;45"), widget.SGR("35")},
-			{widget.SGR("30;42"), widget.SGR("32")},
-			{widget.SGR("30;44"), widget.SGR("34")},
-			{widget.SGR("30;106"), widget.SGR("96")},
-			{widget.SGR("30;103"), widget.SGR("93")},
-			{widget.SGR("30;105"), widget.SGR("95")},
-		},
+		owners: owners("30;", 36, 33, 35, 32, 34, 96, 93, 95),
 	}
+}
+
+// owners returns the styles of owners in basic colours: letters on a colour, and the colour as
+// foreground. letter is the SGR prefix of the letters.
+func owners(letter string, colours ...int) []owner {
+	var all []owner
+	for _, c := range colours {
+		all = append(all, owner{widget.SGR(letter + strconv.Itoa(c+10)), widget.SGR(strconv.Itoa(c))})
+	}
+	return all
 }
 
 // palette holds a theme's colours as numbers of the 256-colour palette.
@@ -200,13 +203,7 @@ func contrastTheme() theme {
 		write:  widget.SGR("1;95"),
 		chart:  widget.SGR("92"),
 		band:   widget.SGR("93"),
-		owners: []owner{
-			{widget.SGR("1;30;106"), widget.SGR("96")},
-			{widget.SGR("1;30;103"), widget.SGR("93")},
-			{widget.SGR("1;30;105"), widget.SGR("95")},
-			{widget.SGR("1;30;102"), widget.SGR("92")},
-			{widget.SGR("1;30;107"), widget.SGR("97")},
-		},
+		owners: owners("1;30;", 96, 93, 95, 92, 97),
 	}
 }
 

@@ -36,8 +36,7 @@ type timelineHold struct {
 	name     string
 	owner    int // number of the holder, for letter and colour
 	mode     keyspace.Mode
-	from, to time.Time          // to is zero while the hold lasts
-	end      keyspace.EventKind // how the hold ended
+	from, to time.Time // to is zero while the hold lasts
 }
 
 // waiterCount is a change of the number of waiters.
@@ -107,7 +106,7 @@ func (c *timeline) halt(at time.Time) {
 		n.waiting(at, 0)
 		for i := range n.holds {
 			if n.holds[i].to.IsZero() {
-				n.holds[i].to, n.holds[i].end = at, keyspace.Vanished
+				n.holds[i].to = at
 			}
 		}
 	}
@@ -116,10 +115,7 @@ func (c *timeline) halt(at time.Time) {
 // told records an event of the load.
 func (n *lane) told(e *loadgen.Event, owner int) {
 	at, who := e.At, e.Owner()+" "+e.Token // some unsound kinds of lock give one token to several clients
-	waiting := 0
-	if len(n.queue) > 0 {
-		waiting = n.queue[len(n.queue)-1].n
-	}
+	waiting := n.waiters()
 	switch e.Kind {
 	case loadgen.Arrived:
 		n.waiting(at, waiting+1)
@@ -132,21 +128,17 @@ func (n *lane) told(e *loadgen.Event, owner int) {
 			mode = keyspace.Read
 		}
 		n.begin(timelineHold{who: who, name: e.Owner(), owner: owner, mode: mode, from: at})
-	case loadgen.Released:
-		n.over(who, at, keyspace.Released)
-	case loadgen.Expired:
-		n.over(who, at, keyspace.Expired)
+	case loadgen.Released, loadgen.Expired, loadgen.Lost:
+		n.over(who, at)
 	case loadgen.Abandoned:
 		if e.Token == "" { // the client crashed during the acquire; its key stays
 			n.waiting(at, max(0, waiting-1))
 			n.begin(timelineHold{who: who, name: e.Owner(), owner: owner, from: at})
 			return
 		}
-		n.over(who, at, keyspace.Vanished)
-	case loadgen.Lost:
-		n.over(who, at, keyspace.Vanished)
+		n.over(who, at)
 	case loadgen.Overlapped:
-		n.overlaps = append(n.overlaps, overlap{from: at, to: at.Add(e.Took), what: e.Text})
+		n.overlaps = append(n.overlaps, overlap{from: at, to: at.Add(e.Took)})
 		n.overlaps = n.overlaps[max(0, len(n.overlaps)-maxHolds):]
 	}
 }
@@ -171,7 +163,7 @@ func (c *timeline) onLoadEvent(e *keyspace.Event) {
 		})
 	}
 	if e.Kind.Ends() {
-		c.lane(e.Lock.ID()).over(e.Holder.ID, e.Ended(), e.Kind)
+		c.lane(e.Lock.ID()).over(e.Holder.ID, e.Ended())
 	}
 }
 
@@ -203,21 +195,17 @@ func (n *lane) begin(s timelineHold) {
 }
 
 // over ends the hold of a holder.
-func (n *lane) over(who string, at time.Time, how keyspace.EventKind) {
+func (n *lane) over(who string, at time.Time) {
 	for i := len(n.holds) - 1; i >= 0; i-- {
 		if s := &n.holds[i]; s.who == who && s.to.IsZero() {
-			s.to, s.end = at, how
+			s.to = at
 			return
 		}
 	}
 }
 
 func (n *lane) waiting(at time.Time, waiters int) {
-	last := 0
-	if len(n.queue) > 0 {
-		last = n.queue[len(n.queue)-1].n
-	}
-	if waiters != last {
+	if waiters != n.waiters() {
 		n.queue = append(n.queue, waiterCount{at, waiters})
 	}
 	if len(n.queue) > 2*maxHolds {
@@ -325,7 +313,6 @@ func (n *lane) waits(t theme, v timeWindow) []widget.Span {
 // overlap is a time in which two clients held an exclusive lock.
 type overlap struct {
 	from, to time.Time
-	what     string // details in a sentence
 }
 
 // lane returns the lane of a lock, or nil, and the window on the lane's clock: the local clock

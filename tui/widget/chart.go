@@ -96,11 +96,6 @@ func fineChart(values []float64, top float64, w, h int) []string {
 	return lines
 }
 
-// Spark draws values in one line of w cells, as Chart does.
-func (g Glyphs) Spark(values []float64, top float64, w int) string {
-	return strings.Join(g.Chart(values, top, w, 1), "")
-}
-
 // RoundUp returns the next number for an axis label: 1, 2, 3, 4, 5, 6 or 8 times a power of
 // ten, and 1 for all v below 1.
 func RoundUp(v float64) float64 {

@@ -1,6 +1,7 @@
 package widget
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,7 +66,7 @@ func TestChartKeepsTheNewestAtTheRight(t *testing.T) {
 	if want := "  █ | ██▄"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := Blocks().Spark([]float64{1}, 8, 3); got != "  ▁" {
+	if got := Blocks().Chart([]float64{1}, 8, 3, 1); !slices.Equal(got, []string{"  ▁"}) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -93,8 +94,8 @@ func TestColumnsGoByPriority(t *testing.T) {
 		}
 	}
 	wide := NewTable(ASCII(), columns, 60, 1)
-	if wide.Wide(0) != 20 {
-		t.Errorf("KEY has %d cells, more or less than its Max", wide.Wide(0))
+	if wide.shown[0] != (place{0, 20}) {
+		t.Errorf("KEY is %+v, want its Max, 20", wide.shown[0])
 	}
 }
 
@@ -126,7 +127,7 @@ func BenchmarkRow(b *testing.B) {
 func TestAColumnThatIsOffLeavesItsRoomToOthers(t *testing.T) {
 	columns := []Column{{Title: "LOCK", Min: 4, Max: 40}, {Title: "BAR", Min: 10, Off: true}, {Title: "TTL", Min: 5}}
 	table := NewTable(Blocks(), columns, 30, 2)
-	if table.Shows(1) || !table.Shows(2) || table.Wide(0) != 30-2-5 {
-		t.Errorf("widths are %d, %d, %d", table.Wide(0), table.Wide(1), table.Wide(2))
+	if want := []place{{0, 30 - 2 - 5}, {2, 5}}; !slices.Equal(table.shown, want) {
+		t.Errorf("the columns are %+v, want %+v", table.shown, want)
 	}
 }

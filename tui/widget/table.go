@@ -98,19 +98,6 @@ func (t *Table) narrow(missing int) {
 	}
 }
 
-// Shows reports whether a column is visible.
-func (t Table) Shows(column int) bool { return t.Wide(column) > 0 }
-
-// Wide returns the width of a column, 0 if it is hidden.
-func (t Table) Wide(column int) int {
-	for _, p := range t.shown {
-		if p.column == column {
-			return p.width
-		}
-	}
-	return 0
-}
-
 // At returns the column at cell x of the row, -1 if there is none.
 func (t Table) At(x int) int {
 	for _, p := range t.shown {
@@ -125,7 +112,7 @@ func (t Table) At(x int) int {
 // Header appends the titles. The title of column sorted has style mark and carries sign. A
 // sorted of -1 marks no column.
 func (t Table) Header(l *Line, st, mark Style, sorted int, sign string) {
-	t.each(l, st, func(column, w int) Cell {
+	t.Row(l, st, func(column, w int) Cell {
 		c := t.columns[column]
 		if column != sorted {
 			return Cell{st, c.Title}
@@ -140,10 +127,6 @@ func (t Table) Header(l *Line, st, mark Style, sorted int, sign string) {
 // Row appends one row. It calls cell for each visible column with the column's width. The
 // blanks between columns have style st.
 func (t Table) Row(l *Line, st Style, cell func(column, w int) Cell) {
-	t.each(l, st, cell)
-}
-
-func (t Table) each(l *Line, st Style, cell func(column, w int) Cell) {
 	for i, p := range t.shown {
 		if i > 0 {
 			l.Skip(st, t.gap)
