@@ -88,11 +88,7 @@ func memberActions(in, extend string) *keyspace.Actions {
 
 // seenHolders lists the holders of a lock in the form that members_look expects.
 func seenHolders(in string, l keyspace.Lock, besides ...string) []string {
-	var ids []string
-	for _, h := range l.Holders {
-		ids = append(ids, h.ID)
-	}
-	ids = append(ids, besides...)
+	ids := append(holderIDs(l), besides...)
 	return append([]string{in, strconv.Itoa(len(ids))}, ids...)
 }
 
@@ -116,6 +112,15 @@ func countActions(channel func(key string) (channel, message string), wakes stri
 
 // lockKey returns the only key of a lock.
 func lockKey(l keyspace.Lock) []string { return []string{l.Key} }
+
+// holderIDs lists the IDs of the holders of a lock.
+func holderIDs(l keyspace.Lock) []string {
+	var ids []string
+	for _, h := range l.Holders {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
 
 // fieldsAndCounts lists the holders of a lock with their counts.
 func fieldsAndCounts(l keyspace.Lock) []string {

@@ -10,16 +10,12 @@ import (
 // all keys of one acquire.
 func alturkovic() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "alturkovic",
 		Library:   "alturkovic/distributed-lock",
 		Source:    "github.com/alturkovic/distributed-lock: distributed-lock-redis",
 		Signature: "the name begins with distributed_lock:, and the value is a UUID",
-		Type:      "string",
 		Prefixes:  []string{"distributed_lock:"},
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "distributed_lock:account:17", sampleUUID2, keyspace.Certain, 10*time.Second)},
-	}
+	})
 }

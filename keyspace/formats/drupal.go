@@ -11,18 +11,14 @@ import (
 // request, which contains the time and is the same in all locks of the request.
 func drupal() keyspace.Format {
 	r := stringLock{token: drupalRequest, sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "drupal",
 		Library:   "Drupal's Redis module",
 		Source:    "github.com/md-systems/redis: src/Lock/PhpRedis.php",
 		Signature: "the name has :lock: in it, and the value is a request of Drupal's, which tells the time",
-		Type:      "string",
 		Match:     func(key string) bool { return strings.Contains(key, ":lock:") },
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
-	}
+	})
 }
 
 // drupalRequest parses the result of PHP's uniqid(mt_rand(), true).

@@ -9,17 +9,13 @@ import (
 // redlockEx is the format of Elixir's lyokato/redlock: 40 random bytes in hexadecimal.
 func redlockEx() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return isHex(v, 80) }), sure: anyKey(keyspace.Likely)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "redlock-ex",
 		Library:   "redlock (Elixir)",
 		Source:    "github.com/lyokato/redlock: lib/redlock",
 		Signature: "the value is 80 hexadecimal digits",
-		Type:      "string",
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "room:lobby", sampleHex1+sampleHex2+sampleHex3[:16], keyspace.Likely, 10*time.Second)},
-	}
+	})
 }
 
 // redisMutexEx is the format of Elixir's podium/redis_mutex: a UUID v1, which contains
@@ -33,15 +29,11 @@ func redisMutexEx() keyspace.Format {
 		made := madeAt(id, now)
 		return keyspace.Holder{ID: value, Count: 1, Since: made}, now.IsZero() || !made.IsZero()
 	}}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "redis-mutex-ex",
 		Library:   "redis_mutex (Elixir)",
 		Source:    "github.com/podium/redis_mutex: lib/redis_mutex",
 		Signature: "the value is a UUID that tells the time",
-		Type:      "string",
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
-	}
+	})
 }

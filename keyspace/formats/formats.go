@@ -126,3 +126,22 @@ func handMade() []keyspace.Format {
 		oversized(),
 	}
 }
+
+// probeIf returns a Probe that is sure of the values that is matches, and of no other.
+func probeIf(sure keyspace.Confidence, is func(first string) bool) func(key, first string) keyspace.Confidence {
+	return func(_, first string) keyspace.Confidence {
+		if is(first) {
+			return sure
+		}
+		return keyspace.No
+	}
+}
+
+// ifHeld returns the results of a Decode that needs a holder: without one, the entry is
+// not a lock of the format.
+func ifHeld(l keyspace.Lock, sure keyspace.Confidence) (keyspace.Lock, keyspace.Confidence) {
+	if len(l.Holders) == 0 {
+		return keyspace.Lock{}, keyspace.No
+	}
+	return l, sure
+}

@@ -9,16 +9,12 @@ import (
 // gitlab is the format of GitLab's exclusive lease.
 func gitlab() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "gitlab",
 		Library:   "GitLab",
 		Source:    "gitlab.com/gitlab-org/gitlab: lib/gitlab/exclusive_lease.rb",
 		Signature: "the name begins with gitlab:exclusive_lease:, and the value is a UUID",
-		Type:      "string",
 		Prefixes:  []string{"gitlab:exclusive_lease:"},
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "gitlab:exclusive_lease:project_housekeeping:17", sampleUUID2, keyspace.Certain, time.Hour)},
-	}
+	})
 }

@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -18,12 +19,7 @@ func goRedislock() keyspace.Format {
 		Type:      "string",
 		Prefixes:  []string{"{"},
 		Match:     inBraces,
-		Probe: func(_, first string) keyspace.Confidence {
-			if goRedislockToken(first) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe:     probeIf(keyspace.Certain, goRedislockToken),
 		Companion: func(key string) bool {
 			return strings.HasPrefix(key, "{") && strings.Contains(key, "}:count:"+goRedislockMark)
 		},
@@ -84,12 +80,7 @@ func goRedislockFair() keyspace.Format {
 		Type:         "string",
 		Prefixes:     []string{"{"},
 		Match:        inBraces,
-		Probe: func(_, first string) keyspace.Confidence {
-			if first == "" {
-				return keyspace.No
-			}
-			return keyspace.Certain
-		},
+		Probe:        probeIf(keyspace.Certain, func(first string) bool { return first != "" }),
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: queue(e.Key), Type: "zset"}}
 		},
@@ -137,13 +128,9 @@ func goRedislockRW() keyspace.Format {
 		Source:    "github.com/jefferyjob/go-redislock: lua/readLock.lua, writeLock.lua",
 		Signature: "the hash has the fields mode and rcount, or mode, writer and wcount",
 		Type:      "hash",
-		Probe: func(_, first string) keyspace.Confidence {
-			switch {
-			case first == "mode", first == "rcount", first == "wcount", first == "writer", strings.HasPrefix(first, rwReader):
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe: probeIf(keyspace.Certain, func(first string) bool {
+			return slices.Contains([]string{"mode", "rcount", "wcount", "writer"}, first) || strings.HasPrefix(first, rwReader)
+		}),
 		Decode:  decodeGoRedislockRW,
 		Actions: goRedislockRWActions(),
 		Samples: []keyspace.Sample{

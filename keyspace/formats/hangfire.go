@@ -10,16 +10,12 @@ import (
 // all locks of a process.
 func hangfire() keyspace.Format {
 	r := stringLock{token: opaqueToken(isUUID), sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "hangfire",
 		Library:   "Hangfire.Redis.StackExchange",
 		Source:    "github.com/marcoCasamento/Hangfire.Redis.StackExchange: RedisLock.cs",
 		Signature: "the name begins with {hangfire}:, and the value is a UUID",
-		Type:      "string",
 		Prefixes:  []string{"{hangfire}:", "hangfire:"},
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("a queue being read", "{hangfire}:queue:default:dequeued:lock", sampleUUID1, keyspace.Certain, 30*time.Second)},
-	}
+	})
 }

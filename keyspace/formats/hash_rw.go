@@ -79,12 +79,7 @@ func hashRW() keyspace.Format {
 		Signature: "the name says that it is a lock, and the hash has an owner for r or w, and nothing else",
 		Type:      "hash",
 		Match:     looksLikeLock,
-		Probe: func(_, first string) keyspace.Confidence {
-			if modeOf(first) == "" {
-				return keyspace.No
-			}
-			return keyspace.Likely
-		},
+		Probe:     probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.RW}
 			for _, m := range e.Members {
@@ -94,10 +89,7 @@ func hashRW() keyspace.Format {
 				}
 				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Count: 1, Mode: mode})
 			}
-			if len(l.Holders) == 0 {
-				return keyspace.Lock{}, keyspace.No
-			}
-			return l, keyspace.Likely
+			return ifHeld(l, keyspace.Likely)
 		},
 		Actions: hashRWActions(holdExtend),
 		Samples: []keyspace.Sample{{

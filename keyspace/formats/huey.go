@@ -23,13 +23,10 @@ func huey() keyspace.Format {
 					l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Label: name, Count: 1})
 				}
 			}
-			if len(l.Holders) == 0 {
-				return keyspace.Lock{}, keyspace.No
-			}
 			if len(l.Holders) > 1 {
 				l.Kind = keyspace.Unknown // several locks in one key
 			}
-			return l, keyspace.Certain
+			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: memberActions(inHash, ""),
 		Samples: []keyspace.Sample{{
@@ -46,17 +43,13 @@ func huey() keyspace.Format {
 // hueyExpire is the format of huey's locks if results expire: a key for each lock.
 func hueyExpire() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return len(v) < probeBytes }), sure: fixed(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "huey-expire",
 		Library:   "huey",
 		Source:    "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
 		Signature: "the name begins with huey.r. and has .lock. in it",
-		Type:      "string",
 		Prefixes:  []string{"huey.r."},
 		Match:     func(key string) bool { return strings.Contains(key, ".lock.") },
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},
-	}
+	})
 }

@@ -12,13 +12,11 @@ import (
 // with a TTL.
 func jedisLock() keyspace.Format {
 	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "jedis-lock",
 		Library:   "abelaska/jedis-lock, UUID and time by hand",
 		Source:    "github.com/abelaska/jedis-lock: JedisLock.java, and the custom of many",
 		Signature: "the value is a UUID and a time in ms",
-		Type:      "string",
-		Probe:     r.probe,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure == keyspace.No {
@@ -39,7 +37,7 @@ func jedisLock() keyspace.Format {
 			opaqueSample("with the time when it was taken", "transfer:acct-1881", "c2a4e6f8-1b3d-4f5a-8c7e-9d0b2a4c6e81.{ms-4000}", keyspace.Likely, 25*time.Second),
 			endsItself("with the time when it ends", "seat:14c", sampleUUID1+":{ms+12000}", 12*time.Second, whyByValue),
 		},
-	}
+	})
 }
 
 // endsItself returns a sample of a lock whose value is its deadline and whose key has

@@ -14,12 +14,11 @@ func laravel() keyspace.Format {
 	r := stringLock{sure: laravelSure, token: opaqueToken(func(v string) bool {
 		return laravelToken(v) || v != "" && len(v) <= 64 && only(v, "-_.:@") && !digits(v, 1, 64) && !serialised(v)
 	})}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "laravel",
 		Library:   "Laravel",
 		Source:    "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
 		Signature: "the name is in Laravel's cache, and the value is not as Laravel caches values",
-		Type:      "string",
 		Match: func(key string) bool {
 			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
 			return near && laravelSure(key, true) > keyspace.No
@@ -37,13 +36,12 @@ func laravel() keyspace.Format {
 			}
 			return l, sure
 		},
-		Actions: tokenActions(),
 		Samples: []keyspace.Sample{
 			opaqueSample("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
 			opaqueSample("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),
 			opaqueSample("a unique job, for ever", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
 		},
-	}
+	})
 }
 
 // laravelSure returns the confidence for a key with a token of Laravel.

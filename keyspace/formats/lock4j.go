@@ -12,16 +12,12 @@ func lock4j() keyspace.Format {
 		id, ok := undashed(v)
 		return ok && id.Version() == 4
 	})}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "lock4j",
 		Library:   "lock4j",
 		Source:    "github.com/baomidou/lock4j: RedisTemplateLockExecutor",
 		Signature: "the name begins with lock4j:, and the value is a UUID without dashes",
-		Type:      "string",
 		Prefixes:  []string{"lock4j:"},
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "lock4j:com.shop.OrderService.pay#4711", "0f6a3d528b1c4e7fa2d96c5b4a392817", keyspace.Certain, 30*time.Second)},
-	}
+	})
 }

@@ -6,18 +6,15 @@ import "locktop/keyspace"
 // run in ns. The library uses the same number as the TTL, and never deletes the key.
 func machinery() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 19, 19) }), sure: fixed(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "machinery",
 		Library:   "machinery",
 		Source:    "github.com/RichardKnop/machinery: v1/locks/redis/redis.go",
 		Signature: "the name begins with machinery_lock_, and the value is a time in nanoseconds",
-		Type:      "string",
 		Prefixes:  []string{"machinery_lock_"},
-		Probe:     r.probe,
-		Decode:    r.decode,
 		Actions:   valueActions(),
 		Samples: []keyspace.Sample{
 			opaqueSample("until the next run", "machinery_lock_workerreports0 6 * * ?", "{ms+3600000}000000", keyspace.Certain, 0),
 		},
-	}
+	})
 }

@@ -20,12 +20,7 @@ func magento() keyspace.Format {
 		Source:       "github.com/colinmollenhour/php-redis-session-abstract: src/Cm/RedisSession/Handler.php",
 		Signature:    "the hash is a session with the fields lock and pid",
 		Type:         "hash",
-		Probe: func(_, first string) keyspace.Confidence {
-			if magentoField(first) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe:        probeIf(keyspace.Certain, magentoField),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			fields := make(map[string]string, len(e.Members))
 			for _, m := range e.Members {

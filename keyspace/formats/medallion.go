@@ -11,18 +11,14 @@ import (
 // holder: machine, process, and a UUID.
 func medallion() keyspace.Format {
 	r := stringLock{token: medallionToken, sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "medallion",
 		Library:   "DistributedLock (.NET)",
 		Source:    "github.com/madelson/DistributedLock: src/DistributedLock.Redis",
 		Signature: "the value is machine_process_UUID",
-		Type:      "string",
 		Match:     func(key string) bool { return !strings.HasSuffix(key, medallionWriter) },
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{medallionHeld("held", "payroll:2026-11", sampleMachine+sampleHex1)},
-	}
+	})
 }
 
 const (
@@ -76,13 +72,10 @@ func medallionReadersLock() keyspace.Format {
 				h.Mode = keyspace.Read
 				l.Holders = append(l.Holders, h)
 			}
-			if len(l.Holders) == 0 {
-				return keyspace.Lock{}, keyspace.No
-			}
 			if w := e.Related[writer(e.Key)].Value; w != "" {
 				l.Waiters = []keyspace.Waiter{{ID: strings.TrimSuffix(w, medallionWaits), Mode: keyspace.Write}}
 			}
-			return l, keyspace.Certain
+			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: memberActions(inSet, holdExtend),
 		Samples: []keyspace.Sample{{
@@ -175,10 +168,7 @@ func medallionSemaphore() keyspace.Format {
 					l.Holders = append(l.Holders, h)
 				}
 			}
-			if len(l.Holders) == 0 {
-				return keyspace.Lock{}, keyspace.No
-			}
-			return l, keyspace.Certain
+			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: memberActions(inZset, scoresExtend),
 		Samples: []keyspace.Sample{{

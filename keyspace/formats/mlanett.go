@@ -14,15 +14,13 @@ func mlanett() keyspace.Format {
 	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: the key beside it says when it ends")
 	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
 	s.Want.Confidence = keyspace.Certain
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "mlanett",
 		Library:   "redis-lock (Ruby)",
 		Source:    "github.com/mlanett/redis-lock: lib/redis-lock.rb",
 		Signature: "the name begins with lock:owner:, and the value is host:process",
-		Type:      "string",
 		Prefixes:  []string{mlanettOwner},
 		Companion: begins(mlanettExpire),
-		Probe:     r.probe,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: mlanettExpiry(e.Key), Type: "string"}}
 		},
@@ -36,7 +34,7 @@ func mlanett() keyspace.Format {
 		},
 		Actions: mlanettActions(),
 		Samples: []keyspace.Sample{s},
-	}
+	})
 }
 
 const (

@@ -16,25 +16,22 @@ func nextcloud() keyspace.Format {
 	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 who share it"
 	x := opaqueSample("held by one alone", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "nextcloud",
 		Library:   "Nextcloud",
 		Source:    "github.com/nextcloud/server: lib/private/Lock/MemcacheLockingProvider.php",
 		Signature: "the name ends in /files/ and a digest, and the value is a number of holders or exclusive",
-		Type:      "string",
 		Match: func(key string) bool {
 			at := len(key) - 32
 			return at >= 0 && isHex(key[at:], 32) && strings.HasSuffix(key[:at], "/files/")
 		},
-		Probe: r.probe,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			l.Kind = keyspace.RW
 			return l, sure
 		},
-		Actions: tokenActions(),
 		Samples: []keyspace.Sample{s, x},
-	}
+	})
 }
 
 func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {

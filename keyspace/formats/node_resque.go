@@ -11,12 +11,11 @@ import (
 // in seconds, under a name that ends with the arguments of the job.
 func nodeResque() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return digits(v, 10, 10) }), sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "node-resque",
 		Library:   "node-resque",
 		Source:    "github.com/actionhero/node-resque: src/plugins/JobLock.ts, QueueLock.ts",
 		Signature: "the name is lock: or workerslock:, a job, its queue and its arguments, and the value a time in seconds",
-		Type:      "string",
 		Match: func(key string) bool {
 			if !strings.HasSuffix(key, "]") {
 				return false
@@ -30,11 +29,9 @@ func nodeResque() keyspace.Format {
 			}
 			return false
 		},
-		Probe:   r.probe,
-		Decode:  r.decode,
 		Actions: valueActions(),
 		Samples: []keyspace.Sample{
 			opaqueSample("a job that runs", `resque:workerslock:resize:images:["cat.png",640]`, "1795262400", keyspace.Certain, time.Hour),
 		},
-	}
+	})
 }

@@ -13,19 +13,15 @@ func phpredis() keyspace.Format {
 	const prefix, suffix = "PHPREDIS_SESSION:", "_LOCK"
 	r := stringLock{token: hostAndProcess("|"), sure: fixed(keyspace.Certain)}
 	s := opaqueSample("a request that runs", prefix+"k3v9q1sess"+suffix, "web-02|913", keyspace.Certain, 30*time.Second)
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "phpredis",
 		Library:   "phpredis",
 		Source:    "github.com/phpredis/phpredis: redis_session.c",
 		Signature: "the name is PHPREDIS_SESSION:, a session and _LOCK, and the value host|process",
-		Type:      "string",
 		Prefixes:  []string{prefix},
 		Match:     func(key string) bool { return len(key) > len(prefix+suffix) && strings.HasSuffix(key, suffix) },
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{s},
-	}
+	})
 }
 
 // hostAndProcess returns a token function for a host and a process ID around sep.

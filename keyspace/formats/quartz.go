@@ -11,19 +11,15 @@ import (
 // scheduler.
 func quartz() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return v != "" && len(v) < probeBytes }), sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "quartz",
 		Library:   "quartz-redis-jobstore",
 		Source:    "github.com/jlinn/quartz-redis-jobstore: RedisJobStoreSchema",
 		Signature: "the name has trigger_lock:, a group and a name",
-		Type:      "string",
 		Match: func(key string) bool {
 			before, rest, ok := strings.Cut(key, "trigger_lock:")
 			return ok && (before == "" || strings.IndexByte(":._", before[len(before)-1]) >= 0) && strings.Contains(rest, ":")
 		},
-		Probe:   r.probe,
-		Decode:  r.decode,
-		Actions: tokenActions(),
 		Samples: []keyspace.Sample{opaqueSample("a trigger that is fired", "quartz:trigger_lock:reports:daily", "web-011763651003123", keyspace.Certain, 10*time.Minute)},
-	}
+	})
 }

@@ -22,12 +22,7 @@ func readWriteKeys() keyspace.Format {
 			_, _, ok := sides(key)
 			return ok
 		},
-		Probe: func(_, first string) keyspace.Confidence {
-			if !digits(first, 1, 6) {
-				return keyspace.No
-			}
-			return keyspace.Likely
-		},
+		Probe: probeIf(keyspace.Likely, func(first string) bool { return digits(first, 1, 6) }),
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			_, other, _ := sides(e.Key)
 			return []keyspace.Companion{{Key: other, Type: "string"}}
@@ -109,13 +104,7 @@ func readWriteActions() *keyspace.Actions {
 			}
 			return keys
 		},
-		Args: func(l keyspace.Lock) []string {
-			var seen []string
-			for _, h := range l.Holders {
-				seen = append(seen, h.ID)
-			}
-			return seen
-		},
+		Args:         holderIDs,
 		ForceRelease: keysLook + keysBreak,
 		Extend:       keysLook + keysExtend,
 	}

@@ -29,9 +29,7 @@ const whyByValue = "it has no TTL: it ends when its value says"
 // counts only if the key has no TTL.
 func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) (time.Time, bool)) keyspace.Format {
 	r := stringLock{sure: sure, token: opaqueToken(func(v string) bool { _, ok := read(v); return ok })}
-	return keyspace.Format{
-		Type:  "string",
-		Probe: r.probe,
+	return r.format(keyspace.Format{
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)
 			if sure > keyspace.No && e.Expires.IsZero() {
@@ -41,5 +39,5 @@ func endsByValue(sure func(string, bool) keyspace.Confidence, read func(string) 
 			return l, sure
 		},
 		Actions: valueActions(),
-	}
+	})
 }

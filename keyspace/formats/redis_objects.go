@@ -10,15 +10,11 @@ import (
 // TTL.
 func redisObjects() keyspace.Format {
 	r := stringLock{token: opaqueToken(func(v string) bool { return v == "" }), sure: anyKey(keyspace.Possible)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "redis-objects",
 		Library:   "redis-objects",
 		Source:    "github.com/nateware/redis-objects: lib/redis/lock.rb",
 		Signature: "the value is empty",
-		Type:      "string",
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "team:1:reorder_lock", "", keyspace.Likely, 15*time.Second)},
-	}
+	})
 }

@@ -17,18 +17,14 @@ func redisSemaphoreMutex() keyspace.Format {
 	}}
 	named := opaqueSample("held by somebody who gave a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
 	named.Want.Holders[0].Label = "resize-2"
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "redis-semaphore-mutex",
 		Library:   "redis-semaphore",
 		Source:    "github.com/swarthy/redis-semaphore: src/RedisMutex.ts",
 		Signature: "the name begins with mutex:, and the value is a UUID",
-		Type:      "string",
 		Prefixes:  []string{"mutex:"},
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{named, opaqueSample("held", "mutex:thumbnail:18", sampleUUID2, keyspace.Certain, 10*time.Second)},
-	}
+	})
 }
 
 // redisSemaphore is the format of Semaphore in the same library: a zset of UUIDs with
@@ -96,10 +92,7 @@ func decodeRedisSemaphore(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence)
 			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Expires: until})
 		}
 	}
-	if len(l.Holders) == 0 {
-		return keyspace.Lock{}, keyspace.No
-	}
-	return l, semaphoreName(e.Key)
+	return ifHeld(l, semaphoreName(e.Key))
 }
 
 func redisSemaphoreSamples() []keyspace.Sample {

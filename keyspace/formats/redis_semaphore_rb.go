@@ -45,11 +45,8 @@ func redisSemaphoreRB() keyspace.Format {
 				}
 				l.Holders = append(l.Holders, keyspace.Holder{ID: m.Name, Count: 1, Since: plausibleStart(at, e.Now)})
 			}
-			if len(l.Holders) == 0 {
-				return keyspace.Lock{}, keyspace.No
-			}
 			l.Limit = l.Remaining + int(e.Len)
-			return l, keyspace.Certain
+			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: rubySemaphoreActions(),
 		Samples: []keyspace.Sample{{

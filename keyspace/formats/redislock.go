@@ -15,9 +15,7 @@ func redislock() keyspace.Format {
 		Source:    "github.com/bsm/redislock: redislock.go",
 		Signature: "the value begins with base64 of 16 bytes without padding, as bsm/redislock writes it",
 		Type:      "string",
-		Probe: func(key, first string) keyspace.Confidence {
-			return redislockToken(key, first)
-		},
+		Probe:     redislockToken,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			sure := redislockToken(e.Key, e.Value)
 			if sure == keyspace.No || e.Truncated() {
@@ -33,24 +31,8 @@ func redislock() keyspace.Format {
 		},
 		Actions: tokenActions(),
 		Samples: []keyspace.Sample{
-			{
-				Name:     "held",
-				Commands: [][]string{{"SET", "import:customers", "Zk3_vN0b2Qf8dYw5tKcV-A", "PX", "20000"}},
-				Want: keyspace.Lock{
-					Key: "import:customers", Kind: keyspace.Mutex, Confidence: keyspace.Likely,
-					Holders: []keyspace.Holder{{ID: "Zk3_vN0b2Qf8dYw5tKcV-A", Count: 1}},
-				},
-				TTL: 20 * time.Second,
-			},
-			{
-				Name:     "held, with metadata",
-				Commands: [][]string{{"SET", "lock:mail:digest", "h7Rt_w2Lx0pQv9sUe4Ym1gworker-3", "PX", "15000"}},
-				Want: keyspace.Lock{
-					Key: "lock:mail:digest", Kind: keyspace.Mutex, Confidence: keyspace.Likely,
-					Holders: []keyspace.Holder{{ID: "h7Rt_w2Lx0pQv9sUe4Ym1gworker-3", Label: "worker-3", Count: 1}},
-				},
-				TTL: 15 * time.Second,
-			},
+			held("held", "import:customers", "Zk3_vN0b2Qf8dYw5tKcV-A", "", 20*time.Second),
+			held("held, with metadata", "lock:mail:digest", "h7Rt_w2Lx0pQv9sUe4Ym1gworker-3", "worker-3", 15*time.Second),
 		},
 	}
 }

@@ -20,12 +20,7 @@ func redisson() keyspace.Format {
 		Source:       "github.com/redisson/redisson: RedissonLock, RedissonFairLock, RedissonFencedLock",
 		Signature:    "the hash has one field, a client's UUID and a thread, that holds a count",
 		Type:         "hash",
-		Probe: func(_, first string) keyspace.Confidence {
-			if redissonOwner(first) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe:        probeIf(keyspace.Certain, redissonOwner),
 		Companion: func(key string) bool {
 			for _, prefix := range [...]string{redissonTimeouts, redissonFence, "redisson_unlock_latch"} {
 				if rest, ok := strings.CutPrefix(key, prefix); ok && strings.HasPrefix(rest, ":") {

@@ -18,12 +18,10 @@ func redissonMulti() keyspace.Format {
 		Source:    "github.com/redisson/redisson: RedissonFasterMultiLock",
 		Signature: "the hash has digests of names with their owners, expire_time and lock_count",
 		Type:      "hash",
-		Probe: func(_, first string) keyspace.Confidence {
-			if _, ok := multiDigest(first); ok {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe: probeIf(keyspace.Certain, func(first string) bool {
+			_, ok := multiDigest(first)
+			return ok
+		}),
 		Decode: decodeRedissonMulti,
 		Samples: []keyspace.Sample{{
 			Name: "two locks of one group",
@@ -72,8 +70,5 @@ func decodeRedissonMulti(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 			l.Holders = append(l.Holders, keyspace.Holder{ID: m.Value, Label: m.Name, Count: depth, Expires: until})
 		}
 	}
-	if len(l.Holders) == 0 {
-		return keyspace.Lock{}, keyspace.No
-	}
-	return l, keyspace.Certain
+	return ifHeld(l, keyspace.Certain)
 }

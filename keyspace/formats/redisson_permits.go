@@ -29,12 +29,7 @@ func redissonPermits() keyspace.Format {
 		Match: func(key string) bool {
 			return strings.HasSuffix(key, ":timeout") && strings.Contains(key, "{") && strings.Contains(key, "}")
 		},
-		Probe: func(_, first string) keyspace.Confidence {
-			if isRaw(first, 16) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe: probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 16) }),
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: left(e.Key), Type: "string"}}
 		},
@@ -54,9 +49,6 @@ func redissonPermits() keyspace.Format {
 					l.Expires = until
 				}
 			}
-			if len(l.Holders) == 0 {
-				return keyspace.Lock{}, keyspace.No
-			}
 			for _, h := range l.Holders {
 				if h.Expires.IsZero() {
 					l.Expires = time.Time{} // one permit never expires
@@ -66,7 +58,7 @@ func redissonPermits() keyspace.Format {
 				l.Remaining = n
 			}
 			l.Limit = l.Remaining + len(l.Holders)
-			return l, keyspace.Certain
+			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: redissonPermitsActions(left),
 		Samples: []keyspace.Sample{{

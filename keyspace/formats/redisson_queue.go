@@ -18,12 +18,7 @@ func redissonReserved() keyspace.Format {
 		Signature:    "the name begins with redisson_lock_queue:, and its lock is held by nobody",
 		Type:         "list",
 		Prefixes:     []string{redissonQueue + ":"},
-		Probe: func(_, first string) keyspace.Confidence {
-			if redissonOwner(first) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe:        probeIf(keyspace.Certain, redissonOwner),
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			lock := redissonQueued(e.Key)
 			return []keyspace.Companion{

@@ -22,12 +22,9 @@ func redissonRW() keyspace.Format {
 		Source:       "github.com/redisson/redisson: RedissonReadLock, RedissonWriteLock",
 		Signature:    "the hash has a mode, and clients' UUIDs and threads that hold counts",
 		Type:         "hash",
-		Probe: func(_, first string) keyspace.Confidence {
-			if first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix)) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe: probeIf(keyspace.Certain, func(first string) bool {
+			return first == "mode" || redissonOwner(strings.TrimSuffix(first, writerSuffix))
+		}),
 		Companion: func(key string) bool {
 			_, entry, ok := cutLast(key, readerTimeout)
 			return ok && digits(entry, 1, 10)

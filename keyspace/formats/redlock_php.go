@@ -11,17 +11,13 @@ import (
 // in µs as 13 hexadecimal digits.
 func redlockPHP() keyspace.Format {
 	r := stringLock{token: uniqid, sure: anyKey(keyspace.Likely)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "redlock-php",
 		Library:   "ronnylt/redlock-php",
 		Source:    "github.com/ronnylt/redlock-php: src/RedLock.php",
 		Signature: "the value is the time as PHP's uniqid() writes it",
-		Type:      "string",
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "stocktaking:hall-2", "{uniqid-2000}", keyspace.Likely, 10*time.Second)},
-	}
+	})
 }
 
 // uniqid parses eight hexadecimal digits of seconds and five of µs, in this century.

@@ -10,42 +10,16 @@ import (
 // redsync is the format of Go's redsync, and of gocron's lock, which uses redsync: base64
 // of 16 random bytes with padding, under any name, always with a TTL.
 func redsync() keyspace.Format {
-	return keyspace.Format{
+	r := stringLock{token: opaqueToken(redsyncToken), sure: func(key string, expires bool) keyspace.Confidence {
+		return needsTTL(randomToken(key))(key, expires)
+	}}
+	return r.format(keyspace.Format{
 		Name:      "redsync",
 		Library:   "redsync",
 		Source:    "github.com/go-redsync/redsync: mutex.go",
 		Signature: "the value is base64 of 16 bytes, as redsync writes it",
-		Type:      "string",
-		Probe: func(key, first string) keyspace.Confidence {
-			if !redsyncToken(first) {
-				return keyspace.No
-			}
-			return randomToken(key)
-		},
-		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
-			if !redsyncToken(e.Value) {
-				return keyspace.Lock{}, keyspace.No
-			}
-			sure := randomToken(e.Key)
-			if e.Expires.IsZero() {
-				sure = oneLess(sure)
-			}
-			return keyspace.Lock{
-				Kind:    keyspace.Mutex,
-				Holders: []keyspace.Holder{{ID: e.Value, Count: 1}},
-			}, sure
-		},
-		Actions: tokenActions(),
-		Samples: []keyspace.Sample{{
-			Name:     "held",
-			Commands: [][]string{{"SET", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", "PX", "8000"}},
-			Want: keyspace.Lock{
-				Key: "inventory:sku-9", Kind: keyspace.Mutex, Confidence: keyspace.Likely,
-				Holders: []keyspace.Holder{{ID: "qL3xN0b2Zf8dYw5tKcVj6Q==", Count: 1}},
-			},
-			TTL: 8 * time.Second,
-		}},
-	}
+		Samples:   []keyspace.Sample{opaqueSample("held", "inventory:sku-9", "qL3xN0b2Zf8dYw5tKcVj6Q==", keyspace.Likely, 8*time.Second)},
+	})
 }
 
 func redsyncToken(s string) bool {

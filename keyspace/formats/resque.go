@@ -35,16 +35,12 @@ func resqueLock() keyspace.Format {
 // and process.
 func resqueScheduler() keyspace.Format {
 	r := stringLock{token: hostAndProcess(":"), sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "resque-scheduler",
 		Library:   "resque-scheduler",
 		Source:    "github.com/resque/resque-scheduler: lib/resque/scheduler/lock",
 		Signature: "the name ends in resque_scheduler_master_lock, and the value is host:process",
-		Type:      "string",
 		Match:     ends("resque_scheduler_master_lock"),
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("a scheduler leads", "resque:resque_scheduler_master_lock", "web-01:812", keyspace.Certain, 3*time.Minute)},
-	}
+	})
 }

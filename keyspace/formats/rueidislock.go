@@ -39,24 +39,16 @@ func rueidis(prefix majorityPrefix) keyspace.Format {
 			_, _, ok := prefix.name(key)
 			return ok
 		},
-		Probe: func(_, first string) keyspace.Confidence {
-			if isRaw(first, 24) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe: probeIf(keyspace.Certain, func(first string) bool { return isRaw(first, 24) }),
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			var all []keyspace.Companion
-			own, name, _ := prefix.name(e.Key)
-			for i := range rueidisKeys {
-				if i != own {
-					all = append(all, keyspace.Companion{Key: prefix.key(i, name), Type: "string"})
-				}
+			for _, key := range prefix.others(e.Key) {
+				all = append(all, keyspace.Companion{Key: key, Type: "string"})
 			}
 			return all
 		},
 		Decode:  prefix.decode,
-		Actions: prefix.hands(),
+		Actions: prefix.actions(),
 		Samples: prefix.samples(),
 	}
 }
@@ -78,6 +70,17 @@ func (p majorityPrefix) name(key string) (i int, name string, ok bool) {
 		return 0, "", false
 	}
 	return int(number[0] - '0'), name, true
+}
+
+// others returns the other keys of the lock of a key.
+func (p majorityPrefix) others(key string) (keys []string) {
+	own, name, _ := p.name(key)
+	for i := range rueidisKeys {
+		if i != own {
+			keys = append(keys, p.key(i, name))
+		}
+	}
+	return keys
 }
 
 func (p majorityPrefix) decode(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
@@ -124,17 +127,10 @@ var rueidisBreak string
 //go:embed rueidislock_extend.lua
 var rueidisExtend string
 
-func (p majorityPrefix) hands() *keyspace.Actions {
+func (p majorityPrefix) actions() *keyspace.Actions {
 	return &keyspace.Actions{
 		Keys: func(l keyspace.Lock) []string {
-			own, name, _ := p.name(l.Key)
-			keys := []string{l.Key}
-			for i := range rueidisKeys {
-				if i != own {
-					keys = append(keys, p.key(i, name))
-				}
-			}
-			return keys
+			return append([]string{l.Key}, p.others(l.Key)...)
 		},
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
 		ForceRelease: rueidisBreak,

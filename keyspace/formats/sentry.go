@@ -12,16 +12,12 @@ func sentry() keyspace.Format {
 		id, ok := undashed(v)
 		return ok && id.Version() == 4 && isHex(v, 32)
 	})}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "sentry",
 		Library:   "Sentry",
 		Source:    "github.com/getsentry/sentry: src/sentry/locks.py, utils/locking/backends/redis.py",
 		Signature: "the name begins with l:, and the value is a UUID without dashes",
-		Type:      "string",
 		Prefixes:  []string{"l:"},
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "l:report:generate", sampleHex1, keyspace.Likely, 10*time.Second)},
-	}
+	})
 }

@@ -14,17 +14,13 @@ func shedlock() keyspace.Format {
 	const value = "ADDED:{iso-540000}@batch-01:" + sampleUUID1
 	s := opaqueSample("a job that runs", "job-lock:default:nightlyReport", value, keyspace.Certain, time.Hour)
 	s.Want.Holders[0].Label = "batch-01"
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "shedlock",
 		Library:   "ShedLock",
 		Source:    "github.com/lukas-krecan/ShedLock: providers/redis, InternalRedisLockProvider",
 		Signature: "the value is ADDED:, a time, @ and a host",
-		Type:      "string",
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{s},
-	}
+	})
 }
 
 func shedlockToken(value string, now time.Time) (keyspace.Holder, bool) {

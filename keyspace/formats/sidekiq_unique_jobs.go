@@ -39,9 +39,6 @@ func sidekiqUniqueJobs() keyspace.Format {
 				}
 				l.Holders = append(l.Holders, h)
 			}
-			if len(l.Holders) == 0 {
-				return keyspace.Lock{}, keyspace.No
-			}
 			if len(l.Holders) > 1 {
 				l.Kind = keyspace.Semaphore
 			}
@@ -50,7 +47,7 @@ func sidekiqUniqueJobs() keyspace.Format {
 					l.Waiters = append(l.Waiters, keyspace.Waiter{ID: m.Name})
 				}
 			}
-			return l, keyspace.Certain
+			return ifHeld(l, keyspace.Certain)
 		},
 		Actions: sidekiqActions(),
 		Samples: []keyspace.Sample{{
@@ -89,13 +86,7 @@ func sidekiqActions() *keyspace.Actions {
 			digest := strings.TrimSuffix(l.Key, uniqueLocked)
 			return []string{l.Key, uniqueQueue(l.Key), digest, digest + ":PRIMED", digest + ":INFO", uniqueJobs + "digests"}
 		},
-		Args: func(l keyspace.Lock) []string {
-			var jobs []string
-			for _, h := range l.Holders {
-				jobs = append(jobs, h.ID)
-			}
-			return jobs
-		},
+		Args:         holderIDs,
 		ForceRelease: sidekiqBreak,
 		WakeHint:     "take an element from uniquejobs:{digest}:QUEUED",
 	}

@@ -21,25 +21,22 @@ const (
 // held.
 func simpleRedisMutex() keyspace.Format {
 	r := stringLock{token: opaqueToken(simpleMutexToken), sure: fixed(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "simple-redis-mutex",
 		Library:   "simple-redis-mutex",
 		Source:    "github.com/AmrSaber/simple-redis-mutex: src/index.ts",
 		Signature: "the name begins with " + simpleMutexPrefix + ", and the value is a random number",
-		Type:      "string",
 		Prefixes:  []string{simpleMutexPrefix},
 		Companion: func(key string) bool {
 			ticket := strings.HasSuffix(key, ":next-id") || strings.HasSuffix(key, ":last-out-id")
 			return key == simpleMutexFences || ticket && strings.HasPrefix(key, simpleMutexPrefix)
 		},
-		Probe:   r.probe,
-		Decode:  r.decode,
 		Actions: simpleMutexActions(),
 		Samples: []keyspace.Sample{
 			opaqueSample("held, the seventh hold of any lock", simpleMutexPrefix+"invoices", "0.8130532169470143", keyspace.Certain, 30*time.Second,
 				[]string{"SET", simpleMutexFences, "7"}),
 		},
-	}
+	})
 }
 
 func simpleMutexToken(value string) bool {

@@ -27,6 +27,22 @@ func (s stringLock) probe(key, first string) keyspace.Confidence {
 	return max(s.sure(key, true), s.sure(key, false))
 }
 
+// format completes the format of such a mutex. Where f has no Probe, Decode or Actions,
+// it gets those of the string and of its token.
+func (s stringLock) format(f keyspace.Format) keyspace.Format {
+	f.Type = "string"
+	if f.Probe == nil {
+		f.Probe = s.probe
+	}
+	if f.Decode == nil {
+		f.Decode = s.decode
+	}
+	if f.Actions == nil {
+		f.Actions = tokenActions()
+	}
+	return f
+}
+
 // maybeLongToken reports whether a value that is longer than a probe can be a token.
 // Tokens of that length consist of host and job names, not of prose, JSON or HTML.
 func maybeLongToken(value string) bool { return only(value, "._-:@+|/=") }

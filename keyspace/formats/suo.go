@@ -19,12 +19,9 @@ func suo() keyspace.Format {
 		Source:    "github.com/nickelser/suo: lib/suo/client/redis.rb",
 		Signature: "the value is a MessagePack array of times and tokens",
 		Type:      "string",
-		Probe: func(_, first string) keyspace.Confidence {
-			if len(first) > 3 && first[0]&0xf0 == suoArray && first[1:3] == suoPair {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
+		Probe: probeIf(keyspace.Certain, func(first string) bool {
+			return len(first) > 3 && first[0]&0xf0 == suoArray && first[1:3] == suoPair
+		}),
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Mutex}
 			if e.Truncated() || len(e.Value) < 2 || e.Value[0]&0xf0 != suoArray || e.Value[0] == suoArray {

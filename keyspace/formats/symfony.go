@@ -16,15 +16,10 @@ func symfony() keyspace.Format {
 		Source:    "github.com/symfony/lock: Store/RedisStore.php",
 		Signature: "the zset holds base64 of 32 bytes, each with the time when it ends",
 		Type:      "zset",
-		Probe: func(_, first string) keyspace.Confidence {
-			if first == symfonyWrite || thirtyTwoBytes(first) {
-				return keyspace.Certain
-			}
-			return keyspace.No
-		},
-		Decode:  decodeSymfony,
-		Actions: symfonyActions(),
-		Samples: symfonySamples(),
+		Probe:     probeIf(keyspace.Certain, func(first string) bool { return first == symfonyWrite || thirtyTwoBytes(first) }),
+		Decode:    decodeSymfony,
+		Actions:   symfonyActions(),
+		Samples:   symfonySamples(),
 	}
 }
 
@@ -73,26 +68,19 @@ func decodeSymfony(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 	for i := range l.Holders {
 		l.Holders[i].Mode = mode
 	}
-	if len(l.Holders) == 0 {
-		return keyspace.Lock{}, keyspace.No
-	}
-	return l, keyspace.Certain
+	return ifHeld(l, keyspace.Certain)
 }
 
 // symfonyString is the format of symfony/lock before 5.2.
 func symfonyString() keyspace.Format {
 	r := stringLock{token: opaqueToken(thirtyTwoBytes), sure: anyKey(keyspace.Possible)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "symfony-string",
 		Library:   "symfony/lock before 5.2",
 		Source:    "github.com/symfony/lock: Store/RedisStore.php of 5.1",
 		Signature: "the value is base64 of 32 bytes",
-		Type:      "string",
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "sf:lock:import", symfonyToken1, keyspace.Likely, 300*time.Second)},
-	}
+	})
 }
 
 const (

@@ -12,18 +12,14 @@ import (
 // warlock is the format of node's warlock: base64 of a UUID v1, which contains its time.
 func warlock() keyspace.Format {
 	r := stringLock{token: warlockToken, sure: needsTTL(keyspace.Certain)}
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "warlock",
 		Library:   "warlock",
 		Source:    "github.com/TheDeveloper/warlock: lib/warlock.js",
 		Signature: "the name ends in :lock, and the value is base64 of a UUID that tells the time",
-		Type:      "string",
 		Match:     ends(":lock"),
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
-	}
+	})
 }
 
 func warlockToken(value string, now time.Time) (keyspace.Holder, bool) {

@@ -18,16 +18,12 @@ func xiaoxuxiansheng() keyspace.Format {
 	const key, value = "REDIS_LOCK_PREFIX_coupon:88", "20221_34"
 	s := opaqueSample("held by a goroutine", key, value, keyspace.Certain, 30*time.Second)
 	s.Want.Holders[0].Label = "process 20221, goroutine 34"
-	return keyspace.Format{
+	return r.format(keyspace.Format{
 		Name:      "xiaoxuxiansheng",
 		Library:   "xiaoxuxiansheng/redis_lock",
 		Source:    "github.com/xiaoxuxiansheng/redis_lock: lock.go",
 		Signature: "the name begins with REDIS_LOCK_PREFIX_, and the value is process_goroutine",
-		Type:      "string",
 		Prefixes:  []string{"REDIS_LOCK_PREFIX_"},
-		Probe:     r.probe,
-		Decode:    r.decode,
-		Actions:   tokenActions(),
 		Samples:   []keyspace.Sample{s},
-	}
+	})
 }
