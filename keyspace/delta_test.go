@@ -145,7 +145,7 @@ func TestTheLastTenMinutesCanBeSeenAgain(t *testing.T) {
 	kept := 0
 	for _, want := range all {
 		got, ok := h.At(want.At.Add(time.Millisecond))
-		if age := last.Sub(want.At); ok != (age <= defaultKeep+defaultKeep/10) && age < defaultKeep {
+		if age := last.Sub(want.At); ok != (age <= maxSnapshotAge+maxSnapshotAge/10) && age < maxSnapshotAge {
 			t.Fatalf("a picture of %v ago: kept is %v", age, ok)
 		}
 		if ok {

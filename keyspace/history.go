@@ -10,25 +10,23 @@ import (
 	"locktop/keyspace/internal/cache"
 )
 
-// History is the past of the locks since the watch began: the finished holds of each
-// lock and, for some time, whole snapshots. Its memory is bounded; the locks without
-// events for the longest time are forgotten first.
+// History is the past of the locks since the watch began: the statistics of the holds of
+// each lock and, for ten minutes, whole snapshots. Its memory is bounded; the locks
+// without events for the longest time are forgotten first.
 //
 // Its input are the snapshots of a Watcher or of a recording, in order. The zero value
 // is ready to use. It is for one goroutine at a time.
 type History struct {
-	Keep   time.Duration // how long snapshots are kept; 0 = 10 minutes
-	Memory int64         // approximate bytes of the snapshots; 0 = 64 MiB
+	Memory int64 // approximate bytes of the snapshots; 0 = 64 MiB
 
 	records   cache.Map[ID, *record]
 	snapshots snapshotBuffer
 }
 
-// Defaults of a History.
+// Bounds of a History.
 const (
-	defaultKeep     = 10 * time.Minute
+	maxSnapshotAge  = 10 * time.Minute
 	defaultMemory   = 64 << 20
-	maxRecordHolds  = 64 // latest finished holds of a lock
 	maxRecordOwners = 32 // latest owners of a lock
 )
 
@@ -37,7 +35,7 @@ func (h *History) Add(s Snapshot) {
 	for _, e := range s.Events {
 		h.learn(e)
 	}
-	h.snapshots.add(s, cmp.Or(h.Keep, defaultKeep), cmp.Or(h.Memory, defaultMemory))
+	h.snapshots.add(s, maxSnapshotAge, cmp.Or(h.Memory, defaultMemory))
 }
 
 // At returns the newest snapshot that is not later than t, without events. It is false
@@ -48,12 +46,6 @@ func (h *History) At(t time.Time) (Snapshot, bool) { return h.snapshots.at(t) }
 // snapshots.
 func (h *History) Span() (oldest, newest time.Time) { return h.snapshots.span() }
 
-// Before returns the time of the last snapshot before t; false if there is none.
-func (h *History) Before(t time.Time) (time.Time, bool) { return h.snapshots.adjacent(t, -1) }
-
-// After returns the time of the first snapshot after t; false if there is none.
-func (h *History) After(t time.Time) (time.Time, bool) { return h.snapshots.adjacent(t, +1) }
-
 // Of returns the record of a lock. It is a copy, and empty for an unknown lock.
 func (h *History) Of(id ID) Record {
 	r, known := h.records.Get(id)
@@ -61,7 +53,6 @@ func (h *History) Of(id ID) Record {
 		return Record{}
 	}
 	c := r.Record
-	c.Holds = slices.Clone(r.Holds)
 	c.Owners = slices.Clone(r.Owners)
 	c.Ended = maps.Clone(r.Ended)
 	return c
@@ -69,44 +60,30 @@ func (h *History) Of(id ID) Record {
 
 // Record is the known past of one lock.
 type Record struct {
-	Holds         []Hold            // finished, in the order of their ends; the latest 64
-	Owners        []Owner           // the most recent first; the latest 32
-	Ended         map[EventKind]int // number of ended holds by kind
-	Renewed       int               // number of renewals
-	WaitersJoined int               // number of waiters that joined
+	Owners  []Owner           // the most recent first; the latest 32
+	Ended   map[EventKind]int // number of ended holds by kind
+	Renewed int               // number of renewals
 
 	HoldTimes Histogram // of finished holds with a known begin
 	HandOffs  Histogram // from the end of a hold to the begin of the next
 }
 
-// Hold is a finished hold of a lock.
-type Hold struct {
-	Holder  Holder    // as last seen
-	From    time.Time // zero = before the watch began
-	To      time.Time
-	End     EventKind     // Released, Expired …
-	HandOff time.Duration // how long the lock had been free before; -1 = unknown
-}
-
 // Owner is a holder name with its statistics.
 type Owner struct {
-	Name  string        // Holder.Name
-	Holds int           // number of finished holds
-	Total time.Duration // duration of the holds with a known begin
-	Last  time.Time     // when it last had the lock
+	Name  string // Holder.Name
+	Holds int    // number of finished holds
 }
 
 // record is a Record that is being filled.
 type record struct {
 	Record
-	freed  time.Time                // end of the last hold; zero = unknown
-	begins map[string]time.Duration // by current holder: how long the lock had been free before
+	freed time.Time // end of the last hold; zero = unknown
 }
 
 // learn records one event.
 func (h *History) learn(e Event) {
 	r := h.records.GetOrAdd(e.Lock.ID(), func() *record {
-		return &record{Record: Record{Ended: make(map[EventKind]int)}, begins: make(map[string]time.Duration)}
+		return &record{Record: Record{Ended: make(map[EventKind]int)}}
 	})
 	switch {
 	case e.Kind == Acquired:
@@ -115,44 +92,25 @@ func (h *History) learn(e Event) {
 		r.end(e)
 	case e.Kind == Renewed:
 		r.Renewed++
-	case e.Kind == WaiterJoined:
-		r.WaitersJoined++
 	}
 }
 
 // begin records a new holder. A holder that joins others has no hand-off time.
 func (r *record) begin(e Event) {
-	r.owner(e.Holder.Name()).Last = e.At
-	if r.freed.IsZero() || len(e.Lock.Holders) > 1 {
-		return
-	}
-	free := max(0, e.At.Sub(r.freed))
-	r.HandOffs.Add(free)
-	if len(r.begins) < maxRecordOwners {
-		r.begins[e.Holder.ID] = free
+	r.owner(e.Holder.Name())
+	if !r.freed.IsZero() && len(e.Lock.Holders) <= 1 {
+		r.HandOffs.Add(max(0, e.At.Sub(r.freed)))
 	}
 }
 
 // end records a finished hold.
 func (r *record) end(e Event) {
-	hold := Hold{Holder: e.Holder, From: e.Holder.Since, To: e.Ended(), End: e.Kind, HandOff: -1}
-	if free, known := r.begins[e.Holder.ID]; known {
-		hold.HandOff = free
-		delete(r.begins, e.Holder.ID)
-	}
-	if len(r.Holds) >= maxRecordHolds {
-		r.Holds = slices.Delete(r.Holds, 0, 1)
-	}
-	r.Holds = append(r.Holds, hold)
 	r.Ended[e.Kind]++
-	o := r.owner(e.Holder.Name())
-	o.Holds++
-	o.Last = hold.To
+	r.owner(e.Holder.Name()).Holds++
 	if e.Held > 0 {
-		o.Total += e.Held
 		r.HoldTimes.Add(e.Held)
 	}
-	r.freed = hold.To
+	r.freed = e.Ended()
 	if e.Kind == Vanished {
 		r.freed = time.Time{}
 	}
@@ -282,29 +240,6 @@ func (b *snapshotBuffer) at(t time.Time) (Snapshot, bool) {
 
 // span returns the times of the oldest and the newest snapshot.
 func (b *snapshotBuffer) span() (oldest, newest time.Time) { return b.base.At, b.last.At }
-
-// adjacent returns the time of the snapshot before (by < 0) or after t.
-func (b *snapshotBuffer) adjacent(t time.Time, by int) (time.Time, bool) {
-	if b.last.At.IsZero() {
-		return time.Time{}, false
-	}
-	times := make([]time.Time, 0, len(b.deltas)+1)
-	times = append(times, b.base.At)
-	for _, f := range b.deltas {
-		times = append(times, f.At)
-	}
-	i, exact := slices.BinarySearchFunc(times, t, time.Time.Compare)
-	switch {
-	case by < 0:
-		i--
-	case exact:
-		i++
-	}
-	if i < 0 || i >= len(times) {
-		return time.Time{}, false
-	}
-	return times[i], true
-}
 
 // Approximate bytes of a struct in memory, without the strings that it refers to.
 const (
