@@ -156,12 +156,12 @@ func loadSamples(t *testing.T, rdb *redis.Client) []state {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, argv := range formats.Seed(now) {
-		issue(t, rdb, argv)
-	}
 	var all []state
 	for _, f := range formats.All() {
 		for _, sample := range f.Samples {
+			for _, argv := range formats.At(sample, now).Commands {
+				issue(t, rdb, argv)
+			}
 			want := sample.Want
 			e := expectation{want.Key, []string{
 				"format=" + f.Name, "confidence=" + want.Confidence.String(), "kind=" + string(want.Kind),

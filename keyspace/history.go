@@ -155,9 +155,9 @@ func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(ms)), len(Histogram{}.Buckets)-1)
 }
 
-// BucketUpperBound returns the exclusive upper bound of a bucket; 0 for the last
+// upperBound returns the exclusive upper bound of a bucket; 0 for the last
 // bucket, which has none.
-func BucketUpperBound(bucket int) time.Duration {
+func upperBound(bucket int) time.Duration {
 	if bucket >= len(Histogram{}.Buckets)-1 {
 		return 0
 	}
@@ -174,8 +174,8 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	seen := uint64(0)
 	for i, n := range h.Buckets {
 		seen += uint64(n)
-		if seen >= rank && BucketUpperBound(i) > 0 {
-			return min(BucketUpperBound(i), h.Longest)
+		if seen >= rank && upperBound(i) > 0 {
+			return min(upperBound(i), h.Longest)
 		}
 	}
 	return h.Longest

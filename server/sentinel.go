@@ -13,9 +13,8 @@ import (
 // SentinelOptions configures a [SentinelGroup]. The zero value has a master, two
 // replicas and three Sentinels.
 type SentinelOptions struct {
-	Replicas  int           // default 2
-	DownAfter time.Duration // silence after which a server counts as down; default 1 s
-	Args      []string      // further arguments of each server, but not of the Sentinels
+	Replicas int      // default 2
+	Args     []string // further arguments of each server, but not of the Sentinels
 }
 
 // SentinelGroup is a master and its replicas, with three Sentinels that promote a
@@ -30,6 +29,7 @@ const (
 	SentinelMaster = "locktop"
 	sentinelCount  = 3
 	majority       = sentinelCount/2 + 1
+	downAfter      = time.Second     // silence after which a server counts as down
 	failoverTime   = 3 * time.Second // time until another Sentinel may try
 )
 
@@ -38,9 +38,6 @@ const (
 func StartSentinelGroup(ctx context.Context, o SentinelOptions) (*SentinelGroup, error) {
 	if o.Replicas == 0 {
 		o.Replicas = 2
-	}
-	if o.DownAfter == 0 {
-		o.DownAfter = time.Second
 	}
 	r, err := StartReplicated(ctx, ReplicatedOptions{Replicas: o.Replicas, Args: o.Args})
 	if err != nil {
@@ -56,7 +53,7 @@ func StartSentinelGroup(ctx context.Context, o SentinelOptions) (*SentinelGroup,
 func (g *SentinelGroup) startSentinels(ctx context.Context, o SentinelOptions) error {
 	config := strings.Join([]string{
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s %d", SentinelMaster, portOf(g.Master().Addr()), majority),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", SentinelMaster, o.DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", SentinelMaster, downAfter.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s %d", SentinelMaster, failoverTime.Milliseconds()),
 		fmt.Sprintf("sentinel parallel-syncs %s %d", SentinelMaster, o.Replicas),
 		"",

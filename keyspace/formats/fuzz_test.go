@@ -14,7 +14,7 @@ import (
 // of a decoded lock has a count of at least 1. What the probe excludes, the
 // decoder does not accept.
 func FuzzDecode(f *testing.F) {
-	for _, argv := range formats.Seed(time.Unix(1_763_651_000, 0)) {
+	for _, argv := range seed(time.Unix(1_763_651_000, 0)) {
 		if len(argv) > 3 {
 			f.Add(argv[1], argv[2], argv[3], int64(30_000), 1_763_651_000_000.0)
 		}

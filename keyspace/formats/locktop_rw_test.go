@@ -30,7 +30,7 @@ const rwToken = "web-1:31~019aa1ca-7398-7a4a-8a4a-4a4a4a4a4a4a"
 
 func TestEveryHolderOfAReadWriteLockHasItsOwnDeadline(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
-	load(t, rdb, formats.Seed(clock(t, rdb))...)
+	load(t, rdb, seed(clock(t, rdb))...)
 	snap := scanFor(t, rdb, inspect.ScanOptions{Formats: formats.All(), Match: []string{"rates:eur"}})
 	if len(snap.Locks) != 1 {
 		t.Fatalf("found %v", keys(snap))

@@ -16,19 +16,6 @@ import (
 	"locktop/keyspace"
 )
 
-// Seed returns the commands that load the samples of all formats into an empty server
-// with the clock now. Sent again, they renew the locks, or change the holder if the
-// token contains the time.
-func Seed(now time.Time) [][]string {
-	var all [][]string
-	for _, f := range All() {
-		for _, s := range f.Samples {
-			all = append(all, At(s, now).Commands...)
-		}
-	}
-	return all
-}
-
 // At returns the sample with its placeholders filled in, for a server with the clock
 // now.
 func At(s keyspace.Sample, now time.Time) keyspace.Sample {
