@@ -6,9 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"locktop/cli/demo"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+	"locktop/keyspace/release"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 	"locktop/tui"
@@ -17,37 +22,37 @@ import (
 func (p *program) demoCommand() *cobra.Command {
 	var s selection
 	var look screenFlags
-	o := demoOptions{clients: 20}
+	clients, real := 20, false
 	cmd := &cobra.Command{
 		Use:   "demo [SCENE] [flags]",
 		Short: "The screen on a built-in Redis with traffic",
 		Long: `Shows the screen on a Redis inside this program: no server is needed and none
 is touched. The locks are as the libraries leave them, taken, renewed and lost
 by a cast of owners; the clients of the Load page compete for theirs. It begins
-with a menu of scenes, or with the scene that is named: ` + strings.Join(sceneNames(), ", ") + `.`,
+with a menu of scenes, or with the scene that is named: ` + strings.Join(scenarioNames(), ", ") + `.`,
 		Example: `  locktop demo
   locktop demo freeze
   locktop demo --real redlock-minority    on six redis-servers of its own`,
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
-		ValidArgs:             sceneNames(),
+		ValidArgs:             scenarioNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.demo(cmd.Context(), &s, &look, o, strings.Join(args, ""))
+			return p.demo(cmd.Context(), &s, &look, clients, real, strings.Join(args, ""))
 		},
 	}
 	set := pflag.NewFlagSet("Demo", pflag.ContinueOnError)
-	set.IntVar(&o.clients, "clients", o.clients, "`number` of clients on the Load page")
-	set.BoolVar(&o.real, "real", false, "start redis-servers of its own, one and five for a redlock, and end them afterwards")
+	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
+	set.BoolVar(&real, "real", false, "start redis-servers of its own, one and five for a redlock, and end them afterwards")
 	cmdFlags(cmd, set, s.flags(), look.flags())
 	return cmd
 }
 
-func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, o demoOptions, scene string) error {
-	if o.clients < 1 || o.clients > loadgen.MaxClients {
+func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, clients int, real bool, scene string) error {
+	if clients < 1 || clients > loadgen.MaxClients {
 		return usageErrorf("", "--clients: 1 to %d", loadgen.MaxClients)
 	}
-	if scene != "" && !slices.Contains(sceneNames(), scene) {
-		return usageErrorf("there are "+strings.Join(sceneNames(), ", "), "unknown scene %q", scene)
+	if scene != "" && !slices.Contains(scenarioNames(), scene) {
+		return usageErrorf("there are "+strings.Join(scenarioNames(), ", "), "unknown scene %q", scene)
 	}
 	if err := errors.Join(s.check(), look.check()); err != nil {
 		return err
@@ -55,28 +60,21 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, o d
 	if err := p.needsTerminal(); err != nil {
 		return err
 	}
-	st, err := newDemoEnv(ctx, o)
+	d, err := demo.Start(ctx, clients, real)
 	if err != nil {
 		return err
 	}
-	defer st.close()
-	a := st.source(s)
-	defer a.close()
+	defer d.Close()
+	source := d.Source(func(rdb *redis.Client) *inspect.Scanner { return s.scanner(rdb, 0) })
+	defer source.Close()
 	log, err := openAudit()
 	if err != nil {
 		return err
 	}
 	defer log.close()
 	return p.screen(ctx, look, tui.Config{
-		Source: filteredSource{a, s}, Store: &rawReader{selection: s, client: a.clientOf}, Load: st.load, Scenes: scenarios.All(), Scene: scene, Quorum: st.addrs(),
-		CommandStats: a.ledger, Title: st.title, Breaker: st.breaker(log),
+		Source: filteredSource{source, s}, Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load, Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(),
+		CommandStats: newCommandStats(func(hook func(*redis.Client)) { hook(source.Client) }),
+		Title:        d.Title, Breaker: release.NewExecutor(d.Clients(), formats.All(), log),
 	})
-}
-
-func sceneNames() []string {
-	var names []string
-	for _, s := range scenarios.All() {
-		names = append(names, s.Name)
-	}
-	return names
 }

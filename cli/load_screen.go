@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
+	"locktop/cli/demo"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 	"locktop/tui"
@@ -62,7 +63,7 @@ func (o *ownLoad) offered(may writeFlags) bool {
 func (o *ownLoad) Open(ctx context.Context) (tui.Load, error) {
 	quiet := *o.program
 	quiet.notes = messages{to: io.Discard} // the warnings have appeared before the screen
-	s := demoLoad(20)
+	s := demo.Scenario(20)
 	s.Name, s.Caption = "own server", "Clients fight over three locks of this server, and renew their leases while they work. "+
 		"Every key begins with the prefix and is deleted when the clients stop."
 	var flags loadOptions

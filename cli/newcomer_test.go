@@ -1,13 +1,8 @@
 package cli
 
 import (
-	"context"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
-
-	"locktop/server"
 )
 
 // A new user reads only the screen, and presses thirteen keys.
@@ -39,31 +34,5 @@ func TestANewcomerSeesWhatLocksDo(t *testing.T) {
 	term.press("3").want("2 of 5 nodes up (majority: 3): no lock can be acquired", "0 overlaps: the lock held")
 	if term.pressed > 13 {
 		t.Errorf("%d keys were pressed, want 13 at most", term.pressed)
-	}
-}
-
-func TestTheRealDemoHasRealServersOnly(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
-	st, err := newDemoEnv(t.Context(), demoOptions{clients: 3, real: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := append([]*redis.Client{st.rdb}, st.quorum.Nodes...)
-	if len(all) != 6 {
-		t.Errorf("there are %d servers, want one and five", len(all))
-	}
-	for _, rdb := range all {
-		info, err := rdb.Info(t.Context(), "server").Result()
-		if err != nil || !strings.Contains(info, "process_id") {
-			t.Errorf("%s is no redis-server: %v", rdb.Options().Addr, err)
-		}
-	}
-	st.close()
-	for _, rdb := range all {
-		again := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
-		if err := again.Ping(context.Background()).Err(); err == nil {
-			t.Errorf("%s goes on", rdb.Options().Addr)
-		}
-		_ = again.Close()
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -24,9 +24,9 @@ const (
 	renewals   = 3  // most renewals before the lease expires
 )
 
-// demoTraffic changes the locks of the formats' samples: fake owners acquire them,
+// traffic changes the locks of the formats' samples: fake owners acquire them,
 // renew them for a while, and release them or let them expire.
-type demoTraffic struct {
+type traffic struct {
 	rdb    redis.UniversalClient
 	actors []*fakeOwner
 }
@@ -38,9 +38,9 @@ type fakeOwner struct {
 	renewals int      // renewals left for this hold
 }
 
-// shownFormats reports whether the demo shows the samples of a format. The list has
+// isShown reports whether the demo shows the samples of a format. The list has
 // every kind of lock and stays short enough to read.
-func shownFormats(format string) bool {
+func isShown(format string) bool {
 	switch format {
 	case "locktop", "locktop-reentrant", "locktop-rw", "redisson", "redisson-rw", "redsync", "redislock", "redis-py",
 		"node-redlock", "go-zero", "redis-semaphore", "shedlock", "medallion", "symfony", "jedis-lock", "hash-reentrant", "set-nx":
@@ -49,11 +49,11 @@ func shownFormats(format string) bool {
 	return false
 }
 
-// newDemoTraffic writes all samples to the server.
-func newDemoTraffic(ctx context.Context, rdb redis.UniversalClient) (*demoTraffic, error) {
-	c := &demoTraffic{rdb: rdb}
+// newTraffic writes all samples to the server.
+func newTraffic(ctx context.Context, rdb redis.UniversalClient) (*traffic, error) {
+	c := &traffic{rdb: rdb}
 	for _, f := range formats.All() {
-		if !shownFormats(f.Name) {
+		if !isShown(f.Name) {
 			continue
 		}
 		for _, s := range f.Samples {
@@ -68,7 +68,7 @@ func newDemoTraffic(ctx context.Context, rdb redis.UniversalClient) (*demoTraffi
 }
 
 // play moves all fake owners until ctx ends. It ignores errors.
-func (c *demoTraffic) play(ctx context.Context) {
+func (c *traffic) play(ctx context.Context) {
 	tick := time.NewTicker(stepInterval)
 	defer tick.Stop()
 	for {
@@ -123,7 +123,7 @@ func (a *fakeOwner) enter(ctx context.Context, rdb redis.UniversalClient) error 
 		return err
 	}
 	s := formats.At(a.sample, now)
-	rename := newcomers(a.sample.Want.Holders, s.Want.Holders)
+	rename := newHolders(a.sample.Want.Holders, s.Want.Holders)
 	tx := rdb.TxPipeline() // a scan never sees a lock between its SET and its PEXPIRE
 	if len(a.keys) > 0 {
 		tx.Del(ctx, a.keys...)
@@ -163,10 +163,10 @@ func (a *fakeOwner) renew(ctx context.Context, rdb redis.UniversalClient) error 
 // anonymous is the greatest length of an ID that does not identify its holder.
 const anonymous = 4
 
-// newcomers returns a replacer that turns the holders of a sample into others of
+// newHolders returns a replacer that turns the holders of a sample into others of
 // the same shape. An ID with a placeholder differs on each call, so only its label
 // changes. An ID that begins with another holder's ID changes with that ID.
-func newcomers(sample, filled []keyspace.Holder) *strings.Replacer {
+func newHolders(sample, filled []keyspace.Holder) *strings.Replacer {
 	var pairs []string
 	for i, h := range filled {
 		continues := slices.ContainsFunc(filled, func(o keyspace.Holder) bool {

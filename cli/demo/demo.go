@@ -1,0 +1,195 @@
+// Package demo runs the servers and the traffic of the demo: a server with sample locks
+// of many libraries, five servers for a Redlock, and a load on any of them.
+package demo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/inspect"
+	"locktop/loadgen"
+)
+
+// Demo is a running demo.
+type Demo struct {
+	Title string
+	Load  *loadgen.Group
+
+	rdb    *redis.Client // of the server with the sample locks
+	quorum *Servers
+	stop   []func() // in the order of the starts
+}
+
+// Start starts the servers, the sample locks and a load with a number of clients. If
+// processes is true, the servers are redis-server processes. The caller must close the result.
+func Start(ctx context.Context, clients int, processes bool) (*Demo, error) {
+	d := &Demo{}
+	if err := d.open(ctx, clients, processes); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("set the scene: %w", err)
+	}
+	return d, nil
+}
+
+// Close stops the load, the sample locks and the servers.
+func (d *Demo) Close() {
+	for _, stop := range slices.Backward(d.stop) {
+		stop()
+	}
+}
+
+func (d *Demo) open(ctx context.Context, clients int, processes bool) error {
+	main, err := StartServers(ctx, 1, processes)
+	if err != nil {
+		return err
+	}
+	d.stop = append(d.stop, main.Close)
+	if d.quorum, err = StartServers(ctx, RedlockNodes, processes); err != nil {
+		return err
+	}
+	d.stop = append(d.stop, d.quorum.Close)
+	d.rdb = main.Nodes[0]
+	d.Title = "demo on redis://" + d.rdb.Options().Addr
+	traffic, err := newTraffic(ctx, d.rdb)
+	if err != nil {
+		return err
+	}
+	servers := loadgen.Servers{Redis: d.rdb, Nodes: d.quorum.Nodes, Power: d.quorum.Power}
+	if d.Load, err = loadgen.NewGroup(servers, Scenario(clients)); err != nil {
+		return err
+	}
+	// Locks that Close could not release end with the servers.
+	d.stop = append(d.stop, func() { _ = d.Load.Close() })
+	if err := d.Load.Start(); err != nil {
+		return err
+	}
+	playing, leave := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		traffic.play(playing)
+	}()
+	d.stop = append(d.stop, func() {
+		leave()
+		<-done
+	})
+	return nil
+}
+
+// Scenario returns the load of the demo, with hold times that are long enough for people
+// to see holders and waiters.
+func Scenario(clients int) loadgen.Scenario {
+	return loadgen.Scenario{
+		Name: "demo",
+		Caption: "Clients fight over three locks, and keep their leases alive while they work. " +
+			"Add some with + and watch the waiting grow.",
+		Clients: clients,
+		Lock:    loadgen.Lock{TTL: 3 * time.Second},
+		Hold:    loadgen.Exp(300 * time.Millisecond),
+		Think:   loadgen.Exp(500 * time.Millisecond),
+	}
+}
+
+// Quorum returns the addresses of the Redlock's servers, in the order of their numbers
+// in the load.
+func (d *Demo) Quorum() []string {
+	var all []string
+	for _, n := range d.quorum.Nodes {
+		all = append(all, n.Options().Addr)
+	}
+	return all
+}
+
+// Clients returns a client of each server, by address.
+func (d *Demo) Clients() map[string]redis.UniversalClient {
+	all := map[string]redis.UniversalClient{d.rdb.Options().Addr: d.rdb}
+	for _, n := range d.quorum.Nodes {
+		all[n.Options().Addr] = n
+	}
+	return all
+}
+
+// Source observes a demo: always the server with the sample locks, and the servers of the
+// Redlock while the load uses them. It has its own connections.
+type Source struct {
+	Client *redis.Client // of the server with the sample locks
+
+	main   *inspect.BackgroundWatcher
+	quorum *inspect.MultiSource
+	load   *loadgen.Group
+	byAddr map[string]*redis.Client
+	stop   []func()
+}
+
+// Source starts to observe the demo with the scanners that newScanner returns. The caller
+// must close the result.
+func (d *Demo) Source(newScanner func(*redis.Client) *inspect.Scanner) *Source {
+	s := &Source{load: d.Load, byAddr: make(map[string]*redis.Client)}
+	s.Client = s.connect(d.rdb)
+	s.main = inspect.StartWatcher(inspect.NewWatcher(newScanner(s.Client)))
+	s.stop = append(s.stop, s.main.Close)
+	var nodes []inspect.NamedSource
+	for _, n := range d.quorum.Nodes {
+		w := inspect.NewWatcher(newScanner(s.connect(n)))
+		s.stop = append(s.stop, w.Close)
+		nodes = append(nodes, inspect.NamedSource{Addr: n.Options().Addr, Source: w})
+	}
+	list := func(context.Context) ([]inspect.NamedSource, error) { return nodes, nil }
+	s.quorum = inspect.NewMultiSource(list, inspect.MultiOptions{Mode: "redlock", Redlock: true})
+	return s
+}
+
+// connect opens a second client of rdb's server. It does not retry if the server is down.
+func (s *Source) connect(rdb *redis.Client) *redis.Client {
+	o := *rdb.Options()
+	o.MaxRetries, o.PoolSize = -1, 2
+	o.DialTimeout, o.ReadTimeout, o.ContextTimeoutEnabled = time.Second, time.Second, true
+	own := redis.NewClient(&o)
+	s.byAddr[o.Addr] = own
+	s.stop = append(s.stop, func() { _ = own.Close() })
+	return own
+}
+
+// ClientOf returns the client of a server; nil if there is none. The demo uses one
+// database of each server.
+func (s *Source) ClientOf(addr string, _ int) *redis.Client { return s.byAddr[addr] }
+
+// Close closes the connections.
+func (s *Source) Close() {
+	for _, stop := range slices.Backward(s.stop) {
+		stop()
+	}
+}
+
+// Snapshot returns the newest snapshot of the demo.
+func (s *Source) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
+	snap, err := s.main.Snapshot(ctx)
+	if err != nil || s.load.Scenario().Lock.Kind != loadgen.Redlock {
+		return snap, err
+	}
+	five, err := s.quorum.Snapshot(ctx)
+	if err != nil {
+		return snap, nil // a scenario may stop all five
+	}
+	return both(snap, five), nil
+}
+
+// both joins a snapshot of the main server and one of the Redlock's servers.
+func both(snap, five keyspace.Snapshot) keyspace.Snapshot {
+	snap.Locks = slices.Concat(snap.Locks, five.Locks)
+	slices.SortFunc(snap.Locks, func(a, b keyspace.Lock) int {
+		return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.DB, b.DB), strings.Compare(a.Key, b.Key))
+	})
+	snap.Nodes = slices.Concat(snap.Nodes, five.Nodes)
+	snap.Events = slices.Concat(snap.Events, five.Events)
+	snap.Problems = slices.Concat(snap.Problems, five.Problems)
+	snap.Server.Mode = five.Server.Mode
+	return snap
+}

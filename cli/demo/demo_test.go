@@ -1,0 +1,152 @@
+package demo
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/keyspace"
+	"locktop/keyspace/formats"
+	"locktop/keyspace/inspect"
+	"locktop/server"
+)
+
+func TestTheDemoHasLocksOfManyKinds(t *testing.T) {
+	d, err := Start(t.Context(), 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	formats := map[string]bool{}
+	falling := 0
+	locks := found(t, d.rdb)
+	for _, l := range locks {
+		formats[l.Format] = true
+		if !l.Expires.IsZero() {
+			falling++
+		}
+	}
+	if len(locks) < 8 || len(formats) < 5 || falling < 6 {
+		t.Errorf("%d locks of %d formats, %d of which expire", len(locks), len(formats), falling)
+	}
+}
+
+func TestTheLoadOfTheDemoIsUnderWay(t *testing.T) {
+	d, err := Start(t.Context(), 5, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	eventually(t, func() bool {
+		m := d.Load.Metrics()
+		return m.Acquired > 0 && m.Clients.Waiting > 0
+	})
+}
+
+func TestEachHoldHasANewOwner(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: server.EmbeddedForTest(t).Addr()})
+	defer rdb.Close()
+	c, err := newTraffic(t.Context(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the earlier rounds must leave no keys
+		for _, a := range c.actors {
+			if err := a.enter(t.Context(), rdb); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	locks := found(t, rdb)
+	for _, a := range c.actors {
+		want := a.sample.Want
+		l := locks[want.Key]
+		if l.Kind != want.Kind || l.Confidence != want.Confidence || len(l.Holders) != len(want.Holders) || l.Count() != want.Count() {
+			t.Errorf("%s (%s) is a %s %s held by %s", want.Key, a.sample.Name, l.Format, l.Kind, holderIDs(l))
+		}
+		if holderIDs(l) == holderIDs(want) && len(holderIDs(want)) > anonymous {
+			t.Errorf("%s (%s) is held by the sample's own %s", want.Key, a.sample.Name, holderIDs(l))
+		}
+	}
+}
+
+func TestTheSampleLocksKeepChanging(t *testing.T) {
+	t.Parallel()
+	d, err := Start(t.Context(), 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	before := found(t, d.rdb)
+	eventually(t, func() bool {
+		changed := 0
+		for key, l := range found(t, d.rdb) {
+			if was, known := before[key]; known && holderIDs(was) != holderIDs(l) {
+				changed++
+			}
+		}
+		return changed > 0
+	})
+}
+
+// found returns every lock on a server, by key.
+func found(t *testing.T, rdb *redis.Client) map[string]keyspace.Lock {
+	t.Helper()
+	snap, err := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: formats.All()}).Scan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks := map[string]keyspace.Lock{}
+	for _, l := range snap.Locks {
+		locks[l.Key] = l
+	}
+	return locks
+}
+
+func TestTheRealDemoHasRealServersOnly(t *testing.T) {
+	server.ForTest(t) // skips where there is no redis-server
+	d, err := Start(t.Context(), 3, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append([]*redis.Client{d.rdb}, d.quorum.Nodes...)
+	if len(all) != 6 {
+		t.Errorf("there are %d servers, want one and five", len(all))
+	}
+	for _, rdb := range all {
+		info, err := rdb.Info(t.Context(), "server").Result()
+		if err != nil || !strings.Contains(info, "process_id") {
+			t.Errorf("%s is no redis-server: %v", rdb.Options().Addr, err)
+		}
+	}
+	d.Close()
+	for _, rdb := range all {
+		again := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
+		if err := again.Ping(context.Background()).Err(); err == nil {
+			t.Errorf("%s goes on", rdb.Options().Addr)
+		}
+		_ = again.Close()
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come about")
+		}
+	}
+}
+
+// holderIDs returns the IDs of the holders of l, separated by spaces.
+func holderIDs(l keyspace.Lock) string {
+	var ids []string
+	for _, h := range l.Holders {
+		ids = append(ids, h.ID)
+	}
+	return strings.Join(ids, " ")
+}

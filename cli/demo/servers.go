@@ -1,0 +1,126 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"locktop/humanize"
+	"locktop/internal/netfault"
+	"locktop/loadgen"
+	"locktop/server"
+)
+
+// RedlockNodes is the number of servers of a Redlock.
+const RedlockNodes = 5
+
+// Servers are servers that this process has started.
+type Servers struct {
+	loadgen.Servers
+	Title string
+
+	stop []func() // in the order of the starts
+}
+
+// StartServers starts n servers: redis-server processes if processes is true, and otherwise
+// embedded servers. Nodes has a client of each.
+func StartServers(ctx context.Context, n int, processes bool) (*Servers, error) {
+	g := &Servers{}
+	start := g.startEmbedded
+	if processes {
+		start = g.startChildren
+	}
+	if err := start(ctx, n); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// Close closes the clients and stops the servers.
+func (g *Servers) Close() {
+	for _, stop := range slices.Backward(g.stop) {
+		stop()
+	}
+}
+
+func (g *Servers) startChildren(ctx context.Context, n int) error {
+	set, err := server.StartIndependent(ctx, n)
+	if err != nil {
+		return err
+	}
+	g.Title, g.Power = humanize.Plural(n, "redis-server")+" of its own", set
+	g.stop = append(g.stop, func() { _ = set.Stop() })
+	for _, child := range set.Nodes() {
+		g.add(&redis.Options{Addr: child.Addr()})
+	}
+	return nil
+}
+
+// add adds a client of a server.
+func (g *Servers) add(o *redis.Options) {
+	o.DisableIdentity = true
+	rdb := redis.NewClient(o)
+	g.Nodes = append(g.Nodes, rdb)
+	g.stop = append(g.stop, func() { _ = rdb.Close() })
+}
+
+func (g *Servers) startEmbedded(_ context.Context, n int) error {
+	g.Title = humanize.Plural(n, "server") + " inside locktop, not for figures: these need redis-server"
+	var power embeddedServers
+	for range n {
+		e, err := server.StartEmbedded()
+		if err != nil {
+			return err
+		}
+		link := netfault.New(e.Dial)
+		inside := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, DisableIdentity: true})
+		g.stop = append(g.stop, func() { _ = inside.Close(); e.Close() })
+		g.add(&redis.Options{Addr: e.Addr(), Dialer: link.Dial})
+		power = append(power, switchableServer{link, inside})
+	}
+	g.Power = power
+	return nil
+}
+
+// embeddedServers are embedded servers behind networks with switches. To its clients,
+// a server behind a cut network is down.
+type embeddedServers []switchableServer
+
+type switchableServer struct {
+	link   *netfault.Network
+	inside *redis.Client // direct connection, without the network
+}
+
+// Down implements [loadgen.NodeController].
+func (s embeddedServers) Down(node int) error {
+	s[node-1].link.Refuse(errors.New("the node is down"))
+	s[node-1].link.Cut()
+	return nil
+}
+
+// Up implements [loadgen.NodeController].
+func (s embeddedServers) Up(ctx context.Context, node int, empty bool) error {
+	if empty {
+		if err := s[node-1].inside.FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+	}
+	s[node-1].link.Refuse(nil)
+	return nil
+}
+
+// Freeze implements [loadgen.Stopper]: the server does not answer and connections
+// stay open, like those of a stopped process.
+func (s embeddedServers) Freeze(node int) error {
+	s[node-1].link.Freeze()
+	return nil
+}
+
+// Continue implements [loadgen.Stopper].
+func (s embeddedServers) Continue(node int) error {
+	s[node-1].link.Thaw()
+	return nil
+}
