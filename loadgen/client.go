@@ -60,7 +60,7 @@ func (c *client) run(halt, stay context.Context) error {
 			came = arrival{due: time.Now()}
 		}
 		s := c.fleet.scenario.Load()
-		next := c.planner.next(s, c.fleet.picker)
+		next := c.planner.next(s, c.fleet.keys.picker)
 		how, err := c.round(halt, stay, next, came)
 		unreleased = nil
 		switch how {
@@ -93,7 +93,7 @@ func (c *client) round(halt, stay context.Context, next iteration, came arrival)
 	f, due := c.fleet, came.due
 	asked := time.Now()
 	f.recorder.arrive(c.number, due, came.late)
-	f.note(Event{At: due, Kind: Arrived, Key: f.keys[next.key], Client: c.number + 1, Shared: next.shared})
+	f.note(Event{At: due, Kind: Arrived, Key: f.keys.names[next.key], Client: c.number + 1, Shared: next.shared})
 	f.janitor.touch(stay, next.key)
 	ctx, cancel := c.patient(stay)
 	defer cancel()
@@ -177,7 +177,7 @@ func (c *client) note(how outcome, next iteration, e Event, l lease, err error) 
 	if e.Kind = how.event(); e.Kind == "" {
 		return
 	}
-	e.Key, e.Client, e.Shared = c.fleet.keys[next.key], c.number+1, next.shared
+	e.Key, e.Client, e.Shared = c.fleet.keys.names[next.key], c.number+1, next.shared
 	if l != nil {
 		e.Token, e.Fence = l.Token(), l.Fence()
 	}
@@ -198,7 +198,7 @@ func (c *client) patient(stay context.Context) (context.Context, context.CancelF
 // acquire waits for a key until ctx ends: with the patience of the client, or with
 // stay. Without a lease, the outcome is the reason.
 func (c *client) acquire(stay, ctx context.Context, next iteration) (lease, outcome, error) {
-	l, err := c.session.lock(ctx, c.fleet.keys[next.key], next.shared)
+	l, err := c.session.lock(ctx, c.fleet.keys.names[next.key], next.shared)
 	switch {
 	case err == nil:
 		return l, acquired, nil

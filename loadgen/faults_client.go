@@ -48,7 +48,7 @@ func (c *client) applyFaults(stay context.Context) error {
 
 // dedicateConn gives the client its own connections.
 func (c *client) dedicateConn() error {
-	w := newNetwork(&c.fleet.commands)
+	w := newNetwork(&c.fleet.sessions.commands)
 	root, err := c.fleet.open(w)
 	if err != nil {
 		return fmt.Errorf("connect a client by itself: %w", err)

@@ -21,32 +21,38 @@ import (
 type fleet struct {
 	scenario atomic.Pointer[Scenario] // current
 	servers  Servers
-	keys     []string
-	picker   *picker
+	keys     keySet
 	promise  promise
 	sessions baseSessions
-	commands atomic.Int64
-
-	oracle   *oracle.Oracle
-	recorder *recorder
-	journal  *eventRing
 	schedule *schedule
-	history  *oracle.History
-	janitor  *janitor
-	numbers  map[string]int // key numbers by name
 
+	oracle       *oracle.Oracle
+	recorder     *recorder
+	events       *eventRing
+	history      *oracle.History
+	janitor      *janitor
 	disturbances disturbances
+	faults       *faultLog
 
 	ctx     context.Context // ends with stop
 	cancel  context.CancelFunc
-	clients errgroup.Group
-	tasks   sync.WaitGroup // other goroutines
+	clients clientPool
+	tasks   sync.WaitGroup // goroutines that are not clients
+}
 
-	mu      sync.Mutex
-	stopped bool
-	slots   []*slot // by client number; nil = free
-	faults  []strikes
-	random  *rand.Rand
+// keySet is the set of keys of a fleet.
+type keySet struct {
+	names   []string // by key number
+	numbers map[string]int
+	picker  *picker
+}
+
+func newKeySet(k Keys) keySet {
+	s := keySet{k.names(), make(map[string]int, k.N), newPicker(k)}
+	for i, name := range s.names {
+		s.numbers[name] = i
+	}
+	return s
 }
 
 // promise is what a kind of lock promises to its holders.
@@ -69,17 +75,11 @@ func (l Lock) promise() promise {
 
 // baseSessions are the sessions that clients share: one per connection.
 type baseSessions struct {
-	open func(sessionConfig) (session, error)
+	open     func(sessionConfig) (session, error)
+	commands atomic.Int64 // of all sessions of the fleet
 
 	mu    sync.Mutex
 	roots []session // opened on demand
-}
-
-// slot is the place of a client in a fleet.
-type slot struct {
-	leave   context.CancelFunc
-	leaving bool // told to leave, but may still hold a lock
-	client  *client
 }
 
 // fleetConfig is the configuration of a fleet besides its scenario.
@@ -98,29 +98,24 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	now := time.Now()
 	f := &fleet{
 		servers:  c.servers,
-		keys:     s.Keys.names(),
-		picker:   newPicker(s.Keys),
+		keys:     newKeySet(s.Keys),
 		promise:  s.Lock.promise(),
 		recorder: newRecorder(now),
-		journal:  newEventRing(c.tell),
+		events:   newEventRing(c.tell),
 		schedule: newSchedule(s.Rate, now, s.spacing()),
 		history:  c.history,
+		faults:   newFaultLog(s.Faults),
 		ctx:      ctx,
 		cancel:   cancel,
-		random:   rand.New(rand.NewPCG(s.Seed, 1<<63)),
 	}
 	f.sessions.open = c.open
+	f.clients.random = rand.New(rand.NewPCG(s.Seed, 1<<63))
 	f.scenario.Store(&s)
-	f.faults = make([]strikes, len(s.Faults))
 	f.oracle = oracle.New(oracle.Config{
-		Keys: f.keys, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
+		Keys: f.keys.names, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
 		Report: f.violated, Handoff: f.recorder.handOver,
 	})
 	f.disturbances.aftermath = max(s.Lock.TTL, placeLife) + 500*time.Millisecond
-	f.numbers = make(map[string]int, len(f.keys))
-	for i, key := range f.keys {
-		f.numbers[key] = i
-	}
 	f.janitor = newJanitor(s, c.servers, f.oracle)
 	if c.shared {
 		f.janitor.spare()
@@ -131,7 +126,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	}
 	f.tasks.Go(func() { f.janitor.work(ctx) })
 	f.tasks.Go(func() { f.watch(ctx) })
-	if err := f.resize(s.Clients); err != nil {
+	if err := f.clients.resize(s.Clients, f.admit); err != nil {
 		return nil, errors.Join(err, f.stop())
 	}
 	f.tasks.Go(func() { f.runSteps(c.over) })
@@ -149,7 +144,7 @@ func (s *Scenario) spacing() *rand.Rand {
 // warm ends the warm-up: it resets the metrics.
 func (f *fleet) warm() {
 	f.recorder.reset(time.Now())
-	f.commands.Store(0)
+	f.sessions.commands.Store(0)
 	f.janitor.restart()
 	f.oracle.Restart()
 }
@@ -166,7 +161,7 @@ const placeLife = 6 * time.Second
 func (f *fleet) observe(e lock.Event) {
 	switch e.Kind {
 	case lock.Contended:
-		if key, known := f.numbers[e.Key]; known && f.promise.inOrder {
+		if key, known := f.keys.numbers[e.Key]; known && f.promise.inOrder {
 			f.oracle.Queued(key, numberOf(e.Owner), e.At)
 		}
 	case lock.Acquired, lock.GaveUp:
@@ -183,7 +178,7 @@ func (f *fleet) baseSession(number int) (session, error) {
 	defer f.sessions.mu.Unlock()
 	number %= f.scenario.Load().Conns
 	for number >= len(f.sessions.roots) {
-		root, err := f.open(newNetwork(&f.commands))
+		root, err := f.open(newNetwork(&f.sessions.commands))
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +188,7 @@ func (f *fleet) baseSession(number int) (session, error) {
 }
 
 // note records an event.
-func (f *fleet) note(e Event) { f.journal.note(e) }
+func (f *fleet) note(e Event) { f.events.note(e) }
 
 // settle decides about the suspects of the oracle up to until.
 func (f *fleet) settle(until time.Time) { f.oracle.Settle(until, f.disturbances.explain) }
@@ -210,33 +205,52 @@ func (f *fleet) violated(e oracle.Evidence) {
 	})
 }
 
-// resize starts clients, or tells those with the highest numbers to leave, until n
-// stay. It does not wait for them. It does nothing after stop.
-func (f *fleet) resize(n int) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.stopped {
+// clientPool holds the clients of a fleet. All methods are safe for concurrent use.
+type clientPool struct {
+	running errgroup.Group
+
+	mu     sync.Mutex
+	closed bool
+	slots  []*slot // by client number; nil = free
+	random *rand.Rand
+}
+
+// slot is the place of a client in a pool.
+type slot struct {
+	leave   context.CancelFunc
+	leaving bool // told to leave, but may still hold a lock
+	client  *client
+}
+
+// resize starts clients with admit, or tells those with the highest numbers to leave,
+// until n stay. It does not wait for them. It does nothing after stopAdmitting.
+func (p *clientPool) resize(n int, admit func(number int) (*slot, error)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return nil
 	}
 	staying := 0
-	for _, s := range f.slots {
+	for _, s := range p.slots {
 		if s != nil && !s.leaving {
 			staying++
 		}
 	}
 	for number := 0; staying < n; number++ {
-		if number == len(f.slots) {
-			f.slots = append(f.slots, nil)
+		if number == len(p.slots) {
+			p.slots = append(p.slots, nil)
 		}
-		if f.slots[number] == nil {
-			if err := f.admit(number); err != nil {
+		if p.slots[number] == nil {
+			s, err := admit(number)
+			if err != nil {
 				return err
 			}
+			p.slots[number] = s
 			staying++
 		}
 	}
-	for number := len(f.slots) - 1; staying > n; number-- {
-		if s := f.slots[number]; s != nil && !s.leaving {
+	for number := len(p.slots) - 1; staying > n; number-- {
+		if s := p.slots[number]; s != nil && !s.leaving {
 			s.leaving = true
 			s.leave()
 			staying--
@@ -245,8 +259,50 @@ func (f *fleet) resize(n int) error {
 	return nil
 }
 
-// admit starts a client. f.mu must be held.
-func (f *fleet) admit(number int) error {
+// stopAdmitting prevents new clients.
+func (p *clientPool) stopAdmitting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+}
+
+// free frees the slot of a client that has ended.
+func (p *clientPool) free(number int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slots[number].leave()
+	p.slots[number] = nil
+}
+
+// victims picks the clients that a fault affects. If the fault breaks connections, it
+// prefers the clients with numbers below prepared, which have their own connections.
+func (p *clientPool) victims(fault Fault, prepared int) []*client {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var own, others []*client
+	for number, s := range p.slots {
+		switch {
+		case s == nil || s.leaving:
+		case fault.Client == number+1:
+			return []*client{s.client}
+		case fault.needsWire() && number < prepared:
+			own = append(own, s.client)
+		default:
+			others = append(others, s.client)
+		}
+	}
+	if fault.Client > 0 {
+		return nil
+	}
+	for _, group := range [][]*client{own, others} {
+		p.random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+	}
+	all := slices.Concat(own, others)
+	return all[:min(fault.Clients, len(all))]
+}
+
+// admit starts a client.
+func (f *fleet) admit(number int) (*slot, error) {
 	s := f.scenario.Load()
 	c := &client{
 		number:  number,
@@ -256,22 +312,22 @@ func (f *fleet) admit(number int) error {
 	}
 	root, err := f.baseSession(number)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.session = root.as(c.identity())
 	if number < s.victims() {
 		if err := c.dedicateConn(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	stay, leave := context.WithCancel(f.ctx)
-	f.slots[number] = &slot{leave: leave, client: c}
 	f.recorder.join(number)
-	f.clients.Go(func() error {
-		defer f.freeSlot(number)
+	f.clients.running.Go(func() error {
+		defer f.clients.free(number)
+		defer f.recorder.part(number)
 		return c.run(f.ctx, stay)
 	})
-	return nil
+	return &slot{leave: leave, client: c}, nil
 }
 
 // victims returns how many clients need their own connections, because a fault of the
@@ -286,20 +342,11 @@ func (s *Scenario) victims() int {
 	return n
 }
 
-// freeSlot frees the slot of a client that has ended.
-func (f *fleet) freeSlot(number int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.recorder.part(number)
-	f.slots[number].leave()
-	f.slots[number] = nil
-}
-
 // apply changes clients and rate without a stop.
 func (f *fleet) apply(s Scenario) error {
 	f.scenario.Store(&s)
 	f.schedule.set(s.Rate, time.Now())
-	return f.resize(s.Clients)
+	return f.clients.resize(s.Clients, f.admit)
 }
 
 // closeAsync closes a session without a working network in the background.
@@ -312,13 +359,11 @@ func (f *fleet) closeAsync(i session) {
 // stop ends all clients, waits for them, and deletes the keys of the run. It returns
 // the first error that prevented a release.
 func (f *fleet) stop() error {
-	f.mu.Lock()
-	f.stopped = true
-	f.mu.Unlock()
+	f.clients.stopAdmitting()
 	now := time.Now()
 	f.cancel()
 	f.schedule.set(0, now) // no more arrivals
-	err := f.clients.Wait()
+	err := f.clients.running.Wait()
 	f.recorder.stop(time.Now())
 	for _, due := range f.schedule.unserved(now) {
 		f.recorder.unserved(now.Sub(due))
@@ -345,7 +390,7 @@ func (f *fleet) hangUp() error {
 func (f *fleet) metrics() Metrics {
 	now := time.Now()
 	m := f.recorder.metrics(now)
-	m.Cost.Commands = f.commands.Load()
+	m.Cost.Commands = f.sessions.commands.Load()
 	now = m.Began.Add(m.Elapsed)
 	backlog, oldest := f.schedule.backlog(now)
 	m.Backlog = backlog
@@ -353,34 +398,6 @@ func (f *fleet) metrics() Metrics {
 	m.Violations = f.oracle.Violations(now)
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
 	f.disturbances.judge(&m)
-	m.Faults = f.outcomes()
+	m.Faults = f.faults.outcomes(f.scenario.Load().Clients)
 	return m
-}
-
-// victimsOf picks the clients that a fault affects. If the fault breaks connections, it
-// prefers clients with their own connections.
-func (f *fleet) victimsOf(fault Fault) []*client {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var own, others []*client
-	prepared := f.scenario.Load().victims()
-	for number, s := range f.slots {
-		switch {
-		case s == nil || s.leaving:
-		case fault.Client == number+1:
-			return []*client{s.client}
-		case fault.needsWire() && number < prepared:
-			own = append(own, s.client)
-		default:
-			others = append(others, s.client)
-		}
-	}
-	if fault.Client > 0 {
-		return nil
-	}
-	for _, group := range [][]*client{own, others} {
-		f.random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
-	}
-	all := slices.Concat(own, others)
-	return all[:min(fault.Clients, len(all))]
 }

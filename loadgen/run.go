@@ -259,7 +259,7 @@ func (r *Run) Events(seen uint64) []Event {
 	if f == nil {
 		return nil
 	}
-	return f.journal.since(seen)
+	return f.events.since(seen)
 }
 
 // Scenario returns the scenario with all defaults and the newest number of clients.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,10 +73,10 @@ func (f *fleet) startStage(i int, stage Stage) {
 
 // inject applies a fault, or adds it to the pending faults of clients.
 func (f *fleet) inject(fault Fault) {
-	f.due(fault)
+	f.faults.due(fault)
 	switch {
 	case fault.Kind.onClients():
-		for _, c := range f.victimsOf(fault) {
+		for _, c := range f.clients.victims(fault, f.scenario.Load().victims()) {
 			c.faults.add(fault)
 		}
 	case fault.Kind == Pause || fault.Kind == Stop:
@@ -89,7 +90,7 @@ func (f *fleet) inject(fault Fault) {
 
 // begin and end record a fault of a client, or of a server if number is negative.
 func (f *fleet) begin(fault Fault, number int) {
-	f.struck(fault)
+	f.faults.struck(fault)
 	if fault.Kind.strikes() {
 		f.disturbances.begin(string(fault.Kind), number, time.Now())
 	}
@@ -131,58 +132,71 @@ func (f FaultOutcome) String() string {
 	return text
 }
 
+// faultLog records how often the faults of the scenario occur. All methods are safe for
+// concurrent use.
+type faultLog struct {
+	mu  sync.Mutex
+	all []loggedFault
+}
+
+type loggedFault struct {
+	Fault
+	due    bool // its time has come
+	struck int  // how often it has occurred
+}
+
+func newFaultLog(faults []Fault) *faultLog {
+	l := &faultLog{}
+	for _, f := range faults {
+		l.all = append(l.all, loggedFault{Fault: f})
+	}
+	return l
+}
+
 // due records that the time of a fault has come, struck that it affects a client or a
 // server. A fault from [Run.Inject] has no number and is not recorded.
-func (f *fleet) due(fault Fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (l *faultLog) due(fault Fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if fault.number > 0 {
-		f.faults[fault.number-1].due = true
+		l.all[fault.number-1].due = true
 	}
 }
 
-func (f *fleet) struck(fault Fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (l *faultLog) struck(fault Fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if fault.number > 0 {
-		f.faults[fault.number-1].struck++
+		l.all[fault.number-1].struck++
 	}
 }
 
-// strikes is the state of a fault of the scenario.
-type strikes struct {
-	due    bool
-	struck int
-}
-
-// outcomes returns the results of the scenario's faults so far.
-func (f *fleet) outcomes() []FaultOutcome {
-	s := f.scenario.Load()
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// outcomes returns the results of the faults so far.
+func (l *faultLog) outcomes(clients int) []FaultOutcome {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var all []FaultOutcome
-	for i, fault := range s.Faults[:len(f.faults)] {
-		known := f.faults[i]
-		all = append(all, FaultOutcome{fault, known.struck, fault.why(known, s.Clients)})
+	for _, f := range l.all {
+		all = append(all, FaultOutcome{f.Fault, f.struck, f.why(clients)})
 	}
 	return all
 }
 
-// why returns the reason if a fault occurred less often than the scenario asks for.
-func (f Fault) why(known strikes, clients int) string {
+// why returns the reason if the fault occurred less often than the scenario asks for.
+func (f loggedFault) why(clients int) string {
 	moment := "no client came to its moment, between two attempts"
 	switch {
 	case f.Before != "":
 		moment = "no client came to its moment, before " + f.Before
-	case insideHold(f):
+	case insideHold(f.Fault):
 		moment = "no client held a lock any more"
 	case !f.Kind.onClients():
 		moment = "no lock was held any more"
 	}
 	switch {
-	case known.struck >= max(f.Clients, 1):
+	case f.struck >= max(f.Clients, 1):
 		return ""
-	case !known.due:
+	case !f.due:
 		return "the run ended before its time"
 	case f.Client > clients || f.Clients > clients:
 		return fmt.Sprintf("there were only %d clients", clients)
@@ -285,7 +299,7 @@ func (f *fleet) applyServerFault(fault Fault) {
 		}
 		if held {
 			f.oracle.Wipe(key, string(ExternalDelete), time.Now())
-			err = f.janitor.steal(ctx, f.keys[key])
+			err = f.janitor.steal(ctx, f.keys.names[key])
 		}
 	case Failover:
 		f.oracle.Wipe(-1, string(Failover), time.Now())
