@@ -1,7 +1,11 @@
 package loadgen
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"locktop/loadgen/oracle"
 )
@@ -135,3 +139,449 @@ func (c ClientState) String() string {
 
 // Offered returns the number of arrivals with and without a client.
 func (m Metrics) Offered() int64 { return m.Arrivals + m.Backlog }
+
+// recorder counts what the clients of one fleet do. Every step of a client is one
+// change under the mutex, and metrics copies all figures under the same mutex.
+// Therefore the sums of [Metrics] always hold. All methods are safe for concurrent use.
+type recorder struct {
+	attempts atomic.Int64
+
+	mu       sync.Mutex
+	began    time.Time
+	ended    time.Time // zero while the fleet runs
+	totals   Metrics   // only counters, gauges and the newest error
+	clients  []record  // by client number
+	timeline *timeline
+
+	wait, service, held, handoff, renewLate *histogram
+}
+
+// record is the state of one client.
+type record struct {
+	present  bool
+	state    ClientState // Thinking, Queued, Inside or Dead
+	trouble  ClientState // Frozen or Partitioned; Thinking = none
+	acquired int64
+	since    time.Time // begin of the wait, if Queued
+}
+
+// outcome is how an attempt or a hold ends.
+type outcome uint8
+
+const (
+	acquired outcome = iota // outcomes of an attempt
+	timedOut
+	refused
+	failed
+	calledOff
+
+	released // outcomes of a hold
+	expired
+	lost
+	unconfirmed
+	abandoned
+
+	crashed // outcome of both
+)
+
+// event returns the kind of event of an outcome, "" if there is none.
+func (o outcome) event() EventKind {
+	switch o {
+	case acquired:
+		return Acquired
+	case timedOut:
+		return TimedOut
+	case refused:
+		return Refused
+	case failed, unconfirmed:
+		return Failed
+	case released:
+		return Released
+	case expired:
+		return Expired
+	case lost:
+		return Lost
+	case abandoned, crashed:
+		return Abandoned
+	}
+	return ""
+}
+
+func newRecorder(now time.Time) *recorder {
+	return &recorder{
+		began: now, timeline: newTimeline(),
+		wait: newHistogram(), service: newHistogram(), held: newHistogram(),
+		handoff: newHistogram(), renewLate: newHistogram(),
+	}
+}
+
+// reset restarts the metrics. It counts waiting clients as new arrivals, and holders as
+// new holders.
+func (r *recorder) reset(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.totals
+	*t = Metrics{
+		Clients: t.Clients, LastErr: t.LastErr,
+		Counts: Counts{Arrivals: int64(t.Clients.Waiting + t.Clients.Holding), Acquired: int64(t.Clients.Holding)},
+	}
+	for i := range r.clients {
+		r.clients[i].acquired = 0
+		if r.clients[i].state == Inside {
+			r.clients[i].acquired = 1
+		}
+	}
+	r.attempts.Store(0)
+	r.began, r.timeline = now, newTimeline()
+	for _, h := range []*histogram{r.wait, r.service, r.held, r.handoff, r.renewLate} {
+		h.reset()
+	}
+	for range t.Clients.Holding {
+		r.wait.add(0) // earlier waiting does not count
+	}
+}
+
+// join adds a client, which is thinking.
+func (r *recorder) join(client int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for client >= len(r.clients) {
+		r.clients = append(r.clients, record{})
+	}
+	c := &r.clients[client]
+	c.present, c.state, c.trouble = true, Thinking, Thinking
+	r.totals.Clients.Total++
+	r.totals.Clients.Idle++
+}
+
+// part removes a client. It must be thinking.
+func (r *recorder) part(client int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[client].present = false
+	r.totals.Clients.Total--
+	r.totals.Clients.Idle--
+}
+
+// arrive counts an attempt that was due at due; late means that no client was free
+// then.
+func (r *recorder) arrive(client int, due time.Time, late bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.clients[client]
+	c.state, c.since = Queued, due
+	r.totals.Clients.Idle--
+	r.totals.Clients.Waiting++
+	r.totals.Arrivals++
+	if late {
+		r.totals.LateArrivals++
+	}
+}
+
+// giveUp counts an attempt that ends without a lease.
+func (r *recorder) giveUp(client int, now time.Time, how outcome, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.clients[client]
+	c.state = Thinking
+	r.totals.Clients.Waiting--
+	r.totals.Clients.Idle++
+	switch how {
+	case timedOut:
+		r.totals.TimedOut++
+	case refused:
+		r.totals.Refused++
+	case calledOff:
+		r.totals.CutOff++
+	default:
+		r.totals.Errors++
+		r.totals.LastErr = err.Error()
+	}
+	wait := now.Sub(c.since)
+	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
+	r.wait.addCensored(wait)
+	r.timeline.giveUp(now.Sub(r.began), wait)
+}
+
+// unserved counts an arrival that no client has served before the end of the run.
+func (r *recorder) unserved(wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
+	r.wait.addCensored(wait)
+}
+
+// acquire counts an attempt that ends in a hold.
+func (r *recorder) acquire(client int, now time.Time, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.clients[client]
+	c.state = Inside
+	c.acquired++
+	r.totals.Clients.Waiting--
+	r.totals.Clients.Holding++
+	r.totals.Acquired++
+	r.totals.Fairness.Starved = max(r.totals.Fairness.Starved, wait)
+	r.wait.add(wait)
+	r.timeline.add(now.Sub(r.began), wait)
+}
+
+// end counts the end of a hold.
+func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[client].state = Thinking
+	r.totals.Clients.Holding--
+	r.totals.Clients.Idle++
+	r.held.add(held)
+	switch how {
+	case released:
+		r.totals.Released++
+	case expired:
+		r.totals.Expired++
+	case lost:
+		r.totals.Lost++
+	case abandoned, crashed:
+		r.totals.Abandoned++
+	default:
+		r.totals.Unconfirmed++
+		r.totals.LastErr = err.Error()
+	}
+}
+
+// die counts a thinking client as dead. Revive reverses this.
+func (r *recorder) die(client int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[client].state = Dead
+	r.totals.Clients.Idle--
+	r.totals.Clients.Dead++
+}
+
+func (r *recorder) revive(client int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.clients[client]
+	c.state, c.trouble = Thinking, Thinking
+	r.totals.Clients.Dead--
+	r.totals.Clients.Idle++
+}
+
+// mark shows a client as frozen or partitioned until unmark.
+func (r *recorder) mark(client int, trouble ClientState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients[client].trouble = trouble
+}
+
+func (r *recorder) unmark(client int, trouble ClientState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := &r.clients[client]; c.trouble == trouble {
+		c.trouble = Thinking
+	}
+}
+
+// serve records how long a release took. HandOver records how long a lock with waiters
+// was free. Renew records how late a renewal was.
+func (r *recorder) serve(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.service.add(took)
+}
+
+func (r *recorder) handOver(gap time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handoff.add(gap)
+}
+
+func (r *recorder) renew(late time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Cost.Renewals++
+	r.renewLate.add(late)
+}
+
+// complain records an error of the fleet, not of a client.
+func (r *recorder) complain(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.LastErr = err.Error()
+}
+
+// stop ends the elapsed time.
+func (r *recorder) stop(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = now
+}
+
+// spent records the CPU time of the servers.
+func (r *recorder) spent(cpu time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Cost.CPU = cpu
+}
+
+// metrics returns the metrics without the part of the oracle.
+func (r *recorder) metrics(now time.Time) Metrics {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.totals
+	m.Began = r.began
+	m.Running = r.ended.IsZero()
+	if !m.Running {
+		now = r.ended
+	}
+	m.Elapsed = now.Sub(r.began)
+	m.Cost.Attempts = r.attempts.Load()
+	m.Latency.Wait, m.Latency.Release, m.Latency.Held = r.wait.latency(), r.service.latency(), r.held.latency()
+	m.Latency.Handoff, m.Latency.RenewLate = r.handoff.latency(), r.renewLate.latency()
+	m.Seconds = r.timeline.seconds(m.Elapsed)
+	m.Clients.States = make([]ClientState, 0, m.Clients.Total)
+	var sum, squares, n float64
+	for i := range r.clients {
+		c := &r.clients[i]
+		if c.present {
+			m.Clients.States = append(m.Clients.States, c.cell())
+		}
+		if c.present && c.state == Queued {
+			m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(c.since))
+		}
+		n++
+		sum += float64(c.acquired)
+		squares += float64(c.acquired) * float64(c.acquired)
+	}
+	m.Fairness.Jain = ratio(sum*sum, n*squares)
+	return m
+}
+
+// cell returns the state to show: trouble takes precedence over state, except for a
+// dead client.
+func (c *record) cell() ClientState {
+	if c.trouble != Thinking && c.state != Dead {
+		return c.trouble
+	}
+	return c.state
+}
+
+// histogram counts durations from 1 µs to 1 h with two significant digits. Longer ones
+// count as 1 h, except in max. It takes 26 KB. It is not safe for concurrent use.
+type histogram struct {
+	hdr      *hdrhistogram.Histogram
+	max      time.Duration
+	censored int64
+}
+
+func newHistogram() *histogram {
+	return &histogram{hdr: hdrhistogram.New(int64(time.Microsecond), int64(time.Hour), 2)}
+}
+
+func (h *histogram) add(d time.Duration) {
+	d = max(d, 0)
+	h.max = max(h.max, d)
+	// A value up to 1 h is never out of range.
+	_ = h.hdr.RecordValue(int64(min(d, time.Hour)))
+}
+
+// addCensored adds the length of a wait that was cut off, a lower bound of the real
+// one.
+func (h *histogram) addCensored(d time.Duration) {
+	h.add(d)
+	h.censored++
+}
+
+func (h *histogram) reset() {
+	h.hdr.Reset()
+	h.max, h.censored = 0, 0
+}
+
+func (h *histogram) latency() Latency {
+	p := h.hdr.ValueAtPercentilesSlice([]float64{50, 90, 95, 99, 99.9})
+	// A percentile is the upper end of a bucket, which may be above the maximum.
+	return Latency{
+		Count:    h.hdr.TotalCount(),
+		Censored: h.censored,
+		Mean:     min(time.Duration(h.hdr.Mean()), h.max),
+		P50:      min(time.Duration(p[0]), h.max),
+		P90:      min(time.Duration(p[1]), h.max),
+		P95:      min(time.Duration(p[2]), h.max),
+		P99:      min(time.Duration(p[3]), h.max),
+		P999:     min(time.Duration(p[4]), h.max),
+		Max:      h.max,
+	}
+}
+
+// Histograms are copies of the distributions behind the latencies of [Metrics], in
+// nanoseconds.
+type Histograms struct {
+	Wait, Release, Held, Handoff, RenewLate *hdrhistogram.Histogram
+}
+
+// Histograms returns the current distributions, nil before the first start.
+func (r *Run) Histograms() *Histograms {
+	r.mu.Lock()
+	f := r.fleet
+	r.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	rec := f.recorder
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return &Histograms{rec.wait.copy(), rec.service.copy(), rec.held.copy(), rec.handoff.copy(), rec.renewLate.copy()}
+}
+
+func (h *histogram) copy() *hdrhistogram.Histogram { return hdrhistogram.Import(h.hdr.Export()) }
+
+// timeline holds the figures of each of the newest seconds of a run. Only the current
+// second has a histogram.
+type timeline struct {
+	past     []Second // oldest first, at most HistorySeconds-1
+	current  int      // number of the current second
+	acquired int64
+	wait     *histogram
+}
+
+func newTimeline() *timeline { return &timeline{wait: newHistogram()} }
+
+// add counts an acquire at a time since the start. If its second is over, the current
+// second counts it.
+func (t *timeline) add(at, wait time.Duration) {
+	t.advance(at)
+	t.acquired++
+	t.wait.add(wait)
+}
+
+// giveUp counts a wait that ended without an acquire.
+func (t *timeline) giveUp(at, wait time.Duration) {
+	t.advance(at)
+	t.wait.addCensored(wait)
+}
+
+// advance closes every second that ended before a time since the start.
+func (t *timeline) advance(at time.Duration) {
+	elapsed := int(at/time.Second) - t.current
+	if elapsed <= 0 {
+		return
+	}
+	t.past = append(t.past, t.now())
+	// A gap longer than the history leaves only empty seconds.
+	t.past = append(t.past, make([]Second, min(elapsed, HistorySeconds)-1)...)
+	t.past = t.past[max(0, len(t.past)-(HistorySeconds-1)):]
+	t.current += elapsed
+	t.acquired = 0
+	t.wait.reset()
+}
+
+func (t *timeline) now() Second {
+	return Second{Acquired: t.acquired, Wait: t.wait.latency()}
+}
+
+// seconds returns a copy of the history, with the current second last.
+func (t *timeline) seconds(at time.Duration) []Second {
+	t.advance(at)
+	all := make([]Second, 0, len(t.past)+1)
+	return append(append(all, t.past...), t.now())
+}

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -213,4 +214,61 @@ func (s *schedule) pending(now time.Time) []float64 {
 		}
 	}
 	return marks
+}
+
+// timedStep is an action at a time of a scenario.
+type timedStep struct {
+	at time.Duration
+	do func()
+}
+
+// steps returns the actions of the scenario in order of time. Over is called after its
+// duration.
+func (f *fleet) steps(over func()) []timedStep {
+	s := f.scenario.Load()
+	var all []timedStep
+	at := time.Duration(0)
+	for i, stage := range s.Stages {
+		all = append(all, timedStep{at, func() { f.startStage(i, stage) }})
+		at += stage.For
+	}
+	for i, fault := range s.Faults {
+		fault.number = i + 1
+		all = append(all, timedStep{fault.At, func() { f.inject(fault) }})
+	}
+	if s.Warmup > 0 {
+		all = append(all, timedStep{s.Warmup, f.warm})
+	}
+	if s.Duration > 0 {
+		all = append(all, timedStep{s.Duration, over})
+	}
+	slices.SortStableFunc(all, func(a, b timedStep) int { return int(a.at - b.at) })
+	return all
+}
+
+// runSteps runs the steps of the scenario until stop.
+func (f *fleet) runSteps(over func()) {
+	began := time.Now()
+	for _, s := range f.steps(over) {
+		pause(f.ctx, time.Until(began.Add(s.at)))
+		if f.ctx.Err() != nil {
+			return
+		}
+		s.do()
+	}
+}
+
+// startStage sets clients and rate to those of a stage.
+func (f *fleet) startStage(i int, stage Stage) {
+	s := *f.scenario.Load()
+	if stage.Clients > 0 {
+		s.Clients = stage.Clients
+	}
+	if stage.Rate > 0 {
+		s.Rate = stage.Rate
+	}
+	f.note(Event{At: time.Now(), Kind: StageBegan, Text: fmt.Sprintf("stage %d: %d clients", i+1, s.Clients)})
+	if err := f.apply(s); err != nil {
+		f.recorder.complain(err)
+	}
 }
