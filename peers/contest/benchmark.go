@@ -1,6 +1,12 @@
 package contest
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Benchmark is one measurement.
 type Benchmark struct {
@@ -41,4 +47,106 @@ type Table struct {
 	Title   string
 	Columns []string
 	Rows    [][]string // the first cell is the contender
+}
+
+// figure computes a number from a sample.
+type figure func(Sample) float64
+
+// quantile returns the duration below which the share q of durations lies, in
+// ms. The durations must be in ascending order.
+func quantile(durations []time.Duration, q float64) float64 {
+	if len(durations) == 0 {
+		return 0
+	}
+	i := min(int(q*float64(len(durations))), len(durations)-1)
+	return float64(durations[i]) / float64(time.Millisecond)
+}
+
+func waitQuantile(q float64) figure {
+	return func(s Sample) float64 { return quantile(s.Waits, q) }
+}
+
+func tookQuantile(q float64) figure {
+	return func(s Sample) float64 { return quantile(s.Took, q) }
+}
+
+// median returns the median of a figure over the rounds.
+func (s Series) median(f figure) float64 {
+	values := make([]float64, len(s.Rounds))
+	for i, r := range s.Rounds {
+		values[i] = f(r)
+	}
+	return middle(values)
+}
+
+// times returns a figure as a multiple of other's: the median of the quotients
+// within each round.
+func (s Series) times(other Series, f figure) float64 {
+	quotients := make([]float64, len(s.Rounds))
+	for i := range s.Rounds {
+		quotients[i] = f(s.Rounds[i]) / f(other.Rounds[i])
+	}
+	return middle(quotients)
+}
+
+func middle(values []float64) float64 {
+	slices.Sort(values)
+	half := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[half]
+	}
+	return (values[half-1] + values[half]) / 2
+}
+
+// seriesOf returns the series of a contender, or ok = false if it did not run.
+func seriesOf(all []Series, name string) (s Series, ok bool) {
+	i := slices.IndexFunc(all, func(s Series) bool { return s.Name == name })
+	if i < 0 {
+		return Series{}, false
+	}
+	return all[i], true
+}
+
+// Verdict reports in one line whether goals were reached.
+type Verdict struct {
+	name  string
+	parts []string
+	short bool
+}
+
+// String returns the line: the name of the measurement, the figures, and ok or
+// short.
+func (v Verdict) String() string {
+	end := "ok"
+	if v.short {
+		end = "short"
+	}
+	return strings.Join(append(append([]string{v.name}, v.parts...), end), " ")
+}
+
+// atLeast adds a figure with a minimum.
+func (v *Verdict) atLeast(label string, value, goal float64) {
+	v.add(label, value, value >= goal)
+}
+
+// atMost adds a figure with a maximum.
+func (v *Verdict) atMost(label string, value, goal float64) {
+	v.add(label, value, value <= goal)
+}
+
+func (v *Verdict) add(label string, value float64, reached bool) {
+	v.parts = append(v.parts, fmt.Sprintf("%s=%s", label, short(value)))
+	v.short = v.short || !reached
+}
+
+// short formats a figure with its significant digits.
+func short(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 2:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
 }
