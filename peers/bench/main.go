@@ -34,17 +34,17 @@ func main() {
 
 // run measures and prints, and writes the page unless out is "".
 func run(ctx context.Context, size contest.Size, only, out string) error {
-	arena, err := contest.NewArena(ctx)
+	testbed, err := contest.NewTestbed(ctx)
 	if err != nil {
 		return err
 	}
-	defer arena.Close()
+	defer testbed.Close()
 	var results []contest.Result
 	for _, b := range contest.Benchmarks() {
 		if only != "" && !strings.Contains(","+only+",", ","+b.Name+",") {
 			continue
 		}
-		result, err := b.Run(ctx, arena, size)
+		result, err := b.Run(ctx, testbed, size)
 		if err != nil {
 			return err
 		}
@@ -56,9 +56,9 @@ func run(ctx context.Context, size contest.Size, only, out string) error {
 	if out == "" {
 		return nil
 	}
-	place, err := survey(ctx, arena)
+	environment, err := readEnvironment(ctx, testbed)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(out, []byte(page(place, results)), 0o644)
+	return os.WriteFile(out, []byte(page(environment, results)), 0o644)
 }

@@ -20,20 +20,20 @@ How the lock package compares with other lock libraries for Go. This page is wri
 All contenders run side by side: in one process, on one redis-server child without persistence, over loopback,
 taking turns within every round. Tables hold the median of the rounds; a ratio is the quotient within each
 round, and of those the median. **Only ratios mean anything**: client and server share the machine's cores, with
-whatever else runs there.
+all other load.
 
 `
 
 const contenders = `
 * **locktop** – ` + "`lock.Mutex`" + ` as it comes: it listens for the release, and it renews
-* **raw** – what there is at the least without pipelining: SET NX PX, then compare-and-delete by EVALSHA, over go-redis' pool
-* **redsync** – on one server, over go-redis' pool, its own pauses between tries, as many tries as it takes
+* **raw** – the minimum without pipelining: SET NX PX, then compare-and-delete by EVALSHA, over go-redis' pool
+* **redsync** – on one server, over go-redis' pool, its own pauses between tries, no limit of tries
 * **redislock** – bsm/redislock over go-redis' pool, a try every 50 ms
-* **rueidislock** – one key a lock instead of three, NOLOOP tracking, a second's patience for a try
+* **rueidislock** – one key per lock instead of three, NOLOOP tracking, at most 1 s per try
 `
 
 // page returns the results as markdown.
-func page(p place, results []contest.Result) string {
+func page(p environment, results []contest.Result) string {
 	var b strings.Builder
 	b.WriteString(preamble)
 	fmt.Fprintf(&b, "Measured on: %s; redis-server %s. %s.\n", p.machine, p.redis, strings.Join(p.modules, ", "))
@@ -73,16 +73,16 @@ func writeTable(b *strings.Builder, t contest.Table) {
 	}
 }
 
-// place describes the machine and the programs of a measurement.
-type place struct {
+// environment describes the machine and the programs of a measurement.
+type environment struct {
 	machine string
 	redis   string
 	modules []string // name and version
 }
 
-func survey(ctx context.Context, a *contest.Arena) (place, error) {
-	version, err := a.Version(ctx)
-	return place{
+func readEnvironment(ctx context.Context, t *contest.Testbed) (environment, error) {
+	version, err := t.Version(ctx)
+	return environment{
 		machine: fmt.Sprintf("%s, %d logical CPUs, %s/%s, %s", cpu(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version()),
 		redis:   version,
 		modules: modules(),

@@ -11,20 +11,20 @@ import (
 	"locktop/server"
 )
 
-// arena returns an Arena that is closed at the end of the test.
-func arena(t testing.TB) *Arena {
+// testbed returns a Testbed that is closed at the end of the test.
+func testbed(t testing.TB) *Testbed {
 	t.Helper()
 	child := server.ForTest(t)
-	a := &Arena{server: child, rdb: redis.NewClient(&redis.Options{Addr: child.Addr()})}
-	t.Cleanup(func() { a.rdb.Close() })
-	return a
+	bed := &Testbed{server: child, rdb: redis.NewClient(&redis.Options{Addr: child.Addr()})}
+	t.Cleanup(func() { bed.rdb.Close() })
+	return bed
 }
 
 // work runs b.N cycles in a setting and reports their costs.
-func (a *Arena) work(b *testing.B, c Contender, s Setting) {
+func (bed *Testbed) work(b *testing.B, c Contender, s Setting) {
 	s.Work.Cycles = int64(b.N)
-	sample, err := a.one(b.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
-		return a.window(ctx, c, s)
+	sample, err := bed.runWindow(b.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
+		return bed.window(ctx, c, s)
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -37,22 +37,22 @@ func (a *Arena) work(b *testing.B, c Contender, s Setting) {
 }
 
 func BenchmarkB1(b *testing.B) {
-	a := arena(b)
+	bed := testbed(b)
 	for _, clients := range []int{1, 64, 512} {
 		for _, c := range in(Cycles) {
 			b.Run(fmt.Sprintf("clients=%d/%s", clients, c.Name), func(b *testing.B) {
-				a.work(b, c, Setting{Clients: clients, Lease: easy()})
+				bed.work(b, c, Setting{Clients: clients, Lease: longLease()})
 			})
 		}
 	}
 }
 
 func BenchmarkB2(b *testing.B) {
-	a := arena(b)
-	for _, cell := range []hotCell{{16, false, 0}, {128, false, 0}, {128, false, time.Millisecond}, {128, true, time.Millisecond}} {
+	bed := testbed(b)
+	for _, cell := range []hotKeyCell{{16, false, 0}, {128, false, 0}, {128, false, time.Millisecond}, {128, true, time.Millisecond}} {
 		for _, c := range in(HotKey) {
 			b.Run(fmt.Sprintf("%v/%s", cell, c.Name), func(b *testing.B) {
-				a.work(b, c, Setting{Clients: cell.clients, Apart: cell.apart, Hot: true, Lease: easy(), Work: Work{Hold: cell.hold}})
+				bed.work(b, c, Setting{Clients: cell.clients, Apart: cell.apart, Hot: true, Lease: longLease(), Work: Work{Hold: cell.hold}})
 			})
 		}
 	}
@@ -60,10 +60,10 @@ func BenchmarkB2(b *testing.B) {
 
 // BenchmarkB3 keeps leases for 1 s per operation.
 func BenchmarkB3(b *testing.B) {
-	a := arena(b)
+	bed := testbed(b)
 	for _, c := range in(Keeping) {
 		b.Run(c.Name, func(b *testing.B) {
-			k, err := a.keep(b.Context(), c, Lease{TTL: 3 * time.Second, Renew: time.Second}, time.Duration(b.N)*time.Second)
+			k, err := bed.keepLeases(b.Context(), c, Lease{TTL: 3 * time.Second, Renew: time.Second}, time.Duration(b.N)*time.Second)
 			if err != nil {
 				b.Fatal(err)
 			}

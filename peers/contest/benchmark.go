@@ -11,17 +11,17 @@ import (
 // Benchmark is one measurement.
 type Benchmark struct {
 	Name string
-	Run  func(context.Context, *Arena, Size) (Result, error)
+	Run  func(context.Context, *Testbed, Size) (Result, error)
 }
 
 // Benchmarks returns all benchmarks in the order in which they run.
 func Benchmarks() []Benchmark {
 	return []Benchmark{
-		{"B1", b1},
-		{"B2", b2},
-		{"B3", b3},
-		{"B4", b4},
-		{"B9", b9},
+		{"B1", uncontended},
+		{"B2", hotKey},
+		{"B3", renewal},
+		{"B4", scanCost},
+		{"B9", scanGrowth},
 	}
 }
 
@@ -76,7 +76,7 @@ func (s Series) median(f figure) float64 {
 	for i, r := range s.Rounds {
 		values[i] = f(r)
 	}
-	return middle(values)
+	return median(values)
 }
 
 // times returns a figure as a multiple of other's: the median of the quotients
@@ -86,10 +86,10 @@ func (s Series) times(other Series, f figure) float64 {
 	for i := range s.Rounds {
 		quotients[i] = f(s.Rounds[i]) / f(other.Rounds[i])
 	}
-	return middle(quotients)
+	return median(quotients)
 }
 
-func middle(values []float64) float64 {
+func median(values []float64) float64 {
 	slices.Sort(values)
 	half := len(values) / 2
 	if len(values)%2 == 1 {

@@ -46,13 +46,13 @@ func TestQuantileOfFewDurations(t *testing.T) {
 // TestEveryContenderLocksAndUnlocks keeps the benchmarks working. It runs a
 // short window for each contender and checks only the counts.
 func TestEveryContenderLocksAndUnlocks(t *testing.T) {
-	a := arena(t)
+	bed := testbed(t)
 	for _, c := range Contenders() {
 		t.Run(c.Name, func(t *testing.T) {
-			s := Setting{Clients: 3, Lease: easy(), Work: Work{Cycles: 30}}
+			s := Setting{Clients: 3, Lease: longLease(), Work: Work{Cycles: 30}}
 			s.Hot = c.Runs&HotKey != 0
-			sample, err := a.one(t.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
-				return a.window(ctx, c, s)
+			sample, err := bed.runWindow(t.Context(), c, func(ctx context.Context, c Contender) (Sample, error) {
+				return bed.window(ctx, c, s)
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -60,7 +60,7 @@ func TestEveryContenderLocksAndUnlocks(t *testing.T) {
 			if sample.Cycles != 30 || sample.Commands < 60 {
 				t.Errorf("%d cycles with %d commands, want 30 with at least 60", sample.Cycles, sample.Commands)
 			}
-			if n, err := a.stored(t.Context()); err != nil || n != 0 {
+			if n, err := bed.stored(t.Context()); err != nil || n != 0 {
 				t.Errorf("%d keys are left, %v", n, err)
 			}
 		})

@@ -24,7 +24,7 @@ import (
 // Contender is a lock library in its fastest configuration.
 type Contender struct {
 	Name string
-	Open func(addr string, l Lease) (Fleet, error)
+	Open func(addr string, l Lease) (Process, error)
 	Runs Events
 }
 
@@ -57,13 +57,13 @@ type Lease struct {
 	Renew time.Duration // between renewals, for contenders that renew
 }
 
-// Fleet holds a library's connections of one process, and the clients that
+// Process holds a library's connections of one process, and the clients that
 // share them.
-type Fleet interface {
+type Process struct {
 	// Client returns a client that locks key. It sends no command.
-	Client(key string) Client
+	Client func(key string) Client
 	// Close closes the connections. No lock may be held.
-	Close() error
+	Close func() error
 }
 
 // Client locks one key. It is not safe for concurrent use.
@@ -75,11 +75,11 @@ type Client interface {
 }
 
 // named returns the contenders with these names, in order.
-func named(who []Contender, names ...string) []Contender {
-	return slices.DeleteFunc(who, func(c Contender) bool { return !slices.Contains(names, c.Name) })
+func named(contenders []Contender, names ...string) []Contender {
+	return slices.DeleteFunc(contenders, func(c Contender) bool { return !slices.Contains(names, c.Name) })
 }
 
-// in returns the contenders that run an event, in order.
+// in returns the contenders of a set of benchmarks, in order.
 func in(e Events) []Contender {
 	var some []Contender
 	for _, c := range Contenders() {
@@ -91,31 +91,19 @@ func in(e Events) []Contender {
 }
 
 // openLocktop returns a function that opens a kind of lock of package lock.
-func openLocktop[L lock.Locker](kind func(*lock.Client, string, lock.Options) L) func(string, Lease) (Fleet, error) {
-	return func(addr string, l Lease) (Fleet, error) {
+func openLocktop[L lock.Locker](kind func(*lock.Client, string, lock.Options) L) func(string, Lease) (Process, error) {
+	return func(addr string, l Lease) (Process, error) {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		client, err := lock.New(rdb, lock.Config{})
 		if err != nil {
-			return nil, err
+			return Process{}, errors.Join(err, rdb.Close())
 		}
 		options := lock.Options{TTL: l.TTL, Renew: lock.Renew{Every: l.Renew}}
-		return &locktopFleet{rdb: rdb, client: client, locker: func(key string) lock.Locker {
-			return kind(client, key, options)
-		}}, nil
+		return Process{
+			Client: func(key string) Client { return &locktopClient{locker: kind(client, key, options)} },
+			Close:  func() error { return errors.Join(client.Close(), rdb.Close()) },
+		}, nil
 	}
-}
-
-type locktopFleet struct {
-	rdb    *redis.Client
-	client *lock.Client
-	locker func(key string) lock.Locker
-}
-
-func (f *locktopFleet) Client(key string) Client { return &locktopClient{locker: f.locker(key)} }
-
-func (f *locktopFleet) Close() error {
-	defer f.rdb.Close()
-	return f.client.Close()
 }
 
 type locktopClient struct {
@@ -138,28 +126,24 @@ const compareAndDelete = `if redis.call('GET', KEYS[1]) == ARGV[1] then return r
 
 // openRaw opens the cheapest lock without pipelining: SET NX and
 // compare-and-delete over a pool.
-func openRaw(addr string, l Lease) (Fleet, error) {
-	return &rawFleet{redis.NewClient(&redis.Options{Addr: addr}), redis.NewScript(compareAndDelete), l}, nil
+func openRaw(addr string, l Lease) (Process, error) {
+	rdb, release := redis.NewClient(&redis.Options{Addr: addr}), redis.NewScript(compareAndDelete)
+	return Process{
+		Client: func(key string) Client { return &rawClient{rdb: rdb, release: release, lease: l, key: key} },
+		Close:  rdb.Close,
+	}, nil
 }
-
-type rawFleet struct {
-	rdb     *redis.Client
-	release *redis.Script
-	lease   Lease
-}
-
-func (f *rawFleet) Client(key string) Client { return &rawClient{rawFleet: f, key: key} }
-
-func (f *rawFleet) Close() error { return f.rdb.Close() }
 
 type rawClient struct {
-	*rawFleet
+	rdb        *redis.Client
+	release    *redis.Script
+	lease      Lease
 	key, token string
 }
 
 var (
-	errHeld = errors.New("somebody else holds it")
-	errLost = errors.New("it was not ours any more")
+	errHeld = errors.New("another client holds the lock")
+	errLost = errors.New("the lock had another token at the release")
 )
 
 // Lock does not wait: it is for keys without contention.
@@ -182,22 +166,16 @@ func (c *rawClient) Unlock(ctx context.Context) error {
 
 // openRedsync opens redsync on one server, over go-redis, with its own pauses
 // between tries (50 to 250 ms) and no limit of tries.
-func openRedsync(addr string, l Lease) (Fleet, error) {
+func openRedsync(addr string, l Lease) (Process, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	return &redsyncFleet{rdb, redsync.New(goredis.NewPool(rdb)), l}, nil
+	sync := redsync.New(goredis.NewPool(rdb))
+	return Process{
+		Client: func(key string) Client {
+			return redsyncClient{sync.NewMutex(key, redsync.WithExpiry(l.TTL), redsync.WithTries(math.MaxInt))}
+		},
+		Close: rdb.Close,
+	}, nil
 }
-
-type redsyncFleet struct {
-	rdb   *redis.Client
-	sync  *redsync.Redsync
-	lease Lease
-}
-
-func (f *redsyncFleet) Client(key string) Client {
-	return redsyncClient{f.sync.NewMutex(key, redsync.WithExpiry(f.lease.TTL), redsync.WithTries(math.MaxInt))}
-}
-
-func (f *redsyncFleet) Close() error { return f.rdb.Close() }
 
 type redsyncClient struct{ mutex *redsync.Mutex }
 
@@ -212,27 +190,20 @@ func (c redsyncClient) Unlock(ctx context.Context) error {
 const redislockPause = 50 * time.Millisecond
 
 // openRedislock opens bsm/redislock over go-redis.
-func openRedislock(addr string, l Lease) (Fleet, error) {
+func openRedislock(addr string, l Lease) (Process, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	return &redislockFleet{rdb, redislock.New(rdb), l}, nil
+	client := redislock.New(rdb)
+	return Process{
+		Client: func(key string) Client { return &redislockClient{client: client, lease: l, key: key} },
+		Close:  rdb.Close,
+	}, nil
 }
-
-type redislockFleet struct {
-	rdb    *redis.Client
-	client *redislock.Client
-	lease  Lease
-}
-
-func (f *redislockFleet) Client(key string) Client {
-	return &redislockClient{redislockFleet: f, key: key}
-}
-
-func (f *redislockFleet) Close() error { return f.rdb.Close() }
 
 type redislockClient struct {
-	*redislockFleet
-	key  string
-	lock *redislock.Lock
+	client *redislock.Client
+	lease  Lease
+	key    string
+	lock   *redislock.Lock
 }
 
 func (c *redislockClient) Lock(ctx context.Context) (err error) {
@@ -248,7 +219,7 @@ func (c *redislockClient) Unlock(ctx context.Context) error { return c.lock.Rele
 // default is three. NoLoopTracking avoids the notices of its own changes. A try
 // may last 1 s: with its default of 20 ms and a busy server, it waits for a
 // notice that never comes.
-func openRueidislock(addr string, l Lease) (Fleet, error) {
+func openRueidislock(addr string, l Lease) (Process, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
 		KeyValidity:    l.TTL,
@@ -258,31 +229,23 @@ func openRueidislock(addr string, l Lease) (Fleet, error) {
 		TryNextAfter:   time.Second,
 	})
 	if err != nil {
-		return nil, err
+		return Process{}, err
 	}
-	return rueidislockFleet{locker}, nil
-}
-
-type rueidislockFleet struct{ locker rueidislock.Locker }
-
-func (f rueidislockFleet) Client(key string) Client {
-	return &rueidislockClient{locker: f.locker, name: key}
-}
-
-func (f rueidislockFleet) Close() error {
-	f.locker.Close()
-	return nil
+	return Process{
+		Client: func(key string) Client { return &rueidislockClient{locker: locker, key: key} },
+		Close:  func() error { locker.Close(); return nil },
+	}, nil
 }
 
 type rueidislockClient struct {
 	locker rueidislock.Locker
-	name   string
+	key    string
 	lease  context.Context
 	unlock context.CancelFunc
 }
 
 func (c *rueidislockClient) Lock(ctx context.Context) (err error) {
-	c.lease, c.unlock, err = c.locker.WithContext(ctx, c.name)
+	c.lease, c.unlock, err = c.locker.WithContext(ctx, c.key)
 	return err
 }
 

@@ -13,25 +13,25 @@ const fairName = "locktop fair"
 
 // Goals of the fair lock, with 128 clients that hold for 1 ms. All are ratios.
 const (
-	rateGoal      = 1.0     // hand-offs per second, to the best peer's
-	patienceGoal  = 1 / 8.0 // p99 wait, to the best peer's
-	costGoal      = 1.0     // server CPU per hand-off, to the best peer's
-	evennessGoal  = 1.3     // p99 wait to p50
-	constancyGoal = 1.1     // commands per hand-off with 1,024 clients to those with 16
+	rateGoal       = 1.0     // hand-offs per second, to the best peer's
+	waitGoal       = 1 / 8.0 // p99 wait, to the best peer's
+	serverCostGoal = 1.0     // server CPU per hand-off, to the best peer's
+	spreadGoal     = 1.3     // p99 wait to p50
+	growthGoal     = 1.1     // commands per hand-off with 1,024 clients to those with 16
 )
 
-// hotCell is one setting of B2.
-type hotCell struct {
+// hotKeyCell is one setting of B2.
+type hotKeyCell struct {
 	clients int
 	apart   bool
 	hold    time.Duration
 }
 
-func (c hotCell) String() string {
+func (c hotKeyCell) String() string {
 	return fmt.Sprintf("clients=%d %s hold=%v", c.clients, c.where(), c.hold)
 }
 
-func (c hotCell) where() string {
+func (c hotKeyCell) where() string {
 	if c.apart {
 		return "apart"
 	}
@@ -39,27 +39,27 @@ func (c hotCell) where() string {
 }
 
 // judged reports whether the cell has goals.
-func (c hotCell) judged() bool { return c.clients == 128 && c.hold > 0 }
+func (c hotKeyCell) judged() bool { return c.clients == 128 && c.hold > 0 }
 
-// b2 measures one key that all clients want.
-func b2(ctx context.Context, a *Arena, size Size) (Result, error) {
+// hotKey measures one key that all clients want.
+func hotKey(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	result := Result{
-		Title: "B2: one key that everybody wants",
+		Title: "B2: one key that all clients want",
 		About: "All clients lock one key, hold it, unlock it and want it again at once. Clients that are together are goroutines of one process and share its connections; apart, each is like a process of its own. A wait that the end of a window cut short counts with the time it had lasted. Commands are those that the server executed for a hand-off, inside scripts too.",
 	}
-	cells := []hotCell{
+	cells := []hotKeyCell{
 		{16, false, 0}, {16, false, time.Millisecond}, {128, false, 0}, {128, false, time.Millisecond},
 		{16, true, 0}, {16, true, time.Millisecond}, {128, true, 0}, {128, true, time.Millisecond},
 	}
-	who := in(HotKey)
+	contenders := in(HotKey)
 	rounds, work := 5, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
 	if size == Quick {
-		cells = []hotCell{{128, false, time.Millisecond}, {128, true, time.Millisecond}}
+		cells = []hotKeyCell{{128, false, time.Millisecond}, {128, true, time.Millisecond}}
 		rounds, work = 1, Work{Warm: 500 * time.Millisecond, Length: 2 * time.Second}
-		who = slices.DeleteFunc(who, func(c Contender) bool { return ours(c.Name) && c.Name != fairName })
+		contenders = slices.DeleteFunc(contenders, func(c Contender) bool { return ours(c.Name) && c.Name != fairName })
 	}
 	for _, cell := range cells {
-		all, err := a.contend(ctx, who, cell, rounds, work)
+		all, err := t.hotKeyRounds(ctx, contenders, cell, rounds, work)
 		if err != nil {
 			return result, err
 		}
@@ -71,14 +71,14 @@ func b2(ctx context.Context, a *Arena, size Size) (Result, error) {
 	if size == Quick {
 		return result, nil
 	}
-	return a.growth(ctx, result, work)
+	return t.queueGrowth(ctx, result, work)
 }
 
-func (a *Arena) contend(ctx context.Context, who []Contender, cell hotCell, rounds int, work Work) ([]Series, error) {
+func (t *Testbed) hotKeyRounds(ctx context.Context, contenders []Contender, cell hotKeyCell, rounds int, work Work) ([]Series, error) {
 	work.Hold = cell.hold
-	s := Setting{Clients: cell.clients, Apart: cell.apart, Hot: true, Lease: easy(), Work: work}
-	all, err := a.play(ctx, who, rounds, func(ctx context.Context, c Contender) (Sample, error) {
-		return a.window(ctx, c, s)
+	s := Setting{Clients: cell.clients, Apart: cell.apart, Hot: true, Lease: longLease(), Work: work}
+	all, err := t.runRounds(ctx, contenders, rounds, func(ctx context.Context, c Contender) (Sample, error) {
+		return t.window(ctx, c, s)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("B2, %v: %w", cell, err)
@@ -86,23 +86,23 @@ func (a *Arena) contend(ctx context.Context, who []Contender, cell hotCell, roun
 	return all, nil
 }
 
-// growth measures the cost of a hand-off as the queue grows.
-func (a *Arena) growth(ctx context.Context, result Result, work Work) (Result, error) {
-	var who []Contender
+// queueGrowth measures the cost of a hand-off as the queue grows.
+func (t *Testbed) queueGrowth(ctx context.Context, result Result, work Work) (Result, error) {
+	var contenders []Contender
 	for _, c := range in(HotKey) {
 		if ours(c.Name) {
-			who = append(who, c)
+			contenders = append(contenders, c)
 		}
 	}
 	table := Table{Title: "commands a hand-off as the queue grows", Columns: []string{"16 clients", "128 clients", "1,024 clients"}}
-	for _, c := range who {
+	for _, c := range contenders {
 		table.Rows = append(table.Rows, []string{c.Name})
 	}
 	grown := Verdict{name: "B2 fair commands"}
 	var first float64
 	work.Warm = 3 * time.Second // starting so many clients takes a while
 	for _, clients := range []int{16, 128, 1024} {
-		all, err := a.contend(ctx, who, hotCell{clients, true, time.Millisecond}, 3, work)
+		all, err := t.hotKeyRounds(ctx, contenders, hotKeyCell{clients, true, time.Millisecond}, 3, work)
 		if err != nil {
 			return result, err
 		}
@@ -113,7 +113,7 @@ func (a *Arena) growth(ctx context.Context, result Result, work Work) (Result, e
 			case s.Name == fairName && clients == 16:
 				first = commands
 			case s.Name == fairName && clients == 1024:
-				grown.atMost("1024/16", commands/first, constancyGoal)
+				grown.atMost("1024/16", commands/first, growthGoal)
 				result.Verdicts = append(result.Verdicts, grown)
 			}
 		}
@@ -122,7 +122,7 @@ func (a *Arena) growth(ctx context.Context, result Result, work Work) (Result, e
 	return result, nil
 }
 
-func hotTable(cell hotCell, all []Series) Table {
+func hotTable(cell hotKeyCell, all []Series) Table {
 	t := Table{
 		Title:   cell.String(),
 		Columns: []string{"hand-offs/s", "wait p50 ms", "p99 ms", "commands", "server µs", "client µs"},
@@ -139,7 +139,7 @@ func hotTable(cell hotCell, all []Series) Table {
 }
 
 // fairVerdict compares the fair lock with the best peer for each figure.
-func fairVerdict(cell hotCell, all []Series) Verdict {
+func fairVerdict(cell hotKeyCell, all []Series) Verdict {
 	v := Verdict{name: fmt.Sprintf("B2 %v fair", cell)}
 	fair, ok := seriesOf(all, fairName)
 	if !ok {
@@ -155,14 +155,14 @@ func fairVerdict(cell hotCell, all []Series) Verdict {
 		server = max(server, fair.times(s, Sample.ServerCost))
 	}
 	v.atLeast("rate", rate, rateGoal)
-	v.atMost("p99", wait, patienceGoal)
-	v.atMost("server", server, costGoal)
-	v.atMost("p99/p50", fair.median(unevenness), evennessGoal)
+	v.atMost("p99", wait, waitGoal)
+	v.atMost("server", server, serverCostGoal)
+	v.atMost("p99/p50", fair.median(waitSpread), spreadGoal)
 	return v
 }
 
-// unevenness returns the p99 wait divided by the p50 wait.
-func unevenness(s Sample) float64 { return quantile(s.Waits, 0.99) / quantile(s.Waits, 0.5) }
+// waitSpread returns the p99 wait divided by the p50 wait.
+func waitSpread(s Sample) float64 { return quantile(s.Waits, 0.99) / quantile(s.Waits, 0.5) }
 
 // ours reports whether a contender belongs to this project.
 func ours(name string) bool { return strings.HasPrefix(name, "locktop") }

@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// keepers is the number of leases in B3, and keeperGoal the share of a core
+// leaseCount is the number of leases in B3, and renewCPUGoal the share of a core
 // that locktop may use for them.
 const (
-	keepers    = 10_000
-	keeperGoal = 0.15
+	leaseCount   = 10_000
+	renewCPUGoal = 0.15
 )
 
 // holder is a client that can report whether it still holds its lease.
 type holder interface{ Held() bool }
 
-// b3 measures the cost of keeping many leases.
-func b3(ctx context.Context, a *Arena, size Size) (Result, error) {
-	length, who := time.Minute, in(Keeping)
+// renewal measures the cost of keeping many leases.
+func renewal(ctx context.Context, t *Testbed, size Size) (Result, error) {
+	length, contenders := time.Minute, in(Keeping)
 	if size == Quick {
-		length, who = 4*time.Second, who[:1]
+		length, contenders = 4*time.Second, contenders[:1]
 	}
 	lease := Lease{TTL: 3 * time.Second, Renew: time.Second}
 	result := Result{
 		Title: "B3: leases that are kept",
-		About: fmt.Sprintf("One process holds %d leases of %v and renews each every %v, for %v. Lost are those that had ended on either side by then.", keepers, lease.TTL, lease.Renew, length),
+		About: fmt.Sprintf("One process holds %d leases of %v and renews each every %v, for %v. Lost are those that had ended on either side by then.", leaseCount, lease.TTL, lease.Renew, length),
 	}
-	table := Table{Title: plural(keepers, "lease"), Columns: []string{"lost", "client, % of a core", "server, % of a core", "commands/s"}}
-	for _, c := range who {
-		k, err := a.keep(ctx, c, lease, length)
+	table := Table{Title: plural(leaseCount, "lease"), Columns: []string{"lost", "client, % of a core", "server, % of a core", "commands/s"}}
+	for _, c := range contenders {
+		k, err := t.keepLeases(ctx, c, lease, length)
 		if err != nil {
 			return result, fmt.Errorf("B3: %w", err)
 		}
 		table.Rows = append(table.Rows, k.row(c.Name))
 		if c.Name == Contenders()[0].Name {
-			v := Verdict{name: fmt.Sprintf("B3 leases=%d", keepers)}
+			v := Verdict{name: fmt.Sprintf("B3 leases=%d", leaseCount)}
 			v.atMost("lost", float64(k.lost), 0)
-			v.atMost("cpu", k.share(k.ClientCPU), keeperGoal)
+			v.atMost("cpu", k.share(k.ClientCPU), renewCPUGoal)
 			result.Verdicts = append(result.Verdicts, v)
 		}
 	}
@@ -47,15 +47,15 @@ func b3(ctx context.Context, a *Arena, size Size) (Result, error) {
 	return result, nil
 }
 
-// kept is the result of keeping leases.
-type kept struct {
+// leaseFigures is the result of keeping leases.
+type leaseFigures struct {
 	Sample
 	lost int
 }
 
-func (k kept) share(cpu time.Duration) float64 { return cpu.Seconds() / k.Wall.Seconds() }
+func (k leaseFigures) share(cpu time.Duration) float64 { return cpu.Seconds() / k.Wall.Seconds() }
 
-func (k kept) row(name string) []string {
+func (k leaseFigures) row(name string) []string {
 	return []string{
 		name, fmt.Sprint(k.lost),
 		fmt.Sprintf("%.1f", 100*k.share(k.ClientCPU)), fmt.Sprintf("%.1f", 100*k.share(k.ServerCPU)),
@@ -63,13 +63,13 @@ func (k kept) row(name string) []string {
 	}
 }
 
-// keep lets a contender acquire its leases, waits for length, and counts the
+// keepLeases lets a contender acquire its leases, waits for length, and counts the
 // lost ones.
-func (a *Arena) keep(ctx context.Context, c Contender, l Lease, length time.Duration) (k kept, err error) {
-	if err := a.clear(ctx); err != nil {
+func (t *Testbed) keepLeases(ctx context.Context, c Contender, l Lease, length time.Duration) (k leaseFigures, err error) {
+	if err := t.clear(ctx); err != nil {
 		return k, err
 	}
-	clients, closeAll, err := a.open(c, Setting{Clients: keepers, Lease: l})
+	clients, closeAll, err := t.open(c, Setting{Clients: leaseCount, Lease: l})
 	defer func() { err = errors.Join(err, closeAll()) }()
 	if err != nil {
 		return k, err
@@ -77,7 +77,7 @@ func (a *Arena) keep(ctx context.Context, c Contender, l Lease, length time.Dura
 	if err := eachOf(clients, func(c Client) error { return c.Lock(ctx) }); err != nil {
 		return k, fmt.Errorf("%s: take the leases: %w", c.Name, err)
 	}
-	k, err = a.watch(ctx, clients, length)
+	k, err = t.countLost(ctx, clients, length)
 	if err != nil {
 		return k, fmt.Errorf("%s: %w", c.Name, err)
 	}
@@ -90,9 +90,9 @@ func (a *Arena) keep(ctx context.Context, c Contender, l Lease, length time.Dura
 	return k, nil
 }
 
-// watch waits for length and counts the lost leases.
-func (a *Arena) watch(ctx context.Context, clients []Client, length time.Duration) (k kept, err error) {
-	m := meter{a.rdb}
+// countLost waits for length and counts the lost leases.
+func (t *Testbed) countLost(ctx context.Context, clients []Client, length time.Duration) (k leaseFigures, err error) {
+	m := usageReader{t.rdb}
 	before, err := m.read(ctx)
 	if err != nil {
 		return k, err
@@ -108,16 +108,16 @@ func (a *Arena) watch(ctx context.Context, clients []Client, length time.Duratio
 			k.lost++
 		}
 	}
-	stored, err := a.stored(ctx)
+	stored, err := t.stored(ctx)
 	k.lost = max(k.lost, len(clients)-stored)
 	return k, err
 }
 
 // stored returns the number of keys that have not expired.
-func (a *Arena) stored(ctx context.Context) (n int, err error) {
+func (t *Testbed) stored(ctx context.Context) (n int, err error) {
 	for cursor := uint64(0); ; {
 		var page []string
-		page, cursor, err = a.rdb.Scan(ctx, cursor, "", 1000).Result()
+		page, cursor, err = t.rdb.Scan(ctx, cursor, "", 1000).Result()
 		if err != nil {
 			return n, fmt.Errorf("count the keys: %w", err)
 		}

@@ -16,60 +16,60 @@ import (
 	"locktop/keyspace/inspect"
 )
 
-// hidden is the number of locks in B4.
-const hidden = 1500
+// lockCount is the number of locks in B4.
+const lockCount = 1500
 
-// b4 measures how long it takes to find all locks among many keys, and compares
+// scanCost measures how long it takes to find all locks among many keys, and compares
 // it with a plain SCAN of the same keys.
-func b4(ctx context.Context, a *Arena, size Size) (Result, error) {
+func scanCost(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	keys, rounds := 1_000_000, 5
 	if size == Quick {
 		keys, rounds = 200_000, 3
 	}
 	result := Result{
 		Title: "B4: locks among other keys",
-		About: fmt.Sprintf("%d locks of six libraries, under names that say nothing, among %d sessions, pages, counters, hashes and lists. Beside it a bare SCAN COUNT 1000 of the same keyspace, which looks at no value.", hidden, keys),
+		About: fmt.Sprintf("%d locks of six libraries, under names that say nothing, among %d sessions, pages, counters, hashes and lists. Beside it a bare SCAN COUNT 1000 of the same keyspace, which looks at no value.", lockCount, keys),
 	}
-	if err := a.haystack(ctx, keys, hidden); err != nil {
+	if err := t.fill(ctx, keys, lockCount); err != nil {
 		return result, err
 	}
-	h, err := a.hunt(ctx, rounds)
+	h, err := t.scanRounds(ctx, rounds)
 	if err != nil {
 		return result, fmt.Errorf("B4: %w", err)
 	}
-	gentle, err := a.gentle(ctx)
+	budgeted, err := t.scanWithBudget(ctx)
 	if err != nil {
 		return result, fmt.Errorf("B4: %w", err)
 	}
 	v := Verdict{name: fmt.Sprintf("B4 keys=%d", keys)}
-	v.atLeast("found", float64(h.found), hidden)
-	v.atMost("scan/bare", middle(h.full), 2)
-	v.atMost("match/bare", middle(h.match), 1.2)
-	v.atMost("first-ms", middle(h.first), 100)
-	v.atMost("budget-s", gentle.took.Seconds(), 10*float64(keys)/1_000_000)
-	v.atMost("probe-ms", gentle.harm(), 1)
+	v.atLeast("found", float64(h.found), lockCount)
+	v.atMost("scan/bare", median(h.full), 2)
+	v.atMost("match/bare", median(h.match), 1.2)
+	v.atMost("first-ms", median(h.first), 100)
+	v.atMost("budget-s", budgeted.took.Seconds(), 10*float64(keys)/1_000_000)
+	v.atMost("probe-ms", budgeted.addedLatency(), 1)
 	result.Verdicts = []Verdict{v}
-	result.Tables = []Table{h.table(), gentle.table()}
+	result.Tables = []Table{h.table(), budgeted.table()}
 	return result, nil
 }
 
-// hunt holds the results of the rounds of B4. The figures are their medians.
-type hunt struct {
+// scanFigures holds the results of the rounds of B4. The figures are their medians.
+type scanFigures struct {
 	bare, scan, match, full, first []float64
 	found                          int
 }
 
-func (a *Arena) hunt(ctx context.Context, rounds int) (h hunt, err error) {
+func (t *Testbed) scanRounds(ctx context.Context, rounds int) (h scanFigures, err error) {
 	for range rounds {
-		bare, err := a.bareScan(ctx)
+		bare, err := t.bareScan(ctx)
 		if err != nil {
 			return h, err
 		}
-		all, err := a.find(ctx, nil)
+		all, err := t.find(ctx, nil)
 		if err != nil {
 			return h, err
 		}
-		some, err := a.find(ctx, nil, "lock:*")
+		some, err := t.find(ctx, nil, "lock:*")
 		if err != nil {
 			return h, err
 		}
@@ -83,42 +83,42 @@ func (a *Arena) hunt(ctx context.Context, rounds int) (h hunt, err error) {
 	return h, nil
 }
 
-func (h hunt) table() Table {
+func (h scanFigures) table() Table {
 	return Table{
 		Title:   "as fast as it goes",
 		Columns: []string{"s", "times a bare SCAN", "first lock, ms"},
 		Rows: [][]string{
-			{"a bare SCAN COUNT 1000", short(middle(h.bare)), "1", ""},
-			{"--budget full", short(middle(h.scan)), short(middle(h.full)), short(middle(h.first))},
-			{"--budget full --match 'lock:*'", "", short(middle(h.match)), ""},
+			{"a bare SCAN COUNT 1000", short(median(h.bare)), "1", ""},
+			{"--budget full", short(median(h.scan)), short(median(h.full)), short(median(h.first))},
+			{"--budget full --match 'lock:*'", "", short(median(h.match)), ""},
 		},
 	}
 }
 
-// courtesy is the cost of a scan with the default budget for another client.
-type courtesy struct {
+// budgetFigures is the cost of a scan with the default budget for another client.
+type budgetFigures struct {
 	took         time.Duration
 	busy         time.Duration
 	alone, along float64 // p99 of a probe, in ms, without and during the scan
 }
 
-// gentle scans with the default budget while another client uses the server.
-func (a *Arena) gentle(ctx context.Context) (c courtesy, err error) {
-	if c.alone, err = a.probe(ctx, func() error { return pause(ctx, 2*time.Second) }); err != nil {
+// scanWithBudget scans with the default budget while another client uses the server.
+func (t *Testbed) scanWithBudget(ctx context.Context) (c budgetFigures, err error) {
+	if c.alone, err = t.probe(ctx, func() error { return pause(ctx, 2*time.Second) }); err != nil {
 		return c, err
 	}
-	c.along, err = a.probe(ctx, func() error {
-		s, err := a.find(ctx, inspect.NewBudget(inspect.DefaultShare))
+	c.along, err = t.probe(ctx, func() error {
+		s, err := t.find(ctx, inspect.NewBudget(inspect.DefaultShare))
 		c.took, c.busy = s.took, s.snap.Cost.ServerTime
 		return err
 	})
 	return c, err
 }
 
-// harm returns by how much the p99 of the probe rises, in ms.
-func (c courtesy) harm() float64 { return max(0, c.along-c.alone) }
+// addedLatency returns by how much the p99 of the probe rises, in ms.
+func (c budgetFigures) addedLatency() float64 { return max(0, c.along-c.alone) }
 
-func (c courtesy) table() Table {
+func (c budgetFigures) table() Table {
 	return Table{
 		Title:   fmt.Sprintf("at the default budget of %.0f%%", 100*inspect.DefaultShare),
 		Columns: []string{"s", "of it the server was busy, s", "another client's p99, ms", "its p99 alone, ms"},
@@ -129,8 +129,8 @@ func (c courtesy) table() Table {
 // probe sends 1,000 GETs per second until f returns. Each GET is sent when it
 // is due, even if the one before has no reply. It returns the p99 of the times
 // from when a GET was due to its reply.
-func (a *Arena) probe(ctx context.Context, f func() error) (p99 float64, err error) {
-	rdb := redis.NewClient(&redis.Options{Addr: a.server.Addr(), PoolSize: 1})
+func (t *Testbed) probe(ctx context.Context, f func() error) (p99 float64, err error) {
+	rdb := redis.NewClient(&redis.Options{Addr: t.server.Addr(), PoolSize: 1})
 	defer rdb.Close()
 	over := make(chan error, 1)
 	go func() { over <- f() }()
@@ -161,9 +161,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// b9 measures how the cost of a scan grows with the number of keys and of
+// scanGrowth measures how the cost of a scan grows with the number of keys and of
 // locks.
-func b9(ctx context.Context, a *Arena, size Size) (Result, error) {
+func scanGrowth(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	keys, locks := []int{10_000, 100_000, 1_000_000}, []int{100, 1000, 10_000, 100_000}
 	if size == Quick {
 		keys, locks = keys[:2], locks[:3]
@@ -172,11 +172,11 @@ func b9(ctx context.Context, a *Arena, size Size) (Result, error) {
 		Title: "B9: how the cost of looking grows",
 		About: "One look at the whole keyspace, as fast as it goes. The exponent is that of the growth from the row before: 1 is as fast as the number itself.",
 	}
-	byKeys, err := a.curve(ctx, "keys, with 100 locks among them", keys, func(n int) (int, int) { return n, 100 })
+	byKeys, err := t.curve(ctx, "keys, with 100 locks among them", keys, func(n int) (int, int) { return n, 100 })
 	if err != nil {
 		return result, fmt.Errorf("B9: %w", err)
 	}
-	byLocks, err := a.curve(ctx, "locks, among as many other keys and 10,000 more", locks, func(n int) (int, int) { return n + 10_000, n })
+	byLocks, err := t.curve(ctx, "locks, among as many other keys and 10,000 more", locks, func(n int) (int, int) { return n + 10_000, n })
 	if err != nil {
 		return result, fmt.Errorf("B9: %w", err)
 	}
@@ -194,24 +194,24 @@ type curve struct {
 	steepest float64 // exponent
 }
 
-func (a *Arena) curve(ctx context.Context, title string, sizes []int, of func(n int) (keys, locks int)) (curve, error) {
+func (t *Testbed) curve(ctx context.Context, title string, sizes []int, of func(n int) (keys, locks int)) (curve, error) {
 	g := curve{Table: Table{Title: title, Columns: []string{"s", "commands", "server, s", "exponent"}}}
 	var before float64
 	for i, n := range sizes {
 		keys, locks := of(n)
-		if err := a.haystack(ctx, keys, locks); err != nil {
+		if err := t.fill(ctx, keys, locks); err != nil {
 			return g, err
 		}
 		var took []float64
-		var last search
+		var last scanResult
 		for range 3 {
-			s, err := a.find(ctx, nil)
+			s, err := t.find(ctx, nil)
 			if err != nil {
 				return g, err
 			}
 			took, last = append(took, s.took.Seconds()), s
 		}
-		now, exponent := middle(took), ""
+		now, exponent := median(took), ""
 		if i > 0 {
 			e := math.Log(now/before) / math.Log(float64(n)/float64(sizes[i-1]))
 			g.steepest, exponent = max(g.steepest, e), short(e)
@@ -222,18 +222,18 @@ func (a *Arena) curve(ctx context.Context, title string, sizes []int, of func(n 
 	return g, nil
 }
 
-// haystack sets keys ordinary keys of the usual types on the server, 70% of
+// fill sets keys ordinary keys of the usual types on the server, 70% of
 // them strings and half of them with a TTL, and locks locks of six formats
 // among them, under names without a meaning.
-func (a *Arena) haystack(ctx context.Context, keys, locks int) error {
-	if err := a.clear(ctx); err != nil {
+func (t *Testbed) fill(ctx context.Context, keys, locks int) error {
+	if err := t.clear(ctx); err != nil {
 		return err
 	}
-	p := a.rdb.Pipeline()
+	p := t.rdb.Pipeline()
 	for i := range keys {
-		hay(ctx, p, i)
+		setOrdinary(ctx, p, i)
 		if i < locks {
-			needle(ctx, p, i)
+			setLock(ctx, p, i)
 		}
 		if p.Len() < 5000 && i < keys-1 {
 			continue
@@ -245,8 +245,8 @@ func (a *Arena) haystack(ctx context.Context, keys, locks int) error {
 	return nil
 }
 
-// hay sets an ordinary key.
-func hay(ctx context.Context, p redis.Pipeliner, i int) {
+// setOrdinary sets an ordinary key.
+func setOrdinary(ctx context.Context, p redis.Pipeliner, i int) {
 	ttl := time.Duration(i%2) * (time.Hour + time.Duration(i)*time.Millisecond)
 	switch i % 10 {
 	case 0, 1, 2:
@@ -256,16 +256,16 @@ func hay(ctx context.Context, p redis.Pipeliner, i int) {
 	case 5:
 		p.Set(ctx, fmt.Sprintf("visits:%d", i), i, 0)
 	case 6:
-		p.Set(ctx, fmt.Sprintf("user:%d:name", i), fmt.Sprintf("somebody of the name of %d", i), 0)
+		p.Set(ctx, fmt.Sprintf("user:%d:name", i), fmt.Sprintf("name number %d", i), 0)
 	case 7, 8:
-		p.HSet(ctx, fmt.Sprintf("user:%d", i), "name", "somebody", "logins", i, "city", "Graz")
+		p.HSet(ctx, fmt.Sprintf("user:%d", i), "name", "Ann", "logins", i, "city", "Graz")
 	default:
 		p.RPush(ctx, fmt.Sprintf("feed:%d", i), "a", "b", i)
 	}
 }
 
-// needle sets a lock as one of six libraries does.
-func needle(ctx context.Context, p redis.Pipeliner, i int) {
+// setLock sets a lock as one of six libraries does.
+func setLock(ctx context.Context, p redis.Pipeliner, i int) {
 	const ttl = time.Hour
 	name := fmt.Sprintf("thing:%d", i)
 	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String()
@@ -288,11 +288,11 @@ func needle(ctx context.Context, p redis.Pipeliner, i int) {
 }
 
 // bareScan measures the cheapest way to see every key once.
-func (a *Arena) bareScan(ctx context.Context) (time.Duration, error) {
+func (t *Testbed) bareScan(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	for cursor := uint64(0); ; {
 		var err error
-		if _, cursor, err = a.rdb.Scan(ctx, cursor, "", 1000).Result(); err != nil {
+		if _, cursor, err = t.rdb.Scan(ctx, cursor, "", 1000).Result(); err != nil {
 			return 0, fmt.Errorf("scan: %w", err)
 		}
 		if cursor == 0 {
@@ -301,18 +301,18 @@ func (a *Arena) bareScan(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// search is the cost of finding the locks.
-type search struct {
+// scanResult is the cost of finding the locks.
+type scanResult struct {
 	took  time.Duration
 	first time.Duration // until the first lock was found
 	snap  keyspace.Snapshot
 }
 
 // find scans for locks as locktop list does.
-func (a *Arena) find(ctx context.Context, pace *inspect.Budget, globs ...string) (search, error) {
-	var s search
+func (t *Testbed) find(ctx context.Context, pace *inspect.Budget, globs ...string) (scanResult, error) {
+	var s scanResult
 	begin := time.Now()
-	snap, err := inspect.NewScanner(a.rdb, inspect.ScanOptions{
+	snap, err := inspect.NewScanner(t.rdb, inspect.ScanOptions{
 		Formats: formats.All(), Match: globs, Budget: pace,
 		Progress: func(page keyspace.Snapshot) {
 			if s.first == 0 && len(page.Locks) > 0 {

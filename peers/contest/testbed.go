@@ -11,25 +11,25 @@ import (
 	"locktop/server"
 )
 
-// Arena runs the contenders on a redis-server of its own.
-type Arena struct {
-	server *server.Child
-	rdb    *redis.Client
-	played int // number of windows so far
+// Testbed runs the contenders on a redis-server of its own.
+type Testbed struct {
+	server  *server.Child
+	rdb     *redis.Client
+	windows int // number of windows so far
 }
 
-// NewArena starts a redis-server without persistence on a free port. Close
+// NewTestbed starts a redis-server without persistence on a free port. Close
 // stops it.
-func NewArena(ctx context.Context) (*Arena, error) {
+func NewTestbed(ctx context.Context) (*Testbed, error) {
 	child, err := server.StartChild(ctx, server.ChildOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return &Arena{server: child, rdb: redis.NewClient(&redis.Options{Addr: child.Addr()})}, nil
+	return &Testbed{server: child, rdb: redis.NewClient(&redis.Options{Addr: child.Addr()})}, nil
 }
 
 // Close stops the server.
-func (a *Arena) Close() error { return errors.Join(a.rdb.Close(), a.server.Stop()) }
+func (t *Testbed) Close() error { return errors.Join(t.rdb.Close(), t.server.Stop()) }
 
 // Series holds the samples of one contender, one per round.
 type Series struct {
@@ -37,32 +37,32 @@ type Series struct {
 	Rounds []Sample
 }
 
-// play gives each contender one window per round. Every round begins with
+// runRounds gives each contender one window per round. Every round begins with
 // another contender.
-func (a *Arena) play(ctx context.Context, who []Contender, rounds int, window func(context.Context, Contender) (Sample, error)) ([]Series, error) {
-	all := make([]Series, len(who))
+func (t *Testbed) runRounds(ctx context.Context, contenders []Contender, rounds int, window func(context.Context, Contender) (Sample, error)) ([]Series, error) {
+	all := make([]Series, len(contenders))
 	for r := range rounds {
-		for i := range who {
-			i = (i + r) % len(who)
-			sample, err := a.one(ctx, who[i], window)
+		for i := range contenders {
+			i = (i + r) % len(contenders)
+			sample, err := t.runWindow(ctx, contenders[i], window)
 			if err != nil {
 				return nil, err
 			}
-			all[i].Name = who[i].Name
+			all[i].Name = contenders[i].Name
 			all[i].Rounds = append(all[i].Rounds, sample)
 		}
 	}
 	return all, nil
 }
 
-// one runs a window of one contender on an empty server.
-func (a *Arena) one(ctx context.Context, c Contender, window func(context.Context, Contender) (Sample, error)) (Sample, error) {
-	if err := a.clear(ctx); err != nil {
+// runWindow runs a window of one contender on an empty server.
+func (t *Testbed) runWindow(ctx context.Context, c Contender, window func(context.Context, Contender) (Sample, error)) (Sample, error) {
+	if err := t.clear(ctx); err != nil {
 		return Sample{}, err
 	}
 	sample, err := window(ctx, c)
 	if err == nil && sample.Cycles == 0 {
-		err = errors.New("it never had the lock")
+		err = errors.New("the contender never acquired the lock")
 	}
 	if err != nil {
 		return sample, fmt.Errorf("%s: %w", c.Name, err)
@@ -72,12 +72,12 @@ func (a *Arena) one(ctx context.Context, c Contender, window func(context.Contex
 
 // clear prepares the next window: it deletes all keys and runs the garbage
 // collector.
-func (a *Arena) clear(ctx context.Context) error {
-	if err := a.rdb.FlushAll(ctx).Err(); err != nil {
+func (t *Testbed) clear(ctx context.Context) error {
+	if err := t.rdb.FlushAll(ctx).Err(); err != nil {
 		return fmt.Errorf("clear the server: %w", err)
 	}
 	runtime.GC()
-	a.played++
+	t.windows++
 	return nil
 }
 
@@ -91,34 +91,34 @@ type Setting struct {
 }
 
 // window opens the clients of a contender, runs them, and closes them.
-func (a *Arena) window(ctx context.Context, c Contender, s Setting) (sample Sample, err error) {
-	clients, closeAll, err := a.open(c, s)
+func (t *Testbed) window(ctx context.Context, c Contender, s Setting) (sample Sample, err error) {
+	clients, closeAll, err := t.open(c, s)
 	defer func() { err = errors.Join(err, closeAll()) }()
 	if err != nil {
 		return Sample{}, err
 	}
-	return measure(ctx, meter{a.rdb}, clients, s.Work)
+	return measure(ctx, usageReader{t.rdb}, clients, s.Work)
 }
 
 // open returns the clients of a setting and a function that closes them.
-func (a *Arena) open(c Contender, s Setting) (clients []Client, closeAll func() error, err error) {
-	var fleets []Fleet
+func (t *Testbed) open(c Contender, s Setting) (clients []Client, closeAll func() error, err error) {
+	var processes []Process
 	closeAll = func() error {
 		var errs []error
-		for _, f := range fleets {
-			errs = append(errs, f.Close())
+		for _, p := range processes {
+			errs = append(errs, p.Close())
 		}
 		return errors.Join(errs...)
 	}
 	for i := range s.Clients {
 		if s.Apart || i == 0 {
-			f, err := c.Open(a.server.Addr(), s.Lease)
+			p, err := c.Open(t.server.Addr(), s.Lease)
 			if err != nil {
 				return nil, closeAll, err
 			}
-			fleets = append(fleets, f)
+			processes = append(processes, p)
 		}
-		clients = append(clients, fleets[len(fleets)-1].Client(a.key(i, s.Hot)))
+		clients = append(clients, processes[len(processes)-1].Client(t.key(i, s.Hot)))
 	}
 	return clients, closeAll, nil
 }
@@ -126,16 +126,16 @@ func (a *Arena) open(c Contender, s Setting) (clients []Client, closeAll func() 
 // key returns the name of a client's lock. The name changes in every window,
 // because a client that gives up at the end of a window may leave a lock
 // behind.
-func (a *Arena) key(client int, hot bool) string {
+func (t *Testbed) key(client int, hot bool) string {
 	if hot {
 		client = 0
 	}
-	return fmt.Sprintf("contest:%d:%d", a.played, client)
+	return fmt.Sprintf("contest:%d:%d", t.windows, client)
 }
 
 // Version returns the version of the server.
-func (a *Arena) Version(ctx context.Context) (string, error) {
-	info, err := a.rdb.InfoMap(ctx, "server").Result()
+func (t *Testbed) Version(ctx context.Context) (string, error) {
+	info, err := t.rdb.InfoMap(ctx, "server").Result()
 	if err != nil {
 		return "", fmt.Errorf("ask the server for its version: %w", err)
 	}

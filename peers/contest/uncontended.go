@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// easy returns a lease that is longer than every window.
-func easy() Lease { return Lease{TTL: 30 * time.Second, Renew: 10 * time.Second} }
+// longLease returns a lease that is longer than every window.
+func longLease() Lease { return Lease{TTL: 30 * time.Second, Renew: 10 * time.Second} }
 
 // cycleGoals returns the goals for many clients on one connection: locktop's
 // rate as a multiple of each peer's.
@@ -23,24 +23,24 @@ const (
 	cpuGoal     = 1 / 3.0 // times redsync's
 )
 
-// b1 measures cycles without contention.
-func b1(ctx context.Context, a *Arena, size Size) (Result, error) {
+// uncontended measures cycles without contention.
+func uncontended(ctx context.Context, t *Testbed, size Size) (Result, error) {
 	rounds, work := 5, Work{Warm: 200 * time.Millisecond, Length: time.Second}
 	if size == Quick {
 		rounds, work = 5, Work{Warm: 70 * time.Millisecond, Length: 280 * time.Millisecond}
 	}
 	result := Result{
-		Title: "B1: a lock that nobody else wants",
+		Title: "B1: a lock without contention",
 		About: "Every client locks and unlocks a key of its own, over and over. All clients of a contender are goroutines of one process that share its connections. Costs are CPU time of a cycle; the client's include everything around the lock.",
 	}
 	for _, clients := range []int{1, 64, 512} {
-		s := Setting{Clients: clients, Lease: easy(), Work: work}
-		who := in(Cycles)
+		s := Setting{Clients: clients, Lease: longLease(), Work: work}
+		contenders := in(Cycles)
 		if size == Quick {
-			who = named(who, cycleRivals(clients)...)
+			contenders = named(contenders, cycleRivals(clients)...)
 		}
-		all, err := a.play(ctx, who, rounds, func(ctx context.Context, c Contender) (Sample, error) {
-			return a.window(ctx, c, s)
+		all, err := t.runRounds(ctx, contenders, rounds, func(ctx context.Context, c Contender) (Sample, error) {
+			return t.window(ctx, c, s)
 		})
 		if err != nil {
 			return result, fmt.Errorf("B1 with %d clients: %w", clients, err)
@@ -99,9 +99,9 @@ func cycleVerdicts(clients int, all []Series) []Verdict {
 	return []Verdict{speed, cpu}
 }
 
-func plural(n int, what string) string {
+func plural(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, strings.TrimSuffix(what, "s"))
+	return fmt.Sprintf("%d %ss", n, strings.TrimSuffix(noun, "s"))
 }

@@ -50,7 +50,7 @@ type tally struct {
 }
 
 // measure runs the clients, each on its own goroutine.
-func measure(ctx context.Context, m meter, clients []Client, work Work) (Sample, error) {
+func measure(ctx context.Context, m usageReader, clients []Client, work Work) (Sample, error) {
 	w := &window{work: work}
 	w.waiting, w.end = context.WithCancel(ctx)
 	defer w.end()
@@ -83,7 +83,7 @@ func measure(ctx context.Context, m meter, clients []Client, work Work) (Sample,
 
 // pass waits for the end of the window and returns the reading from the start
 // of the counting.
-func (w *window) pass(ctx context.Context, m meter) (reading, error) {
+func (w *window) pass(ctx context.Context, m usageReader) (reading, error) {
 	w.spend(w.work.Warm)
 	before, err := m.read(ctx)
 	w.done.Store(0)
@@ -183,9 +183,9 @@ func perCycle(d time.Duration, cycles int) float64 {
 	return float64(d) / float64(time.Microsecond) / float64(cycles)
 }
 
-// meter reads the CPU time that this process and the server have used, and the
+// usageReader reads the CPU time that this process and the server have used, and the
 // commands of the server.
-type meter struct{ rdb *redis.Client }
+type usageReader struct{ rdb *redis.Client }
 
 type reading struct {
 	at             time.Time
@@ -193,10 +193,10 @@ type reading struct {
 	commands       int64
 }
 
-func (m meter) read(ctx context.Context) (reading, error) {
+func (m usageReader) read(ctx context.Context) (reading, error) {
 	info, err := m.rdb.Info(ctx, "cpu", "commandstats").Result()
 	if err != nil {
-		return reading{}, fmt.Errorf("read the server's meters: %w", err)
+		return reading{}, fmt.Errorf("read the resource usage of the server: %w", err)
 	}
 	r := reading{at: time.Now()}
 	for line := range strings.Lines(info) {
@@ -213,7 +213,7 @@ func (m meter) read(ctx context.Context) (reading, error) {
 	}
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return r, fmt.Errorf("read our own meters: %w", err)
+		return r, fmt.Errorf("read the resource usage of this process: %w", err)
 	}
 	r.client = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	return r, nil
