@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,8 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // isolated runs the tests without the user's environment: its addresses, its
-// passwords and its audit log. Many tests wait for a server most of the time,
-// so four of them run at once, also on fewer CPUs.
+// passwords and its audit log.
 type isolated struct{ *testing.M }
 
 func (m isolated) Run() int {
@@ -43,8 +41,7 @@ func (m isolated) Run() int {
 	}
 	defer os.RemoveAll(state)
 	os.Setenv("XDG_STATE_HOME", state)
-	flag.Parse()
-	flag.Set("test.parallel", "4")
+	server.TuneTests(10)
 	return m.M.Run()
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,12 +71,16 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 	t.Parallel()
 	r := onCluster(t, server.ClusterOptions{})
 	ours, theirs := r.client(lock.Config{}), r.client(lock.Config{})
-	masters := map[string]bool{}
+	o := lock.Options{TTL: time.Minute, Fence: true}
+	type handOver struct {
+		lease *lock.Lease
+		next  chan *lock.Lease
+	}
+	handOvers, masters := map[string]handOver{}, map[string]bool{}
 	for kind, locker := range exclusive {
 		for _, name := range []string{"orders", "stock", "prices", "{test}:abc:key", "a{b}{c}", "a{b", "a{{b}}c", "ä ö"} {
 			key := name + ":" + kind
 			masters[r.master(key)] = true
-			o := lock.Options{TTL: time.Minute, Fence: true}
 			lease, err := locker(ours, key, o).Lock(ctx)
 			r.must(err)
 			if _, err := locker(theirs, key, o).TryLock(ctx); !errors.Is(err, lock.ErrHeld) {
@@ -88,35 +94,40 @@ func TestEveryKindWorksOnAClusterUnderEveryName(t *testing.T) {
 				}
 				next <- lease
 			}()
-			r.until("a waiter that listens", func() bool { return r.listeners() > 0 })
-			r.must(lease.Extend(ctx, 2*time.Minute))
-			r.must(lease.Unlock(ctx))
-			after := <-next
-			if after == nil {
-				t.FailNow()
-			}
-			if lease.Fence() != 1 || after.Fence() != 2 {
-				t.Errorf("%s: fences %d and %d, want 1 and 2", key, lease.Fence(), after.Fence())
-			}
-			r.must(after.Unlock(ctx))
-			r.until("the listener to go", func() bool { return r.listeners() == 0 })
+			handOvers[key] = handOver{lease, next}
 		}
 	}
+	for key, h := range handOvers {
+		r.until("a waiter that listens", func() bool {
+			return slices.ContainsFunc(r.channels(), func(channel string) bool { return strings.Contains(channel, key) })
+		})
+		r.must(h.lease.Extend(ctx, 2*time.Minute))
+		r.must(h.lease.Unlock(ctx))
+		after := <-h.next
+		if after == nil {
+			t.FailNow()
+		}
+		if h.lease.Fence() != 1 || after.Fence() != 2 {
+			t.Errorf("%s: fences %d and %d, want 1 and 2", key, h.lease.Fence(), after.Fence())
+		}
+		r.must(after.Unlock(ctx))
+	}
+	r.until("the listeners to go", func() bool { return len(r.channels()) == 0 })
 	if len(masters) != 3 {
 		t.Errorf("the locks were on %d of 3 masters", len(masters))
 	}
 }
 
-// listeners returns the number of channels with subscribers, on all nodes.
-func (r *clusterRig) listeners() int {
+// channels returns the channels that have subscribers, on all nodes.
+func (r *clusterRig) channels() []string {
 	r.Helper()
-	n := 0
+	var all []string
 	for _, addr := range r.nodes.Addrs() {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
-		n += len(rdb.PubSubChannels(ctx, "*").Val())
+		all = append(all, rdb.PubSubChannels(ctx, "*").Val()...)
 		rdb.Close()
 	}
-	return n
+	return all
 }
 
 // Scenario 106: a name whose slot no other name can share.
@@ -276,7 +287,7 @@ func TestALeaseOutlivesTheMasterOfItsClusterSlot(t *testing.T) {
 		}
 		next <- err
 	}()
-	r.until("a waiter that listens", func() bool { return r.listeners() > 0 })
+	r.until("a waiter that listens", func() bool { return len(r.channels()) > 0 })
 	master := r.master("orders")
 	rdb, _ := r.node(master)
 	if n, err := rdb.Wait(ctx, 1, 5*time.Second).Result(); n < 1 {

@@ -73,7 +73,7 @@ func TestAnAcquireThatWasGivenUpLeavesNothingBehind(t *testing.T) {
 		}
 		r.until("nothing to be there", func() bool { return r.keys() == 0 })
 		other := c.Mutex("other", lock.Options{})
-		rounds := tries(r.fake, 20)
+		rounds := tries(20)
 		for i := range rounds {
 			way := givingUp[i%len(givingUp)]
 			for kind, l := range everyKind(c, fmt.Sprint("orders", i), lock.Options{TTL: time.Minute}) {

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -101,10 +100,10 @@ func newRig(t *testing.T, addr string, dial netfault.Dialer) *rig {
 // proving reports whether tests run at their full size, on a quiet machine.
 func proving() bool { return os.Getenv("LOCKTOP_PROOF") != "" }
 
-// tries returns how often to repeat a test that must never fail: 1000 times under a
-// fake clock, and on real servers if LOCKTOP_PROOF is set; else few times.
-func tries(fake bool, few int) int {
-	if fake || proving() {
+// tries returns how often to repeat a test that must never fail: few times, or 1000
+// times if LOCKTOP_PROOF is set.
+func tries(few int) int {
+	if proving() {
 		return 1000
 	}
 	return few
@@ -151,10 +150,7 @@ func TestMain(m *testing.M) {
 		os.Exit(work(job, os.Getenv(workerAddr)))
 	}
 	logging.Disable() // go-redis logs every failed connection
-	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait for servers, not for the CPU
-		panic(err)
-	}
+	server.TuneTests(8)
 	goleak.VerifyTestMain(m)
 }
 

@@ -3,7 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,6 +27,22 @@ const RequireRedis = "LOCKTOP_REQUIRE_REDIS"
 
 // startLimit is the longest start of a server in a test. It usually takes 20 ms.
 const startLimit = 30 * time.Second
+
+// TuneTests is for the TestMain of a package whose tests wait for servers more than they
+// use the CPU. It lets the given number of parallel tests run at the same time, or at
+// most four under the race detector. It makes garbage collections rarer, because the
+// embedded server allocates an interpreter for every script.
+func TuneTests(parallel int) {
+	flag.Parse()
+	raced := debug.BuildSetting{Key: "-race", Value: "true"}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, raced) {
+		parallel = min(parallel, 4)
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
+		panic(err)
+	}
+	debug.SetGCPercent(400)
+}
 
 // ForTest starts a new redis-server with further arguments. The server ends with the
 // test. If redis-server is not installed, ForTest skips the test with installation

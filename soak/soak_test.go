@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,10 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis would log every connection that a fault closes
-	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait for servers, not for the CPU
-		panic(err)
-	}
+	server.TuneTests(8)
 	os.Exit(m.Run())
 }
 

@@ -22,10 +22,12 @@ import (
 	"locktop/humanize"
 	"locktop/keyspace"
 	"locktop/loadgen"
+	redisserver "locktop/server"
 )
 
 func TestMain(m *testing.M) {
 	time.Local = time.UTC // the screen shows the time of day
+	redisserver.TuneTests(4)
 	os.Exit(m.Run())
 }
 

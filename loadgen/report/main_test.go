@@ -17,6 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis reports on every connection it cannot have
+	server.TuneTests(4)
 	goleak.VerifyTestMain(m)
 }
 
