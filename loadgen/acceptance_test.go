@@ -58,6 +58,7 @@ func hardship(kind Kind) Scenario {
 
 // Scenarios 36, 52, 54, 61, 69, 71, 74 and 110, second half. Promise P12.
 func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
+	t.Parallel()
 	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
 	var all sync.WaitGroup
@@ -315,6 +316,7 @@ func commandStats(t *testing.T, rdb *redis.Client) map[string]int64 {
 }
 
 func TestAPauseOfTheServerShowsInTheTailOfTheOpenModel(t *testing.T) {
+	t.Parallel()
 	rdb := connect(t, server.ForTest(t).Addr())
 	r := started(t, rdb, Scenario{
 		Clients: 300, Keys: Keys{N: 1000}, Rate: 50, Hold: Const(0), Lock: Lock{TTL: 20 * time.Second}, Duration: 5 * time.Second,

@@ -335,6 +335,7 @@ func flaws() []flaw {
 // Scenario 110, promise P12: twelve common mistakes. The oracle or the proof
 // reports each of them within a minute.
 func TestTwelveBrokenLocksAreFlagged(t *testing.T) {
+	t.Parallel()
 	one := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
 	all := flaws()
@@ -401,9 +402,10 @@ func flagged(t *testing.T, on Servers, f flaw, s Scenario) (time.Duration, strin
 // The same lock without a mistake is not reported, though its holders are
 // disconnected as often. Promise P12.
 func TestTheSameLockWithoutAMistakeIsNotFlagged(t *testing.T) {
+	t.Parallel()
 	on := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	s := Scenario{
-		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: 6 * time.Second,
+		Lock: Lock{TTL: 300 * time.Millisecond}, Keys: Keys{N: 1}, Clients: 6, Think: Exp(10 * time.Millisecond), Duration: 4 * time.Second,
 	}
 	cuts(&s)
 	s.Hold = Bimodal(2*time.Millisecond, 900*time.Millisecond, 0.1)

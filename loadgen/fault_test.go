@@ -127,6 +127,7 @@ func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 }
 
 func TestServersStandStillAndRunAgain(t *testing.T) {
+	t.Parallel()
 	set := server.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())
 	for _, kind := range []FaultKind{Pause, Stop} {

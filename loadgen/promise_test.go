@@ -151,6 +151,7 @@ func (p popping) Unlock(ctx context.Context) error {
 // Four broken locks that an audit did not find. Each differs in one line from a
 // sound one.
 func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	deleting := closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 	for _, c := range []struct {
@@ -196,7 +197,7 @@ func TestALockThatBreaksAnotherPromiseThanExclusionIsFlagged(t *testing.T) {
 			s := c.s
 			s.Clients, s.Keys = 8, Keys{N: 1}
 			s.Hold, s.Think = cmp.Or(s.Hold, Const(5*time.Millisecond)), Exp(5*time.Millisecond)
-			s.Duration = 6 * time.Second
+			s.Duration = 3 * time.Second
 			on := Servers{Redis: connect(t, addr)}
 			r, err := newRun(on, s, c.open)
 			if err != nil {

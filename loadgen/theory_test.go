@@ -12,12 +12,12 @@ import (
 )
 
 // While a server stops for 1.5 s, arrivals at 200/s wait for 0 to 1.5 s, evenly
-// distributed. They are 15% of the arrivals of 10 s. With a timeout of 1 s the
+// distributed. They are 25% of the arrivals of 6 s. With a timeout of 1 s the
 // first 100 of them fail, each after 1 s on its own connection.
 func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 	const (
 		rate   = 200
-		length = 10 * time.Second
+		length = 6 * time.Second
 		pause  = 1500 * time.Millisecond
 	)
 	for _, c := range []struct {
@@ -25,8 +25,8 @@ func TestWaitsAroundAPauseOfTheServerAreThoseOfTheory(t *testing.T) {
 		timeout       time.Duration
 		p90, p99, max time.Duration
 	}{
-		{"a timeout above the pause", 3 * time.Second, 500 * time.Millisecond, 1400 * time.Millisecond, 1500 * time.Millisecond},
-		{"a timeout below the pause", time.Second, 500 * time.Millisecond, time.Second, time.Second},
+		{"a timeout above the pause", 3 * time.Second, 900 * time.Millisecond, 1440 * time.Millisecond, 1500 * time.Millisecond},
+		{"a timeout below the pause", time.Second, 900 * time.Millisecond, time.Second, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

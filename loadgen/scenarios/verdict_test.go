@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,45 +14,40 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis logs every connection that it cannot open
+	server.TuneTests(16)
 	m.Run()
 }
 
 // longest is how long a scenario without faults runs in this test. It shows its
 // effect from the beginning.
-const longest = 5 * time.Second
-
-// together is the number of scenarios that run at the same time. More would
-// compete for the CPU and change the results.
-const together = 6
+const longest = 3 * time.Second
 
 // Every scenario runs on real servers and must show its effect. Scenarios 7, 8,
 // 15, 24, 36, 45, 52, 57, 64, 67, 69 and 109.
 func TestEveryScenarioShowsWhatItIsFor(t *testing.T) {
 	single := connect(t, server.ForTest(t).Addr())
-	var all sync.WaitGroup
-	slots := make(chan struct{}, together)
 	var herd []*float64 // commands per hold, by the way of waiting
-	for _, s := range All() {
-		if len(s.Faults) == 0 {
-			s.Duration = min(s.Duration, longest)
-		}
-		for _, side := range s.Sides() {
-			on := loadgen.Servers{Redis: single}
-			if side.Lock.Kind == loadgen.Redlock {
-				on = five(t)
+	t.Run("scenario", func(t *testing.T) {
+		for _, s := range All() {
+			if len(s.Faults) == 0 {
+				s.Duration = min(s.Duration, longest)
 			}
-			cost := new(float64)
-			if s.Name == "herd" {
-				herd = append(herd, cost)
+			for _, side := range s.Sides() {
+				cost := new(float64)
+				if s.Name == "herd" {
+					herd = append(herd, cost)
+				}
+				t.Run(s.Name, func(t *testing.T) {
+					t.Parallel()
+					on := loadgen.Servers{Redis: single}
+					if side.Lock.Kind == loadgen.Redlock {
+						on = five(t)
+					}
+					*cost = show(t, on, side).CommandsPerHold()
+				})
 			}
-			all.Go(func() {
-				slots <- struct{}{}
-				*cost = show(t, on, side).CommandsPerHold()
-				<-slots
-			})
 		}
-	}
-	all.Wait()
+	})
 	if poll, notify, fair := *herd[0], *herd[1], *herd[2]; !(poll > 3*notify && notify > fair) {
 		t.Errorf("commands a hold: %.1f by asking, %.1f by listening, %.1f in a queue", poll, notify, fair)
 	}
