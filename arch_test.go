@@ -44,6 +44,7 @@ var imports = map[string][]string{
 	"shell":                   {},
 	"soak":                    {"loadgen", "loadgen/oracle", "server"},
 	"screenshots":             {"tui/svg"},
+	"manpages":                {"cli"},
 }
 
 // testImports lists the additional imports of a package's tests.
@@ -64,7 +65,7 @@ var guarded = map[string][]string{
 	"github.com/alicebob/miniredis/v2":        {"server"},
 	"github.com/charmbracelet/bubbletea":      {"tui", "cli"},
 	"github.com/HdrHistogram/hdrhistogram-go": {"loadgen", "loadgen/report"},
-	"github.com/spf13/cobra":                  {"cli"},
+	"github.com/spf13/cobra":                  {"cli", "manpages"},
 	"time.Now":                                {"internal/netfault", "keyspace/inspect", "keyspace/release", "lock", "lock/classic", "lock/internal/transport", "loadgen", "server", "soak", "cli", "cli/connect", "screenshots", "tui.fetchSnapshot"},
 }
 

@@ -3,14 +3,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
 
+	"locktop/cli/connect"
 	"locktop/tui"
 )
 
@@ -53,6 +60,17 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return f.code
 }
 
+// Documentation returns the command line for manual pages. The description of each
+// command ends with the exit codes.
+func Documentation() *cobra.Command {
+	root := new(program).rootCommand()
+	addCompletion(root)
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n# EXIT CODES\n\n" + strings.ReplaceAll("\n"+strings.TrimSpace(exitCodes), "\n", "\n\n") + "\n"
+	}
+	return root
+}
+
 // asksForJSON looks for --json before the flags are parsed, so that errors in the
 // flags are JSON, too.
 func asksForJSON(args []string) bool {
@@ -65,4 +83,100 @@ func asksForJSON(args []string) bool {
 		}
 	}
 	return false
+}
+
+func (p *program) rootCommand() *cobra.Command {
+	var c connect.Flags
+	var s selection
+	var look screenFlags
+	var may writeFlags
+	own := &ownLoad{program: p}
+	root := &cobra.Command{
+		Use:   "locktop",
+		Short: "Every distributed lock in a Redis keyspace, live",
+		Long: `locktop shows every distributed lock in a Redis keyspace, live: who holds it,
+since when, how deep, for how much longer, and who waits.
+
+Without flags it looks at LOCKTOP_URL, REDIS_URL, or redis://127.0.0.1:6379.
+It only reads, unless --write or --load says otherwise.`,
+		Example: `  locktop demo                              look around, no server needed
+  locktop -u rediss://redis.internal:6380   the screen on a server
+  locktop list --stuck                      what is wrong, once
+  locktop watch --match 'lock:orders:*'     what happens, as it happens`,
+		Version:                    build(),
+		Args:                       command,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.screenOn(cmd.Context(), &c, &s, &look, may, own)
+		},
+	}
+	cmdFlags(root, c.FlagSet(), s.flags(), look.flags(), may.flags(), own.flags())
+	root.SetHelpFunc(help)
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(
+		p.demoCommand(), p.listCommand(), p.watchCommand(), p.inspectCommand(), p.releaseCommand(), p.doctorCommand(),
+		p.recordCommand(), p.replayCommand(), p.formatsCommand(),
+		p.loadCommand(), p.scenariosCommand(),
+		p.versionCommand(),
+	)
+	return root
+}
+
+// command returns an error for an argument that is not a command, and suggests the
+// nearest commands.
+func command(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "see locktop --help"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + near[0] + "?"
+	}
+	return usageErrorf(hint, "unknown command %q", args[0])
+}
+
+// noArguments returns an error if there are arguments. It does not quote them: one
+// may be a password that the user meant for --askpass.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageErrorf("see "+cmd.CommandPath()+" --help", "%s takes no arguments", cmd.CommandPath())
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(p.out, "locktop %s, %s, %s/%s\n", build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// build returns the version, and the commit if the build has one.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	version := info.Main.Version
+	var commit, dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = ", modified"
+		}
+	}
+	if commit == "" {
+		return version
+	}
+	return fmt.Sprintf("%s (commit %s%s)", version, commit, dirty)
 }

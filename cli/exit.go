@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/charmbracelet/x/term"
 
 	"locktop/cli/connect"
 	"locktop/cli/render"
@@ -127,6 +130,33 @@ func (n messages) write(j jsonNote) {
 		text += " (" + j.Hint + ")"
 	}
 	fmt.Fprintf(n.to, "locktop: %s\n", widget.Plain(text))
+}
+
+// progressLine shows how far a command is on stderr: on a terminal one line that changes,
+// otherwise one line per report.
+type progressLine struct {
+	notes messages
+	live  bool // overwrite the line
+}
+
+func (p *program) newProgressLine() progressLine {
+	f, ok := p.notes.to.(*os.File)
+	return progressLine{notes: p.notes, live: ok && !p.notes.json && term.IsTerminal(f.Fd())}
+}
+
+func (l progressLine) show(text string) {
+	if l.live {
+		fmt.Fprintf(l.notes.to, "\r\x1b[K%s", widget.Plain(text))
+		return
+	}
+	l.notes.note("%s", text)
+}
+
+// clear erases the line.
+func (l progressLine) clear() {
+	if l.live {
+		fmt.Fprint(l.notes.to, "\r\x1b[K")
+	}
 }
 
 // incomplete returns the exitError for an incomplete snapshot. The error names what

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -12,6 +14,7 @@ import (
 	"locktop/cli/connect"
 	"locktop/cli/render"
 	"locktop/humanize"
+	"locktop/keyspace"
 )
 
 // listOptions configures the output of list.
@@ -116,4 +119,76 @@ func (o *listOptions) check() error {
 		return usageErrorf("", "--json, --csv and --plain exclude each other")
 	}
 	return nil
+}
+
+// scanProgress reports the progress of a scan. It is safe for concurrent use.
+type scanProgress struct {
+	line  progressLine
+	every time.Duration
+
+	mu    sync.Mutex
+	begun time.Time
+	said  time.Time
+	seen  map[keyspace.ID]keyspace.Cost // by server and database
+	locks int
+}
+
+// newScanProgress returns a scanProgress if stderr is a terminal or wanted is true,
+// and nil otherwise.
+func (p *program) newScanProgress(wanted bool) *scanProgress {
+	line := p.newProgressLine()
+	if !line.live && !wanted {
+		return nil
+	}
+	now := time.Now()
+	g := &scanProgress{line: line, every: time.Second, begun: now, said: now, seen: make(map[keyspace.ID]keyspace.Cost)}
+	if line.live {
+		g.every = 100 * time.Millisecond
+	}
+	return g
+}
+
+// of returns a function for the snapshots of one server and database; nil if g is
+// nil.
+func (g *scanProgress) of(from keyspace.ID) func(keyspace.Snapshot) {
+	if g == nil {
+		return nil
+	}
+	return func(s keyspace.Snapshot) { g.take(from, s) }
+}
+
+// take counts one more page.
+func (g *scanProgress) take(from keyspace.ID, s keyspace.Snapshot) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen[from] = s.Cost
+	g.locks += len(s.Locks)
+	now := time.Now()
+	if now.Sub(g.said) < g.every {
+		return
+	}
+	g.said = now
+	g.line.show(g.text(now))
+}
+
+// text describes the progress and estimates the remaining time.
+func (g *scanProgress) text(now time.Time) string {
+	var scanned, keys int64
+	var busy time.Duration
+	for _, c := range g.seen {
+		scanned, keys, busy = scanned+c.Scanned, keys+c.Keys, busy+c.ServerTime
+	}
+	passed := now.Sub(g.begun)
+	s := fmt.Sprintf("%s of %s, %s", humanize.Count(scanned), humanize.Plural(keys, "key"), humanize.Plural(g.locks, "lock"))
+	if scanned > 0 && keys > scanned {
+		s += fmt.Sprintf(", %s to go", humanize.Duration(time.Duration(float64(passed)*float64(keys-scanned)/float64(scanned))))
+	}
+	return s + fmt.Sprintf(", %.0f%% of the server's time", 100*busy.Seconds()/passed.Seconds())
+}
+
+// done erases the line.
+func (g *scanProgress) done() {
+	if g != nil {
+		g.line.clear()
+	}
 }

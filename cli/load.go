@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
+	"locktop/humanize"
 	"locktop/loadgen"
 	"locktop/loadgen/scenarios"
 )
@@ -220,4 +222,38 @@ func scenarioNames() []string {
 // completeScenarios completes names of scenarios and files in the shell.
 func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return scenarioNames(), cobra.ShellCompDirectiveDefault
+}
+
+func (p *program) scenariosCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "scenarios [NAME]",
+		Short: "The ready-made loads, or one of them as a file",
+		Long: `Lists the scenarios that come with locktop. With a name it prints that one as a
+scenario file, to be changed and run with locktop load.`,
+		Example: `  locktop scenarios
+  locktop scenarios freeze > mine.yaml`,
+		Args:                  cobra.MaximumNArgs(1),
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     completeScenarios,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return p.listScenarios()
+			}
+			s, err := namedScenario(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = p.out.Write(s.Marshal())
+			return err
+		},
+	}
+}
+
+func (p *program) listScenarios() error {
+	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "SCENARIO\tLOCK\tRUNS\tWATCH\n")
+	for _, s := range scenarios.All() {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, s.Lock.Kind, humanize.Setting(s.Duration), s.Watch)
+	}
+	return t.Flush()
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +18,12 @@ import (
 	"time"
 
 	"github.com/aymanbagabas/go-osc52/v2"
+	"github.com/charmbracelet/x/term"
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
 	"locktop/cli/connect"
+	"locktop/keyspace/formats"
 	"locktop/keyspace/release"
 	"locktop/tui"
 	"locktop/tui/widget"
@@ -77,6 +82,67 @@ func speaksUTF8(env func(string) string) bool {
 	locale := cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG"))
 	set := strings.ReplaceAll(strings.ToLower(locale), "-", "")
 	return locale == "" || strings.Contains(set, "utf8")
+}
+
+// screenOn shows the screen for the servers of c.
+func (p *program) screenOn(ctx context.Context, c *connect.Flags, s *selection, look *screenFlags, may writeFlags, own *ownLoad) error {
+	if err := applyContext(c, s, look, &may); err != nil {
+		return err
+	}
+	if err := errors.Join(s.check(), look.check(), may.check(c), own.check(c, may)); err != nil {
+		return err
+	}
+	if err := p.needsTerminal(); err != nil {
+		return err
+	}
+	t, err := p.connect(ctx, c)
+	if err != nil {
+		return err
+	}
+	g := &connector{connection: c, selection: *s, rights: may, open: t}
+	defer g.close()
+	if may.write {
+		log, err := openAudit()
+		if err != nil {
+			return err
+		}
+		defer log.close()
+		g.log = log
+	}
+	w := g.world(ctx, t)
+	own.connection = c
+	if own.offered(may) {
+		w.Loader, w.Scenes = own, ownScenes()
+		defer own.close()
+	}
+	if own.now {
+		if w.Load, err = own.Open(ctx); err != nil {
+			return err
+		}
+	}
+	return p.screen(ctx, look, w)
+}
+
+// screen shows w until the user quits or ctx ends.
+func (p *program) screen(ctx context.Context, look *screenFlags, w tui.Config) error {
+	look.applyTo(&w)
+	w.Input, w.Output = p.in, p.out
+	w.Formats, w.Clipboard, w.Frames = formats.All(), clipboard{p.out}, frameSaver{}
+	if err := tui.Run(ctx, w); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// needsTerminal returns an error unless input and output are terminals.
+func (p *program) needsTerminal() error {
+	for _, end := range []any{p.in, p.out} {
+		f, ok := end.(*os.File)
+		if !ok || !term.IsTerminal(f.Fd()) {
+			return usageErrorf("locktop list and locktop watch work everywhere", "the screen needs a terminal")
+		}
+	}
+	return nil
 }
 
 // connector connects the screen to another database of the same servers or to other
@@ -216,4 +282,69 @@ func (a frameSaver) Save(name string, data []byte) (string, error) {
 		return path, nil
 	}
 	return "", fmt.Errorf("save: there are a hundred of this second already")
+}
+
+// commandStats counts the commands of a client. It is safe for concurrent use.
+type commandStats struct {
+	mu     sync.Mutex
+	counts map[string]tui.CommandStat
+}
+
+// newCommandStats returns the counts of the commands that clients send from now on.
+// onOpen calls its argument for each client.
+func newCommandStats(onOpen func(func(*redis.Client))) *commandStats {
+	l := &commandStats{counts: make(map[string]tui.CommandStat)}
+	onOpen(func(rdb *redis.Client) { rdb.AddHook(l) })
+	return l
+}
+
+// Commands returns the counts so far.
+func (l *commandStats) Commands() []tui.CommandStat {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.counts))
+}
+
+// DialHook implements redis.Hook.
+func (l *commandStats) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (l *commandStats) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		begin := time.Now()
+		err := next(ctx, cmd)
+		l.record(begin, cmd)
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (l *commandStats) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		begin := time.Now()
+		err := next(ctx, cmds)
+		l.record(begin, cmds...)
+		return err
+	}
+}
+
+// record counts commands of one round trip.
+func (l *commandStats) record(begin time.Time, cmds ...redis.Cmder) {
+	now := time.Now()
+	each := now.Sub(begin) / time.Duration(max(1, len(cmds)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, cmd := range cmds {
+		name := cmd.FullName()
+		c := l.counts[name]
+		c.Name, c.Last = name, now
+		c.Count++
+		c.Took += each
+		if err := cmd.Err(); err != nil && err != redis.Nil {
+			c.Errors++
+		}
+		l.counts[name] = c
+	}
 }
