@@ -217,9 +217,9 @@ func TestTheScreenAndWatchNameAMasterThatDies(t *testing.T) {
 	w.out.sees(t, "appeared "+c.moving(0))
 	dead := c.Nodes()[1]
 	c.KillForTest(t, dead)
-	w.out.sees(t, "finding server, critical: "+dead.Addr()+" cannot be looked at")
+	w.out.sees(t, "finding server, critical: "+dead.Addr()+" cannot be read")
 	w.errors.sees(t, dead.Addr()+" does not answer")
-	term.want(dead.Addr()+" cannot be looked at", "5 locks")
+	term.want(dead.Addr()+" cannot be read", "5 locks")
 	term.press("4").want("down", dead.Addr())
 	term.quit()
 	c.lock(t, c.moving(7))

@@ -186,23 +186,23 @@ const formatsHead = `# What locktop recognises
 
 <!-- Made by "locktop formats --markdown > docs/formats.md": change the formats, not this page. -->
 
-These are the ways of storing a lock that locktop knows, in the order in which it tries them. A key that several are
-equally sure of belongs to the first.
+This page lists the formats in which libraries store locks, in the order in which locktop tries them. If several formats
+have the same confidence for a key, the first one wins.
 
-* **certain**: layout or name belong to one library alone.
-* **likely**: a token of a lock's shape, and a second sign: a name that speaks for a lock, a TTL, what happens to it.
-* **possible**: as likely something else. Shown with ` + "`--all`" + ` only.
+* **certain**: the layout or the name belongs to one library only.
+* **likely**: a token with the shape of a lock's token, and a second sign: a name that suggests a lock, a TTL, a change.
+* **possible**: the key can as well be something else. Shown with ` + "`--all`" + ` only.
 
-The confidence in the table is the most that a format makes of a key. Names that say that a key is something else (a
-session, a cache, a limit) cost a step, and so does a missing TTL where the library always sets one. Whatever else is
-a lock of yours, ` + "`--lock 'myapp:mutex:*'`" + ` makes locktop take it for one.
+The table shows the highest confidence of a format. A name that suggests something else (a session, a cache, a limit)
+lowers it by one step. So does a missing TTL, if the library always sets one. For other locks, use
+` + "`--lock 'myapp:mutex:*'`" + `.
 
-What locktop can do to a lock of somebody else is said under acts: release it as its library would, and give it another
-deadline. It looks again first, and does nothing if the lock is not as it was seen.
+The column acts shows what locktop can do with a lock of another client: release it as its library does, and set another
+deadline. The script reads the lock again, and does nothing if the lock has changed since it was read.
 
-Some locks leave nothing in the keyspace, and are not shown: those of portalocker, where to hold is to be subscribed to a
-channel; those inside one process; advisory locks of a database. Who waits can be seen only where it leaves a trace.
-Clients that block on a list (python-redis-lock, walrus, redis-semaphore for Ruby) leave none that says which list.
+Some locks have no key and are not shown: those of portalocker, whose holders subscribe to a channel; those inside one
+process; advisory locks of a database. Waiters are visible only if they leave a trace. Clients that block on a list
+(python-redis-lock, walrus, redis-semaphore for Ruby) do not show on which list.
 
 In the samples, {ms-9000} is the time 9 s ago in ms, {s…} in seconds, {f…} with a fraction, {iso…} as a date and {uniqid…}
 as PHP writes it; {v1…} and {v7…} are UUIDs of that time, {v1hex…} without dashes, {v1b64…} as base64.
@@ -221,9 +221,9 @@ func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s | %s | %s | %s | %s |\n", f.Name, f.Name, f.Library, f.Type, f.kinds(), f.Confidence, waiters, f.acts())
 	}
 	for _, f := range all {
-		fmt.Fprintf(&out, "\n## %s\n\n%s. Told by this: %s.\n\nSource: %s\n", f.Name, f.Library, f.Tells, f.Source)
+		fmt.Fprintf(&out, "\n## %s\n\n%s. Recognized by: %s.\n\nSource: %s\n", f.Name, f.Library, f.Tells, f.Source)
 		if f.Wakes != "" {
-			fmt.Fprintf(&out, "\nWhen it is released, those who wait %s.\n", f.Wakes)
+			fmt.Fprintf(&out, "\nWhen it is released, its waiters %s.\n", f.Wakes)
 		}
 		for _, s := range f.Samples {
 			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", capital(s.Name), strings.Join(s.Commands, "\n"))

@@ -41,7 +41,7 @@ func TestAServerWithoutTheTimeIsLookedAt(t *testing.T) {
 	if l := lockNamed(t, doc, "lock:a"); l.TTLms < 500_000 || l.TTLms > 600_000 {
 		t.Errorf("it has %d ms left", l.TTLms)
 	}
-	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "the server does not know TIME") {
+	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "the server does not have TIME") {
 		t.Errorf("it says %q", said)
 	}
 	if got := locktop(t, "watch", "--for", "300ms", "-u", "redis://"+addr); got.code != exitFine || !strings.Contains(got.out, "lock:a") {

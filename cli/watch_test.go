@@ -172,7 +172,7 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	if err := c.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was started again$`)
+	w.errors.sees(t, `^locktop: back on redis://`+regexp.QuoteMeta(c.Addr())+`/0 after .*: it was restarted$`)
 	send(t, c.Addr(), "SET", "lock:b", token, "PX", "60000")
 	w.out.sees(t, `(acquired|appeared) lock:b`)
 	if n := strings.Count(w.errors.String(), "\n"); n != 2 {
@@ -226,7 +226,7 @@ func (a *aging) Known() keyspace.Snapshot {
 // server finding. What an event has reported is not repeated.
 func TestWhatTimeAloneMakesWrongIsToldOnce(t *testing.T) {
 	const (
-		servers = "finding server, warning: .* throws keys away .*\nfinding server, info: The clocks .*\n"
+		servers = "finding server, warning: .* evicts keys .*\nfinding server, info: The clocks .*\n"
 		late    = "finding lock:late, warning: Held for 10 m.*\n"
 	)
 	for _, tt := range []struct {
@@ -275,7 +275,7 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 				{Kind: keyspace.ServerBack, At: at(2.5)},
 				{Kind: keyspace.ServerFlushed, At: at(3), Text: "a database was emptied"},
 				{Kind: keyspace.ServerLost, At: at(4), Text: "refused"},
-				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was started again"},
+				{Kind: keyspace.ServerBack, At: at(4.5), Text: "it was restarted"},
 			}},
 			picks: &selection{},
 			notes: messages{to: said},
@@ -288,7 +288,7 @@ func TestWhatBecomesOfTheServerIsOneLineEach(t *testing.T) {
 			"locktop: back on redis://redis.test after 1.5 s\n" +
 			"locktop: redis://redis.test: a database was emptied\n" +
 			"locktop: lost redis://redis.test: refused; trying again until it is back\n" +
-			"locktop: back on redis://redis.test after 500 ms: it was started again\n"
+			"locktop: back on redis://redis.test after 500 ms: it was restarted\n"
 		if said.String() != want {
 			t.Errorf("got\n%swant\n%s", said, want)
 		}
@@ -308,9 +308,9 @@ func TestWatchGoesOnWhenItIsLetInAgain(t *testing.T) {
 	aUser(t, c.Addr(), "ann", "on")
 	w.errors.sees(t, `^locktop: back on .* after `)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "resetkeys", "~nothing")
-	w.errors.sees(t, `known locks may not be read any more`)
+	w.errors.sees(t, `may not read known locks any more`)
 	send(t, c.Addr(), "ACL", "SETUSER", "ann", "allkeys")
-	w.errors.sees(t, `all known locks may be read again`)
+	w.errors.sees(t, `this user may read all known locks again`)
 	if said := w.out.String(); strings.Contains(said, "released") || strings.Contains(said, "gone") {
 		t.Errorf("nothing has happened to the lock, and it said\n%s", said)
 	}

@@ -27,7 +27,7 @@ type Actions struct {
 	// ARGV is the time to live in ms. Empty: the format does not store a deadline that
 	// others may change.
 	Extend string
-	// WakeHint says how waiters are woken, for people: "hear 0 on channel". Empty: waiters
+	// WakeHint says how waiters are woken, for people: "receive 0 on channel". Empty: waiters
 	// poll.
 	WakeHint string
 }
@@ -83,7 +83,7 @@ type AuditRecord struct {
 
 // Reasons why nothing was done.
 var (
-	ErrChanged      = errors.New("the lock is not as it was seen")
+	ErrChanged      = errors.New("the lock has changed since it was read")
 	ErrNotSupported = errors.New("locks of this format cannot be changed from outside")
 )
 

@@ -96,55 +96,55 @@ func rules() []rule {
 	return []rule{
 		{
 			id: "never-expires", severity: Critical, check: neverExpires,
-			remedy: "Find out whether the holder still works; if it does not, give the key a deadline with PEXPIRE rather than delete it, so that nobody loses a lock by mistake.",
+			remedy: "Find out whether the holder still works. If it does not, set a deadline with PEXPIRE. Do not delete the key: a holder that still works would lose the lock at once.",
 		},
 		{
 			id: "split", severity: Critical, check: split,
-			remedy: "Wait until the copies expire: nobody holds the lock, and whoever believes so has not counted. If it happens again, let the contenders begin with the same server.",
+			remedy: "Wait until the copies expire: no client has a majority, so none holds the lock. If it happens again, let all clients begin with the same server.",
 		},
 		{
 			id: "stamp-passed", severity: Warning, check: stampPassed,
-			remedy: "Nothing, if the lock is wanted: whoever asks next takes it over. Otherwise break it.",
+			remedy: "Nothing, if clients still use the lock: the next one takes it over. Otherwise force-release it.",
 		},
 		{
 			id: "overdue", severity: Warning, check: overdue,
-			remedy: "Ask the holder what keeps it, and stop it there: to break the lock would let somebody else in while it still works.",
+			remedy: "Find out why the holder takes so long, and stop it there: a force-release would let another client in while the holder still works.",
 		},
 		{
 			id: "renewed-forever", severity: Warning, check: renewedForever,
-			remedy: "Look whether the work behind it goes on: a watchdog renews a lock also for work that hangs. Stop the holder rather than break the lock, and bound the number of renewals.",
+			remedy: "Check that the holder makes progress: a watchdog also renews the lock of work that hangs. Stop the holder instead of a force-release, and limit the number of renewals.",
 		},
 		{
 			id: "waiters-no-holder", severity: Warning, check: waitersNoHolder,
-			remedy: "Wake them the way their library listens (to break the lock does that, once somebody holds it), or wait until they ask again by themselves.",
+			remedy: "Wait until the waiters poll again, or publish the message that their library expects. A force-release of the next hold publishes it, too.",
 		},
 		{
 			id: "zombie-head", severity: Warning, check: zombieHead,
-			remedy: "The next who asks removes it; if nobody does, remove the first entry of the queue, and of the deadlines beside it.",
+			remedy: "The next client that asks for the lock removes it. Otherwise remove the first entry of the queue, and its entry in the key of the deadlines.",
 		},
 		{
 			id: "starving", severity: Warning, check: starving,
-			remedy: "Use a lock with a queue: without one, whoever asks at the right moment wins.",
+			remedy: "Use a lock with a queue: without one, the client that asks at the right moment wins.",
 		},
 		{
 			id: "writer-starved", severity: Warning, check: writerStarved,
-			remedy: "Let readers wait while a writer does: choose a lock that prefers writers, or have the readers pause.",
+			remedy: "Use a lock that lets readers wait while a writer waits, or make the readers pause.",
 		},
 		{
 			id: "reentry-leak", severity: Warning, check: reentryLeak,
-			remedy: "Look for a path in the holder that enters the lock and does not leave it; until it is found the lock ends with its deadline, or with the holder.",
+			remedy: "Look for a path in the holder's code that acquires the lock and does not release it. Until then the lock ends at its deadline, or with the holder.",
 		},
 		{
 			id: "minority", severity: Warning, check: minority,
-			remedy: "Nothing: it holds nobody off for longer than its deadline. If it stays, its owner did not release on every server.",
+			remedy: "Nothing: it blocks other clients only until its deadline. If it stays, its owner did not release it on every server.",
 		},
 		{
 			id: "outlived", severity: Warning, check: outlived,
-			remedy: "Make the time to live longer than the work, or renew while it goes on: somebody else may have been let in before it was done.",
+			remedy: "Make the time to live longer than the work, or renew the lock during the work: another client may have acquired it before the work was done.",
 		},
 		{
 			id: "holder-gone", severity: Warning, check: holderGone,
-			remedy: "Make sure that the process is gone, not only its connection; then break the lock, or wait for its deadline.",
+			remedy: "Make sure that the process has ended, not only its connection. Then force-release the lock, or wait for its deadline.",
 		},
 	}
 }
@@ -157,9 +157,9 @@ func neverExpires(l *Lock, now time.Time) string {
 	}
 	age := l.Age(now)
 	if age == 0 {
-		return "Held without a deadline: if its holder dies, nothing will ever free it."
+		return "Held without a deadline: if its holder dies, it stays held forever."
 	}
-	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, nothing will ever free it.", humanize.Duration(age))
+	return fmt.Sprintf("Held for %s without a deadline: if its holder dies, it stays held forever.", humanize.Duration(age))
 }
 
 // abandoned reports whether there is evidence that the lock will not be released: the
@@ -180,13 +180,13 @@ func overdue(l *Lock, now time.Time) string {
 	age := l.Age(now)
 	switch {
 	case l.OverdueIn > 0 && age > l.OverdueIn:
-		return fmt.Sprintf("Held for %s, where %s is the limit that was set.", humanize.Duration(age), humanize.Setting(l.OverdueIn))
+		return fmt.Sprintf("Held for %s; the configured limit is %s.", humanize.Duration(age), humanize.Setting(l.OverdueIn))
 	case l.OverdueIn > 0:
 		return ""
 	case l.MedianHold > 0 && age > unusual*l.MedianHold && age > unusualHold:
 		return fmt.Sprintf("Held for %s, where half of its holds are over in %s.", humanize.Duration(age), humanize.Duration(l.MedianHold))
 	case age > longHold:
-		return fmt.Sprintf("Held for %s, where more than %s is long.", humanize.Duration(age), humanize.Setting(longHold))
+		return fmt.Sprintf("Held for %s; more than %s is long.", humanize.Duration(age), humanize.Setting(longHold))
 	}
 	return ""
 }
@@ -197,7 +197,7 @@ func stampPassed(l *Lock, now time.Time) string {
 	if len(l.Holders) == 0 || !expires || left > -stampGrace {
 		return ""
 	}
-	return fmt.Sprintf("Its deadline passed %s ago, and it is still there: its holder has gone without releasing it.", humanize.Duration(-left))
+	return fmt.Sprintf("Its deadline passed %s ago, and it still exists: its holder ended without a release.", humanize.Duration(-left))
 }
 
 // Thresholds of problems that must last or repeat.
@@ -218,7 +218,7 @@ func renewedForever(l *Lock, now time.Time) string {
 	if l.Renewals < manyRenewed {
 		return ""
 	}
-	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog does not.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))
+	return fmt.Sprintf("Renewed %s, the last time %s ago: its holder may hang while its watchdog still runs.", humanize.Times(l.Renewals), humanize.Duration(now.Sub(l.Renewed)))
 }
 
 // waitersNoHolder finds free locks whose waiters were not woken.
@@ -242,7 +242,7 @@ func zombieHead(l *Lock, now time.Time) string {
 	if len(l.Waiters) == 1 {
 		return fmt.Sprintf("The only waiter in its queue has been dead for %s.", humanize.Duration(dead))
 	}
-	return fmt.Sprintf("The first of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), othersWait(len(l.Waiters)-1))
+	return fmt.Sprintf("The first waiter of its queue has been dead for %s: %s behind it.", humanize.Duration(dead), othersWait(len(l.Waiters)-1))
 }
 
 // starving finds waiters that were overtaken many times.
@@ -256,7 +256,7 @@ func starving(l *Lock, now time.Time) string {
 	if worst.OvertakenBy < passedOver {
 		return ""
 	}
-	return fmt.Sprintf("%s was overtaken by %s who came later%s.", worst.ID, humanize.Count(worst.OvertakenBy), waitingFor(worst, now))
+	return fmt.Sprintf("%s was overtaken by %s later waiters%s.", worst.ID, humanize.Count(worst.OvertakenBy), waitingFor(worst, now))
 }
 
 // waitingFor returns how long a waiter has been waiting, if that is known.
@@ -299,7 +299,7 @@ func reentryLeak(l *Lock, _ time.Time) string {
 	if l.ReentryStreak < onlyGrows {
 		return ""
 	}
-	return fmt.Sprintf("Entered again %s without being left once; its count is %s.", humanize.Times(l.ReentryStreak), humanize.Count(l.Count()))
+	return fmt.Sprintf("Reentered %s without an exit; its count is %s.", humanize.Times(l.ReentryStreak), humanize.Count(l.Count()))
 }
 
 // minority finds Redlocks with too few copies. It reports nothing during an acquire, or
@@ -309,7 +309,7 @@ func minority(l *Lock, now time.Time) string {
 	if l.State(now) != Partial || tokens != 1 || votes+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
 		return ""
 	}
-	return fmt.Sprintf("On %d of %d servers, which is no majority: left over, or an acquire that failed.", votes, len(l.Votes))
+	return fmt.Sprintf("On %d of %d servers, which is no majority: a leftover, or a failed acquire.", votes, len(l.Votes))
 }
 
 // split finds Redlocks with several tokens and no majority.
@@ -318,7 +318,7 @@ func split(l *Lock, now time.Time) string {
 	if l.State(now) != Partial || tokens < 2 || most+silent >= quorum(len(l.Votes)) || beingAcquired(l, now) {
 		return ""
 	}
-	return fmt.Sprintf("%d tokens on %d servers, and none has a majority: nobody can get it until they expire.", tokens, len(l.Votes))
+	return fmt.Sprintf("%d tokens on %d servers, and none has a majority: no client can acquire it until they expire.", tokens, len(l.Votes))
 }
 
 // countTokens returns the number of tokens of a Redlock, the votes of the largest, and

@@ -120,7 +120,7 @@ func (s *Snapshot) addNodesOf(p Part) {
 		how := "is missing"
 		if p.Seen() {
 			known.Server, known.Keys, known.Locks = p.Server, p.Cost.Keys, len(p.Locks)
-			how = fmt.Sprintf("is seen only in part, its keys are %d", p.Cost.Keys)
+			how = fmt.Sprintf("is read only in part, it has %d keys", p.Cost.Keys)
 		}
 		known.Addr = p.Addr
 		s.Problems = appendNew(s.Problems, fmt.Sprintf("%s %s: %v", p.Addr, how, p.Err))

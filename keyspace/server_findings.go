@@ -48,8 +48,8 @@ func nodesMissing(nodes []Node) (all []Finding) {
 		}
 		all = append(all, Finding{
 			ID: "node-missing", Severity: Critical, Server: n.Addr,
-			Text:   fmt.Sprintf("%s cannot be looked at: its locks are not seen, and who holds them is not known (%s).", n.Addr, n.Error),
-			Remedy: "Look whether the server runs and can be reached from here. Until it answers, the picture is not complete.",
+			Text:   fmt.Sprintf("%s cannot be read: its locks and their holders are unknown (%s).", n.Addr, n.Error),
+			Remedy: "Check that the server runs and can be reached from here. Until it answers, the snapshot is incomplete.",
 		})
 	}
 	return all
@@ -62,7 +62,7 @@ func partlySeen(s Server) []Finding {
 	}
 	return []Finding{{
 		ID: "part-of-cluster", Severity: Warning, Server: s.Addr,
-		Text:   fmt.Sprintf("%s is part of a cluster, and shows only the locks in its own slots.", s.Addr),
+		Text:   fmt.Sprintf("%s is part of a cluster and shows only the locks in its own slots.", s.Addr),
 		Remedy: "Add --cluster to see all of them.",
 	}}
 }
@@ -74,8 +74,8 @@ func masterLost(s Server) []Finding {
 	}
 	return []Finding{{
 		ID: "master-link-down", Severity: Critical, Server: s.Addr,
-		Text:   fmt.Sprintf("%s is a replica that has lost its master %s: the locks on it are as they were then.", s.Addr, s.Master),
-		Remedy: "Look at the master, or at whoever has taken its place; a lock here may be free or held by another there.",
+		Text:   fmt.Sprintf("%s is a replica that has lost its master %s: its locks are as they were at that time.", s.Addr, s.Master),
+		Remedy: "Read the master, or the server that has replaced it: a lock shown here may be free there, or have another holder.",
 	}}
 }
 
@@ -93,8 +93,8 @@ func evictable(s Server) []Finding {
 	}
 	return []Finding{{
 		ID: "evictable", Severity: Warning, Server: s.Addr,
-		Text:   fmt.Sprintf("%s throws keys away when memory is short (maxmemory-policy %s): %s.", s.Addr, s.Policy, which),
-		Remedy: "Keep locks on a server of their own, with maxmemory-policy noeviction.",
+		Text:   fmt.Sprintf("%s evicts keys when its memory is full (maxmemory-policy %s): %s.", s.Addr, s.Policy, which),
+		Remedy: "Keep locks on a separate server with maxmemory-policy noeviction.",
 	}}
 }
 
@@ -105,8 +105,8 @@ func failoverLosesLocks(s Server) []Finding {
 	}
 	return []Finding{{
 		ID: "failover-loses-locks", Severity: Info, Server: s.Addr,
-		Text:   fmt.Sprintf("%s has %d replicas, and confirms a lock before they have it: a fail-over may lose the latest.", s.Addr, s.Replicas),
-		Remedy: "Have the lock wait for replicas (WAIT), set min-replicas-to-write, and check fences where two holders would do damage.",
+		Text:   fmt.Sprintf("%s has %d replicas, and confirms a lock before they have it: a failover may lose the latest locks.", s.Addr, s.Replicas),
+		Remedy: "Make clients wait for replicas (WAIT), set min-replicas-to-write, and check fencing tokens where two holders would do damage.",
 	}}
 }
 
@@ -121,13 +121,13 @@ func clockSkew(all []Server) []Finding {
 		return []Finding{{
 			ID: "clock-skew", Severity: Warning,
 			Text:   fmt.Sprintf("The clock of %s is %s ahead of that of %s.", fast.Addr, humanize.Duration(apart), slow.Addr),
-			Remedy: "Set the clocks of all servers by the same source; a Redlock is only as good as they agree.",
+			Remedy: "Synchronize the clocks of all servers with the same source: a Redlock relies on them.",
 		}}
 	case len(all) == 1 && fast.Skew.Abs() > clockApart:
 		return []Finding{{
 			ID: "clock-skew", Severity: Info,
 			Text:   fmt.Sprintf("The clocks of %s and of this machine differ by %s.", fast.Addr, humanize.Duration(fast.Skew.Abs())),
-			Remedy: "Compare both with a third; locks whose deadlines clients compute by their own clocks last too long, or too short.",
+			Remedy: "Compare both with a third clock. Locks whose deadlines clients compute on their own clocks last too long or too short.",
 		}}
 	}
 	return nil
@@ -141,7 +141,7 @@ func noNotifyRight(f WatchStatus) []Finding {
 	}
 	return []Finding{{
 		ID: "no-notify-right", Severity: Info,
-		Text:   "This user may not ask the server to tell of changes: short holds may not be seen.",
-		Remedy: "Grant it +client|tracking +hello (ACL SETUSER); nothing is written by that.",
+		Text:   "This user has no permission for client tracking: short holds may be missed.",
+		Remedy: "Grant it +client|tracking +hello (ACL SETUSER): these commands write nothing.",
 	}}
 }

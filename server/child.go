@@ -122,7 +122,7 @@ func freePort(wanted int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-var errPortTaken = errors.New("its port was taken by somebody else")
+var errPortTaken = errors.New("another process took its port")
 
 // start runs the server on c.port and waits until its output says that it is ready.
 // A PING is not sufficient: another server with that port may answer it.
@@ -214,7 +214,7 @@ func (c *Child) Restart(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return errors.New("restart the redis child: it was stopped for good")
+		return errors.New("restart the redis child: it was stopped")
 	}
 	if c.proc.running() {
 		return errors.New("restart the redis child: it still runs")

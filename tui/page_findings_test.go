@@ -89,10 +89,10 @@ func TestWhatEndangersAllLocksIsAFindingAboutTheServer(t *testing.T) {
 	v.evicts = "volatile-ttl"
 	v.locks = v.locks[:0]
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.want("1 finding", "server: 127.0.0.1:6379 throws")
-		d.press("5").want("server", "127.0.0.1:6379 throws keys away", "Keep locks on a server of their own")
+		d.want("1 finding", "server: 127.0.0.1:6379 evicts")
+		d.press("5").want("server", "127.0.0.1:6379 evicts keys", "Keep locks on a separate server")
 		d.press("enter").want("this is about a server; 4 shows them")
-		d.press("p").want("throws keys away")
+		d.press("p").want("evicts keys")
 		if text := d.screen(); strings.Contains(text[strings.Index(text, "LOCK"):], "127.0.0.1") {
 			t.Errorf("the address is shown in spite of p:\n%s", text)
 		}

@@ -17,7 +17,7 @@ func django() keyspace.Format {
 		Name:      "django-cache",
 		Library:   "Django's cache.add",
 		Source:    "github.com/django/django: django/core/cache/backends/redis.py",
-		Signature: "the value is a mark as Python pickles it, and the name says that it is a lock",
+		Signature: "the value is a mark as Python pickles it, and the name contains a word for locks",
 		Match:     looksLikeLock,
 		Samples:   []keyspace.Sample{opaqueSample("held", ":1:lock:newsletter", "\x80\x05\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x011\x94.", keyspace.Likely, time.Minute)},
 	})

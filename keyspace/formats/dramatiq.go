@@ -32,18 +32,18 @@ func dramatiq() keyspace.Format {
 			if !ok || !digits(e.Value, 1, 4) || countsOtherwise(e.Key) || e.Expires.IsZero() || e.Expires.Sub(e.Now) > dramatiqTTL {
 				return keyspace.Lock{}, keyspace.No
 			}
-			l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: []string{fmt.Sprintf("%d permits would be out", out)}}
+			l := keyspace.Lock{Kind: keyspace.Semaphore, Evidence: []string{fmt.Sprintf("%d permits would be in use", out)}}
 			if out > 0 {
 				l.Holders = []keyspace.Holder{dramatiqHolder(out)}
 			}
 			return l, keyspace.Possible
 		},
 		Samples: []keyspace.Sample{{
-			Name:     "two permits are out",
+			Name:     "two permits are in use",
 			Commands: [][]string{{"SET", "pdf-workers", "2", "PX", "900000"}},
 			Want: keyspace.Lock{
 				Key: "pdf-workers", Kind: keyspace.Semaphore, Confidence: keyspace.Possible,
-				Evidence: []string{"2 permits would be out"},
+				Evidence: []string{"2 permits would be in use"},
 				Holders:  []keyspace.Holder{dramatiqHolder(2)},
 			},
 			TTL: dramatiqTTL,

@@ -15,7 +15,7 @@ func drupal() keyspace.Format {
 		Name:      "drupal",
 		Library:   "Drupal's Redis module",
 		Source:    "github.com/md-systems/redis: src/Lock/PhpRedis.php",
-		Signature: "the name has :lock: in it, and the value is a request of Drupal's, which tells the time",
+		Signature: "the name contains :lock:, and the value is the ID of a Drupal request, which contains the time",
 		Match:     func(key string) bool { return strings.Contains(key, ":lock:") },
 		Samples:   []keyspace.Sample{opaqueSample("held", "drupal:lock:cron", "1827{uniqid-4000}.48151623", keyspace.Certain, 30*time.Second)},
 	})

@@ -33,7 +33,7 @@ func redisMutexEx() keyspace.Format {
 		Name:      "redis-mutex-ex",
 		Library:   "redis_mutex (Elixir)",
 		Source:    "github.com/podium/redis_mutex: lib/redis_mutex",
-		Signature: "the value is a UUID that tells the time",
+		Signature: "the value is a UUID that contains the time",
 		Samples:   []keyspace.Sample{opaqueSample("held", "campaign:9", "{v1-2500/63}", keyspace.Likely, 20*time.Second)},
 	})
 }

@@ -28,7 +28,7 @@ func getset() keyspace.Format {
 		return atMilli(s)
 	})
 	f.Name = "getset"
-	f.Library = "GETSET by hand, ServiceStack.Redis"
+	f.Library = "custom GETSET, ServiceStack.Redis"
 	f.Source = "redis.io/commands/setnx"
 	f.Signature = "the value is a time, and the key has no TTL"
 	f.Samples = []keyspace.Sample{endsItself("held", "lock:ledger:close", "{ms+30000}", 30*time.Second, whyByValue)}

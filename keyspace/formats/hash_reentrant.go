@@ -13,8 +13,8 @@ func hashReentrant() keyspace.Format {
 	return keyspace.Format{
 		Name:      "hash-reentrant",
 		Library:   "HINCRBY in Lua",
-		Source:    "the custom of many; locktop's own Reentrant has the same layout",
-		Signature: "the name says that it is a lock, and the hash has one field that holds a count",
+		Source:    "common practice; locktop's own Reentrant has the same layout",
+		Signature: "the name contains a word for locks, and the hash has one field that holds a count",
 		Type:      "hash",
 		Match:     looksLikeLock,
 		Decode:    decodeHashReentrant,

@@ -20,8 +20,8 @@ func stampRW() keyspace.Format {
 	}
 	return keyspace.Format{
 		Name:      "stamp-rw",
-		Library:   "a hash of two times by hand",
-		Source:    "the custom of many",
+		Library:   "custom: a hash of two times",
+		Source:    "common practice",
 		Signature: "the hash has a time in ms for read or write, and nothing else",
 		Type:      "hash",
 		Probe: func(key, first string) keyspace.Confidence {
@@ -74,9 +74,9 @@ func modeOf(field string) keyspace.Mode {
 func hashRW() keyspace.Format {
 	return keyspace.Format{
 		Name:      "hash-rw",
-		Library:   "a hash of two owners by hand",
-		Source:    "the custom of many",
-		Signature: "the name says that it is a lock, and the hash has an owner for r or w, and nothing else",
+		Library:   "custom: a hash of two owners",
+		Source:    "common practice",
+		Signature: "the name contains a word for locks, and the hash has an owner for r or w, and nothing else",
 		Type:      "hash",
 		Match:     looksLikeLock,
 		Probe:     probeIf(keyspace.Likely, func(first string) bool { return modeOf(first) != "" }),

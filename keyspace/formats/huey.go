@@ -47,7 +47,7 @@ func hueyExpire() keyspace.Format {
 		Name:      "huey-expire",
 		Library:   "huey",
 		Source:    "github.com/coleifer/huey: huey/storage.py, RedisExpireStorage",
-		Signature: "the name begins with huey.r. and has .lock. in it",
+		Signature: "the name begins with huey.r. and contains .lock.",
 		Prefixes:  []string{"huey.r."},
 		Match:     func(key string) bool { return strings.Contains(key, ".lock.") },
 		Samples:   []keyspace.Sample{opaqueSample("a task that runs", "huey.r.shop.shop.lock.mailing", "\x80\x04\x8c\x011\x94.", keyspace.Certain, 0)},

@@ -14,8 +14,8 @@ func jedisLock() keyspace.Format {
 	r := stringLock{token: stamped, sure: token{known: true, baseConfidence: keyspace.Likely, distinctive: true}.confidence}
 	return r.format(keyspace.Format{
 		Name:      "jedis-lock",
-		Library:   "abelaska/jedis-lock, UUID and time by hand",
-		Source:    "github.com/abelaska/jedis-lock: JedisLock.java, and the custom of many",
+		Library:   "abelaska/jedis-lock, custom UUID and time",
+		Source:    "github.com/abelaska/jedis-lock: JedisLock.java, and common practice",
 		Signature: "the value is a UUID and a time in ms",
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l, sure := r.decode(e)

@@ -18,7 +18,7 @@ func laravel() keyspace.Format {
 		Name:      "laravel",
 		Library:   "Laravel",
 		Source:    "github.com/laravel/framework: src/Illuminate/Cache/RedisLock.php",
-		Signature: "the name is in Laravel's cache, and the value is not as Laravel caches values",
+		Signature: "the name is in Laravel's cache, and the value has not the form of a cached value",
 		Match: func(key string) bool {
 			near := strings.Contains(key, "laravel") || strings.Contains(key, "-cache-") || strings.Contains(key, "framework/")
 			return near && laravelSure(key, true) > keyspace.No
@@ -39,7 +39,7 @@ func laravel() keyspace.Format {
 		Samples: []keyspace.Sample{
 			opaqueSample("a lock of the cache", "laravel_database_laravel_cache_:export:ledger", "x9KfQ2mB7tZrW4Lp", keyspace.Certain, time.Minute),
 			opaqueSample("a lock whose owner has a name", "laravel_database_laravel_cache_:seat:14", "user-7", keyspace.Likely, time.Minute),
-			opaqueSample("a unique job, for ever", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
+			opaqueSample("a unique job, without a TTL", `laravel_database_laravel_cache_:laravel_unique_job:App\Jobs\Sync:7`, "Tq7Lm3Xc9Vb1Nz5K", keyspace.Certain, 0),
 		},
 	})
 }

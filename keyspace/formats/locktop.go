@@ -17,7 +17,7 @@ func locktop() keyspace.Format {
 		Name:      "locktop",
 		Library:   "locktop",
 		Source:    "package locktop/lock: Mutex, Fair",
-		Signature: "the value is a label, a tilde, and a UUID that tells the time",
+		Signature: "the value is a label, a tilde, and a UUID that contains the time",
 		Type:      "string",
 		Probe:     glanceLocktop,
 		Companion: locktopCompanion,
@@ -60,7 +60,7 @@ func locktopActions() *keyspace.Actions {
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID, locktopName(l.Key, "free")} },
 		ForceRelease: locktopBreak,
 		Extend:       tokenExtend,
-		WakeHint:     "hear it on {key}:free; a fair lock goes to the first in its queue, whose process hears it on a channel of its own",
+		WakeHint:     "receive the key on {key}:free; the first waiter of a fair lock receives its token on a channel of its process",
 	}
 }
 

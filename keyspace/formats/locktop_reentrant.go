@@ -14,7 +14,7 @@ func locktopReentrant() keyspace.Format {
 		Name:      "locktop-reentrant",
 		Library:   "locktop",
 		Source:    "package locktop/lock: Reentrant",
-		Signature: "the hash has one field, a label, a tilde, and a UUID that tells the time",
+		Signature: "the hash has one field, a label, a tilde, and a UUID that contains the time",
 		Type:      "hash",
 		Probe:     glanceLocktop,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
@@ -22,7 +22,7 @@ func locktopReentrant() keyspace.Format {
 		},
 		Decode: decodeLocktopReentrant,
 		Actions: countActions(func(key string) (string, string) { return locktopName(key, "free"), key },
-			"hear it on {key}:free"),
+			"receive the key on {key}:free"),
 		Samples: []keyspace.Sample{{
 			Name: "entered twice",
 			Commands: [][]string{

@@ -55,7 +55,7 @@ func locktopRWActions() *keyspace.Actions {
 		},
 		ForceRelease: locktopRWLook + locktopRWBreak,
 		Extend:       locktopRWLook + locktopRWExtend,
-		WakeHint:     "to write hear it on {key}:free, and to read on {key}:open",
+		WakeHint:     "receive the key: writers on {key}:free, readers on {key}:open",
 	}
 }
 

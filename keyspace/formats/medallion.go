@@ -79,7 +79,7 @@ func medallionReadersLock() keyspace.Format {
 		},
 		Actions: memberActions(inSet, holdExtend),
 		Samples: []keyspace.Sample{{
-			Name: "two readers, and a writer who waits",
+			Name: "two readers, and a writer that waits",
 			Commands: [][]string{
 				{"SADD", "tariff.readers", sampleMachine + sampleHex1, sampleMachine + sampleHex2},
 				{"PEXPIRE", "tariff.readers", "30000"},

@@ -11,7 +11,7 @@ import (
 // and the deadline in another.
 func mlanett() keyspace.Format {
 	r := stringLock{token: hostAndProcess(":"), sure: fixed(keyspace.Certain)}
-	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: the key beside it says when it ends")
+	s := endsItself("held", mlanettOwner+"report", "web-01:4242", 9*time.Second, "it has no TTL: a second key has its deadline")
 	s.Commands = append(s.Commands, []string{"SET", mlanettExpire + "report", "{s+9000}"})
 	s.Want.Confidence = keyspace.Certain
 	return r.format(keyspace.Format{
@@ -28,7 +28,7 @@ func mlanett() keyspace.Format {
 			l, sure := r.decode(e)
 			if until, ok := atSeconds(e.Related[mlanettExpiry(e.Key)].Value); ok && sure > keyspace.No && e.Expires.IsZero() {
 				l.Expires = until
-				l.Evidence = []string{"it has no TTL: the key beside it says when it ends"}
+				l.Evidence = []string{"it has no TTL: a second key has its deadline"}
 			}
 			return l, sure
 		},

@@ -13,8 +13,8 @@ import (
 func nextcloud() keyspace.Format {
 	r := stringLock{token: nextcloudToken, sure: needsTTL(keyspace.Certain)}
 	s := opaqueSample("shared by three", "nextcloud/files/"+sampleHex1, "3", keyspace.Certain, time.Hour)
-	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 who share it"
-	x := opaqueSample("held by one alone", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
+	s.Want.Kind, s.Want.Holders[0].Mode, s.Want.Holders[0].Label = keyspace.RW, keyspace.Read, "3 shared holders"
+	x := opaqueSample("held exclusively", "nextcloud/files/"+sampleHex2, `"exclusive"`, keyspace.Certain, time.Hour)
 	x.Want.Kind, x.Want.Holders[0].Mode = keyspace.RW, keyspace.Write
 	return r.format(keyspace.Format{
 		Name:      "nextcloud",
@@ -40,6 +40,6 @@ func nextcloudToken(value string, _ time.Time) (keyspace.Holder, bool) {
 		return h, true
 	}
 	n, ok := count(value)
-	h.Mode, h.Label = keyspace.Read, strconv.Itoa(n)+" who share it"
+	h.Mode, h.Label = keyspace.Read, strconv.Itoa(n)+" shared holders"
 	return h, ok && n < 100_000
 }

@@ -11,9 +11,9 @@ import (
 func oversized() keyspace.Format {
 	return keyspace.Format{
 		Name:          "oversized",
-		Library:       "somebody's own",
-		Source:        "a name that speaks for a lock, and a size that speaks against it",
-		Signature:     "the name is that of a lock",
+		Library:       "custom",
+		Source:        "a name that suggests a lock, and a value that is too large for one",
+		Signature:     "the name contains a word for locks",
 		Type:          keyspace.AnyType,
 		Match:         func(key string) bool { return hintOf(key) == strongHint },
 		MaxConfidence: keyspace.Possible,
@@ -41,7 +41,7 @@ func sizeOf(e keyspace.Entry) string {
 	case e.Type == "string":
 		return fmt.Sprintf("a string of %d bytes", e.Len)
 	case e.Oversized:
-		return fmt.Sprintf("a %s of megabytes, which is left unread,", e.Type)
+		return fmt.Sprintf("a %s of megabytes, which is not read,", e.Type)
 	default:
 		return fmt.Sprintf("a %s of %d elements", e.Type, e.Len)
 	}

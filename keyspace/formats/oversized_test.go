@@ -72,8 +72,8 @@ func TestWhatIsTooBigForALockIsShownAsWhatItIs(t *testing.T) {
 		"lock:zset":   "a zset of 1000 elements is too big for a lock",
 		"lock:stream": "a stream of 1000 elements is too big for a lock",
 		"lock:string": "a string of 20971520 bytes is too big for a lock",
-		"mutex:hash":  "a hash of megabytes, which is left unread, is too big for a lock",
-		"mutex:list":  "a list of megabytes, which is left unread, is too big for a lock",
+		"mutex:hash":  "a hash of megabytes, which is not read, is too big for a lock",
+		"mutex:list":  "a list of megabytes, which is not read, is too big for a lock",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)

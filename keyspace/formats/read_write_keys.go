@@ -14,8 +14,8 @@ import (
 func readWriteKeys() keyspace.Format {
 	return keyspace.Format{
 		Name:      "read-write-keys",
-		Library:   "two keys by hand",
-		Source:    "the custom of many",
+		Library:   "custom: two keys",
+		Source:    "common practice",
 		Signature: "the name ends in readLock or writeLock, and the value is a number",
 		Type:      "string",
 		Match: func(key string) bool {
@@ -65,7 +65,7 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 		return keyspace.Lock{}, keyspace.No
 	case both:
 		l.Holders = append(l.Holders, keyspace.Holder{ID: other.Value, Count: 1, Mode: keyspace.Read, Expires: other.Expires})
-		l.Evidence = []string{"both keys are there: it is read and written at once"}
+		l.Evidence = []string{"both keys exist: it is held for reading and for writing at once"}
 	}
 	return l, keyspace.Likely
 }
@@ -73,11 +73,11 @@ func decodeReadWriteKeys(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) 
 func readWriteKeysSamples() []keyspace.Sample {
 	reader := opaqueSample("read", "doc:7:readLock", "1", keyspace.Likely, 30*time.Second)
 	reader.Want.Kind, reader.Want.Holders[0].Mode = keyspace.RW, keyspace.Read
-	broken := opaqueSample("broken: read and written at once", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
+	broken := opaqueSample("broken: held for reading and for writing at once", "doc:8:writeLock", "1", keyspace.Likely, 20*time.Second)
 	broken.Commands = append(broken.Commands, []string{"SET", "doc:8:readLock", "1", "PX", "30000"})
 	broken.Want.Kind = keyspace.RW
 	broken.Want.Holders = []keyspace.Holder{{ID: "1", Count: 1, Mode: keyspace.Write}, {ID: "1", Count: 1, Mode: keyspace.Read}}
-	broken.Want.Evidence = []string{"both keys are there: it is read and written at once"}
+	broken.Want.Evidence = []string{"both keys exist: it is held for reading and for writing at once"}
 	return []keyspace.Sample{reader, broken}
 }
 

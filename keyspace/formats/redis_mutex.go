@@ -23,7 +23,7 @@ func redisMutex() keyspace.Format {
 }
 
 // whyByValue is the evidence of a lock whose value is its deadline.
-const whyByValue = "it has no TTL: it ends when its value says"
+const whyByValue = "it has no TTL: its value is its deadline"
 
 // endsByValue returns the format of a lock whose value is its deadline. The value
 // counts only if the key has no TTL.

@@ -14,7 +14,7 @@ func redisPy() keyspace.Format {
 		Name:      "redis-py",
 		Library:   "redis-py, django-redis",
 		Source:    "github.com/redis/redis-py: redis/lock.py",
-		Signature: "the value is a UUID without dashes that tells the time, as redis-py writes it",
+		Signature: "the value is a UUID without dashes that contains the time, as redis-py writes it",
 		Samples: []keyspace.Sample{
 			opaqueSample("for ever: without a timeout", "job:nightly", "{v1hex-11520000/5e}", keyspace.Likely, 0),
 			opaqueSample("with a timeout", ":1:thumbnails", "{v1hex-3000/5f}", keyspace.Likely, 15*time.Second),
@@ -29,7 +29,7 @@ func redbeat() keyspace.Format {
 		Name:      "redbeat",
 		Library:   "celery-redbeat",
 		Source:    "github.com/sibson/redbeat: redbeat/schedulers.py",
-		Signature: "the name is that of redbeat's lock, and the value a UUID that tells the time",
+		Signature: "the name is that of redbeat's lock, and the value a UUID that contains the time",
 		Prefixes:  []string{"redbeat:"},
 		Match:     func(key string) bool { return key == "redbeat:lock" || key == "redbeat::lock" },
 		Samples:   []keyspace.Sample{opaqueSample("a scheduler leads", "redbeat::lock", "{v1hex-60000/60}", keyspace.Certain, 25*time.Minute)},
@@ -43,7 +43,7 @@ func celeryOnce() keyspace.Format {
 		Name:      "celery-once",
 		Library:   "celery-once",
 		Source:    "github.com/cameronmaske/celery-once: celery_once/backends/redis.py",
-		Signature: "the name begins with qo_, and the value is a UUID that tells the time",
+		Signature: "the name begins with qo_, and the value is a UUID that contains the time",
 		Prefixes:  []string{"qo_"},
 		Samples:   []keyspace.Sample{opaqueSample("a task in the queue", "qo_reports.build_day-2026-11-20", "{v1hex-70000/61}", keyspace.Certain, time.Hour)},
 	})
@@ -56,7 +56,7 @@ func dogpile() keyspace.Format {
 		Name:      "dogpile",
 		Library:   "dogpile.cache",
 		Source:    "github.com/sqlalchemy/dogpile.cache: dogpile/cache/backends/redis.py",
-		Signature: "the name begins with _lock, and the value is a UUID that tells the time",
+		Signature: "the name begins with _lock, and the value is a UUID that contains the time",
 		Prefixes:  []string{"_lock"},
 		Samples:   []keyspace.Sample{opaqueSample("a value is being made", "_lockprices:eur", "{v1hex-800/62}", keyspace.Certain, 20*time.Second)},
 	})

@@ -15,7 +15,7 @@ func redisSemaphoreMutex() keyspace.Format {
 		plain := len(v) == 36 || t.label != ""
 		return keyspace.Holder{ID: v, Label: t.label, Count: 1}, t.known && len(v) >= 36 && plain
 	}}
-	named := opaqueSample("held by somebody who gave a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
+	named := opaqueSample("held by an owner with a name", "mutex:thumbnail:17", sampleUUID1+"-resize-2", keyspace.Certain, 10*time.Second)
 	named.Want.Holders[0].Label = "resize-2"
 	return r.format(keyspace.Format{
 		Name:      "redis-semaphore-mutex",

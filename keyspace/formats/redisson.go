@@ -76,7 +76,7 @@ func redissonActions() *keyspace.Actions {
 		},
 		ForceRelease: redissonBreak,
 		Extend:       countExtend,
-		WakeHint:     "hear 0 on redisson_lock__channel:{key}; the first of a fair lock on a channel of its own",
+		WakeHint:     "receive 0 on redisson_lock__channel:{key}; the first waiter of a fair lock on a channel of its own",
 	}
 }
 

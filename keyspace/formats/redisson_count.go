@@ -38,7 +38,7 @@ func redissonCount() keyspace.Format {
 			if l.Waiting == 0 {
 				return l, keyspace.Possible
 			}
-			l.Evidence = []string{"clients listen to the channel of a Redisson " + string(l.Kind) + " of that name"}
+			l.Evidence = []string{"clients subscribe to the channel of a Redisson " + string(l.Kind) + " of that name"}
 			return l, keyspace.Certain
 		},
 		Samples: []keyspace.Sample{{

@@ -89,6 +89,6 @@ func redissonPermitsActions(left func(key string) string) *keyspace.Actions {
 		},
 		ForceRelease: membersLook + redissonPermitsBreak,
 		Extend:       membersLook + scoresExtend,
-		WakeHint:     "hear the number of permits on redisson_sc:{name}",
+		WakeHint:     "receive the number of permits on redisson_sc:{name}",
 	}
 }

@@ -15,7 +15,7 @@ func redissonReserved() keyspace.Format {
 		ShowsWaiters: true,
 		Library:      "Redisson",
 		Source:       "github.com/redisson/redisson: RedissonFairLock",
-		Signature:    "the name begins with redisson_lock_queue:, and its lock is held by nobody",
+		Signature:    "the name begins with redisson_lock_queue:, and its lock has no holder",
 		Type:         "list",
 		Prefixes:     []string{redissonQueue + ":"},
 		Probe:        probeIf(keyspace.Certain, redissonOwner),

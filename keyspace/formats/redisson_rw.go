@@ -74,7 +74,7 @@ func redissonRWActions() *keyspace.Actions {
 		},
 		ForceRelease: redissonRWLook + redissonRWBreak,
 		Extend:       redissonRWLook + redissonRWExtend,
-		WakeHint:     "hear 1 on redisson_rwlock:{key}",
+		WakeHint:     "receive 1 on redisson_rwlock:{key}",
 	}
 }
 

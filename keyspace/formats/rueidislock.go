@@ -135,6 +135,6 @@ func (p majorityPrefix) actions() *keyspace.Actions {
 		Args:         func(l keyspace.Lock) []string { return []string{l.Holders[0].ID} },
 		ForceRelease: rueidisBreak,
 		Extend:       rueidisExtend,
-		WakeHint:     "learn of it by client tracking, and so does the holder",
+		WakeHint:     "are notified by client tracking, like the holder",
 	}
 }

@@ -15,9 +15,9 @@ import (
 func setNX() keyspace.Format {
 	return keyspace.Format{
 		Name:      "set-nx",
-		Library:   "SET NX by hand, and what stores a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
+		Library:   "custom SET NX, and libraries that store a UUID: aioredlock, redlock-rb, sherlock, Spring, StackExchange.Redis …",
 		Source:    "redis.io/commands/set, and the locks of many libraries",
-		Signature: "the value, the name and the TTL are those of a lock",
+		Signature: "the value, the name and the TTL suggest a lock",
 		Type:      "string",
 		Probe: func(key, first string) keyspace.Confidence {
 			return setNXConfidence(key, first, true, time.Time{})
@@ -72,19 +72,19 @@ func setNXActions() *keyspace.Actions {
 		}
 		return seen
 	}
-	h.WakeHint = "ask again and again; those of Spring hear the key on {registry}-channel:{key}"
+	h.WakeHint = "poll; those of Spring receive the key on {registry}-channel:{key}"
 	return h
 }
 
 func setNXSamples() []keyspace.Sample {
-	own := held("a value of somebody's own", "legacy:sync:lock", "nightly export, run 4711", "", 20*time.Second)
+	own := held("a custom value", "legacy:sync:lock", "nightly export, run 4711", "", 20*time.Second)
 	own.Want.Kind = keyspace.Unknown
 	object := held("an object", "lock:import:eu", `{"owner":"etl-2","pid":318}`, "etl-2", 30*time.Second)
 	object.Want.Kind = keyspace.Unknown
 	return []keyspace.Sample{
 		held("a UUID", "lock:users:88", "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e", "", 10*time.Second),
 		held("a host and a process", "scheduler:leader", "web-01:4242", "", 120*time.Second),
-		held("nothing but a mark", "lock:report:weekly", "1", "", 40*time.Second),
+		held("only a flag", "lock:report:weekly", "1", "", 40*time.Second),
 		own, object,
 	}
 }

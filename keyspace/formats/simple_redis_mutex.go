@@ -51,6 +51,6 @@ func simpleMutexActions() *keyspace.Actions {
 		token := l.Holders[0].ID
 		return []string{token, simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, token)}
 	}
-	h.WakeHint = "hear of it on " + simpleMutexChannel
+	h.WakeHint = "receive a message on " + simpleMutexChannel
 	return h
 }

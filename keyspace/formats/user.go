@@ -27,7 +27,7 @@ func WithUserPatterns(globs []string) []keyspace.Format {
 }
 
 // whyUser is the evidence of a lock that the user has declared.
-const whyUser = "you say that it is a lock"
+const whyUser = "--lock declares it as a lock"
 
 // promoted returns a format that reports marked keys as likely where it would report
 // them as possible.
@@ -58,7 +58,7 @@ func promoted(f keyspace.Format, marked func(string) bool) keyspace.Format {
 func anyValue(typ string, marked func(string) bool) keyspace.Format {
 	return keyspace.Format{
 		Name:      "marked",
-		Library:   "your own, see --lock",
+		Library:   "declared by --lock",
 		Source:    "--lock",
 		Signature: whyUser,
 		Type:      typ,

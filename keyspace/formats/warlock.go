@@ -16,7 +16,7 @@ func warlock() keyspace.Format {
 		Name:      "warlock",
 		Library:   "warlock",
 		Source:    "github.com/TheDeveloper/warlock: lib/warlock.js",
-		Signature: "the name ends in :lock, and the value is base64 of a UUID that tells the time",
+		Signature: "the name ends in :lock, and the value is base64 of a UUID that contains the time",
 		Match:     ends(":lock"),
 		Samples:   []keyspace.Sample{opaqueSample("held", "invoice:run:lock", "{v1b64-5000/5e}", keyspace.Certain, 10*time.Second)},
 	})

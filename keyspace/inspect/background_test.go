@@ -412,7 +412,7 @@ func TestAServerWithoutAClockIsReadByOurs(t *testing.T) {
 	if left, ok := s.Locks[0].TTL(s.At); !ok || left < 50*time.Second || left > time.Minute+time.Second {
 		t.Errorf("it has %v left", left)
 	}
-	if want := []string{"the server does not know TIME"}; !slices.Equal(s.Problems, want) || !s.Complete {
+	if want := []string{"the server does not have TIME"}; !slices.Equal(s.Problems, want) || !s.Complete {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
 	f := follow(rdb, justTokens())

@@ -159,9 +159,9 @@ func (cs *candidates) evidence() map[string]string {
 		case k.lock.Confidence >= cs.threshold:
 			why[key] = ""
 		case k.renewals >= minEvidence && short:
-			why[key] = fmt.Sprintf("its deadline was moved on %d times while its value stayed", k.renewals)
+			why[key] = fmt.Sprintf("its deadline moved later %d times while its value stayed the same", k.renewals)
 		case k.newValues >= minEvidence && short:
-			why[key] = fmt.Sprintf("it came back with another value %d times", k.newValues)
+			why[key] = fmt.Sprintf("it reappeared with another value %d times", k.newValues)
 		}
 		if k.present && len(k.lock.Holders) == 1 && len(k.lock.Holders[0].ID) >= keyspace.MinTokenLen && !k.lock.Expires.IsZero() {
 			byToken[k.lock.Holders[0].ID] = append(byToken[k.lock.Holders[0].ID], k)

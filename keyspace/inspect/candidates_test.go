@@ -79,7 +79,7 @@ func TestAKeyWhoseDeadlineIsMovedOnIsALock(t *testing.T) {
 		t.Fatalf("found %q", keys(s))
 	}
 	l := s.Locks[0]
-	if l.Confidence != keyspace.Likely || len(l.Evidence) != 2 || !strings.Contains(l.Evidence[1], "moved on 2 times") {
+	if l.Confidence != keyspace.Likely || len(l.Evidence) != 2 || !strings.Contains(l.Evidence[1], "moved later 2 times") {
 		t.Errorf("%v for %q", l.Confidence, l.Evidence)
 	}
 }

@@ -87,9 +87,9 @@ func (t *clientTracker) limitations(refused bool) []string {
 	case !t.relevant:
 		return nil
 	case refused:
-		return []string{"whether holders are still connected: this user may not run CLIENT LIST"}
+		return []string{"disconnected holders are not detected: this user may not run CLIENT LIST"}
 	case t.clientCount > maxClientList:
-		return []string{fmt.Sprintf("whether holders are still connected: %d clients are too many to list", t.clientCount)}
+		return []string{fmt.Sprintf("disconnected holders are not detected: %d clients are too many to list", t.clientCount)}
 	}
 	return nil
 }

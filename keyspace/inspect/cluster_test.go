@@ -178,7 +178,7 @@ func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
 	o.Cluster = inspect.NewCluster(func(addr string) (redis.UniversalClient, error) { return clients[addr], nil })
 	s, err := inspect.NewScanner(clients[c.Addrs()[1]], o).Scan(t.Context())
 	said := strings.Join(s.Problems, "; ")
-	if err != nil || s.Complete || len(s.Locks) != 0 || !strings.Contains(said, "2 keys that are on their way") || !strings.Contains(said, "may not run ASKING") {
+	if err != nil || s.Complete || len(s.Locks) != 0 || !strings.Contains(said, "2 keys that are moving") || !strings.Contains(said, "may not run ASKING") {
 		t.Errorf("complete %v, %d locks, %q, %v", s.Complete, len(s.Locks), said, err)
 	}
 	s, err = inspect.NewScanner(clients[c.Addrs()[0]], o).Scan(t.Context())

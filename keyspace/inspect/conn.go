@@ -74,7 +74,7 @@ func (c *meteredConn) checkRunID(ctx context.Context, runID string) error {
 		return nil
 	}
 	var info *redis.StringCmd
-	err := c.pipelined(ctx, "ask who the server is", func(p redis.Pipeliner) { info = p.Info(ctx, "server") })
+	err := c.pipelined(ctx, "identify the server", func(p redis.Pipeliner) { info = p.Info(ctx, "server") })
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func isTransient(err error) bool {
 
 // errRestarted means that the cursors are invalid and that the reasons of ended holds
 // are unknown.
-var errRestarted = errors.New("the server was restarted while it was looked at; try again")
+var errRestarted = errors.New("the server was restarted during the read; try again")
 
 // isConnLost reports whether the connection or the server was lost.
 func isConnLost(err error) bool {

@@ -132,7 +132,7 @@ func (w *Watcher) fetchTypes(ctx context.Context, keys []string) ([]keyRef, erro
 	}
 	keys = keys[:min(len(keys), maxUnknown)]
 	types := make([]*redis.StatusCmd, len(keys))
-	err := w.reader.conn.pipelined(ctx, "ask for types", func(p redis.Pipeliner) {
+	err := w.reader.conn.pipelined(ctx, "get the types of keys", func(p redis.Pipeliner) {
 		for i, key := range keys {
 			types[i] = p.Type(ctx, key)
 		}

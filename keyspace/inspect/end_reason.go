@@ -120,7 +120,7 @@ func (e *evictionCheck) evictedSince(ctx context.Context, w *Watcher) (bool, err
 	}
 	p := w.reader.conn.rdb.Pipeline()
 	stats := p.Info(ctx, "stats")
-	if err := w.reader.conn.send(ctx, "ask for evictions", p); err != nil {
+	if err := w.reader.conn.send(ctx, "count evictions", p); err != nil {
 		return false, err
 	}
 	before := w.server.info.Evicted

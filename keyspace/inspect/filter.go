@@ -119,7 +119,7 @@ func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
 	if len(w.probes) == 0 {
 		return nil
 	}
-	err := w.conn.pipelined(ctx, "look at keys", func(pipe redis.Pipeliner) {
+	err := w.conn.pipelined(ctx, "probe keys", func(pipe redis.Pipeliner) {
 		for i := range w.probes {
 			w.addProbe(ctx, pipe, &w.probes[i])
 		}
@@ -185,7 +185,7 @@ func (w *filterWorker) onType(q *probe) error {
 	typ, err := q.typeCmd.Result()
 	switch {
 	case isCommandDenied(err):
-		return fmt.Errorf("look at keys: %w", err)
+		return fmt.Errorf("probe keys: %w", err)
 	case isKeyDenied(err):
 		w.unreadable++
 		return nil

@@ -129,7 +129,7 @@ func (c *invalidationConn) track(ctx context.Context, cn *redis.Conn) error {
 		argv = append(argv, "prefix", p)
 	}
 	if len(c.prefixes) == 0 {
-		c.setTrackErr(errors.New("nothing to track yet"))
+		c.setTrackErr(errors.New("there is no key to track yet"))
 		return nil
 	}
 	// Where HELLO is refused, go-redis continues in RESP2. The server then accepts tracking
@@ -355,7 +355,7 @@ type invalidations struct{ conn *invalidationConn }
 // was emptied.
 func (i invalidations) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext, said []any) error {
 	if len(said) < 2 {
-		return fmt.Errorf("an invalidation of nothing: %v", said)
+		return fmt.Errorf("an invalidation without keys: %v", said)
 	}
 	now := time.Now()
 	i.conn.mu.Lock()

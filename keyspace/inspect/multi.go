@@ -71,7 +71,7 @@ func (m *MultiSource) Snapshot(ctx context.Context) (keyspace.Snapshot, error) {
 		return keyspace.Snapshot{}, err
 	}
 	if len(sources) == 0 {
-		return keyspace.Snapshot{}, fmt.Errorf("there is no server to ask")
+		return keyspace.Snapshot{}, fmt.Errorf("there is no server to read")
 	}
 	how := keyspace.MergeOptions{Mode: m.opts.Mode, Redlock: m.opts.Redlock, MinConfidence: m.opts.MinConfidence}
 	parts := make([]keyspace.Part, len(sources))
@@ -154,7 +154,7 @@ func (m *MultiSource) repeatMoved(ctx context.Context, sources []NamedSource, pa
 		p.Cost.Add(first.Cost)
 		if passedThrough(first.Moves, p.Moves) {
 			p.Complete = false
-			p.Problems = append(slices.Clip(p.Problems), fmt.Sprintf("keys were moved to %s and away again meanwhile, and may have been missed", p.Addr))
+			p.Problems = append(slices.Clip(p.Problems), fmt.Sprintf("keys moved to %s and away again during the scan, and may have been missed", p.Addr))
 		}
 		if !p.Seen() {
 			p.Snapshot = first

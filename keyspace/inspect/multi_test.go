@@ -113,7 +113,7 @@ func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Complete {
 		t.Errorf("it shows %q, complete: %v", got, s.Complete)
 	}
-	if want := []string{"node1 is seen only in part, its keys are 9: EOF"}; !slices.Equal(s.Problems, want) {
+	if want := []string{"node1 is read only in part, it has 9 keys: EOF"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
 	s, err := multiOf(MultiOptions{}, sourcesOf(half, half)).Snapshot(t.Context())

@@ -71,7 +71,7 @@ func (s *Scanner) startPass(ctx context.Context) (*scanPass, error) {
 		err = clock.Err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the server for its time: %w", err)
+		return nil, fmt.Errorf("get the time of the server: %w", err)
 	}
 	p.now = clock.Val()
 	p.cost = p.conn.takeCost()

@@ -418,7 +418,7 @@ func (r *reader) checkSizes(ctx context.Context, refs []keyRef) ([]keyRef, error
 	for some := range slices.Chunk(sizeUnknown(refs), batchSize) {
 		weights := make([]*redis.IntCmd, len(some))
 		sizes := make([]*redis.IntCmd, len(some))
-		err := r.conn.pipelined(ctx, "weigh keys", func(p redis.Pipeliner) {
+		err := r.conn.pipelined(ctx, "measure keys", func(p redis.Pipeliner) {
 			for i, k := range some {
 				weights[i] = p.MemoryUsage(ctx, k.name, maxElements)
 				sizes[i] = queueSize(ctx, p, *k)
@@ -469,14 +469,14 @@ func (s *Scanner) ReadKey(ctx context.Context, key string) (Key, error) {
 	r := s.reader()
 	result := Key{Snapshot: keyspace.Snapshot{Complete: true, Server: keyspace.Server{Addr: s.node}}}
 	var kind *redis.StatusCmd
-	err := r.conn.pipelined(ctx, fmt.Sprintf("look at %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
+	err := r.conn.pipelined(ctx, fmt.Sprintf("read %q", key), func(p redis.Pipeliner) { kind = p.Type(ctx, key) })
 	switch {
 	case err == nil && isRedirect(kind.Err()):
 		result.Type = "none"
 		result.Complete = s.opts.Cluster == nil
 		result.Problems = []string{partOfCluster}
 		if !result.Complete {
-			result.Problems = []string{fmt.Sprintf("%s says that another node has the key, and that one did not answer", s.node)}
+			result.Problems = []string{fmt.Sprintf("%s redirects to another node, which does not answer", s.node)}
 		}
 	case err == nil:
 		result.Type, err = kind.Result()

@@ -158,20 +158,20 @@ func (s *Scanner) problems(p *scanPass) []string {
 		all = append(all, partOfCluster)
 	}
 	if slices.ContainsFunc(p.cursors.all, func(c cursor) bool { return c.gaveUp }) {
-		all = append(all, "keys are added faster than they can be looked at, and the look was given up")
+		all = append(all, "keys are added faster than they can be scanned, and the scan was given up")
 	}
 	if n := p.filter.unlocated; n > 0 {
-		all = append(all, fmt.Sprintf("%d keys that are on their way between nodes of the cluster could not be read", n))
+		all = append(all, fmt.Sprintf("%d keys that are moving between nodes of the cluster could not be read", n))
 	}
 	forbidden, unknown := s.denied.missing()
 	if len(forbidden) > 0 {
 		all = append(all, "this user may not run "+strings.Join(forbidden, ", "))
 	}
 	if len(unknown) > 0 {
-		all = append(all, "the server does not know "+strings.Join(unknown, ", "))
+		all = append(all, "the server does not have "+strings.Join(unknown, ", "))
 	}
 	if n := p.filter.unreadable; n > 0 {
-		all = append(all, fmt.Sprintf("%d of the keys may not be read by this user", n))
+		all = append(all, fmt.Sprintf("this user may not read %d of the keys", n))
 	}
 	return all
 }

@@ -535,7 +535,7 @@ func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
 	if !slices.Equal(keys(s), []string{"open:1"}) {
 		t.Errorf("found %q", keys(s))
 	}
-	if want := []string{"2 of the keys may not be read by this user"}; !slices.Equal(s.Problems, want) {
+	if want := []string{"this user may not read 2 of the keys"}; !slices.Equal(s.Problems, want) {
 		t.Errorf("it says %q, want %q", s.Problems, want)
 	}
 }

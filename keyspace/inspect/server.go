@@ -88,9 +88,9 @@ func (w *Watcher) onServerInfo(s keyspace.Server, now time.Time) {
 		w.server.change = &keyspace.Notice{Kind: keyspace.ServerFailover, Text: "the server is a replica now"}
 	case was.RunID == s.RunID:
 	case s.Port == was.Port && s.Uptime < passed+rounding:
-		w.server.change = &keyspace.Notice{Kind: keyspace.ServerRestarted, Text: "it was started again"}
+		w.server.change = &keyspace.Notice{Kind: keyspace.ServerRestarted, Text: "it was restarted"}
 	default:
-		w.server.change = &keyspace.Notice{Kind: keyspace.ServerFailover, Text: fmt.Sprintf("another server has taken its place, which is up for %s", humanize.Duration(s.Uptime))}
+		w.server.change = &keyspace.Notice{Kind: keyspace.ServerFailover, Text: fmt.Sprintf("another server has taken its place; its uptime is %s", humanize.Duration(s.Uptime))}
 	}
 }
 
@@ -122,9 +122,9 @@ func (w *Watcher) onSuccess() {
 	w.locks.deniedBefore = len(w.locks.denied)
 	switch {
 	case was == 0 && w.locks.deniedBefore > 0:
-		w.addNotice(keyspace.RightsChanged, "known locks may not be read any more; they are shown as they were")
+		w.addNotice(keyspace.RightsChanged, "this user may not read known locks any more; they are shown as last read")
 	case was > 0 && w.locks.deniedBefore == 0:
-		w.addNotice(keyspace.RightsChanged, "all known locks may be read again")
+		w.addNotice(keyspace.RightsChanged, "this user may read all known locks again")
 	}
 }
 
@@ -136,7 +136,7 @@ func (w *Watcher) updateMode() {
 		w.mode.at = now
 	case w.mode.current == "" || now.Sub(w.mode.at) > modeGrace:
 		if w.mode.current == keyspace.Push || w.mode.degraded {
-			w.addNotice(keyspace.WatchModeChanged, "changes are learnt of by "+string(mode)+" now")
+			w.addNotice(keyspace.WatchModeChanged, "changes are now detected by "+string(mode))
 			w.mode.degraded = mode != keyspace.Push
 		}
 		w.mode.current, w.mode.at = mode, now
@@ -174,10 +174,10 @@ func (w *Watcher) status() keyspace.WatchStatus {
 	follow.Limitations = append(follow.Limitations, w.clients.limitations(w.reader.conn.denied.has(cmdClient))...)
 	if follow.Mode == keyspace.Push && w.scan.complete {
 		late := (passEvery + w.scan.passTime).Round(100 * time.Millisecond)
-		follow.Limitations = append(follow.Limitations, fmt.Sprintf("holds shorter than %s may not be seen under a name that begins like no lock of before: only a pass over all keys finds it", humanize.Duration(late)))
+		follow.Limitations = append(follow.Limitations, fmt.Sprintf("holds shorter than %s may be missed under a name that begins like no earlier lock: only a scan of all keys finds it", humanize.Duration(late)))
 	}
 	if n := len(w.locks.denied); n > 0 {
-		follow.Limitations = append(follow.Limitations, fmt.Sprintf("%d known locks may not be read by this user any more", n))
+		follow.Limitations = append(follow.Limitations, fmt.Sprintf("this user may not read %d known locks any more", n))
 	}
 	return follow
 }

@@ -53,7 +53,7 @@ type marks struct {
 
 // newTracking returns the tracking of the server of s.
 func newTracking(s *Scanner) tracking {
-	t := tracking{coverage: newCoverage(), trackErr: errors.New("nobody has asked for it yet")}
+	t := tracking{coverage: newCoverage(), trackErr: errors.New("client tracking is not requested yet")}
 	if c, ok := s.rdb.(interface{ Options() *redis.Options }); ok {
 		t.options = c.Options()
 	}
@@ -65,7 +65,7 @@ func newTracking(s *Scanner) tracking {
 // maintain replaces a connection that was lost or lacks prefixes.
 func (t *tracking) maintain(known lockSet) {
 	if t.options == nil {
-		t.trackErr = errors.New("the client cannot be asked for a connection of its own")
+		t.trackErr = errors.New("the client does not allow a separate connection")
 		return
 	}
 	t.reap()
@@ -96,7 +96,7 @@ func (t *tracking) reap() {
 	if err, over := t.conn.closedWith(); over {
 		t.retire(t.conn)
 		t.disconnected = true
-		t.conn, t.trackErr = nil, fmt.Errorf("the connection that told of changes is lost: %w", err)
+		t.conn, t.trackErr = nil, fmt.Errorf("the connection for client tracking is lost: %w", err)
 		t.delayRetry()
 	}
 }
@@ -249,20 +249,20 @@ func (t *tracking) limitations(formats formatSet) []string {
 	var all []string
 	switch t.mode() {
 	case keyspace.Polling:
-		all = append(all, fmt.Sprintf("holds shorter than %s may not be seen, because the server does not tell of changes: %v", humanize.Setting(pollEvery), t.trackErr))
+		all = append(all, fmt.Sprintf("holds shorter than %s may be missed, because the server does not report changes: %v", humanize.Setting(pollEvery), t.trackErr))
 	case keyspace.Notifications:
-		all = append(all, fmt.Sprintf("what happens while notifications are lost is seen up to %s late", humanize.Setting(checkEvery)))
+		all = append(all, fmt.Sprintf("changes may be detected up to %s late, because notifications can be lost", humanize.Setting(checkEvery)))
 	}
 	if t.conn == nil {
 		return all
 	}
 	if n := len(t.coverage.uncovered); n > 0 && t.mode() == keyspace.Push {
-		all = append(all, fmt.Sprintf("%s locks are looked at every %s only: their names have too little in common, or too much else is written", humanize.Count(n), humanize.Setting(pollEvery)))
+		all = append(all, fmt.Sprintf("%s locks are polled every %s: their names have too little in common, or other keys change too often", humanize.Count(n), humanize.Setting(pollEvery)))
 	}
 	for _, name := range t.conn.deniedChannels() {
 		for _, f := range formats {
 			if f.ReleaseChannel != nil && f.ReleaseChannel.Pattern == name {
-				all = append(all, fmt.Sprintf("deleted locks of %s count as released: this user may not listen to %s", f.Library, name))
+				all = append(all, fmt.Sprintf("deleted locks of %s count as released: this user may not subscribe to %s", f.Library, name))
 			}
 		}
 	}

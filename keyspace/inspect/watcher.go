@@ -196,7 +196,7 @@ func (w *Watcher) tryCycle(ctx context.Context, all bool) error {
 	if err == nil || !isDenied(err) || !w.scan.complete {
 		return err
 	}
-	w.addNotice(keyspace.RightsChanged, fmt.Sprintf("locks that are not known yet cannot be found: %v", err))
+	w.addNotice(keyspace.RightsChanged, fmt.Sprintf("new locks cannot be found: %v", err))
 	w.scan.next = now.Add(maxRetry)
 	return nil
 }

@@ -78,13 +78,13 @@ func (e *Executor) perform(ctx context.Context, what keyspace.Action, seen keysp
 		Holders: digests(seen.Holders), TTL: ttl, Outcome: keyspace.Intended,
 	}
 	if err := e.log.Write(intent); err != nil {
-		return keyspace.AuditRecord{}, fmt.Errorf("nothing was done, because it could not be written down: %w", err)
+		return keyspace.AuditRecord{}, fmt.Errorf("nothing was done, because the audit log cannot be written: %w", err)
 	}
 	outcome := intent
 	err = e.run(ctx, scripts, seen, &outcome)
 	outcome.At = e.now()
 	if lost := e.log.Write(outcome); lost != nil {
-		err = errors.Join(err, fmt.Errorf("write down that it is %s: %w", outcome.Outcome, lost))
+		err = errors.Join(err, fmt.Errorf("write the outcome %q to the audit log: %w", outcome.Outcome, lost))
 	}
 	return outcome, err
 }
@@ -119,7 +119,7 @@ func (e *Executor) explainFailure(ctx context.Context, scripts []keyspace.Script
 	of := len(scripts)
 	now, err := e.readAgain(ctx, scripts[0].Node, seen)
 	if err == nil && sum.Nodes == 0 && unchanged(now, seen) {
-		err = fmt.Errorf("a script of this user may not read it: %w", ErrNoPermission)
+		err = fmt.Errorf("a script of this user may not read the lock: %w", ErrNoPermission)
 	}
 	if err != nil {
 		undone := "nothing was done"
@@ -151,7 +151,7 @@ func unchanged(now *keyspace.Lock, seen keyspace.Lock) bool {
 func (e *Executor) runOn(ctx context.Context, s keyspace.Script) (bool, error) {
 	rdb, known := e.nodes[s.Node]
 	if !known {
-		return false, fmt.Errorf("there is no connection to it")
+		return false, fmt.Errorf("there is no connection to the server")
 	}
 	argv := make([]any, len(s.Args))
 	for i, a := range s.Args {
@@ -183,7 +183,7 @@ func (e *Executor) readAgain(ctx context.Context, node string, seen keyspace.Loc
 	s := inspect.NewScanner(rdb, inspect.ScanOptions{Formats: e.formats, DB: seen.DB, MinConfidence: keyspace.Possible})
 	now, err := s.ReadLock(ctx, seen.Key)
 	if errors.Is(err, inspect.ErrUnreadable) {
-		return nil, fmt.Errorf("this user may not read it: %w", ErrNoPermission)
+		return nil, fmt.Errorf("this user may not read the lock: %w", ErrNoPermission)
 	}
 	return now, scriptError(err)
 }
@@ -201,7 +201,7 @@ func digests(holders []keyspace.Holder) []string {
 // Errors of a server that refuses an action, independent of its version.
 var (
 	ErrReadOnly     = errors.New("the server is a read-only replica")
-	ErrNoPermission = errors.New("the ACL does not let this user act on the lock")
+	ErrNoPermission = errors.New("the ACL does not allow this user to change the lock")
 )
 
 // releaseError is an error that a server returned for a script that changes a lock.
