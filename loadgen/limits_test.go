@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/golden"
 	"locktop/server"
 )
 
@@ -114,7 +115,7 @@ func TestEachBoundOfAScenarioIsAccepted(t *testing.T) {
 			fmt.Fprintf(&said, "%s: %v\n", c.name, err)
 		}
 	}
-	golden(t, "refusals.txt", said.String())
+	golden.Check(t, "refusals.txt", said.String())
 }
 
 // A fault without a duration lasts until the end of the run.

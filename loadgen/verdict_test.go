@@ -1,43 +1,14 @@
 package loadgen
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"locktop/internal/golden"
 	"locktop/loadgen/oracle"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares a text with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got == string(want) {
-		return
-	}
-	is, was := strings.Split(got, "\n"), strings.Split(string(want), "\n")
-	for i := range max(len(is), len(was)) {
-		if i >= len(is) || i >= len(was) || is[i] != was[i] {
-			t.Fatalf("%s, line %d (go test ./loadgen -run %s -update, if that is right):\n got %s\nwant %s",
-				path, i+1, t.Name(), strings.Join(is[min(i, len(is)):min(i+1, len(is))], ""), strings.Join(was[min(i, len(was)):min(i+1, len(was))], ""))
-		}
-	}
-}
 
 // The test covers the text of a verdict for each figure, with the values 1 and
 // 2, for a sound lock and for another.
@@ -101,5 +72,5 @@ func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "verdicts.txt", all.String())
+	golden.Check(t, "verdicts.txt", all.String())
 }

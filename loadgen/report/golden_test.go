@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"locktop/internal/golden"
 	"locktop/loadgen"
 	"locktop/loadgen/oracle"
 )
@@ -97,10 +98,10 @@ func TestAReportSaysEveryFigureInEachOfItsForms(t *testing.T) {
 	if err := json.Indent(&document, raw, "", " "); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.txt", text.String())
-	golden(t, "report.html", strings.Replace(page.String(), reportStyle, "(style)\n", 1))
-	golden(t, "report.csv", seconds.String())
-	golden(t, "report.json", document.String())
+	golden.Check(t, "report.txt", text.String())
+	golden.Check(t, "report.html", strings.Replace(page.String(), reportStyle, "(style)\n", 1))
+	golden.Check(t, "report.csv", seconds.String())
+	golden.Check(t, "report.json", document.String())
 	if strings.Contains(text.String(), "\x1b") {
 		t.Error("the text has bytes of the server in it")
 	}
@@ -152,7 +153,7 @@ func TestATraceHasATrackForEachClientOfALock(t *testing.T) {
 	if err := trace.Close(); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "trace.json", out.String())
+	golden.Check(t, "trace.json", out.String())
 }
 
 // The spans of a client's track do not overlap, also if arrivals wait for a

@@ -1,10 +1,7 @@
 package report
 
 import (
-	"flag"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -19,33 +16,6 @@ func TestMain(m *testing.M) {
 	logging.Disable() // go-redis reports on every connection it cannot have
 	server.TuneTests(4)
 	goleak.VerifyTestMain(m)
-}
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares a text with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got == string(want) {
-		return
-	}
-	is, was := strings.Split(got, "\n"), strings.Split(string(want), "\n")
-	for i := range max(len(is), len(was)) {
-		if i >= len(is) || i >= len(was) || is[i] != was[i] {
-			t.Fatalf("%s, line %d (go test ./loadgen/report -run %s -update, if that is right):\n got %s\nwant %s",
-				path, i+1, t.Name(), strings.Join(is[min(i, len(is)):min(i+1, len(is))], ""), strings.Join(was[min(i, len(was)):min(i+1, len(was))], ""))
-		}
-	}
 }
 
 // connect returns a client of a server on loopback.
