@@ -174,7 +174,7 @@ func whenTold(l lease) time.Time {
 
 // note records the end of an attempt or of a hold as an event.
 func (c *client) note(how outcome, next iteration, e Event, l lease, err error) {
-	if e.Kind = how.event(); e.Kind == "" {
+	if e.Kind = eventOf[how]; e.Kind == "" {
 		return
 	}
 	e.Key, e.Client, e.Shared = c.fleet.keys.names[next.key], c.number+1, next.shared
@@ -272,7 +272,7 @@ func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kep
 	switch {
 	case err == nil:
 		c.fleet.oracle.Unlocked(v, decided, now)
-		c.fleet.recorder.serve(now.Sub(decided))
+		c.fleet.recorder.add(c.fleet.recorder.release, now.Sub(decided))
 	case errors.Is(err, errDead):
 		return crashed, err
 	}

@@ -113,11 +113,7 @@ func (d *disturbances) judge(m *Metrics) {
 
 // strikes reports whether a fault of the kind can cost a client its lease.
 func (k FaultKind) strikes() bool {
-	switch k {
-	case "", stalled, unanswered, ScriptFlush, Greedy, Leak, Skew:
-		return false
-	}
-	return true
+	return !slices.Contains([]FaultKind{"", stalled, unanswered, ScriptFlush, Greedy, Leak, Skew}, k)
 }
 
 // Kinds of disturbances that are not faults.

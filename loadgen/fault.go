@@ -260,35 +260,32 @@ func (f *fleet) stall(fault Fault) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
 	defer cancel()
-	for i, rdb := range servers {
-		var err error
-		if fault.Kind == Pause {
-			err = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
-				return node.ClientPause(ctx, fault.For).Err()
-			})
-		} else {
-			err = f.servers.Power.(Stopper).Freeze(max(fault.Node, i+1))
-		}
-		if err != nil {
-			f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
-		}
-	}
-	pause(f.ctx, fault.For)
-	for i, rdb := range servers {
-		var err error
-		if fault.Kind == Pause { // unpause even if the run is over
-			err = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error { return node.ClientUnpause(ctx).Err() })
-			if refused := redis.Error(nil); errors.As(err, &refused) {
-				err = nil // Redis before 6.2 has no CLIENT UNPAUSE
+	each := func(command func(context.Context, redis.Cmdable) error, signal func(Stopper, int) error) {
+		for i, rdb := range servers {
+			if fault.Kind == Pause {
+				f.complain(fault, onEach(ctx, rdb, command))
+			} else {
+				f.complain(fault, signal(f.servers.Power.(Stopper), max(fault.Node, i+1)))
 			}
-		} else {
-			err = f.servers.Power.(Stopper).Continue(max(fault.Node, i+1))
-		}
-		if err != nil {
-			f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
 		}
 	}
+	each(func(ctx context.Context, node redis.Cmdable) error { return node.ClientPause(ctx, fault.For).Err() }, Stopper.Freeze)
+	pause(f.ctx, fault.For)
+	each(func(ctx context.Context, node redis.Cmdable) error { // even if the run is over
+		err := node.ClientUnpause(ctx).Err()
+		if refused := redis.Error(nil); errors.As(err, &refused) {
+			return nil // Redis before 6.2 has no CLIENT UNPAUSE
+		}
+		return err
+	}, Stopper.Continue)
 	f.end(fault, oracle.Everybody)
+}
+
+// complain records an error of a server fault, if err is not nil.
+func (f *fleet) complain(fault Fault, err error) {
+	if err != nil {
+		f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
+	}
 }
 
 // after calls heal at the end of a fault, at the latest when the fleet stops.
@@ -356,8 +353,6 @@ func (f *fleet) applyServerFault(fault Fault) {
 			err = rdb.ScriptFlush(ctx).Err()
 		}
 	}
-	if err != nil {
-		f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
-	}
+	f.complain(fault, err)
 	f.end(fault, oracle.Everybody)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -221,12 +222,7 @@ func (p *pendingFaults) needsWire() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, f := range p.pending {
-		if f.needsWire() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.pending, Fault.needsWire)
 }
 
 func (p *pendingFaults) setClock(ahead time.Duration) {
@@ -258,27 +254,15 @@ func (p *pendingFaults) isGreedy(now time.Time) bool {
 
 // needsWire reports whether a fault breaks the connections of one client.
 func (f Fault) needsWire() bool {
-	switch f.Kind {
-	case Crash, Freeze, Partition, DropReplies, Slow:
-		return true
-	}
-	return false
+	return slices.Contains([]FaultKind{Crash, Freeze, Partition, DropReplies, Slow}, f.Kind)
 }
 
 // Moments at which a fault affects a client.
 
 func betweenRounds(f Fault) bool {
-	switch f.Kind {
-	case DropReplies, Slow, Skew, Greedy:
-		return true
-	}
-	return false
+	return slices.Contains([]FaultKind{DropReplies, Slow, Skew, Greedy}, f.Kind)
 }
 
 func insideHold(f Fault) bool {
-	switch f.Kind {
-	case Crash, Freeze, Partition, Leak:
-		return f.Before == ""
-	}
-	return false
+	return f.Before == "" && slices.Contains([]FaultKind{Crash, Freeze, Partition, Leak}, f.Kind)
 }

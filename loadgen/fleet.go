@@ -113,7 +113,7 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.scenario.Store(&s)
 	f.oracle = oracle.New(oracle.Config{
 		Keys: f.keys.names, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
-		Report: f.violated, Handoff: f.recorder.handOver,
+		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.add(f.recorder.handoff, gap) },
 	})
 	f.disturbances.aftermath = max(s.Lock.TTL, placeLife) + 500*time.Millisecond
 	f.janitor = newJanitor(s, c.servers, f.oracle)

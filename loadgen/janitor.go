@@ -107,7 +107,7 @@ func (j *janitor) claim(ctx context.Context) error {
 func (j *janitor) restart() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.idle = j.computed(context.Background())
+	j.idle = cpu(context.Background(), j.servers)
 }
 
 // firstTouch registers a key for work. It creates the fence counter with a TTL.
@@ -157,7 +157,7 @@ func companion(key, what string) string {
 // ends.
 func (j *janitor) work(ctx context.Context) {
 	j.mu.Lock()
-	j.idle = j.computed(ctx)
+	j.idle = cpu(ctx, j.servers)
 	j.mu.Unlock()
 	for ctx.Err() == nil {
 		pause(ctx, time.Second)
@@ -184,14 +184,7 @@ func (j *janitor) work(ctx context.Context) {
 func (j *janitor) spent() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return max(j.computed(context.Background())-j.idle, 0)
-}
-
-// computed returns the CPU time of the servers since their start.
-func (j *janitor) computed(ctx context.Context) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return cpu(ctx, j.servers)
+	return max(cpu(context.Background(), j.servers)-j.idle, 0)
 }
 
 // cleanWithin bounds the deletion of keys. Keys that are left expire.

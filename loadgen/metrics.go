@@ -122,19 +122,7 @@ const (
 
 // String returns the name of the state.
 func (c ClientState) String() string {
-	switch c {
-	case Thinking:
-		return "thinking"
-	case Queued:
-		return "waiting"
-	case Inside:
-		return "holding"
-	case Frozen:
-		return "frozen"
-	case Partitioned:
-		return "cut off"
-	}
-	return "dead"
+	return [...]string{"thinking", "waiting", "holding", "frozen", "cut off", "dead"}[c]
 }
 
 // Offered returns the number of arrivals with and without a client.
@@ -153,7 +141,7 @@ type recorder struct {
 	clients  []record  // by client number
 	timeline *timeline
 
-	wait, service, held, handoff, renewLate *histogram
+	wait, release, held, handoff, renewLate *histogram
 }
 
 // record is the state of one client.
@@ -184,33 +172,16 @@ const (
 	crashed // outcome of both
 )
 
-// event returns the kind of event of an outcome, "" if there is none.
-func (o outcome) event() EventKind {
-	switch o {
-	case acquired:
-		return Acquired
-	case timedOut:
-		return TimedOut
-	case refused:
-		return Refused
-	case failed, unconfirmed:
-		return Failed
-	case released:
-		return Released
-	case expired:
-		return Expired
-	case lost:
-		return Lost
-	case abandoned, crashed:
-		return Abandoned
-	}
-	return ""
+// eventOf is the kind of event of an outcome, "" if there is none.
+var eventOf = map[outcome]EventKind{
+	acquired: Acquired, timedOut: TimedOut, refused: Refused, failed: Failed, unconfirmed: Failed,
+	released: Released, expired: Expired, lost: Lost, abandoned: Abandoned, crashed: Abandoned,
 }
 
 func newRecorder(now time.Time) *recorder {
 	return &recorder{
 		began: now, timeline: newTimeline(),
-		wait: newHistogram(), service: newHistogram(), held: newHistogram(),
+		wait: newHistogram(), release: newHistogram(), held: newHistogram(),
 		handoff: newHistogram(), renewLate: newHistogram(),
 	}
 }
@@ -233,7 +204,7 @@ func (r *recorder) reset(now time.Time) {
 	}
 	r.attempts.Store(0)
 	r.began, r.timeline = now, newTimeline()
-	for _, h := range []*histogram{r.wait, r.service, r.held, r.handoff, r.renewLate} {
+	for _, h := range []*histogram{r.wait, r.release, r.held, r.handoff, r.renewLate} {
 		h.reset()
 	}
 	for range t.Clients.Holding {
@@ -382,20 +353,14 @@ func (r *recorder) unmark(client int, trouble ClientState) {
 	}
 }
 
-// serve records how long a release took. HandOver records how long a lock with waiters
-// was free. Renew records how late a renewal was.
-func (r *recorder) serve(took time.Duration) {
+// add records a duration in a histogram of the recorder.
+func (r *recorder) add(h *histogram, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.service.add(took)
+	h.add(d)
 }
 
-func (r *recorder) handOver(gap time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.handoff.add(gap)
-}
-
+// renew counts a renewal and how late it was.
 func (r *recorder) renew(late time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -436,7 +401,7 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	}
 	m.Elapsed = now.Sub(r.began)
 	m.Cost.Attempts = r.attempts.Load()
-	m.Latency.Wait, m.Latency.Release, m.Latency.Held = r.wait.latency(), r.service.latency(), r.held.latency()
+	m.Latency.Wait, m.Latency.Release, m.Latency.Held = r.wait.latency(), r.release.latency(), r.held.latency()
 	m.Latency.Handoff, m.Latency.RenewLate = r.handoff.latency(), r.renewLate.latency()
 	m.Seconds = r.timeline.seconds(m.Elapsed)
 	m.Clients.States = make([]ClientState, 0, m.Clients.Total)
@@ -521,16 +486,14 @@ type Histograms struct {
 
 // Histograms returns the current distributions, nil before the first start.
 func (r *Run) Histograms() *Histograms {
-	r.mu.Lock()
-	f := r.fleet
-	r.mu.Unlock()
+	f := r.newest()
 	if f == nil {
 		return nil
 	}
 	rec := f.recorder
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	return &Histograms{rec.wait.copy(), rec.service.copy(), rec.held.copy(), rec.handoff.copy(), rec.renewLate.copy()}
+	return &Histograms{rec.wait.copy(), rec.release.copy(), rec.held.copy(), rec.handoff.copy(), rec.renewLate.copy()}
 }
 
 func (h *histogram) copy() *hdrhistogram.Histogram { return hdrhistogram.Import(h.hdr.Export()) }

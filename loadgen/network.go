@@ -36,60 +36,43 @@ type lane struct {
 
 func newNetwork(commands *atomic.Int64) *network { return &network{commands: commands} }
 
-// to returns the lanes to a node, or all lanes if node is 0.
-func (w *network) to(node int) []*netfault.Network {
+// each calls f for the lanes to a node, or for all lanes if node is 0.
+func (w *network) each(node int, f func(*netfault.Network)) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	var all []*netfault.Network
-	for _, l := range w.lanes {
+	lanes := slices.Clone(w.lanes)
+	w.mu.Unlock()
+	for _, l := range lanes {
 		if node == 0 || l.node == node {
-			all = append(all, l.net)
+			f(l.net)
 		}
 	}
-	return all
 }
 
 // cut holds back requests and replies between the clients and a node, or only the
 // replies; node 0 = all.
 func (w *network) cut(node int, repliesOnly bool) {
-	for _, n := range w.to(node) {
-		if repliesOnly {
-			n.PartitionReplies()
-		} else {
-			n.Partition()
-		}
+	if repliesOnly {
+		w.each(node, (*netfault.Network).PartitionReplies)
+	} else {
+		w.each(node, (*netfault.Network).Partition)
 	}
 }
 
 // heal delivers what was held back, and lets data flow again to a node; 0 = all.
-func (w *network) heal(node int) {
-	for _, n := range w.to(node) {
-		n.Heal()
-	}
-}
+func (w *network) heal(node int) { w.each(node, (*netfault.Network).Heal) }
 
 // freeze simulates clients that do not run.
-func (w *network) freeze() {
-	for _, n := range w.to(0) {
-		n.Suspend()
-	}
-}
+func (w *network) freeze() { w.each(0, (*netfault.Network).Suspend) }
 
-func (w *network) thaw() {
-	for _, n := range w.to(0) {
-		n.Resume()
-	}
-}
+func (w *network) thaw() { w.each(0, (*netfault.Network).Resume) }
 
 // slow delays every packet in both directions by delay ± jitter; 0 = no delay.
 func (w *network) slow(delay, jitter time.Duration) {
-	var each func() time.Duration
+	var lagging func() time.Duration
 	if delay > 0 {
-		each = func() time.Duration { return lag(delay, jitter) }
+		lagging = func() time.Duration { return lag(delay, jitter) }
 	}
-	for _, n := range w.to(0) {
-		n.Delay(each)
-	}
+	w.each(0, func(n *netfault.Network) { n.Delay(lagging) })
 }
 
 // lag returns a random time of delay ± jitter.
@@ -99,10 +82,10 @@ var errDead = errors.New("the client has crashed")
 
 // kill closes all connections and prevents new ones.
 func (w *network) kill() {
-	for _, n := range w.to(0) {
+	w.each(0, func(n *netfault.Network) {
 		n.Refuse(errDead)
 		n.Cut()
-	}
+	})
 }
 
 // over returns a Redis client of the same server whose connections use the network. The

@@ -241,25 +241,26 @@ func (r *Run) Inject(f Fault) error {
 
 // Metrics returns the current metrics. After Stop, it returns the last ones.
 func (r *Run) Metrics() Metrics {
-	r.mu.Lock()
-	f := r.fleet
-	r.mu.Unlock()
-	if f == nil {
-		return Metrics{}
+	if f := r.newest(); f != nil {
+		return f.metrics()
 	}
-	return f.metrics()
+	return Metrics{}
 }
 
 // Events returns the events after number seen, oldest first, at most the newest
 // [HistoryEvents]. Numbers begin at 1 with each start.
 func (r *Run) Events(seen uint64) []Event {
-	r.mu.Lock()
-	f := r.fleet
-	r.mu.Unlock()
-	if f == nil {
-		return nil
+	if f := r.newest(); f != nil {
+		return f.events.since(seen)
 	}
-	return f.events.since(seen)
+	return nil
+}
+
+// newest returns the newest fleet, nil before the first start.
+func (r *Run) newest() *fleet {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fleet
 }
 
 // Scenario returns the scenario with all defaults and the newest number of clients.
@@ -341,11 +342,16 @@ func (g *Group) Start() error {
 
 // Stop stops all runs. See [Run.Stop].
 func (g *Group) Stop() error {
+	return g.each((*Run).Stop)
+}
+
+// each calls change for all runs, one after another.
+func (g *Group) each(change func(*Run) error) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
-	err := g.Run.Stop()
+	err := change(g.Run)
 	for _, r := range g.others {
-		err = errors.Join(err, r.Stop())
+		err = errors.Join(err, change(r))
 	}
 	return err
 }
@@ -374,24 +380,12 @@ func (g *Group) Apply(s Scenario) error {
 
 // Inject applies a fault to all runs. See [Run.Inject].
 func (g *Group) Inject(f Fault) error {
-	g.changing.Lock()
-	defer g.changing.Unlock()
-	err := g.Run.Inject(f)
-	for _, r := range g.others {
-		err = errors.Join(err, r.Inject(f))
-	}
-	return err
+	return g.each(func(r *Run) error { return r.Inject(f) })
 }
 
 // Close stops all runs for good. See [Run.Close].
 func (g *Group) Close() error {
-	g.changing.Lock()
-	defer g.changing.Unlock()
-	err := g.Run.Close()
-	for _, r := range g.others {
-		err = errors.Join(err, r.Close())
-	}
-	return err
+	return g.each((*Run).Close)
 }
 
 // Compared is the result so far of a run that the first run is compared with.

@@ -138,8 +138,10 @@ func glob(text string) string {
 }
 
 // cpu returns the CPU time that the servers have used since their start. A server that
-// does not report it counts as 0.
+// does not report it within 1 s counts as 0.
 func cpu(ctx context.Context, servers []redis.UniversalClient) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	var sum atomic.Int64
 	for _, rdb := range servers {
 		_ = onEach(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {

@@ -177,9 +177,7 @@ func ParseThreshold(text string) (Threshold, error) {
 
 // parseShort reads the form of [ParseThreshold].
 func (t *Threshold) parseShort(text string) (err error) {
-	if *t, err = ParseThreshold(text); err == nil {
-		err = t.validate()
-	}
+	*t, err = ParseThreshold(text)
 	return err
 }
 

@@ -105,9 +105,13 @@ func ClientLabel(client int) string { return fmt.Sprintf("client-%d", client) }
 // All are counted.
 const maxEvidence = 20
 
-// keep stores the first violations of each kind, and reports all of them.
-func (o *Oracle) keep(e Evidence) {
+// keep counts a violation in count, unless that is nil, and reports it. It stores the
+// first violations of each kind.
+func (o *Oracle) keep(count *int64, e Evidence) {
 	o.mu.Lock()
+	if count != nil {
+		*count++
+	}
 	if len(o.evidence[e.Violation]) < maxEvidence {
 		o.evidence[e.Violation] = append(o.evidence[e.Violation], e)
 	}
@@ -119,6 +123,7 @@ func (o *Oracle) keep(e Evidence) {
 // later.
 type suspect struct {
 	Evidence
+	count  *int64    // of violations of its kind
 	client int       // affected client; Everybody = the lock itself
 	since  time.Time // an explanation must not have ended long before
 }
@@ -148,16 +153,6 @@ func (o *Oracle) Settle(until time.Time, explained func(client int, since, at ti
 		if explained(s.client, s.since, s.At) {
 			continue
 		}
-		o.mu.Lock()
-		switch s.Violation {
-		case WasOvertaken:
-			o.found.Overtaken++
-		case NumberFell:
-			o.found.NumberFell++
-		default:
-			o.found.LostAlone++
-		}
-		o.mu.Unlock()
-		o.keep(s.Evidence)
+		o.keep(s.count, s.Evidence)
 	}
 }

@@ -121,6 +121,19 @@ func New(c Config) *Oracle {
 	return o
 }
 
+// locked yields the sections, each with its mutex held.
+func (o *Oracle) locked(yield func(*criticalSection) bool) {
+	for i := range o.sections {
+		s := &o.sections[i]
+		s.mu.Lock()
+		more := yield(s)
+		s.mu.Unlock()
+		if !more {
+			return
+		}
+	}
+}
+
 // WaiterAdded records that a client waits for a key.
 func (o *Oracle) WaiterAdded(key int, a *Attempt) {
 	s := &o.sections[key]
@@ -209,7 +222,7 @@ func (o *Oracle) overtook(v *Occupancy) {
 			o.suspect(suspect{Evidence{
 				Violation: WasOvertaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
-			}, a.Client, a.Asked})
+			}, &o.found.Overtaken, a.Client, a.Asked})
 			return
 		}
 	}
@@ -217,10 +230,7 @@ func (o *Oracle) overtook(v *Occupancy) {
 
 // Untold counts a lease that is over without its holder being notified.
 func (o *Oracle) Untold(v *Occupancy, now time.Time) {
-	o.mu.Lock()
-	o.found.Untold++
-	o.mu.Unlock()
-	o.keep(Evidence{
+	o.keep(&o.found.Untold, Evidence{
 		Violation: WasUntold, Key: v.section.name, At: now, Length: max(now.Sub(v.lease.Deadline()), 0), First: v.side(now),
 	})
 }
@@ -229,7 +239,7 @@ func (o *Oracle) Untold(v *Occupancy, now time.Time) {
 func (o *Oracle) Lost(v *Occupancy, now time.Time) {
 	o.suspect(suspect{Evidence{
 		Violation: LostAlone, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
-	}, v.who.Client, v.Began})
+	}, &o.found.LostAlone, v.who.Client, v.Began})
 }
 
 // run counts acquires in a row.
@@ -247,10 +257,7 @@ func (s *criticalSection) run(client int) {
 // endDrought counts a stuck key, if no client had the key for longer than patience.
 func (o *Oracle) endDrought(s *criticalSection, now time.Time) {
 	if dry := s.unheldFor(now); dry > o.config.Patience {
-		o.mu.Lock()
-		o.found.Stuck++
-		o.mu.Unlock()
-		o.keep(Evidence{Violation: StuckKey, Key: s.name, At: now, Length: dry})
+		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: dry})
 	}
 }
 
@@ -342,13 +349,10 @@ func (o *Oracle) wipedAt() keyLoss {
 // Violations returns the violations so far. A key that is stuck now counts.
 func (o *Oracle) Violations(now time.Time) Violations {
 	dry := int64(0)
-	for i := range o.sections {
-		s := &o.sections[i]
-		s.mu.Lock()
+	for s := range o.locked {
 		if s.unheldFor(now) > o.config.Patience {
 			dry++
 		}
-		s.mu.Unlock()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -366,9 +370,7 @@ func (o *Oracle) Violations(now time.Time) Violations {
 func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, streak int) {
 	var busy time.Duration
 	wanted := 0
-	for i := range o.sections {
-		s := &o.sections[i]
-		s.mu.Lock()
+	for s := range o.locked {
 		streak = max(streak, s.best)
 		if s.entered > 0 {
 			wanted++
@@ -377,7 +379,6 @@ func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, stre
 				busy += max(v.end(now).Sub(v.Began), 0)
 			}
 		}
-		s.mu.Unlock()
 	}
 	if wanted > 0 && elapsed > 0 {
 		held = min(busy.Seconds()/elapsed.Seconds()/float64(wanted), 1)
@@ -387,24 +388,18 @@ func (o *Oracle) Usage(elapsed time.Duration, now time.Time) (held float64, stre
 
 // Restart resets the utilisation and the longest streak.
 func (o *Oracle) Restart() {
-	for i := range o.sections {
-		s := &o.sections[i]
-		s.mu.Lock()
+	for s := range o.locked {
 		s.busy, s.best = 0, 0
-		s.mu.Unlock()
 	}
 }
 
 // Held returns a key that a client holds now; ok is false if there is none.
 func (o *Oracle) Held() (key int, ok bool) {
-	for i := range o.sections {
-		s := &o.sections[i]
-		s.mu.Lock()
-		busy := slices.ContainsFunc(s.inside, (*Occupancy).going)
-		s.mu.Unlock()
-		if busy {
-			return i, true
+	for s := range o.locked {
+		if slices.ContainsFunc(s.inside, (*Occupancy).going) {
+			return key, true
 		}
+		key++
 	}
 	return 0, false
 }
@@ -412,13 +407,10 @@ func (o *Oracle) Held() (key int, ok bool) {
 // Touched returns the names of the keys that any client has ever asked for.
 func (o *Oracle) Touched() []string {
 	var names []string
-	for i := range o.sections {
-		s := &o.sections[i]
-		s.mu.Lock()
+	for s := range o.locked {
 		if !s.wanted.IsZero() {
 			names = append(names, s.name)
 		}
-		s.mu.Unlock()
 	}
 	return names
 }
@@ -452,7 +444,7 @@ func (o *Oracle) numberOf(v *Occupancy) {
 	if s.entered > 1 && v.who.Fence <= s.number {
 		o.suspect(suspect{Evidence{
 			Violation: NumberFell, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
-		}, Everybody, s.numberAt})
+		}, &o.found.NumberFell, Everybody, s.numberAt})
 	}
 	s.number, s.numberAt = v.who.Fence, v.Began
 }
@@ -474,10 +466,10 @@ func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
 	switch {
 	case v.who.Shared:
 	case v.who.Fence > 0 && v.who.Fence < s.fence:
-		o.stale(v, FencedWrite, now)
+		o.stale(v, FencedWrite, &o.found.Fenced, now)
 		return false
 	case !valid && s.entered > v.number:
-		o.stale(v, WriteAccepted, now)
+		o.stale(v, WriteAccepted, &o.found.AcceptedStaleWrites, now)
 	}
 	return true
 }
@@ -485,30 +477,22 @@ func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
 func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
 	late := max(now.Sub(v.lease.Deadline()), 0)
 	o.mu.Lock()
-	o.found.LateWork.Count++
 	o.found.LateWork.Total += late
 	o.found.LateWork.Longest = max(o.found.LateWork.Longest, late)
 	o.mu.Unlock()
-	o.keep(Evidence{
+	o.keep(&o.found.LateWork.Count, Evidence{
 		Violation: LateWork, Key: v.section.name, At: now, Length: late,
 		First: v.side(now), Cause: v.blame(),
 	})
 }
 
 // stale counts a write that comes after a later holder entered.
-func (o *Oracle) stale(v *Occupancy, how Violation, now time.Time) {
-	o.mu.Lock()
-	if how == FencedWrite {
-		o.found.Fenced++
-	} else {
-		o.found.AcceptedStaleWrites++
-	}
-	o.mu.Unlock()
+func (o *Oracle) stale(v *Occupancy, how Violation, count *int64, now time.Time) {
 	e := Evidence{Violation: how, Key: v.section.name, At: now, First: v.side(now), Cause: v.blame()}
 	for _, other := range v.section.inside {
 		if other.number > v.number {
 			e.Second = other.side(now)
 		}
 	}
-	o.keep(e)
+	o.keep(count, e)
 }

@@ -255,7 +255,7 @@ func TestTheOracleReportsEveryViolation(t *testing.T) {
 	reported := 0
 	o := New(Config{Keys: []string{"k"}, Patience: time.Second, Report: func(Evidence) { reported++ }})
 	for range maxEvidence + 5 {
-		o.keep(Evidence{Violation: Overlapped, Key: "k"})
+		o.keep(nil, Evidence{Violation: Overlapped, Key: "k"})
 	}
 	if reported != maxEvidence+5 || len(o.evidence[Overlapped]) != maxEvidence {
 		t.Errorf("%d were reported, %d are kept", reported, len(o.evidence[Overlapped]))

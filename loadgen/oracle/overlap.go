@@ -89,7 +89,7 @@ func (o *Oracle) pairEnded(first, second *Occupancy, now time.Time) {
 	if second.granted {
 		e.Violation, e.Length = Overlapped, max(earlier(first.end(now), second.end(now)).Sub(second.Began), 0)
 	}
-	o.keep(e)
+	o.keep(nil, e)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -111,10 +111,7 @@ func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (time.Dur
 		if v.who.Shared && other.who.Shared {
 			continue
 		}
-		together := end
-		if e := other.end(now); e.Before(end) {
-			together = e
-		}
+		together := earlier(end, other.end(now))
 		began := v.Began
 		if other.Began.After(began) {
 			began = other.Began
@@ -139,10 +136,7 @@ func (o *Oracle) Unlocked(v *Occupancy, decided, now time.Time) {
 		if other.number < v.number || !other.Began.Before(decided) || !v.excludes(other) {
 			continue
 		}
-		o.mu.Lock()
-		o.found.ForeignUnlocks++
-		o.mu.Unlock()
-		o.keep(Evidence{
+		o.keep(&o.found.ForeignUnlocks, Evidence{
 			Violation: ForeignUnlock, Key: s.name, At: now,
 			First: v.side(now), Second: other.side(now), Cause: v.blame(),
 		})
