@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis would log every connection that a fault closes
-	server.TuneTests(8)
+	server.TuneTests(4)
 	os.Exit(m.Run())
 }
 
@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 //
 // Promises P1 and P2.
 func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
+	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
 	sum, err := soak(t.Context(), allKinds(), 1, 12*time.Second, &out, &progress)
@@ -48,6 +49,7 @@ func TestAShortSoakOfAllSoundKindsIsClean(t *testing.T) {
 }
 
 func TestASoakOfABrokenLockIsNotSound(t *testing.T) {
+	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var out, progress bytes.Buffer
 	broken := kindSet{

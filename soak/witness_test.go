@@ -248,6 +248,7 @@ func (s stay) leased() time.Time {
 }
 
 func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
+	t.Parallel()
 	for _, kind := range loadgen.Kinds() {
 		t.Run(strings.ReplaceAll(string(kind), "/", "-"), func(t *testing.T) {
 			t.Parallel()

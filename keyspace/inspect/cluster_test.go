@@ -160,6 +160,7 @@ func fillSlots(t testing.TB, addr string, n int) {
 
 // A user without permission for ASKING is told how many keys could not be read.
 func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
 	key := tagged(t, c, 0)
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
@@ -190,6 +191,7 @@ func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
 // In a cluster that is down because a master is missing, SCAN lists keys that
 // cannot be read. The scan ends soon and sends few requests.
 func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
+	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{})
 	key := tagged(t, c, 0)
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
@@ -214,6 +216,7 @@ func TestAClusterThatIsDownIsNotAskedForEver(t *testing.T) {
 // While the server is gone, every call returns an error, also after a new
 // connection attempt.
 func TestAnInspectionOfAServerThatIsGoneIsAnError(t *testing.T) {
+	t.Parallel()
 	srv := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: srv.Addr(), MaxRetries: -1})
 	if err := srv.Kill(); err != nil {

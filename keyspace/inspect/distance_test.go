@@ -71,6 +71,7 @@ func TestAFarServerIsScannedInStepsOfSeveralPages(t *testing.T) {
 // The round trip time is no reason to pause, as long as not all locks are
 // known.
 func TestAFarServerIsKnownSoon(t *testing.T) {
+	t.Parallel()
 	o := polite()
 	o.Budget = inspect.NewBudget(0.5) // so that the server's own time matters little on a busy machine
 	live := inspect.StartWatcher(inspect.NewWatcher(inspect.NewScanner(farFrom(t, 50*time.Millisecond), o)))

@@ -278,6 +278,7 @@ func compareDeeds(t *testing.T, l *log, all map[deed]time.Time) {
 // pattern is learnt, their holds are reported like all others, however short
 // they are.
 func TestHoldsUnderNamesOfOnePatternAreSeen(t *testing.T) {
+	t.Parallel()
 	rdb := realServer(t)
 	for i := range 1000 {
 		do(t, rdb, "SET", fmt.Sprintf("cache:%d", i), "x")

@@ -75,6 +75,11 @@ func connect(t testing.TB, o redis.Options) *redis.Client {
 	return rdb
 }
 
+func TestMain(m *testing.M) {
+	server.TuneTests(8)
+	m.Run()
+}
+
 // realServer starts a redis-server and returns a client of it.
 func realServer(t testing.TB, args ...string) *redis.Client {
 	t.Helper()
@@ -723,6 +728,7 @@ func (h *hiccup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 // An error in the middle of a step loses no key: the step is repeated.
 func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
+	t.Parallel()
 	admin := realServer(t)
 	fill(t, admin, 5000)
 	var want []string

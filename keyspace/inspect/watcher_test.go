@@ -39,6 +39,7 @@ func until(t testing.TB, f *inspect.Watcher, so func(keyspace.Snapshot) bool) ke
 		if time.Now().After(deadline) {
 			t.Fatalf("it stays at %q", keys(s))
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -73,6 +74,7 @@ func TestAWatcherSeesLocksComeAndGo(t *testing.T) {
 
 // A known lock is read when it changes, not again in each pass.
 func TestAPassProbesNoWatchedKeys(t *testing.T) {
+	t.Parallel()
 	rdb := realServer(t)
 	const locks = 300
 	for i := range locks {
@@ -166,6 +168,7 @@ func fillFrom(t testing.TB, rdb *redis.Client, from, n int) {
 }
 
 func TestAWatcherSurvivesARestart(t *testing.T) {
+	t.Parallel()
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), MaxRetries: -1})
 	do(t, rdb, "SET", "a", "token:1", "PX", 60_000)
