@@ -32,9 +32,9 @@ func TestEverySizeIsFilledExactly(t *testing.T) {
 			{"esc", "ctrl+s"}, {"esc", "3", "f"}, {"esc", "m"}, {"esc", "enter"}, {"esc", "1", " "}, {" ", "p"},
 		} {
 			d.press(keys...).wait(tickInterval)
-			every := 2
+			every := 3
 			if i >= len(allPages()) { // a dialog has the shape of its page
-				every = 5
+				every = 7
 			}
 			d.everySize(strings.Join(keys, " "), every)
 		}
