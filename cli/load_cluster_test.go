@@ -59,7 +59,7 @@ func TestALoadOnAClusterStandsResharding(t *testing.T) {
 		moved <- err
 	}()
 	got, doc := reportOf(t, "--cluster", "-u", "redis://"+rig.Addrs()[0], "--prefix", "job:",
-		"--clients", "30", "--keys", fmt.Sprint(keys), "--hold", "5ms", "--think", "5ms", "--duration", "5s")
+		"--clients", "30", "--keys", fmt.Sprint(keys), "--hold", "20ms", "--think", "20ms", "--duration", "5s")
 	cancel()
 	err := <-moved
 	if moves < keys/3 {
@@ -108,7 +108,7 @@ func TestALoadOnAClusterFollowsAFailover(t *testing.T) {
 	t.Parallel()
 	rig := rigs.ClusterForTest(t, rigs.ClusterOptions{Replicas: 1})
 	file := t.TempDir() + "/failover.yaml"
-	text := "name: follow\nclients: 10\nkeys: 30\nhold: 5ms\nthink: 5ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
+	text := "name: follow\nclients: 10\nkeys: 30\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

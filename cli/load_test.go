@@ -70,6 +70,7 @@ func TestAnInterruptedLoadReportsAndLeavesNothing(t *testing.T) {
 }
 
 func TestWhatAKilledLoadLeavesEndsByItself(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"mutex", "fair", "reentrant"} {
 		cmd, _, rdb := loaded(t, "--kind", kind, "--hold", "50ms", "--ttl", "1s")
 		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
@@ -141,6 +142,7 @@ func TestALoadInWhichNoClientGetsALockFails(t *testing.T) {
 // A violation decides the exit code, whatever else happened. Here another
 // program deletes locks that are held.
 func TestAViolationDecidesTheExitCodeAlsoAfterAnInterruptAndAFailingFile(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{
 		"interrupted":                     {"--duration", "10m"},
 		"interrupted, and no end":         {"--duration", "0"},
@@ -180,6 +182,7 @@ func TestARunWithoutAnEndOfItsOwnCanMissAThreshold(t *testing.T) {
 
 // A run that shows less than it seems to does not exit with 0.
 func TestARunThatShowsLessThanItSeemsToFails(t *testing.T) {
+	t.Parallel()
 	addr := server.ForTest(t).Addr()
 	for _, c := range []struct {
 		name string
@@ -206,26 +209,29 @@ func TestAServerThatWasGoneForAPartOfTheRunIsTold(t *testing.T) {
 		args []string
 		want int
 	}{{nil, exitThreshold}, {[]string{"--threshold", "outage.longest < 1m"}, exitFine}} {
-		child := server.ForTest(t)
-		done := make(chan outcome)
-		go func() {
-			done <- locktop(t, append([]string{"load", "-u", "redis://" + child.Addr(), "--duration", "6s", "--hold", "1ms"}, c.args...)...)
-		}()
-		rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
-		for len(rdb.Keys(t.Context(), "load:*").Val()) == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		_ = rdb.Close()
-		if err := child.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		if err := child.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-done; got.code != c.want || c.want == exitThreshold && !strings.Contains(got.out, "A server did not answer for") {
-			t.Errorf("%q: exit code %d, want %d: %s%s", c.args, got.code, c.want, got.out, got.errors)
-		}
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			child := server.ForTest(t)
+			done := make(chan outcome)
+			go func() {
+				done <- locktop(t, append([]string{"load", "-u", "redis://" + child.Addr(), "--duration", "6s", "--hold", "10ms"}, c.args...)...)
+			}()
+			rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
+			for len(rdb.Keys(t.Context(), "load:*").Val()) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			_ = rdb.Close()
+			if err := child.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(1500 * time.Millisecond)
+			if err := child.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-done; got.code != c.want || c.want == exitThreshold && !strings.Contains(got.out, "A server did not answer for") {
+				t.Errorf("%q: exit code %d, want %d: %s%s", c.args, got.code, c.want, got.out, got.errors)
+			}
+		})
 	}
 }
 
@@ -235,7 +241,7 @@ func TestALoadFollowsTheMasterThatTheSentinelsName(t *testing.T) {
 	t.Parallel()
 	rig := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	file := t.TempDir() + "/failover.yaml"
-	text := "name: follow\nclients: 5\nhold: 5ms\nthink: 5ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
+	text := "name: follow\nclients: 5\nhold: 20ms\nthink: 20ms\nlock: {ttl: 2s}\nfaults: [{at: 2s, fault: failover}]\nduration: 9s\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // manyKeys sets so many keys on a server, if they are in its slots. A scan with
-// a budget of 3% takes some seconds for them.
+// a budget of 1% takes some seconds for them.
 func manyKeys(t *testing.T, addr string) {
 	t.Helper()
-	const most = 180_000
+	const most = 60_000
 	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
 	defer rdb.Close()
 	p := rdb.Pipeline()
@@ -66,7 +66,7 @@ func TestAServerThatDiesUnderALookMakesItIncomplete(t *testing.T) {
 			r := build(t)
 			manyKeys(t, r.victim.Addr())
 			out, errs, code := newLines(), newLines(), make(chan int, 1)
-			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "3%", "--timeout", timeoutOfTrouble.String()}, r.flags)
+			args := slices.Concat([]string{"list", "--json", "--progress", "--budget", "1%", "--timeout", timeoutOfTrouble.String()}, r.flags)
 			go func() { code <- Run(t.Context(), args, strings.NewReader(""), out, errs) }()
 			errs.sees(t, `"note":"[1-9].* to go`)
 			if err := r.victim.Kill(); err != nil {
@@ -109,7 +109,7 @@ func TestWhatWasSeenOfAServerThatDiedIsShown(t *testing.T) {
 	manyKeys(t, s.Addr())
 	out, errs, code := newLines(), newLines(), make(chan int, 1)
 	go func() {
-		code <- Run(t.Context(), []string{"list", "--json", "--progress", "--budget", "3%", "--timeout", "1s", "-u", "redis://" + s.Addr()}, strings.NewReader(""), out, errs)
+		code <- Run(t.Context(), []string{"list", "--json", "--progress", "--budget", "1%", "--timeout", "1s", "-u", "redis://" + s.Addr()}, strings.NewReader(""), out, errs)
 	}()
 	errs.sees(t, `"note":"[1-9].* [1-9][0-9]* locks.* to go`)
 	if err := s.Kill(); err != nil {

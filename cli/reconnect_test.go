@@ -12,6 +12,7 @@ import (
 )
 
 func TestTheScreenTurnsToOtherLocks(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts the program in a terminal: run it without -short")
 	}

@@ -41,15 +41,17 @@ func (m isolated) Run() int {
 	}
 	defer os.RemoveAll(state)
 	os.Setenv("XDG_STATE_HOME", state)
-	server.TuneTests(10)
+	server.TuneTests(8)
 	return m.M.Run()
 }
 
 func TestScriptsOnRedis(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, scripts("redis", func(tb server.TB) string { return server.ForTest(tb).Addr() }))
 }
 
 func TestScriptsOnTheEmbeddedServer(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, scripts("embedded", func(tb server.TB) string { return server.EmbeddedForTest(tb).Addr() }))
 }
 

@@ -26,6 +26,7 @@ import (
 // On a server with the locks of all libraries and all samples, each lock is
 // listed once, with the right format, and no companion key is listed.
 func TestTheLocksOfAllLibrariesAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, addr := range map[string]string{
 		"embedded": server.EmbeddedForTest(t).Addr(),
 		"real":     server.ForTest(t).Addr(),
