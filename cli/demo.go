@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"locktop/cli/demo"
 	"locktop/keyspace/formats"
@@ -33,14 +32,13 @@ with a menu of scenes, or with the scene that is named: ` + strings.Join(scenari
 		Example: `  locktop demo
   locktop demo freeze
   locktop demo --real redlock-minority    on six redis-servers of its own`,
-		Args:                  cobra.MaximumNArgs(1),
-		DisableFlagsInUseLine: true,
-		ValidArgs:             scenarioNames(),
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: scenarioNames(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.demo(cmd.Context(), &s, &look, clients, real, strings.Join(args, ""))
 		},
 	}
-	set := pflag.NewFlagSet("Demo", pflag.ContinueOnError)
+	set := flagSection("Demo")
 	set.IntVar(&clients, "clients", clients, "`number` of clients on the Load page")
 	set.BoolVar(&real, "real", false, "start redis-servers of its own, one and five for a redlock, and end them afterwards")
 	cmdFlags(cmd, set, s.flags(), look.flags())

@@ -19,6 +19,7 @@ import (
 	"locktop/cli/render"
 	"locktop/humanize"
 	"locktop/keyspace"
+	"locktop/tui"
 	"locktop/tui/widget"
 )
 
@@ -29,8 +30,7 @@ type doctorOptions struct {
 }
 
 func (o *doctorOptions) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Output")
 	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
 	set.DurationVar(&o.duration, "for", 3*time.Second, "look for this `time`: some things only show after a while")
 	return set
@@ -48,8 +48,7 @@ them, what this user may not do, and what cannot be seen and why. Its exit code
 is 3 if something is wrong; a server that does not answer is one of the findings.`,
 		Example: `  locktop doctor
   locktop doctor --for 1m --json | jq '.findings[].id'`,
-		Args:                  noArguments,
-		DisableFlagsInUseLine: true,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.doctor(cmd.Context(), &c, &s, o)
 		},
@@ -95,9 +94,7 @@ func (p *program) doctor(ctx context.Context, c *connect.Flags, s *selection, o 
 // observed takes snapshots for at least the time atLeast and until a scan has passed
 // through the whole keyspace. It returns the last snapshot. During atLeast it ignores
 // errors, because a server may answer later.
-func observed(ctx context.Context, source interface {
-	Snapshot(context.Context) (keyspace.Snapshot, error)
-}, atLeast time.Duration) (keyspace.Snapshot, error) {
+func observed(ctx context.Context, source tui.Source, atLeast time.Duration) (keyspace.Snapshot, error) {
 	began := time.Now()
 	for {
 		snap, err := source.Snapshot(ctx)
@@ -305,16 +302,13 @@ func (d diagnosis) json() jsonDiagnosis {
 		At: render.Timestamp(d.snap.At), Server: render.ServerOf(d.snap.Server),
 		Complete: d.snap.Complete, Locks: len(d.snap.Locks),
 		Follow:   jsonFollow{d.snap.Watch.Mode, d.snap.Watch.Lag.Milliseconds()},
-		Findings: []render.KeyedFinding{}, Risks: []render.Finding{}, Blind: []string{},
+		Findings: []render.KeyedFinding{}, Risks: []render.Finding{}, Blind: each(d.blind, render.Text),
 	}
 	for _, f := range d.findings {
 		j.Findings = append(j.Findings, render.KeyedFindingOf(f))
 	}
 	for _, f := range d.risks {
 		j.Risks = append(j.Risks, render.FindingOf(f))
-	}
-	for _, b := range d.blind {
-		j.Blind = append(j.Blind, render.Text(b))
 	}
 	return j
 }

@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"locktop/cli/render"
 	"locktop/keyspace"
 	"locktop/keyspace/formats"
+	"locktop/shell"
 )
 
 // jsonFormat is one element of the output of `formats --json`.
@@ -45,8 +44,7 @@ func (p *program) formatsCommand() *cobra.Command {
 they are tried. A key that several are equally sure of belongs to the first.`,
 		Example: `  locktop formats
   locktop formats --json | jq -r '.formats[] | select(.type == "zset") | .name'`,
-		Args:                  noArguments,
-		DisableFlagsInUseLine: true,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON && asMarkdown {
 				return usageErrorf("", "--json and --markdown exclude each other")
@@ -57,8 +55,7 @@ they are tried. A key that several are equally sure of belongs to the first.`,
 			return nil
 		},
 	}
-	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Output")
 	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
 	set.BoolVar(&asMarkdown, "markdown", false, "a page of documentation: docs/formats.md is made by it")
 	cmdFlags(cmd, set)
@@ -106,11 +103,7 @@ func formatOf(f keyspace.Format) jsonFormat {
 }
 
 func (j jsonFormat) kinds() string {
-	var all []string
-	for _, k := range j.Kinds {
-		all = append(all, string(k))
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(each(j.Kinds, func(k keyspace.Kind) string { return string(k) }), ", ")
 }
 
 // acts names the possible actions on locks of a format.
@@ -129,31 +122,11 @@ func (j jsonFormat) acts() string {
 func commandLine(argv []string) string {
 	words := slices.Clone(argv)
 	for i, w := range words {
-		quoted := strconv.QuoteToASCII(w)
-		if w == "" || quoted != `"`+w+`"` || strings.ContainsAny(w, " '") {
-			words[i] = redisQuote(w)
+		if quoted := shell.RedisWord(w); w == "" || quoted != `"`+w+`"` || strings.ContainsAny(w, " '") {
+			words[i] = quoted
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// redisQuote quotes a word with the escapes of redis-cli.
-func redisQuote(w string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(w) {
-		switch c := w[i]; {
-		case c == '"', c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ', c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }
 
 // writeFormatsTable prints one format per line, with lines up to width cells if
@@ -226,11 +199,9 @@ func writeFormatsPage(w io.Writer, all []jsonFormat) error {
 			fmt.Fprintf(&out, "\nWhen it is released, its waiters %s.\n", f.Wakes)
 		}
 		for _, s := range f.Samples {
-			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", capital(s.Name), strings.Join(s.Commands, "\n"))
+			fmt.Fprintf(&out, "\n%s:\n\n```\n%s\n```\n", strings.ToUpper(s.Name[:1])+s.Name[1:], strings.Join(s.Commands, "\n"))
 		}
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
-
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -16,6 +16,13 @@ import (
 // section is the annotation with the heading of a flag in the help.
 const section = "section"
 
+// flagSection returns an empty set of flags for a section of the help.
+func flagSection(heading string) *pflag.FlagSet {
+	set := pflag.NewFlagSet(heading, pflag.ContinueOnError)
+	set.SortFlags = false
+	return set
+}
+
 // cmdFlags adds the flags of sets to cmd. Each set is a section of the help.
 func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
@@ -30,9 +37,7 @@ func cmdFlags(cmd *cobra.Command, sets ...*pflag.FlagSet) {
 			continue
 		}
 		// The only possible error is that the flag does not exist.
-		_ = cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return values(), cobra.ShellCompDirectiveNoFileComp
-		})
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values(), cobra.ShellCompDirectiveNoFileComp))
 	}
 }
 
@@ -87,9 +92,7 @@ func sections(cmd *cobra.Command) []*pflag.FlagSet {
 			return
 		}
 		if len(sets) == 0 || sets[len(sets)-1].Name() != heading[0] {
-			set := pflag.NewFlagSet(heading[0], pflag.ContinueOnError)
-			set.SortFlags = false
-			sets = append(sets, set)
+			sets = append(sets, flagSection(heading[0]))
 		}
 		sets[len(sets)-1].AddFlag(f)
 	})

@@ -40,13 +40,12 @@ wrong with it, what the server has under its keys, why it was recognised, and th
 exact command that would break it safely. Only that key is looked at.`,
 		Example: `  locktop inspect lock:orders:4711
   locktop inspect job:nightly --json | jq -r .command`,
-		Args:                  k.take,
-		DisableFlagsInUseLine: true,
+		Args: k.take,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.inspect(cmd.Context(), &c, &s, asJSON, k.key)
 		},
 	}
-	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
+	set := flagSection("Output")
 	set.BoolVar(&asJSON, "json", false, "one JSON document; errors are JSON, too")
 	cmdFlags(cmd, c.FlagSet(), s.flags(), k.flags(), set)
 	return cmd
@@ -57,7 +56,7 @@ exact command that would break it safely. Only that key is looked at.`,
 type keyFlags struct{ key, b64 string }
 
 func (k *keyFlags) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Key", pflag.ContinueOnError)
+	set := flagSection("Key")
 	set.StringVar(&k.b64, "key-b64", "", "the `key` in base64 instead of KEY, for one that no shell can pass on")
 	return set
 }
@@ -111,7 +110,12 @@ func (p *program) inspect(ctx context.Context, c *connect.Flags, s *selection, a
 	if err != nil {
 		return err
 	}
-	if err := p.printInspection(c, g, l, asJSON); err != nil {
+	if asJSON {
+		err = render.JSON(p.out, inspectionOf(c, g, l))
+	} else {
+		err = writeInspection(p.out, c, g, l)
+	}
+	if err != nil {
 		return err
 	}
 	if !g.Complete {
@@ -161,11 +165,7 @@ func inspectKey(ctx context.Context, t *connect.Target, s *selection, key string
 
 // whichDatabases lists the databases with the lock.
 func (g inspection) whichDatabases() string {
-	var all []string
-	for _, l := range g.Locks {
-		all = append(all, strconv.Itoa(l.DB))
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(each(g.Locks, func(l keyspace.Lock) string { return strconv.Itoa(l.DB) }), ", ")
 }
 
 // add adds the keys on one server. In a cluster the sources of all nodes read the same
@@ -205,13 +205,6 @@ func (g inspection) lock(key string) (keyspace.Lock, error) {
 	default:
 		return keyspace.Lock{}, noLock("--lock GLOB says that a key is a lock, whatever it holds", "%q is a %s that matches no known lock format", key, g.typ)
 	}
-}
-
-func (p *program) printInspection(c *connect.Flags, g inspection, l keyspace.Lock, asJSON bool) error {
-	if asJSON {
-		return render.JSON(p.out, inspectionOf(c, g, l))
-	}
-	return writeInspection(p.out, c, g, l)
 }
 
 // remedy has the commands that force-release a lock, or the reason why none exists.
@@ -306,10 +299,9 @@ func first(i int, name string) string {
 }
 
 func libraryOf(l keyspace.Lock) string {
-	for _, f := range formats.All() {
-		if f.Name == l.Format {
-			return f.Library
-		}
+	all := formats.All()
+	if i := slices.IndexFunc(all, func(f keyspace.Format) bool { return f.Name == l.Format }); i >= 0 {
+		return all[i].Library
 	}
 	return l.Format
 }
@@ -435,13 +427,8 @@ type jsonMember struct {
 }
 
 func inspectionOf(c *connect.Flags, g inspection, l keyspace.Lock) jsonInspection {
-	j := jsonInspection{At: render.Timestamp(g.At), Lock: render.LockOf(l, g.At, g.Findings[l.ID()]), Why: []string{}, Raw: []jsonRaw{}}
-	for _, why := range l.Evidence {
-		j.Why = append(j.Why, render.Text(why))
-	}
-	for _, v := range l.Votes {
-		j.Votes = append(j.Votes, render.Vote{Node: v.Node, Token: render.Text(v.Token), TTLms: render.TTL(v.Expires, g.At), Silent: v.Unreachable})
-	}
+	lock := render.LockOf(l, g.At, g.Findings[l.ID()])
+	j := jsonInspection{At: render.Timestamp(g.At), Lock: lock, Why: each(l.Evidence, render.Text), Votes: lock.Votes, Raw: []jsonRaw{}}
 	for _, r := range g.raw {
 		j.Raw = append(j.Raw, rawOf(r))
 	}

@@ -25,8 +25,7 @@ type listOptions struct {
 }
 
 func (o *listOptions) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Output")
 	set.BoolVar(&o.json, "json", false, "one JSON document; errors are JSON, too")
 	set.BoolVar(&o.csv, "csv", false, "comma-separated, for spreadsheets")
 	set.BoolVar(&o.plain, "plain", false, "one sentence a lock, for screen readers and grep")
@@ -51,8 +50,7 @@ is false, and the exit code is 1.`,
 		Example: `  locktop list
   locktop list --json | jq '.locks[] | select(.ttl_ms == -1) | .key'
   locktop list 'lock:*' --fail-if-stuck           # for cron: exit code 3`,
-		Args:                  cobra.ArbitraryArgs,
-		DisableFlagsInUseLine: true,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.match = append(s.match, args...)
 			return p.list(cmd.Context(), &c, &s, o)

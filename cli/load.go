@@ -68,19 +68,14 @@ func scenarioFlags() []scenarioFlag {
 }
 
 func kindNames() []string {
-	var names []string
-	for _, k := range loadgen.Kinds() {
-		names = append(names, string(k))
-	}
-	return names
+	return each(loadgen.Kinds(), func(k loadgen.Kind) string { return string(k) })
 }
 
 // defaultDuration is the duration of a load without --duration.
 const defaultDuration = 30 * time.Second
 
 func (o *loadOptions) flags() []*pflag.FlagSet {
-	load := pflag.NewFlagSet("Load", pflag.ContinueOnError)
-	load.SortFlags = false
+	load := flagSection("Load")
 	o.knobs = scenarioFlags()
 	for i := range o.knobs {
 		k := &o.knobs[i]
@@ -92,8 +87,7 @@ func (o *loadOptions) flags() []*pflag.FlagSet {
 	load.BoolVar(&o.force, "yes-load-this-server", false, "also on a server that is not on this machine, or that has keys under the prefix")
 	o.set = load
 
-	out := pflag.NewFlagSet("Output", pflag.ContinueOnError)
-	out.SortFlags = false
+	out := flagSection("Output")
 	out.BoolVar(&o.json, "json", false, "the report as one JSON document; errors are JSON, too")
 	o.files.addTo(out)
 	out.StringVar(&o.metrics, "metrics", "", "`address` to serve the figures at for Prometheus, like 127.0.0.1:9121")
@@ -129,12 +123,11 @@ scene that did not show what it is for; 130 interrupted.`,
   locktop load redlock-minority --demo
   locktop load --kind fair --rate 500/s --threshold 'wait.p99 < 250ms'
   locktop scenarios freeze > freeze.yaml; locktop load freeze.yaml --html report.html`,
-		Args:                  cobra.MaximumNArgs(1),
-		DisableFlagsInUseLine: true,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.load(cmd.Context(), &c, &o, args)
 		},
-		ValidArgsFunction: completeScenarios,
+		ValidArgsFunction: cobra.FixedCompletions(scenarioNames(), cobra.ShellCompDirectiveDefault),
 	}
 	cmdFlags(cmd, append(o.flags(), c.FlagSet())...)
 	return cmd
@@ -212,16 +205,7 @@ func namedScenario(name string) (loadgen.Scenario, error) {
 }
 
 func scenarioNames() []string {
-	var names []string
-	for _, s := range scenarios.All() {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
-// completeScenarios completes names of scenarios and files in the shell.
-func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return scenarioNames(), cobra.ShellCompDirectiveDefault
+	return each(scenarios.All(), func(s loadgen.Scenario) string { return s.Name })
 }
 
 func (p *program) scenariosCommand() *cobra.Command {
@@ -234,7 +218,7 @@ scenario file, to be changed and run with locktop load.`,
   locktop scenarios freeze > mine.yaml`,
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     completeScenarios,
+		ValidArgsFunction:     cobra.FixedCompletions(scenarioNames(), cobra.ShellCompDirectiveDefault),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return p.listScenarios()

@@ -287,79 +287,62 @@ func (o *outputFiles) addTo(set *pflag.FlagSet) {
 	set.StringVar(&o.trace, "trace", "", "`file` for a timeline that Chrome and Perfetto show")
 }
 
-// openFiles has the open files of one variant.
+// openFiles has the open files of one variant; nil: no file.
 type openFiles struct {
-	outputFiles
-	events *bufio.Writer
-	trace  *report.Trace
-	atEnd  map[string]*os.File // by name; written at the end of the run
-	failed error               // first error of a write
-	close  []func() error
+	events, trace, csv, hgrm, html, check *os.File
+
+	lines    *bufio.Writer // into events
+	timeline *report.Trace // into trace
+	failed   error         // first error of a write
 }
 
 // open creates the files of a variant. From the second variant on, the names have
 // the variant's number. Errors appear here, before the run.
 func (o outputFiles) open(side int) (*openFiles, error) {
-	f := &openFiles{outputFiles: o, atEnd: make(map[string]*os.File)}
-	for _, name := range []*string{&f.outputFiles.events, &f.outputFiles.trace, &f.csv, &f.hgrm, &f.html, &f.check} {
-		*name = numbered(*name, side)
-	}
-	if name := f.outputFiles.events; name != "" {
-		file, err := f.create(name)
-		if err != nil {
-			return nil, err
-		}
-		f.events = bufio.NewWriter(file)
-	}
-	if name := f.outputFiles.trace; name != "" {
-		file, err := f.create(name)
-		if err != nil {
-			return nil, err
-		}
-		f.trace = report.NewTrace(file)
-	}
-	for _, name := range []string{f.csv, f.hgrm, f.html, f.check} {
-		if name == "" {
+	f := &openFiles{}
+	for _, out := range []struct {
+		name string
+		file **os.File
+	}{{o.events, &f.events}, {o.trace, &f.trace}, {o.csv, &f.csv}, {o.hgrm, &f.hgrm}, {o.html, &f.html}, {o.check, &f.check}} {
+		if out.name == "" {
 			continue
 		}
-		file, err := f.create(name)
+		// Only the owner may read the file, because it may contain tokens.
+		file, err := os.OpenFile(numbered(out.name, side), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("write the outcome: %w", err)
 		}
-		f.atEnd[name] = file
+		*out.file = file
+	}
+	if f.events != nil {
+		f.lines = bufio.NewWriter(f.events)
+	}
+	if f.trace != nil {
+		f.timeline = report.NewTrace(f.trace)
 	}
 	return f, nil
 }
 
 // numbered inserts the number of a variant before the extension.
 func numbered(name string, side int) string {
-	if name == "" || side == 0 {
+	if side == 0 {
 		return name
 	}
 	ext := filepath.Ext(name)
 	return fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), side+1, ext)
 }
 
-func (f *openFiles) create(name string) (*os.File, error) {
-	file, err := createPrivate(name)
-	if err != nil {
-		return nil, fmt.Errorf("write the outcome: %w", err)
-	}
-	f.close = append(f.close, file.Close)
-	return file, nil
-}
-
 // listener returns a function that writes events, or nil if no file needs them.
 func (f *openFiles) listener() func(loadgen.Event) {
-	if f.events == nil && f.trace == nil {
+	if f.lines == nil && f.timeline == nil {
 		return nil
 	}
 	return func(e loadgen.Event) {
-		if f.trace != nil {
-			f.trace.Add(e)
+		if f.timeline != nil {
+			f.timeline.Add(e)
 		}
-		if f.events != nil && f.failed == nil {
-			f.failed = render.JSON(f.events, e)
+		if f.lines != nil && f.failed == nil {
+			f.failed = render.JSON(f.lines, e)
 		}
 	}
 }
@@ -367,38 +350,28 @@ func (f *openFiles) listener() func(loadgen.Event) {
 // finish writes the remaining files and closes all.
 func (f *openFiles) finish(run *loadgen.Run, r report.Result) error {
 	errs := []error{f.failed}
-	if f.events != nil {
-		errs = append(errs, f.events.Flush())
-	}
-	if f.trace != nil {
-		errs = append(errs, f.trace.Close())
-	}
-	drawn := func(w io.Writer) error {
-		if r.Proof == nil {
-			return nil
-		}
-		return r.Proof.WriteHTML(w)
-	}
-	percentiles := func(w io.Writer) error { return report.WriteHistogram(w, run) }
-	for _, file := range []struct {
-		name  string
+	for _, out := range []struct {
+		file  *os.File
 		write func(io.Writer) error
-	}{{f.csv, r.WriteCSV}, {f.hgrm, percentiles}, {f.html, r.WriteHTML}, {f.check, drawn}} {
-		if file.name != "" {
-			errs = append(errs, file.write(f.atEnd[file.name]))
+	}{
+		{f.events, func(io.Writer) error { return f.lines.Flush() }},
+		{f.trace, func(io.Writer) error { return f.timeline.Close() }},
+		{f.csv, r.WriteCSV},
+		{f.hgrm, func(w io.Writer) error { return report.WriteHistogram(w, run) }},
+		{f.html, r.WriteHTML},
+		{f.check, func(w io.Writer) error {
+			if r.Proof == nil {
+				return nil
+			}
+			return r.Proof.WriteHTML(w)
+		}},
+	} {
+		if out.file != nil {
+			errs = append(errs, out.write(out.file), out.file.Close())
 		}
-	}
-	for _, end := range f.close {
-		errs = append(errs, end())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write the outcome: %w", err)
 	}
 	return nil
-}
-
-// createPrivate creates a file that only its owner can read, because it may contain
-// tokens.
-func createPrivate(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }

@@ -147,7 +147,7 @@ type ownLoad struct {
 }
 
 func (o *ownLoad) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Load", pflag.ContinueOnError)
+	set := flagSection("Load")
 	set.BoolVar(&o.now, "load", false, "run clients on this server from the Load page, under a prefix of their own; only on this machine")
 	return set
 }

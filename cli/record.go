@@ -25,8 +25,7 @@ type recordOptions struct {
 }
 
 func (t *recordOptions) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Recording", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Recording")
 	set.DurationVar(&t.duration, "for", 0, "stop after this `time` (default: when interrupted)")
 	set.DurationVar(&t.every, "every", 250*time.Millisecond, "`time` between two pictures; what happens in between is recorded, too")
 	set.BoolVar(&t.redact, "redact", false, "leave tokens out, with which the locks could be released")
@@ -46,8 +45,7 @@ too, unless they are redacted. The file is readable by its owner alone. It is
 gzipped JSON lines: zcat FILE | jq reads it.`,
 		Example: `  locktop record night.lockrec
   locktop record --redact --for 10m ticket-4711.lockrec`,
-		Args:                  oneFile,
-		DisableFlagsInUseLine: true,
+		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.record(cmd.Context(), &c, &s, t, args[0])
 		},

@@ -34,8 +34,7 @@ type releaseOptions struct {
 }
 
 func (o *releaseOptions) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Release", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Release")
 	set.BoolVar(&o.write, "write", false, "do it: without it nothing is ever changed")
 	set.BoolVar(&o.production, "production", false, "have the key typed instead of y")
 	set.BoolVar(&o.yes, "yes", false, "do not ask")
@@ -64,8 +63,7 @@ that cannot be written, nothing is done.`,
 		Example: `  locktop release job:nightly --dry-run                    the command, for somebody who may
   locktop release job:nightly --write --give-ttl 1m        the gentler way
   locktop release lock:orders:7 --write --token 5d2e9a14-7c3b-4f6a-9e81-0b2c4d6e8f10 --yes`,
-		Args:                  k.take,
-		DisableFlagsInUseLine: true,
+		Args: k.take,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.release(cmd.Context(), &c, &s, &o, k.key)
 		},
@@ -253,8 +251,7 @@ type writeFlags struct {
 }
 
 func (r *writeFlags) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Acting", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Acting")
 	set.BoolVar(&r.write, "write", false, "let x break locks, after a question; what is done is written to an audit log")
 	set.BoolVar(&r.production, "production", false, "have the name of a lock typed before anything is done to it")
 	return set

@@ -25,9 +25,8 @@ func (p *program) replayCommand() *cobra.Command {
 		Long: `Shows a recording as the screen would have shown it: space pauses, < and > go
 back and forward, + and - play faster and slower, :at 12:31:07 goes to a moment.
 A file that is damaged or was cut off is shown up to there.`,
-		Example:               `  locktop replay night.lockrec`,
-		Args:                  oneFile,
-		DisableFlagsInUseLine: true,
+		Example: `  locktop replay night.lockrec`,
+		Args:    oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.replay(cmd.Context(), &s, &look, args[0])
 		},

@@ -37,8 +37,7 @@ type screenFlags struct {
 }
 
 func (a *screenFlags) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Screen", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Screen")
 	set.StringVar(&a.theme, "theme", "", "`name` of the colours, one of "+strings.Join(tui.Themes(), ", "))
 	set.StringVar(&a.glyphs, "glyphs", "", "`name` of the characters to draw with, one of "+strings.Join(widget.GlyphSets(), ", "))
 	set.DurationVar(&a.every, "refresh", 250*time.Millisecond, "`time` between two looks at the server")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -32,8 +33,7 @@ type selection struct {
 }
 
 func (s *selection) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Selection", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Selection")
 	set.StringArrayVar(&s.match, "match", nil, "only keys like this `glob`; may be repeated")
 	set.StringVar(&s.format, "format", "", "`name` of a format, to see only its locks; locktop formats lists them")
 	set.StringArrayVar(&s.lock, "lock", nil, "keys like this `glob` are locks, whatever they hold; may be repeated")
@@ -135,11 +135,16 @@ func (s *selection) filter(snap keyspace.Snapshot) render.View {
 }
 
 func formatNames() []string {
-	var names []string
-	for _, f := range formats.WithUserPatterns([]string{"*"}) {
-		names = append(names, f.Name)
+	return slices.Compact(each(formats.WithUserPatterns([]string{"*"}), func(f keyspace.Format) string { return f.Name }))
+}
+
+// each returns the texts of all elements.
+func each[T any](all []T, text func(T) string) []string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = text(one)
 	}
-	return slices.Compact(names)
+	return texts
 }
 
 // limits is the value of --overdue: the ages at which holds are overdue.
@@ -150,15 +155,12 @@ const notEver time.Duration = math.MaxInt64
 
 // String returns the value as the flag accepts it.
 func (l *limits) String() string {
-	var all []string
-	for _, o := range *l {
-		after := o.After.String()
+	return strings.Join(each(*l, func(o inspect.Overdue) string {
 		if o.After == notEver {
-			after = "never"
+			return o.Glob + "=never"
 		}
-		all = append(all, o.Glob+"="+after)
-	}
-	return strings.Join(all, " ")
+		return o.Glob + "=" + o.After.String()
+	}), " ")
 }
 
 // Set adds a limit. The glob may contain =, the duration may not.
@@ -187,14 +189,10 @@ type budget float64
 
 // String returns the value as the flag accepts it.
 func (b *budget) String() string {
-	switch {
-	case *b == 1:
+	if *b == 1 {
 		return "full"
-	case *b == 0:
-		return strconv.FormatFloat(100*inspect.DefaultShare, 'f', -1, 64) + "%"
-	default:
-		return strconv.FormatFloat(100*float64(*b), 'f', -1, 64) + "%"
 	}
+	return strconv.FormatFloat(100*b.share(), 'f', -1, 64) + "%"
 }
 
 // Set parses the value of the flag.
@@ -215,9 +213,6 @@ func (b *budget) Set(s string) error {
 func (b *budget) Type() string { return "budget" }
 
 // pace returns a new inspect.Budget with this share.
-func (b *budget) pace() *inspect.Budget {
-	if *b == 0 {
-		return inspect.NewBudget(inspect.DefaultShare)
-	}
-	return inspect.NewBudget(float64(*b))
-}
+func (b *budget) pace() *inspect.Budget { return inspect.NewBudget(b.share()) }
+
+func (b *budget) share() float64 { return cmp.Or(float64(*b), inspect.DefaultShare) }

@@ -28,8 +28,7 @@ type watchOptions struct {
 }
 
 func (o *watchOptions) flags() *pflag.FlagSet {
-	set := pflag.NewFlagSet("Output", pflag.ContinueOnError)
-	set.SortFlags = false
+	set := flagSection("Output")
 	set.BoolVar(&o.json, "json", false, "one JSON object a line; errors and notes are JSON, too")
 	set.BoolVar(&o.plain, "plain", false, "one sentence a line, for screen readers and grep: the default")
 	set.StringSliceVar(&o.events, "events", nil, "only these `kinds`: "+strings.Join(eventNames(), ", "))
@@ -66,8 +65,7 @@ finding, with what to do.`,
   locktop watch --events expired,deleted,stolen
   locktop watch --events finding --json
   locktop watch --for 10s --json | jq -r .event | sort | uniq -c`,
-		Args:                  noArguments,
-		DisableFlagsInUseLine: true,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.watch(cmd.Context(), &c, &s, o)
 		},
@@ -163,11 +161,7 @@ func (o *watchOptions) check() error {
 }
 
 func eventNames() []string {
-	var names []string
-	for _, k := range keyspace.EventKinds() {
-		names = append(names, string(k))
-	}
-	return append(names, findingName)
+	return append(each(keyspace.EventKinds(), func(k keyspace.EventKind) string { return string(k) }), findingName)
 }
 
 // findingName is the name of findings among the kinds of events.
@@ -386,10 +380,7 @@ func (n *multiEventSource) onBack() []keyspace.Notice {
 // onMoved returns a notice if the list of servers has changed.
 func (n *multiEventSource) onMoved(nodes []keyspace.Node) []keyspace.Notice {
 	was := n.addrs
-	n.addrs = nil
-	for _, node := range nodes {
-		n.addrs = append(n.addrs, node.Addr)
-	}
+	n.addrs = each(nodes, func(n keyspace.Node) string { return n.Addr })
 	came, left := without(n.addrs, was), without(was, n.addrs)
 	if len(was) == 0 || len(came)+len(left) == 0 {
 		return nil

@@ -238,26 +238,10 @@ func (s Script) shellLine(cli []string) (line string, ok bool) {
 		return line, true
 	}
 	for i, w := range words {
-		words[i] = quotedForRedis(w)
+		words[i] = shell.RedisWord(w)
 	}
 	line, ok = shell.Line(cli...)
 	return `printf '%s\n' '` + strings.ReplaceAll(strings.Join(words, " "), "'", `'\''`) + "' | " + line, ok
-}
-
-// quotedForRedis quotes s for the input of redis-cli.
-func quotedForRedis(s string) string {
-	var out strings.Builder
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			out.WriteString(`\` + string(c))
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&out, `\x%02x`, c)
-		default:
-			out.WriteByte(c)
-		}
-	}
-	return `"` + out.String() + `"`
 }
 
 // stripComments returns a script in one line without comments, with the quotes that are

@@ -54,6 +54,22 @@ func Line(words ...string) (line string, ok bool) {
 	return strings.Join(all, " "), true
 }
 
+// RedisWord quotes s as one word of a command on the stdin of redis-cli.
+func RedisWord(s string) string {
+	var out strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			out.WriteString(`\` + string(c))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&out, `\x%02x`, c)
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return `"` + out.String() + `"`
+}
+
 func has(s string, bad func(byte) bool) bool {
 	for i := range len(s) {
 		if bad(s[i]) {
