@@ -73,6 +73,6 @@ func (p *program) demo(ctx context.Context, s *selection, look *screenFlags, cli
 	return p.screen(ctx, look, tui.Config{
 		Source: filteredSource{source, s}, Store: &rawReader{selection: s, client: source.ClientOf}, Load: d.Load, Scenes: scenarios.All(), Scene: scene, Quorum: d.Quorum(),
 		CommandStats: newCommandStats(func(hook func(*redis.Client)) { hook(source.Client) }),
-		Title:        d.Title, Breaker: release.NewExecutor(d.Clients(), formats.All(), log),
+		Title:        d.Title, Executor: release.NewExecutor(d.Clients(), formats.All(), log),
 	})
 }

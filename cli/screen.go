@@ -201,7 +201,7 @@ func (g *connector) world(ctx context.Context, t *connect.Target) tui.Config {
 		Title: t.Title, Connector: g, RedisCLI: g.connection.RedisCLI(),
 	}
 	if g.rights.write {
-		w.Breaker, w.Production = executorOf(ctx, t, g.log), g.rights.production
+		w.Executor, w.Production = executorOf(ctx, t, g.log), g.rights.production
 	}
 	return w
 }

@@ -1,4 +1,4 @@
-// Screenshots makes the pictures of this directory. It builds locktop, runs it in
+// Screenshots makes the images of this directory. It builds locktop, runs it in
 // a terminal, presses keys and draws the real screen.
 //
 //	go run ./screenshots [-o FOLDER]
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	folder := flag.String("o", "screenshots", "write the pictures to this `folder`")
+	folder := flag.String("o", "screenshots", "write the images to this `folder`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -49,7 +49,7 @@ func takeAll(ctx context.Context, folder string) (err error) {
 	return nil
 }
 
-// take runs the program and the steps of the shot, and writes the picture.
+// take runs the program and the steps of the shot, and writes the image.
 func (s shot) take(ctx context.Context, work, program, folder string) error {
 	term, err := openTerminal(ctx, filepath.Join(work, s.name), append([]string{program}, s.args...))
 	if err != nil {
@@ -60,14 +60,14 @@ func (s shot) take(ctx context.Context, work, program, folder string) error {
 		if err := term.press(ctx, do.keys); err != nil {
 			return err
 		}
-		if err := term.await(ctx, do.until); err != nil {
+		if err := term.waitFor(ctx, do.until); err != nil {
 			return err
 		}
 	}
-	if s.film > 0 {
-		return s.roll(ctx, term, work, folder)
+	if s.frames > 0 {
+		return s.animate(ctx, term, work, folder)
 	}
-	text, err := term.picture(ctx)
+	text, err := term.capture(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,15 @@
 package main
 
-// columns and rows are the size of every picture, in cells.
+// columns and rows are the size of every image, in cells.
 const columns, rows = 104, 32
 
-// shot is a picture and the steps to it.
+// shot is an image and the steps to it.
 type shot struct {
-	name  string   // of the file, without extension
-	title string   // of the window
-	args  []string // of locktop
-	steps []step
-	film  int // number of frames of an animation after the last step; 0 means a still picture
+	name   string   // of the file, without extension
+	title  string   // of the window
+	args   []string // of locktop
+	steps  []step
+	frames int // number of frames of an animation after the last step; 0 means a still image
 }
 
 // step presses keys, by their tmux names, and waits until the screen matches a
@@ -20,7 +20,7 @@ type step struct {
 	until string
 }
 
-// shots lists all pictures. Each waits until there is some history: several
+// shots lists all images. Each waits until there is some history: several
 // locks held for 10 s or more, and a few hundred acquires.
 func shots() []shot {
 	return []shot{
@@ -93,7 +93,7 @@ func shots() []shot {
 				{until: `acquired +\d`},
 				{keys: []string{"2", "+", "+"}, until: `10 s  ending now`},
 			},
-			film: 24,
+			frames: 24,
 		},
 	}
 }

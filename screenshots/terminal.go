@@ -36,7 +36,7 @@ func openTerminal(ctx context.Context, socket string, argv []string) (*terminal,
 // tmux runs one tmux command and returns its output.
 func (t *terminal) tmux(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "tmux", append([]string{"-S", t.socket, "-f", os.DevNull}, args...)...)
-	cmd.Env = colourful(os.Environ())
+	cmd.Env = withColours(os.Environ())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("tmux %s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
@@ -44,9 +44,9 @@ func (t *terminal) tmux(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// colourful returns env without the variables that make programs switch colours
+// withColours returns env without the variables that make programs switch colours
 // off.
-func colourful(env []string) []string {
+func withColours(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		return strings.HasPrefix(v, "CI=") || strings.HasPrefix(v, "NO_COLOR=")
 	})
@@ -67,18 +67,18 @@ func (t *terminal) press(ctx context.Context, keys []string) error {
 	return err
 }
 
-// patience is the maximum time of a step.
-const patience = 2 * time.Minute
+// stepTimeout is the maximum time of a step.
+const stepTimeout = 2 * time.Minute
 
-// await returns when the screen matches a regular expression. It returns an
+// waitFor returns when the screen matches a regular expression. It returns an
 // error with the contents of the screen if that takes too long or the program
 // ends.
-func (t *terminal) await(ctx context.Context, pattern string) error {
+func (t *terminal) waitFor(ctx context.Context, pattern string) error {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return err
 	}
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(stepTimeout); ; {
 		// The state of the program is read first, so that the screen is the
 		// last one if it has ended.
 		dead, err := t.tmux(ctx, "display-message", "-p", "#{pane_dead}")
@@ -95,7 +95,7 @@ func (t *terminal) await(ctx context.Context, pattern string) error {
 			all, err := t.tmux(ctx, "capture-pane", "-p", "-S", "-") // includes the lines that tmux's own last line scrolled up
 			return errors.Join(fmt.Errorf("the program ended before the screen matched %q:\n%s", pattern, all), err)
 		case time.Now().After(end):
-			return fmt.Errorf("the screen did not match %q in %v:\n%s", pattern, patience, screen)
+			return fmt.Errorf("the screen did not match %q in %v:\n%s", pattern, stepTimeout, screen)
 		}
 		select {
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (t *terminal) await(ctx context.Context, pattern string) error {
 	}
 }
 
-// picture returns the screen with its colours, as escape sequences.
-func (t *terminal) picture(ctx context.Context) (string, error) {
+// capture returns the screen with its colours, as escape sequences.
+func (t *terminal) capture(ctx context.Context) (string, error) {
 	return t.tmux(ctx, "capture-pane", "-e", "-p", "-N")
 }

@@ -29,50 +29,50 @@ func TestTerminalHasTheSizeAndAllColours(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	term := terminalFor(t, `stty size; echo "CI=$CI. NO_COLOR=$NO_COLOR. COLORTERM=$COLORTERM."; read line`)
 	want := fmt.Sprintf(`%d %d\s+CI=\. NO_COLOR=\. COLORTERM=truecolor\.`, rows, columns)
-	if err := term.await(t.Context(), want); err != nil {
+	if err := term.waitFor(t.Context(), want); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestKeysReachTheProgramAndItsColoursThePicture(t *testing.T) {
+func TestKeysReachTheProgramAndColoursTheCapture(t *testing.T) {
 	term := terminalFor(t, `read line; printf '\033[38;2;1;2;3m%s' "$line"; read line`)
 	if err := term.press(t.Context(), []string{"h", "i", "Enter"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := term.await(t.Context(), `hi\s+hi`); err != nil {
+	if err := term.waitFor(t.Context(), `hi\s+hi`); err != nil {
 		t.Fatal(err)
 	}
-	text, err := term.picture(t.Context())
+	text, err := term.capture(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text, "\x1b[38;2;1;2;3mhi") {
-		t.Errorf("the picture is %q", text)
+		t.Errorf("the capture is %q", text)
 	}
 }
 
-func TestProgramThatEndedIsNotWaitedFor(t *testing.T) {
+func TestWaitForReportsAProgramThatEnded(t *testing.T) {
 	term := terminalFor(t, `echo no such luck; read line`)
-	if err := term.await(t.Context(), `luck`); err != nil { // tmux may lose the last output of a program
+	if err := term.waitFor(t.Context(), `luck`); err != nil { // tmux may lose the last output of a program
 		t.Fatal(err)
 	}
 	if err := term.press(t.Context(), []string{"Enter"}); err != nil {
 		t.Fatal(err)
 	}
-	err := term.await(t.Context(), `never`)
+	err := term.waitFor(t.Context(), `never`)
 	if err == nil || !strings.Contains(err.Error(), "the program ended") || !strings.Contains(err.Error(), "no such luck") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-func TestWaitingEndsWithTheContextAndRefusesABadPattern(t *testing.T) {
+func TestWaitForEndsWithTheContextAndRejectsABadPattern(t *testing.T) {
 	term := terminalFor(t, `read line`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := term.await(ctx, `never`); err == nil {
+	if err := term.waitFor(ctx, `never`); err == nil {
 		t.Error("a cancelled wait found something")
 	}
-	if err := term.await(t.Context(), `(`); err == nil || !strings.Contains(err.Error(), "missing closing") {
+	if err := term.waitFor(t.Context(), `(`); err == nil || !strings.Contains(err.Error(), "missing closing") {
 		t.Errorf("a bad pattern says %v", err)
 	}
 }

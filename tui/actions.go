@@ -16,8 +16,8 @@ import (
 // This file holds the only keys that change a lock: x, then a menu of actions, then a question
 // that Enter answers with no.
 
-// openActing opens the menu of actions on the tagged locks, or on the selected one.
-func (a *app) openActing() {
+// openActionMenu opens the menu of actions on the tagged locks, or on the selected one.
+func (a *app) openActionMenu() {
 	locks := a.locks().tagged(&a.state)
 	if len(locks) == 0 || a.place() != onLocks {
 		l, ok := a.selected()
@@ -28,14 +28,14 @@ func (a *app) openActing() {
 		locks = []keyspace.Lock{l}
 	}
 	switch {
-	case a.config.Breaker == nil:
+	case a.config.Executor == nil:
 		if a.playback != nil {
 			a.reject("a recording cannot be changed; y copies a safe command")
 			return
 		}
 		a.reject("this screen only reads: start locktop with --write to act, or copy a safe command with y")
 	case a.paused != nil && a.paused.rewound:
-		a.reject("this is a picture of the past; F shows what there is now")
+		a.reject("this is the past; F goes back to now")
 	default:
 		a.dialog = a.actionMenu(locks)
 	}
@@ -55,16 +55,16 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 		key, label, detail string
 		act                keyspace.Action
 	}{
-		{"d", "set a deadline", "it ends in " + humanize.Setting(giveTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
-		{"e", "extend it", "its holder has " + humanize.Setting(giveTTL) + ", or another time that you choose, from now on", keyspace.Extend},
+		{"d", "set a deadline", "it ends in " + humanize.Setting(defaultTTL) + ", or another time that you choose, unless its holder renews it", keyspace.Expire},
+		{"e", "extend it", "its holder has " + humanize.Setting(defaultTTL) + ", or another time that you choose, from now on", keyspace.Extend},
 		{"b", "break it", "end the hold now: waiters acquire it while its holder may still be working", keyspace.ForceRelease},
 	} {
-		able, why := a.able(c.act, locks)
-		d := pendingAction{c.act, able, giveTTL}
+		able, why := a.allowed(c.act, locks)
+		d := pendingAction{c.act, able, defaultTTL}
 		next := choice{key: c.key, label: c.label, detail: c.detail, pick: func(*state) (dialog, tea.Cmd) { return a.confirm(d), nil }}
 		switch {
 		case len(able) == 0:
-			next.refuse = why
+			next.disabled = why
 		case why != "":
 			next.detail = fmt.Sprintf("%d of %d; %s", len(able), len(locks), why)
 		}
@@ -73,9 +73,9 @@ func (a *app) actionMenu(locks []keyspace.Lock) *menu {
 	return m
 }
 
-// able returns the locks that allow an action. why is the reason of the first lock that does
+// allowed returns the locks that allow an action. why is the reason of the first lock that does
 // not, "" if all do.
-func (a *app) able(act keyspace.Action, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
+func (a *app) allowed(act keyspace.Action, locks []keyspace.Lock) (able []keyspace.Lock, why string) {
 	for _, l := range locks {
 		reason := a.disabledReason(act, l)
 		switch {
@@ -96,7 +96,7 @@ func (a *app) disabledReason(act keyspace.Action, l keyspace.Lock) string {
 	if act == keyspace.Expire && !l.Endless() {
 		return "it has a deadline already"
 	}
-	_, why := a.safeCommand(act, l, giveTTL)
+	_, why := a.safeCommand(act, l, defaultTTL)
 	return why
 }
 
@@ -111,7 +111,7 @@ func (s *state) describe(locks []keyspace.Lock) string {
 // confirm returns the question before an action. On a production server, the user must type the
 // lock's key first.
 func (a *app) confirm(d pendingAction) dialog {
-	q := &confirmDialog{app: a, deed: d}
+	q := &confirmDialog{app: a, pending: d}
 	if !a.config.Production {
 		return q
 	}
@@ -138,9 +138,9 @@ func (a *app) confirm(d pendingAction) dialog {
 
 // confirmDialog shows the consequences of an action. Only y confirms it.
 type confirmDialog struct {
-	app  *app
-	deed pendingAction
-	top  int // first visible line
+	app     *app
+	pending pendingAction
+	top     int // first visible line
 }
 
 func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
@@ -157,7 +157,7 @@ func (q *confirmDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 		return nil, nil
 	}
 	s.notify("working " + s.screen.glyphs.Ellipsis)
-	return nil, act(q.app.ctx, q.app.config.Breaker, q.deed)
+	return nil, act(q.app.ctx, q.app.config.Executor, q.pending)
 }
 
 func (q *confirmDialog) draw(s *state, lines []string) []string {
@@ -167,12 +167,12 @@ func (q *confirmDialog) draw(s *state, lines []string) []string {
 	if room < len(text) {
 		note = fmt.Sprintf("lines %d to %d of %d", top+1, top+room, len(text))
 	}
-	panel := []string{s.rule(q.deed.verb()+" "+s.describe(q.deed.locks)+"?", note)}
+	panel := []string{s.rule(q.pending.verb()+" "+s.describe(q.pending.locks)+"?", note)}
 	panel = append(panel, text[top:min(top+room, len(text))]...)
-	l := widget.NewLine(s.screen.w).Skip(widget.Style{}, margin)
-	l.Put(s.screen.theme.row, " Enter  leave it ").Skip(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+q.deed.verb()+" it")
-	hints := []hint{{"y", q.deed.verb() + " it"}, {"any other key", "leaves it as it is"}}
-	if q.deed.act != keyspace.ForceRelease {
+	l := widget.NewLine(s.screen.w).Pad(widget.Style{}, margin)
+	l.Put(s.screen.theme.row, " Enter  leave it ").Pad(widget.Style{}, 2).Put(s.screen.theme.key, "y").Put(s.screen.theme.text, "  "+q.pending.verb()+" it")
+	hints := []hint{{"y", q.pending.verb() + " it"}, {"any other key", "leaves it as it is"}}
+	if q.pending.act != keyspace.ForceRelease {
 		hints = append(hints, hint{"+ -", "longer, shorter"})
 	}
 	if note != "" {
@@ -181,19 +181,19 @@ func (q *confirmDialog) draw(s *state, lines []string) []string {
 	return s.hints(overlay(s, lines, append(panel, l.String())), hints...)
 }
 
-// terms returns the TTLs that the user can choose.
-func terms() []time.Duration {
+// ttlChoices returns the TTLs that the user can choose.
+func ttlChoices() []time.Duration {
 	return []time.Duration{
-		5 * time.Second, 10 * time.Second, giveTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
+		5 * time.Second, 10 * time.Second, defaultTTL, time.Minute, 2 * time.Minute, 5 * time.Minute,
 		10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
 	}
 }
 
 // change selects another TTL. ForceRelease ignores it.
 func (q *confirmDialog) change(steps int) {
-	all := terms()
-	i := slices.Index(all, q.deed.ttl) + steps
-	q.deed.ttl = all[max(0, min(i, len(all)-1))]
+	all := ttlChoices()
+	i := slices.Index(all, q.pending.ttl) + steps
+	q.pending.ttl = all[max(0, min(i, len(all)-1))]
 }
 
 // room returns the number of lines for the text of the question: the window without the header
@@ -209,18 +209,18 @@ func (q *confirmDialog) text(s *state) []string {
 	var panel []string
 	line := func(st widget.Style, text string) {
 		for _, part := range s.screen.glyphs.Wrap(text, s.screen.w-2*margin, 3) {
-			panel = append(panel, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(st, part).String())
+			panel = append(panel, widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(st, part).String())
 		}
 	}
-	for i := range q.deed.locks {
+	for i := range q.pending.locks {
 		if i == 5 {
-			line(t.dim, fmt.Sprintf("and %s more", humanize.Count(len(q.deed.locks)-i)))
+			line(t.dim, fmt.Sprintf("and %s more", humanize.Count(len(q.pending.locks)-i)))
 			break
 		}
-		line(t.warn, q.deed.consequence(lockView{&q.deed.locks[i], s.clock(), s}))
+		line(t.warn, q.pending.consequence(lockView{&q.pending.locks[i], s.clock(), s}))
 	}
-	if len(q.deed.locks) == 1 && !s.privacy.on {
-		command, _ := q.app.safeCommand(q.deed.act, q.deed.locks[0], q.deed.ttl)
+	if len(q.pending.locks) == 1 && !s.privacy.on {
+		command, _ := q.app.safeCommand(q.pending.act, q.pending.locks[0], q.pending.ttl)
 		for part := range strings.SplitSeq(command, "\n") {
 			panel = append(panel, s.wrapAnywhere(s.screen.w, margin, t.dim, part)...)
 		}
@@ -268,17 +268,17 @@ func (d pendingAction) consequence(v lockView) string {
 	case keyspace.Expire:
 		return fmt.Sprintf("%s: ends in %s, unless %s renews it; nobody loses it at once.", name, humanize.Setting(d.ttl), holder)
 	case keyspace.Extend:
-		return fmt.Sprintf("%s: stays with %s for %s from now on; %s.", name, holder, humanize.Setting(d.ttl), v.crowd("waits longer", "wait longer"))
+		return fmt.Sprintf("%s: stays with %s for %s from now on; %s.", name, holder, humanize.Setting(d.ttl), v.waiterText("waits longer", "wait longer"))
 	default:
 		return fmt.Sprintf("%s: %s; %s will still believe it holds the lock and keep working. %s.",
-			name, v.crowd("can acquire it", "can acquire it"), holder, ends)
+			name, v.waiterText("can acquire it", "can acquire it"), holder, ends)
 	}
 }
 
-// crowd returns the number of waiters with a verb: one for a single waiter, many for several.
-func (v lockView) crowd(one, many string) string {
+// waiterText returns the number of waiters with a verb: one for a single waiter, many for several.
+func (v lockView) waiterText(one, many string) string {
 	switch n := v.WaiterCount(); {
-	case n == 0 && v.blind():
+	case n == 0 && v.hidesWaiters():
 		return "waiters are not known"
 	case n == 0:
 		return "no waiters"

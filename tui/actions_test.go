@@ -28,7 +28,7 @@ func (b *breaker) do(act keyspace.Action, l keyspace.Lock, ttl ...time.Duration)
 	if b.err == nil {
 		done := string(act) + " " + l.Key
 		for _, d := range ttl {
-			if d != giveTTL {
+			if d != defaultTTL {
 				done += " " + d.String()
 			}
 		}
@@ -63,7 +63,7 @@ func hands() []keyspace.Format {
 // armed returns a Config in which locks can be force-released.
 func armed() (Config, *breaker) {
 	w, b := world(), &breaker{}
-	w.Breaker, w.Formats = b, hands()
+	w.Executor, w.Formats = b, hands()
 	return w, b
 }
 
@@ -144,7 +144,7 @@ func TestProductionHasTheNameTyped(t *testing.T) {
 func TestThePastCannotBeChanged(t *testing.T) {
 	w, b := armed()
 	drive(t, w, func(d *driver) {
-		d.wait(3*time.Second).press("<", "x").want("picture of the past")
+		d.wait(3*time.Second).press("<", "x").want("this is the past")
 		b.want(t)
 	})
 	drive(t, world(), func(d *driver) { d.want("READ-ONLY").press("x").want("--write") })
@@ -181,7 +181,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 	longScript(&w)
 	drive(t, w, func(d *driver) {
 		l := d.app.live.locks[slices.IndexFunc(d.app.live.locks, func(l keyspace.Lock) bool { return l.Format == "redisson" })]
-		command, why := d.app.safeCommand(keyspace.ForceRelease, l, giveTTL)
+		command, why := d.app.safeCommand(keyspace.ForceRelease, l, defaultTTL)
 		if why != "" {
 			t.Fatal(why)
 		}
@@ -194,7 +194,7 @@ func TestACommandIsShownToItsEndBeforeItRuns(t *testing.T) {
 				}
 				d.press("down")
 			}
-			for _, part := range widget.Break(command, size[0]-margin-1) {
+			for _, part := range widget.Chunk(command, size[0]-margin-1) {
 				if !read[strings.TrimSpace(part)] {
 					t.Errorf("%v: cannot be read: %q\n%s", size, part, d.screen())
 				}
@@ -210,8 +210,8 @@ func TestTheMenuOfCopiesShowsWhatTheCommandIs(t *testing.T) {
 	w, _ := armed()
 	drive(t, w, func(d *driver) {
 		d.size(80, 40).press("/").enter("orders").press("enter", "y", "down", "down")
-		command, _ := d.app.safeCommand(keyspace.ForceRelease, d.app.locks().last, giveTTL)
-		for _, part := range widget.Break(command, 80-margin-1) {
+		command, _ := d.app.safeCommand(keyspace.ForceRelease, d.app.locks().last, defaultTTL)
+		for _, part := range widget.Chunk(command, 80-margin-1) {
 			d.want(strings.TrimSpace(part))
 		}
 		longScript(&w)

@@ -62,7 +62,7 @@ func (a *app) Init() tea.Cmd {
 		return tick()
 	}
 	a.openIndex(onLoad)
-	return tea.Batch(tick(), a.run.startScenario(scene))
+	return tea.Batch(tick(), a.run.startScene(scene))
 }
 
 // Update implements tea.Model.
@@ -78,7 +78,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyMsg:
 		return a, a.onKeys(msg)
 	case tea.MouseMsg:
-		return a, a.mouse(msg)
+		return a, a.onMouse(msg)
 	case snapshotMsg:
 		if msg.jump != a.seekCount { // the answer is older than the last seek
 			a.refresher.busy, a.refresher.next = false, a.now
@@ -91,20 +91,20 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if a.seekSeen != a.seekCount {
 			a.resetReplay()
 		}
-		a.apply(msg.picture)
-		if msg.picture.changed() {
+		a.apply(msg.model)
+		if msg.model.changed() {
 			a.page().arrange(&a.state)
 		}
 	case metricsMsg:
 		a.run.measured(msg)
-		a.timeline.apply(msg.events, msg.anew)
+		a.timeline.apply(msg.events, msg.newRun)
 		if !msg.metrics.Running {
 			a.timeline.halt(a.now)
 		}
 	case connectedMsg:
-		a.connected(msg)
+		a.onConnected(msg)
 	case storedMsg:
-		a.raw.answered(msg)
+		a.raw.onAnswer(msg)
 	case appliedMsg:
 		if msg.err != nil {
 			a.reject(shortError(msg.err))
@@ -118,9 +118,9 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			a.run.load = msg.load
 		}
 	case doneMsg:
-		a.done(msg)
+		a.onDone(msg)
 	case actionDoneMsg:
-		a.acted(msg)
+		a.onActionDone(msg)
 	case commandMsg:
 		return a, a.runCommand(msg.text)
 	case openLockMsg:
@@ -160,23 +160,23 @@ func (a *app) resume() tea.Cmd {
 	return tea.EnableMouseCellMotion
 }
 
-// connected switches to another target. The recorded snapshots of the old target are discarded
+// onConnected switches to another target. The recorded snapshots of the old target are discarded
 // with the first new one.
-func (a *app) connected(msg connectedMsg) {
+func (a *app) onConnected(msg connectedMsg) {
 	if msg.err != nil {
 		a.reject(shortError(msg.err))
 		return
 	}
-	a.source, a.server = msg.world.Source, widget.Plain(msg.world.Title)
-	a.config.Breaker, a.config.CommandStats = msg.world.Breaker, msg.world.CommandStats
-	a.raw = rawValue{store: msg.world.Store}
-	a.locks().forget()
+	a.source, a.server = msg.config.Source, widget.Plain(msg.config.Title)
+	a.config.Executor, a.config.CommandStats = msg.config.Executor, msg.config.CommandStats
+	a.raw = rawValue{store: msg.config.Store}
+	a.locks().reset()
 	if a.place() == onLock {
 		a.goToPage(a.from)
 	}
 	a.seekCount++
 	a.refresher.next = a.now
-	a.notify("looking at " + msg.view.String())
+	a.notify("looking at " + msg.target.String())
 }
 
 // readStored requests the raw value of the selected lock while a page shows it.
@@ -191,10 +191,10 @@ func (a *app) readStored() tea.Cmd {
 	if !ok {
 		return nil
 	}
-	return a.raw.ask(a.ctx, l, a.now)
+	return a.raw.request(a.ctx, l, a.now)
 }
 
-func (a *app) done(msg doneMsg) {
+func (a *app) onDone(msg doneMsg) {
 	if msg.err != nil {
 		a.reject(shortError(msg.err))
 		return
@@ -243,15 +243,15 @@ func (a *app) onKey(msg tea.KeyMsg) tea.Cmd {
 	a.notice = notice{}
 	act := actionOf(msg.String(), a.place())
 	if act == noAction {
-		a.reject(a.useless(msg.String()))
+		a.reject(a.noEffect(msg.String()))
 		return nil
 	}
 	return a.perform(act)
 }
 
-// useless says why a key does nothing on the open page.
-func (a *app) useless(key string) string {
-	if where := whereElse(key); where != "" {
+// noEffect says why a key does nothing on the open page.
+func (a *app) noEffect(key string) string {
+	if where := pagesOf(key); where != "" {
 		return fmt.Sprintf("%s does nothing on this page; it works on: %s; ? shows the keys", widget.Plain(key), where)
 	}
 	return widget.Plain(key) + " does nothing; ? shows the keys"
@@ -287,10 +287,10 @@ func (a *app) perform(act action) tea.Cmd {
 	case previousPage:
 		a.cyclePage(-1)
 	case pause, rewind, forward, live:
-		a.travel(act)
+		a.onTimeKey(act)
 		a.page().arrange(&a.state)
 	case togglePrivacy:
-		a.conceal()
+		a.togglePrivacy()
 	case command:
 		a.dialog = a.commandPrompt()
 	case save:
@@ -300,21 +300,21 @@ func (a *app) perform(act action) tea.Cmd {
 	case copyIt:
 		a.openCopy()
 	case actOn:
-		a.openActing()
+		a.openActionMenu()
 	case writeScenario:
 		return a.writeScenario()
 	case back:
 		return a.goBack()
 	case faster, slower:
-		return a.pace(act)
+		return a.changePace(act)
 	default:
 		return a.page().act(&a.state, act)
 	}
 	return nil
 }
 
-// pace changes the refresh interval, or the playback speed of a recording.
-func (a *app) pace(act action) tea.Cmd {
+// changePace changes the refresh interval, or the playback speed of a recording.
+func (a *app) changePace(act action) tea.Cmd {
 	if a.config.Player == nil {
 		return a.page().act(&a.state, act)
 	}
@@ -324,31 +324,31 @@ func (a *app) pace(act action) tea.Cmd {
 
 func (a *app) openCommandStats() {
 	if a.config.CommandStats == nil {
-		a.reject("nobody counts the commands here")
+		a.reject("the commands are not counted here")
 		return
 	}
-	a.dialog = &commandStatsDialog{ledger: a.config.CommandStats}
+	a.dialog = &commandStatsDialog{stats: a.config.CommandStats}
 }
 
 func (a *app) openCopy() {
 	if l, ok := a.selected(); ok {
-		a.dialog = a.copying(l)
+		a.dialog = a.copyMenu(l)
 		return
 	}
 	a.reject("no lock to copy from")
 }
 
-// acted reports the result of an action and requests a snapshot immediately.
-func (a *app) acted(msg actionDoneMsg) {
+// onActionDone reports the result of an action and requests a snapshot immediately.
+func (a *app) onActionDone(msg actionDoneMsg) {
 	a.refresher.next = a.now
 	var changed *keyspace.ChangedError
 	switch {
 	case msg.err == nil:
-		a.notify(msg.deed.did() + " " + a.describe(msg.deed.locks))
+		a.notify(msg.pending.did() + " " + a.describe(msg.pending.locks))
 	case errors.As(msg.err, &changed):
-		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), a.redactText(msg.deed.locks[0].ID(), changed.Error())))
+		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.pending.locks), a.redactText(msg.pending.locks[0].ID(), changed.Error())))
 	default:
-		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.deed.locks), shortError(msg.err)))
+		a.reject(fmt.Sprintf("%d of %d done; %s", msg.done, len(msg.pending.locks), shortError(msg.err)))
 	}
 }
 
@@ -360,8 +360,8 @@ func (a *app) selected() (keyspace.Lock, bool) {
 	return keyspace.Lock{}, false
 }
 
-// travel handles pause, rewind, forward and live.
-func (a *app) travel(act action) {
+// onTimeKey handles pause, rewind, forward and live.
+func (a *app) onTimeKey(act action) {
 	if a.config.Player != nil {
 		a.replayKey(act)
 		return
@@ -420,10 +420,10 @@ func (a *app) goToPage(i int) {
 	a.page().arrange(&a.state)
 }
 
-// mouse passes clicks and wheel events to the page. Line 0 is the first line of the page.
-func (a *app) mouse(msg tea.MouseMsg) tea.Cmd {
+// onMouse passes clicks and wheel events to the page. Line 0 is the first line of the page.
+func (a *app) onMouse(msg tea.MouseMsg) tea.Cmd {
 	if a.dialog != nil {
-		return a.mouseIn(msg)
+		return a.onMenuMouse(msg)
 	}
 	top := a.state.frame().top()
 	switch {
@@ -448,8 +448,8 @@ func (a *app) wheel(steps int) {
 	}
 }
 
-// mouseIn passes clicks and wheel events to a menu; other dialogs ignore them.
-func (a *app) mouseIn(msg tea.MouseMsg) tea.Cmd {
+// onMenuMouse passes clicks and wheel events to a menu; other dialogs ignore them.
+func (a *app) onMenuMouse(msg tea.MouseMsg) tea.Cmd {
 	m, ok := a.dialog.(*menu)
 	if !ok {
 		return nil

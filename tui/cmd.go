@@ -31,7 +31,7 @@ func fetchSnapshot(ctx context.Context, source Source, before *viewModel, jump i
 		if err != nil {
 			return snapshotMsg{at: at, err: err, jump: jump}
 		}
-		return snapshotMsg{at: at, picture: newViewModel(snap, at, before), jump: jump}
+		return snapshotMsg{at: at, model: newViewModel(snap, at, before), jump: jump}
 	})
 }
 
@@ -55,9 +55,9 @@ func readStored(ctx context.Context, store Store, l keyspace.Lock) tea.Cmd {
 // run did not begin at began, it requests all events.
 func fetchMetrics(load Load, changes int, began time.Time, seen uint64) tea.Cmd {
 	return guarded(func() tea.Msg {
-		msg := metricsMsg{metrics: load.Metrics(), scenario: load.Scenario(), beside: load.Beside(), changes: changes}
-		msg.anew = !msg.metrics.Began.Equal(began)
-		if msg.anew {
+		msg := metricsMsg{metrics: load.Metrics(), scenario: load.Scenario(), compared: load.Beside(), changes: changes}
+		msg.newRun = !msg.metrics.Began.Equal(began)
+		if msg.newRun {
 			seen = 0
 		}
 		msg.events = load.Events(seen)
@@ -101,7 +101,7 @@ func inject(load Load, f loadgen.Fault) tea.Cmd {
 
 // act performs an action on one lock after the other. It continues after an error, and reports
 // the first error.
-func act(ctx context.Context, b Breaker, d pendingAction) tea.Cmd {
+func act(ctx context.Context, b Executor, d pendingAction) tea.Cmd {
 	return guarded(func() tea.Msg {
 		done := 0
 		var failed error
@@ -154,27 +154,27 @@ type tickMsg struct{ now time.Time }
 
 // snapshotMsg carries a view model or an error.
 type snapshotMsg struct {
-	at      time.Time // local time of the answer
-	picture *viewModel
-	err     error
-	jump    int // seeks of the player before the request
+	at    time.Time // local time of the answer
+	model *viewModel
+	err   error
+	jump  int // seeks of the player before the request
 }
 
 // metricsMsg carries the state of the load generator.
 type metricsMsg struct {
 	metrics  loadgen.Metrics
 	scenario loadgen.Scenario
-	beside   []loadgen.Compared
+	compared []loadgen.Compared
 	events   []loadgen.Event // after those already received
-	anew     bool            // another run than that of the request
+	newRun   bool            // another run than that of the request
 	changes  int             // changes of the scenario before the request
 }
 
 // connectedMsg carries the result of a Connector.
 type connectedMsg struct {
-	view  Target
-	world Config
-	err   error
+	target Target
+	config Config
+	err    error
 }
 
 // storedMsg carries the raw values of a lock.
@@ -214,7 +214,7 @@ type openPageMsg struct{ to pageSet }
 
 // actionDoneMsg reports the result of an action.
 type actionDoneMsg struct {
-	deed pendingAction
-	done int   // locks with success
-	err  error // first error
+	pending pendingAction
+	done    int   // locks with success
+	err     error // first error
 }

@@ -13,12 +13,12 @@ import (
 
 // commandStatsDialog lists all Redis commands that locktop sent, the most frequent first.
 type commandStatsDialog struct {
-	ledger CommandStats
-	top    int
+	stats CommandStats
+	top   int
 }
 
 func (d *commandStatsDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
-	n := len(d.ledger.Commands())
+	n := len(d.stats.Commands())
 	switch k.String() {
 	case "j", "down":
 		d.top = min(d.top+1, max(0, n-1))
@@ -31,7 +31,7 @@ func (d *commandStatsDialog) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 }
 
 func (d *commandStatsDialog) draw(s *state, lines []string) []string {
-	all := d.ledger.Commands()
+	all := d.stats.Commands()
 	slices.SortFunc(all, func(a, b CommandStat) int {
 		if a.Count != b.Count {
 			return int(b.Count - a.Count)
@@ -44,12 +44,12 @@ func (d *commandStatsDialog) draw(s *state, lines []string) []string {
 	}
 	panel := []string{s.rule("commands sent", humanize.Plural(sum, "command")+" so far; any other key closes")}
 	table := widget.NewTable(s.screen.glyphs, commandStatsColumns(), s.screen.w-margin-1, s.gap())
-	head := widget.NewLine(s.screen.w).Skip(widget.Style{}, margin)
+	head := widget.NewLine(s.screen.w).Pad(widget.Style{}, margin)
 	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, -1, "")
 	panel = append(panel, head.String())
 	for _, c := range all[min(d.top, len(all)):] {
-		l := widget.NewLine(s.screen.w).Skip(widget.Style{}, margin)
-		table.Row(l, widget.Style{}, func(column, _ int) widget.Cell { return s.counted(c, column) })
+		l := widget.NewLine(s.screen.w).Pad(widget.Style{}, margin)
+		table.Row(l, widget.Style{}, func(column, _ int) widget.Cell { return s.commandStatsCell(c, column) })
 		panel = append(panel, l.String())
 	}
 	f := s.frame()
@@ -66,7 +66,7 @@ func commandStatsColumns() []widget.Column {
 	}
 }
 
-func (s *state) counted(c CommandStat, column int) widget.Cell {
+func (s *state) commandStatsCell(c CommandStat, column int) widget.Cell {
 	t := s.screen.theme
 	switch column {
 	case 0:

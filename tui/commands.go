@@ -66,7 +66,7 @@ func (a *app) runCommand(text string) tea.Cmd {
 	if name == "" {
 		return nil
 	}
-	found := matching(name)
+	found := commandsNamed(name)
 	switch {
 	case len(found) == 0:
 		a.reject("no command " + widget.Plain(name) + "; there are " + strings.Join(namesOf(commandSpecs()), ", "))
@@ -82,7 +82,7 @@ func (a *app) runCommand(text string) tea.Cmd {
 	return cmd
 }
 
-func matching(name string) []commandSpec {
+func commandsNamed(name string) []commandSpec {
 	return slices.DeleteFunc(commandSpecs(), func(v commandSpec) bool { return !strings.HasPrefix(v.name, name) })
 }
 
@@ -97,14 +97,14 @@ func namesOf(all []commandSpec) []string {
 // hintAt describes the possible input after text.
 func hintAt(text string) string {
 	name, arg, spaced := strings.Cut(text, " ")
-	found := matching(name)
+	found := commandsNamed(name)
 	switch {
 	case len(found) == 0:
 		return "no such command"
 	case name == "" || len(found) > 1 && !spaced:
 		return strings.Join(namesOf(found), ", ")
 	case len(found[0].values) > 0 && spaced:
-		return strings.Join(fitting(found[0].values, arg), ", ")
+		return strings.Join(withPrefix(found[0].values, arg), ", ")
 	default:
 		return strings.TrimSpace(found[0].arg + "  " + found[0].help)
 	}
@@ -113,7 +113,7 @@ func hintAt(text string) string {
 // complete extends text by what all matching commands or values have in common.
 func complete(text string) string {
 	name, arg, spaced := strings.Cut(text, " ")
-	found := matching(name)
+	found := commandsNamed(name)
 	if len(found) == 0 {
 		return text
 	}
@@ -121,20 +121,20 @@ func complete(text string) string {
 		if len(found) == 1 && found[0].arg != "" {
 			return found[0].name + " "
 		}
-		return common(namesOf(found))
+		return commonPrefix(namesOf(found))
 	}
-	if values := fitting(found[0].values, arg); len(values) > 0 {
-		return found[0].name + " " + common(values)
+	if values := withPrefix(found[0].values, arg); len(values) > 0 {
+		return found[0].name + " " + commonPrefix(values)
 	}
 	return text
 }
 
-func fitting(values []string, beginning string) []string {
+func withPrefix(values []string, beginning string) []string {
 	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !strings.HasPrefix(v, beginning) })
 }
 
-// common returns the longest common prefix. all must not be empty.
-func common(all []string) string {
+// commonPrefix returns the longest common prefix. all must not be empty.
+func commonPrefix(all []string) string {
 	prefix := all[0]
 	for _, s := range all {
 		for !strings.HasPrefix(s, prefix) {
@@ -198,7 +198,7 @@ func (a *app) locks() *locksPage { return a.pages[0].(*locksPage) }
 func (a *app) setFilter(text string) (tea.Cmd, error) {
 	a.locks().filter = parseFilter(text)
 	a.locks().arrange(&a.state)
-	if fault := a.locks().filter.fault; fault != "" {
+	if fault := a.locks().filter.parseErr; fault != "" {
 		return nil, fmt.Errorf("%s", fault)
 	}
 	a.openIndex(onLocks)
@@ -223,7 +223,7 @@ func (a *app) setOrder(name string) (tea.Cmd, error) {
 	if column < 0 && name != "severity" {
 		return nil, fmt.Errorf("there are %s", strings.Join(orders(), ", "))
 	}
-	p.sort, p.turned = column, false
+	p.sort, p.reversed = column, false
 	p.arrange(&a.state)
 	a.openIndex(onLocks)
 	return nil, nil
@@ -234,7 +234,7 @@ func (a *app) setGroup(name string) (tea.Cmd, error) {
 		return nil, fmt.Errorf("there are owner, none")
 	}
 	p := a.locks()
-	p.owned = name == "owner"
+	p.grouped = name == "owner"
 	p.arrange(&a.state)
 	a.openIndex(onLocks)
 	return nil, nil
@@ -259,7 +259,7 @@ func (a *app) lookAt(v Target) (tea.Cmd, error) {
 	if a.config.Connector == nil {
 		return nil, fmt.Errorf("what is looked at here cannot be changed; / filters it")
 	}
-	a.notify("turning to " + v.String() + " " + a.screen.glyphs.Ellipsis)
+	a.notify("switching to " + v.String() + " " + a.screen.glyphs.Ellipsis)
 	return connect(a.ctx, a.config.Connector, v), nil
 }
 
@@ -286,7 +286,7 @@ func (a *app) setSnooze(text string) (tea.Cmd, error) {
 	if err != nil || d < time.Second {
 		return nil, fmt.Errorf("a duration from 1 s on, like 8h")
 	}
-	a.snoozes.each = d
+	a.snoozes.length = d
 	a.notify("z snoozes for " + humanize.Setting(d))
 	return nil, nil
 }

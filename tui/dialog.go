@@ -28,20 +28,20 @@ type menu struct {
 
 // choice is an entry of a menu.
 type choice struct {
-	key    string
-	label  string
-	detail string
-	about  string                           // explanation, shown while selected
-	exact  string                           // text that is shown completely while selected
-	refuse string                           // why the choice is disabled; "" if it is enabled
-	pick   func(s *state) (dialog, tea.Cmd) // returns the next dialog, or nil
+	key      string
+	label    string
+	detail   string
+	about    string                           // explanation, shown while selected
+	full     string                           // text that is shown completely while selected
+	disabled string                           // why the choice is disabled; "" if it is enabled
+	pick     func(s *state) (dialog, tea.Cmd) // returns the next dialog, or nil
 }
 
 func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	name := k.String()
 	for _, c := range m.choices {
 		if c.key == name {
-			return m.take(s, c)
+			return m.run(s, c)
 		}
 	}
 	switch name {
@@ -52,15 +52,15 @@ func (m *menu) update(s *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	case "down", "j", "tab":
 		m.at = (m.at + 1) % len(m.choices)
 	case "enter":
-		return m.take(s, m.choices[m.at])
+		return m.run(s, m.choices[m.at])
 	}
 	return m, nil
 }
 
-// take runs a choice, or shows why it is disabled.
-func (m *menu) take(s *state, c choice) (dialog, tea.Cmd) {
-	if c.refuse != "" {
-		s.reject(c.refuse)
+// run runs a choice, or shows why it is disabled.
+func (m *menu) run(s *state, c choice) (dialog, tea.Cmd) {
+	if c.disabled != "" {
+		s.reject(c.disabled)
 		return nil, nil
 	}
 	return c.pick(s)
@@ -68,13 +68,13 @@ func (m *menu) take(s *state, c choice) (dialog, tea.Cmd) {
 
 // A long menu leaves the top lines of the page visible.
 const (
-	menuLeaves = 11 // lines of the page, if possible
-	menuLeast  = 5  // minimum number of visible choices
+	minPageLines = 11 // lines of the page, if possible
+	minChoices   = 5  // minimum number of visible choices
 )
 
 func (m *menu) draw(s *state, lines []string) []string {
 	panel, _, _, _ := m.panel(s)
-	return s.hints(overlay(s, lines, panel), hint{m.letters(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
+	return s.hints(overlay(s, lines, panel), hint{m.keyHint(), "choose"}, hint{"↑ ↓", "move"}, hint{"Enter", "select"}, hint{"Esc", "close"})
 }
 
 // click runs the choice at line y of the window.
@@ -87,7 +87,7 @@ func (m *menu) click(s *state, y int) (dialog, tea.Cmd) {
 	top := bottom - min(len(panel)+1, bottom) // overlay adds an empty line below the panel
 	if i := y - top - at; i >= 0 && first+i < end {
 		m.at = first + i
-		return m.take(s, m.choices[m.at])
+		return m.run(s, m.choices[m.at])
 	}
 	return m, nil
 }
@@ -98,16 +98,16 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	panel = []string{s.rule(m.title, "Esc closes")}
 	for _, text := range m.about {
 		for _, line := range s.screen.glyphs.Wrap(text, s.screen.w-2*margin, 4) {
-			panel = append(panel, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, line).String())
+			panel = append(panel, widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.text, line).String())
 		}
 	}
 	label := 0
 	for _, c := range m.choices {
 		label = max(label, widget.Width(c.label))
 	}
-	about := m.explained(s, s.screen.h-len(panel))
+	about := m.aboutLines(s, s.screen.h-len(panel))
 	room := s.screen.h - len(panel) - len(about) - 3
-	first, end = m.inSight(min(room, max(room-menuLeaves, menuLeast)))
+	first, end = m.visible(min(room, max(room-minPageLines, minChoices)))
 	if shown := end - first; shown < len(m.choices) {
 		panel[0] = s.rule(m.title, s.sentence(fmt.Sprintf("%d of %d", shown, len(m.choices)), "Esc closes"))
 	}
@@ -121,28 +121,28 @@ func (m *menu) panel(s *state) (panel []string, at, first, end int) {
 	return append(panel, about...), at, first, end
 }
 
-// explained returns the explanation of the selected choice, for a panel with left remaining
+// aboutLines returns the explanation of the selected choice, for a panel with left remaining
 // lines.
-func (m *menu) explained(s *state, left int) []string {
+func (m *menu) aboutLines(s *state, left int) []string {
 	c := m.choices[m.at]
 	var lines []string
 	for _, text := range s.screen.glyphs.Wrap(c.about, s.screen.w-2*margin, 3) {
-		lines = append(lines, widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
+		lines = append(lines, widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
 	}
-	if c.exact != "" {
-		for text := range strings.SplitSeq(c.exact, "\n") {
+	if c.full != "" {
+		for text := range strings.SplitSeq(c.full, "\n") {
 			lines = append(lines, s.wrapAnywhere(s.screen.w, margin, s.screen.theme.text, text)...)
 		}
 	}
 	if most := max(1, left-len(m.choices)-3); len(lines) > most {
 		more := humanize.Plural(len(lines)-most+1, "more line")
-		lines = append(lines[:most-1], widget.NewLine(s.screen.w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "and "+more).String())
+		lines = append(lines[:most-1], widget.NewLine(s.screen.w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "and "+more).String())
 	}
 	return lines
 }
 
-// letters returns the keys of the choices for the footer.
-func (m *menu) letters() string {
+// keyHint returns the keys of the choices for the footer.
+func (m *menu) keyHint() string {
 	if n := len(m.choices); n > 3 {
 		return "press a letter"
 	}
@@ -164,14 +164,14 @@ func (s *state) hints(lines []string, all ...hint) []string {
 	}
 	l := widget.NewLine(s.screen.w)
 	for _, h := range all {
-		l.Skip(widget.Style{}, 1).Put(s.screen.theme.key, s.screen.glyphs.Word(h.key)).Put(s.screen.theme.dim, " "+h.word).Skip(widget.Style{}, 1)
+		l.Pad(widget.Style{}, 1).Put(s.screen.theme.key, s.screen.glyphs.Word(h.key)).Put(s.screen.theme.dim, " "+h.word).Pad(widget.Style{}, 1)
 	}
 	lines[len(lines)-1] = l.String()
 	return lines
 }
 
-// inSight returns the range of at most n visible choices around the selected one.
-func (m *menu) inSight(n int) (first, end int) {
+// visible returns the range of at most n visible choices around the selected one.
+func (m *menu) visible(n int) (first, end int) {
 	n = max(1, min(n, len(m.choices)))
 	first = max(0, min(m.at-n/2, len(m.choices)-n))
 	return first, first + n
@@ -181,15 +181,15 @@ func (m *menu) inSight(n int) (first, end int) {
 func (m *menu) choice(s *state, c choice, chosen bool, label int) string {
 	t := s.screen.theme
 	key, text, detail := t.key, t.text, t.dim
-	if c.refuse != "" {
+	if c.disabled != "" {
 		key, text = t.dim, t.dim
 	}
 	l := widget.NewLine(s.screen.w)
 	s.pointer(l, chosen)
-	l.Put(key, s.screen.glyphs.Fit(s.screen.glyphs.Word(c.key), 3)).Put(text, s.screen.glyphs.Fit(c.label, label)).Skip(widget.Style{}, 2)
+	l.Put(key, s.screen.glyphs.Fit(s.screen.glyphs.Word(c.key), 3)).Put(text, s.screen.glyphs.Fit(c.label, label)).Pad(widget.Style{}, 2)
 	what := c.detail
-	if c.refuse != "" {
-		what = c.refuse
+	if c.disabled != "" {
+		what = c.disabled
 	}
 	return l.Put(detail, s.screen.glyphs.FitEnd(what, max(0, l.Rest()-1))).String()
 }
@@ -208,10 +208,10 @@ func overlay(s *state, lines, panel []string) []string {
 
 // prompt is a dialog in the last line with a text field.
 type prompt struct {
-	label  string
-	text   []rune
-	at     int // position of the cursor
-	before string
+	label    string
+	text     []rune
+	at       int // position of the cursor
+	original string
 
 	typed    func(text string)                // called after each edit, and with the original text after Esc
 	note     func(text string) (string, bool) // returns a note about the text, and whether it is an error
@@ -223,7 +223,7 @@ type prompt struct {
 func newPrompt(label, text string) *prompt {
 	runes := []rune(text)
 	return &prompt{
-		label: label, text: runes, at: len(runes), before: text,
+		label: label, text: runes, at: len(runes), original: text,
 		typed: func(string) {}, note: func(string) (string, bool) { return "", false },
 	}
 }
@@ -233,7 +233,7 @@ func (p *prompt) update(_ *state, k tea.KeyMsg) (dialog, tea.Cmd) {
 	case "enter":
 		return p.close()
 	case "esc":
-		p.typed(p.before)
+		p.typed(p.original)
 		return nil, nil
 	case "left":
 		p.at = max(0, p.at-1)
@@ -310,13 +310,13 @@ func (p *prompt) draw(s *state, lines []string) []string {
 		st = t.warn
 	}
 	l := widget.NewLine(s.screen.w)
-	l.Skip(widget.Style{}, 1).Put(t.key, p.label).Put(t.text, widget.Plain(string(p.text[:p.at])))
+	l.Pad(widget.Style{}, 1).Put(t.key, p.label).Put(t.text, widget.Plain(string(p.text[:p.at])))
 	under, after := " ", ""
 	if p.at < len(p.text) {
 		under, after = widget.Plain(string(p.text[p.at:p.at+1])), widget.Plain(string(p.text[p.at+1:]))
 	}
 	l.Put(t.row, under).Put(t.text, after)
-	l.Skip(widget.Style{}, 3).Put(st, note)
+	l.Pad(widget.Style{}, 3).Put(st, note)
 	lines[len(lines)-1] = l.String()
 	return lines
 }

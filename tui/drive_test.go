@@ -122,7 +122,7 @@ func (d *driver) checkShape() {
 func faultOf(frame string, w, h int) string {
 	if w <= 0 || h <= 0 {
 		if frame != "" {
-			return "a picture without a window"
+			return "a frame without a window"
 		}
 		return ""
 	}

@@ -44,7 +44,7 @@ func everywhereStories() []story {
 			d.press("Q")
 			wantQuit(d)
 			if !d.app.leave {
-				d.t.Error("the picture does not stay")
+				d.t.Error("the frame does not stay")
 			}
 		})
 		tell(at, "ctrl+c", func(d *driver) {

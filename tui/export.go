@@ -24,11 +24,11 @@ func (a *app) exportMenu() *menu {
 	}{
 		{"t", "text", "frame.txt", "as it can be pasted into a ticket", func() []byte { return []byte(plainText(frame)) }},
 		{"a", "ansi", "frame.ansi", "with its colours; cat shows it", func() []byte { return []byte(frame + "\n") }},
-		{"s", "svg", "frame.svg", "a picture, for a page or a mail", func() []byte { return svg.Draw(title, frame, w, h) }},
+		{"s", "svg", "frame.svg", "an image, for a page or a mail", func() []byte { return svg.Draw(title, frame, w, h) }},
 	} {
 		c := choice{key: f.key, label: f.label, detail: f.detail}
 		if a.config.Frames == nil {
-			c.refuse = "frames cannot be saved from here"
+			c.disabled = "frames cannot be saved from here"
 		}
 		c.pick = func(*state) (dialog, tea.Cmd) { return nil, saveFrame(a.config.Frames, f.file, f.data) }
 		m.choices = append(m.choices, c)
@@ -58,12 +58,12 @@ func plainText(frame string) string {
 	return b.String()
 }
 
-// giveTTL is the TTL that the dialogs offer first.
-const giveTTL = 30 * time.Second
+// defaultTTL is the TTL that the dialogs offer first.
+const defaultTTL = 30 * time.Second
 
-// copying returns the menu of texts to copy from a lock. Keys and tokens reach the clipboard
+// copyMenu returns the menu of texts to copy from a lock. Keys and tokens reach the clipboard
 // with escaped control characters.
-func (a *app) copying(l keyspace.Lock) *menu {
+func (a *app) copyMenu(l keyspace.Lock) *menu {
 	m := &menu{title: "copy from " + a.redactKey(l.Key)}
 	m.choices = append(m.choices, a.copyOf("k", "key", widget.Plain(l.Key), ""))
 	token, none := "", "nobody holds it"
@@ -71,10 +71,10 @@ func (a *app) copying(l keyspace.Lock) *menu {
 		token, none = widget.Plain(l.Holders[0].ID), ""
 	}
 	m.choices = append(m.choices, a.copyOf("t", "token", token, none))
-	breaking, why := a.safeCommand(keyspace.ForceRelease, l, giveTTL)
+	breaking, why := a.safeCommand(keyspace.ForceRelease, l, defaultTTL)
 	m.choices = append(m.choices, a.copyOf("b", "command that breaks it", breaking, why))
 	if l.Endless() {
-		expiring, why := a.safeCommand(keyspace.Expire, l, giveTTL)
+		expiring, why := a.safeCommand(keyspace.Expire, l, defaultTTL)
 		m.choices = append(m.choices, a.copyOf("d", "command that sets a deadline", expiring, why))
 	}
 	return m
@@ -91,15 +91,15 @@ func (s *state) safeCommand(act keyspace.Action, l keyspace.Lock, ttl time.Durat
 
 // copyOf returns the choice to copy a text. A why other than "" disables it.
 func (a *app) copyOf(key, label, text, why string) choice {
-	c := choice{key: key, label: label, refuse: why}
+	c := choice{key: key, label: label, disabled: why}
 	if !a.privacy.on { // the text is already escaped
 		c.detail = strings.ReplaceAll(text, "\n", "; ")
 	}
 	if !a.privacy.on && why == "" {
-		c.exact = text
+		c.full = text
 	}
 	if a.config.Clipboard == nil {
-		c.refuse = "there is no clipboard here"
+		c.disabled = "there is no clipboard here"
 	}
 	c.pick = func(s *state) (dialog, tea.Cmd) {
 		return nil, copyText(a.config.Clipboard, label, text)

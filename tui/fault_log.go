@@ -18,7 +18,7 @@ type faultLog struct {
 	holds     map[string]clientHold // current holds by key
 	faulted   map[int]activeFault   // active faults by client number
 	downNodes map[string]bool       // nodes that are down
-	ghost     map[string]bool       // tokens of holds that their clients do not know of
+	unaware   map[string]bool       // tokens of holds that their clients do not know of
 }
 
 // logEntry is one sentence of a faultLog.
@@ -33,13 +33,13 @@ type logEntry struct {
 
 // clientHold is a client's hold on a key.
 type clientHold struct {
-	client int
-	token  string
-	fence  int64
-	beside int               // client whose hold had not ended, or 0
-	left   time.Time         // when the holder stopped without a release; zero while it works
-	how    loadgen.FaultKind // the fault at that time
-	where  string            // between which commands
+	client   int
+	token    string
+	fence    int64
+	overlaps int               // client whose hold had not ended, or 0
+	stopped  time.Time         // when the holder stopped without a release; zero while it works
+	fault    loadgen.FaultKind // the fault at that time
+	where    string            // between which commands
 }
 
 // activeFault is a fault that has not ended.
@@ -51,11 +51,11 @@ type activeFault struct {
 // linesKept is the number of sentences that a faultLog keeps when it discards old ones.
 const linesKept = 64
 
-// apply processes events. anew starts a new log. quorum is the number of servers of the load's
+// apply processes events. newRun starts a new log. quorum is the number of servers of the load's
 // Redlock.
-func (a *faultLog) apply(events []loadgen.Event, anew bool, quorum int) {
-	if anew || a.holds == nil {
-		*a = faultLog{holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, ghost: map[string]bool{}}
+func (a *faultLog) apply(events []loadgen.Event, newRun bool, quorum int) {
+	if newRun || a.holds == nil {
+		*a = faultLog{holds: map[string]clientHold{}, faulted: map[int]activeFault{}, downNodes: map[string]bool{}, unaware: map[string]bool{}}
 	}
 	for i := range events {
 		a.onEvent(&events[i], quorum)
@@ -104,8 +104,8 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 			"fencing numbers for %s are not larger than the one before, %d times")
 	case loadgen.Overlapped:
 		pair := "two clients"
-		if h := a.holds[e.Key]; h.token == e.Token && h.beside > 0 {
-			pair = fmt.Sprintf("client-%d and %s", h.beside, e.Owner())
+		if h := a.holds[e.Key]; h.token == e.Token && h.overlaps > 0 {
+			pair = fmt.Sprintf("client-%d and %s", h.overlaps, e.Owner())
 		}
 		a.fold(e, fmt.Sprintf("%s held %s at the same time, for %s", pair, e.Key, humanize.Duration(e.Took)),
 			"two clients held %s at the same time %d times, up to %s")
@@ -114,7 +114,7 @@ func (a *faultLog) onEvent(e *loadgen.Event, quorum int) {
 
 // stuck adds that no client can acquire a key.
 func (a *faultLog) stuck(e *loadgen.Event) {
-	if h := a.holds[e.Key]; h.how == loadgen.Crash && h.where != "" {
+	if h := a.holds[e.Key]; h.fault == loadgen.Crash && h.where != "" {
 		a.fold(e, fmt.Sprintf("%s can never be acquired again: client-%d died %s, so the key has no TTL", e.Key, h.client, h.where), "")
 		return
 	}
@@ -160,16 +160,16 @@ func (a *faultLog) onAcquired(e *loadgen.Event) {
 	if e.Shared {
 		return
 	}
-	a.holds[e.Key] = clientHold{client: e.Client, token: e.Token, fence: e.Fence, beside: before.client}
-	if before.left.IsZero() || before.client == e.Client {
+	a.holds[e.Key] = clientHold{client: e.Client, token: e.Token, fence: e.Fence, overlaps: before.client}
+	if before.stopped.IsZero() || before.client == e.Client {
 		return
 	}
 	number := ""
 	if e.Fence > 0 && before.fence > 0 {
 		number = fmt.Sprintf(", with fencing number %d after %d", e.Fence, before.fence)
 	}
-	after := humanize.Duration(e.At.Sub(before.left))
-	if before.how == loadgen.Crash {
+	after := humanize.Duration(e.At.Sub(before.stopped))
+	if before.fault == loadgen.Crash {
 		a.add(e, fmt.Sprintf("the lease of client-%d on %s has run out: %s acquires it, %s after the crash%s", before.client, e.Key, e.Owner(), after, number))
 		return
 	}
@@ -186,7 +186,7 @@ func (a *faultLog) onAbandoned(e *loadgen.Event) {
 	if x.kind == "" {
 		return
 	}
-	h.client, h.left, h.how, h.where = e.Client, e.At, x.kind, x.where
+	h.client, h.stopped, h.fault, h.where = e.Client, e.At, x.kind, x.where
 	a.holds[e.Key] = h
 	switch {
 	case x.kind == loadgen.Leak:
@@ -215,7 +215,7 @@ func (a *faultLog) onFault(e *loadgen.Event, quorum int) {
 	}
 	for key, h := range a.holds {
 		if h.client == e.Client && stops(e.Fault) {
-			h.left, h.how = e.At, e.Fault
+			h.stopped, h.fault = e.At, e.Fault
 			a.holds[key] = h
 			verb := "freezes"
 			if e.Fault == loadgen.Partition {
@@ -251,26 +251,26 @@ func injected(e *loadgen.Event) string {
 	return ""
 }
 
-// grants adds a sentence for each holder on the server that does not know of its hold, because
+// onSnapshot adds a sentence for each holder on the server that does not know of its hold, because
 // the reply was lost. locks come from the newest snapshot.
-func (a *faultLog) grants(at time.Time, locks []keyspace.Lock) {
+func (a *faultLog) onSnapshot(at time.Time, locks []keyspace.Lock) {
 	if len(a.faulted) == 0 {
 		return
 	}
 	for i := range locks {
 		l := &locks[i]
 		for _, h := range l.Holders {
-			if !a.ghost[h.ID] && a.unaware(h.Label, l.Key, h.ID) {
-				a.ghost[h.ID] = true
+			if !a.unaware[h.ID] && a.isUnaware(h.Label, l.Key, h.ID) {
+				a.unaware[h.ID] = true
 				a.add(&loadgen.Event{At: at, Kind: loadgen.Abandoned}, fmt.Sprintf("the server granted %s to %s, which still waits for the reply: nobody else gets it", l.Key, h.Label))
 			}
 		}
 	}
 }
 
-// unaware reports whether owner holds key on the server with a token that the client does not
+// isUnaware reports whether owner holds key on the server with a token that the client does not
 // know, because it gets no replies.
-func (a *faultLog) unaware(owner, key, token string) bool {
+func (a *faultLog) isUnaware(owner, key, token string) bool {
 	for client, x := range a.faulted {
 		if x.kind == loadgen.DropReplies && owner == (loadgen.Event{Client: client}).Owner() {
 			return a.holds[key].token != token
@@ -312,8 +312,8 @@ func (a *faultLog) add(e *loadgen.Event, text string) {
 	}
 }
 
-// weight returns the glyph and the style of an event.
-func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
+// ofLoadEvent returns the glyph and the style of an event.
+func (s *state) ofLoadEvent(k loadgen.EventKind) (string, widget.Style) {
 	g, t := s.screen.glyphs, s.screen.theme
 	switch k {
 	case loadgen.FaultBegan, loadgen.Abandoned:
@@ -330,28 +330,28 @@ func (s *state) weight(k loadgen.EventKind) (string, widget.Style) {
 	}
 }
 
-// accountBlock draws the newest sentences in at most h lines, newest first.
-func (s *state) accountBlock(w, h int) []string {
+// faultLogBlock draws the newest sentences in at most h lines, newest first.
+func (s *state) faultLogBlock(w, h int) []string {
 	if len(s.run.faultLog.lines) == 0 || h < 3 {
 		return nil
 	}
 	all := []string{s.ruleOf(w, "what happened", "newest first")}
 	for i := len(s.run.faultLog.lines) - 1; i >= 0 && len(all) < h; i-- {
-		said := &s.run.faultLog.lines[i]
-		glyph, st := s.weight(said.kind)
-		for n, text := range s.screen.glyphs.Wrap(s.loadSays(said.text), w-14, 3) {
-			l := widget.NewLine(w).Skip(widget.Style{}, 1)
+		entry := &s.run.faultLog.lines[i]
+		glyph, st := s.ofLoadEvent(entry.kind)
+		for n, text := range s.screen.glyphs.Wrap(s.redactLoad(entry.text), w-14, 3) {
+			l := widget.NewLine(w).Pad(widget.Style{}, 1)
 			if n == 0 {
-				l.Put(s.screen.theme.dim, said.at.Local().Format("15:04:05")).Skip(widget.Style{}, 1).Put(st, glyph)
+				l.Put(s.screen.theme.dim, entry.at.Local().Format("15:04:05")).Pad(widget.Style{}, 1).Put(st, glyph)
 			}
-			all = append(all, l.To(widget.Style{}, 12).Put(st, text).String())
+			all = append(all, l.PadTo(widget.Style{}, 12).Put(st, text).String())
 		}
 	}
 	return all[:min(h, len(all))]
 }
 
-// loadSays returns a sentence about the load, hidden in privacy mode.
-func (s *state) loadSays(text string) string {
+// redactLoad returns a sentence about the load, hidden in privacy mode.
+func (s *state) redactLoad(text string) string {
 	if s.privacy.on {
 		return s.screen.glyphs.Ellipsis
 	}

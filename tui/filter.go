@@ -17,11 +17,11 @@ import (
 //	!word   all locks that do not match word
 //	~expr   a regular expression, in any case
 type filter struct {
-	text   string // as typed; "" matches everything
-	word   string
-	expr   *regexp.Regexp
-	invert bool
-	fault  string // why the expression is invalid, "" if it is valid
+	text     string // as typed; "" matches everything
+	word     string
+	expr     *regexp.Regexp
+	invert   bool
+	parseErr string // why the expression is invalid, "" if it is valid
 }
 
 // filtered is a page with a filter.
@@ -54,8 +54,8 @@ func (f *filter) prompt(s *state, p filtered) *prompt {
 		p.arrange(s)
 	}
 	d.note = func(string) (string, bool) {
-		if f.fault != "" {
-			return f.fault, true
+		if f.parseErr != "" {
+			return f.parseErr, true
 		}
 		return p.matches(s), false
 	}
@@ -78,7 +78,7 @@ func parseFilter(text string) filter {
 	if source, ok := strings.CutPrefix(rest, "~"); ok {
 		expr, err := regexp.Compile("(?i)" + source)
 		if err != nil {
-			f.fault = widget.Plain(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+			f.parseErr = widget.Plain(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 			return f
 		}
 		f.expr = expr
@@ -89,23 +89,23 @@ func parseFilter(text string) filter {
 }
 
 // active reports whether the filter can exclude anything.
-func (f filter) active() bool { return f.fault == "" && (f.word != "" || f.expr != nil) }
+func (f filter) active() bool { return f.parseErr == "" && (f.word != "" || f.expr != nil) }
 
 // match reports whether the filter selects a lock. about holds the kinds of its findings.
 func (f filter) match(l *keyspace.Lock, now time.Time, about string) bool {
-	return !f.active() || (f.finds(l, now) || about != "" && f.in(about)) != f.invert
+	return !f.active() || (f.lockContains(l, now) || about != "" && f.contains(about)) != f.invert
 }
 
-func (f filter) finds(l *keyspace.Lock, now time.Time) bool {
-	if f.in(widget.Plain(l.Key)) || f.in(string(l.Kind)) || f.in(l.Format) || f.in(string(l.State(now))) {
+func (f filter) lockContains(l *keyspace.Lock, now time.Time) bool {
+	if f.contains(widget.Plain(l.Key)) || f.contains(string(l.Kind)) || f.contains(l.Format) || f.contains(string(l.State(now))) {
 		return true
 	}
 	for i := range l.Holders {
-		if f.in(widget.Plain(l.Holders[i].Label)) || f.in(widget.Plain(l.Holders[i].ID)) {
+		if f.contains(widget.Plain(l.Holders[i].Label)) || f.contains(widget.Plain(l.Holders[i].ID)) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return f.in(widget.Plain(w.ID)) })
+	return slices.ContainsFunc(l.Waiters, func(w keyspace.Waiter) bool { return f.contains(widget.Plain(w.ID)) })
 }
 
 // event reports whether the filter selects an event, by its kind, lock, holder or waiter.
@@ -113,8 +113,8 @@ func (f filter) event(e *keyspace.Event) bool {
 	if !f.active() {
 		return true
 	}
-	found := f.in(string(e.Kind)) || f.in(widget.Plain(e.Lock.Key)) || f.in(e.Lock.Format) ||
-		f.in(widget.Plain(e.Holder.Name())) || f.in(widget.Plain(e.Waiter.ID))
+	found := f.contains(string(e.Kind)) || f.contains(widget.Plain(e.Lock.Key)) || f.contains(e.Lock.Format) ||
+		f.contains(widget.Plain(e.Holder.Name())) || f.contains(widget.Plain(e.Waiter.ID))
 	return found != f.invert
 }
 
@@ -124,7 +124,7 @@ func (f filter) lane(key string, n *lane) bool {
 	if !f.active() {
 		return true
 	}
-	found := f.in(widget.Plain(key)) || n != nil && slices.ContainsFunc(n.holds, func(x timelineHold) bool { return f.in(widget.Plain(x.name)) })
+	found := f.contains(widget.Plain(key)) || n != nil && slices.ContainsFunc(n.holds, func(x timelineHold) bool { return f.contains(widget.Plain(x.name)) })
 	return found != f.invert
 }
 
@@ -133,10 +133,10 @@ func (f filter) finding(x *keyspace.Finding) bool {
 	if !f.active() {
 		return true
 	}
-	return (f.in(x.ID) || f.in(x.Severity.String()) || f.in(x.Text) || f.in(widget.Plain(x.Lock.Key))) != f.invert
+	return (f.contains(x.ID) || f.contains(x.Severity.String()) || f.contains(x.Text) || f.contains(widget.Plain(x.Lock.Key))) != f.invert
 }
 
-func (f filter) in(text string) bool {
+func (f filter) contains(text string) bool {
 	if f.expr != nil {
 		return f.expr.MatchString(text)
 	}

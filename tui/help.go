@@ -76,14 +76,14 @@ const (
 
 // section lists the keys of the selected pages. It returns nil if there are none.
 func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) []string {
-	lines := []string{widget.NewLine(s.screen.w).Skip(s.screen.theme.text, 2).Put(s.screen.theme.strong, title).String()}
+	lines := []string{widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, title).String()}
 	for _, b := range bindings() {
 		if !wanted(b.place) || b.help == "" {
 			continue
 		}
 		label := s.screen.glyphs.Word(b.label)
 		for _, text := range s.screen.glyphs.Wrap(s.screen.glyphs.Word(b.help), max(1, s.screen.w-helpColumn), helpLines) {
-			l := widget.NewLine(s.screen.w).Skip(s.screen.theme.text, 4).Put(s.screen.theme.key, label).To(s.screen.theme.text, helpColumn)
+			l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 4).Put(s.screen.theme.key, label).PadTo(s.screen.theme.text, helpColumn)
 			lines = append(lines, l.Put(s.screen.theme.text, text).String())
 			label = ""
 		}
@@ -96,11 +96,11 @@ func (d *helpDialog) section(s *state, title string, wanted func(pageSet) bool) 
 
 // legend shows the glyph of each state.
 func (d *helpDialog) legend(s *state) string {
-	l := widget.NewLine(s.screen.w).Skip(s.screen.theme.text, 2).Put(s.screen.theme.strong, "states")
-	l.To(s.screen.theme.text, 16)
+	l := widget.NewLine(s.screen.w).Pad(s.screen.theme.text, 2).Put(s.screen.theme.strong, "states")
+	l.PadTo(s.screen.theme.text, 16)
 	for _, st := range []keyspace.State{keyspace.Held, keyspace.ReadHeld, keyspace.WriteHeld, keyspace.Free, keyspace.Waiting, keyspace.Stuck, keyspace.Partial} {
 		glyph, style := s.ofState(st)
-		l.Put(style, glyph+" "+string(st)).Skip(s.screen.theme.text, 2)
+		l.Put(style, glyph+" "+string(st)).Pad(s.screen.theme.text, 2)
 	}
 	return l.String()
 }

@@ -34,9 +34,9 @@ type Loader interface {
 	Open(context.Context) (Load, error)
 }
 
-// Breaker changes locks of other clients. It changes a lock only if the lock is unchanged since
-// the snapshot, and audits every change. With a nil Breaker, the screen is read-only.
-type Breaker interface {
+// Executor changes locks of other clients. It changes a lock only if the lock is unchanged since
+// the snapshot, and audits every change. With a nil Executor, the screen is read-only.
+type Executor interface {
 	ForceRelease(context.Context, keyspace.Lock) (keyspace.AuditRecord, error)
 	Extend(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)
 	Expire(context.Context, keyspace.Lock, time.Duration) (keyspace.AuditRecord, error)

@@ -73,8 +73,8 @@ const (
 	shorter
 	fieldUp
 	fieldDown
-	turnDown
-	turnUp
+	stepDown
+	stepUp
 	chooseNext
 	choosePrevious
 	faultMenu
@@ -185,8 +185,8 @@ func bindings() []binding {
 		{nextScene, onLoad, []string{"n"}, "n b", "scene", "the next scene, the one before"},
 		{previousScene, onLoad, []string{"b"}, "", "", ""},
 		{sceneMenu, onLoad, []string{"m"}, "m", "scenes", "the menu of scenes, with what there is to see in each"},
-		{turnDown, onLoad, []string{"left"}, "← →", "change", "change the selected field, step by step"},
-		{turnUp, onLoad, []string{"right"}, "", "", ""},
+		{stepDown, onLoad, []string{"left"}, "← →", "change", "change the selected field, step by step"},
+		{stepUp, onLoad, []string{"right"}, "", "", ""},
 		{fieldUp, onLoad, []string{"k", "up"}, "k j ↑ ↓", "", "another field of the form"},
 		{fieldDown, onLoad, []string{"j", "down"}, "", "", ""},
 		{longer, onLoad, []string{"]"}, "[ ]", "", "shorter holds, longer holds"},
@@ -226,7 +226,7 @@ func bindings() []binding {
 		{save, anywhere, []string{"ctrl+s"}, "^S", "", "save the frame as text, with colours, or as SVG"},
 		{redraw, anywhere, []string{"ctrl+l"}, "^L", "", "draw the screen again"},
 		{suspend, anywhere, []string{"ctrl+z"}, "^Z", "", "suspend; fg resumes"},
-		{quit, anywhere, []string{"q", "ctrl+c"}, "q", "quit", "quit; Q leaves the last picture on the terminal"},
+		{quit, anywhere, []string{"q", "ctrl+c"}, "q", "quit", "quit; Q leaves the last frame on the terminal"},
 		{quitAndLeave, anywhere, []string{"Q"}, "", "", ""},
 	}
 }
@@ -246,8 +246,8 @@ func actionOf(key string, at pageSet) action {
 	return noAction
 }
 
-// whereElse lists the pages on which a key works, "" if there are none.
-func whereElse(key string) string {
+// pagesOf lists the pages on which a key works, "" if there are none.
+func pagesOf(key string) string {
 	var names []string
 	for _, at := range allPages() {
 		if actionOf(key, at) != noAction {

@@ -65,9 +65,9 @@ func (a *app) modeBadge() segment {
 		return segment{style: a.screen.theme.bad, text: "REPLAY, damaged", priority: 1}
 	case a.playback != nil:
 		return segment{style: a.screen.theme.good, text: "REPLAY", priority: 1}
-	case a.config.Breaker == nil && a.run.load != nil && a.run.begin != nil:
+	case a.config.Executor == nil && a.run.load != nil && a.run.begin != nil:
 		return segment{style: a.screen.theme.warn, text: "READ-ONLY + LOAD", priority: 3}
-	case a.config.Breaker == nil:
+	case a.config.Executor == nil:
 		return segment{style: a.screen.theme.good, text: "READ-ONLY", priority: 3}
 	case a.config.Production:
 		return segment{style: a.screen.theme.alarm, text: " PRODUCTION ", priority: 1}
@@ -147,7 +147,7 @@ func (s *state) mode() segment {
 		return segment{style: t.bad, text: g.Cross + " lost", priority: 1}
 	case s.live == nil:
 		return segment{style: t.warn, text: g.Dotted + " connecting", priority: 1}
-	case s.refresher.busy && s.now.Sub(s.refresher.asked) >= doubtAfter:
+	case s.refresher.busy && s.now.Sub(s.refresher.asked) >= slowAfter:
 		return segment{style: t.warn, text: g.Dotted + " no answer " + humanize.Duration(s.now.Sub(s.refresher.asked)), priority: 1}
 	default:
 		return segment{style: t.good, text: g.Dot + " live", priority: 1}
@@ -157,7 +157,7 @@ func (s *state) mode() segment {
 // summaryLine draws the second line: the page's summary, or the connection error.
 func (a *app) summaryLine(s *state) string {
 	l := widget.NewLine(s.screen.w)
-	l.Skip(widget.Style{}, 1)
+	l.Pad(widget.Style{}, 1)
 	if s.refresher.stale() {
 		l.Put(s.screen.theme.bad, s.screen.glyphs.FitEnd(s.lost(), l.Rest()))
 		return l.String()
@@ -190,7 +190,7 @@ func (s *state) footer(at pageSet) string {
 		if s.notice.bad {
 			st = t.warn
 		}
-		l.Skip(widget.Style{}, 1).Put(st, s.screen.glyphs.FitEnd(s.notice.text, l.Rest()))
+		l.Pad(widget.Style{}, 1).Put(st, s.screen.glyphs.FitEnd(s.notice.text, l.Rest()))
 		return l.String()
 	}
 	for _, b := range bindings() {
@@ -201,7 +201,7 @@ func (s *state) footer(at pageSet) string {
 		if widget.Width(label)+widget.Width(b.word)+3 > l.Rest() {
 			continue
 		}
-		l.Skip(widget.Style{}, 1).Put(t.key, label).Put(t.dim, " "+b.word).Skip(widget.Style{}, 1)
+		l.Pad(widget.Style{}, 1).Put(t.key, label).Put(t.dim, " "+b.word).Pad(widget.Style{}, 1)
 	}
 	return l.String()
 }
@@ -259,7 +259,7 @@ func layoutLine(l *widget.Line, g widget.Glyphs, left, right []segment) {
 	for _, p := range left {
 		spare = put(l, g, p, limit, spare)
 	}
-	l.Skip(widget.Style{}, l.Rest()-edge+segmentGap-needs(right, limit))
+	l.Pad(widget.Style{}, l.Rest()-edge+segmentGap-needs(right, limit))
 	for _, p := range right {
 		spare = put(l, g, p, limit, spare)
 	}
@@ -271,7 +271,7 @@ func put(l *widget.Line, g widget.Glyphs, p segment, limit, spare int) int {
 		return spare
 	}
 	more := min(spare, widget.Width(p.text)-p.min())
-	l.Put(p.style, g.FitEnd(p.text, p.min()+more)).Skip(widget.Style{}, p.gap())
+	l.Put(p.style, g.FitEnd(p.text, p.min()+more)).Pad(widget.Style{}, p.gap())
 	return spare - more
 }
 

@@ -14,7 +14,7 @@ type loadState struct {
 	load     Load    // nil if there is none
 	begin    tea.Cmd // opens a load; nil if that is impossible
 	metrics  loadgen.Metrics
-	beside   []loadgen.Compared // runs to compare this one with
+	compared []loadgen.Compared // runs to compare this one with
 	scenario loadgen.Scenario   // as last requested
 	seen     uint64             // number of the newest event
 	faults   []faultSpan        // recent faults
@@ -51,29 +51,29 @@ func (f *loadState) measure() tea.Cmd {
 // repeated key presses add up.
 func (f *loadState) measured(msg metricsMsg) {
 	f.measuring = false
-	f.metrics, f.beside = msg.metrics, msg.beside
+	f.metrics, f.compared = msg.metrics, msg.compared
 	if !f.changing && msg.changes == f.changes {
 		f.scenario = msg.scenario
 	}
-	if msg.anew {
-		f.over(msg.metrics.Began)
+	if msg.newRun {
+		f.endFaults(msg.metrics.Began)
 	}
 	if n := len(msg.events); n > 0 {
 		f.seen = msg.events[n-1].Seq
-	} else if msg.anew {
+	} else if msg.newRun {
 		f.seen = 0
 	}
 	for i := range msg.events {
 		f.onFault(&msg.events[i])
 	}
 	if !msg.metrics.Running {
-		f.over(msg.metrics.Began.Add(msg.metrics.Elapsed))
+		f.endFaults(msg.metrics.Began.Add(msg.metrics.Elapsed))
 	}
-	f.faultLog.apply(msg.events, msg.anew, len(f.quorum))
+	f.faultLog.apply(msg.events, msg.newRun, len(f.quorum))
 }
 
-// over ends the active faults and discards those older than historyKept.
-func (f *loadState) over(at time.Time) {
+// endFaults ends the active faults and discards those older than historyKept.
+func (f *loadState) endFaults(at time.Time) {
 	for i := range f.faults {
 		if f.faults[i].to.IsZero() {
 			f.faults[i].to = at
@@ -123,8 +123,8 @@ func (f *loadState) applied() tea.Cmd {
 	return f.request(f.scenario, start)
 }
 
-// startScenario starts the scene with the given index, which wraps around.
-func (f *loadState) startScenario(scene int) tea.Cmd {
+// startScene starts the scene with the given index, which wraps around.
+func (f *loadState) startScene(scene int) tea.Cmd {
 	n := len(f.scenes)
 	f.scene = (scene + n) % n
 	return f.request(f.scenes[f.scene], true)

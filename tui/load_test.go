@@ -176,7 +176,7 @@ func TestASceneStartsThoughAChangeIsUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.request(loadgen.Scenario{Clients: 30}, false)()
-	if f.startScenario(0) != nil {
+	if f.startScene(0) != nil {
 		t.Fatal("two changes at a time")
 	}
 	f.applied()()

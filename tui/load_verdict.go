@@ -15,10 +15,10 @@ import (
 // busyOver is the time span of the "held" percentage of a key.
 const busyOver = 10 * time.Second
 
-// story draws the top of the page: caption, what to watch with its metrics, the keys as the
+// runBlock draws the top of the page: caption, what to watch with its metrics, the keys as the
 // server has them, and the verdict. A low window cuts the caption to its first sentence. A
 // narrow window has the outcomes here, in one line.
-func (p *loadPage) story(s *state, w int) []string {
+func (p *loadPage) runBlock(s *state, w int) []string {
 	body := s.frame().body
 	name, note := widget.Plain(s.run.scenario.Name), ""
 	if s.run.scene >= 0 {
@@ -30,18 +30,18 @@ func (p *loadPage) story(s *state, w int) []string {
 	all := []string{s.ruleOf(w, name, note)}
 	if body >= roomForCaption {
 		for _, text := range sentences(s.screen.glyphs, widget.Plain(s.run.scenario.Caption), w-2, max(2, body/8)) {
-			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.text, text).String())
+			all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.text, text).String())
 		}
 	}
-	all = append(all, s.watchLines(w)...)
-	all = append(all, s.sidesBlock(w)...)
+	all = append(all, s.expectationLines(w)...)
+	all = append(all, s.comparedBlock(w)...)
 	all = append(all, s.keyLines(w, max(1, body/16))...)
 	if w < roomForOutcomes {
 		all = append(all, s.outcomesLine(w))
 	}
 	if s.run.metrics.LastErr != "" {
-		for _, text := range s.screen.glyphs.Wrap("last error: "+s.loadSays(s.run.metrics.LastErr), w-2, 2) {
-			all = append(all, widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.bad, text).String())
+		for _, text := range s.screen.glyphs.Wrap("last error: "+s.redactLoad(s.run.metrics.LastErr), w-2, 2) {
+			all = append(all, widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.bad, text).String())
 		}
 	}
 	return append(all, s.verdictBlock(w)...)
@@ -64,20 +64,20 @@ func sentences(g widget.Glyphs, text string, w, n int) []string {
 	return g.Wrap(strings.TrimSuffix(first, ".")+".", w, n)
 }
 
-// watchLines draws what to watch, and the metrics with expectations.
-func (s *state) watchLines(w int) []string {
+// expectationLines draws what to watch, and the metrics with expectations.
+func (s *state) expectationLines(w int) []string {
 	var all []string
 	if s.run.scenario.Watch != "" {
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.key, "watch ").Put(s.screen.theme.strong, s.screen.glyphs.FitEnd(widget.Plain(s.run.scenario.Watch), w-8))
+		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.key, "watch ").Put(s.screen.theme.strong, s.screen.glyphs.FitEnd(widget.Plain(s.run.scenario.Watch), w-8))
 		all = append(all, l.String())
 	}
-	l := widget.NewLine(w).Skip(widget.Style{}, 1)
-	for _, f := range s.watched() {
+	l := widget.NewLine(w).Pad(widget.Style{}, 1)
+	for _, f := range s.expectations() {
 		if l.Rest() < widget.Width(f.text)+4 {
 			all = append(all, l.String())
-			l = widget.NewLine(w).Skip(widget.Style{}, 1)
+			l = widget.NewLine(w).Pad(widget.Style{}, 1)
 		}
-		l.Put(f.style, f.text).Skip(widget.Style{}, 3)
+		l.Put(f.style, f.text).Pad(widget.Style{}, 3)
 	}
 	if l.Rest() < w-1 {
 		all = append(all, l.String())
@@ -85,9 +85,9 @@ func (s *state) watchLines(w int) []string {
 	return all
 }
 
-// watched returns the metrics with expectations, each with its status, and the majority of a
+// expectations returns the metrics with expectations, each with its status, and the majority of a
 // Redlock.
-func (s *state) watched() []segment {
+func (s *state) expectations() []segment {
 	g, t, m := s.screen.glyphs, s.screen.theme, s.run.metrics
 	var all []segment
 	for _, x := range slices.Concat(s.run.scenario.Expect, s.run.scenario.Thresholds) {
@@ -109,22 +109,22 @@ func (s *state) watched() []segment {
 	return all
 }
 
-// sidesBlock compares the run with the runs beside it, one per line.
-func (s *state) sidesBlock(w int) []string {
-	if len(s.run.beside) == 0 {
+// comparedBlock compares the run with the runs beside it, one per line.
+func (s *state) comparedBlock(w int) []string {
+	if len(s.run.compared) == 0 {
 		return nil
 	}
 	t := s.screen.theme
 	columns := []string{"acquired", "commands per hold", "wait p50", "wait p99", "overlaps"}
 	row := func(st widget.Style, name string, cells []string) string {
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(st, s.screen.glyphs.Fit(name, 20))
+		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(st, s.screen.glyphs.Fit(name, 20))
 		for i, text := range cells {
 			l.Put(st, s.screen.glyphs.FitRight(text, widget.Width(columns[i])+2))
 		}
 		return l.String()
 	}
 	all := []string{row(t.dim, "compared", columns)}
-	for _, c := range append([]loadgen.Compared{{Lock: s.run.scenario.Lock, Metrics: s.run.metrics}}, s.run.beside...) {
+	for _, c := range append([]loadgen.Compared{{Lock: s.run.scenario.Lock, Metrics: s.run.metrics}}, s.run.compared...) {
 		m := c.Metrics
 		all = append(all, row(t.text, c.Lock.String(), []string{
 			humanize.Count(m.Acquired), fmt.Sprintf("%.1f", m.CommandsPerHold()), humanize.Duration(m.Latency.Wait.P50), humanize.Duration(m.Latency.Wait.P99), humanize.Count(m.Violations.Overlap.Count),
@@ -138,7 +138,7 @@ func (s *state) keyLines(w, n int) []string {
 	var all []string
 	for i := range min(n, s.run.scenario.Keys.N) {
 		key := fmt.Sprintf("%s%d", s.run.scenario.Keys.Prefix, i+1)
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.dim, s.redactKey(key)+" ")
+		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, s.redactKey(key)+" ")
 		s.keyLine(l, key)
 		all = append(all, l.String())
 	}
@@ -211,7 +211,7 @@ func (s *state) holders(l *keyspace.Lock) string {
 	if h.Count > 1 {
 		text += s.screen.glyphs.Word(fmt.Sprintf(" ×%d", h.Count))
 	}
-	if s.run.faultLog.unaware(h.Label, l.Key, h.ID) {
+	if s.run.faultLog.isUnaware(h.Label, l.Key, h.ID) {
 		text += ", which does not know it"
 	}
 	if more := len(l.Holders) - 1; more > 0 {
@@ -222,13 +222,13 @@ func (s *state) holders(l *keyspace.Lock) string {
 
 // outcomesLine draws the outcomes in one line.
 func (s *state) outcomesLine(w int) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, 1)
+	l := widget.NewLine(w).Pad(widget.Style{}, 1)
 	for i, f := range s.outcomes() {
 		text := f.name + " " + f.value
 		if i > 2 && f.none || l.Rest() < widget.Width(text)+2 {
 			continue
 		}
-		l.Put(f.style, text).Skip(widget.Style{}, 2)
+		l.Put(f.style, text).Pad(widget.Style{}, 2)
 	}
 	return l.String()
 }
@@ -269,7 +269,7 @@ func (s *state) verdictBlock(w int) []string {
 		note = "final"
 	}
 	if s.screen.h < roomForWords {
-		l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.dim, note).Skip(widget.Style{}, 1)
+		l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, note).Pad(widget.Style{}, 1)
 		return []string{l.Put(st, s.screen.glyphs.FitEnd(strings.TrimSpace(words), l.Rest())).String()}
 	}
 	all := []string{s.ruleOf(w, "verdict", note)}

@@ -11,8 +11,8 @@ import (
 	"locktop/tui/widget"
 )
 
-// aside returns the width of the left column, including the blanks after it.
-func aside(w int) int {
+// leftWidth returns the width of the left column, including the blanks after it.
+func leftWidth(w int) int {
 	if w < 90 {
 		return 34
 	}
@@ -30,58 +30,58 @@ func (p *loadPage) view(s *state, w, h int) []string {
 		}
 		return all[:min(h, len(all))]
 	case s.frame().compact:
-		all := p.figures(s, w)
+		all := p.compactView(s, w)
 		return all[:min(h, len(all))]
 	}
-	all, middle, told := p.layout(s, w, h)
-	all = append(all, p.middle(s, w, middle)...)
-	all = append(all, told...)
+	all, middle, log := p.layout(s, w, h)
+	all = append(all, p.middleBlock(s, w, middle)...)
+	all = append(all, log...)
 	return all[:min(h, len(all))]
 }
 
-// layout divides h lines: the story at the top, the fault log at the bottom, form and charts
+// layout divides h lines: the caption and the verdict at the top, the fault log at the bottom, form and charts
 // between them.
-func (p *loadPage) layout(s *state, w, h int) (story []string, middle int, told []string) {
-	story = p.story(s, w)
-	told = s.accountBlock(w, min(8, max(4, h/4), h-len(story)-middleLeast))
-	return story, max(0, h-len(story)-len(told)), told
+func (p *loadPage) layout(s *state, w, h int) (top []string, middle int, log []string) {
+	top = p.runBlock(s, w)
+	log = s.faultLogBlock(w, min(8, max(4, h/4), h-len(top)-middleLeast))
+	return top, max(0, h-len(top)-len(log)), log
 }
 
 // middleLeast is the minimum height of form and charts.
 const middleLeast = 7
 
-// middle draws the form, the outcomes if they fit, and the charts, in h lines.
-func (p *loadPage) middle(s *state, w, h int) []string {
-	narrow := aside(w)
+// middleBlock draws the form, the outcomes if they fit, and the charts, in h lines.
+func (p *loadPage) middleBlock(s *state, w, h int) []string {
+	narrow := leftWidth(w)
 	leftSide := p.form(s, narrow-2, h)
 	for i := range leftSide {
 		leftSide[i] += "  "
 	}
-	rightSide := p.right(s, w-narrow-s.ledgerWidth(w), h)
-	if v := s.ledgerWidth(w); v > 0 {
+	rightSide := p.rightColumn(s, w-narrow-s.outcomesWidth(w), h)
+	if v := s.outcomesWidth(w); v > 0 {
 		block := s.outcomesBlock(v - 2)
 		for i := range block {
 			block[i] += "  "
 		}
-		rightSide = widget.Beside(block, v, rightSide, w-narrow-v)
+		rightSide = widget.JoinHorizontal(block, v, rightSide, w-narrow-v)
 	}
-	all := widget.Beside(leftSide, narrow, rightSide, w-narrow)
+	all := widget.JoinHorizontal(leftSide, narrow, rightSide, w-narrow)
 	for len(all) < h {
 		all = append(all, strings.Repeat(" ", w))
 	}
 	return all[:max(0, h)]
 }
 
-// ledgerWidth returns the width of the column of outcomes, or 0.
-func (s *state) ledgerWidth(w int) int {
+// outcomesWidth returns the width of the column of outcomes, or 0.
+func (s *state) outcomesWidth(w int) int {
 	if w < roomForOutcomes {
 		return 0
 	}
 	return 30
 }
 
-// right draws the charts above the clients.
-func (p *loadPage) right(s *state, w, h int) []string {
+// rightColumn draws the charts above the clients.
+func (p *loadPage) rightColumn(s *state, w, h int) []string {
 	grid := p.clientsBlock(s, w, min(max(3, h/3), 2+rowsOf(len(s.run.metrics.Clients.States), w-2)))
 	spare := max(0, h-len(grid))
 	wait := s.waitBlock(w, spare*2/5)
@@ -107,9 +107,9 @@ func spacing(cells, w int) int {
 	return 1
 }
 
-// figure draws a name and a value.
-func (s *state) figure(w int, name string, st widget.Style, value string) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, 1).Put(s.screen.theme.dim, name).To(widget.Style{}, 12)
+// metricLine draws a name and a value.
+func (s *state) metricLine(w int, name string, st widget.Style, value string) string {
+	l := widget.NewLine(w).Pad(widget.Style{}, 1).Put(s.screen.theme.dim, name).PadTo(widget.Style{}, 12)
 	return l.Put(st, s.screen.glyphs.FitEnd(value, l.Rest())).String()
 }
 
@@ -137,7 +137,7 @@ func (p *loadPage) form(s *state, w, h int) []string {
 		if i == p.field {
 			st, cursor = t.strong, s.screen.glyphs.Cursor
 		}
-		l.Put(t.key, cursor).Put(t.dim, k.name).To(widget.Style{}, 13)
+		l.Put(t.key, cursor).Put(t.dim, k.name).PadTo(widget.Style{}, 13)
 		value := widget.Plain(k.value(s.run.scenario))
 		if i == p.field {
 			value = s.screen.glyphs.Word("← ") + value + s.screen.glyphs.Word(" →")
@@ -211,7 +211,7 @@ func (s *state) outcomes() []outcome {
 func (s *state) outcomesBlock(w int) []string {
 	all := []string{s.ruleOf(w, "outcomes", "")}
 	for _, f := range s.outcomes() {
-		all = append(all, s.figure(w, f.name, f.style, f.value))
+		all = append(all, s.metricLine(w, f.name, f.style, f.value))
 	}
 	return all
 }
@@ -229,27 +229,27 @@ const axis = 8
 
 // chartBlock draws the throughput per second in h lines.
 func (s *state) chartBlock(w, h int) []string {
-	each := s.columns(w)
+	each := s.columnsPerSecond(w)
 	var values []float64
 	for _, second := range fullSeconds(s.run.metrics) {
 		values = append(values, slices.Repeat([]float64{float64(second.Acquired)}, each)...)
 	}
 	all := []string{s.ruleOf(w, "acquired per second", humanize.Count(rate(s.run.metrics))+"/s")}
-	all = append(all, s.chart(w, h-2, values, s.screen.theme.chart, short)...)
-	foot := widget.NewLine(w).Skip(widget.Style{}, axis).Put(s.screen.theme.dim, fmt.Sprintf("%d s ago ", max(0, w-axis-1)/each))
+	all = append(all, s.chart(w, h-2, values, s.screen.theme.chart, axisLabel)...)
+	foot := widget.NewLine(w).Pad(widget.Style{}, axis).Put(s.screen.theme.dim, fmt.Sprintf("%d s ago ", max(0, w-axis-1)/each))
 	for _, x := range s.faultColumns(w, each) {
-		foot.To(widget.Style{}, x)
+		foot.PadTo(widget.Style{}, x)
 		if x < w-5 && foot.Rest() == w-x {
 			foot.Put(s.screen.theme.warn, s.screen.glyphs.Alert)
 		}
 	}
-	foot.To(widget.Style{}, w-4).Put(s.screen.theme.dim, "now")
+	foot.PadTo(widget.Style{}, w-4).Put(s.screen.theme.dim, "now")
 	return append(all, foot.String())
 }
 
-// columns returns the number of chart columns per second. It is more than 1 if the whole of a
+// columnsPerSecond returns the number of chart columns per second. It is more than 1 if the whole of a
 // short run then fits.
-func (s *state) columns(w int) int {
+func (s *state) columnsPerSecond(w int) int {
 	planned := int(s.run.scenario.Duration / time.Second)
 	if planned == 0 {
 		return 1
@@ -290,14 +290,14 @@ func (s *state) chart(w, h int, values []float64, st widget.Style, label func(fl
 		case i == h/2 && h%2 == 0:
 			text = label(top / 2)
 		}
-		l := widget.NewLine(w).Put(s.screen.theme.dim, s.screen.glyphs.FitRight(text, axis-1)).Skip(widget.Style{}, 1)
+		l := widget.NewLine(w).Put(s.screen.theme.dim, s.screen.glyphs.FitRight(text, axis-1)).Pad(widget.Style{}, 1)
 		all = append(all, l.Put(st, row).String())
 	}
 	return all
 }
 
-// short formats a number for an axis: 500, 2.5k, 10k.
-func short(v float64) string {
+// axisLabel formats a number for an axis: 500, 2.5k, 10k.
+func axisLabel(v float64) string {
 	if v < 1000 {
 		return fmt.Sprintf("%g", v)
 	}
@@ -307,7 +307,7 @@ func short(v float64) string {
 // waitBlock draws the percentiles of the wait times, and p99 per second if h is at least 4.
 func (s *state) waitBlock(w, h int) []string {
 	t, m := s.screen.theme, s.run.metrics
-	l := widget.NewLine(w).Skip(widget.Style{}, 1)
+	l := widget.NewLine(w).Pad(widget.Style{}, 1)
 	for _, f := range []struct {
 		name string
 		d    time.Duration
@@ -321,7 +321,7 @@ func (s *state) waitBlock(w, h int) []string {
 	}
 	var values []float64
 	for _, second := range fullSeconds(m) {
-		values = append(values, slices.Repeat([]float64{float64(second.Wait.P99) / float64(time.Millisecond)}, s.columns(w))...)
+		values = append(values, slices.Repeat([]float64{float64(second.Wait.P99) / float64(time.Millisecond)}, s.columnsPerSecond(w))...)
 	}
 	ms := func(v float64) string { return humanize.Setting(time.Duration(v * float64(time.Millisecond))) }
 	return append(all, s.chart(w, h-2, values, t.read, ms)...)
@@ -347,13 +347,13 @@ func (p *loadPage) clientsBlock(s *state, w, h int) []string {
 	all := []string{s.ruleOf(w+2, "clients", note), s.legend(w + 2)}
 	for at := 0; at < len(cells); {
 		n := min(len(cells)-at, w/size)
-		l := widget.NewLine(w+2).Skip(widget.Style{}, 1)
+		l := widget.NewLine(w+2).Pad(widget.Style{}, 1)
 		for i, c := range cells[at : at+n] {
 			glyph, st := s.ofCell(c)
 			if at+i+1 == p.client {
 				st = s.screen.theme.row
 			}
-			l.Put(st, glyph).Skip(widget.Style{}, size-1)
+			l.Put(st, glyph).Pad(widget.Style{}, size-1)
 		}
 		all, at = append(all, l.String()), at+n
 	}
@@ -366,12 +366,12 @@ func (s *state) legend(w int) string {
 	for _, c := range s.run.metrics.Clients.States {
 		counts[c]++
 	}
-	l := widget.NewLine(w).Skip(widget.Style{}, 1)
+	l := widget.NewLine(w).Pad(widget.Style{}, 1)
 	for _, c := range []loadgen.ClientState{loadgen.Frozen, loadgen.Partitioned, loadgen.Dead, loadgen.Inside, loadgen.Queued, loadgen.Thinking} {
 		n := humanize.Count(counts[c])
 		if (n != "0" || c <= loadgen.Inside) && widget.Width(n+c.String())+3 <= l.Rest() {
 			glyph, st := s.ofCell(c)
-			l.Put(st, glyph).Put(s.screen.theme.text, " "+n+" ").Put(s.screen.theme.dim, c.String()).Skip(widget.Style{}, 3)
+			l.Put(st, glyph).Put(s.screen.theme.text, " "+n+" ").Put(s.screen.theme.dim, c.String()).Pad(widget.Style{}, 3)
 		}
 	}
 	return l.String()
@@ -388,7 +388,7 @@ func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
 	case loadgen.Frozen:
 		return g.Frozen, t.read
 	case loadgen.Partitioned:
-		return g.Severed, t.write
+		return g.CutOff, t.write
 	case loadgen.Dead:
 		return g.Cross, t.bad
 	default:
@@ -396,8 +396,8 @@ func (s *state) ofCell(c loadgen.ClientState) (string, widget.Style) {
 	}
 }
 
-// figures draws the page in a small window.
-func (p *loadPage) figures(s *state, w int) []string {
+// compactView draws the page in a small window.
+func (p *loadPage) compactView(s *state, w int) []string {
 	m, t := s.run.metrics, s.screen.theme
 	l := widget.NewLine(w)
 	p.summary(s, l)
@@ -405,8 +405,8 @@ func (p *loadPage) figures(s *state, w int) []string {
 	return []string{
 		l.String(),
 		widget.NewLine(w).Put(st, words).String(),
-		s.figure(w, "wait p50", t.text, humanize.Duration(m.Latency.Wait.P50)),
-		s.figure(w, "wait p99", t.text, humanize.Duration(m.Latency.Wait.P99)),
+		s.metricLine(w, "wait p50", t.text, humanize.Duration(m.Latency.Wait.P50)),
+		s.metricLine(w, "wait p99", t.text, humanize.Duration(m.Latency.Wait.P99)),
 		s.legend(w),
 	}
 }

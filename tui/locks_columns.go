@@ -120,7 +120,7 @@ func waitCell(v lockView, _ int) widget.Cell {
 	switch {
 	case n == 0 && v.blocked() > 0:
 		return widget.Cell{Style: v.state.screen.theme.warn, Text: "?"}
-	case n == 0 && v.blind():
+	case n == 0 && v.hidesWaiters():
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: "?"}
 	case n == 0:
 		return widget.Cell{Style: v.state.screen.theme.dim, Text: "0"}
@@ -161,8 +161,8 @@ func (v lockView) format() *keyspace.Format {
 	return &v.state.formats[i]
 }
 
-// blind reports whether the format does not show the waiters.
-func (v lockView) blind() bool {
+// hidesWaiters reports whether the format does not show the waiters.
+func (v lockView) hidesWaiters() bool {
 	f := v.format()
 	return f != nil && !f.ShowsWaiters
 }

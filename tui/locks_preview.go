@@ -15,7 +15,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	if p.chosen == (keyspace.ID{}) {
 		return []string{s.ruleOf(w, "", "")}
 	}
-	page := p.page()
+	page := p.lockPage()
 	v := page.lock(s)
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, s.redactKey(v.Key), kind)}
@@ -24,7 +24,7 @@ func (p *locksPage) preview(s *state, w int) []string {
 	}
 	lines = append(lines, v.holders(w, 3, 1)...)
 	lines = append(lines, s.item(w, "waiting", s.screen.theme.text, v.waiters()))
-	lines = append(lines, s.item(w, "so far", s.screen.theme.text, v.story()))
+	lines = append(lines, s.item(w, "so far", s.screen.theme.text, v.details()))
 	for _, f := range s.current().findingsFor(v.ID()) {
 		glyph, style := s.ofSeverity(f.Severity)
 		lines = append(lines, s.item(w, "finding", style, glyph+" "+s.redactText(p.last.ID(), f.Text)))
@@ -89,7 +89,7 @@ func (v lockView) waiters() string {
 	switch {
 	case n == 0 && v.blocked() > 0:
 		return "not recorded by this lock type; " + humanize.Plural(v.blocked(), "client") + " of the server wait in BLPOP or the like"
-	case n == 0 && v.blind():
+	case n == 0 && v.hidesWaiters():
 		return "not recorded by this lock type"
 	case n == 0:
 		return "none"
@@ -113,8 +113,8 @@ func (v lockView) waiters() string {
 	return text
 }
 
-// story describes the renewals, the fence and the location of the lock.
-func (v lockView) story() string {
+// details describes the renewals, the fence and the location of the lock.
+func (v lockView) details() string {
 	s := v.state
 	renewed := "no renewals since locktop started"
 	if v.Renewals > 0 {

@@ -75,7 +75,7 @@ func (p *locksPage) view(s *state, w, h int) []string {
 	}
 	if p.beside(s) {
 		table := p.table(s, p.tableWidth(s), p.rowsIn(s, h))
-		return widget.Beside(table, p.tableWidth(s), p.inspector(s, h), besideWidth)
+		return widget.JoinHorizontal(table, p.tableWidth(s), p.inspector(s, h), besideWidth)
 	}
 	lines := p.table(s, w, p.rowsIn(s, h))
 	if p.previews(s) {
@@ -84,8 +84,8 @@ func (p *locksPage) view(s *state, w, h int) []string {
 	return lines
 }
 
-// page returns the selected lock as a lockPage.
-func (p *locksPage) page() lockPage {
+// lockPage returns the selected lock as a lockPage.
+func (p *locksPage) lockPage() lockPage {
 	return lockPage{id: p.chosen, last: p.last, seen: p.seen, gone: p.gone}
 }
 
@@ -95,7 +95,7 @@ func (p *locksPage) inspector(s *state, h int) []string {
 		return nil
 	}
 	const edge = 2
-	page := p.page()
+	page := p.lockPage()
 	lines := append([]string{s.ruleOf(besideWidth-edge, s.redactKey(p.last.Key), "")}, page.text(s, besideWidth-edge)...)
 	lines = lines[:min(h, len(lines))]
 	for i := range lines {
@@ -109,10 +109,10 @@ func (p *locksPage) table(s *state, w, n int) []string {
 	columns := p.columns()
 	table := p.layout(s, w)
 	sign := s.screen.glyphs.Down
-	if p.turned {
+	if p.reversed {
 		sign = s.screen.glyphs.Up
 	}
-	head := widget.NewLine(w).Skip(widget.Style{}, margin)
+	head := widget.NewLine(w).Pad(widget.Style{}, margin)
 	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, p.sort, sign)
 	lines := append(make([]string, 0, n+1), head.String())
 	if len(p.rows) == 0 {
@@ -152,12 +152,12 @@ func (p *locksPage) layout(s *state, w int) widget.Table {
 		}
 		switch {
 		case c.name == "key": // as wide as the longest key
-			shapes[i].Max = max(p.longest, c.Min)
+			shapes[i].Max = max(p.keyWidth, c.Min)
 			if !p.wide {
 				shapes[i].Min = min(shapes[i].Max, max(c.Min, w*3/10))
 			}
 		case c.name == "owner":
-			shapes[i].Max = max(min(p.owners, c.Max), c.Min)
+			shapes[i].Max = max(min(p.ownerWidth, c.Max), c.Min)
 		case p.beside(s) && w < roomForAll: // the details show format and TTL bar already, and the names need the room
 			shapes[i].Off = c.Title == "" || c.name == "format"
 			shapes[i].Max = 0
@@ -176,7 +176,7 @@ func (p *locksPage) tableRow(l *widget.Line, table widget.Table, columns []colum
 	}
 	v.mark(l, base, selected, p.tags[v.ID()])
 	table.Row(l, base, cell)
-	l.Skip(base, l.Rest()-1)
+	l.Pad(base, l.Rest()-1)
 }
 
 // mark draws the cells left of a row: cursor, worst finding and tag.
@@ -196,7 +196,7 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 	}
 	l.Put(style, glyph)
 	if !tagged {
-		l.Skip(base, 1)
+		l.Pad(base, 1)
 		return
 	}
 	style = s.screen.theme.key
@@ -208,8 +208,8 @@ func (v lockView) mark(l *widget.Line, base widget.Style, selected, tagged bool)
 
 // empty draws why there are no rows.
 func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
-	for _, text := range p.nothing(s) {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, text).String())
+	for _, text := range p.emptyText(s) {
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, text).String())
 	}
 	for len(lines) < n+1 {
 		lines = append(lines, strings.Repeat(" ", w))
@@ -217,10 +217,10 @@ func (p *locksPage) empty(s *state, lines []string, w, n int) []string {
 	return lines[:n+1]
 }
 
-func (p *locksPage) nothing(s *state) []string {
+func (p *locksPage) emptyText(s *state) []string {
 	switch {
 	case s.live == nil && s.refresher.stale():
-		return []string{"", "no picture yet: the server has not answered"}
+		return []string{"", "no snapshot yet: the server has not answered"}
 	case s.live == nil:
 		return []string{"", "looking " + s.screen.glyphs.Ellipsis}
 	case len(s.current().locks) > 0:
@@ -261,7 +261,7 @@ func (v lockView) compact(w int, selected bool) string {
 	if selected {
 		text, key, style, ttl.Style = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
 	}
-	l := widget.NewLine(w).Put(style, glyph).Skip(text, 1)
+	l := widget.NewLine(w).Put(style, glyph).Pad(text, 1)
 	owner := 0
 	if w >= 36 {
 		owner = 12
@@ -270,7 +270,7 @@ func (v lockView) compact(w int, selected bool) string {
 	if room < 1 {
 		return l.Put(key, s.screen.glyphs.Fit(s.redactKey(v.Key), l.Rest())).String()
 	}
-	l.Put(key, s.screen.glyphs.Fit(s.redactKey(v.Key), room)).Skip(text, 1)
-	l.Put(text, s.screen.glyphs.Fit(v.owner(), owner)).Skip(text, 1)
+	l.Put(key, s.screen.glyphs.Fit(s.redactKey(v.Key), room)).Pad(text, 1)
+	l.Put(text, s.screen.glyphs.Fit(v.owner(), owner)).Pad(text, 1)
 	return l.Put(ttl.Style, ttl.Text).String()
 }

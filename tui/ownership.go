@@ -11,9 +11,9 @@ import (
 
 // ownership lists the other locks of an owner.
 type ownership struct {
-	holds []*keyspace.Lock // other locks that it holds
-	waits []*keyspace.Lock // locks that it waits for
-	stuck bool             // deadlock: it waits for a client that waits for it
+	holds    []*keyspace.Lock // other locks that it holds
+	waits    []*keyspace.Lock // locks that it waits for
+	deadlock bool             // deadlock: it waits for a client that waits for it
 }
 
 // ownerships is the last result of lockView.elsewhere. A search through 10,000 locks takes as
@@ -29,9 +29,9 @@ const ownersShown = 3
 // namesListed is the maximum number of keys listed per owner.
 const namesListed = 6
 
-// elsewhere returns the other locks of the first ownersShown holders. It searches once per
+// ownerships returns the other locks of the first ownersShown holders. It searches once per
 // view model and lock.
-func (v lockView) elsewhere() []ownership {
+func (v lockView) ownerships() []ownership {
 	model := v.state.current()
 	if model.owners == nil || model.owners.lock != v.ID() {
 		model.owners = &ownerships{lock: v.ID()}
@@ -59,7 +59,7 @@ func (v lockView) search(locks []keyspace.Lock, h *keyspace.Holder) (o ownership
 		}
 		for j := range other.Holders {
 			theirs := &other.Holders[j]
-			o.stuck = o.stuck || slices.ContainsFunc(v.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, theirs) })
+			o.deadlock = o.deadlock || slices.ContainsFunc(v.Waiters, func(w keyspace.Waiter) bool { return waitsAs(w, theirs) })
 		}
 		o.waits = append(o.waits, other)
 	}
@@ -90,11 +90,11 @@ func waitsAs(w keyspace.Waiter, h *keyspace.Holder) bool {
 	return w.ID == h.ID || h.Label != "" && strings.HasPrefix(w.ID, h.Label+"~")
 }
 
-// owners draws the other locks of the holders.
-func (v lockView) owners(w int) []string {
+// ownerLines draws the other locks of the holders.
+func (v lockView) ownerLines(w int) []string {
 	s := v.state
 	var lines []string
-	for i, o := range v.elsewhere() {
+	for i, o := range v.ownerships() {
 		name := s.redactOwner(v.Holders[i].Name())
 		if len(o.holds) > 0 {
 			lines = append(lines, s.items(w, "owner", s.screen.theme.text, name+" also holds "+listed(texts(o.holds, s.keyText)), 2)...)
@@ -102,7 +102,7 @@ func (v lockView) owners(w int) []string {
 		if len(o.waits) > 0 {
 			lines = append(lines, s.items(w, "owner", s.screen.theme.warn, name+" waits for "+listed(texts(o.waits, s.waitText)), 2)...)
 		}
-		if o.stuck {
+		if o.deadlock {
 			lines = append(lines, s.items(w, "deadlock", s.screen.theme.bad, "each of the two waits for the other", 1)...)
 		}
 	}
@@ -229,7 +229,7 @@ func (s *state) relate(byName map[string]*ownerGroup) {
 
 // ownerHeading draws the heading of a group, except for its last cell.
 func (s *state) ownerHeading(l *widget.Line, g *ownerGroup) {
-	l.Skip(widget.Style{}, min(1, l.Rest()))
+	l.Pad(widget.Style{}, min(1, l.Rest()))
 	room := max(0, l.Rest()-1)
 	if g.name == "" {
 		l.Put(s.screen.theme.head, s.screen.glyphs.Fit(g.text, room))

@@ -126,8 +126,8 @@ func scrolled(top, total, h int) int { return max(0, min(top, total-h)) }
 
 // scrollBar draws the last cell of a row, if n of total rows are visible from top on.
 func (s *state) scrollBar(l *widget.Line, row, top, n, total int) {
-	if first, end := widget.Thumb(top, n, total); row-top >= first && row-top < end {
-		l.Skip(widget.Style{}, l.Rest()-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
+	if first, end := widget.Scrollbar(top, n, total); row-top >= first && row-top < end {
+		l.Pad(widget.Style{}, l.Rest()-1).Put(s.screen.theme.rule, s.screen.glyphs.Thumb)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *state) pointer(l *widget.Line, selected bool) {
 	if selected {
 		cursor = s.screen.glyphs.Cursor
 	}
-	l.Put(s.screen.theme.key, cursor).Skip(widget.Style{}, margin-1)
+	l.Put(s.screen.theme.key, cursor).Pad(widget.Style{}, margin-1)
 }
 
 // rule draws a horizontal line with a title on the left and a note on the right.
@@ -194,7 +194,7 @@ func (s *state) ruleOf(w int, title, note string) string {
 
 // item draws a line with a label and a text.
 func (s *state) item(w int, label string, st widget.Style, text string) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, label).To(widget.Style{}, margin+10)
+	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
 	return l.Put(st, s.screen.glyphs.FitEnd(text, l.Rest()-1)).String()
 }
 
@@ -227,7 +227,7 @@ func (s *state) paragraph(w int, sentences ...string) []string {
 		if i == 1 {
 			st = s.screen.theme.strong
 		}
-		l := widget.NewLine(w).Skip(widget.Style{}, margin)
+		l := widget.NewLine(w).Pad(widget.Style{}, margin)
 		all = append(all, l.Put(st, s.screen.glyphs.FitEnd(text, l.Rest()-1)).String())
 	}
 	return all
@@ -236,8 +236,8 @@ func (s *state) paragraph(w int, sentences ...string) []string {
 // wrapAnywhere draws the complete text, broken at any cell, in as many lines as necessary.
 func (s *state) wrapAnywhere(w, indent int, st widget.Style, text string) []string {
 	var lines []string
-	for _, part := range widget.Break(text, max(1, w-indent-1)) {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, min(indent, w)).Put(st, part).String())
+	for _, part := range widget.Chunk(text, max(1, w-indent-1)) {
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, min(indent, w)).Put(st, part).String())
 	}
 	return lines
 }

@@ -76,7 +76,7 @@ func (p *eventsPage) summary(s *state, l *widget.Line) {
 
 func (p *eventsPage) view(s *state, w, h int) []string {
 	keys := min(40, max(12, w*3/10))
-	head := widget.NewLine(w).Skip(widget.Style{}, margin)
+	head := widget.NewLine(w).Pad(widget.Style{}, margin)
 	for _, c := range []struct {
 		title string
 		w     int
@@ -85,7 +85,7 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 	}
 	lines := []string{head.String()}
 	if len(p.keys) == 0 {
-		lines = append(lines, s.paragraph(w, "", p.nothing())...)
+		lines = append(lines, s.paragraph(w, "", p.emptyText())...)
 	}
 	lines = append(lines, p.lines(w, h-1, func(l *widget.Line, row int) {
 		s.pointer(l, row == p.row)
@@ -95,8 +95,8 @@ func (p *eventsPage) view(s *state, w, h int) []string {
 	return lines[:min(h, len(lines))]
 }
 
-// nothing says why there are no rows.
-func (p *eventsPage) nothing() string {
+// emptyText says why there are no rows.
+func (p *eventsPage) emptyText() string {
 	if p.filter.active() {
 		return "no event matches the filter; Esc clears it"
 	}
@@ -110,7 +110,7 @@ const maxEvents = 5000
 type eventLog struct {
 	events []keyspace.Event
 	total  int                   // including discarded events
-	about  map[keyspace.ID][]int // numbers of the events of each lock
+	byLock map[keyspace.ID][]int // numbers of the events of each lock
 }
 
 func (j *eventLog) add(events []keyspace.Event) {
@@ -118,19 +118,19 @@ func (j *eventLog) add(events []keyspace.Event) {
 	j.index(len(j.events) - len(events))
 	if len(j.events) > 2*maxEvents {
 		j.events = append([]keyspace.Event(nil), j.events[len(j.events)-maxEvents:]...)
-		j.about, j.total = nil, j.total-len(j.events)
+		j.byLock, j.total = nil, j.total-len(j.events)
 		j.index(0)
 	}
 }
 
 // index numbers the events from index from on, and records their locks.
 func (j *eventLog) index(from int) {
-	if j.about == nil {
-		j.about = make(map[keyspace.ID][]int)
+	if j.byLock == nil {
+		j.byLock = make(map[keyspace.ID][]int)
 	}
 	for i := from; i < len(j.events); i++ {
 		id := j.events[i].Lock.ID()
-		j.about[id] = append(j.about[id], j.total)
+		j.byLock[id] = append(j.byLock[id], j.total)
 		j.total++
 	}
 }
@@ -139,7 +139,7 @@ func (j *eventLog) index(from int) {
 // considers only the first n events.
 func (j *eventLog) latest(id keyspace.ID, n, most int) []int {
 	var places []int
-	numbers := j.about[id]
+	numbers := j.byLock[id]
 	for i := len(numbers) - 1; i >= 0 && len(places) < most; i-- {
 		if at := numbers[i] - j.number(0); at < n {
 			places = append(places, at)

@@ -23,8 +23,8 @@ type findingsPage struct {
 // findingRow is a finding, or several of one kind, represented by the first.
 type findingRow struct {
 	keyspace.Finding
-	many   int // number of folded findings; 0 for a single finding
-	asleep bool
+	many    int // number of folded findings; 0 for a single finding
+	snoozed bool
 }
 
 // foldFrom is the number of findings of one kind from which they share a row.
@@ -79,10 +79,10 @@ func (p *findingsPage) selected(s *state) []keyspace.Finding {
 		return []keyspace.Finding{row.Finding}
 	}
 	all := s.current().findings
-	if row.asleep {
+	if row.snoozed {
 		all = s.current().snoozed
 	}
-	return slices.DeleteFunc(p.wanted(all), func(f keyspace.Finding) bool { return f.ID != row.ID })
+	return slices.DeleteFunc(p.matching(all), func(f keyspace.Finding) bool { return f.ID != row.ID })
 }
 
 func (p *findingsPage) subject(s *state) (keyspace.Lock, bool) {
@@ -99,8 +99,8 @@ func (p *findingsPage) matches(s *state) string {
 
 func (p *findingsPage) arrange(s *state) {
 	p.rows, p.found = p.rows[:0], 0
-	p.fold(p.wanted(s.current().findings), false)
-	p.fold(p.wanted(s.current().snoozed), true)
+	p.fold(p.matching(s.current().findings), false)
+	p.fold(p.matching(s.current().snoozed), true)
 	if !p.moved {
 		p.toFirst()
 	}
@@ -111,8 +111,8 @@ func (p *findingsPage) arrange(s *state) {
 	p.set(keys, p.height(s))
 }
 
-// wanted returns the findings that match the filter.
-func (p *findingsPage) wanted(all []keyspace.Finding) []keyspace.Finding {
+// matching returns the findings that match the filter.
+func (p *findingsPage) matching(all []keyspace.Finding) []keyspace.Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f keyspace.Finding) bool { return !p.filter.finding(&f) })
 }
 
@@ -199,11 +199,11 @@ func (p *findingsPage) summary(s *state, l *widget.Line) {
 
 func (p *findingsPage) view(s *state, w, h int) []string {
 	keys := min(36, max(10, w/4))
-	head := widget.NewLine(w).Skip(widget.Style{}, margin)
+	head := widget.NewLine(w).Pad(widget.Style{}, margin)
 	head.Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", keys+4)).Put(s.screen.theme.head, "FINDING")
 	lines := []string{head.String()}
 	if len(p.rows) == 0 {
-		lines = append(lines, s.paragraph(w, "", p.nothing(s))...)
+		lines = append(lines, s.paragraph(w, "", p.emptyText(s))...)
 	}
 	n := p.height(s)
 	lines = append(lines, p.lines(w, n, func(l *widget.Line, row int) {
@@ -226,19 +226,19 @@ func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 	selected := row == p.row
 	key, text := s.screen.theme.strong, s.screen.theme.text
 	says := s.redactText(f.Lock, f.Text)
-	if f.asleep {
+	if f.snoozed {
 		key, text, st = s.screen.theme.dim, s.screen.theme.dim, s.screen.theme.dim
-		says = s.comesBack(&f.Finding) + ": " + says
+		says = s.snoozeText(&f.Finding) + ": " + says
 	}
 	cursor := " "
 	if selected {
 		cursor = s.screen.glyphs.Cursor
 		key, text, st = s.screen.theme.row, s.screen.theme.row, s.screen.theme.row
-		l.Put(s.screen.theme.row, cursor).Put(st, glyph).Skip(s.screen.theme.row, 1)
+		l.Put(s.screen.theme.row, cursor).Put(st, glyph).Pad(s.screen.theme.row, 1)
 	} else {
-		l.Put(text, cursor).Put(st, glyph).Skip(text, 1)
+		l.Put(text, cursor).Put(st, glyph).Pad(text, 1)
 	}
-	about := s.about(f.Finding)
+	about := s.subjectOf(f.Finding)
 	if f.many > 0 {
 		sign := s.screen.glyphs.Play
 		if p.opened[f.ID] {
@@ -246,16 +246,16 @@ func (p *findingsPage) drawRow(s *state, l *widget.Line, row, keys int) {
 		}
 		about = sign + " " + humanize.Count(f.many) + " " + s.screen.glyphs.Times + " " + f.ID
 	}
-	l.Put(key, s.screen.glyphs.Fit(about, keys)).Skip(key, 4)
+	l.Put(key, s.screen.glyphs.Fit(about, keys)).Pad(key, 4)
 	if f.many > 0 {
-		l.Put(text, s.screen.glyphs.FitEnd("such as "+s.about(f.Finding)+": "+says, max(0, l.Rest()-1)))
+		l.Put(text, s.screen.glyphs.FitEnd("such as "+s.subjectOf(f.Finding)+": "+says, max(0, l.Rest()-1)))
 		return
 	}
 	l.Put(text, s.screen.glyphs.FitEnd(says, max(0, l.Rest()-1)))
 }
 
-// about names the subject of a finding: a key, or "server".
-func (s *state) about(f keyspace.Finding) string {
+// subjectOf names the subject of a finding: a key, or "server".
+func (s *state) subjectOf(f keyspace.Finding) string {
 	if f.Lock == (keyspace.ID{}) {
 		return "server"
 	}
@@ -268,15 +268,15 @@ func (p *findingsPage) remedy(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "what to do", f.ID)}
 	for _, text := range s.screen.glyphs.Wrap(s.redactText(f.Lock, f.Text), w-margin-2, 2) {
 		_, st := s.ofSeverity(f.Severity)
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(st, text).String())
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(st, text).String())
 	}
 	for _, text := range s.screen.glyphs.Wrap(s.redactText(f.Lock, f.Remedy), w-margin-2, remedyLines-len(lines)) {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.text, text).String())
 	}
 	return lines
 }
 
-func (p *findingsPage) nothing(s *state) string {
+func (p *findingsPage) emptyText(s *state) string {
 	if p.filter.active() && len(s.current().all) > 0 {
 		return "no finding matches the filter; Esc clears it"
 	}
@@ -296,8 +296,8 @@ const snoozeFor = time.Hour
 
 // snoozes holds the snoozed findings.
 type snoozes struct {
-	until map[findingID]time.Time
-	each  time.Duration // duration of a snooze; 0 means snoozeFor
+	until  map[findingID]time.Time
+	length time.Duration // duration of a snooze; 0 means snoozeFor
 }
 
 func idOf(f *keyspace.Finding) findingID { return findingID{f.ID, f.Lock, f.Server} }
@@ -318,27 +318,27 @@ func (s *state) toggleSnooze(found []keyspace.Finding) {
 			s.snoozes.until = map[findingID]time.Time{}
 		}
 		for i := range found {
-			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.length())
+			s.snoozes.until[idOf(&found[i])] = s.now.Add(s.snoozes.duration())
 		}
-		s.notify("snoozed for " + humanize.Setting(s.snoozes.length()) + ": " + humanize.Plural(len(found), "finding") + "; z wakes")
+		s.notify("snoozed for " + humanize.Setting(s.snoozes.duration()) + ": " + humanize.Plural(len(found), "finding") + "; z wakes")
 	}
 	if s.live != nil {
-		s.live = s.live.quietened(s)
+		s.live = s.live.withSnoozes(s)
 	}
 	if s.paused != nil {
-		s.paused.picture = s.paused.picture.quietened(s)
+		s.paused.model = s.paused.model.withSnoozes(s)
 	}
 }
 
-func (z *snoozes) length() time.Duration {
-	if z.each == 0 {
+func (z *snoozes) duration() time.Duration {
+	if z.length == 0 {
 		return snoozeFor
 	}
-	return z.each
+	return z.length
 }
 
-// quietened returns the view model with the snoozed findings moved from findings to snoozed.
-func (p *viewModel) quietened(s *state) *viewModel {
+// withSnoozes returns the view model with the snoozed findings moved from findings to snoozed.
+func (p *viewModel) withSnoozes(s *state) *viewModel {
 	for id, until := range s.snoozes.until {
 		if !s.now.Before(until) {
 			delete(s.snoozes.until, id)
@@ -360,7 +360,7 @@ func (p *viewModel) quietened(s *state) *viewModel {
 	return &q
 }
 
-// comesBack says when the snooze of a finding ends.
-func (s *state) comesBack(f *keyspace.Finding) string {
+// snoozeText says when the snooze of a finding ends.
+func (s *state) snoozeText(f *keyspace.Finding) string {
 	return "snoozed, back in " + humanize.Duration(s.snoozes.until[idOf(f)].Sub(s.now))
 }

@@ -31,7 +31,7 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		s.reject(noLoad)
 		return nil
 	case a == startStop:
-		s.dialog = p.offer(s)
+		s.dialog = p.confirmStart(s)
 		return nil
 	default:
 		s.reject("no clients run here; s starts some, after a question")
@@ -48,24 +48,24 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 		p.field = max(0, p.field-1)
 	case fieldDown:
 		p.field = min(p.field+1, len(formFields(s.run.scenario))-1)
-	case turnDown:
-		return p.turn(s, p.knob(s), -1)
-	case turnUp:
-		return p.turn(s, p.knob(s), 1)
+	case stepDown:
+		return p.stepField(s, p.selectedField(s), -1)
+	case stepUp:
+		return p.stepField(s, p.selectedField(s), 1)
 	case enter:
-		s.dialog = p.typing(s)
+		s.dialog = p.fieldPrompt(s)
 	case more, fewer:
-		return p.turn(s, named("clients"), map[action]int{more: 1, fewer: -1}[a])
+		return p.stepField(s, fieldNamed("clients"), map[action]int{more: 1, fewer: -1}[a])
 	case longer, shorter:
-		return p.turn(s, named("hold"), map[action]int{longer: 1, shorter: -1}[a])
+		return p.stepField(s, fieldNamed("hold"), map[action]int{longer: 1, shorter: -1}[a])
 	case chooseNext:
-		p.choose(s, 1)
+		p.chooseClient(s, 1)
 	case choosePrevious:
-		p.choose(s, -1)
+		p.chooseClient(s, -1)
 	case faultMenu:
 		s.dialog = p.faultMenu(s)
 	case nextScene, previousScene:
-		return p.playNext(s, map[action]int{nextScene: 1, previousScene: -1}[a])
+		return p.nextScene(s, map[action]int{nextScene: 1, previousScene: -1}[a])
 	case sceneMenu:
 		if len(s.run.scenes) == 0 {
 			s.reject(noScenes)
@@ -79,8 +79,8 @@ func (p *loadPage) act(s *state, a action) tea.Cmd {
 	return nil
 }
 
-// offer asks whether to start clients on the current server.
-func (p *loadPage) offer(s *state) *menu {
+// confirmStart asks whether to start clients on the current server.
+func (p *loadPage) confirmStart(s *state) *menu {
 	return &menu{
 		title: "Run clients on this server?",
 		about: []string{
@@ -97,19 +97,19 @@ func (p *loadPage) offer(s *state) *menu {
 	}
 }
 
-// knob returns the selected field of the form.
-func (p *loadPage) knob(s *state) formField {
+// selectedField returns the selected field of the form.
+func (p *loadPage) selectedField(s *state) formField {
 	all := formFields(s.run.scenario)
 	return all[min(p.field, len(all)-1)]
 }
 
-func named(name string) formField {
+func fieldNamed(name string) formField {
 	all := allFormFields()
 	return all[slices.IndexFunc(all, func(k formField) bool { return k.name == name })]
 }
 
-// turn changes a field by one step, also during a run.
-func (p *loadPage) turn(s *state, k formField, direction int) tea.Cmd {
+// stepField changes a field by one step, also during a run.
+func (p *loadPage) stepField(s *state, k formField, direction int) tea.Cmd {
 	next := s.run.scenario
 	k.step(&next, direction)
 	return p.change(s, k, next)
@@ -129,9 +129,9 @@ func (p *loadPage) change(s *state, k formField, next loadgen.Scenario) tea.Cmd 
 	return s.run.request(next, false)
 }
 
-// typing opens a prompt for the value of the selected field.
-func (p *loadPage) typing(s *state) dialog {
-	k := p.knob(s)
+// fieldPrompt opens a prompt for the value of the selected field.
+func (p *loadPage) fieldPrompt(s *state) dialog {
+	k := p.selectedField(s)
 	d := newPrompt(k.name+": ", "")
 	d.note = func(string) (string, bool) { return "now " + k.value(s.run.scenario), false }
 	d.finish = func(text string) tea.Cmd {
@@ -145,27 +145,27 @@ func (p *loadPage) typing(s *state) dialog {
 	return d
 }
 
-// choose moves the selection of the client for the next fault. Before the first and after the
+// chooseClient moves the selection of the client for the next fault. Before the first and after the
 // last client, it selects a random client.
-func (p *loadPage) choose(s *state, by int) {
+func (p *loadPage) chooseClient(s *state, by int) {
 	n := len(s.run.metrics.Clients.States) + 1
 	p.client = (p.client + by + n) % n
 }
 
 // click selects a field of the form.
 func (p *loadPage) click(s *state, x, line int) {
-	if s.run.load == nil || x >= aside(s.screen.w) {
+	if s.run.load == nil || x >= leftWidth(s.screen.w) {
 		return
 	}
-	story, middle, _ := p.layout(s, s.screen.w, s.frame().body)
+	top, middle, _ := p.layout(s, s.screen.w, s.frame().body)
 	first, last := p.formWindow(s, middle)
-	if row := first + line - len(story) - 1; row >= first && row < last {
+	if row := first + line - len(top) - 1; row >= first && row < last {
 		p.field = row
 	}
 }
 
-// playNext starts the scene by places after the current one.
-func (p *loadPage) playNext(s *state, by int) tea.Cmd {
+// nextScene starts the scene by places after the current one.
+func (p *loadPage) nextScene(s *state, by int) tea.Cmd {
 	if len(s.run.scenes) == 0 {
 		s.reject(noScenes)
 		return nil
@@ -173,7 +173,7 @@ func (p *loadPage) playNext(s *state, by int) tea.Cmd {
 	if s.run.scene < 0 && by < 0 {
 		by = 0
 	}
-	return s.run.startScenario(s.run.scene + by)
+	return s.run.startScene(s.run.scene + by)
 }
 
 // step returns the next number in a direction: in steps of 1 below 10, of 10 below 100, and so
@@ -242,18 +242,18 @@ func fullSeconds(m loadgen.Metrics) []loadgen.Second {
 }
 
 func (p *loadPage) faultMenu(s *state) *menu {
-	who := "a client at random; on the page, h and l choose one"
+	target := "a client at random; on the page, h and l choose one"
 	if p.client > 0 {
-		who = fmt.Sprintf("client-%d; on the page, h and l choose another one", p.client)
+		target = fmt.Sprintf("client-%d; on the page, h and l choose another one", p.client)
 	}
-	m := &menu{title: "Inject a fault", about: []string{"Target: " + who + "."}}
+	m := &menu{title: "Inject a fault", about: []string{"Target: " + target + "."}}
 	for _, f := range faultChoices(s.run.scenario) {
 		f.fault.Client = p.client
 		if !s.run.metrics.Running {
-			f.refuse = "the clients are not running: s starts them"
+			f.disabled = "the clients are not running: s starts them"
 		}
 		m.choices = append(m.choices, choice{
-			key: f.key, label: string(f.fault.Kind), detail: f.detail, refuse: f.refuse,
+			key: f.key, label: string(f.fault.Kind), detail: f.detail, disabled: f.disabled,
 			pick: func(s *state) (dialog, tea.Cmd) { return nil, inject(s.run.load, f.fault) },
 		})
 	}
@@ -262,10 +262,10 @@ func (p *loadPage) faultMenu(s *state) *menu {
 
 // faultChoice is a fault in the menu.
 type faultChoice struct {
-	key    string
-	fault  loadgen.Fault
-	detail string
-	refuse string
+	key      string
+	fault    loadgen.Fault
+	detail   string
+	disabled string
 }
 
 // faultChoices lists the faults for a scenario, each long enough to be visible.
@@ -306,7 +306,7 @@ func (f *loadState) scenesMenu() *menu {
 			key: sceneKeys[i%len(sceneKeys):][:1], label: scene.Name, detail: scene.Watch, about: widget.Plain(scene.Caption),
 			pick: func(s *state) (dialog, tea.Cmd) {
 				s.next = openPageMsg{onLoad}
-				return nil, s.run.startScenario(i)
+				return nil, s.run.startScene(i)
 			},
 		})
 	}

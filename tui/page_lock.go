@@ -28,7 +28,7 @@ func (p *lockPage) act(s *state, a action) tea.Cmd {
 	if a == snooze {
 		found := s.current().findingsFor(p.id)
 		if len(found) == 0 {
-			found = s.current().asleep(p.id)
+			found = s.current().snoozedFor(p.id)
 		}
 		s.toggleSnooze(found)
 	}
@@ -91,18 +91,18 @@ func (p *lockPage) view(s *state, w, h int) []string {
 // text returns all lines of the page.
 func (p *lockPage) text(s *state, w int) []string {
 	v := p.lock(s)
-	lines := p.now(v, w)
-	lines = append(lines, p.wrong(s, w)...)
-	lines = append(lines, p.lately(s, w)...)
+	lines := p.nowBlock(v, w)
+	lines = append(lines, p.findingsBlock(s, w)...)
+	lines = append(lines, p.lastMinuteBlock(s, w)...)
 	lines = append(lines, s.rawBlock(p.id, w)...)
 	lines = append(lines, s.holdStatsBlock(p.id, w)...)
-	lines = append(lines, p.happened(s, w)...)
-	return append(lines, p.howToBreak(s, w)...)
+	lines = append(lines, p.eventsBlock(s, w)...)
+	return append(lines, p.commandBlock(s, w)...)
 }
 
-// howToBreak draws a command for copying. The command changes the lock only if the lock is
+// commandBlock draws a command for copying. The command changes the lock only if the lock is
 // unchanged.
-func (p *lockPage) howToBreak(s *state, w int) []string {
+func (p *lockPage) commandBlock(s *state, w int) []string {
 	if s.privacy.on || len(s.formats) == 0 || len(p.last.Holders) == 0 {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 		act, word = keyspace.Expire, "command to set a deadline"
 	}
 	lines := []string{s.ruleOf(w, word, "y to copy")}
-	command, why := s.safeCommand(act, p.last, giveTTL)
+	command, why := s.safeCommand(act, p.last, defaultTTL)
 	if why != "" {
 		return append(lines, s.item(w, "", s.screen.theme.dim, why))
 	}
@@ -121,8 +121,8 @@ func (p *lockPage) howToBreak(s *state, w int) []string {
 	return lines
 }
 
-// now draws the holders and the waiters.
-func (p *lockPage) now(v lockView, w int) []string {
+// nowBlock draws the holders and the waiters.
+func (p *lockPage) nowBlock(v lockView, w int) []string {
 	s := v.state
 	kind := s.sentence(widget.Plain(v.Format), string(v.Kind), v.Confidence.String())
 	lines := []string{s.ruleOf(w, "now", kind)}
@@ -131,9 +131,9 @@ func (p *lockPage) now(v lockView, w int) []string {
 	}
 	lines = append(lines, v.timeLeft(w))
 	lines = append(lines, v.holders(w, holdersListed, 3)...)
-	lines = append(lines, v.owners(w)...)
+	lines = append(lines, v.ownerLines(w)...)
 	lines = append(lines, v.queue(w)...)
-	lines = append(lines, s.items(w, "so far", s.screen.theme.text, v.story(), 3)...)
+	lines = append(lines, s.items(w, "so far", s.screen.theme.text, v.details(), 3)...)
 	for i, why := range v.Evidence {
 		lines = append(lines, s.items(w, []string{"evidence", ""}[min(i, 1)], s.screen.theme.dim, widget.Plain(why), 3)...)
 	}
@@ -150,7 +150,7 @@ const (
 // timeLeft draws the remaining TTL.
 func (v lockView) timeLeft(w int) string {
 	s := v.state
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "time left").To(widget.Style{}, margin+10)
+	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "time left").PadTo(widget.Style{}, margin+10)
 	rest, ok := v.TTL(v.now)
 	switch {
 	case len(v.Holders) == 0:
@@ -189,9 +189,9 @@ func (v lockView) queue(w int) []string {
 	return lines
 }
 
-// wrong draws the findings on the lock and their remedies.
-func (p *lockPage) wrong(s *state, w int) []string {
-	found, asleep := s.current().findingsFor(p.id), s.current().asleep(p.id)
+// findingsBlock draws the findings on the lock and their remedies.
+func (p *lockPage) findingsBlock(s *state, w int) []string {
+	found, asleep := s.current().findingsFor(p.id), s.current().snoozedFor(p.id)
 	if len(found)+len(asleep) == 0 {
 		return nil
 	}
@@ -209,17 +209,17 @@ func (p *lockPage) wrong(s *state, w int) []string {
 		}
 	}
 	for _, f := range asleep {
-		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.screen.theme.dim, "  "+s.comesBack(&f)+": "+s.redactText(p.last.ID(), f.Text)))
+		lines = append(lines, s.item(w, widget.Plain(f.Severity.String()), s.screen.theme.dim, "  "+s.snoozeText(&f)+": "+s.redactText(p.last.ID(), f.Text)))
 	}
 	return lines
 }
 
-// lately draws the last 60 s as a strip, and the owners of its letters.
-func (p *lockPage) lately(s *state, w int) []string {
+// lastMinuteBlock draws the last 60 s as a strip, and the owners of its letters.
+func (p *lockPage) lastMinuteBlock(s *state, w int) []string {
 	v := s.lastMinute(max(1, w-2*margin))
-	l := widget.NewLine(w).Skip(widget.Style{}, margin)
+	l := widget.NewLine(w).Pad(widget.Style{}, margin)
 	s.strip(l, p.id, v)
-	return append([]string{s.ruleOf(w, "last 60 s", s.origin(p.id)), l.String()}, s.whoIsWho(w, p.id, v)...)
+	return append([]string{s.ruleOf(w, "last 60 s", s.origin(p.id)), l.String()}, s.ownersLegend(w, p.id, v)...)
 }
 
 // origin returns the source of a lock's timeline: "exact" or "sampled".
@@ -230,13 +230,13 @@ func (s *state) origin(id keyspace.ID) string {
 	return "sampled"
 }
 
-// whoIsWho draws the owners of the letters in a strip, as many as fit in one line.
-func (s *state) whoIsWho(w int, id keyspace.ID, v timeWindow) []string {
+// ownersLegend draws the owners of the letters in a strip, as many as fit in one line.
+func (s *state) ownersLegend(w int, id keyspace.ID, v timeWindow) []string {
 	n, v := s.lane(id, v)
 	if n == nil {
 		return nil
 	}
-	l := widget.NewLine(w).Skip(widget.Style{}, margin)
+	l := widget.NewLine(w).Pad(widget.Style{}, margin)
 	seen := map[int]bool{} // by owner number, because some unsound kinds of lock give one token to several clients
 	for i := len(n.holds) - 1; i >= 0; i-- {
 		h := &n.holds[i]
@@ -254,25 +254,25 @@ func (s *state) whoIsWho(w int, id keyspace.ID, v timeWindow) []string {
 			l.Put(s.screen.theme.dim, s.screen.glyphs.Ellipsis)
 			break
 		}
-		l.Put(look.letter, letter).Put(s.screen.theme.text, text).Skip(widget.Style{}, 3)
+		l.Put(look.letter, letter).Put(s.screen.theme.text, text).Pad(widget.Style{}, 3)
 	}
 	if len(seen) == 0 {
-		return []string{widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "nobody held it in this time").String()}
+		return []string{widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "nobody held it in this time").String()}
 	}
 	return []string{l.String()}
 }
 
-// happened draws the newest events of the lock.
-func (p *lockPage) happened(s *state, w int) []string {
+// eventsBlock draws the newest events of the lock.
+func (p *lockPage) eventsBlock(s *state, w int) []string {
 	lines := []string{s.ruleOf(w, "events", "newest first")}
 	past := s.past()
 	for _, i := range s.log.latest(p.id, len(past), eventsListed) {
-		l := widget.NewLine(w).Skip(widget.Style{}, margin)
+		l := widget.NewLine(w).Pad(widget.Style{}, margin)
 		s.event(l, &past[i], 0)
 		lines = append(lines, l.String())
 	}
 	if len(lines) == 1 {
-		lines = append(lines, widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, "none since start").String())
+		lines = append(lines, widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, "none since start").String())
 	}
 	return append(lines, strings.Repeat(" ", w))
 }
@@ -281,20 +281,20 @@ func (p *lockPage) happened(s *state, w int) []string {
 // the line free.
 func (s *state) event(l *widget.Line, e *keyspace.Event, keys int) {
 	glyph, st := s.ofEvent(e.Kind)
-	l.Put(s.screen.theme.dim, e.At.Local().Format("15:04:05.0")).Skip(widget.Style{}, 2)
-	l.Put(st, s.screen.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Skip(widget.Style{}, 1)
+	l.Put(s.screen.theme.dim, e.At.Local().Format("15:04:05.0")).Pad(widget.Style{}, 2)
+	l.Put(st, s.screen.glyphs.Fit(glyph+" "+string(e.Kind), 15)).Pad(widget.Style{}, 1)
 	if keys > 0 {
-		l.Put(s.screen.theme.strong, s.screen.glyphs.Fit(s.redactKey(e.Lock.Key), keys)).Skip(widget.Style{}, 2)
+		l.Put(s.screen.theme.strong, s.screen.glyphs.Fit(s.redactKey(e.Lock.Key), keys)).Pad(widget.Style{}, 2)
 	}
-	who := e.Holder.Name()
+	client := e.Holder.Name()
 	if e.Waiter.ID != "" {
-		who = e.Waiter.ID
+		client = e.Waiter.ID
 	}
 	owner := eventOwner
 	if keys == 0 && l.Rest() < 2*eventOwner {
 		owner = eventOwner / 2
 	}
-	l.Put(s.screen.theme.text, s.screen.glyphs.Fit(s.redactOwner(who), min(owner, max(0, l.Rest()-1)))).Skip(widget.Style{}, 1)
+	l.Put(s.screen.theme.text, s.screen.glyphs.Fit(s.redactOwner(client), min(owner, max(0, l.Rest()-1)))).Pad(widget.Style{}, 1)
 	l.Put(s.screen.theme.dim, s.screen.glyphs.FitEnd(s.details(e), max(0, l.Rest()-1)))
 }
 
@@ -395,8 +395,8 @@ func (s *state) histogramLine(label string, h *keyspace.Histogram, w int) string
 	if s.screen.glyphs.Fine { // a cell shows two values
 		columns = (columns + 1) / 2
 	}
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.dim, label).To(widget.Style{}, margin+10)
-	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, top, columns, 1), "")).Skip(widget.Style{}, 2)
+	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.dim, label).PadTo(widget.Style{}, margin+10)
+	l.Put(s.screen.theme.chart, strings.Join(s.screen.glyphs.Chart(values, top, columns, 1), "")).Pad(widget.Style{}, 2)
 	l.Put(s.screen.theme.text, s.screen.glyphs.FitEnd(s.percentiles(h), l.Rest()-1))
 	return l.String()
 }

@@ -14,14 +14,14 @@ import (
 
 // locksPage is the table of all locks, with a preview of the selected one.
 type locksPage struct {
-	rows   []lockRow // in display order
-	found  int       // number of locks that match the filter
-	filter filter
-	sort   int // index of the sort column, or bySeverity
-	turned bool
-	wide   bool
-	hide   bool // hide the preview
-	owned  bool // the rows are grouped by owner
+	rows     []lockRow // in display order
+	found    int       // number of locks that match the filter
+	filter   filter
+	sort     int // index of the sort column, or bySeverity
+	reversed bool
+	wide     bool
+	hide     bool // hide the preview
+	grouped  bool // the rows are grouped by owner
 
 	moved  bool          // the user moved the cursor; until then the first row is selected
 	chosen keyspace.ID   // selected lock
@@ -32,9 +32,9 @@ type locksPage struct {
 	top    int           // first visible row
 	tags   map[keyspace.ID]bool
 
-	longest, owners int            // maximum widths of keys and owners so far, because columns only grow
-	measured        *keyspace.Lock // first of the locks that they come from
-	hidden          bool           // their names were hidden
+	keyWidth, ownerWidth int            // maximum widths of keys and owners so far, because columns only grow
+	measured             *keyspace.Lock // first of the locks that they come from
+	hidden               bool           // their names were hidden
 }
 
 // lockRow is a lock, or the heading of an owner's locks.
@@ -68,14 +68,14 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 	case sortRight:
 		p.sortBy(s, 1)
 	case invert:
-		p.turned = !p.turned
+		p.reversed = !p.reversed
 		p.arrange(s)
 	case search:
-		p.ask(s)
+		p.openFilter(s)
 	case back:
-		p.goBack(s)
+		p.clear(s)
 	case groupOwners:
-		p.owned = !p.owned
+		p.grouped = !p.grouped
 		p.arrange(s)
 		s.notify("order: " + p.order())
 	case wide:
@@ -90,9 +90,9 @@ func (p *locksPage) act(s *state, a action) tea.Cmd {
 
 func (p *locksPage) subject(*state) (keyspace.Lock, bool) { return p.last, p.chosen != (keyspace.ID{}) }
 
-// forget resets selection, tags and widths for another target.
-func (p *locksPage) forget() {
-	p.longest, p.owners, p.measured = 0, 0, nil
+// reset resets selection, tags and widths for another target.
+func (p *locksPage) reset() {
+	p.keyWidth, p.ownerWidth, p.measured = 0, 0, nil
 	p.moved, p.chosen, p.last, p.tags = false, keyspace.ID{}, keyspace.Lock{}, map[keyspace.ID]bool{}
 }
 
@@ -153,15 +153,15 @@ func (p *locksPage) clickTitle(s *state, x int) {
 	case column < 0 || p.columns()[column].less == nil:
 		return
 	case column == p.sort:
-		p.turned = !p.turned
+		p.reversed = !p.reversed
 	default:
-		p.sort, p.turned = column, false
+		p.sort, p.reversed = column, false
 	}
 	p.arrange(s)
 }
 
-// goBack clears the filter, or else the tags.
-func (p *locksPage) goBack(s *state) {
+// clear clears the filter, or else the tags.
+func (p *locksPage) clear(s *state) {
 	switch {
 	case p.filter.text != "":
 		p.filter = filter{}
@@ -174,8 +174,8 @@ func (p *locksPage) goBack(s *state) {
 	p.arrange(s)
 }
 
-// ask opens the prompt for the filter.
-func (p *locksPage) ask(s *state) {
+// openFilter opens the prompt for the filter.
+func (p *locksPage) openFilter(s *state) {
 	d := p.filter.prompt(s, p)
 	change := d.typed
 	d.typed = func(text string) {
@@ -207,7 +207,7 @@ func (p *locksPage) sortBy(s *state, steps int) {
 			break
 		}
 	}
-	p.turned = false
+	p.reversed = false
 	p.arrange(s)
 	s.notify("order: " + p.order())
 }
@@ -218,7 +218,7 @@ func (p *locksPage) order() string {
 	if p.sort != bySeverity {
 		order = "by " + p.columns()[p.sort].name
 	}
-	if p.owned {
+	if p.grouped {
 		return "grouped by owner, " + order
 	}
 	return order
@@ -227,24 +227,24 @@ func (p *locksPage) order() string {
 // arrange updates the rows after a new snapshot and after a change of filter or order. The
 // selection stays on its lock.
 func (p *locksPage) arrange(s *state) {
-	pic := s.current()
+	model := s.current()
 	about := map[keyspace.ID]string{}
 	if p.filter.active() {
-		for i := range pic.findings {
-			id := pic.findings[i].Lock
-			about[id] += " finding " + pic.findings[i].ID
+		for i := range model.findings {
+			id := model.findings[i].Lock
+			about[id] += " finding " + model.findings[i].ID
 		}
 	}
 	p.measure(s)
 	p.rows = p.rows[:0]
-	for i := range pic.locks {
-		if p.filter.match(&pic.locks[i], pic.snap.At, about[pic.locks[i].ID()]) {
+	for i := range model.locks {
+		if p.filter.match(&model.locks[i], model.snap.At, about[model.locks[i].ID()]) {
 			p.rows = append(p.rows, lockRow{lock: i})
 		}
 	}
 	p.found = len(p.rows)
 	p.sortRows(s)
-	if p.owned {
+	if p.grouped {
 		p.rows = s.groupByOwner(p.rows)
 	}
 	p.follow(s)
@@ -260,20 +260,20 @@ func (p *locksPage) measure(s *state) {
 	}
 	p.measured, p.hidden = &locks[0], s.privacy.on
 	for i := range locks {
-		p.longest = max(p.longest, widget.Width(s.redactKey(locks[i].Key)))
-		p.owners = max(p.owners, widget.Width(lockView{&locks[i], time.Time{}, s}.owner()))
+		p.keyWidth = max(p.keyWidth, widget.Width(s.redactKey(locks[i].Key)))
+		p.ownerWidth = max(p.ownerWidth, widget.Width(lockView{&locks[i], time.Time{}, s}.owner()))
 	}
 }
 
 // sortRows sorts the rows. Locks with equal values stay in order of severity.
 func (p *locksPage) sortRows(s *state) {
-	pic := s.current()
+	model := s.current()
 	if p.sort != bySeverity {
 		less := p.columns()[p.sort].less
-		of := func(i int) lockView { return lockView{&pic.locks[i], pic.snap.At, s} }
+		of := func(i int) lockView { return lockView{&model.locks[i], model.snap.At, s} }
 		slices.SortStableFunc(p.rows, func(a, b lockRow) int { return less(of(a.lock), of(b.lock)) })
 	}
-	if p.turned {
+	if p.reversed {
 		slices.Reverse(p.rows)
 	}
 }
@@ -340,25 +340,25 @@ func (p *locksPage) reveal(s *state) {
 
 // summary draws the counts of locks and waiters, and the findings.
 func (p *locksPage) summary(s *state, l *widget.Line) {
-	t, pic := s.screen.theme, s.current()
+	t, model := s.screen.theme, s.current()
 	if s.live == nil {
 		l.Put(t.dim, "looking for locks "+s.screen.glyphs.Ellipsis)
 		return
 	}
 	parts := []segment{
-		{style: t.strong, text: humanize.Plural(len(pic.locks), "lock")},
-		{style: t.text, text: humanize.Count(pic.waiting()) + " waiting", priority: 2},
+		{style: t.strong, text: humanize.Plural(len(model.locks), "lock")},
+		{style: t.text, text: humanize.Count(model.waiting()) + " waiting", priority: 2},
 	}
-	parts = append(parts, s.findings(pic)...)
-	if n := len(pic.snoozed); n > 0 {
+	parts = append(parts, s.findings(model)...)
+	if n := len(model.snoozed); n > 0 {
 		parts = append(parts, segment{style: t.dim, text: humanize.Count(n) + " snoozed", priority: 4})
 	}
 	layoutLine(l, s.screen.glyphs, parts, []segment{
 		p.filter.segment(s, p),
 		{style: t.key, text: p.tagCount(), priority: 2},
 		{style: t.dim, text: p.order(), priority: 5},
-		{style: t.dim, text: scanned(pic.snap), priority: 6},
-		{style: t.dim, text: "cost " + humanize.Duration(pic.snap.Cost.WaitTime), priority: 7},
+		{style: t.dim, text: scanned(model.snap), priority: 6},
+		{style: t.dim, text: "cost " + humanize.Duration(model.snap.Cost.WaitTime), priority: 7},
 	})
 }
 
@@ -370,18 +370,18 @@ func (p *locksPage) tagCount() string {
 }
 
 // findings returns the segments for the worst findings, the most severe first.
-func (s *state) findings(pic *viewModel) []segment {
-	if len(pic.findings) == 0 {
+func (s *state) findings(model *viewModel) []segment {
+	if len(model.findings) == 0 {
 		return []segment{{style: s.screen.theme.good, text: s.screen.glyphs.Check + " no findings", priority: 3}}
 	}
-	worst := slices.Clone(pic.findings)
+	worst := slices.Clone(model.findings)
 	slices.SortStableFunc(worst, func(a, b keyspace.Finding) int { return int(b.Severity) - int(a.Severity) })
 	text := ""
 	for i, f := range worst[:min(len(worst), 3)] {
 		if i > 0 {
 			text += " " + s.screen.glyphs.Between + " "
 		}
-		text += s.about(f) + ": " + s.redactText(f.Lock, f.Text)
+		text += s.subjectOf(f) + ": " + s.redactText(f.Lock, f.Text)
 	}
 	glyph, style := s.ofSeverity(worst[0].Severity)
 	return []segment{

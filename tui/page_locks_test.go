@@ -216,7 +216,7 @@ func TestALostConnectionKeepsTheLastPicture(t *testing.T) {
 func TestWhatAnErrorSaysIsMadePlain(t *testing.T) {
 	v := &server{err: errors.New("ERR \x1b[2Jgone\nfake row")}
 	drive(t, Config{Source: v}, func(d *driver) {
-		d.want(`ERR \x1b[2Jgone\nfake row`, "no picture yet")
+		d.want(`ERR \x1b[2Jgone\nfake row`, "no snapshot yet")
 	})
 }
 

@@ -27,9 +27,9 @@ func (p *nodesPage) act(s *state, a action) tea.Cmd {
 	}
 	switch a {
 	case nodeDown:
-		return p.strike(s, loadgen.Fault{Kind: loadgen.NodeDown, For: downFor})
+		return p.inject(s, loadgen.Fault{Kind: loadgen.NodeDown, For: downFor})
 	case nodeEmpty:
-		return p.strike(s, loadgen.Fault{Kind: loadgen.RestartEmpty, For: time.Second})
+		return p.inject(s, loadgen.Fault{Kind: loadgen.RestartEmpty, For: time.Second})
 	case back:
 		s.reject("nothing to leave: no pause")
 	}
@@ -39,8 +39,8 @@ func (p *nodesPage) act(s *state, a action) tea.Cmd {
 // downFor is how long a key takes a node down.
 const downFor = 10 * time.Second
 
-// strike injects a fault into the selected node.
-func (p *nodesPage) strike(s *state, f loadgen.Fault) tea.Cmd {
+// inject injects a fault into the selected node.
+func (p *nodesPage) inject(s *state, f loadgen.Fault) tea.Cmd {
 	if s.run.load == nil {
 		s.reject(noLoad)
 		return nil
@@ -60,7 +60,7 @@ func (p *nodesPage) arrange(s *state) {
 	if len(p.rows) == 0 && snap.Server.Addr != "" {
 		p.rows = []keyspace.Node{{Server: snap.Server, Up: true, Keys: snap.Cost.Keys, Locks: len(snap.Locks)}}
 	}
-	p.number(s)
+	p.assignNumbers(s)
 	slices.SortStableFunc(p.rows, func(a, b keyspace.Node) int { return p.numbers[a.Addr] - p.numbers[b.Addr] })
 	keys := p.keys[:0]
 	for i := range p.rows {
@@ -69,9 +69,9 @@ func (p *nodesPage) arrange(s *state) {
 	p.set(keys, p.height(s))
 }
 
-// number assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
+// assignNumbers assigns numbers to the servers of a Redlock: the load's numbers, or the order of the
 // votes. The numbers stay while no lock is held.
-func (p *nodesPage) number(s *state) {
+func (p *nodesPage) assignNumbers(s *state) {
 	if s.run.playsRedlock() {
 		p.numbers = map[string]int{}
 		for i, addr := range s.run.quorum {
@@ -79,7 +79,7 @@ func (p *nodesPage) number(s *state) {
 		}
 		return
 	}
-	if locks := elections(s.current()); len(locks) > 0 {
+	if locks := redlocks(s.current()); len(locks) > 0 {
 		p.numbers = map[string]int{}
 		for i, v := range locks[0].Votes {
 			p.numbers[v.Node] = i + 1
@@ -95,7 +95,7 @@ func (f *loadState) playsRedlock() bool {
 // height returns the number of visible nodes: all, or those that the matrix leaves room for.
 func (p *nodesPage) height(s *state) int {
 	h := s.frame().body - 1
-	if len(elections(s.current())) > 0 || s.run.playsRedlock() {
+	if len(redlocks(s.current())) > 0 || s.run.playsRedlock() {
 		h = min(max(1, h/2), len(p.rows))
 	}
 	return max(0, h)
@@ -141,7 +141,7 @@ func nodeColumns() []widget.Column {
 
 func (p *nodesPage) view(s *state, w, h int) []string {
 	table := widget.NewTable(s.screen.glyphs, nodeColumns(), w-margin-1, s.gap())
-	head := widget.NewLine(w).Skip(widget.Style{}, margin)
+	head := widget.NewLine(w).Pad(widget.Style{}, margin)
 	table.Header(head, s.screen.theme.head, s.screen.theme.sorted, -1, "")
 	lines := []string{head.String()}
 	all := 0
@@ -157,7 +157,7 @@ func (p *nodesPage) view(s *state, w, h int) []string {
 	if len(p.rows) == 0 {
 		lines = append(lines, s.paragraph(w, "", "no server has been looked at yet")...)
 	}
-	lines = append(lines, s.trouble(w, p.rows)...)
+	lines = append(lines, s.nodeErrors(w, p.rows)...)
 	lines = append(lines, p.matrix(s, w, h-len(lines))...)
 	return lines[:min(h, len(lines))]
 }
@@ -193,8 +193,8 @@ func (s *state) nodeCell(n *keyspace.Node, number, column, w, all int) widget.Ce
 	}
 }
 
-// trouble draws the errors of at most three nodes.
-func (s *state) trouble(w int, nodes []keyspace.Node) []string {
+// nodeErrors draws the errors of at most three nodes.
+func (s *state) nodeErrors(w int, nodes []keyspace.Node) []string {
 	var lines []string
 	for i := range nodes {
 		n := &nodes[i]
@@ -205,14 +205,14 @@ func (s *state) trouble(w int, nodes []keyspace.Node) []string {
 		if s.privacy.on {
 			text = s.screen.glyphs.Cross + " " + s.redactAddr(n.Addr) + " does not answer"
 		}
-		l := widget.NewLine(w).Skip(widget.Style{}, margin)
+		l := widget.NewLine(w).Pad(widget.Style{}, margin)
 		lines = append(lines, l.Put(s.screen.theme.warn, s.screen.glyphs.FitEnd(text, max(0, l.Rest()-1))).String())
 	}
 	return lines
 }
 
-// elections returns the locks with votes.
-func elections(p *viewModel) []*keyspace.Lock {
+// redlocks returns the locks with votes.
+func redlocks(p *viewModel) []*keyspace.Lock {
 	var all []*keyspace.Lock
 	for i := range p.locks {
 		if len(p.locks[i].Votes) > 0 {
@@ -225,8 +225,8 @@ func elections(p *viewModel) []*keyspace.Lock {
 // voteWidth is the width of a node's column in the matrix.
 const voteWidth = 4
 
-// answering returns the number of a Redlock's servers that are up.
-func (p *nodesPage) answering() int {
+// upCount returns the number of a Redlock's servers that are up.
+func (p *nodesPage) upCount() int {
 	n := 0
 	for i := range p.rows {
 		if p.rows[i].Up && p.numbers[p.rows[i].Addr] > 0 {
@@ -236,9 +236,9 @@ func (p *nodesPage) answering() int {
 	return n
 }
 
-// quorum says whether enough of a Redlock's servers are up.
-func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
-	up, majority := p.answering(), servers/2+1
+// quorumStatus says whether enough of a Redlock's servers are up.
+func (p *nodesPage) quorumStatus(s *state, servers int) (widget.Style, string) {
+	up, majority := p.upCount(), servers/2+1
 	text := fmt.Sprintf("%d of %d servers answer, a majority is %d: ", up, servers, majority)
 	switch {
 	case up == servers:
@@ -252,7 +252,7 @@ func (p *nodesPage) quorum(s *state, servers int) (widget.Style, string) {
 
 // matrix draws the tokens on each server of a Redlock, in at most h lines.
 func (p *nodesPage) matrix(s *state, w, h int) []string {
-	locks := elections(s.current())
+	locks := redlocks(s.current())
 	servers := len(s.run.quorum)
 	if len(locks) > 0 {
 		servers = len(locks[0].Votes)
@@ -263,12 +263,12 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 		return nil
 	}
 	names := max(8, min(32, w-margin-voteWidth*servers-30))
-	style, verdict := p.quorum(s, servers)
+	style, verdict := p.quorumStatus(s, servers)
 	lines := []string{
 		strings.Repeat(" ", w), s.ruleOf(w, "redlock", ""),
-		widget.NewLine(w).Skip(widget.Style{}, margin).Put(style, s.screen.glyphs.FitEnd(verdict, max(0, w-margin-1))).String(),
+		widget.NewLine(w).Pad(widget.Style{}, margin).Put(style, s.screen.glyphs.FitEnd(verdict, max(0, w-margin-1))).String(),
 	}
-	head := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 2)
+	head := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Pad(widget.Style{}, 2)
 	for i := range servers {
 		head.Put(s.screen.theme.head, s.screen.glyphs.Fit(humanize.Count(i+1), voteWidth))
 	}
@@ -277,28 +277,28 @@ func (p *nodesPage) matrix(s *state, w, h int) []string {
 		return append(lines, s.paragraph(w, "nobody holds a lock at this moment")...)
 	}
 	for _, l := range locks[:min(len(locks), h-len(lines))] {
-		lines = append(lines, s.election(w, names, l))
+		lines = append(lines, s.redlockRow(w, names, l))
 	}
 	return lines
 }
 
-// election draws one lock of the matrix.
-func (s *state) election(w, names int, l *keyspace.Lock) string {
+// redlockRow draws one lock of the matrix.
+func (s *state) redlockRow(w, names int, l *keyspace.Lock) string {
 	t, g := s.screen.theme, s.screen.glyphs
 	v := lockView{l, s.clock(), s}
-	line := widget.NewLine(w).Skip(widget.Style{}, margin).Put(t.strong, g.Fit(s.redactKey(l.Key), names)).Skip(widget.Style{}, 2)
+	line := widget.NewLine(w).Pad(widget.Style{}, margin).Put(t.strong, g.Fit(s.redactKey(l.Key), names)).Pad(widget.Style{}, 2)
 	for _, vote := range l.Votes {
 		text, st := s.vote(vote)
-		line.Put(st, text).Skip(widget.Style{}, voteWidth-1)
+		line.Put(st, text).Pad(widget.Style{}, voteWidth-1)
 	}
 	most := votes(l)
 	st, sign := t.good, g.Check
 	if l.State(s.clock()) == keyspace.Partial || most == 0 {
 		st, sign = t.warn, g.Half
 	}
-	line.Skip(widget.Style{}, 2).Put(st, g.Fit(humanize.Count(most)+"/"+humanize.Count(len(l.Votes))+" "+sign, 8))
+	line.Pad(widget.Style{}, 2).Put(st, g.Fit(humanize.Count(most)+"/"+humanize.Count(len(l.Votes))+" "+sign, 8))
 	if rest, ok := v.TTL(v.now); ok && len(l.Holders) > 0 {
-		line.Put(v.urgency(t.text), g.FitRight(humanize.Left(rest), 7)).Skip(widget.Style{}, 1)
+		line.Put(v.urgency(t.text), g.FitRight(humanize.Left(rest), 7)).Pad(widget.Style{}, 1)
 		line.Put(v.urgency(t.calm), g.Bar(v.remaining(), max(0, min(16, line.Rest()-1))))
 	}
 	return line.String()

@@ -19,10 +19,10 @@ type timelinePage struct {
 	all               int // number of lanes without the filter
 	filter            filter
 	zoom              int           // index into zooms
-	back              time.Duration // time from the right edge to now
+	offset            time.Duration // time from the right edge to now
 
 	jumped     time.Time     // local time of the overlap that the last jump showed
-	jumpedBack time.Duration // back after the jump; differs after panning
+	jumpOffset time.Duration // back after the jump; differs after panning
 }
 
 // zooms lists the time spans that fit the screen.
@@ -39,8 +39,8 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 	switch a {
 	case back:
 		switch {
-		case p.back > 0:
-			p.back = 0
+		case p.offset > 0:
+			p.offset = 0
 		case p.filter.text == "":
 			s.reject("nothing to leave: this is now, without a filter")
 		default:
@@ -62,7 +62,7 @@ func (p *timelinePage) act(s *state, a action) tea.Cmd {
 		p.jump(s, 1)
 	case enter:
 		if len(p.keys) > 0 {
-			s.next = openLockMsg{p.shown(s)}
+			s.next = openLockMsg{p.laneLock(s)}
 			return nil
 		}
 		s.reject("no lock to open")
@@ -80,15 +80,15 @@ func (p *timelinePage) zoomTo(s *state, zoom int) {
 }
 
 func (p *timelinePage) pan(s *state, by time.Duration) {
-	p.back = max(0, min(p.back+by, historyKept))
-	if p.back == 0 && by < 0 {
+	p.offset = max(0, min(p.offset+by, historyKept))
+	if p.offset == 0 && by < 0 {
 		s.notify("now at the live edge")
 	}
 }
 
 // window returns the visible time span, w cells wide.
 func (p *timelinePage) window(s *state, w int) timeWindow {
-	to := s.clock().Add(-p.back)
+	to := s.clock().Add(-p.offset)
 	return timeWindow{to.Add(-p.span()), to, max(1, w)}
 }
 
@@ -98,7 +98,7 @@ func (p *timelinePage) jump(s *state, direction int) {
 	now := s.clock().Add(-s.current().offset) // local time, as the load's events have
 	view := p.window(s, 1)
 	from := map[int]time.Time{-1: view.to, 1: view.from}[direction].Add(-s.current().offset)
-	if !p.jumped.IsZero() && p.back == p.jumpedBack {
+	if !p.jumped.IsZero() && p.offset == p.jumpOffset {
 		from = p.jumped
 	}
 	var best overlap
@@ -118,11 +118,11 @@ func (p *timelinePage) jump(s *state, direction int) {
 		s.reject("no violation " + [...]string{"before", "", "after"}[direction+1] + " this time")
 		return
 	}
-	p.back = max(0, now.Sub(best.from)-p.span()/2)
+	p.offset = max(0, now.Sub(best.from)-p.span()/2)
 	if row := slices.IndexFunc(p.keys, func(id keyspace.ID) bool { return id.Key == where }); row >= 0 {
 		p.choose(row)
 	}
-	p.jumped, p.jumpedBack = best.from, p.back
+	p.jumped, p.jumpOffset = best.from, p.offset
 	s.notify("two clients held it at the same time for " + humanize.Duration(best.to.Sub(best.from)))
 }
 
@@ -188,9 +188,9 @@ func (p *timelinePage) subject(s *state) (keyspace.Lock, bool) {
 	return s.current().lock(p.chosen)
 }
 
-// shown returns the lock of the selected lane. A load's lane identifies the lock by its key
+// laneLock returns the lock of the selected lane. A load's lane identifies the lock by its key
 // only.
-func (p *timelinePage) shown(s *state) keyspace.Lock {
+func (p *timelinePage) laneLock(s *state) keyspace.Lock {
 	id := p.chosen
 	for _, l := range s.current().locks {
 		if l.ID() == id || id.Node == "" && l.Key == id.Key {
@@ -210,8 +210,8 @@ func (p *timelinePage) summary(s *state, l *widget.Line) {
 		judged = s.overlaps()
 	}
 	edge := "ending now"
-	if p.back > 0 {
-		edge = "ending " + humanize.Duration(p.back) + " ago"
+	if p.offset > 0 {
+		edge = "ending " + humanize.Duration(p.offset) + " ago"
 	}
 	lanes := humanize.Plural(p.all, "lane")
 	if p.filter.active() {
@@ -260,13 +260,13 @@ func (p *timelinePage) lane(s *state, l *widget.Line, names, row int, v timeWind
 		name = s.screen.theme.strong
 	}
 	s.pointer(l, row == p.row)
-	l.Put(name, s.screen.glyphs.Fit(s.redactKey(id.Key), names)).Skip(widget.Style{}, 1)
+	l.Put(name, s.screen.glyphs.Fit(s.redactKey(id.Key), names)).Pad(widget.Style{}, 1)
 	s.strip(l, id, v)
 }
 
 // axis draws the times above the lanes, or the names of visible faults.
 func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
-	l := widget.NewLine(w).Skip(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Skip(widget.Style{}, 1)
+	l := widget.NewLine(w).Pad(widget.Style{}, margin).Put(s.screen.theme.head, s.screen.glyphs.Fit("LOCK", names)).Pad(widget.Style{}, 1)
 	edge := margin + names + 1
 	const every = 20
 	form := "15:04:05"
@@ -279,10 +279,10 @@ func (p *timelinePage) axis(s *state, w, names int, v timeWindow) string {
 			break
 		}
 		at := v.from.Add(v.to.Sub(v.from) / time.Duration(v.w) * time.Duration(x))
-		l.To(widget.Style{}, edge+x).Put(s.screen.theme.dim, at.Local().Format(form))
+		l.PadTo(widget.Style{}, edge+x).Put(s.screen.theme.dim, at.Local().Format(form))
 	}
 	for _, f := range faults {
-		l.To(widget.Style{}, edge+f.cell).Put(s.screen.theme.warn, s.screen.glyphs.Alert+f.name+" ")
+		l.PadTo(widget.Style{}, edge+f.cell).Put(s.screen.theme.warn, s.screen.glyphs.Alert+f.name+" ")
 	}
 	return l.String()
 }
@@ -317,15 +317,15 @@ func (p *timelinePage) legend(s *state, w int, v timeWindow) []string {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, s.redactKey(p.chosen.Key), "who held it")}
-	lines = append(lines, s.whoIsWho(w, p.chosen, v)...)
+	lines = append(lines, s.ownersLegend(w, p.chosen, v)...)
 	g, t := s.screen.glyphs, s.screen.theme
-	l := widget.NewLine(w).Skip(widget.Style{}, margin)
+	l := widget.NewLine(w).Pad(widget.Style{}, margin)
 	for _, sign := range []struct {
 		style widget.Style
 		glyph string
 		word  string
 	}{{t.text, g.Across[8], "held"}, {t.text, g.Shared, "shared"}, {t.warn, g.Dashed, "free, with waiters"}, {t.alarm, g.Clash, "overlap"}, {t.band, g.Behind, "fault"}} {
-		l.Put(sign.style, sign.glyph).Put(t.dim, " "+sign.word).Skip(widget.Style{}, 3)
+		l.Put(sign.style, sign.glyph).Put(t.dim, " "+sign.word).Pad(widget.Style{}, 3)
 	}
 	return append(lines, l.String())
 }

@@ -10,7 +10,7 @@ import (
 
 // pausedView is the view model on a paused screen, and when the pause began.
 type pausedView struct {
-	picture *viewModel
+	model   *viewModel
 	clock   time.Time // server's time of the view
 	since   time.Time // local start of the pause
 	events  int       // number of events before the pause
@@ -23,9 +23,9 @@ func (s *state) pause() {
 	case s.paused != nil:
 		s.unpause()
 	case s.live == nil:
-		s.reject("nothing to hold still yet")
+		s.reject("nothing to pause yet")
 	default:
-		s.paused = &pausedView{picture: s.live, clock: s.clock(), since: s.now, events: s.log.total}
+		s.paused = &pausedView{model: s.live, clock: s.clock(), since: s.now, events: s.log.total}
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *state) rewindTo(at time.Time) {
 		s.notify("this is now")
 		return
 	case at.Before(oldest):
-		s.notify("no older picture is kept: this one is " + humanize.Duration(newest.Sub(oldest)) + " old")
+		s.notify("no older snapshot is kept: this one is " + humanize.Duration(newest.Sub(oldest)) + " old")
 		at = oldest
 	}
 	if s.paused == nil {
@@ -70,7 +70,7 @@ func (s *state) rewindTo(at time.Time) {
 	}
 	snap, _ := s.history.At(at)
 	held := *s.paused
-	held.picture, held.clock, held.rewound = newViewModel(snap, s.now, nil).quietened(s), at, true
+	held.model, held.clock, held.rewound = newViewModel(snap, s.now, nil).withSnoozes(s), at, true
 	s.paused = &held
 }
 

@@ -114,8 +114,8 @@ func (s *state) redactServers(m *redactions) {
 	}
 }
 
-// conceal toggles privacy mode.
-func (s *state) conceal() {
+// togglePrivacy toggles privacy mode.
+func (s *state) togglePrivacy() {
 	s.privacy.on = !s.privacy.on
 	if s.privacy.on {
 		s.notify("keys and owners are hashed; p shows them again")

@@ -14,20 +14,20 @@ import (
 
 // rawValue is the raw value of the selected lock. It is refreshed every storedFor.
 type rawValue struct {
-	store  Store // nil if raw values are unavailable
-	id     keyspace.ID
-	items  []RawEntry
-	err    error
-	asked  time.Time // local time of the last request for this lock; or zero
-	asking bool
-	landed bool // there is an answer for this lock
+	store    Store // nil if raw values are unavailable
+	id       keyspace.ID
+	items    []RawEntry
+	err      error
+	asked    time.Time // local time of the last request for this lock; or zero
+	asking   bool
+	answered bool // there is an answer for this lock
 }
 
 // storedFor is the minimum time between two requests.
 const storedFor = time.Second
 
-// ask requests the raw value of a lock, unless it is fresh or a request is active.
-func (v *rawValue) ask(ctx context.Context, l keyspace.Lock, now time.Time) tea.Cmd {
+// request requests the raw value of a lock, unless it is fresh or a request is active.
+func (v *rawValue) request(ctx context.Context, l keyspace.Lock, now time.Time) tea.Cmd {
 	if v.store == nil || v.asking {
 		return nil
 	}
@@ -41,11 +41,11 @@ func (v *rawValue) ask(ctx context.Context, l keyspace.Lock, now time.Time) tea.
 	return readStored(ctx, v.store, l)
 }
 
-// answered stores an answer. It discards an answer for another lock.
-func (v *rawValue) answered(msg storedMsg) {
+// onAnswer stores an answer. It discards an answer for another lock.
+func (v *rawValue) onAnswer(msg storedMsg) {
 	v.asking = false
 	if msg.id == v.id {
-		v.items, v.err, v.landed = msg.items, msg.err, true
+		v.items, v.err, v.answered = msg.items, msg.err, true
 	}
 }
 
@@ -58,7 +58,7 @@ const (
 // rawBlock draws the keys of a lock as they are on the servers.
 func (s *state) rawBlock(id keyspace.ID, w int) []string {
 	v := &s.raw
-	if v.store == nil || v.id != id || !v.landed || s.privacy.on || s.paused != nil && s.paused.rewound {
+	if v.store == nil || v.id != id || !v.answered || s.privacy.on || s.paused != nil && s.paused.rewound {
 		return nil
 	}
 	lines := []string{s.ruleOf(w, "stored as", "now")}
@@ -113,5 +113,5 @@ func (s *state) moreLine(w int, more int64, what string) []string {
 	if more <= 0 {
 		return nil
 	}
-	return []string{widget.NewLine(w).Skip(widget.Style{}, margin+2).Put(s.screen.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
+	return []string{widget.NewLine(w).Pad(widget.Style{}, margin+2).Put(s.screen.theme.dim, "and "+humanize.Plural(more, "more "+what)).String()}
 }

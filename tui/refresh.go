@@ -14,7 +14,7 @@ import (
 const (
 	retryAfter   = time.Second     // from a failed request to the next
 	checkTimeout = 3 * time.Second // from a request without an answer to a stale view
-	doubtAfter   = time.Second     // from a request without an answer to a notice about the delay
+	slowAfter    = time.Second     // from a request without an answer to a notice about the delay
 )
 
 // refresher schedules snapshot requests. Only one request is active at a time, so answers

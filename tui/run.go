@@ -29,7 +29,7 @@ type Config struct {
 	RedisCLI     []string           // further flags of redis-cli in safe commands, such as --tls
 	Store        Store              // nil hides raw values
 	Connector    Connector          // nil if the target is fixed
-	Breaker      Breaker            // nil makes the screen read-only
+	Executor     Executor           // nil makes the screen read-only
 	Production   bool               // require the lock's name before an action
 	Clipboard    Clipboard          // nil if there is none
 	Frames       FrameSaver         // nil disables saving

@@ -18,7 +18,7 @@ import (
 
 func TestEverySizeIsFilledExactly(t *testing.T) {
 	w := elected(world())
-	w.Scenes, w.Breaker = scenes(), &breaker{}
+	w.Scenes, w.Executor = scenes(), &breaker{}
 	w.Source = &server{locks: append(office().locks, w.Source.(*server).locks...), nodes: w.Source.(*server).nodes}
 	g := busy()
 	w.Load = g
@@ -112,7 +112,7 @@ func hostile(s string) Config {
 		Load:   &hostileLoad{g, s},
 		Title:  s,
 
-		Breaker:   &breaker{err: fmt.Errorf("break: %s", s)},
+		Executor:  &breaker{err: fmt.Errorf("break: %s", s)},
 		Formats:   []keyspace.Format{{Name: s, Library: s, Actions: hands()[0].Actions}},
 		Clipboard: &pocket{}, Frames: &pocket{}, CommandStats: hostileLedger(s), Store: hostileStore(s),
 		Connector: &guide{err: fmt.Errorf("connect: %s", s)},
@@ -237,7 +237,7 @@ func crowd(n int) keyspace.Snapshot {
 func crowded(n int) *app {
 	a := newApp(context.Background(), Config{Title: "here"})
 	a.Update(tea.WindowSizeMsg{Width: 160, Height: 60})
-	a.Update(snapshotMsg{at: midnight, picture: newViewModel(crowd(n), midnight, nil)})
+	a.Update(snapshotMsg{at: midnight, model: newViewModel(crowd(n), midnight, nil)})
 	a.now = midnight
 	return a
 }
@@ -276,7 +276,7 @@ func BenchmarkPictureOf10000Locks(b *testing.B) {
 
 func BenchmarkArrivalOf10000Locks(b *testing.B) {
 	a := crowded(10_000)
-	msg := snapshotMsg{at: midnight, picture: newViewModel(crowd(10_000), midnight, a.live)}
+	msg := snapshotMsg{at: midnight, model: newViewModel(crowd(10_000), midnight, a.live)}
 	for b.Loop() {
 		a.Update(msg)
 	}

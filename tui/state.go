@@ -65,7 +65,7 @@ type lease struct {
 func (s *state) current() *viewModel {
 	switch {
 	case s.paused != nil:
-		return s.paused.picture
+		return s.paused.model
 	case s.live != nil:
 		return s.live
 	default:
@@ -89,11 +89,11 @@ func (s *state) clock() time.Time {
 
 // apply makes p the newest view model and adds it to the history.
 func (s *state) apply(p *viewModel) {
-	s.live = p.quietened(s)
+	s.live = p.withSnoozes(s)
 	s.history.Add(p.withEvents())
 	s.log.add(p.events)
 	s.timeline.add(p.change, p.events)
-	s.run.faultLog.grants(p.snap.At.Add(-p.offset), p.locks)
+	s.run.faultLog.onSnapshot(p.snap.At.Add(-p.offset), p.locks)
 	if s.leases == nil {
 		s.leases = make(map[keyspace.ID]lease, len(p.locks))
 	}
@@ -106,9 +106,9 @@ func (s *state) apply(p *viewModel) {
 	}
 }
 
-// moved is the smallest difference between two expiry times that counts as a new deadline. Two
+// sameDeadline is the smallest difference between two expiry times that counts as a new deadline. Two
 // readings of one deadline differ by the time between reading the clock and reading the TTL.
-const moved = 50 * time.Millisecond
+const sameDeadline = 50 * time.Millisecond
 
 // seen returns the lease after another snapshot of its lock. A new expiry time means that a
 // client acquired or renewed the lock in between. The first snapshot of a lock that was never
@@ -120,7 +120,7 @@ func (old lease) seen(l *keyspace.Lock, now time.Time) lease {
 		next.expires, next.length = time.Time{}, 0
 		return next
 	}
-	if !old.expires.IsZero() && l.Expires.Sub(old.expires).Abs() < moved {
+	if !old.expires.IsZero() && l.Expires.Sub(old.expires).Abs() < sameDeadline {
 		return next
 	}
 	if old.expires.IsZero() && l.Renewals == 0 {
@@ -203,17 +203,17 @@ func newViewModel(snap keyspace.Snapshot, at time.Time, before *viewModel) *view
 	return p
 }
 
-// unreported returns the events without those whose lock and holder are in told.
-func unreported(told, events []keyspace.Event) []keyspace.Event {
-	type who struct {
+// unreported returns the events without those whose lock and holder are in reported.
+func unreported(reported, events []keyspace.Event) []keyspace.Event {
+	type hold struct {
 		lock   keyspace.ID
 		holder string
 	}
-	known := make(map[who]bool, len(told))
-	for i := range told {
-		known[who{told[i].Lock.ID(), told[i].Holder.ID}] = true
+	known := make(map[hold]bool, len(reported))
+	for i := range reported {
+		known[hold{reported[i].Lock.ID(), reported[i].Holder.ID}] = true
 	}
-	return slices.DeleteFunc(events, func(e keyspace.Event) bool { return known[who{e.Lock.ID(), e.Holder.ID}] })
+	return slices.DeleteFunc(events, func(e keyspace.Event) bool { return known[hold{e.Lock.ID(), e.Holder.ID}] })
 }
 
 // withEvents returns the snapshot with its events. Without a watch, the events come from the
@@ -249,8 +249,8 @@ func (p *viewModel) rank() {
 // findingsFor returns the findings on one lock that are not snoozed.
 func (p *viewModel) findingsFor(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.findings) }
 
-// asleep returns the snoozed findings on one lock.
-func (p *viewModel) asleep(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.snoozed) }
+// snoozedFor returns the snoozed findings on one lock.
+func (p *viewModel) snoozedFor(id keyspace.ID) []keyspace.Finding { return findingsOn(id, p.snoozed) }
 
 func findingsOn(id keyspace.ID, all []keyspace.Finding) []keyspace.Finding {
 	var found []keyspace.Finding

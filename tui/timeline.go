@@ -19,7 +19,7 @@ type timeline struct {
 	lanes  map[keyspace.ID]*lane
 	exact  map[string]*lane // lanes of the load's keys, from its clients' events
 	owners map[string]int   // numbers by owner, in order of appearance
-	swept  time.Time
+	pruned time.Time
 }
 
 // lane is the past of one lock.
@@ -32,7 +32,7 @@ type lane struct {
 
 // timelineHold is one hold.
 type timelineHold struct {
-	who      string // holder's ID
+	holder   string // holder's ID
 	name     string
 	owner    int // number of the holder, for letter and colour
 	mode     keyspace.Mode
@@ -51,7 +51,7 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 		c.lanes, c.owners = map[keyspace.ID]*lane{}, map[string]int{}
 	}
 	for i := range events {
-		c.onLoadEvent(&events[i])
+		c.onEvent(&events[i])
 	}
 	for i := range change.Locks {
 		l := &change.Locks[i]
@@ -65,7 +65,7 @@ func (c *timeline) add(change keyspace.Delta, events []keyspace.Event) {
 	for _, id := range change.Gone {
 		c.lane(id).waiting(change.At, 0)
 	}
-	if change.At.Sub(c.swept) > historyKept/10 {
+	if change.At.Sub(c.pruned) > historyKept/10 {
 		c.prune(change.At)
 	}
 }
@@ -78,9 +78,9 @@ func (c *timeline) of(id keyspace.ID) *lane {
 	return c.lanes[id]
 }
 
-// apply records events of the load. anew discards the lanes of the run before.
-func (c *timeline) apply(events []loadgen.Event, anew bool) {
-	if anew || c.exact == nil {
+// apply records events of the load. newRun discards the lanes of the run before.
+func (c *timeline) apply(events []loadgen.Event, newRun bool) {
+	if newRun || c.exact == nil {
 		c.exact = map[string]*lane{}
 	}
 	if c.owners == nil {
@@ -96,7 +96,7 @@ func (c *timeline) apply(events []loadgen.Event, anew bool) {
 			n = &lane{exact: true}
 			c.exact[e.Key] = n
 		}
-		n.told(e, c.owner(e.Owner()))
+		n.onLoadEvent(e, c.owner(e.Owner()))
 	}
 }
 
@@ -112,9 +112,9 @@ func (c *timeline) halt(at time.Time) {
 	}
 }
 
-// told records an event of the load.
-func (n *lane) told(e *loadgen.Event, owner int) {
-	at, who := e.At, e.Owner()+" "+e.Token // some unsound kinds of lock give one token to several clients
+// onLoadEvent records an event of the load.
+func (n *lane) onLoadEvent(e *loadgen.Event, owner int) {
+	at, holder := e.At, e.Owner()+" "+e.Token // some unsound kinds of lock give one token to several clients
 	waiting := n.waiters()
 	switch e.Kind {
 	case loadgen.Arrived:
@@ -127,16 +127,16 @@ func (n *lane) told(e *loadgen.Event, owner int) {
 		if e.Shared {
 			mode = keyspace.Read
 		}
-		n.begin(timelineHold{who: who, name: e.Owner(), owner: owner, mode: mode, from: at})
+		n.begin(timelineHold{holder: holder, name: e.Owner(), owner: owner, mode: mode, from: at})
 	case loadgen.Released, loadgen.Expired, loadgen.Lost:
-		n.over(who, at)
+		n.end(holder, at)
 	case loadgen.Abandoned:
 		if e.Token == "" { // the client crashed during the acquire; its key stays
 			n.waiting(at, max(0, waiting-1))
-			n.begin(timelineHold{who: who, name: e.Owner(), owner: owner, from: at})
+			n.begin(timelineHold{holder: holder, name: e.Owner(), owner: owner, from: at})
 			return
 		}
-		n.over(who, at)
+		n.end(holder, at)
 	case loadgen.Overlapped:
 		n.overlaps = append(n.overlaps, overlap{from: at, to: at.Add(e.Took)})
 		n.overlaps = n.overlaps[max(0, len(n.overlaps)-maxHolds):]
@@ -152,18 +152,18 @@ func (c *timeline) lane(id keyspace.ID) *lane {
 	return n
 }
 
-func (c *timeline) onLoadEvent(e *keyspace.Event) {
+func (c *timeline) onEvent(e *keyspace.Event) {
 	if e.Kind == keyspace.Discovered || e.Kind == keyspace.Acquired {
 		from := e.At
 		if !e.Holder.Since.IsZero() && e.Holder.Since.Before(from) {
 			from = e.Holder.Since
 		}
 		c.lane(e.Lock.ID()).begin(timelineHold{
-			who: e.Holder.ID, name: e.Holder.Name(), owner: c.owner(e.Holder.ID), mode: e.Holder.Mode, from: from,
+			holder: e.Holder.ID, name: e.Holder.Name(), owner: c.owner(e.Holder.ID), mode: e.Holder.Mode, from: from,
 		})
 	}
 	if e.Kind.Ends() {
-		c.lane(e.Lock.ID()).over(e.Holder.ID, e.Ended())
+		c.lane(e.Lock.ID()).end(e.Holder.ID, e.Ended())
 	}
 }
 
@@ -181,7 +181,7 @@ func (c *timeline) owner(id string) int {
 // the end of the previous hold is the start of the attempt, so begin corrects it.
 func (n *lane) begin(s timelineHold) {
 	for i := range n.holds {
-		if n.holds[i].who == s.who && n.holds[i].to.IsZero() {
+		if n.holds[i].holder == s.holder && n.holds[i].to.IsZero() {
 			return // already known
 		}
 		if before := &n.holds[i]; !n.exact && s.mode != keyspace.Read && before.mode != keyspace.Read && before.to.After(s.from) {
@@ -194,10 +194,10 @@ func (n *lane) begin(s timelineHold) {
 	}
 }
 
-// over ends the hold of a holder.
-func (n *lane) over(who string, at time.Time) {
+// end ends the hold of a holder.
+func (n *lane) end(holder string, at time.Time) {
 	for i := len(n.holds) - 1; i >= 0; i-- {
-		if s := &n.holds[i]; s.who == who && s.to.IsZero() {
+		if s := &n.holds[i]; s.holder == holder && s.to.IsZero() {
 			s.to = at
 			return
 		}
@@ -215,7 +215,7 @@ func (n *lane) waiting(at time.Time, waiters int) {
 
 // prune discards old lanes.
 func (c *timeline) prune(now time.Time) {
-	c.swept = now
+	c.pruned = now
 	old := now.Add(-historyKept - historyKept/10)
 	for id, n := range c.lanes {
 		if n.lastSeen().Before(old) {

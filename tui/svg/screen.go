@@ -12,8 +12,8 @@ import (
 type cell struct {
 	text      string // one grapheme; "" after a wide one
 	width     int    // of the grapheme, in cells
-	ink       rgb
-	paper     rgb
+	fg        rgb
+	bg        rgb
 	bold      bool
 	underline bool
 }
@@ -27,28 +27,28 @@ func parse(text string, width, height int) [][]cell {
 	for y := range grid {
 		grid[y] = make([]cell, width)
 		for x := range grid[y] {
-			grid[y][x] = looks(buffer.Cell(x, y))
+			grid[y][x] = resolve(buffer.Cell(x, y))
 		}
 	}
 	return grid
 }
 
-// looks resolves a cell's colours and those attributes that themes use.
-func looks(c *cellbuf.Cell) cell {
+// resolve resolves a cell's colours and those attributes that themes use.
+func resolve(c *cellbuf.Cell) cell {
 	style := c.Style
 	out := cell{
 		text:      c.String(),
 		width:     c.Width,
-		ink:       ink(style.Fg),
-		paper:     paper(style.Bg),
+		fg:        foreground(style.Fg),
+		bg:        background(style.Bg),
 		bold:      style.Attrs.Contains(cellbuf.BoldAttr),
 		underline: style.UlStyle != cellbuf.NoUnderline,
 	}
 	if style.Attrs.Contains(cellbuf.ReverseAttr) {
-		out.ink, out.paper = out.paper, out.ink
+		out.fg, out.bg = out.bg, out.fg
 	}
 	if style.Attrs.Contains(cellbuf.FaintAttr) {
-		out.ink = out.ink.faint(out.paper)
+		out.fg = out.fg.faint(out.bg)
 	}
 	return out
 }
@@ -65,38 +65,38 @@ func (c rgb) faint(paper rgb) rgb {
 	return rgb{mix(c.r, paper.r), mix(c.g, paper.g), mix(c.b, paper.b)}
 }
 
-// ink returns a foreground colour; nil is the terminal's default.
-func ink(c color.Color) rgb {
+// foreground returns a foreground colour; nil is the terminal's default.
+func foreground(c color.Color) rgb {
 	if c == nil {
 		return rgb{0xd5, 0xd9, 0xe2}
 	}
-	return drawn(c)
+	return toRGB(c)
 }
 
-// paper returns a background colour; nil is the terminal's default.
-func paper(c color.Color) rgb {
+// background returns a background colour; nil is the terminal's default.
+func background(c color.Color) rgb {
 	if c == nil {
 		return rgb{0x17, 0x1b, 0x24}
 	}
-	return drawn(c)
+	return toRGB(c)
 }
 
-// drawn returns a colour of the image. The 16 basic colours are chosen for readability on
+// toRGB returns a colour of the image. The 16 basic colours are chosen for readability on
 // paper(nil).
-func drawn(c color.Color) rgb {
+func toRGB(c color.Color) rgb {
 	switch c := c.(type) {
 	case ansi.BasicColor:
-		return named(int(c))
+		return basicColour(int(c))
 	case ansi.IndexedColor:
 		if c < 16 {
-			return named(int(c))
+			return basicColour(int(c))
 		}
 	}
 	r, g, b, _ := c.RGBA()
 	return rgb{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8)}
 }
 
-func named(i int) rgb {
+func basicColour(i int) rgb {
 	return [16]rgb{
 		{0x2b, 0x31, 0x3d}, {0xf0, 0x71, 0x78}, {0x8f, 0xcf, 0x7b}, {0xe8, 0xc4, 0x6c},
 		{0x6c, 0xa8, 0xf0}, {0xc8, 0x96, 0xe8}, {0x63, 0xc8, 0xd0}, {0xc3, 0xc9, 0xd4},

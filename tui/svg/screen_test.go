@@ -6,7 +6,7 @@ import (
 )
 
 func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
-	own := cell{text: "x", width: 1, ink: ink(nil), paper: paper(nil)}
+	own := cell{text: "x", width: 1, fg: foreground(nil), bg: background(nil)}
 	with := func(change func(*cell)) cell {
 		c := own
 		change(&c)
@@ -14,16 +14,16 @@ func TestColoursAndAttributesAreReadFromTheSequences(t *testing.T) {
 	}
 	for sequence, want := range map[string]cell{
 		"":                       own,
-		"\x1b[31m":               with(func(c *cell) { c.ink = named(1) }),
-		"\x1b[96m":               with(func(c *cell) { c.ink = named(14) }),
-		"\x1b[38;5;9m":           with(func(c *cell) { c.ink = named(9) }),
-		"\x1b[38;5;196m":         with(func(c *cell) { c.ink = rgb{255, 0, 0} }),
-		"\x1b[38;2;1;2;3m":       with(func(c *cell) { c.ink = rgb{1, 2, 3} }),
-		"\x1b[48;2;1;2;3m":       with(func(c *cell) { c.paper = rgb{1, 2, 3} }),
-		"\x1b[44m":               with(func(c *cell) { c.paper = named(4) }),
+		"\x1b[31m":               with(func(c *cell) { c.fg = basicColour(1) }),
+		"\x1b[96m":               with(func(c *cell) { c.fg = basicColour(14) }),
+		"\x1b[38;5;9m":           with(func(c *cell) { c.fg = basicColour(9) }),
+		"\x1b[38;5;196m":         with(func(c *cell) { c.fg = rgb{255, 0, 0} }),
+		"\x1b[38;2;1;2;3m":       with(func(c *cell) { c.fg = rgb{1, 2, 3} }),
+		"\x1b[48;2;1;2;3m":       with(func(c *cell) { c.bg = rgb{1, 2, 3} }),
+		"\x1b[44m":               with(func(c *cell) { c.bg = basicColour(4) }),
 		"\x1b[1;4m":              with(func(c *cell) { c.bold, c.underline = true, true }),
-		"\x1b[7m":                with(func(c *cell) { c.ink, c.paper = c.paper, c.ink }),
-		"\x1b[2m":                with(func(c *cell) { c.ink = c.ink.faint(c.paper) }),
+		"\x1b[7m":                with(func(c *cell) { c.fg, c.bg = c.bg, c.fg }),
+		"\x1b[2m":                with(func(c *cell) { c.fg = c.fg.faint(c.bg) }),
 		"\x1b[1;31;44m\x1b[0m":   own,
 		"\x1b[31;44m\x1b[39;49m": own,
 	} {
@@ -41,7 +41,7 @@ func TestFaintLiesBetweenInkAndPaper(t *testing.T) {
 
 func TestColoursGoOnInTheNextLine(t *testing.T) {
 	grid := parse("\x1b[31ma\nb", 2, 2)
-	if got := grid[1][0]; got.text != "b" || got.ink != named(1) {
+	if got := grid[1][0]; got.text != "b" || got.fg != basicColour(1) {
 		t.Errorf("the second line begins with %+v", got)
 	}
 }

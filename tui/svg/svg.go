@@ -24,8 +24,8 @@ type canvas struct {
 // tile is a filled rectangle of the image.
 type tile struct {
 	rect
-	ink   rgb
-	shade float64
+	colour rgb
+	shade  float64
 }
 
 // Draw returns an SVG of text, one line per row, in a window of columns×rows cells with a
@@ -54,7 +54,7 @@ func (c *canvas) open(title string, grid [][]cell) {
 	h := cellHeight*len(grid) + bar + margin
 	fmt.Fprintf(&c.buf, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", w, h, w, h)
 	fmt.Fprintf(&c.buf, "<title>%s</title>\n", escape(title))
-	fmt.Fprintf(&c.buf, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="9" fill="%s" stroke="#3a4252"/>`+"\n", w-1, h-1, paper(nil))
+	fmt.Fprintf(&c.buf, `<rect x="0.5" y="0.5" width="%d" height="%d" rx="9" fill="%s" stroke="#3a4252"/>`+"\n", w-1, h-1, background(nil))
 	for i, light := range []string{"#f0655c", "#e8b43f", "#58b85a"} {
 		fmt.Fprintf(&c.buf, `<circle cx="%d" cy="%d" r="5.5" fill="%s"/>`+"\n", margin+6+20*i, bar/2, light)
 	}
@@ -66,8 +66,8 @@ func (c *canvas) open(title string, grid [][]cell) {
 
 func (c *canvas) backgrounds(y int, row []cell) {
 	for x, cell := range row {
-		if cell.paper != paper(nil) {
-			c.tile(x, y, rect{0, 0, cellWidth, cellHeight}, cell.paper, 0)
+		if cell.bg != background(nil) {
+			c.tile(x, y, rect{0, 0, cellWidth, cellHeight}, cell.bg, 0)
 		}
 	}
 	c.flush()
@@ -81,11 +81,11 @@ func (c *canvas) shapes(y int, row []cell) {
 			continue
 		}
 		for _, r := range g.rects {
-			c.tile(x, y, r, cell.ink, g.shade)
+			c.tile(x, y, r, cell.fg, g.shade)
 		}
 		if g.dots != "" {
 			c.flush()
-			fmt.Fprintf(&c.buf, `<path transform="translate(%d %d)" d="%s" fill="%s"/>`+"\n", cellWidth*x, cellHeight*y, g.dots, cell.ink)
+			fmt.Fprintf(&c.buf, `<path transform="translate(%d %d)" d="%s" fill="%s"/>`+"\n", cellWidth*x, cellHeight*y, g.dots, cell.fg)
 		}
 	}
 	c.flush()
@@ -96,7 +96,7 @@ func (c *canvas) shapes(y int, row []cell) {
 func (c *canvas) underlines(y int, row []cell) {
 	for x, cell := range row {
 		if cell.underline {
-			c.tile(x, y, rect{0, cellHeight - 2, cellWidth, 1}, cell.ink, 0)
+			c.tile(x, y, rect{0, cellHeight - 2, cellWidth, 1}, cell.fg, 0)
 		}
 	}
 	c.flush()
@@ -108,7 +108,7 @@ func (c *canvas) tile(x, y int, r rect, ink rgb, shade float64) {
 	r.x += float64(cellWidth * x)
 	r.y += float64(cellHeight * y)
 	p := &c.pending
-	if p.w > 0 && p.ink == ink && p.shade == shade && p.y == r.y && p.h == r.h && p.x+p.w == r.x {
+	if p.w > 0 && p.colour == ink && p.shade == shade && p.y == r.y && p.h == r.h && p.x+p.w == r.x {
 		p.w += r.w
 		return
 	}
@@ -126,7 +126,7 @@ func (c *canvas) flush() {
 	if p.shade > 0 {
 		opacity = fmt.Sprintf(` fill-opacity="%g"`, p.shade)
 	}
-	fmt.Fprintf(&c.buf, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s"%s/>`+"\n", p.x, p.y, p.w, p.h, p.ink, opacity)
+	fmt.Fprintf(&c.buf, `<rect x="%g" y="%g" width="%g" height="%g" fill="%s"%s/>`+"\n", p.x, p.y, p.w, p.h, p.colour, opacity)
 }
 
 // words writes the row's text word by word. If a font is not as wide as the cells, each word
@@ -145,32 +145,32 @@ func (c *canvas) words(y int, row []cell) {
 // characters of one style, or a single character that fonts render differently. It returns 0 if
 // the first cell is not text.
 func wordLength(row []cell) int {
-	if !written(row[0]) {
+	if !isText(row[0]) {
 		return 0
 	}
 	n := 1
-	if !plain(row[0]) {
+	if !fillsOneCell(row[0]) {
 		return n
 	}
-	for n < len(row) && written(row[n]) && plain(row[n]) && row[n].looksLike(row[0]) {
+	for n < len(row) && isText(row[n]) && fillsOneCell(row[n]) && row[n].looksLike(row[0]) {
 		n++
 	}
 	return n
 }
 
-func written(c cell) bool {
+func isText(c cell) bool {
 	_, drawn := shape(c.text)
 	return !drawn && c.text != "" && c.text != " "
 }
 
-// plain reports whether every font has the character in a width of one cell.
-func plain(c cell) bool {
+// fillsOneCell reports whether every font has the character in a width of one cell.
+func fillsOneCell(c cell) bool {
 	r, size := utf8.DecodeRuneInString(c.text)
 	return size == len(c.text) && r < 0x250 && c.width == 1
 }
 
 func (c cell) looksLike(o cell) bool {
-	return c.ink == o.ink && c.bold == o.bold
+	return c.fg == o.fg && c.bold == o.bold
 }
 
 // word writes the text of cells, stretched to their exact width.
@@ -186,7 +186,7 @@ func (c *canvas) word(x, y int, cells []cell) {
 	}
 	const baseline = 12
 	fmt.Fprintf(&c.buf, `<text x="%d" y="%d" textLength="%d" lengthAdjust="spacingAndGlyphs" fill="%s"%s>%s</text>`+"\n",
-		cellWidth*x, cellHeight*y+baseline, cellWidth*width, cells[0].ink, weight, escape(text))
+		cellWidth*x, cellHeight*y+baseline, cellWidth*width, cells[0].fg, weight, escape(text))
 }
 
 func escape(text string) string {

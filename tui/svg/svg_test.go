@@ -78,7 +78,7 @@ func TestNeighboursOfOneColourAreOneRectangle(t *testing.T) {
 	for _, r := range p.Cells.Rects {
 		all = append(all, got{r.X, r.W, r.Fill})
 	}
-	green, red := named(2).String(), named(1).String()
+	green, red := basicColour(2).String(), basicColour(1).String()
 	want := []got{{0, 16, green}, {16, 20, green}, {40, 8, red}}
 	if !slices.Equal(all, want) {
 		t.Errorf("the rectangles are %v, want %v", all, want)
@@ -131,7 +131,7 @@ func TestUnderlinesAlsoGoUnderSpaces(t *testing.T) {
 
 func TestBackgroundsAreDrawnWhereTheyDifferFromTheWindow(t *testing.T) {
 	p := drawnRow(t, "a\x1b[44m b", 4)
-	if len(p.Cells.Rects) != 1 || p.Cells.Rects[0].X != cellWidth || p.Cells.Rects[0].Fill != named(4).String() {
+	if len(p.Cells.Rects) != 1 || p.Cells.Rects[0].X != cellWidth || p.Cells.Rects[0].Fill != basicColour(4).String() {
 		t.Errorf("the backgrounds are %+v", p.Cells.Rects)
 	}
 }

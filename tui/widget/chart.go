@@ -25,9 +25,9 @@ func eighths(fraction float64, w int) int {
 	return max(1, int(math.Round(min(fraction, 1)*float64(8*w))))
 }
 
-// Thumb returns the lines of a scroll bar's thumb, from first up to but not including end, if n
+// Scrollbar returns the lines of a scroll bar's thumb, from first up to but not including end, if n
 // of total lines are visible from top on. It returns 0, 0 if all lines are visible.
-func Thumb(top, n, total int) (first, end int) {
+func Scrollbar(top, n, total int) (first, end int) {
 	if n <= 0 || total <= n {
 		return 0, 0
 	}
@@ -149,11 +149,11 @@ func (g Glyphs) Strip(l *Line, blank Style, w int, spans []Span) {
 			}
 		}
 	}
-	put(l, blank, cells)
+	putCells(l, blank, cells)
 }
 
-// put appends cells, with one escape sequence per run of a style.
-func put(l *Line, blank Style, cells []Cell) {
+// putCells appends cells, with one escape sequence per run of a style.
+func putCells(l *Line, blank Style, cells []Cell) {
 	var run strings.Builder
 	for i := 0; i < len(cells); {
 		st := cells[i].Style

@@ -11,7 +11,7 @@ import (
 func TestLineIsExactlyAsWideAsAsked(t *testing.T) {
 	red := SGR("31")
 	for w := range 12 {
-		l := NewLine(w).Put(red, "abc").Put(Style{}, "東京").Skip(red, 2).Put(red, "z")
+		l := NewLine(w).Put(red, "abc").Put(Style{}, "東京").Pad(red, 2).Put(red, "z")
 		if got := ansi.StringWidth(l.String()); got != w {
 			t.Errorf("%d cells wide, want %d", got, w)
 		}
@@ -33,10 +33,10 @@ func TestLineEndsWithTheStyleOff(t *testing.T) {
 }
 
 func TestBesideFillsTheShorterBlock(t *testing.T) {
-	if got := Beside([]string{"ab"}, 2, []string{"xyz", "123"}, 3); got[0] != "abxyz" || got[1] != "  123" {
+	if got := JoinHorizontal([]string{"ab"}, 2, []string{"xyz", "123"}, 3); got[0] != "abxyz" || got[1] != "  123" {
 		t.Errorf("got %q", got)
 	}
-	if got := Beside([]string{"ab", "cd"}, 2, nil, 3); got[1] != "cd   " {
+	if got := JoinHorizontal([]string{"ab", "cd"}, 2, nil, 3); got[1] != "cd   " {
 		t.Errorf("got %q", got)
 	}
 }
@@ -55,7 +55,7 @@ func TestThumbReachesBothEnds(t *testing.T) {
 	for _, c := range []struct{ top, n, total, first, end int }{
 		{0, 10, 10, 0, 0}, {0, 10, 20, 0, 5}, {10, 10, 20, 5, 10}, {0, 10, 10_000, 0, 1}, {9990, 10, 10_000, 9, 10}, {0, 0, 5, 0, 0},
 	} {
-		if first, end := Thumb(c.top, c.n, c.total); first != c.first || end != c.end {
+		if first, end := Scrollbar(c.top, c.n, c.total); first != c.first || end != c.end {
 			t.Errorf("Thumb(%d, %d, %d) = %d, %d; want %d, %d", c.top, c.n, c.total, first, end, c.first, c.end)
 		}
 	}

@@ -117,8 +117,8 @@ func (g Glyphs) Wrap(text string, w, n int) []string {
 	return append(all, g.FitEnd(strings.Join(words, " "), w))
 }
 
-// Break splits s into pieces of at most w cells. It returns at least one piece.
-func Break(s string, w int) []string {
+// Chunk splits s into pieces of at most w cells. It returns at least one piece.
+func Chunk(s string, w int) []string {
 	var all []string
 	for Width(s) > w {
 		piece := take(s, w)

@@ -22,7 +22,7 @@ type Glyphs struct {
 	Paused   string // paused
 	Check    string
 	Frozen   string // client that does not run
-	Severed  string // client without a connection
+	CutOff   string // client without a connection
 	Shared   string // fill of shared holds
 	Dashed   string // fill of a free lock with waiters
 	Clash    string // fill of overlapping holds
@@ -66,7 +66,7 @@ func Blocks() Glyphs {
 		Paused:   "‖",
 		Check:    "✓",
 		Frozen:   "◇",
-		Severed:  "⊘",
+		CutOff:   "⊘",
 		Shared:   "▒",
 		Dashed:   "┄",
 		Clash:    "!",
@@ -126,7 +126,7 @@ func ASCII() Glyphs {
 		Paused:   "=",
 		Check:    "+",
 		Frozen:   "=",
-		Severed:  "/",
+		CutOff:   "/",
 		Shared:   "%",
 		Dashed:   ".",
 		Clash:    "!",

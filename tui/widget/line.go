@@ -51,19 +51,19 @@ func (l *Line) Put(st Style, text string) *Line {
 	if n == 0 {
 		return l
 	}
-	l.wear(st)
+	l.setStyle(st)
 	l.b.WriteString(text)
 	l.used += n
 	return l
 }
 
-// Skip appends n blanks.
-func (l *Line) Skip(st Style, n int) *Line {
+// Pad appends n blanks.
+func (l *Line) Pad(st Style, n int) *Line {
 	n = min(n, l.Rest())
 	if n <= 0 {
 		return l
 	}
-	l.wear(st)
+	l.setStyle(st)
 	for range n {
 		l.b.WriteByte(' ')
 	}
@@ -71,17 +71,17 @@ func (l *Line) Skip(st Style, n int) *Line {
 	return l
 }
 
-// To appends blanks up to column col, counted from 0.
-func (l *Line) To(st Style, col int) *Line { return l.Skip(st, col-l.used) }
+// PadTo appends blanks up to column col, counted from 0.
+func (l *Line) PadTo(st Style, col int) *Line { return l.Pad(st, col-l.used) }
 
 // String returns the line, padded with blanks to its width, with the default style at its end.
 func (l *Line) String() string {
-	l.Skip(Style{}, l.Rest())
-	l.wear(Style{})
+	l.Pad(Style{}, l.Rest())
+	l.setStyle(Style{})
 	return l.b.String()
 }
 
-func (l *Line) wear(st Style) {
+func (l *Line) setStyle(st Style) {
 	if st == l.style {
 		return
 	}
@@ -93,9 +93,9 @@ func (l *Line) wear(st Style) {
 	l.b.WriteString(st.on)
 }
 
-// Beside puts two blocks side by side. The lines of left are w cells wide, those of right v
+// JoinHorizontal puts two blocks side by side. The lines of left are w cells wide, those of right v
 // cells. Blanks replace missing lines.
-func Beside(left []string, w int, right []string, v int) []string {
+func JoinHorizontal(left []string, w int, right []string, v int) []string {
 	lines := make([]string, max(len(left), len(right)))
 	for i := range lines {
 		lines[i] = lineOr(left, i, w) + lineOr(right, i, v)

@@ -30,7 +30,7 @@ func Plain(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == ' ' && !overlooked(s, i), visible(r):
+		case r == ' ' && !unnoticed(s, i), visible(r):
 			b.WriteString(s[i : i+size])
 		default:
 			b.WriteString(escape(r))
@@ -45,7 +45,7 @@ func Plain(s string) string {
 func plainPrefix(s string) int {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c == ' ' && !overlooked(s, i) {
+		if c == ' ' && !unnoticed(s, i) {
 			continue
 		}
 		if c <= ' ' || c == '\\' || c >= 0x7f {
@@ -55,8 +55,8 @@ func plainPrefix(s string) int {
 	return len(s)
 }
 
-// overlooked reports whether the blank at s[i] is hard to notice.
-func overlooked(s string, i int) bool {
+// unnoticed reports whether the blank at s[i] is hard to notice.
+func unnoticed(s string, i int) bool {
 	return i == 0 || i == len(s)-1 || s[i-1] == ' '
 }
 

@@ -129,7 +129,7 @@ func (t Table) Header(l *Line, st, mark Style, sorted int, sign string) {
 func (t Table) Row(l *Line, st Style, cell func(column, w int) Cell) {
 	for i, p := range t.shown {
 		if i > 0 {
-			l.Skip(st, t.gap)
+			l.Pad(st, t.gap)
 		}
 		c := cell(p.column, p.width)
 		if t.columns[p.column].Right {

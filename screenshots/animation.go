@@ -16,9 +16,9 @@ import (
 // frameEvery is the time between two frames of an animation.
 const frameEvery = 400 * time.Millisecond
 
-// roll records an animation. If a program that it needs is missing, it prints
+// animate records an animation. If a program that it needs is missing, it prints
 // that and writes nothing.
-func (s shot) roll(ctx context.Context, term *terminal, work, folder string) error {
+func (s shot) animate(ctx context.Context, term *terminal, work, folder string) error {
 	for _, tool := range []string{"rsvg-convert", "ffmpeg", "gifsicle"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			fmt.Printf("%s: left out, there is no %s\n", s.name, tool)
@@ -29,8 +29,8 @@ func (s shot) roll(ctx context.Context, term *terminal, work, folder string) err
 	if err := os.Mkdir(frames, 0o755); err != nil {
 		return err
 	}
-	for i := range s.film {
-		text, err := term.picture(ctx)
+	for i := range s.frames {
+		text, err := term.capture(ctx)
 		if err != nil {
 			return err
 		}
@@ -44,12 +44,12 @@ func (s shot) roll(ctx context.Context, term *terminal, work, folder string) err
 		case <-time.After(frameEvery):
 		}
 	}
-	return s.develop(ctx, frames, filepath.Join(folder, s.name+".gif"))
+	return s.encode(ctx, frames, filepath.Join(folder, s.name+".gif"))
 }
 
-// develop makes an animation of the frames.
-func (s shot) develop(ctx context.Context, frames, to string) error {
-	for i := range s.film {
+// encode makes an animation of the frames.
+func (s shot) encode(ctx context.Context, frames, to string) error {
+	for i := range s.frames {
 		name := filepath.Join(frames, fmt.Sprintf("%03d", i))
 		if err := run(ctx, "rsvg-convert", "--output", name+".png", name+".svg"); err != nil {
 			return err
