@@ -57,7 +57,7 @@ func hardship(kind Kind) Scenario {
 }
 
 // Scenarios 36, 52, 54, 61, 69, 71, 74 and 110, second half. Promise P12.
-func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
+func TestSoundKindsSurviveAllFaultsThatALockCanSurvive(t *testing.T) {
 	t.Parallel()
 	single := Servers{Redis: connect(t, server.ForTest(t).Addr())}
 	five := nodesForTest(t)
@@ -70,12 +70,12 @@ func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
 		all.Go(func() {
 			// By chance, one of the faults may not be applied in a short run.
 			for try := 1; ; try++ {
-				spared := endure(t, on, hardship(kind))
-				if len(spared) == 0 || t.Failed() {
+				missing := endure(t, on, hardship(kind))
+				if len(missing) == 0 || t.Failed() {
 					return
 				}
 				if try == 5 {
-					t.Errorf("%s: five runs had no %v: the test proves nothing about it", kind, spared)
+					t.Errorf("%s: five runs had no %v: the test proves nothing about it", kind, missing)
 					return
 				}
 			}
@@ -86,7 +86,7 @@ func TestSoundKindsStandAllFaultsThatALockCanStand(t *testing.T) {
 
 // endure runs a scenario, checks that the lock held, and returns the faults
 // that were not applied.
-func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
+func endure(t *testing.T, on Servers, s Scenario) (missing []string) {
 	r, err := New(on, s)
 	if err == nil {
 		err = r.Start()
@@ -112,17 +112,17 @@ func endure(t *testing.T, on Servers, s Scenario) (spared []string) {
 	}
 	for _, f := range s.Faults {
 		if struck[f.Kind] == 0 {
-			spared = append(spared, string(f.Kind))
+			missing = append(missing, string(f.Kind))
 		}
 	}
 	if m.Abandoned == 0 {
-		spared = append(spared, "crash in a hold")
+		missing = append(missing, "crash in a hold")
 	}
 	keys, err := on.Redis.Keys(context.Background(), r.Scenario().Keys.Prefix+"*").Result()
 	if err != nil || len(keys) > 0 {
 		t.Errorf("%s: keys left behind: %q %v", s.Lock.Kind, keys, err)
 	}
-	return spared
+	return missing
 }
 
 // careless is a session that locks like a Mutex and unlocks with DEL.
@@ -136,7 +136,7 @@ func openCareless(o sessionConfig) (session, error) {
 	return careless{inner, o.servers.Redis}, err
 }
 
-func (c careless) as(who clientIdentity) session { return careless{c.session.as(who), c.rdb} }
+func (c careless) as(id clientIdentity) session { return careless{c.session.as(id), c.rdb} }
 
 func (c careless) lock(ctx context.Context, key string, shared bool) (lease, error) {
 	l, err := c.session.lock(ctx, key, shared)

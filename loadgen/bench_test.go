@@ -70,7 +70,7 @@ func BenchmarkRecorder(b *testing.B) {
 	var clients atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {
 		client := int(clients.Add(1)) - 1
-		r.join(client)
+		r.clientJoined(client)
 		for pb.Next() {
 			r.arrive(client, time.Now(), false)
 			r.acquire(client, time.Now(), time.Millisecond)
@@ -82,7 +82,7 @@ func BenchmarkRecorder(b *testing.B) {
 func BenchmarkMetricsOfTenThousandClients(b *testing.B) {
 	r := newRecorder(time.Now())
 	for client := range MaxClients {
-		r.join(client)
+		r.clientJoined(client)
 		r.arrive(client, time.Now(), false)
 		r.acquire(client, time.Now(), time.Duration(client)*time.Microsecond)
 	}

@@ -102,25 +102,25 @@ func (p *possession) Unlock(ctx context.Context) error {
 
 // broken is a session that locks with a flaw.
 type broken struct {
-	rdb      redis.UniversalClient
-	nodes    []*redis.Client
-	scenario Scenario
-	flaw     flaw
-	alive    context.Context
-	hangUp   func() error // nil: another session closes the connection
+	rdb        redis.UniversalClient
+	nodes      []*redis.Client
+	scenario   Scenario
+	flaw       flaw
+	alive      context.Context
+	closeConns func() error // nil: another session closes the connection
 }
 
 func (f flaw) open(o sessionConfig) (session, error) {
-	rdb, err := o.wire.over(o.servers.Redis)
+	rdb, err := o.network.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
 	alive, die := context.WithCancel(context.Background())
 	b := &broken{rdb: rdb, scenario: o.scenario, flaw: f.withDefaults(), alive: alive}
 	for _, n := range o.servers.Nodes {
-		b.nodes = append(b.nodes, o.wire.overNode(n, len(b.nodes)+1))
+		b.nodes = append(b.nodes, o.network.overNode(n, len(b.nodes)+1))
 	}
-	b.hangUp = func() error {
+	b.closeConns = func() error {
 		die()
 		errs := []error{rdb.Close()}
 		for _, n := range b.nodes {
@@ -133,15 +133,15 @@ func (f flaw) open(o sessionConfig) (session, error) {
 
 func (b *broken) as(clientIdentity) session {
 	other := *b
-	other.hangUp = nil
+	other.closeConns = nil
 	return &other
 }
 
 func (b *broken) close() error {
-	if b.hangUp == nil {
+	if b.closeConns == nil {
 		return nil
 	}
-	return b.hangUp()
+	return b.closeConns()
 }
 
 func (b *broken) ttl() time.Duration { return b.scenario.Lock.TTL }

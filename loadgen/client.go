@@ -31,9 +31,9 @@ type client struct {
 	planner planner
 	faults  *pendingFaults
 
-	wire      *network      // its own connections; nil: shared with other clients
-	absence   time.Duration // after a crash; 0 = until the end of the run
-	forgotten []lease
+	network      *network      // its own connections; nil: shared with other clients
+	replaceAfter time.Duration // after a crash; 0 = until the end of the run
+	leaked       []lease
 }
 
 // run runs the client until stay ends. It returns the error that prevented the release
@@ -49,19 +49,19 @@ func (c *client) run(halt, stay context.Context) error {
 			unreleased = err
 			break
 		}
-		came, open := c.fleet.schedule.next(stay)
+		arrived, open := c.fleet.schedule.next(stay)
 		if stay.Err() != nil {
 			if open {
-				c.fleet.schedule.giveBack(came)
+				c.fleet.schedule.giveBack(arrived)
 			}
 			break
 		}
 		if !open {
-			came = arrival{due: time.Now()}
+			arrived = arrival{due: time.Now()}
 		}
 		s := c.fleet.scenario.Load()
 		next := c.planner.next(s, c.fleet.keys.picker)
-		how, err := c.round(halt, stay, next, came)
+		how, err := c.round(halt, stay, next, arrived)
 		unreleased = nil
 		switch how {
 		case unconfirmed:
@@ -70,13 +70,13 @@ func (c *client) run(halt, stay context.Context) error {
 		case failed:
 			failures++
 		case crashed:
-			c.die(stay)
+			c.waitReplacement(stay)
 		default:
 			failures = 0
 		}
 		c.think(stay, next.think, backoff(failures), open)
 	}
-	return errors.Join(unreleased, c.recall(halt), c.session.close())
+	return errors.Join(unreleased, c.releaseLeaked(halt), c.session.close())
 }
 
 // think pauses before the next round. A client of the open model and a greedy client do
@@ -89,13 +89,13 @@ func (c *client) think(stay context.Context, d, rest time.Duration, open bool) {
 }
 
 // round runs from the arrival to the release, and returns the outcome.
-func (c *client) round(halt, stay context.Context, next iteration, came arrival) (outcome, error) {
-	f, due := c.fleet, came.due
+func (c *client) round(halt, stay context.Context, next iteration, arrived arrival) (outcome, error) {
+	f, due := c.fleet, arrived.due
 	asked := time.Now()
-	f.recorder.arrive(c.number, due, came.late)
+	f.recorder.arrive(c.number, due, arrived.late)
 	f.note(Event{At: due, Kind: Arrived, Key: f.keys.names[next.key], Client: c.number + 1, Shared: next.shared})
-	f.janitor.touch(stay, next.key)
-	ctx, cancel := c.patient(stay)
+	f.janitor.beforeLock(stay, next.key)
+	ctx, cancel := c.withPatience(stay)
 	defer cancel()
 	f.oracle.WaiterAdded(next.key, &oracle.Attempt{Client: c.number, Asked: asked, Ctx: ctx})
 	l, how, err := c.acquire(stay, ctx, next)
@@ -106,40 +106,40 @@ func (c *client) round(halt, stay context.Context, next iteration, came arrival)
 		c.note(how, next, Event{At: now, Took: now.Sub(due)}, nil, err)
 		return how, err
 	}
-	who := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.promise.flaw, Asked: asked}
-	visit := f.oracle.Enter(next.key, who, l, now)
+	participant := oracle.Participant{Client: c.number, Token: l.Token(), Fence: l.Fence(), Shared: next.shared, Flaw: f.promise.flaw, Asked: asked}
+	visit := f.oracle.Enter(next.key, participant, l, now)
 	f.recorder.acquire(c.number, now, now.Sub(due))
 	c.note(acquired, next, Event{At: now, Took: now.Sub(due), Deadline: l.Deadline()}, l, nil)
 	f.history.Acquired(visit, asked, now)
-	fate := c.work(halt, l, visit, next.hold)
-	return c.end(halt, l, visit, next, fate)
+	result := c.work(halt, l, visit, next.hold)
+	return c.end(halt, l, visit, next, result)
 }
 
 // end runs from the end of the work to the release.
-func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next iteration, fate workResult) (outcome, error) {
+func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next iteration, result workResult) (outcome, error) {
 	f := c.fleet
 	kept := l.Valid()
-	if inner, ok := l.(interface{ unwind() bool }); ok && fate != workCrashed && fate != workLeaked {
+	if inner, ok := l.(interface{ unwind() bool }); ok && result != workCrashed && result != workLeaked {
 		kept = inner.unwind() && kept
 	}
 	left := time.Now()
-	if fate != workCrashed && fate != workLeaked {
-		polite := fate != workUnchecked && f.promise.sound
+	if result != workCrashed && result != workLeaked {
+		polite := result != workUnchecked && f.promise.sound
 		f.oracle.Write(v, polite, left)
 	}
 	f.oracle.Leave(v, left)
 	deadline, told := l.Deadline(), time.Time{}
-	if f.promise.sound && !kept && fate != workCrashed {
-		if told = whenTold(l); told.IsZero() {
+	if f.promise.sound && !kept && result != workCrashed {
+		if told = waitNotified(l); told.IsZero() {
 			f.oracle.Untold(v, left)
 		}
 	}
 	how, err := outcome(abandoned), error(nil)
-	switch fate {
+	switch result {
 	case workCrashed:
 		how = crashed
 	case workLeaked:
-		c.forgotten = append(c.forgotten, l)
+		c.leaked = append(c.leaked, l)
 	default:
 		how, err = c.release(halt, l, v, kept)
 	}
@@ -153,14 +153,14 @@ func (c *client) end(halt context.Context, l lease, v *oracle.Occupancy, next it
 	return how, err
 }
 
-// tellWithin is how long after its end a lease may take to notify its holder. The
+// notifyWithin is how long after its end a lease may take to notify its holder. The
 // timers of the holder may be late.
-const tellWithin = time.Second
+const notifyWithin = time.Second
 
-// whenTold waits until a lease that is over notifies its holder, and returns the time.
-// It returns zero after tellWithin.
-func whenTold(l lease) time.Time {
-	soon := time.NewTimer(tellWithin)
+// waitNotified waits until a lease that is over notifies its holder, and returns the time.
+// It returns zero after notifyWithin.
+func waitNotified(l lease) time.Time {
+	soon := time.NewTimer(notifyWithin)
 	defer soon.Stop()
 	select {
 	case <-l.Context().Done():
@@ -187,8 +187,8 @@ func (c *client) note(how outcome, next iteration, e Event, l lease, err error) 
 	c.fleet.note(e)
 }
 
-// patient returns a context that ends when the client stops waiting for a key.
-func (c *client) patient(stay context.Context) (context.Context, context.CancelFunc) {
+// withPatience returns a context that ends when the client stops waiting for a key.
+func (c *client) withPatience(stay context.Context) (context.Context, context.CancelFunc) {
 	if patience := c.fleet.scenario.Load().Patience; patience > 0 {
 		return context.WithTimeout(stay, patience)
 	}
@@ -235,9 +235,9 @@ func (c *client) work(halt context.Context, l lease, v *oracle.Occupancy, hold t
 	}
 	var over <-chan struct{}
 	for {
-		if f, strikes := c.faults.take(c.hitsInHold); strikes {
-			if fate := c.applyInHold(halt, v, f); fate != workOK {
-				return fate
+		if f, found := c.faults.take(c.hitsInHold); found {
+			if result := c.applyInHold(halt, v, f); result != workOK {
+				return result
 			}
 		}
 		if hold <= 0 {
@@ -272,7 +272,7 @@ func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kep
 	switch {
 	case err == nil:
 		c.fleet.oracle.Unlocked(v, decided, now)
-		c.fleet.recorder.add(c.fleet.recorder.release, now.Sub(decided))
+		c.fleet.recorder.observe(c.fleet.recorder.release, now.Sub(decided))
 	case errors.Is(err, errDead):
 		return crashed, err
 	}
@@ -287,11 +287,11 @@ func (c *client) release(halt context.Context, l lease, v *oracle.Occupancy, kep
 	return released, nil
 }
 
-// recall releases the leases that a fault made the client forget.
-func (c *client) recall(halt context.Context) error {
+// releaseLeaked releases the leases that a fault made the client forget.
+func (c *client) releaseLeaked(halt context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(halt), releaseWithin)
 	defer cancel()
-	for _, l := range c.forgotten {
+	for _, l := range c.leaked {
 		if err := l.Unlock(ctx); err != nil && !errors.Is(err, lock.ErrLost) {
 			return err
 		}

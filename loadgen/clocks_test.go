@@ -10,7 +10,7 @@ import (
 
 // A hold has three ends: the end of the lease, the time when the holder learned
 // it, and the time when the client left.
-func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *testing.T) {
+func TestAnEventHasTheDeadlineOfTheLeaseAndTheTimeOfItsNotification(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
 		lock     Lock
@@ -86,7 +86,7 @@ func TestAnEventTellsUntilWhenALeaseLastsAndWhenItsHolderLearnedThatItIsOver(t *
 }
 
 // If a lease is lost early, its holder is notified before the deadline.
-func TestWhoLosesALeaseIsToldBeforeItsDeadline(t *testing.T) {
+func TestALostLeaseNotifiesItsHolderBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 1, Keys: Keys{N: 1}, Lock: Lock{TTL: 9 * time.Second}, Hold: Const(time.Hour), Think: Const(time.Hour),
@@ -106,7 +106,7 @@ func TestWhoLosesALeaseIsToldBeforeItsDeadline(t *testing.T) {
 
 // Clients of the closed model that started at the same time would stay
 // synchronised.
-func TestClientsOfTheClosedModelComeOneAfterTheOther(t *testing.T) {
+func TestClientsOfTheClosedModelArriveOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 10, Keys: Keys{N: MaxKeys}, Hold: Const(0), Think: Const(time.Second),
@@ -121,7 +121,7 @@ func TestClientsOfTheClosedModelComeOneAfterTheOther(t *testing.T) {
 		}
 		for tenth := range 29 {
 			if at := time.Duration(tenth) * 100 * time.Millisecond; arrived[at] != 1 {
-				t.Errorf("%d clients came after %s", arrived[at], at)
+				t.Errorf("%d clients arrived after %s", arrived[at], at)
 			}
 		}
 		r.SetClients(20) // the first attempts of new clients lie between those of the others
@@ -132,7 +132,7 @@ func TestClientsOfTheClosedModelComeOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestWithARateNoClientThinksBeforeItComes(t *testing.T) {
+func TestWithARateNoClientThinksBeforeItArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 10, Keys: Keys{N: MaxKeys}, Rate: 10, Hold: Const(950 * time.Millisecond), Think: Const(time.Hour),
@@ -144,7 +144,7 @@ func TestWithARateNoClientThinksBeforeItComes(t *testing.T) {
 	})
 }
 
-func TestAClientThatIsToldToGoDoesNotThinkFirst(t *testing.T) {
+func TestALeavingClientDoesNotThinkFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 2, Think: Const(time.Hour)})
 		time.Sleep(time.Second)

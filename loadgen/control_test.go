@@ -9,7 +9,7 @@ import (
 	"locktop/server"
 )
 
-func TestKnobsTurnWhileTheClientsRun(t *testing.T) {
+func TestApplyChangesTheLoadWhileTheClientsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 4, Keys: Keys{N: 4}, Hold: Const(time.Second), Think: Const(time.Second)})
 		time.Sleep(3 * time.Second)
@@ -31,7 +31,7 @@ func TestKnobsTurnWhileTheClientsRun(t *testing.T) {
 	})
 }
 
-func TestAnotherKindOfLockBeginsAnew(t *testing.T) {
+func TestAnotherKindOfLockRestartsTheClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		r := started(t, rdb, Scenario{Clients: 4, Keys: Keys{N: 1}})
@@ -58,7 +58,7 @@ func TestAnotherKindOfLockBeginsAnew(t *testing.T) {
 	})
 }
 
-func TestAScenarioOutOfOrderChangesNothing(t *testing.T) {
+func TestAnInvalidScenarioChangesNothing(t *testing.T) {
 	r, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Clients: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestAScenarioOutOfOrderChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAFaultThatCannotStrikeIsRefused(t *testing.T) {
+func TestAnImpossibleFaultIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 1})
 		for want, f := range map[string]Fault{
@@ -87,7 +87,7 @@ func TestAFaultThatCannotStrikeIsRefused(t *testing.T) {
 	})
 }
 
-func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
+func TestAFaultOfAChosenClientAffectsOnlyThatClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// With so many keys, no client waits for one that has a fault.
 		r := started(t, piped(t), Scenario{Clients: 5, Keys: Keys{N: 100_000}, Hold: Const(time.Second), Think: Const(10 * time.Millisecond)})
@@ -122,7 +122,7 @@ func TestAClientThatIsChosenIsTheOneThatSuffers(t *testing.T) {
 	})
 }
 
-func TestADeadClientComesBackAsAnother(t *testing.T) {
+func TestACrashedClientIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Second), Think: Const(time.Second), Lock: Lock{TTL: 2 * time.Second},
@@ -227,7 +227,7 @@ func TestEventsAreNumberedAndRememberedUpToALimit(t *testing.T) {
 	}
 }
 
-func TestKeysThatWereThereBeforeAreLeftAlone(t *testing.T) {
+func TestKeysThatExistedBeforeAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := piped(t)
 		if err := rdb.Set(t.Context(), "{mine}:1", "somebody", 0).Err(); err != nil {
@@ -340,8 +340,8 @@ func TestAStageChangesClientsAndRateOrLeavesThemAlone(t *testing.T) {
 			time.Sleep(9 * time.Second)
 			m := r.Metrics()
 			time.Sleep(time.Second)
-			if came := r.Metrics().Arrivals - before; m.Clients.Total != want.clients || came < want.arrivals-2 || came > want.arrivals+2 {
-				t.Errorf("stage %d: %d clients and %d arrivals, want %+v", i+1, m.Clients.Total, came, want)
+			if arrived := r.Metrics().Arrivals - before; m.Clients.Total != want.clients || arrived < want.arrivals-2 || arrived > want.arrivals+2 {
+				t.Errorf("stage %d: %d clients and %d arrivals, want %+v", i+1, m.Clients.Total, arrived, want)
 			}
 		}
 		<-r.Done()

@@ -93,26 +93,26 @@ func (d *disturbances) explain(client int, since, at time.Time) bool {
 	return false
 }
 
-// struck reports whether a fault of the scenario affects servers, or did within the
+// serverFault reports whether a fault of the scenario affects servers, or did within the
 // last second. d.mu must be held.
-func (d *disturbances) struck(now time.Time) bool {
+func (d *disturbances) serverFault(now time.Time) bool {
 	for _, one := range d.all {
-		if one.client == oracle.Everybody && FaultKind(one.kind).strikes() && (one.lasting || one.to.Add(time.Second).After(now)) {
+		if one.client == oracle.Everybody && FaultKind(one.kind).costsLease() && (one.lasting || one.to.Add(time.Second).After(now)) {
 			return true
 		}
 	}
 	return false
 }
 
-// judge sets the outage and the stall of m.
-func (d *disturbances) judge(m *Metrics) {
+// addTo sets the outage and the stall of m.
+func (d *disturbances) addTo(m *Metrics) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m.Outage, m.Stall = d.outage, d.stall
 }
 
-// strikes reports whether a fault of the kind can cost a client its lease.
-func (k FaultKind) strikes() bool {
+// costsLease reports whether a fault of the kind can cost a client its lease.
+func (k FaultKind) costsLease() bool {
 	return !slices.Contains([]FaultKind{"", stalled, unanswered, ScriptFlush, Greedy, Leak, Skew}, k)
 }
 
@@ -129,9 +129,9 @@ const silence = 500 * time.Millisecond
 // to it. After that, the lock serves the next waiter.
 const claimTime = time.Second
 
-// costly returns the shortest stall or silence that may cost a client its lease or its
+// costlyDelay returns the shortest stall or silence that may cost a client its lease or its
 // turn: 1/8 of the time that the client has, at least 10 ms.
-func (l Lock) costly() time.Duration {
+func (l Lock) costlyDelay() time.Duration {
 	has := l.TTL
 	if l.Kind == Fair {
 		has = min(has, claimTime)
@@ -143,8 +143,8 @@ func (l Lock) costly() time.Duration {
 // answer. Every second, it settles the suspects of the oracle.
 func (f *fleet) watch(ctx context.Context) {
 	l := f.scenario.Load().Lock
-	beat := min(max(l.TTL/20, 5*time.Millisecond), 100*time.Millisecond)
-	long := l.costly()
+	interval := min(max(l.TTL/20, 5*time.Millisecond), 100*time.Millisecond)
+	long := l.costlyDelay()
 	var all sync.WaitGroup
 	for _, rdb := range f.janitor.servers {
 		all.Go(func() {
@@ -152,17 +152,17 @@ func (f *fleet) watch(ctx context.Context) {
 			if err != nil {
 				return // the clients report the same error
 			}
-			f.watchServer(ctx, own, beat, long)
+			f.watchServer(ctx, own, interval, long)
 			_ = own.Close()
 		})
 	}
 	defer all.Wait()
 	for settled := time.Now(); ctx.Err() == nil; {
-		due := time.Now().Add(beat)
-		pause(ctx, beat)
+		due := time.Now().Add(interval)
+		pause(ctx, interval)
 		now := time.Now()
 		if late := now.Sub(due); late > long {
-			f.disturbances.overslept(due, now)
+			f.disturbances.recordStall(due, now)
 		}
 		if now.Sub(settled) > time.Second {
 			f.settle(now.Add(-2 * time.Second))
@@ -171,7 +171,7 @@ func (f *fleet) watch(ctx context.Context) {
 	}
 }
 
-func (d *disturbances) overslept(due, now time.Time) {
+func (d *disturbances) recordStall(due, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.add(stalled, due, now)
@@ -192,11 +192,11 @@ func watching(rdb redis.UniversalClient) (redis.UniversalClient, error) {
 
 // watchServer sends requests to a server, or to each master of a cluster, until ctx
 // ends. It records late answers, errors and restarts.
-func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, beat, long time.Duration) {
+func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, interval, long time.Duration) {
 	var identity string
 	answered := time.Now() // when the newest answered request was sent
 	var last time.Time     // when the run ID was read; zero = read it next
-	for ; ctx.Err() == nil; pause(ctx, beat) {
+	for ; ctx.Err() == nil; pause(ctx, interval) {
 		asked := time.Now()
 		soon, cancel := context.WithTimeout(ctx, answerWithin)
 		err := onEach(soon, rdb, func(ctx context.Context, node redis.Cmdable) error { return node.Echo(ctx, "").Err() })
@@ -207,19 +207,19 @@ func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, beat
 		if ctx.Err() != nil {
 			err = nil
 		}
-		f.disturbances.asked(answered, asked, now, long, err)
+		f.disturbances.recordReply(answered, asked, now, long, err)
 		if err != nil {
 			last = time.Time{}
 			cancel()
 			continue
 		}
 		if now.Sub(last) >= time.Second {
-			who, known := runIDs(soon, rdb)
-			if known && identity != "" && who != identity {
-				f.disturbances.replaced(answered, time.Now())
+			ids, known := runIDs(soon, rdb)
+			if known && identity != "" && ids != identity {
+				f.disturbances.recordRestart(answered, time.Now())
 			}
 			if known {
-				identity = who
+				identity = ids
 			}
 			last = now
 		}
@@ -228,9 +228,9 @@ func (f *fleet) watchServer(ctx context.Context, rdb redis.UniversalClient, beat
 	}
 }
 
-// asked records how long a server took to answer. After an error, the time begins at
+// recordReply records how long a server took to answer. After an error, the time begins at
 // answered, the newest request with an answer.
-func (d *disturbances) asked(answered, asked, now time.Time, long time.Duration, err error) {
+func (d *disturbances) recordReply(answered, asked, now time.Time, long time.Duration, err error) {
 	if err == nil {
 		answered = asked
 	}
@@ -241,7 +241,7 @@ func (d *disturbances) asked(answered, asked, now time.Time, long time.Duration,
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.add(unanswered, answered, now)
-	if d.struck(now) || err == nil && took < silence {
+	if d.serverFault(now) || err == nil && took < silence {
 		return
 	}
 	if err != nil {
@@ -253,12 +253,12 @@ func (d *disturbances) asked(answered, asked, now time.Time, long time.Duration,
 	d.outage.Longest = max(d.outage.Longest, took)
 }
 
-// replaced records that a server was restarted or replaced.
-func (d *disturbances) replaced(since, now time.Time) {
+// recordRestart records that a server was restarted or replaced.
+func (d *disturbances) recordRestart(since, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.add(unanswered, since, now)
-	if !d.struck(now) {
+	if !d.serverFault(now) {
 		d.outage.Lost++
 	}
 }

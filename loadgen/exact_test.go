@@ -19,8 +19,8 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 		calledOff: func(m Metrics) int64 { return m.CutOff },
 	} {
 		r := newRecorder(began)
-		r.join(0)
-		r.join(1)
+		r.clientJoined(0)
+		r.clientJoined(1)
 		r.arrive(0, at(1), false)
 		r.acquire(0, at(3), 2*time.Second)
 		r.arrive(1, at(2), true)
@@ -28,7 +28,7 @@ func TestEveryOutcomeOfAnAttemptHasItsCountAndItsWait(t *testing.T) {
 			t.Errorf("while it waits: %+v", m)
 		}
 		if m := r.metrics(at(9)); m.Fairness.Starved != 7*time.Second {
-			t.Errorf("who waits since 7 s is not the longest: %s", m.Fairness.Starved)
+			t.Errorf("the wait since 7 s is not the longest: %s", m.Fairness.Starved)
 		}
 		r.giveUp(1, at(7), how, errors.New("because"))
 		m := r.metrics(at(20))
@@ -51,7 +51,7 @@ func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
 		crashed: func(m Metrics) int64 { return m.Abandoned }, unconfirmed: func(m Metrics) int64 { return m.Unconfirmed },
 	} {
 		r := newRecorder(time.Unix(0, 0))
-		r.join(0)
+		r.clientJoined(0)
 		r.arrive(0, time.Unix(0, 0), false)
 		r.acquire(0, time.Unix(1, 0), time.Second)
 		r.end(0, how, 3*time.Second, errors.New("because"))
@@ -62,7 +62,7 @@ func TestEveryOutcomeOfAHoldHasItsCount(t *testing.T) {
 	}
 }
 
-func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
+func TestAnExplainedSuspectIsNoViolation(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
 	for _, c := range []struct {
 		name   string
@@ -81,8 +81,8 @@ func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
 		{"long before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(7.9)) }, false},
 		{"just before", 1, func(d *disturbances) { d.begin("cut", 1, at(1)); d.end("cut", 1, at(8.1)) }, true},
 		{"later", 1, func(d *disturbances) { d.begin("cut", 1, at(15.1)) }, false},
-		{"a stall", 1, func(d *disturbances) { d.overslept(at(11), at(12)) }, true},
-		{"a silent server", 1, func(d *disturbances) { d.asked(at(10), at(11), at(12), time.Millisecond, nil) }, true},
+		{"a stall", 1, func(d *disturbances) { d.recordStall(at(11), at(12)) }, true},
+		{"a silent server", 1, func(d *disturbances) { d.recordReply(at(10), at(11), at(12), time.Millisecond, nil) }, true},
 		{"a lock is for oracle.Everybody", oracle.Everybody, func(d *disturbances) { d.begin("cut", 2, at(11)) }, true},
 	} {
 		d := &disturbances{aftermath: 2 * time.Second}
@@ -95,7 +95,7 @@ func TestWhatADisturbanceExplainsIsNotHeldAgainstTheLock(t *testing.T) {
 
 // A client of a fair lock that stalls for longer than the claim time loses its
 // place, however long a lease is. That is not overtaking.
-func TestAStallExplainsWhatItCanCost(t *testing.T) {
+func TestAStallExplainsTheLossesThatItCanCause(t *testing.T) {
 	for _, c := range []struct {
 		lock Lock
 		want time.Duration
@@ -105,24 +105,24 @@ func TestAStallExplainsWhatItCanCost(t *testing.T) {
 		{Lock{Kind: Fair, TTL: 400 * time.Millisecond}, 50 * time.Millisecond},
 		{Lock{Kind: Mutex, TTL: 10 * time.Millisecond}, 10 * time.Millisecond},
 	} {
-		if got := c.lock.costly(); got != c.want {
+		if got := c.lock.costlyDelay(); got != c.want {
 			t.Errorf("%s with a ttl of %s: %s, want %s", c.lock.Kind, c.lock.TTL, got, c.want)
 		}
 	}
 }
 
-func TestAnOutageIsWhatNoFaultExplains(t *testing.T) {
+func TestAnOutageDuringAFaultDoesNotCount(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
 	d := &disturbances{aftermath: time.Second}
-	d.asked(at(0), at(0), at(400), 10*time.Millisecond, nil) // too short to be reported
-	d.asked(at(1000), at(1100), at(2100), 10*time.Millisecond, errors.New("refused"))
-	d.asked(at(2100), at(2100), at(2700), 10*time.Millisecond, nil)
+	d.recordReply(at(0), at(0), at(400), 10*time.Millisecond, nil) // too short to be reported
+	d.recordReply(at(1000), at(1100), at(2100), 10*time.Millisecond, errors.New("refused"))
+	d.recordReply(at(2100), at(2100), at(2700), 10*time.Millisecond, nil)
 	if d.outage.Total != 1600*time.Millisecond || d.outage.Longest != 1100*time.Millisecond || d.outage.Error != "refused" {
 		t.Errorf("%+v", d.outage)
 	}
 	d.begin(string(NodeDown), oracle.Everybody, at(5000))
-	d.asked(at(5000), at(5000), at(7000), 10*time.Millisecond, errors.New("down"))
-	d.replaced(at(5000), at(7000))
+	d.recordReply(at(5000), at(5000), at(7000), 10*time.Millisecond, errors.New("down"))
+	d.recordRestart(at(5000), at(7000))
 	if d.outage.Total != 1600*time.Millisecond || d.outage.Lost != 0 {
 		t.Errorf("a fault of the scenario counts: %+v", d.outage)
 	}

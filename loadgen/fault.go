@@ -137,8 +137,8 @@ func (f *fleet) inject(fault Fault) {
 
 // begin and end record a fault of a client, or of a server if number is negative.
 func (f *fleet) begin(fault Fault, number int) {
-	f.faults.struck(fault)
-	if fault.Kind.strikes() {
+	f.faults.occurred(fault)
+	if fault.Kind.costsLease() {
 		f.disturbances.begin(string(fault.Kind), number, time.Now())
 	}
 	f.note(Event{At: time.Now(), Kind: FaultBegan, Client: number + 1, Fault: fault.Kind, Took: fault.For, Text: fault.target()})
@@ -188,8 +188,8 @@ type faultLog struct {
 
 type loggedFault struct {
 	Fault
-	due    bool // its time has come
-	struck int  // how often it has occurred
+	due      bool // its time has come
+	occurred int  // how often it has occurred
 }
 
 func newFaultLog(faults []Fault) *faultLog {
@@ -210,11 +210,11 @@ func (l *faultLog) due(fault Fault) {
 	}
 }
 
-func (l *faultLog) struck(fault Fault) {
+func (l *faultLog) occurred(fault Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if fault.number > 0 {
-		l.all[fault.number-1].struck++
+		l.all[fault.number-1].occurred++
 	}
 }
 
@@ -224,7 +224,7 @@ func (l *faultLog) outcomes(clients int) []FaultOutcome {
 	defer l.mu.Unlock()
 	var all []FaultOutcome
 	for _, f := range l.all {
-		all = append(all, FaultOutcome{f.Fault, f.struck, f.why(clients)})
+		all = append(all, FaultOutcome{f.Fault, f.occurred, f.why(clients)})
 	}
 	return all
 }
@@ -241,7 +241,7 @@ func (f loggedFault) why(clients int) string {
 		moment = "no lock was held any more"
 	}
 	switch {
-	case f.struck >= max(f.Clients, 1):
+	case f.occurred >= max(f.Clients, 1):
 		return ""
 	case !f.due:
 		return "the run ended before its time"
@@ -263,9 +263,9 @@ func (f *fleet) stall(fault Fault) {
 	each := func(command func(context.Context, redis.Cmdable) error, signal func(Stopper, int) error) {
 		for i, rdb := range servers {
 			if fault.Kind == Pause {
-				f.complain(fault, onEach(ctx, rdb, command))
+				f.setError(fault, onEach(ctx, rdb, command))
 			} else {
-				f.complain(fault, signal(f.servers.Power.(Stopper), max(fault.Node, i+1)))
+				f.setError(fault, signal(f.servers.Power.(Stopper), max(fault.Node, i+1)))
 			}
 		}
 	}
@@ -281,10 +281,10 @@ func (f *fleet) stall(fault Fault) {
 	f.end(fault, oracle.Everybody)
 }
 
-// complain records an error of a server fault, if err is not nil.
-func (f *fleet) complain(fault Fault, err error) {
+// setError records an error of a server fault, if err is not nil.
+func (f *fleet) setError(fault Fault, err error) {
 	if err != nil {
-		f.recorder.complain(fmt.Errorf("%s: %w", fault.Kind, err))
+		f.recorder.setError(fmt.Errorf("%s: %w", fault.Kind, err))
 	}
 }
 
@@ -309,7 +309,7 @@ func (f *fleet) restartNode(fault Fault) {
 	}
 	f.begin(fault, oracle.Everybody)
 	if err := f.servers.Power.Down(fault.Node); err != nil {
-		f.recorder.complain(fmt.Errorf("switch node %d off: %w", fault.Node, err))
+		f.recorder.setError(fmt.Errorf("switch node %d off: %w", fault.Node, err))
 	}
 	length := fault.For
 	if length == 0 && !empty {
@@ -320,7 +320,7 @@ func (f *fleet) restartNode(fault Fault) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), 10*time.Second)
 	defer cancel()
 	if err := f.servers.Power.Up(ctx, fault.Node, empty); err != nil {
-		f.recorder.complain(fmt.Errorf("switch node %d on: %w", fault.Node, err))
+		f.recorder.setError(fmt.Errorf("switch node %d on: %w", fault.Node, err))
 	}
 	f.end(fault, oracle.Everybody)
 }
@@ -343,7 +343,7 @@ func (f *fleet) applyServerFault(fault Fault) {
 		}
 		if held {
 			f.oracle.Wipe(key, string(ExternalDelete), time.Now())
-			err = f.janitor.steal(ctx, f.keys.names[key])
+			err = f.janitor.deleteLock(ctx, f.keys.names[key])
 		}
 	case Failover:
 		f.oracle.Wipe(-1, string(Failover), time.Now())
@@ -353,6 +353,6 @@ func (f *fleet) applyServerFault(fault Fault) {
 			err = rdb.ScriptFlush(ctx).Err()
 		}
 	}
-	f.complain(fault, err)
+	f.setError(fault, err)
 	f.end(fault, oracle.Everybody)
 }

@@ -101,7 +101,7 @@ func TestAFaultMayOutliveItsClient(t *testing.T) {
 
 // A client that deletes another's lock does not change the fence counter, so
 // the writes of later holders are accepted.
-func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
+func TestStealAndFlushKeepTheFences(t *testing.T) {
 	for _, kind := range []FaultKind{ExternalDelete, Flush} {
 		synctest.Test(t, func(t *testing.T) {
 			rdb := piped(t)
@@ -126,7 +126,7 @@ func TestAThiefAndAFlushLeaveTheNumbers(t *testing.T) {
 	}
 }
 
-func TestServersStandStillAndRunAgain(t *testing.T) {
+func TestServersStopAndContinue(t *testing.T) {
 	t.Parallel()
 	set := server.IndependentForTest(t, 1)
 	rdb := connect(t, set.Nodes()[0].Addr())
@@ -153,7 +153,7 @@ func TestServersStandStillAndRunAgain(t *testing.T) {
 	}
 }
 
-func TestFaultsThatNeedWhatIsNotThereAreRefused(t *testing.T) {
+func TestFaultsThatTheServersDoNotSupportAreRefused(t *testing.T) {
 	on := Servers{Redis: connect(t, "127.0.0.1:1")}
 	for want, f := range map[string]Fault{
 		"needs servers of our own": {Kind: Stop, For: time.Second},

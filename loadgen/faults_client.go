@@ -15,14 +15,14 @@ import (
 // applyFaults applies the pending faults that belong between two rounds. If a fault
 // needs it, it first gives the client its own connections.
 func (c *client) applyFaults(stay context.Context) error {
-	if c.wire == nil && c.faults.needsWire() {
+	if c.network == nil && c.faults.needsOwnConns() {
 		if err := c.dedicateConn(); err != nil {
 			return err
 		}
 	}
 	for {
-		f, strikes := c.faults.take(betweenRounds)
-		if !strikes {
+		f, found := c.faults.take(betweenRounds)
+		if !found {
 			return nil
 		}
 		c.fleet.begin(f, c.number)
@@ -30,7 +30,7 @@ func (c *client) applyFaults(stay context.Context) error {
 		case DropReplies:
 			c.partition(f, true)
 		case Slow:
-			w := c.wire // die sets c.wire to nil
+			w := c.network // waitReplacement sets c.network to nil
 			w.slow(f.Delay, f.Jitter)
 			c.fleet.after(f, c.number, func() { w.slow(0, 0) })
 		case Skew:
@@ -57,7 +57,7 @@ func (c *client) dedicateConn() error {
 	if err := c.session.close(); err != nil {
 		return errors.Join(err, root.close())
 	}
-	c.wire = w
+	c.network = w
 	c.session = ownConns{root.as(c.identity()), root}
 	return nil
 }
@@ -93,39 +93,39 @@ func (c *client) applyInHold(halt context.Context, v *oracle.Occupancy, f Fault)
 // crash cuts all connections of the client for good. Data that was sent before still
 // arrives.
 func (c *client) crash(f Fault) {
-	c.absence = f.For
-	c.wire.kill()
+	c.replaceAfter = f.For
+	c.network.kill()
 }
 
 // hitsInHold reports whether a fault affects the client inside a hold, now. A fault of
 // the network waits until the client has its own connections.
 func (c *client) hitsInHold(f Fault) bool {
-	return insideHold(f) && (c.wire != nil || !f.needsWire())
+	return insideHold(f) && (c.network != nil || !f.needsOwnConns())
 }
 
 // partition cuts the client off for the duration of the fault.
 func (c *client) partition(f Fault, repliesOnly bool) {
-	w := c.wire
+	w := c.network
 	w.cut(f.Node, repliesOnly)
-	c.fleet.recorder.mark(c.number, Partitioned)
+	c.fleet.recorder.setTrouble(c.number, Partitioned)
 	c.fleet.after(f, c.number, func() {
 		w.heal(f.Node)
-		c.fleet.recorder.unmark(c.number, Partitioned)
+		c.fleet.recorder.clearTrouble(c.number, Partitioned)
 	})
 }
 
 // freeze stops the client for the duration of the fault. What its timers and renewals
 // send meanwhile is dropped. Replies wait until its end.
 func (c *client) freeze(halt context.Context, f Fault) {
-	c.wire.freeze()
-	c.fleet.recorder.mark(c.number, Frozen)
+	c.network.freeze()
+	c.fleet.recorder.setTrouble(c.number, Frozen)
 	length := f.For
 	if length == 0 {
 		length = maxTime
 	}
 	pause(halt, length)
-	c.wire.thaw()
-	c.fleet.recorder.unmark(c.number, Frozen)
+	c.network.thaw()
+	c.fleet.recorder.clearTrouble(c.number, Frozen)
 	c.fleet.end(f, c.number)
 }
 
@@ -135,8 +135,8 @@ func (c *client) identity() clientIdentity {
 		owner: oracle.ClientLabel(c.number + 1),
 		ahead: c.faults.clock,
 		between: func(ctx context.Context, step string) error {
-			f, strikes := c.faults.take(func(f Fault) bool { return f.Before == step && c.wire != nil })
-			if !strikes {
+			f, found := c.faults.take(func(f Fault) bool { return f.Before == step && c.network != nil })
+			if !found {
 				return nil
 			}
 			c.fleet.begin(f, c.number)
@@ -150,22 +150,22 @@ func (c *client) identity() clientIdentity {
 	}
 }
 
-// die removes a crashed client, waits for the absence, and replaces the client.
-func (c *client) die(stay context.Context) {
+// waitReplacement removes a crashed client, waits for replaceAfter, and replaces the client.
+func (c *client) waitReplacement(stay context.Context) {
 	f := c.fleet
 	f.closeAsync(c.session)
-	f.recorder.die(c.number)
-	length := c.absence
+	f.recorder.clientDied(c.number)
+	length := c.replaceAfter
 	if length == 0 {
 		length = maxTime
 	}
 	pause(stay, length)
-	c.wire = nil
+	c.network = nil
 	if root, err := f.baseSession(c.number); err == nil { // admit has opened it
 		c.session = root.as(c.identity())
 	}
 	f.disturbances.end(string(Crash), c.number, time.Now())
-	f.recorder.revive(c.number)
+	f.recorder.clientReplaced(c.number)
 }
 
 // pendingFaults are the pending and the active faults of one client. All methods are
@@ -198,15 +198,15 @@ func (p *pendingFaults) add(f Fault) {
 	}
 }
 
-// take removes and returns the first pending fault for which strikes returns true.
-func (p *pendingFaults) take(strikes func(Fault) bool) (Fault, bool) {
+// take removes and returns the first pending fault for which matches returns true.
+func (p *pendingFaults) take(matches func(Fault) bool) (Fault, bool) {
 	if p.none.Load() {
 		return Fault{}, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, f := range p.pending {
-		if strikes(f) {
+		if matches(f) {
 			p.pending = append(p.pending[:i:i], p.pending[i+1:]...)
 			return f, true
 		}
@@ -214,15 +214,15 @@ func (p *pendingFaults) take(strikes func(Fault) bool) (Fault, bool) {
 	return Fault{}, false
 }
 
-// needsWire reports whether a pending fault needs the client to have its own
+// needsOwnConns reports whether a pending fault needs the client to have its own
 // connections.
-func (p *pendingFaults) needsWire() bool {
+func (p *pendingFaults) needsOwnConns() bool {
 	if p.none.Load() {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.pending, Fault.needsWire)
+	return slices.ContainsFunc(p.pending, Fault.needsOwnConns)
 }
 
 func (p *pendingFaults) setClock(ahead time.Duration) {
@@ -252,8 +252,8 @@ func (p *pendingFaults) isGreedy(now time.Time) bool {
 	return now.Before(p.greedyUntil)
 }
 
-// needsWire reports whether a fault breaks the connections of one client.
-func (f Fault) needsWire() bool {
+// needsOwnConns reports whether a fault breaks the connections of one client.
+func (f Fault) needsOwnConns() bool {
 	return slices.Contains([]FaultKind{Crash, Freeze, Partition, DropReplies, Slow}, f.Kind)
 }
 

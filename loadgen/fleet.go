@@ -113,12 +113,12 @@ func newFleet(s Scenario, c fleetConfig) (*fleet, error) {
 	f.scenario.Store(&s)
 	f.oracle = oracle.New(oracle.Config{
 		Keys: f.keys.names, Patience: 3 * s.Lock.TTL, InOrder: f.promise.inOrder, Numbered: s.Lock.Fence,
-		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.add(f.recorder.handoff, gap) },
+		Report: f.violated, Handoff: func(gap time.Duration) { f.recorder.observe(f.recorder.handoff, gap) },
 	})
-	f.disturbances.aftermath = max(s.Lock.TTL, placeLife) + 500*time.Millisecond
+	f.disturbances.aftermath = max(s.Lock.TTL, queueTimeout) + 500*time.Millisecond
 	f.janitor = newJanitor(s, c.servers, f.oracle)
 	if c.shared {
-		f.janitor.spare()
+		f.janitor.recordExisting()
 		if err := f.janitor.claim(ctx); err != nil {
 			cancel()
 			return nil, err
@@ -145,7 +145,7 @@ func (s *Scenario) spacing() *rand.Rand {
 func (f *fleet) warm() {
 	f.recorder.reset(time.Now())
 	f.sessions.commands.Store(0)
-	f.janitor.restart()
+	f.janitor.resetCPU()
 	f.oracle.Restart()
 }
 
@@ -154,8 +154,8 @@ func (f *fleet) open(w *network) (session, error) {
 	return f.sessions.open(sessionConfig{f.servers, *f.scenario.Load(), w, f.observe})
 }
 
-// placeLife is how long a silent client keeps its place in the queue of a fair lock.
-const placeLife = 6 * time.Second
+// queueTimeout is how long a silent client keeps its place in the queue of a fair lock.
+const queueTimeout = 6 * time.Second
 
 // observe handles the events of package lock.
 func (f *fleet) observe(e lock.Event) {
@@ -285,7 +285,7 @@ func (p *clientPool) victims(fault Fault, prepared int) []*client {
 		case s == nil || s.leaving:
 		case fault.Client == number+1:
 			return []*client{s.client}
-		case fault.needsWire() && number < prepared:
+		case fault.needsOwnConns() && number < prepared:
 			own = append(own, s.client)
 		default:
 			others = append(others, s.client)
@@ -321,10 +321,10 @@ func (f *fleet) admit(number int) (*slot, error) {
 		}
 	}
 	stay, leave := context.WithCancel(f.ctx)
-	f.recorder.join(number)
+	f.recorder.clientJoined(number)
 	f.clients.running.Go(func() error {
 		defer f.clients.free(number)
-		defer f.recorder.part(number)
+		defer f.recorder.clientLeft(number)
 		return c.run(f.ctx, stay)
 	})
 	return &slot{leave: leave, client: c}, nil
@@ -335,7 +335,7 @@ func (f *fleet) admit(number int) (*slot, error) {
 func (s *Scenario) victims() int {
 	n := 0
 	for _, f := range s.Faults {
-		if f.needsWire() {
+		if f.needsOwnConns() {
 			n = max(n, f.Clients, f.Client)
 		}
 	}
@@ -370,14 +370,14 @@ func (f *fleet) stop() error {
 	}
 	f.tasks.Wait()
 	f.settle(time.Now())
-	f.recorder.spent(f.janitor.spent())
-	err = cmp.Or(err, f.hangUp())
+	f.recorder.setCPU(f.janitor.cpuUsed())
+	err = cmp.Or(err, f.closeConns())
 	f.janitor.clean()
 	return err
 }
 
-// hangUp closes the shared sessions.
-func (f *fleet) hangUp() error {
+// closeConns closes the shared sessions.
+func (f *fleet) closeConns() error {
 	f.sessions.mu.Lock()
 	defer f.sessions.mu.Unlock()
 	var errs []error
@@ -397,7 +397,7 @@ func (f *fleet) metrics() Metrics {
 	m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(oldest))
 	m.Violations = f.oracle.Violations(now)
 	m.Utilisation, m.Fairness.Streak = f.oracle.Usage(m.Elapsed, now)
-	f.disturbances.judge(&m)
+	f.disturbances.addTo(&m)
 	m.Faults = f.faults.outcomes(f.scenario.Load().Clients)
 	return m
 }

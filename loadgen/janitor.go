@@ -24,13 +24,13 @@ type janitor struct {
 	guard   time.Duration // TTL for keys without one
 	idle    time.Duration // CPU time of the servers before the run
 
-	prefix string
-	id     string
-	mark   string // key that claims the prefix; "" = not claimed
+	prefix   string
+	id       string
+	claimKey string // key that claims the prefix; "" = not claimed
 
-	spared map[string]bool // keys that existed before the run; never deleted
+	existing map[string]bool // keys that existed before the run; never deleted
 
-	touched []sync.Once // by key number; nil: all keys have a TTL
+	prepared []sync.Once // by key number; nil: all keys have a TTL
 
 	mu      sync.Mutex
 	guarded []string
@@ -46,25 +46,25 @@ func newJanitor(s Scenario, on Servers, o *oracle.Oracle) *janitor {
 		guard: max(minGuard, 3*s.Lock.TTL), prefix: s.Keys.Prefix, id: fmt.Sprintf("%016x", rand.Uint64()),
 	}
 	if j.withoutTTL(j.keys[0]) != none {
-		j.touched = make([]sync.Once, s.Keys.N)
+		j.prepared = make([]sync.Once, s.Keys.N)
 	}
 	return j
 }
 
-// touch must be called before a client locks a key. The first call for a key waits
-// until firstTouch returns.
-func (j *janitor) touch(ctx context.Context, key int) {
-	if j.touched != nil {
-		j.touched[key].Do(func() { j.firstTouch(ctx, key) })
+// beforeLock must be called before a client locks a key. The first call for a key waits
+// until prepareKey returns.
+func (j *janitor) beforeLock(ctx context.Context, key int) {
+	if j.prepared != nil {
+		j.prepared[key].Do(func() { j.prepareKey(ctx, key) })
 	}
 }
 
-// spare records the keys that exist already, so that the run does not delete them. It
+// recordExisting records the keys that exist already, so that the run does not delete them. It
 // skips a server that does not answer.
-func (j *janitor) spare() {
+func (j *janitor) recordExisting() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanWithin)
 	defer cancel()
-	j.spared = make(map[string]bool)
+	j.existing = make(map[string]bool)
 	for _, rdb := range j.servers {
 		for part := range slices.Chunk(j.keys, batch) {
 			pipe := rdb.Pipeline()
@@ -79,7 +79,7 @@ func (j *janitor) spare() {
 			}
 			for name, n := range there {
 				if n.Val() > 0 {
-					j.spared[name] = true
+					j.existing[name] = true
 				}
 			}
 		}
@@ -90,30 +90,30 @@ func (j *janitor) spare() {
 // the first to end would delete the keys of the other. It skips a server that does not
 // answer.
 func (j *janitor) claim(ctx context.Context) error {
-	j.mark = j.prefix + "run"
+	j.claimKey = j.prefix + "run"
 	for _, rdb := range j.servers {
 		soon, cancel := context.WithTimeout(ctx, cleanWithin)
-		claimed, err := rdb.SetNX(soon, j.mark, j.id, minGuard).Result()
+		claimed, err := rdb.SetNX(soon, j.claimKey, j.id, minGuard).Result()
 		cancel()
 		if err == nil && !claimed {
-			j.mark = ""
+			j.claimKey = ""
 			return fmt.Errorf("another run uses the prefix %q: take another one, or wait until it is over (%s after it was killed)", j.prefix, minGuard)
 		}
 	}
 	return nil
 }
 
-// restart starts the measurement of the servers' CPU time.
-func (j *janitor) restart() {
+// resetCPU starts the measurement of the servers' CPU time.
+func (j *janitor) resetCPU() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.idle = cpu(context.Background(), j.servers)
 }
 
-// firstTouch registers a key for work. It creates the fence counter with a TTL.
-func (j *janitor) firstTouch(ctx context.Context, key int) {
+// prepareKey registers a key for work. It creates the fence counter with a TTL.
+func (j *janitor) prepareKey(ctx context.Context, key int) {
 	guarded := j.withoutTTL(j.keys[key])
-	if j.spared[guarded] {
+	if j.existing[guarded] {
 		return
 	}
 	j.mu.Lock()
@@ -169,19 +169,19 @@ func (j *janitor) work(ctx context.Context) {
 			for _, key := range keys {
 				pipe.PExpire(ctx, key, j.guard)
 			}
-			if j.mark != "" {
-				pipe.PExpire(ctx, j.mark, minGuard)
+			if j.claimKey != "" {
+				pipe.PExpire(ctx, j.claimKey, minGuard)
 			}
-			if len(keys) > 0 || j.mark != "" {
+			if len(keys) > 0 || j.claimKey != "" {
 				_, _ = pipe.Exec(ctx) // the next second tries again
 			}
 		}
 	}
 }
 
-// spent returns the CPU time of the servers since the start of the run, or since
-// restart.
-func (j *janitor) spent() time.Duration {
+// cpuUsed returns the CPU time of the servers since the start of the run, or since
+// resetCPU.
+func (j *janitor) cpuUsed() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return max(cpu(context.Background(), j.servers)-j.idle, 0)
@@ -196,13 +196,13 @@ func (j *janitor) clean() {
 	defer cancel()
 	_ = j.deleteAll(ctx)
 	for _, rdb := range j.servers {
-		if j.mark != "" {
-			_ = rdb.Del(ctx, j.mark).Err()
+		if j.claimKey != "" {
+			_ = rdb.Del(ctx, j.claimKey).Err()
 		}
 	}
 }
 
-// deleteAll deletes all keys of the locks that clients have asked for, except spared
+// deleteAll deletes all keys of the locks that clients have asked for, except existing
 // ones.
 func (j *janitor) deleteAll(ctx context.Context) error {
 	return j.delete(ctx, j.oracle.Touched(), j.names)
@@ -215,9 +215,9 @@ func (j *janitor) flush(ctx context.Context) error {
 	})
 }
 
-// steal deletes the key of one lock, like a DEL by another program. Other keys of the
+// deleteLock deletes the key of one lock, like a DEL by another program. Other keys of the
 // lock stay.
-func (j *janitor) steal(ctx context.Context, key string) error {
+func (j *janitor) deleteLock(ctx context.Context, key string) error {
 	return j.delete(ctx, []string{key}, func(key string) []string {
 		if j.lock.Kind == "classic/two-key-rw" {
 			return j.names(key)
@@ -236,7 +236,7 @@ func (j *janitor) delete(ctx context.Context, keys []string, names func(key stri
 			pipe := rdb.Pipeline()
 			for _, key := range part {
 				for _, name := range names(key) {
-					if !j.spared[name] {
+					if !j.existing[name] {
 						pipe.Del(ctx, name)
 					}
 				}

@@ -178,8 +178,8 @@ func TestAFaultIsOverWhenItsTimeIs(t *testing.T) {
 				if m.Clients.States[1] > Inside || m.Faults[0].Struck != 1 {
 					t.Errorf("%s, %+v", m.Clients.States[1], m.Faults)
 				}
-				if came := m.Arrivals - before.Arrivals; came < 110 || came > 125 {
-					t.Errorf("%d arrivals in a minute of two clients that come every second", came)
+				if arrived := m.Arrivals - before.Arrivals; arrived < 110 || arrived > 125 {
+					t.Errorf("%d arrivals in a minute of two clients that come every second", arrived)
 				}
 			})
 		})
@@ -211,7 +211,7 @@ func TestOnlyReadersAreLetInTogether(t *testing.T) {
 
 // Clients that share a connection take turns on it, also for the historic
 // kinds.
-func TestWhoSharesAConnectionHasNoOther(t *testing.T) {
+func TestClientsThatShareAConnectionHaveNoOther(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy
 	s.Clients, s.Conns, s.Lock.Kind = 12, 1, "classic/blind-delete"

@@ -45,7 +45,7 @@ type lease interface {
 type sessionConfig struct {
 	servers  Servers
 	scenario Scenario
-	wire     *network
+	network  *network
 	observe  func(lock.Event)
 }
 
@@ -57,7 +57,7 @@ func open(o sessionConfig) (session, error) {
 	case o.scenario.Lock.Kind == Redlock:
 		return openQuorum(o)
 	}
-	rdb, err := o.wire.over(o.servers.Redis)
+	rdb, err := o.network.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
@@ -85,19 +85,19 @@ func (s Scenario) lockOptions() lock.Options {
 
 // clientSession is a session of a [lock.Client].
 type clientSession struct {
-	client   *lock.Client
-	scenario Scenario
-	hangUp   func() error // nil: shared connections
+	client     *lock.Client
+	scenario   Scenario
+	closeConns func() error // nil: shared connections
 }
 
-func (s clientSession) as(who clientIdentity) session {
-	return clientSession{s.client.As(who.owner), s.scenario, nil}
+func (s clientSession) as(id clientIdentity) session {
+	return clientSession{s.client.As(id.owner), s.scenario, nil}
 }
 
 func (s clientSession) close() error {
 	err := s.client.Close()
-	if s.hangUp != nil {
-		err = errors.Join(err, s.hangUp())
+	if s.closeConns != nil {
+		err = errors.Join(err, s.closeConns())
 	}
 	return err
 }
@@ -125,9 +125,9 @@ func (s clientSession) locker(key string, shared bool) lock.Locker {
 
 // quorumSession is a session of a [lock.Quorum].
 type quorumSession struct {
-	quorum   *lock.Quorum
-	scenario Scenario
-	hangUp   func() error
+	quorum     *lock.Quorum
+	scenario   Scenario
+	closeConns func() error
 }
 
 func openQuorum(o sessionConfig) (session, error) {
@@ -137,9 +137,9 @@ func openQuorum(o sessionConfig) (session, error) {
 	}
 	nodes := make([]*redis.Client, len(theirs))
 	for i, n := range theirs {
-		nodes[i] = o.wire.overNode(n, i+1)
+		nodes[i] = o.network.overNode(n, i+1)
 	}
-	hangUp := func() error {
+	closeConns := func() error {
 		var errs []error
 		for _, n := range nodes {
 			errs = append(errs, n.Close())
@@ -148,19 +148,19 @@ func openQuorum(o sessionConfig) (session, error) {
 	}
 	q, err := lock.NewQuorum(nodes, lock.QuorumConfig{Config: lock.Config{Observe: o.observe}})
 	if err != nil {
-		return nil, errors.Join(err, hangUp())
+		return nil, errors.Join(err, closeConns())
 	}
-	return quorumSession{q, o.scenario, hangUp}, nil
+	return quorumSession{q, o.scenario, closeConns}, nil
 }
 
-func (q quorumSession) as(who clientIdentity) session {
-	return quorumSession{q.quorum.As(who.owner), q.scenario, nil}
+func (q quorumSession) as(id clientIdentity) session {
+	return quorumSession{q.quorum.As(id.owner), q.scenario, nil}
 }
 
 func (q quorumSession) close() error {
 	err := q.quorum.Close()
-	if q.hangUp != nil {
-		err = errors.Join(err, q.hangUp())
+	if q.closeConns != nil {
+		err = errors.Join(err, q.closeConns())
 	}
 	return err
 }
@@ -239,21 +239,21 @@ type flawedSession struct {
 	rdb      redis.UniversalClient
 	form     classic.Form
 	scenario Scenario
-	who      clientIdentity
+	id       clientIdentity
 	owns     bool // the base session, which closes the connection
 }
 
 func openClassic(o sessionConfig) (session, error) {
-	o.wire.pool = 1 // clients that share the connection take turns
-	rdb, err := o.wire.over(o.servers.Redis)
+	o.network.pool = 1 // clients that share the connection take turns
+	rdb, err := o.network.over(o.servers.Redis)
 	if err != nil {
 		return nil, err
 	}
 	return flawedSession{rdb: rdb, form: o.scenario.Lock.Kind.form(), scenario: o.scenario, owns: true}, nil
 }
 
-func (h flawedSession) as(who clientIdentity) session {
-	h.who, h.owns = who, false
+func (h flawedSession) as(id clientIdentity) session {
+	h.id, h.owns = id, false
 	return h
 }
 
@@ -284,19 +284,19 @@ func (h flawedSession) lock(ctx context.Context, key string, shared bool) (lease
 }
 
 func (h flawedSession) ahead() time.Duration {
-	if h.who.ahead == nil {
+	if h.id.ahead == nil {
 		return 0
 	}
-	return h.who.ahead()
+	return h.id.ahead()
 }
 
 // view returns the lock for one acquire.
 func (h flawedSession) view(key string, shared bool, g *flawedLease) classic.Lock {
 	o := classic.Options{TTL: h.scenario.Lock.TTL, Renewals: h.renewals()}
 	o.Hooks.Now = func() time.Time { return time.Now().Add(g.ahead) }
-	if h.who.between != nil {
+	if h.id.between != nil {
 		o.Hooks.Between = func(ctx context.Context, next classic.Step) error {
-			err := h.who.between(ctx, string(next))
+			err := h.id.between(ctx, string(next))
 			g.resumed.Store(time.Now().UnixNano())
 			return err
 		}

@@ -145,7 +145,7 @@ func openSetter(rdb *redis.Client) func(sessionConfig) (session, error) {
 	return func(o sessionConfig) (session, error) { return setter{rdb: rdb, ttl: o.scenario.Lock.TTL}, nil }
 }
 
-func (s setter) as(who clientIdentity) session { return setter{s.rdb, who.owner, s.ttl} }
+func (s setter) as(id clientIdentity) session { return setter{s.rdb, id.owner, s.ttl} }
 
 func (s setter) close() error { return nil }
 

@@ -212,8 +212,8 @@ func (r *recorder) reset(now time.Time) {
 	}
 }
 
-// join adds a client, which is thinking.
-func (r *recorder) join(client int) {
+// clientJoined adds a client, which is thinking.
+func (r *recorder) clientJoined(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for client >= len(r.clients) {
@@ -225,8 +225,8 @@ func (r *recorder) join(client int) {
 	r.totals.Clients.Idle++
 }
 
-// part removes a client. It must be thinking.
-func (r *recorder) part(client int) {
+// clientLeft removes a client. It must be thinking.
+func (r *recorder) clientLeft(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients[client].present = false
@@ -320,8 +320,8 @@ func (r *recorder) end(client int, how outcome, held time.Duration, err error) {
 	}
 }
 
-// die counts a thinking client as dead. Revive reverses this.
-func (r *recorder) die(client int) {
+// clientDied counts a thinking client as dead. ClientReplaced reverses this.
+func (r *recorder) clientDied(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients[client].state = Dead
@@ -329,7 +329,7 @@ func (r *recorder) die(client int) {
 	r.totals.Clients.Dead++
 }
 
-func (r *recorder) revive(client int) {
+func (r *recorder) clientReplaced(client int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.clients[client]
@@ -338,14 +338,14 @@ func (r *recorder) revive(client int) {
 	r.totals.Clients.Idle++
 }
 
-// mark shows a client as frozen or partitioned until unmark.
-func (r *recorder) mark(client int, trouble ClientState) {
+// setTrouble shows a client as frozen or partitioned until clearTrouble.
+func (r *recorder) setTrouble(client int, trouble ClientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clients[client].trouble = trouble
 }
 
-func (r *recorder) unmark(client int, trouble ClientState) {
+func (r *recorder) clearTrouble(client int, trouble ClientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := &r.clients[client]; c.trouble == trouble {
@@ -353,8 +353,8 @@ func (r *recorder) unmark(client int, trouble ClientState) {
 	}
 }
 
-// add records a duration in a histogram of the recorder.
-func (r *recorder) add(h *histogram, d time.Duration) {
+// observe records a duration in a histogram of the recorder.
+func (r *recorder) observe(h *histogram, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.add(d)
@@ -368,8 +368,8 @@ func (r *recorder) renew(late time.Duration) {
 	r.renewLate.add(late)
 }
 
-// complain records an error of the fleet, not of a client.
-func (r *recorder) complain(err error) {
+// setError records an error of the fleet, not of a client.
+func (r *recorder) setError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.totals.LastErr = err.Error()
@@ -382,8 +382,8 @@ func (r *recorder) stop(now time.Time) {
 	r.ended = now
 }
 
-// spent records the CPU time of the servers.
-func (r *recorder) spent(cpu time.Duration) {
+// setCPU records the CPU time of the servers.
+func (r *recorder) setCPU(cpu time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.totals.Cost.CPU = cpu
@@ -409,7 +409,7 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	for i := range r.clients {
 		c := &r.clients[i]
 		if c.present {
-			m.Clients.States = append(m.Clients.States, c.cell())
+			m.Clients.States = append(m.Clients.States, c.shown())
 		}
 		if c.present && c.state == Queued {
 			m.Fairness.Starved = max(m.Fairness.Starved, now.Sub(c.since))
@@ -422,9 +422,9 @@ func (r *recorder) metrics(now time.Time) Metrics {
 	return m
 }
 
-// cell returns the state to show: trouble takes precedence over state, except for a
+// shown returns the state to show: trouble takes precedence over state, except for a
 // dead client.
-func (c *record) cell() ClientState {
+func (c *record) shown() ClientState {
 	if c.trouble != Thinking && c.state != Dead {
 		return c.trouble
 	}

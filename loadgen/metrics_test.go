@@ -82,7 +82,7 @@ func TestEverySecondHasItsOwnFigures(t *testing.T) {
 	}
 }
 
-func TestALatecomerCountsInTheSecondGoingOn(t *testing.T) {
+func TestALateAcquireCountsInTheCurrentSecond(t *testing.T) {
 	tl := newTimeline()
 	tl.advance(3 * time.Second)
 	tl.add(2999*time.Millisecond, time.Millisecond)

@@ -27,7 +27,7 @@ func openAltered(alter func(lease) lease) func(sessionConfig) (session, error) {
 	}
 }
 
-func (a altered) as(who clientIdentity) session { return altered{a.session.as(who), a.alter} }
+func (a altered) as(id clientIdentity) session { return altered{a.session.as(id), a.alter} }
 
 func (a altered) lock(ctx context.Context, key string, shared bool) (lease, error) {
 	l, err := a.session.lock(ctx, key, shared)
@@ -68,7 +68,7 @@ type stack struct {
 // lifo is a session whose waiters queue in a stack before they ask a Mutex.
 type lifo struct {
 	session
-	who     string
+	owner   string
 	stack   *stack
 	observe func(lock.Event)
 }
@@ -81,13 +81,13 @@ func openLIFO(o sessionConfig) (session, error) {
 
 var theStack = stack{held: map[string]bool{}, waiting: map[string][]chan struct{}{}}
 
-func (l lifo) as(who clientIdentity) session {
-	return lifo{l.session.as(who), who.owner, l.stack, l.observe}
+func (l lifo) as(id clientIdentity) session {
+	return lifo{l.session.as(id), id.owner, l.stack, l.observe}
 }
 
 func (l lifo) lock(ctx context.Context, key string, shared bool) (lease, error) {
 	if err := l.stack.enter(ctx, key, func() {
-		l.observe(lock.Event{Kind: lock.Contended, At: time.Now(), Key: key, Owner: l.who})
+		l.observe(lock.Event{Kind: lock.Contended, At: time.Now(), Key: key, Owner: l.owner})
 	}); err != nil {
 		return nil, err
 	}

@@ -166,7 +166,7 @@ func (r *Run) SetClients(n int) {
 		s := *r.fleet.scenario.Load()
 		s.Clients = r.scenario.Clients
 		if err := r.fleet.apply(s); err != nil {
-			r.fleet.recorder.complain(err)
+			r.fleet.recorder.setError(err)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (r *Run) Inject(f Fault) error {
 	if err := f.validate(r.scenario.Lock.Kind); err != nil {
 		return fmt.Errorf("inject %s: %w", f.Kind, err)
 	}
-	if err := r.servers.canStrike(f, r.scenario); err != nil {
+	if err := r.servers.canApply(f, r.scenario); err != nil {
 		return fmt.Errorf("inject %s: %w", f.Kind, err)
 	}
 	if !r.running {

@@ -55,7 +55,7 @@ func TestLockWithoutNXIsCaught(t *testing.T) {
 	checkSums(t, r.Metrics())
 }
 
-func TestSumsAgreeInEveryPicture(t *testing.T) {
+func TestSumsAgreeInAllMetrics(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	s := busy
 	s.Lock = Lock{TTL: 10 * time.Millisecond, Renew: Renew{Off: true}} // some leases end early
@@ -121,7 +121,7 @@ func TestLoadSurvivesTheServer(t *testing.T) {
 	checkSums(t, r.Metrics())
 }
 
-func TestServerInTroubleIsNotHitHarder(t *testing.T) {
+func TestClientsBackOffFromAFailingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// A go-redis pool that was closed while it could not dial tries once
 		// more, one second later. Wait for it after everything else has ended.
@@ -165,7 +165,7 @@ func TestRemovedClientFinishesItsHold(t *testing.T) {
 	})
 }
 
-func TestRemovedClientWaitsNoLonger(t *testing.T) {
+func TestARemovedClientStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 1, Keys: Keys{N: 1}, Hold: Const(time.Hour), Think: Const(0)})
 		time.Sleep(time.Second)
@@ -187,7 +187,7 @@ func TestRemovedClientWaitsNoLonger(t *testing.T) {
 	})
 }
 
-func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
+func TestLeavingClientsAreNotToldAgainNorReplacedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{Clients: 4, Keys: Keys{N: 100}, Seed: 5, Hold: Const(time.Minute)})
 		time.Sleep(time.Second)
@@ -201,7 +201,7 @@ func TestThoseWhoLeaveAreNotAskedAgainNorReplacedTwice(t *testing.T) {
 		m := r.Metrics()
 		checkSums(t, m)
 		if m.Clients.Total != 5 {
-			t.Errorf("%d clients, want two who stay and three who finish", m.Clients.Total)
+			t.Errorf("%d clients, want two that stay and three that finish", m.Clients.Total)
 		}
 		time.Sleep(time.Minute)
 		m = r.Metrics()
@@ -446,7 +446,7 @@ func TestClientsAreCapped(t *testing.T) {
 	}
 }
 
-func TestScenarioOutOfOrderIsRefused(t *testing.T) {
+func TestAnInvalidScenarioIsRefused(t *testing.T) {
 	if _, err := New(Servers{Redis: connect(t, "127.0.0.1:1")}, Scenario{Keys: Keys{N: -1}}); err == nil {
 		t.Error("accepted")
 	}

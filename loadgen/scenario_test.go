@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestDefaultsFillInWhatIsMissingOnly(t *testing.T) {
+func TestDefaultsSetOnlyZeroFields(t *testing.T) {
 	s := Scenario{Clients: 7, Hold: Const(0)}.WithDefaults()
 	want := Scenario{
 		Lock:    Lock{Kind: Mutex, TTL: 5 * time.Second, Renew: Renew{Every: 5 * time.Second / 3}},
@@ -90,7 +90,7 @@ func TestValidateNamesTheFieldInOneLine(t *testing.T) {
 	}
 }
 
-func TestScenariosInOrderAreAccepted(t *testing.T) {
+func TestValidScenariosAreAccepted(t *testing.T) {
 	for _, s := range []Scenario{
 		{},
 		{Clients: MaxClients, Keys: Keys{N: MaxKeys}, Lock: Lock{TTL: minTTL}, Hold: Exp(maxTime), Think: Const(0), Patience: 1},

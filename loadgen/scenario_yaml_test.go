@@ -60,7 +60,7 @@ func TestARenewalThatIsAPartOfTheTTLFollowsIt(t *testing.T) {
 	}
 }
 
-func TestAScenarioThatWasWrittenIsReadAsItWas(t *testing.T) {
+func TestAWrittenScenarioIsReadUnchanged(t *testing.T) {
 	for _, s := range []Scenario{
 		parsed(t, example),
 		parsed(t, example).WithDefaults(),
@@ -74,7 +74,7 @@ func TestAScenarioThatWasWrittenIsReadAsItWas(t *testing.T) {
 	}
 }
 
-func TestAWrongFileIsToldByLineAndKeyAndWhatWouldBeRight(t *testing.T) {
+func TestAnErrorInAFileNamesTheLineTheKeyAndAValidValue(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{"", "the file is empty; a scenario begins with a name: …"},
 		{"name: x\nklients: 3", `line 2: there is no key "klients", did you mean "clients"; there are name caption`},

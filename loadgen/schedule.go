@@ -18,7 +18,7 @@ import (
 // concurrent use.
 type schedule struct {
 	mu       sync.Mutex
-	legs     []leg         // in order of time; the last one is current
+	periods  []ratePeriod  // in order of time; the last one is current
 	random   *rand.Rand    // source of the distances; nil = every distance is 1
 	ahead    []float64     // marks not drawn yet, in order
 	last     float64       // the largest mark so far
@@ -26,8 +26,8 @@ type schedule struct {
 	changed  chan struct{} // closed when the rate changes
 }
 
-// leg is a period with one rate.
-type leg struct {
+// ratePeriod is a period with one rate.
+type ratePeriod struct {
 	since time.Time
 	rate  float64 // per second; 0 = closed model: clients arrive at any time
 	mark  float64 // integral of the rate at since
@@ -43,7 +43,7 @@ type arrival struct {
 // newSchedule returns a schedule of even arrivals or, with a random source, of Poisson
 // arrivals.
 func newSchedule(rate float64, now time.Time, random *rand.Rand) *schedule {
-	s := &schedule{legs: []leg{{since: now, rate: rate}}, random: random, changed: make(chan struct{})}
+	s := &schedule{periods: []ratePeriod{{since: now, rate: rate}}, random: random, changed: make(chan struct{})}
 	if random != nil {
 		s.last = s.distance()
 	}
@@ -59,7 +59,7 @@ func (s *schedule) distance() float64 {
 	return s.random.ExpFloat64()
 }
 
-func (s *schedule) now() leg { return s.legs[len(s.legs)-1] }
+func (s *schedule) now() ratePeriod { return s.periods[len(s.periods)-1] }
 
 // set changes the rate. This moves the arrivals that are not due yet.
 func (s *schedule) set(rate float64, now time.Time) {
@@ -68,12 +68,12 @@ func (s *schedule) set(rate float64, now time.Time) {
 	if rate == s.now().rate {
 		return
 	}
-	s.legs = append(s.legs, leg{now, rate, s.reached(now)})
+	s.periods = append(s.periods, ratePeriod{now, rate, s.reached(now)})
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// reached returns the integral of the rate at now, which must be in the current leg.
+// reached returns the integral of the rate at now, which must be in the current period.
 func (s *schedule) reached(now time.Time) float64 {
 	l := s.now()
 	return l.mark + now.Sub(l.since).Seconds()*l.rate
@@ -81,11 +81,11 @@ func (s *schedule) reached(now time.Time) float64 {
 
 // due returns when the integral reaches a mark, also in the past.
 func (s *schedule) due(mark float64) time.Time {
-	i := len(s.legs) - 1
-	for i > 0 && (mark < s.legs[i].mark || mark == s.legs[i].mark && s.legs[i-1].rate > 0) {
+	i := len(s.periods) - 1
+	for i > 0 && (mark < s.periods[i].mark || mark == s.periods[i].mark && s.periods[i-1].rate > 0) {
 		i--
 	}
-	l := s.legs[i]
+	l := s.periods[i]
 	if l.rate == 0 {
 		return l.since
 	}
@@ -120,8 +120,8 @@ func (s *schedule) giveBack(a arrival) {
 	s.returned = append(s.returned, a.mark)
 }
 
-// punctual is how late an arrival may be without counting as late.
-const punctual = time.Millisecond
+// lateAfter is how late an arrival may be without counting as late.
+const lateAfter = time.Millisecond
 
 // next draws the next arrival, waits until it is due, and returns it. Open is false if
 // the model is closed, if it becomes closed before the arrival is due, or if stay ends.
@@ -140,7 +140,7 @@ func (s *schedule) next(stay context.Context) (a arrival, open bool) {
 		due, changed := s.due(mark), s.changed
 		wait := time.Until(due)
 		if wait <= 0 {
-			return arrival{due, first && wait < -punctual, mark}, true
+			return arrival{due, first && wait < -lateAfter, mark}, true
 		}
 		s.mu.Unlock()
 		slept := s.sleep(stay, wait, changed)
@@ -194,7 +194,7 @@ func (s *schedule) closed() bool { return s.now().rate == 0 }
 // pending returns the marks reached at now that no client has drawn.
 func (s *schedule) pending(now time.Time) []float64 {
 	reached := s.reached(now)
-	if s.closed() && len(s.legs) == 1 {
+	if s.closed() && len(s.periods) == 1 {
 		return nil // there was never a rate
 	}
 	for s.last <= reached {
@@ -269,6 +269,6 @@ func (f *fleet) startStage(i int, stage Stage) {
 	}
 	f.note(Event{At: time.Now(), Kind: StageBegan, Text: fmt.Sprintf("stage %d: %d clients", i+1, s.Clients)})
 	if err := f.apply(s); err != nil {
-		f.recorder.complain(err)
+		f.recorder.setError(err)
 	}
 }

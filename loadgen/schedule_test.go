@@ -39,7 +39,7 @@ func TestALowRateIsSmooth(t *testing.T) {
 	})
 }
 
-func TestARateThatChangesMovesWhatIsNotDueYet(t *testing.T) {
+func TestANewRateMovesTheArrivalsThatAreNotDueYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), Scenario{
 			Clients: 5, Keys: Keys{N: 100}, Rate: 0.001, Hold: Const(0),
@@ -61,7 +61,7 @@ func TestARateThatChangesMovesWhatIsNotDueYet(t *testing.T) {
 	})
 }
 
-func TestWhoComesLateIsTimedFromWhenItWasDue(t *testing.T) {
+func TestALateArrivalIsTimedFromWhenItWasDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// One client, 3 s of work, one arrival per second: the second arrival
 		// waits 2 s for a client, the third 4 s.
@@ -96,7 +96,7 @@ func TestAnArrivalWhoseClientLeavesIsTakenByAnother(t *testing.T) {
 	})
 }
 
-func TestWithoutARateClientsComeWhenTheyLike(t *testing.T) {
+func TestWithoutARateClientsArriveAtAnyTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(0, time.Now(), nil)
 		if _, open := s.next(t.Context()); open {
@@ -112,7 +112,7 @@ func TestWithoutARateClientsComeWhenTheyLike(t *testing.T) {
 		synctest.Wait()
 		s.set(0, time.Now())
 		if <-done {
-			t.Error("who waits for an arrival is not sent away when the schedule ends")
+			t.Error("a client still waits for an arrival when the schedule ends")
 		}
 	})
 }

@@ -68,14 +68,14 @@ func (sv Servers) quorum() ([]*redis.Client, error) {
 // support.
 func (sv Servers) supports(s Scenario) error {
 	for i, f := range s.Faults {
-		if err := sv.canStrike(f, s); err != nil {
+		if err := sv.canApply(f, s); err != nil {
 			return fmt.Errorf("fault %d: %w", i+1, err)
 		}
 	}
 	return nil
 }
 
-func (sv Servers) canStrike(f Fault, s Scenario) error {
+func (sv Servers) canApply(f Fault, s Scenario) error {
 	servers := len(sv.all(s.Lock.Kind))
 	_, stops := sv.Power.(Stopper)
 	switch {

@@ -66,7 +66,7 @@ func (m Metrics) findings(s Scenario) []string {
 	if m.Acquired == 0 {
 		return []string{fmt.Sprintf("No client got a lock in %s, so nothing is known of its safety.", humanize.Plural(m.Arrivals, "attempt"))}
 	}
-	all := []string{m.together(s)}
+	all := []string{m.overlapFinding(s)}
 	add := func(n int64, one, many string) {
 		switch {
 		case n == 1:
@@ -99,8 +99,8 @@ const shortOfCPU = 50 * time.Millisecond
 // Together is the text of a verdict if no two clients were inside at once.
 const Together = "No two clients were inside at once."
 
-// together describes the overlaps.
-func (m Metrics) together(s Scenario) string {
+// overlapFinding describes the overlaps.
+func (m Metrics) overlapFinding(s Scenario) string {
 	work := fmt.Sprintf("two clients worked at once %s, whatever their leases said.", howOften(m.Violations.WorkOverlap))
 	switch {
 	case m.Violations.Overlap.Count == 0 && m.Violations.WorkOverlap.Count == 0:
@@ -108,7 +108,7 @@ func (m Metrics) together(s Scenario) string {
 	case m.Violations.Overlap.Count == 0:
 		return "No two clients had valid leases at once, but " + work
 	}
-	text := fmt.Sprintf("Two clients held the lock at once %s%s.", howOften(m.Violations.Overlap), m.blame(s))
+	text := fmt.Sprintf("Two clients held the lock at once %s%s.", howOften(m.Violations.Overlap), m.overlapCause(s))
 	if m.Violations.WorkOverlap.Count > m.Violations.Overlap.Count {
 		text += " In all, " + work
 	}
@@ -123,8 +123,8 @@ func howOften(o oracle.Overlap) string {
 	return fmt.Sprintf("%s, for up to %s", humanize.Times(o.Count), humanize.Duration(o.Longest))
 }
 
-// blame describes the cause of the overlaps.
-func (m Metrics) blame(s Scenario) string {
+// overlapCause describes the cause of the overlaps.
+func (m Metrics) overlapCause(s Scenario) string {
 	switch {
 	case m.Violations.Overlap.Count == m.Violations.Overlap.Excused:
 		return ", after a fault that no lock survives without fencing"

@@ -12,7 +12,7 @@ import (
 
 // The test covers the text of a verdict for each figure, with the values 1 and
 // 2, for a sound lock and for another.
-func TestAVerdictHasASentenceForEachThingThatMustNotHappen(t *testing.T) {
+func TestAVerdictHasASentenceForEachViolation(t *testing.T) {
 	second := time.Second
 	var all strings.Builder
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ type History struct {
 	zero  time.Time
 	keys  map[string]int32
 	names []string
-	parts [][]answered // of partSize each, to avoid copies
+	parts [][]recordedHold // of partSize each, to avoid copies
 	holds int64
 	over  int64 // holds above the limit
 }
@@ -35,8 +35,8 @@ type History struct {
 // partSize is the number of holds per part.
 const partSize = 4096
 
-// answered is one hold of a history. Times are in nanoseconds since the first request.
-type answered struct {
+// recordedHold is one hold of a history. Times are in nanoseconds since the first request.
+type recordedHold struct {
 	asked, got  int64 // call of the acquire and its reply
 	left, freed int64 // call of the release and its reply
 	fence       int64
@@ -46,8 +46,8 @@ type answered struct {
 	released    bool // false: it ended without a release
 }
 
-// never is the time of an event that had not happened at the end of the run.
-const never = math.MaxInt64
+// notYet is the time of an event that had not happened at the end of the run.
+const notYet = math.MaxInt64
 
 // What a request does.
 const (
@@ -86,14 +86,14 @@ func (h *History) Acquired(v *Occupancy, asked, now time.Time) {
 		h.keys[name], h.names = key, append(h.names, name)
 	}
 	if h.holds%partSize == 0 {
-		h.parts = append(h.parts, make([]answered, 0, partSize))
+		h.parts = append(h.parts, make([]recordedHold, 0, partSize))
 	}
 	h.holds++
 	v.hold = h.holds
 	part := &h.parts[len(h.parts)-1]
-	*part = append(*part, answered{
-		asked: asked.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: never, freed: never,
-		fence: v.who.Fence, hold: v.hold, key: key, client: int32(v.who.Client), shared: v.who.Shared,
+	*part = append(*part, recordedHold{
+		asked: asked.Sub(h.zero).Nanoseconds(), got: now.Sub(h.zero).Nanoseconds(), left: notYet, freed: notYet,
+		fence: v.participant.Fence, hold: v.hold, key: key, client: int32(v.participant.Client), shared: v.participant.Shared,
 	})
 }
 
@@ -122,7 +122,7 @@ type Proof struct {
 	Known   bool   // every part of the proof has finished in time
 	Why     string // the first violation, "" if there is none
 
-	picture []answered // holds for WriteHTML
+	drawn []recordedHold // holds for WriteHTML
 }
 
 // Prove checks that the history is linearizable. A lock is certainly held from the
@@ -135,7 +135,7 @@ func (h *History) Prove(within time.Duration) Proof {
 	defer h.mu.Unlock()
 	p := Proof{Holds: h.holds, LeftOut: h.over, Sound: true, Known: true}
 	all := slices.Concat(h.parts...)
-	slices.SortFunc(all, func(a, b answered) int {
+	slices.SortFunc(all, func(a, b recordedHold) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.got, b.got), cmp.Compare(a.hold, b.hold))
 	})
 	for len(all) > 0 && p.Sound {
@@ -150,12 +150,12 @@ func (h *History) Prove(within time.Duration) Proof {
 }
 
 // proveKey checks the holds of one key, sorted by the time of the reply.
-func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
-	if p.picture == nil {
-		p.picture = all[:min(len(all), pictured)]
+func (h *History) proveKey(p *Proof, all []recordedHold, within time.Duration) {
+	if p.drawn == nil {
+		p.drawn = all[:min(len(all), maxDrawn)]
 	}
 	var late []int
-	writer, reader := answered{left: math.MinInt64}, answered{left: math.MinInt64} // those with the latest end so far
+	writer, reader := recordedHold{left: math.MinInt64}, recordedHold{left: math.MinInt64} // those with the latest end so far
 	number := int64(0)
 	for i, r := range all {
 		if r.left < r.got {
@@ -168,11 +168,11 @@ func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 		}
 		switch {
 		case before.left > r.got:
-			h.breaks(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ClientLabel(int(before.client)+1), h.names[r.key],
+			h.addViolation(p, all, i, fmt.Sprintf("%s had %s from %s to %s, and %s got it at %s", ClientLabel(int(before.client)+1), h.names[r.key],
 				humanize.Precise(time.Duration(before.got)), humanize.Precise(time.Duration(before.left)), ClientLabel(int(r.client)+1), humanize.Precise(time.Duration(r.got))))
 			return
 		case !r.shared && r.fence > 0 && r.fence <= number:
-			h.breaks(p, all, i, fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
+			h.addViolation(p, all, i, fmt.Sprintf("on %s number %d came after number %d", h.names[r.key], r.fence, number))
 			return
 		case r.shared && r.left > reader.left:
 			reader = r
@@ -187,41 +187,41 @@ func (h *History) proveKey(p *Proof, all []answered, within time.Duration) {
 		sound, known := fits(all, i, within)
 		p.Known = p.Known && known
 		if known && !sound {
-			h.breaks(p, all, i, fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
+			h.addViolation(p, all, i, fmt.Sprintf("there is no time at which %s can have had %s, which it got at %s",
 				ClientLabel(int(all[i].client)+1), h.names[all[i].key], humanize.Precise(time.Duration(all[i].got))))
 			return
 		}
 	}
 }
 
-// around is how many holds before and after a hold fits includes in its search.
-const around = 30
+// searchRadius is how many holds before and after a hold fits includes in its search.
+const searchRadius = 30
 
 // fits searches with porcupine for a place of hold i, which ended before its reply,
 // among the holds around it.
-func fits(all []answered, i int, within time.Duration) (sound, known bool) {
-	result, _ := porcupine.CheckOperationsVerbose(lockModel(), operations(all[max(0, i-around):min(len(all), i+around)]), within)
+func fits(all []recordedHold, i int, within time.Duration) (sound, known bool) {
+	result, _ := porcupine.CheckOperationsVerbose(lockModel(), operations(all[max(0, i-searchRadius):min(len(all), i+searchRadius)]), within)
 	return result == porcupine.Ok, result != porcupine.Unknown
 }
 
-// breaks records a violation at hold i.
-func (h *History) breaks(p *Proof, all []answered, i int, why string) {
+// addViolation records a violation at hold i.
+func (h *History) addViolation(p *Proof, all []recordedHold, i int, why string) {
 	p.Sound, p.Why = false, why
-	p.picture = all[max(0, i-pictured/2):min(len(all), i+pictured/2)]
+	p.drawn = all[max(0, i-maxDrawn/2):min(len(all), i+maxDrawn/2)]
 }
 
 // operations converts holds to porcupine operations.
-func operations(all []answered) []porcupine.Operation {
+func operations(all []recordedHold) []porcupine.Operation {
 	end := int64(0)
 	for _, r := range all {
 		for _, at := range []int64{r.got, r.left, r.freed} {
-			if at != never {
+			if at != notYet {
 				end = max(end, at)
 			}
 		}
 	}
 	var ops []porcupine.Operation
-	add := func(r answered, what string, call, reply int64) {
+	add := func(r recordedHold, what string, call, reply int64) {
 		call = min(call, end+1)
 		ops = append(ops, porcupine.Operation{
 			ClientId: int(r.client), Input: request{what, r.hold, int(r.client), r.shared, r.fence},
@@ -232,26 +232,26 @@ func operations(all []answered) []porcupine.Operation {
 	for _, r := range all {
 		add(r, acquire, r.asked, r.got)
 		switch {
-		case r.left == never:
+		case r.left == notYet:
 		case r.released:
 			add(r, release, r.left, r.freed)
 		default:
-			add(r, lost, r.left, never)
+			add(r, lost, r.left, notYet)
 		}
 	}
 	return ops
 }
 
-// Limits of the HTML picture: the number of holds and the time to compute it.
+// Limits of the HTML drawing: the number of holds and the time to compute it.
 const (
-	pictured      = 200
-	pictureWithin = 10 * time.Second
+	maxDrawn   = 200
+	drawWithin = 10 * time.Second
 )
 
 // WriteHTML draws the holds around the violation or, without one, the first holds.
 func (p Proof) WriteHTML(w io.Writer) error {
 	model := lockModel()
-	_, info := porcupine.CheckOperationsVerbose(model, operations(p.picture), pictureWithin)
+	_, info := porcupine.CheckOperationsVerbose(model, operations(p.drawn), drawWithin)
 	if err := porcupine.Visualize(model, info, w); err != nil {
 		return fmt.Errorf("draw the history: %w", err)
 	}

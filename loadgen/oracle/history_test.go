@@ -42,7 +42,7 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 					fence -= 2
 				}
 			}
-			v := &Occupancy{who: Participant{Client: i, Fence: max(fence, 0), Shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
+			v := &Occupancy{participant: Participant{Client: i, Fence: max(fence, 0), Shared: random.IntN(4) == 0}, section: section, lease: term{clock, at(deadline)}}
 			h.Acquired(v, at(asked), at(got))
 			switch how := random.IntN(80); {
 			case how == 0:
@@ -71,11 +71,11 @@ func TestTheProofDecidesAsPorcupineDoes(t *testing.T) {
 }
 
 // Every kind of history can be drawn: a sound one, and one with a violation.
-func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
+func TestTheFirstViolationOfAHistoryIsNamedAndDrawn(t *testing.T) {
 	var h History
 	for i, stay := range [][2]int{{10, 20}, {30, 50}, {40, 60}} {
 		at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
-		v := &Occupancy{who: Participant{Client: i}, section: &criticalSection{name: "k"}, lease: always{}}
+		v := &Occupancy{participant: Participant{Client: i}, section: &criticalSection{name: "k"}, lease: always{}}
 		h.Acquired(v, at(stay[0]), at(stay[0]))
 		h.Ended(v, at(stay[1]), at(stay[1]), true)
 	}
@@ -85,7 +85,7 @@ func TestWhereAHistoryBreaksIsSaidAndDrawn(t *testing.T) {
 	}
 	var page strings.Builder
 	if err := p.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "client-3 acquire") || strings.Contains(page.String(), "client-0") {
-		t.Errorf("%d bytes of a picture, %v:\n%s", page.Len(), err, page.String())
+		t.Errorf("%d bytes of a drawing, %v:\n%s", page.Len(), err, page.String())
 	}
 }
 
@@ -96,14 +96,14 @@ func crowded(n int) *History {
 	section := &criticalSection{name: "k"}
 	at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 	for i := range n {
-		v := &Occupancy{who: Participant{Client: i % 100}, section: section, lease: always{}}
+		v := &Occupancy{participant: Participant{Client: i % 100}, section: section, lease: always{}}
 		h.Acquired(v, at(max(0, 10*i-1000)), at(10*i))
 		h.Ended(v, at(10*i+9), at(10*i+19), true)
 	}
 	return &h
 }
 
-func TestAHistoryOfManyWhoWaitIsProvedAtOnce(t *testing.T) {
+func TestAHistoryWithManyWaitersIsProvedQuickly(t *testing.T) {
 	h := crowded(100_000)
 	began := time.Now()
 	if p := h.Prove(time.Minute); !p.Sound || !p.Known || p.Holds != 100_000 {
@@ -125,7 +125,7 @@ func BenchmarkProve(b *testing.B) {
 	}
 }
 
-func TestAPictureNamesClientsAsTheReportDoes(t *testing.T) {
+func TestADrawingNamesClientsAsTheReportDoes(t *testing.T) {
 	model := lockModel()
 	for want, r := range map[string]request{
 		"client-1 acquire":         {acquire, 7, 0, false, 0},

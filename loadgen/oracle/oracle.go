@@ -95,15 +95,15 @@ type criticalSection struct {
 type Occupancy struct {
 	Began time.Time
 
-	who     Participant
-	lease   Lease
-	section *criticalSection
-	number  int64
-	fault   string     // that affects the holder; guarded by section.mu
-	beside  *Occupancy // an earlier hold that was inside at the same time; guarded by section.mu
-	granted bool       // both leases were valid then; guarded by section.mu
-	told    bool       // the pair was reported; guarded by section.mu
-	hold    int64      // number in the history; 0 = not recorded
+	participant Participant
+	lease       Lease
+	section     *criticalSection
+	number      int64
+	fault       string     // that affects the holder; guarded by section.mu
+	overlapped  *Occupancy // an earlier hold that was inside at the same time; guarded by section.mu
+	granted     bool       // both leases were valid then; guarded by section.mu
+	reported    bool       // the pair was reported; guarded by section.mu
+	hold        int64      // number in the history; 0 = not recorded
 }
 
 // New returns an oracle.
@@ -176,35 +176,35 @@ func (o *Oracle) WaiterGone(key, client int, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == 1 {
-		o.endDrought(s, now)
+		o.checkStuck(s, now)
 	}
 	s.unqueue(client)
 }
 
 // Enter records that a waiting client enters the critical section of a key at now. The
 // caller must read now after the acquire returned.
-func (o *Oracle) Enter(key int, who Participant, lease Lease, now time.Time) *Occupancy {
+func (o *Oracle) Enter(key int, participant Participant, lease Lease, now time.Time) *Occupancy {
 	s := &o.sections[key]
-	v := &Occupancy{Began: now, who: who, lease: lease, section: s}
+	v := &Occupancy{Began: now, participant: participant, lease: lease, section: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o.endDrought(s, now)
+	o.checkStuck(s, now)
 	if len(s.inside) == 0 && s.freed.After(s.wanted) {
 		o.config.Handoff(now.Sub(s.freed))
 	}
 	if i := slices.IndexFunc(s.inside, v.excludes); i >= 0 {
-		o.grantedBeside(s.inside[i], v)
+		o.countOverlap(s.inside[i], v)
 	}
-	o.worksBeside(v)
-	s.unqueue(who.Client)
-	o.overtook(v)
+	o.countWorkOverlap(v)
+	s.unqueue(participant.Client)
+	o.checkOvertaken(v)
 	s.wanted = now
-	s.run(who.Client)
+	s.countStreak(participant.Client)
 	s.entered++
 	v.number = s.entered
-	if !who.Shared {
-		o.numberOf(v)
-		s.fence = max(s.fence, who.Fence)
+	if !participant.Shared {
+		o.checkFence(v)
+		s.fence = max(s.fence, participant.Fence)
 	}
 	s.inside = append(s.inside, v)
 	return v
@@ -214,11 +214,11 @@ func (o *Oracle) Enter(key int, who Participant, lease Lease, now time.Time) *Oc
 // join the queue, because it subscribes first.
 const queueWithin = 2 * time.Second
 
-// overtook checks whether the lock served the holder before a client that was in the
+// checkOvertaken checks whether the lock served the holder before a client that was in the
 // queue when the holder asked.
-func (o *Oracle) overtook(v *Occupancy) {
+func (o *Oracle) checkOvertaken(v *Occupancy) {
 	for _, a := range v.section.queue {
-		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.who.Asked) && a.Ctx.Err() == nil {
+		if !a.queued.IsZero() && a.queued.Add(queueWithin).Before(v.participant.Asked) && a.Ctx.Err() == nil {
 			o.suspect(suspect{Evidence{
 				Violation: WasOvertaken, Key: v.section.name, At: v.Began, Length: v.Began.Sub(a.queued),
 				First: Side{Client: a.Client + 1, From: a.Asked, To: v.Began}, Second: v.side(v.Began),
@@ -239,11 +239,11 @@ func (o *Oracle) Untold(v *Occupancy, now time.Time) {
 func (o *Oracle) Lost(v *Occupancy, now time.Time) {
 	o.suspect(suspect{Evidence{
 		Violation: LostAlone, Key: v.section.name, At: now, Length: now.Sub(v.Began), First: v.side(now),
-	}, &o.found.LostAlone, v.who.Client, v.Began})
+	}, &o.found.LostAlone, v.participant.Client, v.Began})
 }
 
-// run counts acquires in a row.
-func (s *criticalSection) run(client int) {
+// countStreak counts acquires in a row.
+func (s *criticalSection) countStreak(client int) {
 	if client == s.last {
 		s.streak++
 	} else {
@@ -254,10 +254,10 @@ func (s *criticalSection) run(client int) {
 	}
 }
 
-// endDrought counts a stuck key, if no client had the key for longer than patience.
-func (o *Oracle) endDrought(s *criticalSection, now time.Time) {
-	if dry := s.unheldFor(now); dry > o.config.Patience {
-		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: dry})
+// checkStuck counts a stuck key, if no client had the key for longer than patience.
+func (o *Oracle) checkStuck(s *criticalSection, now time.Time) {
+	if unheld := s.unheldFor(now); unheld > o.config.Patience {
+		o.keep(&o.found.Stuck, Evidence{Violation: StuckKey, Key: s.name, At: now, Length: unheld})
 	}
 }
 
@@ -293,7 +293,7 @@ func (o *Oracle) Leave(v *Occupancy, now time.Time) {
 	if together, other := v.longestOverlap(s.inside, now); together > 0 {
 		first, second := inOrder(v, other)
 		if !second.granted {
-			o.grantedBeside(first, second) // at the entry of second, the lease of first was over; it became valid again
+			o.countOverlap(first, second) // at the entry of second, the lease of first was over; it became valid again
 		}
 		o.mu.Lock()
 		o.found.Overlap.Total += together
@@ -309,12 +309,12 @@ func (o *Oracle) Leave(v *Occupancy, now time.Time) {
 		o.mu.Unlock()
 	}
 	for _, other := range s.inside {
-		if other.beside == v {
+		if other.overlapped == v {
 			o.pairEnded(v, other, now)
 		}
 	}
-	if v.beside != nil {
-		o.pairEnded(v.beside, v, now)
+	if v.overlapped != nil {
+		o.pairEnded(v.overlapped, v, now)
 	}
 }
 
@@ -348,16 +348,16 @@ func (o *Oracle) wipedAt() keyLoss {
 
 // Violations returns the violations so far. A key that is stuck now counts.
 func (o *Oracle) Violations(now time.Time) Violations {
-	dry := int64(0)
+	unheld := int64(0)
 	for s := range o.locked {
 		if s.unheldFor(now) > o.config.Patience {
-			dry++
+			unheld++
 		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	v := o.found
-	v.Stuck += dry
+	v.Stuck += unheld
 	for _, kind := range Kinds() {
 		v.Evidence = append(v.Evidence, o.evidence[kind]...)
 	}
@@ -396,7 +396,7 @@ func (o *Oracle) Restart() {
 // Held returns a key that a client holds now; ok is false if there is none.
 func (o *Oracle) Held() (key int, ok bool) {
 	for s := range o.locked {
-		if slices.ContainsFunc(s.inside, (*Occupancy).going) {
+		if slices.ContainsFunc(s.inside, (*Occupancy).valid) {
 			return key, true
 		}
 		key++
@@ -415,12 +415,12 @@ func (o *Oracle) Touched() []string {
 	return names
 }
 
-// going reports whether the lease of the hold is valid.
-func (v *Occupancy) going() bool { return v.lease.Valid() }
+// valid reports whether the lease of the hold is valid.
+func (v *Occupancy) valid() bool { return v.lease.Valid() }
 
 // end returns the end of the hold, if it leaves now.
 func (v *Occupancy) end(now time.Time) time.Time {
-	if deadline := v.lease.Deadline(); !v.going() && deadline.Before(now) {
+	if deadline := v.lease.Deadline(); !v.valid() && deadline.Before(now) {
 		return deadline
 	}
 	return now
@@ -429,24 +429,24 @@ func (v *Occupancy) end(now time.Time) time.Time {
 // side returns the hold as evidence, if it leaves now.
 func (v *Occupancy) side(now time.Time) Side {
 	return Side{
-		Client: v.who.Client + 1, Token: v.who.Token, Fence: v.who.Fence, Reader: v.who.Shared,
+		Client: v.participant.Client + 1, Token: v.participant.Token, Fence: v.participant.Fence, Reader: v.participant.Shared,
 		From: v.Began, To: now, Deadline: v.lease.Deadline(),
 	}
 }
 
-// numberOf checks that the fence of a holder is larger than the fence before. It skips
+// checkFence checks that the fence of a holder is larger than the fence before. It skips
 // a holder whose lease is over: its fence may be old.
-func (o *Oracle) numberOf(v *Occupancy) {
+func (o *Oracle) checkFence(v *Occupancy) {
 	s := v.section
-	if !o.config.Numbered || !v.going() {
+	if !o.config.Numbered || !v.valid() {
 		return
 	}
-	if s.entered > 1 && v.who.Fence <= s.number {
+	if s.entered > 1 && v.participant.Fence <= s.number {
 		o.suspect(suspect{Evidence{
 			Violation: NumberFell, Key: s.name, At: v.Began, First: Side{Fence: s.number}, Second: v.side(v.Began),
 		}, &o.found.NumberFell, Everybody, s.numberAt})
 	}
-	s.number, s.numberAt = v.who.Fence, v.Began
+	s.number, s.numberAt = v.participant.Fence, v.Began
 }
 
 // Write records that a client writes to the protected resource, and reports whether the
@@ -456,7 +456,7 @@ func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
 	s := v.section
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	valid := v.going()
+	valid := v.valid()
 	if polite && !valid {
 		return false
 	}
@@ -464,8 +464,8 @@ func (o *Oracle) Write(v *Occupancy, polite bool, now time.Time) bool {
 		o.lateWork(v, now)
 	}
 	switch {
-	case v.who.Shared:
-	case v.who.Fence > 0 && v.who.Fence < s.fence:
+	case v.participant.Shared:
+	case v.participant.Fence > 0 && v.participant.Fence < s.fence:
 		o.stale(v, FencedWrite, &o.found.Fenced, now)
 		return false
 	case !valid && s.entered > v.number:
@@ -482,13 +482,13 @@ func (o *Oracle) lateWork(v *Occupancy, now time.Time) {
 	o.mu.Unlock()
 	o.keep(&o.found.LateWork.Count, Evidence{
 		Violation: LateWork, Key: v.section.name, At: now, Length: late,
-		First: v.side(now), Cause: v.blame(),
+		First: v.side(now), Cause: v.knownCause(),
 	})
 }
 
 // stale counts a write that comes after a later holder entered.
 func (o *Oracle) stale(v *Occupancy, how Violation, count *int64, now time.Time) {
-	e := Evidence{Violation: how, Key: v.section.name, At: now, First: v.side(now), Cause: v.blame()}
+	e := Evidence{Violation: how, Key: v.section.name, At: now, First: v.side(now), Cause: v.knownCause()}
 	for _, other := range v.section.inside {
 		if other.number > v.number {
 			e.Second = other.side(now)

@@ -229,7 +229,7 @@ func BenchmarkOracle(b *testing.B) {
 	}
 }
 
-func BenchmarkOracleOneKeyFromEverywhere(b *testing.B) {
+func BenchmarkOracleOneKeyFromAllGoroutines(b *testing.B) {
 	o := New(Config{Keys: make([]string, 1), Patience: time.Hour})
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// worksBeside counts a hold that begins while another is inside, whatever their leases
+// countWorkOverlap counts a hold that begins while another is inside, whatever their leases
 // say.
-func (o *Oracle) worksBeside(v *Occupancy) {
+func (o *Oracle) countWorkOverlap(v *Occupancy) {
 	i := slices.IndexFunc(v.section.inside, v.conflicts)
 	if i < 0 {
 		return
 	}
-	if v.beside == nil {
-		v.beside = v.section.inside[i]
+	if v.overlapped == nil {
+		v.overlapped = v.section.inside[i]
 	}
 	o.mu.Lock()
 	o.found.WorkOverlap.Count++
@@ -22,10 +22,12 @@ func (o *Oracle) worksBeside(v *Occupancy) {
 
 // excludes reports whether v must not enter while other, which entered earlier, is
 // inside.
-func (v *Occupancy) excludes(other *Occupancy) bool { return v.conflicts(other) && other.going() }
+func (v *Occupancy) excludes(other *Occupancy) bool { return v.conflicts(other) && other.valid() }
 
 // conflicts reports whether v and other must not work at the same time.
-func (v *Occupancy) conflicts(other *Occupancy) bool { return !(v.who.Shared && other.who.Shared) }
+func (v *Occupancy) conflicts(other *Occupancy) bool {
+	return !(v.participant.Shared && other.participant.Shared)
+}
 
 func inOrder(a, b *Occupancy) (first, second *Occupancy) {
 	if b.number < a.number {
@@ -44,27 +46,27 @@ func (s *criticalSection) causeOf(first, second *Occupancy, all keyLoss) (cause 
 		}
 	}
 	for _, v := range []*Occupancy{first, second} {
-		if cause := v.blame(); cause != "" {
+		if cause := v.knownCause(); cause != "" {
 			return cause, false
 		}
 	}
 	return "", false
 }
 
-// blame names the fault and the flaw of a holder. section.mu must be held.
-func (v *Occupancy) blame() string {
+// knownCause names the fault and the flaw of a holder. section.mu must be held.
+func (v *Occupancy) knownCause() string {
 	switch {
-	case v.fault != "" && v.who.Flaw != "":
-		return v.fault + ", " + v.who.Flaw
+	case v.fault != "" && v.participant.Flaw != "":
+		return v.fault + ", " + v.participant.Flaw
 	case v.fault != "":
 		return v.fault
 	}
-	return v.who.Flaw
+	return v.participant.Flaw
 }
 
-// grantedBeside counts an overlap of a hold with a later one. section.mu must be held.
-func (o *Oracle) grantedBeside(first, second *Occupancy) {
-	second.granted, second.beside = true, first
+// countOverlap counts an overlap of a hold with a later one. section.mu must be held.
+func (o *Oracle) countOverlap(first, second *Occupancy) {
+	second.granted, second.overlapped = true, first
 	_, excused := second.section.causeOf(first, second, o.wipedAt())
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,10 +79,10 @@ func (o *Oracle) grantedBeside(first, second *Occupancy) {
 // pairEnded reports two holds that were inside at the same time, when the first of them
 // leaves. It reports each counted pair once.
 func (o *Oracle) pairEnded(first, second *Occupancy, now time.Time) {
-	if second.told {
+	if second.reported {
 		return
 	}
-	second.told = true
+	second.reported = true
 	cause, _ := first.section.causeOf(first, second, o.wipedAt())
 	e := Evidence{
 		Violation: WorkOverlapped, Key: first.section.name, At: second.Began, Length: now.Sub(second.Began),
@@ -108,7 +110,7 @@ func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (time.Dur
 	var with *Occupancy
 	end := v.end(now)
 	for _, other := range others {
-		if v.who.Shared && other.who.Shared {
+		if v.participant.Shared && other.participant.Shared {
 			continue
 		}
 		together := earlier(end, other.end(now))
@@ -119,7 +121,7 @@ func (v *Occupancy) longestOverlap(others []*Occupancy, now time.Time) (time.Dur
 		if d := together.Sub(began); d > longest {
 			longest, with = d, other
 		}
-		if other.going() {
+		if other.valid() {
 			break
 		}
 	}
@@ -138,7 +140,7 @@ func (o *Oracle) Unlocked(v *Occupancy, decided, now time.Time) {
 		}
 		o.keep(&o.found.ForeignUnlocks, Evidence{
 			Violation: ForeignUnlock, Key: s.name, At: now,
-			First: v.side(now), Second: other.side(now), Cause: v.blame(),
+			First: v.side(now), Second: other.side(now), Cause: v.knownCause(),
 		})
 		return
 	}

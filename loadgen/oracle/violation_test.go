@@ -26,11 +26,11 @@ func (th *theatre) at(ms int) time.Time {
 
 // enters lets a client acquire the lock at a time, with a lease until a
 // deadline.
-func (th *theatre) enters(who Participant, at, deadline int) *Occupancy {
+func (th *theatre) enters(participant Participant, at, deadline int) *Occupancy {
 	now := th.at(at)
-	who.Asked = now
-	th.WaiterAdded(0, &Attempt{Client: who.Client, Asked: now, Ctx: th.t.Context()})
-	return th.Enter(0, who, term{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
+	participant.Asked = now
+	th.WaiterAdded(0, &Attempt{Client: participant.Client, Asked: now, Ctx: th.t.Context()})
+	return th.Enter(0, participant, term{th.clock, time.Unix(0, 0).Add(time.Duration(deadline) * time.Millisecond)}, now)
 }
 
 func (th *theatre) judged() Violations { return th.Violations(th.clock.now) }
@@ -116,7 +116,7 @@ func TestReadersDoNotExcludeEachOther(t *testing.T) {
 	th.saw(violations{overlaps: 2})
 }
 
-func TestAReleaseThatRemovedSomebodyElsesLockIsForeign(t *testing.T) {
+func TestAReleaseThatRemovedAnotherClientsLockIsForeign(t *testing.T) {
 	th := onStage(t)
 	late := th.enters(Participant{Client: 1}, 0, 1000)
 	next := th.enters(Participant{Client: 2}, 1100, 2100)
@@ -137,7 +137,7 @@ func TestAHandoffIsNoForeignUnlock(t *testing.T) {
 	th.saw(violations{})
 }
 
-func TestAKeyThatNobodyCanTakeIsStuck(t *testing.T) {
+func TestAKeyThatNoClientCanAcquireIsStuck(t *testing.T) {
 	th := onStage(t)
 	v := th.enters(Participant{Client: 1}, 0, 10_000)
 	th.WaiterAdded(0, &Attempt{Client: 98, Asked: th.at(100), Ctx: t.Context()})
@@ -167,7 +167,7 @@ func TestALapsedLeaseThatIsStillInsideDoesNotHoldTheKey(t *testing.T) {
 	th.saw(violations{stuck: 1})
 }
 
-func TestWhatADeletedKeyLetsInIsExcused(t *testing.T) {
+func TestAnOverlapAfterADeletedKeyIsExcused(t *testing.T) {
 	for _, key := range []int{0, -1} {
 		th := onStage(t)
 		first := th.enters(Participant{Client: 1}, 0, 1000)
@@ -212,7 +212,7 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 		var h History
 		for i, s := range history {
 			section := &criticalSection{name: string(rune('a' + s.key))}
-			v := &Occupancy{who: Participant{Client: i}, section: section, lease: always{}}
+			v := &Occupancy{participant: Participant{Client: i}, section: section, lease: always{}}
 			at := func(us int) time.Time { return time.Unix(1, 0).Add(time.Duration(us) * time.Microsecond) }
 			h.Acquired(v, at(s.began), at(s.began))
 			h.Ended(v, at(s.left), at(s.left), true)
@@ -230,11 +230,11 @@ func TestTheProofAndTheOracleAgreeOnRandomHistories(t *testing.T) {
 	}
 }
 
-func TestNumbersThatGoBackAreNotThoseOfALock(t *testing.T) {
+func TestFencesThatDecreaseAreNotThoseOfALock(t *testing.T) {
 	for _, fences := range [][]int64{{1, 2, 3}, {1, 3, 2}} {
 		var h History
 		for i, fence := range fences {
-			v := &Occupancy{who: Participant{Client: i, Fence: fence}, section: &criticalSection{name: "k"}, lease: always{}}
+			v := &Occupancy{participant: Participant{Client: i, Fence: fence}, section: &criticalSection{name: "k"}, lease: always{}}
 			at := time.Unix(int64(10*i), 0)
 			h.Acquired(v, at, at.Add(time.Second))
 			h.Ended(v, at.Add(2*time.Second), at.Add(3*time.Second), true)
@@ -245,16 +245,16 @@ func TestNumbersThatGoBackAreNotThoseOfALock(t *testing.T) {
 	}
 }
 
-func TestALeaseThatRanOutMayBeFollowedAfterItsDeadlineAndNotBefore(t *testing.T) {
+func TestAnExpiredLeaseMayBeFollowedOnlyAfterItsDeadline(t *testing.T) {
 	for _, c := range []struct {
 		next int64 // when the next client acquired it
 		want bool
 	}{{9, false}, {11, true}} {
 		var h History
 		at := func(s int64) time.Time { return time.Unix(s, 0) }
-		first := &Occupancy{who: Participant{Client: 1}, section: &criticalSection{name: "k"}, lease: term{&clock{}, at(10)}}
+		first := &Occupancy{participant: Participant{Client: 1}, section: &criticalSection{name: "k"}, lease: term{&clock{}, at(10)}}
 		h.Acquired(first, at(0), at(1))
-		second := &Occupancy{who: Participant{Client: 2}, section: &criticalSection{name: "k"}, lease: always{}}
+		second := &Occupancy{participant: Participant{Client: 2}, section: &criticalSection{name: "k"}, lease: always{}}
 		h.Acquired(second, at(c.next-1), at(c.next))
 		h.Ended(first, at(20), at(21), false)
 		if got := h.Prove(time.Minute).Sound; got != c.want {
@@ -284,7 +284,7 @@ func TestAHandoffIsTimedFromTheReleaseIfAClientWaitedThen(t *testing.T) {
 	}
 }
 
-func TestUtilisationIsTheMeanOfTheKeysThatWereWanted(t *testing.T) {
+func TestUtilisationIsTheMeanOfTheRequestedKeys(t *testing.T) {
 	clock := &clock{time.Unix(0, 0)}
 	at := func(ms int) time.Time {
 		clock.now = time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond)
@@ -317,7 +317,7 @@ func TestAStreakCountsWhileOthersWait(t *testing.T) {
 	}
 }
 
-func TestWorkOverlapsAreCountedWhateverTheLeasesSay(t *testing.T) {
+func TestWorkOverlapsAreCountedAlsoAfterTheEndOfALease(t *testing.T) {
 	th := onStage(t)
 	first := th.enters(Participant{Client: 1}, 0, 1000)
 	second := th.enters(Participant{Client: 2}, 1500, 2500) // allowed, while the first still works
@@ -338,7 +338,7 @@ func TestWorkOverlapsAreCountedWhateverTheLeasesSay(t *testing.T) {
 	}
 }
 
-func TestAClientIsOvertakenOnlyByOneThatCameWhenItWasInTheQueue(t *testing.T) {
+func TestAClientInTheQueueIsOvertakenOnlyByALaterOne(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		refused, came int // ms

@@ -78,7 +78,7 @@ func fullReport(t *testing.T) Result {
 	return r
 }
 
-func TestAReportSaysEveryFigureInEachOfItsForms(t *testing.T) {
+func TestEachFormOfAReportHasEveryFigure(t *testing.T) {
 	r := fullReport(t)
 	plain := func(s string) string { return strings.ReplaceAll(s, "\x1b", "?") }
 	var text, page, seconds, document bytes.Buffer

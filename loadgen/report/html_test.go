@@ -35,7 +35,7 @@ func TestTheReportForBrowsersShowsTextAsText(t *testing.T) {
 	}
 }
 
-func TestThePageHasNoTickBesideAViolationAndShowsTimeAndFaults(t *testing.T) {
+func TestThePageMarksViolationsTimesAndFaults(t *testing.T) {
 	for _, c := range []struct {
 		kind loadgen.Kind
 		set  func(*loadgen.Metrics)

@@ -44,7 +44,7 @@ func TestFilesAreInTheirUnits(t *testing.T) {
 }
 
 // A recorder has every second of a run exactly once, whenever it was called.
-func TestAChronicleHasEverySecondOnce(t *testing.T) {
+func TestASecondsRecorderHasEverySecondOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var chronicle SecondsRecorder
 		want := make([]int64, 151)
@@ -97,7 +97,7 @@ func TestAReportSaysHowTheClientsShareConnections(t *testing.T) {
 	}
 }
 
-func TestTheReportSaysWhatWasNotReleased(t *testing.T) {
+func TestTheReportHasTheErrorOfTheLastRelease(t *testing.T) {
 	for unclean, want := range map[string]bool{"": false, "server is gone": true} {
 		var text strings.Builder
 		if err := (Result{Unclean: unclean}).WriteText(&text, func(s string) string { return s }); err != nil {
@@ -109,7 +109,7 @@ func TestTheReportSaysWhatWasNotReleased(t *testing.T) {
 	}
 }
 
-func TestHowClientsComeIsSaidInAFewWords(t *testing.T) {
+func TestTheLoadIsDescribedInAFewWords(t *testing.T) {
 	for want, s := range map[string]loadgen.Scenario{
 		"5 clients on one key":   {Clients: 5, Keys: loadgen.Keys{N: 1}},
 		"5 clients on 2 keys":    {Clients: 5, Keys: loadgen.Keys{N: 2}},
@@ -122,7 +122,7 @@ func TestHowClientsComeIsSaidInAFewWords(t *testing.T) {
 	}
 }
 
-func TestAFaultThatNeverStruckIsReportedWithItsReason(t *testing.T) {
+func TestAFaultThatDidNotOccurIsReportedWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := started(t, piped(t), loadgen.Scenario{
 			Clients: 5, Keys: loadgen.Keys{N: 100}, Hold: loadgen.Const(10 * time.Millisecond), Duration: 3 * time.Second,

@@ -103,7 +103,7 @@ func (s schema) check(v any, where string) string {
 	return ""
 }
 
-func TestTheSchemaOfScenariosKnowsTheKeysThatAFileCanHave(t *testing.T) {
+func TestTheSchemaOfScenariosHasTheKeysOfAFile(t *testing.T) {
 	s := readSchema(t, "scenario.schema.json")
 	for what, pair := range map[string][2][]string{
 		"a scenario": {readKeys("x: 1"), keysOf(s.Properties)},
@@ -154,7 +154,7 @@ func keysOf(m map[string]schema) []string {
 	return all
 }
 
-func TestReportsAreAsTheirSchemaSays(t *testing.T) {
+func TestReportsMatchTheirSchema(t *testing.T) {
 	s := readSchema(t, "load-report.schema.json")
 	r := started(t, connect(t, server.ForTest(t).Addr()), loadgen.Scenario{
 		Clients: 5, Keys: loadgen.Keys{N: 1}, Lock: loadgen.Lock{TTL: 200 * time.Millisecond}, Duration: 2500 * time.Millisecond,
@@ -243,7 +243,7 @@ func TestOutputsAgree(t *testing.T) {
 	}
 }
 
-func TestEventsAreAsTheirSchemaSays(t *testing.T) {
+func TestEventsMatchTheirSchema(t *testing.T) {
 	s := readSchema(t, "load-event.schema.json")
 	kinds := map[any]bool{}
 	for _, kind := range s.Properties["event"].Enum {

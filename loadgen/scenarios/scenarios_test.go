@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestEveryScenarioIsInOrderAndSaysWhatItIsFor(t *testing.T) {
+func TestEveryScenarioIsValidAndHasACaption(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range All() {
 		if err := s.Validate(); err != nil {
