@@ -51,7 +51,7 @@ func TestMeasuredTimesHaveThreeDigits(t *testing.T) {
 	})
 }
 
-func TestWhatIsLeftHasTenthsToTheLastMinute(t *testing.T) {
+func TestTheRemainingTimeHasTenthsInTheLastMinute(t *testing.T) {
 	each(t, humanize.Left, map[time.Duration]string{
 		-1: "0.0 s", 13_590 * ms: "13.5 s", 59_999 * ms: "59.9 s", 90 * time.Second: "1 m 30",
 	})

@@ -102,10 +102,10 @@ func startTimes(was Lock, holders []Holder, began time.Time) []Holder {
 // the number of later waiters that got the lock first.
 func waiterTimes(was, l Lock, began time.Time) []Waiter {
 	waiters := slices.Clone(l.Waiters)
-	var came []string
+	var newHolders []string
 	for _, h := range l.Holders {
 		if _, held := was.Holder(h.ID); !held {
-			came = append(came, h.ID)
+			newHolders = append(newHolders, h.ID)
 		}
 	}
 	for i := range waiters {
@@ -118,7 +118,7 @@ func waiterTimes(was, l Lock, began time.Time) []Waiter {
 			continue
 		}
 		w.OvertakenBy = was.Waiters[at].OvertakenBy
-		for _, id := range came {
+		for _, id := range newHolders {
 			first := slices.ContainsFunc(was.Waiters[:at], func(before Waiter) bool { return before.ID == id })
 			if !first {
 				w.OvertakenBy++

@@ -59,7 +59,7 @@ func TestANewLockBeginsNowOnlyIfEverythingHasBeenLookedAt(t *testing.T) {
 	}
 }
 
-func TestATokenThatTellsItsBeginIsBelieved(t *testing.T) {
+func TestATokenWithATimeGivesTheBeginOfTheHold(t *testing.T) {
 	lock := heldBy("a", 30)
 	lock.Holders[0].Since = began.Add(-time.Hour)
 	now := CarryOver(lookAt(0, heldBy("b", 30)), lookAt(1, lock))

@@ -330,6 +330,6 @@ func sharesHolder(was, l Lock) bool {
 }
 
 // movedLater reports whether a deadline moved later by more than two reads differ.
-func movedLater(was, is time.Time, blur time.Duration) bool {
-	return !was.IsZero() && !is.IsZero() && is.Sub(was) > blur
+func movedLater(was, now time.Time, jitter time.Duration) bool {
+	return !was.IsZero() && !now.IsZero() && now.Sub(was) > jitter
 }

@@ -97,16 +97,16 @@ func (s *Snapshot) dropMovedTwice(parts []Part) {
 
 // UniqueLocks returns the locks without those whose key an earlier lock has.
 func UniqueLocks(all []Lock) []Lock {
-	type place struct {
+	type keyID struct {
 		db  int
 		key string
 	}
-	known := make(map[place]bool, len(all))
+	known := make(map[keyID]bool, len(all))
 	return slices.DeleteFunc(slices.Clone(all), func(l Lock) bool {
-		at := place{l.DB, l.Key}
-		told := known[at]
+		at := keyID{l.DB, l.Key}
+		seen := known[at]
 		known[at] = true
-		return told
+		return seen
 	})
 }
 
@@ -232,13 +232,13 @@ func mergeRedlock(parts []Part, atLeast Confidence) []Lock {
 	for i, p := range parts {
 		for _, l := range p.Locks {
 			id := ID{DB: l.DB, Key: l.Key}
-			b := byID[id]
-			if b == nil {
-				b = &copies{byServer: make([]*Lock, len(parts))}
-				byID[id] = b
+			c := byID[id]
+			if c == nil {
+				c = &copies{byServer: make([]*Lock, len(parts))}
+				byID[id] = c
 				order = append(order, id)
 			}
-			b.byServer[i] = &l
+			c.byServer[i] = &l
 		}
 	}
 	locks := make([]Lock, 0, len(order))

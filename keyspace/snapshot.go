@@ -52,14 +52,14 @@ type WatchStatus struct {
 }
 
 // and merges the status of two servers; the worse value wins.
-func (f WatchStatus) and(other WatchStatus) WatchStatus {
+func (s WatchStatus) and(other WatchStatus) WatchStatus {
 	worse := map[WatchMode]int{Push: 1, Notifications: 2, Polling: 3}
-	if worse[other.Mode] > worse[f.Mode] {
-		f.Mode = other.Mode
+	if worse[other.Mode] > worse[s.Mode] {
+		s.Mode = other.Mode
 	}
-	f.Lag = max(f.Lag, other.Lag)
-	f.Limitations = appendNew(slices.Clip(f.Limitations), other.Limitations...)
-	return f
+	s.Lag = max(s.Lag, other.Lag)
+	s.Limitations = appendNew(slices.Clip(s.Limitations), other.Limitations...)
+	return s
 }
 
 // Notice is an event of a server, or of the connection to it, in one sentence.

@@ -33,7 +33,7 @@ func TestDeadServerSaysThatItDoesNotRun(t *testing.T) {
 	}
 }
 
-func TestServerOfSomebodyElseOnThePortIsNotTakenForTheChild(t *testing.T) {
+func TestAnotherServerOnThePortIsNotTheChild(t *testing.T) {
 	other, c := ForTest(t), ForTest(t)
 	if err := c.Kill(); err != nil {
 		t.Fatal(err)

@@ -111,36 +111,36 @@ type summary struct {
 func (l *incidentLog) summarize() summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var a summary
-	for _, m := range l.incidents {
-		fault, stall := l.explains(m, false), l.explains(m, true)
+	var s summary
+	for _, i := range l.incidents {
+		fault, stall := l.explains(i, false), l.explains(i, true)
 		switch {
-		case m.event.Kind == loadgen.Failed:
-			a.failed++
+		case i.event.Kind == loadgen.Failed:
+			s.failed++
 			if !stall {
-				a.unexplainedFailures++
+				s.unexplainedFailures++
 			}
 		case !stall:
-			a.unexplained = append(a.unexplained, m)
-		case m.event.Kind == loadgen.StuckKey:
+			s.unexplained = append(s.unexplained, i)
+		case i.event.Kind == loadgen.StuckKey:
 		case fault:
-			a.lost++
+			s.lost++
 		default:
-			a.stalled++
+			s.stalled++
 		}
 	}
-	return a
+	return s
 }
 
 // explains reports whether a fault of the client, or faults of enough servers, can have
 // caused an incident. A fault of any client explains a stuck key.
-func (l *incidentLog) explains(m incident, stalls bool) bool {
+func (l *incidentLog) explains(i incident, stalls bool) bool {
 	nodes := 0
 	for _, w := range l.faults {
-		if w.kind == stalled && !stalls || !w.from.Before(m.event.At) || !w.to.IsZero() && !w.to.Add(faultEffect).After(m.since) {
+		if w.kind == stalled && !stalls || !w.from.Before(i.event.At) || !w.to.IsZero() && !w.to.Add(faultEffect).After(i.since) {
 			continue
 		}
-		if w.client > 0 && (w.client == m.event.Client || m.event.Kind == loadgen.StuckKey) {
+		if w.client > 0 && (w.client == i.event.Client || i.event.Kind == loadgen.StuckKey) {
 			return true
 		}
 		nodes += w.nodes

@@ -47,17 +47,17 @@ func serverFaults(seed uint64, length time.Duration, servers int) []serverFault 
 	var all []serverFault
 	kinds := shuffled(r, serverFaultKinds())
 	for at := firstFault; ; at += uniform(r, minGap, maxGap) {
-		b := serverFault{at: at, kind: kinds[len(all)%len(kinds)], duration: uniform(r, minLength, maxLength)}
+		f := serverFault{at: at, kind: kinds[len(all)%len(kinds)], duration: uniform(r, minLength, maxLength)}
 		// A Redlock works without two of five nodes. Without three, its clients must
 		// get errors.
-		b.nodes = r.Perm(servers)[:1+r.IntN(max(servers/2+1, 1))]
-		if b.kind == flushScripts {
-			b.duration = 0
+		f.nodes = r.Perm(servers)[:1+r.IntN(max(servers/2+1, 1))]
+		if f.kind == flushScripts {
+			f.duration = 0
 		}
-		if at += b.duration; at > length-recoveryTime {
+		if at += f.duration; at > length-recoveryTime {
 			return all
 		}
-		all = append(all, b)
+		all = append(all, f)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestALeaseThatIsLostToAStallIsNotCountedAsAFaults(t *testing.T) {
 
 // The crash of a client does not explain a violation of the client that
 // replaces it.
-func TestACrashExplainsNothingOfWhoeverComesAfterIt(t *testing.T) {
+func TestACrashDoesNotExplainALossOfTheNextClient(t *testing.T) {
 	l := newIncidentLog(1)
 	l.onEvent(loadgen.Event{Kind: loadgen.FaultBegan, Fault: loadgen.Crash, Client: 1, At: at(1)})
 	l.onEvent(loadgen.Event{Kind: loadgen.Arrived, Client: 1, At: at(5)})
@@ -188,7 +188,7 @@ func TestFaultFreeTimeIsWhatNoServerFaultExplains(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOnAServerIsSeen(t *testing.T) {
+func TestLeftoversOnAServerAreFound(t *testing.T) {
 	server.ForTest(t) // skips where there is no redis-server
 	g, err := openTestbed(t.Context(), 1)
 	if err != nil {
@@ -223,7 +223,7 @@ func TestWhatIsLeftOnAServerIsSeen(t *testing.T) {
 	}
 }
 
-func TestAnythingThatMustNotHappenIsNotSound(t *testing.T) {
+func TestAViolationIsNotSound(t *testing.T) {
 	if sum := newTally(io.Discard); !sum.sound() {
 		t.Error("nothing happened, and it is not sound")
 	}

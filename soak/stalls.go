@@ -26,9 +26,9 @@ func (t *testbed) watchStalls(ctx context.Context, logs []*incidentLog) {
 	for _, rdb := range t.clients {
 		watching.Go(func() {
 			for ctx.Err() == nil {
-				sent, struck := time.Now(), t.faultActive.Load()
+				sent, faulty := time.Now(), t.faultActive.Load()
 				err := rdb.Ping(ctx).Err()
-				if err == nil && !struck && !t.faultActive.Load() && time.Since(sent) > longAnswer {
+				if err == nil && !faulty && !t.faultActive.Load() && time.Since(sent) > longAnswer {
 					note(sent, 1)
 				}
 				sleep(ctx, pingInterval)

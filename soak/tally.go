@@ -43,7 +43,7 @@ const proofTimeout = time.Minute
 func (t *tally) add(c *kindRun, began time.Time) {
 	m, s := c.run.Metrics(), c.run.Scenario()
 	proof := c.history.Prove(proofTimeout)
-	a := c.log.summarize()
+	sum := c.log.summarize()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.holds += m.Acquired
@@ -59,11 +59,11 @@ func (t *tally) add(c *kindRun, began time.Time) {
 	if s.Lock.Fence {
 		t.stale += m.Violations.AcceptedStaleWrites
 	}
-	t.lost += a.lost
-	t.stalled += a.stalled
-	t.unexplained += len(a.unexplained)
-	t.failed += a.failed
-	t.failedAlone += a.unexplainedFailures
+	t.lost += sum.lost
+	t.stalled += sum.stalled
+	t.unexplained += len(sum.unexplained)
+	t.failed += sum.failed
+	t.failedAlone += sum.unexplainedFailures
 	t.faultFree += c.log.faultFree(began, began.Add(m.Elapsed))
 	t.ran += m.Elapsed
 	t.proofs++
@@ -71,7 +71,7 @@ func (t *tally) add(c *kindRun, began time.Time) {
 		t.unproved++
 		t.report("%s: %s", s.Lock, proof)
 	}
-	for _, u := range a.unexplained {
+	for _, u := range sum.unexplained {
 		t.report("%s: without a fault, %s of %s after %s, on %s", s.Lock, u.event.Kind, u.event.Owner(), u.event.At.Sub(u.since), u.event.Key)
 	}
 	for _, e := range m.Violations.Evidence {

@@ -55,38 +55,38 @@ func (t *testbed) closeClients() error {
 // again, even if ctx ends early.
 func (t *testbed) injectAll(ctx context.Context, faults []serverFault, logs []*incidentLog) error {
 	began := time.Now()
-	for _, b := range faults {
-		sleep(ctx, time.Until(began.Add(b.at)))
+	for _, f := range faults {
+		sleep(ctx, time.Until(began.Add(f.at)))
 		if ctx.Err() != nil {
 			return nil
 		}
 		var over []func()
 		for _, l := range logs {
-			over = append(over, l.serverFault(string(b.kind), len(b.nodes)))
+			over = append(over, l.serverFault(string(f.kind), len(f.nodes)))
 		}
-		err := t.inject(ctx, b)
+		err := t.inject(ctx, f)
 		for _, end := range over {
 			end()
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", b.kind, err)
+			return fmt.Errorf("%s: %w", f.kind, err)
 		}
 	}
 	return nil
 }
 
 // inject begins one fault, waits for its duration, and ends it.
-func (t *testbed) inject(ctx context.Context, b serverFault) error {
+func (t *testbed) inject(ctx context.Context, f serverFault) error {
 	t.faultActive.Store(true)
 	defer t.faultActive.Store(false)
-	begin, heal := t.faultActions(b)
-	for _, n := range b.nodes {
+	begin, heal := t.faultActions(f)
+	for _, n := range f.nodes {
 		if err := begin(n); err != nil {
-			return errors.Join(err, t.forEach(b.nodes, heal))
+			return errors.Join(err, t.forEach(f.nodes, heal))
 		}
 	}
-	sleep(ctx, b.duration)
-	return t.forEach(b.nodes, heal)
+	sleep(ctx, f.duration)
+	return t.forEach(f.nodes, heal)
 }
 
 func (t *testbed) forEach(nodes []int, do func(node int) error) error {
@@ -102,7 +102,7 @@ const healTimeout = 20 * time.Second
 
 // faultActions returns the functions that begin and end a fault on a server. Heal may
 // also be called for a server without a fault.
-func (t *testbed) faultActions(b serverFault) (begin, heal func(node int) error) {
+func (t *testbed) faultActions(f serverFault) (begin, heal func(node int) error) {
 	nothing := func(int) error { return nil }
 	command := func(args ...any) func(int) error {
 		return func(n int) error {
@@ -111,7 +111,7 @@ func (t *testbed) faultActions(b serverFault) (begin, heal func(node int) error)
 			return t.clients[n].Do(ctx, args...).Err()
 		}
 	}
-	switch b.kind {
+	switch f.kind {
 	case kill:
 		return func(n int) error { return t.set.Down(n + 1) }, func(n int) error {
 			ctx, cancel := context.WithTimeout(context.Background(), healTimeout)
@@ -121,9 +121,9 @@ func (t *testbed) faultActions(b serverFault) (begin, heal func(node int) error)
 	case stop:
 		return func(n int) error { return t.set.Nodes()[n].Freeze() }, func(n int) error { return t.set.Nodes()[n].Continue() }
 	case pause:
-		return command("client", "pause", b.duration.Milliseconds(), "all"), nothing
+		return command("client", "pause", f.duration.Milliseconds(), "all"), nothing
 	case pauseWrites:
-		return command("client", "pause", b.duration.Milliseconds(), "write"), nothing
+		return command("client", "pause", f.duration.Milliseconds(), "write"), nothing
 	}
 	return command("script", "flush"), nothing
 }

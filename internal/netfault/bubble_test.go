@@ -90,7 +90,7 @@ func TestTheHandshakeIsNotDelayed(t *testing.T) {
 	})
 }
 
-func TestAFrozenReplyHidesADoneDeed(t *testing.T) {
+func TestAFrozenReplyHidesACompletedCommand(t *testing.T) {
 	withProxy(t, func(t *testing.T, proxy *netfault.Network, rdb *redis.Client) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

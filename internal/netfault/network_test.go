@@ -44,7 +44,7 @@ func hear(c net.Conn) chan string {
 	return heard
 }
 
-func TestWhatWasHeldBackArrivesWhenTheWireHeals(t *testing.T) {
+func TestHeldBackDataArrivesAfterHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		heard := hear(far)
@@ -62,7 +62,7 @@ func TestWhatWasHeldBackArrivesWhenTheWireHeals(t *testing.T) {
 	})
 }
 
-func TestWhatWasHeldBackArrivesAlsoAfterTheDeadlineOfItsWrite(t *testing.T) {
+func TestHeldBackDataArrivesAfterTheDeadlineOfItsWrite(t *testing.T) {
 	for name, switches := range map[string]func(*Network) (end func()){
 		"held back": func(w *Network) func() { w.Freeze(); return w.Thaw },
 		"delayed": func(w *Network) func() {
@@ -90,7 +90,7 @@ func TestWhatWasHeldBackArrivesAlsoAfterTheDeadlineOfItsWrite(t *testing.T) {
 	}
 }
 
-func TestClosingACutWireLosesNothingThatWasWritten(t *testing.T) {
+func TestCloseDuringAPartitionLosesNoWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		heard := hear(far)
@@ -107,7 +107,7 @@ func TestClosingACutWireLosesNothingThatWasWritten(t *testing.T) {
 	})
 }
 
-func TestAClosedConnectionWakesItsReaderAlsoIfDataIsHeldBack(t *testing.T) {
+func TestCloseWakesTheReaderAlsoIfDataIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		heard := hear(far)
@@ -136,7 +136,7 @@ func TestAClosedConnectionWakesItsReaderAlsoIfDataIsHeldBack(t *testing.T) {
 	})
 }
 
-func TestRequestsPassWhereOnlyRepliesAreCut(t *testing.T) {
+func TestRequestsPassIfOnlyRepliesAreFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		w.PartitionReplies()
@@ -183,7 +183,7 @@ func TestAServerDoesNotWaitForRepliesThatAreHeldBack(t *testing.T) {
 	})
 }
 
-func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
+func TestAFrozenReadEndsAtItsDeadline(t *testing.T) {
 	for _, replies := range []string{"reply", ""} {
 		synctest.Test(t, func(t *testing.T) {
 			w, near, far := across(t)
@@ -212,7 +212,7 @@ func TestWhoReadsACutWireIsHeldToItsDeadline(t *testing.T) {
 
 // A client that stops waiting for a reply may read it later. If a reply were
 // lost, all later ones would go to the wrong requests.
-func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
+func TestDataThatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		go io.WriteString(far, "first")
@@ -236,7 +236,7 @@ func TestWhatArrivesAfterADeadlineIsNotLost(t *testing.T) {
 	})
 }
 
-func TestADeadlineMayMoveWhileSomebodyReadsACutWire(t *testing.T) {
+func TestADeadlineMayMoveDuringAFrozenRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		w.PartitionReplies()
@@ -250,7 +250,7 @@ func TestADeadlineMayMoveWhileSomebodyReadsACutWire(t *testing.T) {
 	})
 }
 
-func TestASlowWireDelaysEveryPacket(t *testing.T) {
+func TestADelayAffectsEveryPacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		w.Delay(func() time.Duration { return 80*time.Millisecond + rand.N(40*time.Millisecond) })
@@ -268,7 +268,7 @@ func TestASlowWireDelaysEveryPacket(t *testing.T) {
 // errDead is the error of a dial by a dead client.
 var errDead = errors.New("dead")
 
-func TestADeadWireIsDeadForEver(t *testing.T) {
+func TestACutConnectionNeverHeals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		heard := hear(far)
@@ -306,7 +306,7 @@ func TestAFrozenClientSendsNothingAlsoAfterwards(t *testing.T) {
 	})
 }
 
-func TestASlowWireDelaysBothWaysAndManyPacketsAtOnce(t *testing.T) {
+func TestADelayAffectsBothDirectionsAndManyPacketsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, near, far := across(t)
 		w.Delay(func() time.Duration { return 100 * time.Millisecond })
@@ -336,7 +336,7 @@ func TestASlowWireDelaysBothWaysAndManyPacketsAtOnce(t *testing.T) {
 	})
 }
 
-func TestNoConnectionIsMadeOverACutWireNorByAFrozenClient(t *testing.T) {
+func TestAPartitionAndASuspendedClientMakeNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, _ := across(t)
 		_, ours := net.Pipe()

@@ -103,7 +103,7 @@ func TestHostileKeysAndValuesSurviveVerbatim(t *testing.T) {
 
 // The keys of sessions, caches, queues, rate limiters and similar programs are
 // not locks.
-func TestNothingElseIsTakenForALock(t *testing.T) {
+func TestOrdinaryKeysAreNotLocks(t *testing.T) {
 	for name, rdb := range clients(t) {
 		t.Run(name, func(t *testing.T) {
 			kinds, commands := ordinaryKeys(t)

@@ -49,21 +49,21 @@ func tokenActions() *keyspace.Actions {
 // valueActions change a lock that is a string whose deadline is in the token or
 // unknown. The deadline cannot be changed from outside.
 func valueActions() *keyspace.Actions {
-	h := tokenActions()
-	h.Extend = ""
-	return h
+	a := tokenActions()
+	a.Extend = ""
+	return a
 }
 
 // listActions change a lock that is a string whose waiters block on a list beside it.
 // The element that wakes a waiter expires after stays, unless stays is 0.
 func listActions(beside func(key string) string, stays time.Duration, wakes string) *keyspace.Actions {
-	h := tokenActions()
-	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, beside(l.Key)} }
-	h.Args = func(l keyspace.Lock) []string {
+	a := tokenActions()
+	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, beside(l.Key)} }
+	a.Args = func(l keyspace.Lock) []string {
 		return []string{l.Holders[0].ID, strconv.FormatInt(stays.Milliseconds(), 10)}
 	}
-	h.ForceRelease, h.WakeHint = listBreak, wakes
-	return h
+	a.ForceRelease, a.WakeHint = listBreak, wakes
+	return a
 }
 
 // The commands that find a holder in a collection.

@@ -31,7 +31,7 @@ type full struct{}
 
 func (full) Write(keyspace.AuditRecord) error { return errors.New("no space left on device") }
 
-func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
+func TestWithoutAnAuditLogNothingIsDone(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "60000"})
 	seen := only(t, rdb, "lock:a")
@@ -50,7 +50,7 @@ func TestWhatCannotBeWrittenDownIsNotDone(t *testing.T) {
 
 // Each server version has its own message for a refusal by a replica or by an
 // ACL. locktop returns the same error for all.
-func TestAServerThatRefusesAnActSaysWhy(t *testing.T) {
+func TestAServerThatRefusesAnActionReturnsTheReason(t *testing.T) {
 	admin := connect(t, server.ForTest(t).Addr())
 	load(t, admin, []string{"SET", "lock:a", "3f2b8c6a-1d4e-4a7b-9c5d-8e0f2a4b6c8d", "PX", "600000"})
 	seen := only(t, admin, "lock:a")
@@ -542,7 +542,7 @@ func TestAReleaseLeavesWhatTheLibraryWould(t *testing.T) {
 
 // When one of several holders is released, the others stay as after a release
 // by the library: with the same count, and with their own deadlines.
-func TestWhoStaysIsCountedAndExpiresAsTheLibraryWouldHaveIt(t *testing.T) {
+func TestRemainingHoldersCountAndExpireAsInTheLibrary(t *testing.T) {
 	const goes, stays = "lock_token:0f6a3d52-8b1c-4e7f-a2d9-6c5b4a392817", "lock_token:d94c1e2b-6f7a-4b3c-8d5e-1f0a9b8c7d6e"
 	const longer, shorter = "q1W2e3R4t5Y6u7I8o9P0a1S2d3F4g5H6j7K8l9Z0x1C=", "Zx9+Yv8/Wu7Tt6Ss5Rr4Qq3Pp2Oo1Nn0Mm9Ll8Kk7Jj="
 	rdb := connect(t, server.ForTest(t).Addr())

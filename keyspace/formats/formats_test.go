@@ -164,7 +164,7 @@ func TestAllSamplesLiveInOneServer(t *testing.T) {
 }
 
 // A token that contains a time sets the beginning of the hold.
-func TestTokensThatTellTheTimeAreBelieved(t *testing.T) {
+func TestTokensWithATimeGiveTheBeginOfTheHold(t *testing.T) {
 	rdb := connect(t, server.ForTest(t).Addr())
 	load(t, rdb, seed(clock(t, rdb))...)
 	want := map[string]time.Duration{

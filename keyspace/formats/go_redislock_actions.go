@@ -36,10 +36,10 @@ func goRedislockActions() *keyspace.Actions {
 
 // goRedislockFairActions also remove the holder of a fair lock from its queue.
 func goRedislockFairActions(queue func(key string) string) *keyspace.Actions {
-	h := tokenActions()
-	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
-	h.ForceRelease = goRedislockFairBreak
-	return h
+	a := tokenActions()
+	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, queue(l.Key)} }
+	a.ForceRelease = goRedislockFairBreak
+	return a
 }
 
 func goRedislockRWActions() *keyspace.Actions {

@@ -19,7 +19,7 @@ func locktop() keyspace.Format {
 		Source:    "package locktop/lock: Mutex, Fair",
 		Signature: "the value is a label, a tilde, and a UUID that contains the time",
 		Type:      "string",
-		Probe:     glanceLocktop,
+		Probe:     probeLocktop,
 		Companion: locktopCompanion,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{
@@ -100,7 +100,7 @@ func locktopCompanion(key string) bool {
 // Reading all long strings for longer labels would cost too much.
 const maxLabel = 127
 
-func glanceLocktop(_, first string) keyspace.Confidence {
+func probeLocktop(_, first string) keyspace.Confidence {
 	if strings.Contains(first, "~") {
 		return keyspace.Certain
 	}

@@ -16,7 +16,7 @@ func locktopReentrant() keyspace.Format {
 		Source:    "package locktop/lock: Reentrant",
 		Signature: "the hash has one field, a label, a tilde, and a UUID that contains the time",
 		Type:      "hash",
-		Probe:     glanceLocktop,
+		Probe:     probeLocktop,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},

@@ -20,7 +20,7 @@ func locktopRW() keyspace.Format {
 		Source:       "package locktop/lock: RW; the fields are explained in rw_common.lua",
 		Signature:    "the hash has the fields of locktop's read/write lock",
 		Type:         "hash",
-		Probe:        glanceLocktopRW,
+		Probe:        probeLocktopRW,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: locktopName(e.Key, "fence"), Type: "string"}}
 		},
@@ -62,7 +62,7 @@ func locktopRWActions() *keyspace.Actions {
 // rwReader is the prefix of a reader's field.
 const rwReader = "r:"
 
-func glanceLocktopRW(_, first string) keyspace.Confidence {
+func probeLocktopRW(_, first string) keyspace.Confidence {
 	switch first {
 	case "v", "w", "q", "s", "t":
 		return keyspace.Certain

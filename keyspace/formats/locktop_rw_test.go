@@ -51,7 +51,7 @@ func TestAWriterThatWaitsAloneIsShown(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoReadWriteLockIsNotTakenForOne(t *testing.T) {
+func TestOtherHashesAreNotReadWriteLocks(t *testing.T) {
 	now := time.UnixMilli(1_763_651_000_000)
 	for name, fields := range map[string][]string{
 		"no version":         {"r:" + rwToken, "1:1763651002000"},

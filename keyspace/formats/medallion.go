@@ -58,7 +58,7 @@ func medallionReadersLock() keyspace.Format {
 		Signature:    "the name ends in .readers, and the set holds machine_process_UUID",
 		Type:         "set",
 		Match:        ends(medallionReaders),
-		Probe:        glanceMedallion,
+		Probe:        probeMedallion,
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: writer(e.Key), Type: "string"}}
 		},
@@ -98,7 +98,7 @@ func medallionReadersLock() keyspace.Format {
 	}
 }
 
-func glanceMedallion(_, first string) keyspace.Confidence {
+func probeMedallion(_, first string) keyspace.Confidence {
 	if _, ok := medallionToken(first, time.Time{}); ok || len(first) >= probeBytes {
 		return keyspace.Certain
 	}
@@ -120,7 +120,7 @@ func medallionWriterLock() keyspace.Format {
 		Type:         "string",
 		Match:        ends(medallionWriter),
 		Probe: func(key, first string) keyspace.Confidence {
-			return glanceMedallion(key, strings.TrimSuffix(first, medallionWaits))
+			return probeMedallion(key, strings.TrimSuffix(first, medallionWaits))
 		},
 		Related: func(e keyspace.Entry) []keyspace.Companion {
 			return []keyspace.Companion{{Key: readers(e.Key), Type: "set"}}
@@ -154,7 +154,7 @@ func medallionSemaphore() keyspace.Format {
 		Source:    "github.com/madelson/DistributedLock: RedisSemaphorePrimitive",
 		Signature: "the zset holds machine_process_UUID",
 		Type:      "zset",
-		Probe:     glanceMedallion,
+		Probe:     probeMedallion,
 		Decode: func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 			l := keyspace.Lock{Kind: keyspace.Semaphore}
 			for _, m := range e.Members {

@@ -46,7 +46,7 @@ const (
 func mlanettExpiry(key string) string { return mlanettExpire + strings.TrimPrefix(key, mlanettOwner) }
 
 func mlanettActions() *keyspace.Actions {
-	h := valueActions()
-	h.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
-	return h
+	a := valueActions()
+	a.Keys = func(l keyspace.Lock) []string { return []string{l.Key, mlanettExpiry(l.Key)} }
+	return a
 }

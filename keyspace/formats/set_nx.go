@@ -64,16 +64,16 @@ func decodeSetNX(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 // setNXActions wake waiters by Spring's channel as well. Spring's locks look like others,
 // and for other locks the channel has no subscribers.
 func setNXActions() *keyspace.Actions {
-	h := tokenActions()
-	h.Args = func(l keyspace.Lock) []string {
+	a := tokenActions()
+	a.Args = func(l keyspace.Lock) []string {
 		seen := []string{l.Holders[0].ID}
 		if registry, _, ok := strings.Cut(l.Key, ":"); ok && isUUID(l.Holders[0].ID) {
 			seen = append(seen, registry+"-channel:"+l.Key, l.Key)
 		}
 		return seen
 	}
-	h.WakeHint = "poll; those of Spring receive the key on {registry}-channel:{key}"
-	return h
+	a.WakeHint = "poll; those of Spring receive the key on {registry}-channel:{key}"
+	return a
 }
 
 func setNXSamples() []keyspace.Sample {

@@ -46,11 +46,11 @@ func simpleMutexToken(value string) bool {
 
 // simpleMutexActions announce a release in JSON, like the library.
 func simpleMutexActions() *keyspace.Actions {
-	h := tokenActions()
-	h.Args = func(l keyspace.Lock) []string {
+	a := tokenActions()
+	a.Args = func(l keyspace.Lock) []string {
 		token := l.Holders[0].ID
 		return []string{token, simpleMutexChannel, fmt.Sprintf(`{ "key": "%s", "value": "%s" }`, l.Key, token)}
 	}
-	h.WakeHint = "receive a message on " + simpleMutexChannel
-	return h
+	a.WakeHint = "receive a message on " + simpleMutexChannel
+	return a
 }

@@ -27,15 +27,15 @@ func symfony() keyspace.Format {
 var symfonyBreak string
 
 func symfonyActions() *keyspace.Actions {
-	h := memberActions(inZset, scoresExtend)
-	h.Args = func(l keyspace.Lock) []string {
+	a := memberActions(inZset, scoresExtend)
+	a.Args = func(l keyspace.Lock) []string {
 		if l.Holders[0].Mode == keyspace.Write {
 			return seenHolders(inZset, l, symfonyWrite)
 		}
 		return seenHolders(inZset, l)
 	}
-	h.ForceRelease = membersLook + symfonyBreak
-	return h
+	a.ForceRelease = membersLook + symfonyBreak
+	return a
 }
 
 const symfonyWrite = "__write__"

@@ -8,7 +8,7 @@ import (
 	"locktop/keyspace"
 )
 
-func TestATokenTellsWhenItWasMadeUnlessThatIsNonsense(t *testing.T) {
+func TestATokenGivesItsTimeIfThatIsPlausible(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ made, want time.Time }{
 		{now.Add(-time.Hour), now.Add(-time.Hour)},
@@ -44,7 +44,7 @@ func TestNamesThatSpeakForALock(t *testing.T) {
 	}
 }
 
-func TestWhatATokenMakesOfAKey(t *testing.T) {
+func TestConfidenceOfTokens(t *testing.T) {
 	const id = "0b9f2c7e-3d41-4c6a-9e58-7a1d2f3b4c5e"
 	timed := version1(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 0x5e).String()
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ const whyUser = "--lock declares it as a lock"
 // promoted returns a format that reports marked keys as likely where it would report
 // them as possible.
 func promoted(f keyspace.Format, marked func(string) bool) keyspace.Format {
-	decode, glance := f.Decode, f.Probe
+	decode, probe := f.Decode, f.Probe
 	f.Decode = func(e keyspace.Entry) (keyspace.Lock, keyspace.Confidence) {
 		l, sure := decode(e)
 		if sure == keyspace.Possible && marked(e.Key) {
@@ -41,9 +41,9 @@ func promoted(f keyspace.Format, marked func(string) bool) keyspace.Format {
 		}
 		return l, sure
 	}
-	if glance != nil {
+	if probe != nil {
 		f.Probe = func(key, first string) keyspace.Confidence {
-			sure := glance(key, first)
+			sure := probe(key, first)
 			if sure == keyspace.Possible && marked(key) {
 				return keyspace.Likely
 			}

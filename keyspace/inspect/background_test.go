@@ -20,7 +20,7 @@ import (
 
 // A server may report an expiry seconds late. The watcher reports it at the
 // deadline. The server of this test never reports an expiry by itself.
-func TestAnExpiryIsToldAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
+func TestAnExpiryIsReportedAtItsDeadlineHoweverManyKeysExpire(t *testing.T) {
 	child := server.DebugForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	do(t, rdb, "DEBUG", "SET-ACTIVE-EXPIRE", "0")
@@ -143,7 +143,7 @@ func TestAnEarlyEndHasItsReason(t *testing.T) {
 
 // A lock that is renewed, released and acquired again at once has nearly the
 // same deadline as before. That is not a theft.
-func TestWhoComesNextUnderAboutTheSameDeadlineIsNoThief(t *testing.T) {
+func TestTheNextHolderUnderASimilarDeadlineIsNotAThief(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	l := started(t, rdb, announcing())
@@ -171,7 +171,7 @@ func eventsOf(l *log, key string) []keyspace.Event {
 	return all
 }
 
-func TestWhatIsThrownAwayForWantOfMemoryWasNotReleased(t *testing.T) {
+func TestAnEvictedLockWasNotReleased(t *testing.T) {
 	child := server.ForTest(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "100mb")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	l := started(t, rdb, justTokens())
@@ -220,7 +220,7 @@ func TestALostConnectionReleasesNothing(t *testing.T) {
 
 // The connection pool reconnects without an error. If the server restarts
 // between two requests, no request fails.
-func TestARestartThatNobodyNoticedReleasesNothing(t *testing.T) {
+func TestAnUnnoticedRestartReleasesNothing(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	do(t, rdb, "SET", "lock:a", "token:1", "PX", 600_000)
@@ -376,7 +376,7 @@ func followed(t *testing.T, f *inspect.Watcher, so func(keyspace.Snapshot) bool)
 
 // Without HELLO a connection stays in RESP2. Such a server accepts CLIENT
 // TRACKING and then sends nothing.
-func TestWithoutHelloNobodyWaitsForPushes(t *testing.T) {
+func TestWithoutHelloTheWatcherDoesNotWaitForPushes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
@@ -444,7 +444,7 @@ func TestAQuietServersClockDoesNotFallBehind(t *testing.T) {
 // Eight clients acquire and release a few locks in turns. No sequence of
 // snapshots may show a theft. With LOCKTOP_PROOF the test makes 10,000 releases
 // for each hold time.
-func TestWhoReleasesALockWasNotRobbed(t *testing.T) {
+func TestALockThatIsReleasedWasNotStolen(t *testing.T) {
 	t.Parallel()
 	releases := int64(500)
 	if os.Getenv("LOCKTOP_PROOF") != "" {

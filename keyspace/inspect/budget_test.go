@@ -55,7 +55,7 @@ func TestTheServerIsNoMoreBusyWithUsThanTheBudgetSays(t *testing.T) {
 	})
 }
 
-func TestWhatTheWayTakesIsNotTheServersTime(t *testing.T) {
+func TestNetworkTimeIsNotServerTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 3*time.Millisecond)
@@ -65,7 +65,7 @@ func TestWhatTheWayTakesIsNotTheServersTime(t *testing.T) {
 	})
 }
 
-func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
+func TestASlowerNetworkReducesTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
@@ -81,7 +81,7 @@ func TestASlowerWayIsAReasonToHoldBack(t *testing.T) {
 
 // The base round trip is learnt from the fastest replies, not from a first
 // reply that was late.
-func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
+func TestALateFirstReplyIsNotTheBaseRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 1, time.Millisecond, 50*time.Millisecond)
@@ -94,7 +94,7 @@ func TestALateFirstAnswerIsNotTheNormalWay(t *testing.T) {
 
 // A longer round trip, as after a failover to another location, becomes the
 // base after a while. Until then the scan sends less, but continues.
-func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
+func TestALastingSlowNetworkBecomesNormal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 2*time.Millisecond)
@@ -107,7 +107,7 @@ func TestAWayThatStaysLongerBecomesNormal(t *testing.T) {
 	})
 }
 
-func TestAFractionOfAMillisecondIsNothingToYieldTo(t *testing.T) {
+func TestAFractionOfAMillisecondDoesNotReduceTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBudget(0.1)
 		keepAsking(t, p, 100, time.Millisecond, 100*time.Microsecond)

@@ -60,14 +60,14 @@ func (cs *candidates) full() bool {
 // split adds the candidates of a page and returns the locks.
 func (cs *candidates) split(all []detection, visited int64, now time.Time) (locks []detection) {
 	was := cs.full()
-	for _, f := range all {
-		if f.lock.Confidence >= cs.threshold {
-			locks = append(locks, f)
+	for _, d := range all {
+		if d.lock.Confidence >= cs.threshold {
+			locks = append(locks, d)
 			continue
 		}
 		cs.read++
-		if cs.known[f.lock.Key] == nil && len(cs.known) < maxCandidates && canConfirm(f.lock, now) {
-			cs.known[f.lock.Key] = &candidate{detection: f, since: now, present: true}
+		if cs.known[d.lock.Key] == nil && len(cs.known) < maxCandidates && canConfirm(d.lock, now) {
+			cs.known[d.lock.Key] = &candidate{detection: d, since: now, present: true}
 		}
 	}
 	if !was && cs.full() {
@@ -110,9 +110,9 @@ func (cs *candidates) update(read []detection, now time.Time) (locks []detection
 	for _, k := range cs.known {
 		k.present = false
 	}
-	for _, f := range read {
-		if k := cs.known[f.lock.Key]; k != nil {
-			k.observe(f)
+	for _, d := range read {
+		if k := cs.known[d.lock.Key]; k != nil {
+			k.observe(d)
 		}
 	}
 	locks = cs.takeConfirmed()
@@ -136,9 +136,9 @@ func (cs *candidates) takeConfirmed() (locks []detection) {
 }
 
 // observe compares a read with the previous one.
-func (c *candidate) observe(f detection) {
-	was, is := c.lock, f.lock
-	c.detection, c.present = f, true
+func (c *candidate) observe(d detection) {
+	was, is := c.lock, d.lock
+	c.detection, c.present = d, true
 	switch {
 	case len(was.Holders) != 1 || len(is.Holders) != 1:
 	case was.Holders[0].ID != is.Holders[0].ID:
@@ -201,11 +201,11 @@ func keyFamily(key string) string {
 
 // promote returns the detection with the evidence why and at least the confidence
 // Likely.
-func promote(f detection, why string) detection {
+func promote(d detection, why string) detection {
 	if why != "" {
-		f.lock = f.lock.WithEvidence(why)
+		d.lock = d.lock.WithEvidence(why)
 	}
-	return f
+	return d
 }
 
 // confirmedKeys maps the keys of confirmed candidates to their evidence. Such a key is
@@ -216,9 +216,9 @@ type confirmedKeys map[string]string
 const maxConfirmed = 10_000
 
 // add adds a confirmed candidate.
-func (t confirmedKeys) add(l keyspace.Lock) {
-	if len(t) >= maxConfirmed {
-		clear(t)
+func (k confirmedKeys) add(l keyspace.Lock) {
+	if len(k) >= maxConfirmed {
+		clear(k)
 	}
-	t[l.Key] = l.Evidence[len(l.Evidence)-1]
+	k[l.Key] = l.Evidence[len(l.Evidence)-1]
 }

@@ -50,7 +50,7 @@ func possible(i int, expires time.Time) detection {
 
 // Keys that cannot give a second sign do not displace keys that can, and no
 // pass reads all of them.
-func TestWhatCanGiveNoSignIsNotWatched(t *testing.T) {
+func TestKeysThatCannotBeConfirmedAreNotCandidates(t *testing.T) {
 	const keys, page = 10_000, 100
 	now := time.Unix(1_700_000_000, 0)
 	h := newCandidates(keyspace.Likely)

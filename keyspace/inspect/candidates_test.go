@@ -144,7 +144,7 @@ func TestOneValueInSeveralKeysMakesThemLocks(t *testing.T) {
 	}
 }
 
-func TestWhoListensForAKeyMakesItALock(t *testing.T) {
+func TestSubscribersConfirmAPossibleLock(t *testing.T) {
 	rdb := realServer(t)
 	do(t, rdb, "SET", "door", "perhaps:x", "PX", 30_000)
 	do(t, rdb, "SET", "window", "perhaps:y", "PX", 30_000)

@@ -66,7 +66,7 @@ func missing(s keyspace.Snapshot) []string {
 	return all
 }
 
-func TestWhoMayNotListClientsIsToldWhatThatCosts(t *testing.T) {
+func TestWithoutClientListTheLimitationIsReported(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
 	do(t, admin, "SET", "lock:a", "token:somebody")

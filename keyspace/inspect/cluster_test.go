@@ -72,7 +72,7 @@ func tagged(t testing.TB, c *server.Cluster, slot int) func(i int) string {
 
 // While a slot moves to another master, key by key, a scan of the cluster sees
 // every lock in it exactly once.
-func TestALookMissesNoLockThatMoves(t *testing.T) {
+func TestAScanMissesNoLockThatMoves(t *testing.T) {
 	const locks = 200
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
 	rdb := connect(t, redis.Options{Addr: c.Addrs()[0]})
@@ -159,7 +159,7 @@ func fillSlots(t testing.TB, addr string, n int) {
 }
 
 // A user without permission for ASKING is told how many keys could not be read.
-func TestWithoutAskingItIsSaidWhatIsMissing(t *testing.T) {
+func TestWithoutAskingTheMissingKeysAreReported(t *testing.T) {
 	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{Masters: 2})
 	key := tagged(t, c, 0)

@@ -25,7 +25,7 @@ type endings struct {
 // endReason returns why the missing holds of a lock ended: Flushed, Evicted, Released,
 // Deleted, Stolen, or "" if unknown. sure is false while a release message may still
 // arrive; the lock must then be read again.
-func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, evicting *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
+func (w *Watcher) endReason(ctx context.Context, was, now detection, c changes, evictions *evictionCheck) (why keyspace.EventKind, sure bool, err error) {
 	key := was.lock.Key
 	gone := slices.ContainsFunc(was.lock.Holders, func(h keyspace.Holder) bool {
 		_, stays := now.lock.Holder(h.ID)
@@ -34,32 +34,32 @@ func (w *Watcher) endReason(ctx context.Context, was, now detection, h changes, 
 	switch {
 	case !gone:
 		return "", true, nil
-	case h.flushed && now.lock.Key == "":
+	case c.flushed && now.lock.Key == "":
 		return keyspace.Flushed, true, nil
-	case h.evicted[key]:
+	case c.evicted[key]:
 		return keyspace.Evicted, true, nil
-	case h.released[key]:
-		w.noteReleased(was.lock, h.toWaiter[key])
+	case c.released[key]:
+		w.noteReleased(was.lock, c.toWaiter[key])
 		return keyspace.Released, true, nil
 	case w.failures.missedEvents || allExpiredBy(was.lock, w.reader.conn.now.Add(w.tracking.slack())):
 		return "", true, nil
 	}
-	if evicted, err := evicting.evictedSince(ctx, w); err != nil || evicted && now.lock.Key == "" {
+	if evicted, err := evictions.evictedSince(ctx, w); err != nil || evicted && now.lock.Key == "" {
 		return keyspace.Evicted, true, err
 	}
-	always, announces := w.releaseReported(was.lock)
-	if !announces || !always && !hasLiveWaiters(was.lock, w.reader.conn.now) || !w.tracking.hearsReleases(w.reader.formats.byName(was.lock.Format)) {
+	always, known := w.releaseReported(was.lock)
+	if !known || !always && !hasLiveWaiters(was.lock, w.reader.conn.now) || !w.tracking.receivesReleases(w.reader.formats.byName(was.lock.Format)) {
 		return "", true, nil
 	}
-	d, pending := w.endings.pending[key]
+	p, pending := w.endings.pending[key]
 	switch {
 	case !pending:
 		w.endings.pending[key] = pendingReason{w.tracking.conn, w.tracking.sendMark(ctx), wasReplaced(was.lock, now.lock)}
-	case d.conn != w.tracking.conn: // messages on the old connection are lost
+	case p.conn != w.tracking.conn: // messages on the old connection are lost
 		return "", true, nil
-	case d.mark <= w.tracking.marks.received && d.replaced:
+	case p.mark <= w.tracking.marks.received && p.replaced:
 		return keyspace.Stolen, true, nil
-	case d.mark <= w.tracking.marks.received:
+	case p.mark <= w.tracking.marks.received:
 		return keyspace.Deleted, true, nil
 	}
 	w.locks.deadlines.set(key, w.reader.conn.now.Add(releaseGrace))

@@ -128,10 +128,10 @@ func (w *filterWorker) filterBatch(ctx context.Context, names []string) error {
 		return err
 	}
 	for i := range w.probes {
-		q := &w.probes[i]
-		if q.valueCmd != nil {
-			w.onProbe(q)
-		} else if err := w.onType(q); err != nil {
+		p := &w.probes[i]
+		if p.valueCmd != nil {
+			w.onProbe(p)
+		} else if err := w.onType(p); err != nil {
 			return err
 		}
 	}
@@ -165,13 +165,13 @@ func (w *filterWorker) guessType(of keyShape) string {
 }
 
 // addProbe queues the command of a probe.
-func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, q *probe) {
-	if q.target.ref.typ == "" || !q.target.typeKnown && (w.probeDenied(q.target.ref.typ) || w.filter.index.needOf(q.target.ref.name, q.target.ref.typ) != needProbe) {
-		q.typeCmd = pipe.Type(ctx, q.target.ref.name)
+func (w *filterWorker) addProbe(ctx context.Context, pipe redis.Pipeliner, p *probe) {
+	if p.target.ref.typ == "" || !p.target.typeKnown && (w.probeDenied(p.target.ref.typ) || w.filter.index.needOf(p.target.ref.name, p.target.ref.typ) != needProbe) {
+		p.typeCmd = pipe.Type(ctx, p.target.ref.name)
 		return
 	}
-	q.valueCmd = probeCmd(ctx, q.target.ref)
-	_ = pipe.Process(ctx, q.valueCmd) // it only queues; an error is returned when the pipeline is sent
+	p.valueCmd = probeCmd(ctx, p.target.ref)
+	_ = pipe.Process(ctx, p.valueCmd) // it only queues; an error is returned when the pipeline is sent
 }
 
 // probeDenied reports whether the server does not return first pieces of a type.
@@ -181,8 +181,8 @@ func (w *filterWorker) probeDenied(typ string) bool {
 
 // onType processes the type of a key. A key that is gone or not permitted is dropped.
 // It is an error if the user may not send TYPE at all.
-func (w *filterWorker) onType(q *probe) error {
-	typ, err := q.typeCmd.Result()
+func (w *filterWorker) onType(p *probe) error {
+	typ, err := p.typeCmd.Result()
 	switch {
 	case isCommandDenied(err):
 		return fmt.Errorf("probe keys: %w", err)
@@ -195,13 +195,13 @@ func (w *filterWorker) onType(q *probe) error {
 	case err != nil, typ == "none":
 		return nil
 	}
-	w.learnType(q.target.shape, typ)
-	q.target.ref.typ, q.target.typeKnown = typ, true
-	switch need := w.filter.index.needOf(q.target.ref.name, typ); {
+	w.learnType(p.target.shape, typ)
+	p.target.ref.typ, p.target.typeKnown = typ, true
+	switch need := w.filter.index.needOf(p.target.ref.name, typ); {
 	case need == needFull, need == needProbe && w.probeDenied(typ):
-		w.passed = append(w.passed, q.target.ref)
+		w.passed = append(w.passed, p.target.ref)
 	case need == needProbe:
-		w.pending = append(w.pending, q.target)
+		w.pending = append(w.pending, p.target)
 	}
 	return nil
 }
@@ -214,27 +214,27 @@ func (w *filterWorker) learnType(of keyShape, typ string) {
 }
 
 // onProbe processes the first piece of a value.
-func (w *filterWorker) onProbe(q *probe) {
-	piece, err := q.valueCmd.Result()
+func (w *filterWorker) onProbe(p *probe) {
+	piece, err := p.valueCmd.Result()
 	switch {
 	case err == nil:
 		atLeast := w.filter.atLeast
-		if w.filter.confirmed[q.target.ref.name] != "" {
+		if w.filter.confirmed[p.target.ref.name] != "" {
 			atLeast = keyspace.Possible
 		}
-		sure := w.filter.index.bestProbe(q.target.ref.name, q.target.ref.typ, piece, w.filter.threshold)
+		sure := w.filter.index.bestProbe(p.target.ref.name, p.target.ref.typ, piece, w.filter.threshold)
 		if sure < atLeast {
 			return
 		}
-		w.passed = append(w.passed, q.target.ref)
+		w.passed = append(w.passed, p.target.ref)
 		if sure < w.filter.threshold {
 			w.weakHits++
 		}
 	case isWrongType(err): // the guess was wrong, or the type has changed
-		w.retryType(q)
+		w.retryType(p)
 	case isCommandDenied(err):
-		w.newNoProbe[q.target.ref.typ] = true
-		w.retryType(q)
+		w.newNoProbe[p.target.ref.typ] = true
+		w.retryType(p)
 	case isKeyDenied(err):
 		w.unreadable++
 	case isRedirect(err):
@@ -243,8 +243,8 @@ func (w *filterWorker) onProbe(q *probe) {
 }
 
 // retryType asks for the type of a key whose first piece was not returned.
-func (w *filterWorker) retryType(q *probe) {
-	w.pending = append(w.pending, candidateKey{ref: keyRef{name: q.target.ref.name}, shape: q.target.shape})
+func (w *filterWorker) retryType(p *probe) {
+	w.pending = append(w.pending, candidateKey{ref: keyRef{name: p.target.ref.name}, shape: p.target.shape})
 }
 
 // probeCmd returns the command that reads the first piece of a value. It takes constant

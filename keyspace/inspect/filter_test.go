@@ -38,7 +38,7 @@ func TestAGuessIsGivenUpOnceItWasWrong(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedOfNamesIsBounded(t *testing.T) {
+func TestTheMemoryForNamesIsBounded(t *testing.T) {
 	s := make(typeGuesses)
 	for i := range 3 * maxShapes {
 		s.learn(shapeOf(fmt.Sprintf("%x:name", i)+string(rune('g'+i%20))+word(i)), "string")

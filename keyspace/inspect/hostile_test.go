@@ -86,7 +86,7 @@ func probe(t *testing.T, addr string, f func()) time.Duration {
 // compares the longest delay of another client with and without the scan, in
 // the best of several tries, because an absolute limit would depend on the
 // machine.
-func TestMonstersHoldNobodyUp(t *testing.T) {
+func TestOversizedValuesDelayNoOtherClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads values of a million elements")
 	}
@@ -111,7 +111,7 @@ func TestMonstersHoldNobodyUp(t *testing.T) {
 	t.Errorf("looking costs others %v, want less than %v; %.3q took the server %v", added, stall, at, longest)
 }
 
-func TestMonstersAreReadInPart(t *testing.T) {
+func TestOversizedValuesAreReadInPart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads values of a million elements")
 	}

@@ -49,7 +49,7 @@ type invalidationConn struct {
 type subscription struct {
 	name      string
 	pattern   bool
-	onMessage func(h *changes, channel, payload string)
+	onMessage func(c *changes, channel, payload string)
 }
 
 // changes is what was received since the last drain.
@@ -303,9 +303,9 @@ func (c *invalidationConn) notify() {
 func (c *invalidationConn) drain() changes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.changes
+	received := c.changes
 	c.changes = changes{}
-	return h
+	return received
 }
 
 // trackingError returns why the server does not report changes; nil if it does.
@@ -377,9 +377,9 @@ func (i invalidations) HandlePushNotification(_ context.Context, _ push.Notifica
 // releaseSubscriptions returns the subscriptions to the release channels of the formats
 // and to evictions.
 func releaseSubscriptions(formats formatSet, db int) []subscription {
-	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(h *changes, _, key string) {
-		addTo(&h.evicted, key)
-		h.add(key, time.Now())
+	evictions := subscription{name: fmt.Sprintf("__keyevent@%d__:evicted", db), onMessage: func(c *changes, _, key string) {
+		addTo(&c.evicted, key)
+		c.add(key, time.Now())
 	}}
 	all := []subscription{evictions}
 	for _, f := range formats {
@@ -387,13 +387,13 @@ func releaseSubscriptions(formats formatSet, db int) []subscription {
 			continue
 		}
 		key, toWaiter := f.ReleaseChannel.Key, f.ReleaseChannel.ToWaiter
-		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, onMessage: func(h *changes, channel, payload string) {
+		all = append(all, subscription{name: f.ReleaseChannel.Pattern, pattern: true, onMessage: func(c *changes, channel, payload string) {
 			if k, ok := key(channel, payload); ok {
-				addTo(&h.released, k)
+				addTo(&c.released, k)
 				if toWaiter != nil && toWaiter(channel) {
-					addTo(&h.toWaiter, k)
+					addTo(&c.toWaiter, k)
 				}
-				h.add(k, time.Now())
+				c.add(k, time.Now())
 			}
 		}})
 	}
@@ -403,15 +403,15 @@ func releaseSubscriptions(formats formatSet, db int) []subscription {
 // keyspaceEvents returns the subscription to all keyspace notifications of a database.
 func keyspaceEvents(db int) subscription {
 	// The documented ACL for read-only users permits this pattern.
-	return subscription{name: "__keyevent@*__:*", pattern: true, onMessage: func(h *changes, channel, key string) {
+	return subscription{name: "__keyevent@*__:*", pattern: true, onMessage: func(c *changes, channel, key string) {
 		prefix := fmt.Sprintf("__keyevent@%d__:", db)
 		what, ok := strings.CutPrefix(channel, prefix)
 		if !ok {
 			return
 		}
 		if what == "evicted" {
-			addTo(&h.evicted, key)
+			addTo(&c.evicted, key)
 		}
-		h.add(key, time.Now())
+		c.add(key, time.Now())
 	}}
 }

@@ -215,7 +215,7 @@ func timed(ctx context.Context, rdb *redis.Client, argv ...any) (time.Time, erro
 
 // With the server's default configuration, no event is lost, reported twice,
 // late, or reported with the wrong reason.
-func TestEveryChangeIsToldOnceAndAtOnce(t *testing.T) {
+func TestEveryChangeIsReportedOnceAndAtOnce(t *testing.T) {
 	child := server.ForTest(t)
 	rdb := connect(t, redis.Options{Addr: child.Addr(), PoolSize: 64})
 	l := listened(t, connect(t, redis.Options{Addr: child.Addr()}), justTokens())

@@ -57,8 +57,8 @@ type MultiOptions struct {
 }
 
 // NewMultiSource returns a MultiSource. It sends nothing yet.
-func NewMultiSource(r SourceLister, o MultiOptions) *MultiSource {
-	return &MultiSource{list: r, opts: o, clocks: make(map[string]time.Duration)}
+func NewMultiSource(list SourceLister, o MultiOptions) *MultiSource {
+	return &MultiSource{list: list, opts: o, clocks: make(map[string]time.Duration)}
 }
 
 // Snapshot takes snapshots of all sources at once and merges them. It fails only if no

@@ -106,7 +106,7 @@ func TestAServerThatDoesNotAnswerIsMissingAndNamed(t *testing.T) {
 
 // The locks that a server reported before it was lost are shown, and the
 // snapshot is not complete.
-func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
+func TestLocksReadBeforeAnErrorAreShown(t *testing.T) {
 	half := fixed{snap: on("node1", start, 5, "b=1"), err: errors.New("EOF")}
 	half.snap.Cost.Keys = 9
 	s := snapshotOf(t, multiOf(MultiOptions{}, sourcesOf(half, fixed{snap: on("node2", start, 5, "a=2")})))
@@ -124,7 +124,7 @@ func TestWhatAServerSaidBeforeItWasLostIsShown(t *testing.T) {
 
 // A lock that two nodes of a cluster report has moved in between. The later
 // report counts.
-func TestALockThatMovesInAClusterIsToldOnce(t *testing.T) {
+func TestALockThatMovesInAClusterIsReportedOnce(t *testing.T) {
 	before, after := on("node1", start, 5, "a=1", "b=1"), on("node2", start.Add(50*time.Millisecond), 5, "a=2")
 	s := snapshotOf(t, multiOf(MultiOptions{Mode: "cluster"}, sourcesOf(fixed{snap: before}, fixed{snap: after})))
 	if got := keysOf(s); !slices.Equal(got, []string{"b", "a"}) || s.Locks[1].Node != "node2" {
@@ -331,7 +331,7 @@ func TestTheHolderOfARedlockIsWhatItsServersSay(t *testing.T) {
 	}
 }
 
-func TestWhatHappensToARedlockHappensOnce(t *testing.T) {
+func TestAnEventOfARedlockIsReportedOnce(t *testing.T) {
 	free, held := fixed{snap: on("", start, 5)}, fixed{snap: on("", start.Add(time.Second), 5, "a=x")}
 	all := sourcesOf(free, free, free)
 	f := multiOf(MultiOptions{Redlock: true}, all)

@@ -145,8 +145,8 @@ func (p *scanPass) step(ctx context.Context) ([]detection, error) {
 func (p *scanPass) runFilter(ctx context.Context, next *cursors, pages int, workers []*filterWorker) error {
 	names := make(chan []string)
 	work, within := errgroup.WithContext(ctx)
-	for _, s := range workers {
-		work.Go(func() error { return s.run(within, names) })
+	for _, w := range workers {
+		work.Go(func() error { return w.run(within, names) })
 	}
 	work.Go(func() error {
 		defer close(names)
@@ -157,8 +157,8 @@ func (p *scanPass) runFilter(ctx context.Context, next *cursors, pages int, work
 
 // passedRefs lists the keys that passed the filter.
 func passedRefs(workers []*filterWorker) (refs []keyRef) {
-	for _, s := range workers {
-		refs = append(refs, s.passed...)
+	for _, w := range workers {
+		refs = append(refs, w.passed...)
 	}
 	return refs
 }
@@ -167,8 +167,8 @@ func passedRefs(workers []*filterWorker) (refs []keyRef) {
 func (p *scanPass) account(workers []*filterWorker) {
 	p.networkTime = p.conn.networkTime
 	conns := []*meteredConn{&p.conn, &p.reader.conn}
-	for _, s := range workers {
-		conns = append(conns, &s.conn)
+	for _, w := range workers {
+		conns = append(conns, &w.conn)
 	}
 	for _, c := range conns {
 		if c.now.After(p.now) {

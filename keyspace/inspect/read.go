@@ -81,10 +81,10 @@ func (r *reader) detect(ctx context.Context, refs []keyRef) ([]detection, error)
 		return nil, err
 	}
 	var all []detection
-	for _, c := range matched {
-		lock, _ := c.format.DecodeLock(c.entry)
-		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(c.entry.Node, r.node), r.db, overdueIn(r.overdue, c.entry.Key)
-		l := detection{lock: lock, typ: c.entry.Type, companions: c.companions, spread: spreadOf(c.entry)}
+	for _, m := range matched {
+		lock, _ := m.format.DecodeLock(m.entry)
+		lock.Node, lock.DB, lock.OverdueIn = cmp.Or(m.entry.Node, r.node), r.db, overdueIn(r.overdue, m.entry.Key)
+		l := detection{lock: lock, typ: m.entry.Type, companions: m.companions, spread: spreadOf(m.entry)}
 		if why := r.confirmed[lock.Key]; lock.Confidence == keyspace.Possible && why != "" {
 			l = promote(l, why)
 		}
@@ -155,18 +155,18 @@ func (r *reader) countSubscribers(ctx context.Context, all []matchedEntry) error
 		}
 	}
 	for some := range slices.Chunk(listened, batchSize) {
-		asked := make([]*redis.MapStringIntCmd, len(some))
+		counts := make([]*redis.MapStringIntCmd, len(some))
 		err := r.conn.pipelined(ctx, "count subscribers", func(p redis.Pipeliner) {
 			for i, at := range some {
-				asked[i] = p.PubSubNumSub(ctx, all[at].format.Channels(all[at].entry)...)
+				counts[i] = p.PubSubNumSub(ctx, all[at].format.Channels(all[at].entry)...)
 			}
 		})
 		if err != nil {
 			return err
 		}
 		for i, at := range some {
-			if asked[i].Err() == nil {
-				all[at].entry.Subscribers = asked[i].Val()
+			if counts[i].Err() == nil {
+				all[at].entry.Subscribers = counts[i].Val()
 			}
 		}
 	}
@@ -188,14 +188,14 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, err
 	entries := make([]keyspace.Entry, 0, len(refs))
 	for some := range slices.Chunk(refs, batchSize) {
 		exact := r.exact()
-		asked, err := r.readBatch(ctx, some)
+		reads, err := r.readBatch(ctx, some)
 		if err == nil && exact && !r.exact() {
-			asked, err = r.readBatch(ctx, some)
+			reads, err = r.readBatch(ctx, some)
 		}
 		if err != nil {
 			return nil, err
 		}
-		for _, q := range asked {
+		for _, q := range reads {
 			e, ok := q.entry()
 			switch {
 			case ok:
@@ -216,11 +216,11 @@ func (r *reader) read(ctx context.Context, refs []keyRef) ([]keyspace.Entry, err
 
 // readBatch reads keys in one round trip.
 func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error) {
-	asked := make([]keyRead, len(some))
+	reads := make([]keyRead, len(some))
 	exact := r.exact()
 	err := r.conn.pipelined(ctx, "read keys", func(p redis.Pipeliner) {
 		for from := 0; from < len(some); from += keysPerClock {
-			block := asked[from:min(from+keysPerClock, len(some))]
+			block := reads[from:min(from+keysPerClock, len(some))]
 			clock := p.Time(ctx)
 			for i := range block {
 				block[i] = queueRead(ctx, p, some[from+i], clock, exact)
@@ -234,7 +234,7 @@ func (r *reader) readBatch(ctx context.Context, some []keyRef) ([]keyRead, error
 			}
 		}
 	})
-	return asked, err
+	return reads, err
 }
 
 // exact reports whether the server returns deadlines as points in time (PEXPIRETIME,
@@ -317,8 +317,8 @@ func queueSize(ctx context.Context, p redis.Pipeliner, k keyRef) *redis.IntCmd {
 }
 
 // failedWith reports whether an error of one of the commands matches.
-func (q keyRead) failedWith(so func(error) bool) bool {
-	return so(q.expiry.Err()) || q.size != nil && so(q.size.Err()) || q.value != nil && so(q.value.Err())
+func (q keyRead) failedWith(is func(error) bool) bool {
+	return is(q.expiry.Err()) || q.size != nil && is(q.size.Err()) || q.value != nil && is(q.value.Err())
 }
 
 // entry returns the entry that was read; ok is false if there is none.

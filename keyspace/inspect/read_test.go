@@ -52,7 +52,7 @@ func TestOnlyAnswersThatFitTogetherAreAnEntry(t *testing.T) {
 
 // When authentication fails, go-redis leaves the commands without an error.
 // Their empty replies must not count as empty values.
-func TestToBeTurnedAwayIsNoAnswer(t *testing.T) {
+func TestARefusedConnectionIsNotAnAnswer(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.ForTest(t).Addr(), Username: "nobody", Password: "wrong"})
 	t.Cleanup(func() {
 		if err := rdb.Close(); err != nil {

@@ -13,11 +13,11 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	if err := w.verifyServer(ctx); err != nil {
 		return err
 	}
-	h := w.tracking.takeChanges()
+	c := w.tracking.takeChanges()
 	now := w.serverNow()
 	keys := w.locks.deadlines.popDue(now)
 	switch {
-	case all, w.failures.missedEvents, h.flushed, w.tracking.resync, w.pollDue():
+	case all, w.failures.missedEvents, c.flushed, w.tracking.resync, w.pollDue():
 		w.times.polledAt = time.Now()
 		for key := range w.locks.known {
 			keys = append(keys, key)
@@ -25,16 +25,16 @@ func (w *Watcher) refresh(ctx context.Context, all bool) error {
 	default:
 		keys = append(keys, w.tracking.uncoveredKeys(w.locks.known)...)
 	}
-	keys = append(keys, h.keys...)
-	if err := w.refreshKeys(ctx, w.ownersOf(keys), h); err != nil {
-		w.tracking.requeue(h) // so that the changes are not lost
+	keys = append(keys, c.keys...)
+	if err := w.refreshKeys(ctx, w.ownersOf(keys), c); err != nil {
+		w.tracking.requeue(c) // so that the changes are not lost
 		return err
 	}
-	if h.flushed {
+	if c.flushed {
 		w.addNotice(keyspace.ServerFlushed, "a database was emptied")
 	}
 	w.tracking.resync = false
-	w.times.lag.record(h)
+	w.times.lag.record(c)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (w *Watcher) ownersOf(keys []string) []string {
 }
 
 // refreshKeys reads known and unknown keys and reconciles the result.
-func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) error {
+func (w *Watcher) refreshKeys(ctx context.Context, keys []string, c changes) error {
 	refs := make([]keyRef, 0, len(keys))
 	var unknown []string
 	for _, key := range keys {
@@ -89,7 +89,7 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 		return err
 	}
 	began := time.Now()
-	still, err := w.reader.detect(ctx, append(refs, more...))
+	locks, err := w.reader.detect(ctx, append(refs, more...))
 	if err != nil {
 		return err
 	}
@@ -100,40 +100,40 @@ func (w *Watcher) refreshKeys(ctx context.Context, keys []string, h changes) err
 	for _, key := range w.reader.notLocks {
 		w.locks.ignored[key] = began
 	}
-	found := make(map[string]detection, len(still))
-	for _, l := range still {
+	found := make(map[string]detection, len(locks))
+	for _, l := range locks {
 		found[l.lock.Key] = l
 	}
-	return w.reconcile(ctx, keys, found, h)
+	return w.reconcile(ctx, keys, found, c)
 }
 
 // reconcile compares what was read with what is known, in the order of keys.
-func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]detection, h changes) error {
-	evicting := new(evictionCheck)
+func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]detection, c changes) error {
+	evictions := new(evictionCheck)
 	w.dropMoved()
 	for _, key := range keys {
 		was, known := w.locks.known[key]
-		now, there := read[key]
-		if !known && there {
+		now, exists := read[key]
+		if !known && exists {
 			var ours bool
 			if was, known, ours = w.adopt(now); !ours {
 				continue
 			}
 		}
-		if !known && !there {
+		if !known && !exists {
 			continue
 		}
-		if !there && slices.Contains(w.reader.unlocated, key) {
+		if !exists && slices.Contains(w.reader.unlocated, key) {
 			w.locks.deadlines.set(key, w.reader.conn.now.Add(pollEvery))
 			continue
 		}
-		if known && !there && slices.Contains(w.reader.unreadable, key) {
+		if known && !exists && slices.Contains(w.reader.unreadable, key) {
 			w.locks.denied[key] = true
 			w.locks.deadlines.set(key, w.reader.conn.now.Add(checkEvery))
 			continue
 		}
 		delete(w.locks.denied, key)
-		reason, sure, err := w.endReason(ctx, was, now, h, evicting)
+		reason, sure, err := w.endReason(ctx, was, now, c, evictions)
 		if err != nil {
 			return err
 		}
@@ -142,10 +142,10 @@ func (w *Watcher) reconcile(ctx context.Context, keys []string, read map[string]
 		}
 		delete(w.endings.pending, key)
 		d := w.newDiffer()
-		d.Reason, d.Repeated = reason, h.repeated[key]
-		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, h.since[key])
+		d.Reason, d.Repeated = reason, c.repeated[key]
+		d.Spread, d.Held = was.spread+now.spread, w.heldFor(was, c.since[key])
 		switch {
-		case !there:
+		case !exists:
 			w.removeLock(was, &d)
 		default:
 			w.updateLock(was, now, known, &d)
@@ -168,10 +168,10 @@ func (w *Watcher) noteRead(since time.Time) { w.times.readStart, w.times.readEnd
 // heldFor returns how long, at least, the holder of a changed lock had held it under
 // its deadline: until the last read, or until shortly before the change was reported,
 // if no report can have been lost.
-func (w *Watcher) heldFor(was detection, told time.Time) time.Duration {
+func (w *Watcher) heldFor(was detection, reportedAt time.Time) time.Duration {
 	held := was.lastRead.Sub(was.firstRead)
-	if !told.IsZero() && !w.tracking.resync {
-		held = max(held, told.Sub(was.firstRead)-maxReportDelay)
+	if !reportedAt.IsZero() && !w.tracking.resync {
+		held = max(held, reportedAt.Sub(was.firstRead)-maxReportDelay)
 	}
 	return held
 }

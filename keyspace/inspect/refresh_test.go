@@ -9,7 +9,7 @@ import (
 
 // A theft is one change of the key. If two changes were reported, the lock was
 // released in between, whatever the deadlines are.
-func TestALockThatWasToldOfTwiceWasNotStolen(t *testing.T) {
+func TestALockThatWasReportedTwiceWasNotStolen(t *testing.T) {
 	until := time.UnixMilli(1_763_683_200_123)
 	held := func(id string) keyspace.Lock {
 		return keyspace.Lock{Key: "a", Expires: until, Holders: []keyspace.Holder{{ID: id, Count: 1, Expires: until}}}

@@ -216,8 +216,8 @@ type lockSet map[string]detection
 
 // add adds detections; a key that was found before is replaced.
 func (s lockSet) add(all []detection) {
-	for _, f := range all {
-		s[f.lock.Key] = f
+	for _, d := range all {
+		s[d.lock.Key] = d
 	}
 }
 
@@ -225,17 +225,17 @@ func (s lockSet) add(all []detection) {
 // of another lock.
 func (s lockSet) locks() []keyspace.Lock {
 	claimed := make(map[string]bool)
-	for key, f := range s {
-		for _, c := range f.companions {
+	for key, d := range s {
+		for _, c := range d.companions {
 			if c.Key != key {
 				claimed[c.Key] = true
 			}
 		}
 	}
 	locks := make([]keyspace.Lock, 0, len(s))
-	for key, f := range s {
+	for key, d := range s {
 		if !claimed[key] {
-			locks = append(locks, f.lock)
+			locks = append(locks, d.lock)
 		}
 	}
 	slices.SortFunc(locks, func(a, b keyspace.Lock) int { return a.ID().Compare(b.ID()) })
@@ -245,8 +245,8 @@ func (s lockSet) locks() []keyspace.Lock {
 // locksOf returns the locks of detections.
 func locksOf(all []detection) []keyspace.Lock {
 	locks := make([]keyspace.Lock, len(all))
-	for i, f := range all {
-		locks[i] = f.lock
+	for i, d := range all {
+		locks[i] = d.lock
 	}
 	return locks
 }

@@ -462,7 +462,7 @@ var readOnly = strings.Fields("reset on >secret resetchannels %R~* -@all +ping +
 
 // Redis before 7, and a user without the permission for PEXPIRETIME, report the
 // remaining time instead of the deadline.
-func TestADeadlineIsKnownAlsoWhereOnlyTheTimeLeftIsTold(t *testing.T) {
+func TestADeadlineIsKnownAlsoFromTheTimeToLive(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "a", "token:x", "PX", 60_000)
 	do(t, admin, "SET", "b", "token:y")
@@ -548,7 +548,7 @@ func TestKeysThatMayNotBeReadArePassedOver(t *testing.T) {
 // Only the missing permissions that hide something are reported. Without the
 // commands that read the beginning of a value, locktop reads more and misses
 // nothing.
-func TestWhatThisUserMayNotSendIsSaid(t *testing.T) {
+func TestDeniedCommandsAreReported(t *testing.T) {
 	admin := realServer(t)
 	do(t, admin, "SET", "a", "token:a", "PX", "60000")
 	do(t, admin, "HSET", "lock:hash", "f", "1")
@@ -654,7 +654,7 @@ func TestABusyServerIsNotAnEmptyOne(t *testing.T) {
 }
 
 // The cursor of a scan survives errors: no key is lost or read twice.
-func TestAPatientScanGoesOnWhenTheServerIsNoLongerBusy(t *testing.T) {
+func TestAScanWithRetriesContinuesAfterABusyServer(t *testing.T) {
 	rdb := realServer(t, slowScript...)
 	fill(t, rdb, 5000)
 	do(t, rdb, "SET", "lock:a", "token:a")
@@ -727,7 +727,7 @@ func (h *hiccup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // An error in the middle of a step loses no key: the step is repeated.
-func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
+func TestAFailedStepIsRepeated(t *testing.T) {
 	t.Parallel()
 	admin := realServer(t)
 	fill(t, admin, 5000)
@@ -752,7 +752,7 @@ func TestAStepThatWentWrongIsTakenAgain(t *testing.T) {
 // The cursors of one server process are invalid in another. The change of the
 // process may go unnoticed, because the connection pool reconnects without an
 // error.
-func TestAPatientScanBeginsAnewOnAnotherProcess(t *testing.T) {
+func TestAScanWithRetriesStartsAgainOnAnotherProcess(t *testing.T) {
 	child := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := connect(t, redis.Options{Addr: child.Addr()})
 	fill(t, rdb, 5000)
@@ -878,7 +878,7 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 func (r refusal) RedisError()   {}
 
-func TestNobodyListensIsAnError(t *testing.T) {
+func TestAScanWithoutAServerIsAnError(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
 
 // The texts are those of Redis 6.0.16, 7.0.15, 8.0.2 and Valkey 8.1.1.
-func TestARefusedCommandIsToldFromAHiddenKeyOnEveryServer(t *testing.T) {
+func TestADeniedCommandIsDistinguishedFromADeniedKey(t *testing.T) {
 	for _, c := range []struct {
 		text              string
 		forbidden, hidden bool
@@ -68,7 +68,7 @@ func TestARefusedCommandIsToldFromAHiddenKeyOnEveryServer(t *testing.T) {
 
 // A different run ID at the same address means a restart if the uptime allows a
 // start since the last reply. Otherwise it is another server.
-func TestARestartIsToldFromAFailover(t *testing.T) {
+func TestARestartIsDistinguishedFromAFailover(t *testing.T) {
 	now := time.Now()
 	was := keyspace.Server{RunID: "a", Port: "6379", Role: "master", Uptime: time.Hour}
 	for name, tt := range map[string]struct {
@@ -97,7 +97,7 @@ func TestARestartIsToldFromAFailover(t *testing.T) {
 
 // After a server was lost, the connections seen on it do not count for the
 // server that answers next.
-func TestNobodyIsMissedWhoWasSeenBeforeTheServerWasLost(t *testing.T) {
+func TestALostServerClearsTheConnectionsThatWereSeen(t *testing.T) {
 	now := time.UnixMilli(1_763_683_200_000)
 	l := keyspace.Lock{Key: "a", Holders: []keyspace.Holder{{ID: "1", Label: "worker-3", Count: 1}}}
 	present, absent := map[string]bool{"worker-3": true}, map[string]bool{"other": true}

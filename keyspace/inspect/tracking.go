@@ -93,7 +93,7 @@ func (t *tracking) reap() {
 	if t.conn == nil {
 		return
 	}
-	if err, over := t.conn.closedWith(); over {
+	if err, closed := t.conn.closedWith(); closed {
 		t.retire(t.conn)
 		t.disconnected = true
 		t.conn, t.trackErr = nil, fmt.Errorf("the connection for client tracking is lost: %w", err)
@@ -113,7 +113,7 @@ func (t *tracking) promote() {
 	}
 	next := t.nextConn
 	t.nextConn = nil
-	if err, over := next.closedWith(); over {
+	if err, closed := next.closedWith(); closed {
 		t.retire(next)
 		t.trackErr = err
 		t.delayRetry()
@@ -133,41 +133,41 @@ func (t *tracking) promote() {
 func (t *tracking) delayRetry() { t.backoff = min(max(minReconnect, 2*t.backoff), maxReconnect) }
 
 // retire closes a connection and keeps its changes.
-func (t *tracking) retire(e *invalidationConn) {
-	e.close()
-	t.requeue(e.drain())
+func (t *tracking) retire(conn *invalidationConn) {
+	conn.close()
+	t.requeue(conn.drain())
 	t.resync = true
 }
 
 // close closes all connections.
 func (t *tracking) close() {
-	for _, e := range []*invalidationConn{t.conn, t.nextConn} {
-		if e != nil {
-			e.close()
+	for _, conn := range []*invalidationConn{t.conn, t.nextConn} {
+		if conn != nil {
+			conn.close()
 		}
 	}
 	t.conn, t.nextConn = nil, nil
 }
 
 // requeue adds changes that were received and not read.
-func (t *tracking) requeue(h changes) {
-	for _, key := range h.keys {
-		t.pending.add(key, h.since[key])
-		if h.repeated[key] {
+func (t *tracking) requeue(c changes) {
+	for _, key := range c.keys {
+		t.pending.add(key, c.since[key])
+		if c.repeated[key] {
 			addTo(&t.pending.repeated, key)
 		}
 	}
-	for key := range h.released {
+	for key := range c.released {
 		addTo(&t.pending.released, key)
 	}
-	for key := range h.toWaiter {
+	for key := range c.toWaiter {
 		addTo(&t.pending.toWaiter, key)
 	}
-	for key := range h.evicted {
+	for key := range c.evicted {
 		addTo(&t.pending.evicted, key)
 	}
-	t.pending.flushed = t.pending.flushed || h.flushed
-	t.pending.mark = max(t.pending.mark, h.mark)
+	t.pending.flushed = t.pending.flushed || c.flushed
+	t.pending.mark = max(t.pending.mark, c.mark)
 }
 
 // sendMark makes the server send a mark on the connection, after everything that it has
@@ -188,10 +188,10 @@ func (t *tracking) takeChanges() changes {
 		t.requeue(t.conn.drain())
 	}
 	t.coverage.rateCount += len(t.pending.keys)
-	h := t.pending
+	c := t.pending
 	t.pending = changes{}
-	t.marks.received = max(t.marks.received, h.mark)
-	return h
+	t.marks.received = max(t.marks.received, c.mark)
+	return c
 }
 
 // wake returns a channel that is ready when changes were received.
@@ -269,8 +269,8 @@ func (t *tracking) limitations(formats formatSet) []string {
 	return all
 }
 
-// hearsReleases reports whether the release messages of a format are received.
-func (t *tracking) hearsReleases(f *keyspace.Format) bool {
+// receivesReleases reports whether the release messages of a format are received.
+func (t *tracking) receivesReleases(f *keyspace.Format) bool {
 	return f != nil && f.ReleaseChannel != nil && t.conn != nil && !slices.Contains(t.conn.deniedChannels(), f.ReleaseChannel.Pattern)
 }
 
@@ -282,13 +282,13 @@ type lag struct {
 }
 
 // record records changes that have been read now.
-func (l *lag) record(h changes) {
+func (l *lag) record(c changes) {
 	now := time.Now()
 	if now.Sub(l.since) > time.Second {
 		l.previous, l.worst, l.since = l.worst, 0, now
 	}
-	for _, told := range h.since {
-		l.worst = max(l.worst, now.Sub(told))
+	for _, reportedAt := range c.since {
+		l.worst = max(l.worst, now.Sub(reportedAt))
 	}
 }
 

@@ -124,7 +124,7 @@ func TestAWatcherCountsRenewals(t *testing.T) {
 
 // One call does a limited amount of work. Locks are shown before the first pass
 // has ended.
-func TestACallIsBoundedHoweverBigTheKeyspace(t *testing.T) {
+func TestACallIsBoundedHoweverLargeTheKeyspace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads 300,000 keys")
 	}
@@ -246,7 +246,7 @@ func TestSnapshotsAreNeverChanged(t *testing.T) {
 
 // The test runs an hour in fake time: a lock with a TTL of 1 min that is
 // acquired again when it expires, and one that is renewed all the time.
-func TestAnHourOfFollowing(t *testing.T) {
+func TestAnHourOfWatching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		embedded := server.NewPiped()
 		defer embedded.Close()

@@ -247,7 +247,7 @@ func (s stay) leased() time.Time {
 	return s.to
 }
 
-func TestASecondWitnessAgreesWithTheReportOfEveryKind(t *testing.T) {
+func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range loadgen.Kinds() {
 		t.Run(strings.ReplaceAll(string(kind), "/", "-"), func(t *testing.T) {
@@ -391,7 +391,7 @@ func overlapping(all []stay, end func(stay) time.Time) (n int64) {
 	return n
 }
 
-func TestTheSecondWitnessSeesWhatIsWrong(t *testing.T) {
+func TestMonitorDetectsViolations(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
 	m := &monitored{grants: map[string][]*grant{}}
 	for i, line := range []string{
