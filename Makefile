@@ -1,4 +1,4 @@
-# What there is to do here. `make help` lists it.
+# The tasks of this repository. `make help` lists them.
 
 GO      ?= go
 FUZZ    ?= 30s
@@ -7,7 +7,7 @@ PACKAGE ?= ./...
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## list what there is to make
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -17,11 +17,11 @@ build: ## build ./locktop
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 
 .PHONY: dist
-dist: ## an archive for each of PLATFORMS, and their checksums, in dist/
+dist: ## build an archive for each of PLATFORMS, and their checksums, in dist/
 	@bash .ci/dist $(PLATFORMS)
 
 .PHONY: test
-test: ## run the tests; those on a real redis-server are skipped where there is none
+test: ## run the tests; without redis-server some are skipped
 	$(GO) test $(PACKAGE)
 
 .PHONY: race
@@ -36,11 +36,11 @@ matrix: ## run the tests on Redis 6.0, 7.0, 8.0 and Valkey 8.1, fetched to SERVE
 	@bash .ci/matrix $(SERVERS)
 
 .PHONY: lint
-lint: ## formatting, vet and staticcheck
+lint: ## check formatting, vet and staticcheck
 	@bash .ci/lint
 
 .PHONY: vuln
-vuln: ## look for known vulnerabilities, where their database can be reached
+vuln: ## look for known vulnerabilities; skipped if their database cannot be reached
 	@bash .ci/vuln
 
 .PHONY: fuzz
@@ -52,7 +52,7 @@ bench: ## measure against other lock libraries and write docs/benchmarks.md (nee
 	cd peers && $(GO) run ./bench -out ../docs/benchmarks.md
 
 .PHONY: bench-quick
-bench-quick: ## the same in under a minute: a line for each goal, ok or short
+bench-quick: ## run the benchmarks in under a minute: one line for each goal
 	@cd peers && $(GO) run ./bench -quick
 
 .PHONY: gobench
@@ -62,11 +62,11 @@ gobench: ## run the Go benchmarks of PACKAGE (./...)
 DURATION ?= 10m
 
 .PHONY: simulate
-simulate: ## let clients of package lock do random things for DURATION (10m) under a fake clock; SEED=N repeats choices
+simulate: ## simulate random clients of package lock for DURATION (10m) under a fake clock; SEED=N repeats the choices
 	LOCKTOP_SIMULATE=$(DURATION) LOCKTOP_SEED=$(SEED) $(GO) test ./lock -run Simulation -v -timeout 0
 
 .PHONY: soak
-soak: ## fight over locks of all kinds for DURATION (10m) under random faults; SEED=N repeats a run (needs redis-server)
+soak: ## run load on all kinds of locks for DURATION (10m) under random faults; SEED=N repeats a run (needs redis-server)
 	$(GO) run ./soak -duration $(DURATION) $(if $(SEED),-seed $(SEED))
 
 .PHONY: smoke
@@ -74,9 +74,9 @@ smoke: ## start the built program in a terminal and press keys (needs tmux)
 	@bash .ci/smoke
 
 .PHONY: shots
-shots: ## make screenshots/ again from the running program (needs tmux)
+shots: ## make new screenshots/ with the running program (needs tmux)
 	$(GO) run ./screenshots
 
 .PHONY: ci
-ci: ## everything that CI does
+ci: ## run all steps of CI
 	@bash .ci/run

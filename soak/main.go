@@ -27,8 +27,8 @@ import (
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
-	duration := flag.Duration("duration", 10*time.Minute, "how long to play")
-	seed := flag.Uint64("seed", uint64(rand.Uint32()), "where all choices come from")
+	duration := flag.Duration("duration", 10*time.Minute, "duration of the run")
+	seed := flag.Uint64("seed", uint64(rand.Uint32()), "seed of all choices")
 	flag.Parse()
 	logging.Disable() // go-redis logs every connection that a fault breaks
 	sum, err := soak(ctx, allKinds(), *seed, *duration, os.Stdout, os.Stderr)

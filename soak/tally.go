@@ -170,7 +170,7 @@ func (t *tally) String() string {
 		free = 100 * t.faultFree.Seconds() / t.ran.Seconds()
 	}
 	return fmt.Sprintf("%d holds, %d commands, %d faults (%s), %d overlaps, %d foreign unlocks, %d stale writes accepted despite their number, %d refused, "+
-		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d to nothing known (the servers were in order for %.0f%% of the time), "+
+		"%d leaks, lost leases: %d to a fault, %d to a stall of the machine, %d without a known cause (the servers had no fault for %.0f%% of the time), "+
 		"%d requests failed, %d of them without a fault, "+
 		"%d of %d histories proved, memory %.1f MB at most in the first half and %.1f MB at the end, %d goroutines more than before",
 		t.holds, t.commands, total, strings.Join(kinds, ", "), t.overlaps, t.foreign, t.stale, t.fenced,

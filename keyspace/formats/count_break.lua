@@ -1,9 +1,9 @@
 -- count_break: end holds of a lock that is a hash of holder → count.
 -- KEYS[1]  the lock
--- ARGV[1]  channel on which waiters listen; empty = they only ask again
--- ARGV[2]  what they expect to hear
--- ARGV[3…] holder, count, holder, count … as they were seen
--- Returns 1 if all were still there so and are gone now, else 0.
+-- ARGV[1]  channel of the waiters; empty = they poll
+-- ARGV[2]  the message that they expect
+-- ARGV[3…] holder, count, holder, count …, as last read
+-- Returns 1 if the holds were unchanged and are released, else 0.
 for i = 3, #ARGV, 2 do
   if redis.pcall('HGET', KEYS[1], ARGV[i]) ~= ARGV[i + 1] then
     return 0

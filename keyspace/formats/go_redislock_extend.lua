@@ -1,10 +1,10 @@
--- go_redislock_extend: a new deadline for a reentrant mutex of go-redislock.
+-- go_redislock_extend: set a new deadline of a reentrant mutex of go-redislock.
 -- KEYS[1]     the lock
--- KEYS[2]     how often it was entered; absent = once
--- ARGV[1]     the token and
--- ARGV[2]     the count that were seen
+-- KEYS[2]     its count; absent = 1
+-- ARGV[1]     the token, and
+-- ARGV[2]     the count, as last read
 -- ARGV[#ARGV] time to live from now, ms
--- Returns 1 if it was still held so and has the deadline now, else 0.
+-- Returns 1 if the hold was unchanged and has the new deadline, else 0.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] or (redis.pcall('GET', KEYS[2]) or '1') ~= ARGV[2] then
   return 0
 end

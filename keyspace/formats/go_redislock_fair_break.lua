@@ -1,9 +1,9 @@
--- go_redislock_fair_break: end the hold of a fair lock of go-redislock. Who holds
--- it stays in its queue until then.
+-- go_redislock_fair_break: end the hold of a fair lock of go-redislock. The
+-- holder stays in the queue during its hold.
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue: a zset of requests
--- ARGV[1]  the request that was seen to hold it
--- Returns 1 if it was still held so and is free now, else 0.
+-- ARGV[1]  the request that held it when it was last read
+-- Returns 1 if the hold was unchanged and is released, else 0.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

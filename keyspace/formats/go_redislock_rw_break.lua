@@ -1,5 +1,5 @@
 -- go_redislock_rw_break: end holds of a read/write lock of go-redislock.
--- Returns 1 if all were still there as they were seen and are gone now, else 0.
+-- Returns 1 if the holds were unchanged and are released, else 0.
 for i = 2, 3 * ARGV[1], 3 do
   if ARGV[i] == 'read' then
     redis.call('HDEL', KEYS[1], 'r:' .. ARGV[i + 1])

@@ -1,7 +1,7 @@
--- go_redislock_rw_look: go on only if all that were seen still hold as they did.
+-- go_redislock_rw_look: continue only if the holds are unchanged.
 -- KEYS[1]  a read/write lock of go-redislock: a hash with a mode, and counts
--- ARGV[1]  how many were seen
--- ARGV[2…] mode, token and count of each
+-- ARGV[1]  number of holds
+-- ARGV[2…] mode, token and count of each, as last read
 for i = 2, 3 * ARGV[1], 3 do
   local count
   if ARGV[i] == 'read' then

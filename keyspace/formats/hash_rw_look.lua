@@ -1,7 +1,7 @@
--- hash_rw_look: go on only if all that were seen still hold as they did.
+-- hash_rw_look: continue only if the holds are unchanged.
 -- KEYS[1]  the lock: a hash of mode → owner
--- ARGV[1]  how many were seen
--- ARGV[2…] mode and owner of each
+-- ARGV[1]  number of holds
+-- ARGV[2…] mode and owner of each, as last read
 local fields = {}
 for i = 2, 2 * ARGV[1], 2 do
   for _, field in ipairs({ ARGV[i], string.sub(ARGV[i], 1, 1) }) do

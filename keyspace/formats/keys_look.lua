@@ -1,6 +1,6 @@
--- keys_look: go on only if all that were seen still hold as they did.
+-- keys_look: continue only if the holds are unchanged.
 -- KEYS  the key of each hold
--- ARGV  what was seen in each
+-- ARGV  the value of each key, as last read
 for i = 1, #KEYS do
   if redis.pcall('GET', KEYS[i]) ~= ARGV[i] then
     return 0

@@ -1,9 +1,9 @@
 -- list_break: end the hold of a lock whose waiters block on a list beside it.
 -- KEYS[1]  the lock
 -- KEYS[2]  the list
--- ARGV[1]  the token that was seen
--- ARGV[2]  for how long the list stays if nobody takes from it, ms; 0 = for ever
--- Returns 1 if it was still held so and is free now, else 0.
+-- ARGV[1]  the token, as last read
+-- ARGV[2]  how long the list exists if no waiter takes from it, ms; 0 = no limit
+-- Returns 1 if the hold was unchanged and is released, else 0.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -1,12 +1,12 @@
--- locktop_break: end the hold of a Mutex or a Fair of ours, and hand it to the
--- first waiter that is alive.
+-- locktop_break: end the hold of locktop's Mutex or Fair, and hand the lock to the
+-- first living waiter.
 -- KEYS[1]  the lock
 -- KEYS[2]  queue of a fair lock: a zset of token → ticket
--- KEYS[3]  alive: a zset of token → ms at which the waiter counts as gone
--- ARGV[1]  the token that was seen
--- ARGV[2]  channel on which waiters listen; a lock is handed over on that of the
---          waiter's process, which the last 12 characters of its token name
--- Returns 1 if it was still held so and is not any more, else 0.
+-- KEYS[3]  alive: a zset of token → time in ms until which the waiter counts as alive
+-- ARGV[1]  the token, as last read
+-- ARGV[2]  channel of the lock. The channel of a waiter's process is this name, a
+--          colon, and the last 12 characters of the waiter's token
+-- Returns 1 if the hold was unchanged and is released, else 0.
 if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
@@ -21,7 +21,7 @@ for _ = 1, 100 do
   redis.call('ZREM', KEYS[2], first)
   redis.call('ZREM', KEYS[3], first)
   if gone and tonumber(gone) > now then
-    redis.call('SET', KEYS[1], first, 'PX', 1000) -- it claims it, or loses it
+    redis.call('SET', KEYS[1], first, 'PX', 1000) -- the waiter claims the lock in this time, or loses it
     redis.pcall('PUBLISH', ARGV[2] .. ':' .. string.sub(first, -12), first)
     return 1
   end

@@ -1,19 +1,19 @@
--- locktop_rw_break: end holds of an RW of ours.
--- ARGV[#ARGV - 1]  channel on which writers listen
--- ARGV[#ARGV]      channel on which readers listen
--- Returns 1 if all were still there as they were seen and are gone now, else 0.
+-- locktop_rw_break: end holds of locktop's RW.
+-- ARGV[#ARGV - 1]  channel of waiting writers
+-- ARGV[#ARGV]      channel of waiting readers
+-- Returns 1 if the holds were unchanged and are released, else 0.
 local turn = false
 for _, hold in ipairs(seen) do
   redis.call('HDEL', KEYS[1], hold.field)
   turn = turn or hold.field == 'w'
 end
-if turn and redis.call('HDEL', KEYS[1], 's') == 1 then -- it is the turn of those who waited to read
+if turn and redis.call('HDEL', KEYS[1], 's') == 1 then -- a reader was refused: it is the readers' turn
   redis.call('HSET', KEYS[1], 't', now + 100 .. ':' .. now)
 end
 local last, held = 0, false
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local ends = deadline(all[i], all[i + 1]) -- v and s have none
+  local ends = deadline(all[i], all[i + 1]) -- v and s have no deadline
   if ends > now then
     last = math.max(last, ends)
     held = held or all[i] == 'w' or string.sub(all[i], 1, 2) == 'r:'

@@ -1,6 +1,6 @@
--- locktop_rw_extend: a new deadline for holds of an RW of ours.
+-- locktop_rw_extend: set a new deadline of holds of locktop's RW.
 -- ARGV[#ARGV]  time to live from now, ms
--- Returns 1 if all were still there as they were seen and have it now, else 0.
+-- Returns 1 if the holds were unchanged and have the new deadline, else 0.
 local ttl = tonumber(ARGV[#ARGV])
 for _, hold in ipairs(seen) do
   redis.call('HSET', KEYS[1], hold.field, hold.count .. ':' .. now + ttl .. hold.behind)

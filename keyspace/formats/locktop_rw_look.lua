@@ -1,9 +1,9 @@
--- What the scripts for an RW of ours begin with: holds that are not as they were
--- seen end them.
+-- locktop_rw_look: continue only if the holds are unchanged. Stands before the other
+-- scripts of locktop's RW.
 -- KEYS[1]  the lock: one hash. r:<token> is <count>:<deadline> of a reader,
 --          w is <count>:<deadline>:<token> of the writer
--- ARGV[1]  how many holds were seen
--- ARGV[2…] field, count, what is behind the deadline; and again for each hold
+-- ARGV[1]  number of holds
+-- ARGV[2…] field, count, and the text after the deadline of each, as last read
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function deadline(field, value)

@@ -1,8 +1,8 @@
--- members_look: go on only if all that were seen are still there.
--- KEYS[1]  the lock: a collection of those who hold it
--- ARGV[1]  command that finds one of them: ZSCORE, SISMEMBER or HEXISTS
--- ARGV[2]  how many were seen
--- ARGV[3…] those
+-- members_look: continue only if all holders are still there.
+-- KEYS[1]  the lock: a collection of its holders
+-- ARGV[1]  command that finds a holder: ZSCORE, SISMEMBER or HEXISTS
+-- ARGV[2]  number of holders
+-- ARGV[3…] the holders, as last read
 local seen = {}
 for i = 3, 2 + ARGV[2] do
   local found = redis.pcall(ARGV[1], KEYS[1], ARGV[i])

@@ -1,6 +1,6 @@
 -- redisson_rw_break: end holds of an RReadWriteLock.
--- ARGV[#ARGV]  channel on which all waiters listen
--- Returns 1 if all were still there as they were seen and are gone now, else 0.
+-- ARGV[#ARGV]  channel of all waiters
+-- Returns 1 if the holds were unchanged and are released, else 0.
 redis.call('HDEL', KEYS[1], unpack(seen))
 for i = 2, #KEYS do
   redis.call('DEL', KEYS[i])
@@ -13,10 +13,10 @@ end
 if writes then
   return 1
 end
-if #left <= 1 then -- nothing but the mode
+if #left <= 1 then -- only the mode
   redis.call('DEL', KEYS[1])
 else
   redis.call('HSET', KEYS[1], 'mode', 'read')
 end
-redis.pcall('PUBLISH', ARGV[#ARGV], '1') -- 1 wakes all of them, 0 only one
+redis.pcall('PUBLISH', ARGV[#ARGV], '1') -- 1 wakes all waiters, 0 only one
 return 1

@@ -1,7 +1,7 @@
--- redisson_rw_extend: a new deadline for holds of an RReadWriteLock.
+-- redisson_rw_extend: set a new deadline of holds of an RReadWriteLock.
 -- ARGV[#ARGV]  time to live from now, ms
--- Returns 1 if all were still there as they were seen and have it now, else 0.
--- The lock itself lives as long as the longest of its holds.
+-- Returns 1 if the holds were unchanged and have the new deadline, else 0.
+-- The lock expires with the last of its holds.
 local ttl = tonumber(ARGV[#ARGV])
 for i = 2, #KEYS do
   redis.call('PEXPIRE', KEYS[i], ttl)

@@ -1,9 +1,9 @@
--- ruby_semaphore_break: give back tokens of Ruby's redis-semaphore. Its waiters
--- block on the list of those that are left.
--- KEYS[1]  the tokens that are out: a hash of token → when it was taken, in s
--- KEYS[2]  those that are left
--- ARGV     token, when it was taken in ms or 0, token, … as they were seen
--- Returns 1 if all were still out since then and are back now, else 0.
+-- ruby_semaphore_break: release tokens of Ruby's redis-semaphore. Its waiters
+-- block on the list of the free tokens.
+-- KEYS[1]  the tokens in use: a hash of token → time of the acquire, in s
+-- KEYS[2]  the free tokens
+-- ARGV     token, time of the acquire in ms or 0, token, …, as last read
+-- Returns 1 if all tokens were still in use since then and are released, else 0.
 for i = 1, #ARGV, 2 do
   local since = redis.pcall('HGET', KEYS[1], ARGV[i])
   if not since or type(since) == 'table' then

@@ -1,8 +1,8 @@
--- rueidislock_extend: a new deadline for a rueidislock.
+-- rueidislock_extend: set a new deadline of a rueidislock.
 -- KEYS        all keys that the lock may have
--- ARGV[1]     the token that was seen in most of those that are there
+-- ARGV[1]     the token in most of the existing keys, as last read
 -- ARGV[#ARGV] time to live from now, ms
--- Returns 1 if any still had it; all that had have the deadline now. Else 0.
+-- Returns 1 if any key still had the token; these keys have the new deadline. Else 0.
 local extended = 0
 for i = 1, #KEYS do
   if redis.pcall('GET', KEYS[i]) == ARGV[1] then

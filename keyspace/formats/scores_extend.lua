@@ -1,7 +1,7 @@
--- scores_extend: a new deadline for holders in a zset of holder → deadline in ms.
--- The key expires with the last of them, if at all.
+-- scores_extend: set a new deadline of holders in a zset of holder → deadline in ms.
+-- The key expires with the last holder, if at all.
 -- ARGV[#ARGV] time to live from now, ms
--- Returns 1 if all were still there and have the deadline now, else 0.
+-- Returns 1 if all holders were still there and have the new deadline, else 0.
 local time = redis.call('TIME')
 local till = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[#ARGV]
 for _, holder in ipairs(seen) do

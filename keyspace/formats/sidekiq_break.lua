@@ -1,13 +1,13 @@
 -- sidekiq_break: end holds of a lock of sidekiq-unique-jobs. Its waiters block on
--- the list of those that are queued.
--- KEYS[1]  the jobs that hold: a hash
--- KEYS[2]  the list of those that are queued
+-- the list of the queued jobs.
+-- KEYS[1]  the jobs that hold it: a hash
+-- KEYS[2]  the list of the queued jobs
 -- KEYS[3]  the digest,
--- KEYS[4]  those that are primed, and
--- KEYS[5]  what is noted of it
+-- KEYS[4]  the primed jobs, and
+-- KEYS[5]  the information about it
 -- KEYS[6]  all digests: a zset
--- ARGV     jobs that were seen
--- Returns 1 if all were still there and are gone now, else 0.
+-- ARGV     the jobs that held it when it was last read
+-- Returns 1 if all holders were still there and are removed, else 0.
 for i = 1, #ARGV do
   if redis.pcall('HEXISTS', KEYS[1], ARGV[i]) ~= 1 then
     return 0
