@@ -258,12 +258,12 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			}
 			set := server.IndependentForTest(t, n)
 			on := loadgen.Servers{Power: set}
-			var witnesses []*monitored
+			var monitors []*monitored
 			for _, child := range set.Nodes() {
 				rdb := redis.NewClient(&redis.Options{Addr: child.Addr(), DisableIdentity: true})
 				defer rdb.Close()
 				on.Nodes = append(on.Nodes, rdb)
-				witnesses = append(witnesses, monitor(t, child.Addr()))
+				monitors = append(monitors, monitor(t, child.Addr()))
 			}
 			on.Redis = on.Nodes[0]
 			s := loadgen.Scenario{
@@ -313,7 +313,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			if err := run.Close(); err != nil {
 				t.Fatal(err)
 			}
-			for i, w := range witnesses {
+			for i, w := range monitors {
 				w.stop(t, set.Nodes()[i].Addr())
 			}
 			m := run.Metrics()
@@ -343,7 +343,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 			}
 			for _, h := range stays {
 				votes := 0
-				for _, w := range witnesses {
+				for _, w := range monitors {
 					if w.holds(h.key, h.token, h.from, h.leased()) {
 						votes++
 					}
@@ -353,7 +353,7 @@ func TestMonitorAgreesWithTheReportOfEveryKind(t *testing.T) {
 				}
 			}
 			// Some locks are granted to clients that are cancelled at the end.
-			if granted := witnesses[0].count(); n == 1 && (granted < m.Acquired || granted > m.Acquired+int64(s.Clients)) {
+			if granted := monitors[0].count(); n == 1 && (granted < m.Acquired || granted > m.Acquired+int64(s.Clients)) {
 				t.Errorf("the report has %d holds, the server granted %d", m.Acquired, granted)
 			}
 		})
