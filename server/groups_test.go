@@ -54,6 +54,7 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 }
 
 func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
+	t.Parallel()
 	w := server.SentinelGroupForTest(t, server.SentinelOptions{})
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
 	t.Cleanup(func() { sentinel.Close() })
@@ -68,6 +69,7 @@ func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 }
 
 func TestClusterServesAllSlotsAtOnce(t *testing.T) {
+	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaxRedirects: -1})
 	t.Cleanup(func() { rdb.Close() })
@@ -91,6 +93,7 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 }
 
 func TestClusterReplacesAMasterThatDies(t *testing.T) {
+	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
 	replica := client(t, c.Nodes()[3].Addr())
 	if err := c.Nodes()[0].Kill(); err != nil {
@@ -103,6 +106,7 @@ func TestClusterReplacesAMasterThatDies(t *testing.T) {
 }
 
 func TestGroupsEndWithTheTest(t *testing.T) {
+	t.Parallel()
 	server.ForTest(t) // skips where there is no redis-server
 	var addrs []string
 	v := run(func(t server.TB) {

@@ -13,6 +13,7 @@ import (
 // While a slot moves, each of two masters has some of its keys. After the move
 // the other master has all of them.
 func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
+	t.Parallel()
 	c := server.ClusterForTest(t, server.ClusterOptions{})
 	const slot = 0 // a slot of the first master
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 		parent()
 		return
 	}
+	server.TuneTests(8)
 	os.Exit(m.Run())
 }
 
