@@ -1,16 +1,14 @@
-package server_test
+package server
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/server"
 )
 
 func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
-	c := server.DebugForTest(t, "--databases", "3")
+	c := DebugForTest(t, "--databases", "3")
 	rdb := client(t, c.Addr())
 	if err := rdb.Do(t.Context(), "DEBUG", "SET-ACTIVE-EXPIRE", "1").Err(); err != nil {
 		t.Error(err)
@@ -21,9 +19,9 @@ func TestAServerForDebugTakesDebugAndFurtherArguments(t *testing.T) {
 }
 
 func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
-	c := server.ForTest(t)
+	c := ForTest(t)
 	rdb := client(t, c.Addr())
-	err := server.SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
+	err := SetUser(t.Context(), rdb, "ann", "on", ">pw", "resetchannels", "&news:*", "%R~open:*",
 		"-@all", "+ping", "+get", "+set", "+no-such-command", "+client|setname")
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +44,9 @@ func TestAUserHasTheRightsThatTheServerKnows(t *testing.T) {
 
 // If a server cannot revoke a permission, SetUser returns an error.
 func TestARightThatCannotBeTakenAwayIsAnError(t *testing.T) {
-	rdb := client(t, server.ForTest(t).Addr())
+	rdb := client(t, ForTest(t).Addr())
 	for _, rule := range []string{"-client|no-such-subcommand", "no-such-rule"} {
-		if err := server.SetUser(t.Context(), rdb, "ann", "+@all", rule); err == nil {
+		if err := SetUser(t.Context(), rdb, "ann", "+@all", rule); err == nil {
 			t.Errorf("%q was accepted", rule)
 		}
 	}

@@ -1,4 +1,4 @@
-package server_test
+package server
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/server"
 )
 
 // client connects to a server. It does not retry, so that a missing server is
@@ -77,14 +75,14 @@ func directory(t *testing.T, rdb *redis.Client) string {
 }
 
 func TestChildAnswersAsSoonAsItIsStarted(t *testing.T) {
-	c := server.ForTest(t)
+	c := ForTest(t)
 	if err := client(t, c.Addr()).Ping(t.Context()).Err(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAddrIsTheChildsOwn(t *testing.T) {
-	c := server.ForTest(t)
+	c := ForTest(t)
 	info := client(t, c.Addr()).InfoMap(t.Context(), "server").Item("Server", "process_id")
 	if pid := c.PID(); info == "" || info != strconv.Itoa(pid) {
 		t.Errorf("process %s answers on the address of the child, process %d", info, pid)
@@ -92,7 +90,7 @@ func TestAddrIsTheChildsOwn(t *testing.T) {
 }
 
 func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
-	rdb := client(t, server.ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
+	rdb := client(t, ForTest(t, "--bind", "0.0.0.0", "--daemonize", "yes").Addr())
 	for option, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
 		got, err := rdb.ConfigGet(t.Context(), option).Result()
 		if err != nil {
@@ -105,7 +103,7 @@ func TestChildListensOnLoopbackOnlyAndKeepsNothing(t *testing.T) {
 }
 
 func TestChildTakesFurtherArguments(t *testing.T) {
-	c := server.ForTest(t, "--requirepass", "secret")
+	c := ForTest(t, "--requirepass", "secret")
 	err := client(t, c.Addr()).Ping(t.Context()).Err()
 	if err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
 		t.Errorf("without the password it answers %v", err)
@@ -113,26 +111,26 @@ func TestChildTakesFurtherArguments(t *testing.T) {
 }
 
 func TestChildThatCannotStartSaysWhy(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
-	_, err := server.StartChild(t.Context(), server.ChildOptions{Args: []string{"--maxclients", "many"}})
+	ForTest(t) // skips where there is no redis-server
+	_, err := StartChild(t.Context(), ChildOptions{Args: []string{"--maxclients", "many"}})
 	if err == nil || !strings.Contains(err.Error(), "couldn't be parsed into an integer") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := server.StartChild(ctx, server.ChildOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := StartChild(ctx, ChildOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	ForTest(t) // skips where there is no redis-server
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := server.StartChild(ctx, server.ChildOptions{})
+	c, err := StartChild(ctx, ChildOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +142,7 @@ func TestContextOfTheStartDoesNotEndTheServer(t *testing.T) {
 }
 
 func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
-	c := server.ForTest(t)
+	c := ForTest(t)
 	dir := directory(t, client(t, c.Addr()))
 	if !exists(dir) {
 		t.Fatalf("there is no directory %q to begin with", dir)
@@ -170,7 +168,7 @@ func TestStopEndsTheServerAndRemovesItsDirectory(t *testing.T) {
 }
 
 func TestStopAlsoEndsAFrozenServer(t *testing.T) {
-	c := server.ForTest(t)
+	c := ForTest(t)
 	if err := c.Freeze(); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +181,7 @@ func TestStopAlsoEndsAFrozenServer(t *testing.T) {
 }
 
 func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
-	c := server.ForTest(t)
+	c := ForTest(t)
 	conn, err := net.Dial("tcp", c.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +209,7 @@ func TestFrozenServerAnswersNothingUntilItGoesOn(t *testing.T) {
 }
 
 func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
-	c := server.ForTest(t)
+	c := ForTest(t)
 	rdb := client(t, c.Addr())
 	addr, pid := c.Addr(), c.PID()
 	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
@@ -243,7 +241,7 @@ func TestRestartedServerIsEmptyAndKeepsItsPort(t *testing.T) {
 }
 
 func TestServerThatKeepsItsDataComesBackWithItUnlessItIsErased(t *testing.T) {
-	c := server.ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
+	c := ForTest(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := client(t, c.Addr())
 	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)

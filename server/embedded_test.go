@@ -1,4 +1,4 @@
-package server_test
+package server
 
 import (
 	"context"
@@ -12,13 +12,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/server"
 )
 
 func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := server.NewPiped()
+		e := NewPiped()
 		defer e.Close()
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
 		defer rdb.Close()
@@ -40,7 +38,7 @@ func TestKeysOfAPipedServerExpireAsTheBubblesTimePasses(t *testing.T) {
 
 func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := server.NewPiped()
+		e := NewPiped()
 		defer e.Close()
 		rdb := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial, MaxRetries: -1})
 		defer rdb.Close()
@@ -60,7 +58,7 @@ func TestLongPipelineAndItsAnswersPassEachOther(t *testing.T) {
 
 func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := server.NewPiped()
+		e := NewPiped()
 		defer e.Close()
 		conn, err := e.Dial(t.Context(), "", "")
 		if err != nil {
@@ -82,7 +80,7 @@ func TestCommandSentBeforeAHangUpIsStillDone(t *testing.T) {
 }
 
 func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
-	e := server.EmbeddedForTest(t)
+	e := EmbeddedForTest(t)
 	tcp := redis.NewClient(&redis.Options{Addr: e.Addr()})
 	defer tcp.Close()
 	piped := redis.NewClient(&redis.Options{Addr: e.Addr(), Dialer: e.Dial})
@@ -97,7 +95,7 @@ func TestEmbeddedServerAnswersOverTCPAndWithinTheProcess(t *testing.T) {
 }
 
 func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
-	host, _, err := net.SplitHostPort(server.EmbeddedForTest(t).Addr())
+	host, _, err := net.SplitHostPort(EmbeddedForTest(t).Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +105,7 @@ func TestEmbeddedServerListensOnLoopbackOnly(t *testing.T) {
 }
 
 func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
-	e := server.NewPiped()
+	e := NewPiped()
 	conn, err := e.Dial(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +121,7 @@ func TestClosedEmbeddedServerRefusesToBeDialled(t *testing.T) {
 }
 
 func TestDialHeedsItsContext(t *testing.T) {
-	e := server.NewPiped()
+	e := NewPiped()
 	defer e.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -136,7 +134,7 @@ func TestDialHeedsItsContext(t *testing.T) {
 // would buffer them.
 func TestAClientThatDoesNotReadDoesNotStopTheEmbeddedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := server.NewPiped()
+		e := NewPiped()
 		defer e.Close()
 		conn, err := e.Dial(t.Context(), "", "")
 		if err != nil {

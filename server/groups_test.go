@@ -1,4 +1,4 @@
-package server_test
+package server
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/server"
 )
 
 // eventually waits until a condition holds.
@@ -22,7 +20,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
-	r := server.ReplicatedForTest(t, server.ReplicatedOptions{Replicas: 2})
+	r := ReplicatedForTest(t, ReplicatedOptions{Replicas: 2})
 	if len(r.Nodes()) != 3 || r.Nodes()[0] != r.Master() || len(r.Replicas()) != 2 {
 		t.Fatalf("it has %d nodes", len(r.Nodes()))
 	}
@@ -55,7 +53,7 @@ func TestReplicaHasWhatItsMasterHasAndCanTakeItsPlace(t *testing.T) {
 
 func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 	t.Parallel()
-	w := server.SentinelGroupForTest(t, server.SentinelOptions{})
+	w := SentinelGroupForTest(t, SentinelOptions{})
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels()[0]})
 	t.Cleanup(func() { sentinel.Close() })
 	if err := w.Master().Kill(); err != nil {
@@ -63,14 +61,14 @@ func TestSentinelsPutAReplicaInTheMastersPlace(t *testing.T) {
 	}
 	old := w.Master().Addr()
 	eventually(t, "the failover", func() bool {
-		at, err := sentinel.GetMasterAddrByName(t.Context(), server.SentinelMaster).Result()
+		at, err := sentinel.GetMasterAddrByName(t.Context(), SentinelMaster).Result()
 		return err == nil && strings.Join(at, ":") != old
 	})
 }
 
 func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 	t.Parallel()
-	c := server.ClusterForTest(t, server.ClusterOptions{})
+	c := ClusterForTest(t, ClusterOptions{})
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaxRedirects: -1})
 	t.Cleanup(func() { rdb.Close() })
 	served := map[string]bool{}
@@ -94,7 +92,7 @@ func TestClusterServesAllSlotsAtOnce(t *testing.T) {
 
 func TestClusterReplacesAMasterThatDies(t *testing.T) {
 	t.Parallel()
-	c := server.ClusterForTest(t, server.ClusterOptions{Replicas: 1})
+	c := ClusterForTest(t, ClusterOptions{Replicas: 1})
 	replica := client(t, c.Nodes()[3].Addr())
 	if err := c.Nodes()[0].Kill(); err != nil {
 		t.Fatal(err)
@@ -107,18 +105,18 @@ func TestClusterReplacesAMasterThatDies(t *testing.T) {
 
 func TestGroupsEndWithTheTest(t *testing.T) {
 	t.Parallel()
-	server.ForTest(t) // skips where there is no redis-server
+	ForTest(t) // skips where there is no redis-server
 	var addrs []string
-	v := run(func(t server.TB) {
-		for _, nodes := range [][]*server.Child{
-			server.ReplicatedForTest(t, server.ReplicatedOptions{}).Nodes(),
-			server.ClusterForTest(t, server.ClusterOptions{}).Nodes(),
+	v := run(func(t TB) {
+		for _, nodes := range [][]*Child{
+			ReplicatedForTest(t, ReplicatedOptions{}).Nodes(),
+			ClusterForTest(t, ClusterOptions{}).Nodes(),
 		} {
 			for _, node := range nodes {
 				addrs = append(addrs, node.Addr())
 			}
 		}
-		w := server.SentinelGroupForTest(t, server.SentinelOptions{})
+		w := SentinelGroupForTest(t, SentinelOptions{})
 		addrs = append(append(addrs, w.Sentinels()...), w.Master().Addr())
 	})
 	if v.failed != "" || len(addrs) != 9 {
@@ -135,13 +133,13 @@ func TestGroupsEndWithTheTest(t *testing.T) {
 }
 
 func TestGroupThatCannotStartIsAnErrorAndLeavesNothing(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	ForTest(t) // skips where there is no redis-server
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := server.StartCluster(ended, server.ClusterOptions{}); err == nil {
+	if _, err := StartCluster(ended, ClusterOptions{}); err == nil {
 		t.Error("a cluster started after its context's end")
 	}
-	if _, err := server.StartSentinelGroup(t.Context(), server.SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
+	if _, err := StartSentinelGroup(t.Context(), SentinelOptions{Args: []string{"--no-such-option", "1"}}); err == nil {
 		t.Error("servers started with an argument that does not exist")
 	}
 }

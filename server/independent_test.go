@@ -1,13 +1,11 @@
-package server_test
+package server
 
 import (
 	"testing"
-
-	"locktop/server"
 )
 
 func TestANodeThatWasOffRemembersUnlessItIsMeantToForget(t *testing.T) {
-	set := server.IndependentForTest(t, 2)
+	set := IndependentForTest(t, 2)
 	node := set.Nodes()[1]
 	ctx := t.Context()
 	for _, c := range []struct {

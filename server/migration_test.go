@@ -1,4 +1,4 @@
-package server_test
+package server
 
 import (
 	"fmt"
@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"locktop/server"
 )
 
 // While a slot moves, each of two masters has some of its keys. After the move
 // the other master has all of them.
 func TestASlotMovesFromOneMasterToAnother(t *testing.T) {
 	t.Parallel()
-	c := server.ClusterForTest(t, server.ClusterOptions{})
+	c := ClusterForTest(t, ClusterOptions{})
 	const slot = 0 // a slot of the first master
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
 	defer rdb.Close()

@@ -1,4 +1,4 @@
-package server_test
+package server
 
 import (
 	"bufio"
@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"locktop/server"
 )
 
 // asParent is the environment variable that makes this test binary start a
@@ -26,7 +24,7 @@ func TestMain(m *testing.M) {
 		parent()
 		return
 	}
-	server.TuneTests(8)
+	TuneTests(8)
 	os.Exit(m.Run())
 }
 
@@ -35,7 +33,7 @@ func TestMain(m *testing.M) {
 func parent() {
 	thread := make(chan int)
 	go onThreadOfItsOwn(func() {
-		c, err := server.StartChild(context.Background(), server.ChildOptions{})
+		c, err := StartChild(context.Background(), ChildOptions{})
 		if err != nil {
 			fmt.Println(err)
 		} else {
@@ -74,7 +72,7 @@ func stat(name string) error {
 }
 
 func TestChildDiesWithItsParentAndNotWithTheThreadThatAskedForIt(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	ForTest(t) // skips where there is no redis-server
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asParent+"=1")
 	stdin, err := cmd.StdinPipe()

@@ -1,12 +1,10 @@
-package server_test
+package server
 
 import (
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
-
-	"locktop/server"
 )
 
 // fakeTB is a testing.TB that records how it ended. Like testing.T, it ends the
@@ -24,7 +22,7 @@ func (v *fakeTB) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-func run(test func(server.TB)) *fakeTB {
+func run(test func(TB)) *fakeTB {
 	v := &fakeTB{}
 	done := make(chan struct{})
 	go func() {
@@ -37,8 +35,8 @@ func run(test func(server.TB)) *fakeTB {
 
 func TestWithoutRedisATestIsSkippedWithInstructions(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv(server.RequireRedis, "")
-	v := run(func(t server.TB) { server.ForTest(t) })
+	t.Setenv(RequireRedis, "")
+	v := run(func(t TB) { ForTest(t) })
 	if !strings.Contains(v.skipped, "apt-get install redis-server") || v.failed != "" {
 		t.Errorf("skipped with %q, failed with %q", v.skipped, v.failed)
 	}
@@ -46,18 +44,18 @@ func TestWithoutRedisATestIsSkippedWithInstructions(t *testing.T) {
 
 func TestWithoutRedisATestFailsWhereItIsRequired(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv(server.RequireRedis, "1")
-	v := run(func(t server.TB) { server.ForTest(t) })
+	t.Setenv(RequireRedis, "1")
+	v := run(func(t TB) { ForTest(t) })
 	if v.failed == "" || v.skipped != "" {
 		t.Errorf("skipped with %q, failed with %q", v.skipped, v.failed)
 	}
 }
 
 func TestServersForTestsEndWithTheTest(t *testing.T) {
-	server.ForTest(t) // skips where there is no redis-server
+	ForTest(t) // skips where there is no redis-server
 	var addrs []string
-	v := run(func(t server.TB) {
-		addrs = []string{server.ForTest(t).Addr(), server.EmbeddedForTest(t).Addr()}
+	v := run(func(t TB) {
+		addrs = []string{ForTest(t).Addr(), EmbeddedForTest(t).Addr()}
 	})
 	for _, addr := range addrs {
 		if !answers(addr) {

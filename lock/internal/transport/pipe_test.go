@@ -1,4 +1,4 @@
-package transport_test
+package transport
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"locktop/internal/netfault"
-	"locktop/lock/internal/transport"
 	"locktop/server"
 )
 
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*testing.T
 	proxy *netfault.Network // between the transport and the server
-	pipe  transport.Transport
+	pipe  Transport
 }
 
 func newRig(t *testing.T, addr string, dial netfault.Dialer, change func(*redis.Options)) *rig {
@@ -41,7 +40,7 @@ func newRig(t *testing.T, addr string, dial netfault.Dialer, change func(*redis.
 		change(&o)
 	}
 	rdb := redis.NewClient(&o)
-	r := &rig{t, proxy, transport.NewPipe(transport.CloneOptions(rdb))}
+	r := &rig{t, proxy, NewPipe(CloneOptions(rdb))}
 	t.Cleanup(func() {
 		proxy.Thaw()
 		r.pipe.Close()
@@ -62,7 +61,7 @@ func inBubble(t *testing.T, change func(*redis.Options), f func(*rig)) {
 
 // echo has the server repeat text, and returns the reply.
 func (r *rig) echo(ctx context.Context, text string) (any, error) {
-	cmd := &transport.Command{Args: []string{"echo", text}}
+	cmd := &Command{Args: []string{"echo", text}}
 	err := r.pipe.Send(ctx, cmd).Wait(ctx)
 	if ctx.Err() != nil {
 		return nil, err
